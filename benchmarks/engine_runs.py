@@ -27,14 +27,14 @@ from benchmarks.host_waits import HostWaits, warned
 from model.config import TrainConfig
 from model.resilience.watchdog import Watchdog
 from model.training.trainer import Trainer
-from pipeline.cli import conf_files, entry_point
+from pipeline.cli import composing, conf_files
 from pipeline.common.ports import free_port
 
 
 def train(name: str, overrides: list[str]) -> None:
     """Train to the last step, and print the figures."""
     with initialize_config_dir(str(conf_files.CONF), version_base="1.3"):
-        config = entry_point.validate(compose("train", overrides), TrainConfig)
+        config = composing.validate(compose("train", overrides), TrainConfig)
     out = Path(config.out)
     out.mkdir(parents=True, exist_ok=True)
     trainer: Any = Trainer(config, out, "f" * 64, "c" * 64, Watchdog(0, 600.0, 600.0, None))
@@ -70,7 +70,7 @@ def counted(trainer: Any, step: Callable[[], None]) -> dict[str, Any]:
 
 
 def main() -> None:
-    entry_point.register("train", TrainConfig)
+    composing.register("train", TrainConfig)
     plan = json.loads(sys.argv[1])
     for name, overrides in plan.items():
         os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}

@@ -11,8 +11,8 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from pipeline.cli import entry_point, resolved
-from pipeline.common import forced, screen
+from pipeline.cli import entry_point
+from pipeline.common import forced, run_record, screen
 from pipeline.common.atomic import write_text
 from pipeline.common.errors import ConfigError
 from pipeline.common.figures import Score, mean_of
@@ -273,7 +273,7 @@ def main() -> None:
     def checked(config: EvaluateConfig) -> None:
         check_model_named(words)
         evaluate(config)
-        if resolved.OPTION not in words and Path(config.workdir, "report", "report.html").exists():
+        if run_record.OPTION not in words and Path(config.workdir, "report", "report.html").exists():
             print(f"python -m pipeline.report workdir={config.workdir} adds this to the report")
 
     entry_point.run("evaluate", EvaluateConfig, checked)

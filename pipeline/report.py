@@ -12,7 +12,7 @@ from jinja2 import Environment, FileSystemLoader, select_autoescape
 from model.huggingface import model_card
 from model.training.tracking import read_metrics
 from pipeline.cli import entry_point
-from pipeline.common import formatting
+from pipeline.common import formatting, run_record
 from pipeline.common.atomic import write_text
 from pipeline.common.errors import ConfigError, InputError
 from pipeline.common.figures import Conversion, CorpusCounts, TrainingSummary
@@ -21,7 +21,6 @@ from pipeline.common.manifest import Manifest, Result
 from pipeline.common.redact import redact
 from pipeline.config import ReportConfig
 from pipeline.reporting import (
-    commands,
     graph_svg,
     minimal_pair_tables,
     plots,
@@ -235,7 +234,7 @@ def make(config: ReportConfig, out: Path) -> Result:
         finished=formatting.moment(max(manifest.finished for _, manifest in stages.values())),
         spent=formatting.duration(seconds),
         cards=cards(leading, pairs),
-        command=commands.of_run(Path(config.workdir)),
+        command=command_of(config.workdir),
         samples=samples(leading),
         dag=graph_svg.draw({name: manifest for name, (_, manifest) in stages.items()}),
         scores=rows,
@@ -287,6 +286,14 @@ def run(config: ReportConfig) -> None:
     if config.tracking.name == "wandb":
         found = manifests(replace(config, stages=named))
         wandb_stages.log(Path(config.workdir), found, config.tracking.project, config.upload)
+
+
+def command_of(workdir: str) -> str | None:
+    """Return the command line of the last run in a folder; None where no run left one."""
+    try:
+        return str(run_record.load(run_record.place_of(workdir))["command"])
+    except (InputError, KeyError):
+        return None
 
 
 def main() -> None:

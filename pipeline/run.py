@@ -1,27 +1,26 @@
 """`python -m pipeline.run +corpus=NAME`: the whole graph of a recipe, from corpus to report."""
 
-import shlex
+import os
 import signal
 import sys
 import time
 from pathlib import Path
 from types import FrameType
 
-from pipeline.common import cores, formatting, redact, screen, storage
-from pipeline.common.atomic import write_text
-from pipeline.common.errors import ConfigError, Exit, InputError, UserError
+from pipeline.common import cores, formatting, screen, storage
+from pipeline.common.errors import ConfigError, Exit, UserError
 from pipeline.common.figures import Conversion
 from pipeline.common.manifest import Manifest
 from pipeline.config import RunConfig
-from pipeline.orchestration import advice, estimates, graph, run_arguments, wandb_names
+from pipeline.orchestration import advice, estimates, graph, run_arguments, run_document, stage_commands
 from pipeline.orchestration.kubernetes import KubernetesExecutor
 from pipeline.orchestration.local import Executor, LocalExecutor, StageFailed
+from pipeline.orchestration.run_document import Run, StageRecord
 from pipeline.orchestration.slurm import SlurmExecutor
-from pipeline.reporting.commands import COMMAND
 from pipeline.stages import stage, store_folder, store_inputs
 
 
-def draw(nodes: list[graph.Node]) -> str:
+def draw(nodes: list[StageRecord]) -> str:
     """Return the graph as text: each stage, its dependencies, and whether it would run."""
     width = max(len(node.name) for node in nodes)
     sources = [", ".join(node.needs) if len(node.needs) < 4 else f"{len(node.needs)} stages" for node in nodes]
@@ -59,7 +58,7 @@ def execute(config: RunConfig, chosen: list[str]) -> None:
         run_graph(config, chosen)
 
 
-def planned(config: RunConfig, chosen: list[str]) -> tuple[list[graph.Node], str]:
+def planned(config: RunConfig, chosen: list[str]) -> tuple[list[StageRecord], str]:
     """Return the checked graph, and what it will take; empty if no stage is long."""
     nodes = graph.plan(config, chosen)
     if config.executor.name in ("local", "slurm"):
@@ -73,25 +72,26 @@ def run_graph(config: RunConfig, chosen: list[str]) -> None:
     """Run what has to run of the graph."""
     nodes, expected = planned(config, chosen)
     if config.executor.name == "kubernetes" or store_inputs.in_store(config.workdir):
-        run_nodes(config, chosen, nodes, expected)  # the driver may not see the volume
+        run_nodes(config, nodes, expected)  # the driver may not see the volume
         return
     with stage.locked_run(Path(config.workdir)):  # two would mix their logs
-        run_nodes(config, chosen, nodes, expected)
+        run_nodes(config, nodes, expected)
 
 
-def run_nodes(config: RunConfig, chosen: list[str], nodes: list[graph.Node], expected: str) -> None:
+def run_nodes(config: RunConfig, nodes: list[StageRecord], expected: str) -> None:
     """Run what has to run of a checked graph; `expected` says what it will take."""
     if expected:
         screen.say(expected)
     signal.signal(signal.SIGTERM, interrupt)
     if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # as `nohup` leaves it
         signal.signal(signal.SIGHUP, interrupt)
-    if config.executor.name != "kubernetes":  # whose driver may not see the volume
-        keep_command(store_inputs.local_place(config.workdir, config.mirror))
-    wandb_names.set_environment(config)
+    run = run_document.of(config, nodes)
+    os.environ.update(run.environment | os.environ)
     began = time.monotonic()
     try:
-        executor(config, chosen).run(nodes)
+        chosen = executor(config, run)
+        run.write()
+        chosen.run(nodes)
     except UserError as error:
         outs = {node.name: node.config.out for node in nodes}
         on_cluster = config.executor.name == "kubernetes"
@@ -109,21 +109,7 @@ def run_nodes(config: RunConfig, chosen: list[str], nodes: list[graph.Node], exp
             print(f"report: {node.out}/report.html")
 
 
-def keep_command(workdir: Path) -> None:
-    """Write the command line of the run next to its logs, for the report.
-
-    Raises:
-        InputError: nothing can be written there.
-    """
-    words = ["python", "-m", "pipeline.run", *sys.argv[1:]]
-    try:
-        (workdir / "logs").mkdir(parents=True, exist_ok=True)
-        write_text(workdir / COMMAND, shlex.join(map(redact.one_line, words)) + "\n")
-    except OSError as error:
-        raise InputError(f"workdir={workdir}: cannot write there ({error.strerror})", path=workdir) from error
-
-
-def show_samples(nodes: list[graph.Node]) -> None:
+def show_samples(nodes: list[StageRecord]) -> None:
     """Show what the last model filled into masked sentences; nothing where none did.
 
     A stage that converts checkpoints keeps no samples.
@@ -141,17 +127,17 @@ def show_samples(nodes: list[graph.Node]) -> None:
             screen.say(f"    -> {', '.join(shown)}")
 
 
-def executor(config: RunConfig, chosen: list[str]) -> Executor:
+def executor(config: RunConfig, run: Run) -> Executor:
     """Return the configured executor."""
     assert config.cores is not None
     if config.executor.name == "kubernetes":
         return KubernetesExecutor(config.executor)
     if config.executor.name == "slurm":
-        return SlurmExecutor(config.executor, Path(config.workdir), chosen)
+        return SlurmExecutor(config.executor, run)
     return LocalExecutor(
         store_inputs.local_place(config.workdir, config.mirror),
         config.cores,
-        config.processes,
+        lambda node: stage_commands.command(node, run.place, config.processes, config.cores),
         lambda: store_folder.put_logs(config.workdir, config.mirror),
     )
 

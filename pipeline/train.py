@@ -26,9 +26,9 @@ def main() -> None:
         if not gpus:
             os.environ.setdefault("DS_ACCELERATOR", "cpu")
         sys.stdout.flush()
-        from pipeline.orchestration import graph
+        from pipeline.orchestration import stage_commands
 
-        command = graph.launched(train.__file__, graph.on_this_machine(processes))
+        command = stage_commands.launched(train.__file__, stage_commands.on_this_machine(processes))
         os.execv(command[0], [*command, *words])
 
     train.main(start)

@@ -1,167 +1,14 @@
-"""Entry point of every command: Hydra composition, schema validation, one-line errors."""
+"""Entry point of every command: its configuration, one-line errors, exit codes."""
 
-import contextlib
-import difflib
-import os
-import re
-import shutil
 import sys
-from collections.abc import Callable, Iterator
-from dataclasses import fields, is_dataclass
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any, NoReturn, TypeVar
 
-import hydra
-from hydra.core.config_store import ConfigStore
-from hydra.core.global_hydra import GlobalHydra
-from hydra.errors import HydraException, MissingConfigException
-from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException, ValidationError
-
 from pipeline import __version__
-from pipeline.cli import addresses, help_text, resolved
-from pipeline.cli.conf_files import CONF, choices, no_such
-from pipeline.cli.overrides import for_hydra, normalized, split
-from pipeline.common import output, redact, screen
+from pipeline.common import output, run_record, screen
 from pipeline.common.errors import ConfigError, Exit, Restart, UserError, first_line, is_panic
-from pipeline.common.schema import StageConfig
-
-# Errors caused by a command line or a YAML file; any other exception is a bug.
-MISTAKES = (UserError, HydraException, OmegaConfBaseException)
-
-# Patterns of Hydra's and OmegaConf's messages.
-NO_CHOICE = re.compile(r"Could not find '([^']+)/([^'/]*)'")
-WRONG_TYPE = re.compile(
-    r"Value '(.*)' (?:of type .*could not be converted to (Integer|Float)|"
-    r"is not a valid (bool) )",
-    re.S,
-)
-TWICE = re.compile(r"Multiple values for (\w+)\. .*'override \w+: (\S+)'")
-NO_GROUP = re.compile(r"Invalid type assigned: .* is not a subclass of .*value: (.*)")
-NOT_ONE = re.compile(r"Cannot convert '(?:list|dict)' to string: '(.*)'")
-NOT_THERE = re.compile(r"Could not delete (?:from config\. )?'([^']+)'")
-NOT_NULL = re.compile(r"field '(.*)' is not Optional")
-NO_LIST = re.compile(r"is not a ListConfig, list or tuple")
-TYPES = {"Integer": "a whole number", "Float": "a number", "bool": "true or false"}
 
 Config = TypeVar("Config")
-
-
-def register(name: str, schema: type) -> None:
-    """Register the dataclass `schema` for YAML defaults lists as `NAME_schema`."""
-    ConfigStore.instance().store(name=f"{name}_schema", node=schema)
-
-
-def validate(config: DictConfig, schema: type[Config]) -> Config:
-    """Return a composed config as its typed dataclass.
-
-    Raises:
-        ConfigError: a value is missing, or a check of the dataclass (`__post_init__`) fails.
-    """
-    if issubclass(schema, StageConfig):
-        schema.complete(config)
-    for group in map(str, config):
-        if choices(group) and OmegaConf.is_missing(config, group):
-            listed = ", ".join(choices(group))
-            raise ConfigError(f"{group} is required; add +{group}=NAME, NAME one of: {listed}", key=group)
-    missing = sorted(OmegaConf.missing_keys(config))
-    if missing:
-        plural = "is" if len(missing) == 1 else "are"
-        raise ConfigError(f"{', '.join(missing)} {plural} required; add {missing[0]}=VALUE", key=missing[0])
-    check_keys(config)
-    built = OmegaConf.to_object(config)
-    assert isinstance(built, schema)
-    addresses.check(built)
-    return built
-
-
-@contextlib.contextmanager
-def hydra_errors_as_config_errors() -> Iterator[None]:
-    """Convert any other error raised in the body, which composes a config, to a ConfigError."""
-    try:
-        yield
-    except MISTAKES:
-        raise
-    except Exception as error:  # malformed input also raises AssertionError, TypeError and more
-        reason = " ".join(str(error).split()) or "no reason given"
-        raise ConfigError(
-            f"the command line or a YAML file that it names cannot be parsed: {type(error).__name__}: {reason}"
-        ) from error
-
-
-def explain(error: Exception) -> str:
-    """Return the message of a Hydra or OmegaConf error as one line that names the key."""
-    while isinstance(error, HydraException) and isinstance(error.__cause__, Exception):
-        error = error.__cause__
-    if isinstance(error, UserError):
-        return str(error)
-    if isinstance(error, ConfigKeyError | ConfigAttributeError) and error.full_key:
-        return unknown_key(str(error.full_key), error.object_type)
-    if isinstance(error, ValidationError) and (wrong := WRONG_TYPE.search(str(error))):
-        wanted = TYPES[wrong[2] or wrong[3]]
-        return f"{error.full_key or error.key}={wrong[1]}: must be {wanted}"
-    if isinstance(error, ValidationError) and NOT_NULL.search(str(error)):
-        return f"{error.full_key or error.key}=null: must not be null"
-    if isinstance(error, ValidationError) and NO_LIST.search(str(error)):
-        key = error.full_key or error.key
-        return f"{key}: must be a list; write {key}=[VALUE]"
-    if isinstance(error, ValidationError) and (one := NO_GROUP.search(str(error))):
-        first = f"{error.key}.{names(OmegaConf.get_type(error.parent_node, error.key))[0]}"
-        return f"{error.full_key}={one[1]}: has keys of its own; did you mean {first}={one[1]}?"
-    if isinstance(error, ValidationError) and (many := NOT_ONE.search(str(error))):
-        return f"{error.full_key}={many[1]}: must be one text"
-    if gone := NOT_THERE.search(str(error)):
-        return f"{gone[1]}: no such key; --help lists all keys"
-    if twice := TWICE.search(str(error)):
-        return f"{twice[1]}={twice[2]}: another {twice[1]} is chosen too; leave one of them out"
-    if isinstance(error, MissingConfigException) and (lost := NO_CHOICE.search(str(error))):
-        return unknown_choice(lost[1], lost[2], str(error))
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    noise = ("full_key:", "object_type=", "reference_type=", "See https", "Set the environment")
-    text = " ".join(line for line in lines if not line.startswith(noise))
-    text = text.partition(" Config search path:")[0].replace("\t", " ")
-    key = getattr(error, "full_key", None)
-    return f"{text} (at {key})" if key and str(key) not in text else text
-
-
-def unknown_choice(group: str, name: str, message: str) -> str:
-    """Return the message for an unknown choice of a group; Hydra's message lists the known ones."""
-    known = re.findall(r"^\s+(\S+)$", message, re.M) or choices(group)
-    return no_such(group, name, known)
-
-
-def check_keys(config: DictConfig, prefix: str = "") -> None:
-    """Raise ConfigError if a node has a key that its schema lacks, as `+key=value` adds any key."""
-    schema = OmegaConf.get_type(config)
-    for key in map(str, config):
-        if is_dataclass(schema) and key not in names(schema):
-            raise ConfigError(unknown_key(f"{prefix}{key}", schema), key=f"{prefix}{key}")
-        node = config._get_node(key)
-        if isinstance(node, DictConfig) and not node._is_none():
-            check_keys(node, f"{prefix}{key}.")
-
-
-def names(schema: Any) -> list[str]:
-    """Return the keys of a dataclass schema; for anything else an empty list."""
-    return [each.name for each in fields(schema)] if is_dataclass(schema) else []
-
-
-def unknown_key(full: str, schema: Any) -> str:
-    """Return the message for a key that `schema` lacks, suggesting the closest one."""
-    group, dot, key = full.rpartition(".")
-    near = difflib.get_close_matches(key, names(schema), n=1)
-    meant = f"did you mean {group}{dot}{near[0]}?" if near else "--help lists all keys"
-    return f"{full}: no such key; {meant}"
-
-
-def print_help(name: str, schema: type, config: DictConfig) -> None:
-    """Print the keys of a command with their values under its command line."""
-    values = OmegaConf.to_container(config)
-    assert isinstance(values, dict)
-    settings = {str(key): value for key, value in values.items()}
-    width = min(100, shutil.get_terminal_size().columns)
-    bold = sys.stdout.isatty() and "NO_COLOR" not in os.environ
-    print(help_text.format_help(name, schema, settings, width, bold), flush=True)
 
 
 def run(
@@ -173,30 +20,32 @@ def run(
 ) -> NoReturn:
     """Compose `conf/NAME.yaml` with the command line, validate it, run `task`, and exit.
 
-    With `--from FILE` the configuration is read from the file and changed by the command line.
+    With `--from RUN/run.json#STAGE` nothing is composed: the configuration is in that record.
     Exits with a code of `pipeline.common.errors.Exit`. A mistake or a restart prints one line on
     stderr, unless another process that does the same has printed it (`is_first`); a bug shows its
     traceback.
     """
-    output.outlive_readers()
     words = sys.argv[1:] if argv is None else argv
     if "--version" in words:
         print(f"bert-pipeline {__version__}")
         sys.exit(Exit.DONE)
-    asked = {"--help", "-h"} & set(words)
-    words = [word for word in words if word not in asked]
+
+    def composed() -> None:
+        config = of_words(name, schema, words)
+        if config is not None:
+            task(config)
+
+    guarded(composed, is_first)
+
+
+def guarded(body: Callable[[], Any], is_first: Callable[[str], bool] = lambda line: True) -> NoReturn:
+    """Run `body` and exit; see `run`."""
+    output.outlive_readers()
     try:
-        if resolved.OPTION in words:
-            config: DictConfig | None = _from_file(name, schema, words)
-        else:
-            config = compose(name, schema, words)
-        if config is not None and asked:
-            print_help(name, schema, config)
-        elif config is not None:
-            task(validate(config, schema))
-    except MISTAKES as error:
-        _say_once(f"error: {redact.one_line(explain(error))}", is_first)
-        sys.exit(error.code if isinstance(error, UserError) else Exit.USER)
+        body()
+    except UserError as error:
+        _say_once(f"error: {error}", is_first)
+        sys.exit(error.code)
     except Restart as error:
         _say_once(f"stopped: {error}", is_first)
         sys.exit(Exit.RESTART)
@@ -211,43 +60,24 @@ def run(
     sys.exit(Exit.DONE)
 
 
+def of_words(name: str, schema: type[Config], words: list[str]) -> Config | None:
+    """Return the configuration of a command line; None if it asks for help or what an option shows.
+
+    Raises:
+        UserError: the command line, a YAML file or the record of the run is wrong.
+    """
+    asked = {"--help", "-h"} & set(words)
+    words = [word for word in words if word not in asked]
+    if run_record.OPTION in words and not asked:
+        index = words.index(run_record.OPTION)
+        if index + 1 == len(words):
+            raise ConfigError(f"{run_record.OPTION}: a stage is required, as in {run_record.OPTION} RUN/run.json#STAGE")
+        return run_record.config_of(words[index + 1], schema, words[:index] + words[index + 2 :])
+    from pipeline.cli import composing  # Hydra takes 0.3 s
+
+    return composing.of_words(name, schema, words, bool(asked))
+
+
 def _say_once(line: str, is_first: Callable[[str], bool]) -> None:
     if is_first(line):
         screen.say(line, sys.stderr)
-
-
-def compose(name: str, schema: type, words: list[str]) -> DictConfig | None:
-    """Compose `conf/NAME.yaml` with a command line; return None if an option like `--cfg` ran.
-
-    Raises:
-        ConfigError, HydraException, OmegaConfBaseException: a mistake on the command line.
-    """
-    os.environ["HYDRA_FULL_ERROR"] = "1"
-    register(name, schema)
-    if not split(words)[0]:  # no option of Hydra's, whose own main composes everything twice
-        with hydra_errors_as_config_errors():
-            GlobalHydra.instance().clear()
-            with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
-                return hydra.compose(name, for_hydra(words, name, schema))
-    composed: list[DictConfig] = []
-
-    def keep(config: DictConfig) -> None:  # a function: for a method Hydra would search the stack
-        composed.append(config)
-
-    before = sys.argv
-    sys.argv = [before[0], *for_hydra(words, name, schema)]
-    try:
-        with hydra_errors_as_config_errors():
-            main = hydra.main(version_base="1.3", config_path=str(CONF), config_name=name)
-            main(keep)()
-    finally:
-        sys.argv = before
-    return composed[0] if composed else None
-
-
-def _from_file(name: str, schema: type, words: list[str]) -> DictConfig:
-    index = words.index(resolved.OPTION)
-    if index + 1 == len(words):
-        raise ConfigError(f"{resolved.OPTION}: a file is required, as in {resolved.OPTION} FILE")
-    overrides = normalized(words[:index] + words[index + 2 :], name, schema)
-    return resolved.read(Path(words[index + 1]), schema, overrides)

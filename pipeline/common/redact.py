@@ -59,6 +59,11 @@ def hide(text: str) -> str:
     values = {value.strip() for name, value in os.environ.items() if _NAME.search(name)}
     found = _values(frozenset(value for value in values if len(value) >= LEAST))
     text = found.sub(HIDDEN, text) if found else text  # first: an address may hold a part of one
+    return unsigned(text)
+
+
+def unsigned(text: str) -> str:
+    """Return the text without passwords and signatures in its addresses."""
     return _QUERY.sub(rf"\1{HIDDEN}", _ADDRESS.sub(f"{HIDDEN}@", text))
 
 

@@ -7,13 +7,16 @@ graph. `runtime_option` cannot change the output, so it is not part of the finge
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, is_dataclass
 from types import NoneType
-from typing import Any, ClassVar, get_args
-
-from omegaconf import MISSING, DictConfig
+from typing import TYPE_CHECKING, Any, ClassVar, get_args, get_origin, get_type_hints
 
 from pipeline.common.errors import ConfigError
+
+if TYPE_CHECKING:
+    from omegaconf import DictConfig  # takes 0.1 s to import, for composing alone
+
+MISSING = "???"  # OmegaConf's
 
 
 @dataclass(frozen=True)
@@ -96,6 +99,34 @@ def check_choice(key: str, value: str, choices: tuple[str, ...]) -> None:
     check(value in choices, f"{key}={value}: {Limits(choices=choices)}", key)
 
 
+def built(schema: Any, value: Any, key: str = "") -> Any:
+    """Return plain values, as JSON has them, as an instance of `schema`, a dataclass or another type.
+
+    Raises:
+        ValueError: a value has another type, or a key is missing or not one of the schema's.
+    """
+    kinds = [kind for kind in get_args(schema) if kind is not NoneType]
+    if schema is Any or (value is None and len(kinds) < len(get_args(schema))):
+        return value
+    if is_dataclass(schema) and isinstance(value, Mapping):
+        hints, dot = get_type_hints(schema), key and f"{key}."
+        if wrong := sorted(value.keys() ^ {each.name for each in fields(schema)}):
+            raise ValueError(f"{dot}{wrong[0]}: {'no such key' if wrong[0] in value else 'missing'}")
+        return schema(**{name: built(hints[name], item, f"{dot}{name}") for name, item in value.items()})  # type: ignore[operator]
+    origin = get_origin(schema) or schema
+    if origin in (list, tuple) and isinstance(value, list):
+        return origin(built(kinds[0], item, key) for item in value)
+    if origin is dict and isinstance(value, dict):
+        return {name: built(kinds[1], item, f"{key}.{name}") for name, item in value.items()}
+    if schema is float and type(value) is int:
+        return float(value)
+    if isinstance(schema, type) and type(value) is schema:
+        return value
+    if origin is not schema and len(kinds) == 1:  # KIND | None
+        return built(kinds[0], value, key)
+    raise ValueError(f"{key}={value}: not of type {schema}")
+
+
 @dataclass(kw_only=True)
 class Section:
     """A part of a configuration under `key`; a new instance checks its fields' limits."""
@@ -133,5 +164,5 @@ class StageConfig(Section):
     )
 
     @staticmethod
-    def complete(config: DictConfig) -> None:
+    def complete(config: "DictConfig") -> None:
         """Fill in values of a composed config that follow from others; by default none."""

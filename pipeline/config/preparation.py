@@ -2,28 +2,17 @@
 
 import re
 from dataclasses import dataclass
-from typing import Any
-
-from omegaconf import DictConfig, OmegaConf
+from typing import TYPE_CHECKING, Any
 
 from pipeline.common.errors import ConfigError
 from pipeline.common.formatting import byte_count
 from pipeline.common.schema import Section, StageConfig, check, group, input_path, option, runtime_option
 
+if TYPE_CHECKING:
+    from omegaconf import DictConfig
+
 LANGUAGE = re.compile(r"([A-Za-z]{2,3}|simple)([-_][A-Za-z0-9]+)*")  # de, simple, zh-min-nan
 ENGINES = ("local", "dask", "prism", "portable", "flink", "spark", "dataflow")
-
-
-def language_of_mix(default: str, *, _parent_: DictConfig, _root_: DictConfig) -> str:
-    """Return the language of the mix that a corpus is a part of, else `default`.
-
-    In YAML `${language_of_mix:en}`, for files of corpora with `${.language}` in other values.
-    """
-    corpus = _root_.get("corpus")
-    return default if corpus is None or corpus is _parent_ else str(corpus.language)
-
-
-OmegaConf.register_new_resolver("language_of_mix", language_of_mix, replace=True)
 
 
 @dataclass(kw_only=True)
@@ -220,8 +209,10 @@ class VocabConfig(StageConfig):
         )
 
     @staticmethod
-    def complete(config: DictConfig) -> None:
+    def complete(config: "DictConfig") -> None:
         """Do without a corpus where an existing vocabulary is used as it is."""
+        from omegaconf import OmegaConf
+
         if OmegaConf.is_missing(config, "corpus") and config.existing and not config.learn:
             config.corpus = OmegaConf.structured(CorpusConfig(name="existing", reader="none"))
 

@@ -6,8 +6,6 @@ import unicodedata
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from omegaconf import OmegaConf
-
 from pipeline.cli import conf_files
 from pipeline.common.errors import InputError
 from pipeline.config import TASK_KINDS, TaskConfig
@@ -41,6 +39,8 @@ class Examples:
 
 def task_of(name: str) -> TaskConfig:
     """Return the task of `conf/task/NAME.yaml`."""
+    from omegaconf import OmegaConf  # takes 0.1 s
+
     content = OmegaConf.load(conf_files.CONF / "task" / f"{name}.yaml")
     task = OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(TaskConfig), content))
     assert isinstance(task, TaskConfig)

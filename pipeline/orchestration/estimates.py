@@ -11,11 +11,12 @@ from pipeline.beam import estimate as preparation
 from pipeline.common.errors import ConfigError, Restart, UserError
 from pipeline.common.estimate import Estimate, hours
 from pipeline.config import ConvertConfig, PrepareConfig, RunConfig, VocabConfig
-from pipeline.orchestration.graph import Node
+from pipeline.orchestration import stage_commands
+from pipeline.orchestration.run_document import StageRecord
 from pipeline.tokenization import existing
 
 
-def of_stages(config: RunConfig, nodes: list[Node]) -> dict[str, Estimate]:
+def of_stages(config: RunConfig, nodes: list[StageRecord]) -> dict[str, Estimate]:
     """Return the estimates of the stages that have to run and are long.
 
     With GPUs the number of ranks, and so the time of training, is not known yet; of a GPU that
@@ -41,7 +42,7 @@ def of_stages(config: RunConfig, nodes: list[Node]) -> dict[str, Estimate]:
                 found[node.name] = expected
         elif node.kind == "train":
             settings = cast(TrainConfig, node.config)
-            ranks = node.ranks(config.processes, config.cores)
+            ranks = stage_commands.ranks(node, config.processes, config.cores)
             if settings.model.layers:
                 model = replace(settings.model, vocab_size=settings.model.vocab_size or entries)
                 found[node.name] = training.training(

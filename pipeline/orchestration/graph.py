@@ -5,7 +5,6 @@ Dependencies are inferred: a stage that reads a folder waits for the stage that 
 
 import dataclasses
 import os
-import sys
 import tempfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -14,16 +13,15 @@ from typing import Any
 from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 
-from model.config import TrainConfig
-from pipeline.cli import conf_files, entry_point, resolved
-from pipeline.common import checkpoints, cores, storage
+from pipeline.cli import composing, conf_files
+from pipeline.common import checkpoints, storage
 from pipeline.common.errors import ConfigError, InputError
 from pipeline.common.manifest import Manifest
-from pipeline.common.ports import free_port
 from pipeline.common.redact import redact
 from pipeline.config import ConvertConfig, EvaluateConfig, ReportConfig, RunConfig, StageConfig
 from pipeline.evaluation import examples
 from pipeline.orchestration import advice, recipe, seed_copies
+from pipeline.orchestration.run_document import StageRecord
 from pipeline.stages import fingerprints, store_inputs
 from pipeline.stages.pinned_corpus import pin
 from pipeline.stages.registry import STAGES
@@ -33,72 +31,7 @@ FORCED = "forced"  # the reason for a rerun that the user asked for
 LONGEST_SETTING = 40  # characters of a setting in the reason for a rerun
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Node:
-    """One stage of a run."""
-
-    name: str
-    kind: str
-    config: StageConfig
-    needs: tuple[str, ...]  # names of the stages whose folders it reads
-    fingerprint: str
-    reason: str | None  # why it has to run; None: up to date
-
-    @property
-    def out(self) -> storage.File:
-        """Return the output folder, also one in a store."""
-        return storage.at(storage.normal(self.config.out))
-
-    @property
-    def job(self) -> str:
-        """Return the name of the stage's Kubernetes or Slurm job; all evaluations share one."""
-        return "evaluate" if self.kind == "evaluate" else self.name
-
-    @property
-    def settings_file(self) -> Path:
-        """Return the path of the configuration passed to its process, next to its log."""
-        workdir = store_inputs.local_place(self.config.workdir, self.config.mirror)
-        return workdir / "logs" / f"{self.name}.yaml"
-
-    def ranks(self, processes: int | None, most: int | None = None) -> int | None:
-        """Return the training ranks on this machine, `processes` if set; None: one per GPU.
-
-        `most` is the number of cores that they may share; None: all.
-        """
-        assert isinstance(self.config, TrainConfig)
-        return processes or self.config.ranks(cores.gpus_present(), most or cores.available())
-
-    def command(self, processes: int | None, most: int | None = None, options: list[str] | None = None) -> list[str]:
-        """Write the configuration to `settings_file` and return the command line of the stage.
-
-        `options` are the launcher's, of a training on other machines too; None: on this one.
-        """
-        resolved.write(self.settings_file, self.config)
-        settings = [resolved.OPTION, str(self.settings_file)]
-        if self.kind != "train":
-            return [sys.executable, "-m", STAGES[self.kind].script, *settings]
-        script = Path(__file__).resolve().parents[2] / STAGES[self.kind].script
-        if options is None:
-            options = on_this_machine(self.ranks(processes, most))
-        return [*launched(script, options), *settings]
-
-
-def on_this_machine(ranks: int | None) -> list[str]:
-    """Return the launcher's options for `ranks` ranks on this machine; None: one per GPU."""
-    count = ["--num_accelerators", str(ranks)] if ranks else []
-    return [*count, "--master_port", str(free_port())]  # the default is the same for every job
-
-
-def launched(script: Path | str, options: list[str]) -> list[str]:
-    """Return the command that starts ranks of a script.
-
-    DeepSpeed's launcher alone neither forwards signals nor always reports its ranks' exit codes.
-    """
-    deepspeed = Path(sys.executable).with_name("deepspeed")
-    return [sys.executable, "-m", "model.launch", str(deepspeed), *options, str(script)]
-
-
-def plan(config: RunConfig, chosen: list[str]) -> list[Node]:
+def plan(config: RunConfig, chosen: list[str]) -> list[StageRecord]:
     """Return the whole graph in an executable order, with every configuration validated.
 
     Raises:
@@ -106,17 +39,17 @@ def plan(config: RunConfig, chosen: list[str]) -> list[Node]:
             exist or cannot be forced.
     """
     for one in STAGES.values():
-        entry_point.register(one.name, one.schema)
+        composing.register(one.name, one.schema)
     GlobalHydra.instance().clear()
     found: dict[str, tuple[str, StageConfig]] = {}
     commits: dict[str, str] = {}  # all stages read the same one
     with initialize_config_dir(str(conf_files.CONF), version_base="1.3"):
         for name, kind, overrides in recipe.stages(config, chosen):
             try:
-                settings = entry_point.validate(compose(kind, overrides), STAGES[kind].schema)
+                settings = composing.validate(compose(kind, overrides), STAGES[kind].schema)
                 pin(settings, commits)
-            except entry_point.MISTAKES as error:
-                said = advice.with_prefix(entry_point.explain(error), advice.owner(name, config.recipe.stages))
+            except composing.MISTAKES as error:
+                said = advice.with_prefix(composing.explain(error), advice.owner(name, config.recipe.stages))
                 raise ConfigError(f"stage {name}: {said}", key=getattr(error, "key", None)) from error
             found[name] = (kind, settings)
     needs = needs_of(found)
@@ -124,7 +57,7 @@ def plan(config: RunConfig, chosen: list[str]) -> list[Node]:
         found = seed_copies.with_copies(config, found, needs)
         needs = needs_of(found)
     check_force(config, found)
-    nodes: dict[str, Node] = {}
+    nodes: dict[str, StageRecord] = {}
     known: dict[str, str] = {}
     for name in ordered(needs):
         kind, settings = found[name]
@@ -139,7 +72,7 @@ def plan(config: RunConfig, chosen: list[str]) -> list[Node]:
             fingerprint = present.fingerprint if present else fingerprint
         known[os.path.normpath(settings.out)] = fingerprint
         settings.force = settings.force or name in config.force
-        nodes[name] = Node(
+        nodes[name] = StageRecord(
             name=name, kind=kind, config=settings, needs=needs[name], fingerprint=fingerprint, reason=reason
         )
     if config.force and config.executor.name == "slurm":
@@ -172,7 +105,7 @@ def _absolute(place: str) -> str:
     return os.path.normpath(place if storage.is_address(place) else os.path.abspath(place))
 
 
-def pushed(node: Node) -> Node:
+def pushed(node: StageRecord) -> StageRecord:
     """Return the node with a reason to run if its folder is up to date and has to be uploaded.
 
     Its command sends what the hub does not have; the stages that read the folder stay as they are.
@@ -194,7 +127,7 @@ def check_force(config: RunConfig, stages: Iterable[str]) -> None:
         raise ConfigError(f"force={unknown[0]}: no such stage; choose one of {', '.join(stages)}", key="force")
 
 
-def check_forced_parts(nodes: Iterable[Node]) -> None:
+def check_forced_parts(nodes: Iterable[StageRecord]) -> None:
     """Raise ConfigError if evaluations are forced, for jobs that divide them among their tasks."""
     for node in nodes:
         if node.kind == "evaluate" and node.reason == FORCED:
@@ -205,7 +138,7 @@ def check_forced_parts(nodes: Iterable[Node]) -> None:
             )
 
 
-def forced(nodes: list[Node], job: str) -> list[str]:
+def forced(nodes: list[StageRecord], job: str) -> list[str]:
     """Return the stages of a job that run because they are forced."""
     return [node.name for node in nodes if node.job == job and node.reason == FORCED]
 
@@ -221,7 +154,7 @@ def needs_of(found: Mapping[str, tuple[str, StageConfig]]) -> dict[str, tuple[st
     return needs
 
 
-def check_places(config: RunConfig, nodes: list[Node]) -> None:
+def check_places(config: RunConfig, nodes: list[StageRecord]) -> None:
     """Raise InputError if an external input does not exist or `workdir` is not writable.
 
     Also if the files of a task are missing in its folder: evaluation comes after hours of training.
@@ -252,7 +185,7 @@ def check_places(config: RunConfig, nodes: list[Node]) -> None:
         ) from error
 
 
-def check_task(node: Node, settings: EvaluateConfig) -> None:
+def check_task(node: StageRecord, settings: EvaluateConfig) -> None:
     """Raise InputError if a folder of this machine lacks the files of a task."""
     if store_inputs.in_store(settings.data):
         return

@@ -16,7 +16,6 @@ from pipeline.common.manifest import Manifest
 from pipeline.common.prometheus import Exporter
 from pipeline.config import ExecutorConfig
 from pipeline.orchestration.custom_jobs import JOBSETS, TRAINJOBS, CustomJob, CustomJobs
-from pipeline.orchestration.graph import Node
 from pipeline.orchestration.job_status import (
     PREFLIGHT,
     PROGRESS,
@@ -31,6 +30,7 @@ from pipeline.orchestration.job_status import (
     without_suffixes,
 )
 from pipeline.orchestration.local import StageFailed, announce_done
+from pipeline.orchestration.run_document import StageRecord
 
 PART_OF = "app.kubernetes.io/part-of"
 RESUMED = "bert-pretrain/resumed"  # annotation: when the driver resumed the Job
@@ -58,7 +58,7 @@ class KubernetesExecutor:
         self.warned: set[str] = set()
         self.exporter = Exporter(config.prometheus_host, config.prometheus_port, "executor.prometheus_port")
 
-    def run(self, nodes: list[Node]) -> None:
+    def run(self, nodes: list[StageRecord]) -> None:
         """Run the stages that have to run, in dependency order.
 
         Raises:
@@ -69,7 +69,7 @@ class KubernetesExecutor:
         """
         announce_done(nodes)
         done = {node.name for node in nodes if node.reason is None}
-        groups: dict[str, list[Node]] = {}
+        groups: dict[str, list[StageRecord]] = {}
         for node in nodes:
             if node.reason is not None:
                 groups.setdefault(node.job, []).append(node)
@@ -87,7 +87,7 @@ class KubernetesExecutor:
             if groups:
                 time.sleep(self.config.poll)
 
-    def _check(self, groups: dict[str, list[Node]]) -> None:
+    def _check(self, groups: dict[str, list[StageRecord]]) -> None:
         jobs = self._jobs()
         absent = sorted(groups.keys() - jobs.keys())
         if absent:
@@ -161,7 +161,7 @@ class KubernetesExecutor:
                 raise Restart(f"the API server does not respond ({trouble})")
             time.sleep(self.config.poll)
 
-    def _follow(self, job: Any, members: list[Node], done: set[str], ended: dict[str, float]) -> bool:
+    def _follow(self, job: Any, members: list[StageRecord], done: set[str], ended: dict[str, float]) -> bool:
         """Poll a stage once and return whether it is done."""
         name = members[0].job
         if job is None:
@@ -172,7 +172,7 @@ class KubernetesExecutor:
         if over == "Failed":
             self._raise(job)
         if over == "Complete":
-            if all(current(node) for node in members):
+            if all(node.made() for node in members):
                 self._say_done(job, members)
                 return True
             if time.monotonic() - ended.setdefault(name, time.monotonic()) > VISIBLE:
@@ -245,7 +245,7 @@ class KubernetesExecutor:
             self.said[name] = what
             print(f"{name:<12}  {what}", flush=True)
 
-    def _say_done(self, job: Any, members: list[Node]) -> None:
+    def _say_done(self, job: Any, members: list[StageRecord]) -> None:
         took = (job.status.completion_time - job.status.start_time).total_seconds()
         for node in members:
             manifest = Manifest.read(node.out)
@@ -336,16 +336,10 @@ def connect(namespace: str | None) -> tuple[Any, Any, str]:
     return client.BatchV1Api(), client.CoreV1Api(), namespace or own
 
 
-def current(node: Node) -> bool:
-    """Return whether the stage's folder is the one that this graph requires."""
-    manifest = Manifest.read(node.out)
-    return manifest is not None and manifest.fingerprint == node.fingerprint
-
-
-def job_exhausted(job: Any, members: list[Node]) -> str:
+def job_exhausted(job: Any, members: list[StageRecord]) -> str:
     """Return why a stage is not done although its Job is complete, and what to do."""
     again = f"kubectl delete {resource(job)} {job.metadata.name}, and apply the manifest again"
-    node = next(node for node in members if not current(node))
+    node = next(node for node in members if node.made() is None)
     made = Manifest.read(node.out)
     if made is None or datetime.datetime.fromisoformat(made.finished) < job.status.start_time:
         return f"it has to run ({node.reason}), but its Job has already completed; {again}"

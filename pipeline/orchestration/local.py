@@ -1,6 +1,7 @@
 """Run the stages of a graph as local processes, in parallel where cores allow."""
 
 import contextlib
+import json
 import os
 import re
 import shutil
@@ -14,12 +15,12 @@ from pathlib import Path
 from typing import IO, Protocol
 
 from pipeline.common import cores as machine
-from pipeline.common import screen
+from pipeline.common import run_record, screen
 from pipeline.common.errors import Diverged, Exit, InputError, Restart, UserError
 from pipeline.common.formatting import duration
 from pipeline.common.manifest import Manifest
 from pipeline.common.redact import redact
-from pipeline.orchestration.graph import Node
+from pipeline.orchestration.run_document import StageRecord
 from pipeline.stages.registry import STAGES
 
 LAUNCHER = re.compile(r"\[\d{4}-\d\d-\d\d [^]]*\] \[[A-Z]+\]")  # DeepSpeed's lines
@@ -35,11 +36,11 @@ class StageFailed(Exception):
 class Executor(Protocol):
     """Interface for running the stages of a graph that have to run, until all are done."""
 
-    def run(self, nodes: list[Node]) -> None:
+    def run(self, nodes: list[StageRecord]) -> None:
         """Run the stages; `UserError` or `StageFailed` names the one that failed and why."""
 
 
-def announce_done(nodes: list[Node]) -> None:
+def announce_done(nodes: list[StageRecord]) -> None:
     """Print one line for each stage that is up to date."""
     width = max(len(node.name) for node in nodes)
     for node in nodes:
@@ -53,7 +54,7 @@ def announce_done(nodes: list[Node]) -> None:
 class Running:
     """A running stage: its process and log."""
 
-    node: Node
+    node: StageRecord
     process: subprocess.Popen[bytes]
     log: Path
     file: IO[bytes]
@@ -65,14 +66,21 @@ class Running:
 class LocalExecutor:
     """Executor of stages as child processes, each with its own process group and log file."""
 
-    def __init__(self, workdir: Path, cores: int, processes: int | None, ended: Callable[[], None] = lambda: None):
+    def __init__(
+        self,
+        workdir: Path,
+        cores: int,
+        command: Callable[[StageRecord], list[str]],
+        ended: Callable[[], None] = lambda: None,
+    ):
+        self.command = command
         self.ended = ended  # called after each stage, however it ended
-        self.logs, self.cores, self.processes = workdir / "logs", cores, processes
+        self.logs, self.cores = workdir / "logs", cores
         self.gpus = machine.gpus()
         self.running: list[Running] = []
         self.live = sys.stdout.isatty()
 
-    def run(self, nodes: list[Node]) -> None:
+    def run(self, nodes: list[StageRecord]) -> None:
         """Run the stages that have to run, in dependency order.
 
         Raises:
@@ -103,15 +111,15 @@ class LocalExecutor:
         finally:
             self._stop()
 
-    def _need(self, node: Node) -> int:
+    def _need(self, node: StageRecord) -> int:
         stage = STAGES[node.kind]
         return 1 if stage.one_core or stage.shares_cores else self.cores
 
-    def _fits(self, node: Node) -> bool:
+    def _fits(self, node: StageRecord) -> bool:
         free = self.cores - sum(child.cores for child in self.running)
         return self._need(node) <= free
 
-    def _start(self, node: Node) -> None:
+    def _start(self, node: StageRecord) -> None:
         log = self.logs / f"{node.name}.log"
         cores = self._need(node)
         try:
@@ -125,8 +133,10 @@ class LocalExecutor:
             ) from error
         gpu = self._gpu(node)
         ours = {} if gpu is None else {"CUDA_VISIBLE_DEVICES": ",".join(self._from(gpu))}
+        if signed := node.signed():
+            ours[run_record.SIGNED] = json.dumps(signed)
         process = subprocess.Popen(
-            node.command(self.processes, self.cores),
+            self.command(node),
             stdin=subprocess.DEVNULL,
             stdout=file,
             stderr=subprocess.STDOUT,
@@ -135,7 +145,7 @@ class LocalExecutor:
         )
         self.running.append(Running(node, process, log, file, cores, gpu))
 
-    def _gpu(self, node: Node) -> str | None:
+    def _gpu(self, node: StageRecord) -> str | None:
         """Return the first GPU for a stage that begins with one: one of the fewest such stages."""
         if not STAGES[node.kind].one_core or len(self.gpus) < 2:
             return None

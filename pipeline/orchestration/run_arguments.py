@@ -2,52 +2,22 @@
 
 import difflib
 import itertools
-import json
 import re
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
 from pipeline.cli import entry_point
+from pipeline.cli.argument_files import lines_of, refuse
 from pipeline.cli.overrides import SEARCH_PATH, check, normalized, quoted, split
-from pipeline.common.atomic import write_text
-from pipeline.common.errors import ConfigError, Exit
-from pipeline.common.redact import one_line
+from pipeline.common.errors import ConfigError
 from pipeline.config import RunConfig
 from pipeline.orchestration import stage_keys
 from pipeline.orchestration.recipe import STAGE_KEY
 from pipeline.stages.registry import STAGES
 
-WORDS = ".words"  # ends the names of files with the overrides of a job, a list in JSON
 CONFIG_DIR = ("--config-dir", "-cd")
 ALIKE = 0.85  # of a misspelt key of a run, which is not that of a stage; `steps` is no `stages`
-
-
-def refuse(mistake: str) -> NoReturn:
-    """Print a mistake on a command line that Hydra has not parsed yet, and exit."""
-    print(f"error: {one_line(mistake)}", file=sys.stderr)
-    sys.exit(Exit.USER)
-
-
-def lines_of(path: str) -> list[str]:
-    """Return the overrides in a file, one per line, without comments and empty lines."""
-    try:
-        text = Path(path).read_text(encoding="utf-8")
-        if path.endswith(WORDS):
-            return list(map(str, json.loads(text)))
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        refuse(f"@{path}: cannot be read ({reason}); expected a text file, one override per line")
-    lines = (re.sub(r"(^|\s)#.*", "", line).strip() for line in text.splitlines())
-    return [line for line in lines if line]
-
-
-def as_file(path: Path, words: list[str]) -> str:
-    """Write the overrides of a job to a file that its owner alone can read; return `@FILE`."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_text(path, json.dumps(words), mode=0o600)
-    return f"@{path}"
 
 
 def expand(argv: list[str]) -> list[str]:

@@ -1,7 +1,8 @@
 """Run one stage in a pod or on a Slurm node: `python -m pipeline.orchestration.run_stage STAGE …`.
 
-The pod plans the graph from the same overrides as the driver, and replaces itself with its stage's
-process, so that log, signals and exit code are those of the stage.
+The stage's settings are in the record that the driver has written, RUN/run.json; this process
+replaces itself with the stage's, so that log, signals and exit code are those of the stage. Other
+words: workdir=RUN, force=false and cores=N, or @FILE with lines of which these are read alone.
 
 Environment of Indexed Jobs: JOB_COMPLETION_INDEX (set by Kubernetes). Training: NODES; GPUS per
 node (0: one process on the CPU); SERVICE (name of the headless Service) or HOSTS (node names in
@@ -14,19 +15,22 @@ The stage `preflight` checks the nodes instead, with the environment of training
 of `python -m model.preflight`.
 """
 
+import json
 import os
 import subprocess
 import sys
-from pathlib import Path
-from typing import cast
+from collections.abc import Mapping
+from typing import NoReturn, cast
 
-from pipeline.cli.overrides import quoted
-from pipeline.common import cores, heartbeat, screen
-from pipeline.common.errors import ConfigError, Restart
-from pipeline.config import EvaluateConfig, RunConfig
-from pipeline.evaluation import grid_search
-from pipeline.orchestration import graph, run_arguments, wandb_names
+from pipeline.cli import entry_point
+from pipeline.cli.argument_files import lines_of
+from pipeline.common import cores as machine
+from pipeline.common import heartbeat, run_record, screen
+from pipeline.common.errors import ConfigError, Exit, Restart
+from pipeline.config import EvaluateConfig, PrepareConfig
+from pipeline.orchestration import run_document, stage_commands
 from pipeline.orchestration.job_status import PREFLIGHT
+from pipeline.orchestration.run_document import Run, StageRecord
 from pipeline.stages import store_inputs
 
 PORT = 29500  # of the rendezvous
@@ -102,85 +106,94 @@ def on_many_nodes(stage: str) -> list[str]:
     ]
 
 
-def training(node: graph.Node) -> list[str]:
-    """Return the command of this node's ranks.
-
-    Raises:
-        ConfigError: as `on_many_nodes`.
-    """
-    words = node.command(None, options=on_many_nodes(node.name))
-    alive = os.environ.get(heartbeat.FOLDER)
-    return [*words, f"heartbeat={quoted(alive)}"] if alive else words
-
-
-def preflight(config: RunConfig) -> list[str]:
+def preflight(run: Run) -> list[str]:
     """Return the command that checks this node and those that will train with it.
 
     Raises:
         ConfigError: as `on_many_nodes`.
     """
-    places = [config.workdir]
-    if store_inputs.in_store(config.workdir):
-        places.append(str(store_inputs.local_place(config.workdir, config.mirror)))
-    script = Path(__file__).resolve().parents[2] / "model" / "preflight.py"
+    places = dict.fromkeys([run.workdir, str(store_inputs.local_place(run.workdir, run.mirror))])
     options = os.environ.get("OPTIONS", "").split()
-    return [*graph.launched(script, on_many_nodes(PREFLIGHT)), *places, *options]
+    script = stage_commands.ROOT / "model" / "preflight.py"
+    return [*stage_commands.launched(script, on_many_nodes(PREFLIGHT)), *places, *options]
 
 
-def command(nodes: list[graph.Node], node: graph.Node) -> list[list[str]]:
+def command(nodes: list[StageRecord], node: StageRecord, record: str) -> list[list[str]]:
     """Return this pod's commands for `node`, one of the Job's `nodes`; empty if it has no part."""
     if node.kind == "train":
-        return [training(node)]
-    if node.kind != "evaluate":
-        return [node.command(None)]
+        words = stage_commands.command(node, record, options=on_many_nodes(node.name))
+        alive = os.environ.get(heartbeat.FOLDER)
+        return [[*words, f"heartbeat={json.dumps(alive)}"] if alive else words]
+    words = stage_commands.command(node, record)
+    if not isinstance(node.config, EvaluateConfig):
+        return [words]
+    from pipeline.evaluation import grid_search
+
     index, parts = number("JOB_COMPLETION_INDEX", 0), number("PARTS", 1)
     grids = [len(grid_search.grid_of(cast(EvaluateConfig, other.config))) for other in nodes]
     position = nodes.index(node)
     first = (index - sum(grids[:position])) % parts  # runs are numbered across all grids
-    return [[*node.command(None), f"part=[{first},{parts}]"]] if first < grids[position] else []
+    return [[*words, f"part=[{first},{parts}]"]] if first < grids[position] else []
 
 
-def run_stage(stage: str, config: RunConfig, chosen: list[str]) -> None:
+def run_stage(stage: str, words: list[str]) -> NoReturn:
     """Run this pod's part of `stage`.
 
     Raises:
         ConfigError: the recipe has no such stage.
+        InputError: the record of the run cannot be read.
         Restart: the stage's inputs are not done yet.
     """
-    if stage == PREFLIGHT:
-        words = preflight(config)
-        os.execv(words[0], words)
-    config.cores = config.cores or cores.available()
-    wandb_names.set_environment(config)
-    nodes = graph.plan(config, chosen)
-    mine = [node for node in nodes if node.job == stage]
-    if not mine:
-        listed = ", ".join(dict.fromkeys(node.job for node in nodes))
-        raise ConfigError(f"{stage}: no such stage in recipe {config.recipe.name}; choose one of {listed}")
-    missing = [n.name for n in nodes if n.reason and any(n.name in m.needs for m in mine)]
-    if missing:
-        # A file system may show another node's rename with a delay.
-        raise Restart(f"{stage}: inputs are not done: {', '.join(missing)}")
-    commands = []
-    for node in mine:
-        screen.say(f"{node.name}: {node.reason or 'up to date'}")
-        if node.reason is not None:
-            commands += command(mine, node)
-    for words in commands[:-1]:
-        code = subprocess.run(words, check=False).returncode
+    typed = dict(word.partition("=")[::2] for word in words)
+    if "workdir" not in typed:
+        raise ConfigError("workdir is required; add workdir=RUN, the folder of the run", key="workdir")
+    record = run_record.place_of(typed["workdir"])
+    run = run_document.read(record)
+    os.environ.update(run.environment | os.environ)
+    commands = [preflight(run)] if stage == PREFLIGHT else commands_of(stage, run, record, typed)
+    for each in commands[:-1]:
+        code = subprocess.run(each, check=False).returncode
         if code:
             sys.exit(code if code > 0 else 128 - code)
     if commands:
         os.execv(commands[-1][0], commands[-1])
+    sys.exit(Exit.DONE)
+
+
+def commands_of(stage: str, run: Run, record: str, typed: Mapping[str, str]) -> list[list[str]]:
+    """Return the commands of a Job's stages that are not made yet.
+
+    Raises:
+        ConfigError, Restart: as `run_stage`.
+    """
+    mine = [node for node in run.stages.values() if node.job == stage]
+    if not mine:
+        listed = ", ".join(dict.fromkeys(node.job for node in run.stages.values()))
+        raise ConfigError(f"{stage}: no such stage in recipe {run.recipe}; choose one of {listed}")
+    needs = dict.fromkeys(name for node in mine for name in node.needs)
+    if missing := [name for name in needs if run.stages[name].made() is None]:
+        # A file system may show another node's rename with a delay.
+        raise Restart(f"{stage}: inputs are not done: {', '.join(missing)}")
+    commands = []
+    for node in mine:
+        force = node.config.force and typed.get("force") != "false"
+        screen.say(f"{node.name}: {'up to date' if node.made() and not force else node.reason or 'changed since'}")
+        if force or not node.made():
+            changes = [f"force={json.dumps(force)}"]
+            if isinstance(node.config, PrepareConfig) and node.config.runner.workers == run.cores:
+                changes.append(f"runner.workers={typed.get('cores') or machine.available()}")
+            commands += [[*words, *changes] for words in command(mine, node, record)]
+    return commands
 
 
 def main() -> None:
     """Run the command."""
-    stage, *overrides = sys.argv[1:] or [""]
+    stage, *words = sys.argv[1:] or [""]
     if stage in ("--help", "-h"):
         print(__doc__, end="")
         return
-    run_arguments.start(run_arguments.expand(overrides), lambda config, chosen: run_stage(stage, config, chosen))
+    files = [lines_of(word[1:]) if word.startswith("@") else [word] for word in words]
+    entry_point.guarded(lambda: run_stage(stage, [word for lines in files for word in lines]))
 
 
 if __name__ == "__main__":

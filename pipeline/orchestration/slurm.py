@@ -18,9 +18,9 @@ from pathlib import Path
 from pipeline.common.errors import ConfigError, Restart, UserError
 from pipeline.common.manifest import Manifest
 from pipeline.config import ExecutorConfig
-from pipeline.orchestration import graph, run_arguments
-from pipeline.orchestration.graph import Node
+from pipeline.orchestration import graph
 from pipeline.orchestration.local import StageFailed, announce_done, failure
+from pipeline.orchestration.run_document import Run, StageRecord
 from pipeline.orchestration.slurm_job import MODULE
 from pipeline.stages.registry import STAGES
 
@@ -34,25 +34,26 @@ OVER = ("BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL"
 class SlurmExecutor:
     """Executor of stages as jobs, which it submits at once and follows but never cancels."""
 
-    def __init__(self, config: ExecutorConfig, workdir: Path, overrides: list[str]):
+    def __init__(self, config: ExecutorConfig, run: Run):
         check_options(config)
         if shutil.which("sbatch") is None:
             raise ConfigError(
                 "executor=slurm: sbatch not found; run the command on a login node of the cluster", key="executor"
             )
-        self.config, self.workdir, self.overrides = config, workdir.absolute(), overrides
+        self.config, self.record, self.workdir = config, run, Path(run.workdir).absolute()
         self.logs = self.workdir / "logs"
         self.said: dict[str, str] = {}  # the last line printed about each stage
+        self.jobs = self._queued()  # by stage: before the record of another run is written over theirs
         self.replaced: dict[str, str] = {}  # when the old folders of forced stages were finished
 
-    def run(self, nodes: list[Node]) -> None:
+    def run(self, nodes: list[StageRecord]) -> None:
         """Submit the stages that have to run and are not queued, and follow all jobs.
 
         Raises:
             UserError, Restart, StageFailed: a stage failed, see `local.failure`.
         """
         announce_done(nodes)
-        groups: dict[str, list[Node]] = {}
+        groups: dict[str, list[StageRecord]] = {}
         for node in nodes:
             if node.reason is not None:
                 groups.setdefault(node.job, []).append(node)
@@ -62,7 +63,7 @@ class SlurmExecutor:
             for node in nodes
             if node.reason == graph.FORCED and (made := Manifest.read(node.out))
         }
-        jobs = self._queued()
+        jobs = self.jobs
         done = {node.name for node in nodes if node.reason is None}
         for stage, members in groups.items():
             if stage not in jobs:
@@ -78,7 +79,7 @@ class SlurmExecutor:
             print(f"the jobs stay in the queue; to cancel them: scancel {mine}", flush=True)
             raise
 
-    def _submit(self, stage: str, members: list[Node], before: list[str]) -> str:
+    def _submit(self, stage: str, members: list[StageRecord], before: list[str]) -> str:
         """Submit a stage's job and return its id."""
         node = members[0]
         self.logs.mkdir(parents=True, exist_ok=True)
@@ -90,7 +91,7 @@ class SlurmExecutor:
             "--open-mode=append",
             f"--chdir={Path.cwd()}",
             f"--job-name={NAME}-{stage}",
-            f"--comment={self.workdir}",
+            f"--comment={self.workdir}#{self.record.digest(stage)}",
             f"--signal=TERM@{margin(self.config.time)}",
             f"--time={self.config.time}",
             "--ntasks-per-node=1",
@@ -111,17 +112,14 @@ class SlurmExecutor:
         if before:
             words += [f"--dependency=afterok:{':'.join(before)}", "--kill-on-invalid-dep=yes"]
         words += [*self.config.options.get("all", []), *self.config.options.get(node.kind, [])]
-        job = self._ask(words, self._script(stage, members)).strip().partition(";")[0]
+        job = self._ask(words, self._script(stage)).strip().partition(";")[0]
         waits = f", after {', '.join(before)}" if before else ""
         self._say(stage, f"job {job} submitted{waits}")
         return job
 
-    def _script(self, stage: str, members: list[Node]) -> str:
+    def _script(self, stage: str) -> str:
         """Return the batch script: the user's `setup`, then the stage."""
-        words = run_arguments.forcing(self.overrides, graph.forced(members, stage))
-        # Others may read a script, and the words of a process.
-        file = run_arguments.as_file(self.logs / f".slurm-{stage}{run_arguments.WORDS}", words)
-        command = [sys.executable, "-m", MODULE, stage, file]
+        command = [sys.executable, "-m", MODULE, stage, str(self.workdir), self.record.digest(stage)]
         return "\n".join(["#!/bin/bash", *self.config.setup, f"exec {shlex.join(command)}", ""])
 
     def _ask(self, words: list[str], text: str = "") -> str:
@@ -145,16 +143,29 @@ class SlurmExecutor:
             time.sleep(self.config.poll)
 
     def _queued(self) -> dict[str, str]:
-        """Return the queued jobs of this run by stage."""
+        """Return the queued jobs of this run by stage.
+
+        Raises:
+            ConfigError: one was submitted with other settings.
+        """
         listed = self._ask(["squeue", "--me", "--noheader", "--format=%A|%F|%j|%k"])
         found = {}
         for line in listed.splitlines():
             _, job, name, comment = line.strip().split("|", 3)
-            if comment == str(self.workdir) and name.startswith(f"{NAME}-"):
-                found[name.removeprefix(f"{NAME}-")] = job
+            stage = name.removeprefix(f"{NAME}-")
+            folder, _, digest = comment.rpartition("#")
+            if folder != str(self.workdir) or stage == name:
+                continue
+            if digest != self.record.digest(stage):
+                raise ConfigError(
+                    f"workdir={self.workdir}: job {job} of stage {stage} is queued with other settings; wait for "
+                    f"it, or scancel {job}, and rerun the command",
+                    key="workdir",
+                )
+            found[stage] = job
         return found
 
-    def _follow(self, groups: dict[str, list[Node]], jobs: dict[str, str]) -> None:
+    def _follow(self, groups: dict[str, list[StageRecord]], jobs: dict[str, str]) -> None:
         """Wait for the jobs, printing the state of each."""
         ended: dict[str, float] = {}
         waiting = dict(groups)
@@ -166,7 +177,8 @@ class SlurmExecutor:
                 late = time.monotonic() - ended.get(stage, math.inf) > VISIBLE
                 # A job that this process found in the queue may have made its folder before.
                 replaced = {} if late else self.replaced
-                if all(current(node, replaced.get(node.name)) for node in members):
+                made = {node.name: node.made() for node in members}
+                if all(one and one.finished != replaced.get(name) for name, one in made.items()):
                     for node in members:
                         manifest = Manifest.read(node.out)
                         assert manifest is not None
@@ -233,17 +245,6 @@ def check_options(config: ExecutorConfig) -> None:
             f"executor.options.{unknown}: no such kind of stage; choose one of {', '.join(known)}",
             key=f"executor.options.{unknown}",
         )
-
-
-def current(node: Node, replaced: str | None = None) -> bool:
-    """Return whether the stage's folder is the one that this graph requires.
-
-    It is not if it was finished at `replaced`, the time of the folder that the stage replaces.
-    """
-    manifest = Manifest.read(node.out)
-    if manifest is None or manifest.fingerprint != node.fingerprint:
-        return False
-    return manifest.finished != replaced
 
 
 def margin(limit: str) -> int:

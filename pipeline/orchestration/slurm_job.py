@@ -1,8 +1,8 @@
-"""Run stages within a Slurm job: `python -m pipeline.orchestration.slurm_job STAGE OVERRIDE…`.
+"""Run stages within a Slurm job: `python -m pipeline.orchestration.slurm_job STAGE RUN DIGEST`.
 
-Batch scripts call it: that of `executor=slurm` for one stage, deploy/slurm.sh for all stages in
-turn (STAGE is `all`). Each stage is a step: `srun` starts this module again as each task, which
-runs `pipeline.orchestration.run_stage`.
+Batch scripts call it: that of `executor=slurm` for one stage of the record in RUN, deploy/slurm.sh
+for all stages in turn, with `all` and the words of a run. Each stage is a step: `srun` starts this
+module again as each task, which runs `pipeline.orchestration.run_stage`.
 
 Across nodes the most serious exit code counts: errors that need a person outweigh those that a
 restart fixes. A job that was preempted, lost a node or reached its time limit is requeued, unless
@@ -23,11 +23,12 @@ from typing import Any
 
 from model.launching import rank_endings
 from model.resilience.watchdog import STOPPING
-from pipeline.common import output
+from pipeline.cli import entry_point
+from pipeline.common import output, run_record
 from pipeline.common.atomic import write_text
 from pipeline.common.errors import ConfigError, Exit
 from pipeline.config import RunConfig
-from pipeline.orchestration import graph, run_arguments
+from pipeline.orchestration import graph, run_arguments, run_document
 
 MODULE = "pipeline.orchestration.slurm_job"
 LEAVING = 5.0  # seconds in which training's other tasks end by themselves when one has ended
@@ -66,7 +67,7 @@ def from_step(code: int) -> int:
     return code
 
 
-def task(stage: str, overrides: list[str]) -> int:
+def task(stage: str, words: list[str]) -> int:
     """Run a stage as one task of a step and return the exit code for srun."""
     environment = os.environ
     index = environment.get("SLURM_ARRAY_TASK_ID") or environment["SLURM_PROCID"]
@@ -76,8 +77,8 @@ def task(stage: str, overrides: list[str]) -> int:
     heard: list[int] = []
     for number in STOPPING:
         signal.signal(number, lambda number, frame: heard.append(number))
-    words = [sys.executable, "-m", "pipeline.orchestration.run_stage", stage, *overrides]
-    code = subprocess.run(words, check=False).returncode
+    command = [sys.executable, "-m", "pipeline.orchestration.run_stage", stage, *words]
+    code = subprocess.run(command, check=False).returncode
     # A signal while Python exits would replace the exit code.
     for number in STOPPING:
         signal.signal(number, signal.SIG_IGN)
@@ -92,19 +93,17 @@ def task(stage: str, overrides: list[str]) -> int:
     return to_step(code)
 
 
-def run_step(stage: str, nodes: int, overrides: list[str], logs: Path) -> int:
-    """Run a stage on nodes of this job and return its exit code; `logs` is a folder of all."""
+def run_step(stage: str, nodes: int, words: list[str]) -> int:
+    """Run a stage on nodes of this job and return its exit code; `words` are those of `run_stage`."""
     # Tasks need this job's environment also where it was submitted with --export=NONE.
-    words = ["srun", f"--nodes={nodes}", f"--ntasks={nodes}", "--kill-on-bad-exit=0", "--export=ALL"]
+    command = ["srun", f"--nodes={nodes}", f"--ntasks={nodes}", "--kill-on-bad-exit=0", "--export=ALL"]
     if nodes > 1:
-        words.append("--label")
+        command.append("--label")
     if os.environ.get("SLURM_CPUS_PER_TASK"):  # a step does not inherit it from its job
-        words.append(f"--cpus-per-task={os.environ['SLURM_CPUS_PER_TASK']}")
+        command.append(f"--cpus-per-task={os.environ['SLURM_CPUS_PER_TASK']}")
     print(f"slurm: stage {stage} on {nodes} of this job's nodes", flush=True)
-    path = logs.absolute() / f".slurm-{os.environ['SLURM_JOB_ID']}-{stage}{run_arguments.WORDS}"
-    words += [sys.executable, "-m", MODULE, "--task", stage, run_arguments.as_file(path, overrides)]
-    code = subprocess.run(words, check=False).returncode
-    path.unlink(missing_ok=True)
+    command += [sys.executable, "-m", MODULE, "--task", stage, *words]
+    code = subprocess.run(command, check=False).returncode
     return from_step(code)
 
 
@@ -165,12 +164,51 @@ class Begun:
             write_text(self._path, "\n".join(self._names) + "\n")
 
 
-def drive(stage: str, config: RunConfig, words: list[str]) -> None:
-    """Run a stage, or all that have to run, in this job; requeue it where that helps.
+def drive_all(config: RunConfig, chosen: list[str]) -> None:
+    """Run the stages that have to run in this job, each on as many nodes as it takes.
 
     Raises:
         ConfigError: the process is not part of a Slurm job, or evaluations are forced.
         InputError: an input does not exist.
+    """
+    begin()
+    begun = Begun(Path(config.workdir), os.environ["SLURM_JOB_ID"])
+    config = dataclasses.replace(config, force=begun.without(config.force))
+    nodes = graph.plan(config, chosen)
+    graph.check_forced_parts(nodes)
+    graph.check_places(config, nodes)
+    run_document.of(config, nodes).write()
+    for job in dict.fromkeys(node.job for node in nodes if node.reason is not None):
+        begun.add(graph.forced(nodes, job))
+        run_job(job, [f"workdir={config.workdir}"], Path(config.workdir))
+
+
+def drive(stage: str, workdir: str, digest: str) -> None:
+    """Run one stage in this job, if the record of the run still is the one of `digest`.
+
+    Raises:
+        ConfigError: the process is not part of a Slurm job, or another run has the folder now.
+    """
+    begin()
+    run = run_document.read(run_record.place_of(workdir))
+    if run.digest(stage) != digest:
+        raise ConfigError(
+            f"workdir={workdir}: another run with other settings of {stage} has been started since this job was "
+            "submitted; submit again",
+            key="workdir",
+        )
+    begun = Begun(Path(workdir), os.environ["SLURM_JOB_ID"])
+    forced = [node.name for node in run.stages.values() if node.job == stage and node.config.force]
+    again = bool(forced) and not begun.without(forced)
+    begun.add(begun.without(forced))
+    run_job(stage, [f"workdir={workdir}", *(["force=false"] if again else [])], Path(workdir))
+
+
+def begin() -> None:
+    """Take over this job's environment and signals.
+
+    Raises:
+        ConfigError: the process is not part of a Slurm job.
     """
     if "SLURM_JOB_ID" not in os.environ:
         raise ConfigError(
@@ -180,23 +218,13 @@ def drive(stage: str, config: RunConfig, words: list[str]) -> None:
     # which saves, and then decides.
     signal.signal(signal.SIGTERM, lambda number, frame: None)
     os.environ |= environment_of_job()
-    begun = Begun(Path(config.workdir), os.environ["SLURM_JOB_ID"])
-    config = dataclasses.replace(config, force=begun.without(config.force))
-    steps = {stage: config.force}
-    if stage == "all":
-        nodes = graph.plan(config, words)
-        graph.check_forced_parts(nodes)
-        graph.check_places(config, nodes)
-        jobs = dict.fromkeys(node.job for node in nodes if node.reason is not None)
-        steps = {job: graph.forced(nodes, job) for job in jobs}
-    for each, forced in steps.items():
-        begun.add(forced)
-        wide = each == "evaluate" or each.startswith("train")
-        nodes_of_step = int(os.environ["NODES"]) if wide else 1
-        logs = Path(config.workdir) / "logs"
-        code = run_step(each, nodes_of_step, run_arguments.forcing(words, forced), logs)
-        if code:
-            finish(each, code, Path(config.workdir))
+
+
+def run_job(stage: str, words: list[str], workdir: Path) -> None:
+    """Run the step of a stage; requeue the job where that helps."""
+    wide = stage == "evaluate" or stage.startswith("train")
+    if code := run_step(stage, int(os.environ["NODES"]) if wide else 1, words):
+        finish(stage, code, workdir)
 
 
 def state_of(job: str) -> tuple[str, str]:
@@ -247,8 +275,10 @@ def main() -> None:
     if not words or words[0] in ("--help", "-h"):
         print(__doc__, end="")
         return
-    stage, *typed = words
-    run_arguments.start(run_arguments.expand(typed), lambda config, chosen: drive(stage, config, chosen))
+    if words[0] == "all":
+        run_arguments.start(run_arguments.expand(words[1:]), drive_all)
+    stage, workdir, digest = words
+    entry_point.guarded(lambda: drive(stage, workdir, digest))
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ import typing
 from collections.abc import Iterable
 from typing import Any
 
-from pipeline.cli import entry_point
+from pipeline.cli import composing
 from pipeline.cli.overrides import SEARCH_PATH
 from pipeline.config import RunConfig
 from pipeline.orchestration.recipe import type_of
@@ -46,7 +46,7 @@ def recipe_stages(words: Iterable[str]) -> list[str]:
     ours = ("recipe", SEARCH_PATH)
     chosen = [word for word in words if word.lstrip("+").partition("=")[0] in ours]
     try:
-        config = entry_point.compose("run", RunConfig, chosen)
+        config = composing.compose("run", RunConfig, chosen)
         return list(STAGES) if config is None else [str(name) for name in config.recipe.stages]
-    except entry_point.MISTAKES:  # which is explained where the whole command line is read
+    except composing.MISTAKES:  # which is explained where the whole command line is read
         return list(STAGES)

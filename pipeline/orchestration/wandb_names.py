@@ -1,6 +1,5 @@
 """Group and tags of a run's W&B runs, which its stages find in the environment of W&B."""
 
-import os
 import subprocess
 from pathlib import Path
 
@@ -10,10 +9,9 @@ from pipeline.config import RunConfig
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def set_environment(config: RunConfig) -> None:
-    """Set the group and the tags for the stages, unless the user has set them."""
-    os.environ.setdefault("WANDB_RUN_GROUP", Path(config.workdir).name)
-    os.environ.setdefault("WANDB_TAGS", ",".join(tags(config)))
+def environment(config: RunConfig) -> dict[str, str]:
+    """Return the variables with the group and the tags of the stages."""
+    return {"WANDB_RUN_GROUP": Path(config.workdir).name, "WANDB_TAGS": ",".join(tags(config))}
 
 
 def tags(config: RunConfig) -> list[str]:

@@ -14,13 +14,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from pipeline.common import parallel, storage
 from pipeline.common.checkpoints import FILE, FILES, STATE, SUMS, sums_of
 from pipeline.common.errors import InputError, Restart, StoreError
 from pipeline.common.manifest import MANIFEST, Manifest, Result, begun
-from pipeline.common.redact import without_secrets
 from pipeline.common.stores import lease, objects
 from pipeline.common.stores.background_upload import BackgroundUpload
 from pipeline.common.stores.mirror import Copy, Entry, addressed, hidden
@@ -46,17 +43,11 @@ def locked_run(workdir: str, wait: bool = False) -> Iterator[None]:
 
 
 def put_logs(workdir: str, mirror: str | None) -> None:
-    """Put a run's logs and the settings of its stages."""
+    """Put the logs of a run's stages."""
     if in_store(workdir):
         logs = Copy(root_of(mirror), f"{storage.normal(workdir)}/logs")
-        files = logs.files()
-        parallel.each(logs.put, [name for name in files if not name.endswith(".yaml")])
+        parallel.each(logs.put, list(logs.files()))
         logs.save_index()
-        for name, path in files.items():
-            if name.endswith(".yaml"):  # others may read the bucket: secrets stay here
-                settings = without_secrets(yaml.safe_load(path.read_text(encoding="utf-8")))
-                text = yaml.safe_dump(settings, sort_keys=False)
-                objects.put(f"{logs.address}/{name}", text.encode())
 
 
 class StoreFolder:

@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks import budget
 from model.config import TrainConfig
-from pipeline.cli import conf_files, entry_point
+from pipeline.cli import composing, conf_files
 
 
 def row(name: str, blimp: float) -> dict[str, object]:
@@ -43,12 +43,12 @@ def test_the_settings_of_every_row_are_keys_of_training(name: str, tmp_path: Pat
     from hydra import compose, initialize_config_dir
     from hydra.core.global_hydra import GlobalHydra
 
-    entry_point.register("train", TrainConfig)
+    composing.register("train", TrainConfig)
     GlobalHydra.instance().clear()
     with initialize_config_dir(str(conf_files.CONF), version_base="1.3"):
         for settings in budget.phases(name):
             words = [*budget.training_of(["model=tiny", *settings]), f"out={tmp_path}/train"]
-            config = entry_point.validate(compose("train", [*words, f"workdir={tmp_path}"]), TrainConfig)
+            config = composing.validate(compose("train", [*words, f"workdir={tmp_path}"]), TrainConfig)
             assert config.batch_size == budget.batch_of(settings)
 
 

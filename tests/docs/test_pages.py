@@ -11,7 +11,7 @@ import pytest
 from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 
-from pipeline.cli import conf_files, entry_point
+from pipeline.cli import composing, conf_files
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "docs" / "hooks"))
 COMMANDS = importlib.import_module("reference").COMMANDS
@@ -48,7 +48,7 @@ def test_every_key_of_a_command_is_on_its_page(site: Path, command: str) -> None
     page = (site / "stages" / f"{command}.html").read_text(encoding="utf-8")
     keys = set(re.findall(r"<td><code>([\w.]+)</code></td>", page))
     for name, schema in COMMANDS.items():
-        entry_point.register(name, schema)
+        composing.register(name, schema)
     GlobalHydra.instance().clear()
     with initialize_config_dir(str(conf_files.CONF), version_base="1.3"):
         composed = compose(command)

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from fences import FENCE, blocks, commands
 
-from pipeline.cli import conf_files, entry_point
+from pipeline.cli import composing, conf_files
 from pipeline.config import RunConfig
 from pipeline.orchestration import graph, run_arguments, stage_keys
 from pipeline.stages.registry import STAGES
@@ -78,11 +78,11 @@ def check_keys(command: str, words: list[str]) -> None:
     ]
     expanded = run_arguments.expand(typed) if command == "run" else typed
     own = run_arguments.of_run(expanded) if command == "run" else typed
-    composed = entry_point.compose(command, COMMANDS[command], own)
+    composed = composing.compose(command, COMMANDS[command], own)
     assert composed is not None
     if "…" in words:  # only these keys are shown
         return
-    config = entry_point.validate(composed, COMMANDS[command])
+    config = composing.validate(composed, COMMANDS[command])
     if isinstance(config, RunConfig):
         assert len(graph.plan(config, run_arguments.overrides_of(expanded))) > 5
 
@@ -166,5 +166,5 @@ def test_commands_are_found() -> None:
     ],
 )
 def test_a_wrong_command_would_be_noticed(line: str) -> None:
-    with pytest.raises((AssertionError, ModuleNotFoundError, *entry_point.MISTAKES)):
+    with pytest.raises((AssertionError, ModuleNotFoundError, *composing.MISTAKES)):
         check(shlex.split(line))

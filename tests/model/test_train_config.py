@@ -8,7 +8,7 @@ from hydra.core.global_hydra import GlobalHydra
 from omegaconf import OmegaConf
 
 from model.config import PUBLISHED, SHAPE, DataConfig, ModelConfig, ObjectiveConfig, OptimizerConfig, TrainConfig
-from pipeline.cli import conf_files, entry_point
+from pipeline.cli import composing, conf_files
 from pipeline.common.errors import ConfigError
 
 TINY = {"name": "t", "layers": 1, "hidden": 8, "heads": 2, "feed_forward": 16}
@@ -63,10 +63,10 @@ def test_a_size_of_the_users_own_keeps_its_name() -> None:
 
 def compose_train(*words: str) -> TrainConfig:
     """Return the configuration of a command line."""
-    entry_point.register("train", TrainConfig)
+    composing.register("train", TrainConfig)
     GlobalHydra.instance().clear()
     with initialize_config_dir(str(conf_files.CONF), version_base="1.3"):
-        return entry_point.validate(compose("train", list(words)), TrainConfig)
+        return composing.validate(compose("train", list(words)), TrainConfig)
 
 
 def test_without_a_start_the_size_is_that_of_base() -> None:

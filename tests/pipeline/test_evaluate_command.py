@@ -6,7 +6,7 @@ import pytest
 from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 
-from pipeline.cli import conf_files, entry_point
+from pipeline.cli import composing, conf_files
 from pipeline.config import EvaluateConfig
 from pipeline.evaluation import grid_search
 from tests.pipeline.test_evaluate import command, evaluate_own
@@ -14,11 +14,11 @@ from tests.pipeline.test_evaluate import command, evaluate_own
 
 @pytest.mark.parametrize(("protocol", "points"), [("paper", 40), ("small", 20), ("fixed", 5)])
 def test_the_published_protocols_are_grids(protocol, points):
-    entry_point.register("evaluate", EvaluateConfig)
+    composing.register("evaluate", EvaluateConfig)
     GlobalHydra.instance().clear()
     with initialize_config_dir(str(conf_files.CONF), version_base="1.3"):
         composed = compose("evaluate", ["+task=rte", f"+protocol={protocol}", "baseline=false"])
-    config = entry_point.validate(composed, EvaluateConfig)
+    config = composing.validate(composed, EvaluateConfig)
     assert len(grid_search.grid_of(config)) == points
 
 

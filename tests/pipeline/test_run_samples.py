@@ -8,12 +8,12 @@ import pytest
 
 from pipeline import run
 from pipeline.common.manifest import Manifest
-from pipeline.orchestration.graph import Node
+from pipeline.orchestration.run_document import StageRecord
 
 SAMPLES = [{"text": "the [MASK] .", "masks": [[{"word": "mill", "probability": 0.5}]]}]
 
 
-def converted(out: Path, figures: dict[str, Any]) -> Node:
+def converted(out: Path, figures: dict[str, Any]) -> StageRecord:
     """A stage `convert` that is done."""
     out.mkdir()
     Manifest(
@@ -28,7 +28,7 @@ def converted(out: Path, figures: dict[str, Any]) -> Node:
         seconds=0.0,
         finished="",
     ).write(out)
-    return cast(Node, SimpleNamespace(kind="convert", out=out))
+    return cast(StageRecord, SimpleNamespace(kind="convert", out=out))
 
 
 def test_checkpoints_that_are_converted_too_do_not_hide_the_models_samples(

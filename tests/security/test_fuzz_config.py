@@ -9,7 +9,7 @@ from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 from hypothesis import strategies as st
 
-from pipeline.cli import conf_files, entry_point
+from pipeline.cli import composing, conf_files
 from pipeline.config import RunConfig
 from pipeline.stages.registry import STAGES
 from tests import forked
@@ -60,7 +60,7 @@ VALUES = [
 def keys() -> dict[str, list[str]]:
     """The keys of each command and of its groups."""
     for name, schema in COMMANDS.items():
-        entry_point.register(name, schema)
+        composing.register(name, schema)
     GlobalHydra.instance().clear()
     found = {}
     with initialize_config_dir(str(conf_files.CONF), version_base="1.3"):
@@ -92,11 +92,11 @@ def test_any_overrides_compose_or_are_explained(keys: dict[str, list[str]]) -> N
         )
         words = [f"{sign}{key}={value}" for sign, key, value in overrides]
         try:
-            with entry_point.hydra_errors_as_config_errors():
+            with composing.hydra_errors_as_config_errors():
                 composed = compose(command, words)
-            entry_point.validate(composed, COMMANDS[command])
-        except entry_point.MISTAKES as error:
-            told = entry_point.explain(error)
+            composing.validate(composed, COMMANDS[command])
+        except composing.MISTAKES as error:
+            told = composing.explain(error)
             assert told.strip()
             assert "\n" not in told
 
@@ -148,14 +148,14 @@ def test_any_yaml_is_a_config_or_is_explained(tmp_path: Path, monkeypatch: pytes
         try:
             with initialize_config_dir(str(conf_files.CONF), version_base="1.3"):
                 words = ["+corpus=mine", f"hydra.searchpath=[{tmp_path}]"]
-                with entry_point.hydra_errors_as_config_errors():
+                with composing.hydra_errors_as_config_errors():
                     composed = compose("vocab", words)
-                entry_point.validate(composed, SCHEMAS["vocab"])
-        except entry_point.MISTAKES as error:
-            assert entry_point.explain(error).strip()  # noqa: PT017
+                composing.validate(composed, SCHEMAS["vocab"])
+        except composing.MISTAKES as error:
+            assert composing.explain(error).strip()  # noqa: PT017
         assert [path.name for path in tmp_path.iterdir()] == ["corpus"]
 
-    entry_point.register("vocab", SCHEMAS["vocab"])
+    composing.register("vocab", SCHEMAS["vocab"])
     hammer(check, soup(PIECES, 12), examples=40)
 
 

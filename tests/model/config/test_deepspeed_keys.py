@@ -8,17 +8,17 @@ import yaml
 from hydra import compose, initialize_config_dir
 
 from model.config import OptimizerConfig, TrainConfig, deepspeed_keys
-from pipeline.cli import conf_files, entry_point
+from pipeline.cli import composing, conf_files
 from pipeline.common.errors import ConfigError
 from pipeline.common.manifest import Result
 from pipeline.stages import fingerprints, stage
 
 
 def composed(tmp_path: Path, *words: str) -> Any:
-    entry_point.register("train", TrainConfig)
+    composing.register("train", TrainConfig)
     typed = [f"workdir={tmp_path}", f"out={tmp_path / 'out'}", "tracking=none", *words]
     with initialize_config_dir(str(conf_files.CONF), version_base="1.3"):
-        return entry_point.validate(compose("train", typed), TrainConfig)
+        return composing.validate(compose("train", typed), TrainConfig)
 
 
 def fingerprint(tmp_path: Path, *words: str) -> str:

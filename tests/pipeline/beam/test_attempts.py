@@ -9,7 +9,7 @@ from hydra import compose, initialize_config_dir
 from pipeline import prepare
 from pipeline.beam import steps
 from pipeline.beam.plan import PreparePlan, unpack
-from pipeline.cli import conf_files, entry_point
+from pipeline.cli import composing, conf_files
 from pipeline.config import PrepareConfig
 from pipeline.tokenization.wordpiece import SPECIAL, build
 
@@ -32,9 +32,9 @@ def plan(tmp_path: Path) -> PreparePlan:
         "validation_share=0",
         "filters.near_duplicates=0.9",
     ]
-    entry_point.register("prepare", PrepareConfig)
+    composing.register("prepare", PrepareConfig)
     with initialize_config_dir(str(conf_files.CONF), version_base="1.3"):
-        config = entry_point.validate(compose("prepare", words), PrepareConfig)
+        config = composing.validate(compose("prepare", words), PrepareConfig)
     work = prepare.plan(config, tmp_path / "out")
     work.scratch.mkdir(parents=True)
     work.claim()

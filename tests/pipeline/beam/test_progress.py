@@ -13,7 +13,7 @@ from hydra import compose, initialize_config_dir
 from pipeline import prepare
 from pipeline.beam import progress, transforms
 from pipeline.beam.plan import PreparePlan
-from pipeline.cli import conf_files, entry_point
+from pipeline.cli import composing, conf_files
 from pipeline.config import PrepareConfig
 from pipeline.tokenization.wordpiece import SPECIAL, build
 
@@ -36,9 +36,9 @@ def words(tmp_path: Path) -> list[str]:
 
 
 def planned(words: list[str], out: Path) -> PreparePlan:
-    entry_point.register("prepare", PrepareConfig)
+    composing.register("prepare", PrepareConfig)
     with initialize_config_dir(str(conf_files.CONF), version_base="1.3"):
-        config = entry_point.validate(compose("prepare", words), PrepareConfig)
+        config = composing.validate(compose("prepare", words), PrepareConfig)
     plan = prepare.plan(config, out)
     plan.scratch.mkdir(parents=True)
     return plan

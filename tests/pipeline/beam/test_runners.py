@@ -23,7 +23,7 @@ from omegaconf import OmegaConf
 
 from pipeline.beam import endpoints, runners
 from pipeline.beam.exchange import Exchange
-from pipeline.cli import conf_files, entry_point
+from pipeline.cli import composing, conf_files
 from pipeline.common.errors import ConfigError, Exit
 from pipeline.common.manifest import Manifest, require_manifest
 from pipeline.common.ports import free_port
@@ -228,7 +228,7 @@ def test_a_mistake_in_the_input_ends_in_one_line(root: Path, folder: Path, job_s
 
 def configured(runner: str, *more: str) -> pipeline_options.PipelineOptions:
     """The options that a service is given."""
-    entry_point.register("prepare", PrepareConfig)
+    composing.register("prepare", PrepareConfig)
     with initialize_config_dir(str(conf_files.CONF), version_base="1.3"):
         composed = compose("prepare", ["+corpus=books", f"runner={runner}", *more])
     runner = RunnerConfig(**OmegaConf.to_container(composed.runner))

@@ -14,7 +14,7 @@ from hydra import compose, initialize_config_dir
 from pipeline import prepare as stage_prepare
 from pipeline.beam import steps, transforms
 from pipeline.beam.plan import PreparePlan
-from pipeline.cli import conf_files, entry_point
+from pipeline.cli import composing, conf_files
 from pipeline.common.errors import InputError
 from pipeline.config import PrepareConfig
 from pipeline.tokenization.wordpiece import SPECIAL, build
@@ -34,10 +34,10 @@ def vocab(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def planned(*words: str, out: Path) -> PreparePlan:
     """Return the plan of a run in `out`, with the folder of its tasks."""
-    entry_point.register("prepare", PrepareConfig)
+    composing.register("prepare", PrepareConfig)
     with initialize_config_dir(str(conf_files.CONF), version_base="1.3"):
         composed = compose("prepare", [*words, f"out={out}/out"])
-        config = entry_point.validate(composed, PrepareConfig)
+        config = composing.validate(composed, PrepareConfig)
     plan = stage_prepare.plan(config, out / "out")
     plan.scratch.mkdir(parents=True)
     return plan

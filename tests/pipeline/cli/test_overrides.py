@@ -7,7 +7,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.cli import entry_point
+from pipeline.cli import composing
 from pipeline.cli.overrides import for_hydra, parses, readable
 from pipeline.common.errors import ConfigError
 from pipeline.config import EvaluateConfig, VocabConfig
@@ -85,13 +85,13 @@ def test_options_may_stand_anywhere() -> None:
 
 @pytest.mark.parametrize("typed", ["2024_01_15", "1e3", "0x1", "true", "007", "1.50", "nan", "a1", "~/x y"])
 def test_a_text_stays_as_typed(typed: str) -> None:
-    config = entry_point.compose("vocab", VocabConfig, [f"workdir={typed}", "out=x", "+corpus=wiki"])
+    config = composing.compose("vocab", VocabConfig, [f"workdir={typed}", "out=x", "+corpus=wiki"])
     assert config is not None
     assert config.workdir == typed.replace("~", str(Path.home()))
 
 
 def test_labels_stay_as_typed() -> None:
     words = ["+task=own", "task.labels=[true, 1_0,1e3,no]", "pretrained=x", "out=y"]
-    config = entry_point.compose("evaluate", EvaluateConfig, words)
+    config = composing.compose("evaluate", EvaluateConfig, words)
     assert config is not None
     assert list(config.task.labels) == ["true", "1_0", "1e3", "no"]

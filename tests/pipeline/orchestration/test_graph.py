@@ -16,7 +16,7 @@ from pipeline.common.errors import ConfigError, InputError
 from pipeline.common.formatting import flatten
 from pipeline.common.manifest import Manifest
 from pipeline.config import CorpusConfig, ExecutorConfig, RecipeConfig, ReportConfig, RunConfig
-from pipeline.orchestration import graph, run_arguments
+from pipeline.orchestration import graph, run_arguments, stage_commands
 from pipeline.stages import fingerprints
 from tests.runs import composed, planned
 
@@ -76,9 +76,8 @@ def test_a_training_has_no_more_ranks_than_the_run_has_cores(tmp_path: Path) -> 
         executor=ExecutorConfig(),
     )
     (node,) = graph.plan(config, ["model.hidden=128", "model.heads=2"])
-    (tmp_path / "logs").mkdir()
     for cores in (1, 2):
-        words = node.command(None, cores)
+        words = stage_commands.command(node, "run.json", None, cores)
         assert words[words.index("--num_accelerators") + 1] == str(cores)
 
 

@@ -9,7 +9,7 @@ import pytest
 from pipeline.common.manifest import Manifest
 from pipeline.config import ReportConfig
 from pipeline.orchestration import job_status, kubernetes
-from pipeline.orchestration.graph import Node
+from pipeline.orchestration.run_document import StageRecord
 
 client = pytest.importorskip("kubernetes.client", reason="the extra `kubernetes` is not installed")
 BEGAN = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
@@ -37,10 +37,12 @@ def pod(code: int, words: str) -> Any:
     return client.V1Pod(status=client.V1PodStatus(container_statuses=[status]))
 
 
-def node(out: Path) -> Node:
+def node(out: Path) -> StageRecord:
     """The report's stage."""
     config = ReportConfig(workdir=str(out.parent), out=str(out))
-    return Node(name="report", kind="report", config=config, needs=(), fingerprint="wanted", reason="not made yet")
+    return StageRecord(
+        name="report", kind="report", config=config, needs=(), fingerprint="wanted", reason="not made yet"
+    )
 
 
 def write(out: Path, fingerprint: str, finished: datetime.datetime) -> None:

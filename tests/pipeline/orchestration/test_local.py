@@ -14,18 +14,20 @@ import pytest
 from pipeline.common.errors import Diverged, Exit, Restart, UserError
 from pipeline.common.manifest import Manifest
 from pipeline.config import ReportConfig
-from pipeline.orchestration.graph import Node
 from pipeline.orchestration.local import LocalExecutor, StageFailed, failure
+from pipeline.orchestration.run_document import StageRecord
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Script(Node):
+class Script(StageRecord):
     """A stage that is a line of Python."""
 
     line: str
 
-    def command(self, processes: int | None, most: int | None = None) -> list[str]:
-        return [sys.executable, "-c", self.line]
+
+def command(stage: StageRecord) -> list[str]:
+    assert isinstance(stage, Script)
+    return [sys.executable, "-c", stage.line]
 
 
 def script(folder: Path, kind: str, line: str) -> Script:
@@ -53,7 +55,7 @@ def test_evaluations_are_spread_over_the_gpus(tmp_path: Path, monkeypatch: pytes
     monkeypatch.chdir(tmp_path)
     stages = [dataclasses.replace(script(tmp_path, "evaluate", line), name=f"evaluate-{number}") for number in range(4)]
     with pytest.raises(StageFailed):  # they leave no manifest
-        LocalExecutor(tmp_path, 4, None).run(stages)
+        LocalExecutor(tmp_path, 4, command).run(stages)
     found = [path.read_text() for path in tmp_path.glob("*.gpu")]
     assert sorted(found) == ["2", "2", "5", "5"]
 
@@ -74,7 +76,7 @@ def test_the_end_of_a_stage_is_that_of_the_run(tmp_path: Path, code: Exit, kind:
     line = f"print('error: a bad value\\n{words}'); raise SystemExit({int(code)})"
     stage = script(tmp_path, "train", line)
     with pytest.raises(kind, match=told) as raised:
-        LocalExecutor(tmp_path, 1, None).run([stage])
+        LocalExecutor(tmp_path, 1, command).run([stage])
     assert type(raised.value) is kind
 
 
@@ -95,7 +97,7 @@ def test_a_finished_stage_is_ticked_on_a_terminal(
         seconds=1.0,
         finished="",
     ).write(tmp_path / "tasks")
-    executor = LocalExecutor(tmp_path, 1, None)
+    executor = LocalExecutor(tmp_path, 1, command)
     executor.live = live
     executor.run([script(tmp_path, "tasks", "")])
     last = capsys.readouterr().out.splitlines()[-1]
@@ -155,7 +157,7 @@ def test_who_stops_a_run_is_told_what_was_saved(
     told: str,
     shown: str,
 ) -> None:
-    executor = LocalExecutor(tmp_path, 1, None)
+    executor = LocalExecutor(tmp_path, 1, command)
     executor.live = True
     log = tmp_path / "logs" / f"{name}.log"
 

@@ -13,7 +13,7 @@ from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 from omegaconf import DictConfig, OmegaConf
 
-from pipeline.cli import conf_files, entry_point, help_text
+from pipeline.cli import composing, conf_files, help_text
 from pipeline.common.formatting import flatten
 from pipeline.config import PrepareConfig
 from pipeline.orchestration import graph, recipe, run_arguments, stage_keys
@@ -29,7 +29,7 @@ def of_command(kind: str, *words: str) -> DictConfig:
     schema = STAGES[kind].schema
     chosen = {word.partition("=")[0].lstrip("+") for word in words}
     missing = [group for group in help_text.groups(schema) if group in NEEDED.keys() - chosen]
-    config = entry_point.compose(kind, schema, [*(NEEDED[group] for group in missing), *words])
+    config = composing.compose(kind, schema, [*(NEEDED[group] for group in missing), *words])
     assert config is not None
     return config
 
@@ -38,7 +38,7 @@ def of_run(kind: str, *words: str) -> DictConfig:
     """What the stage reads in a run."""
     stages = recipe.stages(*runs.composed("corpus=text", "tasks=[sample_next]", *words))
     overrides = next(overrides for _, one, overrides in stages if one == kind)
-    entry_point.register(kind, STAGES[kind].schema)
+    composing.register(kind, STAGES[kind].schema)
     GlobalHydra.instance().clear()
     with initialize_config_dir(str(conf_files.CONF), version_base="1.3"):
         return compose(kind, overrides)
@@ -165,6 +165,6 @@ def test_a_job_reads_what_the_run_passes_on(tmp_path: Path) -> None:
 
 def test_a_choice_without_a_default_is_made_once() -> None:
     for order in (["corpus=text", "+corpus=wiki"], ["corpus=wiki", "corpus=text"]):
-        with pytest.raises(entry_point.MISTAKES) as caught:
+        with pytest.raises(composing.MISTAKES) as caught:
             of_command("vocab", *order)
-        assert entry_point.explain(caught.value).startswith(f"corpus={order[1].split('=')[1]}: ")
+        assert composing.explain(caught.value).startswith(f"corpus={order[1].split('=')[1]}: ")

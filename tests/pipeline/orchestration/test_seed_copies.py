@@ -7,11 +7,11 @@ import pytest
 from model.config import TrainConfig
 from pipeline.common.errors import ConfigError
 from pipeline.config import ConvertConfig, EvaluateConfig, ReportConfig
-from pipeline.orchestration import graph
+from pipeline.orchestration.run_document import StageRecord
 from tests import runs
 
 
-def planned(workdir: Path, *words: str) -> dict[str, graph.Node]:
+def planned(workdir: Path, *words: str) -> dict[str, StageRecord]:
     return runs.planned("+corpus=sample", "tasks=[sample_next]", f"workdir={workdir}", *words)
 
 

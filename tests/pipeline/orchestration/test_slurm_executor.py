@@ -9,15 +9,23 @@ import pytest
 from pipeline.common.errors import ConfigError
 from pipeline.common.manifest import Manifest
 from pipeline.config import ExecutorConfig
-from pipeline.orchestration import graph
+from pipeline.orchestration import graph, run_document
+from pipeline.orchestration.run_document import Run
 from pipeline.orchestration.slurm import MARGIN, SlurmExecutor, margin
 from tests.pipeline.orchestration.test_graph import composed_run
+
+
+def planned(folder: Path, *words: str) -> Run:
+    """The record of a run of the sample in `folder`."""
+    words = (f"workdir={folder}", *words)
+    config = composed_run(*words)
+    return run_document.of(config, graph.plan(config, ["+corpus=sample", *words]))
 
 
 def test_options_of_a_misspelt_stage_are_refused(tmp_path: Path) -> None:
     settings = ExecutorConfig(name="slurm", options={"tain": ["--mem=64G"]})
     with pytest.raises(ConfigError, match="train") as caught:
-        SlurmExecutor(settings, tmp_path, [])
+        SlurmExecutor(settings, planned(tmp_path))
     assert caught.value.key == "executor.options.tain"
 
 
@@ -47,8 +55,8 @@ def command(folder: Path, name: str, script: str) -> None:
 def test_a_forced_stage_is_done_when_its_folder_is_a_new_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = [f"workdir={tmp_path}/work", "force=[vocab]"]
-    (node,) = (node for node in graph.plan(composed_run(*words), ["+corpus=sample", *words]) if node.name == "vocab")
+    run = planned(tmp_path / "work", "force=[vocab]")
+    node = run.stages["vocab"]
     made = Manifest(
         stage="vocab",
         fingerprint=node.fingerprint,
@@ -76,6 +84,17 @@ def test_a_forced_stage_is_done_when_its_folder_is_a_new_one(
         f"else cp new/manifest.json {out}; echo '7|COMPLETED|None'; fi",
     )
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    SlurmExecutor(ExecutorConfig(name="slurm", poll=0.01), tmp_path / "work", words).run([node])
+    SlurmExecutor(ExecutorConfig(name="slurm", poll=0.01), run).run([node])
     lines = [line.split(maxsplit=1)[1] for line in capsys.readouterr().out.splitlines()]
     assert lines == ["job 7 submitted", "job 7 PENDING (Priority)", "the new one"]
+
+
+def test_a_queued_job_of_other_settings_is_not_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run, other = planned(tmp_path / "work"), planned(tmp_path / "work", "train.clip=0.5")
+    command(tmp_path, "sbatch", "exit 1")
+    command(tmp_path, "squeue", f"echo '7|7|bert-train|{tmp_path}/work#{run.digest('train')}'")
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    settings = ExecutorConfig(name="slurm", poll=0.01)
+    assert SlurmExecutor(settings, run).jobs == {"train": "7"}
+    with pytest.raises(ConfigError, match="scancel 7"):
+        SlurmExecutor(settings, other)

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.common.errors import Exit
-from pipeline.orchestration import slurm_job
-from pipeline.orchestration.slurm_job import drive, from_step, may_queue_again, progress, to_step
+from pipeline.common import run_record
+from pipeline.common.errors import ConfigError, Exit
+from pipeline.orchestration import graph, run_document, slurm_job
+from pipeline.orchestration.slurm_job import drive, drive_all, from_step, may_queue_again, progress, to_step
 from tests.pipeline.orchestration.test_graph import composed_run
 
 # From what is least to what a person must see first.
@@ -60,8 +61,9 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., list[str]]]
     forced: list[str] = []
     ends = ""
 
-    def step(stage: str, nodes: int, words: list[str], logs: Path) -> int:
-        forced.extend(f"{stage} {word}" for word in words if word.startswith("force="))
+    def step(stage: str, nodes: int, words: list[str]) -> int:
+        record = run_document.read(run_record.place_of(words[0].partition("=")[2])).stages[stage]
+        forced.extend([stage] if record.config.force and "force=false" not in words else [])
         return Exit.RESTART if stage == ends else Exit.DONE
 
     def start(stage: str, last: str, restarts: int, *words: str) -> list[str]:
@@ -69,8 +71,14 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., list[str]]]
         ends = last
         forced.clear()
         monkeypatch.setenv("SLURM_RESTART_COUNT", str(restarts))
+        config, chosen = composed_run(*words), ["+corpus=sample", *words]
         with contextlib.suppress(SystemExit):
-            drive(stage, composed_run(*words), ["+corpus=sample", *words])
+            if stage == "all":
+                drive_all(config, chosen)
+            else:
+                run = run_document.of(config, graph.plan(config, chosen))
+                run.write()
+                drive(stage, config.workdir, run.digest(stage))
         return list(forced)
 
     monkeypatch.setattr(slurm_job, "run_step", step)
@@ -84,19 +92,29 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., list[str]]]
 
 def test_a_job_of_all_stages_forces_each_once(tmp_path: Path, steps: Callable[..., list[str]]) -> None:
     words = [f"workdir={tmp_path}", "force=[vocab,train]", "tasks=[sample_next]"]
-    assert steps("all", "prepare", 0, *words) == ["vocab force=[vocab]"]
-    assert steps("all", "train", 1, *words) == ["train force=[train]"], "not begun before"
+    assert steps("all", "prepare", 0, *words) == ["vocab"]
+    assert steps("all", "train", 1, *words) == ["train"], "not begun before"
     assert steps("all", "report", 2, *words) == [], "resumed, not started over"
 
 
 def test_a_job_of_one_stage_forces_it_once(tmp_path: Path, steps: Callable[..., list[str]]) -> None:
     words = [f"workdir={tmp_path}", "force=[train]"]
-    assert steps("train", "train", 0, *words) == ["train force=[train]"]
+    assert steps("train", "train", 0, *words) == ["train"]
     assert steps("train", "train", 1, *words) == []
 
 
+def test_a_job_does_not_run_what_another_run_has_changed(tmp_path: Path, steps: Callable[..., list[str]]) -> None:
+    words = [f"workdir={tmp_path}"]
+    steps("train", "", 0, *words)
+    config = composed_run(*words, "seed=7")
+    run_document.of(config, graph.plan(config, ["+corpus=sample", *words, "seed=7"])).write()
+    before = run_document.of(config, graph.plan(composed_run(*words), ["+corpus=sample", *words]))
+    with pytest.raises(ConfigError, match="other settings of train"):
+        drive("train", str(tmp_path), before.digest("train"))
+
+
 def test_outside_of_a_job_one_is_told_so(root: Path, tmp_path: Path) -> None:
-    words = ["-m", "pipeline.orchestration.slurm_job", "train", "+corpus=sample"]
+    words = ["-m", "pipeline.orchestration.slurm_job", "all", "+corpus=sample"]
     done = subprocess.run(
         [sys.executable, *words, f"workdir={tmp_path}"], cwd=root, capture_output=True, text=True, check=False
     )

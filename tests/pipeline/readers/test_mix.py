@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.cli import entry_point
+from pipeline.cli import composing
 from pipeline.common.errors import ConfigError, InputError
 from pipeline.config import CorpusConfig, PrepareConfig
 from pipeline.readers import Document, SkipCounts, open_corpus
@@ -115,9 +115,9 @@ def test_parts_have_the_language_and_encoding_of_the_mix_unless_they_set_their_o
 
 
 def composed(*words: str) -> CorpusConfig:
-    config = entry_point.compose("prepare", PrepareConfig, ["vocab=v", *words])
+    config = composing.compose("prepare", PrepareConfig, ["vocab=v", *words])
     assert config is not None
-    return entry_point.validate(config, PrepareConfig).corpus
+    return composing.validate(config, PrepareConfig).corpus
 
 
 def test_published_corpora_in_a_mix_have_its_language() -> None:

@@ -9,7 +9,7 @@ import wandb
 from hydra import compose, initialize_config_dir
 
 from model.training.tracking import RUN_ID
-from pipeline.cli import entry_point
+from pipeline.cli import composing
 from pipeline.common.manifest import Manifest
 from pipeline.config import ReportConfig
 from pipeline.reporting import wandb_stages
@@ -135,8 +135,8 @@ def test_a_failure_of_weights_and_biases_is_a_warning(work: Path, capsys: pytest
 def report_settings(root: Path, *words: str) -> ReportConfig:
     """Return what the report's command gets of its words."""
     with initialize_config_dir(str(root / "conf"), version_base="1.3"):
-        entry_point.register("report", ReportConfig)
-        return entry_point.validate(compose("report", list(words)), ReportConfig)
+        composing.register("report", ReportConfig)
+        return composing.validate(compose("report", list(words)), ReportConfig)
 
 
 def test_a_report_logs_if_asked(root: Path) -> None:

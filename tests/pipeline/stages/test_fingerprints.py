@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from hydra import compose, initialize_config_dir
 
-from pipeline.cli import conf_files, entry_point
+from pipeline.cli import composing, conf_files
 from pipeline.common.figures import Conversion
 from pipeline.common.manifest import Manifest, Result, file_checksums
 from pipeline.config import CorpusConfig, TasksConfig
@@ -37,9 +37,9 @@ COMMANDS = {
 
 def composed(name: str, overrides: list[str]) -> Any:
     schema = (STAGES | OTHERS)[name].schema
-    entry_point.register(name, schema)
+    composing.register(name, schema)
     with initialize_config_dir(str(conf_files.CONF), version_base="1.3"):
-        return entry_point.validate(compose(name, [*overrides, "workdir=/nowhere"]), schema)
+        return composing.validate(compose(name, [*overrides, "workdir=/nowhere"]), schema)
 
 
 def plain(value: Any) -> Any:

@@ -1,0 +1,172 @@
+"""The records that a run's driver makes once and everything else reads; see `common.run_record`."""
+
+import dataclasses
+import hashlib
+import json
+import shlex
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pipeline import __version__
+from pipeline.common import cores, run_record, storage
+from pipeline.common.atomic import write_text
+from pipeline.common.errors import ConfigError, InputError
+from pipeline.common.manifest import Manifest
+from pipeline.common.redact import one_line, unsigned
+from pipeline.common.schema import built
+from pipeline.common.stores import objects
+from pipeline.config import RunConfig, StageConfig
+from pipeline.orchestration import wandb_names
+from pipeline.stages.registry import STAGES
+from pipeline.stages.store_inputs import in_store, local_place
+
+
+def code() -> str:
+    """Return what identifies this code: its release, and the version of each stage."""
+    return f"{__version__}+{'.'.join(str(stage.version) for stage in STAGES.values())}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class StageRecord:
+    """One stage of a run."""
+
+    name: str
+    kind: str
+    config: StageConfig
+    needs: tuple[str, ...]  # names of the stages whose folders it reads
+    fingerprint: str
+    reason: str | None  # why it has to run; None: up to date
+
+    @property
+    def out(self) -> storage.File:
+        """Return the output folder, also one in a store."""
+        return storage.at(storage.normal(self.config.out))
+
+    @property
+    def job(self) -> str:
+        """Return the name of the stage's Kubernetes or Slurm job; all evaluations share one."""
+        return "evaluate" if self.kind == "evaluate" else self.name
+
+    def made(self) -> Manifest | None:
+        """Return the manifest of the folder if it is the one that this run requires."""
+        manifest = Manifest.read(self.out)
+        return manifest if manifest is not None and manifest.fingerprint == self.fingerprint else None
+
+    def signed(self) -> dict[str, str]:
+        """Return the settings that hold what signs an address, by dotted key."""
+        texts = _texts(dataclasses.asdict(self.config))
+        return {key: text for key, text in texts.items() if unsigned(text) != text}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """A run: the command that makes it again, the code that planned it, and its stages in order."""
+
+    workdir: str
+    mirror: str | None
+    recipe: str
+    command: str
+    cores: int  # of the driver, which a stage elsewhere replaces by its own
+    environment: dict[str, str]  # variables of all stages, unless they are set
+    stages: dict[str, StageRecord]
+    code: str = field(default_factory=code)
+    version: int = run_record.VERSION
+
+    @property
+    def place(self) -> str:
+        """Return the path of the record on this machine."""
+        return run_record.place_of(str(local_place(self.workdir, self.mirror)))
+
+    def write(self) -> None:
+        """Write the record for its owner alone, and into the store of the run, without secrets.
+
+        Raises:
+            InputError: nothing can be written there.
+        """
+        plain = dataclasses.asdict(self)
+        for name, record in self.stages.items():
+            for key, text in record.signed().items():
+                run_record.change(plain["stages"][name]["config"], key, unsigned(text))
+        text = json.dumps(plain, indent=1) + "\n"
+        folder = local_place(self.workdir, self.mirror)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            write_text(folder / run_record.NAME, text, mode=0o600)
+        except OSError as error:
+            raise InputError(f"workdir={folder}: cannot write there ({error.strerror})", path=folder) from error
+        if in_store(self.workdir):
+            objects.put(run_record.place_of(self.workdir), text.encode())
+
+    def digest(self, job: str) -> str:
+        """Return what tells the job of this run from one with other settings or inputs."""
+        made = [record.fingerprint for record in self.stages.values() if record.job == job]
+        return hashlib.sha256("".join(made).encode()).hexdigest()[:16]
+
+    def check_unsigned(self, executor: str) -> None:
+        """Raise ConfigError if a stage reads an address with a secret, which goes to no other machine."""
+        for record in self.stages.values():
+            for key in record.signed():
+                raise ConfigError(
+                    f"{record.name}.{key}: holds a secret, which is not written for executor={executor}; put "
+                    "credentials into the environment of its jobs",
+                    key=f"{record.name}.{key}",
+                )
+
+
+def of(config: RunConfig, nodes: Iterable[StageRecord]) -> Run:
+    """Return the record of a planned run, with the command line that makes it again.
+
+    Raises:
+        ConfigError: a setting that goes to other machines holds a secret.
+    """
+    run = Run(
+        workdir=config.workdir,
+        mirror=config.mirror,
+        recipe=config.recipe.name,
+        cores=config.cores or cores.available(),
+        command=shlex.join(map(one_line, ["python", "-m", "pipeline.run", *sys.argv[1:]])),
+        environment=wandb_names.environment(config),
+        stages={node.name: node for node in nodes},
+    )
+    if config.executor.name != "local":
+        run.check_unsigned(config.executor.name)
+    return run
+
+
+def read(place: str) -> Run:
+    """Read the record of a run.
+
+    Raises:
+        InputError: it cannot be read, or other code has written it.
+    """
+    plain = run_record.load(place)
+    if plain.get("code") != code():
+        raise InputError(
+            f"{place}: written by code {plain.get('code')}, this is {code()}; use images of one build, and start "
+            "the run again",
+            path=place,
+        )
+    try:
+        stages = {
+            name: StageRecord(
+                **{
+                    **one,
+                    "config": built(STAGES[one["kind"]].schema, one["config"], name),
+                    "needs": tuple(one["needs"]),
+                }
+            )
+            for name, one in plain["stages"].items()
+        }
+        return Run(**{**plain, "stages": stages})
+    except (LookupError, TypeError, ValueError) as error:
+        raise InputError(f"{place}: is not the record of a run ({error}); start the run again", path=place) from error
+
+
+def _texts(value: Any, key: str = "") -> dict[str, str]:
+    """Return the texts in nested dicts and lists, by dotted key."""
+    if isinstance(value, str):
+        return {key: value}
+    items = value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, list) else ()
+    return {inner: text for name, item in items for inner, text in _texts(item, f"{key}.{name}".lstrip(".")).items()}

@@ -1,0 +1,56 @@
+"""The command lines of stages, which read their settings from the record of their run."""
+
+import sys
+from pathlib import Path
+
+from model.config import TrainConfig
+from pipeline.common import cores, run_record
+from pipeline.common.ports import free_port
+from pipeline.orchestration.run_document import StageRecord
+from pipeline.stages.registry import STAGES
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def ranks(node: StageRecord, processes: int | None, most: int | None = None) -> int | None:
+    """Return the training ranks on this machine, `processes` if set; None: one per GPU.
+
+    `most` is the number of cores that they may share; None: all.
+    """
+    assert isinstance(node.config, TrainConfig)
+    return processes or node.config.ranks(cores.gpus_present(), most or cores.available())
+
+
+def command(
+    node: StageRecord,
+    record: str,
+    processes: int | None = None,
+    most: int | None = None,
+    options: list[str] | None = None,
+) -> list[str]:
+    """Return the command line of a stage, whose settings are in the file `record`.
+
+    `options` are the launcher's, of a training on other machines too; None: on this one.
+    """
+    settings = [run_record.OPTION, f"{record}#{node.name}"]
+    if node.kind != "train":
+        return [sys.executable, "-m", STAGES[node.kind].script, *settings]
+    script = ROOT / STAGES[node.kind].script
+    if options is None:
+        options = on_this_machine(ranks(node, processes, most))
+    return [*launched(script, options), *settings]
+
+
+def on_this_machine(ranks: int | None) -> list[str]:
+    """Return the launcher's options for `ranks` ranks on this machine; None: one per GPU."""
+    count = ["--num_accelerators", str(ranks)] if ranks else []
+    return [*count, "--master_port", str(free_port())]  # the default is the same for every job
+
+
+def launched(script: Path | str, options: list[str]) -> list[str]:
+    """Return the command that starts ranks of a script.
+
+    DeepSpeed's launcher alone neither forwards signals nor always reports its ranks' exit codes.
+    """
+    deepspeed = Path(sys.executable).with_name("deepspeed")
+    return [sys.executable, "-m", "model.launch", str(deepspeed), *options, str(script)]
