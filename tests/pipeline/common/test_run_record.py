@@ -48,7 +48,7 @@ def stage_of(run: Run, *words: str) -> PrepareConfig:
 
 
 @settings(max_examples=examples(60), deadline=None)
-@given(TEXT, st.lists(TEXT, max_size=3), st.dictionaries(TEXT, TEXT | st.integers() | st.floats(allow_nan=False)))
+@given(TEXT, st.lists(TEXT, max_size=3), st.dictionaries(TEXT, TEXT | st.integers() | st.floats(allow_nan=False, allow_infinity=False)))
 def test_any_value_comes_back(
     tmp_path_factory: pytest.TempPathFactory, text: str, banned: list[str], options: dict[str, object]
 ) -> None:

@@ -62,8 +62,9 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., list[str]]]
     ends = ""
 
     def step(stage: str, nodes: int, words: list[str]) -> int:
-        record = run_document.read(run_record.place_of(words[0].partition("=")[2])).stages[stage]
-        forced.extend([stage] if record.config.force and "force=false" not in words else [])
+        run = run_document.read(run_record.place_of(words[0].partition("=")[2]))
+        mine = [node for node in run.stages.values() if node.job == stage]
+        forced.extend(node.name for node in mine if node.config.force and "force=false" not in words)
         return Exit.RESTART if stage == ends else Exit.DONE
 
     def start(stage: str, last: str, restarts: int, *words: str) -> list[str]:
