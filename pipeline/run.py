@@ -40,16 +40,16 @@ def execute(config: RunConfig, chosen: list[str]) -> None:
     # Not a check of the schema: the pods of stages read the same overrides without an executor.
     if config.executor.preflight and config.executor.name != "kubernetes":
         raise ConfigError(
-            f"executor.preflight=true: cannot be combined with executor={config.executor.name}; "
-            "leave it out and check the nodes by python -m model.preflight (docs/operations.md)",
-            key="executor.preflight",
+            f"cannot be combined with executor={config.executor.name}; leave it out and check the nodes by python -m "
+            "model.preflight (docs/operations.md)",
+            "executor.preflight",
+            True,
         )
     if store_inputs.in_store(config.workdir):
         config.workdir = storage.normal(config.workdir)
         if config.executor.name == "slurm":
             raise ConfigError(
-                f"workdir={config.workdir}: must be a local path with executor=slurm, whose nodes share one",
-                key="workdir",
+                "must be a local path with executor=slurm, whose nodes share one", "workdir", config.workdir
             )
     if config.dry_run:
         nodes, expected = planned(config, chosen)
@@ -120,7 +120,7 @@ def keep_command(workdir: Path) -> None:
         (workdir / "logs").mkdir(parents=True, exist_ok=True)
         write_text(workdir / COMMAND, shlex.join(map(redact.one_line, words)) + "\n")
     except OSError as error:
-        raise InputError(f"workdir={workdir}: cannot write there ({error.strerror})", path=workdir) from error
+        raise InputError(f"cannot write there ({error.strerror})", "workdir", workdir) from error
 
 
 def show_samples(nodes: list[graph.Node]) -> None:

@@ -34,13 +34,13 @@ def read(path: Path, schema: type, overrides: list[str]) -> DictConfig:
     try:
         loaded = yaml.safe_load(path.read_text(encoding="utf-8"))
         if not isinstance(loaded, dict):
-            raise InputError(f"{OPTION} {path}: is not a configuration", path=path)
+            raise InputError("is not a configuration", path=path)
         config = OmegaConf.merge(OmegaConf.structured(schema), loaded)
     except OSError as error:
-        raise InputError(f"{OPTION} {path}: cannot be read ({error.strerror})", path=path) from error
+        raise InputError(f"cannot be read ({error.strerror})", path=path) from error
     except (UnicodeDecodeError, yaml.YAMLError, OmegaConfBaseException) as error:
         reason = " ".join(str(error).split())
-        raise InputError(f"{OPTION} {path}: is not a configuration ({reason})", path=path) from error
+        raise InputError(f"is not a configuration ({reason})", path=path) from error
     assert isinstance(config, DictConfig)
     for override in OverridesParser.create().parse_overrides(overrides):
         OmegaConf.update(config, override.key_or_group, override.value(), merge=True)

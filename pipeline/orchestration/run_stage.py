@@ -45,7 +45,7 @@ def number(name: str, least: int) -> int:
     name = variable(name)
     text = os.environ.get(name, "")
     if not text.isdecimal() or int(text) < least:
-        raise ConfigError(f"environment variable {name}={text!r}: must be a whole number of at least {least}", key=name)
+        raise ConfigError(f"the environment variable must be a whole number of at least {least}", name, repr(text))
     return int(text)
 
 
@@ -66,11 +66,11 @@ def hosts(stage: str, nodes: int) -> list[str]:
         return [master, *others]
     if not listed and not service:
         raise ConfigError(
-            "environment variable SERVICE is not set; set it to the name of the pods' headless Service", key="SERVICE"
+            "the environment variable is not set; set it to the name of the pods' headless Service", "SERVICE"
         )
     names = listed.split(",") if listed else [f"{stage}-{i}.{service}" for i in range(nodes)]
     if len(names) != nodes:
-        raise ConfigError(f"environment variable NODES={nodes}: does not match HOSTS={listed}", key="NODES")
+        raise ConfigError(f"the environment variable does not match HOSTS={listed}", "NODES", nodes)
     return names
 
 
@@ -84,10 +84,7 @@ def on_many_nodes(stage: str) -> list[str]:
     """
     index, nodes, gpus = number("JOB_COMPLETION_INDEX", 0), number("NODES", 1), number("GPUS", 0)
     if index >= nodes:
-        raise ConfigError(
-            f"environment variable NODES={nodes}: pod {index} exceeds it; set the Job's completions to NODES",
-            key="NODES",
-        )
+        raise ConfigError(f"pod {index} exceeds it; set the Job's completions to NODES", "NODES", nodes)
     names = hosts(stage, nodes)
     # `model.launch` writes this to a temporary file.
     os.environ["TRAIN_HOSTFILE"] = "".join(f"{name} slots={gpus or 1}\n" for name in names)
@@ -156,7 +153,7 @@ def run_stage(stage: str, config: RunConfig, chosen: list[str]) -> None:
     mine = [node for node in nodes if node.job == stage]
     if not mine:
         listed = ", ".join(dict.fromkeys(node.job for node in nodes))
-        raise ConfigError(f"{stage}: no such stage in recipe {config.recipe.name}; choose one of {listed}")
+        raise ConfigError(f"no such stage in recipe {config.recipe.name}; choose one of {listed}", path=stage)
     missing = [n.name for n in nodes if n.reason and any(n.name in m.needs for m in mine)]
     if missing:
         # A file system may show another node's rename with a delay.

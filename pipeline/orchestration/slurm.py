@@ -37,9 +37,7 @@ class SlurmExecutor:
     def __init__(self, config: ExecutorConfig, workdir: Path, overrides: list[str]):
         check_options(config)
         if shutil.which("sbatch") is None:
-            raise ConfigError(
-                "executor=slurm: sbatch not found; run the command on a login node of the cluster", key="executor"
-            )
+            raise ConfigError("sbatch not found; run the command on a login node of the cluster", "executor", "slurm")
         self.config, self.workdir, self.overrides = config, workdir.absolute(), overrides
         self.logs = self.workdir / "logs"
         self.said: dict[str, str] = {}  # the last line printed about each stage
@@ -139,7 +137,7 @@ class SlurmExecutor:
             reason = " ".join(done.stderr.split()) or f"exit code {done.returncode}"
             away = "Unable to contact slurm controller" in reason or "Socket timed out" in reason
             if not away:
-                raise ConfigError(f"{words[0]}: {reason}", key="executor")
+                raise ConfigError(reason, "executor", path=words[0])
             if time.monotonic() > until:
                 raise Restart(f"Slurm's controller does not respond ({reason})")
             time.sleep(self.config.poll)
@@ -229,10 +227,7 @@ def check_options(config: ExecutorConfig) -> None:
     known = ("all", *STAGES)
     unknown = next((kind for kind in config.options if kind not in known), None)
     if unknown is not None:
-        raise ConfigError(
-            f"executor.options.{unknown}: no such kind of stage; choose one of {', '.join(known)}",
-            key=f"executor.options.{unknown}",
-        )
+        raise ConfigError(f"no such kind of stage; choose one of {', '.join(known)}", f"executor.options.{unknown}")
 
 
 def current(node: Node, replaced: str | None = None) -> bool:

@@ -173,9 +173,7 @@ def drive(stage: str, config: RunConfig, words: list[str]) -> None:
         InputError: an input does not exist.
     """
     if "SLURM_JOB_ID" not in os.environ:
-        raise ConfigError(
-            "environment variable SLURM_JOB_ID is not set; submit with sbatch (docs/slurm.md)", key="SLURM_JOB_ID"
-        )
+        raise ConfigError("is not set; submit with sbatch (docs/slurm.md)", "SLURM_JOB_ID")
     # At the time limit and for scancel, Slurm signals this process too: it waits for its step,
     # which saves, and then decides.
     signal.signal(signal.SIGTERM, lambda number, frame: None)
