@@ -159,7 +159,7 @@ def preflight(places: list[str], wait: float, seconds: float, share: float) -> N
     try:
         lines = judge(*check(places, wait, seconds), share)
     except UserError as error:
-        raise InputError(f"{rendezvous.name_of(rank)}: {error}", key=error.key) from error
+        raise error.but(where=rendezvous.name_of(rank)) from error
     except Exception as error:
         if size > 1 and process_group.is_peer_failure(error):
             raise Restart(f"a rank was lost during the check: {first_line(error)}") from error

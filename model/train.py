@@ -68,9 +68,10 @@ def train(config: TrainConfig) -> None:
     world = int(os.environ.get("WORLD_SIZE", "1"))
     if config.processes not in (None, world):
         raise ConfigError(
-            f"processes={config.processes}: does not match the launcher's {world} ranks; unset it "
-            "(for a run, set processes= instead of train.processes=)",
-            key="processes",
+            f"does not match the launcher's {world} ranks; unset it (for a run, set processes= instead of "
+            "train.processes=)",
+            "processes",
+            config.processes,
         )
     silence_deepspeed()
     from model.training import estimate, extending, rank

@@ -64,10 +64,10 @@ def make_marked(config: ConvertConfig, out: Path) -> Result:
             found[name] = Conversion.from_json(make_one(alone, out / name).figures)
     if not found:
         raise InputError(
-            f"train={config.train}: has no checkpoint of save_at_words; train again with that "
+            "has no checkpoint of save_at_words; train again with that "
             "option (a finished training: with force=true), or remove checkpoints",
-            key="checkpoints",
-            path=config.train,
+            "train",
+            config.train,
         )
     summary = f"{pluralize(len(found), 'checkpoint')}, {', '.join(found)}"
     return Result(summary=summary, figures=Conversion(checkpoints=found).to_json())
@@ -89,8 +89,7 @@ def make_one(config: ConvertConfig, out: Path) -> Result:
     source = initial_weights.read(config.train, config.average, config.ema)
     if config.onnx and source.config.architecture != "bert":
         raise ConfigError(
-            f"onnx=true: cannot be combined with architecture {source.config.architecture}; only bert is exported",
-            key="onnx",
+            f"cannot be combined with architecture {source.config.architecture}; only bert is exported", "onnx", True
         )
     source, vocab, added = with_vocabulary(config, source)
     dtype = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}[config.dtype]
@@ -139,7 +138,7 @@ def with_vocabulary(config: ConvertConfig, source: "Source") -> "tuple[Source, P
     own = Path(config.train)
     if config.vocab is None:
         if not vocabulary.exists(own):
-            raise InputError(f"vocab=null: no vocabulary found in {own}; set vocab", key="vocab", path=own)
+            raise InputError(f"no vocabulary found in {own}; set vocab", "vocab", None, path=own)
         return source, own, 0
     require_manifest(config.vocab, "vocab", "vocab")
     vocab = Path(config.vocab)
@@ -152,18 +151,18 @@ def with_vocabulary(config: ConvertConfig, source: "Source") -> "tuple[Source, P
             return replace(source, config=size, state=state), vocab, len(entries) - len(known)
         if entries != known:
             raise InputError(
-                f"vocab={vocab}: is not an extension of the vocabulary in {own}; set vocab=null "
-                f"for the original, or extend it with python -m pipeline.vocab existing={own}",
-                key="vocab",
-                path=vocab,
+                f"is not an extension of the vocabulary in {own}; set vocab=null for the original, or extend it with "
+                f"python -m pipeline.vocab existing={own}",
+                "vocab",
+                vocab,
             )
     vocabulary.check_size(source.config, len(entries), vocab)
     if source.tokenizer not in (None, hashlib.sha256(text.encode()).hexdigest()):
         raise InputError(
-            f"vocab={vocab}: is not the vocabulary that {own} was trained with, although both have "
-            f"{rows:,} entries; set vocab to that one",
-            key="vocab",
-            path=vocab,
+            f"is not the vocabulary that {own} was trained with, although both have {rows:,} entries; set vocab to "
+            "that one",
+            "vocab",
+            vocab,
         )
     return source, vocab, 0
 
@@ -235,9 +234,9 @@ def checked(out: Path, source: "Source", dtype: "torch.dtype") -> float:
     stored = their_logits(out, source.config, random_batch(source.config), dtype)
     if not all(logits.isfinite().all() for logits in stored):
         raise InputError(
-            f"train: the model's logits are not finite in {str(dtype).removeprefix('torch.')}, as "
-            "of a training that diverged; use an earlier checkpoint, or another dtype",
-            key="train",
+            f"the model's logits are not finite in {str(dtype).removeprefix('torch.')}, as of a training that "
+            "diverged; use an earlier checkpoint, or another dtype",
+            "train",
         )
     state = {name: tensor.to(dtype).float() for name, tensor in source.state.items()}
     difference = compare(out, source.config, state)
@@ -400,11 +399,10 @@ def check_source(config: ConvertConfig) -> None:
     unfinished = Manifest.read(config.train, of_input=True) is None
     if unfinished and store_inputs.steps_saved(config.train) and Manifest.read(config.out):
         raise InputError(
-            f"train={config.train}: this training is not finished, and out={config.out} has a "
-            "model; finish it, name a checkpoint (train=FOLDER/checkpoints/RUN/step-N), or set "
-            "another out",
-            key="train",
-            path=config.train,
+            f"this training is not finished, and out={config.out} has a model; finish it, name a checkpoint "
+            "(train=FOLDER/checkpoints/RUN/step-N), or set another out",
+            "train",
+            config.train,
         )
 
 

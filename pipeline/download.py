@@ -46,7 +46,7 @@ def name_of(url: str) -> str:
     """
     name = PurePosixPath(unquote(urlsplit(url).path)).name
     if not name or name.startswith(".") or name.endswith(".part") or name == MANIFEST:
-        raise ConfigError(f"corpus.files: {url} must end in a file name; correct the address", key="corpus.files")
+        raise ConfigError(f"{url} must end in a file name; correct the address", "corpus.files")
     return name
 
 
@@ -58,7 +58,7 @@ def check_digest(digest: str, where: str) -> str:
     """
     if len(digest) not in ALGORITHMS or not re.fullmatch("[0-9a-fA-F]+", digest):
         known = ", ".join(f"{name} ({length})" for length, name in ALGORITHMS.items())
-        raise ConfigError(f"{where}: {digest} is not a checksum; expected hex digits of {known}", key="corpus.files")
+        raise ConfigError(f"{digest} is not a checksum; expected hex digits of {known}", "corpus.files", path=where)
     return digest.lower()
 
 
@@ -77,9 +77,7 @@ def listed_digest(sums: str, name: str, where: str) -> tuple[str, str]:
     if len(found) != 1:
         problem = f"lists several: {', '.join(found)}" if found else f"does not list {name}"
         raise InputError(
-            f"{where} {problem}; a new dump may be in progress: rerun later, or set digest",
-            key="corpus.files",
-            path=where,
+            f"{problem}; a new dump may be in progress: rerun later, or set digest", "corpus.files", path=where
         )
     return check_digest(entries[found[0]], where), found[0]
 
@@ -194,10 +192,10 @@ def obtain(source: Source, out: Path, config: DownloadConfig) -> dict[str, Any]:
             kind = ALGORITHMS[len(source.digest)]
             http_transfer.discard(part)
             raise InputError(
-                f"{url}: {kind} of the download is {sums[kind]}, but {source.digest} was "
+                f"{kind} of the download is {sums[kind]}, but {source.digest} was "
                 f"published; the file was deleted: rerun, or ask the publisher",
-                key="corpus.files",
-                path=path,
+                "corpus.files",
+                path=url,
             )
         part.replace(path)
         http_transfer.discard(part)
@@ -225,18 +223,17 @@ def check(config: DownloadConfig, out: Path) -> None:
     corpus = config.corpus
     if not corpus.files:
         raise ConfigError(
-            f"corpus={corpus.name}: has no files to download; skip download, its text is read from corpus.path, if any",
-            key="corpus",
+            "has no files to download; skip download, its text is read from corpus.path, if any", "corpus", corpus.name
         )
     names = [name_of(file.url) for file in corpus.files]
     if len(set(names)) < len(names):
-        raise ConfigError(f"corpus.files: names must be unique, not {', '.join(names)}", key="corpus.files")
+        raise ConfigError(f"names must be unique, not {', '.join(names)}", "corpus.files")
     ours = {*names, *(f"{name}.part" for name in names)}
     for path in sorted(out.iterdir()):
         if path.name not in ours and not path.name.startswith("."):
             raise InputError(
-                f"{path}: is not a file of corpus {corpus.name}, but readers would pick it up; delete it, or set out",
-                key="out",
+                f"is not a file of corpus {corpus.name}, but readers would pick it up; delete it, or set out",
+                "out",
                 path=path,
             )
 

@@ -49,7 +49,7 @@ def embed(config: EmbedConfig) -> None:
     most = own.longest if own and own.longest else embedder.size.positions
     longest = config.sequence_length or min(most, embedder.size.positions)
     if longest > embedder.size.positions:
-        raise ConfigError(f"sequence_length={longest}: the model has {embedder.size.positions} positions")
+        raise ConfigError(f"the model has {embedder.size.positions} positions", "sequence_length", longest)
     rows = list(rows_of(config))
     wordpiece = WordPiece.load(config.pretrained)
 
@@ -92,7 +92,7 @@ def new_file(out: Path) -> Iterator[Path]:
             path = stack.enter_context(atomic_path(out))
             path.touch()
         except OSError as error:
-            raise InputError(f"out={out}: cannot write there ({error.strerror})") from error
+            raise InputError(f"cannot write there ({error.strerror})", "out", out) from error
         stack.enter_context(stage.disk_errors_as_input_errors(out))
         yield path
 

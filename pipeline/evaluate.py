@@ -260,9 +260,9 @@ def check_model_named(words: list[str]) -> None:
         word.startswith(("pretrained=", "workdir=")) for word in words
     ):
         raise ConfigError(
-            "pretrained is required; add pretrained=FOLDER, the model to fine-tune "
-            "(pretrained=work/sample/convert is that of make demo)",
-            key="pretrained",
+            "is required; add pretrained=FOLDER, the model to fine-tune (pretrained=work/sample/convert is that of "
+            "make demo)",
+            "pretrained",
         )
 
 

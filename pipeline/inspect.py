@@ -179,11 +179,9 @@ def trained_on(folder: Path, train: str, step: int, count: int, wordpiece: WordP
     schedule = ScheduleConfig(**config["schedule"])
     steps = config["steps"] or TrainingSummary.of(trained).planned_steps
     if folder.resolve() not in [Path(each).resolve() for each in data.folders]:
-        raise InputError(
-            f"--train {train}: was trained on {', '.join(data.folders)}, not on {folder}", key="--train", path=train
-        )
+        raise InputError(f"was trained on {', '.join(data.folders)}, not on {folder}", "--train", train)
     if not 1 <= step <= steps:
-        raise InputError(f"--step {step}: must be from 1 to {steps:,}", key="--step")
+        raise InputError(f"must be from 1 to {steps:,}", "--step", step)
     sizes = [batch_size(schedule, config["batch_size"], each, steps) for each in range(step)]
     share = objective.share_at(step - 1, steps)
     loader = Loader(data, objective, wordpiece, config["seed"], "train")
@@ -208,9 +206,9 @@ def vocabulary(place: str, shard: Shard) -> WordPiece:
     try:
         wordpiece = WordPiece.load(place)
     except InputError as error:
-        raise InputError(f"{error}; add --vocab FOLDER to see instances as text", path=place) from error
+        raise error.but(problem=f"{error.problem}; add --vocab FOLDER to see instances as text") from error
     if wordpiece.sha256 != shard.info.tokenizer:
-        raise InputError(f"{place}: is not the vocabulary of these shards; add --vocab FOLDER", path=place)
+        raise InputError("is not the vocabulary of these shards; add --vocab FOLDER", path=place)
     return wordpiece
 
 
@@ -221,9 +219,9 @@ def show(options: argparse.Namespace) -> None:
         InputError: it is not a folder of shards, or does not match its manifest.
     """
     if options.samples < 0:
-        raise InputError(f"--samples={options.samples}: must be at least 0", key="--samples")
+        raise InputError("must be at least 0", "--samples", options.samples)
     if storage.is_address(options.folder):
-        raise InputError(f"DIR={options.folder}: must be a local folder; copy it here", key="DIR")
+        raise InputError("must be a local folder; copy it here", "DIR", options.folder)
     folder = Path(options.folder)
     manifest = require_manifest(folder, "prepare", "DIR")
     counts = CorpusCounts.of(manifest)
@@ -234,7 +232,7 @@ def show(options: argparse.Namespace) -> None:
         print(f"{name:{longest}} {rows:>12,} instances  {problem or 'checksum ok'}", flush=True)
         wrong += [f"{name}: {problem}"] if problem else []
     if wrong:
-        raise InputError(f"{folder}: {'; '.join(wrong)}; rerun prepare with force=true", path=folder)
+        raise InputError(f"{'; '.join(wrong)}; rerun prepare with force=true", path=folder)
     lengths = counts.lengths
     if options.png:
         from pipeline.reporting import plots  # importing matplotlib takes a second

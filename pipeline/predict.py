@@ -52,7 +52,7 @@ def predict(config: PredictConfig) -> None:
             return
     if not found:
         place = config.input or "standard input"
-        raise InputError(f"{place}: is empty; write one input per line", key="input", path=place)
+        raise InputError("is empty; write one input per line", "input", path=place)
     screen.say(f"predict: {coverage.line}", sys.stderr)
 
 
@@ -125,30 +125,29 @@ class Pretrained:
         if MASK not in line and not tab:
             meant = f"; write {MASK} for {own}" if own in line else ""
             raise InputError(
-                f"{where}: has neither {MASK} to fill nor a tab between two texts{meant}; to "
-                "classify, use a fine-tuned model"
+                f"has neither {MASK} to fill nor a tab between two texts{meant}; to classify, use a fine-tuned model",
+                path=where,
             )
         if MASK not in line and not self.model.judges_pairs:
             raise InputError(
-                f"{where}: has no {MASK} to fill, and this model does not classify pairs of texts",
-                key="pretrained",
-                path=self.folder,
+                f"has no {MASK} to fill, and this model does not classify pairs of texts", "pretrained", path=where
             )
         if MASK in line and self.size.causal:
             raise InputError(
-                f"{where}: {self.folder} was trained from left to right and fills no masks; use a "
-                "model that was trained with attention=full",
-                key="pretrained",
-                path=self.folder,
+                "was trained from left to right and fills no masks; use a model that was trained with attention=full",
+                "pretrained",
+                self.folder,
+                where=where,
             )
         unpaired = sorted({"next_sentence", "pooler"} & self.initialised)
         lost = sorted({"masked_head"} & self.initialised) if MASK in line else unpaired
         if lost:
             raise InputError(
-                f"{where}: {self.folder} has no {' and '.join(lost)}, which "
+                f"has no {' and '.join(lost)}, which "
                 f"{'fills masks' if MASK in line else 'classifies pairs'}; use a model that has it",
-                key="pretrained",
-                path=self.folder,
+                "pretrained",
+                self.folder,
+                where=where,
             )
         ids, start = self.frame(where, first, second if tab else None)
         masked, pair = self.model(mask_filling.batch_of(ids, start, self.wordpiece.mask))
@@ -171,7 +170,7 @@ class Pretrained:
         after = None if second is None else pieces(self.wordpiece, second)
         ids, start = features.frame(self.wordpiece, pieces(self.wordpiece, first), after)
         if len(ids) > self.longest:
-            raise InputError(f"{where}: has {len(ids)} tokens; must be at most {self.longest}")
+            raise InputError(f"has {len(ids)} tokens; must be at most {self.longest}", path=where)
         return ids, start
 
 
@@ -212,7 +211,7 @@ def texts_of(row: Row, most: int) -> list[str]:
     texts = row.parts(most)
     if len(texts) > most:
         raise InputError(
-            f"{row.where}: {len(texts)} columns, but the model reads {most}; set columns to these", key="columns"
+            f"{len(texts)} columns, but the model reads {most}; set columns to these", "columns", path=row.where
         )
     return texts
 
@@ -226,8 +225,8 @@ def sides(found: "SavedModel", row: Row) -> tuple[str, str | None]:
     first, *others = texts_of(row, found.texts or 2)
     if found.texts == 2 and not others:
         raise InputError(
-            f"{row.where}: has no tab, but the model classifies pairs; write two texts, separated "
-            "by a tab, or set two columns"
+            "has no tab, but the model classifies pairs; write two texts, separated by a tab, or set two columns",
+            path=row.where,
         )
     return first, others[0] if others else None
 
@@ -272,7 +271,7 @@ def passages(found: "SavedModel", wordpiece: WordPiece, longest: int, block: lis
     for row in block:
         question, *passage = texts_of(row, 2)
         if not passage:
-            raise InputError(f"{row.where}: expected a tab between question and passage")
+            raise InputError("expected a tab between question and passage", path=row.where)
         questions.append(Question(row.where, question, passage[0], [], 0))
     task = TaskConfig(name="predict", kind="answers", metrics=["f1"])
     kind = Answers("", task, wordpiece, longest, found.reading.stride)
@@ -296,7 +295,7 @@ def endings(found: "SavedModel", wordpiece: WordPiece, longest: int, block: list
     for row in block:
         first, *others = row.parts()
         if len(others) < 2:
-            raise InputError(f"{row.where}: expected a sentence and at least two endings, separated by tabs")
+            raise InputError("expected a sentence and at least two endings, separated by tabs", path=row.where)
         framing = TruncationConfig(longest, found.reading.truncation)
         count = len(others)
         made = tokenize(wordpiece, [first] * count, others, [0.0] * count, framing)

@@ -61,10 +61,8 @@ def laid_out(config: PrepareConfig) -> tuple[list[readers.FileRange], dict[str, 
     """
     splits = readers.open_corpus(config.corpus, config.source).splits(config.split_bytes)
     if not splits:
-        place = config.corpus.path
-        start = f"corpus {config.corpus.name}" if place is None else f"corpus.path={place}"
-        cure = "all files are empty; give it files with text"
-        raise InputError(f"{start}: {cure}", key="corpus.path", path=place)
+        place = config.corpus.path or f"corpus {config.corpus.name}"
+        raise InputError("all files are empty; give it files with text", "corpus.path", path=place)
     shards = buckets(splits, config.shard_bytes, config.validation_share)
     check_sizes(config, splits, shards)
     task_bytes = config.runner.task_bytes
@@ -142,8 +140,10 @@ def check_words(config: PrepareConfig, wordpiece: WordPiece) -> None:
         segmenter(config.words)
         check(
             wordpiece.cuts_chinese,
-            f"words={config.words}: requires one token per Chinese character, but "
+            "requires one token per Chinese character, but "
             f"vocab={config.vocab} merges them; rebuild it with split_chinese=true, or unset words",
+            "words",
+            config.words,
         )
 
 
@@ -225,8 +225,7 @@ def kept_trace(config: PrepareConfig, out: Path) -> Iterator[None]:
             raise
         kept = out.parent / f"{PurePath(config.out).name}.{trace.FILE}"
         (out / trace.FILE).replace(kept)
-        said = f"{error}; what became of the traced documents is in {kept}"
-        raise InputError(said, key=error.key, path=error.path) from error
+        raise error.but(problem=f"{error.problem}; what became of the traced documents is in {kept}") from error
 
 
 def documents_line(config: PrepareConfig, counts: CorpusCounts) -> str:
@@ -244,21 +243,20 @@ def check_train(config: PrepareConfig, counts: CorpusCounts) -> None:
     share, held = config.validation_share, counts.held_documents
     if counts.train:
         return
-    start = f"corpus {config.corpus.name}: no training instances"
+    start = f"no training instances of corpus {config.corpus.name}"
     if left := counts.written - held:
         raise InputError(
-            f"{start}, as {pluralize(left, 'training document')} cannot give any for pairs={config.pairs}; {MORE_TEXT}",
-            key="pairs",
+            f"{start}, as {pluralize(left, 'training document')} cannot give any; {MORE_TEXT}", "pairs", config.pairs
         )
     if held:
         raise InputError(
-            f"{start}, as {'the only document is' if held == 1 else f'all {held} documents are'} "
-            f"held out by validation_share={share}; {FEWER}",
-            key="validation_share",
+            f"{start}, as {'the only document is' if held == 1 else f'all {held} documents are'} held out; {FEWER}",
+            "validation_share",
+            share,
         )
     by_filter = ", ".join(f"{count:,} {name}" for name, count in counts.filtered.items())
     filtered = f" (by filter: {by_filter})" if by_filter else ""
-    raise InputError(f"{start}: {documents_line(config, counts)}{filtered}", key="corpus.path")
+    raise InputError(f"{start}: {documents_line(config, counts)}{filtered}", "corpus.path")
 
 
 def check_word_limit(config: PrepareConfig, counts: CorpusCounts) -> None:
@@ -270,9 +268,9 @@ def check_word_limit(config: PrepareConfig, counts: CorpusCounts) -> None:
     most = config.maximum_words
     if most is not None and counts.words > most:
         raise InputError(
-            f"maximum_words={most}: corpus {config.corpus.name} has {counts.words:,} words; take "
-            "fewer documents, or raise the limit",
-            key="maximum_words",
+            f"corpus {config.corpus.name} has {counts.words:,} words; take fewer documents, or raise the limit",
+            "maximum_words",
+            most,
         )
 
 
@@ -281,18 +279,17 @@ def check_held_out(config: PrepareConfig, counts: CorpusCounts, lowest: LowestHa
     if config.validation_share == 0 or counts.held_out:
         return
     written = counts.written
-    start = f"corpus {config.corpus.name}: validation_share={config.validation_share} holds out "
     none = "or 0 for shards that are trained on together with others"
     if held := counts.held_documents:
-        start += f"{pluralize(held, 'document')}, which cannot give any pairs={config.pairs}; "
+        start = f"holds out {pluralize(held, 'document')}, which cannot give any pairs={config.pairs}; "
         count = min(max(2 * held, sensible_count(written)), written - 1, len(lowest))
         larger = f"{advice(lowest.share_for(count))}, {none}; or " if count > held else ""
-        raise InputError(start + larger + MORE_TEXT, key="validation_share")
-    start += f"none of {pluralize(written, 'document')}, but training needs some for validation; "
+        raise InputError(start + larger + MORE_TEXT, "validation_share", config.validation_share)
+    start = f"holds out none of {pluralize(written, 'document')}, but training needs some for validation; "
     cure = FEWER
     if written > 1:
         cure = f"{advice(lowest.share_for(sensible_count(written)))}, {none}"
-    raise InputError(start + cure, key="validation_share")
+    raise InputError(start + cure, "validation_share", config.validation_share)
 
 
 def warnings(plan: PreparePlan, counts: CorpusCounts, lowest: LowestHashes) -> list[str]:

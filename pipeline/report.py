@@ -49,9 +49,9 @@ def manifests(config: ReportConfig) -> dict[str, tuple[Path, Manifest]]:
         path = Path(folder)
         if path.name in found:
             raise ConfigError(
-                f"stages: {found[path.name][0]} and {path} have the same name, by which a "
-                "page refers to them; report one of them",
-                key="stages",
+                f"{found[path.name][0]} and {path} have the same name, by which a page refers to them; report one of "
+                "them",
+                "stages",
             )
         found[path.name] = (path, manifest)
     return found
@@ -67,11 +67,7 @@ def finished(config: ReportConfig) -> list[tuple[str, Manifest]]:
     found = [(folder, Manifest.read(folder, of_input=True)) for folder in folders]
     known = [(folder, made) for folder, made in found if made and made.stage != "report"]
     if not known:
-        raise InputError(
-            f"workdir={config.workdir}: no finished stages found; run some first, or set workdir",
-            key="workdir",
-            path=config.workdir,
-        )
+        raise InputError("no finished stages found; run some first, or set workdir", "workdir", config.workdir)
     return known
 
 

@@ -39,16 +39,16 @@ def execute(config: RunConfig, chosen: list[str]) -> None:
     # Not a check of the schema: the pods of stages read the same overrides without an executor.
     if config.executor.preflight and config.executor.name != "kubernetes":
         raise ConfigError(
-            f"executor.preflight=true: cannot be combined with executor={config.executor.name}; "
-            "leave it out and check the nodes by python -m model.preflight (docs/operations.md)",
-            key="executor.preflight",
+            f"cannot be combined with executor={config.executor.name}; leave it out and check the nodes by python -m "
+            "model.preflight (docs/operations.md)",
+            "executor.preflight",
+            True,
         )
     if store_inputs.in_store(config.workdir):
         config.workdir = storage.normal(config.workdir)
         if config.executor.name == "slurm":
             raise ConfigError(
-                f"workdir={config.workdir}: must be a local path with executor=slurm, whose nodes share one",
-                key="workdir",
+                "must be a local path with executor=slurm, whose nodes share one", "workdir", config.workdir
             )
     if config.dry_run:
         nodes, expected = planned(config, chosen)

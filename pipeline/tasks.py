@@ -116,10 +116,10 @@ def too_few_error(config: TasksConfig, found: int, read: int, lowest: LowestHash
     # Some documents have to remain for training.
     cure = advice(lowest.share_for(FEWEST)) if len(lowest) > FEWEST else "add more text"
     return InputError(
-        f"corpus {config.corpus.name}: {found} of {pluralize(read, 'document')} are held out "
-        f"by validation_share={config.validation_share} and long enough, but the "
-        f"tasks need {FEWEST}; {cure}, or set tasks=[] in a run to skip them",
-        key="validation_share",
+        f"{found} of {pluralize(read, 'document')} of corpus {config.corpus.name} are held out and long enough, "
+        f"but the tasks need {FEWEST}; {cure}, or set tasks=[] in a run to skip them",
+        "validation_share",
+        config.validation_share,
     )
 
 
@@ -277,11 +277,11 @@ def make(config: TasksConfig, out: Path) -> Result:
             rows = task.rows(parts[side], count, seen, key)
             if not rows:
                 raise InputError(
-                    f"corpus {config.corpus.name}: "
-                    f"{pluralize(len(documents), 'held-out document')} give no rows for {side} of "
-                    f"{task.folder}; {advice(min(0.5, 2 * config.validation_share))}, or set "
+                    f"{pluralize(len(documents), 'held-out document')} of corpus {config.corpus.name} give no rows "
+                    f"for {side} of {task.folder}; {advice(min(0.5, 2 * config.validation_share))}, or set "
                     "tasks=[] in a run to skip them",
-                    key="validation_share",
+                    "validation_share",
+                    config.validation_share,
                 )
             write(out / task.folder / f"{side}.tsv", task.columns, rows)
             figures[task.folder][side] = len(rows)

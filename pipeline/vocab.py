@@ -80,9 +80,11 @@ def no_text_error(name: str, splits: list[readers.FileRange], read: int, tally: 
     files = list(dict.fromkeys(split.path for split in splits)) or ["no file"]
     more = f" and {pluralize(len(files) - 1, 'other file')}" if len(files) > 1 else ""
     passed = readers.passed_over(tally)
+    skipped = f" (skipped: {passed})" if passed else ""
     return InputError(
-        f"corpus {name}: no text to learn a vocabulary from in {pluralize(read, 'document')} of "
-        f"{files[0]}{more}" + (f" (skipped: {passed})" if passed else "")
+        f"no text to learn a vocabulary from in {pluralize(read, 'document')} of {files[0]}{more}{skipped}",
+        "corpus",
+        name,
     )
 
 
@@ -146,11 +148,7 @@ def extend_vocabulary(config: VocabConfig, source: str, folder: Path | None = No
     """
     spec = json.loads(Tokenizer.from_str(source).to_str())
     if (kind := spec["model"]["type"]) != "WordPiece":
-        raise InputError(
-            f"existing={config.existing}: is a {kind} tokenizer; entries can only be added to WordPiece",
-            key="existing",
-            path=config.existing,
-        )
+        raise InputError(f"is a {kind} tokenizer; entries can only be added to WordPiece", "existing", config.existing)
     known = dict.fromkeys(WordPiece(source).vocab)
     added: list[str] = []
     if config.additions is not None:
@@ -158,9 +156,8 @@ def extend_vocabulary(config: VocabConfig, source: str, folder: Path | None = No
         added = [word for word in listed if word not in known]
         for word, tokens in cut_up(tokenizer_with(spec, added), added).items():
             raise InputError(
-                f"{config.additions}: {word!r} can never match, as the tokenizer turns it into "
-                f"{' '.join(tokens)}; add the normalized form",
-                key="additions",
+                f"{word!r} can never match, as the tokenizer turns it into {' '.join(tokens)}; add the normalized form",
+                "additions",
                 path=config.additions,
                 line=listed.index(word) + 1,
             )

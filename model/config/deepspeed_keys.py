@@ -157,7 +157,6 @@ def check(typed: Mapping[str, Any], ours: Mapping[str, Any]) -> None:
     wanted = {key: value for key, value in flatten(ours) if key in OURS} | FIXED
     known = (*HARMLESS, *wanted, *UNSUPPORTED)
     for key, value in flatten(typed):
-        shown = f"deepspeed.{key}={str(value).lower() if isinstance(value, bool) else value}"
         name = _among(key, UNSUPPORTED)
         inner = next((each for each in known if each.startswith(f"{key}.")), None)
         if inner is not None:
@@ -170,4 +169,4 @@ def check(typed: Mapping[str, Any], ours: Mapping[str, Any]) -> None:
             problem = f"contradicts {OURS[key]}; remove it and set {OURS[key]}="
         else:
             problem = "not supported, as it lays out or checks state in another way; remove it"
-        raise ConfigError(f"{shown}: {problem}", key=f"deepspeed.{key}")
+        raise ConfigError(problem, f"deepspeed.{key}", value)

@@ -33,19 +33,19 @@ class ObjectiveConfig(Section, key="objective"):
 
     def __post_init__(self) -> None:
         """Check the shares."""
-        check(
+        self.require(
             is_share(self.mask_share)
             or (isinstance(self.mask_share, list) and len(self.mask_share) > 1 and all(map(is_share, self.mask_share))),
-            f"objective.mask_share={self.mask_share}: must be a number, or a list of two or more",
-            "objective.mask_share",
+            "must be a number, or a list of two or more",
+            "mask_share",
         )
         super().__post_init__()
         shares = (self.mask_token_share, self.random_token_share)
         check(
             sum(shares) <= 1,
-            f"objective.mask_token_share={shares[0]}, objective.random_token_share={shares[1]}: "
             "must be at most 1 together",
             "objective.mask_token_share",
+            f"{shares[0]}, objective.random_token_share={shares[1]}",
         )
 
     @property
@@ -95,7 +95,7 @@ class OptimizerConfig(Section, key="optimizer"):
     def __post_init__(self) -> None:
         """Check the limits and the number of betas."""
         super().__post_init__()
-        check(len(self.betas) == 2, f"optimizer.betas={self.betas}: must be two numbers", "optimizer.betas")
+        self.require(len(self.betas) == 2, "must be two numbers", "betas")
 
 
 @dataclass(kw_only=True)
@@ -127,16 +127,11 @@ class ScheduleConfig(Section, key="schedule"):
     def check_steps(self, steps: int | None, batch_size: int) -> None:
         """Check that a run of `steps` updates fits into the schedule; None: not known yet."""
         for key in () if steps else ("first_step", "total_steps", "first_batch"):
-            check(not getattr(self, key), f"schedule.{key}: set steps too", f"schedule.{key}")
+            check(not getattr(self, key), "set steps too", f"schedule.{key}")
         end = self.first_step + (steps or 0)
-        check(
+        self.require(
             self.total_steps is None or end <= self.total_steps,
-            f"schedule.total_steps={self.total_steps}: must be at least {end}, "
-            f"as steps={steps} follow schedule.first_step={self.first_step}",
-            "schedule.total_steps",
+            f"must be at least {end}, as steps={steps} follow schedule.first_step={self.first_step}",
+            "total_steps",
         )
-        check(
-            (self.first_batch or 1) <= batch_size,
-            f"schedule.first_batch={self.first_batch}: must be at most batch_size={batch_size}",
-            "schedule.first_batch",
-        )
+        self.require((self.first_batch or 1) <= batch_size, f"must be at most batch_size={batch_size}", "first_batch")

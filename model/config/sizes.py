@@ -55,22 +55,19 @@ class ModelConfig(Section, key="model"):
         super().__post_init__()
         for key in (*SHAPE, "positions"):
             check(
-                self.name == AUTO or getattr(self, key) >= 1,
-                f"model.{key}={getattr(self, key)}: must be at least 1",
-                f"model.{key}",
+                self.name == AUTO or getattr(self, key) >= 1, "must be at least 1", f"model.{key}", getattr(self, key)
             )
-        check(
+        self.require(
             0 in (self.hidden, self.heads) or self.hidden % self.heads == 0,
-            f"model.heads={self.heads}: must divide model.hidden={self.hidden}",
-            "model.heads",
+            f"must divide model.hidden={self.hidden}",
+            "heads",
         )
         if self.architecture == "modernbert" and self.heads:
-            check(not self.causal, "model.causal=true: cannot be combined with modernbert; use bert", "model.causal")
-            check(
+            self.require(not self.causal, "cannot be combined with modernbert; use bert", "causal")
+            self.require(
                 self.hidden // self.heads % 2 == 0,
-                f"model.heads={self.heads}: rotary positions need heads of an even width, not "
-                f"{self.hidden // self.heads}",
-                "model.heads",
+                f"rotary positions need heads of an even width, not {self.hidden // self.heads}",
+                "heads",
             )
 
     @property

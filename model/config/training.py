@@ -64,21 +64,16 @@ class DataConfig(Section, key="data"):
     def __post_init__(self) -> None:
         """Check the limits, the number of weights and the cache."""
         super().__post_init__()
-        check(
-            self.cache is None or "://" not in self.cache,
-            f"data.cache={self.cache}: must be a local folder",
-            "data.cache",
-        )
-        check(
+        self.require(self.cache is None or "://" not in self.cache, "must be a local folder", "cache")
+        self.require(
             self.cache_size is None or (self.cache is not None and byte_count(self.cache_size) > 0),
-            f"data.cache_size={self.cache_size}: must be a number of bytes above 0, such as 200GB, "
-            "and goes with data.cache",
-            "data.cache_size",
+            "must be a number of bytes above 0, such as 200GB, and goes with data.cache",
+            "cache_size",
         )
-        check(
+        self.require(
             len(self.weights) in (0, len(self.folders)),
-            f"data.weights={self.weights}: must be empty, or one for each of {', '.join(self.folders)}",
-            "data.weights",
+            f"must be empty, or one for each of {', '.join(self.folders)}",
+            "weights",
         )
 
     @property
@@ -178,42 +173,43 @@ class TrainConfig(StageConfig):
         """Check the limits and what fits what."""
         super().__post_init__()
         deepspeed_keys.check(self.deepspeed, deepspeed_keys.derived(self))
-        check(
+        self.require(
             self.micro_batch == AUTO or (isinstance(self.micro_batch, int) and self.micro_batch >= 1),
-            f"micro_batch={self.micro_batch}: must be at least 1, or auto",
+            "must be at least 1, or auto",
             "micro_batch",
         )
-        check(
+        self.require(
             self.epochs is None or not (isinstance(self.data, DataConfig) and self.data.weights),
-            f"epochs={self.epochs}: cannot be combined with data.weights; set steps",
+            "cannot be combined with data.weights; set steps",
             "epochs",
         )
         limits = (self.steps, self.epochs, self.words)
-        check(any(limits), "steps=null: needs a limit; set epochs or words", "steps")
+        self.require(any(limits), "needs a limit; set epochs or words", "steps")
         marks = self.save_at_words
-        check(sorted(set(marks)) == list(marks), f"save_at_words={marks}: must be increasing", "save_at_words")
+        self.require(sorted(set(marks)) == list(marks), "must be increasing", "save_at_words")
         if isinstance(self.schedule, ScheduleConfig):  # in a part of a config it may be missing
             self.schedule.check_steps(self.steps, self.batch_size)
         if isinstance(self.objective, ObjectiveConfig) and isinstance(self.model, ModelConfig):
             check(
                 self.model.causal == (self.objective.predict == "next"),
-                f"objective.predict={self.objective.predict}, model.causal="
-                f"{str(self.model.causal).lower()}: cannot be combined, as the next token is "
+                f"cannot be combined with objective.predict={self.objective.predict}, as the next token is "
                 "predicted only by causal attention; set attention=causal, which sets both",
                 "model.causal",
+                self.model.causal,
             )
             check(
                 not self.objective.next_sentence or self.model.architecture == "bert",
-                f"objective.next_sentence=true: cannot be combined with model={self.model.name}; "
-                "set objective=modern (or mlm), or objective.next_sentence=false",
+                f"cannot be combined with model={self.model.name}; set objective=modern (or mlm), or "
+                "objective.next_sentence=false",
                 "objective.next_sentence",
+                True,
             )
         if isinstance(self.model, ModelConfig) and self.model.name == AUTO and self.start is None:
             layers, hidden, heads, width = PUBLISHED["base"]
             base = ModelConfig(name="base", layers=layers, hidden=hidden, heads=heads, feed_forward=width)
             self.model = replace(self.model.filled(base), name="base")
-        check(
+        self.require(
             not self.start_optimizer or self.start is not None,
-            "start_optimizer=true: needs the run to load it from; set start=FOLDER",
-            "start",
+            "needs the run to load it from; set start=FOLDER",
+            "start_optimizer",
         )

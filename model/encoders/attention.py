@@ -82,12 +82,10 @@ def resolve(backend: str, device: torch.device, dtype: torch.dtype, width: int =
             return "each"
         return "padded" if unsupported_reason("flash", device, dtype, width) else "flash"
     if backend not in BACKENDS:
-        raise ConfigError(
-            f"model.attention={backend}: must be one of auto, {', '.join(BACKENDS)}", key="model.attention"
-        )
+        raise ConfigError(f"must be one of auto, {', '.join(BACKENDS)}", "model.attention", backend)
     reason = unsupported_reason(backend, device, dtype, width)
     if reason:
-        raise ConfigError(f"model.attention={backend}: {reason}; use model.attention=auto", key="model.attention")
+        raise ConfigError(f"{reason}; use model.attention=auto", "model.attention", backend)
     return backend
 
 

@@ -60,7 +60,7 @@ class WordEmbeddings(nn.Module):
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         if config.vocab_size is None:
-            raise ConfigError("model.vocab_size: is required; set it to the tokenizer's size", key="model.vocab_size")
+            raise ConfigError("is required; set it to the tokenizer's size", "model.vocab_size")
         self.word = nn.Embedding(config.vocab_size, config.hidden)  # the decoder's matrix too
 
 

@@ -32,7 +32,7 @@ class Embedder:
         """
         self.size, state, _ = bert_format.load(folder)
         if max(map(abs, layers)) > self.size.layers:
-            raise ConfigError(f"layers={layers}: must be at most {self.size.layers}, the model's layers", key="layers")
+            raise ConfigError(f"must be at most {self.size.layers}, the model's layers", "layers", layers)
         head = HeadConfig("class", 1, frozen=True, layers=layers, mix=mix)
         with torch.device("meta"):
             self._model = BertWithHead(self.size, head)

@@ -86,8 +86,7 @@ def check(size: ModelConfig, source: Path | str) -> None:
     """
     if size.causal:
         raise InputError(
-            f"{source}: causal models are not supported by keep and submit; use a model with attention=full",
-            path=source,
+            "causal models are not supported by keep and submit; use a model with attention=full", path=source
         )
 
 
@@ -123,8 +122,8 @@ def load(folder: Path | str) -> tuple[ModelConfig, SavedModel]:
     named = (content.get("architectures") or [""])[0]
     if named not in KINDS:
         raise InputError(
-            f"{folder}: {named or 'no architecture'} in {bert_format.CONFIG}, must be one of "
-            f"{', '.join(KINDS)}; fine-tune first: python -m pipeline.evaluate … keep=true",
+            f"{named or 'no architecture'} in {bert_format.CONFIG}, must be one of {', '.join(KINDS)}; fine-tune "
+            "first: python -m pipeline.evaluate … keep=true",
             path=folder,
         )
     kind = KINDS[named]
@@ -134,7 +133,7 @@ def load(folder: Path | str) -> tuple[ModelConfig, SavedModel]:
     name = head_name(names, kind)
     head = {part: tensors.get(f"{name}.{part}") for part in ("weight", "bias")}
     if head["weight"] is None or head["bias"] is None:
-        raise InputError(f"{folder}: {name}.weight and {name}.bias, the head of {named}, not found", path=folder)
+        raise InputError(f"{name}.weight and {name}.bias, the head of {named}, not found", path=folder)
     check_problem(folder, content, kind, len(head["bias"]))
     model = BertWithHead(size, HeadConfig(kind, len(head["bias"])))
     weights = model.pretrained(state)
@@ -161,8 +160,7 @@ def reading_of(folder: Path, content: dict[str, Any]) -> Reading:
             raise ValueError(f"{found}")
     except (TypeError, ValueError) as error:
         raise InputError(
-            f"{folder / bert_format.CONFIG}: {READING} is not what python -m pipeline.evaluate "
-            f"writes ({error}); delete it",
+            f"{READING} is not what python -m pipeline.evaluate writes ({error}); delete it",
             path=folder / bert_format.CONFIG,
         ) from error
     return found
@@ -177,7 +175,7 @@ def check_problem(folder: Path, content: dict[str, Any], kind: str, outputs: int
     problem = content.get("problem_type")
     if kind == CLASS and outputs > 1 and problem not in (None, ONE_CLASS):
         raise InputError(
-            f"{folder}: problem_type {problem} with {outputs} outputs is not supported, as their "
-            f"probabilities do not add up to 1; use a model with problem_type {ONE_CLASS}",
+            f"problem_type {problem} with {outputs} outputs is not supported, as their probabilities do not add up to "
+            f"1; use a model with problem_type {ONE_CLASS}",
             path=folder,
         )

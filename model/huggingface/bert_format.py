@@ -54,9 +54,9 @@ def names_for(config: ModelConfig) -> Names:
     """
     if config.architecture not in NAMES:
         raise InputError(
-            f"train: architecture {config.architecture} has no Hugging Face format; add its names "
-            "to NAMES in model/huggingface/bert_format.py (docs/add-architecture.md)",
-            key="train",
+            f"architecture {config.architecture} has no Hugging Face format; add its names to NAMES in "
+            "model/huggingface/bert_format.py (docs/add-architecture.md)",
+            "train",
         )
     return NAMES[config.architecture]
 
@@ -132,13 +132,13 @@ def cast(name: str, tensor: Tensor, dtype: torch.dtype) -> Tensor:
         raise InputError(
             f"{name}: {bad:,} of its {tensor.numel():,} values are not finite (NaN or infinite) "
             "regardless of the stored type; use an earlier checkpoint",
-            key="train",
+            "train",
         )
     if not torch.isfinite(cast).all():
         raise InputError(
-            f"{name}: a value of {float(tensor.abs().max()):.3g} is too large for "
+            f"{name} has a value of {float(tensor.abs().max()):.3g}, too large for "
             f"{str(dtype).removeprefix('torch.')}; use dtype=bf16 or fp32",
-            key="dtype",
+            "dtype",
         )
     return cast
 
@@ -187,7 +187,7 @@ def read_config(folder: Path | str) -> dict[str, Any]:
         cure = f"use {made}" if made else "run python -m pipeline.convert"
         if not made and not folder.exists() and HUB.fullmatch(str(folder)):
             cure += f"; if it is a model of the hub, run hf download {folder} --local-dir FOLDER, and name that folder"
-        raise InputError(f"{folder}: no model in Hugging Face format found; {cure}", path=folder)
+        raise InputError(f"no model in Hugging Face format found; {cure}", path=folder)
     return foreign_json.read_object(folder / CONFIG)
 
 
@@ -237,9 +237,7 @@ def map_state_dict(
     names = names_for(config)
     check_sizes(folder, config, sum(tensor.numel() for tensor in found.values()))
     if config.layers > len(found):
-        raise InputError(
-            f"{folder / CONFIG}: {config.layers} layers, but {len(found)} tensors in the weights", path=folder / CONFIG
-        )
+        raise InputError(f"{config.layers} layers, but {len(found)} tensors in the weights", path=folder / CONFIG)
     check_decoder(folder, found, names)
     shapes = parameter_shapes(config)
     state: dict[str, Tensor] = {}
@@ -250,15 +248,14 @@ def map_state_dict(
             missing.append(name)
         elif tensor.shape != shape:
             raise InputError(
-                f"{folder}: {names.their_name(name)} has shape {tuple(tensor.shape)}, but {CONFIG} "
-                f"requires {tuple(shape)}",
+                f"{names.their_name(name)} has shape {tuple(tensor.shape)}, but {CONFIG} requires {tuple(shape)}",
                 path=folder,
             )
         else:
             state[name] = tensor.float().contiguous()
     lost = [names.their_name(name) for name in missing if not name.startswith(names.heads)]
     if lost:
-        raise InputError(f"{folder}: {len(lost)} tensors are missing, e.g. {lost[0]}", path=folder)
+        raise InputError(f"{len(lost)} tensors are missing, e.g. {lost[0]}", path=folder)
     state |= init_missing({name: shapes[name] for name in missing}, config)
     notes = [f"{name}: not in {folder}, {INITIALISED}" for name in missing]
     notes += [f"{name}: ignored, not part of pre-training" for name in sorted(found)]
@@ -296,20 +293,19 @@ def our_config(folder: Path, theirs: dict[str, Any]) -> ModelConfig:
         listed = theirs.get("architectures")
         named = ", ".join(map(str, listed)) if listed and isinstance(listed, list) else kind
         raise InputError(
-            f"{folder}: architecture {named} (model_type {kind}) is not supported; use a BERT or ModernBERT",
-            path=folder,
+            f"architecture {named} (model_type {kind}) is not supported; use a BERT or ModernBERT", path=folder
         )
     names = NAMES[kind]
     for key, value in names.fixed.items():
         if theirs.get(key, value) != value:
-            raise InputError(f"{folder / CONFIG}: {key} is {theirs[key]}, must be {value}", path=folder / CONFIG)
+            raise InputError(f"{key} is {theirs[key]}, must be {value}", path=folder / CONFIG)
     try:
         said = {ours: theirs.get(key) for ours, key in names.sizes.items()}
         sizes = {ours: value for ours, value in said.items() if value is not None}
         required = ("layers", "hidden", "heads", "feed_forward", "vocab_size")
         missing = [names.sizes[key] for key in required if key not in sizes]
         if missing:
-            raise InputError(f"{folder / CONFIG}: {missing[0]} is required", path=folder / CONFIG)
+            raise InputError(f"{missing[0]} is required", path=folder / CONFIG)
         sizes = names.defaults | sizes | names.read(theirs)
         check_types(sizes, names)
         config = ModelConfig(name=folder.resolve().name, architecture=kind, **sizes)
@@ -317,7 +313,7 @@ def our_config(folder: Path, theirs: dict[str, Any]) -> ModelConfig:
         check(config.positions <= MOST_POSITIONS, f"more than {MOST_POSITIONS:,} positions")
         return config
     except (AttributeError, TypeError, ValueError, OverflowError, ConfigError) as error:
-        raise InputError(f"{folder / CONFIG}: {error}", path=folder / CONFIG) from error
+        raise InputError(f"{error}", path=folder / CONFIG) from error
 
 
 def check_types(sizes: dict[str, Any], names: Names) -> None:
@@ -340,8 +336,7 @@ def check_sizes(folder: Path, config: ModelConfig, weights: int) -> None:
     layer = config.hidden * (4 * config.hidden + 2 * config.feed_forward)
     if config.layers * layer + (config.vocab_size or 0) * config.hidden > ABSURD * weights:
         raise InputError(
-            f"{folder / CONFIG}: its sizes need far more than the {weights:,} weights that are there; correct it",
-            path=folder / CONFIG,
+            f"its sizes need far more than the {weights:,} weights that are there; correct it", path=folder / CONFIG
         )
 
 
@@ -349,7 +344,7 @@ def check_decoder(folder: Path, found: dict[str, Tensor], names: Names) -> None:
     """Remove the decoder from `found`, and check that it equals the word embeddings."""
     weight, words = found.pop(names.decoder, None), found.get(names.words)
     if weight is not None and words is not None and not torch.equal(weight, words):
-        raise InputError(f"{folder}: the decoder must be tied to the word embeddings", path=folder)
+        raise InputError("the decoder must be tied to the word embeddings", path=folder)
 
 
 def init_missing(shapes: dict[str, torch.Size], config: ModelConfig) -> dict[str, Tensor]:

@@ -28,7 +28,7 @@ def check_installed() -> None:
         try:
             importlib.import_module(name)
         except ImportError as error:
-            raise ConfigError(f"onnx=true: {name} is not installed; pip install -e '.[onnx]'", key="onnx") from error
+            raise ConfigError(f"{name} is not installed; pip install -e '.[onnx]'", "onnx", True) from error
 
 
 class Outputs(nn.Module):

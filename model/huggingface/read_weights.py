@@ -31,9 +31,9 @@ def read_weights(folder: Path, names: Names) -> dict[str, Tensor]:
                 found |= read_file(part)
             words = ".".join(names.words.split(".")[-2:])
             if not any(name.endswith(words) for name in found):
-                raise InputError(f"{folder / name}: not a {names.title}: {words} not found", path=folder / name)
+                raise InputError(f"not a {names.title}: {words} not found", path=folder / name)
             return names.canonical({n.removeprefix("module."): t for n, t in found.items()})
-    raise InputError(f"{folder}: no weights found; expected one of {', '.join(FILES)}", path=folder)
+    raise InputError(f"no weights found; expected one of {', '.join(FILES)}", path=folder)
 
 
 def weight_files(folder: Path) -> list[Path]:
@@ -50,11 +50,11 @@ def parts_of(index: Path) -> list[Path]:
     try:
         names = sorted(set(foreign_json.read(index)["weight_map"].values()))
     except (KeyError, TypeError, AttributeError) as error:
-        raise InputError(f"{index}: not an index of weights ({error})", path=index) from error
+        raise InputError(f"not an index of weights ({error})", path=index) from error
     parts = [inside(index.parent, name, index) for name in names]
     lost = [part.name for part in parts if not part.is_file()]
     if lost:
-        raise InputError(f"{index}: {len(lost)} of its {len(names)} files are missing, e.g. {lost[0]}", path=index)
+        raise InputError(f"{len(lost)} of its {len(names)} files are missing, e.g. {lost[0]}", path=index)
     return sorted(parts)
 
 
@@ -69,11 +69,11 @@ def read_file(path: Path) -> dict[str, Tensor]:
             return load_file(path)
         content = torch.load(path, map_location="cpu", weights_only=True)
     except (OSError, SafetensorError, RuntimeError, EOFError, pickle.UnpicklingError) as error:
-        raise InputError(f"{path}: cannot be read ({first_line(error)})", path=path) from error
+        raise InputError(f"cannot be read ({first_line(error)})", path=path) from error
     if not isinstance(content, dict):
-        raise InputError(f"{path}: contains no named tensors", path=path)
+        raise InputError("contains no named tensors", path=path)
     found = {name: tensor for name, tensor in content.items() if isinstance(name, str) and isinstance(tensor, Tensor)}
     for name, tensor in found.items():
         if tensor.layout != torch.strided or tensor.nbytes > tensor.untyped_storage().nbytes():
-            raise InputError(f"{path}: {name} is stored in part; save it whole", path=path)
+            raise InputError(f"{name} is stored in part; save it whole", path=path)
     return found

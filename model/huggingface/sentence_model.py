@@ -75,9 +75,10 @@ def pooling_of(folder: Path) -> Pooling | None:
     others = sorted({*names} - {"Transformer", "Pooling", "Normalize"})
     if others or len(modes) != 1 or modes[0] not in POOLING:
         raise ConfigError(
-            f"pretrained={folder}: makes vectors by {', '.join([*modes, *others])}, which is not "
+            f"makes vectors by {', '.join([*modes, *others])}, which is not "
             "supported; set pooling to one of cls, mean, max to have it pooled otherwise",
-            key="pooling",
+            "pretrained",
+            folder,
         )
     longest = _read(folder / BERT).get("max_seq_length")
     known = isinstance(longest, int) and longest > 2
@@ -95,7 +96,7 @@ def _modules(folder: Path) -> list[dict[str, Any]]:
             raise TypeError("a path must be a text")
         return modules
     except (TypeError, ValueError, KeyError) as error:
-        raise InputError(f"{path}: not a list of modules ({error})", path=path) from error
+        raise InputError(f"not a list of modules ({error})", path=path) from error
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -40,15 +40,13 @@ def read(folder: Path) -> tuple[str, list[str]]:
         lines = wordpiece.read_vocab(folder / VOCAB)
         if len(lines) != len(entries) and lines != entries[: len(lines)]:
             raise InputError(
-                f"{folder}: {VOCAB} has {len(lines):,} entries, but {TOKENIZER} {len(entries):,}; "
-                "delete the wrong file",
+                f"{VOCAB} has {len(lines):,} entries, but {TOKENIZER} {len(entries):,}; delete the wrong file",
                 path=folder,
             )
         for number, (line, entry) in enumerate(zip(lines, entries, strict=False), 1):
             if line != entry:
                 raise InputError(
-                    f"{folder}: line {number} of {VOCAB} is {line!r}, but {TOKENIZER} has "
-                    f"{entry!r}; delete the wrong file",
+                    f"is {line!r}, but {TOKENIZER} has {entry!r}; delete the wrong file",
                     path=folder / VOCAB,
                     line=number,
                 )
@@ -59,8 +57,8 @@ def check_size(config: ModelConfig, entries: int, place: Path) -> None:
     """Check that the model has one embedding per entry."""
     if entries != config.vocab_size:
         raise InputError(
-            f"{place}: the vocabulary has {entries:,} entries, but the model {config.vocab_size:,} "
-            f"word embeddings; use the vocabulary that the model was trained with",
+            f"the vocabulary has {entries:,} entries, but the model {config.vocab_size:,} word embeddings; use the "
+            "vocabulary that the model was trained with",
             path=place,
         )
 

@@ -78,7 +78,7 @@ class LauncherCommand:
         try:
             return default if value is None else float(value)
         except ValueError as error:
-            raise ConfigError(f"{key}={value}: must be a number", key=key) from error
+            raise ConfigError("must be a number", key, value) from error
 
     def hostfile(self) -> Path | None:
         """Return the hostfile that deepspeed would read."""
@@ -121,7 +121,7 @@ def read_hosts(path: Path) -> dict[str, int]:
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"hostfile={path}: cannot be read ({error})", key="hostfile", path=path) from error
+        raise ConfigError(f"cannot be read ({error})", "hostfile", path) from error
     hosts: dict[str, int] = {}
     for number, line in enumerate(text.splitlines(), start=1):
         words = line.partition("#")[0].split()
@@ -132,14 +132,11 @@ def read_hosts(path: Path) -> dict[str, int]:
         # ssh would take a name that begins with a dash for an option, which may run a program.
         if not slots.isdecimal() or not int(slots) or name in hosts or name.startswith("-"):
             raise ConfigError(
-                f"hostfile={path}: line {number}: must be NAME slots=GPUS, with each host once",
-                key="hostfile",
-                path=path,
-                line=number,
+                f"line {number}: must be NAME slots=GPUS, with each host once", "hostfile", path, line=number
             )
         hosts[name] = int(slots)
     if not hosts:
-        raise ConfigError(f"hostfile={path}: must list at least one host", key="hostfile", path=path)
+        raise ConfigError("must list at least one host", "hostfile", path)
     return hosts
 
 

@@ -68,8 +68,8 @@ class Launch:
             )
         except OSError as error:
             raise ConfigError(
-                f"{self.command[0]}: cannot be started ({error.strerror}); the command begins with "
-                "deepspeed or torchrun"
+                f"cannot be started ({error.strerror}); the command begins with deepspeed or torchrun",
+                path=self.command[0],
             ) from error
         until = float("inf")
         while self._reap(child.pid):

@@ -54,6 +54,6 @@ def _read(path: Path) -> dict[str, str]:
             continue
         key, equals, value = line.partition("=")
         if not equals or not key.strip().isidentifier():
-            raise ConfigError(f"{path}: line {number}: must be KEY=VALUE", path=path, line=number)
+            raise ConfigError("must be KEY=VALUE", path=path, line=number)
         found[key.strip()] = value.strip()
     return found

@@ -155,14 +155,10 @@ class SshHosts:
         """Reject deepspeed options that would have another meaning here."""
         for name in REFUSED:
             if command.option(name) is not None:
-                raise ConfigError(
-                    f"{name}: is not supported; list only the hosts and slots to use in --hostfile",
-                    key=name.lstrip("-"),
-                )
+                raise ConfigError("is not supported; list only the hosts and slots to use in --hostfile", name)
         if command.option("--launcher") not in (None, "pdsh", "ssh"):
             raise ConfigError(
-                "--launcher: cannot be combined with model.launch, which starts the hosts by ssh; remove one of them",
-                key="launcher",
+                "cannot be combined with model.launch, which starts the hosts by ssh; remove one of them", "--launcher"
             )
 
     def run(self) -> int:
@@ -197,7 +193,7 @@ class SshHosts:
                 code = host.ended()
                 late = code == 255 and any(word in host.why() for word in LATE)
                 if code is not None and host.port is None and not late:
-                    raise InputError(f"{host.name}: {host.why()}; {self._advice(code)}")
+                    raise InputError(f"{host.why()}; {self._advice(code)}", path=host.name)
                 if code is not None and time.monotonic() - host.tried > AGAIN:
                     host.open()
             if time.monotonic() > until:

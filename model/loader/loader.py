@@ -261,34 +261,31 @@ def check_whole_words(objective: ObjectiveConfig, tokenizer: Tokenizer) -> None:
     """Raise ConfigError if whole words are to be masked and the tokenizer does not mark them."""
     if objective.whole_word and not tokenizer.is_wordpiece:
         raise ConfigError(
-            "objective.whole_word=true: requires a WordPiece tokenizer, whose entries show where "
-            "words begin; set objective.whole_word=false",
-            key="objective.whole_word",
+            "requires a WordPiece tokenizer, whose entries show where words begin; set objective.whole_word=false",
+            "objective.whole_word",
+            True,
         )
 
 
 def _check(folder: str, shards: list[Shard], objective: ObjectiveConfig, tokenizer: Tokenizer) -> None:
     info = shards[0].info
     if not sum(shard.rows for shard in shards):
-        raise InputError(
-            f"{folder}: the {info.split} shards contain no samples; prepare a larger corpus"
-            + (" or raise validation_share" if info.split == "validation" else ""),
-            path=folder,
-        )
+        more = " or raise validation_share" if info.split == "validation" else ""
+        raise InputError(f"the {info.split} shards contain no samples; prepare a larger corpus{more}", path=folder)
     if info.tokenizer != tokenizer.sha256 or info.vocab_size != len(tokenizer.vocab):
         raise InputError(
-            f"{folder}: made with the tokenizer {info.tokenizer[:12]} ({info.vocab_size} "
-            f"entries), but this one is {tokenizer.sha256[:12]} ({len(tokenizer.vocab)} "
-            "entries); use the vocabulary of these shards or rerun prepare",
+            f"made with the tokenizer {info.tokenizer[:12]} ({info.vocab_size} entries), but this one is "
+            f"{tokenizer.sha256[:12]} ({len(tokenizer.vocab)} entries); use the vocabulary of these shards or rerun "
+            "prepare",
             path=folder,
         )
     if objective.next_sentence and info.pairs != objective.pairs:
         found = "no sentence pairs" if info.pairs == "none" else f"{info.pairs} pairs"
         raise ConfigError(
-            f"objective={objective.name}: requires {objective.pairs} pairs, but the shards in "
-            f"{folder} have {found}; rerun prepare with pairs={objective.pairs}, or set "
-            "objective.next_sentence=false",
-            key="objective",
+            f"requires {objective.pairs} pairs, but the shards in {folder} have {found}; rerun prepare with "
+            f"pairs={objective.pairs}, or set objective.next_sentence=false",
+            "objective",
+            objective.name,
             path=folder,
         )
 

@@ -98,7 +98,7 @@ class SampleStream:
         b_len = lengths - shard.a_len
         full = lengths + 2 + (b_len > 0)
         if len(full) and (min(lengths.min(), b_len.min()) < 0 or full.max() > shard.info.sequence_length):
-            raise InputError(f"{shard.path}: lengths out of range; rerun prepare", path=shard.path)
+            raise InputError("lengths out of range; rerun prepare", path=shard.path)
         return SampleTable(
             shard=np.full(shard.rows, self._first + number, np.int32),
             start=shard.offsets[:-1],
@@ -119,7 +119,7 @@ def _special_tokens(shard: Shard, masker: Masker) -> Ints:
     for low in range(0, len(shard.values), SCAN):
         values = shard.ids(low, low + SCAN)
         if values.max() >= shard.info.vocab_size:
-            raise InputError(f"{shard.path}: an id is outside the vocabulary; rerun prepare", path=shard.path)
+            raise InputError("an id is outside the vocabulary; rerun prepare", path=shard.path)
         found.append(low + np.flatnonzero(masker.is_special(values)))
     before = np.searchsorted(np.concatenate([*found, _NONE]), shard.offsets)
     return np.diff(before)

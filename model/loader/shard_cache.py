@@ -49,10 +49,7 @@ class CachedShard(Shard):
         """
         there = open_shard(folder / self.source.name)
         if (there.info, there.rows, there.tokens) != (self.info, self.rows, self.tokens):
-            raise InputError(
-                f"{self.source.address}: is not as its manifest says; rerun prepare with force=true",
-                path=self.source.address,
-            )
+            raise InputError("is not as its manifest says; rerun prepare with force=true", path=self.source.address)
         self._batch = there._batch
         self.offsets, self.values, self.a_len = there.offsets, there.values, there.a_len
 
@@ -100,9 +97,9 @@ class ShardCache:
         for folder in data.folders:
             if folder not in addresses:
                 raise ConfigError(
-                    f"data.cache={data.cache}: is for shards in an object store, and {folder} is a "
-                    "local folder; remove data.cache",
-                    key="data.cache",
+                    f"is for shards in an object store, and {folder} is a local folder; remove data.cache",
+                    "data.cache",
+                    data.cache,
                 )
         self._addresses = addresses
         self._shards: list[CachedShard] = []
@@ -123,9 +120,9 @@ class ShardCache:
         names = sorted(n for n in manifest.files if n.startswith("train-") and n.endswith(".arrow"))
         if not names or any(name not in known or not known[name].rows for name in names):
             raise InputError(
-                f"{self._addresses[folder]}: its manifest does not list training shards and their "
-                "rows, which data.cache needs; run prepare again with force=true",
-                key="data.cache",
+                "its manifest does not list training shards and their rows, which data.cache needs; run prepare "
+                "again with force=true",
+                "data.cache",
                 path=self._addresses[folder],
             )
         found: list[CachedShard] = []
@@ -151,9 +148,7 @@ class ShardCache:
             self._join()
         except OSError as error:
             raise InputError(
-                f"data.cache={self._top}: is not writable ({error.strerror}); set another folder",
-                key="data.cache",
-                path=self._top,
+                f"is not writable ({error.strerror}); set another folder", "data.cache", self._top
             ) from error
         self._open: list[Span] = []
         self._ahead = reading.until_stop(reading.start)
@@ -221,10 +216,10 @@ class ShardCache:
         """Refuse a cache that cannot hold the shards of a batch."""
         if self._limit and (needed := self.needed(self._reading)) > self._limit:
             raise ConfigError(
-                f"data.cache_size={estimate.size(self._limit)}: too small for the shards that are "
-                "read at once, those of two windows (data.window_rows); set data.cache_size to "
-                f"{-(-needed // 10**6)}MB or more",
-                key="data.cache_size",
+                "too small for the shards that are read at once, those of two windows (data.window_rows); set "
+                f"data.cache_size to {-(-needed // 10**6)}MB or more",
+                "data.cache_size",
+                estimate.size(self._limit),
             )
 
     def _join(self) -> None:

@@ -189,8 +189,7 @@ class Fetcher:
         info = objects.head(source.address)
         if info is None or info.size != source.size:
             raise StoreError(
-                f"{source.address}: not found as the manifest lists it; run prepare again with force=true",
-                path=source.address,
+                "not found as the manifest lists it; run prepare again with force=true", path=source.address
             )
         objects.fetch(source.address, info, path, source.sha256)
 

@@ -31,8 +31,7 @@ def require_gpus() -> None:
         visible = os.environ.get(VISIBLE)
         of = "" if visible is None else f" of {VISIBLE}={visible}"
         raise ConfigError(
-            f"{PROMISED}={promised}: PyTorch {torch.__version__} can use only {usable}{of} ({reason()}); {advice()}",
-            key=PROMISED,
+            f"PyTorch {torch.__version__} can use only {usable}{of} ({reason()}); {advice()}", PROMISED, promised
         )
 
 
@@ -47,9 +46,8 @@ def require_gpu_of(local_rank: int) -> None:
     usable = torch.cuda.device_count()
     if local_rank >= usable:
         raise ConfigError(
-            f"processes: more ranks were started on this node than it has usable GPUs ({usable}); "
-            f"start {usable}, one for each",
-            key="processes",
+            f"more ranks were started on this node than it has usable GPUs ({usable}); start {usable}, one for each",
+            "processes",
         )
 
 
@@ -65,9 +63,9 @@ def refuse_old_driver() -> None:
 
     if torch.version.cuda is not None and not torch.cuda.is_available():
         raise ConfigError(
-            f"{PROMISED}: this node has NVIDIA's driver, but PyTorch {torch.__version__} can use "
-            f"no GPU: {reason()}; {advice()}; or set {PROMISED}=0 to compute on the CPU",
-            key=PROMISED,
+            f"this node has NVIDIA's driver, but PyTorch {torch.__version__} can use no GPU: {reason()}; {advice()}; "
+            f"or set {PROMISED}=0 to compute on the CPU",
+            PROMISED,
         )
 
 

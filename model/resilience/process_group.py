@@ -100,10 +100,10 @@ def check_shared_folder(folder: Path, timeout: float) -> None:
     seen = sees_shared_folder(folder, timeout), socket.gethostname()
     if unshared := sorted({host for sees, host in gather(seen) if not sees}):
         raise InputError(
-            f"out: {', '.join(unshared)} cannot see files that rank 0 writes to {folder}; set out= "
+            f"{', '.join(unshared)} cannot see files that rank 0 writes there; set out= "
             "to a folder on a file system shared by all nodes",
-            key="out",
-            path=folder,
+            "out",
+            folder,
         )
 
 

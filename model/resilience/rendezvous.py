@@ -100,9 +100,10 @@ def answer(store: Store, name: str) -> str:
     text, known = _read(store, name)
     if not known:
         raise ConfigError(
-            f"master_port={_address()[1]}: somebody who does not know the secret of this training "
-            f"({SECRET}) has answered; start all ranks alike, on a port of their own",
-            key="master_port",
+            f"somebody who does not know the secret of this training ({SECRET}) has answered; start all ranks alike, "
+            "on a port of their own",
+            "master_port",
+            _address()[1],
         )
     return text.decode()
 
@@ -183,9 +184,10 @@ def _served(until: float) -> Store:
                 continue
             if taken:
                 raise ConfigError(
-                    f"master_port={port}: already in use on {socket.gethostname()}, possibly by "
-                    "another training; choose another port: --master_port N",
-                    key="master_port",
+                    f"already in use on {socket.gethostname()}, possibly by another training; choose another port: "
+                    "--master_port N",
+                    "master_port",
+                    port,
                 ) from error
             raise Restart(f"rank 0 cannot serve {address}:{port}: {first_line(error)}") from error
 
@@ -256,10 +258,10 @@ def _found(card: RankCard, start_timeout: float, until: float) -> Store:
         if not mine and time.monotonic() > patience:
             other = "" if known else f", of which {SECRET} is another,"
             raise ConfigError(
-                f"master_port={port}: another training{other} uses {address}:{port} "
-                f"(out={first.out} on {first.host}; here out={card.out}); choose another port: "
-                "--master_port N",
-                key="master_port",
+                f"another training{other} uses {address}:{port} (out={first.out} on {first.host}; here "
+                f"out={card.out}); choose another port: --master_port N",
+                "master_port",
+                port,
             )
         if time.monotonic() > until:
             raise Restart(f"the previous training still uses {address}:{port}")

@@ -66,8 +66,7 @@ def write(folder: Path, state: State, weights: dict[str, torch.Tensor], moments:
     except (OSError, SafetensorError) as error:
         shutil.rmtree(temporary, ignore_errors=True)
         raise InputError(
-            f"{path}: cannot be written ({error}); free disk space and rerun the command: earlier "
-            "checkpoints are intact",
+            f"cannot be written ({error}); free disk space and rerun the command: earlier checkpoints are intact",
             path=path,
         ) from error
     return path
@@ -98,10 +97,10 @@ def average(path: Path, state: State, count: int) -> tuple[dict[str, torch.Tenso
     before = [other for other in earlier if mark_of(other) is None and other.name != apart]
     if len(before) + 1 < count:
         raise InputError(
-            f"{path.parent}: average={count} needs {count} checkpoints up to {path.name}, found "
-            f"{len(before) + 1} apart from those of save_at_words and the one before wsd's decay; "
-            f"train again with keep={count} or more (a finished training: with force=true)",
-            key="average",
+            f"average={count} needs {count} checkpoints up to {path.name}, found {len(before) + 1} apart from those "
+            f"of save_at_words and the one before wsd's decay; train again with keep={count} or more (a finished "
+            "training: with force=true)",
+            "average",
             path=path.parent,
         )
     before = before[len(before) + 1 - count :]
@@ -125,7 +124,7 @@ class Tensors:
         try:
             self._files = [safe_open(path / name, framework="pt") for name in (WEIGHTS, MOMENTS)]
         except (OSError, SafetensorError) as error:
-            raise InputError(f"{path}: cannot be read ({error})", path=path) from error
+            raise InputError(f"cannot be read ({error})", path=path) from error
 
     def weight(self, name: str) -> torch.Tensor:
         """Return the fp32 weight of a parameter."""

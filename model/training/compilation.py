@@ -22,9 +22,10 @@ def wanted(config: TrainConfig, world: "World") -> bool:
     if world.device.type == "cuda" and not has_compiler():
         if chosen:
             raise ConfigError(
-                "compute.compile=true: found no C compiler with Python's headers, which Triton "
-                "needs at run time; install gcc and python3-dev, or set compute.compile=false",
-                key="compute.compile",
+                "found no C compiler with Python's headers, which Triton needs at run time; install gcc and "
+                "python3-dev, or set compute.compile=false",
+                "compute.compile",
+                True,
             )
         return False
     stage = config.deepspeed.get("zero_optimization", {}).get("stage", 0)

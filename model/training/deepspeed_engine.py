@@ -134,19 +134,15 @@ def reject_unsupported(config: TrainConfig, settings: dict[str, Any], world: Wor
     stage, precision = zero.get("stage", 0), config.precision
     if precision != "fp32" and stage == 0:
         # DeepSpeed then uses another optimizer wrapper, which trains measurably worse.
-        raise ConfigError(
-            f"precision={precision}: requires ZeRO stage 1 or above; add deepspeed=zero1", key="precision"
-        )
+        raise ConfigError("requires ZeRO stage 1 or above; add deepspeed=zero1", "precision", precision)
     if precision == "fp16" and world.device.type != "cuda":
-        raise ConfigError("precision=fp16: requires a GPU; use bf16 or fp32 on a CPU", key="precision")
+        raise ConfigError("requires a GPU; use bf16 or fp32 on a CPU", "precision", "fp16")
     if config.compute.compile and stage == 3:
         # Stage 3 gathers parameters in hooks that a compiled layer does not call.
-        raise ConfigError("compute=compile: requires ZeRO stage 0, 1 or 2; add deepspeed=zero2", key="compute")
+        raise ConfigError("requires ZeRO stage 0, 1 or 2; add deepspeed=zero2", "compute", "compile")
     if config.compute.compile and precision != "fp32" and world.device.type == "cpu":
         # PyTorch 2.13 fails on matrix products with a dynamic number of rows.
-        raise ConfigError(
-            f"compute=compile: not supported on a CPU with precision={precision}; use plain", key="compute"
-        )
+        raise ConfigError(f"not supported on a CPU with precision={precision}; use plain", "compute", "compile")
 
 
 class _Lookups(dict[str, Any]):
@@ -194,9 +190,9 @@ def check_names(settings: Mapping[str, Any]) -> None:
         prefix = ".".join(["deepspeed", *([] if first in settings else top[:1]), *place])
         if wrong["type"] == "extra_forbidden":
             raise no_such_key(prefix, name, field_names(error.title, place)) from error
-        raise ConfigError(f"{prefix}.{name}={wrong['input']}: {wrong['msg']}", key=f"{prefix}.{name}") from error
+        raise ConfigError(f"{wrong['msg']}", f"{prefix}.{name}", wrong["input"]) from error
     except Exception as error:  # keys of earlier versions, and numbers that should be sections
-        raise ConfigError(f"deepspeed: {first_line(error)}", key="deepspeed") from error
+        raise ConfigError(f"{first_line(error)}", "deepspeed") from error
     for prefix, part in {"": seen, **sections}.items():
         if isinstance(part, _Lookups) and (unknown := [k for k in part if k not in part.names]):
             raise no_such_key(f"deepspeed.{prefix}".strip("."), unknown[0], sorted(part.names))
@@ -206,7 +202,7 @@ def no_such_key(prefix: str, name: str, known: Sequence[str]) -> ConfigError:
     """Return the error for a key that DeepSpeed lacks, with the closest one."""
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
     meant = f"did you mean {prefix}.{near[0]}?" if near else "DeepSpeed's pages list all keys"
-    return ConfigError(f"{prefix}.{name}: no such key; {meant}", key=f"{prefix}.{name}")
+    return ConfigError(f"no such key; {meant}", f"{prefix}.{name}")
 
 
 def field_names(model: str, place: Sequence[str]) -> list[str]:
@@ -330,9 +326,9 @@ def load_state(engine: Any, tensors: Tensors, step: int) -> None:
     wanted = {(key, name) for name, keys in engine.moments.items() for key in keys}
     if missing := sorted({key for key, name in wanted - tensors.moments if key != AVERAGE}):
         raise InputError(
-            f"{tensors.path}: does not contain {', '.join(missing)}, required by this optimizer; "
-            "set the optimizer that wrote it, or start_optimizer=false",
-            key="optimizer",
+            f"does not contain {', '.join(missing)}, required by this optimizer; set the optimizer that wrote it, or "
+            "start_optimizer=false",
+            "optimizer",
             path=tensors.path,
         )
     _make_state(engine, optimizer)

@@ -34,8 +34,9 @@ def require_version() -> None:
     """
     if deepspeed.__version__.partition("+")[0] != VERSION:
         raise InputError(
-            f"deepspeed: version {deepspeed.__version__} is not supported, as weights could be "
-            f"silently wrong; run python -m pip install deepspeed=={VERSION}"
+            f"version {deepspeed.__version__} is not supported, as weights could be "
+            f"silently wrong; run python -m pip install deepspeed=={VERSION}",
+            "deepspeed",
         )
 
 

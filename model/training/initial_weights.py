@@ -45,9 +45,9 @@ class Source:
         """
         if self.last is None:
             raise InputError(
-                "start_optimizer=true: start= must be a training folder, as a model folder has no "
-                "optimizer state; set start_optimizer=false",
-                key="start_optimizer",
+                "start= must be a training folder, as a model folder has no optimizer state; set start_optimizer=false",
+                "start_optimizer",
+                True,
             )
         return self.last
 
@@ -65,21 +65,21 @@ def read(place: Path | str, average: int = 1, ema: bool = False) -> Source:
     if is_foreign(place):
         if ema:
             raise ConfigError(
-                f"ema=true: {place} is a single model without a moving average; set ema=false", key="ema", path=place
+                f"{place} is a single model without a moving average; set ema=false", "ema", True, path=place
             )
         if average > 1:
             raise ConfigError(
-                f"average={average}: {place} is a single model; only checkpoints of a run can be "
-                "averaged; set average=1",
-                key="average",
+                f"{place} is a single model; only checkpoints of a run can be averaged; set average=1",
+                "average",
+                average,
                 path=place,
             )
         return Source(*bert_format.load(place))
     graphs = sorted(Path(place).glob("*.ckpt.index"))
     if graphs:
         raise InputError(
-            f"{graphs[0]}: TensorFlow checkpoints are not supported; use the model in Hugging Face "
-            "format (Google's are on the hub, under google-bert and google)",
+            "TensorFlow checkpoints are not supported; use the model in Hugging Face format (Google's are on the "
+            "hub, under google-bert and google)",
             path=graphs[0],
         )
     last = path, state = checkpoints.locate(Path(place))
@@ -99,9 +99,7 @@ def moving_average(path: Path) -> dict[str, Tensor]:
     names = sorted(name for key, name in tensors.moments if key == AVERAGE)
     if not names:
         raise InputError(
-            f"{path}: contains no moving average of the weights; train with ema=0.999, or set ema=false",
-            key="ema",
-            path=path,
+            "contains no moving average of the weights; train with ema=0.999, or set ema=false", "ema", path=path
         )
     return {name: tensors.moment(AVERAGE, name) for name in names}
 
@@ -140,21 +138,20 @@ def fitted(config: TrainConfig, wordpiece: WordPiece, length: int) -> ModelConfi
         model = replace(model, **architecture_of(there, model))
         if config.objective.next_sentence and model.architecture != "bert":
             raise ConfigError(
-                f"objective.next_sentence=true: {config.start} is a {model.architecture}, which "
-                "has no next-sentence head; add objective=modern",
-                key="objective.next_sentence",
+                f"{config.start} is a {model.architecture}, which has no next-sentence head; add objective=modern",
+                "objective.next_sentence",
+                True,
             )
     if length > model.positions:
         raise ConfigError(
-            f"model.positions={model.positions}: must be at least {length}, the sequence length of "
-            f"{', '.join(config.data.folders)}; increase it or prepare shorter sequences",
-            key="model.positions",
+            f"must be at least {length}, the sequence length of {', '.join(config.data.folders)}; increase it or "
+            "prepare shorter sequences",
+            "model.positions",
+            model.positions,
         )
     size = model.vocab_size or wordpiece.size
     if size != wordpiece.size:
-        raise ConfigError(
-            f"model.vocab_size={size}: must be {wordpiece.size}, the tokenizer's size; unset it", key="model.vocab_size"
-        )
+        raise ConfigError(f"must be {wordpiece.size}, the tokenizer's size; unset it", "model.vocab_size", size)
     return replace(model, vocab_size=size, name=model.size_name)
 
 
@@ -178,19 +175,18 @@ def check_size(folder: Path | str, there: ModelConfig, here: ModelConfig) -> Non
     if differ:
         keys = " ".join(f"model.{key}={getattr(there, key)}" for key in fixed)
         raise InputError(
-            f"start={folder}: a model of {there.layers} layers x {there.hidden} does not match the "
-            f"configured size ({', '.join(differ)} differ); add model=auto to use its size, or "
-            f"set {keys}",
-            key=f"model.{differ[0]}",
-            path=folder,
+            f"a model of {there.layers} layers x {there.hidden} does not match the "
+            f"configured size ({', '.join(differ)} differ); add model=auto to use its size, or set {keys}",
+            "start",
+            folder,
         )
     if there.vocab_size != here.vocab_size:
         raise InputError(
-            f"start={folder}: its vocabulary has {there.vocab_size:,} entries, but data.vocab has "
-            f"{here.vocab_size:,}; if data.vocab extends the model's, run python -m "
-            f"pipeline.convert train={folder} vocab=FOLDER and start from the result",
-            key="start",
-            path=folder,
+            f"its vocabulary has {there.vocab_size:,} entries, but data.vocab has {here.vocab_size:,}; if data.vocab "
+            f"extends the model's, run python -m pipeline.convert train={folder} vocab=FOLDER and start from the "
+            "result",
+            "start",
+            folder,
         )
 
 
@@ -208,11 +204,10 @@ def check_vocabulary(folder: Path | str, source: Source, wordpiece: WordPiece) -
         same = True
     if not same:
         raise InputError(
-            f"start={folder}: was trained with another vocabulary than data.vocab, although both "
-            f"have {wordpiece.size:,} entries: every embedding would be another word's; make the "
-            "shards with the model's own (vocab.existing)",
-            key="start",
-            path=folder,
+            f"was trained with another vocabulary than data.vocab, although both have {wordpiece.size:,} entries: "
+            "every embedding would be another word's; make the shards with the model's own (vocab.existing)",
+            "start",
+            folder,
         )
 
 
@@ -228,10 +223,10 @@ def start(folder: Path | str, config: ModelConfig, wordpiece: WordPiece) -> Sour
     broken = [name for name, tensor in source.state.items() if not tensor.isfinite().all()]
     if broken:
         raise InputError(
-            f"start={folder}: {len(broken)} of {len(source.state)} tensors contain NaN or infinite "
-            f"values, first {broken[0]}; use another checkpoint or model",
-            key="start",
-            path=folder,
+            f"{len(broken)} of {len(source.state)} tensors contain NaN or infinite values, first {broken[0]}; use "
+            "another checkpoint or model",
+            "start",
+            folder,
         )
     if source.config.causal and not config.causal:
         source.notes.append(

@@ -1,6 +1,7 @@
 """How much is computed at a time, and what to say where it does not fit."""
 
 import dataclasses
+import json
 import math
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from model.resilience import process_group
 from model.training import cost
 from model.training.deepspeed_engine import World
 from pipeline.common.atomic import write_text
-from pipeline.common.errors import ConfigError, Restart, first_line
+from pipeline.common.errors import ConfigError, Restart, UserError, first_line
 
 NOTE = "out-of-memory"  # file in a run's folder: what the rank said whose memory was too small
 
@@ -31,10 +32,10 @@ def resolved(config: TrainConfig, model: ModelConfig, world: World, length: int)
         tokens = tokens_that_fit(config, model, world)
         if tokens < length:
             raise ConfigError(
-                f"micro_batch=auto: not one sequence of {length} tokens fits into the memory of "
-                f"{world.device}; take compute=recompute, deepspeed=zero2_offload or a smaller "
-                "model",
-                key="micro_batch",
+                f"not one sequence of {length} tokens fits into the memory of {world.device}; take compute=recompute, "
+                "deepspeed=zero2_offload or a smaller model",
+                "micro_batch",
+                "auto",
             )
     share = math.ceil(config.batch_size / world.size)
     samples = process_group.smallest(min(share, max(1, tokens // length)))
@@ -73,24 +74,26 @@ def advice(config: TrainConfig, rank: int, folder: Path) -> ConfigError:
     now = config.micro_batch
     smaller = f"micro_batch={now // 2}, " if isinstance(now, int) else "micro_batch=8, "
     smaller = "" if now == 1 else smaller
-    message = (
-        f"micro_batch={now}: out of memory on rank {rank}; take {smaller}compute=recompute, or "
-        "a ZeRO stage that divides more, such as deepspeed=zero2_offload"
+    error = ConfigError(
+        f"out of memory on rank {rank}; take {smaller}compute=recompute, or "
+        "a ZeRO stage that divides more, such as deepspeed=zero2_offload",
+        "micro_batch",
+        now,
     )
     folder.mkdir(parents=True, exist_ok=True)
-    write_text(folder / NOTE, message)
-    return ConfigError(message, key="micro_batch")
+    write_text(folder / NOTE, json.dumps(error.record()))
+    return error
 
 
-def advice_of_another(folder: Path) -> ConfigError | None:
+def advice_of_another(folder: Path) -> UserError | None:
     """Return what a lost rank left here if its memory was too small."""
     try:
-        return ConfigError((folder / NOTE).read_text(encoding="utf-8"), key="micro_batch")
+        return UserError.of(json.loads((folder / NOTE).read_text(encoding="utf-8")))
     except FileNotFoundError:
         return None
 
 
-def ending(error: BaseException, config: TrainConfig, rank: int, folder: Path) -> ConfigError | Restart | None:
+def ending(error: BaseException, config: TrainConfig, rank: int, folder: Path) -> UserError | Restart | None:
     """Return what an error that ends training means, where it is not a bug."""
     if is_too_large(error):
         return advice(config, rank, folder)

@@ -36,7 +36,5 @@ def chosen(train: Path, wishes: list[str]) -> dict[str, Path]:
         elif wish in known:
             found[wish] = known[wish]
         else:
-            raise ConfigError(
-                f"push_revisions={wish}: {train} has no such checkpoint, only {', '.join(known)}", key="push_revisions"
-            )
+            raise ConfigError(f"{train} has no such checkpoint, only {', '.join(known)}", "push_revisions", wish)
     return found

@@ -33,16 +33,15 @@ def steps_of(config: TrainConfig) -> int:
         shares = config.data.weights or samples
         means = [counts.train_words / max(counts.train, 1) for counts in made]
         if not any(means):
-            problem = f"words={config.words}: the shards do not know their words"
-            raise InputError(problem, key="words")
+            raise InputError("the shards do not know their words", "words", config.words)
         mean = sum(s * words for s, words in zip(shares, means, strict=True)) / sum(shares)
         limits["words"] = int(config.words / mean / config.batch_size)
     key = min(limits, key=lambda name: limits[name])
     if not limits[key]:
         raise ConfigError(
-            f"{key}={getattr(config, key)}: allows not one step of batch_size={config.batch_size} "
-            f"samples; the shards have {sum(samples):,}",
-            key=key,
+            f"allows not one step of batch_size={config.batch_size} samples; the shards have {sum(samples):,}",
+            key,
+            getattr(config, key),
         )
     return limits[key]
 

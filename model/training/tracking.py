@@ -69,9 +69,9 @@ def mode_of(typed: str) -> str:
         return "online" if has_key() else "offline"
     if wanted not in MODES:
         raise ConfigError(
-            f"tracking.mode=auto: WANDB_MODE={wanted!r} is none of {', '.join(MODES)}; set one of "
-            "these, unset it, or set tracking.mode",
-            key="tracking.mode",
+            f"WANDB_MODE={wanted!r} is none of {', '.join(MODES)}; set one of these, unset it, or set tracking.mode",
+            "tracking.mode",
+            "auto",
         )
     return MODES[wanted]
 
@@ -115,9 +115,9 @@ def open_wandb(config: TrackingConfig, out: Path, start: int, settings: dict[str
         except Exception as error:  # no failure of W&B may stop training
             if config.mode == "online":
                 raise InputError(
-                    f"tracking.mode=online: W&B cannot be reached ({error}); check the key and "
-                    "the network, or set tracking.mode=offline",
-                    key="tracking.mode",
+                    f"W&B cannot be reached ({error}); check the key and the network, or set tracking.mode=offline",
+                    "tracking.mode",
+                    "online",
                 ) from error
             print(f"warning: W&B failed to start {attempt} ({first_line(error)})", flush=True)
             _forget_wandb()  # its service holds the run's id and would refuse the next attempt

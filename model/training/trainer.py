@@ -137,10 +137,9 @@ class Trainer:
             self.store.fetch(path.relative_to(self.out))
             if state.data != self.data:
                 raise InputError(
-                    f"{path}: trained on other shards than those now in "
-                    f"{', '.join(self.config.data.folders)}; restore them, or retrain with "
-                    "force=true",
-                    key="data",
+                    f"trained on other shards than those now in {', '.join(self.config.data.folders)}; restore them, "
+                    "or retrain with force=true",
+                    "data",
                     path=path,
                 )
             self.step, self.samples, self.tokens = state.step, state.samples, state.tokens

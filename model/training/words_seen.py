@@ -47,7 +47,7 @@ class WordsSeen:
         """Raise if a setting needs the number of words."""
         for key in ("words", "save_at_words"):
             if value := getattr(self._config, key):
-                raise InputError(f"{key}={value}: {reason}", key=key)
+                raise InputError(f"{reason}", key, value)
 
     def add(self, batch: GlobalBatch) -> list[float]:
         """Count a batch; returns the marks of `save_at_words` that it reaches.
@@ -69,13 +69,11 @@ class WordsSeen:
         """
         config = self._config
         if not step:
-            limits = {"epochs": config.epochs, "words": config.words}
-            given = {key: limit for key, limit in limits.items() if limit is not None}
-            shown = ", ".join(f"{key}={limit}" for key, limit in given.items())
+            key = "words" if config.epochs is None else "epochs"
             raise InputError(
-                f"{shown}: ends the run before its first step of {config.batch_size:,} samples; "
-                "raise it, or lower batch_size",
-                key=next(iter(given), None),
+                f"ends the run before its first step of {config.batch_size:,} samples; raise it, or lower batch_size",
+                key,
+                getattr(config, key),
             )
         if self.count is not None:
             missed = [mark for mark in config.save_at_words if mark > self.count / NEAR]

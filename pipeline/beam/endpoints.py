@@ -25,10 +25,7 @@ def check_endpoints(runner: RunnerConfig) -> None:
     options = runner.options
     endpoint = options.get("job_endpoint")
     if runner.name == "portable" and not endpoint:
-        raise ConfigError(
-            "runner.options.job_endpoint is required; set it to HOST:PORT of a job service",
-            key="runner.options.job_endpoint",
-        )
+        raise ConfigError("is required; set it to HOST:PORT of a job service", "runner.options.job_endpoint")
     if endpoint and endpoint != "embed":
         check_port("job_endpoint", str(endpoint))
     master = str(options.get("flink_master") or "")
@@ -44,11 +41,7 @@ def check_endpoints(runner: RunnerConfig) -> None:
     for key in ("flink_job_server_jar", "spark_job_server_jar"):
         place = options.get(key)
         if place and "://" not in place and not Path(place).is_file():
-            raise ConfigError(
-                f"runner.options.{key}={place}: file not found; build it (see docs/runners.md)",
-                key=f"runner.options.{key}",
-                path=place,
-            )
+            raise ConfigError("file not found; build it (see docs/runners.md)", f"runner.options.{key}", place)
 
 
 def check_port(key: str, address: str) -> None:
@@ -60,9 +53,9 @@ def check_port(key: str, address: str) -> None:
         socket.create_connection((host.strip("[]") or "localhost", int(port)), PATIENCE).close()
     except (OSError, OverflowError) as error:
         raise ConfigError(
-            f"runner.options.{key}={address}: cannot connect ({reason(error)}); start the service, "
-            "or correct the address",
-            key=f"runner.options.{key}",
+            f"cannot connect ({reason(error)}); start the service, or correct the address",
+            f"runner.options.{key}",
+            address,
         ) from error
 
 
@@ -89,15 +82,14 @@ def check_flink(master: str) -> None:
         if isinstance(error, requests.ConnectionError | requests.Timeout):
             cause = "cannot connect"
         raise ConfigError(
-            f"runner.options.flink_master={master}: {cause}; set it to HOST:PORT of the job manager's REST interface",
-            key="runner.options.flink_master",
+            f"{cause}; set it to HOST:PORT of the job manager's REST interface", "runner.options.flink_master", master
         ) from error
 
 
 def check_java(purpose: str) -> None:
     """Raise ConfigError unless `java` is on PATH."""
     if shutil.which("java") is None:
-        raise ConfigError(f"runner: {purpose} requires Java, but `java` is not on PATH; install it", key="runner")
+        raise ConfigError(f"{purpose} requires Java, but `java` is not on PATH; install it", "runner")
 
 
 def reason(error: BaseException) -> str:
@@ -114,18 +106,15 @@ def find_prism(location: str | None) -> str:
     if location:
         if os.access(location, os.X_OK) and Path(location).is_file():
             return location
-        raise ConfigError(
-            f"runner.options.prism_location={location}: not an executable file; correct the path",
-            key="runner.options.prism_location",
-            path=location,
-        )
+        raise ConfigError("not an executable file; correct the path", "runner.options.prism_location", location)
     places = [shutil.which("prism"), *(os.path.expanduser(place) for place in PRISM)]
     for place in places:
         if place and os.access(place, os.X_OK):
             return place
     folder = Path(os.path.expanduser(PRISM[0])).parent
     raise ConfigError(
-        "runner=prism: Prism not found; install it with "
-        f"GOBIN={folder} go install {PRISM_PACKAGE}@v2.77.0, or set runner.options.prism_location",
-        key="runner.options.prism_location",
+        f"Prism not found; install it with GOBIN={folder} go install {PRISM_PACKAGE}@v2.77.0, "
+        "or set runner.options.prism_location",
+        "runner",
+        "prism",
     )

@@ -104,7 +104,7 @@ def check_options(runner: RunnerConfig) -> None:
         if near or strict:
             key = f"runner.options.{name}"
             cure = f"did you mean runner.options.{near[0]}?" if near else "remove it"
-            raise ConfigError(f"{key}: not an option of Beam; {cure}", key=key)
+            raise ConfigError(f"not an option of Beam; {cure}", key)
 
 
 def options(runner: RunnerConfig, **flags: Any) -> PipelineOptions:
@@ -135,9 +135,7 @@ def dask(runner: RunnerConfig, parts: int) -> Iterator[Engine]:
         import distributed
         from apache_beam.runners.dask.dask_runner import DaskRunner
     except ImportError as error:
-        raise ConfigError(
-            f"runner=dask: Dask is not installed ({error}); run pip install distributed", key="runner"
-        ) from error
+        raise ConfigError(f"Dask is not installed ({error}); run pip install distributed", "runner", "dask") from error
     address, cluster = runner.options.get("dask_client_address"), None
     if address is None:
         cluster = distributed.LocalCluster(n_workers=runner.workers, threads_per_worker=1, dashboard_address=None)
@@ -150,8 +148,7 @@ def dask(runner: RunnerConfig, parts: int) -> Iterator[Engine]:
         if cluster is not None or not str(error).startswith("Timed out"):
             raise
         raise ConfigError(
-            f"runner.options.dask_client_address={address}: {error}; start the scheduler, or correct the address",
-            key="runner.options.dask_client_address",
+            f"{error}; start the scheduler, or correct the address", "runner.options.dask_client_address", address
         ) from error
     finally:
         with contextlib.suppress(ValueError):  # no client yet
@@ -203,9 +200,7 @@ def prism(runner: RunnerConfig) -> Iterator[Engine]:
         while not listens("localhost", port):
             if process.poll() is not None or time.monotonic() > until:
                 raise ConfigError(
-                    f"runner.options.prism_location={binary}: does not start; use a Prism binary of Beam 2.77",
-                    key="runner.options.prism_location",
-                    path=binary,
+                    "does not start; use a Prism binary of Beam 2.77", "runner.options.prism_location", binary
                 )
             time.sleep(0.1)
         with loopback() as where:
@@ -239,7 +234,7 @@ def service(runner: RunnerConfig, where: Place = Place()) -> Engine:
         kind = getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError) as error:
         need = f"run pip install '{extra}'" if extra else "reinstall apache-beam"
-        raise ConfigError(f"runner={runner.name}: {error}; {need}", key="runner") from error
+        raise ConfigError(f"{error}; {need}", "runner", runner.name) from error
     engine = kind()
     engine.lost_worker = where.lost_worker  # for `services.run`
     configured = {key: value for key, value in runner.options.items() if key not in where.flags}

@@ -140,11 +140,10 @@ class Job:
             return
         where = self.runner.options.get("environment_config") or "the engine"
         raise ConfigError(
-            f"runner.options.environment_config={where}: the job is running, but no worker started "
-            f"within {self.runner.start_timeout:.0f} s; make sure that `python -m "
-            "pipeline.beam.pool` runs there and the engine has free slots, or raise "
-            "runner.start_timeout",
-            key="runner.options.environment_config",
+            f"the job is running, but no worker started within {self.runner.start_timeout:.0f} s; make sure that "
+            "`python -m pipeline.beam.pool` runs there and the engine has free slots, or raise runner.start_timeout",
+            "runner.options.environment_config",
+            where,
         )
 
     def place(self) -> str:
@@ -161,25 +160,22 @@ class Job:
             return self.cancelled()
         if found := re.search(r"No module named '([\w.]+)'", reason):
             return ConfigError(
-                f"runner.options.environment_config={self.runner.options.get('environment_config')}"
-                f": the workers' Python has no module {found[1]}; install the same bert-pipeline "
-                "there as here",
-                key="runner.options.environment_config",
+                f"the workers' Python has no module {found[1]}; install the same bert-pipeline there as here",
+                "runner.options.environment_config",
+                self.runner.options.get("environment_config"),
             )
         if found := re.search(r"a worker did not start in [^\n]*", reason):
-            return ConfigError(
-                f"runner.options.environment_config: {found[0]}", key="runner.options.environment_config"
-            )
+            return ConfigError(f"{found[0]}", "runner.options.environment_config")
         if "Traceback (most recent call last)" in reason:
             start = reason.index("Traceback (most recent call last)")
             python = re.split(r"\n\s+at (?:java|org|com)\.", reason[start:])[0]
             return RuntimeError(f"runner={self.name}: a task failed:\n{python.strip()}")
         if not begun and re.search(r"refused|UNAVAILABLE|DEADLINE_EXCEEDED|timed out", reason):
             return ConfigError(
-                f"runner.options.environment_config={self.runner.options.get('environment_config')}"
-                f": the worker pool cannot be reached ({innermost(reason)}); make sure that "
-                "`python -m pipeline.beam.pool` runs",
-                key="runner.options.environment_config",
+                f"the worker pool cannot be reached ({innermost(reason)}); make sure that `python -m "
+                "pipeline.beam.pool` runs",
+                "runner.options.environment_config",
+                self.runner.options.get("environment_config"),
             )
         return Died(f"runner={self.name}: the job failed ({innermost(reason)})")
 

@@ -31,17 +31,19 @@ def check_sizes(config: PrepareConfig, splits: list[FileRange], shards: dict[str
     count = sum(shards.values())
     check(
         count <= MOST_SHARDS,
-        f"shard_bytes={config.shard_bytes}: gives {count:,} shards, more than {MOST_SHARDS:,}; increase shard_bytes",
+        f"gives {count:,} shards, more than {MOST_SHARDS:,}; increase shard_bytes",
+        "shard_bytes",
+        config.shard_bytes,
     )
     for split, tokens in tokens_per_shard(config, splits, shards).items():
         if tokens > MOST_TOKENS:
             known = min(config.shard_bytes, text_bytes(splits))
             fits = math.floor(known * MOST_TOKENS / tokens / 2)
             raise ConfigError(
-                f"shard_bytes={config.shard_bytes}: gives some {tokens:,.0f} tokens per {split} "
-                f"shard with duplicates={config.duplicates} and the weights of the corpus, more "
-                f"than {MOST_TOKENS:,}; set shard_bytes={max(1, fits)} or less",
-                key="shard_bytes",
+                f"gives some {tokens:,.0f} tokens per {split} shard with duplicates={config.duplicates} and the "
+                f"weights of the corpus, more than {MOST_TOKENS:,}; set shard_bytes={max(1, fits)} or less",
+                "shard_bytes",
+                config.shard_bytes,
             )
     text = text_bytes(splits)
     each = math.ceil(count / max(1, int(text // config.runner.task_bytes)))
@@ -49,9 +51,9 @@ def check_sizes(config: PrepareConfig, splits: list[FileRange], shards: dict[str
     tokens = min(text, each * largest) / TEXT_OF_TOKEN
     if each > 1 and tokens > MOST_TOKENS:
         raise ConfigError(
-            f"runner.task_bytes={config.runner.task_bytes}: gives some {tokens:,.0f} tokens per "
-            f"task, more than {MOST_TOKENS:,}; reduce it",
-            key="runner.task_bytes",
+            f"gives some {tokens:,.0f} tokens per task, more than {MOST_TOKENS:,}; reduce it",
+            "runner.task_bytes",
+            config.runner.task_bytes,
         )
 
 
@@ -81,7 +83,7 @@ def check_tokens(config: PrepareConfig, what: str, tokens: int) -> None:
     """
     if tokens > MOST_TOKENS:
         raise ConfigError(
-            f"shard_bytes={config.shard_bytes}: {what} has {tokens:,} tokens, more than "
-            f"{MOST_TOKENS:,}; reduce shard_bytes",
-            key="shard_bytes",
+            f"{what} has {tokens:,} tokens, more than {MOST_TOKENS:,}; reduce shard_bytes",
+            "shard_bytes",
+            config.shard_bytes,
         )

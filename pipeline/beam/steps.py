@@ -61,9 +61,7 @@ class Task(beam.DoFn):
         try:
             yield
         except (UserError, Restart) as error:
-            about = {name: getattr(error, name, None) for name in ("key", "path", "line")}
-            kind = {"restart": isinstance(error, Restart)}
-            note = {"message": str(error), **about, **kind}
+            note = {"restart": str(error)} if isinstance(error, Restart) else error.record()
             write_text(self.plan.error_note, json.dumps(note))
         except Exception as error:
             if disk_failure(error) is None:
@@ -216,7 +214,7 @@ def vocabulary(place: str, sha256: str) -> WordPiece:
         loaded.cache_clear()
         wordpiece = loaded(place)
     if wordpiece.sha256 != sha256:
-        raise InputError(f"vocab={place}: was changed during the run; rerun the command", key="vocab", path=place)
+        raise InputError("was changed during the run; rerun the command", "vocab", place)
     return wordpiece
 
 

@@ -52,9 +52,7 @@ class Trace:
                 lines = [line.strip() for line in text.splitlines()]
             except (OSError, UnicodeDecodeError) as error:
                 raise InputError(
-                    f"trace_file={config.trace_file}: cannot be read ({error}); name a text file with one id per line",
-                    key="trace_file",
-                    path=config.trace_file,
+                    f"cannot be read ({error}); name a text file with one id per line", "trace_file", config.trace_file
                 ) from error
         return cls(config.trace, frozenset(filter(None, lines)))
 

@@ -30,7 +30,7 @@ from pipeline.beam.steps import (
     Unpack,
     WriteShards,
 )
-from pipeline.common.errors import InputError, Restart
+from pipeline.common.errors import Restart, UserError
 
 
 def build(pipeline: beam.Pipeline, plan: PreparePlan) -> beam.PCollection:
@@ -99,9 +99,9 @@ def raise_noted(plan: PreparePlan) -> None:
         note = json.loads(text)
         if "disk" in note:
             raise OSError(note["disk"])
-        if note.pop("restart", False):
-            raise Restart(note["message"])
-        raise InputError(note.pop("message"), **note)
+        if "restart" in note:
+            raise Restart(note["restart"])
+        raise UserError.of(note)
 
 
 def run(plan: PreparePlan) -> None:

@@ -23,10 +23,9 @@ def check(config: Any) -> None:
             if value.lower().startswith(SCHEMES):
                 continue
             raise ConfigError(
-                f"{key}={value}: must be in {', '.join(SCHEMES)} or a local folder; only {ANY[0]} reads other stores",
-                key=key,
+                f"must be in {', '.join(SCHEMES)} or a local folder; only {ANY[0]} reads other stores", key, value
             )
-        raise ConfigError(f"{key}={value}: must be a local path; mount the bucket or copy it to this machine", key=key)
+        raise ConfigError("must be a local path; mount the bucket or copy it to this machine", key, value)
 
 
 def _paths(config: Any, prefix: str = "") -> Iterator[tuple[str, str, str]]:

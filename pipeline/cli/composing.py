@@ -72,11 +72,11 @@ def validate(config: DictConfig, schema: type[Config]) -> Config:
     for group in map(str, config):
         if choices(group) and OmegaConf.is_missing(config, group):
             listed = ", ".join(choices(group))
-            raise ConfigError(f"{group} is required; add +{group}=NAME, NAME one of: {listed}", key=group)
+            raise ConfigError(f"is required; add +{group}=NAME, NAME one of: {listed}", group)
     missing = sorted(OmegaConf.missing_keys(config))
     if missing:
-        plural = "is" if len(missing) == 1 else "are"
-        raise ConfigError(f"{', '.join(missing)} {plural} required; add {missing[0]}=VALUE", key=missing[0])
+        also = f", as {', '.join(missing[1:])}" if missing[1:] else ""
+        raise ConfigError(f"is required{also}; add {missing[0]}=VALUE", missing[0])
     check_keys(config)
     built = OmegaConf.to_object(config)
     assert isinstance(built, schema)
@@ -105,7 +105,7 @@ def explain(error: Exception) -> str:
     if isinstance(error, UserError):
         return str(error)
     if isinstance(error, ConfigKeyError | ConfigAttributeError) and error.full_key:
-        return unknown_key(str(error.full_key), error.object_type)
+        return str(unknown_key(str(error.full_key), error.object_type))
     if isinstance(error, ValidationError) and (wrong := WRONG_TYPE.search(str(error))):
         wanted = TYPES[wrong[2] or wrong[3]]
         return f"{error.full_key or error.key}={wrong[1]}: must be {wanted}"
@@ -124,7 +124,7 @@ def explain(error: Exception) -> str:
     if twice := TWICE.search(str(error)):
         return f"{twice[1]}={twice[2]}: another {twice[1]} is chosen too; leave one of them out"
     if isinstance(error, MissingConfigException) and (lost := NO_CHOICE.search(str(error))):
-        return unknown_choice(lost[1], lost[2], str(error))
+        return str(unknown_choice(lost[1], lost[2], str(error)))
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     noise = ("full_key:", "object_type=", "reference_type=", "See https", "Set the environment")
     text = " ".join(line for line in lines if not line.startswith(noise))
@@ -133,8 +133,8 @@ def explain(error: Exception) -> str:
     return f"{text} (at {key})" if key and str(key) not in text else text
 
 
-def unknown_choice(group: str, name: str, message: str) -> str:
-    """Return the message for an unknown choice of a group; Hydra's message lists the known ones."""
+def unknown_choice(group: str, name: str, message: str) -> ConfigError:
+    """Return the error for an unknown choice of a group; Hydra's message lists the known ones."""
     known = re.findall(r"^\s+(\S+)$", message, re.M) or choices(group)
     return no_such(group, name, known)
 
@@ -144,7 +144,7 @@ def check_keys(config: DictConfig, prefix: str = "") -> None:
     schema = OmegaConf.get_type(config)
     for key in map(str, config):
         if is_dataclass(schema) and key not in names(schema):
-            raise ConfigError(unknown_key(f"{prefix}{key}", schema), key=f"{prefix}{key}")
+            raise unknown_key(f"{prefix}{key}", schema)
         node = config._get_node(key)
         if isinstance(node, DictConfig) and not node._is_none():
             check_keys(node, f"{prefix}{key}.")
@@ -155,12 +155,12 @@ def names(schema: Any) -> list[str]:
     return [each.name for each in fields(schema)] if is_dataclass(schema) else []
 
 
-def unknown_key(full: str, schema: Any) -> str:
-    """Return the message for a key that `schema` lacks, suggesting the closest one."""
+def unknown_key(full: str, schema: Any) -> ConfigError:
+    """Return the error for a key that `schema` lacks, suggesting the closest one."""
     group, dot, key = full.rpartition(".")
     near = difflib.get_close_matches(key, names(schema), n=1)
     meant = f"did you mean {group}{dot}{near[0]}?" if near else "--help lists all keys"
-    return f"{full}: no such key; {meant}"
+    return ConfigError(f"no such key; {meant}", full)
 
 
 def print_help(name: str, schema: type, config: DictConfig) -> None:

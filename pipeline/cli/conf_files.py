@@ -5,6 +5,8 @@ import itertools
 from collections.abc import Iterable
 from pathlib import Path
 
+from pipeline.common.errors import ConfigError
+
 _PACKAGE = Path(__file__).resolve().parents[1]
 # A wheel has conf/ within this package (setup.py), the repository next to it.
 CONF = (_PACKAGE if (_PACKAGE / "conf").is_dir() else _PACKAGE.parent) / "conf"
@@ -15,12 +17,12 @@ def choices(group: str, *own: Path) -> list[str]:
     return sorted({path.stem for conf in (CONF, *own) for path in (conf / group).glob("*.yaml")})
 
 
-def no_such(group: str, name: str, known: Iterable[str]) -> str:
-    """Return the message for a `name` that is not in `known`, suggesting the closest one."""
+def no_such(group: str, name: str, known: Iterable[str]) -> ConfigError:
+    """Return the error for a `name` that is not in `known`, suggesting the closest one."""
     listed = list(known)
     near = difflib.get_close_matches(name, listed, n=1)
     meant = f"did you mean {near[0]}? " if near else ""
-    return f"{group}={name}: no such {group}; {meant}choose one of {', '.join(listed)}"
+    return ConfigError(f"no such {group}; {meant}choose one of {', '.join(listed)}", group, name)
 
 
 def first_comment(path: Path) -> str:

@@ -71,7 +71,7 @@ def of_words(name: str, schema: type[Config], words: list[str]) -> Config | None
     if run_record.OPTION in words and not asked:
         index = words.index(run_record.OPTION)
         if index + 1 == len(words):
-            raise ConfigError(f"{run_record.OPTION}: a stage is required, as in {run_record.OPTION} RUN/run.json#STAGE")
+            raise ConfigError("a stage is required, as in RUN/run.json#STAGE", run_record.OPTION)
         return run_record.config_of(words[index + 1], schema, words[:index] + words[index + 2 :])
     from pipeline.cli import composing  # Hydra takes 0.3 s
 

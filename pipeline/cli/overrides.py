@@ -161,9 +161,9 @@ def check_options(words: list[str], schema: type | None) -> None:
     try:
         known, unknown = parser.parse_known_args([word for word in words if word != "--version"])
     except argparse.ArgumentError as error:
-        raise ConfigError(f"{error.argument_name}: {error.message}") from error
+        raise ConfigError(error.message, error.argument_name) from error
     if known.multirun:
-        raise ConfigError("--multirun: no such option; give the command once for each value")
+        raise ConfigError("no such option; give the command once for each value", "--multirun")
     for word in (word for word in unknown if word.startswith("-")):
         key, _, value = word.lstrip("-").replace("-", "_").partition("=")
         kind = type_of(schema, key)
@@ -171,7 +171,7 @@ def check_options(words: list[str], schema: type | None) -> None:
         given = "VALUE" if "=" in after or after[:1] in ("", "-") else after
         value = value or ("true" if kind is bool else given)
         cure = f"did you mean {key}={value}?" if kind else "use KEY=VALUE (--help lists the keys)"
-        raise ConfigError(f"{word}: no such option; {cure}")
+        raise ConfigError(f"no such option; {cure}", word)
 
 
 def check(words: list[str], schema: type | None = None) -> None:
@@ -181,16 +181,16 @@ def check(words: list[str], schema: type | None = None) -> None:
     for index, word in enumerate(overrides):
         key, equals, value = word.partition("=")
         if set(key) & set(QUOTES) or value[:1] in {*QUOTES}:
-            raise ConfigError(f"{word}: has curly quotation marks; type ' or \" instead")
+            raise ConfigError("has curly quotation marks; type ' or \" instead", word)
         if word.startswith("~") and type_of(schema, key[1:]) is not None:
-            raise ConfigError(f"{word}: cannot be removed; set {key[1:]}=VALUE", key=key[1:])
+            raise ConfigError(f"cannot be removed; set {key[1:]}=VALUE", word)
         if not equals and not word.startswith("~"):
             before, after = overrides[index - 1] if index else "", overrides[index + 1 :]
             whole = f"{before}{word}" if before.endswith("=") else ""
             if after and after[0].startswith("="):  # blanks around the sign
                 whole = word + "".join(after[: 2 if after[0] == "=" else 1])
             cure = f"; type {whole}, without spaces" if whole else ""
-            raise ConfigError(f"{word}: is not KEY=VALUE{cure or '; --help lists the keys'}")
+            raise ConfigError(f"is not KEY=VALUE{cure or '; --help lists the keys'}", word)
         text = readable(word)
         if not parses(text):
             complete = joined(overrides[index:])
@@ -199,12 +199,11 @@ def check(words: list[str], schema: type | None = None) -> None:
                 cure = f"quote the whole override, '{complete}'"
             elif BRACKET_FIRST.fullmatch(value) and parses(f'{key}="{value}"'):
                 cure = f"""quote the value, '{key}="{value}"'"""
-            raise ConfigError(f"{word}: cannot be parsed; {cure}", key=key.lstrip("+~"))
+            raise ConfigError(f"cannot be parsed; {cure}", word)
         if OverridesParser.create().parse_override(text).is_sweep_override():
             raise ConfigError(
-                f"{word}: must be one value; write a list as '{key}=[{value}]', a text with a "
-                f"comma as '{key}=\"{value}\"'",
-                key=key.lstrip("+~"),
+                f"must be one value; write a list as '{key}=[{value}]', a text with a comma as '{key}=\"{value}\"'",
+                word,
             )
 
 

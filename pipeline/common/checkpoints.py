@@ -82,14 +82,14 @@ def read_state(path: Path) -> State:
     try:
         fields = json.loads((path / STATE).read_text())
         if fields["format"] != FORMAT:
-            raise InputError(f"{path}: format {fields['format']} is not supported; expected {FORMAT}", path=path)
+            raise InputError(f"format {fields['format']} is not supported; expected {FORMAT}", path=path)
         state = State(**fields)
         sums = dict(line.split()[::-1] for line in (path / SUMS).read_text().splitlines())
         for name in FILES:
             if sha256(path / name) != sums[name]:
-                raise InputError(f"{path / name}: damaged, does not match its checksum in {SUMS}", path=path / name)
+                raise InputError(f"damaged, does not match its checksum in {SUMS}", path=path / name)
     except (FileNotFoundError, ValueError, TypeError, KeyError) as error:
-        raise InputError(f"{path}: not a complete checkpoint ({error})", path=path) from error
+        raise InputError(f"not a complete checkpoint ({error})", path=path) from error
     except OSError as error:
         raise Unreadable(
             f"{path}: cannot be read ({error}); rerun the command where it can, or remove the "
@@ -212,4 +212,4 @@ def locate(folder: Path) -> tuple[Path, State]:
             if manifest is None:
                 print(f"{folder}: is not finished; taking {found[0]}", flush=True)
             return found
-    raise InputError(f"{folder}: no checkpoint found; train first (python -m pipeline.train)", path=folder)
+    raise InputError("no checkpoint found; train first (python -m pipeline.train)", path=folder)

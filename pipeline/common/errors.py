@@ -8,7 +8,7 @@ import enum
 import errno
 import os
 from collections.abc import Iterator
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from pipeline.common.redact import one_line
 
@@ -33,22 +33,71 @@ class _Told(Exception):
         super().__init__(one_line(message))
 
 
+class _Unset(enum.Enum):
+    UNSET = enum.auto()
+
+
+UNSET = _Unset.UNSET  # unlike null, which users can set
+
+
+def shown(value: object) -> str:
+    """Return a value as users type it."""
+    return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+
+
 class UserError(_Told):
-    """A user's mistake. The message names the problem, its location and the fix.
+    """A user's mistake, as `PLACE: what is wrong; what to do`.
+
+    The place is `KEY=VALUE` if a value is given, else `PATH, line LINE` or `PATH`, else `KEY`.
 
     Args:
-        message: one or two sentences, `KEY=VALUE: what is wrong; what to do`.
+        problem: what is wrong, and what to do.
         key: the dotted config key to change, if any.
+        value: the value of `key`.
         path: the offending file or folder.
         line: the line in `path`, counted from 1.
+        where: what the sentence begins with, such as the stage.
     """
 
     code: ClassVar[Exit] = Exit.USER
 
-    def __init__(self, message: str, *, key: str | None = None, path: object = None, line: int | None = None):
-        super().__init__(message)
-        self.key, self.line = key, line
+    def __init__(
+        self,
+        problem: str,
+        key: str | None = None,
+        value: object = UNSET,
+        *,
+        path: object = None,
+        line: int | None = None,
+        where: str | None = None,
+    ):
+        self.problem, self.key, self.line, self.where = problem, key, line, where
         self.path = None if path is None else str(path)
+        self.value = None if value is UNSET else shown(value)
+        if self.value is not None:
+            place: str | None = f"{key}={self.value}"
+        elif self.path is not None:
+            place = self.path if line is None else f"{path}, line {line}"
+        else:
+            place = key
+        super().__init__(": ".join(part for part in (where, place, problem) if part))
+
+    def record(self) -> dict[str, Any]:
+        """Return what `of` makes this error of again, for JSON."""
+        value = {} if self.value is None else {"value": self.value}
+        names = ("problem", "key", "path", "line", "where")
+        return {"kind": type(self).__name__} | {name: getattr(self, name) for name in names} | value
+
+    @staticmethod
+    def of(record: dict[str, Any]) -> "UserError":
+        """Return the error of a record."""
+        kinds = {kind.__name__: kind for kind in (ConfigError, InputError, StoreError, Diverged)}
+        fields = dict(record)
+        return kinds.get(fields.pop("kind"), UserError)(**fields)
+
+    def but(self, **changes: Any) -> "UserError":
+        """Return this error with other fields."""
+        return UserError.of(self.record() | changes)
 
 
 class ConfigError(UserError):
@@ -95,7 +144,7 @@ def panics_refused(what: str) -> Iterator[None]:
     except BaseException as error:
         if not is_panic(error):
             raise
-        raise InputError(f"{what}: fails ({first_line(error)}); use another one") from error
+        raise InputError(f"fails ({first_line(error)}); use another one", path=what) from error
 
 
 def first_line(error: BaseException) -> str:

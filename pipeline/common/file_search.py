@@ -36,8 +36,7 @@ def inside(folder: Path, name: object, named_by: object) -> Path:
     parts = name.split("/") if isinstance(name, str) and "\0" not in name else [""]
     if {"", ".", ".."} & set(parts):
         raise InputError(
-            f"{named_by}: names {name!r}, which is not a file below its folder; use what another source has",
-            path=named_by,
+            f"names {name!r}, which is not a file below its folder; use what another source has", path=named_by
         )
     return folder.joinpath(*parts)
 
@@ -185,7 +184,7 @@ def _check_link(path: Path) -> None:
     """Raise InputError if a link is broken."""
     if not path.exists():
         target = os.readlink(path)
-        raise InputError(f"{path}: link to {target}, which does not exist; restore it or delete the link", path=path)
+        raise InputError(f"link to {target}, which does not exist; restore it or delete the link", path=path)
 
 
 @contextlib.contextmanager
@@ -196,6 +195,5 @@ def _readable(path: Path) -> Iterator[None]:
     except OSError as error:
         where = error.filename or path
         reason = (error.strerror or "unknown error").lower()
-        cure = "; change its permissions or move it away"
-        allowed = error.errno not in (errno.EACCES, errno.EPERM)
-        raise InputError(f"{where}: cannot be read ({reason})" + ("" if allowed else cure), path=where) from error
+        cure = "; change its permissions or move it away" if error.errno in (errno.EACCES, errno.EPERM) else ""
+        raise InputError(f"cannot be read ({reason}){cure}", path=where) from error

@@ -43,9 +43,9 @@ def read(path: Path) -> Any:
             raise ValueError(f"larger than {budget.DOCUMENT:,} bytes")
         return parse(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror})", path=path) from error
+        raise InputError(f"cannot be read ({error.strerror})", path=path) from error
     except ValueError as error:
-        raise InputError(f"{path}: {error}", path=path) from error
+        raise InputError(f"{error}", path=path) from error
 
 
 def read_object(path: Path) -> dict[str, Any]:
@@ -56,5 +56,5 @@ def read_object(path: Path) -> dict[str, Any]:
     """
     content = read(path)
     if not isinstance(content, dict):
-        raise InputError(f"{path}: must be a JSON object", path=path)
+        raise InputError("must be a JSON object", path=path)
     return content

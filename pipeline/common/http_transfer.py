@@ -61,10 +61,10 @@ def read(url: str, patience: RetryPolicy) -> bytes:
     Raises:
         InputError: the file cannot be downloaded, or is larger than a document may be.
     """
-    why = f"{url}: larger than {budget.DOCUMENT:,} bytes; check the address"
+    why = f"larger than {budget.DOCUMENT:,} bytes; check the address"
 
     def once() -> bytes:
-        room, content = Budget(lambda: InputError(why)), bytearray()
+        room, content = Budget(lambda: InputError(why, path=url)), bytearray()
         with _response(url, {}, patience) as response:
             while chunk := response.raw.read(CHUNK, decode_content=False):
                 room.take(len(chunk))
@@ -84,8 +84,8 @@ def _decoded(url: str, content: bytes, response: requests.Response) -> bytes:
             raise zlib.error("it was not asked for")
         unpacked = zlib.decompressobj(wbits=31).decompress(content, budget.DOCUMENT + 1)
     except zlib.error as error:
-        raise InputError(f"{url}: sent as {coding} ({error}); check the address") from error
-    Budget(lambda: InputError(f"{url}: unpacks to too many bytes")).take(len(unpacked))
+        raise InputError(f"sent as {coding} ({error}); check the address", path=url) from error
+    Budget(lambda: InputError("unpacks to too many bytes", path=url)).take(len(unpacked))
     return unpacked
 
 
@@ -138,7 +138,7 @@ def _persist(once: Callable[[], Answer], url: str, patience: RetryPolicy, progre
         error = _failure(state)
         kept = f"; {reached:,} bytes are kept, rerun to resume" if reached else ""
         tries = pluralize(state.attempt_number, "attempt")
-        raise InputError(f"{url}: failed after {tries}: {error}{kept}") from error
+        raise InputError(f"failed after {tries}: {error}{kept}", path=url) from error
 
     return tenacity.Retrying(
         retry=tenacity.retry_if_exception_type(TransientError),
@@ -184,9 +184,9 @@ def _response(url: str, headers: dict[str, str], patience: RetryPolicy) -> Itera
             _check_status(url, response)
             yield response
     except ValueError as error:  # also of an address that it redirects to
-        raise ConfigError(f"{url}: not an address that can be fetched ({error})") from error
+        raise ConfigError(f"not an address that can be fetched ({error})", path=url) from error
     except requests.exceptions.SSLError as error:
-        raise InputError(f"{url}: no secure connection ({error})") from error
+        raise InputError(f"no secure connection ({error})", path=url) from error
     except (requests.RequestException, urllib3.exceptions.HTTPError) as error:
         raise TransientError(f"{type(error).__name__}: {_root(error)}") from error
 
@@ -206,7 +206,7 @@ def _check_status(url: str, response: requests.Response) -> None:
     if response.status_code in (404, 410):
         raise NotFound(f"{url}: {status}; check the address")
     if response.status_code >= 400 and response.status_code != 416:
-        raise InputError(f"{url}: {status}")
+        raise InputError(f"{status}", path=url)
 
 
 def _transfer(url: str, part: Path, patience: RetryPolicy, digest: str | None) -> None:
@@ -284,8 +284,8 @@ def _check_space(part: Path, missing: int | None, offset: int) -> None:
     free = shutil.disk_usage(part.parent).free + reused
     if missing is not None and missing > free:
         raise InputError(
-            f"{part.parent}: the disk has {free:,} bytes free, {part.stem} needs {missing:,} more; "
-            "make room, or set out"
+            f"the disk has {free:,} bytes free, {part.stem} needs {missing:,} more; make room, or set out",
+            path=part.parent,
         )
 
 
@@ -306,8 +306,9 @@ def _append(response: requests.Response, part: Path, offset: int, missing: int |
                 bar.update(len(chunk))
     except OSError as error:
         raise InputError(
-            f"{part}: cannot be written after {part.stat().st_size:,} bytes "
-            f"({os.strerror(error.errno or 0)}); make room and run again to go on, or set out"
+            f"cannot be written after {part.stat().st_size:,} bytes ({os.strerror(error.errno or 0)}); make room and "
+            "run again to go on, or set out",
+            path=part,
         ) from error
     size = part.stat().st_size
     if total is not None and size < total:

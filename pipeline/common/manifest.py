@@ -74,8 +74,7 @@ class Manifest:
                 return None
             if fields["format"] != FORMAT:
                 raise InputError(
-                    f"{path}: format {fields['format']} is not {FORMAT}; use the release that "
-                    "wrote it, or delete the folder",
+                    f"format {fields['format']} is not {FORMAT}; use the release that wrote it, or delete the folder",
                     path=path,
                 )
             for name in fields["files"]:
@@ -85,10 +84,10 @@ class Manifest:
             return None
         except OSError as error:
             at_fault = path if os.access(str(folder), os.X_OK) else folder
-            raise InputError(f"{at_fault}: cannot be read ({(error.strerror or '').lower()})", path=at_fault) from error
+            raise InputError(f"cannot be read ({(error.strerror or '').lower()})", path=at_fault) from error
         except (ValueError, TypeError, KeyError, RecursionError) as error:
             cure = "delete the folder" if ours else "move it elsewhere, or set another folder"
-            raise InputError(f"{path}: not a manifest ({error}); {cure}", path=path) from error
+            raise InputError(f"not a manifest ({error}); {cure}", path=path) from error
 
     @classmethod
     def maker(cls, folder: storage.File | str) -> str | None:
@@ -166,12 +165,10 @@ def require_manifest(folder: storage.File | str, stage: str, key: str) -> Manife
     manifest = Manifest.read(folder, of_input=True)
     if manifest is None:
         raise InputError(
-            f"{key}={folder}: not the folder of a finished {stage}; run python -m pipeline.{stage} first, or set {key}",
-            key=key,
-            path=folder,
+            f"not the folder of a finished {stage}; run python -m pipeline.{stage} first, or set {key}", key, folder
         )
     if manifest.stage != stage:
-        raise InputError(f"{key}={folder}: made by {manifest.stage}, not by {stage}; set {key}", key=key, path=folder)
+        raise InputError(f"made by {manifest.stage}, not by {stage}; set {key}", key, folder)
     return manifest
 
 

@@ -23,14 +23,12 @@ class Exporter:
         try:
             import prometheus_client
         except ModuleNotFoundError as error:
-            raise ConfigError(
-                f"{key}={port}: client library not found; pip install -e '.[prometheus]'", key=key
-            ) from error
+            raise ConfigError("client library not found; pip install -e '.[prometheus]'", key, port) from error
         self._registry = prometheus_client.CollectorRegistry()
         try:
             self._server, _ = prometheus_client.start_http_server(port, host, self._registry)
         except OSError as error:
-            raise ConfigError(f"{key}={port}: {error.strerror} ({host})", key=key) from error
+            raise ConfigError(f"{error.strerror} ({host})", key, port) from error
 
     def set(self, name: str, value: float, help_text: str = "", **labels: str) -> None:
         """Set a gauge for one combination of labels."""

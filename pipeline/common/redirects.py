@@ -26,7 +26,7 @@ def check(typed: str, before: str, after: str) -> None:
     else:
         return
     raise InputError(
-        f"{typed}: the server redirects {why} ({after}), which is refused; set the address that you mean", path=typed
+        f"the server redirects {why} ({after}), which is refused; set the address that you mean", path=typed
     )
 
 

@@ -38,9 +38,9 @@ def load(path: str) -> dict[str, Any]:
         if not isinstance(found, dict) or found.get("version") != VERSION or not isinstance(found.get("stages"), dict):
             raise ValueError("no record of a run of this version")
     except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror or error})", path=path) from error
+        raise InputError(f"cannot be read ({error.strerror or error})", path=path) from error
     except ValueError as error:
-        raise InputError(f"{path}: is not the record of a run ({error}); start the run again", path=path) from error
+        raise InputError(f"is not the record of a run ({error}); start the run again", path=path) from error
     return found
 
 
@@ -54,7 +54,7 @@ def config_of(place: str, schema: type[Schema], words: list[str]) -> Schema:
     path, _, name = place.partition("#")
     stages = load(path)["stages"]
     if name not in stages:
-        raise InputError(f"{place}: no such stage; choose one of {', '.join(stages)}", path=path)
+        raise InputError(f"no such stage; choose one of {', '.join(stages)}", path=place)
     config = stages[name].get("config")
     changes = json.loads(os.environ.get(SIGNED, "{}"))
     for key, _, value in (word.partition("=") for word in words):
@@ -67,7 +67,7 @@ def config_of(place: str, schema: type[Schema], words: list[str]) -> Schema:
         found: Schema = built(schema, config)
         return found
     except (LookupError, TypeError, ValueError) as error:
-        raise InputError(f"{place}: {error}; start the run again", path=path) from error
+        raise InputError(f"{error}; start the run again", path=place) from error
 
 
 def change(nested: Any, key: str, value: Any) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from types import NoneType
 from typing import TYPE_CHECKING, Any, ClassVar, get_args, get_origin, get_type_hints
 
-from pipeline.common.errors import ConfigError
+from pipeline.common.errors import UNSET, ConfigError
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig  # takes 0.1 s to import, for composing alone
@@ -79,10 +79,10 @@ def group(schema: type, help: str = "", role: str = "setting") -> Any:
     return field(default_factory=schema, metadata={"help": help, "role": role})
 
 
-def check(rule: bool, message: str, key: str | None = None) -> None:
-    """Raise `ConfigError(message)` unless `rule` holds."""
+def check(rule: bool, problem: str, key: str | None = None, value: object = UNSET) -> None:
+    """Raise `ConfigError` unless `rule` holds."""
     if not rule:
-        raise ConfigError(message, key=key)
+        raise ConfigError(problem, key, value)
 
 
 def is_finite(value: Any) -> bool:
@@ -96,7 +96,7 @@ def is_finite(value: Any) -> bool:
 
 def check_choice(key: str, value: str, choices: tuple[str, ...]) -> None:
     """Raise `ConfigError` unless `value` is one of `choices`."""
-    check(value in choices, f"{key}={value}: {Limits(choices=choices)}", key)
+    check(value in choices, str(Limits(choices=choices)), key, value)
 
 
 def built(schema: Any, value: Any, key: str = "") -> Any:
@@ -141,13 +141,17 @@ class Section:
         for each in fields(self):
             limits, value = each.metadata.get("limits"), getattr(self, each.name)
             key = f"{self._prefix}{each.name}"
-            check(is_finite(value), f"{key}={value}: must be finite", key)
+            check(is_finite(value), "must be finite", key, value)
             if limits is None or value is None or value == MISSING:
                 continue
             values = value if isinstance(value, list) else [value]
             if not all(map(limits.allow, values)):
                 null = ", or null" if NoneType in get_args(each.type) else ""
-                raise ConfigError(f"{key}={value}: {limits}{null}", key=key)
+                raise ConfigError(f"{limits}{null}", key, value)
+
+    def require(self, rule: bool, problem: str, name: str) -> None:
+        """Raise `ConfigError` for the value of a field unless `rule` holds."""
+        check(rule, problem, f"{self._prefix}{name}", getattr(self, name))
 
 
 @dataclass(kw_only=True)

@@ -287,8 +287,8 @@ def _opened(root: str) -> tuple[Any, str]:
         return fs.FileSystem.from_uri(root)  # type: ignore[no-any-return]
     except (ValueError, ArrowException) as error:
         raise ConfigError(
-            f"{root}: scheme not supported; use a path, s3://, gs://, abfs://, hf:// or hdfs://, "
-            "or download the files first"
+            "scheme not supported; use a path, s3://, gs://, abfs://, hf:// or hdfs://, or download the files first",
+            path=root,
         ) from error
 
 
@@ -309,7 +309,8 @@ def _reached(address: str) -> Iterator[None]:
         raise
     except OSError as error:
         raise InputError(
-            f"{address}: cannot be reached ({error.strerror}); check the address, the keys, the region and the endpoint"
+            f"cannot be reached ({error.strerror}); check the address, the keys, the region and the endpoint",
+            path=address,
         ) from error
 
 

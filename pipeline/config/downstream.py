@@ -64,28 +64,17 @@ class ConvertConfig(StageConfig):
     def __post_init__(self) -> None:
         """Check the examples and what fits what."""
         super().__post_init__()
-        check(
-            not self.ema or self.average == 1,
-            f"average={self.average}: cannot be combined with ema=true; set one of them",
-            "average",
-        )
+        self.require(not self.ema or self.average == 1, "cannot be combined with ema=true; set one of them", "average")
         for text in self.examples:
-            check("[MASK]" in text, f"examples: {text!r} has no [MASK]; add one", "examples")
-        check(
-            self.checkpoints in (None, "marked"),
-            f"checkpoints={self.checkpoints}: must be null, or marked",
-            "checkpoints",
-        )
-        check(
+            check("[MASK]" in text, f"{text!r} has no [MASK]; add one", "examples")
+        self.require(self.checkpoints in (None, "marked"), "must be null, or marked", "checkpoints")
+        self.require(
             self.checkpoints is None or (self.average == 1 and self.push is None),
-            "checkpoints=marked: cannot be combined with average and push, which are for one "
-            "model; push_revisions uploads checkpoints",
+            "cannot be combined with average and push, which are for one model; push_revisions uploads checkpoints",
             "checkpoints",
         )
-        check(
-            not self.push_revisions or self.push is not None,
-            f"push_revisions={self.push_revisions}: goes with push=OWNER/NAME; set it",
-            "push_revisions",
+        self.require(
+            not self.push_revisions or self.push is not None, "goes with push=OWNER/NAME; set it", "push_revisions"
         )
 
 
@@ -128,45 +117,29 @@ class TaskConfig(Section, key="task"):
         vars(self).update((name, composed(getattr(self, name))) for name in IN_TABLES)
         known = TASK_KINDS[self.kind].metrics
         if self.kind in ("classification", "choice"):
-            check(
-                len(self.columns) in (1, 2),
-                f"task.columns={self.columns}: must be one column, or two for pairs of sentences",
-                "task.columns",
-            )
-            check(
+            self.require(len(self.columns) in (1, 2), "must be one column, or two for pairs of sentences", "columns")
+            self.require(
                 self.header or all(place.isdecimal() for place in (*self.columns, self.label)),
-                "task.columns, task.label: must be indices from 0 where there is no header",
-                "task.columns",
+                "must be indices from 0 where there is no header, like task.label",
+                "columns",
             )
         if self.kind == "classification":
-            check(
-                len(self.labels) != 1,
-                f"task.labels={self.labels}: must be two or more, or empty for regression",
-                "task.labels",
-            )
+            self.require(len(self.labels) != 1, "must be two or more, or empty for regression", "labels")
             known = known[:3] if self.labels else known[3:]
             known = known[:2] if len(self.labels) > 2 else known
         if self.kind == MINIMAL_PAIRS:
-            check(
-                len(self.columns) == 2,
-                f"task.columns={self.columns}: must be two, of the good and the bad sentence",
-                "task.columns",
-            )
-            check(
-                len(self.contexts) <= 2,
-                f"task.contexts={self.contexts}: must be one column for both, or two",
-                "task.contexts",
-            )
+            self.require(len(self.columns) == 2, "must be two, of the good and the bad sentence", "columns")
+            self.require(len(self.contexts) <= 2, "must be one column for both, or two", "contexts")
         if self.kind == "choice":
-            check(len(self.choices) >= 2, f"task.choices={self.choices}: must be two columns or more", "task.choices")
+            self.require(len(self.choices) >= 2, "must be two columns or more", "choices")
         if self.kind == "tagging":
             check(
                 all(re.fullmatch(r"-?\d+", place) for place in (*self.columns, self.label)),
-                f"task.columns={self.columns}, task.label={self.label}: must be indices for "
-                "tagging, from 0, or from the end: -1",
+                "must be indices for tagging, from 0, or from the end: -1",
                 "task.columns",
+                f"{self.columns}, task.label={self.label}",
             )
-        check(bool(self.metrics), "task.metrics=[]: must be at least one", "task.metrics")
+        check(bool(self.metrics), "must be at least one", "task.metrics", "[]")
         for metric in self.metrics:
             check_choice("task.metrics", metric, known)
 
@@ -229,67 +202,67 @@ class EvaluateConfig(StageConfig):
     def __post_init__(self) -> None:
         """Check the limits and what cannot be combined."""
         super().__post_init__()
-        check(
+        self.require(
             self.part is None or (len(self.part) == 2 and 0 <= self.part[0] < self.part[1]),
-            f"part={self.part}: must be [i, n], i from 0 to below n",
+            "must be [i, n], i from 0 to below n",
             "part",
         )
         check(
             self.part is None or not self.force,
-            f"force=true, part={self.part}: cannot be combined, as no part knows what the others "
-            f"have made since; delete {self.out} instead",
+            f"cannot be combined, as no part knows what the others have made since; delete {self.out} instead",
             "force",
+            f"true, part={self.part}",
         )
         self._check_zero_shot()
-        check(
+        self.require(
             self.truncation != "chunks" or self.task.kind != "choice",
-            f"truncation=chunks: task {self.task.name} chooses among endings, each of which is one "
-            "sequence; set another truncation",
+            f"task {self.task.name} chooses among endings, each of which is one sequence; set another truncation",
             "truncation",
         )
         check(
             bool(self.task.train) or not self.task.trains,
-            f"task {self.task.name}: has no training set; evaluate the task that has it in `also`",
+            "has no training set; evaluate the task that has it in `also`",
             "task",
+            self.task.name,
         )
         for key in ("batch_sizes", "learning_rates", "seeds", "layers"):
             values = getattr(self, key)
-            check(bool(values), f"{key}=[]: must be at least one", key)
-            check(len(set(values)) == len(values), f"{key}={values}: contains a value twice", key)
+            self.require(bool(values), "must be at least one", key)
+            self.require(len(set(values)) == len(values), "contains a value twice", key)
         self._check_saved()
 
     def _check_saved(self) -> None:
         """Check that the best model can be saved, if `keep` or `submit` needs it."""
-        check(
-            self.encoder == "tuned" or not (self.keep or self.submit),
-            "keep, submit: cannot be combined with encoder=frozen; set encoder=tuned",
+        saved = self.keep or self.submit
+        self.require(
+            self.encoder == "tuned" or not saved,
+            "cannot be combined with keep and submit; set encoder=tuned",
             "encoder",
         )
-        for key in ("keep", "submit"):
-            check(
-                not getattr(self, key) or self.truncation != "chunks",
-                f"{key}=true: cannot be combined with truncation=chunks, which has no Hugging Face "
-                "form; set another truncation",
-                "truncation",
-            )
+        self.require(
+            self.truncation != "chunks" or not saved,
+            "has no Hugging Face form, which keep and submit need; set another truncation",
+            "truncation",
+        )
         task = self.task
-        check(
+        self.require(
             not self.submit or bool(task.test and task.submission) or bool(task.also),
-            f"submit=true: task {task.name} lacks a test set; set submit=false, or set task.test and task.submission",
+            f"task {task.name} lacks a test set; set submit=false, or set task.test and task.submission",
             "submit",
         )
 
     def _check_zero_shot(self) -> None:
         """Check what belongs to tasks without a training, or not."""
-        check(
+        self.require(
             self.checkpoints is None or (self.checkpoints == "all" and not self.task.trains),
-            f"checkpoints={self.checkpoints}: must be null, or all for tasks of kind minimal_pairs",
+            "must be null, or all for tasks of kind minimal_pairs",
             "checkpoints",
         )
         check(
             self.task.trains or not (self.keep or self.submit),
-            f"keep, submit: task {self.task.name} trains no model; remove them",
-            "keep",
+            "trains no model; remove keep and submit",
+            "task",
+            self.task.name,
         )
 
 
@@ -344,11 +317,7 @@ class EmbedConfig(RowsConfig):
     def __post_init__(self) -> None:
         """Check the limits and the ending of the file."""
         super().__post_init__()
-        check(bool(self.layers), "layers=[]: must be at least one", "layers")
-        check(
-            len(self.columns) < 2,
-            f"columns={self.columns}: must be one column, or a text with {{NAME}} in it",
-            "columns",
-        )
+        check(bool(self.layers), "must be at least one", "layers", "[]")
+        self.require(len(self.columns) < 2, "must be one column, or a text with {NAME} in it", "columns")
         ends = (".arrow",) if self.pooling == "tokens" else (".arrow", ".npy")
-        check(self.out.endswith(ends), f"out={self.out}: must end with {' or '.join(ends)}", "out")
+        self.require(self.out.endswith(ends), f"must end with {' or '.join(ends)}", "out")

@@ -57,43 +57,33 @@ class CorpusConfig(Section, key="corpus"):
     def __post_init__(self) -> None:
         """Check the limits, the language and the encoding."""
         super().__post_init__()
-        check(
+        self.require(
             LANGUAGE.fullmatch(self.language) is not None,
-            f"corpus.language={self.language}: not a language code; use the one in Wikipedia's "
-            "addresses: vi, de, ceb, simple",
-            "corpus.language",
+            "not a language code; use the one in Wikipedia's addresses: vi, de, ceb, simple",
+            "language",
         )
-        check(
-            self.path != "",
-            "corpus.path=: must not be empty; name a file or folder, or leave this key out",
-            "corpus.path",
-        )
+        self.require(self.path != "", "must not be empty; name a file or folder, or leave this key out", "path")
         check(
             self.subset != "",
-            f"corpus.subset is required for {self.name.rstrip('-')}; add corpus.subset=NAME, the "
-            "folder of the language: nld_Latn",
+            f"is required for {self.name.rstrip('-')}; add corpus.subset=NAME, the folder of the language: nld_Latn",
             "corpus.subset",
         )
         if self.limit is not None:
-            check(
-                self.limit_bytes > 0,
-                f"corpus.limit={self.limit}: must be a number of bytes above 0, such as 500MB or 20GB",
-                "corpus.limit",
-            )
-            check(
+            self.require(self.limit_bytes > 0, "must be a number of bytes above 0, such as 500MB or 20GB", "limit")
+            self.require(
                 self.reader not in ("mix", "sample"),
-                f"corpus.limit={self.limit}: reader {self.reader} does not read files of its own; "
-                "limit the corpora of a mix with corpus.parts.NAME.limit",
-                "corpus.limit",
+                f"reader {self.reader} does not read files of its own; limit the corpora of a mix with "
+                "corpus.parts.NAME.limit",
+                "limit",
             )
         if self.encoding is not None:
             try:
                 " ".encode(self.encoding)  # Python looks up codecs too that are not for text
             except (LookupError, UnicodeError) as error:  # of idna, undefined: no text's either
                 raise ConfigError(
-                    f"corpus.encoding={self.encoding}: encoding not found; use a name that Python "
-                    "knows, such as utf-8 or cp1252",
-                    key="corpus.encoding",
+                    "encoding not found; use a name that Python knows, such as utf-8 or cp1252",
+                    "corpus.encoding",
+                    self.encoding,
                 ) from error
 
     @property
@@ -156,10 +146,10 @@ class RunnerConfig(Section, key="runner"):
     def __post_init__(self) -> None:
         """Check the limits, and that the engine can carry documents."""
         super().__post_init__()
-        check(
+        self.require(
             not (self.name == "dask" and self.exchange == "engine"),
-            "runner.exchange=engine: Beam's Dask runner does not separate the outputs of a task; set files",
-            "runner.exchange",
+            "Beam's Dask runner does not separate the outputs of a task; set files",
+            "exchange",
         )
 
     @property
@@ -202,9 +192,9 @@ class VocabConfig(StageConfig):
     def __post_init__(self) -> None:
         """Check the limits, and that there is something to append to."""
         super().__post_init__()
-        check(
+        self.require(
             self.existing is not None or (self.additions is None and not self.learn),
-            "additions, learn: need a vocabulary to append to; set existing=FOLDER",
+            "additions and learn need a vocabulary to append to; set existing=FOLDER",
             "existing",
         )
 
@@ -269,9 +259,9 @@ class PrepareConfig(StageConfig):
     def __post_init__(self) -> None:
         """Check the limits, and that documents may share a sequence where they are to fit."""
         super().__post_init__()
-        check(
+        self.require(
             self.packing == "sequential" or (self.pairs == "none" and self.cross_documents),
-            f"packing={self.packing}: requires pairs=none and cross_documents=true; set both",
+            "requires pairs=none and cross_documents=true; set both",
             "packing",
         )
 

@@ -32,8 +32,9 @@ class ReportConfig(StageConfig):
         super().__post_init__()
         check(
             self.tracking.name != "wandb" or "://" not in self.workdir,
-            f"tracking=wandb: stages in {self.workdir} are not logged; set tracking=none, or a local workdir",
+            f"stages in {self.workdir} are not logged; set tracking=none, or a local workdir",
             "tracking",
+            "wandb",
         )
 
 

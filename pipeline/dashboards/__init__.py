@@ -30,10 +30,10 @@ def make(words: argparse.Namespace) -> None:
         from pipeline.reporting import dashboards
     except ModuleNotFoundError as error:
         raise ConfigError(
-            "pipeline.dashboards: wandb_workspaces is not installed; pip install -e '.[dashboards]'"
+            "wandb_workspaces is not installed; pip install -e '.[dashboards]'", "pipeline.dashboards"
         ) from error
     if not words.work.is_dir():
-        raise InputError(f"{words.work}: no such folder; name that of a run", path=words.work)
+        raise InputError("no such folder; name that of a run", path=words.work)
     if words.log:
         wandb_stages.log_finished(words.work, words.project)
     page = dashboards.report(words.entity, words.project, words.work)

@@ -65,7 +65,7 @@ def need(data: Path | str, task: TaskConfig, name: str) -> tuple[str, bytes]:
     if name == task.dev and table_files.find(data, task.folder, task.train) is not None:
         cure = "name it by task.dev=FILE, or hold a part of train out by task.dev_share=0.1"
     path = Path(data) / task.folder / name
-    raise InputError(f"data={data}: task {task.name} needs {path}, which does not exist; {cure}", key="data", path=path)
+    raise InputError(f"task {task.name} needs {path}, which does not exist; {cure}", "data", data, path=path)
 
 
 def pair_files(data: Path | str, task: TaskConfig) -> list[tuple[str, bytes]]:
@@ -77,10 +77,10 @@ def pair_files(data: Path | str, task: TaskConfig) -> list[tuple[str, bytes]]:
     files = table_files.matching(data, task.folder, task.dev)
     if not files:
         raise InputError(
-            f"data={data}: no file {task.dev} there, nor in {task.folder or 'it'}; set data to the "
-            f"folder of the files of {task.name}",
-            key="data",
-            path=data,
+            f"no file {task.dev} there, nor in {task.folder or 'it'}; set data to the folder of the files of "
+            f"{task.name}",
+            "data",
+            data,
         )
     return files
 
@@ -122,7 +122,7 @@ def read_examples(data: Path | str, task: TaskConfig, name: str, labelled: bool 
     examples = Examples(texts[0], texts[1] if len(texts) == 2 else None, labels, table.malformed)
     if not len(examples):
         fault = f"; {examples.malformed[0]}" if examples.malformed else ""
-        raise InputError(f"{place}: no valid rows{fault}", path=place)
+        raise InputError(f"no valid rows{fault}", path=place)
     return examples
 
 
@@ -153,18 +153,14 @@ def columns_of(table: Table, wanted: list[str]) -> list[int]:
     places = []
     for name in wanted:
         if table.names.count(name) > 1:
-            raise InputError(
-                f"{table.place}, line 1: two columns are named {name!r}; rename one of them", path=table.place, line=1
-            )
+            raise InputError(f"two columns are named {name!r}; rename one of them", path=table.place, line=1)
         if name in table.names:
             places.append(table.names.index(name))
         elif not table.names and name.isdecimal() and int(name) < width:
             places.append(int(name))
         else:
             listed = ", ".join(map(repr, table.names or range(width)))
-            raise InputError(
-                f"{table.place}, line 1: column {name!r} not found; choose one of {listed}", path=table.place, line=1
-            )
+            raise InputError(f"column {name!r} not found; choose one of {listed}", path=table.place, line=1)
     return places
 
 
@@ -179,10 +175,7 @@ def label_of(place: str, number: int, text: str, task: TaskConfig) -> float:
         if text not in task.labels:
             known = ", ".join(task.labels)
             raise InputError(
-                f"{place}, line {number}: label {text!r} is not one of {known}; set task.labels",
-                key="task.labels",
-                path=place,
-                line=number,
+                f"label {text!r} is not one of {known}; set task.labels", "task.labels", path=place, line=number
             )
         return task.labels.index(text)
     try:
@@ -190,5 +183,5 @@ def label_of(place: str, number: int, text: str, task: TaskConfig) -> float:
     except ValueError:
         value = math.nan
     if not math.isfinite(value):
-        raise InputError(f"{place}, line {number}: score {text!r} is not a number", path=place, line=number)
+        raise InputError(f"score {text!r} is not a number", path=place, line=number)
     return value

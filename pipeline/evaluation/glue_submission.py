@@ -102,9 +102,10 @@ def answered_tasks(config: EvaluateConfig) -> list[TaskConfig]:
         found.append(task)
     if not found:
         raise ConfigError(
-            f"submit=true: none of {', '.join(config.task.also)}, the tasks of task.also, has a "
-            f"test set in {config.data}; set submit=false, or data",
-            key="submit",
+            f"none of {', '.join(config.task.also)}, the tasks of task.also, has a test set in {config.data}; set "
+            "submit=false, or data",
+            "submit",
+            True,
         )
     return found
 
@@ -112,7 +113,7 @@ def answered_tasks(config: EvaluateConfig) -> list[TaskConfig]:
 def refuse_malformed(task: TaskConfig, faults: list[str]) -> None:
     """Raise InputError if rows of a task's test set were left out: the others would move up."""
     if faults:
-        raise InputError(f"submit=true: task {task.name} cannot be answered row by row; {faults[0]}", key="data")
+        raise InputError(f"task {task.name} cannot be answered row by row; {faults[0]}", "submit", True)
 
 
 @functools.cache
@@ -181,10 +182,9 @@ def make(config: SubmitConfig, out: Path) -> Result:
             found[path.stem] = path.read_text(encoding="utf-8")
     if not found:
         raise InputError(
-            f"workdir={config.workdir}: no answers to GLUE's test sets found; evaluate a task of "
-            "GLUE with submit=true first, as +task=rte",
-            key="workdir",
-            path=config.workdir,
+            "no answers to GLUE's test sets found; evaluate a task of GLUE with submit=true first, as +task=rte",
+            "workdir",
+            config.workdir,
         )
     filled = [name for name in tasks() if name not in found]
     if filled and not config.fill:
@@ -192,7 +192,8 @@ def make(config: SubmitConfig, out: Path) -> Result:
             f"answers to {', '.join(filled)} are missing; evaluate "
             f"{', '.join(sources_of(filled))} with submit=true and the test files in data, or set "
             f"fill=true for constant answers (the server requires every file)",
-            key="fill",
+            "fill",
+            False,
         )
     found |= {name: constant_rows(tasks()[name]) for name in filled}
     for name, text in sorted(found.items()):

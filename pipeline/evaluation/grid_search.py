@@ -118,11 +118,10 @@ def prepare(config: EvaluateConfig) -> SearchContext:
         saved_model.check(size, config.pretrained)
     if config.sequence_length > size.positions:
         raise ConfigError(
-            f"sequence_length={config.sequence_length}: must be at most the model's {size.positions} positions",
-            key="sequence_length",
+            f"must be at most the model's {size.positions} positions", "sequence_length", config.sequence_length
         )
     if max(map(abs, config.layers)) > size.layers:
-        raise ConfigError(f"layers={config.layers}: must be layers of the model, which has {size.layers}", key="layers")
+        raise ConfigError(f"must be layers of the model, which has {size.layers}", "layers", config.layers)
     also = others(config, wordpiece)
     return SearchContext(config, size, weights, kind, train, dev, also, wordpiece.coverage)
 

@@ -97,7 +97,7 @@ def rows_of(config: PredictConfig | EmbedConfig) -> Iterator[Row]:
         with open_rows(config.input) as stream:
             first = list(itertools.islice(stream, LOOKED_AT))
             if not first:
-                raise InputError(f"input={place}: is empty; write one input per line", key="input", path=place)
+                raise InputError("is empty; write one input per line", "input", place)
             if config.columns:
                 yield from _table_rows(config, place, "".join([*first, *stream]).encode())
                 return
@@ -106,10 +106,10 @@ def rows_of(config: PredictConfig | EmbedConfig) -> Iterator[Row]:
                 text = line.removesuffix("\n").removesuffix("\r")
                 yield Row(number, f"{place}, line {number}", text)
     except OSError as error:
-        raise InputError(f"input={place}: cannot be read ({error.strerror})", key="input", path=place) from error
+        raise InputError(f"cannot be read ({error.strerror})", "input", place) from error
     except UnicodeDecodeError as error:
         raise InputError(
-            f"{place}: not valid UTF-8 at byte {error.start}; re-encode the file as UTF-8", key="input", path=place
+            f"not valid UTF-8 at byte {error.start}; re-encode the file as UTF-8", "input", path=place
         ) from error
 
 
@@ -125,9 +125,9 @@ def _table_rows(config: PredictConfig | EmbedConfig, place: str, content: bytes)
     if not config.columns:
         known = ", ".join(map(repr, table.names))
         raise InputError(
-            f"{place}: columns is required, those of the texts; set columns=[NAME], of {known}, or "
+            f"columns is required, those of the texts; set columns=[NAME], of {known}, or "
             "columns=[0] where the first line names none",
-            key="columns",
+            "columns",
             path=place,
             line=1,
         )
@@ -136,7 +136,7 @@ def _table_rows(config: PredictConfig | EmbedConfig, place: str, content: bytes)
         raise _question(place)
     if table.malformed or not table.rows:
         fault = table.malformed[0] if table.malformed else f"{place}: has no rows"
-        raise InputError(f"{fault}; correct the file", key="input", path=place)
+        raise InputError(f"{fault}; correct the file")
     texts = [examples.texts_of(table, column) for column in config.columns]
     about: dict[str, list[str]] = {}
     for name, column, usual in (("id", config.id, "id"), ("gold", config.label, "label")):
@@ -194,9 +194,9 @@ def _is_number(text: str) -> bool:
 
 def _question(place: str) -> InputError:
     return InputError(
-        f"{place}, line 1: seems to name the columns of a table, not to be a text; set "
-        "columns=[NAME] to that of the texts, or columns=[0] if it is a text",
-        key="columns",
+        "seems to name the columns of a table, not to be a text; set columns=[NAME] to that of the texts, or "
+        "columns=[0] if it is a text",
+        "columns",
         path=place,
         line=1,
     )

@@ -33,9 +33,10 @@ def word_marks(wordpiece: WordPiece, pairs: Pairs, first: npt.NDArray[np.int64])
     """
     if not marks.divides_words(wordpiece):
         raise InputError(
-            "score=word_l2r: the tokenizer of this model does not divide text into words before "
-            "it divides these into tokens; set score=pll",
-            key="score",
+            "the tokenizer of this model does not divide text into words before it divides these into tokens; set "
+            "score=pll",
+            "score",
+            "word_l2r",
         )
     parts = marks.word_marks(wordpiece, _sentences(wordpiece, pairs))
     return [np.pad(part, (start, 1)) for part, start in zip(parts, first.tolist(), strict=True)]

@@ -42,17 +42,17 @@ def find(data: Path | str, folder: str, name: str) -> tuple[str, bytes] | None:
     data = Path(data)
     if data.is_file() and data.suffix != ".zip" and not zipfile.is_zipfile(data):
         raise InputError(
-            f"data={data}: must be a folder; set data={data.parent} and name the file with "
-            f"task.train= and task.dev= (task.train={data.name})",
-            key="data",
-            path=data,
+            f"must be a folder; set data={data.parent} and name the file with task.train= and task.dev= "
+            f"(task.train={data.name})",
+            "data",
+            data,
         )
     path = data / folder / name
     if path.is_file():
         try:
             return str(path), _bytes_of(path, budget_of(path))
         except OSError as error:
-            raise InputError(f"{path}: cannot be read ({error.strerror})", path=path) from error
+            raise InputError(f"cannot be read ({error.strerror})", path=path) from error
     wanted = f"/{folder}/{name}" if folder else f"/{name}"
     for archive in [data] if data.is_file() else sorted(data.glob("*.zip")):
         try:
@@ -62,15 +62,13 @@ def find(data: Path | str, folder: str, name: str) -> tuple[str, bytes] | None:
                         place = f"{archive}:{member}"
                         return place, unzipped(file, member, budget_of(place))
         except BROKEN_ZIP as error:
-            raise InputError(
-                f"{archive}: is not a complete zip file ({error}); download it again", path=archive
-            ) from error
+            raise InputError(f"is not a complete zip file ({error}); download it again", path=archive) from error
     return None
 
 
 def budget_of(place: object) -> Budget:
     """Return the budget of a table, or of all files of one."""
-    why = f"{place}: larger than {budget.TABLE:,} bytes; keep fewer of its rows"
+    why = f"larger than {budget.TABLE:,} bytes; keep fewer of its rows"
     return Budget(lambda: InputError(why, path=place), budget.TABLE)
 
 
@@ -90,11 +88,9 @@ def decode(place: str, content: bytes) -> str:
     try:
         text = content.removeprefix(codecs.BOM_UTF8).decode("utf-8")
     except UnicodeDecodeError as error:
-        raise InputError(
-            f"{place}: is not valid UTF-8 at byte {error.start}; re-encode it as UTF-8", path=place
-        ) from error
+        raise InputError(f"is not valid UTF-8 at byte {error.start}; re-encode it as UTF-8", path=place) from error
     if not text.strip():
-        raise InputError(f"{place}: is empty", path=place)
+        raise InputError("is empty", path=place)
     return text
 
 
@@ -120,7 +116,7 @@ def matching(data: Path | str, folder: str, pattern: str) -> list[tuple[str, byt
             try:
                 return [(str(path), _bytes_of(path, room)) for path in paths]
             except OSError as error:
-                raise InputError(f"{place}: cannot be read ({error.strerror})") from error
+                raise InputError(f"cannot be read ({error.strerror})", path=place) from error
     found = []
     for archive in [data] if data.is_file() else sorted(data.glob("*.zip")):
         try:
@@ -130,7 +126,7 @@ def matching(data: Path | str, folder: str, pattern: str) -> list[tuple[str, byt
                     if own and not member.startswith("__MACOSX"):
                         found.append((f"{archive}:{member}", unzipped(file, member, room)))
         except BROKEN_ZIP as error:
-            raise InputError(f"{archive}: not a whole zip file ({error})") from error
+            raise InputError(f"not a whole zip file ({error})", path=archive) from error
     return found
 
 
@@ -166,9 +162,7 @@ def parse(
         try:
             found = [(reader.line_num, row) for row in reader if row]  # without blank lines
         except csv.Error as error:
-            raise InputError(
-                f"{place}, line {reader.line_num}: is not {kind} ({error})", path=place, line=reader.line_num
-            ) from error
+            raise InputError(f"is not {kind} ({error})", path=place, line=reader.line_num) from error
     else:
         lines = [line.removesuffix("\r") for line in text.split("\n")]
         while not lines[-1]:
@@ -210,16 +204,14 @@ def parse_json(place: str, text: str, key: str | None, needed: Collection[str], 
             content = foreign_json.parse(text)
             objects = content[key] if key is not None else content
     except ValueError as error:
-        raise InputError(f"{place}, line {number}: {error}", path=place, line=number) from error
+        raise InputError(f"{error}", path=place, line=number) from error
     except (KeyError, TypeError) as error:
-        raise InputError(f"{place}: has no key {key!r}; set task.key", key="task.key", path=place) from error
+        raise InputError(f"has no key {key!r}; set task.key", "task.key", path=place) from error
     if not isinstance(objects, list) or not all(isinstance(one, dict) for one in objects):
         keys = ", ".join(objects) if isinstance(objects, dict) else "none"
-        raise InputError(
-            f"{place}: is not a list of objects; set task.key to one of its keys: {keys}", key="task.key", path=place
-        )
+        raise InputError(f"is not a list of objects; set task.key to one of its keys: {keys}", "task.key", path=place)
     if not objects:
-        raise InputError(f"{place}: has no objects", path=place)
+        raise InputError("has no objects", path=place)
     objects = [{normalize("NFC", name): value for name, value in one.items()} for one in objects]
     names = list(dict.fromkeys(chain.from_iterable(objects)))
     needed = [name for name in needed if name in names]

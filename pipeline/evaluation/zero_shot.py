@@ -72,10 +72,10 @@ def candidates(config: EvaluateConfig) -> list[Candidate]:
     found = [_converted(folder) for folder in folders] or list(_checkpoints(place))
     if not found:
         raise InputError(
-            f"pretrained={place}: neither a train folder with checkpoints nor a folder of models, "
-            "each in a folder of its own; checkpoints=null takes one model",
-            key="pretrained",
-            path=place,
+            "neither a train folder with checkpoints nor a folder of models, each in a folder of its own; "
+            "checkpoints=null takes one model",
+            "pretrained",
+            place,
         )
     return sorted(found, key=lambda one: (one.words or 0, one.step or 0, _number(one.name)))
 
@@ -117,9 +117,10 @@ def vocabulary_of(config: EvaluateConfig, folder: Path) -> WordPiece:
     vocab = Path(known or Path(config.pretrained).parent / "vocab")
     if not vocab.exists():
         raise InputError(
-            f"pretrained={config.pretrained}: the vocabulary of this training is not in {vocab}; "
-            "convert the checkpoints and set pretrained to the folder of the results",
-            key="pretrained",
+            f"the vocabulary of this training is not in {vocab}; convert the checkpoints and set pretrained to the "
+            "folder of the results",
+            "pretrained",
+            config.pretrained,
             path=vocab,
         )
     return WordPiece.load(vocab)
@@ -296,9 +297,8 @@ def scores_of(config: EvaluateConfig, model: Candidate, start: str, pairs: Pairs
     longest = max(map(len, sequences))
     if longest > source.config.positions:
         raise InputError(
-            f"{model.folder}: a sentence of {config.task.name} has {longest} tokens, the model "
-            f"reads {source.config.positions}",
-            key="pretrained",
+            f"a sentence of {config.task.name} has {longest} tokens, the model reads {source.config.positions}",
+            "pretrained",
             path=model.folder,
         )
     scorer = SentenceScorer(network, wordpiece.mask, device_of())
@@ -315,16 +315,13 @@ def _check(source: "Source", wordpiece: WordPiece, model: Candidate) -> None:
 
     if "masked_head" in bert_format.initialised_parts(source.notes):
         raise InputError(
-            f"{model.folder}: it has no masked-LM head, which scores sentences; take a pre-trained "
-            "model, not a fine-tuned one",
-            key="pretrained",
+            "it has no masked-LM head, which scores sentences; take a pre-trained model, not a fine-tuned one",
+            "pretrained",
             path=model.folder,
         )
     if source.tokenizer not in (None, wordpiece.sha256):
         raise InputError(
-            f"{model.folder}: trained with another vocabulary than that which is there now",
-            key="pretrained",
-            path=model.folder,
+            "trained with another vocabulary than that which is there now", "pretrained", path=model.folder
         )
 
 

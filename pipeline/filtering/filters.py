@@ -122,10 +122,9 @@ class Decontamination:
         self.grams, first = np.unique(values, return_index=True)
         if not len(self.grams):
             raise InputError(
-                f"filters.decontaminate: no text of {n} words in {', '.join(self.files)}; correct "
-                "the paths, or reduce filters.ngram",
-                key="filters.decontaminate",
-                path=self.files[0],
+                f"no text of {n} words there; correct the paths, or reduce filters.ngram",
+                "filters.decontaminate",
+                ", ".join(self.files),
             )
         self.owners = owners[first]
         self.found = Counter[str]()
@@ -170,12 +169,8 @@ def compiled(pattern: str, path: str | None = None, line: int | None = None) -> 
         return re.compile(pattern, re.MULTILINE)
     except re.error as error:
         key = "filters.banned" if path is None else "filters.banned_file"
-        where = key if path is None else f"{path}, line {line}"
         raise ConfigError(
-            f"{where}: invalid regular expression {pattern!r} ({error}); fix or remove it",
-            key=key,
-            path=path,
-            line=line,
+            f"invalid regular expression {pattern!r} ({error}); fix or remove it", key, path=path, line=line
         ) from error
 
 
@@ -215,11 +210,7 @@ def evaluation_files(places: list[str]) -> list[Path]:
         else:
             files = file_search.files_matching(place)
         if not files:
-            raise InputError(
-                f"filters.decontaminate={place}: no evaluation files found; correct the path",
-                key="filters.decontaminate",
-                path=place,
-            )
+            raise InputError("no evaluation files found; correct the path", "filters.decontaminate", place)
         found += files
     return list(dict.fromkeys(found))
 
@@ -234,10 +225,10 @@ def check_left_out(place: str, files: list[Path]) -> None:
     for path in files:
         if not ABOUT.fullmatch(path.name) and path.stat().st_size:
             raise InputError(
-                f"filters.decontaminate={place}: {path} is not one of {', '.join(KINDS)} (plain or "
-                "compressed), so its text might not be found; convert or delete it, or name the "
-                "files instead of the folder to compare it as plain text",
-                key="filters.decontaminate",
+                f"{path} is not one of {', '.join(KINDS)} (plain or compressed), so its text might not be found; "
+                "convert or delete it, or name the files instead of the folder to compare it as plain text",
+                "filters.decontaminate",
+                place,
                 path=path,
             )
 
@@ -261,8 +252,8 @@ def evaluation_texts(path: Path) -> Iterator[str]:
                 yield from strings(foreign_json.parse(piece)) if piece.strip() else ()
             except ValueError as error:
                 raise InputError(
-                    f"{path}, line {number}: {error}; fix the file, or remove it from filters.decontaminate",
-                    key="filters.decontaminate",
+                    f"{error}; fix the file, or remove it from filters.decontaminate",
+                    "filters.decontaminate",
                     path=path,
                     line=number,
                 ) from error
@@ -293,7 +284,7 @@ def text_of(path: Path) -> str:
     raw = bytes_of(path)
     text = encodings.decode(raw, "en").text
     if why := encodings.fault(raw, text):
-        raise InputError(f"{path}: {why}", path=path)
+        raise InputError(f"{why}", path=path)
     return text
 
 
@@ -302,10 +293,10 @@ def bytes_of(path: Path) -> bytes:
     try:
         size = path.stat().st_size
     except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror})", path=path) from error
+        raise InputError(f"cannot be read ({error.strerror})", path=path) from error
     if not size and not path.name.lower().endswith(compressed.PACKED):
         return b""
-    why = f"{path}: larger than {budget.TABLE:,} bytes when decompressed; split it"
+    why = f"larger than {budget.TABLE:,} bytes when decompressed; split it"
     room = Budget(lambda: InputError(why, path=path), max(size, budget.TABLE))
     return compressed.gathered(compressed.read(FileRange(str(path), 0, size)), room)
 

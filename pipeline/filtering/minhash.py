@@ -40,8 +40,7 @@ class MinHasher:
             import rensa
         except ImportError as error:
             raise ConfigError(
-                f"filters.near_duplicates: rensa is not installed ({error}); run pip install rensa",
-                key="filters.near_duplicates",
+                f"rensa is not installed ({error}); run pip install rensa", "filters.near_duplicates"
             ) from error
         self.minhash: Any = rensa.RMinHash
         self.permutations, self.shingle = config.permutations, config.shingle

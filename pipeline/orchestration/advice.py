@@ -61,4 +61,6 @@ def in_run(error: UserError, stages: Iterable[str], outs: Mapping[str, str], kub
         return error
     stage = owner(found[1], stages)
     text = forced(with_prefix(str(error)[found.end() :], stage), found[1], outs, kubernetes)
-    return type(error)(found[0] + text, key=error.key, path=error.path, line=error.line)
+    said = type(error)(found[0] + text)
+    said.key, said.path, said.line = error.key, error.path, error.line
+    return said

@@ -74,9 +74,7 @@ def _gpu_speed(config: RunConfig) -> float | None:
         return None
     peak = PUBLISHED.get(name)
     if peak is None:
-        raise ConfigError(
-            f"estimate_gpu={name}: its peak is not known; choose one of {', '.join(PUBLISHED)}", key="estimate_gpu"
-        )
+        raise ConfigError(f"its peak is not known; choose one of {', '.join(PUBLISHED)}", "estimate_gpu", name)
     return peak * 1e12 * config.estimate_mfu
 
 

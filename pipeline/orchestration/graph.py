@@ -50,7 +50,9 @@ def plan(config: RunConfig, chosen: list[str]) -> list[StageRecord]:
                 pin(settings, commits)
             except composing.MISTAKES as error:
                 said = advice.with_prefix(composing.explain(error), advice.owner(name, config.recipe.stages))
-                raise ConfigError(f"stage {name}: {said}", key=getattr(error, "key", None)) from error
+                found_error = ConfigError(said, where=f"stage {name}")
+                found_error.key = getattr(error, "key", None)
+                raise found_error from error
             found[name] = (kind, settings)
     needs = needs_of(found)
     if config.seeds:
@@ -119,12 +121,13 @@ def check_force(config: RunConfig, stages: Iterable[str]) -> None:
     """Raise ConfigError if the stages of `force` do not exist, or cannot be forced."""
     if config.force and config.executor.name == "kubernetes":
         raise ConfigError(
-            f"force=[{','.join(config.force)}]: not with executor=kubernetes, whose pods would "
-            f"start over whenever they restart; delete {config.workdir}/{config.force[0]} instead",
-            key="force",
+            "not with executor=kubernetes, whose pods would start over whenever they restart; delete "
+            f"{config.workdir}/{config.force[0]} instead",
+            "force",
+            f"[{','.join(config.force)}]",
         )
     if unknown := sorted(set(config.force) - set(stages)):
-        raise ConfigError(f"force={unknown[0]}: no such stage; choose one of {', '.join(stages)}", key="force")
+        raise ConfigError(f"no such stage; choose one of {', '.join(stages)}", "force", unknown[0])
 
 
 def check_forced_parts(nodes: Iterable[StageRecord]) -> None:
@@ -132,9 +135,10 @@ def check_forced_parts(nodes: Iterable[StageRecord]) -> None:
     for node in nodes:
         if node.kind == "evaluate" and node.reason == FORCED:
             raise ConfigError(
-                f"force={node.name}: not with Slurm, where no task of the job knows what the "
-                f"others have made since; delete {node.config.out} instead",
-                key="force",
+                "not with Slurm, where no task of the job knows what the others have made since; delete "
+                f"{node.config.out} instead",
+                "force",
+                node.name,
             )
 
 
@@ -164,9 +168,7 @@ def check_places(config: RunConfig, nodes: list[StageRecord]) -> None:
         for key, path in fingerprints.inputs(node.config).items() if node.reason else ():
             made = fingerprints.producer_of(path, makers) is not None
             if not made and not storage.is_folder(storage.at(path)) and not storage.matching(path):
-                raise InputError(
-                    f"stage {node.name}: {key}={path}: does not exist; correct the path", key=key, path=path
-                )
+                raise InputError("does not exist; correct the path", key, path, where=f"stage {node.name}")
             if not made and key == "data" and isinstance(node.config, EvaluateConfig):
                 check_task(node, node.config)
     if store_inputs.in_store(config.workdir):
@@ -179,9 +181,7 @@ def check_places(config: RunConfig, nodes: list[StageRecord]) -> None:
             pass
     except OSError as error:
         raise InputError(
-            f"workdir={config.workdir}: is not writable ({error.strerror}); set another workdir",
-            key="workdir",
-            path=config.workdir,
+            f"is not writable ({error.strerror}); set another workdir", "workdir", config.workdir
         ) from error
 
 
@@ -192,7 +192,7 @@ def check_task(node: StageRecord, settings: EvaluateConfig) -> None:
     try:
         examples.check_files(settings.data, settings.task)
     except InputError as error:
-        raise InputError(f"stage {node.name}: {error}", key="data", path=error.path) from error
+        raise error.but(where=f"stage {node.name}") from error
 
 
 def ordered(needs: Mapping[str, tuple[str, ...]]) -> list[str]:
@@ -206,10 +206,7 @@ def ordered(needs: Mapping[str, tuple[str, ...]]) -> list[str]:
     while waiting:
         ready = next((n for n in waiting if all(other in done for other in needs[n])), None)
         if ready is None:
-            raise ConfigError(
-                f"recipe.stages: cyclic dependency between {', '.join(waiting)}; change their inputs",
-                key="recipe.stages",
-            )
+            raise ConfigError(f"cyclic dependency between {', '.join(waiting)}; change their inputs", "recipe.stages")
         done.append(ready)
         waiting.remove(ready)
     return done

@@ -94,8 +94,7 @@ class KubernetesExecutor:
             raise ConfigError(
                 f"namespace {self.namespace} has no Job for stage {', '.join(absent)}; apply "
                 "k8s/pretrain.yaml or your overlay; add the Jobs of a recipe of your own first "
-                "(docs/operations.md, Kubernetes)",
-                key="recipe",
+                "(docs/operations.md, Kubernetes)"
             )
 
     def _run_preflight(self) -> None:
@@ -104,9 +103,9 @@ class KubernetesExecutor:
             job = self._jobs().get(PREFLIGHT)
             if job is None:
                 raise ConfigError(
-                    f"executor.preflight=true: namespace {self.namespace} has no Job {PREFLIGHT}; "
-                    "apply k8s/pretrain.yaml",
-                    key="executor.preflight",
+                    f"namespace {self.namespace} has no Job {PREFLIGHT}; apply k8s/pretrain.yaml",
+                    "executor.preflight",
+                    True,
                 )
             over = state(job)
             if over == "Failed":
@@ -166,7 +165,7 @@ class KubernetesExecutor:
         name = members[0].job
         if job is None:
             raise UserError(
-                f"stage {name}: its Job was deleted before the stage was done; apply k8s/pretrain.yaml again"
+                "its Job was deleted before the stage was done; apply k8s/pretrain.yaml again", where=f"stage {name}"
             )
         over = state(job)
         if over == "Failed":
@@ -176,7 +175,7 @@ class KubernetesExecutor:
                 self._say_done(job, members)
                 return True
             if time.monotonic() - ended.setdefault(name, time.monotonic()) > VISIBLE:
-                raise UserError(f"stage {name}: {job_exhausted(job, members)}")
+                raise UserError(job_exhausted(job, members), where=f"stage {name}")
         elif not all(need in done for node in members for need in node.needs):
             return False
         else:
@@ -300,7 +299,7 @@ class KubernetesExecutor:
         code, words = termination_message(self._pods(job))
         errors = [line for line in words.splitlines() if line.startswith("error: ")]
         if code == Exit.USER and errors:
-            raise UserError(f"stage {name}: {errors[0].removeprefix('error: ')}")
+            raise UserError(errors[0].removeprefix("error: "), where=f"stage {name}")
         raise StageFailed(
             f"stage {name}: its Job failed, {reason.reason}: {reason.message}"
             + (f"; a pod ended with exit code {code}; its last output:\n{words}" if code else "")
@@ -319,7 +318,7 @@ def connect(namespace: str | None) -> tuple[Any, Any, str]:
         from kubernetes import client, config
     except ModuleNotFoundError as error:
         raise ConfigError(
-            "executor=kubernetes: client library not found; pip install -e '.[kubernetes]'", key="executor"
+            "client library not found; pip install -e '.[kubernetes]'", "executor", "kubernetes"
         ) from error
     try:
         config.load_incluster_config()
@@ -330,7 +329,7 @@ def connect(namespace: str | None) -> tuple[Any, Any, str]:
             _, active = config.list_kube_config_contexts()
         except (config.ConfigException, OSError) as error:
             raise ConfigError(
-                f"executor=kubernetes: no cluster is configured ({error}); set KUBECONFIG", key="executor"
+                f"no cluster is configured ({error}); set KUBECONFIG", "executor", "kubernetes"
             ) from error
         own = active["context"].get("namespace", "default")
     return client.BatchV1Api(), client.CoreV1Api(), namespace or own

@@ -127,9 +127,7 @@ class LocalExecutor:
             file = log.open("wb")
         except OSError as error:
             raise InputError(
-                f"workdir={self.logs.parent}: is not writable ({error.strerror}); set another workdir",
-                key="workdir",
-                path=self.logs.parent,
+                f"is not writable ({error.strerror}); set another workdir", "workdir", self.logs.parent
             ) from error
         gpu = self._gpu(node)
         ours = {} if gpu is None else {"CUDA_VISIBLE_DEVICES": ",".join(self._from(gpu))}

@@ -100,7 +100,7 @@ def in_steps(config: RunConfig) -> dict[str, dict[str, Any]]:
     if len(trainings) == 1:
         return {name: settings | {"steps": config.steps} for name, settings in trainings.items()}
     for name in (name for name, settings in trainings.items() if not settings.get("steps")):
-        raise ConfigError(f"steps: recipe.stages.{name} has none to change; set {name}.steps")
+        raise ConfigError(f"recipe.stages.{name} has none to change; set {name}.steps", "steps")
     factor = config.steps / sum(settings["steps"] for settings in trainings.values())
     done = 0
     for name, settings in trainings.items():
@@ -108,7 +108,7 @@ def in_steps(config: RunConfig) -> dict[str, dict[str, Any]]:
         settings["steps"] = round(factor * done) - round(factor * first)
         settings |= {key: round(factor * settings[key]) for key in OF_SCHEDULE if key in settings}
         if not settings["steps"]:
-            raise ConfigError(f"steps={config.steps}: too few, {name} would have none", key="steps")
+            raise ConfigError(f"too few, {name} would have none", "steps", config.steps)
     return trainings
 
 
@@ -128,16 +128,12 @@ def check_stages(config: RunConfig, chosen: list[str]) -> None:
     """Raise ConfigError for a stage of unknown type, or settings of a stage that is not there."""
     for name in config.recipe.stages:
         if type_of(name) not in STAGES:
-            raise ConfigError(
-                f"recipe.stages.{name}: no such stage; choose one of {', '.join(STAGES)}", key=f"recipe.stages.{name}"
-            )
+            raise ConfigError(f"no such stage; choose one of {', '.join(STAGES)}", f"recipe.stages.{name}")
     named = {found[2] for word in chosen if (found := STAGE_KEY.match(word))}
     unknown = sorted(named - config.recipe.stages.keys())
     if unknown:
         raise ConfigError(
-            f"{unknown[0]}: no such stage in recipe {config.recipe.name}; choose one of "
-            f"{', '.join(config.recipe.stages)}",
-            key=unknown[0],
+            f"no such stage in recipe {config.recipe.name}; choose one of {', '.join(config.recipe.stages)}", unknown[0]
         )
 
 
@@ -186,11 +182,9 @@ def task_data(config: RunConfig, task: str, own: list[Path]) -> str:
     """
     known = conf_files.choices("task", *own)
     if task not in known:
-        raise ConfigError(conf_files.no_such("task", task, known), key="tasks")
+        raise conf_files.no_such("task", task, known)
     if task.startswith(SAMPLE_TASK):
         return f"{config.workdir}/tasks"
     if config.glue is None:
-        raise ConfigError(
-            f"task={task}: its files are required; add glue=FOLDER, the folder of the GLUE files", key="glue"
-        )
+        raise ConfigError("its files are required; add glue=FOLDER, the folder of the GLUE files", "task", task)
     return config.glue

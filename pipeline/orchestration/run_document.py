@@ -95,7 +95,7 @@ class Run:
             folder.mkdir(parents=True, exist_ok=True)
             write_text(folder / run_record.NAME, text, mode=0o600)
         except OSError as error:
-            raise InputError(f"workdir={folder}: cannot write there ({error.strerror})", path=folder) from error
+            raise InputError(f"cannot write there ({error.strerror})", "workdir", folder) from error
         if in_store(self.workdir):
             objects.put(run_record.place_of(self.workdir), text.encode())
 
@@ -109,9 +109,9 @@ class Run:
         for record in self.stages.values():
             for key in record.signed():
                 raise ConfigError(
-                    f"{record.name}.{key}: holds a secret, which is not written for executor={executor}; put "
-                    "credentials into the environment of its jobs",
-                    key=f"{record.name}.{key}",
+                    f"holds a secret, which is not written for executor={executor}; put credentials into the "
+                    "environment of its jobs",
+                    f"{record.name}.{key}",
                 )
 
 
@@ -144,8 +144,7 @@ def read(place: str) -> Run:
     plain = run_record.load(place)
     if plain.get("code") != code():
         raise InputError(
-            f"{place}: written by code {plain.get('code')}, this is {code()}; use images of one build, and start "
-            "the run again",
+            f"written by code {plain.get('code')}, this is {code()}; use images of one build, and start the run again",
             path=place,
         )
     try:
@@ -161,7 +160,7 @@ def read(place: str) -> Run:
         }
         return Run(**{**plain, "stages": stages})
     except (LookupError, TypeError, ValueError) as error:
-        raise InputError(f"{place}: is not the record of a run ({error}); start the run again", path=place) from error
+        raise InputError(f"is not the record of a run ({error}); start the run again", path=place) from error
 
 
 def _texts(value: Any, key: str = "") -> dict[str, str]:

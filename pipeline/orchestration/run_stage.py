@@ -49,7 +49,7 @@ def number(name: str, least: int) -> int:
     name = variable(name)
     text = os.environ.get(name, "")
     if not text.isdecimal() or int(text) < least:
-        raise ConfigError(f"environment variable {name}={text!r}: must be a whole number of at least {least}", key=name)
+        raise ConfigError(f"the environment variable must be a whole number of at least {least}", name, repr(text))
     return int(text)
 
 
@@ -70,11 +70,11 @@ def hosts(stage: str, nodes: int) -> list[str]:
         return [master, *others]
     if not listed and not service:
         raise ConfigError(
-            "environment variable SERVICE is not set; set it to the name of the pods' headless Service", key="SERVICE"
+            "the environment variable is not set; set it to the name of the pods' headless Service", "SERVICE"
         )
     names = listed.split(",") if listed else [f"{stage}-{i}.{service}" for i in range(nodes)]
     if len(names) != nodes:
-        raise ConfigError(f"environment variable NODES={nodes}: does not match HOSTS={listed}", key="NODES")
+        raise ConfigError(f"the environment variable does not match HOSTS={listed}", "NODES", nodes)
     return names
 
 
@@ -88,10 +88,7 @@ def on_many_nodes(stage: str) -> list[str]:
     """
     index, nodes, gpus = number("JOB_COMPLETION_INDEX", 0), number("NODES", 1), number("GPUS", 0)
     if index >= nodes:
-        raise ConfigError(
-            f"environment variable NODES={nodes}: pod {index} exceeds it; set the Job's completions to NODES",
-            key="NODES",
-        )
+        raise ConfigError(f"pod {index} exceeds it; set the Job's completions to NODES", "NODES", nodes)
     names = hosts(stage, nodes)
     # `model.launch` writes this to a temporary file.
     os.environ["TRAIN_HOSTFILE"] = "".join(f"{name} slots={gpus or 1}\n" for name in names)
@@ -146,7 +143,7 @@ def run_stage(stage: str, words: list[str]) -> NoReturn:
     """
     typed = dict(word.partition("=")[::2] for word in words)
     if "workdir" not in typed:
-        raise ConfigError("workdir is required; add workdir=RUN, the folder of the run", key="workdir")
+        raise ConfigError("is required; add workdir=RUN, the folder of the run", "workdir")
     record = run_record.place_of(typed["workdir"])
     run = run_document.read(record)
     os.environ.update(run.environment | os.environ)
@@ -169,7 +166,7 @@ def commands_of(stage: str, run: Run, record: str, typed: Mapping[str, str]) -> 
     mine = [node for node in run.stages.values() if node.job == stage]
     if not mine:
         listed = ", ".join(dict.fromkeys(node.job for node in run.stages.values()))
-        raise ConfigError(f"{stage}: no such stage in recipe {run.recipe}; choose one of {listed}")
+        raise ConfigError(f"no such stage in recipe {run.recipe}; choose one of {listed}", path=stage)
     needs = dict.fromkeys(name for node in mine for name in node.needs)
     if missing := [name for name in needs if run.stages[name].made() is None]:
         # A file system may show another node's rename with a delay.

@@ -38,9 +38,7 @@ def with_copies(config: RunConfig, found: Stages, needs: Mapping[str, tuple[str,
                 kind, settings = found[name]
                 own = name_for(name, seed, config.seed)
                 if own in made:
-                    raise ConfigError(
-                        f"seeds={config.seeds}: the recipe has a stage {own} already; rename it", key="seeds"
-                    )
+                    raise ConfigError(f"the recipe has a stage {own} already; rename it", "seeds", config.seeds)
                 made[own] = (kind, with_seed(config, seed, settings, found, copied))
     for name in reports:
         kind, settings = found[name]
@@ -71,13 +69,12 @@ def check(config: RunConfig, found: Stages, copied: list[str]) -> None:
     elif len(set(config.seeds)) < len(config.seeds):
         problem = "contains a value twice"
     if problem is not None:
-        raise ConfigError(f"seeds={config.seeds}: {problem}", key="seeds")
+        raise ConfigError(f"{problem}", "seeds", config.seeds)
     for name in copied:
         settings = found[name][1]
         if isinstance(settings, TrainConfig) and settings.seed != config.seed:
             raise ConfigError(
-                f"{name}.seed={settings.seed}: cannot be combined with seeds={config.seeds}; leave one of them out",
-                key=f"{name}.seed",
+                f"cannot be combined with seeds={config.seeds}; leave one of them out", f"{name}.seed", settings.seed
             )
 
 

@@ -37,9 +37,7 @@ class SlurmExecutor:
     def __init__(self, config: ExecutorConfig, run: Run):
         check_options(config)
         if shutil.which("sbatch") is None:
-            raise ConfigError(
-                "executor=slurm: sbatch not found; run the command on a login node of the cluster", key="executor"
-            )
+            raise ConfigError("sbatch not found; run the command on a login node of the cluster", "executor", "slurm")
         self.config, self.record, self.workdir = config, run, Path(run.workdir).absolute()
         self.logs = self.workdir / "logs"
         self.said: dict[str, str] = {}  # the last line printed about each stage
@@ -137,7 +135,7 @@ class SlurmExecutor:
             reason = " ".join(done.stderr.split()) or f"exit code {done.returncode}"
             away = "Unable to contact slurm controller" in reason or "Socket timed out" in reason
             if not away:
-                raise ConfigError(f"{words[0]}: {reason}", key="executor")
+                raise ConfigError(reason, "executor", path=words[0])
             if time.monotonic() > until:
                 raise Restart(f"Slurm's controller does not respond ({reason})")
             time.sleep(self.config.poll)
@@ -158,9 +156,10 @@ class SlurmExecutor:
                 continue
             if digest != self.record.digest(stage):
                 raise ConfigError(
-                    f"workdir={self.workdir}: job {job} of stage {stage} is queued with other settings; wait for "
-                    f"it, or scancel {job}, and rerun the command",
-                    key="workdir",
+                    f"job {job} of stage {stage} is queued with other settings; wait for it, or scancel {job}, and "
+                    "rerun the command",
+                    "workdir",
+                    self.workdir,
                 )
             found[stage] = job
         return found
@@ -241,10 +240,7 @@ def check_options(config: ExecutorConfig) -> None:
     known = ("all", *STAGES)
     unknown = next((kind for kind in config.options if kind not in known), None)
     if unknown is not None:
-        raise ConfigError(
-            f"executor.options.{unknown}: no such kind of stage; choose one of {', '.join(known)}",
-            key=f"executor.options.{unknown}",
-        )
+        raise ConfigError(f"no such kind of stage; choose one of {', '.join(known)}", f"executor.options.{unknown}")
 
 
 def margin(limit: str) -> int:

@@ -193,9 +193,9 @@ def drive(stage: str, workdir: str, digest: str) -> None:
     run = run_document.read(run_record.place_of(workdir))
     if run.digest(stage) != digest:
         raise ConfigError(
-            f"workdir={workdir}: another run with other settings of {stage} has been started since this job was "
-            "submitted; submit again",
-            key="workdir",
+            f"another run with other settings of {stage} has been started since this job was submitted; submit again",
+            "workdir",
+            workdir,
         )
     begun = Begun(Path(workdir), os.environ["SLURM_JOB_ID"])
     forced = [node.name for node in run.stages.values() if node.job == stage and node.config.force]
@@ -211,9 +211,7 @@ def begin() -> None:
         ConfigError: the process is not part of a Slurm job.
     """
     if "SLURM_JOB_ID" not in os.environ:
-        raise ConfigError(
-            "environment variable SLURM_JOB_ID is not set; submit with sbatch (docs/slurm.md)", key="SLURM_JOB_ID"
-        )
+        raise ConfigError("is not set; submit with sbatch (docs/slurm.md)", "SLURM_JOB_ID")
     # At the time limit and for scancel, Slurm signals this process too: it waits for its step,
     # which saves, and then decides.
     signal.signal(signal.SIGTERM, lambda number, frame: None)

@@ -60,9 +60,7 @@ class SkipCounts(Counter[str]):
         self.notes = Counter[str]()  # repairs and guesses in documents that were read
         self.broken: list[str] = []  # location and fault of broken documents
 
-    def reject(
-        self, where: str, why: str, *, path: str | None = None, line: int | None = None, offer_skip: bool = True
-    ) -> None:
+    def reject(self, why: str, path: str, line: int | None = None, *, offer_skip: bool = True) -> None:
         """Count and list a document that cannot be read, or fail, depending on `on_error`.
 
         With `offer_skip=False` the error does not suggest skipping such documents.
@@ -72,10 +70,10 @@ class SkipCounts(Counter[str]):
         """
         if self.on_error == "fail":
             cure = "; set corpus.on_error=skip to skip such documents" if offer_skip else ""
-            raise InputError(f"{where}: {why}{cure}", path=path, line=line)
+            raise InputError(f"{why}{cure}", path=path, line=line)
         self["broken"] += 1
         if len(self.broken) < self.NAMED:
-            self.broken.append(f"{where}: {why}")
+            self.broken.append(str(InputError(why, path=path, line=line)))
 
     def take(self, other: "SkipCounts", prefix: str) -> None:
         """Add the counts of a part of this corpus, with `prefix` before each reason."""
@@ -156,15 +154,14 @@ def files_of(
         return size_limit.choose(of_reader(found), place, corpus)
     key = "corpus.path"
     if corpus.path is not None:
-        raise InputError(f"{key}={place}: {what_is_missing(place, suffixes)}", key=key, path=place)
+        raise InputError(f"{what_is_missing(place, suffixes)}", key, place)
     if corpus.files:
         raise InputError(
-            f"{place}: {what_is_missing(place, suffixes)}; run python -m pipeline.download with "
-            f"this corpus first, or set {key}",
-            key=key,
+            f"{what_is_missing(place, suffixes)}; run python -m pipeline.download with this corpus first, or set {key}",
+            key,
             path=place,
         )
-    raise ConfigError(f"{key} is required for corpus {corpus.name}", key=key)
+    raise ConfigError(f"is required for corpus {corpus.name}", key)
 
 
 def what_is_missing(place: str, suffixes: tuple[str, ...]) -> str:
@@ -187,14 +184,12 @@ def check_options(corpus: CorpusConfig, kind: type) -> None:
     for name in corpus.options:
         if name not in names:
             raise ConfigError(
-                f"corpus.options.{name}: no such option of {corpus.reader}; choose one of {', '.join(names) or 'none'}",
-                key=f"corpus.options.{name}",
+                f"no such option of {corpus.reader}; choose one of {', '.join(names) or 'none'}",
+                f"corpus.options.{name}",
             )
     for each in known:
         if each.default is each.empty and each.name not in corpus.options:
-            raise ConfigError(
-                f"corpus.options.{each.name} is required by {corpus.reader}", key=f"corpus.options.{each.name}"
-            )
+            raise ConfigError(f"is required by {corpus.reader}", f"corpus.options.{each.name}")
 
 
 def open_corpus(corpus: CorpusConfig, source: str) -> Reader:
@@ -209,7 +204,7 @@ def open_corpus(corpus: CorpusConfig, source: str) -> Reader:
         cure = f"choose one of {', '.join(readers())}"
         if corpus.files:
             cure = "this corpus only works with python -m pipeline.download"
-        raise ConfigError(f"corpus.reader={corpus.reader}: no such reader; {cure}", key="corpus.reader")
+        raise ConfigError(f"no such reader; {cure}", "corpus.reader", corpus.reader)
     check_options(corpus, kind)
     if corpus.path is not None:
         corpus = replace(corpus, path=storage.pinned(corpus.path))
@@ -239,9 +234,7 @@ class FixEncoding:
         try:
             import ftfy
         except ImportError as error:
-            raise ConfigError(
-                f"corpus.mend=true: ftfy is not installed ({error}); run pip install ftfy", key="corpus.mend"
-            ) from error
+            raise ConfigError(f"ftfy is not installed ({error}); run pip install ftfy", "corpus.mend", True) from error
         self.reader = reader
         # Encoding only: no normalisation, no straightened quotation marks, no split ligatures.
         self.fix = ftfy.fix_encoding

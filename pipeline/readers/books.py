@@ -30,7 +30,7 @@ class Reader:
                     book = epub.parse(raw, self.corpus.language, self.corpus.encoding)
                 except epub.Broken as error:
                     why = stand_in(raw.decode("utf-8", "replace")) or str(error)
-                    tally.reject(name, why, path=name)
+                    tally.reject(why, name)
                     continue
             else:
                 if (decoded := archives.decode(name, raw, self.corpus, tally)) is None:

@@ -31,7 +31,7 @@ class Reader:
 
     def __init__(self, corpus: CorpusConfig, source: str, *, seed: int = 0):
         if len(corpus.parts) < 1:
-            raise ConfigError("corpus.parts: must have at least one corpus with a weight", key="corpus.parts")
+            raise ConfigError("must have at least one corpus with a weight", "corpus.parts")
         self.parts: dict[str, tuple[CorpusConfig, float, readers.Reader]] = {}
         self.seed = seed
         for name in sorted(corpus.parts):
@@ -79,11 +79,9 @@ def keys_of_part(name: str) -> Iterator[None]:
         yield
     except UserError as error:
         part = rf"corpus.parts.{name}."
-        raise type(error)(
-            re.sub(r"\bcorpus\.(?!parts\.)", lambda _: part, str(error)),
+        raise error.but(
+            problem=re.sub(r"\bcorpus\.(?!parts\.)", lambda _: part, error.problem),
             key=error.key and error.key.replace("corpus.", part, 1),
-            path=error.path,
-            line=error.line,
         ) from error
 
 
@@ -106,7 +104,7 @@ def typed(part: str, key: str, value: Any) -> Any:
         return str(value)  # a year, a code page
     if not isinstance(value, kind):
         what = TYPES.get(kind, "a text, in quotes if it looks like something else")
-        raise ConfigError(f"{part}.{key}={value}: must be {what}", key=f"{part}.{key}")
+        raise ConfigError(f"must be {what}", f"{part}.{key}", value)
     return value
 
 
@@ -120,32 +118,28 @@ def part_config(corpus: CorpusConfig, name: str) -> tuple[CorpusConfig, float]:
     key = f"corpus.parts.{name}"
     settings = corpus.parts[name]
     if not isinstance(settings, Mapping):
-        raise ConfigError(f"{key}: must be a mapping with keys such as reader, path and weight", key=key)
+        raise ConfigError("must be a mapping with keys such as reader, path and weight", key)
     inherited = {key: getattr(corpus, key) for key in INHERITED}
     settings = {"name": name, **inherited, **settings}
     weight = settings.pop("weight", 1.0)
     if not isinstance(weight, int | float) or not 0 <= weight <= MOST:
-        raise ConfigError(f"{key}.weight={weight}: must be between 0 and {MOST}", key=f"{key}.weight")
+        raise ConfigError(f"must be between 0 and {MOST}", f"{key}.weight", weight)
     known = {field.name for field in dataclasses.fields(CorpusConfig)}
     if unknown := sorted(set(settings) - known):
-        raise ConfigError(
-            f"{key}.{unknown[0]}: unknown key; use one of weight, {', '.join(known)}", key=f"{key}.{unknown[0]}"
-        )
+        raise ConfigError(f"unknown key; use one of weight, {', '.join(known)}", f"{key}.{unknown[0]}")
     if "reader" not in settings:
-        raise ConfigError(f"{key}.reader is required", key=f"{key}.reader")
+        raise ConfigError("is required", f"{key}.reader")
     if settings["reader"] == "mix":
-        raise ConfigError(f"{key}.reader=mix: mixes cannot be nested; list its parts in this mix", key=f"{key}.reader")
+        raise ConfigError("mixes cannot be nested; list its parts in this mix", f"{key}.reader", "mix")
     try:
         settings["files"] = [DownloadFile(**file) for file in settings.get("files") or []]
     except TypeError as error:
-        raise ConfigError(
-            f"{key}.files: each must have url, and sums or digest ({error})", key=f"{key}.files"
-        ) from error
+        raise ConfigError(f"each must have url, and sums or digest ({error})", f"{key}.files") from error
     part = CorpusConfig(**{each: typed(key, each, value) for each, value in settings.items()})
     if part.files and part.path is None:
         raise ConfigError(
-            f"{key}.path is required; python -m pipeline.download with this corpus alone "
-            f"downloads its files to work/{part.name}/download",
-            key=f"{key}.path",
+            "is required; python -m pipeline.download with this corpus alone downloads its files to "
+            f"work/{part.name}/download",
+            f"{key}.path",
         )
     return part, float(weight)

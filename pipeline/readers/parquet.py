@@ -61,13 +61,12 @@ class Reader:
                         try:
                             document = self.fields.document(checked(row), where)
                         except ValueError as error:
-                            tally.reject(where, str(error), path=split.path)
+                            tally.reject(str(error), where)
                             continue
                         yield document
                 except (OSError, ValueError, pa.ArrowException) as error:
                     raise InputError(
-                        f"{split.path}: row group {group} is damaged, after row {number} "
-                        f"({error}); download the file again",
+                        f"row group {group} is damaged, after row {number} ({error}); download the file again",
                         path=split.path,
                     ) from error
 
@@ -82,7 +81,7 @@ class Reader:
         except (OSError, pa.ArrowException) as error:
             stand_in = compressed.stand_in(path) if storage.at(path).is_file() else None
             why = stand_in or f"not a complete Parquet file ({error}); download the file again"
-            raise InputError(f"{path}: {why}", path=path) from error
+            raise InputError(f"{why}", path=path) from error
         self._check(path, file)
         return file
 
@@ -93,22 +92,18 @@ class Reader:
             top = name if name in schema.names else name.partition(".")[0]
             if top not in schema.names:
                 key = self.fields.key(name)
-                raise InputError(
-                    f"{path}: column {name} not found among {', '.join(schema.names)}; set {key}", key=key, path=path
-                )
+                raise InputError(f"column {name} not found among {', '.join(schema.names)}; set {key}", key, path=path)
             if schema.names.count(top) > 1:
                 raise InputError(
-                    f"{path}: has {schema.names.count(top)} columns named {top}; rename the others",
-                    key=self.fields.key(name),
+                    f"has {schema.names.count(top)} columns named {top}; rename the others",
+                    self.fields.key(name),
                     path=path,
                 )
         for name in self.fields.text:
             kind = schema.field(name).type if name in schema.names else pa.string()
             if not holds_text(kind):
                 raise InputError(
-                    f"{path}: column {name} holds {kind}, not text; set corpus.options.text",
-                    key="corpus.options.text",
-                    path=path,
+                    f"column {name} holds {kind}, not text; set corpus.options.text", "corpus.options.text", path=path
                 )
 
     def _columns(self, file: Any) -> list[str]:

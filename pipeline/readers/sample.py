@@ -31,10 +31,7 @@ class Reader:
 
     def __init__(self, corpus: CorpusConfig, source: str, *, packages: list[str], minimum_characters: int = 500):
         if not isinstance(packages, list):
-            raise ConfigError(
-                f"corpus.options.packages={packages}: must be a list, such as [python,numpy]",
-                key="corpus.options.packages",
-            )
+            raise ConfigError("must be a list, such as [python,numpy]", "corpus.options.packages", packages)
         self.packages = packages
         self.minimum = minimum_characters
 
@@ -72,8 +69,7 @@ def folder(package: str) -> Path:
         if (found := Path(place, *inner)).is_dir():
             return found
     raise InputError(
-        f"corpus.options.packages: package {package} is not installed; install it or remove it from the list",
-        key="corpus.options.packages",
+        f"package {package} is not installed; install it or remove it from the list", "corpus.options.packages"
     )
 
 

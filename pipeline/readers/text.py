@@ -26,8 +26,9 @@ class Reader:
     def __init__(self, corpus: CorpusConfig, source: str, *, document: str | int = "file", hard_wraps: bool = False):
         check(
             document in UNITS or (type(document) is int and document > 0),
-            f"corpus.options.document={document}: must be one of {', '.join(UNITS)}, or a number of lines",
+            f"must be one of {', '.join(UNITS)}, or a number of lines",
             "corpus.options.document",
+            document,
         )
         self.corpus, self.document, self.hard_wraps = corpus, document, hard_wraps
         self.whole = archives.ArchiveFiles(corpus, source, SUFFIXES)

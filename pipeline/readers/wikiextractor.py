@@ -55,8 +55,7 @@ class Reader:
                     yield document
             elif first and line.text.strip() and split.start == 0:
                 raise InputError(
-                    f"{text_lines.place(split, line.number)}: neither <doc …> nor a JSON object; "
-                    "WikiExtractor did not write this file, choose another corpus.reader",
+                    "neither <doc …> nor a JSON object: not of WikiExtractor; choose another corpus.reader",
                     path=split.path,
                     line=line.number,
                 )
@@ -72,11 +71,11 @@ class Reader:
             if _OPEN.match(line.text):
                 break
             body.append(line.text)
+        path, number = text_lines.place(split, first.number)
         raise InputError(
-            f"{text_lines.place(split, first.number)}: the article that begins here has no </doc>; "
-            "the file is truncated or damaged, extract it again",
-            path=split.path,
-            line=text_lines.file_line(split, first.number),
+            "the article that begins here has no </doc>; the file is truncated or damaged, extract it again",
+            path=path,
+            line=number,
         )
 
     def _article(self, attributes: str, body: list[str]) -> Document:

@@ -65,10 +65,7 @@ def dumps(found: list[File]) -> list[File]:
     """
     kept = [path for path in found if not _OTHER.search(path.name)]
     if not kept:
-        raise InputError(
-            f"{found[0].parent}: no dump of pages found, only {found[0].name}; download pages-articles",
-            path=found[0].parent,
-        )
+        raise InputError(f"no dump of pages found, only {found[0].name}; download pages-articles", path=found[0].parent)
     return kept
 
 

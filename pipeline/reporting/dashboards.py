@@ -161,7 +161,7 @@ def report(entity: str, project: str, work: Path) -> wr.Report:
     logged = work / RECORD
     stages = json.loads(logged.read_text()) if runs and logged.exists() else {}
     if not runs:
-        raise InputError(f"{work}: no train*/{RUN_ID} found; train with tracking=wandb first", path=work)
+        raise InputError(f"no train*/{RUN_ID} found; train with tracking=wandb first", path=work)
     for name, panels in SECTIONS.items():
         chosen = [expr.Metric("ID").isin(sorted({*runs.values(), *stages.values()}))]
         runset = wr.Runset(name=work.name, filters=chosen)  # of the report's own project

@@ -104,7 +104,7 @@ def histogram_png(path: Path, places: Sequence[int], counts: Sequence[int], x_la
     try:
         figure.savefig(path, format="png", dpi=150)
     except OSError as error:
-        raise InputError(f"{path}: is not writable ({error.strerror}); choose another file", path=path) from error
+        raise InputError(f"is not writable ({error.strerror}); choose another file", path=path) from error
 
 
 def bars(names: Sequence[str], series: Sequence[tuple[str, Sequence[float]]], label: str) -> str:

@@ -182,19 +182,19 @@ def open_shard(path: Path | str) -> Shard:
         reader = pa.ipc.open_file(pa.memory_map(str(path)))
         metadata = (reader.schema.metadata or {}).get(KEY)
         if metadata is None:
-            raise InputError(f"{path}: is an Arrow file, but not a shard", path=path)
+            raise InputError("is an Arrow file, but not a shard", path=path)
         info = ShardInfo.from_json(metadata)
         if reader.num_record_batches != 1 or not reader.schema.equals(schema(info)):
-            raise InputError(f"{path}: does not have the columns of {info.format}", path=path)
+            raise InputError(f"does not have the columns of {info.format}", path=path)
         batch = reader.get_batch(0)
         batch.validate()
         shard = Shard(path, info, batch)
         _check_rows(shard, batch)
         return shard
     except FileNotFoundError as error:
-        raise InputError(f"{path}: shard not found", path=path) from error
+        raise InputError("shard not found", path=path) from error
     except (pa.ArrowException, OSError, ValueError, TypeError, KeyError, RecursionError) as error:
-        raise InputError(f"{path}: not a readable shard ({first_line(error)}); run prepare again", path=path) from error
+        raise InputError(f"not a readable shard ({first_line(error)}); run prepare again", path=path) from error
 
 
 def _check_rows(shard: Shard, batch: pa.RecordBatch) -> None:
@@ -219,13 +219,12 @@ def open_folder(folder: Path | str, split: str) -> list[Shard]:
         cure = "run python -m pipeline.prepare first, or set data.dir"
         if any(Path(folder).glob("*.arrow")):
             cure = "run prepare again with a larger validation_share"
-        raise InputError(f"{folder}: no {split} shards found; {cure}", path=folder)
+        raise InputError(f"no {split} shards found; {cure}", path=folder)
     shards = [open_shard(path) for path in paths]
     for shard in shards:
         if shard.info != shards[0].info:
             raise InputError(
-                f"{shard.path}: metadata differs from {paths[0].name}; a folder must contain the "
-                "shards of one prepare run",
+                f"metadata differs from {paths[0].name}; a folder must contain the shards of one prepare run",
                 path=shard.path,
             )
     return shards

@@ -44,16 +44,13 @@ def output_place(out: str) -> Path:
     """
     path = Path(os.path.normpath(out))
     if path.name in ("", ".."):
-        raise ConfigError(
-            f"out={out}: cannot be replaced; set out to a new folder, such as out=work/made", key="out", path=out
-        )
+        raise ConfigError("cannot be replaced; set out to a new folder, such as out=work/made", "out", out)
     return path
 
 
 def not_writable(out: Path, error: OSError, key: str = "out") -> InputError:
     """Return the error of a folder, the value of `key`, that cannot be written."""
-    what = f"{key}={out}: is not writable ({error.strerror}); set another {key}"
-    return InputError(what, key=key, path=out)
+    return InputError(f"is not writable ({error.strerror}); set another {key}", key, out)
 
 
 @contextlib.contextmanager
@@ -106,7 +103,7 @@ def _held(lock: Path, folder: Path, key: str, wait: bool) -> Iterator[None]:
             what = "another run is writing this folder; wait for it, or set another"
             if error.errno not in (errno.EAGAIN, errno.EACCES):
                 what = f"cannot be locked ({error.strerror}); mount its file system with locks (flock), or set another"
-            raise InputError(f"{key}={folder}: {what} {key}", key=key, path=folder) from error
+            raise InputError(f"{what} {key}", key, folder) from error
         yield
 
 
@@ -119,9 +116,7 @@ def disk_errors_as_input_errors(out: Path) -> Iterator[None]:
         if isinstance(error, UserError):
             raise
         if what := disk_failure(error):
-            raise InputError(
-                f"out={out}: {what.lower()}; free some space, or set another out", key="out", path=out
-            ) from error
+            raise InputError(f"{what.lower()}; free some space, or set another out", "out", out) from error
         raise
 
 
@@ -139,7 +134,7 @@ def check_free(stage: str, out: Path, in_place: bool) -> None:
         found = f"contains files not created by {stage}"
     else:
         return
-    raise InputError(f"out={out}: {found} and is not overwritten; delete it, or set another out", key="out", path=out)
+    raise InputError(f"{found} and is not overwritten; delete it, or set another out", "out", out)
 
 
 def replace(old: Path, new: Path) -> None:

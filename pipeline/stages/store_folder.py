@@ -96,11 +96,7 @@ class StoreFolder:
             found = f"contains files not created by {self.stage}"
         else:
             return
-        raise InputError(
-            f"out={self._address}: {found} and is not overwritten; delete it, or set another out",
-            key="out",
-            path=self._address,
-        )
+        raise InputError(f"{found} and is not overwritten; delete it, or set another out", "out", self._address)
 
     def unsent(self, fingerprint: str) -> Manifest | None:
         """Return the manifest of what was made here as it is wanted, but not put yet."""

@@ -164,7 +164,7 @@ def _fetch_listed(root: Path, address: str, key: str) -> Path:
     listed = {name: info} if info is not None else here.listed()
     wanted: dict[str, str | None] = dict.fromkeys(n for n in listed if not hidden(n))
     if not wanted:
-        raise InputError(f"{key}={address}: not found; check the address", key=key, path=address)
+        raise InputError("not found; check the address", key, address)
     with here.reading() as free:
         if free:
             here.fetch(wanted, listed)

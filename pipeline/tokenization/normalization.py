@@ -24,7 +24,7 @@ def of_config(path: Path) -> Options:
     found = {name: settings.get(name) for name in NAMES}
     for name, value in found.items():
         if value is not None and not isinstance(value, bool):
-            raise InputError(f"{path}: {name} must be true, false or null, not {json.dumps(value)}; fix it", path=path)
+            raise InputError(f"{name} must be true, false or null, not {json.dumps(value)}; fix it", path=path)
     return {NAMES[name]: value for name, value in found.items()}
 
 
@@ -52,9 +52,9 @@ def combined(wanted: Options, stated: Options, place: str) -> Options:
         if value is not None and stated[key] not in (None, value):
             own = json.dumps(stated[key])
             raise ConfigError(
-                f"{key}={json.dumps(value)}: the tokenizer {place} has {own}; leave {key} out, or "
-                "name a vocab.txt alone",
-                key=key,
+                f"the tokenizer {place} has {own}; leave {key} out, or name a vocab.txt alone",
+                key,
+                json.dumps(value),
                 path=place,
             )
     return {key: wanted[key] if value is None else value for key, value in stated.items()}

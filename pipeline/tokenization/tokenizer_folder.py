@@ -100,8 +100,8 @@ def check_class(folder: Path, wordpiece: bool, library: bool) -> None:
 
 def _refused(place: Path, fault: str) -> InputError:
     return InputError(
-        f"{place}: {fault}; use a model with BertTokenizer, or one whose tokenizer.json does it "
-        "all with tokenizer_class PreTrainedTokenizerFast",
+        f"{fault}; use a model with BertTokenizer, or one whose tokenizer.json does it all with tokenizer_class "
+        "PreTrainedTokenizerFast",
         path=place,
     )
 
@@ -129,7 +129,7 @@ def added_tokens(folder: Path) -> dict[int, AddedToken]:
                 for content, number in read_object(place).items()
             }
     except (AttributeError, TypeError, ValueError) as error:
-        raise InputError(f"{place}: its added tokens cannot be read ({error})", path=place) from error
+        raise InputError(f"its added tokens cannot be read ({error})", path=place) from error
     return dict(sorted(found.items()))
 
 

@@ -31,9 +31,7 @@ def segmenter(name: str) -> Segmenter:
     try:
         import rjieba
     except ImportError as error:
-        raise ConfigError(
-            f"words={name}: rjieba is not installed ({error}); run pip install rjieba", key="words"
-        ) from error
+        raise ConfigError(f"rjieba is not installed ({error}); run pip install rjieba", "words", name) from error
     cut: Segmenter = rjieba.Jieba().cut  # a separate instance: other code cannot add words to it
     return cut
 

@@ -67,19 +67,18 @@ def read_vocab(path: Path) -> list[str]:
     try:
         lines = path.read_bytes().decode("utf-8-sig").replace("\r\n", "\n").split("\n")
     except UnicodeDecodeError as error:
-        raise InputError(f"{path}: not valid UTF-8 at byte {error.start}; re-encode the file", path=path) from error
+        raise InputError(f"not valid UTF-8 at byte {error.start}; re-encode the file", path=path) from error
     except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror})", path=path) from error
+        raise InputError(f"cannot be read ({error.strerror})", path=path) from error
     if lines[-1] == "":
         lines.pop()
     if not lines:
-        raise InputError(f"{path}: the vocabulary is empty", path=path)
+        raise InputError("the vocabulary is empty", path=path)
     first: dict[str, int] = {}
     for number, entry in enumerate(lines, 1):
         if first.setdefault(entry, number) != number:
             raise InputError(
-                f"{path}, line {number}: {entry!r} is a duplicate of line {first[entry]}; "
-                "replace one of them (ids are line numbers)",
+                f"{entry!r} is a duplicate of line {first[entry]}; replace one of them (ids are line numbers)",
                 path=path,
                 line=number,
             )
@@ -141,7 +140,7 @@ def is_cased(vocab: list[str]) -> bool:
 def check_special(vocab: Collection[str], place: str) -> None:
     """Check that the vocabulary has the five special tokens; raise InputError otherwise."""
     if missing := [token for token in SPECIAL if token not in vocab]:
-        raise InputError(f"{place}: {' '.join(missing)} missing; add all of {' '.join(SPECIAL)}", path=place)
+        raise InputError(f"{' '.join(missing)} missing; add all of {' '.join(SPECIAL)}", path=place)
 
 
 def special_names(vocab: Collection[str]) -> tuple[str, ...]:
@@ -166,13 +165,11 @@ def read(path: Path, options: normalization.Options | None = None) -> str:
         InputError: the file is missing or broken, lacks a special token, or is not what cuts text.
     """
     if not path.exists():
-        raise InputError(f"{path}: vocabulary not found; run python -m pipeline.vocab to make one", path=path)
+        raise InputError("vocabulary not found; run python -m pipeline.vocab to make one", path=path)
     if path.is_dir():
         found = [name for name in ("tokenizer.json", "vocab.txt") if (path / name).is_file()]
         if not found:
-            raise InputError(
-                f"{path}: has neither tokenizer.json nor vocab.txt; run python -m pipeline.vocab", path=path
-            )
+            raise InputError("has neither tokenizer.json nor vocab.txt; run python -m pipeline.vocab", path=path)
         path /= found[0]
     if path.suffix != ".json":
         vocab = read_vocab(path)
@@ -185,14 +182,14 @@ def read(path: Path, options: normalization.Options | None = None) -> str:
         text = path.read_bytes().decode()  # keeps line ends, as the checksum covers them
         tokenizer = Tokenizer.from_str(text)
     except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror})", path=path) from error
+        raise InputError(f"cannot be read ({error.strerror})", path=path) from error
     except BaseException as error:  # the library raises nothing narrower
         if not (isinstance(error, Exception) or is_panic(error)):
             raise
-        raise InputError(f"{path}: not a valid tokenizer.json ({error}); rebuild the vocabulary", path=path) from error
+        raise InputError(f"not a valid tokenizer.json ({error}); rebuild the vocabulary", path=path) from error
     entries = tokenizer.get_vocab(with_added_tokens=True)
     if (last := max(entries.values(), default=0)) > 2 * len(entries) + UNUSED_IDS:
-        raise InputError(f"{path}: {len(entries):,} entries have ids up to {last:,}; rebuild the vocabulary", path=path)
+        raise InputError(f"{len(entries):,} entries have ids up to {last:,}; rebuild the vocabulary", path=path)
     if special_names(entries) == SPECIAL:
         check_special(entries, str(path))
     tokenizer_folder.check_class(path.parent, is_wordpiece(tokenizer), library=True)
@@ -214,8 +211,8 @@ def _with_added(source: str, folder: Path) -> str:
         library.add_tokens([token])
         if (found := library.token_to_id(token.content)) != number:
             raise InputError(
-                f"{folder}: the added token {token.content!r} should have id {number}, but has "
-                f"{found} after the vocabulary; correct the files of the tokenizer",
+                f"the added token {token.content!r} should have id {number}, but has {found} after the vocabulary; "
+                "correct the files of the tokenizer",
                 path=folder,
             )
     return str(library.to_str(pretty=True)) if new else source

@@ -323,7 +323,7 @@ MISTAKES = {
     "+corpus=sample train.stepz=3": "did you mean steps?",
     "+corpus=sample train.data.dir=/nowhere": "data.dir=/nowhere",
     "+corpus=sample --fast": "--fast: no such option",
-    "": "corpus is required",
+    "": "corpus: is required",
 }
 
 

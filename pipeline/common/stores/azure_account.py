@@ -31,7 +31,7 @@ def place(address: str) -> tuple[str, str, str]:
     bucket, _, key = rest.partition("/")
     container, at, host = bucket.partition("@")
     if not container or (at and not host):
-        raise StoreError(f"{address}: does not name a container; write {scheme}://CONTAINER/…", path=address)
+        raise StoreError(f"does not name a container; write {scheme}://CONTAINER/…", path=address)
     return host, container, key
 
 
@@ -135,7 +135,7 @@ def client(address: str) -> Any:
 def unusable(address: str, error: Exception) -> StoreError:
     """Return the error for credentials that are missing or wrong."""
     return StoreError(
-        f"{address}: no usable credentials ({first_line(error)}); set {CONNECTION}, or "
-        "AZURE_STORAGE_ACCOUNT and AZURE_STORAGE_KEY, or run az login",
+        f"no usable credentials ({first_line(error)}); set {CONNECTION}, or AZURE_STORAGE_ACCOUNT and "
+        "AZURE_STORAGE_KEY, or run az login",
         path=address,
     )

@@ -191,7 +191,7 @@ def _refusal(address: str, error: Exception) -> Exception:
     else:
         words = first_line(error)
     said = f"{status or ''} {code}".strip()
-    return StoreError(f"{address}: {words}{f' ({said})' if said else ''}", path=address)
+    return StoreError(f"{words}{f' ({said})' if said else ''}", path=address)
 
 
 def _is_directory(found: Any) -> bool:

@@ -149,8 +149,9 @@ def _md5(data: bytes) -> bytes:
 
 def _changed(address: str, path: Path) -> StoreError:
     return StoreError(
-        f"{address}: {path} does not have the checksum that it had when it was made; make it again with force=true",
+        "does not have the checksum that it had when it was made; make it again with force=true",
         path=path,
+        where=address,
     )
 
 

@@ -226,7 +226,7 @@ def _refusal(client: Any, address: str, error: Exception, status: int | None) ->
         return error
     else:
         words = first_line(error)
-    return StoreError(f"{address}: {words}{f' ({status})' if status else ''}", path=address)
+    return StoreError(f"{words}{f' ({status})' if status else ''}", path=address)
 
 
 def _has_bucket(client: Any, bucket: str) -> bool:

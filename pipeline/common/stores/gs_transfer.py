@@ -144,7 +144,8 @@ def _crc32c(address: str, path: Path, checksum: str) -> str:
             sha256.update(data)
     if sha256.hexdigest() != checksum:
         raise StoreError(
-            f"{address}: {path} does not have the checksum that it had when it was made; make it again with force=true",
+            "does not have the checksum that it had when it was made; make it again with force=true",
             path=path,
+            where=address,
         )
     return base64.b64encode(crc32c.digest()).decode()

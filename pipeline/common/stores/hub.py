@@ -41,9 +41,9 @@ def pinned(address: str) -> str:
     try:
         uri = parse_hf_uri(address)
     except (HfUriError, HFValidationError) as error:
-        raise ConfigError(f"{address}: not an address of the hub; {_FORM}") from error
+        raise ConfigError(f"not an address of the hub; {_FORM}", path=address) from error
     if uri.type != "dataset":
-        raise ConfigError(f"{address}: is not a data set; {_FORM}")
+        raise ConfigError(f"is not a data set; {_FORM}", path=address)
     if uri.revision and COMMIT.fullmatch(uri.revision):
         return address
     _prepare()
@@ -97,9 +97,7 @@ class HubFile(RemoteFile):
             self._file.seek(self._at)
             data: bytes = self._file.read(wanted)
         if not data:
-            raise StoreError(
-                f"{self.address}: the hub sent no bytes from {self._at} on; rerun the command", path=self.address
-            )
+            raise StoreError(f"the hub sent no bytes from {self._at} on; rerun the command", path=self.address)
         return data
 
     def close(self) -> None:
@@ -220,7 +218,7 @@ def _send(request: Any, attempt: Callable[[], Any]) -> Any:
             reason, asked = failed, _asked_pause(answer.headers)
         spent = time.monotonic() - began
         if host not in _reached and spent > min(UNREACHED, patience()):
-            raise StoreError(f"{host}: the hub cannot be reached ({reason}); check the network and HF_ENDPOINT")
+            raise StoreError(f"the hub cannot be reached ({reason}); check the network and HF_ENDPOINT", path=host)
         pause = max(pause, asked)
         if spent + asked > patience():
             raise Restart(f"{host}: the hub did not answer for {spent:.0f} s ({reason})")
@@ -241,7 +239,7 @@ def _failure(request: Any, answer: Any) -> str | None:
         return None
     if status == 200:
         raise StoreError(
-            f"{answer.url.host}: sent a whole file instead of a range of it; check HF_ENDPOINT and the proxy"
+            "sent a whole file instead of a range of it; check HF_ENDPOINT and the proxy", path=answer.url.host
         )
     wanted = int(span[2]) - int(span[1]) + 1
     if len(answer.content) != wanted:
@@ -266,9 +264,9 @@ def _refusals(address: str) -> Iterator[None]:
     except FileNotFoundError as error:
         if error.__cause__ is not None and hasattr(error.__cause__, "response"):
             raise _refusal(address, error.__cause__) from error
-        raise InputError(f"{address}: no such file or folder", path=address) from error
+        raise InputError("no such file or folder", path=address) from error
     except StoreError as error:  # of the HTTP client, which knows hosts alone
-        raise StoreError(f"{address}: {error}", path=address) from error
+        raise StoreError(f"{error}", path=address) from error
     except OSError as error:  # also HfHubHTTPError, and HF_HUB_OFFLINE's
         raise _refusal(address, error) from error
 
@@ -299,4 +297,4 @@ def _refusal(address: str, error: BaseException) -> StoreError:
     else:
         words = first_line(error)
     note = f" ({status}{f' {said}' if said else ''})" if status else ""
-    return StoreError(f"{address}: {words}{note}", path=address)
+    return StoreError(f"{words}{note}", path=address)

@@ -29,7 +29,7 @@ def push(name: str, folder: Path, revision: str | None = None, ignore: Iterable[
         status = getattr(getattr(error, "response", None), "status_code", None)
         if status is not None and (status == 429 or status >= 500):
             raise Restart(f"push={name}: the hub did not answer ({status})") from error
-        raise InputError(f"push={name}: {_reason(error, status)}", key="push") from error
+        raise InputError(f"{_reason(error, status)}", "push", name) from error
 
 
 def _push(name: str, folder: Path, revision: str | None, ignore: list[str]) -> str:

@@ -60,10 +60,10 @@ class Lease:
                     break
             elif first not in (None, etag) and not wait:
                 raise InputError(
-                    f"{self.key}={self.address.rpartition('/')[0]}: {_described(holder)} works "
-                    f"there, and holds the lock for at least {LEASE - age:.0f} s more; wait, or "
-                    "choose another folder",
-                    key=self.key,
+                    f"{_described(holder)} works there, and holds the lock for at least {LEASE - age:.0f} s more; "
+                    "wait, or choose another folder",
+                    self.key,
+                    self.address.rpartition("/")[0],
                 )
             elif first is None:
                 print(f"waiting: {_described(holder)} may work there", file=sys.stderr, flush=True)

@@ -69,7 +69,7 @@ def local_path(root: Path, address: str) -> Path:
     scheme, _, rest = storage.normal(address).partition("://")
     parts = [*_TOPS[scheme], *rest.split("/")]
     if {".", ".."} & set(parts):
-        raise ConfigError(f"{address}: must not have . or .. as a part of the address")
+        raise ConfigError("must not have . or .. as a part of the address", path=address)
     return root.joinpath(*parts)
 
 
@@ -160,7 +160,7 @@ class Copy:
         if missing is not None:
             place = f"{self.address}/{missing}"
             raise StoreError(
-                f"{place}: not found, although the manifest names it; make the folder again with force=true", path=place
+                "not found, although the manifest names it; make the folder again with force=true", path=place
             )
         try:
             parallel.each(one, wanted)

@@ -130,9 +130,7 @@ def fetch(address: str, info: Info, path: Path, checksum: str | None) -> str:
             if checksum not in (None, found):
                 raise _Damaged
             return found
-    raise StoreError(
-        f"{address}: does not have the checksum that its manifest says; make it again with force=true", path=address
-    )
+    raise StoreError("does not have the checksum that its manifest says; make it again with force=true", path=address)
 
 
 def _fetch_ranges(address: str, info: Info, path: Path) -> None:

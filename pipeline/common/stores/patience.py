@@ -85,9 +85,7 @@ def until_answered(
             return found
         spent = time.monotonic() - began
         if endpoint not in _reached and spent > min(UNREACHED, patience()):
-            raise StoreError(
-                f"{address}: the store cannot be reached ({reason}); check the network, {advice}", path=address
-            )
+            raise StoreError(f"the store cannot be reached ({reason}); check the network, {advice}", path=address)
         if spent > patience():
             raise Restart(f"{address}: the store did not answer for {spent:.0f} s ({reason})")
         time.sleep(pause)

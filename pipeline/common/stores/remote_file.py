@@ -30,7 +30,7 @@ def parse(address: str) -> tuple[str, str]:
     scheme, _, rest = address.partition("://")
     bucket, _, key = rest.partition("/")
     if not bucket:
-        raise StoreError(f"{address}: does not name a bucket; write {scheme}://BUCKET/…", path=address)
+        raise StoreError(f"does not name a bucket; write {scheme}://BUCKET/…", path=address)
     return bucket, key
 
 

@@ -191,7 +191,7 @@ def client(address: str) -> Any:
         raise
     except Exception as error:
         _transient(error)
-        raise StoreError(f"{address}: {error}; check ~/.aws and the AWS_ variables") from error
+        raise StoreError(f"{error}; check ~/.aws and the AWS_ variables", path=address) from error
 
 
 _making = threading.Lock()
@@ -211,9 +211,7 @@ def call(
         try:
             return request(s3)
         except ParamValidationError as error:
-            raise StoreError(
-                f"{address}: no bucket has such a name; correct it, without wildcards", path=address
-            ) from error
+            raise StoreError("no bucket has such a name; correct it, without wildcards", path=address) from error
         except ClientError as error:
             status = error.response["ResponseMetadata"].get("HTTPStatusCode", 0)
             code = error.response["Error"].get("Code", "")
@@ -266,11 +264,11 @@ def _transient(error: Exception) -> bool:
 def _refusal(s3: Any, address: str, status: int, code: str) -> StoreError:
     """Return the error for an answer that will not change."""
     if status in (404, 412, 416) and code not in _REASONS:
-        return StoreError(f"{address}: was changed or deleted during the run; rerun the command", path=address)
+        return StoreError("was changed or deleted during the run; rerun the command", path=address)
     if code.isdigit() or not code:  # a HEAD has no body to say why
         code = _reason(s3, address) or code
     words = _REASONS.get(code, "access denied; check the keys and their rights")
-    return StoreError(f"{address}: {words} ({status} {code})", path=address)
+    return StoreError(f"{words} ({status} {code})", path=address)
 
 
 def _reason(s3: Any, address: str) -> str:

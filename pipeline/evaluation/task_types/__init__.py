@@ -80,9 +80,9 @@ def read_sides(kind: TaskType, task: TaskConfig, rows: int | None) -> tuple[Data
     for name, part in (("train", train), ("dev", dev)):
         if not len(part):
             raise InputError(
-                f"task.dev_share={task.dev_share}: leaves no examples of {task.train} for {name}; "
-                "set another task.dev_share",
-                key="task.dev_share",
+                f"leaves no examples of {task.train} for {name}; set another task.dev_share",
+                "task.dev_share",
+                task.dev_share,
             )
     return train, dev
 

@@ -62,18 +62,13 @@ def read_pairs(data: str, task: TaskConfig) -> Pairs:
             pairs.other_files.append(place)
             seen[place] = ", ".join(table.names)
         elif lost:
-            raise InputError(
-                f"{place}, line 1: no column {lost[0]!r}, only {', '.join(table.names)}", key="task.columns", path=place
-            )
+            only = ", ".join(table.names)
+            raise InputError(f"no column {lost[0]!r}, only {only}", "task.columns", path=place, line=1)
         else:
             _add(pairs, table, task)
     if not len(pairs):
         fault = pairs.malformed or [f"{place}: columns {names}" for place, names in seen.items()]
-        raise InputError(
-            f"data={data}: no pair in {task.dev}, columns {', '.join(wanted)}; {fault[0]}",
-            key="task.columns",
-            path=data,
-        )
+        raise InputError(f"no pair in {task.dev}, columns {', '.join(wanted)}; {fault[0]}", "data", data)
     return pairs
 
 

@@ -43,9 +43,7 @@ class Choice:
             if labelled:
                 if fields[-1] not in map(str, range(count)):
                     raise InputError(
-                        f"{place}, line {line}: label {fields[-1]!r} must be a number from 0 to {count - 1}",
-                        path=place,
-                        line=line,
+                        f"label {fields[-1]!r} must be a number from 0 to {count - 1}", path=place, line=line
                     )
                 truth.append(int(fields[-1]))
         pairs = tokenize(self._wordpiece, first, second, [0.0] * len(first), self._framing)

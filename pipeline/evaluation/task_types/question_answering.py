@@ -75,7 +75,7 @@ class Answers:
         found = chosen(parse(place, content), keep, lambda question: question.article, rows)
         (identity, count), *_ = collections.Counter(one.identity for one in found).most_common(1)
         if count > 1 and (keep is not None or name != self._task.train):
-            raise InputError(f"{place}: {count} questions have the id {identity!r}; give each its own", path=place)
+            raise InputError(f"{count} questions have the id {identity!r}; give each its own", path=place)
         return self.part_of(found)
 
     def part_of(self, questions: list[Question]) -> Dataset:
@@ -201,14 +201,14 @@ def parse(place: str, content: bytes) -> list[Question]:
                     start = answers[0]["answer_start"] if answers else 0
                     if texts and context[start : start + len(texts[0])] != texts[0]:
                         raise InputError(
-                            f"{place}: question {item['id']}: answer {texts[0]!r} does not start at character {start}",
+                            f"question {item['id']}: answer {texts[0]!r} does not start at character {start}",
                             path=place,
                         )
                     found.append(Question(item["id"], item["question"], context, texts, start, title))
     except (ValueError, LookupError, TypeError, AttributeError) as error:
-        raise InputError(f"{place}: is not in SQuAD's layout ({error!r})", path=place) from error
+        raise InputError(f"is not in SQuAD's layout ({error!r})", path=place) from error
     if not found:
-        raise InputError(f"{place}: has no questions", path=place)
+        raise InputError("has no questions", path=place)
     return found
 
 

@@ -61,8 +61,8 @@ class Tagging:
         unknown = {tag for _, tags in sentences for tag in tags} - set(known)
         if unknown:
             raise InputError(
-                f"{name}: tag {min(unknown)!r} is not one of {', '.join(self.tags)}; list all tags in task.labels",
-                key="task.labels",
+                f"tag {min(unknown)!r} is not one of {', '.join(self.tags)}; list all tags in task.labels",
+                "task.labels",
                 path=name,
             )
         windows, ids, labels = [], [], []
@@ -153,7 +153,7 @@ def parse(place: str, content: bytes, columns: list[int]) -> tuple[list[Sentence
     if not sentences[-1][0]:
         sentences.pop()
     if not sentences:
-        raise InputError(f"{place}: has no sentences{'; ' + malformed[0] if malformed else ''}", path=place)
+        raise InputError(f"has no sentences{'; ' + malformed[0] if malformed else ''}", path=place)
     return sentences, malformed
 
 

@@ -90,10 +90,9 @@ class ArchiveFiles:
     def _budget(self, name: str) -> Budget:
         return Budget(
             lambda: InputError(
-                f"{name}: larger than {budget.DOCUMENT:,} bytes, but corpus.reader="
-                f"{self.corpus.reader} reads each file as one document; split it, or choose "
-                "another reader",
-                key="corpus.reader",
+                f"larger than {budget.DOCUMENT:,} bytes, but corpus.reader={self.corpus.reader} reads each file as "
+                "one document; split it, or choose another reader",
+                "corpus.reader",
                 path=name,
             )
         )
@@ -106,15 +105,15 @@ class ArchiveFiles:
                 room.take(path.stat().st_size)
                 return path.read_bytes()
         except FileNotFoundError as error:
-            raise InputError(f"{path}: was deleted during the run; rerun the command", path=path) from error
+            raise InputError("was deleted during the run; rerun the command", path=path) from error
         except OSError as error:
-            tally.reject(str(path), f"cannot be read ({error.strerror})", path=str(path))
+            tally.reject(f"cannot be read ({error.strerror})", str(path))
             return None
         try:
             chunks = compressed.read(FileRange(str(path), 0, path.stat().st_size))
             return compressed.gathered(chunks, room)
         except InputError as error:
-            tally.reject(str(path), str(error).removeprefix(f"{path}: "), path=str(path))
+            tally.reject(error.problem, str(path))
             return None
 
     def _zip(self, split: FileRange, tally: SkipCounts) -> Iterator[tuple[str, bytes]]:
@@ -129,7 +128,7 @@ class ArchiveFiles:
                 try:
                     raw = budget.unzipped(archive, member, self._budget(name))
                 except BROKEN_ZIP as error:
-                    tally.reject(name, f"cannot be read ({error})", path=name)
+                    tally.reject(f"cannot be read ({error})", name)
                     continue
                 yield name, raw
 
@@ -155,7 +154,7 @@ class ArchiveFiles:
                 pass
         except BROKEN_TAR as error:
             why = f"damaged tar archive after {last} ({error}); download it again"
-            raise InputError(f"{path}: {compressed.stand_in(path) or why}", path=path) from error
+            raise InputError(f"{compressed.stand_in(path) or why}", path=path) from error
 
 
 class _Header(tarfile.TarInfo):
@@ -199,7 +198,7 @@ def zip_members(path: File) -> list[zipfile.ZipInfo]:
             return [m for m in archive.infolist() if m.filename and not m.is_dir()]
     except BROKEN_ZIP as error:
         why = compressed.stand_in(path) or f"not a readable zip archive ({error}); download it again"
-        raise InputError(f"{path}: {why}", path=path) from error
+        raise InputError(f"{why}", path=path) from error
 
 
 def decode(name: str, raw: bytes, corpus: CorpusConfig, tally: SkipCounts) -> Decoded | None:
@@ -208,10 +207,10 @@ def decode(name: str, raw: bytes, corpus: CorpusConfig, tally: SkipCounts) -> De
     stated = encodings.marked(raw) or corpus.encoding
     decoded = encodings.decode(raw, corpus.language, stated)
     if corpus.encoding is not None and not decoded.whole:
-        tally.reject(name, f"not valid {decoded.encoding}", path=name)
+        tally.reject(f"not valid {decoded.encoding}", name)
         return None
     if why := encodings.fault(raw, decoded.text):
-        tally.reject(name, why, path=name)
+        tally.reject(why, name)
         return None
     if not decoded.encoding.startswith("utf-8"):
         tally.notes[f"read as {decoded.encoding}"] += 1

@@ -36,7 +36,7 @@ def items_in_range(items: Iterable[tuple[Item, int]], split: FileRange) -> Itera
     """
     items, begin = list(items), 0
     if split.stamp and split.stamp != stamp([size for _, size in items]):
-        raise InputError(f"{split.path}: files were changed during the run; rerun the command", path=split.path)
+        raise InputError("files were changed during the run; rerun the command", path=split.path)
     for item, size in items:
         if split.start <= begin < split.end:
             read_position.reached(split, begin)

@@ -130,7 +130,7 @@ def compression(path: File | str) -> str:
         with storage.at(path).open("rb") as file:
             head = file.read(8)
     except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror})", path=path) from error
+        raise InputError(f"cannot be read ({error.strerror})", path=path) from error
     return _kind(path, head)
 
 
@@ -142,10 +142,10 @@ def stand_in(path: File | str) -> str | None:
 
 def _kind(path: File | str, head: bytes) -> str:
     if not head:
-        raise InputError(f"{path}: {EMPTY}", path=path)
+        raise InputError(f"{EMPTY}", path=path)
     for magic, name in _FOREIGN.items():
         if head.startswith(magic):
-            raise InputError(f"{path}: {name} is not supported; extract it, or use gzip or bzip2", path=path)
+            raise InputError(f"{name} is not supported; extract it, or use gzip or bzip2", path=path)
     for magic, name in _PACKINGS.items():
         if head.startswith(magic):
             return name
@@ -182,7 +182,7 @@ def version_stamp(path: File | str) -> str:
         file = storage.at(path)
         stat = file.stat()
     except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror})", path=path) from error
+        raise InputError(f"cannot be read ({error.strerror})", path=path) from error
     version = "" if isinstance(file, Path) else file.version
     return f"{stat.st_size} {version or stat.st_mtime_ns}"
 
@@ -216,7 +216,7 @@ def read(split: FileRange) -> Iterator[tuple[bytes, bool]]:
     source = storage.at(split.path)  # one object: all reads below see the same version of the file
     kind = compression(source)
     if split.stamp and split.stamp != version_stamp(source):
-        raise InputError(f"{split.path}: the file was changed during the run; rerun the command", path=split.path)
+        raise InputError("the file was changed during the run; rerun the command", path=split.path)
     start = split.start
     if kind == "bzip2":
         first = next_stream(source, start, split.end) if start else 0
@@ -295,16 +295,15 @@ def _unpack(file: BinaryIO, at: int, split: FileRange, new: Callable[[], _Unpack
         while not stream.eof:
             if stream.needs_input and not data and not (data := file.read(CHUNK)):
                 raise InputError(
-                    f"{split.path}: truncated at byte {file.tell()}, within the compressed stream "
-                    f"that starts at byte {at}; download the file again",
+                    f"truncated at byte {file.tell()}, within the compressed stream that starts at byte {at}; "
+                    "download the file again",
                     path=split.path,
                 )
             try:
                 unpacked = stream.decompress(data, _UNPACKED)
             except _DAMAGE as error:
                 raise InputError(
-                    f"{split.path}: damaged between bytes {at} and {file.tell()} ({error}); download the file again",
-                    path=split.path,
+                    f"damaged between bytes {at} and {file.tell()} ({error}); download the file again", path=split.path
                 ) from error
             data = b""
             read_position.reached(split, file.tell())

@@ -77,7 +77,7 @@ def site(path: str) -> Site:
         parser.close()
     except MALFORMED as error:
         if why := compressed.stand_in(path):
-            raise InputError(f"{path}: {why}", path=path) from error
+            raise InputError(f"{why}", path=path) from error
         raise malformed(path, chunks, str(error)) from error
     return Site(database, namespaces, utf8)
 
@@ -127,7 +127,7 @@ def pages(split: FileRange) -> Iterator[Page]:
 
 def _budget(path: str, last: str = "") -> Budget:
     """Return the budget of a page or a revision."""
-    why = f"{path}: a page larger than {budget.DOCUMENT:,} bytes{_after(last)}; remove it"
+    why = f"a page larger than {budget.DOCUMENT:,} bytes{_after(last)}; remove it"
     return Budget(lambda: InputError(why, path=path))
 
 
@@ -147,7 +147,7 @@ def malformed(path: str, rest: Iterator[object], why: str) -> InputError:
         pass
     kind = compressed.compression(path)
     hint = f"; run `{kind} -t {path}` to check the file for damage" if kind != "plain" else ""
-    return InputError(f"{path}: not well-formed XML: {why}{hint}", path=path)
+    return InputError(f"not well-formed XML: {why}{hint}", path=path)
 
 
 def _events(parser: "ET.XMLPullParser[Any]") -> Iterator[tuple[str, Element]]:
@@ -185,11 +185,9 @@ def _complete(page: Page, element: Element) -> None:
 def _check_root(path: str, tag: str) -> str:
     if tag != "mediawiki":
         if why := compressed.stand_in(path):
-            raise InputError(f"{path}: {why}", path=path)
+            raise InputError(f"{why}", path=path)
         raise InputError(
-            f"{path}: line 1: the root element is <{tag}>, not <mediawiki>; use a complete dump of a wiki's pages",
-            path=path,
-            line=1,
+            f"the root element is <{tag}>, not <mediawiki>; use a complete dump of a wiki's pages", path=path, line=1
         )
     return tag
 
@@ -227,9 +225,7 @@ def _document(split: FileRange) -> Iterator[bytes]:
     if begun:
         yield held
     elif held and not held.rstrip().endswith(_END):
-        raise InputError(
-            f"{split.path}: truncated, does not end in {_END.decode()}; download the file again", path=split.path
-        )
+        raise InputError(f"truncated, does not end in {_END.decode()}; download the file again", path=split.path)
 
 
 def _is_open(data: bytes, before: bool) -> bool:

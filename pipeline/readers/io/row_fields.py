@@ -19,14 +19,11 @@ class RowFields:
         for key, name in (("title", title), ("id", id)):
             if name is not None and not isinstance(name, str):
                 raise ConfigError(
-                    f"corpus.options.{key}={name}: must be a field name, in quotes if it looks like something else",
-                    key=f"corpus.options.{key}",
+                    "must be a field name, in quotes if it looks like something else", f"corpus.options.{key}", name
                 )
         names = [text] if isinstance(text, str) else text
         if not isinstance(names, list) or not names or not all(isinstance(n, str) for n in names):
-            raise ConfigError(
-                f"corpus.options.text={text}: must be a field name or a list of field names", key="corpus.options.text"
-            )
+            raise ConfigError("must be a field name or a list of field names", "corpus.options.text", text)
         self.text, self.title, self.id = names, title, id
 
     def names(self) -> list[str]:

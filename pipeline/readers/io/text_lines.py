@@ -119,17 +119,17 @@ class TextFiles:
         if split.empty_files:
             tally.notes["empty files"] += split.empty_files
         if split.end == 0:
-            tally.reject(split.path, compressed.EMPTY, path=split.path)
+            tally.reject(compressed.EMPTY, split.path)
             return
         form = self.form(split.path)
         if form.fault:
             if split.start == 0:
-                tally.reject(split.path, form.fault, path=split.path)
+                tally.reject(form.fault, split.path)
             return
         if form.lacks_mark:
             name = codecs.lookup(form.encoding).name
             why = f"has no byte order mark; set corpus.encoding to {name}-le or {name}-be"
-            tally.reject(split.path, why, path=split.path, offer_skip=False)
+            tally.reject(why, split.path, offer_skip=False)
             return
         if split.start == 0 and form.encoding not in ("utf-8", "utf-8-sig"):
             tally.notes[f"files read as {form.encoding}"] += 1
@@ -175,12 +175,12 @@ def raw_lines(split: FileRange, form: FileFormat) -> Iterator[tuple[int, bool, b
         held.append(first)
         size += len(first)
         if size > budget.DOCUMENT:
+            path, at = place(split, number + 1)
             raise InputError(
-                f"{place(split, number + 1)}: longer than {budget.DOCUMENT >> 20} MiB; split the "
-                "line, or choose another corpus.reader",
-                key="corpus.reader",
-                path=split.path,
-                line=file_line(split, number + 1),
+                f"longer than {budget.DOCUMENT >> 20} MiB; split the line, or choose another corpus.reader",
+                "corpus.reader",
+                path=path,
+                line=at,
             )
         if not rest:
             continue
@@ -205,26 +205,18 @@ def _unpacked(split: FileRange, form: FileFormat) -> Iterator[tuple[bytes, bool]
     yield decoder.decode(b"", final=True).encode(), True
 
 
-def place(split: FileRange, number: int) -> str:
-    """Return the location of a line, for messages."""
-    line = file_line(split, number)
-    if line is None:
-        return f"{split.path} line {number} counted from byte {split.start}"
-    return f"{split.path} line {line}"
-
-
-def file_line(split: FileRange, number: int) -> int | None:
-    """Return a line's number in the file; None if the split starts within a compressed file."""
+def place(split: FileRange, number: int) -> tuple[str, int | None]:
+    """Return the location of a line, for errors; without its number where a split starts in a compressed file."""
     if split.start == 0:
-        return number
+        return split.path, number
     if compressed.compression(split.path) != "plain":
-        return None
-    return _line_ends(split) + number
+        return f"{split.path}, line {number} counted from byte {split.start}", None
+    return split.path, _line_ends(split) + number
 
 
 def bad_line(tally: SkipCounts, split: FileRange, number: int, why: str, *, offer_skip: bool = True) -> None:
     """Count a line that cannot be read, or fail: `SkipCounts.reject` with the line's location."""
-    tally.reject(place(split, number), why, path=split.path, line=file_line(split, number), offer_skip=offer_skip)
+    tally.reject(why, *place(split, number), offer_skip=offer_skip)
 
 
 @functools.lru_cache(maxsize=64)
@@ -243,9 +235,8 @@ def document_budget(split: FileRange, first: Line, why: str, key: str | None = N
     """Return the budget of a document that begins in a line, and does not end before `why`."""
 
     def refused() -> InputError:
-        line = file_line(split, first.number)
-        text = f"{place(split, first.number)}: more than {budget.DOCUMENT:,} bytes and {why}"
-        return InputError(text, key=key, path=split.path, line=line)
+        path, line = place(split, first.number)
+        return InputError(f"more than {budget.DOCUMENT:,} bytes and {why}", key, path=path, line=line)
 
     return Budget(refused)
 

@@ -248,7 +248,7 @@ def test_a_mistake_in_the_input_is_one_line(cluster: Cluster, root: Path, corpus
         [*words, f"corpus.path={tmp_path}/a.jsonl"], cwd=root, capture_output=True, text=True, check=False
     )
     assert ran.returncode == Exit.USER, ran.stderr
-    assert ran.stderr.startswith(f"error: {tmp_path}/a.jsonl line 2: ")
+    assert ran.stderr.startswith(f"error: {tmp_path}/a.jsonl, line 2: ")
     assert ran.stderr.count("\n") == 1
     assert not (tmp_path / "out").exists()
 

@@ -222,7 +222,7 @@ def test_a_mistake_in_the_input_ends_in_one_line(root: Path, folder: Path, job_s
         [word.replace("a.txt", "bad.jsonl") for word in words], cwd=root, capture_output=True, text=True, check=False
     )
     assert done.returncode == 2
-    assert done.stderr.startswith(f"error: {folder}/bad.jsonl line 2: ")
+    assert done.stderr.startswith(f"error: {folder}/bad.jsonl, line 2: ")
     assert len(done.stderr.splitlines()) == 1
 
 

@@ -21,6 +21,8 @@ TEXT = st.text(max_size=20) | st.sampled_from(
     ["${oc.env:HOME}", r"\${x}", "a${b", "\\\\", "null", "1e4", "yes", "'", '"', "[a, b]", "# no", "é\n", "\x85"]
 )
 
+FLOATS = st.floats(allow_nan=False, allow_infinity=False)
+
 
 def config(**changes: object) -> PrepareConfig:
     values: dict[str, object] = {
@@ -48,7 +50,11 @@ def stage_of(run: Run, *words: str) -> PrepareConfig:
 
 
 @settings(max_examples=examples(60), deadline=None)
-@given(TEXT, st.lists(TEXT, max_size=3), st.dictionaries(TEXT, TEXT | st.integers() | st.floats(allow_nan=False, allow_infinity=False)))
+@given(
+    TEXT,
+    st.lists(TEXT, max_size=3),
+    st.dictionaries(TEXT, TEXT | st.integers() | st.floats(allow_nan=False, allow_infinity=False)),
+)
 def test_any_value_comes_back(
     tmp_path_factory: pytest.TempPathFactory, text: str, banned: list[str], options: dict[str, object]
 ) -> None:
@@ -97,7 +103,7 @@ def test_a_file_that_is_no_record_is_named(tmp_path: Path, content: bytes | None
         path.write_bytes(content)
     with pytest.raises(InputError) as caught:
         run_record.config_of(f"{path}#prepare", PrepareConfig, [])
-    assert caught.value.path == str(path)
+    assert (caught.value.path or "").startswith(str(path))
 
 
 def test_a_record_of_other_code_is_refused(tmp_path: Path) -> None:

@@ -325,7 +325,7 @@ def test_every_fate_is_counted(vocab: Path, tmp_path: Path) -> None:
     assert figures["filtered"] == {"long": 1, "non-letters": 1, "banned": 1, "contaminated": 1, "near duplicate": 1}
     assert figures["skipped"] == {"broken": 2}
     assert [len(figures["named"][key]) for key in ("broken", "contaminated")] == [2, 1]
-    assert f"{path} line 109: " in figures["named"]["broken"][0]
+    assert f"{path}, line 109: " in figures["named"]["broken"][0]
 
 
 def test_a_mix_repeats_documents_in_training_alone(vocab: Path, tmp_path: Path) -> None:

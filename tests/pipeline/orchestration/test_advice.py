@@ -29,8 +29,8 @@ def test_a_node_belongs_to_a_stage_of_the_recipe(name: str, stage: str) -> None:
         ("train-512", "steps=1.5: must be a whole number", "train-512.steps=1.5: must be a whole number"),
         (
             "prepare",
-            "runner.options.flink_master is required; add runner.options.flink_master=V",
-            "prepare.runner.options.flink_master is required; add prepare.runner.options.flink_master=V",
+            "runner.options.flink_master: is required; add runner.options.flink_master=V",
+            "prepare.runner.options.flink_master: is required; add prepare.runner.options.flink_master=V",
         ),
         (
             "prepare",
@@ -75,5 +75,5 @@ def test_an_error_keeps_its_type_and_fields() -> None:
     error = advice.in_run(Diverged("stage train: clip=1: a", path="log"), STAGES, OUTS, False)
     assert (type(error), error.path) == (Diverged, "log")
     assert "train.clip=1" in str(error)
-    other = ConfigError("workdir=x: steps=3", key="workdir")
+    other = ConfigError("workdir=x: steps=3", "workdir")
     assert advice.in_run(other, STAGES, OUTS, False) is other

@@ -136,7 +136,7 @@ def test_a_broken_object_is_named_and_can_be_skipped(line: str, why: str, tmp_pa
     found, tally = read(config("jsonl", path, on_error="skip"))
     assert [d.text for d in found] == ["good", "fine"]
     assert tally == {"broken": 1}
-    assert f"{path} line 2: " in tally.broken[0]
+    assert f"{path}, line 2: " in tally.broken[0]
     assert why in tally.broken[0]
 
 
