@@ -81,6 +81,19 @@ def test_the_workflow_does_what_ci_does(root: Path) -> None:
         assert {"name", "description", "body"} <= form.keys()
 
 
+def test_workflows_run_what_was_read_and_may_do_little(root: Path) -> None:
+    """A tag of an action can be moved to other code; a commit cannot."""
+    for path in (root / ".github" / "workflows").iterdir():
+        flow = yaml.safe_load(path.read_text())
+        assert flow["permissions"] == {"contents": "read"}, path
+        for job in flow["jobs"].values():
+            used = [step["uses"] for step in job["steps"] if "uses" in step]
+            assert all(re.fullmatch(r"[\w./-]+@[0-9a-f]{40}", one) for one in used), path
+    weekly = yaml.safe_load((root / ".github" / "workflows" / "ci.yml").read_text())
+    assert weekly[True]["schedule"], "YAML 1.1 reads `on` as true"
+    assert "make audit" in [step.get("run") for step in weekly["jobs"]["audit"]["steps"]]
+
+
 def test_hooks_fetch_nothing(root: Path) -> None:
     done = subprocess.run([sys.executable, "-m", "pre_commit", "validate-config"], cwd=root, check=False)
     assert done.returncode == 0
