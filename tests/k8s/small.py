@@ -15,7 +15,7 @@ from pipeline.common.manifest import Manifest
 from pipeline.config import ExecutorConfig, ReportConfig
 from pipeline.orchestration import kubernetes
 from pipeline.orchestration.custom_jobs import JOBSET
-from pipeline.orchestration.graph import Node
+from pipeline.orchestration.run_document import StageRecord
 
 PART = {"app.kubernetes.io/part-of": "bert-pretrain"}
 Begin = Callable[["Ends"], "Small"]
@@ -59,10 +59,10 @@ class Small:
         )
         return done.stdout + done.stderr
 
-    def node(self, name: str, *needs: str) -> Node:
+    def node(self, name: str, *needs: str) -> StageRecord:
         """A stage that has to run."""
         out = self.folder / name
-        return Node(
+        return StageRecord(
             name=name,
             kind="report",
             needs=needs,
@@ -80,7 +80,7 @@ class Small:
         path = self.api.path("jobs", self.namespace, name)
         self.api.ask("PATCH", path, change, params={"fieldManager": manager})
 
-    def drive(self, *nodes: Node, **settings: object) -> None:
+    def drive(self, *nodes: StageRecord, **settings: object) -> None:
         """Run the driver."""
         config = ExecutorConfig(name="kubernetes", poll=0.2, patience=2.0, namespace=self.namespace, **settings)  # type: ignore[arg-type]
         kubernetes.KubernetesExecutor(config).run(list(nodes))
@@ -188,12 +188,12 @@ def refuses(small: Small) -> bool:
 class Driver:
     """The driver in a thread, while a test does something to its Jobs."""
 
-    def __init__(self, capsys: pytest.CaptureFixture[str], small: Small, *nodes: Node, **settings: object):
+    def __init__(self, capsys: pytest.CaptureFixture[str], small: Small, *nodes: StageRecord, **settings: object):
         self.capsys, self.story, self.error = capsys, "", list[BaseException]()
         self.thread = threading.Thread(target=self._run, args=(small, nodes, settings), daemon=True)
         self.thread.start()
 
-    def _run(self, small: Small, nodes: tuple[Node, ...], settings: dict[str, object]) -> None:
+    def _run(self, small: Small, nodes: tuple[StageRecord, ...], settings: dict[str, object]) -> None:
         try:
             small.drive(*nodes, **settings)
         except BaseException as error:
