@@ -30,7 +30,7 @@ test-slow: $(READY)  ## what `make test` leaves out: real training processes, wh
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m "$(DESELECTED) and slow and not store"
 
 test-all: $(READY)  ## both, with as many random examples as the properties want
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
+	SUITE=test-all $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
 
 # What kubectl and the control plane need, built once from Go's module proxy and kept in ~/.cache.
 CONTROL_PLANE = @command -v etcd >/dev/null || { apt-get update && apt-get install -y etcd-server; }; \
@@ -39,32 +39,32 @@ CONTROL_PLANE = @command -v etcd >/dev/null || { apt-get update && apt-get insta
 test-k8s: $(READY)  ## run k8s/pretrain.yaml on a real control plane on this machine (root, Go)
 	$(CONTROL_PLANE)
 	tests/k8s/build-kubeflow
-	$(BIN)/python -m pytest -m k8s tests/k8s
+	SUITE=test-k8s $(BIN)/python -m pytest -m k8s tests/k8s
 
 test-hosts: $(READY)  ## faults of two nodes (link, node, rank, folder) in network namespaces (root)
-	$(BIN)/python -m pytest -m netns tests/model
+	SUITE=test-hosts $(BIN)/python -m pytest -m netns tests/model
 
 test-ssh: $(READY)  ## train on two machines of namespaces by a real sshd (root; installs Debian's packages)
 	@{ command -v sshd && command -v pdsh && command -v ip; } >/dev/null || \
 		{ apt-get update && apt-get install -y --no-install-recommends openssh-server openssh-client pdsh iproute2; }
-	$(BIN)/python -m pytest -m ssh tests/nodes
+	SUITE=test-ssh $(BIN)/python -m pytest -m ssh tests/nodes
 
 test-slurm: $(READY)  ## run the graph on a real Slurm of two machines (root; installs Debian's packages)
 	@{ command -v slurmd && command -v munged && command -v ip; } >/dev/null || \
 		{ apt-get update && apt-get install -y --no-install-recommends slurm-wlm munge iproute2; }
-	$(BIN)/python -m pytest -m slurm tests/nodes
+	SUITE=test-slurm $(BIN)/python -m pytest -m slurm tests/nodes
 
 test-image: $(READY)  ## build both images, run the graph in them, push to a registry (root, Go; installs what builds them)
 	@{ command -v buildah && command -v mmdebstrap && command -v docker-registry; } >/dev/null || \
 		{ apt-get update && apt-get install -y buildah mmdebstrap docker-registry; }
 	$(CONTROL_PLANE)
-	$(BIN)/python -m pytest -m image tests/k8s
+	SUITE=test-image $(BIN)/python -m pytest -m image tests/k8s
 
 manifests: $(READY)  ## write the generated files of k8s/ from k8s/templates
 	$(BIN)/python k8s/generate.py
 
 test-engines: $(READY)  ## prepare on Flink, Spark and Prism as processes of this machine, fetched once (Java, Maven, Go)
-	$(BIN)/python -m pytest -m engines tests/pipeline/beam -rs
+	SUITE=test-engines $(BIN)/python -m pytest -m engines tests/pipeline/beam -rs
 
 $(VENV)/.stores: $(READY)
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev,gcs,azure]'
@@ -72,7 +72,7 @@ $(VENV)/.stores: $(READY)
 
 test-store: $(VENV)/.stores  ## a run in s3://, gs:// and abfs:// against versitygw, fake-gcs-server and Azurite, built once (Go, npm)
 	VERSITYGW=$$(tests/build-versitygw | tail -n 1) FAKE_GCS=$$(tests/build-fake-gcs | tail -n 1) \
-		AZURITE=$$(tests/build-azurite | tail -n 1) $(BIN)/python -m pytest -m store -rs
+		AZURITE=$$(tests/build-azurite | tail -n 1) SUITE=test-store $(BIN)/python -m pytest -m store -rs
 
 coverage: $(READY)  ## all tests, and the share of lines that they run: build/coverage.md
 	mkdir -p build

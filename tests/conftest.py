@@ -1,9 +1,13 @@
 """Fixtures that every test may use."""
 
+import datetime
+import functools
 import importlib
 import os
 import secrets
+import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -16,6 +20,7 @@ if TYPE_CHECKING:
     from tests.pipeline.store_proxy import Proxy
 
 ROOT = Path(__file__).resolve().parent.parent
+SUITES = Path(__file__).with_name("suites.txt")  # the last run of each target of the Makefile that tests
 STORES = {"s3": "s3_server", "gs": "gs_server", "abfs": "azure_server"}
 # A busy machine is slow, not wrong; `make test` draws fewer examples than `make test-all`.
 settings.register_profile("full", deadline=None)
@@ -87,6 +92,22 @@ def bucket(store_kind: str, store_server: tuple[str, int], store: "Proxy") -> st
     name = f"b{secrets.token_hex(4)}"
     store_module(store_kind).make_bucket(f"http://{host}:{port}", name)
     return f"{store_kind}://{name}"
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Write what a whole suite counted, of which commit and when, into the committed list of suites."""
+    suite = os.environ.get("SUITE")
+    if not suite or hasattr(config, "workerinput"):
+        return
+    counts = [(what, len(terminalreporter.stats.get(what, []))) for what in ("passed", "skipped", "failed", "error")]
+    git = functools.partial(subprocess.run, cwd=ROOT, capture_output=True, text=True, check=True)
+    changed = git(["git", "status", "--porcelain", "--", ".", f":!{SUITES.relative_to(ROOT)}"]).stdout
+    commit = git(["git", "rev-parse", "--short=7", "HEAD"]).stdout.strip() + ("+" if changed else "")
+    minutes = (time.time() - terminalreporter._session_start.time) / 60
+    listed = ", ".join(f"{count} {what}" for what, count in counts if count)
+    rows = dict(line.split(" ", 1) for line in SUITES.read_text().splitlines()) if SUITES.exists() else {}
+    rows[suite] = f"{commit} {datetime.date.today()} {minutes:.0f} min: {listed}"
+    SUITES.write_text("".join(f"{name} {row}\n" for name, row in sorted(rows.items())))
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
