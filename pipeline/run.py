@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from types import FrameType
 
-from pipeline.common import cores, formatting, screen, storage
+from pipeline.common import formatting, screen, storage
 from pipeline.common.errors import ConfigError, Exit, UserError
 from pipeline.common.figures import Conversion
 from pipeline.common.manifest import Manifest
@@ -33,9 +33,8 @@ def draw(nodes: list[StageRecord]) -> str:
     return "\n".join(lines)
 
 
-def execute(config: RunConfig, chosen: list[str]) -> None:
-    """Plan the graph and run what has to run; `chosen` are the overrides of the command line."""
-    config.cores = config.cores or cores.available()
+def execute(config: RunConfig) -> None:
+    """Plan the graph and run what has to run."""
     # Not a check of the schema: the pods of stages read the same overrides without an executor.
     if config.executor.preflight and config.executor.name != "kubernetes":
         raise ConfigError(
@@ -51,16 +50,16 @@ def execute(config: RunConfig, chosen: list[str]) -> None:
                 "must be a local path with executor=slurm, whose nodes share one", "workdir", config.workdir
             )
     if config.dry_run:
-        nodes, expected = planned(config, chosen)
+        nodes, expected = planned(config)
         screen.say("\n".join(filter(None, [draw(nodes), expected])))
         return
     with store_folder.locked_run(config.workdir):
-        run_graph(config, chosen)
+        run_graph(config)
 
 
-def planned(config: RunConfig, chosen: list[str]) -> tuple[list[StageRecord], str]:
+def planned(config: RunConfig) -> tuple[list[StageRecord], str]:
     """Return the checked graph, and what it will take; empty if no stage is long."""
-    nodes = graph.plan(config, chosen)
+    nodes = graph.plan(config)
     if config.executor.name in ("local", "slurm"):
         graph.check_places(config, nodes)
     if config.executor.name == "local":
@@ -68,9 +67,9 @@ def planned(config: RunConfig, chosen: list[str]) -> tuple[list[StageRecord], st
     return nodes, estimates.line(estimates.of_stages(config, nodes), config)
 
 
-def run_graph(config: RunConfig, chosen: list[str]) -> None:
+def run_graph(config: RunConfig) -> None:
     """Run what has to run of the graph."""
-    nodes, expected = planned(config, chosen)
+    nodes, expected = planned(config)
     if config.executor.name == "kubernetes" or store_inputs.in_store(config.workdir):
         run_nodes(config, nodes, expected)  # the driver may not see the volume
         return
@@ -95,7 +94,7 @@ def run_nodes(config: RunConfig, nodes: list[StageRecord], expected: str) -> Non
     except UserError as error:
         outs = {node.name: node.config.out for node in nodes}
         on_cluster = config.executor.name == "kubernetes"
-        raise advice.in_run(error, config.recipe.stages, outs, on_cluster) from error
+        raise advice.in_run(error, config.stages, outs, on_cluster) from error
     except StageFailed as error:
         screen.say(f"error: {error}", sys.stderr)
         sys.exit(Exit.BUG)

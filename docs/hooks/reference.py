@@ -8,7 +8,7 @@ from hydra.core.global_hydra import GlobalHydra
 from omegaconf import OmegaConf
 
 from pipeline import config as schemas
-from pipeline.cli import conf_files, entry_point
+from pipeline.cli import composing, conf_files
 from pipeline.cli.conf_files import first_comment
 from pipeline.cli.help_text import groups, ordered
 from pipeline.config import RunConfig
@@ -30,12 +30,12 @@ COMMANDS: dict[str, type] = dict(commands())
 def defaults(command: str) -> dict[str, Any]:
     """Return the composed configuration of a command with an empty command line."""
     for name, schema in COMMANDS.items():
-        entry_point.register(name, schema)
+        composing.register(name, schema)
     GlobalHydra.instance().clear()
     with initialize_config_dir(str(conf_files.CONF), version_base="1.3"):
         values = OmegaConf.to_container(compose(command))
     assert isinstance(values, dict)
-    return {str(key): value for key, value in values.items()}
+    return {str(key): {} if key == "stages" else value for key, value in values.items()}
 
 
 def cell(text: str) -> str:

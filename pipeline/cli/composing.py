@@ -53,7 +53,13 @@ def language_of_mix(default: str, *, _parent_: DictConfig, _root_: DictConfig) -
     return default if corpus is None or corpus is _parent_ else str(corpus.language)
 
 
-OmegaConf.register_new_resolver("language_of_mix", language_of_mix, replace=True)
+def cores_of_run(default: int, *, _root_: DictConfig) -> int:
+    """Return the cores of the run, or `default` for a command of its own."""
+    return int(_root_.get("cores") or default)
+
+
+for resolver in (language_of_mix, cores_of_run):
+    OmegaConf.register_new_resolver(resolver.__name__, resolver, replace=True)
 
 
 def register(name: str, schema: type) -> None:

@@ -17,6 +17,7 @@ def run(
     task: Callable[[Config], Any],
     argv: list[str] | None = None,
     is_first: Callable[[str], bool] = lambda line: True,
+    read: Callable[..., Config | None] | None = None,
 ) -> NoReturn:
     """Compose `conf/NAME.yaml` with the command line, validate it, run `task`, and exit.
 
@@ -30,12 +31,12 @@ def run(
         print(f"bert-pipeline {__version__}")
         sys.exit(Exit.DONE)
 
-    def composed() -> None:
-        config = of_words(name, schema, words)
+    def body() -> None:
+        config = of_words(name, schema, words, read or composed)
         if config is not None:
             task(config)
 
-    guarded(composed, is_first)
+    guarded(body, is_first)
 
 
 def guarded(body: Callable[[], Any], is_first: Callable[[str], bool] = lambda line: True) -> NoReturn:
@@ -60,7 +61,16 @@ def guarded(body: Callable[[], Any], is_first: Callable[[str], bool] = lambda li
     sys.exit(Exit.DONE)
 
 
-def of_words(name: str, schema: type[Config], words: list[str]) -> Config | None:
+def composed(name: str, schema: type[Config], words: list[str], asked: bool) -> Config | None:
+    """Return the configuration that Hydra composes, see `composing.of_words`."""
+    from pipeline.cli import composing  # Hydra takes 0.3 s
+
+    return composing.of_words(name, schema, words, asked)
+
+
+def of_words(
+    name: str, schema: type[Config], words: list[str], read: Callable[..., Config | None] = composed
+) -> Config | None:
     """Return the configuration of a command line; None if it asks for help or what an option shows.
 
     Raises:
@@ -73,9 +83,7 @@ def of_words(name: str, schema: type[Config], words: list[str]) -> Config | None
         if index + 1 == len(words):
             raise ConfigError("a stage is required, as in RUN/run.json#STAGE", run_record.OPTION)
         return run_record.config_of(words[index + 1], schema, words[:index] + words[index + 2 :])
-    from pipeline.cli import composing  # Hydra takes 0.3 s
-
-    return composing.of_words(name, schema, words, bool(asked))
+    return read(name, schema, words, bool(asked))
 
 
 def _say_once(line: str, is_first: Callable[[str], bool]) -> None:

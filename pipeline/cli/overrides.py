@@ -223,7 +223,8 @@ def default_groups(command: str) -> set[str]:
     content = OmegaConf.load(CONF / f"{command}.yaml")
     assert isinstance(content, DictConfig)
     entries = content.get("defaults", ListConfig([]))
-    return {str(group) for entry in entries if isinstance(entry, DictConfig) for group in entry}
+    found = {str(group).partition("@")[0] for entry in entries if isinstance(entry, DictConfig) for group in entry}
+    return found | {"model"} if command == "run" else found  # a recipe names the model
 
 
 def with_sign(word: str, made: set[str], schema: type | None) -> str:
@@ -233,7 +234,8 @@ def with_sign(word: str, made: set[str], schema: type | None) -> str:
     """
     found = CHOICE.fullmatch(word)
     if found is not None and choices(found[1]):
-        return f"{'' if found[1] in made else '+'}{found[1]}={quoted(found[3])}"
+        package = "@_global_" if found[1] == "attention" else ""  # its files set keys next to it
+        return f"{'' if found[1] in made else '+'}{found[1]}{package}={quoted(found[3])}"
     added = ADDED.match(word)
     known = added is not None and ("." in added[1] or type_of(schema, added[1]) is not None)
     return f"+{word}" if known else word

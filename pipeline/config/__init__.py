@@ -25,7 +25,7 @@ from pipeline.config.preparation import (
     TasksConfig,
     VocabConfig,
 )
-from pipeline.config.run import ExecutorConfig, RecipeConfig, ReportConfig, RunConfig
+from pipeline.config.run import ExecutorConfig, ReportConfig, RunConfig
 
 __all__ = [
     "MINIMAL_PAIRS",
@@ -40,7 +40,6 @@ __all__ = [
     "FiltersConfig",
     "PredictConfig",
     "PrepareConfig",
-    "RecipeConfig",
     "ReportConfig",
     "RunConfig",
     "RunnerConfig",

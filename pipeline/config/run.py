@@ -39,14 +39,6 @@ class ReportConfig(StageConfig):
 
 
 @dataclass(kw_only=True)
-class RecipeConfig:
-    """A graph of stages: for each name, what its configuration changes."""
-
-    name: str = option(help="Name of the recipe.")
-    stages: dict[str, Any] = option({}, "Settings by name of stage.")
-
-
-@dataclass(kw_only=True)
 class ExecutorConfig(Section, key="executor"):
     """Where the stages of a run become processes."""
 
@@ -92,7 +84,8 @@ class RunConfig(Section):
         None, "Local folder for copies of what is in an object store; null: in the user's cache folder."
     )
     corpus: CorpusConfig = option()
-    recipe: RecipeConfig = option()
+    recipe: str = option(help="Name of the recipe.")
+    stages: dict[str, Any] = option({}, "Configurations by name of stage; STAGE.KEY=VALUE changes one.")
     steps: int | None = option(
         None,
         "Steps of all trainings together, which keep their shares of them, as in a recipe with "

@@ -4,9 +4,8 @@ import re
 from collections.abc import Iterable, Mapping
 
 from pipeline.common.errors import UserError
-from pipeline.orchestration.recipe import type_of
 from pipeline.orchestration.stage_keys import belongs_to_stage
-from pipeline.stages.registry import STAGES
+from pipeline.stages.registry import STAGES, type_of
 
 BEGIN = re.compile(r"[a-z][\w.]*(?:, [a-z][\w.]*)*(?=: | (?:is|are) required)")
 KEY = re.compile(r"(?<![\w./=+'\"?&-])[a-z]\w*(?:\.\w+)*(?==)|(?<=did you mean )[\w.]+(?=\?)")

@@ -3,6 +3,7 @@
 Dependencies are inferred: a stage that reads a folder waits for the stage that makes it.
 """
 
+import copy
 import dataclasses
 import os
 import tempfile
@@ -10,50 +11,38 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from hydra import compose, initialize_config_dir
-from hydra.core.global_hydra import GlobalHydra
-
-from pipeline.cli import composing, conf_files
 from pipeline.common import checkpoints, storage
-from pipeline.common.errors import ConfigError, InputError
+from pipeline.common.errors import ConfigError, InputError, UserError
 from pipeline.common.manifest import Manifest
 from pipeline.common.redact import redact
 from pipeline.config import ConvertConfig, EvaluateConfig, ReportConfig, RunConfig, StageConfig
 from pipeline.evaluation import examples
-from pipeline.orchestration import advice, recipe, seed_copies
+from pipeline.orchestration import seed_copies
 from pipeline.orchestration.run_document import StageRecord
 from pipeline.stages import fingerprints, store_inputs
 from pipeline.stages.pinned_corpus import pin
-from pipeline.stages.registry import STAGES
+from pipeline.stages.registry import type_of
 
 OF_A_MODEL = ("convert", "evaluate")  # what a user adds to a run
 FORCED = "forced"  # the reason for a rerun that the user asked for
 LONGEST_SETTING = 40  # characters of a setting in the reason for a rerun
 
 
-def plan(config: RunConfig, chosen: list[str]) -> list[StageRecord]:
-    """Return the whole graph in an executable order, with every configuration validated.
+def plan(config: RunConfig) -> list[StageRecord]:
+    """Return the whole graph in an executable order; `config` has the configurations of its stages.
 
     Raises:
         ConfigError: an unknown key, a bad value, a cycle, or a stage of `force` that does not
             exist or cannot be forced.
     """
-    for one in STAGES.values():
-        composing.register(one.name, one.schema)
-    GlobalHydra.instance().clear()
     found: dict[str, tuple[str, StageConfig]] = {}
     commits: dict[str, str] = {}  # all stages read the same one
-    with initialize_config_dir(str(conf_files.CONF), version_base="1.3"):
-        for name, kind, overrides in recipe.stages(config, chosen):
-            try:
-                settings = composing.validate(compose(kind, overrides), STAGES[kind].schema)
-                pin(settings, commits)
-            except composing.MISTAKES as error:
-                said = advice.with_prefix(composing.explain(error), advice.owner(name, config.recipe.stages))
-                found_error = ConfigError(said, where=f"stage {name}")
-                found_error.key = getattr(error, "key", None)
-                raise found_error from error
-            found[name] = (kind, settings)
+    for name, settings in copy.deepcopy(config.stages).items():
+        try:
+            pin(settings, commits)
+        except UserError as error:
+            raise error.but(where=f"stage {name}") from error
+        found[name] = (type_of(name), settings)
     needs = needs_of(found)
     if config.seeds:
         found = seed_copies.with_copies(config, found, needs)
@@ -206,7 +195,7 @@ def ordered(needs: Mapping[str, tuple[str, ...]]) -> list[str]:
     while waiting:
         ready = next((n for n in waiting if all(other in done for other in needs[n])), None)
         if ready is None:
-            raise ConfigError(f"cyclic dependency between {', '.join(waiting)}; change their inputs", "recipe.stages")
+            raise ConfigError(f"cyclic dependency between {', '.join(waiting)}; change their inputs", "stages")
         done.append(ready)
         waiting.remove(ready)
     return done

@@ -9,12 +9,12 @@ from typing import Any, NoReturn
 
 from pipeline.cli import entry_point
 from pipeline.cli.argument_files import lines_of, refuse
-from pipeline.cli.overrides import SEARCH_PATH, check, normalized, quoted, split
+from pipeline.cli.overrides import SEARCH_PATH, check, quoted
 from pipeline.common.errors import ConfigError
 from pipeline.config import RunConfig
-from pipeline.orchestration import stage_keys
-from pipeline.orchestration.recipe import STAGE_KEY
-from pipeline.stages.registry import STAGES
+from pipeline.orchestration import compose_run, stage_keys
+from pipeline.orchestration.compose_run import STAGE_KEY
+from pipeline.stages.registry import STAGES, type_of
 
 CONFIG_DIR = ("--config-dir", "-cd")
 ALIKE = 0.85  # of a misspelt key of a run, which is not that of a stage; `steps` is no `stages`
@@ -73,20 +73,9 @@ def own_folder(path: str) -> str:
     return f"{SEARCH_PATH}={quoted([f'file://{folder.absolute()}'])}"
 
 
-def of_run(words: list[str]) -> list[str]:
-    """Return the words of a command line without those of one stage: `train.steps=9`."""
-    return [word for word in words if not STAGE_KEY.match(word)]
-
-
-def overrides_of(words: list[str]) -> list[str]:
-    """Return the overrides of a command line: the run's in Hydra's grammar, stages' as typed."""
-    of_stages = [word for word in words if STAGE_KEY.match(word)]
-    return [*normalized(split(of_run(words))[1], "run", RunConfig), *of_stages]
-
-
-def start(words: list[str], task: Callable[[RunConfig, list[str]], Any]) -> NoReturn:
-    """Compose a run of expanded words, and call `task` with it and the overrides; see `run`."""
-    entry_point.run("run", RunConfig, lambda config: task(config, overrides_of(words)), argv=of_run(words))
+def start(words: list[str], task: Callable[[RunConfig], Any]) -> NoReturn:
+    """Compose a run of expanded words, and call `task` with it; see `entry_point.run`."""
+    entry_point.run("run", RunConfig, task, argv=words, read=compose_run.of_words)
 
 
 def check_name(override: str, words: list[str]) -> None:
@@ -107,7 +96,8 @@ def check_name(override: str, words: list[str]) -> None:
     if difflib.get_close_matches(name, stage_keys.OWN, n=1, cutoff=ALIKE):
         near = difflib.get_close_matches(name, stage_keys.OWN, n=1)
         refuse(f"{override}: no such key; did you mean {near[0]}{dot}{rest}?")
-    if stages := stage_keys.stages_with(key, words):
+    recipe = compose_run.recipe_stages(words) or STAGES
+    if stages := [one for one in recipe if stage_keys.belongs_to_stage(type_of(one), key)]:
         others = f" (stages with this key: {', '.join(stages)})" if stages[1:] else ""
         meant = f"{stages[0]}.{key}={value}"
         refuse(f"{override}: is a key of a stage; did you mean {meant}?{others}")

@@ -124,7 +124,7 @@ def of(config: RunConfig, nodes: Iterable[StageRecord]) -> Run:
     run = Run(
         workdir=config.workdir,
         mirror=config.mirror,
-        recipe=config.recipe.name,
+        recipe=config.recipe,
         cores=config.cores or cores.available(),
         command=shlex.join(map(one_line, ["python", "-m", "pipeline.run", *sys.argv[1:]])),
         environment=wandb_names.environment(config),

@@ -65,7 +65,7 @@ def check(config: RunConfig, found: Stages, copied: list[str]) -> None:
             "per seed, with seed=N and a workdir of its own"
         )
     elif not copied:
-        problem = f"recipe {config.recipe.name} has no training; leave seeds out"
+        problem = f"recipe {config.recipe} has no training; leave seeds out"
     elif len(set(config.seeds)) < len(config.seeds):
         problem = "contains a value twice"
     if problem is not None:

@@ -164,7 +164,7 @@ class Begun:
             write_text(self._path, "\n".join(self._names) + "\n")
 
 
-def drive_all(config: RunConfig, chosen: list[str]) -> None:
+def drive_all(config: RunConfig) -> None:
     """Run the stages that have to run in this job, each on as many nodes as it takes.
 
     Raises:
@@ -174,7 +174,7 @@ def drive_all(config: RunConfig, chosen: list[str]) -> None:
     begin()
     begun = Begun(Path(config.workdir), os.environ["SLURM_JOB_ID"])
     config = dataclasses.replace(config, force=begun.without(config.force))
-    nodes = graph.plan(config, chosen)
+    nodes = graph.plan(config)
     graph.check_forced_parts(nodes)
     graph.check_places(config, nodes)
     run_document.of(config, nodes).write()

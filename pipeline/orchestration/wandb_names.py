@@ -16,7 +16,7 @@ def environment(config: RunConfig) -> dict[str, str]:
 
 def tags(config: RunConfig) -> list[str]:
     """Return the recipe, the model's size, the corpus and the commit; the version without git."""
-    found = (config.recipe.name, config.model.get("name"), config.corpus.name, commit())
+    found = (config.recipe, config.model.get("name"), config.corpus.name, commit())
     return [str(tag) for tag in found if tag]
 
 

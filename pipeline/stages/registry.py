@@ -46,3 +46,8 @@ OTHERS = {"submit": Stage("submit", 1, "pipeline.config:SubmitConfig", "pipeline
 def stage_of(name: str) -> Stage:
     """Return a stage by name, including those outside of runs."""
     return (STAGES | OTHERS)[name]
+
+
+def type_of(stage: str) -> str:
+    """Return the type of a recipe's stage, such as `train` of `train-512`."""
+    return stage.partition("-")[0]

@@ -17,7 +17,7 @@ from fences import FENCE, blocks, commands
 
 from pipeline.cli import composing, conf_files
 from pipeline.config import RunConfig
-from pipeline.orchestration import graph, run_arguments, stage_keys
+from pipeline.orchestration import compose_run, graph, run_arguments, stage_keys
 from pipeline.stages.registry import STAGES
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -76,15 +76,14 @@ def check_keys(command: str, words: list[str]) -> None:
     typed = [
         word.replace("=NAME", "=sample") for word in words if word not in ("--help", "…") and not word.startswith("@")
     ]
-    expanded = run_arguments.expand(typed) if command == "run" else typed
-    own = run_arguments.of_run(expanded) if command == "run" else typed
-    composed = composing.compose(command, COMMANDS[command], own)
-    assert composed is not None
-    if "…" in words:  # only these keys are shown
+    if command == "run":
+        config = compose_run.of_words(command, RunConfig, run_arguments.expand(typed), asked="…" in words)
+        assert config is None or len(graph.plan(config)) > 5
         return
-    config = composing.validate(composed, COMMANDS[command])
-    if isinstance(config, RunConfig):
-        assert len(graph.plan(config, run_arguments.overrides_of(expanded))) > 5
+    composed = composing.compose(command, COMMANDS[command], typed)
+    assert composed is not None
+    if "…" not in words:  # else only these keys are shown
+        composing.validate(composed, COMMANDS[command])
 
 
 def check(words: list[str]) -> None:

@@ -5,7 +5,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -18,7 +17,7 @@ from pipeline import convert, run
 from pipeline.common import checkpoints
 from pipeline.common.errors import ConfigError, Exit, InputError, Restart
 from pipeline.common.manifest import sha256
-from pipeline.config import ConvertConfig, CorpusConfig, ExecutorConfig, RecipeConfig, RunConfig
+from pipeline.config import ConvertConfig, CorpusConfig, ExecutorConfig, RunConfig
 from tests.pipeline.hub_server import Hub, environment, server
 from tests.pipeline.test_convert import SIZES, make_vocabulary, manifest
 
@@ -113,19 +112,27 @@ def test_chosen_checkpoints_become_revisions_that_are_whole_models(trained: Path
 
 
 def test_a_finished_run_uploads_its_model_when_asked_later(trained: Path, hub: Hub, tmp_path: Path) -> None:
-    stage: dict[str, Any] = {"train": str(trained / "train"), "vocab": str(trained / "vocab"), "check": False}
+    settings = ConvertConfig(
+        workdir=str(tmp_path / "work"),
+        out=str(tmp_path / "work" / "convert"),
+        train=str(trained / "train"),
+        vocab=str(trained / "vocab"),
+        check=False,
+    )
     config = RunConfig(
         workdir=str(tmp_path / "work"),
         corpus=CorpusConfig(name="text", reader="text", path="."),
-        recipe=RecipeConfig(name="one", stages={"convert": stage}),
+        recipe="one",
+        stages={"convert": settings},
         executor=ExecutorConfig(),
+        cores=1,
     )
-    run.execute(config, [])
+    run.execute(config)
     made = (tmp_path / "work" / "convert" / "manifest.json").read_bytes()
     assert not hub.models.repositories
-    stage["push"] = "me/model"
+    settings.push = "me/model"
     for _ in range(2):
-        run.execute(config, [])
+        run.execute(config)
         assert hub.models.repositories["me/model"].keys() == {"main"}
         assert hub.models.commits == 1
     assert (tmp_path / "work" / "convert" / "manifest.json").read_bytes() == made

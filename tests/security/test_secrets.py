@@ -14,13 +14,12 @@ from urllib.parse import quote, quote_plus
 import pytest
 import yaml
 
-from pipeline import run
+from pipeline.common.errors import ConfigError
 from pipeline.common.manifest import Manifest, Result
 from pipeline.common.redact import redact
 from pipeline.config import CorpusConfig, DownloadConfig, DownloadFile, ExecutorConfig
-from pipeline.orchestration import graph, run_arguments, slurm_job
+from pipeline.orchestration import graph, run_document
 from pipeline.orchestration.slurm import SlurmExecutor
-from pipeline.reporting.commands import COMMAND
 from pipeline.stages import stage
 from tests import forked
 from tests.pipeline.orchestration.test_graph import composed_run
@@ -220,8 +219,7 @@ def test_no_output_of_a_command_has_the_secrets_of_its_environment(root: Path, t
                 assert value.encode() not in content
 
 
-@pytest.mark.parametrize("words", [["pipeline.run", "dry_run=true"], ["pipeline.orchestration.run_stage", "download"]])
-def test_the_reason_for_a_rerun_has_no_secret(root: Path, tmp_path: Path, words: list[str]) -> None:
+def test_the_reason_for_a_rerun_has_no_secret(root: Path, tmp_path: Path) -> None:
     made = Manifest(
         stage="download",
         version=1,
@@ -241,7 +239,8 @@ def test_the_reason_for_a_rerun_has_no_secret(root: Path, tmp_path: Path, words:
         [
             sys.executable,
             "-m",
-            *words,
+            "pipeline.run",
+            "dry_run=true",
             "+corpus=simplewiki",
             f"workdir={tmp_path}",
             f"corpus.files=[{{url: '{url}'}}]",
@@ -288,47 +287,34 @@ def test_the_command_of_a_run_has_no_secret_in_it(tmp_path: Path, monkeypatch: p
     monkeypatch.setenv("FTP_PASS", "it's mine")
     urls = ["ftp://host/it's mine/it%27s%20mine", f"https://me:it's@host/?sig={SECRET}"]
     monkeypatch.setattr(sys, "argv", ["run", *urls, "seed=1"])
-    run.keep_command(tmp_path)
-    words = shlex.split((tmp_path / COMMAND).read_text())
+    words = shlex.split(run_document.of(composed_run(f"workdir={tmp_path}"), []).command)
     assert words[3:] == ["ftp://host/***/***", "https://***@host/?sig=***", "seed=1"]
 
 
-SETTINGS = [f"corpus.files=[{{url: 'https://me:{SECRET}@host/a b #1'}}]", "convert.examples=['a\nb']"]
-
-
-@pytest.fixture
-def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Put commands of Slurm first that keep what they are asked in a folder."""
+def test_a_job_of_slurm_gets_its_settings_by_a_file_of_its_owner(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "bin").mkdir()
-    for name in ("sbatch", "srun", "squeue"):
-        kept = f'for w in "$@"; do echo "$w"; done > {tmp_path}/{name}'
-        more = {"sbatch": f"cat > {tmp_path}/script; echo 7", "squeue": "true"}
-        last = more.get(name, f'file=${{@: -1}}; cp -p "${{file#@}}" {tmp_path}/words')
-        script = f"#!/bin/bash\n{kept}\n{last}\n"
-        (tmp_path / "bin" / name).write_text(script)
+    for name, script in {
+        "sbatch": f'echo "$@" > {tmp_path}/asked; cat >> {tmp_path}/asked; echo 7',
+        "squeue": "",
+    }.items():
+        (tmp_path / "bin" / name).write_text(f"#!/bin/bash\n{script}\n")
         (tmp_path / "bin" / name).chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
-    return tmp_path
+    config = composed_run(f"workdir={tmp_path}/work", "convert.examples=['private [MASK]']", "executor=slurm")
+    made = run_document.of(config, graph.plan(config))
+    made.write()
+    SlurmExecutor(ExecutorConfig(name="slurm", wait=False), made).run([made.stages["vocab"]])
+    assert "private" not in (tmp_path / "asked").read_text()
+    assert "private" in (tmp_path / "work" / "run.json").read_text()
+    assert (tmp_path / "work" / "run.json").stat().st_mode & 0o777 == 0o600
 
 
-def test_a_job_of_slurm_gets_its_settings_by_a_file_of_its_owner(asked: Path) -> None:
-    words = [f"workdir={asked}/work", *SETTINGS]
-    node = graph.plan(composed_run(words[0]), ["+corpus=sample", words[0]])[0]
-    executor = SlurmExecutor(ExecutorConfig(name="slurm", wait=False), asked / "work", words)
-    executor.run([node])
-    script = (asked / "script").read_text()
-    assert SECRET not in script + (asked / "sbatch").read_text()
-    read = shlex.split(script.splitlines()[-1])[-1]
-    assert run_arguments.expand([read]) == words
-    assert Path(read.removeprefix("@")).stat().st_mode & 0o777 == 0o600
-
-
-def test_a_step_of_slurm_gets_its_settings_by_a_file_of_its_owner(asked: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SLURM_JOB_ID", "7")
-    assert slurm_job.run_step("vocab", 1, SETTINGS, asked / "logs") == 0
-    words = (asked / "srun").read_text().splitlines()
-    assert SECRET not in " ".join(words)
-    assert words[-3:-1] == ["--task", "vocab"]
-    assert json.loads((asked / "words").read_text()) == SETTINGS
-    assert (asked / "words").stat().st_mode & 0o777 == 0o600
-    assert list((asked / "logs").iterdir()) == [], "nothing is left of it"
+def test_an_address_with_a_secret_goes_to_no_other_machine(tmp_path: Path) -> None:
+    words = [f"workdir={tmp_path}/work", f"corpus.files=[{{url: 'https://me:{SECRET}@host/a b #1'}}]"]
+    config = composed_run(*words, "executor=slurm")
+    with pytest.raises(ConfigError) as caught:
+        run_document.of(config, graph.plan(config))
+    assert caught.value.key == "download.corpus.files.0.url"
+    assert SECRET not in str(caught.value)

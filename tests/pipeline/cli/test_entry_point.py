@@ -26,7 +26,7 @@ def run(root: Path, *words: str) -> subprocess.CompletedProcess[str]:
         (["pipeline.prepare", "+corpus=book"], "mean books?"),
         (["pipeline.prepare", "+corpus=books", "seqence_length=9"], "mean sequence_length?"),
         (["pipeline.prepare", "+corpus=books", "+corpus.qwert=9"], "error: corpus.qwert: "),
-        (["pipeline.run", "+corpus=sample", "train.stesp=9"], "stage train: train.stesp: "),
+        (["pipeline.run", "+corpus=sample", "train.stesp=9"], "train.stesp: no such key; did you mean train.steps?"),
         (["pipeline.run", "+corpus=sample", "train-512.steps=9"], "error: train-512: "),
         (["pipeline.prepare", "+corpus=books", "sequence_length=x"], "error: sequence_length=x: "),
         (["pipeline.prepare", "+corpus=books", "sequence_length=2"], "65535"),

@@ -15,7 +15,7 @@ from pipeline.cli.overrides import quoted
 from pipeline.common.errors import ConfigError, InputError
 from pipeline.common.formatting import flatten
 from pipeline.common.manifest import Manifest
-from pipeline.config import CorpusConfig, ExecutorConfig, RecipeConfig, ReportConfig, RunConfig
+from pipeline.config import ReportConfig, RunConfig
 from pipeline.orchestration import graph, run_arguments, stage_commands
 from pipeline.stages import fingerprints
 from tests.runs import composed, planned
@@ -50,47 +50,36 @@ def test_a_cycle_is_named() -> None:
 
 def test_what_lies_in_a_stages_folder_is_that_stages(tmp_path: Path) -> None:
     """RTE from the model that MNLI left, as in the paper."""
-    stages: dict[str, Any] = {
-        "evaluate": {"task": ["mnli"], "keep": True},
-        "evaluate-on": {"task": ["rte"], "pretrained": f"{tmp_path}/evaluate-mnli/model"},
-    }
-    config = RunConfig(
-        workdir=str(tmp_path),
-        corpus=CorpusConfig(name="books", reader="books", path="."),
-        recipe=RecipeConfig(name="two", stages=stages),
-        glue="glue",
-        executor=ExecutorConfig(),
+    words = (
+        "+stage@stages.evaluate-on=evaluate",
+        "+corpus=sample",
+        f"workdir={tmp_path}",
+        "tasks=[mnli]",
+        "glue=glue",
+        "evaluate.keep=true",
+        "evaluate-on.task=rte",
+        f"evaluate-on.pretrained={tmp_path}/evaluate-mnli/model",
     )
-    nodes = {node.name: node for node in graph.plan(config, [])}
+    nodes = planned(*words)
     assert nodes["evaluate-on-rte"].needs == ("evaluate-mnli",)
-    stages["evaluate"]["epochs"] = 7
-    again = {node.name: node for node in graph.plan(config, [])}
+    assert list(nodes)[-1] == "report"
+    again = planned(*words, "evaluate.epochs=7")
     assert again["evaluate-on-rte"].fingerprint != nodes["evaluate-on-rte"].fingerprint
 
 
 def test_a_training_has_no_more_ranks_than_the_run_has_cores(tmp_path: Path) -> None:
-    config = RunConfig(
-        workdir=str(tmp_path),
-        corpus=CorpusConfig(name="books", reader="books", path="."),
-        recipe=RecipeConfig(name="one", stages={"train": {"batch_size": 64}}),
-        executor=ExecutorConfig(),
-    )
-    (node,) = graph.plan(config, ["model.hidden=128", "model.heads=2"])
+    words = ("+corpus=sample", f"workdir={tmp_path}", "model.hidden=128", "model.heads=2", "train.batch_size=64")
+    node = planned(*words, "train.micro_batch=8")["train"]
     for cores in (1, 2):
-        words = stage_commands.command(node, "run.json", None, cores)
-        assert words[words.index("--num_accelerators") + 1] == str(cores)
+        command = stage_commands.command(node, "run.json", None, cores)
+        assert command[command.index("--num_accelerators") + 1] == str(cores)
 
 
 def test_the_parts_of_a_mix_reach_the_stages(tmp_path: Path) -> None:
     part = "+corpus@corpus.parts.own=text", f"++corpus.parts.own.path={tmp_path}"
-    chosen = ["+corpus=mix", *part, "model=tiny", "tasks=[]"]
-    config = RunConfig(
-        workdir=str(tmp_path),
-        corpus=CorpusConfig(name="mix", reader="mix"),
-        recipe=RecipeConfig(name="own", stages={"vocab": {}, "prepare": {}}),
-    )
-    for node in graph.plan(config, chosen):
-        assert node.config.corpus.parts["own"]["reader"] == "text"  # type: ignore[attr-defined]
+    nodes = planned("+corpus=mix", *part, f"workdir={tmp_path}", "tasks=[]")
+    for name in ("vocab", "prepare"):
+        assert nodes[name].config.corpus.parts["own"]["reader"] == "text"
 
 
 def test_a_stages_own_keys_need_not_be_in_the_recipe(root: Path, tmp_path: Path) -> None:
@@ -145,7 +134,7 @@ def test_a_stage_is_forced_in_either_way(tmp_path: Path) -> None:
 
 def composed_run(*words: str) -> RunConfig:
     """What `pipeline.run +corpus=sample` reads of its command line."""
-    return composed("+corpus=sample", *words)[0]
+    return composed("+corpus=sample", *words)
 
 
 def test_every_stage_finds_yaml_files_of_ones_own(tmp_path: Path) -> None:
@@ -172,9 +161,8 @@ def test_every_stage_finds_yaml_files_of_ones_own(tmp_path: Path) -> None:
 
 def mistake_of(*words: str) -> InputError:
     config = composed_run(*words)
-    chosen = ["+corpus=sample", *words]
     with pytest.raises(InputError) as caught:
-        graph.check_places(config, graph.plan(config, chosen))
+        graph.check_places(config, graph.plan(config))
     return caught.value
 
 
@@ -198,7 +186,7 @@ def test_a_task_without_its_files_is_told_before_work_begins(tmp_path: Path, tas
     (tmp_path / "glue" / file).parent.mkdir()
     (tmp_path / "glue" / file).touch()
     config = composed_run(*words)
-    graph.check_places(config, graph.plan(config, ["+corpus=sample", *words]))
+    graph.check_places(config, graph.plan(config))
 
 
 def test_a_place_that_cannot_be_written_is_told_before_work_begins(tmp_path: Path) -> None:
@@ -210,17 +198,17 @@ def test_a_place_that_cannot_be_written_is_told_before_work_begins(tmp_path: Pat
 
 def test_pods_would_start_over_whenever_they_restart(tmp_path: Path) -> None:
     words = [f"workdir={tmp_path}", "force=[train]"]
-    nodes = graph.plan(composed_run(*words), ["+corpus=sample", *words])
+    nodes = graph.plan(composed_run(*words))
     assert (graph.forced(nodes, "train"), graph.forced(nodes, "convert")) == (["train"], [])
     words.append("executor=kubernetes")
     with pytest.raises(ConfigError) as caught:
-        graph.plan(composed_run(*words), ["+corpus=sample", *words])
+        graph.plan(composed_run(*words))
     assert caught.value.key == "force"
 
 
 def test_the_parts_of_an_evaluation_cannot_be_forced(tmp_path: Path) -> None:
     words = [f"workdir={tmp_path}", "force=[train,evaluate-sample_next]"]
-    nodes = graph.plan(composed_run(*words), ["+corpus=sample", *words])
+    nodes = graph.plan(composed_run(*words))
     out = next(node.config.out for node in nodes if node.name == "evaluate-sample_next")
     with pytest.raises(ConfigError) as caught:
         graph.check_forced_parts(nodes)
@@ -228,25 +216,25 @@ def test_the_parts_of_an_evaluation_cannot_be_forced(tmp_path: Path) -> None:
     assert out in str(caught.value)
     words.append("executor=slurm")
     with pytest.raises(ConfigError) as caught:
-        graph.plan(composed_run(*words), ["+corpus=sample", *words])
+        graph.plan(composed_run(*words))
     assert caught.value.key == "force"
 
 
 def test_looking_at_places_leaves_none_behind(tmp_path: Path) -> None:
     config = composed_run(f"workdir={tmp_path}/a/work")
-    graph.check_places(config, graph.plan(config, ["+corpus=sample"]))
+    graph.check_places(config, graph.plan(config))
     assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(("chosen", "made"), [("[]", False), ("[cola]", False), ("[cola,sample_next]", True)])
 def test_sample_tasks_are_made_for_those_who_ask_for_some(tmp_path: Path, chosen: str, made: bool) -> None:
     config = composed_run(f"workdir={tmp_path}", f"tasks={chosen}", "glue=glue")
-    names = {node.name for node in graph.plan(config, ["+corpus=sample"])}
+    names = {node.name for node in graph.plan(config)}
     assert ("tasks" in names) == made
 
 
 def test_each_language_has_a_folder_of_its_own() -> None:
-    config, _ = composed("+corpus=wiki", "corpus.language=vi")
+    config = composed("+corpus=wiki", "corpus.language=vi")
     assert (config.corpus.name, config.workdir) == ("viwiki", "work/viwiki")
     assert "/viwiki/latest/viwiki-latest-" in config.corpus.files[0].url
 
@@ -273,10 +261,10 @@ def test_a_file_that_only_looks_changed_is_told_as_such(tmp_path: Path) -> None:
     (tmp_path / "vocab").mkdir()
 
     def reason() -> str | None:
-        vocab = graph.plan(config, ["+corpus=sample", *words[1:]])[0]
+        vocab = graph.plan(config)[0]
         return vocab.reason
 
-    vocab = graph.plan(config, ["+corpus=sample", *words[1:]])[0]
+    vocab = graph.plan(config)[0]
     fingerprint, inputs = fingerprints.fingerprint("vocab", vocab.config)
     Manifest(
         stage="vocab",
@@ -320,14 +308,12 @@ def test_a_report_keeps_what_was_made_from_the_stages_of_its_run(
     words = ["workdir=work", "tasks=[]"]
 
     def stages_of_report() -> list[str]:
-        config = graph.plan(composed_run(*words), ["+corpus=sample", *words])[-1].config
+        config = graph.plan(composed_run(*words))[-1].config
         assert isinstance(config, ReportConfig)
         return [Path(place).name for place in config.stages]
 
     recipe = stages_of_report()
-    convert = next(
-        node for node in graph.plan(composed_run(*words), ["+corpus=sample", *words]) if node.name == "convert"
-    )
+    convert = next(node for node in graph.plan(composed_run(*words)) if node.name == "convert")
     model = str(tmp_path / "work/convert") if absolute else "work/convert"
     for name, kind, key, read, fingerprint in (
         ("evaluate-own", "evaluate", "pretrained", model, convert.fingerprint),

@@ -95,8 +95,8 @@ def test_the_phases_of_the_modern_recipe_are_those_of_its_page() -> None:
 def test_the_hours_of_the_modern_recipe_are_those_of_its_page(root: Path, tmp_path: Path) -> None:
     # A folder of its own: shards that are there, as of the demo, count.
     words = ["+corpus=sample", "recipe=modern", "estimate_gpu=H100", "estimate_mfu=0.35", f"workdir={tmp_path}"]
-    config, chosen = composed(*words)
-    found = estimates.of_stages(config, graph.plan(config, chosen))
+    config = composed(*words)
+    found = estimates.of_stages(config, graph.plan(config))
     phases = ["train", "train-8192", "train-decay"]
     hours = [found[phase].gpu_hours for phase in phases]
     page = (root / "docs/modernbert.md").read_text()
@@ -111,8 +111,8 @@ def test_the_hours_of_the_modern_recipe_are_those_of_its_page(root: Path, tmp_pa
 def test_an_existing_vocabulary_gives_the_model_its_size(tmp_path: Path) -> None:
     def disk(*more: str) -> float:
         words = ["+corpus=sample", "recipe=laptop", "model=tiny", *more]
-        config, chosen = composed(*words)
-        return estimates.of_stages(config, graph.plan(config, chosen))["train"].disk
+        config = composed(*words)
+        return estimates.of_stages(config, graph.plan(config))["train"].disk
 
     words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"w{n}" for n in range(1019))]
     (tmp_path / "vocab.txt").write_text("".join(f"{word}\n" for word in words))

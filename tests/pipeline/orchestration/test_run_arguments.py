@@ -9,14 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hydra import compose, initialize_config_dir
-from hydra.core.global_hydra import GlobalHydra
 from omegaconf import DictConfig, OmegaConf
 
 from pipeline.cli import composing, conf_files, help_text
 from pipeline.common.formatting import flatten
-from pipeline.config import PrepareConfig
-from pipeline.orchestration import graph, recipe, run_arguments, stage_keys
+from pipeline.orchestration import compose_run, run_arguments, stage_keys
 from pipeline.stages.registry import STAGES
 from tests import runs
 
@@ -36,12 +33,12 @@ def of_command(kind: str, *words: str) -> DictConfig:
 
 def of_run(kind: str, *words: str) -> DictConfig:
     """What the stage reads in a run."""
-    stages = recipe.stages(*runs.composed("corpus=text", "tasks=[sample_next]", *words))
-    overrides = next(overrides for _, one, overrides in stages if one == kind)
-    composing.register(kind, STAGES[kind].schema)
-    GlobalHydra.instance().clear()
-    with initialize_config_dir(str(conf_files.CONF), version_base="1.3"):
-        return compose(kind, overrides)
+    typed = run_arguments.expand(["corpus=text", "corpus.path=TEXT", *words])
+    config = compose_run.composed(typed, [])
+    assert config is not None
+    found = OmegaConf.create(OmegaConf.to_container(config.stages[kind], resolve=True))
+    assert isinstance(found, DictConfig)
+    return found
 
 
 def another(value: Any) -> Any:
@@ -144,23 +141,14 @@ def test_a_key_of_an_open_group_is_removed_for_one_stage() -> None:
         assert found.stage == 2
 
 
-def test_a_job_reads_what_the_run_passes_on(tmp_path: Path) -> None:
+def test_a_file_of_words_is_read_as_typed(tmp_path: Path) -> None:
     file = tmp_path / "words"
     file.write_text("prepare.filters.shingle=4  # of near duplicates\n+prepare.filters='web'\n")
-    words = [
-        "corpus=text",
-        f"corpus.path={tmp_path}",
-        f"@{file}",
-        "train.model.dropout=0.5",
-        "train.tracking.project=1e3",
-        "+model.layers=1",
-        f"--config-dir={tmp_path}",
-    ]
-    config, chosen = runs.composed(*words)
-    assert run_arguments.expand(chosen) == chosen
-    assert runs.composed(*chosen) == (config, chosen)
-    (filters,) = (node.config.filters for node in graph.plan(config, chosen) if isinstance(node.config, PrepareConfig))
-    assert (filters.shingle, filters.near_duplicates) == (4, 0.8)
+    words = [f"corpus.path={tmp_path}", f"@{file}", "train.model.dropout=0.5", "train.tracking.project=1e3"]
+    stages = runs.composed("corpus=text", *words, "+model.layers=1", f"--config-dir={tmp_path}").stages
+    assert (stages["prepare"].filters.shingle, stages["prepare"].filters.near_duplicates) == (4, 0.8)
+    assert (stages["train"].model.dropout, stages["train"].model.layers) == (0.5, 1)
+    assert stages["train"].tracking.project == "1e3"
 
 
 def test_a_choice_without_a_default_is_made_once() -> None:

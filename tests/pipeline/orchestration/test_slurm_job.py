@@ -72,12 +72,12 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., list[str]]]
         ends = last
         forced.clear()
         monkeypatch.setenv("SLURM_RESTART_COUNT", str(restarts))
-        config, chosen = composed_run(*words), ["+corpus=sample", *words]
+        config = composed_run(*words)
         with contextlib.suppress(SystemExit):
             if stage == "all":
-                drive_all(config, chosen)
+                drive_all(config)
             else:
-                run = run_document.of(config, graph.plan(config, chosen))
+                run = run_document.of(config, graph.plan(config))
                 run.write()
                 drive(stage, config.workdir, run.digest(stage))
         return list(forced)
@@ -108,8 +108,8 @@ def test_a_job_does_not_run_what_another_run_has_changed(tmp_path: Path, steps: 
     words = [f"workdir={tmp_path}"]
     steps("train", "", 0, *words)
     config = composed_run(*words, "seed=7")
-    run_document.of(config, graph.plan(config, ["+corpus=sample", *words, "seed=7"])).write()
-    before = run_document.of(config, graph.plan(composed_run(*words), ["+corpus=sample", *words]))
+    run_document.of(config, graph.plan(config)).write()
+    before = run_document.of(config, graph.plan(composed_run(*words)))
     with pytest.raises(ConfigError, match="other settings of train"):
         drive("train", str(tmp_path), before.digest("train"))
 

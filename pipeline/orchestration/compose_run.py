@@ -1,0 +1,258 @@
+"""A run composed once: its words as Hydra takes them, and the configuration of every stage.
+
+A stage is in the package `stages.NAME`: `train.steps=9` is `stages.train.steps=9` for Hydra, and
+`train.optimizer=lamb` chooses `optimizer@stages.train.optimizer=lamb`.
+"""
+
+import copy
+import re
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf, open_dict
+
+from pipeline.cli import composing, conf_files
+from pipeline.cli.overrides import as_text, readable, search_path, whole_number
+from pipeline.common import cores
+from pipeline.common.errors import ConfigError
+from pipeline.config import TASK_KINDS, EvaluateConfig, RunConfig, StageConfig
+from pipeline.orchestration import advice
+from pipeline.stages.registry import STAGES, type_of
+
+# A key of a stage among the words of a run: `train.steps=9`, `+train-512.deepspeed.KEY=9`.
+STAGE_KEY = re.compile(rf"([+~]*)((?:{'|'.join(STAGES)})(?:-[\w-]+)?)\.(.+)")
+CHOSEN = re.compile(r"[\w./-]+")  # the value of a choice
+BESIDE = ("attention", "protocol")  # groups whose files set keys next to them
+OPENED = re.compile(r"runner\.options\.|task\.")  # keys that need not be there
+SAMPLE_TASK = "sample_"
+
+
+def own_name(*, _parent_: DictConfig) -> str:
+    """Return the key of the node that has the interpolation `${own_name:}`, the stage's name."""
+    return str(_parent_._key())
+
+
+def phase(first: int, last: int, total: int, *, _root_: DictConfig) -> int:
+    """Return the steps from `first` to `last` of a recipe's `total`, where the run has others."""
+    factor = _root_.steps / total
+    return int(round(factor * last) - round(factor * first))
+
+
+for resolver in (own_name, phase):
+    OmegaConf.register_new_resolver(resolver.__name__, resolver, replace=True)
+
+
+def in_package(word: str, own: list[Path]) -> str:
+    """Return an override of a stage in the package of that stage, and any other unchanged.
+
+    Raises:
+        ConfigError: it would change the corpus of one stage alone.
+    """
+    found = STAGE_KEY.fullmatch(word)
+    if found is None:
+        return word
+    sign, name, rest = found.groups()
+    key, _, value = rest.partition("=")
+    kind = type_of(name)
+    if key.partition(".")[0] == "corpus":
+        raise ConfigError("all stages read one corpus; leave the stage out", f"{name}.{key}", value)
+    if kind == "evaluate" and key == "task":
+        return f"{sign}stages.{name}.tasks={value if value[:1] == '[' else f'[{value}]'}"
+    known = conf_files.choices(key, *own) if key in (*BESIDE, *STAGES[kind].schema.__dataclass_fields__) else []
+    if known and CHOSEN.fullmatch(value.strip("'\"")):
+        if value.strip("'\"") not in known:
+            raise conf_files.no_such(key, value, known).but(key=f"{name}.{key}")
+        package = f"stages.{name}" if key in BESIDE else f"stages.{name}.{key}"
+        return f"{'+' if key == 'protocol' else ''}{key}@{package}={value}"
+    rest = whole_number(as_text(readable(rest), STAGES[kind].schema))
+    added = kind == "evaluate" or OPENED.match(key) or sign == "+"
+    return f"{'++' if added and sign != '~' else sign}stages.{name}.{rest}"
+
+
+def composed(words: list[str], own: list[Path]) -> DictConfig | None:
+    """Return what a command line composes, evaluations as templates; None if an option of Hydra ran.
+
+    Raises:
+        ConfigError, HydraException, OmegaConfBaseException: a mistake on it or in a YAML file.
+    """
+    for stage in STAGES.values():
+        composing.register(stage.name, stage.schema)
+    config = composing.compose("run", RunConfig, [in_package(word, own) for word in words])
+    if config is not None:
+        for_all_trainings(config, words)
+    return config
+
+
+def of_words(name: str, schema: type, words: list[str], asked: bool) -> Any:
+    """Return the configuration of a command line, with those of its stages in their order.
+
+    None if help was `asked` for, or an option of Hydra ran.
+
+    Raises:
+        ConfigError: a mistake on the command line or in a YAML file.
+    """
+    own = search_path(words)
+    try:
+        config = composed(words, own)
+        if config is None:
+            return None
+        if asked:
+            composing.print_help(name, schema, root_of(config))
+            return None
+        made = composing.validate(root_of(config), RunConfig)
+    except composing.MISTAKES as error:
+        check_stages(words)
+        raise named(error) from error
+    config.cores = made.cores = made.cores or cores.available()
+    made.stages = {stage: validated(config, stage, of) for stage, of in with_evaluations(config, made, own).items()}
+    return made
+
+
+def root_of(config: DictConfig) -> DictConfig:
+    """Return the configuration of a run without its stages."""
+    found = copy.deepcopy(config)
+    found.stages = {}
+    return found
+
+
+def named(error: Exception, stage: str | None = None) -> ConfigError:
+    """Return the error of a composition in the words of a run."""
+    said = composing.explain(error).replace("stages.", "")
+    key = getattr(error, "full_key", None) or getattr(error, "key", None)
+    found = ConfigError(said if stage is None else advice.with_prefix(said, stage), where=stage and f"stage {stage}")
+    found.key = key and str(key).removeprefix("stages.")
+    return found
+
+
+def check_stages(words: list[str]) -> None:
+    """Raise ConfigError if words set keys of a stage that the recipe has not."""
+    known = recipe_stages(words)
+    for word in words:
+        found = STAGE_KEY.fullmatch(word)
+        if found is not None and known and found[2] not in known:
+            raise ConfigError(f"no such stage in the recipe; choose one of {', '.join(known)}", found[2])
+
+
+def recipe_stages(words: list[str]) -> list[str]:
+    """Return the names of the recipe's stages; none if it cannot be read."""
+    ours = ("recipe", "hydra.searchpath")
+    chosen = [word for word in words if word.lstrip("+").partition("=")[0] in ours or "@stages." in word]
+    try:
+        config = composing.compose("run", RunConfig, chosen)
+        return [] if config is None else list(map(str, config.stages))
+    except composing.MISTAKES:  # which is explained where the whole command line is read
+        return []
+
+
+def for_all_trainings(config: DictConfig, words: list[str]) -> None:
+    """Set the keys `model.KEY` of the words in all trainings, except where one has its own."""
+    keys = {word.lstrip("+").partition("=")[0] for word in words}
+    for key in sorted(key for key in keys if key.startswith("model.")):
+        for name in config.stages:
+            if type_of(name) == "train" and f"{name}.{key}" not in keys:
+                OmegaConf.update(config, f"stages.{name}.{key}", OmegaConf.select(config, key))
+
+
+def with_evaluations(config: DictConfig, run: RunConfig, own: list[Path]) -> dict[str, str]:
+    """Return the stages in their order, an evaluation for each task among them, with those of the recipe.
+
+    A key of `evaluate-rte` is typed as one of `evaluate`, and one of `train` as its own.
+
+    Raises:
+        ConfigError: a task is unknown, or its files are not there.
+    """
+    check_kinds(config)
+    wanted = [task for stage in config.stages.values() for task in stage.get("tasks") or []]
+    names: dict[str, str] = {}
+    for name in list(map(str, config.stages)):
+        kind = type_of(name)
+        if kind == "download" and (run.corpus.path is not None or not run.corpus.files):
+            continue
+        if kind == "tasks" and not any(task.startswith(SAMPLE_TASK) for task in wanted):
+            continue
+        names |= dict.fromkeys(add_evaluations(config, run, name, own) if kind == "evaluate" else [name], name)
+    names = dict(sorted(names.items(), key=lambda item: type_of(item[0]) == "report"))  # behind what a user adds
+    for name in names:
+        if type_of(name) == "report" and not config.stages[name].stages:
+            config.stages[name].stages = [config.stages[other].out for other in names if type_of(other) != "report"]
+        if type_of(name) == "train" and config.stages[name].steps == 0:
+            raise ConfigError(f"too few, {name} would have none", "steps", run.steps)
+    return names
+
+
+def check_kinds(config: DictConfig) -> None:
+    """Raise ConfigError for a stage that no file of `conf/stage` has made."""
+    for name in map(str, config.stages):
+        if type_of(name) not in STAGES:
+            raise ConfigError(f"no such stage; choose one of {', '.join(STAGES)}", f"stages.{name}")
+        if "workdir" not in config.stages[name]:
+            made = [other for other in map(str, config.stages) if "workdir" in config.stages[other]]
+            raise ConfigError(f"no such stage in recipe {config.recipe}; choose one of {', '.join(made)}", name)
+
+
+def add_evaluations(config: DictConfig, run: RunConfig, name: str, own: list[Path]) -> list[str]:
+    """Add an evaluation to the stages for each task of a template; return their names.
+
+    One that scores checkpoints trains none, so it has the tasks without training alone.
+
+    Raises:
+        ConfigError: a task is unknown, its files are not there, or a key is not of an evaluation.
+    """
+    template, found = copy.deepcopy(config.stages[name]), []
+    with open_dict(template):
+        tasks = template.pop("tasks")
+    for task in tasks:
+        content = task_of(task, own)
+        kind = TASK_KINDS.get(content.get("kind"))
+        if template.get("checkpoints") and (kind is None or kind.trains):
+            continue
+        ours = {"task": content, "data": task_data(run, task)}
+        try:
+            made = OmegaConf.merge(OmegaConf.structured(EvaluateConfig), ours, template)
+        except composing.MISTAKES as error:
+            raise named(error, name) from error
+        with open_dict(config.stages):
+            config.stages[f"{name}-{task}"] = made
+        found.append(f"{name}-{task}")
+    return found
+
+
+def task_of(task: str, own: list[Path]) -> DictConfig:
+    """Return the settings of a task; `own` are more folders of YAML files.
+
+    Raises:
+        ConfigError: there is no such task.
+    """
+    known = conf_files.choices("task", *own)
+    if task not in known:
+        raise conf_files.no_such("task", task, known).but(key="tasks")
+    files = [folder / "task" / f"{task}.yaml" for folder in (*own, conf_files.CONF)]
+    content = OmegaConf.load(next(file for file in files if file.is_file()))
+    assert isinstance(content, DictConfig)
+    return content
+
+
+def task_data(run: RunConfig, task: str) -> str:
+    """Return the folder that holds the files of a task.
+
+    Raises:
+        ConfigError: it is not a sample task, and `glue` is not set.
+    """
+    if task.startswith(SAMPLE_TASK):
+        return f"{run.workdir}/tasks"
+    if run.glue is None:
+        raise ConfigError("its files are required; add glue=FOLDER, the folder of the GLUE files", "glue")
+    return run.glue
+
+
+def validated(config: DictConfig, name: str, of: str) -> StageConfig:
+    """Return the configuration of a stage.
+
+    Raises:
+        ConfigError: a value is missing, or a check fails.
+    """
+    schema = STAGES[type_of(name)].schema
+    try:
+        return composing.validate(config.stages[name], schema)
+    except composing.MISTAKES as error:
+        raise named(error, of) from error
