@@ -5,13 +5,11 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from benchmarks import gpu_engines
 from benchmarks.gpu_model import config_of, loss_of, make_batch, make_model, without_dropout
 from benchmarks.gpu_rows import Rows
 from model.encoders import attention, flash
-from model.encoders.kernels.add_norm import add_norm
 
 LENGTHS = [128, 3, 77, 1, 40]
 HEADS, WIDTH = 4, 64
@@ -25,7 +23,6 @@ def run(rows: Rows, device: torch.device, small: bool) -> None:
             name = f"flash {kind}, causal {causal}, window {window}"
             rows.attempt(name, against_reference, device, kind, causal, window)
         rows.attempt(f"flash {kind}, dropout", dropout_is_consistent, device, kind)
-        rows.attempt(f"dropout, sum and norm {kind}", norm_is_right, device, kind)
     rows.attempt("padded fp32 against plain", padded_is_right, device)
     sizes = ("tiny",) if small else ("tiny", "base")
     for size in sizes:
@@ -102,27 +99,6 @@ def padded_is_right(device: torch.device) -> dict[str, Any]:
     expected = attention.attend(q, k, v, bounds, max(LENGTHS), 0.0, "each")
     found = attention.attend(a, b, c, bounds.to(device), max(LENGTHS), 0.0, "padded")
     return verdict(float((found.cpu() - expected).abs().max().detach()), 2e-3)
-
-
-def norm_is_right(device: torch.device, kind: torch.dtype) -> dict[str, Any]:
-    """Compare the operator with plain arithmetic in fp64, with the mask that it drew."""
-    torch.manual_seed(0)
-    share, width = 0.3, 768
-    x = torch.rand(1000, width, device=device).add(0.5).to(kind).requires_grad_()
-    residual = torch.zeros_like(x)
-    weight, bias, upstream = (torch.randn(n, width, device=device, dtype=kind) for n in (1, 1, 1000))
-    normed, total, *_ = add_norm(x, residual, weight[0], bias[0], share, 1e-6)
-    (found,) = torch.autograd.grad(normed, x, upstream)
-    y = x.detach().double().requires_grad_()
-    dropped = y * (total != 0) / (1 - share)
-    plain = F.layer_norm(dropped, (width,), weight[0].double(), bias[0].double(), 1e-6)
-    (expected,) = torch.autograd.grad(plain, y, upstream.double())
-    both = ((normed, plain), (total, dropped), (found, expected))
-    pairs = [(a.detach(), b.detach()) for a, b in both]
-    distance = max(float((a - b).abs().max() / b.abs().max()) for a, b in pairs)
-    drift = abs(float((total == 0).double().mean()) - share)
-    found_right = verdict(distance, 1e-5 if kind == torch.float32 else 0.02)
-    return found_right | {"ok": found_right["ok"] and drift < 0.01, "drift": drift}
 
 
 def half_against_full(device: torch.device, size: str) -> dict[str, Any]:

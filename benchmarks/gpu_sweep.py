@@ -7,15 +7,12 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch.nn import functional as F
 
 from benchmarks.gpu_correctness import half_of
 from benchmarks.gpu_model import VOCABULARY, config_of, loss_of, make_batch, make_model
 from benchmarks.gpu_rows import Rows
 from model.encoders import attention
-from model.encoders.dropout import drop
-from model.encoders.kernels.add_norm import AddNorm, add_norm
-from model.encoders.kernels.c_compiler import has_compiler
+from model.encoders.device import has_compiler
 from model.training import cost, device_peak
 from model.training.device_peak import synchronize
 
@@ -34,9 +31,6 @@ def run(rows: Rows, device: torch.device, small: bool) -> None:
             tokens = 512 if small else 32768
             name = f"attention {backend}, {length}"
             rows.attempt(name, one_attention, device, half, backend, length, tokens)
-    for fused in (True, False):
-        name = f"dropout, sum and norm, {'one operator' if fused else 'plain'}"
-        rows.attempt(name, one_norm, device, half, 512 if small else 32768, fused)
     sizes = ("tiny",) if small else ("base", "large")
     amounts = (256, 512) if small else (65536, 32768, 16384, 8192, 4096)
     compilable = has_compiler() and not small
@@ -91,23 +85,6 @@ def one_attention(device: torch.device, kind: torch.dtype, backend: str, length:
         torch.autograd.grad(mixed, (q, k, v), upstream)
 
     return {"seconds": timed(work, device, 5), "tokens": len(batch.input_ids)}
-
-
-def one_norm(device: torch.device, kind: torch.dtype, tokens: int, fused: bool) -> dict[str, Any]:
-    """Time what follows a projection of base, forward and backward, dropout 0.1."""
-    norm = AddNorm(768).to(device, kind)
-    x, residual = (torch.randn(tokens, 768, device=device, dtype=kind) for _ in range(2))
-    leaves = [x.requires_grad_(), residual.requires_grad_(), norm.weight, norm.bias]
-    upstream = torch.randn_like(x)
-
-    def work() -> None:
-        if fused:
-            normed = add_norm(x, residual, norm.weight, norm.bias, 0.1, norm.eps)[0]
-        else:
-            normed = F.layer_norm(residual + drop(x, 0.1), (768,), norm.weight, norm.bias, norm.eps)
-        torch.autograd.grad(normed, leaves, upstream)
-
-    return {"seconds": timed(work, device, 5), "tokens": tokens}
 
 
 def one_step(

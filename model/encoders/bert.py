@@ -11,7 +11,6 @@ from model.config import ModelConfig
 from model.encoders import attention
 from model.encoders.dropout import Dropout
 from model.encoders.encoder import Architecture, EncoderLayer, MaskedHead, PretrainingModel, Sequences, WordEmbeddings
-from model.encoders.kernels.add_norm import AddNorm
 from model.encoders.projections import QueryKeyValue
 
 SEGMENTS = 2
@@ -39,14 +38,12 @@ class Residual(nn.Module):
     def __init__(self, width: int, config: ModelConfig) -> None:
         super().__init__()
         self.dense = nn.Linear(width, config.hidden)
-        self.share = config.dropout
-        self.norm = AddNorm(config.hidden, eps=config.layer_norm_epsilon)
+        self.dropout = Dropout(config.dropout)
+        self.norm = nn.LayerNorm(config.hidden, eps=config.layer_norm_epsilon)
 
     def forward(self, x: Tensor, residual: Tensor) -> Tensor:
         """Map `(T, width)` and `(T, H)` -> `(T, H)`."""
-        normed: Tensor
-        normed, _ = self.norm(self.dense(x), residual, self.share if self.training else 0.0)
-        return normed
+        return self.norm(residual + self.dropout(self.dense(x)))  # type: ignore[no-any-return]
 
 
 class Layer(EncoderLayer):

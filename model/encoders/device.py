@@ -1,9 +1,15 @@
-"""The device that computes, and the precision of its products in fp32."""
+"""The device that computes, the precision of its products in fp32, and the compiler of its kernels."""
 
 import contextlib
+import os
+import shutil
+import sysconfig
 from collections.abc import Iterator
+from pathlib import Path
 
 import torch
+
+COMPILERS = ("cc", "gcc", "clang")  # Triton builds its launchers with one of them, at run time
 
 
 def device_of(worker: int = 0) -> torch.device:
@@ -30,3 +36,9 @@ def exact_products() -> Iterator[None]:
         yield
     finally:
         torch.set_float32_matmul_precision(before)
+
+
+def has_compiler() -> bool:
+    """Return whether this machine has a C compiler and Python's headers."""
+    headers = Path(sysconfig.get_path("include")) / "Python.h"
+    return headers.exists() and any(shutil.which(name) for name in (os.environ.get("CC", ""), *COMPILERS) if name)

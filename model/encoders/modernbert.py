@@ -14,9 +14,8 @@ from torch.nn import functional as F
 
 from model.config import ModelConfig
 from model.encoders import attention
-from model.encoders.dropout import Dropout
+from model.encoders.dropout import Dropout, drop
 from model.encoders.encoder import Architecture, EncoderLayer, MaskedHead, PretrainingModel, Sequences, WordEmbeddings
-from model.encoders.kernels.add_norm import AddNorm
 from model.encoders.projections import QueryKeyValue
 from model.encoders.rotary import rotate, rotation
 
@@ -56,7 +55,7 @@ class Layer(EncoderLayer):
         self.attention_norm = make_norm(config) if number else nn.Identity()
         self.qkv = QueryKeyValue(config.hidden, config.heads, bias=False)
         self.mix = nn.Linear(config.hidden, config.hidden, bias=False)
-        self.feed_norm = AddNorm(config.hidden, eps=config.layer_norm_epsilon, bias=False)
+        self.feed_norm = make_norm(config)
         self.up = nn.Linear(config.hidden, 2 * config.feed_forward, bias=False)
         self.dropout = Dropout(config.dropout)
         self.down = nn.Linear(config.feed_forward, config.hidden, bias=False)
@@ -82,9 +81,8 @@ class Layer(EncoderLayer):
 
     def after(self, mixed: Tensor, x: Tensor) -> Tensor:
         """Compute what follows the attention: two `(K, H)` tensors -> `(K, H)`."""
-        share = self.share if self.training else 0.0
-        normed, x = self.feed_norm(self.mix(mixed), x, share)
-        value, gate = self.up(normed).chunk(2, -1)  # (K, F) each
+        x = x + drop(self.mix(mixed), self.share if self.training else 0.0)
+        value, gate = self.up(self.feed_norm(x)).chunk(2, -1)  # (K, F) each
         return x + self.down(self.dropout(F.gelu(value) * gate))  # type: ignore[no-any-return]
 
 

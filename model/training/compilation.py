@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from model.config import TrainConfig
-from model.encoders.kernels.c_compiler import has_compiler
+from model.encoders.device import has_compiler
 from pipeline.common.errors import ConfigError
 
 if TYPE_CHECKING:

@@ -16,7 +16,6 @@ from model.encoders.architectures import build_model
 from model.encoders.batch import Batch
 from model.encoders.dropout import drop
 from model.encoders.encoder import PretrainingModel
-from model.encoders.kernels import add_norm
 from tests.model.encoders.test_bert import small
 
 pytestmark = pytest.mark.slow  # the first graph takes half a minute
@@ -81,25 +80,6 @@ def test_twenty_batches_of_other_sizes_share_the_first_ones_graphs(
             learn(model, batch(number))
     assert counters["stats"]["unique_graphs"] == made
     assert not counters["graph_break"]
-
-
-def test_dropout_sum_and_norm_in_one_are_a_node_of_a_graph_of_all_sizes() -> None:
-    torch._dynamo.reset()
-    counters.clear()
-
-    def run(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
-        return add_norm.add_norm(x.tanh(), x, weight, bias, 0.0, 1e-6)[0].sin()
-
-    compiled = torch.compile(run, fullgraph=True, dynamic=True, backend="aot_eager")
-    found = []
-    for rows in (3, 5, 8):
-        torch.manual_seed(rows)
-        given = [torch.randn(*shape, requires_grad=True) for shape in ((rows, 8), (8,), (8,))]
-        for way in (run, compiled):
-            found.append(torch.autograd.grad(way(*given).sum(), given))
-    for one, other in zip(found[::2], found[1::2], strict=True):
-        torch.testing.assert_close(one, other)
-    assert counters["stats"]["unique_graphs"] == 1
 
 
 def test_dropout_is_part_of_a_graph_and_keeps_the_mean() -> None:

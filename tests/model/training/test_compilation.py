@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from model.config import ComputeConfig, TrainConfig
-from model.encoders.kernels.c_compiler import has_compiler
+from model.encoders.device import has_compiler
 from model.training.compilation import wanted
 from model.training.deepspeed_engine import World
 from pipeline.common.errors import ConfigError

@@ -1,1 +1,0 @@
-"""Kernels of our own in Triton, each behind an operator of PyTorch."""
