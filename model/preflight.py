@@ -1,20 +1,19 @@
 """Check the nodes of a training in less than a minute, and name those that would spoil it.
 
-python -m model.preflight FOLDER                                     this machine, one rank
-python -m model.launch deepspeed --hostfile HOSTS model/preflight.py FOLDER
+python -m model.preflight                                            this machine, one rank
+python -m model.launch deepspeed --hostfile HOSTS model/preflight.py
 
-Measures GPUs and their drivers, matrix products, an all-reduce between the ranks, the links between
-nodes, FOLDER (that of the run, also in a store), clocks and /dev/shm. Rank 0 prints one line for
-each; exits with 0 if all are usable, 2 if a node is not, and 75 if not all ranks came.
+Measures matrix products and an all-reduce between the ranks. Rank 0 prints one line for each; exits
+with 0 if all nodes are usable, 2 if one is not, and 75 if not all ranks came.
 """
 
 import argparse
 import os
 import socket
 import sys
-from collections import Counter
+import time
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median_high
 from typing import NoReturn
@@ -25,9 +24,8 @@ if not __package__:  # run as a script: the packages are one level above its fol
 import torch
 import torch.distributed as dist
 
-from model.resilience import node_checks, process_group, rank_record, rendezvous
+from model.resilience import process_group, rank_record, rendezvous
 from model.resilience.gpus import require_gpu_of, require_gpus
-from model.resilience.node_checks import Findings
 from model.resilience.rank_card import describe
 from model.training import device_peak
 from pipeline.common import output
@@ -35,10 +33,7 @@ from pipeline.common.arguments import Arguments
 from pipeline.common.errors import Exit, InputError, Restart, UserError, first_line
 from pipeline.common.formatting import pluralize
 
-CLOCK = 1.0  # seconds that clocks may differ: times of files are compared between nodes
-SHM = 2**30  # bytes of /dev/shm that NCCL between the GPUs of a node needs
-OPERATION = 180.0  # seconds that a rank may wait for another, which measures a slow disk
-PRECISION = {True: "of bf16 products", False: "of fp32 products"}  # by whether there are GPUs
+OPERATION = 180.0  # seconds that a rank may wait for another
 
 
 class NodesBad(InputError):
@@ -64,8 +59,8 @@ class Line:
         return f"{'BAD' if self.bad else 'ok':<4} {self.name:<10}  {self.text}"
 
 
-def check(places: list[str], wait: float, seconds: float) -> tuple[list[Findings], float, bool]:
-    """Measure this rank; return the findings of all, the all-reduce's bytes/s, and if it was right.
+def check(wait: float, seconds: float, share: float) -> list[Line]:
+    """Measure this rank; return a line for each thing measured on all of them.
 
     Raises:
         ConfigError: fewer GPUs are usable than the environment announces or ranks need.
@@ -81,74 +76,64 @@ def check(places: list[str], wait: float, seconds: float) -> tuple[list[Findings
         torch.cuda.set_device(device)
     backend, precision = ("nccl", "bf16") if device.type == "cuda" else ("gloo", "fp32")
     process_group.join(backend, describe(Identity(), "preflight"), wait, OPERATION, device)
-    found = Findings(rendezvous.host_of(rank) or socket.gethostname(), rank, local)
-    found.device = node_checks.device_name(device)
-    found.flops = 1e12 * device_peak.measured(device, device_peak.TYPES[precision])
-    found.shm = node_checks.shared_memory()
-    moved, right = node_checks.all_reduce(device, seconds) if dist.get_world_size() > 1 else (0.0, True)
-    found.clock = node_checks.clock_ahead()
-    leaders = [number for number, first in process_group.gather((rank, local == 0)) if first]
-    found.link = node_checks.link(leaders) if len(leaders) > 1 else 0.0
-    if local == 0:
-        node_checks.measure_places(found, places, seconds)
-    if len(leaders) > 1 and places:
-        node_checks.note_unshared(found, places[0], OPERATION)
-    every = process_group.gather(asdict(found))
-    return [Findings(**one) for one in every], moved, right
-
-
-def judge(found: list[Findings], moved: float, right: bool, share: float) -> list[Line]:
-    """Return a line for each thing measured; bad are nodes below `share` of the others' speed."""
-    nodes = [one for one in found if one.local_rank == 0]
-    gpus = found[0].device != "CPU"
-    usual = Counter(one.device for one in found).most_common(1)[0][0]
-    odd = sorted({f"{one.host} ({one.device})" for one in found if one.device != usual})
-    text = f"{pluralize(len(found), 'rank')} on {pluralize(len(nodes), 'node')}: {usual}"
-    lines = [Line("devices", "; ".join([text, *odd]), _hosts(f for f in found if f.device != usual))]
-    speeds = {one.rank: one.flops for one in found}
-    lines.append(_speed("compute", speeds, found, "TFLOP/s", 1e12, share if gpus else 0.0, PRECISION[gpus]))
+    host = rendezvous.host_of(rank) or socket.gethostname()
+    mine = host, device_peak.measured(device, device_peak.TYPES[precision])
+    found = [(host, speed) for host, speed in process_group.gather(mine)]
+    # On CPUs that share a machine with others, the speed of products says nothing of a node.
+    lines = [products(found, precision, share if device.type == "cuda" else 0.0)]
     if len(found) > 1:
-        over = "NCCL" if gpus else "gloo"
+        moved, right = all_reduce(device, seconds)
         wrong = "" if right else "; its sum is wrong: a GPU or a link damages data"
-        text = f"{moved / 1e9:.2f} GB/s sent and received by each rank, over {over}{wrong}"
-        lines.append(Line("all-reduce", text, () if right else _hosts(found)))
-    if len(nodes) > 1:
-        links = {one.rank: one.link for one in nodes}
-        lines.append(_speed("links", links, nodes, "GB/s", 1e9, share, "between nodes, by TCP"))
-        ahead = max(nodes, key=lambda one: abs(one.clock))
-        bad = _hosts(one for one in nodes if abs(one.clock) > CLOCK)
-        text = f"differ by {abs(ahead.clock):.3f} s at most ({ahead.host})"
-        lines.append(Line("clocks", text, bad))
-    for place in sorted({place for one in nodes for place in one.places}):
-        for index, done in enumerate(("write", "read")):
-            rates = {one.rank: one.places[place][index] for one in nodes if place in one.places}
-            kept = [one for one in nodes if place in one.places]
-            lines.append(_speed(done, rates, kept, "MB/s", 1e6, share, place))
-    lines += [Line("folder", f"{one.host}: {fault}", (one.host,)) for one in found for fault in one.faults]
-    least = min(nodes, key=lambda one: one.shm)
-    small = _hosts(one for one in nodes if gpus and one.shm < SHM)
-    lines.append(Line("/dev/shm", f"{least.shm / 2**30:.2f} GiB at least ({least.host})", small))
+        text = f"{moved / 1e9:.2f} GB/s sent and received by each rank, over {backend}{wrong}"
+        lines.append(Line("all-reduce", text, () if right else hosts(found)))
     return lines
 
 
-def _speed(
-    name: str, speeds: dict[int, float], found: list[Findings], unit: str, scale: float, share: float, what: str
-) -> Line:
-    """Return the line of a speed: the usual and the lowest one, and who is far below the others."""
-    usual = median_high(speeds.values())
-    slowest = min(found, key=lambda one: speeds[one.rank])
-    bad = [one for one in found if speeds[one.rank] < share * usual]
-    text = f"{usual / scale:.3g} {unit} {what}"
-    if len(found) > 1:
-        text += f", {speeds[slowest.rank] / scale:.3g} at least (rank {slowest.rank}, {slowest.host})"
-    return Line(name, text, _hosts(bad))
+def products(found: list[tuple[str, float]], precision: str, share: float) -> Line:
+    """Return the line of the ranks' TFLOP/s; bad are nodes below `share` of the others' speed."""
+    usual = median_high(speed for _, speed in found)
+    slowest = min(range(len(found)), key=lambda rank: found[rank][1])
+    host, least = found[slowest]
+    ranks, nodes = pluralize(len(found), "rank"), pluralize(len(hosts(found)), "node")
+    text = f"{usual:.3g} TFLOP/s of {precision} products, {least:.3g} at least (rank {slowest}, {host})"
+    return Line("compute", f"{ranks} on {nodes}: {text}", hosts(one for one in found if one[1] < share * usual))
 
 
-def _hosts(found: Iterable[Findings]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(one.host for one in found))
+def hosts(found: Iterable[tuple[str, float]]) -> tuple[str, ...]:
+    """Return the distinct hosts, in rank order."""
+    return tuple(dict.fromkeys(host for host, _ in found))
 
 
-def preflight(places: list[str], wait: float, seconds: float, share: float) -> None:
+def all_reduce(device: torch.device, seconds: float) -> tuple[float, bool]:
+    """Return the bandwidth of an all-reduce, as NCCL's own tests count it, and if its sum is right.
+
+    The bytes per second are those that each rank sends and receives: 2 (n-1)/n of the message.
+    """
+    size = dist.get_world_size()
+    count = 2**26 if device.type == "cuda" else 2**22
+    numbers = torch.full((count,), float(dist.get_rank() + 1), device=device)
+    dist.all_reduce(numbers)  # it connects the ranks
+    right = bool((numbers == size * (size + 1) / 2).all())
+    numbers.zero_()
+    once = timed(numbers, 1)
+    repeats = process_group.smallest(max(1, min(50, int(seconds / once))))
+    spent = timed(numbers, repeats)
+    moved = 2 * (size - 1) / size * numbers.nbytes * repeats
+    return moved / spent, not process_group.any_rank(not right)
+
+
+def timed(numbers: torch.Tensor, repeats: int) -> float:
+    """Return the seconds of some all-reduces that all ranks begin together."""
+    process_group.any_rank(False)
+    began = time.perf_counter()
+    for _ in range(repeats):
+        dist.all_reduce(numbers)
+    if numbers.is_cuda:
+        torch.cuda.synchronize(numbers.device)
+    return time.perf_counter() - began
+
+
+def preflight(wait: float, seconds: float, share: float) -> None:
     """Run the check and print its lines on rank 0.
 
     Raises:
@@ -157,7 +142,7 @@ def preflight(places: list[str], wait: float, seconds: float, share: float) -> N
     """
     rank, size = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
     try:
-        lines = judge(*check(places, wait, seconds), share)
+        lines = check(wait, seconds, share)
     except UserError as error:
         raise error.but(where=rendezvous.name_of(rank)) from error
     except Exception as error:
@@ -187,16 +172,15 @@ def main() -> NoReturn:
     parser = Arguments(
         "python -m model.preflight", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("places", nargs="*", metavar="FOLDER", help="that of the run, and others to measure")
     parser.add_argument("--wait", type=float, default=120.0, help="seconds for all ranks to come")
-    parser.add_argument("--seconds", type=float, default=3.0, help="of each measurement, about")
+    parser.add_argument("--seconds", type=float, default=3.0, help="of the all-reduce, about")
     parser.add_argument("--share", type=float, default=0.3, help="of the others' speed, below which a node is bad")
     parser.add_argument("--local_rank", "--local-rank", help=argparse.SUPPRESS)  # of launchers
     options = parser.parse_args()
     output.outlive_readers()
     rank_record.begin_rank()
     try:
-        preflight(options.places, options.wait, options.seconds, options.share)
+        preflight(options.wait, options.seconds, options.share)
     except UserError as error:
         if os.environ.get("LOCAL_RANK", "0") == "0" or not isinstance(error, NodesBad):
             print(f"error: {error}", file=sys.stderr)

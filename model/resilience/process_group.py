@@ -64,11 +64,6 @@ def smallest(number: int) -> int:
     return int(numbers.numpy()[0])
 
 
-def host_group() -> Any:
-    """Return the group of all ranks through host memory; None: the default one is such a group."""
-    return _host_group
-
-
 def gather(value: Any) -> list[Any]:
     """Return every rank's value, of types that JSON has, on all ranks, in rank order.
 

@@ -31,7 +31,6 @@ from pipeline.config import EvaluateConfig, PrepareConfig
 from pipeline.orchestration import run_document, stage_commands
 from pipeline.orchestration.job_status import PREFLIGHT
 from pipeline.orchestration.run_document import Run, StageRecord
-from pipeline.stages import store_inputs
 
 PORT = 29500  # of the rendezvous
 TORCHRUN = {"NODES": "PET_NNODES", "GPUS": "PET_NPROC_PER_NODE", "PORT": "PET_MASTER_PORT"}
@@ -103,16 +102,15 @@ def on_many_nodes(stage: str) -> list[str]:
     ]
 
 
-def preflight(run: Run) -> list[str]:
+def preflight() -> list[str]:
     """Return the command that checks this node and those that will train with it.
 
     Raises:
         ConfigError: as `on_many_nodes`.
     """
-    places = dict.fromkeys([run.workdir, str(store_inputs.local_place(run.workdir, run.mirror))])
     options = os.environ.get("OPTIONS", "").split()
     script = stage_commands.ROOT / "model" / "preflight.py"
-    return [*stage_commands.launched(script, on_many_nodes(PREFLIGHT)), *places, *options]
+    return [*stage_commands.launched(script, on_many_nodes(PREFLIGHT)), *options]
 
 
 def command(nodes: list[StageRecord], node: StageRecord, record: str) -> list[list[str]]:
@@ -147,7 +145,7 @@ def run_stage(stage: str, words: list[str]) -> NoReturn:
     record = run_record.place_of(typed["workdir"])
     run = run_document.read(record)
     os.environ.update(run.environment | os.environ)
-    commands = [preflight(run)] if stage == PREFLIGHT else commands_of(stage, run, record, typed)
+    commands = [preflight()] if stage == PREFLIGHT else commands_of(stage, run, record, typed)
     for each in commands[:-1]:
         code = subprocess.run(each, check=False).returncode
         if code:
