@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from model.training.initial_weights import Source
 
 TOLERANCE = 1e-5  # of a logit; both models compute in double precision
-SAMPLES = 3  # sentences of held-out text to fill in
+SAMPLES = 3  # held-out texts to fill in
 
 
 def make(config: ConvertConfig, out: Path) -> Result:
@@ -93,6 +93,7 @@ def make_one(config: ConvertConfig, out: Path) -> Result:
         )
     source, vocab, added = with_vocabulary(config, source)
     dtype = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}[config.dtype]
+    texts = held_out_texts(config, vocab)
     bert_format.save(
         out,
         source.config,
@@ -101,10 +102,10 @@ def make_one(config: ConvertConfig, out: Path) -> Result:
         history.of_weights(config.train, source, config.ema),
         dtype=dtype,
         shard_bytes=config.shard_bytes,
-        remarks=remarks_of(config, source, vocab),
+        remarks=remarks_of(config, source, texts),
     )
     sentence_model.copy(Path(config.train), out)
-    samples = samples_of(config, source, vocab)
+    samples = samples_of(source, vocab, list(config.examples) or texts)
     difference = checked(out, source, dtype) if config.check else None
     if config.check:
         vocabulary.check_ids(out)
@@ -167,46 +168,29 @@ def with_vocabulary(config: ConvertConfig, source: "Source") -> "tuple[Source, P
     return source, vocab, 0
 
 
-def pieces_of(vocab: Path) -> list[str]:
-    """Return the entries of a vocabulary, which show where words begin."""
-    from model.huggingface import card_example
+def held_out_texts(config: ConvertConfig, vocab: Path) -> list[str]:
+    """Return the beginnings of texts with a [MASK] from the training's shards, if they are there."""
+    from model.huggingface import mask_filling
+    from model.training import history
     from pipeline.tokenization.wordpiece import WordPiece
 
-    return card_example.pieces(WordPiece.load(vocab))
-
-
-def example_of(config: ConvertConfig, vocab: Path) -> str | None:
-    """Return a sentence with a [MASK] from the training's shards, or None if they are missing."""
-    from model.huggingface import card_example
-    from model.training import history
-
-    entries = pieces_of(vocab)
     for manifest in history.histories(config.train):
         if manifest.stage == "train":
-            return card_example.from_shards(manifest.config["data"]["dir"], entries)
-    return None
+            return mask_filling.examples(manifest.config["data"]["dir"], WordPiece.load(vocab), SAMPLES)
+    return []
 
 
-def samples_of(config: ConvertConfig, source: "Source", vocab: Path) -> list[dict[str, Any]]:
-    """Return what the model fills into sentences of the config or of held-out text, if it can."""
-    from model.huggingface import card_example, mask_filling
-    from model.training import history
+def samples_of(source: "Source", vocab: Path, texts: list[str]) -> list[dict[str, Any]]:
+    """Return what the model fills into texts, if it can."""
+    from model.huggingface import mask_filling
     from pipeline.tokenization.wordpiece import WordPiece
 
-    if not mask_filling.has_head(source.config, source.notes):
-        return []
-    texts = list(config.examples)
-    if not texts:
-        for manifest in history.histories(config.train):
-            if manifest.stage == "train":
-                entries = pieces_of(vocab)
-                texts = card_example.spread(manifest.config["data"]["dir"], entries, SAMPLES)
-    if not texts:
+    if not texts or not mask_filling.has_head(source.config, source.notes):
         return []
     return mask_filling.fill(source.config, source.state, WordPiece.load(vocab), texts)
 
 
-def remarks_of(config: ConvertConfig, source: "Source", vocab: Path) -> dict[str, Any]:
+def remarks_of(config: ConvertConfig, source: "Source", texts: list[str]) -> dict[str, Any]:
     """Return the model card's remarks about the weights."""
     from model.huggingface import bert_format
     from model.training import initial_weights
@@ -215,7 +199,7 @@ def remarks_of(config: ConvertConfig, source: "Source", vocab: Path) -> dict[str
     initialised = bert_format.initialised_parts(source.notes)
     return {
         "license": config.license,
-        "example": example_of(config, vocab),
+        "example": texts[0] if texts else None,
         "converted from": config.train if initial_weights.is_foreign(config.train) else None,
         "weights": "moving average of the training" if config.ema else None,
         "mean of the weights after steps": ", ".join(steps) if len(steps) > 1 else None,

@@ -17,6 +17,7 @@ import functools
 import itertools
 import re
 import shutil
+import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,7 @@ from pipeline.common.manifest import MANIFEST, Manifest, require_manifest, sha25
 from pipeline.shards import SPLITS, Shard, open_folder
 from pipeline.tokenization.wordpiece import WordPiece
 
+SPACES = ("Ġ", "▁")  # as they begin an entry
 BARS = 16  # maximum bars of the histogram
 
 
@@ -130,11 +132,23 @@ def with_labels(
 
 @functools.cache
 def entries(wordpiece: WordPiece) -> list[str]:
-    """Return the entries of a vocabulary as text; byte-level ones have letters for bytes."""
-    from model.huggingface import card_example
+    """Return the entries of a vocabulary as WordPiece writes them, "##" within a word.
 
-    found = zip(card_example.pieces(wordpiece), wordpiece.vocab, strict=True)
-    return [piece or entry for piece, entry in found]  # special ones have no text
+    Byte-level BPE and SentencePiece mark the beginnings of words instead, by the space before them.
+    A part of a character has no text, nor have special entries: they are shown as they are.
+    """
+    if wordpiece.is_wordpiece:
+        return wordpiece.vocab
+    texts = wordpiece.library.decode_batch([[number] for number in range(wordpiece.size)])
+    return [
+        f"##{word}" if is_word(word) and not entry.startswith(SPACES) else word or entry
+        for word, entry in zip(map(str.strip, texts), wordpiece.vocab, strict=True)
+    ]
+
+
+def is_word(text: str) -> bool:
+    """Return whether a text is of letters and of marks on them, in any script."""
+    return text != "" and all(unicodedata.category(character)[0] in "LM" for character in text)
 
 
 def joined(words: Iterable[str]) -> str:

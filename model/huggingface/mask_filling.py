@@ -4,6 +4,7 @@ Shapes: L tokens of a sequence, V vocabulary.
 """
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,15 +17,38 @@ from model.encoders.architectures import build_model
 from model.encoders.batch import Batch
 from model.encoders.encoder import PretrainingModel
 from model.huggingface import bert_format
-from model.huggingface.card_example import MASK
+from pipeline.common.errors import InputError
+from pipeline.shards import open_folder
 from pipeline.tokenization.wordpiece import WordPiece
 
+MASK = "[MASK]"
+WORDS = 16  # tokens of an example
 TOP = 3  # words for each mask
 
 
 def has_head(config: ModelConfig, notes: Sequence[str]) -> bool:
     """Return whether the model has a trained masked-LM head; `notes` say what it lacked."""
     return "masked_head" not in bert_format.initialised_parts(notes) and not config.causal
+
+
+def examples(folder: Path | str, wordpiece: WordPiece, count: int) -> list[str]:
+    """Return the beginnings of the first held-out texts, their middle token masked.
+
+    The same shards always give the same ones; none if they are gone.
+    """
+    try:
+        shard = open_folder(folder, "validation")[0]
+    except InputError:
+        return []
+    if shard.info.vocab_size != wordpiece.size:
+        return []
+    rows = np.flatnonzero(shard.a_len >= WORDS)[:count]
+    found = []
+    for start in shard.offsets[rows].tolist():
+        ids = shard.ids(start, start + WORDS).tolist()
+        ids[WORDS // 2] = wordpiece.mask
+        found.append(wordpiece.library.decode(ids, skip_special_tokens=False))
+    return [text.replace(wordpiece.vocab[wordpiece.mask], MASK) for text in found]
 
 
 def fill(

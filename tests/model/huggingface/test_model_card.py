@@ -1,6 +1,7 @@
 """The model card says what the manifests of the stages say."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ from tiny_bert import CONFIG, make_vocabulary, our_state
 
 from model.config import ModelConfig
 from model.encoders.architectures import build_model
-from model.huggingface import bert_format, card_example, mask_filling, model_card
+from model.huggingface import bert_format, mask_filling, model_card
 from pipeline.common.manifest import Manifest
 from pipeline.shards import ShardInfo, write_shard
 from pipeline.tokenization.wordpiece import SPECIAL, WordPiece, build
@@ -132,74 +133,30 @@ def test_what_a_model_continues_is_named_by_its_own_name(tmp_path) -> None:
     assert "from `BERT`" in model_card.write(CONFIG, 1, [plain], {})
 
 
-@pytest.mark.parametrize(
-    ("tokens", "text"),
-    [
-        ("the old cap ##tain told sto ##ries , often .", "the old captain told stories, [MASK]."),
-        ("un uomo non parla mai di [UNK] .", None),
-        ("l ' isola era piena di alberi .", "l'isola era piena di [MASK]."),
-        ("the ` code ` is not plain text .", None),
-        ("too short .", None),
-        ("a ##b c ##d e ##f g ##h .", None),
-    ],
-)
-def test_an_example_is_a_plain_sentence_with_its_longest_word_masked(tokens: str, text: str | None) -> None:
-    assert card_example.masked(tokens.split()) == text
+@pytest.mark.parametrize("license", ["Apache: 2.0", "no", "# mine", "mit"])
+def test_any_licence_is_text_in_the_header(license: str) -> None:
+    header = model_card.write(CONFIG, 1, [], {"license": license}).split("---\n")[1]
+    assert yaml.safe_load(header)["license"] == license
 
 
-def test_the_example_is_the_first_whole_plain_sentence_of_the_held_out_text(tmp_path) -> None:
-    text = "rest . no [UNK] in this one please . the old captain told a story . more"
-    words = text.split()
-    entries = [*SPECIAL, *sorted(set(words) - set(SPECIAL))]
+def write_texts(folder: Path, tokenizer: WordPiece, texts: list[str]) -> None:
+    ids, lengths = tokenizer.encode(texts)
     info = ShardInfo(
-        split="validation", pairs="none", tokenizer="t" * 64, vocab_size=len(entries), sequence_length=32, seed=0
+        split="validation", pairs="none", tokenizer="t" * 64, vocab_size=tokenizer.size, sequence_length=99, seed=0
     )
-    values = np.array([entries.index(word) for word in words])
-    write_shard(
-        tmp_path / "validation-00000-of-00001.arrow",
-        info,
-        values,
-        np.array([0, len(words)]),
-        np.array([len(words)]),
-        np.array([False]),
-    )
-    found = card_example.from_shards(tmp_path, entries)
-    assert found == "the old [MASK] told a story."
-    assert f'fill("{found}")' in model_card.write(CONFIG, 1, [], {"example": found})
-    assert card_example.from_shards(tmp_path, entries[:-1]) is None
-    assert card_example.from_shards(tmp_path / "gone", entries) is None
-
-
-@pytest.mark.parametrize(
-    ("tokens", "text"),
-    [
-        ("他 在 北 京 大 学 读 书 。", "他[MASK]北京大学读书。"),
-        ("यह किताब बहुत अच्छी और पुरानी है ।", "यह किताब बहुत अच्छी और [MASK] है।"),
-    ],
-)
-def test_an_example_may_be_of_any_script(tokens: str, text: str) -> None:
-    assert card_example.masked(tokens.split()) == text
+    offsets = np.concatenate([[0], np.cumsum(lengths)])
+    plain = np.zeros(len(texts), bool)
+    write_shard(folder / "validation-00000-of-00001.arrow", info, ids.astype(np.int64), offsets, lengths, plain)
 
 
 def test_an_example_of_a_byte_level_vocabulary_is_text_with_the_mask_of_its_tokenizer(tmp_path) -> None:
     text = "The cap was red. L'île était près d'une naïve ville, l'été. And then"
     tokenizer = learn_byte_level([text, "The wind blew. L'été était là, près d'elle."])
-    entries = card_example.pieces(tokenizer)
-    assert (entries[tokenizer.vocab.index("Ġw")], entries[tokenizer.vocab.index("e")]) == ("w", "##e")
-    ids, _ = tokenizer.encode([text])
-    info = ShardInfo(
-        split="validation", pairs="none", tokenizer="t" * 64, vocab_size=tokenizer.size, sequence_length=99, seed=0
-    )
-    write_shard(
-        tmp_path / "validation-00000-of-00001.arrow",
-        info,
-        ids.astype(np.int64),
-        np.array([0, len(ids)]),
-        np.array([len(ids)]),
-        np.array([False]),
-    )
-    found = card_example.from_shards(tmp_path, entries)
-    assert found == "L'île [MASK] près d'une naïve ville, l'été."
+    write_texts(tmp_path, tokenizer, [text])
+    (found,) = mask_filling.examples(tmp_path, tokenizer, 3)
+    before, after = found.split("[MASK]")
+    assert text.startswith(before)
+    assert after in text
     card = model_card.write(CONFIG, 1, [], {"example": found}, "BPE", "<mask>")
     assert "BPE entries" in card
     assert "WordPiece" not in card
@@ -207,35 +164,28 @@ def test_an_example_of_a_byte_level_vocabulary_is_text_with_the_mask_of_its_toke
     assert "[MASK]" not in card
 
 
-def test_samples_come_from_different_rows_and_the_head_fills_them(tmp_path) -> None:
-    texts = [f"rest . the old captain told a story about {word} . more" for word in "abcdefg"]
-    rows = [text.split() for text in texts]
-    entries = [*SPECIAL, *sorted({word for row in rows for word in row})]
-    info = ShardInfo(
-        split="validation", pairs="none", tokenizer="t" * 64, vocab_size=len(entries), sequence_length=32, seed=0
-    )
-    lengths = np.array([len(row) for row in rows])
-    write_shard(
-        tmp_path / "validation-00000-of-00001.arrow",
-        info,
-        np.array([entries.index(word) for row in rows for word in row]),
-        np.concatenate([[0], np.cumsum(lengths)]),
-        lengths,
-        np.zeros(len(rows), bool),
-    )
+def test_examples_are_beginnings_of_held_out_texts_and_the_head_fills_them(tmp_path) -> None:
+    words = "the old captain told a story about his ship and the men who sailed it"
+    texts = ["too short .", *(f"{words} {end} ." for end in "abc")]
+    entries = [*SPECIAL, *sorted({word for text in texts for word in text.split()})]
     (tmp_path / "tokenizer.json").write_text(build(entries, lowercase=True))
-    found = card_example.spread(tmp_path, entries, 3)
-    ends = [text.partition("about ")[2] for text in found]
-    assert ends == ["a.", "c.", "e."]
+    tokenizer = WordPiece.load(tmp_path)
+    write_texts(tmp_path, tokenizer, texts)
+    found = mask_filling.examples(tmp_path, tokenizer, 2)
+    assert found == [f"{words.replace('ship', '[MASK]')} {end}" for end in "ab"]
+    assert f'fill("{found[0]}")' in model_card.write(CONFIG, 1, [], {"example": found[0]})
+    assert mask_filling.examples(tmp_path / "gone", tokenizer, 2) == []
     config = ModelConfig(name="t", layers=1, hidden=16, heads=2, feed_forward=32, vocab_size=len(entries), positions=32)
     state = build_model(config).state_dict()
     state["masked_head.bias"][entries.index("captain")] = 50.0
-    filled = mask_filling.fill(config, state, WordPiece.load(tmp_path), found)
+    filled = mask_filling.fill(config, state, tokenizer, found)
     assert [one["text"] for one in filled] == found
     for one in filled:
-        (words,) = one["masks"]
-        assert len(words) == 3
-        assert words[0] == {"word": "captain", "probability": 1.0}
+        (likely,) = one["masks"]
+        assert len(likely) == 3
+        assert likely[0] == {"word": "captain", "probability": 1.0}
+    (tmp_path / "tokenizer.json").write_text(build([*entries, "more"], lowercase=True))
+    assert mask_filling.examples(tmp_path, WordPiece.load(tmp_path), 2) == [], "shards of another vocabulary"
     assert not mask_filling.has_head(config, [f"masked_head.bias: {bert_format.INITIALISED}"])
     assert mask_filling.has_head(config, [])
 
