@@ -74,7 +74,7 @@ def train(config: TrainConfig) -> None:
             config.processes,
         )
     silence_deepspeed()
-    from model.training import estimate, extending, rank
+    from model.training import estimate, extending, trainer
 
     identity = fingerprint, sources = fingerprints.fingerprint("train", config)
     store = store_inputs.checkpoint_store(config)
@@ -82,7 +82,7 @@ def train(config: TrainConfig) -> None:
     settings = fingerprints.changed_settings(config).items()
     every_step = {key: value for key, value in settings if extending.is_common(key)}
     common = fingerprints.fingerprint_of("train", every_step, sources)
-    make = functools.partial(rank.make, fingerprint=fingerprint, common=common, store=store, addresses=addresses)
+    make = functools.partial(trainer.train, fingerprint=fingerprint, common=common, store=store, addresses=addresses)
     if int(os.environ.get("RANK", "0")) == 0:
         uploads = store.uploads if store is not None else None
         stage.run("train", config, make, in_place=True, uploads=uploads, identity=identity)

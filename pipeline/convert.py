@@ -46,20 +46,23 @@ def make(config: ConvertConfig, out: Path) -> Result:
     return make_one(config, out) if config.checkpoints is None else make_marked(config, out)
 
 
+def name_of_mark(mark: float) -> str:
+    """Return the name of a checkpoint that was kept for its words, in millions of them."""
+    return f"chck_{mark / 1e6:.12g}M"
+
+
 def make_marked(config: ConvertConfig, out: Path) -> Result:
     """Write a folder of each checkpoint that `save_at_words` kept, named by millions of words.
 
     Raises:
         InputError: no checkpoint was kept so.
     """
-    from model.training import revisions
-
     last, _ = checkpoints.locate(Path(config.train))
     marks = {checkpoints.mark_of(path): path for path in checkpoints.steps(last.parent).values()}
     found = {}
     for mark, path in marks.items():
         if mark is not None:
-            name = revisions.of_mark(mark)
+            name = name_of_mark(mark)
             alone = replace(config, train=str(path), checkpoints=None)
             found[name] = Conversion.from_json(make_one(alone, out / name).figures)
     if not found:
@@ -345,12 +348,35 @@ def random_batch(config: "ModelConfig") -> "Batch":
 
 
 def _chosen(config: ConvertConfig) -> dict[str, Path]:
-    """Return the checkpoints to push as revisions, by their names."""
+    """Return the checkpoints to push as revisions, by their names.
+
+    A wish is a name, step-1000 or chck_1M; or `marked`, those of save_at_words; or `all`.
+
+    Raises:
+        ConfigError: a checkpoint is missing.
+        InputError: the training has no checkpoint.
+    """
     if not config.push_revisions:
         return {}
-    from model.training import revisions
-
-    return revisions.chosen(Path(config.train), config.push_revisions)
+    train = Path(config.train)
+    last, _ = checkpoints.locate(train)
+    by_step, marked = dict[str, Path](), dict[str, Path]()
+    for step, path in checkpoints.steps(last.parent).items():
+        by_step[f"step-{step}"] = path
+        if (mark := checkpoints.mark_of(path)) is not None:
+            marked[name_of_mark(mark)] = path
+    rest = {name: path for name, path in by_step.items() if path not in marked.values()}
+    known, found = by_step | marked, dict[str, Path]()
+    for wish in config.push_revisions:
+        if wish == "all":
+            found |= marked | rest
+        elif wish == "marked" and marked:
+            found |= marked
+        elif wish in known:
+            found[wish] = known[wish]
+        else:
+            raise ConfigError(f"{train} has no such checkpoint, only {', '.join(known)}", "push_revisions", wish)
+    return found
 
 
 def push(config: ConvertConfig, name: str) -> None:

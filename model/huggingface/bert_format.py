@@ -1,6 +1,6 @@
 """The Hugging Face format: reading and writing of folders for `from_pretrained`.
 
-`bert_names` and `modernbert_names` hold the differences between architectures.
+`names` and `modernbert_names` hold the differences between architectures.
 """
 
 import json
@@ -18,9 +18,8 @@ from torch import Tensor
 from model.config import ModelConfig
 from model.encoders.architectures import architecture_of, parameter_shapes
 from model.huggingface import model_card, vocabulary
-from model.huggingface.bert_names import BERT
 from model.huggingface.modernbert_names import MODERNBERT
-from model.huggingface.names import Names
+from model.huggingface.names import BERT, Names
 from model.huggingface.read_weights import read_weights
 from pipeline.common import foreign_json
 from pipeline.common.errors import ConfigError, InputError

@@ -1,17 +1,23 @@
-"""Copy batches to the device before they are needed, without stopping what computes there.
+"""Make batches and copy them to the device before they are needed, without stopping what computes there.
 
 A copy from pageable memory waits for the device and overlaps nothing. From pinned memory, on a
 stream of its own, it runs while the micro-batch before it is computed. On a CPU nothing is copied.
 """
 
+import queue
+import threading
+import time
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
 from model.encoders.batch import Batch
+
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)
@@ -71,3 +77,60 @@ def tensors(batch: Batch) -> dict[str, torch.Tensor]:
     """Return the tensors of a batch by name."""
     every = {one.name: getattr(batch, one.name) for one in fields(batch)}
     return {name: value for name, value in every.items() if isinstance(value, torch.Tensor)}
+
+
+class prefetch(Generic[Item]):
+    """Iterator that a thread keeps `depth` items ahead of its reader.
+
+    numpy releases the interpreter lock in its loops, so the thread runs while the model computes.
+    `next` re-raises exceptions of the source. `close`, or the end of a `with` block, stops the
+    thread. It is woken for half of `depth` at once, as each wake-up also costs the reader time.
+    """
+
+    def __init__(self, source: Iterable[Item], depth: int = 2):
+        self.waited = 0.0  # seconds that the reader waited
+        self._ready: queue.Queue[tuple[Item | None, BaseException | None]] = queue.Queue()
+        self._room = threading.Semaphore(depth)
+        self._bundle, self._taken = max(1, depth // 2), 0
+        self._closed = False
+        self._thread = threading.Thread(target=self._fill, args=(source,), daemon=True)
+        self._thread.start()
+
+    def _fill(self, source: Iterable[Item]) -> None:
+        try:
+            items = iter(source)
+            while True:
+                self._room.acquire()
+                if self._closed:
+                    return
+                self._ready.put((next(items), None))
+        except BaseException as error:  # including StopIteration; passed on to the reader
+            self._ready.put((None, error))
+
+    def __iter__(self) -> Iterator[Item]:
+        return self
+
+    def __next__(self) -> Item:
+        began = time.perf_counter()
+        item, error = self._ready.get()
+        self.waited += time.perf_counter() - began
+        if error is not None:
+            self._ready.put((None, error))  # for further calls
+            raise error
+        self._taken += 1
+        if self._taken == self._bundle:
+            self._room.release(self._bundle)
+            self._taken = 0
+        return item  # type: ignore[return-value]
+
+    def close(self) -> None:
+        """Stop the thread and drop prefetched items."""
+        self._closed = True
+        self._room.release()
+        self._thread.join()
+
+    def __enter__(self) -> "prefetch[Item]":
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()

@@ -7,11 +7,13 @@ number of masked tokens in the global batch.
 Shapes: N samples, B sequences, T tokens, M masked positions.
 """
 
+import hashlib
 import heapq
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,16 +22,125 @@ import torch
 
 from model.config import DataConfig, ObjectiveConfig
 from model.encoders.batch import Batch
-from model.loader.masking import Ints, Masker, Tokenizer
-from model.loader.sample_order import Mixture, Order, Span, even_cuts
-from model.loader.sample_stream import SCAN, SampleStream, SampleTable
+from model.loader.masking import Bools, Ints, Masker, Tokenizer
+from model.loader.sample_order import Mixture, Order, Span, Window, even_cuts
 from model.loader.shard_cache import ShardCache
 from pipeline.common import counter_rng
 from pipeline.common.errors import ConfigError, InputError
+from pipeline.common.figures import CorpusCounts
+from pipeline.common.manifest import require_manifest, sha256
 from pipeline.shards import Shard, open_folder, words_per_token
 
+SCAN = 2**20  # tokens scanned at once
+_NONE = np.zeros(0, np.int64)
 # Sequences computed at once: enough to amortise numpy's calls, few enough for the cache.
 BLOCK = 512
+
+
+@dataclass(frozen=True)
+class SampleTable:
+    """Properties of samples without their tokens; each field `(N,)`, in sample order."""
+
+    shard: npt.NDArray[np.int32]
+    start: npt.NDArray[np.int32]  # of segment A in the shard's values
+    a_len: npt.NDArray[np.uint16]
+    b_len: npt.NDArray[np.uint16]
+    maskable: npt.NDArray[np.uint16]  # tokens that are not special: as many can be masked
+    is_random_next: Bools
+
+    def __len__(self) -> int:
+        return len(self.shard)
+
+    def __getitem__(self, which: Any) -> "SampleTable":
+        return SampleTable(**{name: column[which] for name, column in vars(self).items()})
+
+    def lengths(self) -> Ints:
+        """Return the tokens of each sample, including special ones: `(N,)`."""
+        b_len = self.b_len.astype(np.int64)
+        return self.a_len + 2 + b_len + (b_len > 0)  # [CLS] A [SEP], B [SEP]
+
+    @classmethod
+    def concatenate(cls, parts: list["SampleTable"]) -> "SampleTable":
+        """Concatenate the rows of `parts`; a single part is not copied."""
+        if len(parts) == 1:
+            return parts[0]
+        columns = zip(*(vars(part).values() for part in parts), strict=True)
+        return cls(*map(np.concatenate, columns))
+
+
+class SampleStream:
+    """Rows of some shards by their position in the order."""
+
+    def __init__(self, shards: list[Shard], first: int, order: Order, masker: Masker):
+        """Take the shards; rows refer to the first of them by the number `first`."""
+        self._shards, self._first, self._order, self._masker = shards, first, order, masker
+        self._tables: list[tuple[Window, SampleTable]] = []
+        self.samples = order.samples  # of an epoch
+
+    def rows(self, start: int, stop: int) -> SampleTable:
+        """Return the rows of samples `start` to `stop - 1`, sliced from their windows' tables."""
+        parts = []
+        while True:
+            window, table = self._table(start)
+            parts.append(table[start - window.first : stop - window.first])
+            start = window.last
+            if start >= stop:
+                return SampleTable.concatenate(parts)
+
+    def _table(self, index: int) -> tuple[Window, SampleTable]:
+        """Return the window of a sample and its rows in order; caches the last two."""
+        for window, table in self._tables:
+            if index in window:
+                return window, table
+        window = self._order.window(index)
+        parts = [self._columns(shard) for shard in window.shards.tolist()]
+        for shard in window.following:
+            self._shards[shard].read_ahead()
+        self._tables = [(window, SampleTable.concatenate(parts)[window.order]), *self._tables[:1]]
+        return self._tables[0]
+
+    def spans(self, start: int) -> Iterator[Span]:
+        """Yield the spans from that of a sample on, with the numbers that rows have for shards."""
+        for span in self._order.spans(start):
+            yield replace(span, shards=span.shards + self._first)
+
+    def _columns(self, number: int) -> SampleTable:
+        """Return all rows of a shard in file order.
+
+        Raises:
+            InputError: The columns are inconsistent.
+        """
+        shard = self._shards[number]
+        lengths = np.diff(shard.offsets)
+        special = _special_tokens(shard, self._masker)
+        b_len = lengths - shard.a_len
+        full = lengths + 2 + (b_len > 0)
+        if len(full) and (min(lengths.min(), b_len.min()) < 0 or full.max() > shard.info.sequence_length):
+            raise InputError("lengths out of range; rerun prepare", path=shard.path)
+        return SampleTable(
+            shard=np.full(shard.rows, self._first + number, np.int32),
+            start=shard.offsets[:-1],
+            a_len=shard.a_len,
+            b_len=b_len.astype(np.uint16),
+            maskable=(lengths - special).astype(np.uint16),
+            is_random_next=shard.is_random_next,
+        )
+
+
+def _special_tokens(shard: Shard, masker: Masker) -> Ints:
+    """Count the special tokens, mostly [UNK], in the text of each row of a shard: `(rows,)`.
+
+    Raises:
+        InputError: An id is outside the vocabulary.
+    """
+    found = []
+    for low in range(0, len(shard.values), SCAN):
+        values = shard.ids(low, low + SCAN)
+        if values.max() >= shard.info.vocab_size:
+            raise InputError("an id is outside the vocabulary; rerun prepare", path=shard.path)
+        found.append(low + np.flatnonzero(masker.is_special(values)))
+    before = np.searchsorted(np.concatenate([*found, _NONE]), shard.offsets)
+    return np.diff(before)
 
 
 @dataclass(frozen=True)
@@ -325,3 +436,52 @@ def _cut(
             )
         )
     return batches
+
+
+class ShardFiles:
+    """All shards of a run's data folders, as listed in the folders' manifests."""
+
+    def __init__(self, data: DataConfig):
+        """Read the manifests; raises InputError if a folder has none."""
+        manifests = {Path(d): require_manifest(d, "prepare", "data.dir") for d in data.folders}
+        self.sequence_length = max(CorpusCounts.of(m).sequence_length for m in manifests.values())
+        self._listed = {
+            folder / name: entry
+            for folder, manifest in manifests.items()
+            for name, entry in manifest.files.items()
+            if name.endswith(".arrow")
+        }
+        self._folders = list(manifests)
+
+    def checksum(self) -> str:
+        """Return a checksum over all shards' checksums in the order of the folders."""
+        sums = (f"{path.name} {entry['sha256']}\n" for path, entry in self._listed.items())
+        return hashlib.sha256("".join(sums).encode()).hexdigest()
+
+    def verify(
+        self,
+        rank: int,
+        world: int,
+        gather: Callable[[list[str]], list[list[str]]],
+        beat: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Compare all shards with their manifests' checksums, each rank a part of them.
+
+        Every rank must call it, and all raise the same error: `gather` returns every rank's value.
+        `beat` is called for each shard.
+
+        Raises:
+            InputError: A shard is missing, damaged, changed, or not in the manifest.
+        """
+        found = [path for folder in self._folders for path in sorted(folder.glob("*.arrow"))]
+        wrong = [f"{path} is not in this folder's manifest" for path in found[rank::world] if path not in self._listed]
+        for path in list(self._listed)[rank::world]:
+            beat()
+            if not path.exists():
+                wrong.append(f"{path} is missing")
+            elif path.stat().st_size != self._listed[path]["bytes"] or (sha256(path) != self._listed[path]["sha256"]):
+                wrong.append(f"{path} has changed since prepare")
+        problems = [problem for of_rank in gather(wrong) for problem in of_rank]
+        if problems:
+            more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+            raise InputError(f"{problems[0]}{more}; rerun prepare or restore the original file")

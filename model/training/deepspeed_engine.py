@@ -15,10 +15,10 @@ from deepspeed import utils as fragments
 from deepspeed.runtime.config import DeepSpeedConfig
 from deepspeed.runtime.config_utils import DeepSpeedConfigModel
 from pydantic import ValidationError
-from torch import nn
+from torch import Tensor, nn
 
 from model.config import TrainConfig, deepspeed_keys
-from model.encoders.device import choose_products
+from model.encoders.device import choose_products, has_compiler
 from model.encoders.encoder import prepare_for
 from model.resilience import process_group
 from model.resilience.gpus import require_gpu_of, require_gpus
@@ -29,9 +29,11 @@ from model.training.deepspeed_patches import before_start, gather_flat, look_onc
 from model.training.device_peak import TYPES
 from model.training.optimizer import AVERAGE, build_optimizer, moment_keys
 from model.training.partitioned import PartitionedAdam, layouts
-from model.training.weight_average import averaged, keep_average
 from pipeline.common import cores
 from pipeline.common.errors import ConfigError, InputError, first_line
+
+# The dynamic loss scale of fp16, which the next steps depend on.
+SCALE = ("cur_scale", "cur_iter", "last_overflow_iter", "cur_hysteresis")
 
 # Of `zero_optimization`, keys that mean nothing on a CPU.
 ONLY_ON_GPUS = ("overlap_comm", "reduce_bucket_size", "allgather_bucket_size")
@@ -405,3 +407,97 @@ def _link_optimizer_state(engine: Any) -> None:
     if engine.zero_optimization_stage() in (1, 2):
         for parameters, flat in zip(wrapper.bit16_groups, wrapper.single_partition_of_fp32_groups, strict=True):
             fragments.lazy_init_hp_params_optimizer_state(parameters, flat, wrapper.optimizer.state)
+
+
+def keep_average(optimizer: torch.optim.Optimizer, decay: float) -> None:
+    """Make an optimizer update the average of its parameters after each of its steps.
+
+    Each rank averages the fp32 weights that it owns, so that checkpoints gather and scatter the
+    average as they do moments. The mean after n updates has the weights decay^(n-1) (1 - decay), ...,
+    1 - decay of the n states, divided by their sum: the initial weights have no part in it.
+    """
+
+    @torch.no_grad()
+    def after(optimizer: torch.optim.Optimizer, *_: Any) -> None:
+        for group in optimizer.param_groups:
+            for parameter in group["params"]:
+                if parameter.grad is not None:  # else it was not updated
+                    state = optimizer.state[parameter]
+                    if AVERAGE not in state:
+                        state[AVERAGE] = torch.zeros_like(parameter)
+                    state[AVERAGE].lerp_(parameter, newest_share(state["step"], decay))
+
+    optimizer.register_step_post_hook(after)
+    optimizer.average_decay = decay  # type: ignore[attr-defined]
+
+
+def newest_share(step: Tensor, decay: float) -> Any:
+    """Return the part of the newest weights in the average of `step` states, 1 for the first.
+
+    A number if the step is in host memory, else a tensor: no device is waited for.
+    """
+    part = (1 - decay) / (1 - decay ** step.double())
+    return float(part) if step.device.type == "cpu" else part.float()
+
+
+@contextmanager
+def averaged(engine: Any) -> Iterator[None]:
+    """Let an engine's module compute with the averages instead of the weights; all ranks enter."""
+    kept = []
+    for parameter in engine.module.parameters():
+        for place, value in copies(engine, parameter):
+            kept.append((place, place.clone()))
+            place.copy_(value.view_as(place))
+    try:
+        yield
+    finally:
+        for place, value in kept:
+            place.copy_(value)
+
+
+def copies(engine: Any, parameter: Any) -> list[tuple[Tensor, Tensor]]:
+    """Return the tensors from which the module computes a parameter, each with its average."""
+    if engine.zero_optimization_stage() == 0:
+        return [(parameter.data, engine.optimizer.state[parameter][AVERAGE])]
+    whole = fragments.safe_get_full_optimizer_state(parameter, AVERAGE)
+    if engine.zero_optimization_stage() < 3:
+        return [(parameter.data, whole)]
+    own = fragments.safe_get_local_optimizer_state(parameter, AVERAGE)
+    found = [(parameter.ds_tensor.data, own)]
+    if parameter.data.numel() == whole.numel():  # small ones are held whole, too
+        found.append((parameter.data, whole))
+    return found
+
+
+def scale_of(optimizer: Any, precision: str) -> dict[str, float | None]:
+    """Return the loss scale and what it changes by; nothing but in fp16."""
+    scaler = optimizer.loss_scaler if precision == "fp16" else None
+    return {name: getattr(scaler, name) for name in SCALE if hasattr(scaler, name)}
+
+
+def restore_scale(optimizer: Any, state: dict[str, float | None]) -> None:
+    """Continue from a saved loss scale, if any."""
+    for name, value in state.items():
+        setattr(optimizer.loss_scaler, name, value)
+
+
+def compiles(config: TrainConfig, world: World) -> bool:
+    """Return whether layers are compiled: by default on a GPU, where all that it needs is there.
+
+    Raises:
+        ConfigError: it is asked for on a GPU without a C compiler.
+    """
+    chosen = config.compute.compile
+    if chosen is False or (chosen is None and world.device.type != "cuda"):
+        return False
+    if world.device.type == "cuda" and not has_compiler():
+        if chosen:
+            raise ConfigError(
+                "found no C compiler with Python's headers, which Triton needs at run time; install gcc and "
+                "python3-dev, or set compute.compile=false",
+                "compute.compile",
+                True,
+            )
+        return False
+    stage = config.deepspeed.get("zero_optimization", {}).get("stage", 0)
+    return bool(chosen or stage < 3)

@@ -1,13 +1,18 @@
 """Tracking of metrics: metrics.jsonl (authoritative), Weights & Biases, and the terminal."""
 
 import contextlib
+import datetime
 import json
 import netrc
 import os
+import queue
 import re
 import secrets
+import ssl
 import sys
+import threading
 import time
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,11 +21,16 @@ from urllib.parse import urlsplit
 from tqdm import tqdm
 
 from model.config import TrackingConfig
-from model.training.trainjob_status import TrainJobStatus
 from pipeline.common import redact, screen
 from pipeline.common.atomic import write_text
 from pipeline.common.errors import ConfigError, InputError, first_line
 from pipeline.common.prometheus import Exporter
+
+TRAINER_URL = "KUBEFLOW_TRAINER_SERVER_URL"
+TRAINER_AUTHORITY = "KUBEFLOW_TRAINER_SERVER_CA_CERT"  # a file
+TRAINER_TOKEN = "KUBEFLOW_TRAINER_SERVER_TOKEN"  # a file, which Kubernetes renews
+TRAINER_ANSWER = 5.0  # seconds for a request
+TRAINER_EVERY = 5.0  # seconds between two requests
 
 METRICS = "metrics.jsonl"
 RUN_ID = "wandb-run-id"
@@ -318,3 +328,74 @@ def one_line(figures: dict[str, float]) -> str:
 def read_metrics(folder: Path) -> list[dict[str, Any]]:
     """Read the records of a run's metrics.jsonl; return an empty list if missing."""
     return [row for _, row in rows_of(folder / METRICS)]
+
+
+class TrainJobStatus:
+    """Sender of the newest progress to Kubeflow Trainer, which shows it in the TrainJob's status.
+
+    Trainer sets the environment of a TrainJob's pods if its feature TrainJobStatus is on; without it
+    every method is a no-op. Requests have a thread of their own: a slow server delays no update.
+    """
+
+    def __init__(self) -> None:
+        self.url = os.environ.get(TRAINER_URL)
+        if self.url is None:
+            return
+        self._waiting: queue.Queue[dict[str, Any]] = queue.Queue(maxsize=1)
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._send_all, daemon=True)
+        self._thread.start()
+
+    def report(self, step: int, steps: int, seconds_left: float, figures: dict[str, float]) -> None:
+        """Pass on the newest progress; one that was not sent yet is replaced."""
+        if self.url is None:
+            return
+        status = {
+            "lastUpdatedTime": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+            "progressPercentage": 100 * step // max(steps, 1),
+            "estimatedRemainingSeconds": int(seconds_left),
+            "metrics": [{"name": name, "value": f"{value:g}"} for name, value in figures.items()],
+        }
+        while True:
+            try:
+                self._waiting.put_nowait(status)
+                return
+            except queue.Full:
+                with contextlib.suppress(queue.Empty):
+                    self._waiting.get_nowait()
+
+    def close(self) -> None:
+        """Send what waits, for a few seconds at most."""
+        if self.url is not None:
+            self._closing.set()
+            self._thread.join(2 * TRAINER_ANSWER)
+
+    def _send_all(self) -> None:
+        failed = False
+        while True:
+            try:
+                status = self._waiting.get(timeout=0.2)
+            except queue.Empty:
+                if self._closing.is_set():
+                    return
+                continue
+            try:
+                self._send(status)
+            except (OSError, ValueError) as error:  # no failure of Trainer's may stop training
+                if not failed:
+                    print(f"warning: progress of the TrainJob is not shown ({error})", flush=True)
+                failed = True
+            self._closing.wait(TRAINER_EVERY)
+
+    def _send(self, status: dict[str, Any]) -> None:
+        assert self.url is not None
+        token = Path(os.environ.get(TRAINER_TOKEN, "")).read_text().strip()
+        request = urllib.request.Request(
+            self.url,
+            data=json.dumps({"trainerStatus": status}).encode(),
+            headers={"Authorization": f"Bearer {token}", "Content-Type": "application/json"},
+            method="POST",
+        )
+        trusted = ssl.create_default_context(cafile=os.environ.get(TRAINER_AUTHORITY))
+        with urllib.request.urlopen(request, timeout=TRAINER_ANSWER, context=trusted):
+            pass

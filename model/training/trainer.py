@@ -1,8 +1,10 @@
-"""The training loop."""
+"""The training loop, and training as one of the ranks."""
 
 import contextlib
 import dataclasses
+import logging
 import math
+import os
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -15,36 +17,32 @@ from model.config import TrainConfig
 from model.encoders.architectures import build_model
 from model.encoders.batch import Batch
 from model.encoders.encoder import PretrainingModel
-from model.loader.device_copy import Copied, Copier
-from model.loader.loader import GlobalBatch, Loader
-from model.loader.prefetch import prefetch
-from model.loader.shard_cache import ShardCache
-from model.loader.shard_checksums import ShardFiles
+from model.loader.device_copy import Copied, Copier, prefetch
+from model.loader.loader import GlobalBatch, Loader, ShardFiles
+from model.loader.shard_cache import Reading, ShardCache
 from model.resilience import process_group, rank_card
 from model.resilience.nonfinite import Health
-from model.resilience.watchdog import Watchdog
-from model.training import (
-    cached_shards,
-    checkpoint,
-    compilation,
-    cost,
-    device_peak,
-    extending,
-    held_out,
-    initial_weights,
-    loss_scale,
-    micro_batch,
-    run_length,
-    run_summary,
+from model.resilience.watchdog import LEAVING, Watchdog
+from model.training import checkpoint, cost, device_peak, estimate, extending, initial_weights, micro_batch, run_length
+from model.training.deepspeed_engine import (
+    averaged_weights,
+    build_engine,
+    compiles,
+    gather_state,
+    load_state,
+    restore_scale,
+    scale_of,
+    start_world,
 )
-from model.training.deepspeed_engine import build_engine, gather_state, load_state, start_world
-from model.training.schedule import batch_size, lr_factor, steps_before_decay
+from model.training.history import OF_AVERAGE
+from model.training.run_length import WordsSeen
+from model.training.schedule import batch_size, lr_factor, steps_before_decay, warmup_steps
 from model.training.step_metrics import Meter, losses
 from model.training.tracking import Tracker, take_back
-from model.training.words_seen import WordsSeen
 from pipeline.common import checkpoints, counter_rng, forced
 from pipeline.common.errors import Diverged, InputError, Restart
 from pipeline.common.figures import TrainingSummary
+from pipeline.common.formatting import pluralize
 from pipeline.common.manifest import Result
 from pipeline.common.stores.background_upload import CheckpointStore
 from pipeline.tokenization.wordpiece import WordPiece
@@ -90,7 +88,7 @@ class Trainer:
         self.words = WordsSeen(config, self.loader.words_per_token is not None)
         self.steps = run_length.steps_of(config)
         self.first_steps = extending.FirstSteps(config, self.steps, common)
-        self.scale: loss_scale.State = {}  # of the checkpoint that is resumed
+        self.scale: dict[str, float | None] = {}  # of the checkpoint that is resumed
         self.carried = 0  # updates of the optimizer before this run
         self.saved = -1  # the step of the newest checkpoint
         self.compared = False  # whether what is saved was compared with the model's weights
@@ -111,13 +109,13 @@ class Trainer:
         module = build_model(self.model_config)
         before = self._fill(module)
         module.encoder.recompute = self.config.compute.recompute
-        if compilation.wanted(self.config, self.world):
+        if compiles(self.config, self.world):
             precision = device_peak.TYPES[self.config.precision]
             module.encoder.compile_layers(self.world.device, precision)
         engine = build_engine(module, self.config, self.world)
         if before is not None:
             load_state(engine, *before)
-            loss_scale.restore(engine.optimizer, self.scale)
+            restore_scale(engine.optimizer, self.scale)
         return engine
 
     def _fill(self, module: PretrainingModel) -> tuple[checkpoint.Tensors, int] | None:
@@ -176,17 +174,7 @@ class Trainer:
             with meter.paused():
                 self._save(meter, mark=0.0)
         if self.cache is not None:
-            cached_shards.begin(
-                self.cache,
-                self.loader,
-                self.config,
-                self.folder.name,
-                self.world.rank,
-                self.step,
-                self.steps,
-                self.samples,
-                self.guard.beat,
-            )
+            self._fetch_ahead(self.cache)
         with prefetch(self._global_batches(), ahead) as batches, contextlib.closing(self.loader):
             meter.clock.skip()
             for batch, parts in batches:
@@ -206,6 +194,30 @@ class Trainer:
         self._save(meter)
         self.loader.remove_cache()
         return self._result(validation)
+
+    def _fetch_ahead(self, cache: ShardCache) -> None:
+        """Begin to fetch what the remaining steps read through `data.cache`, on all ranks.
+
+        Raises:
+            ConfigError, InputError: `data.cache_size` is too small, or the folder is not writable.
+        """
+        config = self.config
+        sizes = [batch_size(config.schedule, config.batch_size, n, self.steps) for n in range(self.step, self.steps)]
+        stop = self.samples + sum(sizes)
+        if config.epochs is not None:
+            stop = min(stop, config.epochs * self.loader.samples)
+        cache.begin(
+            Reading(
+                run=self.folder.name,
+                rank=self.world.rank,
+                spans=self.loader.spans,
+                start=self.samples,
+                stop=stop,
+                batch=max(sizes, default=1),
+                gather=process_group.gather,
+                beat=self.guard.beat,
+            )
+        )
 
     def _meter(self) -> Meter:
         """Return a meter that computes MFU."""
@@ -331,18 +343,68 @@ class Trainer:
                 "settings; to train it for longer, keep its steps of warm-up and its share of "
                 "masks, too"
             )
-        run = (self.config, self.model_config, self.engine, self.world, self.peak, self.step)
-        for line in run_summary.lines(*run, self.steps):
-            self.tracker.say(line)
+        self.tracker.say(f"train: {self._summary()}")
+        whole = dataclasses.replace(self.config, steps=self.steps)
+        expected = estimate.training(whole, self.model_config, self.peak * 1e12, self.world.size, self.step)
+        if expected.worth_saying:
+            self.tracker.say(f"train: {expected}")
+
+    def _summary(self) -> str:
+        """Say what is trained and how."""
+        config, engine, world = self.config, self.engine, self.world
+        done = f", resumed after step {self.step:,}" if self.step else ""
+        count = sum(getattr(p, "ds_numel", p.numel()) for p in engine.module.parameters())
+        # On a shared CPU the measured peak is too low, which inflates MFU.
+        measured = world.device.type == "cpu" and config.peak_tflops is None
+        best = "(measured under current load)" if measured else "peak"
+        batches = pluralize(engine.gradient_accumulation_steps(), "micro-batch", "es")
+        return (
+            f"{self.model_config.name}, {count:,} parameters, {world.size} x {world.device.type}, "
+            f"{config.precision}, ZeRO stage {engine.zero_optimization_stage()}, {self.steps:,} "
+            f"steps of {config.batch_size} samples ({batches} per rank), "
+            f"{warmup_steps(config.schedule, self.steps):,} of them warm-up, {self.peak:.3g} TFLOP/s per "
+            f"device {best}{done}"
+        )
 
     def _evaluate(self) -> dict[str, float] | None:
         """Evaluate on held-out samples, the average of the weights too; None: it is not finite."""
-        found = held_out.evaluate(self.engine, self.held_out, self.config, self.world, self.guard)
+        found = self._held_out_figures()
         finite = all(map(math.isfinite, found.values()))
         self.tracker.log("validation", self.step, found if finite else {})
         shown = ", ".join(f"{key.replace('_', ' ')} {value:.4f}" for key, value in found.items())
         self.tracker.say(f"step {self.step:,}: held-out {shown if finite else 'loss not finite'}")
         return found if finite else None
+
+    @torch.no_grad()
+    def _held_out_figures(self) -> dict[str, float]:
+        """Return losses and accuracies on held-out samples, of the average of the weights too.
+
+        Samples and masks do not depend on the number of ranks; all ranks take part.
+        """
+        self.engine.eval()
+        found = self._figures_of_weights()
+        if self.config.ema is not None:
+            with averaged_weights(self.engine):
+                averaged = self._figures_of_weights()
+            found |= {f"{OF_AVERAGE}{key}": value for key, value in averaged.items()}
+        self.engine.train()
+        return found
+
+    def _figures_of_weights(self) -> dict[str, float]:
+        """Return losses and accuracies of the weights that the engine computes with now."""
+        config, world, loader = self.config, self.world, self.held_out
+        meter = Meter(world)
+        count = min(config.evaluate_samples, loader.samples)
+        for start in range(0, count, config.batch_size):
+            size = min(config.batch_size, count - start)
+            part = loader.batch(start, size, world.rank, world.size, config.micro_batch)
+            for one in part.batches:
+                micro = one.to(world.device)
+                masked_logits, pair_logits = self.engine(micro)
+                meter.add(losses(masked_logits, pair_logits, micro)[2], finite_only=False)
+                self.guard.beat()
+        figures = meter.read(config.objective.next_sentence)
+        return {key: figures[key] for key in figures if key.endswith(("loss", "accuracy"))}
 
     def _diverged(self, what: str) -> Diverged:
         """Return the error that ends a run without saving what is not finite."""
@@ -371,7 +433,7 @@ class Trainer:
                 carried=self.carried,
                 words=self.words.count,
                 seconds=self.earlier + time.monotonic() - self.began,
-                loss_scale=loss_scale.state_of(self.engine.optimizer, self.config.precision),
+                loss_scale=scale_of(self.engine.optimizer, self.config.precision),
                 mark=mark,
                 fingerprint=self.fingerprint,
                 model=dataclasses.asdict(self.model_config),
@@ -409,3 +471,45 @@ class Trainer:
             checkpoint=str(path.relative_to(self.out)),
         )
         return Result(summary=summary.line, figures=summary.to_json(), earlier=self.earlier)
+
+
+def train(
+    config: TrainConfig,
+    out: Path,
+    fingerprint: str,
+    common: str,
+    store: CheckpointStore | None = None,
+    addresses: Mapping[str, str] | None = None,
+) -> Result:
+    """Train as one of the ranks, resuming from the newest checkpoint of `fingerprint`, if any.
+
+    `common` is a hash of the inputs and of the settings that every step depends on, by which the
+    first steps of another training in `out` are recognised as this one's. With a `store` the ranks
+    share checkpoints through it, not through the folder. `addresses` are where the shards of local
+    folders come from, for `data.cache`.
+
+    Raises:
+        ConfigError, InputError: Settings, shards, vocabulary or checkpoints do not match.
+        Restart: A rank got a signal or lost its peers; the state is saved if possible.
+        Diverged: Too many updates in a row were not finite.
+    """
+    logging.getLogger("DeepSpeed").setLevel(logging.WARNING)
+    rank = int(os.environ.get("RANK", "0"))
+    # Longer than the start timeout: waiting for peers raises an error of its own.
+    patience = config.start_timeout + LEAVING
+    guard = Watchdog(rank, patience, config.watchdog, config.heartbeat)
+    try:
+        trainer = Trainer(config, out, fingerprint, common, guard, store, addresses or {})
+        try:
+            result = trainer.run()
+        finally:
+            trainer.tracker.close()
+    except Exception as error:
+        guard.leaving()  # it stays: a signal or a hang must not spoil the exit code
+        found = micro_batch.ending(error, config, rank, checkpoints.runs(out) / checkpoints.run_name(fingerprint))
+        if found is not None:
+            raise found from error
+        raise
+    dist.destroy_process_group()
+    guard.close()
+    return result

@@ -11,7 +11,7 @@ from benchmarks.train_worker import our_loss, pad, read
 from model.config import ModelConfig
 from model.encoders.bert import BertForPreTraining
 from model.encoders.encoder import prepare_for_gpu
-from model.huggingface.bert_names import BERT
+from model.huggingface.names import BERT
 
 CONFIG = ModelConfig(
     name="test", layers=3, hidden=128, heads=2, feed_forward=256, positions=128, dropout=0.0, attention_dropout=0.0

@@ -10,7 +10,7 @@ from transformers import BertConfig, BertForPreTraining, PreTrainedModel
 from model.config import ModelConfig
 from model.encoders import bert
 from model.encoders.batch import Batch
-from model.huggingface.bert_names import BERT
+from model.huggingface.names import BERT
 from pipeline.tokenization.wordpiece import SPECIAL
 
 WORDS = [

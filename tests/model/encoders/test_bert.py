@@ -13,7 +13,7 @@ from model.config import ModelConfig
 from model.encoders.architectures import parameter_shapes
 from model.encoders.batch import Batch
 from model.encoders.bert import BertForPreTraining
-from model.huggingface.bert_names import BERT
+from model.huggingface.names import BERT
 from pipeline.common.errors import ConfigError
 from tests.examples import examples
 

@@ -13,7 +13,7 @@ from model.encoders.bert import BertForPreTraining
 from model.finetuning import loop
 from model.finetuning.features import Samples, TruncationConfig, batch_count, epoch_batches, tokenize
 from model.finetuning.heads import HeadConfig
-from model.huggingface.bert_names import BERT
+from model.huggingface.names import BERT
 from pipeline.common import counter_rng
 from pipeline.tokenization.wordpiece import WordPiece
 

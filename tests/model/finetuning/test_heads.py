@@ -16,7 +16,7 @@ from model.encoders.encoder import prepare_for_bf16_on_a_cpu
 from model.finetuning import heads, loop, saved_model
 from model.finetuning.features import UNLABELLED, Samples
 from model.finetuning.heads import HeadConfig
-from model.huggingface.bert_names import BERT
+from model.huggingface.names import BERT
 from pipeline.common.errors import InputError
 from pipeline.tokenization.wordpiece import SPECIAL, build
 

@@ -25,7 +25,7 @@ from transformers import BertModel as TheirEncoder
 from model.config import ModelConfig
 from model.encoders import architectures, bert
 from model.huggingface import bert_format, vocabulary
-from model.huggingface.bert_names import BERT
+from model.huggingface.names import BERT
 from pipeline.common.errors import InputError
 from pipeline.tokenization.wordpiece import WordPiece
 

@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from model.launching.command_line import LauncherCommand, rank_hosts, read_hosts
-from model.launching.sent_environment import along
-from model.launching.ssh_hosts import SshHosts
+from model.launching.ssh_hosts import SshHosts, along
 from pipeline.common.errors import ConfigError
 
 DEEPSPEED = ["/venv/bin/deepspeed", "--hostfile", "H", "--master_port=29", "model/train.py", "a=b"]

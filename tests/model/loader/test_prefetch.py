@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from model.loader.prefetch import prefetch
+from model.loader.device_copy import prefetch
 from pipeline.common.errors import InputError
 
 

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from model.resilience.nonfinite import Health, clip_and_skip
+from model.training.deepspeed_engine import keep_average
 from model.training.optimizer import AVERAGE
-from model.training.weight_average import keep_average
 from pipeline.common.errors import Exit
 
 

@@ -90,11 +90,11 @@ def test_a_rank_waits_for_the_training_before_it_to_leave_the_port(root: Path) -
 
 def test_other_code_on_a_node_is_named_on_every_rank(root: Path) -> None:
     port = free_port()
-    changed = {"code": {"model/training/lamb.py": "0"}, "host": "node1"}
-    told = meet(root, rank(0, port, card={"code": {"model/training/lamb.py": "1"}}), rank(1, port, card=changed))
+    changed = {"code": {"model/training/muon.py": "0"}, "host": "node1"}
+    told = meet(root, rank(0, port, card={"code": {"model/training/muon.py": "1"}}), rank(1, port, card=changed))
     assert {kind for kind, _, _ in told} == {"InputError"}
     for _, words, _ in told:
-        assert "code: model/training/lamb.py" in words
+        assert "code: model/training/muon.py" in words
         assert "rank 1 on node1" in words
 
 

@@ -5,8 +5,7 @@ import torch
 
 from model.config import ComputeConfig, TrainConfig
 from model.encoders.device import has_compiler
-from model.training.compilation import wanted
-from model.training.deepspeed_engine import World
+from model.training.deepspeed_engine import World, compiles
 from pipeline.common.errors import ConfigError
 
 
@@ -14,7 +13,7 @@ def decided(device: str, stage: int = 1, compile: bool | None = ComputeConfig().
     config = TrainConfig(
         out="", compute=ComputeConfig(compile=compile), deepspeed={"zero_optimization": {"stage": stage}}
     )
-    return wanted(config, World(0, 1, 0, torch.device(device)))
+    return compiles(config, World(0, 1, 0, torch.device(device)))
 
 
 @pytest.mark.parametrize("stage", [0, 1, 2])

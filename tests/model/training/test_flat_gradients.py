@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from model.training.flat_gradients import buckets, in_backward_order, sizes
+from model.training.deepspeed_patches import buckets, in_backward_order, sizes
 from tests import forked
 
 

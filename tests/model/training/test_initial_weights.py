@@ -11,7 +11,7 @@ from transformers import BertConfig, BertForMaskedLM
 
 from model.config import ModelConfig
 from model.encoders.architectures import build_model
-from model.huggingface.bert_names import BERT
+from model.huggingface.names import BERT
 from model.training import checkpoint, initial_weights
 from pipeline.common import checkpoints
 from pipeline.common.errors import InputError

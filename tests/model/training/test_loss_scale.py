@@ -6,7 +6,7 @@ import pytest
 from deepspeed import comm
 from deepspeed.runtime.fp16.loss_scaler import DynamicLossScaler
 
-from model.training import loss_scale
+from model.training import deepspeed_engine
 
 
 def scaler() -> DynamicLossScaler:
@@ -26,16 +26,16 @@ def test_a_resumed_scale_changes_when_an_undisturbed_one_does(monkeypatch: pytes
     undisturbed = SimpleNamespace(loss_scaler=scaler())
     for step, overflow in enumerate(overflows):
         resumed = SimpleNamespace(loss_scaler=scaler())
-        loss_scale.restore(resumed, loss_scale.state_of(undisturbed, "fp16"))
+        deepspeed_engine.restore_scale(resumed, deepspeed_engine.scale_of(undisturbed, "fp16"))
         for later in overflows[step:]:
             resumed.loss_scaler.update_scale(later)
         undisturbed.loss_scaler.update_scale(overflow)
         if step == 0:
-            final = loss_scale.state_of(resumed, "fp16")
-        assert loss_scale.state_of(resumed, "fp16") == final
-    assert loss_scale.state_of(undisturbed, "fp16") == final
+            final = deepspeed_engine.scale_of(resumed, "fp16")
+        assert deepspeed_engine.scale_of(resumed, "fp16") == final
+    assert deepspeed_engine.scale_of(undisturbed, "fp16") == final
     assert final["cur_scale"] != 2**16
 
 
 def test_other_precisions_have_none() -> None:
-    assert loss_scale.state_of(SimpleNamespace(loss_scaler=scaler()), "bf16") == {}
+    assert deepspeed_engine.scale_of(SimpleNamespace(loss_scaler=scaler()), "bf16") == {}

@@ -10,9 +10,9 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from model.config import OptimizerConfig
+from model.training.deepspeed_engine import keep_average
 from model.training.muon import orthogonal
 from model.training.optimizer import build_optimizer, parameter_groups
-from model.training.weight_average import keep_average
 
 
 def test_only_matrices_decay() -> None:

@@ -11,8 +11,7 @@ from model.config import ModelConfig
 from model.resilience.nonfinite import clip_and_skip
 from model.training import cost, device_peak
 from model.training.deepspeed_engine import World
-from model.training.phase_timer import PhaseTimer
-from model.training.step_metrics import Meter
+from model.training.step_metrics import Meter, PhaseTimer
 from model.training.tracking import one_line
 from tests.model.conftest import SMALL, rows, train_many
 

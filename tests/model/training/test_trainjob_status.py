@@ -12,7 +12,7 @@ import kubeflow_trainer_api.models as kubeflow
 import pytest
 
 from model.config import TrackingConfig
-from model.training import trainjob_status
+from model.training import tracking
 from model.training.tracking import Tracker
 from tests.certificates import certify
 
@@ -51,9 +51,9 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     made = Server(tmp_path)
     threading.Thread(target=made.serve_forever, daemon=True).start()
     (tmp_path / "token").write_text("abc\n")
-    monkeypatch.setenv(trainjob_status.URL, made.url)
-    monkeypatch.setenv(trainjob_status.AUTHORITY, str(made.authority))
-    monkeypatch.setenv(trainjob_status.TOKEN, str(tmp_path / "token"))
+    monkeypatch.setenv(tracking.TRAINER_URL, made.url)
+    monkeypatch.setenv(tracking.TRAINER_AUTHORITY, str(made.authority))
+    monkeypatch.setenv(tracking.TRAINER_TOKEN, str(tmp_path / "token"))
     yield made
     made.shutdown()
     made.server_close()
@@ -85,16 +85,16 @@ def test_the_newest_progress_arrives(server: Server, tmp_path: Path) -> None:
 def test_a_server_that_refuses_is_one_warning(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.delenv(trainjob_status.AUTHORITY)  # its certificate is nobody's then
+    monkeypatch.delenv(tracking.TRAINER_AUTHORITY)  # its certificate is nobody's then
     train(tmp_path)
     assert server.asked == []
     assert capsys.readouterr().out.count("warning: ") == 1
 
 
 def test_a_training_elsewhere_starts_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(trainjob_status.URL, raising=False)
+    monkeypatch.delenv(tracking.TRAINER_URL, raising=False)
     before = threading.active_count()
-    status = trainjob_status.TrainJobStatus()
+    status = tracking.TrainJobStatus()
     status.report(1, 2, 3.0, {})
     assert threading.active_count() == before
     status.close()
