@@ -103,9 +103,6 @@ class TrainConfig(StageConfig):
     micro_batch: Any = runtime_option(
         32, "Samples per pass of a rank, on average; auto: as many as fit into its memory."
     )
-    micro_tokens: int | None = runtime_option(
-        None, "The same in tokens, of samples of full length; null: as micro_batch.", at_least=1
-    )
     steps: int | None = option(
         1000, "Steps of this run, with `words` or `epochs` at most; null: as many as these allow.", at_least=1
     )
@@ -147,7 +144,6 @@ class TrainConfig(StageConfig):
     bad_steps: int = runtime_option(
         10, "Non-finite steps in a row (loss or gradient) after which training ends.", at_least=1
     )
-    peak_tflops: float | None = runtime_option(None, "Peak of a device, for MFU; null: known or measured.", above=0)
     threads: int | None = runtime_option(
         None, "Threads per rank on a CPU; null: an equal share of the cores.", at_least=1
     )

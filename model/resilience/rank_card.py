@@ -23,7 +23,7 @@ SECRET = "TRAIN_SECRET"  # environment: what the ranks of a training know alone
 HOSTS = "HOSTS"  # environment: node names in rank order, separated by commas
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("torch", "deepspeed")
-OF_A_NODE = ("heartbeat", "threads", "peak_tflops")  # settings that may differ between nodes
+OF_A_NODE = ("heartbeat", "threads")  # settings that may differ between nodes
 SHOWN = 3  # differences listed in a message
 
 

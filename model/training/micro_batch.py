@@ -18,28 +18,25 @@ NOTE = "out-of-memory"  # file in a run's folder: what the rank said whose memor
 
 
 def resolved(config: TrainConfig, model: ModelConfig, world: World, length: int) -> TrainConfig:
-    """Return the configuration with the samples of a micro-batch, where tokens or `auto` are set.
+    """Return the configuration with the samples of a micro-batch, where `auto` is set.
 
     `length` is that of the longest sequence. All ranks get the number that fits on all.
 
     Raises:
         ConfigError: not one sequence fits.
     """
-    tokens = config.micro_tokens
-    if tokens is None:
-        if config.micro_batch != "auto":
-            return config
-        tokens = tokens_that_fit(config, model, world)
-        if tokens < length:
-            raise ConfigError(
-                f"not one sequence of {length} tokens fits into the memory of {world.device}; take compute=recompute, "
-                "deepspeed=zero2_offload or a smaller model",
-                "micro_batch",
-                "auto",
-            )
+    if config.micro_batch != "auto":
+        return config
+    tokens = tokens_that_fit(config, model, world)
+    if tokens < length:
+        raise ConfigError(
+            f"not one sequence of {length} tokens fits into the memory of {world.device}; take compute=recompute, "
+            "deepspeed=zero2_offload or a smaller model",
+            "micro_batch",
+            "auto",
+        )
     share = math.ceil(config.batch_size / world.size)
-    samples = process_group.smallest(min(share, max(1, tokens // length)))
-    return dataclasses.replace(config, micro_batch=samples, micro_tokens=None)
+    return dataclasses.replace(config, micro_batch=process_group.smallest(min(share, tokens // length)))
 
 
 def tokens_that_fit(config: TrainConfig, model: ModelConfig, world: World) -> int:

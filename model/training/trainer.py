@@ -93,7 +93,7 @@ class Trainer:
         self.saved = -1  # the step of the newest checkpoint
         self.compared = False  # whether what is saved was compared with the model's weights
         self.stop = False  # whether any rank got a signal
-        self.peak = config.peak_tflops or device_peak.tflops(self.world.device, config.precision)
+        self.peak = device_peak.tflops(self.world.device, config.precision)
         self.engine = self._start()
         settings = dataclasses.asdict(config) | {"world_size": self.world.size, "steps": self.steps}
         if self.world.rank == 0:
@@ -355,8 +355,7 @@ class Trainer:
         done = f", resumed after step {self.step:,}" if self.step else ""
         count = sum(getattr(p, "ds_numel", p.numel()) for p in engine.module.parameters())
         # On a shared CPU the measured peak is too low, which inflates MFU.
-        measured = world.device.type == "cpu" and config.peak_tflops is None
-        best = "(measured under current load)" if measured else "peak"
+        best = "(measured under current load)" if world.device.type == "cpu" else "peak"
         batches = pluralize(engine.gradient_accumulation_steps(), "micro-batch", "es")
         return (
             f"{self.model_config.name}, {count:,} parameters, {world.size} x {world.device.type}, "

@@ -29,7 +29,6 @@ TINY = {"name": "t", "layers": 1, "hidden": 8, "heads": 2, "feed_forward": 16}
         (TrainConfig, {}, {"evaluate_samples": 0}),
         (TrainConfig, {}, {"threads": 0}),
         (TrainConfig, {}, {"keep_every": 0}),
-        (TrainConfig, {}, {"peak_tflops": 0.0}),
         (TrainConfig, {}, {"start_optimizer": True}),
     ],
     ids=lambda value: str(value) if isinstance(value, dict) else "",

@@ -58,8 +58,8 @@ def test_recipes_for_gpus_fill_them(root: Path) -> None:
 
 
 @pytest.mark.slow
-def test_tokens_and_auto_learn_what_a_number_of_samples_does(root: Path, work: Path, tmp_path: Path) -> None:
-    ways = {"samples": [], "tokens": ["micro_tokens=64"], "auto": ["micro_batch=auto"]}
+def test_auto_learns_what_a_number_of_samples_does(root: Path, work: Path, tmp_path: Path) -> None:
+    ways = {"samples": [], "auto": ["micro_batch=auto"]}
     plan = [(2, [f"workdir={work}", f"out={tmp_path / name}", *SMALL, "steps=3", *more]) for name, more in ways.items()]
     train_many(root, plan)
     for name in ways:

@@ -49,7 +49,6 @@ def said_and_logged(root: Path, work: Path, tmp_path_factory) -> tuple[str, dict
                 *SMALL,
                 f"deepspeed=zero{stage}",
                 "clip=0.5",
-                "peak_tflops=0.1",
                 "log_every=4",
                 "evaluate_every=1",
                 "save_every=1",
@@ -65,7 +64,7 @@ def test_every_row_has_every_figure(said_and_logged) -> None:
     for row in (row for found in said_and_logged[1].values() for row in found):
         assert set(FIGURES) <= set(row)
         assert json.dumps(row, allow_nan=False)
-        assert 0 < row["mfu"] < 1
+        assert row["mfu"] > 0  # of a peak that was measured under load
         assert 0.05 < row["memory_gib"] < 100
         shares = [row[f"{phase}_share"] for phase in ("data_wait", "forward", "backward", "step")]
         assert min(shares) >= 0
