@@ -9,15 +9,13 @@ import contextlib
 import functools
 import os
 import re
-import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from pipeline.common import redirects
-from pipeline.common.errors import ConfigError, InputError, Restart, StoreError, first_line
-from pipeline.common.stores.patience import SILENT, UNREACHED, patience, pauses
+from pipeline.common.errors import ConfigError, InputError, StoreError, first_line
+from pipeline.common.stores.patience import Again, until_answered
 from pipeline.common.stores.remote_file import Info, RemoteFile
 
 SCHEME = "hf://"
@@ -191,9 +189,6 @@ def endpoint() -> str | None:
     return os.environ.get("HF_ENDPOINT")
 
 
-_reached: set[str] = set()  # hosts that have answered this process
-
-
 def _send(request: Any, attempt: Callable[[], Any]) -> Any:
     """Send a request until the answer is neither an error that may pass nor incomplete.
 
@@ -203,30 +198,20 @@ def _send(request: Any, attempt: Callable[[], Any]) -> Any:
 
     timeouts = request.extensions.get("timeout") or {}
     request.extensions["timeout"] = {key: timeouts.get(key) or TIMEOUT for key in ("connect", "read", "write", "pool")}
-    began, waited, host = time.monotonic(), False, request.url.netloc.decode()
-    for pause in pauses():
+
+    def ask() -> Any:
         try:
             answer = attempt()
         except httpx2.TransportError as error:
-            reason, asked = " ".join(str(error).split()) or type(error).__name__, 0.0
-        else:
-            _reached.add(host)
-            failed = _failure(request, answer)
-            if failed is None:
-                return answer
-            answer.close()
-            reason, asked = failed, _asked_pause(answer.headers)
-        spent = time.monotonic() - began
-        if host not in _reached and spent > min(UNREACHED, patience()):
-            raise StoreError(f"the hub cannot be reached ({reason}); check the network and HF_ENDPOINT", path=host)
-        pause = max(pause, asked)
-        if spent + asked > patience():
-            raise Restart(f"{host}: the hub did not answer for {spent:.0f} s ({reason})")
-        if (spent > SILENT or asked > SILENT) and not waited:
-            waited = True
-            print(f"waiting for {host} ({reason})", file=sys.stderr, flush=True)
-        time.sleep(pause)
-    raise AssertionError("pauses have no end")
+            raise Again(first_line(error), answered=False) from error
+        failed = _failure(request, answer)
+        if failed is None:
+            return answer
+        answer.close()
+        raise Again(failed, answered=True, pause=_asked_pause(answer.headers))
+
+    host = request.url.netloc.decode()
+    return until_answered(host, host, "and HF_ENDPOINT", ask)
 
 
 def _failure(request: Any, answer: Any) -> str | None:
