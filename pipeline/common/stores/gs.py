@@ -69,8 +69,8 @@ class Gs(Client):
 
     def _look(self, at: At) -> tuple[Info, str | None]:
         # The client's own methods do not return the header Date.
-        path = _blob(at).path
-        answer = at.client._http.get(f"{at.client.api_endpoint}/storage/v1{path}", timeout=_ONCE["timeout"])
+        url = f"{at.client.api_endpoint}/storage/v1{_blob(at).path}?projection=noAcl"
+        answer = at.client._http.get(url, timeout=_ONCE["timeout"])
         answer.raise_for_status()
         said = answer.json()
         written = datetime.fromisoformat(said["timeCreated"])
