@@ -61,6 +61,7 @@ class Client(ABC):
     """
 
     PART, MOST_PARTS = 2**25, 9000  # bytes of one request of a large file; a store takes no more
+    WHOLE = 2**25  # bytes of the largest file that is sent as one
     PAGE = 1000  # objects of one request of a list
     EXTRA: str  # of pip, with the library
     ADVICE: str  # what to check where the store is not reached
@@ -252,7 +253,7 @@ class Client(ABC):
     ) -> str | None:
         """Write a file of the sha256 `checksum` (hex) as an object, on the conditions of `put`."""
         size = path.stat().st_size
-        if size > self.PART:
+        if size > min(self.PART, self.WHOLE):
             return self._put_large(address, path, size, checksum, absent, etag)
         data = path.read_bytes()
         check(address, path, hashlib.sha256(data), checksum)

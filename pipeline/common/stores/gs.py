@@ -24,6 +24,7 @@ _BYTES = "application/octet-stream"
 class Gs(Client):
     """Objects of `gs://`."""
 
+    WHOLE = 2**23  # of what is larger, the library makes parts, too
     EXTRA, ADVICE = "gcs", "and STORAGE_EMULATOR_HOST if it is set"
     CREDENTIALS = "set GOOGLE_APPLICATION_CREDENTIALS, or run gcloud auth application-default login"
     REASONS: ClassVar = {"NoSuchBucket": "bucket not found; check the name"}

@@ -97,17 +97,6 @@ def test_a_large_file_waits_for_a_store_that_stays_away_as_long_as_all_do(
     assert objects.head(f"{bucket}/large") is None
 
 
-@served
-def test_a_file_that_changed_since_its_checksum_is_not_put(bucket: str, tmp_path: Path) -> None:
-    (tmp_path / "a").write_bytes(b"before")
-    checksum = sha256(tmp_path / "a")
-    (tmp_path / "a").write_bytes(b"afterwards")
-    with pytest.raises(StoreError) as caught:
-        objects.put_file(f"{bucket}/a", tmp_path / "a", checksum)
-    assert caught.value.path == str(tmp_path / "a")
-    assert objects.head(f"{bucket}/a") is None
-
-
 @pytest.mark.slow
 @served
 def test_a_list_of_several_pages_is_whole_although_requests_fail(bucket: str, store: Proxy) -> None:
