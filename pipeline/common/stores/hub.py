@@ -1,4 +1,4 @@
-"""Data sets of the Hugging Face hub, hf://datasets/OWNER/NAME@REVISION/PATH, read by ranges.
+"""The Hugging Face hub: data sets, hf://datasets/OWNER/NAME@REVISION/PATH, and folders put there.
 
 Files are listed and read with huggingface_hub's HfFileSystem; nothing is stored on disk. Its HTTP
 client waits for a hub that does not answer, `STORE_TIMEOUT` seconds, as for any other store. Token
@@ -10,11 +10,12 @@ import functools
 import os
 import re
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 from pipeline.common import redirects
-from pipeline.common.errors import ConfigError, InputError, StoreError, first_line
+from pipeline.common.errors import ConfigError, InputError, Restart, StoreError, first_line
 from pipeline.common.stores.patience import Again, until_answered
 from pipeline.common.stores.remote_file import Info, RemoteFile
 
@@ -283,3 +284,54 @@ def _refusal(address: str, error: BaseException) -> StoreError:
         words = first_line(error)
     note = f" ({status}{f' {said}' if said else ''})" if status else ""
     return StoreError(f"{words}{note}", path=address)
+
+
+def push(name: str, folder: Path, revision: str | None = None, ignore: Iterable[str] = ()) -> str:
+    """Put a folder into a repository, private if it is new; return the address of the commit.
+
+    With a `revision` it becomes the content of that branch, made where it is missing.
+
+    What is there already is not sent again, so that the same command continues an upload.
+
+    Raises:
+        InputError: the hub refuses, or cannot be reached.
+        Restart: it does not answer.
+    """
+    try:
+        with patient():
+            return _push(name, folder, revision, list(ignore))
+    except Restart as error:
+        raise Restart(f"push={name}: {error}") from error
+    except Exception as error:  # also those of its HTTP client, which changes between releases
+        status = getattr(getattr(error, "response", None), "status_code", None)
+        if status is not None and (status == 429 or status >= 500):
+            raise Restart(f"push={name}: the hub did not answer ({status})") from error
+        raise InputError(f"{_push_refused(error, status)}", "push", name) from error
+
+
+def _push(name: str, folder: Path, revision: str | None, ignore: list[str]) -> str:
+    from huggingface_hub import HfApi
+
+    api = HfApi(endpoint=endpoint())
+    api.create_repo(name, private=True, exist_ok=True)
+    if revision is None:
+        return str(api.upload_folder(repo_id=name, folder_path=folder, ignore_patterns=ignore))
+    api.create_branch(name, branch=revision, exist_ok=True)
+    return str(
+        api.upload_folder(
+            repo_id=name,
+            folder_path=folder,
+            revision=revision,
+            ignore_patterns=ignore,
+            delete_patterns="*",  # what the branch has of the one that it was made from
+        )
+    )
+
+
+def _push_refused(error: Exception, status: int | None) -> str:
+    """Return in one line why the hub refuses, and what to do."""
+    if status == 401:
+        return "the hub does not accept the token; log in with `hf auth login`, or renew HF_TOKEN"
+    if status == 403:
+        return "the token may not write there; use one with the right to write"
+    return f"{first_line(error)}; log in with `hf auth login` and rerun the same command"

@@ -12,12 +12,14 @@ from typing import Any
 
 from pipeline.common.language_codes import base_code
 from pipeline.common.tables import read_table
-from pipeline.text.wikitext import units
 from pipeline.text.wikitext.brackets import TEMPLATES
 
 Arguments = Mapping[str, str]  # by name, or number from "1"
 Rule = Callable[[Arguments], str]
 _TABLES = read_table(__file__, "templates.yaml")
+_UNITS = read_table(__file__, "units.yaml")
+_NAMES, _PLURALS, _SYMBOLS, _BETWEEN = (_UNITS[kind] for kind in ("names", "plurals", "symbols", "between"))
+DIGITS = 4300  # of a number; Python refuses to convert longer ones
 
 
 def _shown(keys: str) -> Rule:
@@ -72,6 +74,45 @@ def _key(name: str) -> str:
     return name.replace("_", " ").strip().lower()
 
 
+def _measure(arguments: Mapping[str, str]) -> str:
+    """Render `{{convert|5|-|10|km|mi}}` as 5–10 kilometres: in the given unit, not converted."""
+    given = [value for key, value in arguments.items() if key.isdigit()]
+    if len(given) < 2:
+        return " ".join(given)
+    text = _number(given[0])
+    at = 1
+    while at + 1 < len(given) and given[at].lower() in _BETWEEN:
+        text += _BETWEEN[given[at].lower()] + _number(given[at + 1])
+        at += 2
+    unit = given[at] if at < len(given) else ""
+    if scale := _UNITS["scales"].get(unit[:2].lower()):
+        text, unit = f"{text} {scale}", unit[2:]
+    if arguments.get("adj") in ("on", "mid"):
+        rest = given[-1] if given[-1].startswith("-") else ""
+        return f"{text}-{_NAMES.get(unit.lower(), unit)}{rest}"
+    brief = arguments.get("abbr") in ("on", "in", "values")
+    text += " " + _unit(unit, text == "1", brief)
+    if at + 2 < len(given) and [unit, given[at + 2]] in _UNITS["second"]:
+        text += f" {given[at + 1]} {_unit(given[at + 2], given[at + 1] == '1', brief)}"
+    return text.strip()
+
+
+def _number(value: str) -> str:
+    """Return a number with commas between thousands."""
+    whole, point, rest = value.partition(".")
+    if not (whole.isascii() and whole.isdigit() and len(whole) <= DIGITS):
+        return value
+    return f"{int(whole):,}{point}{rest}"
+
+
+def _unit(code: str, single: bool, brief: bool) -> str:
+    """Return a unit's name, or its symbol."""
+    name: str | None = _NAMES.get(code.lower())
+    if brief or name is None:
+        return str(_SYMBOLS.get(code.lower(), code))
+    return name if single else str(_PLURALS.get(name, f"{name}s"))
+
+
 def _joined(arguments: Arguments) -> str:
     """Render `{{chem|H|2|O}}` as H2O."""
     return "".join(value for key, value in arguments.items() if key.isdigit())
@@ -104,7 +145,7 @@ def _as_of(arguments: Arguments) -> str:
     if arguments.get("alt"):
         return arguments["alt"]
     year, month, day = (arguments.get(key, "") for key in "123")
-    if month.isdecimal() and len(month) <= units.DIGITS and 1 <= int(month) <= 12:
+    if month.isdecimal() and len(month) <= DIGITS and 1 <= int(month) <= 12:
         month = _TABLES["common"]["months"].split()[int(month) - 1]
     since = "since" if arguments.get("since") else "as of"
     since = since if arguments.get("lc") else since.capitalize()
@@ -142,7 +183,7 @@ def _hour(arguments: Arguments) -> str:
 
 
 _COMPUTED: dict[str, Rule] = {
-    "convert": units.convert,
+    "convert": _measure,
     "joined": _joined,
     "words": _words,
     "fraction": _fraction,
