@@ -1,4 +1,4 @@
-"""Tables of the package that are data: YAML files beside the modules that read them."""
+"""Tables of the package that are data: YAML files next to the modules that read them."""
 
 from pathlib import Path
 from typing import Any
@@ -7,6 +7,6 @@ import yaml
 
 
 def read_table(module: str, name: str) -> Any:
-    """Return the content of a file beside a module, whose `__file__` is given."""
+    """Return the content of a file next to a module, whose `__file__` is given."""
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # ten times as fast where it is there
     return yaml.load(Path(module).with_name(name).read_text(encoding="utf-8"), loader)

@@ -210,7 +210,7 @@ class CompressedFile:
         """Return all decompressed bytes.
 
         Raises:
-            InputError: as `read`; there is no more room.
+            InputError: as `read`; the room is not enough.
         """
         return _gathered(self.read(), room)
 
