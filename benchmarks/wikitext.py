@@ -15,12 +15,13 @@ import mwparserfromhell
 
 from pipeline.readers import FileRange
 from pipeline.readers.io import mediawiki_xml
+from pipeline.readers.io.compressed import CompressedFile
 from pipeline.text.wikitext import Extractor
 
 
 def articles(path: Path, count: int) -> list[str]:
     """Return the wikitext of the first `count` articles of a dump."""
-    pages = mediawiki_xml.pages(FileRange(str(path), 0, path.stat().st_size))
+    pages = mediawiki_xml.pages(CompressedFile(path), FileRange(str(path), 0, path.stat().st_size))
     texts = (page.text for page in pages if page.namespace in (0, None) and not page.redirect)
     return list(itertools.islice(texts, count))
 

@@ -21,7 +21,7 @@ from pipeline.common.errors import ConfigError, InputError
 from pipeline.common.figures import Conversion
 from pipeline.common.formatting import pluralize
 from pipeline.common.manifest import MANIFEST, Manifest, Result, require_manifest
-from pipeline.common.stores import hub_upload
+from pipeline.common.stores import hub
 from pipeline.config import ConvertConfig
 from pipeline.stages import stage, store_inputs
 
@@ -396,8 +396,8 @@ def push(config: ConvertConfig, name: str) -> None:
             one = Path(made, revision)
             one.mkdir()
             make_one(replace(local, train=str(path), checkpoints=None, average=1), one)
-            print(f"convert: pushed to {hub_upload.push(name, one, revision)}", flush=True)
-    address = hub_upload.push(name, Path(folder), ignore=[MANIFEST])
+            print(f"convert: pushed to {hub.push(name, one, revision)}", flush=True)
+    address = hub.push(name, Path(folder), ignore=[MANIFEST])
     print(f"convert: pushed to {address}", flush=True)
 
 

@@ -430,18 +430,18 @@ class ShardCache:
             self._progress = _progress(folder, len(peers), "w+")
             self._progress[:] = reading.start
             self._progress[-1] = 0
+            # Before others know the folder: they take what has a shard's name for compared.
+            self._fetcher = Fetcher(
+                folder,
+                self._limit,
+                [shard.source for shard in self._shards],
+                reading.until_stop,
+                reading.start,
+                self._progress,
+            )
         self._folder = Path(reading.gather(str(folder))[peers[0]])
         if not first:
             self._progress = _progress(self._folder, len(peers), "r+")
-            return
-        self._fetcher = Fetcher(
-            self._folder,
-            self._limit,
-            [shard.source for shard in self._shards],
-            reading.until_stop,
-            reading.start,
-            self._progress,
-        )
 
     def _locked_folder(self) -> Path:
         """Return the folder of this training on this node; remove those of trainings that ended."""

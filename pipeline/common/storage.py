@@ -25,14 +25,15 @@ from pyarrow import ArrowException, fs
 
 from pipeline.common import file_search
 from pipeline.common.errors import ConfigError, InputError, first_line
-from pipeline.common.stores import azure_blob, gs, hub, s3
+from pipeline.common.stores import hub
+from pipeline.common.stores.objects import CLIENTS
 from pipeline.common.stores.remote_file import SMALLEST, Info, Reader
 
 # What the module zipfile raises where an archive is damaged, or made to look so.
 BROKEN_ZIP = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, EOFError, RuntimeError, OSError, ValueError)
 BUFFER = 4 * 2**20  # bytes that one request asks for: a request costs some ten milliseconds
 # What Arrow does not read, or not well enough.
-_STORES: dict[str, Reader] = {"s3": s3, "gs": gs, "gcs": gs, "abfs": azure_blob, "abfss": azure_blob, "hf": hub}
+_STORES: dict[str, Reader] = {**CLIENTS, "gcs": CLIENTS["gs"], "hf": hub}
 # Listed by the beginning of a name, others by folder.
 _BY_NAME = ("s3://", "gs://", "gcs://", "abfs://", "abfss://")
 _ARROW = ("hdfs", "viewfs", "file")

@@ -21,7 +21,7 @@ from pipeline.common.errors import ConfigError, InputError
 from pipeline.common.formatting import pluralize
 from pipeline.config import FiltersConfig
 from pipeline.filtering import ngrams, word_columns
-from pipeline.readers import FileRange, SkipCounts
+from pipeline.readers import SkipCounts
 from pipeline.readers.io import compressed
 from pipeline.text import clean, encodings
 
@@ -298,7 +298,7 @@ def bytes_of(path: Path) -> bytes:
         return b""
     why = f"larger than {budget.TABLE:,} bytes when decompressed; split it"
     room = Budget(lambda: InputError(why, path=path), max(size, budget.TABLE))
-    return compressed.gathered(compressed.read(FileRange(str(path), 0, size)), room)
+    return compressed.CompressedFile(path).content(room)
 
 
 def strings(value: Any) -> Iterator[str]:

@@ -154,7 +154,7 @@ def files_of(
         return size_limit.choose(of_reader(found), place, corpus)
     key = "corpus.path"
     if corpus.path is not None:
-        raise InputError(f"{what_is_missing(place, suffixes)}", key, place)
+        raise InputError(what_is_missing(place, suffixes), key, place, path=place)
     if corpus.files:
         raise InputError(
             f"{what_is_missing(place, suffixes)}; run python -m pipeline.download with this corpus first, or set {key}",

@@ -79,7 +79,7 @@ class Reader:
             source = pa.OSFile(os.fsencode(path)) if local else place.open()
             file = pq.ParquetFile(source, buffer_size=1 << 20, pre_buffer=False)
         except (OSError, pa.ArrowException) as error:
-            stand_in = compressed.stand_in(path) if storage.at(path).is_file() else None
+            stand_in = compressed.CompressedFile(path).stand_in() if storage.at(path).is_file() else None
             why = stand_in or f"not a complete Parquet file ({error}); download the file again"
             raise InputError(f"{why}", path=path) from error
         self._check(path, file)

@@ -7,7 +7,8 @@ from pipeline.common.errors import InputError
 from pipeline.common.storage import File
 from pipeline.config import CorpusConfig
 from pipeline.readers import Document, FileRange, SkipCounts, files_of
-from pipeline.readers.io import compressed, mediawiki_xml
+from pipeline.readers.io import mediawiki_xml
+from pipeline.readers.io.compressed import CompressedFile
 from pipeline.text.wikitext import Extractor
 
 # A folder of dumps also has indices, lists of titles and database tables.
@@ -33,14 +34,15 @@ class Reader:
         """Cut every dump into byte ranges; a dump that is not seekable is one split."""
         parts = []
         for path in self.files:
-            site = mediawiki_xml.site(str(path))
-            parts += compressed.byte_ranges(path, split_bytes, seekable_text=site.utf8)
+            file = CompressedFile(path)
+            parts += file.ranges(split_bytes, seekable_text=mediawiki_xml.site(file).utf8)
         return parts
 
     def read(self, split: FileRange, tally: SkipCounts) -> Iterator[Document]:
         """Yield the articles whose pages start in the split."""
-        site, extractor = self._site(split.path)
-        for page in mediawiki_xml.pages(split):
+        file = CompressedFile(split.path)
+        site, extractor = self._site(file)
+        for page in mediawiki_xml.pages(file, split):
             reason = skip_reason(page, site, extractor)
             text = "" if reason else extractor.text(page.text)
             if text:
@@ -48,9 +50,10 @@ class Reader:
             else:
                 tally[reason or "empty"] += 1
 
-    def _site(self, path: str) -> tuple[mediawiki_xml.Site, Extractor]:
+    def _site(self, file: CompressedFile) -> tuple[mediawiki_xml.Site, Extractor]:
+        path = str(file.file)
         if path not in self._extractors:
-            site = mediawiki_xml.site(path)
+            site = mediawiki_xml.site(file)
             names = site.namespaces
             extractor = Extractor(self.language, files=names.get(6), categories=names.get(14))
             self._extractors[path] = site, extractor

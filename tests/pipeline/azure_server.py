@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.common.stores import azure_account
+from pipeline.common.stores import objects
 from tests.pipeline.server_program import serving
 
 PROGRAM = "AZURITE"  # environment: the program of Azurite
@@ -59,9 +59,9 @@ def environment(url: str) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("AZURE_STORAGE_CONNECTION_STRING", connection(url))
         patch.setenv("STORE_TIMEOUT", "60")
-        azure_account._client.cache_clear()
+        objects.CLIENTS["abfs"].made.clear()
         yield
-    azure_account._client.cache_clear()
+    objects.CLIENTS["abfs"].made.clear()
 
 
 def service(url: str) -> Any:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import requests
 
-from pipeline.common.stores import gs
+from pipeline.common.stores import objects
 from tests.pipeline.server_program import serving
 
 PROGRAM = "FAKE_GCS"  # environment: the program of fake-gcs-server
@@ -50,9 +50,9 @@ def environment(url: str) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("STORAGE_EMULATOR_HOST", url)
         patch.setenv("STORE_TIMEOUT", "60")
-        gs._client.cache_clear()
+        objects.CLIENTS["gs"].made.clear()
         yield
-    gs._client.cache_clear()
+    objects.CLIENTS["gs"].made.clear()
 
 
 def make_bucket(url: str, name: str) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import boto3
 import pytest
 
-from pipeline.common.stores import s3
+from pipeline.common.stores import objects
 from tests.pipeline.server_program import serving
 
 GATEWAY = "VERSITYGW"  # environment: the program of versitygw
@@ -61,9 +61,9 @@ def environment(url: str) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for key, value in (KEYS | {"AWS_ENDPOINT_URL": url}).items():
             patch.setenv(key, value)
-        s3._client.cache_clear()
+        objects.CLIENTS["s3"].made.clear()
         yield
-    s3._client.cache_clear()
+    objects.CLIENTS["s3"].made.clear()
 
 
 def make_bucket(url: str, name: str) -> None:

@@ -1,244 +1,147 @@
-"""Objects of Google Cloud Storage, read with google-cloud-storage.
+"""Objects of Google Cloud Storage, with google-cloud-storage.
 
 Credentials are found as Google's own tools find them: GOOGLE_APPLICATION_CREDENTIALS, gcloud's
 login, or the identity of a pod or a machine. The version of an object, its ETag here, is its
-generation: bytes of two of them never mix. Every request is made once by Google's client, and
-repeated here as those of S3 are.
+generation. The store compares what arrives with its CRC32C, and Google's client what it reads whole.
 """
 
-import functools
-import io
+import base64
+import hashlib
 import os
-import threading
-from collections.abc import Callable, Iterator
-from typing import Any, TypeVar
+from datetime import datetime
+from pathlib import Path
+from typing import Any, ClassVar
 
-from pipeline.common.errors import ConfigError, Restart, StoreError, first_line
+from pipeline.common.errors import Restart
 from pipeline.common.stores import patience
-from pipeline.common.stores.remote_file import Info, RangeFile, RemoteFile, key_prefix, listed_prefix, objects_of, parse
+from pipeline.common.stores.client import At, Client, Failure, Page, check
+from pipeline.common.stores.remote_file import Info
 
-ONCE: dict[str, Any] = {"retry": None, "timeout": (10, 20)}  # seconds to connect; without a byte
-_FIELDS = "items(name,size,timeCreated,generation),nextPageToken"
-
-Result = TypeVar("Result")
-
-
-def head(address: str) -> Info | None:
-    """Return what the store says of an object; None if it is missing.
-
-    Raises:
-        StoreError: the store refuses.
-        Restart: it does not answer.
-    """
-    bucket, key = parse(address)
-    if not key:
-        return None
-    blob: Any = call(address, lambda client: client.bucket(bucket).get_blob(key, **ONCE))
-    return None if blob is None else _info(blob)
+_ONCE: dict[str, Any] = {"retry": None, "timeout": (10, 20)}  # seconds to connect; without a byte
+_BYTES = "application/octet-stream"
 
 
-def below(address: str) -> list[Info]:
-    """List all objects below a folder, or whose keys begin as a prefix ending in `*` does.
+class Gs(Client):
+    """Objects of `gs://`."""
 
-    Raises:
-        StoreError, Restart: as `head`.
-    """
-    return objects_of(_pages(address, listed_prefix(parse(address)[1]), 1000))
+    WHOLE = 2**23  # of what is larger, the library makes parts, too
+    EXTRA, ADVICE = "gcs", "and STORAGE_EMULATOR_HOST if it is set"
+    CREDENTIALS = "set GOOGLE_APPLICATION_CREDENTIALS, or run gcloud auth application-default login"
+    REASONS: ClassVar = {"NoSuchBucket": "bucket not found; check the name"}
 
+    def _connect(self, account: str) -> Any:
+        from google.cloud.storage import Client as Library
 
-def is_folder(address: str) -> bool:
-    """Return whether there is an object below the address."""
-    return any(_pages(address, key_prefix(parse(address)[1]), 1))
+        # A thread of the client would ask for the bucket itself, for traces; many users may not.
+        os.environ.setdefault("DISABLE_GCS_PYTHON_CLIENT_OTEL_BUCKET_METADATA", "true")
+        return Library(project=None)  # only who makes or lists buckets needs one
 
+    def _endpoint(self, client: Any) -> str:
+        return str(client.api_endpoint)
 
-def _pages(address: str, prefix: str, size: int) -> Iterator[list[Info]]:
-    """Yield the objects whose keys begin with a prefix, one list for each request."""
-    bucket, _ = parse(address)
-    token: str | None = None
-    while True:
+    def _failure(self, error: Exception) -> Failure:
+        import requests
+        from google.auth import exceptions as auth
+        from google.cloud.storage.exceptions import DataCorruption
+        from urllib3.exceptions import HTTPError
 
-        def request(client: Any) -> tuple[list[Info], str | None]:
-            listed = client.list_blobs(
-                bucket,
-                prefix=prefix,
-                fields=_FIELDS,
-                page_size=size,
-                page_token=token,  # noqa: B023
-                **ONCE,
-            )
-            page = next(listed.pages, ())
-            return [_info(blob) for blob in page], listed.next_page_token
+        answer = getattr(error, "response", None)
+        if code := getattr(error, "code", None) or getattr(answer, "status_code", None):
+            status = int(code)
+            damaged = status == 400 and any(word in str(error) for word in ("CRC32C", "MD5"))
+            damaged = damaged or isinstance(error, DataCorruption)
+            return Failure(status, missing=status == 404, unmet=status == 412, passes=damaged)
+        cut = requests.exceptions.ChunkedEncodingError | requests.exceptions.ContentDecodingError | HTTPError
+        away = requests.ConnectionError | requests.Timeout | auth.TransportError | ConnectionError | TimeoutError
+        if getattr(error, "retryable", False) or isinstance(error, cut | away):
+            return Failure(passes=True)
+        return Failure(words=self._unusable(error) if isinstance(error, auth.GoogleAuthError) else "")
 
-        infos, token = call(address, request)
-        yield infos
-        if not token:
-            return
+    def _reason(self, at: At, failure: Failure) -> str:
+        if failure.status == 404:
+            try:  # who may list objects may not look at the bucket itself
+                list(at.client.list_blobs(at.bucket, max_results=1, **_ONCE))
+            except Exception as error:
+                return "NoSuchBucket" if self._failure(error).status == 404 else ""
+        return ""
 
+    def _condition(self, etag: str | None) -> dict[str, Any]:
+        return {"if_generation_match": 0 if etag is None else int(etag)}
 
-class GsFile(RangeFile):
-    """An object as a file to read, in any order, bound to one generation of it."""
+    def _look(self, at: At) -> tuple[Info, str | None]:
+        # The client's own methods do not return the header Date.
+        url = f"{at.client.api_endpoint}/storage/v1{_blob(at).path}?projection=noAcl"
+        answer = at.client._http.get(url, timeout=_ONCE["timeout"])
+        answer.raise_for_status()
+        said = answer.json()
+        written = datetime.fromisoformat(said["timeCreated"])
+        return Info.at(at.key, int(said["size"]), written, str(said["generation"])), answer.headers.get("Date")
 
-    def _range(self, start: int, stop: int) -> bytes:
-        bucket, key = parse(self.address)
-
-        def request(client: Any) -> bytes:
-            blob = client.bucket(bucket).blob(key, generation=int(self.info.etag))
-            body = _Body()
-            # The store has checksums of whole objects alone.
-            blob.download_to_file(body, start=start, end=stop - 1, checksum=None, raw_download=True, **ONCE)
-            if body.tell() != stop - start:
-                raise patience.Again("the answer was cut off", answered=True)
-            return body.getvalue()
-
-        data: bytes = call(self.address, request)
-        return data
-
-
-class _Body(io.BytesIO):
-    """The bytes of an answer, which must not come too slowly."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._pace = patience.Pace()
-
-    def write(self, data: Any) -> int:
-        """Append bytes."""
-        self._pace.add(len(data))
-        return super().write(data)
-
-
-def opened(address: str, info: Info) -> RemoteFile:
-    """Return an object as a file to read."""
-    return GsFile(address, info)
-
-
-_making = threading.Lock()
-
-
-@functools.lru_cache(maxsize=1)
-def _client(process: int) -> Any:
-    """Make the client, once per process."""
-    try:
-        from google.cloud.storage import Client
-    except ImportError as error:
-        raise ConfigError(f"gs:// addresses need google-cloud-storage ({error}): pip install -e '.[gcs]'") from error
-    # A thread of the client would ask for the bucket itself, for traces; many users may not.
-    os.environ.setdefault("DISABLE_GCS_PYTHON_CLIENT_OTEL_BUCKET_METADATA", "true")
-    return Client(project=None)  # only who makes or lists buckets needs one
-
-
-def client(address: str) -> Any:
-    """Return this process's client.
-
-    Raises:
-        ConfigError: google-cloud-storage is not installed.
-        StoreError: there are no credentials.
-    """
-    try:
-        with _making:
-            return _client(os.getpid())
-    except ConfigError:
-        raise
-    except Exception as error:
-        raise _refusal(None, address, error, None) from error
-
-
-def call(address: str, request: Callable[[Any], Result], missing: tuple[int, ...] = ()) -> Result | Any:
-    """Make a request until it succeeds; None if its status is in `missing`.
-
-    Raises:
-        ConfigError: google-cloud-storage is not installed.
-        StoreError: the store refuses.
-        Restart: it does not answer.
-    """
-    google = client(address)
-
-    def attempt() -> Result | None:
-        try:
-            return request(google)
-        except (patience.Again, StoreError, Restart):
-            raise
-        except Exception as error:
-            status = _status(error)
-            if status in missing:
-                return None
-            if passes(error) or _damaged(error):
-                raise patience.Again(first_line(error), answered=status is not None) from error
-            raise _refusal(google, address, error, status) from error
-
-    advice = "and STORAGE_EMULATOR_HOST if it is set"
-    return patience.until_answered(address, google.api_endpoint, advice, attempt)
-
-
-def passes(error: BaseException) -> bool:
-    """Return whether the same request may succeed: after time-outs, cut answers, an overload."""
-    import requests
-    from google.auth.exceptions import TransportError
-    from urllib3.exceptions import HTTPError
-
-    status = _status(error)
-    if status is not None:
-        return status >= 500 or status in (408, 429)
-    return getattr(error, "retryable", False) or isinstance(
-        error,
-        requests.ConnectionError
-        | requests.Timeout
-        | requests.exceptions.ChunkedEncodingError
-        | requests.exceptions.ContentDecodingError
-        | TransportError
-        | HTTPError
-        | ConnectionError
-        | TimeoutError,
-    )
-
-
-def _damaged(error: BaseException) -> bool:
-    """Return whether bytes arrived, here or there, that do not have their checksum."""
-    from google.cloud.storage.exceptions import DataCorruption
-
-    refused = _status(error) == 400 and any(word in str(error) for word in ("CRC32C", "MD5"))
-    return refused or isinstance(error, DataCorruption)
-
-
-def _status(error: BaseException) -> int | None:
-    """Return the HTTP status of an error; None if there was no answer."""
-    answer = getattr(error, "response", None)
-    code = getattr(error, "code", None) or getattr(answer, "status_code", None)
-    return None if code is None else int(code)
-
-
-def _refusal(client: Any, address: str, error: Exception, status: int | None) -> Exception:
-    """Return the error for an answer that will not change."""
-    from google.auth.exceptions import GoogleAuthError
-
-    if isinstance(error, GoogleAuthError):
-        words = (
-            f"no usable credentials ({first_line(error)}); set GOOGLE_APPLICATION_CREDENTIALS, or "
-            "run gcloud auth application-default login"
+    def _page(self, at: At, size: int, token: str | None) -> Page:
+        fields = "items(name,size,timeCreated,generation),nextPageToken"
+        listed = at.client.list_blobs(
+            at.bucket, prefix=at.key, fields=fields, page_size=size, page_token=token, **_ONCE
         )
-    elif status in (401, 403):
-        words = "access denied; check the credentials and their rights"
-    elif status == 404 and not _has_bucket(client, parse(address)[0]):
-        words = "bucket not found; check the name"
-    elif status in (404, 412, 416):
-        words = "was changed or deleted during the run; rerun the command"
-    elif status is None and not isinstance(error, ValueError):  # a name that no bucket has
-        return error
-    else:
-        words = first_line(error)
-    return StoreError(f"{words}{f' ({status})' if status else ''}", path=address)
+        # When this generation was written: `updated` also changes with its storage class.
+        infos = [Info.at(b.name, b.size, b.time_created, str(b.generation)) for b in next(listed.pages, ())]
+        return infos, listed.next_page_token
+
+    def _get(self, at: At, etag: str | None = None, span: tuple[int, int] | None = None) -> tuple[bytes, str]:
+        blob = _blob(at, generation=None if etag is None else int(etag))
+        body, (start, stop) = patience.Body(), span or (None, None)
+        # The store has checksums of whole objects alone.
+        blob.download_to_file(
+            body, start=start, end=stop and stop - 1, checksum=None if span else "crc32c", raw_download=True, **_ONCE
+        )
+        return body.getvalue(), str(blob.generation)
+
+    def _put(self, at: At, data: bytes, **condition: Any) -> str:
+        blob = _blob(at)
+        blob.upload_from_string(data, _BYTES, checksum="crc32c", **_ONCE, **condition)
+        return str(blob.generation)
+
+    def _delete(self, at: At) -> None:
+        _blob(at).delete(**_ONCE)
+
+    def _put_large(
+        self, address: str, path: Path, size: int, checksum: str, absent: bool, etag: str | None
+    ) -> str | None:
+        """Send a file in the parts of Google's own protocol: its CRC32C goes with the first."""
+        self.client(address)
+        from google.api_core.exceptions import RetryError
+        from google.api_core.retry import Retry
+        from google_crc32c import Checksum
+
+        crc32c, sha256 = Checksum(), hashlib.sha256()
+        with path.open("rb") as file:
+            while data := file.read(2**20):
+                crc32c.update(data)
+                sha256.update(data)
+        check(address, path, sha256, checksum)
+
+        def request(at: At, **condition: Any) -> str:
+            def passes(error: Exception) -> bool:
+                failure = self._failure(error)  # after damage, all of it is sent again
+                return failure.temporary and not (failure.status and failure.passes)
+
+            retry = Retry(  # a part that fails is repeated by itself
+                predicate=passes,
+                initial=patience.PAUSE,
+                maximum=patience.LONGEST_PAUSE,
+                timeout=patience.patience(),
+                on_error=patience.Notice(address).failed,
+            )
+            blob = _blob(at, chunk_size=self.PART)
+            crc = base64.b64encode(crc32c.digest()).decode()
+            sums = {"checksum": "crc32c", "crc32c_checksum_value": crc}
+            try:
+                blob.upload_from_filename(str(path), _BYTES, **sums, retry=retry, timeout=_ONCE["timeout"], **condition)
+            except RetryError as error:
+                raise Restart(f"{address}: the store did not answer ({error.cause})") from error
+            return str(blob.generation)
+
+        return self._if(address, absent, etag, request)
 
 
-def _has_bucket(client: Any, bucket: str) -> bool:
-    """Return whether there is a bucket; true if that is unknown."""
-    try:  # who may list objects may not look at the bucket itself
-        list(client.list_blobs(bucket, max_results=1, **ONCE))
-    except Exception as error:
-        return _status(error) != 404
-    return True
-
-
-def _info(blob: Any) -> Info:
-    # When this generation was written: `updated` also changes with its storage class.
-    written = int(blob.time_created.timestamp() * 1000) * 1_000_000
-    return Info(blob.name, blob.size, written, str(blob.generation))
+def _blob(at: At, **more: Any) -> Any:
+    return at.client.bucket(at.bucket).blob(at.key, **more)

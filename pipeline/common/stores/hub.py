@@ -1,4 +1,4 @@
-"""Data sets of the Hugging Face hub, hf://datasets/OWNER/NAME@REVISION/PATH, read by ranges.
+"""The Hugging Face hub: data sets, hf://datasets/OWNER/NAME@REVISION/PATH, and folders put there.
 
 Files are listed and read with huggingface_hub's HfFileSystem; nothing is stored on disk. Its HTTP
 client waits for a hub that does not answer, `STORE_TIMEOUT` seconds, as for any other store. Token
@@ -9,15 +9,14 @@ import contextlib
 import functools
 import os
 import re
-import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 from pipeline.common import redirects
 from pipeline.common.errors import ConfigError, InputError, Restart, StoreError, first_line
-from pipeline.common.stores.patience import SILENT, UNREACHED, patience, pauses
+from pipeline.common.stores.patience import Again, until_answered
 from pipeline.common.stores.remote_file import Info, RemoteFile
 
 SCHEME = "hf://"
@@ -191,9 +190,6 @@ def endpoint() -> str | None:
     return os.environ.get("HF_ENDPOINT")
 
 
-_reached: set[str] = set()  # hosts that have answered this process
-
-
 def _send(request: Any, attempt: Callable[[], Any]) -> Any:
     """Send a request until the answer is neither an error that may pass nor incomplete.
 
@@ -203,30 +199,20 @@ def _send(request: Any, attempt: Callable[[], Any]) -> Any:
 
     timeouts = request.extensions.get("timeout") or {}
     request.extensions["timeout"] = {key: timeouts.get(key) or TIMEOUT for key in ("connect", "read", "write", "pool")}
-    began, waited, host = time.monotonic(), False, request.url.netloc.decode()
-    for pause in pauses():
+
+    def ask() -> Any:
         try:
             answer = attempt()
         except httpx2.TransportError as error:
-            reason, asked = " ".join(str(error).split()) or type(error).__name__, 0.0
-        else:
-            _reached.add(host)
-            failed = _failure(request, answer)
-            if failed is None:
-                return answer
-            answer.close()
-            reason, asked = failed, _asked_pause(answer.headers)
-        spent = time.monotonic() - began
-        if host not in _reached and spent > min(UNREACHED, patience()):
-            raise StoreError(f"the hub cannot be reached ({reason}); check the network and HF_ENDPOINT", path=host)
-        pause = max(pause, asked)
-        if spent + asked > patience():
-            raise Restart(f"{host}: the hub did not answer for {spent:.0f} s ({reason})")
-        if (spent > SILENT or asked > SILENT) and not waited:
-            waited = True
-            print(f"waiting for {host} ({reason})", file=sys.stderr, flush=True)
-        time.sleep(pause)
-    raise AssertionError("pauses have no end")
+            raise Again(first_line(error), answered=False) from error
+        failed = _failure(request, answer)
+        if failed is None:
+            return answer
+        answer.close()
+        raise Again(failed, answered=True, pause=_asked_pause(answer.headers))
+
+    host = request.url.netloc.decode()
+    return until_answered(host, host, "and HF_ENDPOINT", ask)
 
 
 def _failure(request: Any, answer: Any) -> str | None:
@@ -298,3 +284,54 @@ def _refusal(address: str, error: BaseException) -> StoreError:
         words = first_line(error)
     note = f" ({status}{f' {said}' if said else ''})" if status else ""
     return StoreError(f"{words}{note}", path=address)
+
+
+def push(name: str, folder: Path, revision: str | None = None, ignore: Iterable[str] = ()) -> str:
+    """Put a folder into a repository, private if it is new; return the address of the commit.
+
+    With a `revision` it becomes the content of that branch, made where it is missing.
+
+    What is there already is not sent again, so that the same command continues an upload.
+
+    Raises:
+        InputError: the hub refuses, or cannot be reached.
+        Restart: it does not answer.
+    """
+    try:
+        with patient():
+            return _push(name, folder, revision, list(ignore))
+    except Restart as error:
+        raise Restart(f"push={name}: {error}") from error
+    except Exception as error:  # also those of its HTTP client, which changes between releases
+        status = getattr(getattr(error, "response", None), "status_code", None)
+        if status is not None and (status == 429 or status >= 500):
+            raise Restart(f"push={name}: the hub did not answer ({status})") from error
+        raise InputError(f"{_push_refused(error, status)}", "push", name) from error
+
+
+def _push(name: str, folder: Path, revision: str | None, ignore: list[str]) -> str:
+    from huggingface_hub import HfApi
+
+    api = HfApi(endpoint=endpoint())
+    api.create_repo(name, private=True, exist_ok=True)
+    if revision is None:
+        return str(api.upload_folder(repo_id=name, folder_path=folder, ignore_patterns=ignore))
+    api.create_branch(name, branch=revision, exist_ok=True)
+    return str(
+        api.upload_folder(
+            repo_id=name,
+            folder_path=folder,
+            revision=revision,
+            ignore_patterns=ignore,
+            delete_patterns="*",  # what the branch has of the one that it was made from
+        )
+    )
+
+
+def _push_refused(error: Exception, status: int | None) -> str:
+    """Return in one line why the hub refuses, and what to do."""
+    if status == 401:
+        return "the hub does not accept the token; log in with `hf auth login`, or renew HF_TOKEN"
+    if status == 403:
+        return "the token may not write there; use one with the right to write"
+    return f"{first_line(error)}; log in with `hf auth login` and rerun the same command"

@@ -24,7 +24,7 @@ from pipeline.common.errors import ConfigError, InputError, Restart, StoreError
 from pipeline.common.file_search import inside
 from pipeline.common.forced import FORCED
 from pipeline.common.manifest import sha256
-from pipeline.common.stores import azure_account, objects
+from pipeline.common.stores import azure, objects
 from pipeline.common.stores.remote_file import LARGEST, Info, parse
 
 TRIES = 3  # puts of an object that is another than was seen
@@ -39,7 +39,7 @@ def default_root() -> Path:
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     server = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or "aws"
     which = f"{server} {os.environ.get('AWS_PROFILE', '')}"
-    which += os.environ.get("STORAGE_EMULATOR_HOST", "") + azure_account.own_account()
+    which += os.environ.get("STORAGE_EMULATOR_HOST", "") + azure.own_account()
     return cache / "bert-pipeline" / "stores" / hashlib.sha256(which.encode()).hexdigest()[:12]
 
 

@@ -1,10 +1,11 @@
 """Waiting for a store: a request is repeated, with longer pauses, until it is answered."""
 
+import io
 import os
 import sys
 import time
 from collections.abc import Callable, Iterator
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from pipeline.common.errors import Restart, StoreError, first_line
 
@@ -19,11 +20,11 @@ _reached: set[str] = set()  # endpoints that have answered this process
 
 
 class Again(Exception):
-    """A failure that may pass; `answered` if it was the store's own answer."""
+    """A failure that may pass; `answered` if it was the store's own answer, which asks for a pause."""
 
-    def __init__(self, reason: str, answered: bool):
+    def __init__(self, reason: str, answered: bool, pause: float = 0.0):
         super().__init__(reason)
-        self.answered = answered
+        self.answered, self.pause = answered, pause
 
 
 class Notice:
@@ -34,7 +35,7 @@ class Notice:
 
     def failed(self, error: Exception) -> None:
         """Count a failed try."""
-        if time.monotonic() - self._began > SILENT and not self._said:
+        if time.monotonic() - self._began + getattr(error, "pause", 0.0) > SILENT and not self._said:
             self._said = True
             reason = first_line(error)
             print(f"waiting for the store of {self._address} ({reason})", file=sys.stderr, flush=True)
@@ -58,10 +59,21 @@ class Pace:
             raise ConnectionError(f"slower than {SLOWEST:,} bytes per second")
 
 
-def until_answered(
-    address: str, endpoint: str, advice: str, request: Callable[[], Result], failed: Callable[[], None] = lambda: None
-) -> Result:
-    """Repeat a request that raises `Again`; `failed` is called after each failure.
+class Body(io.BytesIO):
+    """The bytes of an answer, which must not come too slowly."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._pace = Pace()
+
+    def write(self, data: Any) -> int:
+        """Append bytes."""
+        self._pace.add(len(data))
+        return super().write(data)
+
+
+def until_answered(address: str, endpoint: str, advice: str, request: Callable[[], Result]) -> Result:
+    """Repeat a request that raises `Again`.
 
     Raises:
         StoreError: the endpoint has never answered; `advice` says what to check.
@@ -72,23 +84,19 @@ def until_answered(
         try:
             found = request()
         except Again as error:
-            failed()
             notice.failed(error)
-            reason = str(error)
+            reason, asked = str(error), error.pause
             if error.answered:
                 _reached.add(endpoint)
-        except Exception:
-            failed()
-            raise
         else:
             _reached.add(endpoint)
             return found
         spent = time.monotonic() - began
         if endpoint not in _reached and spent > min(UNREACHED, patience()):
             raise StoreError(f"the store cannot be reached ({reason}); check the network, {advice}", path=address)
-        if spent > patience():
+        if spent + asked > patience():
             raise Restart(f"{address}: the store did not answer for {spent:.0f} s ({reason})")
-        time.sleep(pause)
+        time.sleep(max(pause, asked))
     raise AssertionError("pauses have no end")
 
 

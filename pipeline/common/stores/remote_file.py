@@ -3,7 +3,8 @@
 import dataclasses
 import io
 from abc import abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable
+from datetime import datetime
 from typing import Any, Protocol
 
 from pipeline.common.errors import StoreError
@@ -20,17 +21,23 @@ class Info:
     mtime_ns: int
     etag: str
 
+    @classmethod
+    def at(cls, key: str, size: int, changed: datetime, etag: str) -> "Info":
+        """Return what a store says that states times in milliseconds."""
+        return cls(key, size, int(changed.timestamp() * 1000) * 1_000_000, etag)
+
 
 def parse(address: str) -> tuple[str, str]:
-    """Return the bucket and the key of `SCHEME://BUCKET/KEY`.
+    """Return the bucket and the key of `SCHEME://BUCKET/KEY`; a bucket may be `CONTAINER@ACCOUNT`.
 
     Raises:
         StoreError: it names no bucket.
     """
     scheme, _, rest = address.partition("://")
     bucket, _, key = rest.partition("/")
-    if not bucket:
-        raise StoreError(f"does not name a bucket; write {scheme}://BUCKET/…", path=address)
+    if "" in bucket.split("@", 1):
+        word = "container" if scheme.startswith("abfs") else "bucket"
+        raise StoreError(f"does not name a {word}; write {scheme}://{word.upper()}/…", path=address)
     return bucket, key
 
 
@@ -42,11 +49,6 @@ def key_prefix(key: str) -> str:
 def listed_prefix(key: str) -> str:
     """Return what the keys below a folder begin with, or those of a prefix ending in `*`."""
     return key[:-1] if key.endswith("*") else key_prefix(key)
-
-
-def objects_of(pages: Iterable[list[Info]]) -> list[Info]:
-    """Return the objects of a list in pages, without the markers of folders."""
-    return [info for page in pages for info in page if not info.key.endswith("/")]
 
 
 class RemoteFile(io.RawIOBase):
@@ -98,17 +100,13 @@ class RemoteFile(io.RawIOBase):
 class RangeFile(RemoteFile):
     """A file whose requests are for longer ranges the longer it is read on.
 
-    The bytes of one request are in memory.
+    The bytes of one request are in memory; `read_range` returns those from one position to before another.
     """
 
-    def __init__(self, address: str, info: Info):
+    def __init__(self, address: str, info: Info, read_range: Callable[[int, int], bytes]):
         super().__init__(address, info.size)
-        self.info = info
+        self._range = read_range
         self._part, self._part_start, self._asked = b"", 0, SMALLEST
-
-    @abstractmethod
-    def _range(self, start: int, stop: int) -> bytes:
-        """Return the bytes `start` to `stop - 1`."""
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
         """Move to a position; elsewhere, requests are for short ranges again."""

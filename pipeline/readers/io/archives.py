@@ -59,7 +59,7 @@ class ArchiveFiles:
         found = byte_ranges.cut(place, (size for _, size in self.texts), split_bytes)
         for path in self.files:
             if path.name.lower().endswith(TARS):
-                found.append(FileRange(str(path), 0, path.stat().st_size, compressed.version_stamp(path)))
+                found.append(FileRange(str(path), 0, path.stat().st_size, compressed.CompressedFile(path).stamp))
             elif path.name.lower().endswith(ARCHIVES):
                 sizes = (size for _, size in sized_members(path))
                 found += byte_ranges.cut(str(path), sizes, split_bytes)
@@ -110,8 +110,7 @@ class ArchiveFiles:
             tally.reject(f"cannot be read ({error.strerror})", str(path))
             return None
         try:
-            chunks = compressed.read(FileRange(str(path), 0, path.stat().st_size))
-            return compressed.gathered(chunks, room)
+            return compressed.CompressedFile(path).content(room)
         except InputError as error:
             tally.reject(error.problem, str(path))
             return None
@@ -154,7 +153,7 @@ class ArchiveFiles:
                 pass
         except BROKEN_TAR as error:
             why = f"damaged tar archive after {last} ({error}); download it again"
-            raise InputError(f"{compressed.stand_in(path) or why}", path=path) from error
+            raise InputError(f"{compressed.CompressedFile(path).stand_in() or why}", path=path) from error
 
 
 class _Header(tarfile.TarInfo):
@@ -197,7 +196,7 @@ def zip_members(path: File) -> list[zipfile.ZipInfo]:
         with path.open("rb") as file, zipfile.ZipFile(file) as archive:
             return [m for m in archive.infolist() if m.filename and not m.is_dir()]
     except BROKEN_ZIP as error:
-        why = compressed.stand_in(path) or f"not a readable zip archive ({error}); download it again"
+        why = compressed.CompressedFile(path).stand_in() or f"not a readable zip archive ({error}); download it again"
         raise InputError(f"{why}", path=path) from error
 
 

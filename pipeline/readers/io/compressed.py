@@ -5,6 +5,7 @@ anywhere without an index: ten bytes mark the start of a stream.
 """
 
 import bz2
+import contextlib
 import io
 import itertools
 import lzma
@@ -120,26 +121,6 @@ def plain_name(name: str) -> str:
     return name[: len(name) - len(packed)]
 
 
-def compression(path: File | str) -> str:
-    """Return the compression by the file's first bytes: plain, gzip, bzip2, zstd or xz.
-
-    Raises:
-        InputError: the file cannot be read, is empty, or has an unsupported compression.
-    """
-    try:
-        with storage.at(path).open("rb") as file:
-            head = file.read(8)
-    except OSError as error:
-        raise InputError(f"cannot be read ({error.strerror})", path=path) from error
-    return _kind(path, head)
-
-
-def stand_in(path: File | str) -> str | None:
-    """Return which stand-in for a file there is at `path`, if any: see `stand_ins`."""
-    with storage.at(path).open("rb") as file:
-        return stand_ins.stand_in(file.read(4 * stand_ins.HEAD).decode("utf-8", "replace"))
-
-
 def _kind(path: File | str, head: bytes) -> str:
     if not head:
         raise InputError(f"{EMPTY}", path=path)
@@ -154,81 +135,115 @@ def _kind(path: File | str, head: bytes) -> str:
     return "bzip2" if re.match(rb"BZh[1-9]", head) else "plain"
 
 
-def byte_ranges(path: File | str, split_bytes: int, *, seekable_text: bool = True) -> list[FileRange]:
-    """Cut a file into ranges of about `split_bytes`, before decompression.
+class CompressedFile:
+    """A file at a path or an address, plain or compressed; all that is read is of one version of it."""
 
-    A gzip, zstd or xz file, a bzip2 file of one stream, and text that must be read from its
-    beginning (`seekable_text=False`) are one range.
-    """
-    path = storage.at(path)
-    size = path.stat().st_size
-    parts = max(1, round(size / split_bytes))
-    if parts > 1:
-        kind = compression(path)
-        many = kind == "plain" or (kind == "bzip2" and next_stream(path, 1, _LOOK) is not None)
-        parts = parts if many and seekable_text else 1
-    bounds = [size * part // parts for part in range(parts + 1)]
-    mark = version_stamp(path)
-    return [FileRange(str(path), start, end, mark) for start, end in itertools.pairwise(bounds)]
+    def __init__(self, place: File | str):
+        self.file = storage.at(place)
+
+    @property
+    def kind(self) -> str:
+        """The compression by the file's first bytes: plain, gzip, bzip2, zstd or xz.
+
+        Raises:
+            InputError: the file cannot be read, is empty, or has an unsupported compression.
+        """
+        with self._opened() as (_, kind):
+            return kind
+
+    @property
+    def stamp(self) -> str:
+        """The file's size and version (or modification time), to detect changes.
+
+        Raises:
+            InputError: the file cannot be read.
+        """
+        with self._readable():
+            stat = self.file.stat()
+            version = "" if isinstance(self.file, Path) else self.file.version
+            return f"{stat.st_size} {version or stat.st_mtime_ns}"
+
+    def stand_in(self) -> str | None:
+        """Return which stand-in for a file there is, if any: see `stand_ins`."""
+        with self.file.open("rb") as file:
+            return stand_ins.stand_in(file.read(4 * stand_ins.HEAD).decode("utf-8", "replace"))
+
+    def ranges(self, split_bytes: int, *, seekable_text: bool = True) -> list[FileRange]:
+        """Cut the file into ranges of about `split_bytes`, before decompression.
+
+        A gzip, zstd or xz file, a bzip2 file of one stream, and text that must be read from its
+        beginning (`seekable_text=False`) are one range.
+        """
+        size = self.file.stat().st_size
+        parts = max(1, round(size / split_bytes))
+        if parts > 1:
+            with self._opened() as (file, kind):
+                many = kind == "plain" or (kind == "bzip2" and _next_stream(file, 1, _LOOK) is not None)
+            parts = parts if many and seekable_text else 1
+        bounds = [size * part // parts for part in range(parts + 1)]
+        mark = self.stamp
+        return [FileRange(str(self.file), start, end, mark) for start, end in itertools.pairwise(bounds)]
+
+    def read(self, split: FileRange | None = None) -> Iterator[tuple[bytes, bool]]:
+        """Yield the decompressed bytes of a range, or all, in chunks, each with whether the range owns it.
+
+        Bytes after the range follow, not owned, until the caller stops: a document that starts in
+        the range may end after it.
+
+        Raises:
+            InputError: the file is truncated or damaged (the message gives the byte), or has
+                changed since the splits were planned.
+        """
+        with self._opened() as (file, kind):
+            split = split or FileRange(str(self.file), 0, self.file.stat().st_size)
+            if split.stamp and split.stamp != self.stamp:
+                raise InputError("the file was changed during the run; rerun the command", path=split.path)
+            start: int | None = split.start
+            if kind == "bzip2" and start:
+                start = _next_stream(file, start, split.end)
+            if start is not None:
+                file.seek(start)
+                plain = kind == "plain"
+                yield from _plain(file, start, split) if plain else _unpack(file, start, split, _UNPACKERS[kind])
+
+    def content(self, room: Budget) -> bytes:
+        """Return all decompressed bytes.
+
+        Raises:
+            InputError: as `read`; the room is not enough.
+        """
+        return _gathered(self.read(), room)
+
+    @contextlib.contextmanager
+    def _opened(self) -> Iterator[tuple[BinaryIO, str]]:
+        """Open the file, whose compression is known by its first bytes."""
+        with contextlib.ExitStack() as stack:
+            with self._readable():
+                file = stack.enter_context(self.file.open("rb"))
+                head = file.read(8)
+            yield file, _kind(self.file, head)
+
+    @contextlib.contextmanager
+    def _readable(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise InputError(f"cannot be read ({error.strerror})", path=self.file) from error
 
 
-def version_stamp(path: File | str) -> str:
-    """Return the file's size and version (or modification time), to detect changes.
-
-    Raises:
-        InputError: the file cannot be read.
-    """
-    try:
-        file = storage.at(path)
-        stat = file.stat()
-    except OSError as error:
-        raise InputError(f"cannot be read ({error.strerror})", path=path) from error
-    version = "" if isinstance(file, Path) else file.version
-    return f"{stat.st_size} {version or stat.st_mtime_ns}"
-
-
-def next_stream(path: File | str, start: int, end: int) -> int | None:
+def _next_stream(file: BinaryIO, start: int, end: int) -> int | None:
     """Return the first byte in [start, end) where a bzip2 stream starts, or None."""
-    with storage.at(path).open("rb") as file:
-        file.seek(start)
-        data = b""
-        while start < end and (more := file.read(CHUNK)):
-            data += more
-            if found := _STREAM.search(data):
-                at = start + found.start()
-                return at if at < end else None
-            keep = _STREAM_LENGTH - 1
-            start += max(0, len(data) - keep)
-            data = data[-keep:]
+    file.seek(start)
+    data = b""
+    while start < end and (more := file.read(CHUNK)):
+        data += more
+        if found := _STREAM.search(data):
+            at = start + found.start()
+            return at if at < end else None
+        keep = _STREAM_LENGTH - 1
+        start += max(0, len(data) - keep)
+        data = data[-keep:]
     return None
-
-
-def read(split: FileRange) -> Iterator[tuple[bytes, bool]]:
-    """Yield the decompressed bytes of a range in chunks, each with whether the range owns it.
-
-    Bytes after the range follow, not owned, until the caller stops: a document that starts in the
-    range may end after it.
-
-    Raises:
-        InputError: the file is truncated or damaged (the message gives the byte), or has changed
-            since the splits were planned.
-    """
-    source = storage.at(split.path)  # one object: all reads below see the same version of the file
-    kind = compression(source)
-    if split.stamp and split.stamp != version_stamp(source):
-        raise InputError("the file was changed during the run; rerun the command", path=split.path)
-    start = split.start
-    if kind == "bzip2":
-        first = next_stream(source, start, split.end) if start else 0
-        if first is None:
-            return
-        start = first
-    with source.open("rb") as file:
-        file.seek(start)
-        if kind == "plain":
-            yield from _plain(file, start, split)
-        else:
-            yield from _unpack(file, start, split, _UNPACKERS[kind])
 
 
 class Stream(io.RawIOBase):
@@ -236,7 +251,7 @@ class Stream(io.RawIOBase):
 
     def __init__(self, split: FileRange):
         super().__init__()
-        self._chunks, self._held = read(split), memoryview(b"")
+        self._chunks, self._held = CompressedFile(split.path).read(split), memoryview(b"")
 
     def readable(self) -> bool:
         """Return true: that is what it is for."""
@@ -246,7 +261,7 @@ class Stream(io.RawIOBase):
         """Read up to `len(buffer)` bytes.
 
         Raises:
-            InputError: raised by `read`.
+            InputError: raised by `CompressedFile.read`.
         """
         if not self._held:
             self._held = memoryview(next(self._chunks, (b"", True))[0])
@@ -265,11 +280,10 @@ def decompressed(place: str, content: bytes, room: Budget) -> bytes:
     if kind == "plain":
         return content
     whole = FileRange(place, 0, len(content))
-    return gathered(_unpack(io.BytesIO(content), 0, whole, _UNPACKERS[kind]), room)
+    return _gathered(_unpack(io.BytesIO(content), 0, whole, _UNPACKERS[kind]), room)
 
 
-def gathered(chunks: Iterable[tuple[bytes, bool]], room: Budget) -> bytes:
-    """Return the bytes of `chunks`, as `read` yields them, as one."""
+def _gathered(chunks: Iterable[tuple[bytes, bool]], room: Budget) -> bytes:
     content = bytearray()
     for chunk, _ in chunks:
         room.take(len(chunk))

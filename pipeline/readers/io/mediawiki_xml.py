@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 from xml.etree.ElementTree import Element
 
-from pipeline.common import budget, storage
+from pipeline.common import budget
 from pipeline.common.budget import Budget
 from pipeline.common.errors import InputError
 from pipeline.readers import FileRange
-from pipeline.readers.io import compressed
+from pipeline.readers.io.compressed import CompressedFile
 
 _ROOT, _OPEN, _CLOSE, _END = b"<mediawiki>", b"<page>", b"</page>", b"</mediawiki>"
 # Raised for malformed XML, encodings unknown to the parser, and numbers that do not parse.
@@ -46,7 +46,7 @@ class Page:
     text: str = ""
 
 
-def site(path: str) -> Site:
+def site(file: CompressedFile) -> Site:
     """Read the header of a dump.
 
     Raises:
@@ -54,8 +54,8 @@ def site(path: str) -> Site:
     """
     parser: ET.XMLPullParser[Any] = ET.XMLPullParser(("start", "end"))
     database, namespaces, utf8 = "", dict[int, str](), True
-    root, room = None, _budget(path)
-    chunks = compressed.read(FileRange(path, 0, 1))
+    root, room = None, _budget(file)
+    chunks = file.read()
     try:
         for count, (data, _) in enumerate(chunks):
             if count == 0:
@@ -67,7 +67,7 @@ def site(path: str) -> Site:
             for event, element in _events(parser):
                 tag = _local(element)
                 if root is None:
-                    root = _check_root(path, tag)
+                    root = _check_root(file, tag)
                 if (event, tag) == ("end", "dbname"):
                     database = element.text or ""
                 elif (event, tag) == ("end", "namespace"):
@@ -76,13 +76,13 @@ def site(path: str) -> Site:
                     return Site(database, namespaces, utf8)
         parser.close()
     except MALFORMED as error:
-        if why := compressed.stand_in(path):
-            raise InputError(f"{why}", path=path) from error
-        raise malformed(path, chunks, str(error)) from error
+        if why := file.stand_in():
+            raise InputError(why, path=file.file) from error
+        raise malformed(file, chunks, str(error)) from error
     return Site(database, namespaces, utf8)
 
 
-def pages(split: FileRange) -> Iterator[Page]:
+def pages(file: CompressedFile, split: FileRange) -> Iterator[Page]:
     """Yield the pages that start in a split, in order.
 
     Raises:
@@ -92,8 +92,8 @@ def pages(split: FileRange) -> Iterator[Page]:
     root: Element | None = None
     element: Element | None = None
     page, last = Page(), ""
-    chunks = _document(split)
-    room = _budget(split.path)
+    chunks = _document(file, split)
+    room = _budget(file)
     try:
         for data in chunks:
             room.take(budget.parsed_size(data, _PIECES))
@@ -103,39 +103,39 @@ def pages(split: FileRange) -> Iterator[Page]:
                 if event == "start":
                     if root is None:
                         root = child
-                        _check_root(split.path, tag)
+                        _check_root(file, tag)
                     elif tag == "page":
                         element, page = child, Page()
                 elif tag == "revision" and element is not None:
                     _revise(page, child)
                     _complete(page, element)
                     element.clear()  # a page may have a million revisions
-                    room = _budget(split.path, last)
+                    room = _budget(file, last)
                 elif tag == "page" and element is not None and root is not None:
                     _complete(page, child)
                     root.clear()
                     element = None
                     last = page.id
-                    room = _budget(split.path, last)
+                    room = _budget(file, last)
                     yield page
         if root is not None:
             parser.close()
     except MALFORMED as error:
         start = f" counted from the first page after byte {split.start}" if split.start else ""
-        raise malformed(split.path, chunks, f"{error}{start}{_after(last)}") from error
+        raise malformed(file, chunks, f"{error}{start}{_after(last)}") from error
 
 
-def _budget(path: str, last: str = "") -> Budget:
+def _budget(file: CompressedFile, last: str = "") -> Budget:
     """Return the budget of a page or a revision."""
     why = f"a page larger than {budget.DOCUMENT:,} bytes{_after(last)}; remove it"
-    return Budget(lambda: InputError(why, path=path))
+    return Budget(lambda: InputError(why, path=file.file))
 
 
 def _after(last: str) -> str:
     return f", after the page with id {last}" if last else ""
 
 
-def malformed(path: str, rest: Iterator[object], why: str) -> InputError:
+def malformed(file: CompressedFile, rest: Iterator[object], why: str) -> InputError:
     """Return the error for malformed XML, unless draining `rest` reveals a damaged archive.
 
     A damaged block decompresses to garbage, and its checksum is only compared at its end.
@@ -145,9 +145,8 @@ def malformed(path: str, rest: Iterator[object], why: str) -> InputError:
     """
     for _ in itertools.islice(rest, _READ_ON):
         pass
-    kind = compressed.compression(path)
-    hint = f"; run `{kind} -t {path}` to check the file for damage" if kind != "plain" else ""
-    return InputError(f"not well-formed XML: {why}{hint}", path=path)
+    hint = f"; run `{file.kind} -t {file.file}` to check the file for damage" if file.kind != "plain" else ""
+    return InputError(f"not well-formed XML: {why}{hint}", path=file.file)
 
 
 def _events(parser: "ET.XMLPullParser[Any]") -> Iterator[tuple[str, Element]]:
@@ -182,23 +181,25 @@ def _complete(page: Page, element: Element) -> None:
             page.redirect = True
 
 
-def _check_root(path: str, tag: str) -> str:
+def _check_root(file: CompressedFile, tag: str) -> str:
     if tag != "mediawiki":
-        if why := compressed.stand_in(path):
-            raise InputError(f"{why}", path=path)
+        if why := file.stand_in():
+            raise InputError(why, path=file.file)
         raise InputError(
-            f"the root element is <{tag}>, not <mediawiki>; use a complete dump of a wiki's pages", path=path, line=1
+            f"the root element is <{tag}>, not <mediawiki>; use a complete dump of a wiki's pages",
+            path=file.file,
+            line=1,
         )
     return tag
 
 
-def _document(split: FileRange) -> Iterator[bytes]:
+def _document(file: CompressedFile, split: FileRange) -> Iterator[bytes]:
     """Yield the pages that start in the split, within a root: a well-formed document.
 
     `<` is always escaped in the text of a page, so page tags are found without parsing.
     """
-    chunks = compressed.read(split)
-    if split.start == 0 and split.end >= storage.at(split.path).stat().st_size:
+    chunks = file.read(split)
+    if split.start == 0 and split.end >= file.file.stat().st_size:
         yield from (data for data, _ in chunks)
         return
     root = _ROOT if split.start else b""  # the first split has the dump's own

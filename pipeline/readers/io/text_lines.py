@@ -81,9 +81,9 @@ class TextFiles:
         for path in self.files():
             if path.stat().st_size:
                 cuttable = not self.form(str(path)).wide
-                found += compressed.byte_ranges(path, split_bytes, seekable_text=cuttable)
+                found += compressed.CompressedFile(path).ranges(split_bytes, seekable_text=cuttable)
             elif path.name.lower().endswith(compressed.PACKED):
-                found += compressed.byte_ranges(path, split_bytes)  # for `lines` to reject
+                found += compressed.CompressedFile(path).ranges(split_bytes)  # for `lines` to reject
             else:
                 empty += 1
         if found and empty:
@@ -94,7 +94,7 @@ class TextFiles:
         """Return a file's format: the stated encoding, else one detected in the first megabyte."""
         if path not in self._forms:
             head = b""
-            for data, _ in compressed.read(FileRange(path, 0, 1)):
+            for data, _ in compressed.CompressedFile(path).read():
                 head += data
                 if len(head) >= HEAD:
                     break
@@ -196,11 +196,12 @@ def raw_lines(split: FileRange, form: FileFormat) -> Iterator[tuple[int, bool, b
 
 
 def _unpacked(split: FileRange, form: FileFormat) -> Iterator[tuple[bytes, bool]]:
+    chunks = compressed.CompressedFile(split.path).read(split)
     if not form.wide:
-        yield from compressed.read(split)
+        yield from chunks
         return
     decoder = codecs.getincrementaldecoder(form.encoding)("replace")
-    for data, owned in compressed.read(split):
+    for data, owned in chunks:
         yield decoder.decode(data).encode("utf-8", "replace"), owned
     yield decoder.decode(b"", final=True).encode(), True
 
@@ -209,7 +210,7 @@ def place(split: FileRange, number: int) -> tuple[str, int | None]:
     """Return the location of a line, for errors; without its number where a split starts in a compressed file."""
     if split.start == 0:
         return split.path, number
-    if compressed.compression(split.path) != "plain":
+    if compressed.CompressedFile(split.path).kind != "plain":
         return f"{split.path}, line {number} counted from byte {split.start}", None
     return split.path, _line_ends(split) + number
 

@@ -91,6 +91,6 @@ def is_uncut(split: FileRange) -> bool:
         file = storage.at(split.path)
         if file.is_dir() or split.start > 0 or split.end < file.stat().st_size:
             return False
-        return split.path.lower().endswith(TARS) or compressed.compression(file) != "plain"
+        return split.path.lower().endswith(TARS) or compressed.CompressedFile(file).kind != "plain"
     except (OSError, InputError):
         return False

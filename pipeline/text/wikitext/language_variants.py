@@ -5,38 +5,10 @@ Source: https://www.mediawiki.org/wiki/Writing_systems/Syntax
 
 import re
 
-# Wikis with the language converter enabled; elsewhere `-{` is text, as in names of chemicals.
-CONVERTED = frozenset(("zh", "gan", "wuu", "sr", "sh", "ku", "kk", "uz", "iu", "crh", "shi", "tg"))
+from pipeline.common.tables import read_table
 
-# Variants in order of preference.
-_PREFERRED = (
-    "zh-hans",
-    "zh-cn",
-    "zh-sg",
-    "zh-my",
-    "zh",
-    "zh-hant",
-    "zh-tw",
-    "zh-hk",
-    "zh-mo",
-    "gan-hans",
-    "gan-hant",
-    "sr-ec",
-    "sr-cyrl",
-    "sr-el",
-    "sr-latn",
-    "kk-cyrl",
-    "kk-latn",
-    "kk-arab",
-    "ku-latn",
-    "ku-arab",
-    "uz-latn",
-    "uz-cyrl",
-    "tg",
-    "tg-latn",
-    "crh-latn",
-    "crh-cyrl",
-)
+_TABLE = read_table(__file__, "language_variants.yaml")
+CONVERTED, _PREFERRED = frozenset(_TABLE["converted"].split()), _TABLE["preferred"].split()
 _VARIANT = re.compile(r"-\{([^{}]*+)\}-")
 _RULE = re.compile(r"(?:^|;)\s*+(?:(?:[^;:=]|=(?!>))*+=>\s*+)*+([a-z]{2,4}(?:-[a-z]+)?)\s*+:", re.IGNORECASE)
 _HIDDEN = frozenset("AHT-DN")  # flags: rules for later, the page's title, a description

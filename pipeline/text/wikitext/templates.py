@@ -8,96 +8,18 @@ common one.
 import itertools
 import re
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from pipeline.common.language_codes import base_code
-from pipeline.text.wikitext import units
+from pipeline.common.tables import read_table
 from pipeline.text.wikitext.brackets import TEMPLATES
 
 Arguments = Mapping[str, str]  # by name, or number from "1"
 Rule = Callable[[Arguments], str]
-
-# Visible argument by template name. `a/b`: the first of them that is present; -1: the last unnamed
-# argument.
-_COMMON = """
-1: nowrap, nobr, nobreak, no wrap, nowr, nwr, small, smaller, big, large, larger, smallcaps
-1: sc, small caps, nq, vr, center, abbr, tooltip, em, strong, unicode, polytonic, nastaliq
-1: visible anchor, vanchor, sic, typo, not a typo, as written, angbr, angle bracket, sub, sup
-1: var, mvar, literal translation, nihongo2, formatnum, hebrew, asiantitle, nobold, noitalic
-2/text: lang, rtl-lang, wikt-lang
-2: resize, color, colour, font color, background color
--1: transl, transliteration, translit, script, bidi
-lt/1: ill, interlanguage link, interlanguage link multi, illm, link-interwiki
-c/s/t: zh
-"""
-_QUOTES = """
-text/quote/1: quote, blockquote, block quote, bquote, quotation, cquote, poemquote, poem quote
-2: rquote
-"""
-_SIGNS = {
-    "nbsp": " ",
-    "thinsp": " ",
-    "spaces": " ",
-    "space": " ",
-    "zwsp": "",
-    "snd": " – ",
-    "snds": " – ",
-    "spnd": " – ",
-    "spaced ndash": " – ",
-    "ndash": "–",
-    "mdash": "—",
-    "mdashb": "—",
-    "em dash": "—",
-    "etc.": "etc.",
-    "'s": "'s",
-    "'": "'",
-    '"': '"',
-    "' \"": "'\"",
-    "\" '": "\"'",
-    "=": "=",
-    "okina": "ʻ",
-    "hamza": "ʾ",
-    "ayin": "ʿ",
-}
-_OF_LANGUAGE = {
-    "fr": """
-        1: latin, romain, petites capitales, pc, guil, nobr romains
-        2/texte: langue, en langue
-        trad/1: lien
-    """,
-    "de": """
-        1: formatzahl, formnum, enS, frS, laS, itS, esS, ruS, plS, grcS, nlS, arS, jaS, zhS, trS
-        1: latein, fremdsprache
-    """,
-    "es": "1: versalita, nowrap, esd\n2: idioma",
-    "it": "1: maiuscoletto, tutto attaccato, bandiera nome",
-    "pt": "1: versalete, nobr\nlt/1: ilc, ligação interlíngua",
-    "nl": "2: taal",
-    "ru": """
-        2/1: нп, нп1, нп2, нп3, нп4, нп5, не переведено, не переведено 2, не переведено 3
-        2/1: не переведено 4, не переведено 5, iw, iw5
-        1: s, comment, подсказка, число, формат числа
-    """,
-    "ja": "label/1: 仮リンク\n1: enlink, ruby, ルビ, vanc",
-    "zh": """
-        3/1: le, link-en, link-de, link-fr, link-ja, link-ru, link-es, link-it, link-ko, link-pt
-        4/3: tsl, translink, internal link helper
-        1: ruby, notetag2
-    """,
-    "ko": "2: llang\n1: ruby\n한글/1: 임시링크",
-    "ar": "1: ألمانية, إنجليزية, فرنسية, لاتينية, إسبانية, إيطالية, روسية, تركية, فارسية, يونانية",
-}
-_QUOTES_OF_LANGUAGE = {
-    "fr": "1: citation bloc, début citation bloc, vers",
-    "de": "text/1: zitat, zitat-en, zitat-fr, zitat-la, zitat-de, zitat-it, zitat-es",
-    "es": "1: cita, cita destacada\n2: cquote2",
-    "it": "1: citazione, quote",
-    "pt": "1: citação, citação2, quote1",
-    "nl": "1: citaat, quote, cquote",
-    "pl": "1: cytat, cytat d",
-    "ru": "текст/1: цитата, начало цитаты",
-    "ja": "1: 引用文, quotation",
-    "zh": "1: 引用, cquote",
-}
+_TABLES = read_table(__file__, "templates.yaml")
+_UNITS = read_table(__file__, "units.yaml")
+_NAMES, _PLURALS, _SYMBOLS, _BETWEEN = (_UNITS[kind] for kind in ("names", "plurals", "symbols", "between"))
+DIGITS = 4300  # of a number; Python refuses to convert longer ones
 
 
 def _shown(keys: str) -> Rule:
@@ -112,27 +34,83 @@ def _shown(keys: str) -> Rule:
     return rule
 
 
-def _own_paragraph(rule: Rule) -> Rule:
-    """Wrap a rule so that its text becomes a separate paragraph."""
+def _text(text: str) -> Rule:
+    """Return a rule that shows a text: with an argument, or whatever the arguments are."""
+    before, brace, rest = text.partition("{")
+    keys, _, after = rest.partition("}")
+    if not brace:
+        return lambda _: text
+    shown = _shown(keys)
 
-    def paragraph(arguments: Arguments) -> str:
-        return f"\n\n{rule(arguments)}\n\n"
+    def rule(arguments: Arguments) -> str:
+        found = shown(arguments)
+        return before + found + after if found else ""
 
-    return paragraph
+    return rule
 
 
-def _table(lines: str, wrap: Callable[[Rule], Rule] = lambda rule: rule) -> dict[str, Rule]:
-    """Parse lines of `ARGUMENT: NAME, NAME`."""
-    rules: dict[str, Rule] = {}
-    for line in lines.strip().splitlines():
-        keys, _, names = line.partition(":")
-        rules |= dict.fromkeys((_key(name) for name in names.split(",")), wrap(_shown(keys.strip())))
+def _paragraph(keys: str) -> Rule:
+    """Return a rule that shows an argument as a paragraph of its own."""
+    shown = _shown(keys)
+    return lambda arguments: f"\n\n{shown(arguments)}\n\n"
+
+
+def _rules(table: Mapping[str, Mapping[Any, str]]) -> dict[str, Rule]:
+    """Return the rules of one language's part of the table."""
+    rules = {name: _text(text) for name, text in table.get("text", {}).items()}
+    kinds: dict[str, Callable[[str], Rule]] = {
+        "shown": _shown,
+        "paragraph": _paragraph,
+        "computed": lambda name: _COMPUTED[name],
+    }
+    for kind, rule in kinds.items():
+        for what, names in table.get(kind, {}).items():
+            rules |= dict.fromkeys(map(_key, names.split(",")), rule(str(what)))
     return rules
 
 
 def _key(name: str) -> str:
     """Normalise a template's name for lookup."""
     return name.replace("_", " ").strip().lower()
+
+
+def _measure(arguments: Mapping[str, str]) -> str:
+    """Render `{{convert|5|-|10|km|mi}}` as 5–10 kilometres: in the given unit, not converted."""
+    given = [value for key, value in arguments.items() if key.isdigit()]
+    if len(given) < 2:
+        return " ".join(given)
+    text = _number(given[0])
+    at = 1
+    while at + 1 < len(given) and given[at].lower() in _BETWEEN:
+        text += _BETWEEN[given[at].lower()] + _number(given[at + 1])
+        at += 2
+    unit = given[at] if at < len(given) else ""
+    if scale := _UNITS["scales"].get(unit[:2].lower()):
+        text, unit = f"{text} {scale}", unit[2:]
+    if arguments.get("adj") in ("on", "mid"):
+        rest = given[-1] if given[-1].startswith("-") else ""
+        return f"{text}-{_NAMES.get(unit.lower(), unit)}{rest}"
+    brief = arguments.get("abbr") in ("on", "in", "values")
+    text += " " + _unit(unit, text == "1", brief)
+    if at + 2 < len(given) and [unit, given[at + 2]] in _UNITS["second"]:
+        text += f" {given[at + 1]} {_unit(given[at + 2], given[at + 1] == '1', brief)}"
+    return text.strip()
+
+
+def _number(value: str) -> str:
+    """Return a number with commas between thousands."""
+    whole, point, rest = value.partition(".")
+    if not (whole.isascii() and whole.isdigit() and len(whole) <= DIGITS):
+        return value
+    return f"{int(whole):,}{point}{rest}"
+
+
+def _unit(code: str, single: bool, brief: bool) -> str:
+    """Return a unit's name, or its symbol."""
+    name: str | None = _NAMES.get(code.lower())
+    if brief or name is None:
+        return str(_SYMBOLS.get(code.lower(), code))
+    return name if single else str(_PLURALS.get(name, f"{name}s"))
 
 
 def _joined(arguments: Arguments) -> str:
@@ -162,29 +140,13 @@ def _japanese(arguments: Arguments) -> str:
     return f"{word} ({', '.join(known)})" if known else word
 
 
-_MONTHS = (
-    "January",
-    "February",
-    "March",
-    "April",
-    "May",
-    "June",
-    "July",
-    "August",
-    "September",
-    "October",
-    "November",
-    "December",
-)
-
-
 def _as_of(arguments: Arguments) -> str:
     """Render `{{as of|2014|5|lc=y}}` as as of May 2014."""
     if arguments.get("alt"):
         return arguments["alt"]
     year, month, day = (arguments.get(key, "") for key in "123")
-    if month.isdecimal() and len(month) <= units.DIGITS and 1 <= int(month) <= 12:
-        month = _MONTHS[int(month) - 1]
+    if month.isdecimal() and len(month) <= DIGITS and 1 <= int(month) <= 12:
+        month = _TABLES["common"]["months"].split()[int(month) - 1]
     since = "since" if arguments.get("since") else "as of"
     since = since if arguments.get("lc") else since.capitalize()
     return " ".join(part for part in (since, day, month, year) if part)
@@ -215,86 +177,24 @@ def _value(arguments: Arguments) -> str:
     return f"{arguments.get('1', '')}{power} {unit}".rstrip()
 
 
-def _prefixed(prefix: str, number: int = 1) -> Rule:
-    """Return a rule that shows a prefix before one argument."""
-
-    def rule(arguments: Arguments) -> str:
-        value = arguments.get(str(number), "")
-        return prefix + value if value else ""
-
-    return rule
-
-
-def _around(before: str, after: str) -> Rule:
-    """Return a rule that shows the first argument between two strings."""
-
-    def rule(arguments: Arguments) -> str:
-        text = arguments.get("1") or arguments.get("text") or ""
-        return before + text + after if text else ""
-
-    return rule
+def _hour(arguments: Arguments) -> str:
+    """Render `{{heure|8|30}}` as 8 h 30."""
+    return " h ".join(filter(None, map(arguments.get, "12")))
 
 
 _COMPUTED: dict[str, Rule] = {
-    "convert": units.convert,
-    "cvt": units.convert,
-    "chem": _joined,
-    "chem2": _joined,
-    "ce": _joined,
-    "linktext": _joined,
-    "frac": _fraction,
-    "sfrac": _fraction,
+    "convert": _measure,
+    "joined": _joined,
+    "words": _words,
     "fraction": _fraction,
-    "nihongo": _japanese,
-    "as of": _as_of,
-    "asof": _as_of,
-    "e": _power,
-    "val": _value,
-    "circa": _prefixed("c. "),
-    "c.": _prefixed("c. "),
-    "bibleverse": _verse,
-    "bibleref": _verse,
-    "bibleref2": _verse,
-    "oldstyledate": _old_style,
-    "us$": _prefixed("US$"),
-    "usd": _prefixed("US$"),
-    "gbp": _prefixed("£"),
-    "£": _prefixed("£"),
-    "eur": _prefixed("€"),
-    "€": _prefixed("€"),
-    "hms": _prefixed("HMS "),
-    "uss": _prefixed("USS "),
-    "ss": _prefixed("SS "),
-    "rms": _prefixed("RMS "),
-    "ussr": _prefixed("USSR "),
+    "japanese": _japanese,
+    "as_of": _as_of,
+    "verse": _verse,
+    "old_style": _old_style,
+    "power": _power,
+    "value": _value,
+    "hour": _hour,
 }
-_COMPUTED_OF_LANGUAGE: dict[str, dict[str, Rule]] = {
-    "fr": {
-        "unité": _words,
-        "nombre": _words,
-        "tmp": _words,
-        "date-": _words,
-        "date": _words,
-        "heure": lambda arguments: " h ".join(filter(None, map(arguments.get, "12"))),
-        "euro": _around("", " €"),
-        "euros": _around("", " €"),
-        "incise": _around("– ", " –"),
-        "s": _around("", "e siècle"),
-        "s-": _around("", "e siècle"),
-        "s2": _around("", "e siècle"),
-        "ier": lambda _: "Ier",
-        "1er": lambda _: "1er",
-        "ire": lambda _: "Ire",
-        "citation": _around("« ", " »"),
-    },
-    "de": {'"': _around("„", "“"), "höhe": _around("", " m")},
-    "es": {"unidad": _words, "siglo": _prefixed("siglo ")},
-    "it": {"m": _words},
-    "pt": {"fmtn": _words},
-    "pl": {"j": _words},
-}
-
-
 _FAMILIES = ("lang-", "لغة-", "formatnum:")  # prefixes of names that show their first argument
 
 
@@ -303,12 +203,7 @@ class Templates:
 
     def __init__(self, language: str) -> None:
         self.language = language
-        code = base_code(language)
-        self._rules = {name: _constant(sign) for name, sign in _SIGNS.items()}
-        self._rules |= _table(_COMMON) | _table(_QUOTES, _own_paragraph) | _COMPUTED
-        self._rules |= _table(_OF_LANGUAGE.get(code, ""))
-        self._rules |= _table(_QUOTES_OF_LANGUAGE.get(code, ""), _own_paragraph)
-        self._rules |= _COMPUTED_OF_LANGUAGE.get(code, {})
+        self._rules = _rules(_TABLES["common"]) | _rules(_TABLES.get(base_code(language), {}))
 
     def __reduce__(self) -> tuple[type["Templates"], tuple[str]]:
         """Pickle only the language: rules are lambdas and closures."""
@@ -337,11 +232,6 @@ class Templates:
         if key not in self._rules and not key.startswith(_FAMILIES):
             return ""
         return self.shown(name, _arguments(self.expand(content)))
-
-
-def _constant(text: str) -> Rule:
-    """Return a rule that shows a text, whatever the arguments."""
-    return lambda _: text
 
 
 _LINK_WITH_BAR = re.compile(r"\[\[[^\[\]|]*+\|[^\[\]]*+\]\]")

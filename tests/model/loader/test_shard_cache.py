@@ -14,7 +14,7 @@ from model.config import DataConfig, ObjectiveConfig
 from model.loader.loader import Loader
 from model.loader.shard_cache import Reading, ShardCache
 from pipeline.common.errors import ConfigError, Restart, StoreError
-from pipeline.common.manifest import Manifest, file_checksums
+from pipeline.common.manifest import Manifest, file_checksums, sha256
 from pipeline.common.stores import objects
 from pipeline.shards import open_folder
 from tests.model.loader.test_loader import TOKENIZER, join, same, write
@@ -184,6 +184,28 @@ def test_damaged_files_of_an_earlier_start_are_fetched_again(place: Place) -> No
         cache._lock.close()  # type: ignore[union-attr]
         for path in (place.top / "cache").rglob("*.arrow"):
             path.write_bytes(bytes(path.stat().st_size))
+
+
+def test_a_rank_that_is_ahead_opens_no_file_of_an_earlier_start(place: Place) -> None:
+    loader, cache = place.cached(None)
+    begin(loader, cache, 0, sum(ROWS))
+    with closing(loader):
+        assert_first_epoch(loader, place)
+    cache._lock.close()  # type: ignore[union-attr]  # as if the process had ended
+    for path in (place.top / "cache").rglob("*.arrow"):
+        path.write_bytes(bytes(path.stat().st_size))
+    seen: list[Path] = []
+
+    def gather(value: Any) -> list[Any]:
+        if isinstance(value, str):  # the folder: from now on, other ranks open what is there
+            there = [path for path in Path(value).glob("*.arrow") if not path.name.startswith(".")]
+            seen.extend(path for path in there if sha256(path) != path.stem)
+        return [value]
+
+    loader, cache = place.cached(None)
+    cache.begin(reading(loader, 0, sum(ROWS), gather=gather))
+    loader.close()
+    assert seen == []
 
 
 def test_ranks_of_a_node_fetch_each_shard_once(place: Place, store: Proxy, smallest: int) -> None:

@@ -17,7 +17,7 @@ import pytest
 from pipeline.common import storage
 from pipeline.common.errors import ConfigError, InputError, StoreError
 from pipeline.common.manifest import require_manifest
-from pipeline.common.stores import objects, s3
+from pipeline.common.stores import objects
 from pipeline.config import CorpusConfig
 from pipeline.readers import SkipCounts, open_corpus
 from pipeline.stages import fingerprints
@@ -135,13 +135,13 @@ def test_a_store_that_lets_nobody_in_is_named(monkeypatch: pytest.MonkeyPatch) -
         monkeypatch.setenv("AWS_REGION", "us-east-1")
         monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
         monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
-        s3._client.cache_clear()
+        objects.CLIENTS["s3"].made.clear()
         for look in (fingerprints.fingerprint_path, lambda place: storage.matching(f"{place}/*.txt")):
             with pytest.raises(StoreError, match="denied") as raised:
                 look("s3://closed/x")
             assert raised.value.path.startswith("s3://closed/x")
         server.shutdown()
-        s3._client.cache_clear()
+        objects.CLIENTS["s3"].made.clear()
 
 
 @pytest.mark.slow

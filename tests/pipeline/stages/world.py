@@ -162,7 +162,7 @@ class World:
         self.store = Store()
         clock = SimpleNamespace(sleep=self.store.sleep, time=time.time, monotonic=lambda: self.store.clock)
         self._patches = [
-            patch.dict(objects._CLIENTS, {"s3": (self.store, self.store)}),
+            patch.dict(objects.CLIENTS, {"s3": self.store}),
             patch.dict(storage._STORES, {"s3": self.store}),
             patch.object(lease, "time", clock),
             patch.object(parallel, "THREADS", 1),

@@ -13,13 +13,14 @@ from pipeline.common import storage
 from pipeline.common.errors import ConfigError, Restart, StoreError
 from pipeline.common.manifest import sha256
 from pipeline.common.redact import redact
-from pipeline.common.stores import azure_account, azure_blob, azure_transfer, mirror, objects
+from pipeline.common.stores import mirror, objects
 from pipeline.stages import stage, store_folder, store_inputs
 from tests.pipeline import azure_server
 from tests.pipeline.stages.test_store_folder import Maker, download
 from tests.pipeline.store_proxy import RIGHT, Proxy
 
 pytestmark = pytest.mark.store
+AZURE = objects.CLIENTS["abfs"]
 served = pytest.mark.parametrize("store_kind", ["abfs"], indirect=True, scope="session")
 
 
@@ -33,9 +34,9 @@ def nothing(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
     monkeypatch.setenv("STORE_TIMEOUT", "1")
     level = logging.getLogger("azure").level
-    azure_account._client.cache_clear()
+    AZURE.made.clear()
     yield
-    azure_account._client.cache_clear()
+    AZURE.made.clear()
     logging.getLogger("azure").setLevel(level)
 
 
@@ -46,7 +47,7 @@ def test_a_missing_package_is_a_line(monkeypatch: pytest.MonkeyPatch, module: st
         pytest.importorskip("azure.storage.blob", reason="see make test-store")
     monkeypatch.setenv("AZURE_STORAGE_ACCOUNT", "a")
     monkeypatch.setitem(sys.modules, module, None)
-    for use in (azure_blob.is_folder, azure_transfer.read, storage.matching):
+    for use in (AZURE.is_folder, AZURE.read, storage.matching):
         with pytest.raises(ConfigError, match=r"-e '\.\[azure\]'") as caught:
             use("abfs://container/x*")
         assert "\n" not in str(caught.value)
@@ -115,7 +116,7 @@ def test_a_server_that_was_never_reached_is_a_line(monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize("address", ["abfs:///x", "abfs://@a.dfs.core.windows.net/x", "abfs://c@/x"])
 def test_an_address_without_a_container_or_an_account_is_a_line(address: str) -> None:
     with pytest.raises(StoreError, match="CONTAINER"):
-        azure_blob.head(address)
+        AZURE.head(address)
 
 
 def test_copies_of_stores_do_not_mix(tmp_path: Path) -> None:
@@ -171,7 +172,7 @@ def test_a_stage_in_an_account_of_the_address_is_known_on_another_machine(bucket
 
 @served
 def test_a_name_that_no_container_has_is_a_line(store: Proxy) -> None:
-    for use in (objects.head, objects.below, objects.read, azure_blob.is_folder):
+    for use in (objects.head, objects.below, objects.read, AZURE.is_folder):
         for name in ("-a", "A_b"):
             with pytest.raises(StoreError) as caught:
                 use(f"abfs://{name}/b")
@@ -183,7 +184,7 @@ def test_a_name_that_no_container_has_is_a_line(store: Proxy) -> None:
 def test_a_wrong_key_is_a_line(bucket: str, store: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:
     wrong = azure_server.connection(store.url).replace(azure_server.KEY, "A" * 86 + "==")
     monkeypatch.setenv("AZURE_STORAGE_CONNECTION_STRING", wrong)
-    azure_account._client.cache_clear()
+    AZURE.made.clear()
     for use in (objects.head, objects.below, objects.read):
         # Azurite calls it AuthorizationFailure, the service AuthenticationFailed.
         with pytest.raises(StoreError, match="403 Auth") as caught:
@@ -195,7 +196,7 @@ def test_a_wrong_key_is_a_line(bucket: str, store: Proxy, monkeypatch: pytest.Mo
 def test_a_large_file_that_is_damaged_on_the_way_is_sent_again(
     bucket: str, store: Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(azure_transfer, "PART", len(RIGHT) + 1)
+    monkeypatch.setattr(AZURE, "PART", len(RIGHT) + 1)
     file = tmp_path / "large"
     file.write_bytes(b"-" + RIGHT + b"and less")
     seen: set[str] = set()
@@ -217,7 +218,7 @@ def test_a_large_file_that_is_damaged_on_the_way_is_sent_again(
 def test_an_upload_that_was_cut_off_leaves_nothing_and_the_next_is_whole(
     bucket: str, store: Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(azure_transfer, "PART", 1000)
+    monkeypatch.setattr(AZURE, "PART", 1000)
     monkeypatch.setenv("STORE_TIMEOUT", "1")
     file = tmp_path / "large"
     file.write_bytes(os.urandom(3500))
@@ -241,15 +242,15 @@ def test_an_upload_that_was_cut_off_leaves_nothing_and_the_next_is_whole(
 def test_a_file_that_changed_since_its_checksum_is_not_put(
     bucket: str, store: Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
-    monkeypatch.setattr(azure_transfer, "PART", 1000)
+    monkeypatch.setattr(AZURE, "PART", 1000)
     monkeypatch.setattr("pipeline.common.parallel.THREADS", 1)
     path = tmp_path / "a"
-    path.write_bytes(b"before" * 1000)
+    path.write_bytes(b"before" * 10_000)
     checksum = sha256(path)
     if moment == "before":
-        path.write_bytes(b"afters" * 1000)
+        path.write_bytes(b"afters" * 10_000)
     else:
-        store.fault = lambda method, place, number: lambda: path.write_bytes(b"afters" * 1000)  # type: ignore[assignment,return-value]
+        store.fault = lambda method, place, number: lambda: path.write_bytes(b"afters" * 10_000)  # type: ignore[assignment,return-value]
     with pytest.raises(StoreError) as caught:
         objects.put_file(f"{bucket}/a", path, checksum)
     assert caught.value.path == str(path)
@@ -262,11 +263,11 @@ def test_directories_are_not_objects(bucket: str, store: Proxy) -> None:
     container = azure_server.service(store.url).get_container_client(bucket.partition("//")[2])
     for name in ("run", "run/empty"):
         container.upload_blob(name, b"", metadata={"hdi_isfolder": "true"})
-    assert not azure_blob.is_folder(f"{bucket}/run")
+    assert not AZURE.is_folder(f"{bucket}/run")
     assert objects.head(f"{bucket}/run") is None
     objects.put(f"{bucket}/run/a.txt", b"a")
     assert [info.key for info in objects.below(bucket)] == ["run/a.txt"]
-    assert azure_blob.is_folder(f"{bucket}/run")
+    assert AZURE.is_folder(f"{bucket}/run")
 
 
 @served
@@ -284,6 +285,6 @@ def test_a_list_of_several_pages_is_whole_although_requests_fail(bucket: str, st
         objects.put(f"{bucket}/many/{number}", b"")
     store.requests.clear()
     store.fault = lambda method, path, number: 503 if number == 2 else None
-    pages = list(azure_blob._pages(f"{bucket}/many", "many/", 3))
+    pages = list(AZURE.pages(f"{bucket}/many", "many/", 3))
     assert [info.key for page in pages for info in page] == [f"many/{n}" for n in range(7)]
     assert len(store.requests) == 4

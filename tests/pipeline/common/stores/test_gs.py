@@ -9,22 +9,22 @@ import pytest
 from pipeline.common import parallel, storage
 from pipeline.common.errors import ConfigError, Restart, StoreError
 from pipeline.common.manifest import sha256
-from pipeline.common.stores import gs, gs_transfer, objects
-from pipeline.common.stores.remote_file import LARGEST
+from pipeline.common.stores import objects
 from tests.pipeline.store_proxy import RIGHT, Proxy
 
 pytestmark = pytest.mark.store
+GS = objects.CLIENTS["gs"]
 served = pytest.mark.parametrize("store_kind", ["gs"], indirect=True, scope="session")
 
 
 def test_the_missing_package_is_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "google.cloud.storage", None)
-    gs._client.cache_clear()
-    for use in (gs.is_folder, gs_transfer.read, storage.matching):
+    GS.made.clear()
+    for use in (GS.is_folder, GS.read, storage.matching):
         with pytest.raises(ConfigError, match=r"-e '\.\[gcs\]'") as caught:
             use("gs://bucket/x*")
         assert "\n" not in str(caught.value)
-    gs._client.cache_clear()
+    GS.made.clear()
 
 
 def test_missing_credentials_are_a_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -35,12 +35,12 @@ def test_missing_credentials_are_a_line(monkeypatch: pytest.MonkeyPatch, tmp_pat
         if content is not None:
             key.write_text(content)
         monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(key))
-        gs._client.cache_clear()
+        GS.made.clear()
         with pytest.raises(StoreError, match="GOOGLE_APPLICATION_CREDENTIALS") as caught:
             storage.at("gs://bucket/x").is_file()
         assert caught.value.path == "gs://bucket/x"
         assert "\n" not in str(caught.value)
-    gs._client.cache_clear()
+    GS.made.clear()
 
 
 def test_a_server_that_was_never_reached_is_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -49,16 +49,16 @@ def test_a_server_that_was_never_reached_is_a_line(monkeypatch: pytest.MonkeyPat
         unused.bind(("127.0.0.1", 0))
         monkeypatch.setenv("STORAGE_EMULATOR_HOST", f"http://127.0.0.1:{unused.getsockname()[1]}")
         monkeypatch.setenv("STORE_TIMEOUT", "1")
-        gs._client.cache_clear()
+        GS.made.clear()
         with pytest.raises(StoreError, match="STORAGE_EMULATOR_HOST") as caught:
             storage.at("gs://bucket/x").is_file()
-    gs._client.cache_clear()
+    GS.made.clear()
     assert caught.value.path == "gs://bucket/x"
 
 
 @served
 def test_a_name_that_no_bucket_has_is_a_line(store: Proxy) -> None:
-    for use in (objects.head, objects.below, objects.read, gs.is_folder):
+    for use in (objects.head, objects.below, objects.read, GS.is_folder):
         with pytest.raises(StoreError, match=r"(?i)bucket") as caught:
             use("gs://-a/b")
         assert "\n" not in str(caught.value)
@@ -68,7 +68,7 @@ def test_a_name_that_no_bucket_has_is_a_line(store: Proxy) -> None:
 @served
 def test_a_large_file_that_is_damaged_on_the_way_is_sent_again(bucket: str, store: Proxy, tmp_path: Path) -> None:
     file = tmp_path / "large"
-    file.write_bytes(RIGHT + bytes(gs_transfer.PART))
+    file.write_bytes(RIGHT + bytes(GS.PART))
     first = [True]
 
     def fault(method: str, path: str, number: int) -> str | None:
@@ -89,23 +89,12 @@ def test_a_large_file_waits_for_a_store_that_stays_away_as_long_as_all_do(
     bucket: str, store: Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "large"
-    file.write_bytes(bytes(LARGEST + 1))
+    file.write_bytes(bytes(GS.PART + 1))
     monkeypatch.setenv("STORE_TIMEOUT", "1")
     store.fault = lambda method, path, number: 503 if method == "PUT" else None
     with pytest.raises(Restart, match=f"{bucket}/large"):
         objects.put_file(f"{bucket}/large", file, sha256(file))
     assert objects.head(f"{bucket}/large") is None
-
-
-@served
-def test_a_file_that_changed_since_its_checksum_is_not_put(bucket: str, tmp_path: Path) -> None:
-    (tmp_path / "a").write_bytes(b"before")
-    checksum = sha256(tmp_path / "a")
-    (tmp_path / "a").write_bytes(b"afterwards")
-    with pytest.raises(StoreError) as caught:
-        objects.put_file(f"{bucket}/a", tmp_path / "a", checksum)
-    assert caught.value.path == str(tmp_path / "a")
-    assert objects.head(f"{bucket}/a") is None
 
 
 @pytest.mark.slow

@@ -192,6 +192,17 @@ def test_a_large_file_is_put_and_fetched_although_requests_fail(
     assert objects.fetch(place, info, tmp_path / "fetched", checksum) == checksum
 
 
+@pytest.mark.parametrize("size", [10, 2**25 + 1])
+def test_a_file_that_changed_since_its_checksum_is_not_put(bucket: str, tmp_path: Path, size: int) -> None:
+    (tmp_path / "a").write_bytes(bytes(size))
+    checksum = sha256(tmp_path / "a")
+    (tmp_path / "a").write_bytes(b"a" * size)
+    with pytest.raises(StoreError) as caught:
+        objects.put_file(f"{bucket}/a", tmp_path / "a", checksum)
+    assert caught.value.path == str(tmp_path / "a")
+    assert objects.head(f"{bucket}/a") is None
+
+
 def test_prepare_ends_with_one_line_when_the_store_goes_away(
     root: Path, bucket: str, store: Proxy, tmp_path: Path
 ) -> None:

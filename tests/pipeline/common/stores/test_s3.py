@@ -4,12 +4,12 @@ import pytest
 
 from pipeline.common import storage
 from pipeline.common.errors import StoreError
-from pipeline.common.stores import s3
+from pipeline.common.stores import objects
 
 
 def test_no_keys_are_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_PROFILE", "absent")
-    s3._client.cache_clear()
+    objects.CLIENTS["s3"].made.clear()
     with pytest.raises(StoreError, match="AWS_PROFILE"):
         storage.at("s3://bucket/x").is_file()
 
@@ -19,9 +19,9 @@ def test_a_name_that_no_bucket_has_is_a_line(address: str, monkeypatch: pytest.M
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "any")
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
-    s3._client.cache_clear()
+    objects.CLIENTS["s3"].made.clear()
     with pytest.raises(StoreError) as caught:
         storage.matching(address)
     assert str(caught.value).startswith(f"{address}: ")
     assert "\n" not in str(caught.value)
-    s3._client.cache_clear()
+    objects.CLIENTS["s3"].made.clear()

@@ -15,7 +15,7 @@ TEXT = "".join(f"line {number}\n" for number in range(2000)).encode()
 
 
 def owned(split: FileRange) -> bytes:
-    return b"".join(data for data, is_owned in compressed.read(split) if is_owned)
+    return b"".join(data for data, is_owned in compressed.CompressedFile(split.path).read(split) if is_owned)
 
 
 def write(path: Path, data: bytes) -> Path:
@@ -40,16 +40,16 @@ def test_only_files_that_can_be_read_in_parts_are_cut(tmp_path: Path) -> None:
     one = write(tmp_path / "one", bz2.compress(TEXT))
     zipped = write(tmp_path / "zipped", gzip.compress(TEXT))
     plain = write(tmp_path / "plain", TEXT)
-    counts = [len(compressed.byte_ranges(path, 1000)) for path in (many, one, zipped, plain)]
+    counts = [len(compressed.CompressedFile(path).ranges(1000)) for path in (many, one, zipped, plain)]
     assert counts[0] > 1
     assert counts[1:3] == [1, 1]
     assert counts[3] == round(len(TEXT) / 1000)
-    assert len(compressed.byte_ranges(plain, 1000, seekable_text=False)) == 1
+    assert len(compressed.CompressedFile(plain).ranges(1000, seekable_text=False)) == 1
 
 
 def test_what_follows_a_part_is_read_on_and_marked(tmp_path: Path) -> None:
     path = write(tmp_path / "a", bz2.compress(b"one ") + bz2.compress(b"two"))
-    assert list(compressed.read(FileRange(str(path), 0, 1))) == [(b"one ", True), (b"two", False)]
+    assert list(compressed.CompressedFile(path).read(FileRange(str(path), 0, 1))) == [(b"one ", True), (b"two", False)]
 
 
 @pytest.mark.parametrize("pack", [bz2.compress, gzip.compress])
@@ -92,10 +92,10 @@ def test_damage_is_an_error_with_its_place(pack: object, tmp_path: Path) -> None
 @pytest.mark.parametrize(("data", "message"), [(b"", "empty"), (b"PK\x03\x04", "zip"), (b"7z\xbc\xaf\x27\x1c", "7z")])
 def test_files_that_cannot_be_read_say_why(data: bytes, message: str, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=message):
-        compressed.compression(write(tmp_path / "a", data))
+        list(compressed.CompressedFile(write(tmp_path / "a", data)).read())
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError) as caught:
-        compressed.compression(tmp_path / "none.bz2")
+        list(compressed.CompressedFile(tmp_path / "none.bz2").read())
     assert caught.value.path == str(tmp_path / "none.bz2")

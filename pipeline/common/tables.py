@@ -1,0 +1,12 @@
+"""Tables of the package that are data: YAML files next to the modules that read them."""
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+
+def read_table(module: str, name: str) -> Any:
+    """Return the content of a file next to a module, whose `__file__` is given."""
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # ten times as fast where it is there
+    return yaml.load(Path(module).with_name(name).read_text(encoding="utf-8"), loader)
