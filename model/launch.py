@@ -58,7 +58,7 @@ def launch_here(words: list[str], launch: Launch, folder: Path) -> int:
     code = launch.run()
     if code == Exit.RESTART:
         lost = launch.lost()
-        said = f"stopped: {lost}{'; ' if lost else ''}run the same command to resume"
+        said = f"stopped: {lost}{'; ' if lost else ''}{command.advice}"
         print(said, file=sys.stderr, flush=True)
     return code
 
@@ -77,7 +77,7 @@ def launch(words: list[str]) -> int:
         if len(hosts) > 1 and command.option("--no_ssh") is None:
             code = ssh_hosts.SshHosts(command, hosts).run()
             if code == Exit.RESTART:
-                raise Restart("run the same command to resume")
+                raise Restart(command.advice)
             return code
     # deepspeed's and torchrun's commands lie next to this Python, also where it is not activated.
     os.environ["PATH"] = f"{Path(sys.executable).parent}:{os.environ.get('PATH', '')}"

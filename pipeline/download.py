@@ -180,7 +180,7 @@ def obtain(source: Source, out: Path, config: DownloadConfig) -> dict[str, Any]:
     path, part = out / source.name, out / f"{source.name}.part"
     url, kept = source.urls[0], False
     # Without a checksum, the address alone says which file it is.
-    same = source.digest is not None or not (config.force or is_elsewhere(source, path))
+    same = source.digest is not None or not is_elsewhere(source, path)
     if path.exists() and same:
         sums = checksums(path, source.digest)
         kept = is_right(sums, source.digest)

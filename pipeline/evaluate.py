@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from pipeline.cli import entry_point
-from pipeline.common import forced, run_record, screen
+from pipeline.common import run_record, screen
 from pipeline.common.atomic import write_text
 from pipeline.common.errors import ConfigError
 from pipeline.common.figures import Score, mean_of
@@ -47,8 +47,6 @@ def make(config: EvaluateConfig, out: Path) -> Result:
     for remark in remarks:
         screen.say(f"{config.task.name}: {remark}")
     keys = grid_search.grid_of(config)
-    if config.force:
-        forced.start_over(folder)
     done = grid_search.finished(config, folder, keys)
     keeping = config.keep or config.submit
     clean_output(out, folder, {run.stem for run in done} if keeping else set(), {r.name for r in done})

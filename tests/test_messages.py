@@ -95,7 +95,6 @@ run corpus=sample workdir=TMP/vocab.txt
 run corpus=sample @TMP/gone
 run corpus=sample --config-dir TMP/gone
 run corpus=sample executor=slurm workdir=TMP/run
-run corpus=sample executor=slurm force=[evaluate-sample_next] workdir=TMP/run
 run corpus=sample executor.preflight=true workdir=TMP/run
 run corpus=sample executor=slurm executor.preflight=true dry_run=true workdir=TMP/run
 train ~seed

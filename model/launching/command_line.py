@@ -68,6 +68,11 @@ class LauncherCommand:
         values = [word.partition("=")[2] for word in self.script if word.startswith(f"{key}=")]
         return values[-1] if values else None
 
+    @property
+    def advice(self) -> str:
+        """Return how to resume; forced once more, a training would start over."""
+        return f"run {'the command without force' if self.setting('force') else 'the same command'} to resume"
+
     def number(self, key: str, default: float) -> float:
         """Return the value of a key in the script's arguments as a number.
 

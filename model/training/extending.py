@@ -61,11 +61,13 @@ class FirstSteps:
         return noted is not None and step <= self._steps and noted == self.hash_of(step)
 
 
-def newest(folder: Path, first_steps: FirstSteps) -> tuple[Path, checkpoints.State] | None:
+def newest(
+    folder: Path, first_steps: FirstSteps, data: str, needs_words: bool
+) -> tuple[Path, checkpoints.State] | None:
     """Return the newest intact checkpoint of a run, or a later one that it has in common.
 
     The latter is linked into `folder`, with those before it that are kept for their words. An
-    interrupted call is repeated at the next start.
+    interrupted call is repeated at the next start. `data` is the checksum of the shards.
 
     Raises:
         Unreadable: It cannot be known whether one is intact, and resuming before it removes it.
@@ -78,6 +80,8 @@ def newest(folder: Path, first_steps: FirstSteps) -> tuple[Path, checkpoints.Sta
         except InputError as error:
             print(f"warning: {error}; trying the previous checkpoint", flush=True)
             continue
+        if state.data != data or (needs_words and state.words is None):
+            continue  # a start of its own would be refused with it, however often it is forced
         _take_up(path, state.step, folder)
         print(f"train: the first {state.step:,} steps are those of {path.parent}: not repeated", flush=True)
         return folder / path.name, state

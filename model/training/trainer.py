@@ -39,7 +39,7 @@ from model.training.run_length import WordsSeen
 from model.training.schedule import batch_size, lr_factor, steps_before_decay, warmup_steps
 from model.training.step_metrics import Meter, losses
 from model.training.tracking import Tracker, take_back
-from pipeline.common import checkpoints, counter_rng, forced
+from pipeline.common import checkpoints, counter_rng
 from pipeline.common.errors import Diverged, InputError, Restart
 from pipeline.common.figures import TrainingSummary
 from pipeline.common.formatting import pluralize
@@ -123,11 +123,12 @@ class Trainer:
 
         Returns the tensors with the optimizer's moments and the number of updates applied to them.
         """
-        if self.config.force and self.world.rank == 0:
-            forced.start_over(self.folder)
         if self.store.get is None:
             process_group.check_shared_folder(self.folder, self.config.timeout)
-        own = self._newest() if self.world.rank == 0 else None
+        needs_words = bool(self.config.words or self.config.save_at_words)
+        own = None
+        if self.world.rank == 0:
+            own = extending.newest(self.folder, self.first_steps, self.data, needs_words)
         self.store.upload(self.guard.beat)  # other nodes fetch what this one may have alone
         sent = process_group.broadcast_from_rank0(own and (str(own[0]), dataclasses.asdict(own[1])))
         if sent is not None:
@@ -156,12 +157,6 @@ class Trainer:
                 self.carried = state.updates
                 return checkpoint.Tensors(path), state.updates
         return None
-
-    def _newest(self) -> tuple[Path, checkpoints.State] | None:
-        """Return the newest checkpoint of this training, if any; a forced one has its own only."""
-        if self.config.force:
-            return checkpoints.newest(self.folder)
-        return extending.newest(self.folder, self.first_steps)
 
     def run(self) -> Result:
         """Train to the last step; return the metrics for the report."""

@@ -30,17 +30,23 @@ def run(
     if "--version" in words:
         print(f"bert-pipeline {__version__}")
         sys.exit(Exit.DONE)
+    config: Config | None = None
 
     def body() -> None:
+        nonlocal config
         config = of_words(name, schema, words, read or composed)
         if config is not None:
             task(config)
 
-    guarded(body, is_first)
+    guarded(body, is_first, lambda: bool(getattr(config, "force", None)))
 
 
-def guarded(body: Callable[[], Any], is_first: Callable[[str], bool] = lambda line: True) -> NoReturn:
-    """Run `body` and exit; see `run`."""
+def guarded(
+    body: Callable[[], Any],
+    is_first: Callable[[str], bool] = lambda line: True,
+    forced: Callable[[], bool] = lambda: False,
+) -> NoReturn:
+    """Run `body` and exit, see `run`; what was `forced` would once more delete what can be resumed."""
     output.outlive_readers()
     try:
         body()
@@ -48,10 +54,10 @@ def guarded(body: Callable[[], Any], is_first: Callable[[str], bool] = lambda li
         _say_once(f"error: {error}", is_first)
         sys.exit(error.code)
     except Restart as error:
-        _say_once(f"stopped: {error}", is_first)
+        _say_once(f"stopped: {_without_force(str(error), forced())}", is_first)
         sys.exit(Exit.RESTART)
     except KeyboardInterrupt:
-        print("interrupted; rerun the same command", file=sys.stderr)
+        print(_without_force("interrupted; rerun the same command", forced()), file=sys.stderr)
         sys.exit(Exit.INTERRUPTED)
     except BaseException as error:
         if not is_panic(error):
@@ -84,6 +90,10 @@ def of_words(
             raise ConfigError("a stage is required, as in RUN/run.json#STAGE", run_record.OPTION)
         return run_record.config_of(words[index + 1], schema, words[:index] + words[index + 2 :])
     return read(name, schema, words, bool(asked))
+
+
+def _without_force(text: str, forced: bool) -> str:
+    return text.replace("the same command", "the command without force") if forced else text
 
 
 def _say_once(line: str, is_first: Callable[[str], bool]) -> None:

@@ -59,6 +59,22 @@ class Manifest:
             InputError: it is there but not a manifest of a known format, or may not be read.
             StoreError, Restart: the store refuses, or does not answer.
         """
+        found = cls._found(folder, of_input)
+        return found if isinstance(found, Manifest) else None
+
+    @classmethod
+    def maker(cls, folder: storage.File | str) -> str | None:
+        """Return the stage that has made a folder, or has begun it; None: no stage has.
+
+        Raises:
+            InputError, StoreError, Restart: as `read`.
+        """
+        found = cls._found(folder)
+        return found.stage if isinstance(found, Manifest) else found
+
+    @classmethod
+    def _found(cls, folder: storage.File | str, of_input: bool = False) -> "Manifest | str | None":
+        """Return the manifest of a folder, or the stage that has begun it."""
         top = storage.at(folder)
         place = storage.normal(str(top)) if isinstance(top, storage.Remote) else str(top)
         path = storage.at(f"{place}/{MANIFEST}")
@@ -71,7 +87,7 @@ class Manifest:
             if not ours:
                 raise ValueError("written by another program")
             if BEGUN in fields:
-                return None
+                return str(fields[BEGUN])
             if fields["format"] != FORMAT:
                 raise InputError(
                     f"format {fields['format']} is not {FORMAT}; use the release that wrote it, or delete the folder",
@@ -88,21 +104,6 @@ class Manifest:
         except (ValueError, TypeError, KeyError, RecursionError) as error:
             cure = "delete the folder" if ours else "move it elsewhere, or set another folder"
             raise InputError(f"not a manifest ({error}); {cure}", path=path) from error
-
-    @classmethod
-    def maker(cls, folder: storage.File | str) -> str | None:
-        """Return the stage that has made a folder, or has begun it; None: no stage has.
-
-        Raises:
-            InputError, StoreError, Restart: as `read`.
-        """
-        made = cls.read(folder)
-        if made is not None:
-            return made.stage
-        with contextlib.suppress(OSError):
-            name: str = json.loads(storage.at(f"{folder}/{MANIFEST}").read_bytes())[BEGUN]
-            return name
-        return None
 
     def changed(self, folder: storage.File | str, below: str = "") -> str | None:
         """Return the first file below a part of `folder` that is not what this says; None: all are.

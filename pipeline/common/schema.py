@@ -161,7 +161,7 @@ class StageConfig(Section):
     workdir: str = runtime_option("work", "Folder of the run, with one folder per stage.")
     out: str = runtime_option(help="Output folder of the stage.")
     force: bool = runtime_option(
-        False, "Run the stage even if its output is up to date. The same command resumes it after an interruption."
+        False, "Delete the stage's output, then run it. After an interruption leave it out, to resume."
     )
     mirror: str | None = runtime_option(
         None, "Local folder for copies of what is in an object store; null: in the user's cache folder."

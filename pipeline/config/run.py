@@ -44,9 +44,7 @@ class ExecutorConfig(Section, key="executor"):
 
     name: str = option("local", "Executor.", choices=("local", "kubernetes", "slurm"))
     namespace: str | None = option(None, "Kubernetes: the namespace; null: that of the pod or the context.")
-    part_of: str = option("bert-pretrain", "Kubernetes: label app.kubernetes.io/part-of of the stages' Jobs.")
     poll: float = option(5.0, "Seconds between queries of the Jobs' states.", above=0)
-    patience: float = option(600.0, "Seconds without an answer of the API server until the driver gives up.", above=0)
     queue: str | None = option(None, "Kubernetes: Kueue LocalQueue that starts the Jobs; null: the driver starts them.")
     trainjobs: bool = option(
         False, "Kubernetes: training is a TrainJob of Kubeflow Trainer v2, as in k8s/overlays/trainjob."
@@ -60,7 +58,6 @@ class ExecutorConfig(Section, key="executor"):
     time: str = option("24:00:00", "Slurm: time limit of a job; training saves before it and queues again.")
     account: str | None = option(None, "Slurm: the account.")
     partition: str | None = option(None, "Slurm: the partition.")
-    qos: str | None = option(None, "Slurm: the quality of service.")
     options: dict[str, list[str]] = option(
         {}, "Slurm: more options of sbatch, by kind of stage or `all`, as in +executor.options.train=['--mem=64G']."
     )
@@ -110,8 +107,8 @@ class RunConfig(Section):
     )
     force: list[str] = option(
         [],
-        "Stages to run even if their output is up to date (also --force STAGE). The same command "
-        "resumes one that was interrupted.",
+        "Stages whose output is deleted before the run (also --force STAGE). After an interruption "
+        "leave it out, to resume.",
     )
     processes: int | None = option(None, "Training processes; null: as `processes` of the stage.", at_least=1)
     cores: int | None = option(None, "Cores shared by all stages; null: all.", at_least=1)

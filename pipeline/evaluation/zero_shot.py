@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from tqdm import tqdm
 
-from pipeline.common import checkpoints, counter_rng, forced, screen
+from pipeline.common import checkpoints, counter_rng, screen
 from pipeline.common.atomic import write_text
 from pipeline.common.errors import InputError
 from pipeline.common.figures import Conversion, PairScore
@@ -142,8 +142,6 @@ def evaluate(config: EvaluateConfig, folder: Path) -> tuple[PairScore, dict[str,
     pairs = minimal_pairs.read_pairs(config.data, config.task)
     if config.maximum_rows is not None:
         pairs = minimal_pairs.head(pairs, config.maximum_rows)
-    if config.force:
-        forced.start_over(folder)
     with tqdm(
         total=2 * len(pairs) * (len(models) + config.baseline), desc=config.task.name, unit="sentence", disable=None
     ) as bar:

@@ -18,13 +18,12 @@ from pipeline.common.redact import redact
 from pipeline.config import ConvertConfig, EvaluateConfig, ReportConfig, RunConfig, StageConfig
 from pipeline.evaluation import examples
 from pipeline.orchestration import seed_copies
-from pipeline.orchestration.run_document import StageRecord
+from pipeline.orchestration.run_document import FORCED, StageRecord
 from pipeline.stages import fingerprints, store_inputs
 from pipeline.stages.pinned_corpus import pin
 from pipeline.stages.registry import type_of
 
 OF_A_MODEL = ("convert", "evaluate")  # what a user adds to a run
-FORCED = "forced"  # the reason for a rerun that the user asked for
 LONGEST_SETTING = 40  # characters of a setting in the reason for a rerun
 
 
@@ -55,19 +54,21 @@ def plan(config: RunConfig) -> list[StageRecord]:
         if isinstance(settings, ReportConfig):
             settings.stages = [*settings.stages, *own_results(config.workdir, known)]
         fingerprint, sources = fingerprints.fingerprint(kind, settings, known)
-        present = fingerprints.recognise(kind, settings, fingerprint, sources)
-        redone = [other for other in needs[name] if nodes[other].reason is not None]
         reason: str | None = FORCED
         if name not in config.force:
-            reason = None if present else rerun_reason(kind, settings, fingerprint, sources, redone)
-            fingerprint = present.fingerprint if present else fingerprint
+            present, fault = fingerprints.compared(kind, settings, fingerprint, sources)
+            redone = [other for other in needs[name] if nodes[other].reason is not None]
+            reason = None
+            if present is not None and fault is None:
+                fingerprint = present.fingerprint
+            elif present is None:
+                reason = (kind == "train" and resume_step(settings.out, fingerprint)) or "not made yet"
+            else:
+                reason = rerun_reason(present, settings, fault, sources, redone)
         known[os.path.normpath(settings.out)] = fingerprint
-        settings.force = settings.force or name in config.force
         nodes[name] = StageRecord(
             name=name, kind=kind, config=settings, needs=needs[name], fingerprint=fingerprint, reason=reason
         )
-    if config.force and config.executor.name == "slurm":
-        check_forced_parts(nodes.values())
     return list(nodes.values())
 
 
@@ -110,30 +111,13 @@ def check_force(config: RunConfig, stages: Iterable[str]) -> None:
     """Raise ConfigError if the stages of `force` do not exist, or cannot be forced."""
     if config.force and config.executor.name == "kubernetes":
         raise ConfigError(
-            "not with executor=kubernetes, whose pods would start over whenever they restart; delete "
+            "not with executor=kubernetes, whose driver would start it over whenever it restarts; delete "
             f"{config.workdir}/{config.force[0]} instead",
             "force",
             f"[{','.join(config.force)}]",
         )
     if unknown := sorted(set(config.force) - set(stages)):
         raise ConfigError(f"no such stage; choose one of {', '.join(stages)}", "force", unknown[0])
-
-
-def check_forced_parts(nodes: Iterable[StageRecord]) -> None:
-    """Raise ConfigError if evaluations are forced, for jobs that divide them among their tasks."""
-    for node in nodes:
-        if node.kind == "evaluate" and node.reason == FORCED:
-            raise ConfigError(
-                "not with Slurm, where no task of the job knows what the others have made since; delete "
-                f"{node.config.out} instead",
-                "force",
-                node.name,
-            )
-
-
-def forced(nodes: list[StageRecord], job: str) -> list[str]:
-    """Return the stages of a job that run because they are forced."""
-    return [node.name for node in nodes if node.job == job and node.reason == FORCED]
 
 
 def needs_of(found: Mapping[str, tuple[str, StageConfig]]) -> dict[str, tuple[str, ...]]:
@@ -218,18 +202,13 @@ def resume_step(out: str, fingerprint: str) -> str | None:
 
 
 def rerun_reason(
-    stage: str, config: StageConfig, fingerprint: str, sources: Mapping[str, str], redone: list[str]
+    present: Manifest, config: StageConfig, fault: str | None, sources: Mapping[str, str], redone: list[str]
 ) -> str:
-    """Return the reason why a stage has to run."""
-    present = Manifest.read(config.out)
-    if present is None:
-        if stage != "train":
-            return "not made yet"
-        return resume_step(config.out, fingerprint) or "not made yet"
+    """Return the reason why a stage has to run; `fault` is a file that has changed."""
     if redone:
         return f"its input changes: {', '.join(redone)}"
-    if file := present.changed(config.out):
-        return f"its file {file} is missing or has changed"
+    if fault:
+        return f"its file {fault} is missing or has changed"
     changed = [key for key, value in sources.items() if present.inputs.get(key) != value]
     if changed:
         paths = fingerprints.inputs(config)

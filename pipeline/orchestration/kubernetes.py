@@ -32,7 +32,7 @@ from pipeline.orchestration.job_status import (
 from pipeline.orchestration.local import StageFailed, announce_done
 from pipeline.orchestration.run_document import StageRecord
 
-PART_OF = "app.kubernetes.io/part-of"
+SELECTOR = "app.kubernetes.io/part-of=bert-pretrain"  # of the stages' Jobs
 RESUMED = "bert-pretrain/resumed"  # annotation: when the driver resumed the Job
 PAUSED = "bert-pretrain/paused"  # annotation: set by a user to suspend the Job
 QUEUE = "kueue.x-k8s.io/queue-name"
@@ -48,6 +48,8 @@ Answer = TypeVar("Answer")
 
 class KubernetesExecutor:
     """Executor of stages as Jobs, which it resumes and follows but never deletes."""
+
+    patience = 600.0  # seconds without an answer of the API server until it gives up
 
     def __init__(self, config: ExecutorConfig):
         self.config = config
@@ -118,12 +120,11 @@ class KubernetesExecutor:
 
     def _jobs(self) -> dict[str, Any]:
         """Return the Jobs of this run by name, and its custom resources."""
-        selector = f"{PART_OF}={self.config.part_of}"
         found = self._ask(
-            lambda: self.batch.list_namespaced_job(self.namespace, label_selector=selector, _request_timeout=ANSWER)
+            lambda: self.batch.list_namespaced_job(self.namespace, label_selector=SELECTOR, _request_timeout=ANSWER)
         )
         jobs = {job.metadata.name: job for job in found.items}
-        return jobs | self._ask(lambda: self.custom.find(selector))
+        return jobs | self._ask(lambda: self.custom.find(SELECTOR))
 
     def _export(self, jobs: dict[str, Any]) -> None:
         """Export each stage's state and number of failed pods to Prometheus."""
@@ -146,7 +147,7 @@ class KubernetesExecutor:
         from kubernetes.client.exceptions import ApiException
         from urllib3.exceptions import HTTPError
 
-        until = time.monotonic() + self.config.patience
+        until = time.monotonic() + self.patience
         while True:
             try:
                 return question()

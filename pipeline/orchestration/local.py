@@ -20,7 +20,8 @@ from pipeline.common.errors import Diverged, Exit, InputError, Restart, UserErro
 from pipeline.common.formatting import duration
 from pipeline.common.manifest import Manifest
 from pipeline.common.redact import redact
-from pipeline.orchestration.run_document import StageRecord
+from pipeline.orchestration.run_document import FORCED, StageRecord
+from pipeline.stages import stage
 from pipeline.stages.registry import STAGES
 
 LAUNCHER = re.compile(r"\[\d{4}-\d\d-\d\d [^]]*\] \[[A-Z]+\]")  # DeepSpeed's lines
@@ -48,6 +49,13 @@ def announce_done(nodes: list[StageRecord]) -> None:
             manifest = Manifest.read(node.out)
             assert manifest is not None
             screen.say(f"{node.name:<{width}}  up to date   {manifest.summary}")
+
+
+def delete_forced(nodes: list[StageRecord]) -> None:
+    """Delete the results of the stages that the user has named to run again."""
+    for node in nodes:
+        if node.reason == FORCED:
+            stage.delete(node.kind, node.config, node.fingerprint)
 
 
 @dataclass
@@ -91,6 +99,7 @@ class LocalExecutor:
         waiting = [node for node in nodes if node.reason is not None]
         width = max(len(node.name) for node in nodes)
         announce_done(nodes)
+        delete_forced(nodes)
         try:
             while waiting or self.running:
                 for node in list(waiting):
@@ -112,8 +121,8 @@ class LocalExecutor:
             self._stop()
 
     def _need(self, node: StageRecord) -> int:
-        stage = STAGES[node.kind]
-        return 1 if stage.one_core or stage.shares_cores else self.cores
+        kind = STAGES[node.kind]
+        return 1 if kind.one_core or kind.shares_cores else self.cores
 
     def _fits(self, node: StageRecord) -> bool:
         free = self.cores - sum(child.cores for child in self.running)

@@ -1,7 +1,6 @@
 """Conversion of the command line of `python -m pipeline.run` to Hydra's grammar."""
 
 import difflib
-import itertools
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -33,6 +32,8 @@ def expand(argv: list[str]) -> list[str]:
         option, equals, value = word.partition("=")
         if option == "--force":
             forced.append(value if equals else next(words, ""))
+        elif word.startswith("force=["):
+            forced += re.findall(r"[^][, '\"]+", value)
         elif option in CONFIG_DIR:
             kept.append(own_folder(value if equals else next(words, "")))
         elif word.startswith("@"):
@@ -49,20 +50,7 @@ def expand(argv: list[str]) -> list[str]:
     for name in forced:
         if not re.fullmatch(r"[\w-]+", name) or name.startswith("-"):
             refuse(f"--force {name}".rstrip() + ": a stage is required, as in --force train")
-    typed = (word[len("force=[") : -1].split(",") for word in kept if word.startswith("force=["))
-    return forcing(kept, [*filter(None, itertools.chain(*typed)), *forced]) if forced else kept
-
-
-def forcing(words: list[str], stages: list[str]) -> list[str]:
-    """Return the words with which a job forces these stages alone.
-
-    A job waits for the folders of the other stages.
-
-    >>> forcing(["seed=1", "force=[prepare,train]"], ["train"])
-    ['seed=1', 'force=[train]']
-    """
-    kept = [word for word in words if not word.startswith("force=")]
-    return [*kept, f"force=[{','.join(stages)}]"] if stages else kept
+    return [*kept, f"force=[{','.join(forced)}]"] if forced else kept
 
 
 def own_folder(path: str) -> str:

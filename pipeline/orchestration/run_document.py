@@ -22,6 +22,8 @@ from pipeline.orchestration import wandb_names
 from pipeline.stages.registry import STAGES
 from pipeline.stages.store_inputs import in_store, local_place
 
+FORCED = "forced"  # the reason for a rerun that the user asked for
+
 
 def code() -> str:
     """Return what identifies this code: its release, and the version of each stage."""

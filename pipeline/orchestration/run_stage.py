@@ -2,7 +2,7 @@
 
 The stage's settings are in the record that the driver has written, RUN/run.json; this process
 replaces itself with the stage's, so that log, signals and exit code are those of the stage. Other
-words: workdir=RUN, force=false and cores=N, or @FILE with lines of which these are read alone.
+words: workdir=RUN and cores=N, or @FILE with lines of which these are read alone.
 
 Environment of Indexed Jobs: JOB_COMPLETION_INDEX (set by Kubernetes). Training: NODES; GPUS per
 node (0: one process on the CPU); SERVICE (name of the headless Service) or HOSTS (node names in
@@ -171,10 +171,9 @@ def commands_of(stage: str, run: Run, record: str, typed: Mapping[str, str]) -> 
         raise Restart(f"{stage}: inputs are not done: {', '.join(missing)}")
     commands = []
     for node in mine:
-        force = node.config.force and typed.get("force") != "false"
-        screen.say(f"{node.name}: {'up to date' if node.made() and not force else node.reason or 'changed since'}")
-        if force or not node.made():
-            changes = [f"force={json.dumps(force)}"]
+        screen.say(f"{node.name}: {'up to date' if node.made() else node.reason or 'changed since'}")
+        if not node.made():
+            changes = []
             if isinstance(node.config, PrepareConfig) and node.config.runner.workers == run.cores:
                 changes.append(f"runner.workers={typed.get('cores') or machine.available()}")
             commands += [[*words, *changes] for words in command(mine, node, record)]

@@ -16,11 +16,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from pipeline.common.errors import ConfigError, Restart, UserError
-from pipeline.common.manifest import Manifest
 from pipeline.config import ExecutorConfig
-from pipeline.orchestration import graph
-from pipeline.orchestration.local import StageFailed, announce_done, failure
-from pipeline.orchestration.run_document import Run, StageRecord
+from pipeline.orchestration.local import StageFailed, announce_done, delete_forced, failure
+from pipeline.orchestration.run_document import FORCED, Run, StageRecord
 from pipeline.orchestration.slurm_job import MODULE
 from pipeline.stages.registry import STAGES
 
@@ -34,6 +32,8 @@ OVER = ("BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL"
 class SlurmExecutor:
     """Executor of stages as jobs, which it submits at once and follows but never cancels."""
 
+    patience = 600.0  # seconds without an answer of the controller until it gives up
+
     def __init__(self, config: ExecutorConfig, run: Run):
         check_options(config)
         if shutil.which("sbatch") is None:
@@ -42,12 +42,12 @@ class SlurmExecutor:
         self.logs = self.workdir / "logs"
         self.said: dict[str, str] = {}  # the last line printed about each stage
         self.jobs = self._queued()  # by stage: before the record of another run is written over theirs
-        self.replaced: dict[str, str] = {}  # when the old folders of forced stages were finished
 
     def run(self, nodes: list[StageRecord]) -> None:
         """Submit the stages that have to run and are not queued, and follow all jobs.
 
         Raises:
+            ConfigError: a stage that is forced is in the queue.
             UserError, Restart, StageFailed: a stage failed, see `local.failure`.
         """
         announce_done(nodes)
@@ -55,13 +55,12 @@ class SlurmExecutor:
         for node in nodes:
             if node.reason is not None:
                 groups.setdefault(node.job, []).append(node)
-        # The old folder of a forced stage has the fingerprint of the new one.
-        self.replaced = {
-            node.name: made.finished
-            for node in nodes
-            if node.reason == graph.FORCED and (made := Manifest.read(node.out))
-        }
         jobs = self.jobs
+        for node in nodes:
+            if node.reason == FORCED and node.job in jobs:
+                what = f"its job is in the queue; scancel {jobs[node.job]}, or leave out force"
+                raise ConfigError(what, "force", node.name)
+        delete_forced(nodes)
         done = {node.name for node in nodes if node.reason is None}
         for stage, members in groups.items():
             if stage not in jobs:
@@ -104,7 +103,7 @@ class SlurmExecutor:
         gpus = self.config.gpus if wide else min(1, self.config.gpus) if array else 0
         if gpus:
             words.append(f"--gpus-per-node={gpus}")
-        for option in ("account", "partition", "qos"):
+        for option in ("account", "partition"):
             if value := getattr(self.config, option):
                 words.append(f"--{option}={value}")
         if before:
@@ -127,7 +126,7 @@ class SlurmExecutor:
             ConfigError: the command failed.
             Restart: the controller is unavailable for longer than `patience`.
         """
-        until = time.monotonic() + self.config.patience
+        until = time.monotonic() + self.patience
         while True:
             done = subprocess.run(words, input=text, capture_output=True, text=True, check=False)
             if done.returncode == 0:
@@ -174,14 +173,11 @@ class SlurmExecutor:
                 state = states.get(jobs[stage], "COMPLETED")
                 over = state.split()[0] in OVER
                 late = time.monotonic() - ended.get(stage, math.inf) > VISIBLE
-                # A job that this process found in the queue may have made its folder before.
-                replaced = {} if late else self.replaced
                 made = {node.name: node.made() for node in members}
-                if all(one and one.finished != replaced.get(name) for name, one in made.items()):
-                    for node in members:
-                        manifest = Manifest.read(node.out)
+                if all(made.values()):
+                    for name, manifest in made.items():
                         assert manifest is not None
-                        self._say(node.name, manifest.summary)
+                        self._say(name, manifest.summary)
                     del waiting[stage]
                 elif not over:
                     self._say(stage, f"job {jobs[stage]} {state}")

@@ -9,7 +9,6 @@ restart fixes. A job that was preempted, lost a node or reached its time limit i
 it was cancelled or has started STALLED times without a new checkpoint or result.
 """
 
-import dataclasses
 import hashlib
 import json
 import os
@@ -29,6 +28,7 @@ from pipeline.common.atomic import write_text
 from pipeline.common.errors import ConfigError, Exit
 from pipeline.config import RunConfig
 from pipeline.orchestration import graph, run_arguments, run_document
+from pipeline.orchestration.local import delete_forced
 
 MODULE = "pipeline.orchestration.slurm_job"
 LEAVING = 5.0  # seconds in which training's other tasks end by themselves when one has ended
@@ -145,42 +145,22 @@ def may_queue_again(workdir: Path, job: str) -> bool:
     return times < STALLED
 
 
-class Begun:
-    """The forced stages that a start of a job has begun: the next one resumes them."""
-
-    def __init__(self, workdir: Path, job: str):
-        self._path = workdir / "logs" / f".slurm-{job}-forced"
-        self._names = self._path.read_text().split() if self._path.exists() else []
-
-    def without(self, stages: list[str]) -> list[str]:
-        """Return the stages that are still to be forced."""
-        return [name for name in stages if name not in self._names]
-
-    def add(self, stages: list[str]) -> None:
-        """Record stages that begin now."""
-        if stages:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            self._names += stages
-            write_text(self._path, "\n".join(self._names) + "\n")
-
-
 def drive_all(config: RunConfig) -> None:
     """Run the stages that have to run in this job, each on as many nodes as it takes.
 
     Raises:
-        ConfigError: the process is not part of a Slurm job, or evaluations are forced.
+        ConfigError: the process is not part of a Slurm job.
         InputError: an input does not exist.
     """
     begin()
-    begun = Begun(Path(config.workdir), os.environ["SLURM_JOB_ID"])
-    config = dataclasses.replace(config, force=begun.without(config.force))
+    if os.environ.get("SLURM_RESTART_COUNT", "0") != "0":
+        config.force = []  # what they had made was deleted when the job began
     nodes = graph.plan(config)
-    graph.check_forced_parts(nodes)
     graph.check_places(config, nodes)
     run_document.of(config, nodes).write()
+    delete_forced(nodes)
     for job in dict.fromkeys(node.job for node in nodes if node.reason is not None):
-        begun.add(graph.forced(nodes, job))
-        run_job(job, [f"workdir={config.workdir}"], Path(config.workdir))
+        run_job(job, Path(config.workdir))
 
 
 def drive(stage: str, workdir: str, digest: str) -> None:
@@ -197,11 +177,7 @@ def drive(stage: str, workdir: str, digest: str) -> None:
             "workdir",
             workdir,
         )
-    begun = Begun(Path(workdir), os.environ["SLURM_JOB_ID"])
-    forced = [node.name for node in run.stages.values() if node.job == stage and node.config.force]
-    again = bool(forced) and not begun.without(forced)
-    begun.add(begun.without(forced))
-    run_job(stage, [f"workdir={workdir}", *(["force=false"] if again else [])], Path(workdir))
+    run_job(stage, Path(workdir))
 
 
 def begin() -> None:
@@ -218,10 +194,10 @@ def begin() -> None:
     os.environ |= environment_of_job()
 
 
-def run_job(stage: str, words: list[str], workdir: Path) -> None:
+def run_job(stage: str, workdir: Path) -> None:
     """Run the step of a stage; requeue the job where that helps."""
     wide = stage == "evaluate" or stage.startswith("train")
-    if code := run_step(stage, int(os.environ["NODES"]) if wide else 1, words):
+    if code := run_step(stage, int(os.environ["NODES"]) if wide else 1, [f"workdir={workdir}"]):
         finish(stage, code, workdir)
 
 

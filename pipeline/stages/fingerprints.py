@@ -109,17 +109,18 @@ def conversion_of(model: Path | str) -> Conversion | None:
     return whole.checkpoints.get(Path(model).name, whole)
 
 
-def fingerprint_path(path: Path | str) -> str:
+def fingerprint_path(path: Path | str, of_readers: bool = False) -> str:
     """Return the fingerprint of an input: its stage's, or else a hash of names, sizes and times.
 
-    What was changed since its stage has made it is no longer the stage's.
+    What was changed since its stage has made it is no longer the stage's. `of_readers`: see
+    `fingerprint_files`.
     """
     manifest = Manifest.read(path, of_input=True)
     if manifest is not None:
-        return fingerprint_files(path) if manifest.changed(path) else manifest.fingerprint
+        return fingerprint_files(path, of_readers) if manifest.changed(path) else manifest.fingerprint
     manifest, place = enclosing_manifest(path), storage.at(storage.normal(str(path)))
     if manifest is None or manifest.changed(place.parent, place.name):
-        return fingerprint_files(path)
+        return fingerprint_files(path, of_readers)
     return of_part(manifest.fingerprint, path)
 
 
@@ -138,12 +139,15 @@ def fingerprint_to_be(path: str, known: Mapping[str, str]) -> str | None:
     return made if made is None or os.path.normpath(path) in known else of_part(made, path)
 
 
-def fingerprint_files(path: Path | str) -> str:
-    """Return the fingerprint of files that no stage made: of their names, sizes and times."""
-    top = storage.at(str(path))
+def fingerprint_files(path: Path | str, of_readers: bool = False) -> str:
+    """Return the fingerprint of files that no stage made: of their names, sizes and times.
+
+    With `of_readers` links that lead out of the folder are left out, as readers of a corpus do.
+    """
+    top, left_out = storage.at(str(path)), set[Path]() if of_readers else None
     folder = storage.is_folder(top)
     digest = hashlib.sha256()
-    for file in storage.below(top) if folder else storage.matching(str(path)):
+    for file in storage.below(top, left_out) if folder else storage.matching(str(path), left_out):
         with contextlib.suppress(FileNotFoundError):
             stat = file.stat()
             name = str(file).removeprefix(f"{top}/") if folder else file.name
@@ -158,16 +162,13 @@ def fingerprint(stage: str, config: StageConfig, known: Mapping[str, str] | None
 
     `known` holds the fingerprints of input folders that do not exist yet, by path.
     """
-    sources = {
+    sources = {}
+    for key, path in inputs(config).items():
+        text = key == "source" or key.startswith("corpus.")
         # Of a store the keys may read the corpus alone, so its folder is not asked for a manifest.
-        key: fingerprint_to_be(path, known or {})
-        or (
-            fingerprint_files(path)
-            if key.startswith("corpus.") and storage.is_address(path)
-            else fingerprint_path(path)
-        )
-        for key, path in inputs(config).items()
-    }
+        bare = key.startswith("corpus.") and storage.is_address(path)
+        own = fingerprint_files if bare else fingerprint_path
+        sources[key] = fingerprint_to_be(path, known or {}) or own(path, text)
     return fingerprint_of(stage, changed_settings(config), sources), sources
 
 
@@ -188,15 +189,28 @@ def recognise(stage: str, config: StageConfig, wanted: str, sources: Mapping[str
     If the stage's version was raised since, only folders of slow stages are accepted, so that an
     upgrade never repeats a training.
     """
+    present, fault = compared(stage, config, wanted, sources)
+    return present if fault is None else None
+
+
+def compared(
+    stage: str, config: StageConfig, wanted: str, sources: Mapping[str, str]
+) -> tuple[Manifest | None, str | None]:
+    """Return the stage's manifest of `config.out`, and None if `recognise` accepts it.
+
+    Otherwise a file that is missing or has changed, or "".
+    """
     present = Manifest.read(config.out)
-    if present is None or present.stage != stage or present.changed(config.out):
-        return None
+    if present is None or present.stage != stage:
+        return None, ""
+    if file := present.changed(config.out):
+        return present, file
     if present.fingerprint == wanted:
-        return present
+        return present, None
     if present.version != stage_of(stage).version and stage_of(stage).quick:
-        return None
+        return present, ""
     same = present.inputs == dict(sources) and not changes(present.config, config)
-    return present if same else None
+    return present, None if same else ""
 
 
 def changes(before: Mapping[str, Any], config: StageConfig) -> dict[str, tuple[Any, Any]]:

@@ -18,6 +18,7 @@ class Stage:
     one_core: bool = False  # others use all available cores
     shares_cores: bool = False  # one core is enough for most of its time: others run alongside
     quick: bool = False  # rerun when its version is raised; others are kept, with a note
+    progress: str = ""  # the folder in its own that it resumes from; {} is the name of its run
 
     @cached_property
     def schema(self) -> type[StageConfig]:
@@ -32,9 +33,9 @@ _ALL = (
     Stage("vocab", 4, "pipeline.config:VocabConfig", "pipeline.vocab", shares_cores=True),
     Stage("prepare", 5, "pipeline.config:PrepareConfig", "pipeline.prepare"),
     Stage("tasks", 3, "pipeline.config:TasksConfig", "pipeline.tasks", one_core=True),
-    Stage("train", 1, "model.config:TrainConfig", "model/train.py"),
+    Stage("train", 1, "model.config:TrainConfig", "model/train.py", progress="checkpoints/{}"),
     Stage("convert", 4, "pipeline.config:ConvertConfig", "pipeline.convert", True, quick=True),
-    Stage("evaluate", 4, "pipeline.config:EvaluateConfig", "pipeline.evaluate", one_core=True),
+    Stage("evaluate", 4, "pipeline.config:EvaluateConfig", "pipeline.evaluate", one_core=True, progress="runs"),
     Stage("report", 7, "pipeline.config:ReportConfig", "pipeline.report", True, quick=True),
 )
 STAGES = {stage.name: stage for stage in _ALL}  # of a run

@@ -18,11 +18,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
-from pipeline.common import forced, screen
-from pipeline.common.atomic import remove_leftovers
+from pipeline.common import screen
+from pipeline.common.atomic import remove_leftovers, write_text
 from pipeline.common.checkpoints import of_another, run_name
 from pipeline.common.errors import ConfigError, InputError, UserError, disk_failure
-from pipeline.common.manifest import MANIFEST, Manifest, Result, file_checksums
+from pipeline.common.manifest import MANIFEST, Manifest, Result, begun, file_checksums
 from pipeline.common.redact import one_line
 from pipeline.common.stores.background_upload import BackgroundUpload
 from pipeline.config import StageConfig
@@ -76,7 +76,7 @@ def locked(out: Path, wait: bool = False) -> contextlib.AbstractContextManager[N
     Raises:
         InputError: another process holds the lock, or the parent folder is not writable.
     """
-    return _held(out.parent / f".{out.name}.lock", out, "out", wait)
+    return _flock(out.parent / f".{out.name}.lock", out, "out", wait)
 
 
 def locked_run(workdir: Path) -> contextlib.AbstractContextManager[None]:
@@ -85,11 +85,11 @@ def locked_run(workdir: Path) -> contextlib.AbstractContextManager[None]:
     Raises:
         InputError: another run holds the lock, or the folder is not writable.
     """
-    return _held(workdir / ".lock", workdir, "workdir", wait=False)
+    return _flock(workdir / ".lock", workdir, "workdir", wait=False)
 
 
 @contextlib.contextmanager
-def _held(lock: Path, folder: Path, key: str, wait: bool) -> Iterator[None]:
+def _flock(lock: Path, folder: Path, key: str, wait: bool) -> Iterator[None]:
     """Hold the lock file of a folder; `key` is what the folder is the value of."""
     try:
         lock.parent.mkdir(parents=True, exist_ok=True)
@@ -120,23 +120,6 @@ def disk_errors_as_input_errors(out: Path) -> Iterator[None]:
         raise
 
 
-def check_free(stage: str, out: Path, in_place: bool) -> None:
-    """Raise InputError if `out` contains anything that `stage` did not make and would delete.
-
-    A stage that works `in_place` may find its own unfinished output, without a manifest yet.
-    """
-    present = Manifest.read(out)
-    if present is not None and present.stage != stage:
-        found = f"contains the output of {present.stage}"
-    elif out.exists() and not out.is_dir():
-        found = "is a file"
-    elif present is None and not in_place and out.is_dir() and any(out.iterdir()):
-        found = f"contains files not created by {stage}"
-    else:
-        return
-    raise InputError(f"{found} and is not overwritten; delete it, or set another out", "out", out)
-
-
 def replace(old: Path, new: Path) -> None:
     """Rename the folder `new` to `old`, deleting a previous `old`."""
     away = old.with_name(f".{old.name}.old")
@@ -159,6 +142,16 @@ def discard(away: Path) -> None:
     if away.is_symlink():
         away.unlink()
     shutil.rmtree(away, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _held(stage: str, config: StageConfig, wait: bool = False) -> Iterator[tuple[StoreFolder, Path, Path]]:
+    """Hold the folder of a stage; yield its store, its local place, and where that leads to."""
+    store = StoreFolder(stage, config)
+    named = output_place(str(local_place(config.out, config.mirror)))
+    with disk_errors_as_input_errors(named), locked(named, wait), store.locked(wait), locked_target(named, wait) as out:
+        recover(out)
+        yield store, named, out
 
 
 def current(stage: str, config: StageConfig, identity: Identity | None = None) -> Manifest | None:
@@ -203,23 +196,19 @@ def run(
         UserError: raised by `make`, or `out` is locked, not writable or not a folder of `stage`.
     """
     pin(config)
-    store = StoreFolder(stage, config)
-    named = output_place(str(local_place(config.out, config.mirror)))
-    with disk_errors_as_input_errors(named), locked(named, wait), store.locked(wait), locked_target(named, wait) as out:
-        recover(out)
+    with _held(stage, config, wait) as (store, named, out):
         place = config.out if store.stored else named
-        if store.stored:
-            store.check_free()
-        else:
-            check_free(stage, named, in_place)
         wanted, sources = identity or fingerprint(stage, config)
-        present = None if config.force else recognise(stage, config, wanted, sources)
+        if config.force:
+            _delete(store, named, out, wanted)
+        store.check_free(named, in_place)
+        present = recognise(stage, config, wanted, sources)
         if present is not None:
             screen.say(f"{stage}: up to date{age(present)}, {present.summary} -> {place}")
             return present
         manifest = None
         if store.stored:
-            manifest = store.unsent(wanted) if forced.began(out) or not config.force else None
+            manifest = store.unsent(wanted)
             store.begin(in_place, run_name(wanted))
         if manifest is None:
             manifest = _made(store, config, make, out, in_place, uploads, wanted, sources)
@@ -228,6 +217,37 @@ def run(
     line = f"{stage}: {manifest.summary} in {manifest.seconds:.1f} s -> {place}"
     screen.say(line)
     return manifest
+
+
+def delete(stage: str, config: StageConfig, wanted: str) -> None:
+    """Delete what a stage with the fingerprint `wanted` has made, and what it would resume from.
+
+    Raises:
+        InputError: another process makes it, or it cannot be deleted.
+    """
+    with _held(stage, config) as (store, named, out):
+        _delete(store, named, out, wanted)
+
+
+def _delete(store: StoreFolder, named: Path, out: Path, wanted: str) -> None:
+    """Delete a result, its manifest first; files of others and of other trainings stay."""
+    store.check_free(named, in_place=True)
+    made = Manifest.read(store.config.out)
+    progress = stage_of(store.stage).progress.format(run_name(wanted))
+    files = made.files if made is not None and not progress else {}
+    if store.stored:
+        store.discard(lambda name: name in files or (progress and name.startswith(f"{progress}/")))
+    try:
+        if files and (out / MANIFEST).exists():  # what a killed start leaves is the stage's
+            write_text(out / MANIFEST, begun(store.stage).decode())
+        for name in [*files, MANIFEST]:
+            (out / name).unlink(missing_ok=True)
+        remove_leftovers(out)
+        if progress and (out / progress).exists():
+            (out / progress).rename(out / ".forced.tmp")
+            remove_leftovers(out)
+    except PermissionError as error:
+        raise not_writable(out, error) from error
 
 
 def _made(
@@ -245,8 +265,6 @@ def _made(
     local = localised(store.stage, config)
     folder = out if in_place else out.with_name(f".{out.name}.tmp")
     if in_place:
-        if (out / MANIFEST).exists():
-            forced.forget(out)
         (out / MANIFEST).unlink(missing_ok=True)
     else:
         shutil.rmtree(folder, ignore_errors=True)

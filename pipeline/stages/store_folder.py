@@ -10,7 +10,7 @@ import contextlib
 import dataclasses
 import fnmatch
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -83,20 +83,30 @@ class StoreFolder:
             self._version = found[1] if found is not None else None
             yield
 
-    def check_free(self) -> None:
+    def check_free(self, named: Path, in_place: bool) -> None:
         """Refuse a place that holds what this stage did not make: it would be lost.
+
+        `named` is the local folder. A stage that works `in_place` may have begun it without a manifest.
 
         Raises:
             InputError: there are files of another stage, or of none.
         """
-        maker = Manifest.maker(self._address)
+        place = self._address if self.stored else named
+        maker = Manifest.maker(place)
+        if self.stored:
+            names = self.copy.listed() if maker is None else {}
+            foreign = bool(names) and UNFINISHED not in names
+        else:
+            foreign = not in_place and any(not path.is_dir() for path in named.rglob("*"))
         if maker is not None and maker != self.stage:
             found = f"contains the output of {maker}"
-        elif maker is None and (names := self.copy.listed()) and UNFINISHED not in names:
+        elif not self.stored and named.exists() and not named.is_dir():
+            found = "is a file"
+        elif maker is None and foreign:
             found = f"contains files not created by {self.stage}"
         else:
             return
-        raise InputError(f"{found} and is not overwritten; delete it, or set another out", "out", self._address)
+        raise InputError(f"{found} and is not overwritten; delete it, or set another out", "out", place)
 
     def unsent(self, fingerprint: str) -> Manifest | None:
         """Return the manifest of what was made here as it is wanted, but not put yet."""
@@ -122,6 +132,11 @@ class StoreFolder:
         """Mark the content of the folder as this stage's, and as not finished."""
         self._version = self.copy.replace(MANIFEST, self._version, begun(self.stage))
 
+    def discard(self, mine: Callable[[str], object]) -> None:
+        """Remove what the stage has made, after its manifest."""
+        self.mark()
+        self._remove(filter(mine, self.copy.listed()))
+
     @contextlib.contextmanager
     def part(self, pattern: str) -> Iterator[None]:
         """Share a stage out over machines: the body finds the files of the others that match.
@@ -132,7 +147,7 @@ class StoreFolder:
             yield
             return
         if Manifest.read(self._address) is None:
-            self.check_free()
+            self.check_free(self.copy.path, in_place=True)
             with contextlib.suppress(Restart):  # another part has marked it meanwhile
                 self._version = None
                 self.mark()

@@ -82,8 +82,10 @@ class Small:
 
     def drive(self, *nodes: StageRecord, **settings: object) -> None:
         """Run the driver."""
-        config = ExecutorConfig(name="kubernetes", poll=0.2, patience=2.0, namespace=self.namespace, **settings)  # type: ignore[arg-type]
-        kubernetes.KubernetesExecutor(config).run(list(nodes))
+        config = ExecutorConfig(name="kubernetes", poll=0.2, namespace=self.namespace, **settings)  # type: ignore[arg-type]
+        executor = kubernetes.KubernetesExecutor(config)
+        executor.patience = 2.0
+        executor.run(list(nodes))
 
     def _look(self) -> None:
         while not self.stopping.wait(0.1):

@@ -141,7 +141,7 @@ def test_a_killed_run_goes_on_and_a_finished_one_does_nothing(root: Path, corpus
     assert sorted(lines_with(plan, "not made yet")) == sorted(STAGES)
     assert not work.exists()
 
-    forced = command(corpus, work, "force=[train]")  # once: the same command resumes
+    forced = command(corpus, work, "force=[train]")  # again, without it, resumes
     with subprocess.Popen(forced, cwd=root, start_new_session=True, text=True, stderr=subprocess.PIPE) as first:
         until = time.monotonic() + 120
         while not list(work.glob("train/checkpoints/*/step-*")):
@@ -151,7 +151,7 @@ def test_a_killed_run_goes_on_and_a_finished_one_does_nothing(root: Path, corpus
         first.send_signal(signal.SIGTERM)
         _, said = first.communicate(timeout=60)
         assert first.returncode == 75
-        saved = re.search(r"^stopped: stage train: saved (after step \d+) \(", said)
+        saved = re.search(r"^stopped: stage train: saved (after step \d+) \(.*rerun .* without force", said)
         assert saved
     assert "Traceback" not in (work / "logs" / "train.log").read_text()
     left = subprocess.run(["pgrep", "-af", str(work)], check=False, capture_output=True, text=True)
@@ -160,7 +160,7 @@ def test_a_killed_run_goes_on_and_a_finished_one_does_nothing(root: Path, corpus
     plan = run(root, command(corpus, work, "dry_run=true"))
     assert lines_with(plan, f"run    resumes {saved[1]}") == ["train"]
 
-    second = run(root, forced)
+    second = run(root, command(corpus, work))
     kept = set(lines_with(second, "up to date")) - {"all"}  # the last line counts them
     assert {"vocab", "prepare", "tasks"} >= kept >= {"prepare"}
     assert "resumed after step" in (work / "logs" / "train.log").read_text()

@@ -22,7 +22,6 @@ from pipeline.common import parallel, storage
 from pipeline.common.atomic import write_text
 from pipeline.common.errors import ConfigError, InputError, Restart, StoreError
 from pipeline.common.file_search import inside
-from pipeline.common.forced import FORCED
 from pipeline.common.manifest import sha256
 from pipeline.common.stores import azure, objects
 from pipeline.common.stores.remote_file import LARGEST, Info, parse
@@ -82,7 +81,7 @@ def addressed(root: Path, text: str) -> str:
 
 def hidden(name: str) -> bool:
     """Return whether a relative path is that of a lock or a temporary file."""
-    return not name.endswith(FORCED) and any(part.startswith(".") for part in name.split("/"))
+    return any(part.startswith(".") for part in name.split("/"))
 
 
 class Copy:

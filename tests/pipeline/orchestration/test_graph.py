@@ -196,27 +196,9 @@ def test_a_place_that_cannot_be_written_is_told_before_work_begins(tmp_path: Pat
         assert (error.key, error.path) == ("workdir", place)
 
 
-def test_pods_would_start_over_whenever_they_restart(tmp_path: Path) -> None:
-    words = [f"workdir={tmp_path}", "force=[train]"]
-    nodes = graph.plan(composed_run(*words))
-    assert (graph.forced(nodes, "train"), graph.forced(nodes, "convert")) == (["train"], [])
-    words.append("executor=kubernetes")
+def test_a_driver_in_a_pod_would_start_over_whenever_it_restarts(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
-        graph.plan(composed_run(*words))
-    assert caught.value.key == "force"
-
-
-def test_the_parts_of_an_evaluation_cannot_be_forced(tmp_path: Path) -> None:
-    words = [f"workdir={tmp_path}", "force=[train,evaluate-sample_next]"]
-    nodes = graph.plan(composed_run(*words))
-    out = next(node.config.out for node in nodes if node.name == "evaluate-sample_next")
-    with pytest.raises(ConfigError) as caught:
-        graph.check_forced_parts(nodes)
-    assert caught.value.key == "force"
-    assert out in str(caught.value)
-    words.append("executor=slurm")
-    with pytest.raises(ConfigError) as caught:
-        graph.plan(composed_run(*words))
+        planned("+corpus=sample", f"workdir={tmp_path}", "force=[train]", "executor=kubernetes")
     assert caught.value.key == "force"
 
 

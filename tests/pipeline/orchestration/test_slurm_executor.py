@@ -75,7 +75,7 @@ def test_a_forced_stage_is_done_when_its_folder_is_a_new_one(
     (tmp_path / "new").mkdir()
     dataclasses.replace(made, summary="the new one", finished="now").write(tmp_path / "new")
     # The job is pending when it is first listed, and has made its folder by the second time.
-    command(tmp_path, "sbatch", "cat > /dev/null; echo 7")
+    command(tmp_path, "sbatch", f"cat > /dev/null; test ! -e {out}/manifest.json && echo 7")
     command(
         tmp_path,
         "squeue",
@@ -87,6 +87,16 @@ def test_a_forced_stage_is_done_when_its_folder_is_a_new_one(
     SlurmExecutor(ExecutorConfig(name="slurm", poll=0.01), run).run([node])
     lines = [line.split(maxsplit=1)[1] for line in capsys.readouterr().out.splitlines()]
     assert lines == ["job 7 submitted", "job 7 PENDING (Priority)", "the new one"]
+
+
+def test_a_forced_stage_whose_job_may_be_making_it_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = planned(tmp_path / "work", "force=[vocab]")
+    command(tmp_path, "sbatch", "exit 1")
+    command(tmp_path, "squeue", f"echo '7|7|bert-vocab|{tmp_path}/work#{run.digest('vocab')}'")
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    with pytest.raises(ConfigError, match="scancel") as caught:
+        SlurmExecutor(ExecutorConfig(name="slurm"), run).run(list(run.stages.values()))
+    assert caught.value.key == "force"
 
 
 def test_a_queued_job_of_other_settings_is_not_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

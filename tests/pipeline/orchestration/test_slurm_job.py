@@ -1,15 +1,12 @@
 """What a job of Slurm makes of its stages' ends."""
 
-import contextlib
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from pipeline.common import run_record
 from pipeline.common.errors import ConfigError, Exit
 from pipeline.orchestration import graph, run_document, slurm_job
 from pipeline.orchestration.slurm_job import drive, drive_all, from_step, may_queue_again, progress, to_step
@@ -56,57 +53,32 @@ def test_results_and_stages_are_progress(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def steps(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., list[str]]]:
-    """Start a job whose step `last` ends for a restart; return what each step forces."""
-    forced: list[str] = []
-    ends = ""
-
-    def step(stage: str, nodes: int, words: list[str]) -> int:
-        run = run_document.read(run_record.place_of(words[0].partition("=")[2]))
-        mine = [node for node in run.stages.values() if node.job == stage]
-        forced.extend(node.name for node in mine if node.config.force and "force=false" not in words)
-        return Exit.RESTART if stage == ends else Exit.DONE
-
-    def start(stage: str, last: str, restarts: int, *words: str) -> list[str]:
-        nonlocal ends
-        ends = last
-        forced.clear()
-        monkeypatch.setenv("SLURM_RESTART_COUNT", str(restarts))
-        config = composed_run(*words)
-        with contextlib.suppress(SystemExit):
-            if stage == "all":
-                drive_all(config)
-            else:
-                run = run_document.of(config, graph.plan(config))
-                run.write()
-                drive(stage, config.workdir, run.digest(stage))
-        return list(forced)
-
-    monkeypatch.setattr(slurm_job, "run_step", step)
-    monkeypatch.setattr(slurm_job, "finish", lambda stage, code, workdir: sys.exit(code))
+def in_a_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have steps that end at once."""
+    monkeypatch.setattr(slurm_job, "run_step", lambda stage, nodes, words: Exit.DONE)
     monkeypatch.setattr(slurm_job, "environment_of_job", lambda: {"NODES": "1"})
+    monkeypatch.setattr(signal, "signal", lambda number, handler: None)
     monkeypatch.setenv("SLURM_JOB_ID", "7")
-    handler = signal.getsignal(signal.SIGTERM)
-    yield start
-    signal.signal(signal.SIGTERM, handler)
 
 
-def test_a_job_of_all_stages_forces_each_once(tmp_path: Path, steps: Callable[..., list[str]]) -> None:
-    words = [f"workdir={tmp_path}", "force=[vocab,train]", "tasks=[sample_next]"]
-    assert steps("all", "prepare", 0, *words) == ["vocab"]
-    assert steps("all", "train", 1, *words) == ["train"], "not begun before"
-    assert steps("all", "report", 2, *words) == [], "resumed, not started over"
+@pytest.mark.usefixtures("in_a_job")
+def test_a_job_of_all_stages_deletes_what_is_forced_at_its_first_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = [f"workdir={tmp_path}", "force=[train]", "tasks=[]"]
+    for restarts, there in ("0", False), ("1", True):
+        config = composed_run(*words)
+        (node,) = (node for node in graph.plan(config) if node.name == "train")
+        saved = tmp_path / "train" / "checkpoints" / node.fingerprint[:12] / "step-00000010"
+        saved.mkdir(parents=True)
+        monkeypatch.setenv("SLURM_RESTART_COUNT", restarts)
+        drive_all(config)
+        assert saved.exists() == there
 
 
-def test_a_job_of_one_stage_forces_it_once(tmp_path: Path, steps: Callable[..., list[str]]) -> None:
-    words = [f"workdir={tmp_path}", "force=[train]"]
-    assert steps("train", "train", 0, *words) == ["train"]
-    assert steps("train", "train", 1, *words) == []
-
-
-def test_a_job_does_not_run_what_another_run_has_changed(tmp_path: Path, steps: Callable[..., list[str]]) -> None:
+@pytest.mark.usefixtures("in_a_job")
+def test_a_job_does_not_run_what_another_run_has_changed(tmp_path: Path) -> None:
     words = [f"workdir={tmp_path}"]
-    steps("train", "", 0, *words)
     config = composed_run(*words, "seed=7")
     run_document.of(config, graph.plan(config)).write()
     before = run_document.of(config, graph.plan(composed_run(*words)))

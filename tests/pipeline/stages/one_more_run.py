@@ -1,17 +1,35 @@
-"""What a stage does that resumes: it starts over if it is forced, and adds to what is there."""
+"""A stage that resumes: it adds to what is there."""
 
 from pathlib import Path
 
-from pipeline.common import forced
-from pipeline.config import StageConfig
+from pipeline.common.manifest import Result
+from pipeline.config import EvaluateConfig, TaskConfig
+from pipeline.stages import stage
+
+TASK = TaskConfig(name="pair", folder="PAIR", columns=["a", "b"], labels=["no", "yes"], metrics=["accuracy"])
 
 
-def one_more_run(config: StageConfig, out: Path) -> int:
-    """Do a run more than there are, and return how many there were."""
-    runs = out / "runs"
-    if config.force:
-        forced.start_over(runs)
-    runs.mkdir(exist_ok=True)
-    done = len(list(runs.glob("*.txt")))
-    (runs / f"{done}.txt").write_text("done")
-    return done
+class CutOff(Exception):
+    """The stage was interrupted."""
+
+
+def resumed(out: str, mirror: Path, fail: bool, force: bool = False) -> int:
+    """Do a run more than there are in the folder of an evaluation; return how many there were.
+
+    Raises:
+        CutOff: it is to `fail` after that.
+    """
+
+    def make(config: EvaluateConfig, folder: Path) -> Result:
+        runs = folder / "runs"
+        runs.mkdir(exist_ok=True)
+        done = len(list(runs.glob("*.txt")))
+        (runs / f"{done}.txt").write_text("done")
+        if fail:
+            raise CutOff
+        return Result(summary="made", figures={"resumed": done})
+
+    config = EvaluateConfig(
+        pretrained=str(mirror.parent), task=TASK, data=str(mirror.parent), out=out, mirror=str(mirror), force=force
+    )
+    return int(stage.run("evaluate", config, make, in_place=True).figures["resumed"])

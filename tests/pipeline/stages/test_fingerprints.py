@@ -168,3 +168,23 @@ def test_names_of_files_may_be_any_bytes(tmp_path: Path) -> None:
         os.utime(path, (1, 1))
         found.add(fingerprints.fingerprint_files(folder))
     assert len(found) == 3
+
+
+def test_a_corpus_does_not_depend_on_what_readers_leave_out(tmp_path: Path) -> None:
+    corpus, elsewhere = tmp_path / "corpus", tmp_path / "elsewhere.txt"
+    corpus.mkdir()
+    (corpus / "a.txt").write_text("a")
+    (corpus / "b.txt").symlink_to("a.txt")
+    before = fingerprints.fingerprint_files(corpus)
+    assert fingerprints.fingerprint_files(corpus, of_readers=True) == before
+    elsewhere.write_text("left out")
+    (corpus / "c.txt").symlink_to(elsewhere)
+    assert fingerprints.fingerprint_files(corpus) != before, "files of a task are followed"
+    assert fingerprints.fingerprint_files(corpus, of_readers=True) == before
+    for place in (str(corpus), f"{corpus}/*.txt"):
+        settings = TasksConfig(
+            **old(tmp_path) | {"corpus": CorpusConfig(name="c", reader="books", path=place)}  # type: ignore[arg-type]
+        )
+        read = fingerprints.fingerprint("tasks", settings)
+        elsewhere.write_text(f"changed {place}")
+        assert fingerprints.fingerprint("tasks", settings) == read

@@ -13,7 +13,7 @@ from pipeline.common.errors import ConfigError, InputError
 from pipeline.common.manifest import MANIFEST, Manifest, Result, file_checksums, require_manifest, sha256
 from pipeline.config import CorpusConfig, TasksConfig
 from pipeline.stages import fingerprints, stage
-from tests.pipeline.stages.one_more_run import one_more_run
+from tests.pipeline.stages.one_more_run import CutOff, resumed
 
 
 def config(tmp_path: Path, **changes: object) -> TasksConfig:
@@ -79,30 +79,55 @@ def test_a_changed_setting_makes_it_again(tmp_path: Path, change: dict[str, obje
     assert make.calls == 2
 
 
-def test_a_forced_stage_that_resumes_starts_over_once(tmp_path: Path) -> None:
-    fails = True
+def test_a_forced_stage_that_resumes_starts_over(tmp_path: Path) -> None:
+    def run(fail: bool, force: bool = False) -> int:
+        return resumed(str(tmp_path / "made"), tmp_path / "mirror", fail, force)
 
+    with pytest.raises(CutOff):
+        run(fail=True)
+    assert run(fail=False) == 1
+    with pytest.raises(CutOff):
+        run(fail=True, force=True)
+    assert run(fail=False) == 1  # without force it goes on after an interruption
+    assert run(fail=False, force=True) == 0
+
+
+def test_what_a_forced_stage_did_not_make_stays(tmp_path: Path) -> None:
+    made = tmp_path / "made"
+    stage.run("tasks", config(tmp_path), Maker())
+    (made / "notes").mkdir()
+    (made / "notes" / "mine.txt").write_text("mine")
+    with pytest.raises(InputError, match="not created") as error:
+        stage.run("tasks", config(tmp_path, force=True), Maker())
+    assert error.value.key == "out"
+    assert [path.name for path in made.rglob("*")] == ["notes", "mine.txt"]
+
+
+@pytest.mark.parametrize("moment", [0, 1, 2])
+def test_what_a_killed_deletion_leaves_is_not_believed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: int
+) -> None:
     def make(config: TasksConfig, out: Path) -> Result:
-        done = one_more_run(config, out)
-        if fails:
-            raise InputError("interrupted")
-        return Result(summary="made", figures={"resumed": done})
+        (out / "a").write_text("a")
+        (out / "b").write_text("b")
+        return Result(summary="made", figures={})
 
-    def run(fail: bool, **more: object) -> int:
-        nonlocal fails
-        fails = fail
-        if not fail:
-            made = stage.run("tasks", config(tmp_path, **more), make, in_place=True)
-            return int(made.figures["resumed"])
-        with pytest.raises(InputError):
-            stage.run("tasks", config(tmp_path, **more), make, in_place=True)
-        return -1
+    stage.run("tasks", config(tmp_path), make)
+    unlink, left = Path.unlink, moment
 
-    run(True)
-    assert run(False) == 1
-    run(True, force=True)
-    assert run(False, force=True) == 1  # the same command goes on after an interruption
-    assert run(False, force=True) == 0  # and starts over where it has finished
+    def killed(path: Path, missing_ok: bool = False) -> None:
+        nonlocal left
+        if left == 0:
+            raise KeyboardInterrupt
+        left -= 1
+        unlink(path, missing_ok)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "unlink", killed)
+        with pytest.raises(KeyboardInterrupt):
+            stage.run("tasks", config(tmp_path, force=True), make)
+    assert Manifest.read(tmp_path / "made") is None
+    assert stage.run("tasks", config(tmp_path), make).files.keys() == {"a", "b"}
 
 
 def test_a_changed_input_makes_it_again(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from pipeline.config import CorpusConfig, DownloadConfig, DownloadFile, TasksCon
 from pipeline.stages import stage, store_folder, store_inputs
 from pipeline.stages.fingerprints import fingerprint_path
 from tests.pipeline import s3_server
-from tests.pipeline.stages.one_more_run import one_more_run
+from tests.pipeline.stages.one_more_run import CutOff, resumed
 from tests.pipeline.store_proxy import Proxy
 
 pytestmark = pytest.mark.store
@@ -178,21 +178,20 @@ def test_a_stage_that_resumes_finds_its_files_on_another_machine(bucket: str, tm
 
 
 def test_a_forced_stage_goes_on_on_another_machine(bucket: str, tmp_path: Path) -> None:
-    def make(config: DownloadConfig, out: Path) -> Result:
-        done = one_more_run(config, out)
-        if done == 0:
-            raise InputError("cut off")
-        return Result(summary="whole", figures={"resumed": done})
-
-    def run(mirror: str) -> int:
-        config = download(bucket, tmp_path / mirror, force=True)
-        made = stage.run("download", config, make, in_place=True)
-        return int(made.figures["resumed"])
-
+    out = f"{bucket}/run/evaluate"
     for first, second in (("a", "b"), ("c", "d")):
-        with pytest.raises(InputError, match="cut off"):
-            run(first)
-        assert run(second) == 1
+        with pytest.raises(CutOff):
+            resumed(out, tmp_path / first, fail=True, force=True)
+        assert resumed(out, tmp_path / second, fail=False) == 1
+    assert names(out) == {"runs/0.txt", "runs/1.txt", MANIFEST}
+
+
+def test_what_no_stage_made_is_not_lost_by_force(bucket: str, tmp_path: Path) -> None:
+    objects.put(f"{bucket}/run/download/thesis.txt", b"years of work")
+    with pytest.raises(InputError) as caught:
+        stage.run("download", download(bucket, tmp_path / "a", force=True), Maker({"a.txt": b"a"}))
+    assert caught.value.key == "out"
+    assert names(f"{bucket}/run/download") == {"thesis.txt"}
 
 
 def test_files_that_no_stage_made_may_be_inputs(bucket: str, tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from model.training import checkpoint, extending
 from model.training.extending import FirstSteps
 from model.training.schedule import lr_factor, steps_before_decay
 from pipeline import convert
-from pipeline.common import checkpoints, forced, parallel, storage
+from pipeline.common import checkpoints, parallel, storage
 from pipeline.common.errors import StoreError
 from pipeline.common.manifest import Manifest, Result
 from pipeline.common.stores import lease, objects
@@ -204,16 +204,12 @@ class World:
         common = {key: value for key, value in settings if extending.is_common(key)}
         first_steps = FirstSteps(config, TRAININGS[name][1], fingerprints.fingerprint_of("train", common, identity[1]))
         uploads = Inline()
+        if config.force:
+            self.safe[name] = -1
 
         def make(local: TrainConfig, out: Path) -> Result:
             run = checkpoints.runs(out) / identity[0][:12]
-            if config.force:
-                self.safe[name] = -1
-                forced.start_over(run)
-                found = checkpoints.newest(run)
-                self.safe[name] = found[1].step if found else -1
-            else:
-                found = extending.newest(run, first_steps)
+            found = extending.newest(run, first_steps, "d", needs_words=False)
             start = found[1].step if found else -EVERY
             if found:
                 assert self.number(found[0]) == number_after(name, start), "resumed with another"
