@@ -13,45 +13,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TextIO
 
+from pipeline.common import data_files
 from pipeline.common.errors import InputError
 from pipeline.config import EmbedConfig, PredictConfig
 from pipeline.evaluation import examples, table_files
 
 TABLES = (".csv", ".tsv", ".json", ".jsonl")
 LOOKED_AT = 20  # lines, for what a header names
-# What columns are often called, and texts are not.
-NAMES = frozenset(
-    (
-        "answer",
-        "category",
-        "class",
-        "content",
-        "context",
-        "guid",
-        "hypothesis",
-        "id",
-        "idx",
-        "index",
-        "label",
-        "labels",
-        "premise",
-        "question",
-        "sentence",
-        "sentence1",
-        "sentence2",
-        "sentences",
-        "tag",
-        "tags",
-        "target",
-        "text",
-        "text1",
-        "text2",
-        "text_a",
-        "text_b",
-        "texts",
-        "title",
-    )
-)
+NAMES = frozenset(data_files.of(__file__).split())
 ALONE = ("label", "sentence", "sentences", "text", "texts")  # also without other columns
 
 

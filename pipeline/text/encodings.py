@@ -13,39 +13,12 @@ import unicodedata
 from collections import Counter
 from dataclasses import dataclass
 
+from pipeline.common import data_files
 from pipeline.common.language_codes import base_code
 from pipeline.text.stand_ins import stand_in
 
 WESTERN = ("cp1252",)
-_CYRILLIC = ("cp1251", "koi8_r", "cp866")
-_LEGACY = {
-    "zh": ("gb18030", "big5hkscs"),
-    "ja": ("cp932", "euc_jp"),
-    "ko": ("cp949",),
-    "ru": _CYRILLIC,
-    "uk": ("cp1251", "koi8_u"),
-    "be": _CYRILLIC,
-    "bg": _CYRILLIC,
-    "sr": ("cp1251", "cp1250"),
-    "mk": ("cp1251",),
-    "pl": ("cp1250", "iso8859_2"),
-    "cs": ("cp1250", "iso8859_2"),
-    "sk": ("cp1250", "iso8859_2"),
-    "hu": ("cp1250", "iso8859_2"),
-    "hr": ("cp1250", "iso8859_2"),
-    "sl": ("cp1250", "iso8859_2"),
-    "ro": ("cp1250", "iso8859_16"),
-    "el": ("cp1253", "iso8859_7"),
-    "tr": ("cp1254",),
-    "he": ("cp1255",),
-    "ar": ("cp1256",),
-    "fa": ("cp1256",),
-    "et": ("cp1257",),
-    "lv": ("cp1257",),
-    "lt": ("cp1257",),
-    "vi": ("cp1258",),
-    "th": ("cp874",),
-}
+_LEGACY = {language: tuple(names.split()) for language, names in data_files.of(__file__).items()}
 
 _MARKS = {
     codecs.BOM_UTF8: "utf-8-sig",

@@ -5,10 +5,12 @@ A name may differ in meaning between languages; most languages have a table in a
 common one.
 """
 
+import calendar
 import itertools
 import re
 from collections.abc import Callable, Mapping
 
+from pipeline.common import data_files
 from pipeline.common.language_codes import base_code
 from pipeline.text.wikitext import units
 from pipeline.text.wikitext.brackets import TEMPLATES
@@ -16,88 +18,7 @@ from pipeline.text.wikitext.brackets import TEMPLATES
 Arguments = Mapping[str, str]  # by name, or number from "1"
 Rule = Callable[[Arguments], str]
 
-# Visible argument by template name. `a/b`: the first of them that is present; -1: the last unnamed
-# argument.
-_COMMON = """
-1: nowrap, nobr, nobreak, no wrap, nowr, nwr, small, smaller, big, large, larger, smallcaps
-1: sc, small caps, nq, vr, center, abbr, tooltip, em, strong, unicode, polytonic, nastaliq
-1: visible anchor, vanchor, sic, typo, not a typo, as written, angbr, angle bracket, sub, sup
-1: var, mvar, literal translation, nihongo2, formatnum, hebrew, asiantitle, nobold, noitalic
-2/text: lang, rtl-lang, wikt-lang
-2: resize, color, colour, font color, background color
--1: transl, transliteration, translit, script, bidi
-lt/1: ill, interlanguage link, interlanguage link multi, illm, link-interwiki
-c/s/t: zh
-"""
-_QUOTES = """
-text/quote/1: quote, blockquote, block quote, bquote, quotation, cquote, poemquote, poem quote
-2: rquote
-"""
-_SIGNS = {
-    "nbsp": " ",
-    "thinsp": " ",
-    "spaces": " ",
-    "space": " ",
-    "zwsp": "",
-    "snd": " – ",
-    "snds": " – ",
-    "spnd": " – ",
-    "spaced ndash": " – ",
-    "ndash": "–",
-    "mdash": "—",
-    "mdashb": "—",
-    "em dash": "—",
-    "etc.": "etc.",
-    "'s": "'s",
-    "'": "'",
-    '"': '"',
-    "' \"": "'\"",
-    "\" '": "\"'",
-    "=": "=",
-    "okina": "ʻ",
-    "hamza": "ʾ",
-    "ayin": "ʿ",
-}
-_OF_LANGUAGE = {
-    "fr": """
-        1: latin, romain, petites capitales, pc, guil, nobr romains
-        2/texte: langue, en langue
-        trad/1: lien
-    """,
-    "de": """
-        1: formatzahl, formnum, enS, frS, laS, itS, esS, ruS, plS, grcS, nlS, arS, jaS, zhS, trS
-        1: latein, fremdsprache
-    """,
-    "es": "1: versalita, nowrap, esd\n2: idioma",
-    "it": "1: maiuscoletto, tutto attaccato, bandiera nome",
-    "pt": "1: versalete, nobr\nlt/1: ilc, ligação interlíngua",
-    "nl": "2: taal",
-    "ru": """
-        2/1: нп, нп1, нп2, нп3, нп4, нп5, не переведено, не переведено 2, не переведено 3
-        2/1: не переведено 4, не переведено 5, iw, iw5
-        1: s, comment, подсказка, число, формат числа
-    """,
-    "ja": "label/1: 仮リンク\n1: enlink, ruby, ルビ, vanc",
-    "zh": """
-        3/1: le, link-en, link-de, link-fr, link-ja, link-ru, link-es, link-it, link-ko, link-pt
-        4/3: tsl, translink, internal link helper
-        1: ruby, notetag2
-    """,
-    "ko": "2: llang\n1: ruby\n한글/1: 임시링크",
-    "ar": "1: ألمانية, إنجليزية, فرنسية, لاتينية, إسبانية, إيطالية, روسية, تركية, فارسية, يونانية",
-}
-_QUOTES_OF_LANGUAGE = {
-    "fr": "1: citation bloc, début citation bloc, vers",
-    "de": "text/1: zitat, zitat-en, zitat-fr, zitat-la, zitat-de, zitat-it, zitat-es",
-    "es": "1: cita, cita destacada\n2: cquote2",
-    "it": "1: citazione, quote",
-    "pt": "1: citação, citação2, quote1",
-    "nl": "1: citaat, quote, cquote",
-    "pl": "1: cytat, cytat d",
-    "ru": "текст/1: цитата, начало цитаты",
-    "ja": "1: 引用文, quotation",
-    "zh": "1: 引用, cquote",
-}
+_TABLES = data_files.of(__file__)
 
 
 def _shown(keys: str) -> Rule:
@@ -162,29 +83,13 @@ def _japanese(arguments: Arguments) -> str:
     return f"{word} ({', '.join(known)})" if known else word
 
 
-_MONTHS = (
-    "January",
-    "February",
-    "March",
-    "April",
-    "May",
-    "June",
-    "July",
-    "August",
-    "September",
-    "October",
-    "November",
-    "December",
-)
-
-
 def _as_of(arguments: Arguments) -> str:
     """Render `{{as of|2014|5|lc=y}}` as as of May 2014."""
     if arguments.get("alt"):
         return arguments["alt"]
     year, month, day = (arguments.get(key, "") for key in "123")
     if month.isdecimal() and len(month) <= units.DIGITS and 1 <= int(month) <= 12:
-        month = _MONTHS[int(month) - 1]
+        month = calendar.month_name[int(month)]
     since = "since" if arguments.get("since") else "as of"
     since = since if arguments.get("lc") else since.capitalize()
     return " ".join(part for part in (since, day, month, year) if part)
@@ -304,10 +209,10 @@ class Templates:
     def __init__(self, language: str) -> None:
         self.language = language
         code = base_code(language)
-        self._rules = {name: _constant(sign) for name, sign in _SIGNS.items()}
-        self._rules |= _table(_COMMON) | _table(_QUOTES, _own_paragraph) | _COMPUTED
-        self._rules |= _table(_OF_LANGUAGE.get(code, ""))
-        self._rules |= _table(_QUOTES_OF_LANGUAGE.get(code, ""), _own_paragraph)
+        self._rules = {name: _constant(sign) for name, sign in _TABLES["signs"].items()}
+        self._rules |= _table(_TABLES["common"]) | _table(_TABLES["quotes"], _own_paragraph) | _COMPUTED
+        self._rules |= _table(_TABLES["of_language"].get(code, ""))
+        self._rules |= _table(_TABLES["quotes_of_language"].get(code, ""), _own_paragraph)
         self._rules |= _COMPUTED_OF_LANGUAGE.get(code, {})
 
     def __reduce__(self) -> tuple[type["Templates"], tuple[str]]:

@@ -2,91 +2,10 @@
 
 from collections.abc import Mapping
 
-_NAMES = {
-    "mm": "millimetre",
-    "cm": "centimetre",
-    "m": "metre",
-    "km": "kilometre",
-    "in": "inch",
-    "ft": "foot",
-    "foot": "foot",
-    "yd": "yard",
-    "mi": "mile",
-    "mile": "mile",
-    "nmi": "nautical mile",
-    "g": "gram",
-    "kg": "kilogram",
-    "t": "tonne",
-    "lb": "pound",
-    "oz": "ounce",
-    "st": "stone",
-    "l": "litre",
-    "ml": "millilitre",
-    "s": "second",
-    "min": "minute",
-    "h": "hour",
-    "w": "watt",
-    "kw": "kilowatt",
-    "mw": "megawatt",
-    "hp": "horsepower",
-    "acre": "acre",
-    "ha": "hectare",
-    "sqmi": "square mile",
-    "sqkm": "square kilometre",
-    "km2": "square kilometre",
-    "sqm": "square metre",
-    "m2": "square metre",
-    "sqft": "square foot",
-    "m3": "cubic metre",
-    "km3": "cubic kilometre",
-    "cuft": "cubic foot",
-    "cumi": "cubic mile",
-    "gal": "gallon",
-    "usgal": "US gallon",
-    "impgal": "imperial gallon",
-    "ly": "light-year",
-}
-_PLURALS = {
-    "inch": "inches",
-    "foot": "feet",
-    "square foot": "square feet",
-    "cubic foot": "cubic feet",
-    "stone": "stone",
-    "horsepower": "horsepower",
-}
-_SYMBOLS = {
-    "c": "°C",
-    "f": "°F",
-    "km/h": "km/h",
-    "mph": "mph",
-    "sqmi": "sq mi",
-    "sqft": "sq ft",
-    "km2": "km²",
-    "m2": "m²",
-    "m3": "m³",
-    "km3": "km³",
-    "sqkm": "km²",
-    "sqm": "m²",
-    "°c": "°C",
-    "°f": "°F",
-}
-# Between two values: template argument -> visible text.
-_BETWEEN = {
-    "-": "–",
-    "–": "–",
-    "to": " to ",
-    "and": " and ",
-    "or": " or ",
-    "x": " × ",
-    "by": " by ",
-    "×": " × ",
-    "+/-": " ± ",
-    "±": " ± ",
-    "to(-)": " to ",
-    "and(-)": " and ",
-    "*": " × ",
-    "+": " + ",
-}
+from pipeline.common import data_files
+
+_TABLES: dict[str, dict[str, str]] = data_files.of(__file__)
+_NAMES, _PLURALS, _SYMBOLS, _BETWEEN = (_TABLES[name] for name in ("names", "plurals", "symbols", "between"))
 _SCALES = {"e3": "thousand", "e6": "million", "e9": "billion"}
 DIGITS = 4300  # of a number; Python refuses to convert longer ones
 _SECOND = {("ft", "in"), ("st", "lb"), ("lb", "oz"), ("yd", "ft"), ("mi", "yd"), ("mi", "ft")}
