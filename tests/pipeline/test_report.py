@@ -185,8 +185,8 @@ def test_the_title_names_the_architecture(architecture: str, name: str) -> None:
 
 def test_what_a_crash_left_is_not_reported(work: Path) -> None:
     (work / "prepare").rename(work / ".prepare.old")
-    assert "prepare" not in report.manifests(ReportConfig(workdir=str(work), out="x"))
-    assert ".prepare.old" not in report.manifests(ReportConfig(workdir=str(work), out="x"))
+    assert "prepare" not in report.stages_of(ReportConfig(workdir=str(work), out="x"))
+    assert ".prepare.old" not in report.stages_of(ReportConfig(workdir=str(work), out="x"))
 
 
 def test_nothing_to_report_is_an_error(tmp_path: Path) -> None:
