@@ -15,6 +15,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from model.huggingface import card_example
+from model.training import history, revisions
 from pipeline.cli import entry_point
 from pipeline.common import checkpoints
 from pipeline.common.errors import ConfigError, InputError
@@ -24,13 +26,11 @@ from pipeline.common.manifest import MANIFEST, Manifest, Result, require_manifes
 from pipeline.common.stores import hub_upload
 from pipeline.config import ConvertConfig
 from pipeline.stages import stage, store_inputs
+from pipeline.tokenization.wordpiece import WordPiece
 
 if TYPE_CHECKING:
     import torch
-    from torch import Tensor
 
-    from model.config import ModelConfig
-    from model.encoders.batch import Batch
     from model.training.initial_weights import Source
 
 TOLERANCE = 1e-5  # of a logit; both models compute in double precision
@@ -52,8 +52,6 @@ def make_marked(config: ConvertConfig, out: Path) -> Result:
     Raises:
         InputError: no checkpoint was kept so.
     """
-    from model.training import revisions
-
     last, _ = checkpoints.locate(Path(config.train))
     marks = {checkpoints.mark_of(path): path for path in checkpoints.steps(last.parent).values()}
     found = {}
@@ -82,7 +80,7 @@ def make_one(config: ConvertConfig, out: Path) -> Result:
     import torch
 
     from model.huggingface import bert_format, onnx_export, sentence_model, vocabulary
-    from model.training import history, initial_weights
+    from model.training import initial_weights
 
     if config.onnx:
         onnx_export.check_installed()
@@ -92,6 +90,7 @@ def make_one(config: ConvertConfig, out: Path) -> Result:
             f"cannot be combined with architecture {source.config.architecture}; only bert is exported", "onnx", True
         )
     source, vocab, added = with_vocabulary(config, source)
+    wordpiece = WordPiece.load(vocab)
     dtype = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}[config.dtype]
     bert_format.save(
         out,
@@ -101,10 +100,10 @@ def make_one(config: ConvertConfig, out: Path) -> Result:
         history.of_weights(config.train, source, config.ema),
         dtype=dtype,
         shard_bytes=config.shard_bytes,
-        remarks=remarks_of(config, source, vocab),
+        remarks=remarks_of(config, source, wordpiece),
     )
     sentence_model.copy(Path(config.train), out)
-    samples = samples_of(config, source, vocab)
+    samples = samples_of(config, source, wordpiece)
     difference = checked(out, source, dtype) if config.check else None
     if config.check:
         vocabulary.check_ids(out)
@@ -167,55 +166,34 @@ def with_vocabulary(config: ConvertConfig, source: "Source") -> "tuple[Source, P
     return source, vocab, 0
 
 
-def pieces_of(vocab: Path) -> list[str]:
-    """Return the entries of a vocabulary, which show where words begin."""
-    from model.huggingface import card_example
-    from pipeline.tokenization.wordpiece import WordPiece
-
-    return card_example.pieces(WordPiece.load(vocab))
+def shards_of(config: ConvertConfig) -> str | None:
+    """Return the folder of shards that the model was trained on; None where it is not known."""
+    made = history.histories(config.train)
+    return next((manifest.config["data"]["dir"] for manifest in made if manifest.stage == "train"), None)
 
 
-def example_of(config: ConvertConfig, vocab: Path) -> str | None:
-    """Return a sentence with a [MASK] from the training's shards, or None if they are missing."""
-    from model.huggingface import card_example
-    from model.training import history
-
-    entries = pieces_of(vocab)
-    for manifest in history.histories(config.train):
-        if manifest.stage == "train":
-            return card_example.from_shards(manifest.config["data"]["dir"], entries)
-    return None
-
-
-def samples_of(config: ConvertConfig, source: "Source", vocab: Path) -> list[dict[str, Any]]:
+def samples_of(config: ConvertConfig, source: "Source", wordpiece: WordPiece) -> list[dict[str, Any]]:
     """Return what the model fills into sentences of the config or of held-out text, if it can."""
-    from model.huggingface import card_example, mask_filling
-    from model.training import history
-    from pipeline.tokenization.wordpiece import WordPiece
+    from model.huggingface import mask_filling
 
     if not mask_filling.has_head(source.config, source.notes):
         return []
     texts = list(config.examples)
-    if not texts:
-        for manifest in history.histories(config.train):
-            if manifest.stage == "train":
-                entries = pieces_of(vocab)
-                texts = card_example.spread(manifest.config["data"]["dir"], entries, SAMPLES)
-    if not texts:
-        return []
-    return mask_filling.fill(source.config, source.state, WordPiece.load(vocab), texts)
+    if not texts and (shards := shards_of(config)):
+        texts = card_example.spread(shards, card_example.pieces(wordpiece), SAMPLES)
+    return mask_filling.fill(source.config, source.state, wordpiece, texts) if texts else []
 
 
-def remarks_of(config: ConvertConfig, source: "Source", vocab: Path) -> dict[str, Any]:
+def remarks_of(config: ConvertConfig, source: "Source", wordpiece: WordPiece) -> dict[str, Any]:
     """Return the model card's remarks about the weights."""
     from model.huggingface import bert_format
     from model.training import initial_weights
 
-    steps = [f"{step:,}" for step in source.steps]
+    steps, shards = [f"{step:,}" for step in source.steps], shards_of(config)
     initialised = bert_format.initialised_parts(source.notes)
     return {
         "license": config.license,
-        "example": example_of(config, vocab),
+        "example": card_example.from_shards(shards, card_example.pieces(wordpiece)) if shards else None,
         "converted from": config.train if initial_weights.is_foreign(config.train) else None,
         "weights": "moving average of the training" if config.ema else None,
         "mean of the weights after steps": ", ".join(steps) if len(steps) > 1 else None,
@@ -231,15 +209,17 @@ def checked(out: Path, source: "Source", dtype: "torch.dtype") -> float:
         InputError: the folder's logits are not finite in the type that it is stored as.
         RuntimeError: the difference exceeds TOLERANCE.
     """
-    stored = their_logits(out, source.config, random_batch(source.config), dtype)
-    if not all(logits.isfinite().all() for logits in stored):
+    from model.huggingface import logits
+
+    stored = logits.theirs(out, source.config, logits.random_batch(source.config), dtype)
+    if not all(one.isfinite().all() for one in stored):
         raise InputError(
             f"the model's logits are not finite in {str(dtype).removeprefix('torch.')}, as of a training that "
             "diverged; use an earlier checkpoint, or another dtype",
             "train",
         )
     state = {name: tensor.to(dtype).float() for name, tensor in source.state.items()}
-    difference = compare(out, source.config, state)
+    difference = logits.compare(out, source.config, state)
     if not difference <= TOLERANCE:
         raise RuntimeError(
             f"logits of the folder loaded with transformers differ by {difference:.1e}, more than "
@@ -270,103 +250,9 @@ def describe(made: Conversion) -> str:
     return ", ".join(parts)
 
 
-def compare(folder: Path, config: "ModelConfig", state: "dict[str, Tensor]") -> float:
-    """Return the largest difference of any logit between our model and the folder, loaded again.
-
-    In double precision rounding is negligible, so any larger difference is a mistake.
-    """
-    import torch
-
-    batch = random_batch(config)
-    ours = our_logits(config, state, batch)
-    theirs = their_logits(folder, config, batch, torch.float64)
-    apart = [(one - other).abs().max() for one, other in zip(ours, theirs, strict=False)]
-    return float(torch.stack(apart).max())  # NaN if one is
-
-
-def their_logits(folder: Path, config: "ModelConfig", batch: "Batch", dtype: "torch.dtype") -> "list[Tensor]":
-    """Return the logits that transformers computes with a folder: of tokens, and maybe of pairs."""
-    import torch
-    import transformers
-    from transformers.utils import logging
-
-    from model.huggingface import bert_format
-
-    names = bert_format.names_for(config)
-    logging.disable_progress_bar()
-    lengths = batch.cu_seqlens.diff()  # (B,)
-    real = torch.arange(batch.max_length) < lengths[:, None]  # (B, L)
-
-    def pad(x: "Tensor") -> "Tensor":  # (T,) -> (B, L)
-        return torch.zeros(real.shape, dtype=x.dtype).masked_scatter(real, x)
-
-    inputs = {"input_ids": pad(batch.input_ids), "attention_mask": real.long()}
-    if config.architecture == "bert":
-        inputs["token_type_ids"] = pad(batch.segment_ids)
-    with torch.no_grad():
-        theirs = getattr(transformers, names.pretrained).from_pretrained(
-            folder, dtype=dtype, attn_implementation=names.exact_attention
-        )
-        found = theirs.eval()(**inputs)
-    pairs = getattr(found, "seq_relationship_logits", None)
-    masked = (found.logits if pairs is None else found.prediction_logits)[real]
-    masked = masked[batch.masked_positions]
-    # Theirs pools [CLS] even if causal.
-    return [masked] if pairs is None or config.causal else [masked, pairs]
-
-
-def our_logits(config: "ModelConfig", state: "dict[str, Tensor]", batch: "Batch") -> "list[Tensor]":
-    """Return both logits of our model in double precision; its memory is freed on return."""
-    import torch
-
-    from model.encoders.architectures import build_model
-
-    with torch.device("meta"):
-        ours = build_model(config)
-    ours.load_state_dict(state, assign=True)
-    with torch.no_grad():
-        masked, pairs = ours.double().eval()(batch)
-    return [masked] if pairs is None else [masked, pairs]
-
-
-def random_batch(config: "ModelConfig") -> "Batch":
-    """Return random sequences of several lengths, up to the maximum or beyond all local windows.
-
-    Learned positions are all tested; rotary ones follow a formula and may span thousands of tokens.
-    """
-    import torch
-
-    from model.encoders.batch import Batch
-
-    assert config.vocab_size is not None
-    longest = config.positions
-    if config.architecture == "modernbert":
-        longest = min(longest, 4 * config.local_window)
-    lengths = [longest, max(longest // 2, 2), max(longest // 7, 2), 2]
-    draw = torch.Generator().manual_seed(0)
-    cu_seqlens = torch.tensor([0, *lengths]).cumsum(0)
-    tokens = int(cu_seqlens[-1])
-    position_ids = torch.cat([torch.arange(length) for length in lengths])
-    ends = torch.tensor(lengths).repeat_interleave(torch.tensor(lengths))
-    return Batch(
-        input_ids=torch.randint(config.vocab_size, (tokens,), generator=draw),
-        segment_ids=(2 * position_ids >= ends).long(),
-        position_ids=position_ids,
-        cu_seqlens=cu_seqlens.int(),
-        max_length=longest,
-        masked_positions=position_ids.nonzero().flatten()[::3],
-        masked_labels=torch.zeros(0, dtype=torch.long),
-        next_sentence_labels=torch.zeros(len(lengths), dtype=torch.long),
-    )
-
-
 def _chosen(config: ConvertConfig) -> dict[str, Path]:
     """Return the checkpoints to push as revisions, by their names."""
-    if not config.push_revisions:
-        return {}
-    from model.training import revisions
-
-    return revisions.chosen(Path(config.train), config.push_revisions)
+    return revisions.chosen(Path(config.train), config.push_revisions) if config.push_revisions else {}
 
 
 def push(config: ConvertConfig, name: str) -> None:
