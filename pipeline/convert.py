@@ -104,10 +104,9 @@ def make_one(config: ConvertConfig, out: Path) -> Result:
     )
     sentence_model.copy(Path(config.train), out)
     samples = samples_of(config, source, wordpiece)
-    difference = checked(out, source, dtype) if config.check else None
-    if config.check:
-        vocabulary.check_ids(out)
-    noted = vocabulary.notes_on(out, vocab) if config.check and vocab == Path(config.train) else []
+    difference = checked(out, source, dtype)
+    vocabulary.check_ids(out)
+    noted = vocabulary.notes_on(out, vocab) if vocab == Path(config.train) else []
     made = Conversion(
         model=source.config.size_name,
         parameters=sum(tensor.numel() for tensor in source.state.values()),

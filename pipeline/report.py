@@ -271,7 +271,7 @@ def run(config: ReportConfig) -> None:
     stage.run("report", replace(config, stages=named), make)
     if config.tracking.name == "wandb":
         found = stages_of(replace(config, stages=named))
-        wandb_stages.log(Path(config.workdir), found, config.tracking.project, config.upload)
+        wandb_stages.log(Path(config.workdir), found, config.tracking.project)
 
 
 def command_of(workdir: str) -> str | None:

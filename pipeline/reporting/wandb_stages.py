@@ -3,7 +3,7 @@
 Every stage is one W&B run, whose job type is the stage, in the group of the run. Its id follows
 from the stage's fingerprint, and is recorded in the run's folder: a stage that is skipped next time
 is not logged again. Artifacts are references with the checksums of the manifests: W&B shows what
-was made from what, and no file is uploaded, unless `upload` is `model`.
+was made from what, and no file is uploaded.
 """
 
 import hashlib
@@ -36,17 +36,17 @@ HEAD = ("task", "metric", "dev", "random start", "most frequent", "BERT base, pu
 MOST = 1000  # files of an artifact; the sums of more are one sum
 
 
-def log_finished(work: Path, project: str | None, upload: str = "none") -> None:
+def log_finished(work: Path, project: str | None) -> None:
     """Log the stages of a run's folder that W&B does not have yet."""
     found = {}
     for path in sorted(work.glob(f"[!.]*/{MANIFEST}")):
         manifest = Manifest.read(path.parent, of_input=True)
         if manifest is not None and manifest.stage in KINDS:
             found[path.parent.name] = Made.of(path.parent, manifest)
-    log(work, found, project, upload)
+    log(work, found, project)
 
 
-def log(work: Path, found: Stages, project: str | None, upload: str = "none") -> None:
+def log(work: Path, found: Stages, project: str | None) -> None:
     """Log those of `found` that W&B does not have yet; a failure of W&B is a warning."""
     record = work / RECORD
     known = json.loads(record.read_text()) if record.exists() else {}
@@ -57,7 +57,7 @@ def log(work: Path, found: Stages, project: str | None, upload: str = "none") ->
             manifest = made.manifest
             if manifest.stage not in KINDS or known.get(name) == run_id(work, name, manifest):
                 continue
-            log_stage(work, name, found, project, upload)
+            log_stage(work, name, found, project)
             known[name] = run_id(work, name, manifest)
             write_text(record, json.dumps(known, indent=1))
     except Exception as error:  # no failure of W&B may end a run
@@ -73,7 +73,7 @@ def run_id(work: Path, name: str, manifest: Manifest) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
-def log_stage(work: Path, name: str, found: Stages, project: str | None, upload: str) -> None:
+def log_stage(work: Path, name: str, found: Stages, project: str | None) -> None:
     """Log one stage: its settings, figures and artifact."""
     import wandb
 
@@ -100,7 +100,7 @@ def log_stage(work: Path, name: str, found: Stages, project: str | None, upload:
             log_samples(run, record)
         elif isinstance(record, Score):
             log_scores(run, record)
-        log_artifact(run, name, found, upload)
+        log_artifact(run, name, found)
     finally:
         run.finish()
 
@@ -176,7 +176,7 @@ def curves(found: Score) -> Iterator[dict[str, float]]:
         yield row
 
 
-def log_artifact(run: Any, name: str, found: Stages, upload: str) -> None:
+def log_artifact(run: Any, name: str, found: Stages) -> None:
     """Log what a stage made, by reference, and what it was made from."""
     import wandb
 
@@ -193,11 +193,8 @@ def log_artifact(run: Any, name: str, found: Stages, upload: str) -> None:
             "inputs": manifest.inputs,
         },
     )
-    if upload == "model" and manifest.stage == "convert":
-        artifact.add_dir(str(folder))
-    else:
-        for uri, path in references(folder, manifest):
-            artifact.add_reference(uri, name=path, checksum=False)
+    for uri, path in references(folder, manifest):
+        artifact.add_reference(uri, name=path, checksum=False)
     if not run.offline:  # W&B resolves an input on its server
         for other in sources:
             use_input(run, f"{run.group}-{other}")

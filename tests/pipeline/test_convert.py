@@ -124,7 +124,7 @@ def test_a_sentence_model_in_the_cache_of_the_hub_stays_one(run, tmp_path):
     (tmp_path / "secret").write_text("secret")
     (snapshot / "config_sentence_transformers.json").symlink_to(tmp_path / "secret")
     (snapshot / "1_Pooling" / "more").symlink_to(tmp_path / "secret")
-    again = dataclasses.replace(run, train=str(snapshot), vocab=None, out=str(tmp_path / "again"), check=False)
+    again = dataclasses.replace(run, train=str(snapshot), vocab=None, out=str(tmp_path / "again"))
     stage.run("convert", again, convert.make)
     for name in ("modules.json", "sentence_bert_config.json", "1_Pooling/config.json"):
         assert (tmp_path / "again" / name).read_bytes() == (Path(run.out) / name).read_bytes()

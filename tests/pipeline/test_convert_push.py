@@ -68,7 +68,6 @@ def settings(trained: Path, out: Path, **more: object) -> ConvertConfig:
         out=str(out / "convert"),
         train=str(trained / "train"),
         vocab=str(trained / "vocab"),
-        check=False,
         push="me/model",
         **more,  # type: ignore[arg-type]
     )
@@ -113,7 +112,7 @@ def test_chosen_checkpoints_become_revisions_that_are_whole_models(trained: Path
 
 
 def test_a_finished_run_uploads_its_model_when_asked_later(trained: Path, hub: Hub, tmp_path: Path) -> None:
-    stage: dict[str, Any] = {"train": str(trained / "train"), "vocab": str(trained / "vocab"), "check": False}
+    stage: dict[str, Any] = {"train": str(trained / "train"), "vocab": str(trained / "vocab")}
     config = RunConfig(
         workdir=str(tmp_path / "work"),
         corpus=CorpusConfig(name="text", reader="text", path="."),
@@ -196,7 +195,7 @@ def test_an_expired_token_is_one_line(
     words = [f"{key}={getattr(settings(trained, tmp_path), key)}" for key in ("out", "train")]
     # Not forked: the client reads the hub's address while it is imported.
     done = subprocess.run(
-        [sys.executable, "-m", "pipeline.convert", *words, f"vocab={trained}/vocab", "check=false", "push=me/model"],
+        [sys.executable, "-m", "pipeline.convert", *words, f"vocab={trained}/vocab", "push=me/model"],
         cwd=root,
         capture_output=True,
         text=True,
