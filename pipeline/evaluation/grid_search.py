@@ -7,6 +7,7 @@ are shared out over several processes.
 import itertools
 import json
 import multiprocessing
+import os
 import shutil
 from collections.abc import Callable, Iterable
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -19,7 +20,7 @@ from tqdm import tqdm
 
 from pipeline.common import cores, forced, heartbeat, screen
 from pipeline.common.atomic import atomic_folder, write_text
-from pipeline.common.errors import ConfigError
+from pipeline.common.errors import ConfigError, Exit
 from pipeline.common.estimate import Estimate
 from pipeline.common.figures import Score, mean_of
 from pipeline.common.formatting import pluralize
@@ -278,6 +279,7 @@ def do(context: SearchContext, folder: Path, runs: dict[Trial, str], number: int
     from model.encoders.device import device_of
 
     config, metric, done = context.config, context.config.task.metrics[0], dict[Trial, Record]()
+    parent = multiprocessing.parent_process()
     with (
         heartbeat.during(f"evaluate{number or ''}") as alive,
         tqdm(
@@ -292,6 +294,8 @@ def do(context: SearchContext, folder: Path, runs: dict[Trial, str], number: int
             bar.update()
             if alive is not None:
                 alive.beat()
+            if parent is not None and not parent.is_alive():  # no one waits for these runs any more
+                os._exit(Exit.RESTART)
 
         for run, key in runs.items():
             done[run] = {"key": key, **asdict(run), **fine_tune(context, folder, run, on_batch, device_of(number))}
