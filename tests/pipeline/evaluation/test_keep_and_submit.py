@@ -32,7 +32,7 @@ def configured(folder: Path, task: TaskConfig, **settings: Any) -> EvaluateConfi
 def test_a_model_of_chunks_is_neither_kept_nor_submitted(tmp_path: Path, key: str, pooling: str) -> None:
     chunks = {"truncation": "chunks", "chunk_pooling": pooling}
     configured(tmp_path, examples.task_of("rte"), **chunks)
-    with pytest.raises(ConfigError, match=f"{key}=true: .*chunks") as raised:
+    with pytest.raises(ConfigError, match="truncation=chunks: ") as raised:
         configured(tmp_path, examples.task_of("rte"), **chunks, **{key: True})
     assert raised.value.key == "truncation"
 
