@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from model.huggingface import card_example
-from model.training import history, revisions
+from model.training import history
 from pipeline.cli import entry_point
 from pipeline.common import checkpoints
 from pipeline.common.errors import ConfigError, InputError
@@ -52,14 +52,10 @@ def make_marked(config: ConvertConfig, out: Path) -> Result:
     Raises:
         InputError: no checkpoint was kept so.
     """
-    last, _ = checkpoints.locate(Path(config.train))
-    marks = {checkpoints.mark_of(path): path for path in checkpoints.steps(last.parent).values()}
     found = {}
-    for mark, path in marks.items():
-        if mark is not None:
-            name = revisions.of_mark(mark)
-            alone = replace(config, train=str(path), checkpoints=None)
-            found[name] = Conversion.from_json(make_one(alone, out / name).figures)
+    for name, path in marked(Path(config.train)).items():
+        alone = replace(config, train=str(path), checkpoints=None)
+        found[name] = Conversion.from_json(make_one(alone, out / name).figures)
     if not found:
         raise InputError(
             "has no checkpoint of save_at_words; train again with that "
@@ -90,7 +86,6 @@ def make_one(config: ConvertConfig, out: Path) -> Result:
             f"cannot be combined with architecture {source.config.architecture}; only bert is exported", "onnx", True
         )
     source, vocab, added = with_vocabulary(config, source)
-    wordpiece = WordPiece.load(vocab)
     dtype = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}[config.dtype]
     bert_format.save(
         out,
@@ -100,10 +95,10 @@ def make_one(config: ConvertConfig, out: Path) -> Result:
         history.of_weights(config.train, source, config.ema),
         dtype=dtype,
         shard_bytes=config.shard_bytes,
-        remarks=remarks_of(config, source, wordpiece),
+        remarks=remarks_of(config, source, vocab),
     )
     sentence_model.copy(Path(config.train), out)
-    samples = samples_of(config, source, wordpiece)
+    samples = samples_of(config, source, vocab)
     difference = checked(out, source, dtype)
     vocabulary.check_ids(out)
     noted = vocabulary.notes_on(out, vocab) if vocab == Path(config.train) else []
@@ -171,7 +166,7 @@ def shards_of(config: ConvertConfig) -> str | None:
     return next((manifest.config["data"]["dir"] for manifest in made if manifest.stage == "train"), None)
 
 
-def samples_of(config: ConvertConfig, source: "Source", wordpiece: WordPiece) -> list[dict[str, Any]]:
+def samples_of(config: ConvertConfig, source: "Source", vocab: Path) -> list[dict[str, Any]]:
     """Return what the model fills into sentences of the config or of held-out text, if it can."""
     from model.huggingface import mask_filling
 
@@ -179,11 +174,11 @@ def samples_of(config: ConvertConfig, source: "Source", wordpiece: WordPiece) ->
         return []
     texts = list(config.examples)
     if not texts and (shards := shards_of(config)):
-        texts = card_example.spread(shards, card_example.pieces(wordpiece), SAMPLES)
-    return mask_filling.fill(source.config, source.state, wordpiece, texts) if texts else []
+        texts = card_example.spread(shards, card_example.pieces(WordPiece.load(vocab)), SAMPLES)
+    return mask_filling.fill(source.config, source.state, WordPiece.load(vocab), texts) if texts else []
 
 
-def remarks_of(config: ConvertConfig, source: "Source", wordpiece: WordPiece) -> dict[str, Any]:
+def remarks_of(config: ConvertConfig, source: "Source", vocab: Path) -> dict[str, Any]:
     """Return the model card's remarks about the weights."""
     from model.huggingface import bert_format
     from model.training import initial_weights
@@ -192,7 +187,7 @@ def remarks_of(config: ConvertConfig, source: "Source", wordpiece: WordPiece) ->
     initialised = bert_format.initialised_parts(source.notes)
     return {
         "license": config.license,
-        "example": card_example.from_shards(shards, card_example.pieces(wordpiece)) if shards else None,
+        "example": card_example.from_shards(shards, card_example.pieces(WordPiece.load(vocab))) if shards else None,
         "converted from": config.train if initial_weights.is_foreign(config.train) else None,
         "weights": "moving average of the training" if config.ema else None,
         "mean of the weights after steps": ", ".join(steps) if len(steps) > 1 else None,
@@ -249,9 +244,42 @@ def describe(made: Conversion) -> str:
     return ", ".join(parts)
 
 
-def _chosen(config: ConvertConfig) -> dict[str, Path]:
-    """Return the checkpoints to push as revisions, by their names."""
-    return revisions.chosen(Path(config.train), config.push_revisions) if config.push_revisions else {}
+def of_mark(mark: float) -> str:
+    """Return the name of a checkpoint that was kept for its words, in millions of them."""
+    return f"chck_{mark / 1e6:.12g}M"
+
+
+def marked(train: Path) -> dict[str, Path]:
+    """Return the checkpoints of a training that `save_at_words` kept, by name.
+
+    Raises:
+        InputError: the training has no checkpoint.
+    """
+    last, _ = checkpoints.locate(train)
+    marks = {path: checkpoints.mark_of(path) for path in checkpoints.steps(last.parent).values()}
+    return {of_mark(mark): path for path, mark in marks.items() if mark is not None}
+
+
+def chosen(train: Path, wishes: list[str]) -> dict[str, Path]:
+    """Return the checkpoints to push as revisions, by name.
+
+    A wish is a name, step-1000 or chck_1M; or `marked`, those of save_at_words; or `all`.
+
+    Raises:
+        ConfigError: a checkpoint is missing.
+        InputError: the training has no checkpoint.
+    """
+    last, _ = checkpoints.locate(train)
+    by_words, found = marked(train), dict[str, Path]()
+    by_step = {f"step-{step}": path for step, path in checkpoints.steps(last.parent).items()}
+    rest = {name: path for name, path in by_step.items() if path not in by_words.values()}
+    known = by_step | by_words
+    groups = {name: {name: path} for name, path in known.items()} | {"all": by_words | rest, "marked": by_words}
+    for wish in wishes:
+        if not groups.get(wish):
+            raise ConfigError(f"{train} has no such checkpoint, only {', '.join(known)}", "push_revisions", wish)
+        found |= groups[wish]
+    return found
 
 
 def push(config: ConvertConfig, name: str) -> None:
@@ -266,7 +294,8 @@ def push(config: ConvertConfig, name: str) -> None:
         root = store_inputs.root_of(config.mirror)
         folder = str(store_inputs.fetch_input(root, folder, "out"))
     local = store_inputs.localised("convert", config) if config.push_revisions else config
-    for revision, path in _chosen(local).items():
+    revisions = chosen(Path(local.train), config.push_revisions) if config.push_revisions else {}
+    for revision, path in revisions.items():
         with tempfile.TemporaryDirectory(dir=Path(folder).parent, prefix=".push-") as made:
             one = Path(made, revision)
             one.mkdir()
