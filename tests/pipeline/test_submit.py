@@ -97,7 +97,7 @@ def test_missing_answers_are_named_unless_they_shall_be_filled(config: SubmitCon
     assert "; evaluate cola, mnli, mrpc, qnli, qqp, sst2, stsb with " in str(error.value)
     with pytest.raises(InputError, match="GLUE with submit=true") as error:
         stage.run("submit", replace(config, evaluations=[]), submit.make)
-    assert error.value.path == config.workdir
+    assert error.value.value == config.workdir
 
 
 def test_the_command_finds_the_evaluations_of_a_run(config: SubmitConfig, root: Path) -> None:
