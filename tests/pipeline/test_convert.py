@@ -85,7 +85,6 @@ def run(tmp_path, request):
         train=str(tmp_path / "train"),
         vocab=str(vocab),
         force=False,
-        check=True,
     )
 
 

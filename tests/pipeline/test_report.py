@@ -193,7 +193,7 @@ def test_nothing_to_report_is_an_error(tmp_path: Path) -> None:
     config = ReportConfig(workdir=str(tmp_path), out=str(tmp_path / "report"))
     with pytest.raises(InputError) as error:
         stage.run("report", config, report.make)
-    assert error.value.path == str(tmp_path)
+    assert error.value.value == str(tmp_path)
 
 
 def glue(folder: Path, task: str, score: float, **more: object) -> None:
