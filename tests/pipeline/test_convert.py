@@ -372,7 +372,7 @@ def test_a_vocabulary_that_does_not_go_on_is_refused(run, published):
     (folder / "tokenizer.json").unlink()
     with pytest.raises(InputError, match="vocab=null") as error:
         converted(run, train=str(published), vocab=str(folder))
-    assert (error.value.key, error.value.path) == ("vocab", str(folder))
+    assert (error.value.key, error.value.value) == ("vocab", str(folder))
 
 
 def test_weights_are_averaged_over_the_last_checkpoints(run):
