@@ -349,7 +349,7 @@ def test_mistakes_name_the_key(tmp_path: Path, model_folder: Path) -> None:
     bad = TaskConfig(**{**vars(task), "columns": ["good", "bad"]})
     with pytest.raises(InputError) as raised:
         minimal_pairs.read_pairs(str(tmp_path / "data"), bad)
-    assert raised.value.key == "task.columns"
+    assert raised.value.key == "data"
     half = TaskConfig(**{**vars(task), "columns": ["sentence_good", "bad"]})
     with pytest.raises(InputError, match="'bad'"):
         minimal_pairs.read_pairs(str(tmp_path / "data"), half)
