@@ -15,6 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from model.training import history
 from pipeline.cli import entry_point
 from pipeline.common import checkpoints
 from pipeline.common.errors import ConfigError, InputError
@@ -24,13 +25,11 @@ from pipeline.common.manifest import MANIFEST, Manifest, Result, require_manifes
 from pipeline.common.stores import hub
 from pipeline.config import ConvertConfig
 from pipeline.stages import stage, store_inputs
+from pipeline.tokenization.wordpiece import WordPiece
 
 if TYPE_CHECKING:
     import torch
-    from torch import Tensor
 
-    from model.config import ModelConfig
-    from model.encoders.batch import Batch
     from model.training.initial_weights import Source
 
 TOLERANCE = 1e-5  # of a logit; both models compute in double precision
@@ -46,25 +45,16 @@ def make(config: ConvertConfig, out: Path) -> Result:
     return make_one(config, out) if config.checkpoints is None else make_marked(config, out)
 
 
-def name_of_mark(mark: float) -> str:
-    """Return the name of a checkpoint that was kept for its words, in millions of them."""
-    return f"chck_{mark / 1e6:.12g}M"
-
-
 def make_marked(config: ConvertConfig, out: Path) -> Result:
     """Write a folder of each checkpoint that `save_at_words` kept, named by millions of words.
 
     Raises:
         InputError: no checkpoint was kept so.
     """
-    last, _ = checkpoints.locate(Path(config.train))
-    marks = {checkpoints.mark_of(path): path for path in checkpoints.steps(last.parent).values()}
     found = {}
-    for mark, path in marks.items():
-        if mark is not None:
-            name = name_of_mark(mark)
-            alone = replace(config, train=str(path), checkpoints=None)
-            found[name] = Conversion.from_json(make_one(alone, out / name).figures)
+    for name, path in marked(Path(config.train)).items():
+        alone = replace(config, train=str(path), checkpoints=None)
+        found[name] = Conversion.from_json(make_one(alone, out / name).figures)
     if not found:
         raise InputError(
             "has no checkpoint of save_at_words; train again with that "
@@ -85,7 +75,7 @@ def make_one(config: ConvertConfig, out: Path) -> Result:
     import torch
 
     from model.huggingface import bert_format, onnx_export, sentence_model, vocabulary
-    from model.training import history, initial_weights
+    from model.training import initial_weights
 
     if config.onnx:
         onnx_export.check_installed()
@@ -109,10 +99,9 @@ def make_one(config: ConvertConfig, out: Path) -> Result:
     )
     sentence_model.copy(Path(config.train), out)
     samples = samples_of(source, vocab, list(config.examples) or texts)
-    difference = checked(out, source, dtype) if config.check else None
-    if config.check:
-        vocabulary.check_ids(out)
-    noted = vocabulary.notes_on(out, vocab) if config.check and vocab == Path(config.train) else []
+    difference = checked(out, source, dtype)
+    vocabulary.check_ids(out)
+    noted = vocabulary.notes_on(out, vocab) if vocab == Path(config.train) else []
     made = Conversion(
         model=source.config.size_name,
         parameters=sum(tensor.numel() for tensor in source.state.values()),
@@ -174,8 +163,6 @@ def with_vocabulary(config: ConvertConfig, source: "Source") -> "tuple[Source, P
 def held_out_texts(config: ConvertConfig, vocab: Path) -> list[str]:
     """Return the beginnings of texts with a [MASK] from the training's shards, if they are there."""
     from model.huggingface import mask_filling
-    from model.training import history
-    from pipeline.tokenization.wordpiece import WordPiece
 
     for manifest in history.histories(config.train):
         if manifest.stage == "train":
@@ -186,7 +173,6 @@ def held_out_texts(config: ConvertConfig, vocab: Path) -> list[str]:
 def samples_of(source: "Source", vocab: Path, texts: list[str]) -> list[dict[str, Any]]:
     """Return what the model fills into texts, if it can."""
     from model.huggingface import mask_filling
-    from pipeline.tokenization.wordpiece import WordPiece
 
     if not texts or not mask_filling.has_head(source.config, source.notes):
         return []
@@ -218,15 +204,17 @@ def checked(out: Path, source: "Source", dtype: "torch.dtype") -> float:
         InputError: the folder's logits are not finite in the type that it is stored as.
         RuntimeError: the difference exceeds TOLERANCE.
     """
-    stored = their_logits(out, source.config, random_batch(source.config), dtype)
-    if not all(logits.isfinite().all() for logits in stored):
+    from model.huggingface import logits
+
+    stored = logits.theirs(out, source.config, logits.random_batch(source.config), dtype)
+    if not all(one.isfinite().all() for one in stored):
         raise InputError(
             f"the model's logits are not finite in {str(dtype).removeprefix('torch.')}, as of a training that "
             "diverged; use an earlier checkpoint, or another dtype",
             "train",
         )
     state = {name: tensor.to(dtype).float() for name, tensor in source.state.items()}
-    difference = compare(out, source.config, state)
+    difference = logits.compare(out, source.config, state)
     if not difference <= TOLERANCE:
         raise RuntimeError(
             f"logits of the folder loaded with transformers differ by {difference:.1e}, more than "
@@ -257,98 +245,24 @@ def describe(made: Conversion) -> str:
     return ", ".join(parts)
 
 
-def compare(folder: Path, config: "ModelConfig", state: "dict[str, Tensor]") -> float:
-    """Return the largest difference of any logit between our model and the folder, loaded again.
+def of_mark(mark: float) -> str:
+    """Return the name of a checkpoint that was kept for its words, in millions of them."""
+    return f"chck_{mark / 1e6:.12g}M"
 
-    In double precision rounding is negligible, so any larger difference is a mistake.
+
+def marked(train: Path) -> dict[str, Path]:
+    """Return the checkpoints of a training that `save_at_words` kept, by name.
+
+    Raises:
+        InputError: the training has no checkpoint.
     """
-    import torch
-
-    batch = random_batch(config)
-    ours = our_logits(config, state, batch)
-    theirs = their_logits(folder, config, batch, torch.float64)
-    apart = [(one - other).abs().max() for one, other in zip(ours, theirs, strict=False)]
-    return float(torch.stack(apart).max())  # NaN if one is
+    last, _ = checkpoints.locate(train)
+    marks = {path: checkpoints.mark_of(path) for path in checkpoints.steps(last.parent).values()}
+    return {of_mark(mark): path for path, mark in marks.items() if mark is not None}
 
 
-def their_logits(folder: Path, config: "ModelConfig", batch: "Batch", dtype: "torch.dtype") -> "list[Tensor]":
-    """Return the logits that transformers computes with a folder: of tokens, and maybe of pairs."""
-    import torch
-    import transformers
-    from transformers.utils import logging
-
-    from model.huggingface import bert_format
-
-    names = bert_format.names_for(config)
-    logging.disable_progress_bar()
-    lengths = batch.cu_seqlens.diff()  # (B,)
-    real = torch.arange(batch.max_length) < lengths[:, None]  # (B, L)
-
-    def pad(x: "Tensor") -> "Tensor":  # (T,) -> (B, L)
-        return torch.zeros(real.shape, dtype=x.dtype).masked_scatter(real, x)
-
-    inputs = {"input_ids": pad(batch.input_ids), "attention_mask": real.long()}
-    if config.architecture == "bert":
-        inputs["token_type_ids"] = pad(batch.segment_ids)
-    with torch.no_grad():
-        theirs = getattr(transformers, names.pretrained).from_pretrained(
-            folder, dtype=dtype, attn_implementation=names.exact_attention
-        )
-        found = theirs.eval()(**inputs)
-    pairs = getattr(found, "seq_relationship_logits", None)
-    masked = (found.logits if pairs is None else found.prediction_logits)[real]
-    masked = masked[batch.masked_positions]
-    # Theirs pools [CLS] even if causal.
-    return [masked] if pairs is None or config.causal else [masked, pairs]
-
-
-def our_logits(config: "ModelConfig", state: "dict[str, Tensor]", batch: "Batch") -> "list[Tensor]":
-    """Return both logits of our model in double precision; its memory is freed on return."""
-    import torch
-
-    from model.encoders.architectures import build_model
-
-    with torch.device("meta"):
-        ours = build_model(config)
-    ours.load_state_dict(state, assign=True)
-    with torch.no_grad():
-        masked, pairs = ours.double().eval()(batch)
-    return [masked] if pairs is None else [masked, pairs]
-
-
-def random_batch(config: "ModelConfig") -> "Batch":
-    """Return random sequences of several lengths, up to the maximum or beyond all local windows.
-
-    Learned positions are all tested; rotary ones follow a formula and may span thousands of tokens.
-    """
-    import torch
-
-    from model.encoders.batch import Batch
-
-    assert config.vocab_size is not None
-    longest = config.positions
-    if config.architecture == "modernbert":
-        longest = min(longest, 4 * config.local_window)
-    lengths = [longest, max(longest // 2, 2), max(longest // 7, 2), 2]
-    draw = torch.Generator().manual_seed(0)
-    cu_seqlens = torch.tensor([0, *lengths]).cumsum(0)
-    tokens = int(cu_seqlens[-1])
-    position_ids = torch.cat([torch.arange(length) for length in lengths])
-    ends = torch.tensor(lengths).repeat_interleave(torch.tensor(lengths))
-    return Batch(
-        input_ids=torch.randint(config.vocab_size, (tokens,), generator=draw),
-        segment_ids=(2 * position_ids >= ends).long(),
-        position_ids=position_ids,
-        cu_seqlens=cu_seqlens.int(),
-        max_length=longest,
-        masked_positions=position_ids.nonzero().flatten()[::3],
-        masked_labels=torch.zeros(0, dtype=torch.long),
-        next_sentence_labels=torch.zeros(len(lengths), dtype=torch.long),
-    )
-
-
-def _chosen(config: ConvertConfig) -> dict[str, Path]:
-    """Return the checkpoints to push as revisions, by their names.
+def chosen(train: Path, wishes: list[str]) -> dict[str, Path]:
+    """Return the checkpoints to push as revisions, by name.
 
     A wish is a name, step-1000 or chck_1M; or `marked`, those of save_at_words; or `all`.
 
@@ -356,26 +270,16 @@ def _chosen(config: ConvertConfig) -> dict[str, Path]:
         ConfigError: a checkpoint is missing.
         InputError: the training has no checkpoint.
     """
-    if not config.push_revisions:
-        return {}
-    train = Path(config.train)
     last, _ = checkpoints.locate(train)
-    by_step, marked = dict[str, Path](), dict[str, Path]()
-    for step, path in checkpoints.steps(last.parent).items():
-        by_step[f"step-{step}"] = path
-        if (mark := checkpoints.mark_of(path)) is not None:
-            marked[name_of_mark(mark)] = path
-    rest = {name: path for name, path in by_step.items() if path not in marked.values()}
-    known, found = by_step | marked, dict[str, Path]()
-    for wish in config.push_revisions:
-        if wish == "all":
-            found |= marked | rest
-        elif wish == "marked" and marked:
-            found |= marked
-        elif wish in known:
-            found[wish] = known[wish]
-        else:
+    by_words, found = marked(train), dict[str, Path]()
+    by_step = {f"step-{step}": path for step, path in checkpoints.steps(last.parent).items()}
+    rest = {name: path for name, path in by_step.items() if path not in by_words.values()}
+    known = by_step | by_words
+    groups = {name: {name: path} for name, path in known.items()} | {"all": by_words | rest, "marked": by_words}
+    for wish in wishes:
+        if not groups.get(wish):
             raise ConfigError(f"{train} has no such checkpoint, only {', '.join(known)}", "push_revisions", wish)
+        found |= groups[wish]
     return found
 
 
@@ -391,7 +295,8 @@ def push(config: ConvertConfig, name: str) -> None:
         root = store_inputs.root_of(config.mirror)
         folder = str(store_inputs.fetch_input(root, folder, "out"))
     local = store_inputs.localised("convert", config) if config.push_revisions else config
-    for revision, path in _chosen(local).items():
+    revisions = chosen(Path(local.train), config.push_revisions) if config.push_revisions else {}
+    for revision, path in revisions.items():
         with tempfile.TemporaryDirectory(dir=Path(folder).parent, prefix=".push-") as made:
             one = Path(made, revision)
             one.mkdir()

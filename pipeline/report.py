@@ -1,7 +1,7 @@
 """`python -m pipeline.report`: one self-contained page about a run: stages, curves, scores."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
@@ -20,40 +20,33 @@ from pipeline.common.formatting import pluralize
 from pipeline.common.manifest import Manifest, Result
 from pipeline.common.redact import redact
 from pipeline.config import ReportConfig
-from pipeline.reporting import (
-    graph_svg,
-    minimal_pair_tables,
-    plots,
-    published_scores,
-    score_tables,
-    seed_tables,
-    wandb_stages,
-)
+from pipeline.evaluation import chance
+from pipeline.reporting import graph_svg, minimal_pair_tables, plots, score_tables, wandb_stages
+from pipeline.reporting.score_tables import Made, Stages, shown
 from pipeline.stages import stage, store_inputs
 
 PAGE = "report.html"
-BASELINES = {"baseline": "random initialisation", "majority": "most frequent class"}
 RISES = 1.05  # a held-out loss that is larger than its minimum by this factor has risen
 FOLDED = ("Learning rate", "Model FLOP/s utilisation", "Waiting for data", "Throughput")
 
 
-def manifests(config: ReportConfig) -> dict[str, tuple[Path, Manifest]]:
+def stages_of(config: ReportConfig) -> dict[str, Made]:
     """Return the stages to report, by folder name: those of `stages`, else all of the run.
 
     Raises:
         ConfigError: two folders have the same name.
         InputError: no stage is finished.
     """
-    found: dict[str, tuple[Path, Manifest]] = {}
+    found: dict[str, Made] = {}
     for folder, manifest in finished(config):
         path = Path(folder)
         if path.name in found:
             raise ConfigError(
-                f"{found[path.name][0]} and {path} have the same name, by which a page refers to them; report one of "
-                "them",
+                f"{found[path.name].folder} and {path} have the same name, by which a page refers to them; report one "
+                "of them",
                 "stages",
             )
-        found[path.name] = (path, manifest)
+        found[path.name] = Made.of(path, manifest)
     return found
 
 
@@ -71,9 +64,9 @@ def finished(config: ReportConfig) -> list[tuple[str, Manifest]]:
     return known
 
 
-def corpus_section(name: str, manifest: Manifest) -> dict[str, Any]:
+def corpus_section(name: str, counts: CorpusCounts, config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the section of a corpus: source, document counts and instance lengths."""
-    counts, corpus = CorpusCounts.of(manifest), manifest.config.get("corpus") or {}
+    corpus = config.get("corpus") or {}
     origin = {
         "corpus": corpus.get("name"),
         "language": corpus.get("language"),
@@ -154,33 +147,33 @@ class Card:
     remark: str | None = None  # what spoils the figure, in a sentence
 
 
-def cards(stages: dict[str, tuple[Path, Manifest]], pairs: list[dict[str, Any]]) -> list[Card]:
+def cards(stages: Stages, pairs: list[dict[str, Any]]) -> list[Card]:
     """Return the few figures that say how a run went, a card for each task among them.
 
     `pairs` are the sections of minimal pairs.
     """
     found = []
-    for name, (_, manifest) in stages.items():
-        if manifest.stage == CorpusCounts.stage:
-            counts = CorpusCounts.of(manifest)
+    for name, made in stages.items():
+        if isinstance(counts := made.record, CorpusCounts):
             others = f"of {counts.found:,} in the corpus" if counts.found > counts.written else ""
             found.append(Card(f"documents ({name})", f"{counts.written:,}", others))
             found.append(Card(f"tokens ({name})", f"{counts.tokens:,}"))
-        elif manifest.stage == TrainingSummary.stage:
-            summary = TrainingSummary.of(manifest)
-            shown = score_tables.with_deviation(summary.accuracy, summary.deviation)
-            guess = score_tables.shown(summary.most_frequent_accuracy)
+        elif isinstance(summary := made.record, TrainingSummary):
+            guess = shown(summary.most_frequent_accuracy)
             guess = f"baseline {guess}: most frequent token" if guess else ""
-            found.append(Card(f"masked-LM accuracy ({name})", shown, guess))
+            accuracy = shown(summary.accuracy, summary.deviation) or "not finite"
+            found.append(Card(f"masked-LM accuracy ({name})", accuracy, guess))
     for part in pairs:
-        own = part["rows"][-1]
-        random = f"{own['random']}% {BASELINES['baseline']}, " if own["random"] else ""
-        remark = f"95% interval {own['interval']}; {random}chance 50%"
-        found.append(Card(part["task"], f"{own['score']}%", remark))
-    for row in score_tables.score_rows(stages):
-        parts = [f"{row[key]} {what}" for key, what in BASELINES.items() if row[key]]
-        title = f"{row['title']} {row['metric']}"
-        found.append(Card(title, row["score"], ", ".join(parts), row["remark"]))
+        _, own, random, _ = part["rows"][-1]
+        low, high = own["interval"]
+        against = f"{random['accuracy']:.1%} random initialisation, " if random else ""
+        remark = f"95% interval {100 * low:.1f} to {100 * high:.1f}; {against}chance 50%"
+        found.append(Card(part["task"], f"{own['accuracy']:.1%}", remark))
+    for score in score_tables.task_scores(stages):
+        guesses = (score.baseline, "random initialisation"), (score.majority, "most frequent class")
+        baselines = ", ".join(f"{shown(value)} {what}" for value, what in guesses if value is not None)
+        title = f"{score.title} {score.metric_title}"
+        found.append(Card(title, shown(score.score, score.deviation), baselines, chance.verdict(score)))
     return found
 
 
@@ -197,64 +190,61 @@ def title_of(manifests: Iterable[Manifest], workdir: Path) -> str:
     return f"{name} pre-training: {workdir.name}"
 
 
-def samples(stages: dict[str, tuple[Path, Manifest]]) -> list[tuple[str, dict[str, Any]]]:
-    """Return what each converted model fills into masked sentences, by the stage's name."""
-    return [
-        (name, sample)
-        for name, (_, manifest) in stages.items()
-        if manifest.stage == Conversion.stage
-        for sample in Conversion.of(manifest).samples
-    ]
-
-
 def make(config: ReportConfig, out: Path) -> Result:
     """Write report.html into `out`."""
-    stages = manifests(config)
-    over_seeds = seed_tables.groups(stages)
-    leading = seed_tables.leading(stages, over_seeds)
-    rows = score_tables.score_rows(leading)
-    published = published_scores.table(score_tables.our_scores(leading))
+    stages, workdir = stages_of(config), Path(config.workdir)
+    groups = score_tables.seed_groups(stages)
+    leading = score_tables.leading(stages, groups)
+    scores, published = score_tables.task_scores(leading), score_tables.glue_rows(leading)
+    over_seeds = score_tables.seed_scores(groups, stages)
     sections = []
-    for name, (folder, manifest) in leading.items():
-        if manifest.stage == "prepare":
-            sections.append(corpus_section(name, manifest))
-        elif manifest.stage == "train":
-            sections.append(train_section(name, folder))
-    pairs = minimal_pair_tables.sections(manifest for _, manifest in leading.values())
+    for name, one in leading.items():
+        if isinstance(one.record, CorpusCounts):
+            sections.append(corpus_section(name, one.record, one.manifest.config))
+        elif isinstance(one.record, TrainingSummary):
+            sections.append(train_section(name, one.folder))
+    pairs = minimal_pair_tables.sections(leading)
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent / "reporting"), autoescape=select_autoescape(["j2"])
     )
-    seconds = sum(manifest.seconds for _, manifest in stages.values())
+    environment.globals.update(shown=shown, cell=score_tables.cell, verdict=chance.verdict)
+    made = [one.manifest for one in stages.values()]
     page = environment.get_template("report.html.j2").render(
-        title=title_of((manifest for _, manifest in stages.values()), Path(config.workdir)),
-        finished=formatting.moment(max(manifest.finished for _, manifest in stages.values())),
-        spent=formatting.duration(seconds),
+        title=title_of(made, workdir),
+        finished=formatting.moment(max(one.finished for one in made)),
+        spent=formatting.duration(sum(one.seconds for one in made)),
         cards=cards(leading, pairs),
         command=command_of(config.workdir),
-        samples=samples(leading),
-        dag=graph_svg.draw({name: manifest for name, (_, manifest) in stages.items()}),
-        scores=rows,
-        score_plot=score_tables.score_plot(rows),
+        samples=[
+            (name, sample)
+            for name, one in leading.items()
+            if isinstance(one.record, Conversion)
+            for sample in one.record.samples
+        ],
+        dag=graph_svg.draw({name: one.manifest for name, one in stages.items()}),
+        scores=scores,
+        score_plot=score_tables.score_plot(scores),
         checkpoint_plots=score_tables.by_checkpoint(leading),
-        seeds=seed_tables.section(over_seeds, stages),
-        columns=published_scores.COLUMNS,
+        seeds=list(dict.fromkeys(seed for by_seed in groups.values() for seed in by_seed)),
+        leader=score_tables.leader(stages, groups),
+        seed_scores=over_seeds,
+        seed_plots=list(score_tables.seed_curves(groups, stages)),
+        columns=score_tables.published()["columns"],
         published=published,
-        cell=published_scores.cell,
         minimal_pairs=pairs,
         sections=sections,
         stages=[
-            table_row(name, manifest)
-            for name, (_, manifest) in sorted(stages.items(), key=lambda item: item[1][1].finished)
+            table_row(name, one.manifest)
+            for name, one in sorted(stages.items(), key=lambda item: item[1].manifest.finished)
         ],
     )
     write_text(out / PAGE, redact(page))
-    if over_seeds:
-        known = seed_tables.scores(over_seeds, stages)
-        write_text(out / "seeds.json", json.dumps(known, indent=1) + "\n")
+    if groups:
+        write_text(out / "seeds.json", json.dumps(over_seeds, indent=1) + "\n")
     if published:
-        write_text(out / "scores.md", published_scores.markdown(published))
+        write_text(out / "scores.md", score_tables.markdown(published))
         write_text(out / "scores.json", json.dumps(published, indent=1) + "\n")
-    summary = f"{pluralize(len(stages), 'stage')}, {pluralize(len(rows) + len(pairs), 'task')}"
+    summary = f"{pluralize(len(stages), 'stage')}, {pluralize(len(scores) + len(pairs), 'task')}"
     return Result(summary=summary, figures={"page": PAGE})
 
 
@@ -280,8 +270,8 @@ def run(config: ReportConfig) -> None:
     named = config.stages or [folder for folder, _ in finished(config)]
     stage.run("report", replace(config, stages=named), make)
     if config.tracking.name == "wandb":
-        found = manifests(replace(config, stages=named))
-        wandb_stages.log(Path(config.workdir), found, config.tracking.project, config.upload)
+        found = stages_of(replace(config, stages=named))
+        wandb_stages.log(Path(config.workdir), found, config.tracking.project)
 
 
 def command_of(workdir: str) -> str | None:

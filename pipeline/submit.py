@@ -1,17 +1,98 @@
-"""`python -m pipeline.submit`: test-set answers as one zip file for the GLUE server."""
+"""`python -m pipeline.submit`: test-set answers as one zip file for the GLUE server.
 
+The zip has one file of answers per task (https://gluebenchmark.com/faq).
+"""
+
+import zipfile
 from dataclasses import replace
 from pathlib import Path
 
 from pipeline.cli import entry_point
-from pipeline.config import SubmitConfig
-from pipeline.evaluation import glue_submission
+from pipeline.common.errors import InputError
+from pipeline.common.manifest import Result
+from pipeline.config import SubmitConfig, TaskConfig
+from pipeline.evaluation import answers, examples
 from pipeline.stages import stage, store_inputs
+
+ARCHIVE = "submission.zip"
+
+
+def constant_rows(task: TaskConfig) -> str:
+    """Return answers to a task that was not evaluated: always the first label."""
+    assert task.test_rows is not None
+    return answers.submission_rows(task, [0] * task.test_rows)
+
+
+def sources_of(names: list[str]) -> list[str]:
+    """Return the tasks whose evaluations answer submission files; some answer several."""
+    covered = {name for task in answers.server_tasks().values() for name in task.also}
+    return [
+        task.name
+        for task in answers.server_tasks().values()
+        if task.name not in covered
+        and {task.submission, *(examples.task_of(name).submission for name in task.also)} & {*names}
+    ]
+
+
+def make(config: SubmitConfig, out: Path) -> Result:
+    """Collect the answers of evaluations into a zip file.
+
+    Raises:
+        InputError: answers are missing, or are not those that the server expects.
+    """
+    found = {}
+    for place in config.evaluations:
+        for path in sorted((Path(place) / answers.FOLDER).glob("*.tsv")):
+            found[path.stem] = checked(path)
+    if not found:
+        raise InputError(
+            "no answers to GLUE's test sets found; evaluate a task of GLUE with submit=true first, as +task=rte",
+            "workdir",
+            config.workdir,
+        )
+    filled = [name for name in answers.server_tasks() if name not in found]
+    if filled and not config.fill:
+        raise InputError(
+            f"answers to {', '.join(filled)} are missing; evaluate "
+            f"{', '.join(sources_of(filled))} with submit=true and the test files in data, or set "
+            f"fill=true for constant answers (the server requires every file)",
+            "fill",
+            False,
+        )
+    found |= {name: constant_rows(answers.server_tasks()[name]) for name in filled}
+    with zipfile.ZipFile(out / ARCHIVE, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, text in sorted(found.items()):
+            member = zipfile.ZipInfo(f"{name}.tsv")  # no time stamp: reproducible bytes
+            member.compress_type = zipfile.ZIP_DEFLATED
+            archive.writestr(member, text)
+    summary = f"{len(found) - len(filled)} tasks answered"
+    if filled:
+        summary += f", constant answers to {', '.join(filled)}"
+    return Result(summary=summary, figures={"answered": sorted(found), "filled": filled})
+
+
+def checked(path: Path) -> str:
+    """Return the text of a file of answers.
+
+    Raises:
+        InputError: the server expects other rows, as the test set here was another file.
+    """
+    text, known = path.read_text(encoding="utf-8"), answers.server_tasks().get(path.stem)
+    count = text.count("\n") - 1
+    if known is None:
+        raise InputError("not a file of a GLUE task; remove it", path=path)
+    if count != known.test_rows:
+        raise InputError(
+            f"{count:,} rows, but the server expects {known.test_rows:,}; evaluate "
+            f"{known.name} with the official test set",
+            path=path,
+        )
+    return text
 
 
 def run(config: SubmitConfig) -> None:
     """Make the zip file of the given evaluations, or of all those in the run."""
-    stage.run("submit", replace(config, evaluations=evaluations(config)), glue_submission.make)
+    stage.run("submit", replace(config, evaluations=evaluations(config)), make)
 
 
 def evaluations(config: SubmitConfig) -> list[str]:

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from model.config import ModelConfig
+from pipeline.common.tables import read_table
 
 MASKED = 0.15  # the share of positions that the published count of operations assumes
 GIB = 2**30
@@ -23,24 +24,7 @@ SHARE = 0.9  # of a device's memory that is planned with
 APART = 1.5 * GIB  # CUDA's context, cuBLAS, NCCL, and pieces of losses in fp32
 ENOUGH = 65_536  # tokens, from which on more at a time gain nothing on the largest GPU
 ON_A_CPU = 4096  # tokens: more leave its caches
-# Dense bf16 or fp16 matrix products, TFLOP/s, from the vendors' data sheets. The first name that
-# is a word of the device's own name applies.
-PUBLISHED = {
-    "B200": 2250.0,
-    "GH200": 989.4,
-    "H200": 989.4,
-    "H100 PCIe": 756.0,
-    "H100 NVL": 835.0,
-    "H100": 989.4,
-    "L40S": 362.0,
-    "L40": 181.0,
-    "L4": 121.0,
-    "A100": 312.0,
-    "A10G": 70.0,
-    "A10": 125.0,
-    "V100": 125.0,
-    "T4": 65.0,
-}
+PUBLISHED: dict[str, float] = read_table(__file__, "cost.yaml")  # TFLOP/s, by device
 
 
 def published(name: str) -> float | None:

@@ -391,3 +391,9 @@ class Conversion(Record):
         found = figures.get("checkpoints", {}).items()
         several = {name: Conversion.from_json(one) for name, one in found}
         return replace(made, checkpoints=several)
+
+
+def record_of(manifest: Manifest) -> Record | None:
+    """Return the record of a stage that has one."""
+    kinds: tuple[type[Record], ...] = (CorpusCounts, TrainingSummary, Score, Conversion)
+    return next((kind.of(manifest) for kind in kinds if kind.stage == manifest.stage), None)

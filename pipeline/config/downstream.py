@@ -59,7 +59,6 @@ class ConvertConfig(StageConfig):
         "Checkpoints to upload too, each as a revision of `push`: their names, as step-1000 or "
         "chck_1M; marked: those of save_at_words; all.",
     )
-    check: bool = runtime_option(True, "Open the result with transformers and compare the logits.")
 
     def __post_init__(self) -> None:
         """Check the examples and what fits what."""

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from pipeline.common.schema import Section, StageConfig, check, group, input_path, option, runtime_option
+from pipeline.common.schema import Section, StageConfig, check, group, input_path, option
 from pipeline.config.preparation import CorpusConfig
 
 
@@ -22,9 +22,6 @@ class ReportConfig(StageConfig):
     stages: list[str] = input_path([], "Folders of stages; empty: all of the run.")
     tracking: ReportTrackingConfig = group(
         ReportTrackingConfig, "Tracker that gets all finished stages too, next to training.", "runtime"
-    )
-    upload: str = runtime_option(
-        "none", "Files that are uploaded to the tracker; all others are references.", choices=("model", "none")
     )
 
     def __post_init__(self) -> None:

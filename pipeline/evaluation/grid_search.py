@@ -1,17 +1,16 @@
-"""The runs of an evaluation: every point of the grid, from each start, with each seed.
+"""Fine-tuning on a task: every point of the grid, from each start, with each seed.
 
 Each finished run is a file, so that an interrupted or extended grid resumes. With `processes`, runs
-are distributed over several processes.
+are shared out over several processes.
 """
 
-import contextlib
 import itertools
 import json
 import multiprocessing
-import queue
+import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ProcessPoolExecutor
+from collections.abc import Callable, Iterable
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,13 +20,18 @@ from tqdm import tqdm
 
 from pipeline.common import cores, heartbeat, screen
 from pipeline.common.atomic import atomic_folder, write_text
-from pipeline.common.errors import ConfigError
+from pipeline.common.errors import ConfigError, Exit
 from pipeline.common.estimate import Estimate
+from pipeline.common.figures import Score, mean_of
 from pipeline.common.formatting import pluralize
-from pipeline.config import EvaluateConfig
-from pipeline.evaluation.task_types import Dataset, TaskType, open_task_type, read_sides
+from pipeline.config import EvaluateConfig, TaskConfig
+from pipeline.evaluation import answers, chance, examples, table_files
+from pipeline.evaluation.task_types import Dataset, TaskType, open_task_type, read_sides, remarks_of
 from pipeline.stages import fingerprints
+from pipeline.stages.store_folder import StoreFolder
+from pipeline.stages.store_inputs import local_place, localised
 from pipeline.tokenization.coverage import Coverage
+from pipeline.tokenization.wordpiece import WordPiece
 
 if TYPE_CHECKING:
     import torch
@@ -39,6 +43,9 @@ if TYPE_CHECKING:
 Record = dict[str, Any]  # of a finished run: its trial, epochs, scores and predictions
 
 PRETRAINED, RANDOM = "pretrained", "random"  # initial weights of a run
+RUNS, PREDICTIONS, MODEL = "runs", "predictions.tsv", "model"
+POINT = ("batch_size", "learning_rate")  # of the grid
+FAULTS = 20  # malformed rows that are listed; all are counted
 
 
 @dataclass(frozen=True)
@@ -91,8 +98,6 @@ def prepare(config: EvaluateConfig) -> SearchContext:
             or `submit` cannot save the model.
     """
     from model.resilience.gpus import require_gpus
-    from pipeline.evaluation import glue_submission
-    from pipeline.tokenization.wordpiece import WordPiece
 
     require_gpus()
     if not (Path(config.pretrained) / "config.json").is_file():
@@ -103,7 +108,7 @@ def prepare(config: EvaluateConfig) -> SearchContext:
     kind = open_task_type(config, config.task, wordpiece)
     train, dev = read_sides(kind, config.task, config.maximum_rows)
     if config.submit:
-        glue_submission.answered_tasks(config)
+        answers.answered_tasks(config)
 
     import torch
 
@@ -126,10 +131,8 @@ def prepare(config: EvaluateConfig) -> SearchContext:
     return SearchContext(config, size, weights, kind, train, dev, also, wordpiece.coverage)
 
 
-def others(config: EvaluateConfig, wordpiece: Any) -> dict[str, tuple[TaskType, Dataset]]:
+def others(config: EvaluateConfig, wordpiece: WordPiece) -> dict[str, tuple[TaskType, Dataset]]:
     """Return the existing dev sets of `task.also` by task name."""
-    from pipeline.evaluation import examples, table_files
-
     found = {}
     for name in config.task.also:
         task = examples.task_of(name)
@@ -141,39 +144,82 @@ def others(config: EvaluateConfig, wordpiece: Any) -> dict[str, tuple[TaskType, 
 
 def grid_of(config: EvaluateConfig) -> dict[Trial, str]:
     """Return every run of the grid with its key, the fingerprint of a stage of that run alone."""
-    return {trial: fingerprints.fingerprint("evaluate", alone)[0] for trial, alone in _grid(config)}
-
-
-def _grid(config: EvaluateConfig) -> Iterator[tuple[Trial, EvaluateConfig]]:
-    """Yield every run of the grid with the configuration of a stage of that run alone."""
-    if not config.task.trains:  # nothing to search: one process scores all models
-        yield Trial(PRETRAINED, 0, 0.0, 0), config
-        return
     starts = (PRETRAINED, RANDOM) if config.baseline else (PRETRAINED,)
-    for start, batch_size, rate, seed in itertools.product(
-        starts, config.batch_sizes, config.learning_rates, config.seeds
+    found = {}
+    for run in itertools.starmap(
+        Trial, itertools.product(starts, config.batch_sizes, config.learning_rates, config.seeds)
     ):
         alone = replace(
             config,
-            batch_sizes=[batch_size],
-            learning_rates=[rate],
-            seeds=[seed],
-            baseline=start == RANDOM,
+            batch_sizes=[run.batch_size],
+            learning_rates=[run.learning_rate],
+            seeds=[run.seed],
+            baseline=run.start == RANDOM,
             keep=False,
             submit=False,
         )
-        yield Trial(start, batch_size, rate, seed), alone
+        found[run] = fingerprints.fingerprint("evaluate", alone)[0]
+    return found
 
 
-def finished(config: EvaluateConfig, folder: Path, keys: dict[Trial, str]) -> dict[Trial, Record]:
+def run_count(config: EvaluateConfig) -> int:
+    """See `Evaluation`."""
+    return len(grid_of(config))
+
+
+def run_part(config: EvaluateConfig, index: int, parts: int) -> bool:
+    """See `Evaluation`: the worker that completes the grid writes the results."""
+    keys = grid_of(config)
+    mine = dict(list(keys.items())[index::parts])
+    with StoreFolder("evaluate", config).part(f"{RUNS}/*.json"):
+        folder = local_place(config.out, config.mirror) / RUNS
+        folder.mkdir(parents=True, exist_ok=True)
+        done = finished(folder, mine)
+        if len(done) < len(mine):
+            run_trials(prepare(localised("evaluate", config)), folder, mine, done)
+    print(f"{config.task.name}: part {index} of {parts}, {len(mine)} of {len(keys)} runs done")
+    return len(finished(folder, keys)) == len(keys)
+
+
+def evaluate(config: EvaluateConfig, out: Path) -> tuple[Score, str, dict[str, str]]:
+    """See `Evaluation`; the best model is in `model` with `keep`.
+
+    Raises:
+        ConfigError, InputError: raised by `prepare`, or a test set for `submit` is missing.
+    """
+    folder, context = out / RUNS, prepare(config)
+    folder.mkdir(exist_ok=True)
+    remarks = remarks_of(config, context.train, context.dev)
+    for remark in remarks:
+        screen.say(f"{config.task.name}: {remark}")
+    keys = grid_of(config)
+    done = finished(folder, keys)
+    keeping = config.keep or config.submit
+    clean_output(out, folder, {run.stem for run in done} if keeping else set(), {run.name for run in done})
+    best = best_run(context, folder, keys, done)
+    records = [done[run] for run in keys]
+    found = replace(score_of(context, records), coverage=context.coverage.counts(), remarks=remarks)
+    if keeping:
+        from model.huggingface import vocabulary
+
+        vocabulary.check_ids(folder / best.stem)
+    if config.submit:
+        found.submission.extend(answers.submit(config, folder / best.stem, out))
+    if config.keep:
+        shutil.copytree(folder / best.stem, out / MODEL)
+        write_text(out / MODEL / "README.md", card_of(context, done[best]))
+    predictions = done[best]["predictions"]
+    files = {PREDICTIONS: answers.rows(config.task, predictions), **context.kind.export(context.dev, predictions)}
+    return found, describe(found, config.pretrained), files
+
+
+def finished(folder: Path, keys: dict[Trial, str]) -> dict[Trial, Record]:
     """Return the runs of `keys` that are done with the same inputs and settings."""
     done = {}
-    for run, _ in _grid(config):
+    for run, key in keys.items():
         path = folder / run.name
-        if run not in keys or not path.exists():
-            continue
-        record = json.loads(path.read_text(encoding="utf-8"))
-        if record.get("key") == keys[run]:
+        record = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+        if record.get("key") == key:
             done[run] = record
     return done
 
@@ -190,16 +236,55 @@ def batches_of(context: SearchContext, run: Trial) -> int:
 
 
 def run_trials(context: SearchContext, folder: Path, keys: dict[Trial, str], done: dict[Trial, Record]) -> None:
-    """Do the runs that are missing from `done`, and add them."""
+    """Do the runs that are missing from `done`, and add them; with `processes` side by side."""
     config = context.config
-    todo = [run for run in keys if run not in done]
-    metric = config.task.metrics[0]
-    if (expected := expectation(context, len(todo))).worth_saying and todo:
+    todo = {run: key for run, key in keys.items() if run not in done}
+    if todo and (expected := expectation(context, len(todo))).worth_saying:
         screen.say(f"{config.task.name}: {expected}")
+    count = min(config.processes, len(todo))
+    if count < 2:
+        do(context, folder, todo)
+    else:
+        side_by_side(config, folder, [dict(list(todo.items())[n::count]) for n in range(count)])
+    done |= finished(folder, todo)
+    if config.keep or config.submit:
+        delete_losing_models(folder, done, best_of(config.task.metrics[0], keys, done))
+
+
+def side_by_side(config: EvaluateConfig, folder: Path, shares: list[dict[Trial, str]]) -> None:
+    """Do each share of the runs in a process of its own; an error in one ends all."""
+    if config.threads is None:
+        config = replace(config, threads=max(1, cores.available() // len(shares)))
+    spawn = multiprocessing.get_context("spawn")  # a fork would take the threads' locks along
+    with ProcessPoolExecutor(len(shares), spawn) as pool:
+        work = [pool.submit(do_share, config, folder, share, number) for number, share in enumerate(shares)]
+        try:
+            for one in as_completed(work):
+                one.result()
+        except BaseException:
+            for child in multiprocessing.active_children():
+                child.terminate()
+            raise
+
+
+def do_share(config: EvaluateConfig, folder: Path, share: dict[Trial, str], number: int) -> None:
+    """Do some runs in a process, which reads the files itself: that is less than sending them."""
+    do(prepare(config), folder, share, number)
+
+
+def do(context: SearchContext, folder: Path, runs: dict[Trial, str], number: int = 0) -> None:
+    """Do runs, and write a file of each; of several processes, `number` 0 shows its progress."""
+    from model.encoders.device import device_of
+
+    config, metric, done = context.config, context.config.task.metrics[0], dict[Trial, Record]()
+    parent = multiprocessing.parent_process()
     with (
-        heartbeat.during("evaluate") as alive,
+        heartbeat.during(f"evaluate{number or ''}") as alive,
         tqdm(
-            total=sum(batches_of(context, run) for run in todo), desc=config.task.name, unit="batch", disable=None
+            total=sum(batches_of(context, run) for run in runs),
+            desc=config.task.name,
+            unit="batch",
+            disable=None if number == 0 else True,
         ) as bar,
     ):
 
@@ -207,14 +292,15 @@ def run_trials(context: SearchContext, folder: Path, keys: dict[Trial, str], don
             bar.update()
             if alive is not None:
                 alive.beat()
+            if parent is not None and not parent.is_alive():  # no one waits for these runs any more
+                os._exit(Exit.RESTART)
 
-        for run, found in results(context, folder, todo, on_batch):
-            record = {"key": keys[run], **asdict(run), **found}
-            write_text(folder / run.name, json.dumps(record) + "\n")
-            done[run] = record
-            bar.set_postfix_str(f"{run.start} {metric} {record['scores'][metric]:.3f}")
+        for run, key in runs.items():
+            done[run] = {"key": key, **asdict(run), **fine_tune(context, folder, run, on_batch, device_of(number))}
+            write_text(folder / run.name, json.dumps(done[run]) + "\n")
+            bar.set_postfix_str(f"{run.start} {metric} {done[run]['scores'][metric]:.3f}")
             if config.keep or config.submit:
-                delete_losing_models(folder, done, best_of(metric, keys, done))
+                delete_losing_models(folder, done, best_of(metric, runs, done))
 
 
 def expectation(context: SearchContext, runs: int) -> Estimate:
@@ -233,65 +319,6 @@ def expectation(context: SearchContext, runs: int) -> Estimate:
     about = f"{pluralize(runs, 'run')} of {pluralize(config.epochs, 'epoch')} on {rows}"
     seconds = work / (speed * estimate.REACHED)
     return Estimate(seconds, memory=estimate.memory_of(context.size), about=about)
-
-
-def results(
-    context: SearchContext, folder: Path, todo: list[Trial], on_batch: Callable[..., object]
-) -> Iterator[tuple[Trial, Record]]:
-    """Yield runs as they end; several at a time if the configuration has several processes."""
-    config, count = context.config, min(context.config.processes, len(todo))
-    if count < 2:
-        for run in todo:
-            yield run, fine_tune(context, folder, run, on_batch)
-        return
-    spawn = multiprocessing.get_context("spawn")  # a fork would take the threads' locks along
-    if config.threads is None:
-        config = replace(config, threads=max(1, cores.available() // count))
-    with spawn.Manager() as manager, ProcessPoolExecutor(count, spawn) as pool:
-        runs, events = manager.Queue(), manager.Queue()
-        for run in todo:
-            runs.put(run)
-        workers = [pool.submit(run_in_worker, config, n, folder, runs, events) for n in range(count)]
-        try:
-            yield from _finished_runs(workers, events, len(todo), on_batch)
-        finally:  # after an error the workers end with the run that they are at
-            with contextlib.suppress(queue.Empty):
-                while True:
-                    runs.get_nowait()
-
-
-def _finished_runs(
-    workers: list[Future[None]], events: Any, count: int, on_batch: Callable[..., object]
-) -> Iterator[tuple[Trial, Record]]:
-    """Yield `count` runs from the events of workers, and raise what ends one of these."""
-    while count:
-        try:
-            event = events.get(timeout=0.5)
-        except queue.Empty:
-            for worker in workers:
-                if worker.done():
-                    worker.result()
-            continue
-        if event is None:
-            on_batch()
-        else:
-            count -= 1
-            yield event
-
-
-def run_in_worker(config: EvaluateConfig, number: int, folder: Path, runs: Any, events: Any) -> None:
-    """Do runs until none is left, in a process of its own.
-
-    It reads the files itself, which is less than sending them. An event is a finished run with its
-    record, or None for a batch.
-    """
-    from model.encoders.device import device_of
-
-    context, device = prepare(config), device_of(number)
-    with contextlib.suppress(queue.Empty):
-        while True:
-            run = runs.get_nowait()
-            events.put((run, fine_tune(context, folder, run, lambda: events.put(None), device)))
 
 
 def head_of(context: SearchContext) -> "HeadConfig":
@@ -335,26 +362,17 @@ def fine_tune(
     weights = context.weights if run.start == PRETRAINED else None
     model = loop.build(context.size, weights, head_of(context), run.seed)
     epochs: list[Record] = []
-    answers: list[Any] = []
+    found: list[Any] = []
     for loss in loop.train(model, context.train.samples, recipe, device, on_batch):
-        answers = predict(model, context.kind, context.dev, device, on_batch)
-        epochs.append({"train_loss": loss, "scores": context.kind.score(context.dev, answers)})
+        found = answers.predict(model, context.kind, context.dev, device, on_batch)
+        epochs.append({"train_loss": loss, "scores": context.kind.score(context.dev, found)})
     also = {
-        name: kind.score(part, predict(model, kind, part, device, on_batch))
+        name: kind.score(part, answers.predict(model, kind, part, device, on_batch))
         for name, (kind, part) in context.also.items()
     }
     if (config.keep or config.submit) and run.start == PRETRAINED:
         save_model(context, model, folder / run.stem)
-    return {"scores": epochs[-1]["scores"], "also": also, "epochs": epochs, "predictions": answers}
-
-
-def predict(
-    model: "BertWithHead", kind: TaskType, part: Dataset, device: "torch.device", on_batch: Callable[..., object]
-) -> list[Any]:
-    """Return a model's answers to a dataset."""
-    from model.finetuning import loop
-
-    return kind.decode(part, loop.predict(model, part.samples, device, on_batch))
+    return {"scores": epochs[-1]["scores"], "also": also, "epochs": epochs, "predictions": found}
 
 
 def save_model(context: SearchContext, model: "BertWithHead", folder: Path) -> None:
@@ -385,3 +403,140 @@ def delete_losing_models(folder: Path, done: dict[Trial, Record], best: Trial | 
     for run in done:
         if run != best:
             shutil.rmtree(folder / run.stem, ignore_errors=True)
+
+
+def best_run(context: SearchContext, folder: Path, keys: dict[Trial, str], done: dict[Trial, Record]) -> Trial:
+    """Do the missing runs, and return the best; it is repeated if its model has to be kept."""
+    config = context.config
+    while True:
+        run_trials(context, folder, keys, done)
+        best = best_of(config.task.metrics[0], keys, done)
+        assert best is not None
+        if (folder / best.stem).is_dir() or not (config.keep or config.submit):
+            return best
+        done.pop(best)  # its model was not kept then; it may score less now than another
+
+
+def clean_output(out: Path, folder: Path, models: set[str], files: set[str]) -> None:
+    """Delete models and results of earlier runs that this one will not use."""
+    for path in folder.iterdir():
+        if path.is_dir() and path.name not in models:
+            shutil.rmtree(path)
+        elif path.is_file() and path.name not in files:
+            path.unlink()
+    for name in (MODEL, answers.FOLDER):
+        shutil.rmtree(out / name, ignore_errors=True)
+
+
+def card_of(context: SearchContext, record: Record) -> str:
+    """Return the model card of the run that is kept."""
+    from model.huggingface import model_card
+
+    config, task = context.config, context.config.task
+    labels = ", ".join(getattr(context.kind, "tags", task.labels))
+    scores = {f"dev {name}": f"{record['scores'][name]:.4f}" for name in task.metrics}
+    rows = {
+        "labels": labels or None,
+        "examples": f"{len(context.train):,} of train, {len(context.dev):,} of dev",
+        **scores,
+        "epochs": config.epochs,
+        **{name.replace("_", " "): record[name] for name in ("batch_size", "learning_rate", "seed")},
+        "longest sequence": f"{config.sequence_length} tokens, {config.truncation}",
+    }
+    return model_card.write_tuned(context.size, context.kind.head, config.pretrained, task.name, rows)
+
+
+def score_of(context: SearchContext, records: list[Record]) -> Score:
+    """Return the score of a task, with its baselines."""
+    task = context.config.task
+    constant = context.kind.majority_baseline(context.train, context.dev)
+    pretrained, random = (
+        best_point(task, [record for record in records if record["start"] == start]) for start in (PRETRAINED, RANDOM)
+    )
+    # A dev set that is a part of the training file has the same faults.
+    files = [context.train, *([] if task.dev_share else [context.dev])]
+    faults = [fault for file in files for fault in file.malformed]
+    kept = ("start", "batch_size", "learning_rate", "seed", "scores", "epochs")
+    return Score(
+        task=task.name,
+        title=task.submission or task.folder or task.name,
+        sample=task.sample,
+        metric=task.metrics[0],
+        positive=positive(task),
+        rows={"train": len(context.train), "dev": len(context.dev)},
+        **pretrained,
+        baseline=random.get("score"),
+        **{f"baseline_{name}": value for name, value in random.items() if name != "score"},
+        majority=constant[task.metrics[0]],
+        majority_scores=constant,
+        also={name: also_of(context, name, records, pretrained["point"], random.get("point")) for name in context.also},
+        runs=[{name: record[name] for name in kept} for record in records],
+        malformed=len(faults),
+        faults=faults[:FAULTS],
+    )
+
+
+def positive(task: TaskConfig) -> str | None:
+    """Return the class that F1 is of, if there are two; that of other tasks is of no class."""
+    two = task.kind == "classification" and len(task.labels) == 2
+    return task.labels[1] if two else None
+
+
+def best_point(task: TaskConfig, records: list[Record]) -> Record:
+    """Return the best point of the grid by its mean over the seeds, and the best single run."""
+    if not records:
+        return {}
+    metric = task.metrics[0]
+    points: dict[tuple[int, float], list[dict[str, float]]] = {}
+    for record in records:
+        point = (record["batch_size"], record["learning_rate"])
+        points.setdefault(point, []).append(record["scores"])
+    means = {point: mean_of([seed[metric] for seed in seeds]) for point, seeds in points.items()}
+    point = max(means, key=lambda one: means[one][0])
+    seeds = points[point]
+    return {
+        "score": means[point][0],
+        "scores": {name: mean_of([seed[name] for seed in seeds])[0] for name in seeds[0]},
+        "deviation": means[point][1],
+        "best": max(record["scores"][metric] for record in records),
+        "point": {"batch_size": point[0], "learning_rate": point[1], "seeds": len(seeds)},
+    }
+
+
+def also_of(context: SearchContext, name: str, records: list[Record], point: Record, random: Record | None) -> Score:
+    """Return the score on another task's dev set, at `point` of the grid, and `random` if any."""
+    task = examples.task_of(name)
+    metric = task.metrics[0]
+    kind, part = context.also[name]
+
+    def mean(start: str, point: Record) -> float:
+        own = (record for record in records if record["start"] == start)
+        same = [one for one in own if all(one[key] == point[key] for key in POINT)]
+        return mean_of([one["also"][name][metric] for one in same])[0]
+
+    return Score(
+        task=name,
+        title=task.submission or name,
+        sample=context.config.task.sample,
+        metric=metric,
+        positive=positive(task),
+        rows={"train": len(context.train), "dev": len(part)},
+        score=mean(PRETRAINED, point),
+        baseline=mean(RANDOM, random) if random else None,
+        majority=kind.majority_baseline(context.train, part)[metric],
+    )
+
+
+def describe(found: Score, pretrained: str) -> str:
+    """Return the summary line: the score, its baselines, and the fine-tuned model."""
+    sample = " (sample task)" if found.sample else ""
+    random = "" if found.baseline is None else f"random initialisation {found.baseline:.3f}, "
+    rows = found.malformed
+    faults = f", {rows} malformed rows skipped, {found.faults[0]}" if rows else ""
+    remark = chance.verdict(found)
+    remarks = "".join(f", {one}" for one in found.remarks)
+    return (
+        f"{found.title}{sample} {found.metric_title} {found.score:.3f} "
+        f"({random}majority {found.majority:.3f}{f'; {remark}' if remark else ''}) "
+        f"with {pretrained}{faults}{remarks}; {Coverage.of(found.coverage).line}"
+    )

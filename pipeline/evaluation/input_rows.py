@@ -14,44 +14,13 @@ from pathlib import Path
 from typing import TextIO
 
 from pipeline.common.errors import InputError
+from pipeline.common.tables import read_table
 from pipeline.config import EmbedConfig, PredictConfig
 from pipeline.evaluation import examples, table_files
 
 TABLES = (".csv", ".tsv", ".json", ".jsonl")
 LOOKED_AT = 20  # lines, for what a header names
-# What columns are often called, and texts are not.
-NAMES = frozenset(
-    (
-        "answer",
-        "category",
-        "class",
-        "content",
-        "context",
-        "guid",
-        "hypothesis",
-        "id",
-        "idx",
-        "index",
-        "label",
-        "labels",
-        "premise",
-        "question",
-        "sentence",
-        "sentence1",
-        "sentence2",
-        "sentences",
-        "tag",
-        "tags",
-        "target",
-        "text",
-        "text1",
-        "text2",
-        "text_a",
-        "text_b",
-        "texts",
-        "title",
-    )
-)
+NAMES = frozenset(read_table(__file__, "input_rows.yaml").split())
 ALONE = ("label", "sentence", "sentences", "text", "texts")  # also without other columns
 
 

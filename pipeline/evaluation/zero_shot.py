@@ -17,15 +17,15 @@ from tqdm import tqdm
 from pipeline.common import checkpoints, counter_rng, screen
 from pipeline.common.atomic import write_text
 from pipeline.common.errors import InputError
-from pipeline.common.figures import Conversion, PairScore
+from pipeline.common.figures import Conversion, PairScore, Score
 from pipeline.common.formatting import pluralize
 from pipeline.common.manifest import Manifest
 from pipeline.config import EvaluateConfig, TaskConfig
-from pipeline.evaluation import pair_sequences
-from pipeline.evaluation.grid_search import PRETRAINED, RANDOM, Record
+from pipeline.evaluation.grid_search import PRETRAINED, RANDOM, RUNS, Record
 from pipeline.evaluation.task_types import minimal_pairs
 from pipeline.evaluation.task_types.minimal_pairs import Pairs
 from pipeline.stages import fingerprints
+from pipeline.tokenization import word_marks
 from pipeline.tokenization.coverage import Coverage
 from pipeline.tokenization.wordpiece import WordPiece
 
@@ -126,11 +126,21 @@ def vocabulary_of(config: EvaluateConfig, folder: Path) -> WordPiece:
     return WordPiece.load(vocab)
 
 
-def evaluate(config: EvaluateConfig, folder: Path) -> tuple[PairScore, dict[str, str]]:
-    """Score the pairs of a task; scores by model are kept in `folder`.
+def run_count(config: EvaluateConfig) -> int:
+    """See `Evaluation`: one process scores all models."""
+    return 1
 
-    Returns the account, and the files for others: each pair's scores by the last model, and the
-    sentences that it finds more likely, as the BabyLM pipeline collects them.
+
+def run_part(config: EvaluateConfig, index: int, parts: int) -> bool:
+    """See `Evaluation`: the first part does everything."""
+    return index == 0
+
+
+def evaluate(config: EvaluateConfig, out: Path) -> tuple[Score, str, dict[str, str]]:
+    """See `Evaluation`.
+
+    The files are for others: each pair's scores by the last model, and the sentences that it finds
+    more likely, as the BabyLM pipeline collects them.
 
     Raises:
         InputError: a file of the task or a model lacks something.
@@ -138,6 +148,8 @@ def evaluate(config: EvaluateConfig, folder: Path) -> tuple[PairScore, dict[str,
     from model.resilience.gpus import require_gpus
 
     require_gpus()
+    folder = out / RUNS
+    folder.mkdir(exist_ok=True)
     models = candidates(config)
     pairs = minimal_pairs.read_pairs(config.data, config.task)
     if config.maximum_rows is not None:
@@ -167,10 +179,11 @@ def evaluate(config: EvaluateConfig, folder: Path) -> tuple[PairScore, dict[str,
     if config.checkpoints is not None:
         points = [_point(one, done[one.name], pairs, config) for one in models]
         found = replace(found, checkpoints=points)
-    return found, {
-        SCORES: scores_table(pairs, done[last.name]),
-        PREDICTIONS: predictions(config.task, pairs, done[last.name]),
-    }
+    return (
+        found,
+        describe(found, config.pretrained),
+        {SCORES: scores_table(pairs, done[last.name]), PREDICTIONS: predictions(config.task, pairs, done[last.name])},
+    )
 
 
 def scores_table(pairs: Pairs, scores: Floats) -> str:
@@ -291,7 +304,7 @@ def scores_of(config: EvaluateConfig, model: Candidate, start: str, pairs: Pairs
     network = build_model(source.config)
     if start == PRETRAINED:
         network.load_state_dict(source.state)
-    sequences, first = pair_sequences.framed(wordpiece, pairs)
+    sequences, first = framed(wordpiece, pairs)
     longest = max(map(len, sequences))
     if longest > source.config.positions:
         raise InputError(
@@ -302,9 +315,52 @@ def scores_of(config: EvaluateConfig, model: Candidate, start: str, pairs: Pairs
     scorer = SentenceScorer(network, wordpiece.mask, device_of())
     goes_on = None
     if config.score == "word_l2r" and not source.config.causal:
-        goes_on = pair_sequences.word_marks(wordpiece, pairs, first)
+        goes_on = continuations(wordpiece, pairs, first)
     found = scorer.scores(sequences, first, goes_on, on_sentences)
     return found.reshape(2, -1).T
+
+
+def framed(wordpiece: WordPiece, pairs: Pairs) -> tuple[list[npt.NDArray[np.int64]], npt.NDArray[np.int64]]:
+    """Return [CLS] context sentence [SEP] of all good, then all bad sentences; where these start.
+
+    A space divides context and sentence. No token spans both, but in a byte-level BPE the space is
+    part of the sentence's first token, as it is within a text.
+    """
+    from model.finetuning import features
+
+    sides = _sides(pairs)
+    parts = features.texts(wordpiece, _in_context(wordpiece, pairs))
+    before = features.texts(wordpiece, sides) if any(sides) else [np.zeros(0, np.int64)] * len(parts)
+    first = 1 + np.array([len(part) for part in before], np.int64)
+    whole = [np.concatenate([a, b]) for a, b in zip(before, parts, strict=True)]
+    return [features.frame(wordpiece, ids, None)[0] for ids in whole], first
+
+
+def continuations(wordpiece: WordPiece, pairs: Pairs, first: npt.NDArray[np.int64]) -> list[npt.NDArray[np.bool_]]:
+    """Return whether the tokens of each sequence of `framed` continue a word.
+
+    Raises:
+        InputError: the tokenizer has no words.
+    """
+    if not word_marks.divides_words(wordpiece):
+        raise InputError(
+            "the tokenizer of this model does not divide text into words before it divides these into tokens; set "
+            "score=pll",
+            "score",
+            "word_l2r",
+        )
+    parts = word_marks.word_marks(wordpiece, _in_context(wordpiece, pairs))
+    return [np.pad(part, (start, 1)) for part, start in zip(parts, first.tolist(), strict=True)]
+
+
+def _sides(pairs: Pairs) -> list[str]:
+    """Return the contexts of all good, then all bad sentences."""
+    return [side for pair in zip(*pairs.contexts, strict=True) for side in pair]
+
+
+def _in_context(wordpiece: WordPiece, pairs: Pairs) -> list[str]:
+    """Return all good, then all bad sentences as they are after their contexts."""
+    return wordpiece.within_text([*pairs.good, *pairs.bad], map(bool, _sides(pairs)))
 
 
 def _check(source: "Source", wordpiece: WordPiece, model: Candidate) -> None:

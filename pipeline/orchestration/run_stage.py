@@ -28,6 +28,7 @@ from pipeline.common import cores as machine
 from pipeline.common import heartbeat, run_record, screen
 from pipeline.common.errors import ConfigError, Exit, Restart
 from pipeline.config import EvaluateConfig, PrepareConfig
+from pipeline.evaluation import evaluation_of
 from pipeline.orchestration import run_document, stage_commands
 from pipeline.orchestration.job_status import PREFLIGHT
 from pipeline.orchestration.run_document import Run, StageRecord
@@ -122,10 +123,9 @@ def command(nodes: list[StageRecord], node: StageRecord, record: str) -> list[li
     words = stage_commands.command(node, record)
     if not isinstance(node.config, EvaluateConfig):
         return [words]
-    from pipeline.evaluation import grid_search
-
     index, parts = number("JOB_COMPLETION_INDEX", 0), number("PARTS", 1)
-    grids = [len(grid_search.grid_of(cast(EvaluateConfig, other.config))) for other in nodes]
+    configs = [cast(EvaluateConfig, other.config) for other in nodes]
+    grids = [evaluation_of(config.task).run_count(config) for config in configs]
     position = nodes.index(node)
     first = (index - sum(grids[:position])) % parts  # runs are numbered across all grids
     return [[*words, f"part=[{first},{parts}]"]] if first < grids[position] else []

@@ -17,79 +17,17 @@ from model.training.tracking import RUN_ID
 from pipeline.common.errors import InputError
 from pipeline.common.figures import CorpusCounts, Score
 from pipeline.common.manifest import Manifest
+from pipeline.common.tables import read_table
 from pipeline.reporting.score_tables import shown
 from pipeline.reporting.wandb_stages import HEAD, RECORD, compared
 
-LOSSES = ("loss", "masked_lm_loss", "next_sentence_loss")
+SECTIONS: dict[str, list[dict[str, Any]]] = read_table(__file__, "dashboards.yaml")["sections"]
 TABLES = ("prepare/corpus", "evaluate/scores", "convert/masked_sentences")
-ACCURACIES = ("masked_lm_accuracy", "next_sentence_accuracy")
 
 
-def curves(title: str, *names: str, **options: Any) -> wr.LinePlot:
-    """Return a plot of metrics over training steps."""
-    return wr.LinePlot(title=title, y=list(names), **options)
-
-
-def system(title: str, pattern: str) -> wr.LinePlot:
-    """Return a plot of the system metrics that W&B collects on every node, over time."""
-    return wr.LinePlot(title=title, x="RelativeTime(Wall)", metric_regex=pattern)
-
-
-def pretraining() -> list[wr.LinePlot]:
-    """Return the plots of training progress and speed."""
-    both = ("train", "validation")
-    return [
-        *(curves(name.replace("_", " "), *(f"{kind}/{name}" for kind in both)) for name in LOSSES),
-        *(curves(name.replace("_", " "), *(f"{k}/{name}" for k in both)) for name in ACCURACIES),
-        curves("learning rate", "train/learning_rate"),
-        curves("gradient norm", "train/gradient_norm", log_y=True),
-        curves("tokens a second", "train/tokens_per_second"),
-        curves("model FLOP utilisation", "train/mfu", range_y=(0.0, None)),
-        curves(
-            "shares of a step's time",
-            "train/data_wait_share",
-            "train/forward_share",
-            "train/backward_share",
-            "train/step_share",
-            plot_type="stacked-area",
-        ),
-    ]
-
-
-def data() -> list[wr.LinePlot]:
-    """Return the plots of consumed data and time spent waiting for it."""
-    return [
-        curves("samples", "train/samples"),
-        curves("tokens", "train/tokens"),
-        curves("samples a second", "train/samples_per_second"),
-        curves("waiting for data", "train/data_wait_share", range_y=(0.0, 1.0)),
-    ]
-
-
-def fleet() -> list[wr.LinePlot]:
-    """Return the plots of node health; at a restart the step stays constant over time."""
-    return [
-        wr.LinePlot(title="restarts: steps over time", x="RelativeTime(Wall)", y=["Step"]),
-        curves("updates skipped", "train/skipped_steps"),
-        curves("memory a device, GiB", "train/memory_gib"),
-        system("GPU utilisation", r"system\.gpu\.\d+\.gpu"),
-        system("GPU temperature", r"system\.gpu\.\d+\.temp"),
-        system("GPU power", r"system\.gpu\.\d+\.powerWatts"),
-        system("network", r"system\.network\..*"),
-        system("CPU and memory", r"system\.(cpu|memory).*"),
-    ]
-
-
-def fine_tuning() -> list[wr.LinePlot]:
-    """Return the plots of fine-tuning, one curve per task; see `wandb_stages`."""
-    return [
-        wr.LinePlot(title=title, x="evaluate/epoch", y=[f"evaluate/{key}"])
-        for title, key in (
-            ("dev score", "score"),
-            ("dev score, random start", "random_score"),
-            ("training loss", "train_loss"),
-        )
-    ]
+def panels(name: str) -> list[wr.LinePlot]:
+    """Return the plots of a section."""
+    return [wr.LinePlot(**plot) for plot in SECTIONS[name]]
 
 
 def tables() -> list[Any]:
@@ -101,9 +39,6 @@ def tables() -> list[Any]:
     ]
 
 
-SECTIONS = {"Pre-training": pretraining, "Data": data, "Fine-tuning": fine_tuning, "Fleet": fleet}
-
-
 def workspace(entity: str, project: str) -> ws.Workspace:
     """Return the workspace with the curves of all runs."""
     return ws.Workspace(
@@ -111,7 +46,7 @@ def workspace(entity: str, project: str) -> ws.Workspace:
         project=project,
         name="BERT pre-training",
         sections=[
-            *(ws.Section(name=name, panels=panels(), is_open=name != "Fleet") for name, panels in SECTIONS.items()),
+            *(ws.Section(name=name, panels=panels(name), is_open=name != "Fleet") for name in SECTIONS),
             ws.Section(name="Stages", panels=tables(), is_open=True),
         ],
         runset_settings=ws.RunsetSettings(groupby=[ws.Metric("Group"), ws.Metric("JobType")]),
@@ -162,10 +97,10 @@ def report(entity: str, project: str, work: Path) -> wr.Report:
     stages = json.loads(logged.read_text()) if runs and logged.exists() else {}
     if not runs:
         raise InputError(f"no train*/{RUN_ID} found; train with tracking=wandb first", path=work)
-    for name, panels in SECTIONS.items():
+    for name in SECTIONS:
         chosen = [expr.Metric("ID").isin(sorted({*runs.values(), *stages.values()}))]
         runset = wr.Runset(name=work.name, filters=chosen)  # of the report's own project
-        blocks += [wr.H1(text=name), wr.PanelGrid(runsets=[runset], panels=panels())]
+        blocks += [wr.H1(text=name), wr.PanelGrid(runsets=[runset], panels=panels(name))]
         if name == "Data":
             blocks[-2:-1] = corpus_blocks(work)
     blocks += score_blocks(work)

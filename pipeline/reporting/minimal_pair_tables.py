@@ -1,20 +1,14 @@
 """Minimal pairs in the report: accuracy by phenomenon next to published models, learning curves."""
 
-from collections.abc import Iterable
 from functools import cache
-from pathlib import Path
 from statistics import mean
 from typing import Any
 
-import yaml
-
-from pipeline.common.figures import PairScore, Score
-from pipeline.common.manifest import Manifest
+from pipeline.common.figures import PairScore
+from pipeline.common.tables import read_table
 from pipeline.reporting import plots
+from pipeline.reporting.score_tables import Stages, places
 
-PUBLISHED = Path(__file__).with_name("published_minimal_pairs.yaml")
-# What a checkpoint's place on the curve is: the first that all checkpoints know.
-AXES = (("words", "words seen"), ("tokens", "tokens seen"), ("step", "step"))
 MOST_CURVES = len(plots.COLOURS)
 
 Figures = dict[str, Any]
@@ -23,47 +17,41 @@ Figures = dict[str, Any]
 @cache
 def published() -> dict[str, list[Figures]]:
     """Return what others published, by task."""
-    found = yaml.safe_load(PUBLISHED.read_text(encoding="utf-8"))
-    assert isinstance(found, dict)
+    found: dict[str, list[Figures]] = read_table(__file__, "published_minimal_pairs.yaml")
     return found
 
 
-def pair_score(manifest: Manifest) -> PairScore | None:
-    """Return the score of a stage that is an evaluation on minimal pairs."""
-    score = Score.of(manifest) if manifest.stage == Score.stage else None
-    return score if isinstance(score, PairScore) else None
-
-
-def sections(manifests: Iterable[Manifest]) -> list[dict[str, Any]]:
+def sections(stages: Stages) -> list[dict[str, Any]]:
     """Return a section per evaluation; curves over checkpoints are added to the task's table."""
-    found = [score for score in map(pair_score, manifests) if score is not None]
+    found = [made.record for made in stages.values() if isinstance(made.record, PairScore)]
     parts: dict[str, dict[str, Any]] = {}
-    shown = []
+    sections = []
     for score in sorted(found, key=lambda one: bool(one.checkpoints)):
         if score.checkpoints and score.task in parts:
             parts[score.task]["plots"] += curves(score)
         else:
-            shown.append(section(score))
-            parts.setdefault(score.task, shown[-1])
-    return shown
+            sections.append(section(score))
+            parts.setdefault(score.task, sections[-1])
+    return sections
 
 
 def section(score: PairScore) -> dict[str, Any]:
     """Return the table and the plots of one evaluation.
 
-    A row is a phenomenon; of a set without phenomena, a paradigm.
+    A row is a phenomenon, or of a set without phenomena a paradigm: its name, our figures, the
+    accuracy of random weights, and the percentages of published models.
     """
-    tables, random = score.tables, score.baseline_tables
-    kind = "phenomena" if tables["phenomena"] else "paradigms"
-    known = others_of(score.task, tables)
-    others = [one for one in known if one[2].keys() & tables[kind].keys()]
+    kind = "phenomena" if score.tables["phenomena"] else "paradigms"
+    tables = score.tables[kind]
+    random = {one: score.baseline_tables.get(one, {}) for one in (kind, "macro")}
+    known = others_of(score.task, score.tables)
+    others = [one for one in known if one[2].keys() & tables.keys()]
     rows = [
-        row(name.replace("_", " "), one, random.get(kind, {}).get(name), [scores.get(name) for _, _, scores in others])
-        for name, one in sorted(tables[kind].items())
+        (name.replace("_", " "), one, random[kind].get(name, {}), [scores.get(name) for _, _, scores in others])
+        for name, one in sorted(tables.items())
     ]
-    rows.append(
-        row("mean of paradigms", tables["macro"], random.get("macro"), [scores.get("") for _, _, scores in others])
-    )
+    whole = [scores.get("") for _, _, scores in others]
+    rows.append(("mean of paradigms", score.tables["macro"], random["macro"], whole))
     return {
         "task": f"{score.title}, mean of paradigms",
         "title": f"{score.title}: {score.scores['micro']:.1%} of {score.rows['dev']:,} pairs right",
@@ -76,16 +64,13 @@ def section(score: PairScore) -> dict[str, Any]:
     }
 
 
-def ranking(score: PairScore, known: list[tuple[str, str, dict[str, float]]]) -> list[dict[str, Any]]:
-    """Return the scores over all of this model, random weights and published models, best first."""
+def ranking(score: PairScore, known: list[tuple[str, str, dict[str, float]]]) -> list[tuple[str, str, float]]:
+    """Return name, source and percentage over all of every model, best first."""
     found = [("this model", "", 100 * score.score)]
     if score.baseline is not None:
         found.append(("random initialisation", "", 100 * score.baseline))
     found += [(name, source, scores[""]) for name, source, scores in known if "" in scores]
-    return [
-        {"name": name, "source": source, "percent": percent, "score": f"{percent:.1f}"}
-        for name, source, percent in sorted(found, key=lambda one: -one[2])
-    ]
+    return sorted(found, key=lambda one: -one[2])
 
 
 def note(score: PairScore) -> str:
@@ -101,20 +86,6 @@ def note(score: PairScore) -> str:
         f"Model {score.model}, by {how[score.method]}; intervals of 95% are from a bootstrap of "
         f"pairs; chance is 50%. {score.ties:,} ties count as right." + part * bool(missing)
     )
-
-
-def row(name: str, ours: Figures, random: Figures | None, others: list[float | None]) -> dict[str, Any]:
-    """Return a row of the table, in percent."""
-    low, high = ours["interval"]
-    return {
-        "name": name,
-        "pairs": f"{ours['pairs']:,}",
-        "percent": 100 * ours["accuracy"],
-        "score": f"{100 * ours['accuracy']:.1f}",
-        "interval": f"{100 * low:.1f} to {100 * high:.1f}",
-        "random": "" if random is None else f"{100 * random['accuracy']:.1f}",
-        "others": ["" if score is None else f"{score:.1f}" for score in others],
-    }
 
 
 def others_of(task: str, tables: Figures) -> list[tuple[str, str, dict[str, float]]]:
@@ -181,12 +152,3 @@ def curves(score: PairScore) -> list[tuple[str, str]]:
         ]
         drawn.append((f"Phenomena {start + 1} to {start + len(part)}", plots.lines(part, label, "accuracy")))
     return drawn
-
-
-def places(points: list[Figures]) -> tuple[list[float], str]:
-    """Return where checkpoints are on the axis of a learning curve, and its label."""
-    known = [axis for axis in AXES if all(point[axis[0]] is not None for point in points)]
-    if not known:
-        return list(range(1, len(points) + 1)), "checkpoint"
-    key, label = known[0]
-    return [point[key] for point in points], label

@@ -1,66 +1,122 @@
-"""Tables and plots of a run's scores for the report."""
+"""Scores of a run, next to published ones, over checkpoints and over seeds of pre-training."""
 
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-from pipeline.common.figures import PairScore, Score
+from model.training.tracking import read_metrics
+from pipeline.common.figures import PairScore, Record, Score, TrainingSummary, mean_of, record_of
 from pipeline.common.manifest import Manifest
-from pipeline.evaluation import chance
+from pipeline.common.tables import read_table
+from pipeline.evaluation import metrics
 from pipeline.reporting import plots
 from pipeline.stages import fingerprints
 
-Stages = dict[str, tuple[Path, Manifest]]
+COPY = re.compile(r"(.+)-seed(-?\d+)")  # the name of a stage of another seed than the run's
+ACCURACY = TrainingSummary.ACCURACY
+HELD_OUT = {
+    ACCURACY: "held-out masked-LM accuracy",
+    "masked_lm_loss": "held-out masked-LM loss",
+    "next_sentence_accuracy": "held-out next-sentence accuracy",
+}
+# What a checkpoint's place on the curve is: the first that all checkpoints know.
+AXES = (("words", "words seen"), ("tokens", "tokens seen"), ("step", "step"))
+
+
+@dataclass(frozen=True)
+class Made:
+    """A finished stage, with what it measured."""
+
+    folder: Path
+    manifest: Manifest
+    record: Record | None
+
+    @classmethod
+    def of(cls, folder: Path, manifest: Manifest) -> "Made":
+        """Return a stage with the record of its manifest."""
+        return cls(folder, manifest, record_of(manifest))
+
+
+Stages = Mapping[str, Made]
+Groups = dict[str, dict[int, str]]  # names of stages by seed, by the stage of the recipe
+
+
+def shown(value: float | None, deviation: float | None = None) -> str:
+    """Format a score with three decimals, and its standard deviation if any; a missing one is empty."""
+    return "" if value is None else f"{value:.3f}" + (f" ± {deviation:.3f}" if deviation else "")
 
 
 def scores_in(stages: Stages) -> list[tuple[Manifest, Score]]:
     """Return the evaluations of a run."""
-    return [(one, Score.of(one)) for _, one in stages.values() if one.stage == Score.stage]
+    return [(made.manifest, made.record) for made in stages.values() if isinstance(made.record, Score)]
 
 
-def score_rows(stages: Stages) -> list[dict[str, Any]]:
-    """Return one row per evaluated task and per task of its `also`; pairs have a section."""
-    found = (score for _, score in scores_in(stages) if not isinstance(score, PairScore))
-    return [score_row(part) for score in found for part in score.parts()]
+def task_scores(stages: Stages) -> list[Score]:
+    """Return the scores of every task and of its `also`; minimal pairs have a section."""
+    return [part for _, one in scores_in(stages) if not isinstance(one, PairScore) for part in one.parts()]
 
 
-def score_row(score: Score) -> dict[str, Any]:
-    """Return one row."""
-    return {
-        "title": score.title,
-        "sample": score.sample,
-        "metric": score.metric_title,
-        "remark": chance.verdict(score),
-        "score": with_deviation(score.score, score.deviation),
-        "baseline": shown(score.baseline),
-        "majority": shown(score.majority),
-        "rows": f"{score.rows.get('train', 0):,}",
-        "dev_rows": f"{score.rows['dev']:,}" if "dev" in score.rows else "",
-        "values": (score.score, score.baseline or 0.0, score.majority or 0.0),
+def score_plot(scores: list[Score]) -> str:
+    """Plot the scores as bars."""
+    values = {
+        "pre-trained": [one.score for one in scores],
+        "random initialisation": [one.baseline or 0.0 for one in scores],
+        "most frequent class": [one.majority or 0.0 for one in scores],
     }
+    return plots.bars([one.title for one in scores], list(values.items()), "score") if scores else ""
 
 
-def shown(value: float | None) -> str:
-    """Format a score with three decimals; a missing one is empty."""
-    return "" if value is None else f"{value:.3f}"
+@cache
+def published() -> dict[str, Any]:
+    """Return what others published: the columns of GLUE, and models with scores in their order."""
+    found: dict[str, Any] = read_table(__file__, "published_scores.yaml")
+    return found
 
 
-def with_deviation(value: float | None, deviation: float | None) -> str:
-    """Format a score with its standard deviation, if there is one."""
-    if value is None:
-        return "not finite"
-    return shown(value) + (f" ± {deviation:.3f}" if deviation else "")
+def published_scores(model: dict[str, Any]) -> dict[str, float]:
+    """Return the scores of a published model by task."""
+    return dict(zip(published()["columns"], model["scores"], strict=False))
 
 
-def our_scores(stages: Stages) -> dict[str, dict[str, float]]:
-    """Return the scores by task, pre-trained and from random initialisation."""
-    found: dict[str, dict[str, float]] = {"pre-trained": {}, "random initialisation": {}}
+def glue_rows(stages: Stages) -> list[dict[str, Any]]:
+    """Return the GLUE scores of our models in percent, followed by the published ones."""
+    ours: dict[str, dict[str, float]] = {"pre-trained": {}, "random initialisation": {}}
     for _, score in scores_in(stages):
         # An evaluation of the task itself takes precedence over one with another task's model.
         for part in score.parts():
-            found["pre-trained"].setdefault(part.task, part.score)
-            if part.baseline is not None:
-                found["random initialisation"].setdefault(part.task, part.baseline)
-    return found
+            for start, value in zip(ours, (part.score, part.baseline), strict=True):
+                if part.task in published()["columns"] and value is not None:
+                    ours[start].setdefault(part.task, 100 * value)
+    rows = [glue_row(name, scores, "this run (dev sets)") for name, scores in ours.items() if scores]
+    others = published()["models"] if rows else []
+    return rows + [glue_row(one["name"], published_scores(one), one["source"]) for one in others]
+
+
+def glue_row(name: str, scores: Mapping[str, float], source: str) -> dict[str, Any]:
+    """Return a model's scores in percent, with averages without WNLI (the paper's) and with it."""
+    nine = metrics.glue_average(scores)
+    ten = (nine * 9 + scores["wnli"]) / 10 if nine is not None and "wnli" in scores else None
+    return {"name": name, "scores": dict(scores), "average": nine, "with_wnli": ten, "source": source}
+
+
+def cell(value: float | None) -> str:
+    """Format a percentage with one decimal; a missing one is empty."""
+    return "" if value is None else f"{value:.1f}"
+
+
+def markdown(rows: list[dict[str, Any]]) -> str:
+    """Return the table as Markdown."""
+    columns = published()["columns"]
+    names = ["model", *columns.values(), "average", "with WNLI", "source"]
+    lines = ["| " + " | ".join(names) + " |", "|---|" + "---:|" * (len(names) - 2) + "---|"]
+    for one in rows:
+        cells = map(cell, [*map(one["scores"].get, columns), one["average"], one["with_wnli"]])
+        lines.append("| " + " | ".join([one["name"], *cells, one["source"]]) + " |")
+    return "\n".join(lines) + "\n"
 
 
 def by_checkpoint(stages: Stages) -> list[tuple[str, str]]:
@@ -98,10 +154,115 @@ def training_of(source: str) -> str:
     return source.partition("/checkpoints/")[0]
 
 
-def score_plot(scores: list[dict[str, Any]]) -> str:
-    """Plot the scores as bars."""
-    if not scores:
-        return ""
-    titles = ("pre-trained", "random initialisation", "most frequent class")
-    series = [(title, [s["values"][n] for s in scores]) for n, title in enumerate(titles)]
-    return plots.bars([s["title"] for s in scores], series, "score")
+def seed_groups(stages: Stages) -> Groups:
+    """Return the stages that there are for more than one seed, in the order of the run."""
+    own = next(
+        (
+            int(made.manifest.config["seed"])
+            for name, made in stages.items()
+            if made.manifest.stage == "train" and "seed" in made.manifest.config and not COPY.fullmatch(name)
+        ),
+        0,
+    )
+    found: Groups = {}
+    for name in stages:
+        copied = COPY.fullmatch(name)
+        stage, seed = (copied[1], int(copied[2])) if copied else (name, own)
+        found.setdefault(stage, {})[seed] = name
+    return {stage: by_seed for stage, by_seed in found.items() if len(by_seed) > 1}
+
+
+def leader(stages: Stages, found: Groups) -> int:
+    """Return the seed with the baselines, which one seed has for all, else the first."""
+    seeds = [(seed, name) for by_seed in found.values() for seed, name in by_seed.items()]
+    own = (seed for seed, name in seeds if has_baseline(stages[name]))
+    return next(own, seeds[0][0] if seeds else 0)
+
+
+def leading(stages: Stages, found: Groups) -> dict[str, Made]:
+    """Return the stages with one of each group, its scores replaced by means.
+
+    It is the one with a baseline, else that of `leader`.
+    """
+    kept = dict(stages)
+    first = leader(stages, found)
+    for by_seed in found.values():
+        names = sorted(by_seed.values(), key=lambda name: (not has_baseline(stages[name]), name != by_seed.get(first)))
+        record = stages[names[0]].record
+        every: list[Any] = [record, *(kept.pop(name).record for name in names[1:])]
+        if isinstance(record, TrainingSummary | Score):
+            record = record.of_seeds(every)
+        kept[names[0]] = replace(stages[names[0]], record=record)
+    return kept
+
+
+def has_baseline(made: Made) -> bool:
+    """Return whether a stage has the score of a model with random weights."""
+    return isinstance(made.record, Score) and made.record.baseline is not None
+
+
+def named_scores(stage: str, record: Record | None) -> Iterator[tuple[str, float]]:
+    """Yield each score of a stage with a name that is the same for all seeds."""
+    if isinstance(record, TrainingSummary):
+        held_out = record.validation
+        yield from ((f"{title} ({stage})", held_out[key]) for key, title in HELD_OUT.items() if key in held_out)
+    elif isinstance(record, PairScore):
+        yield f"{record.title}, mean of paradigms", record.score
+        for name, one in sorted(record.tables["phenomena"].items()):
+            yield f"{record.title}, {name.replace('_', ' ')}", one["accuracy"]
+    elif isinstance(record, Score):
+        yield from ((f"{one.title} {one.metric_title}", one.score) for one in record.parts())
+
+
+def seed_scores(found: Groups, stages: Stages) -> dict[str, dict[str, Any]]:
+    """Return mean, deviation and values by seed of each score that all seeds have.
+
+    Titles that several stages have are followed by the stage's name.
+    """
+    values: dict[tuple[str, str], dict[int, float]] = {}  # by title and stage
+    for stage, by_seed in found.items():
+        for seed, name in by_seed.items():
+            for title, value in named_scores(stage, stages[name].record):
+                values.setdefault((title, stage), {})[seed] = value
+    whole = {key: one for key, one in values.items() if len(one) == len(found[key[1]])}
+    times = Counter(title for title, _ in whole)
+    result = {}
+    for (title, stage), of_seeds in whole.items():
+        mean, deviation = mean_of(list(of_seeds.values()))
+        own = f"{title} ({stage})" if times[title] > 1 else title
+        result[own] = {"mean": mean, "deviation": deviation, "seeds": of_seeds}
+    return result
+
+
+def seed_curves(found: Groups, stages: Stages) -> Iterator[tuple[str, str]]:
+    """Yield the plots that have a curve per seed: held-out accuracy, and minimal pairs."""
+    for stage, by_seed in found.items():
+        held_out, pairs, labels, title = [], [], set(), ""
+        for seed, name in by_seed.items():
+            made = stages[name]
+            if made.manifest.stage == TrainingSummary.stage:
+                held_out.append((f"seed {seed}", *accuracies(made.folder)))
+            elif isinstance(made.record, PairScore) and made.record.checkpoints:
+                x, label = places(made.record.checkpoints)
+                pairs.append((f"seed {seed}", x, [point["score"] for point in made.record.checkpoints]))
+                labels.add(label)
+                title = title or made.record.title
+        if any(steps for _, steps, _ in held_out):
+            drawn = plots.lines(held_out, "step", "share of masked tokens")
+            yield f"Held-out masked-LM accuracy ({stage})", drawn
+        if len(pairs) > 1 and len(labels) == 1:
+            yield f"{title}, mean of paradigms ({stage})", plots.lines(pairs, labels.pop(), "accuracy")
+
+
+def accuracies(folder: Path) -> tuple[list[int], list[float]]:
+    """Return the steps and the values of the held-out accuracy of a training."""
+    rows = [row for row in read_metrics(folder) if row["kind"] == "validation" and ACCURACY in row]
+    return [row["step"] for row in rows], [row[ACCURACY] for row in rows]
+
+
+def places(points: list[dict[str, Any]]) -> tuple[list[float], str]:
+    """Return where checkpoints are on the axis of a learning curve, and its label."""
+    for key, label in AXES:
+        if all(point[key] is not None for point in points):
+            return [point[key] for point in points], label
+    return list(range(1, len(points) + 1)), "checkpoint"

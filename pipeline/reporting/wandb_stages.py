@@ -3,13 +3,13 @@
 Every stage is one W&B run, whose job type is the stage, in the group of the run. Its id follows
 from the stage's fingerprint, and is recorded in the run's folder: a stage that is skipped next time
 is not logged again. Artifacts are references with the checksums of the manifests: W&B shows what
-was made from what, and no file is uploaded, unless `upload` is `model`.
+was made from what, and no file is uploaded.
 """
 
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -20,11 +20,9 @@ from pipeline.common.errors import first_line
 from pipeline.common.figures import Conversion, CorpusCounts, Score
 from pipeline.common.manifest import MANIFEST, TRACKER, Manifest
 from pipeline.common.redact import without_secrets
-from pipeline.reporting.published_scores import COLUMNS, MODELS
+from pipeline.reporting.score_tables import Made, Stages, published, published_scores
 
 RECORD = Path("wandb", "stages.json")  # in a run's folder: stage to id of its W&B run
-# Devlin et al. 2019, table 1, BERT base: of the test set, in percent; ours are of the dev set.
-PUBLISHED = dict(zip(COLUMNS, MODELS["BERT-base"][1], strict=False))
 KINDS = {  # an artifact's type by the stage that makes it
     "download": "corpus",
     "vocab": "vocabulary",
@@ -37,30 +35,29 @@ KINDS = {  # an artifact's type by the stage that makes it
 HEAD = ("task", "metric", "dev", "random start", "most frequent", "BERT base, published test")
 MOST = 1000  # files of an artifact; the sums of more are one sum
 
-Stages = Mapping[str, tuple[Path, Manifest]]
 
-
-def log_finished(work: Path, project: str | None, upload: str = "none") -> None:
+def log_finished(work: Path, project: str | None) -> None:
     """Log the stages of a run's folder that W&B does not have yet."""
     found = {}
     for path in sorted(work.glob(f"[!.]*/{MANIFEST}")):
         manifest = Manifest.read(path.parent, of_input=True)
         if manifest is not None and manifest.stage in KINDS:
-            found[path.parent.name] = (path.parent, manifest)
-    log(work, found, project, upload)
+            found[path.parent.name] = Made.of(path.parent, manifest)
+    log(work, found, project)
 
 
-def log(work: Path, found: Stages, project: str | None, upload: str = "none") -> None:
+def log(work: Path, found: Stages, project: str | None) -> None:
     """Log those of `found` that W&B does not have yet; a failure of W&B is a warning."""
     record = work / RECORD
     known = json.loads(record.read_text()) if record.exists() else {}
     try:
         if mode_of("auto") == "disabled":
             return
-        for name, (folder, manifest) in sorted(found.items(), key=lambda one: one[1][1].finished):
+        for name, made in sorted(found.items(), key=lambda one: one[1].manifest.finished):
+            manifest = made.manifest
             if manifest.stage not in KINDS or known.get(name) == run_id(work, name, manifest):
                 continue
-            log_stage(work, name, folder, found, project, upload)
+            log_stage(work, name, found, project)
             known[name] = run_id(work, name, manifest)
             write_text(record, json.dumps(known, indent=1))
     except Exception as error:  # no failure of W&B may end a run
@@ -76,11 +73,11 @@ def run_id(work: Path, name: str, manifest: Manifest) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
-def log_stage(work: Path, name: str, folder: Path, found: Stages, project: str | None, upload: str) -> None:
+def log_stage(work: Path, name: str, found: Stages, project: str | None) -> None:
     """Log one stage: its settings, figures and artifact."""
     import wandb
 
-    manifest = found[name][1]
+    manifest, record = found[name].manifest, found[name].record
     mode: Any = mode_of("auto")
     (work / RECORD.parent).mkdir(exist_ok=True)
     run = wandb.init(
@@ -97,13 +94,13 @@ def log_stage(work: Path, name: str, folder: Path, found: Stages, project: str |
         settings=wandb.Settings(console="off", silent=True, init_timeout=30),
     )
     try:
-        if manifest.stage == "prepare":
-            log_corpus(run, manifest)
-        elif manifest.stage == "convert":
-            log_samples(run, manifest)
-        elif manifest.stage == "evaluate":
-            log_scores(run, manifest)
-        log_artifact(run, name, folder, found, upload)
+        if isinstance(record, CorpusCounts):
+            log_corpus(run, record)
+        elif isinstance(record, Conversion):
+            log_samples(run, record)
+        elif isinstance(record, Score):
+            log_scores(run, record)
+        log_artifact(run, name, found)
     finally:
         run.finish()
 
@@ -111,18 +108,16 @@ def log_stage(work: Path, name: str, folder: Path, found: Stages, project: str |
 def tags(found: Stages) -> list[str]:
     """Return the tags of a run: those of the environment, the corpus and the model's size."""
     given = [tag for tag in os.environ.get("WANDB_TAGS", "").split(",") if tag]
-    for _, manifest in found.values():
-        corpus = (manifest.config.get("corpus") or {}).get("name")
-        size = (manifest.config.get("model") or {}).get("name")
-        given += [str(tag) for tag in (corpus, size) if tag]
+    for made in found.values():
+        names = ((made.manifest.config.get(key) or {}).get("name") for key in ("corpus", "model"))
+        given += [str(name) for name in names if name]
     return list(dict.fromkeys(given))
 
 
-def log_corpus(run: Any, manifest: Manifest) -> None:
+def log_corpus(run: Any, counts: CorpusCounts) -> None:
     """Log the account of a corpus: documents by outcome, sums, lengths."""
     import wandb
 
-    counts = CorpusCounts.of(manifest)
     outcomes = {f"documents_{outcome}": count for outcome, count in counts.documents.items()}
     run.summary.update(outcomes | counts.totals)
     lengths = sorted(counts.lengths.items())
@@ -134,11 +129,11 @@ def log_corpus(run: Any, manifest: Manifest) -> None:
     )
 
 
-def log_samples(run: Any, manifest: Manifest) -> None:
+def log_samples(run: Any, made: Conversion) -> None:
     """Log masked sentences with the model's fillings."""
     import wandb
 
-    rows = [(sample["text"], "; ".join(map(filled, sample["masks"]))) for sample in Conversion.of(manifest).samples]
+    rows = [(sample["text"], "; ".join(map(filled, sample["masks"]))) for sample in made.samples]
     if rows:
         columns: list[str | int] = ["sentence", "filled in, with probability"]
         run.log({"convert/masked_sentences": wandb.Table(columns=columns, data=rows)})
@@ -149,11 +144,10 @@ def filled(words: list[dict[str, Any]]) -> str:
     return ", ".join(f"{one['word']} {one['probability']:.2f}" for one in words)
 
 
-def log_scores(run: Any, manifest: Manifest) -> None:
+def log_scores(run: Any, found: Score) -> None:
     """Log the curves of fine-tuning, and the score of a task with its baselines."""
     import wandb
 
-    found = Score.of(manifest)
     run.define_metric("evaluate/epoch")
     run.define_metric("evaluate/*", step_metric="evaluate/epoch")
     for point in curves(found):
@@ -165,8 +159,9 @@ def log_scores(run: Any, manifest: Manifest) -> None:
 
 def compared(found: Score) -> tuple[float | None, ...]:
     """Return a score and what it is compared with, in the order of `HEAD`."""
-    published = PUBLISHED.get(found.task)
-    return found.score, found.baseline, found.majority, published and published / 100
+    (base,) = (one for one in published()["models"] if one["name"] == "BERT-base")
+    test = published_scores(base).get(found.task)  # in percent
+    return found.score, found.baseline, found.majority, test and test / 100
 
 
 def curves(found: Score) -> Iterator[dict[str, float]]:
@@ -181,12 +176,12 @@ def curves(found: Score) -> Iterator[dict[str, float]]:
         yield row
 
 
-def log_artifact(run: Any, name: str, folder: Path, found: Stages, upload: str) -> None:
+def log_artifact(run: Any, name: str, found: Stages) -> None:
     """Log what a stage made, by reference, and what it was made from."""
     import wandb
 
-    manifest = found[name][1]
-    makers = {made.fingerprint: other for other, (_, made) in found.items()}
+    folder, manifest = found[name].folder, found[name].manifest
+    makers = {made.manifest.fingerprint: other for other, made in found.items()}
     sources = [makers[of] for of in manifest.inputs.values() if of in makers]
     artifact = wandb.Artifact(
         f"{run.group}-{name}",
@@ -198,11 +193,8 @@ def log_artifact(run: Any, name: str, folder: Path, found: Stages, upload: str) 
             "inputs": manifest.inputs,
         },
     )
-    if upload == "model" and manifest.stage == "convert":
-        artifact.add_dir(str(folder))
-    else:
-        for uri, path in references(folder, manifest):
-            artifact.add_reference(uri, name=path, checksum=False)
+    for uri, path in references(folder, manifest):
+        artifact.add_reference(uri, name=path, checksum=False)
     if not run.offline:  # W&B resolves an input on its server
         for other in sources:
             use_input(run, f"{run.group}-{other}")

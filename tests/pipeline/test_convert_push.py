@@ -67,7 +67,6 @@ def settings(trained: Path, out: Path, **more: object) -> ConvertConfig:
         out=str(out / "convert"),
         train=str(trained / "train"),
         vocab=str(trained / "vocab"),
-        check=False,
         push="me/model",
         **more,  # type: ignore[arg-type]
     )
@@ -117,7 +116,6 @@ def test_a_finished_run_uploads_its_model_when_asked_later(trained: Path, hub: H
         out=str(tmp_path / "work" / "convert"),
         train=str(trained / "train"),
         vocab=str(trained / "vocab"),
-        check=False,
     )
     config = RunConfig(
         workdir=str(tmp_path / "work"),
@@ -203,7 +201,7 @@ def test_an_expired_token_is_one_line(
     words = [f"{key}={getattr(settings(trained, tmp_path), key)}" for key in ("out", "train")]
     # Not forked: the client reads the hub's address while it is imported.
     done = subprocess.run(
-        [sys.executable, "-m", "pipeline.convert", *words, f"vocab={trained}/vocab", "check=false", "push=me/model"],
+        [sys.executable, "-m", "pipeline.convert", *words, f"vocab={trained}/vocab", "push=me/model"],
         cwd=root,
         capture_output=True,
         text=True,

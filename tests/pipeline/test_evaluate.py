@@ -411,7 +411,7 @@ def test_a_model_is_scored_on_other_tasks_sets_too(config):
 
 
 def test_a_task_without_a_training_set_says_so(config):
-    with pytest.raises(ConfigError, match="task ax: ") as raised:
+    with pytest.raises(ConfigError, match="task=ax: ") as raised:
         replace(config, task=examples.task_of("ax"))
     assert raised.value.key == "task"
 

@@ -32,6 +32,6 @@ def test_a_task_of_ones_own_asks_which_model(root: Path, tmp_path: Path) -> None
     words = [f"data={tmp_path}", f"out={tmp_path / 'out'}"]
     done = evaluate_own(root, *words)
     assert done.returncode == 2
-    assert done.stderr.splitlines()[-1].startswith("error: pretrained ")
+    assert done.stderr.splitlines()[-1].startswith("error: pretrained: ")
     done = evaluate_own(root, *words, f"workdir={tmp_path}")
     assert f"{tmp_path}/convert: " in done.stderr

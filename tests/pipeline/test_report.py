@@ -10,6 +10,7 @@ import pytest
 
 from model.training.tracking import METRICS
 from pipeline import report
+from pipeline.common import run_record
 from pipeline.common.errors import ConfigError, InputError
 from pipeline.common.manifest import MANIFEST, Manifest
 from pipeline.config import ReportConfig
@@ -185,15 +186,15 @@ def test_the_title_names_the_architecture(architecture: str, name: str) -> None:
 
 def test_what_a_crash_left_is_not_reported(work: Path) -> None:
     (work / "prepare").rename(work / ".prepare.old")
-    assert "prepare" not in report.manifests(ReportConfig(workdir=str(work), out="x"))
-    assert ".prepare.old" not in report.manifests(ReportConfig(workdir=str(work), out="x"))
+    assert "prepare" not in report.stages_of(ReportConfig(workdir=str(work), out="x"))
+    assert ".prepare.old" not in report.stages_of(ReportConfig(workdir=str(work), out="x"))
 
 
 def test_nothing_to_report_is_an_error(tmp_path: Path) -> None:
     config = ReportConfig(workdir=str(tmp_path), out=str(tmp_path / "report"))
     with pytest.raises(InputError) as error:
         stage.run("report", config, report.make)
-    assert error.value.path == str(tmp_path)
+    assert error.value.value == str(tmp_path)
 
 
 def glue(folder: Path, task: str, score: float, **more: object) -> None:
@@ -336,8 +337,8 @@ def test_samples_and_the_command_of_the_run_are_on_the_page(work: Path) -> None:
     assert "model fills in" not in page(work)
     sample = {"text": "a [MASK] <b>", "masks": [[{"word": "cat", "probability": 0.2512}]]}
     manifest(work / "convert", "convert", "g", {}, samples=[sample])
-    (work / "logs").mkdir()
-    (work / "logs" / "command.txt").write_text("python -m pipeline.run corpus=x\n")
+    record = {"version": run_record.VERSION, "command": "python -m pipeline.run corpus=x", "stages": {}}
+    (work / run_record.NAME).write_text(json.dumps(record))
     text = page(work)
     assert "a [MASK] &lt;b&gt;" in text
     assert "<b>cat</b>" in text

@@ -9,7 +9,7 @@ from pipeline.common.errors import InputError
 from pipeline.common.manifest import Manifest, file_checksums
 from pipeline.common.stores import objects
 from pipeline.config import ReportConfig, SubmitConfig
-from pipeline.evaluation import glue_submission
+from pipeline.evaluation import answers
 
 pytestmark = pytest.mark.store
 
@@ -56,9 +56,9 @@ def test_a_report_is_of_all_stages_in_the_store(
 
 def test_answers_to_glue_are_found_in_the_store(bucket: str, tmp_path: Path) -> None:
     folder = tmp_path / "evaluate-rte"
-    answers = folder / glue_submission.FOLDER / "RTE.tsv"
-    answers.parent.mkdir(parents=True)
-    answers.write_text(glue_submission.constant_rows(glue_submission.tasks()["RTE"]))
+    rows = folder / answers.FOLDER / "RTE.tsv"
+    rows.parent.mkdir(parents=True)
+    rows.write_text(submit.constant_rows(answers.server_tasks()["RTE"]))
     put(bucket, folder, "evaluate")
     put(bucket, tmp_path / "vocab", "vocab")
     out = f"{bucket}/run/submit"

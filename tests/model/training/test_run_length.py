@@ -172,7 +172,7 @@ def test_the_last_step_reaches_the_limit_of_words_which_it_may_not_pass() -> Non
 def test_names_of_checkpoints_differ_as_their_words_do() -> None:
     marks = [1e6, 1_000_001, 12_345_678, 1e8, 2.5e5, 1e9]
     names = ["1", "1.000001", "12.345678", "100", "0.25", "1000"]
-    assert [convert.name_of_mark(mark) for mark in marks] == [f"chck_{name}M" for name in names]
+    assert [convert.of_mark(mark) for mark in marks] == [f"chck_{name}M" for name in names]
 
 
 def test_a_limit_below_the_first_step_is_refused() -> None:

@@ -141,7 +141,6 @@ def report_settings(root: Path, *words: str) -> ReportConfig:
 
 def test_a_report_logs_if_asked(root: Path) -> None:
     settings = report_settings(root)
-    assert (settings.tracking.name, settings.upload) == ("none", "none")
-    settings = report_settings(root, "tracking=wandb", "tracking.project=ours", "upload=model")
+    assert settings.tracking.name == "none"
+    settings = report_settings(root, "tracking=wandb", "tracking.project=ours")
     assert (settings.tracking.name, settings.tracking.project) == ("wandb", "ours")
-    assert settings.upload == "model"

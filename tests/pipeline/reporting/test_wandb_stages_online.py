@@ -36,7 +36,7 @@ import sys
 from pathlib import Path
 from pipeline.reporting import wandb_stages
 for time in ("first", "second"):
-    wandb_stages.log_finished(Path(sys.argv[1]), "bert-pipeline", "model")
+    wandb_stages.log_finished(Path(sys.argv[1]), "bert-pipeline")
     print(time, "done", flush=True)
 """
 
@@ -113,8 +113,6 @@ def test_every_stage_is_on_the_service_once(root: Path, work: Path, server: Wand
     assert any("masked_sentences" in name for name in server.files)
     references = {path: entry["ref"] for path, entry in server.references("wiki-train").items()}
     assert references == {"a.bin": f"{(work / 'train').as_uri()}/a.bin#sha256=5a1"}
-    uploaded = server.files[f"{server.newest('wiki-convert')['id']}/a.bin"]
-    assert uploaded == b"convert"
     used = {one["runName"]: one["artifactID"] for one in server.asked_for("UseArtifact")}
     assert used == {
         runs["convert"]["name"]: server.newest("wiki-train")["id"],

@@ -19,7 +19,7 @@ from pipeline import evaluate
 from pipeline.common.errors import ConfigError, InputError
 from pipeline.common.figures import PairScore
 from pipeline.config import EvaluateConfig, TaskConfig
-from pipeline.evaluation import examples, pair_sequences, zero_shot
+from pipeline.evaluation import examples, zero_shot
 from pipeline.evaluation.task_types import minimal_pairs
 from pipeline.evaluation.task_types.minimal_pairs import Pairs
 from pipeline.reporting import minimal_pair_tables
@@ -218,7 +218,7 @@ def test_contexts_are_read_and_only_what_follows_them_is_scored(
     pairs, _ = read(tmp_path, name)
     assert pairs.contexts == [contexts]
     wordpiece = WordPiece.load(model_folder)
-    sequences, first = pair_sequences.framed(wordpiece, pairs)
+    sequences, first = zero_shot.framed(wordpiece, pairs)
     for sequence, start, context, side in zip(sequences, first, contexts, sides, strict=True):
         whole = wordpiece.encode([f"{context} {side}"])[0].tolist()
         assert sequence.tolist() == [wordpiece.cls, *whole, wordpiece.sep]
@@ -230,7 +230,7 @@ def test_sentences_after_a_context_have_the_ids_that_they_have_in_the_text(prefi
     bpe = learn_byte_level(["I live in Paris . the cat the list"] * 9, prefix_space)
     contexts = [("I live in Paris .", "the list"), ("", "")]
     pairs = Pairs(["the cat", "the cat"], ["the list", "the list"], contexts, ["a", "a"])
-    sequences, first = pair_sequences.framed(bpe, pairs)
+    sequences, first = zero_shot.framed(bpe, pairs)
     texts = [(contexts[0][0], "the cat"), ("", "the cat"), (contexts[0][1], "the list"), ("", "the list")]
     for sequence, start, (context, side) in zip(sequences, first, texts, strict=True):
         before, whole = (
@@ -281,7 +281,7 @@ def test_words_are_asked_of_a_tokenizer_that_has_them() -> None:
     spec = json.loads(bpe.library.to_str()) | {"pre_tokenizer": None}
     pairs = Pairs(["a b"], ["b a"], [("", "")], ["p"])
     with pytest.raises(InputError) as raised:
-        pair_sequences.word_marks(WordPiece(json.dumps(spec)), pairs, np.array([1, 1]))
+        zero_shot.continuations(WordPiece(json.dumps(spec)), pairs, np.array([1, 1]))
     assert raised.value.key == "score"
 
 
@@ -349,14 +349,14 @@ def test_mistakes_name_the_key(tmp_path: Path, model_folder: Path) -> None:
     bad = TaskConfig(**{**vars(task), "columns": ["good", "bad"]})
     with pytest.raises(InputError) as raised:
         minimal_pairs.read_pairs(str(tmp_path / "data"), bad)
-    assert raised.value.key == "task.columns"
+    assert raised.value.key == "data"
     half = TaskConfig(**{**vars(task), "columns": ["sentence_good", "bad"]})
     with pytest.raises(InputError, match="'bad'"):
         minimal_pairs.read_pairs(str(tmp_path / "data"), half)
     nowhere = config_of(tmp_path, tmp_path / "no-model")
     with pytest.raises(InputError) as raised:
         zero_shot.candidates(nowhere)
-    assert raised.value.path == nowhere.pretrained
+    assert raised.value.value == nowhere.pretrained
     with pytest.raises(ConfigError, match="checkpoints"):
         config_of(tmp_path, model_folder, task=examples.task_of("cola"), checkpoints="all")
     with pytest.raises(ConfigError, match="score"):

@@ -80,3 +80,7 @@ def main() -> None:
     except UserError as error:
         print(f"error: {error}", file=sys.stderr, flush=True)
         sys.exit(error.code)
+
+
+if __name__ == "__main__":
+    main()

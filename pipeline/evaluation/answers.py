@@ -1,0 +1,126 @@
+"""Answers to dev and test sets, as files: `index<TAB>prediction`, labels as in the training set."""
+
+import functools
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pipeline.cli import conf_files
+from pipeline.common.atomic import write_text
+from pipeline.common.errors import ConfigError, InputError
+from pipeline.config import EvaluateConfig, TaskConfig
+from pipeline.evaluation import examples, table_files
+from pipeline.evaluation.task_types import Dataset, TaskType, open_task_type
+
+if TYPE_CHECKING:
+    import torch
+
+    from model.finetuning.heads import BertWithHead
+
+FOLDER = "submission"  # of an evaluation: the answers to test sets
+
+
+@functools.cache
+def server_tasks() -> dict[str, TaskConfig]:
+    """Return the tasks that the GLUE server scores, by submission file name."""
+    every = map(examples.task_of, conf_files.choices("task"))
+    return {task.submission: task for task in every if task.submission and task.test_rows}
+
+
+def rows(task: TaskConfig, answers: list[Any]) -> str:
+    """Return the text of a file of answers: a header and one answer per line."""
+    return table(word(task, answer) for answer in answers)
+
+
+def submission_rows(task: TaskConfig, answers: list[Any]) -> str:
+    """Return the text of a submission file; scores are as the GLUE server wants them, if it does.
+
+    These are from 0 to 5, with three decimals (https://gluebenchmark.com/faq).
+    """
+    if task.submission in server_tasks() and not task.labels:
+        return table(f"{min(max(float(answer), 0.0), 5.0):.3f}" for answer in answers)
+    return rows(task, answers)
+
+
+def table(words: Iterable[str]) -> str:
+    """Return a header and one line per word, numbered from 0."""
+    return "index\tprediction\n" + "".join(f"{index}\t{word}\n" for index, word in enumerate(words))
+
+
+def word(task: TaskConfig, answer: Any) -> str:
+    """Format an answer: a label, a score with six decimals, tags, or the text of an answer."""
+    if isinstance(answer, list):  # tags of a sentence, or an answer and its margin
+        return " ".join(answer) if task.kind == "tagging" else str(answer[0])
+    if task.kind == "classification":
+        return task.labels[int(answer)] if task.labels else f"{answer:.6f}"
+    return str(answer)
+
+
+def predict(
+    model: "BertWithHead", kind: TaskType, part: Dataset, device: "torch.device", on_batch: Callable[..., object]
+) -> list[Any]:
+    """Return a model's answers to a dataset."""
+    from model.finetuning import loop
+
+    return kind.decode(part, loop.predict(model, part.samples, device, on_batch))
+
+
+def submit(config: EvaluateConfig, model: Path, out: Path) -> list[str]:
+    """Write a kept model's answers to the test sets of a task and its `also`; return their names.
+
+    Raises:
+        ConfigError, InputError: raised by `answered_tasks` and `refuse_malformed`.
+    """
+    from model.encoders.device import device_of
+    from model.finetuning import saved_model
+    from pipeline.tokenization.wordpiece import WordPiece
+
+    _, found = saved_model.load(model)
+    wordpiece = WordPiece.load(model)
+    (out / FOLDER).mkdir()
+    written = []
+    for task in answered_tasks(config):
+        assert task.test is not None
+        assert task.submission is not None
+        kind = open_task_type(config, task, wordpiece)
+        part = kind.read(task.test, labelled=False)
+        refuse_malformed(task, part.malformed)
+        answers = predict(found.model, kind, part, device_of(), lambda *_: None)
+        write_text(out / FOLDER / f"{task.submission}.tsv", submission_rows(task, answers))
+        written.append(task.submission)
+    return written
+
+
+def answered_tasks(config: EvaluateConfig) -> list[TaskConfig]:
+    """Return the tasks whose test sets are answered: the task, and those of `also` with one.
+
+    Raises:
+        ConfigError: no test set was found.
+        InputError: the task's own test set is missing, or a row of one is malformed.
+    """
+    found = []
+    for task in (config.task, *map(examples.task_of, config.task.also)):
+        if task.test is None or task.submission is None:
+            continue
+        if task is config.task:
+            examples.need(config.data, task, task.test)
+        elif table_files.find(config.data, task.folder, task.test) is None:
+            continue
+        if task.kind == "classification":  # others are refused when they are answered
+            test_set = examples.read_examples(config.data, task, task.test, labelled=False)
+            refuse_malformed(task, test_set.malformed)
+        found.append(task)
+    if not found:
+        raise ConfigError(
+            f"none of {', '.join(config.task.also)}, the tasks of task.also, has a test set in {config.data}; set "
+            "submit=false, or data",
+            "submit",
+            True,
+        )
+    return found
+
+
+def refuse_malformed(task: TaskConfig, faults: list[str]) -> None:
+    """Raise InputError if rows of a task's test set were left out: the others would move up."""
+    if faults:
+        raise InputError(f"task {task.name} cannot be answered row by row; {faults[0]}", "submit", True)
