@@ -26,12 +26,7 @@ def config(name: str, options: dict[str, str], **more: str) -> PrepareConfig:
 
 
 @pytest.mark.parametrize(
-    ("name", "options"),
-    [
-        ("portable", {"environment_type": "EXTERNAL"}),
-        ("flink", {"environment_type": "EXTERNAL"}),
-        ("dask", {"dask_client_address": "tcp://there:8786"}),
-    ],
+    ("name", "options"), [("spark", {"environment_type": "EXTERNAL"}), ("flink", {"environment_type": "EXTERNAL"})]
 )
 def test_tasks_in_another_directory_read_and_write_the_same_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, options: dict[str, str]
@@ -60,13 +55,7 @@ def test_tasks_in_another_directory_read_and_write_the_same_files(
 
 
 @pytest.mark.parametrize(
-    ("name", "options"),
-    [
-        ("local", {}),
-        ("prism", {}),
-        ("dask", {"dask_client_address": None}),
-        ("portable", {"environment_type": "LOOPBACK"}),
-    ],
+    ("name", "options"), [("local", {}), ("prism", {}), ("spark", {"environment_type": "LOOPBACK"})]
 )
 def test_workers_of_this_process_get_paths_as_typed(name: str, options: dict[str, str]) -> None:
     given = config(name, options)
