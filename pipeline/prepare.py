@@ -6,17 +6,15 @@ A Beam job of two phases (see `pipeline.beam.transforms`):
 2. take a bucket from all file ranges, drop duplicates, draw sentence pairs, write one shard.
 """
 
-import contextlib
 import itertools
 import math
 import shutil
 import time
 from collections import Counter
-from collections.abc import Iterator
-from pathlib import Path, PurePath
+from pathlib import Path
 
 from pipeline import readers
-from pipeline.beam import estimate, preview, steps, trace, transforms
+from pipeline.beam import estimate, preview, steps, transforms
 from pipeline.beam.absolute_paths import for_workers
 from pipeline.beam.documents import OUTCOMES, DocumentCounts
 from pipeline.beam.estimate import text_bytes
@@ -89,7 +87,6 @@ def plan(config: PrepareConfig, out: Path) -> PreparePlan:
     """
     config = for_workers(config)
     short = check_filters(config)
-    trace.Trace.of(config)
     splits, shards, firsts = laid_out(config)
     steps.loaded.cache_clear()
     wordpiece = steps.loaded(config.vocab)
@@ -148,7 +145,7 @@ def check_words(config: PrepareConfig, wordpiece: WordPiece) -> None:
 
 
 def collect(plan: PreparePlan) -> tuple[CorpusCounts, DocumentCounts]:
-    """Merge the counts of all tasks; return them for the manifest, and with hashes and traces.
+    """Merge the counts of all tasks; return them for the manifest, and with hashes and what was dropped.
 
     Raises:
         RuntimeError: the engine lost or duplicated documents.
@@ -162,8 +159,10 @@ def collect(plan: PreparePlan) -> tuple[CorpusCounts, DocumentCounts]:
         shards.update(part.pop("shards", {}))
         account.take(part)
     account.balance()
+    account.dropped.trim()
     figures = {
         **vars(account),
+        "dropped": len(account.dropped),
         "lengths": lengths,
         "shards": shards,
         "tokenizer": plan.info.tokenizer,
@@ -190,16 +189,12 @@ def make(config: PrepareConfig, out: Path) -> Result:
         transforms.run(work)
     estimate.remember(config, work.splits, time.monotonic() - began)
     counts, account = collect(work)
-    if trace.Trace.of(config) is not None:
-        trace.write(out, account.traced, account.names, work.splits)
     shutil.rmtree(work.scratch)
-    with kept_trace(config, out):
-        check_train(config, counts)
-        check_word_limit(config, counts)
-        check_held_out(config, counts, account.lowest)
+    check_train(config, counts)
+    check_word_limit(config, counts)
+    check_held_out(config, counts, account.lowest)
+    account.dropped.write(out, counts.documents["read"] - counts.written)
     counts.warnings.extend(warnings(work, counts, account.lowest))
-    if not account.traced and trace.Trace.of(config) is not None:
-        counts.warnings.append("no document matches trace or trace_file")
     found = documents_line(config, counts)
     made = (
         f"{found}{';' if ':' in found else ','} {pluralize(counts.tokens, 'token')}, "
@@ -213,19 +208,6 @@ def make(config: PrepareConfig, out: Path) -> Result:
         figures=counts.to_json(),
         sums={name: shard.sha256 for name, shard in counts.shards.items()},
     )
-
-
-@contextlib.contextmanager
-def kept_trace(config: PrepareConfig, out: Path) -> Iterator[None]:
-    """Keep the trace next to the output folder, which is removed if the body raises InputError."""
-    try:
-        yield
-    except InputError as error:
-        if not (out / trace.FILE).exists():
-            raise
-        kept = out.parent / f"{PurePath(config.out).name}.{trace.FILE}"
-        (out / trace.FILE).replace(kept)
-        raise error.but(problem=f"{error.problem}; what became of the traced documents is in {kept}") from error
 
 
 def documents_line(config: PrepareConfig, counts: CorpusCounts) -> str:

@@ -34,7 +34,6 @@ def for_workers(config: PrepareConfig) -> PrepareConfig:
         ),
         source=absolute(config.source),
         vocab=absolute(config.vocab),
-        trace_file=absolute(config.trace_file),
     )
 
 

@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from pipeline.beam import trace
-from pipeline.beam.documents import KeptDocument
+from pipeline.beam.documents import DocumentCounts, KeptDocument
+from pipeline.beam.dropped import as_bytes
 from pipeline.beam.nested_tokens import count, nested, take
 from pipeline.beam.plan import PreparePlan
 from pipeline.common.atomic import atomic_path
@@ -35,13 +35,10 @@ MOST_HASHES = 2**20  # of documents that a reading task remembers, 0.15 GB
 class TokenizedDocuments:
     """Buffer of the tokenized documents of a reading task, until they are sorted by bucket."""
 
-    def __init__(self, plan: PreparePlan):
-        self.plan = plan
+    def __init__(self, plan: PreparePlan, account: DocumentCounts):
+        self.plan, self.account = plan, account
         self.tokens = 0
         self.coverage = Coverage()
-        self.empty: list[KeptDocument] = []  # documents without a token
-        self.traces = trace.Trace.of(plan.config) is not None
-        self.repeated = 0  # documents left out here, as an equal one is kept
         self.most: dict[bytes, int] = {}  # largest number of copies of each kept document
         self.rows: list[pa.Table] = []
         near = plan.config.filters.near_duplicates is not None
@@ -54,7 +51,7 @@ class TokenizedDocuments:
         """Tokenize a chunk of documents; those without a token count as empty.
 
         Of equal documents, only the first and those with more copies than before are kept, so that
-        the task that writes them does not have to read all others. A trace follows all of them.
+        the task that writes them does not have to read all others.
         """
         if not chunk:
             return
@@ -72,21 +69,19 @@ class TokenizedDocuments:
                 "hash": pa.array(digests, pa.binary(16)),
                 "copies": pa.array([each.copies for each in documents], pa.uint16()),
                 "words": pa.array([each.words for each in documents], pa.int64()),
+                "id": pa.array([as_bytes(each.id) for each in documents], pa.binary()),
                 "ids": nested(ids, lengths, sentence_counts[kept]),
             }
         )
-        if self.traces:
-            table = table.append_column("id", [trace.id_column([each.id for each in documents])])
-            table = table.append_column("number", [[each.number for each in documents]])
-            table = table.append_column("split", [[each.split for each in documents]])
         self.tokens += len(ids)
-        self.empty += itertools.compress(chunk, ~kept)
-        if not self.traces:
-            new = [self.is_new(each) for each in documents]
-            if not all(new):
-                table = table.filter(pa.array(new))
-                documents = list(itertools.compress(documents, new))
-                self.repeated += len(new) - len(documents)
+        for each in itertools.compress(chunk, ~kept):
+            self.account.drop(each.id, "empty")
+        new = np.array([self.is_new(each) for each in documents], np.bool_)
+        if not new.all():
+            for each in itertools.compress(documents, ~new):
+                self.account.drop(each.id, "duplicate")
+            table = table.filter(pa.array(new))
+            documents = list(itertools.compress(documents, new))
         self.rows.append(table)
         if self.signer is not None and documents:
             self.hashes += [each.hash for each in documents]

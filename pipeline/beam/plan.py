@@ -14,7 +14,6 @@ from pipeline.readers import FileRange
 from pipeline.shards import ShardInfo
 from pipeline.shards.sentence_pairs import held_out
 
-Splits = list[tuple[int, FileRange]]  # with their numbers
 PACKED = 4096  # reading tasks per packet
 
 
@@ -72,7 +71,7 @@ class PreparePlan:
         """Yield all reading tasks for `unpack`, many at a time."""
         for start in range(0, len(self.firsts), PACKED):
             tasks = [
-                (read, self.firsts[read], list(map(dataclasses.astuple, self.splits_of(read))))
+                (read, list(map(dataclasses.astuple, self.splits_of(read))))
                 for read in range(start, min(start + PACKED, len(self.firsts)))
             ]
             yield zlib.compress(json.dumps(tasks).encode())
@@ -138,7 +137,7 @@ class PreparePlan:
         return number % self.buckets["train"]
 
 
-def unpack(packet: bytes) -> Iterator[tuple[int, Splits]]:
-    """Yield the reading tasks of a packet, with the numbers of their splits."""
-    for read, first, splits in json.loads(zlib.decompress(packet)):
-        yield read, [(first + k, FileRange(*each)) for k, each in enumerate(splits)]
+def unpack(packet: bytes) -> Iterator[tuple[int, list[FileRange]]]:
+    """Yield the reading tasks of a packet, with their splits."""
+    for read, splits in json.loads(zlib.decompress(packet)):
+        yield read, [FileRange(*each) for each in splits]

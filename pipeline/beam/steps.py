@@ -17,11 +17,12 @@ from pipeline.beam import writing
 from pipeline.beam.buckets import BatchFile, TokenizedDocuments, batches, merge, pack_batches, places_of, unpack_batches
 from pipeline.beam.documents import DocumentCounts, DocumentReader, KeptDocument
 from pipeline.beam.fast_import import beam
-from pipeline.beam.plan import PreparePlan, Splits, unpack
+from pipeline.beam.plan import PreparePlan, unpack
 from pipeline.beam.progress import Report
 from pipeline.common.atomic import atomic_path, write_text
 from pipeline.common.errors import InputError, Restart, UserError, disk_failure
 from pipeline.filtering import band_groups, minhash
+from pipeline.readers import FileRange
 from pipeline.tokenization.wordpiece import WordPiece
 
 # Outputs of tasks where the engine carries documents.
@@ -75,7 +76,7 @@ class Task(beam.DoFn):
 class Unpack(beam.DoFn):
     """Before the first phase: unpack the reading tasks."""
 
-    def process(self, element: bytes) -> Iterator[tuple[int, Splits]]:
+    def process(self, element: bytes) -> Iterator[tuple[int, list[FileRange]]]:
         """Yield (reading task, splits)."""
         yield from unpack(element)
 
@@ -90,20 +91,16 @@ class Tokenize(Task):
             self.intake = DocumentReader(self.plan.config)
             self.wordpiece = vocabulary(self.plan.config.vocab, self.plan.info.tokenizer)
 
-    def work(self, element: tuple[int, Splits]) -> Iterator[Any]:
+    def work(self, element: tuple[int, list[FileRange]]) -> Iterator[Any]:
         """Read the splits of `element`; yield where its documents go, or the documents."""
         plan, account = self.plan, DocumentCounts()
         read, splits = element
-        found, report = TokenizedDocuments(plan), Report(plan.report(plan.read_account(read)))
+        found, report = TokenizedDocuments(plan, account), Report(plan.report(plan.read_account(read)))
         carry = self.send if plan.by_engine else self.leave
         yield from carry(read, self.portions(self.intake.chunks(splits, account, report), found))
         if self.cancelled():
             return
         account.totals.update(found.coverage.counts())
-        if found.repeated:
-            account.documents["duplicate"] += found.repeated
-        for lost in found.empty:
-            self.intake.drop((lost.id, lost.number, lost.split), account, "empty")
         if plan.by_engine:
             yield from self.send_signatures(found)
             text = json.dumps(vars(account))
@@ -111,7 +108,7 @@ class Tokenize(Task):
         else:
             found.save_signatures(plan.signatures(read))
             write_text(plan.read_account(read), json.dumps(vars(account)))
-        size = sum(split.end - split.start for _, split in splits)
+        size = sum(split.end - split.start for split in splits)
         report.finish(size, account.documents["read"])
 
     def portions(self, chunks: Iterator[list[KeptDocument]], found: TokenizedDocuments) -> Iterator[pa.Table]:

@@ -238,10 +238,6 @@ class PrepareConfig(StageConfig):
     dry_run: bool = runtime_option(
         False, "Print the plan with an estimate of time, disk and memory, and write nothing."
     )
-    trace: str | None = runtime_option(
-        None, "Pattern of document ids, as '*page-12*': trace.jsonl says what became of each."
-    )
-    trace_file: str | None = runtime_option(None, "File of ids, one per line, of documents to trace.")
 
     def __post_init__(self) -> None:
         """Check the limits, and that documents may share a sequence where they are to fit."""

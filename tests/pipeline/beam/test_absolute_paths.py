@@ -12,7 +12,7 @@ from pipeline.config import CorpusConfig, FiltersConfig, PrepareConfig, RunnerCo
 from pipeline.tokenization.wordpiece import SPECIAL, build
 
 
-def config(name: str, options: dict[str, str], **more: str) -> PrepareConfig:
+def config(name: str, options: dict[str, str]) -> PrepareConfig:
     return PrepareConfig(
         corpus=CorpusConfig(name="a", reader="lines", path="texts/*.txt"),
         source="",
@@ -21,7 +21,6 @@ def config(name: str, options: dict[str, str], **more: str) -> PrepareConfig:
         runner=RunnerConfig(name=name, options=options, exchange="files"),
         filters=FiltersConfig(decontaminate=["task"], banned_file="banned"),
         minimum_characters=0,
-        **more,
     )
 
 
@@ -37,9 +36,8 @@ def test_tasks_in_another_directory_read_and_write_the_same_files(
     (tmp_path / "texts" / "a.txt").write_text("a b c.\nb c a.\nc b a.\n\nb b c.\nc c.\n")
     (tmp_path / "task" / "dev.tsv").write_text(f"{'x ' * 13}\ty\n")
     (tmp_path / "banned").write_text("zzz\n")
-    (tmp_path / "ids").write_text("")
     monkeypatch.chdir(tmp_path)
-    given = config(name, options, trace_file="ids")
+    given = config(name, options)
     plan = prepare.plan(given, Path("out"))
     assert (given.corpus.path, given.vocab) == ("texts/*.txt", "vocab")
     monkeypatch.chdir(tmp_path / "elsewhere")

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from pipeline import prepare
 from pipeline.beam.buckets import TokenizedDocuments
+from pipeline.beam.documents import DocumentCounts
 from pipeline.beam.exchange import Exchange
 from pipeline.beam.fast_import import beam
 from pipeline.beam.near_duplicates import ComparePairs, PairCandidates, SendSignatures
@@ -88,7 +89,7 @@ def found_by_tasks(
     """Return the near duplicates that each writing task is sent."""
     sent = Sent(draw)
     for hashes, signatures in parts:
-        read = TokenizedDocuments(plan)
+        read = TokenizedDocuments(plan, DocumentCounts())
         read.hashes = [row.tobytes() for row in hashes.astype(">u8")]
         read.signatures = [signatures]
         sent.add(Tokenize(plan).send_signatures(read))

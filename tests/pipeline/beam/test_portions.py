@@ -33,7 +33,7 @@ def corpus(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def made(corpus: Path, out: Path, trace: str | None = None) -> tuple[dict[str, bytes], Any]:
+def made(corpus: Path, out: Path) -> tuple[dict[str, bytes], Any]:
     """Return the files that a run writes, by name, and its figures."""
     config = PrepareConfig(
         corpus=CorpusConfig(name="a", reader="jsonl", path=str(corpus / "a.jsonl.gz")),
@@ -46,18 +46,17 @@ def made(corpus: Path, out: Path, trace: str | None = None) -> tuple[dict[str, b
         minimum_characters=0,
         validation_share=0.1,
         sequence_length=32,
-        trace=trace,
     )
     out.mkdir()
     figures = prepare.make(config, out).figures
     return {path.name: path.read_bytes() for path in out.iterdir()}, figures
 
 
-@pytest.mark.parametrize(("direct", "trace"), [(exchange.DIRECT, None), (exchange.DIRECT, "*"), (1, "*")])
+@pytest.mark.parametrize("direct", [exchange.DIRECT, 1])
 def test_a_file_in_one_split_is_never_held_whole(
-    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, direct: int, trace: str | None
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, direct: int
 ) -> None:
-    whole = made(corpus, tmp_path / "whole", trace)
+    whole = made(corpus, tmp_path / "whole")
     held: list[int] = []
     add = TokenizedDocuments.add
 
@@ -71,6 +70,6 @@ def test_a_file_in_one_split_is_never_held_whole(
     monkeypatch.setattr(exchange, "BUFFERED", 1600)
     monkeypatch.setattr(exchange, "MERGED_BYTES", 4000)
     monkeypatch.setattr(exchange, "DIRECT", direct)
-    assert made(corpus, tmp_path / "portions", trace) == whole
+    assert made(corpus, tmp_path / "portions") == whole
     assert sum(name.startswith("train") for name in whole[0]) > 4
     assert 10 < max(held) < 70
