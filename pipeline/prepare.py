@@ -71,11 +71,9 @@ def layout(
     config: PrepareConfig, splits: list[readers.FileRange], shards: dict[str, int], firsts: list[int]
 ) -> Exchange:
     """Return the layout of the exchange."""
-    portions = 0
-    if not config.runner.by_engine:
-        most = portion(config) * PER_TOKEN
-        tasks = itertools.pairwise([*firsts, len(splits)])
-        portions = sum(math.ceil(text_bytes(splits[low:high]) / most) for low, high in tasks)
+    most = portion(config) * PER_TOKEN
+    tasks = itertools.pairwise([*firsts, len(splits)])
+    portions = sum(math.ceil(text_bytes(splits[low:high]) / most) for low, high in tasks)
     return Exchange.choose(len(firsts), sum(shards.values()), text_bytes(splits), config.runner.task_bytes, portions)
 
 

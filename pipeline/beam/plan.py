@@ -86,34 +86,13 @@ class PreparePlan:
         """Return the file where a task records a user error; all tasks stop once it exists."""
         return self.scratch / "error.json"
 
-    def read_file(self, read: int) -> Path:
-        """Return the file of the tokenized documents of a reading task."""
-        return self.scratch / f"read-{read:05d}.arrow"
-
-    def merged_file(self, group: int, index: int) -> Path:
-        """Return the file of a group of reading tasks' documents for one range."""
-        return self.scratch / f"merged-{group:05d}-{index:05d}.arrow"
-
     def read_account(self, read: int) -> Path:
         """Return the file of the document counts of a reading task."""
         return self.scratch / f"read-{read:05d}.json"
 
-    def signatures(self, read: int) -> Path:
-        """Return the file of a reading task's MinHash signatures, used with near_duplicates."""
-        return self.scratch / f"read-{read:05d}.signatures"
-
-    def near_duplicates(self) -> Path:
-        """Return the file of the hashes of near duplicates."""
-        return self.scratch / "near-duplicates"
-
     def write_account(self, write: int) -> Path:
         """Return the file of the document counts of a writing task."""
         return self.scratch / f"write-{write:05d}.json"
-
-    @property
-    def accounts(self) -> Path:
-        """Return the file of the counts of all tasks, where the engine carries them."""
-        return self.scratch / "accounts.json"
 
     def report(self, account: Path) -> Path:
         """Return the progress file of the task that will write these counts."""

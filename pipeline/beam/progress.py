@@ -12,6 +12,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
+from pipeline.beam.carrier import ENDING
 from pipeline.beam.plan import PreparePlan
 from pipeline.common import heartbeat
 from pipeline.common.formatting import pluralize
@@ -81,11 +82,11 @@ class Progress:
 
 
 def start_over(plan: PreparePlan) -> str:
-    """Delete the reports of an attempt that has failed; return what it had done, in words."""
+    """Delete what an attempt that has failed has left; return what it had done, in words."""
     progress, exchange = Progress(plan), plan.exchange
     progress.look()
-    for report in plan.scratch.glob("*.progress"):
-        report.unlink(missing_ok=True)
+    for left in (*plan.scratch.glob("*.progress"), *plan.scratch.glob(f"*{ENDING}")):
+        left.unlink(missing_ok=True)
     return (
         f"{len(progress.read)} of {pluralize(exchange.reads, 'task')} had read, "
         f"{len(progress.written)} of {exchange.writes} had written"

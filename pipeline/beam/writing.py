@@ -47,7 +47,7 @@ class Buckets:
 def load(plan: PreparePlan, write: int, table: pa.Table, found: np.ndarray) -> Buckets:
     """Return the buckets of a writing task from its documents `table`, in the corpus's order.
 
-    `found` `(N, 4)` has the hashes of near duplicates and of those that they are similar to.
+    `found` `(N, 2)` has the hashes of near duplicates.
     """
     first, end = plan.exchange.first_bucket(write), plan.exchange.first_bucket(write + 1)
     tokens = sum(map(nested_tokens.count, table["ids"].chunks))
@@ -61,7 +61,7 @@ def load(plan: PreparePlan, write: int, table: pa.Table, found: np.ndarray) -> B
     distinct[1:] = (raw[order][1:] != raw[order][:-1]).any(axis=1)
     ordered, order = order, order[distinct]
     hashes = raw[order]
-    near = np.isin(hash_keys(hashes), hash_keys(found[:, :2]))
+    near = np.isin(hash_keys(hashes), hash_keys(found))
     dropped = Dropped()
     for rows, *why in ((ordered[~distinct], "duplicate", ""), (order[near], "filtered", filters.NEAR)):
         dropped.merge((from_bytes(name), *why) for name in table["id"].take(pa.array(rows)).to_pylist())

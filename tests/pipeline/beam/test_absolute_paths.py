@@ -45,8 +45,8 @@ def test_tasks_in_another_directory_read_and_write_the_same_files(
     plan.claim()
     task, (element,) = steps.Tokenize(plan), unpack(next(iter(plan.packets())))
     task.setup()
-    for write, read in list(task.process(element)):
-        list(steps.WriteShards(plan).process((write, [read])))
+    for write, part in list(task.process(element)):
+        list(steps.WriteShards(plan).process((write, [part])))
     assert not plan.error_note.exists(), plan.error_note.read_text()
     assert list((tmp_path / "out").glob("*.arrow"))
     assert not list((tmp_path / "elsewhere").iterdir())

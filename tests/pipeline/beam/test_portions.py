@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from pipeline import prepare
-from pipeline.beam import buckets, documents, exchange
-from pipeline.beam.buckets import TokenizedDocuments
+from pipeline.beam import buckets, documents, exchange, steps
 from pipeline.config import CorpusConfig, PrepareConfig, RunnerConfig
 from pipeline.tokenization.wordpiece import SPECIAL, build
 
@@ -58,13 +57,13 @@ def test_a_file_in_one_split_is_never_held_whole(
 ) -> None:
     whole = made(corpus, tmp_path / "whole")
     held: list[int] = []
-    add = TokenizedDocuments.add
+    by_bucket = steps.by_bucket
 
-    def measured(found: TokenizedDocuments, *more: object) -> None:
-        add(found, *more)  # type: ignore[arg-type]
-        held.append(sum(map(len, found.rows)))
+    def measured(table: Any, bounds: list[int]) -> Any:
+        held.append(len(table))
+        return by_bucket(table, bounds)
 
-    monkeypatch.setattr(TokenizedDocuments, "add", measured)
+    monkeypatch.setattr(steps, "by_bucket", measured)
     monkeypatch.setattr(documents, "CHUNK", 1000)
     monkeypatch.setattr(buckets, "MOST_HASHES", 40)
     monkeypatch.setattr(exchange, "BUFFERED", 1600)
