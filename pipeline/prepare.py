@@ -50,8 +50,11 @@ FEWER = (
 MORE_TEXT = "add documents of several sentences, or set pairs=none for packed sentences"
 
 
-def laid_out(config: PrepareConfig) -> tuple[list[readers.FileRange], dict[str, int], list[int]]:
-    """Return the splits, the number of shards, and the first split of each reading task.
+Layout = tuple[list[readers.FileRange], dict[str, int], list[int], Exchange]
+
+
+def laid_out(config: PrepareConfig) -> Layout:
+    """Return the splits, the number of shards, the first split of each reading task, and the exchange.
 
     Raises:
         ConfigError, InputError: the corpus is invalid or empty, or would give too many or too
@@ -63,18 +66,12 @@ def laid_out(config: PrepareConfig) -> tuple[list[readers.FileRange], dict[str, 
         raise InputError("all files are empty; give it files with text", "corpus.path", path=place)
     shards = buckets(splits, config.shard_bytes, config.validation_share)
     check_sizes(config, splits, shards)
-    task_bytes = config.runner.task_bytes
-    return splits, shards, first_splits((text_bytes([split]) for split in splits), task_bytes)
-
-
-def layout(
-    config: PrepareConfig, splits: list[readers.FileRange], shards: dict[str, int], firsts: list[int]
-) -> Exchange:
-    """Return the layout of the exchange."""
-    most = portion(config) * PER_TOKEN
+    task_bytes, most = config.runner.task_bytes, portion(config) * PER_TOKEN
+    firsts = first_splits((text_bytes([split]) for split in splits), task_bytes)
     tasks = itertools.pairwise([*firsts, len(splits)])
     portions = sum(math.ceil(text_bytes(splits[low:high]) / most) for low, high in tasks)
-    return Exchange.choose(len(firsts), sum(shards.values()), text_bytes(splits), config.runner.task_bytes, portions)
+    exchange = Exchange.choose(len(firsts), sum(shards.values()), text_bytes(splits), task_bytes, portions)
+    return splits, shards, firsts, exchange
 
 
 def plan(config: PrepareConfig, out: Path) -> PreparePlan:
@@ -85,7 +82,7 @@ def plan(config: PrepareConfig, out: Path) -> PreparePlan:
     """
     config = for_workers(config)
     short = check_filters(config)
-    splits, shards, firsts = laid_out(config)
+    splits, shards, firsts, exchange = laid_out(config)
     steps.loaded.cache_clear()
     wordpiece = steps.loaded(config.vocab)
     check_words(config, wordpiece)
@@ -106,7 +103,7 @@ def plan(config: PrepareConfig, out: Path) -> PreparePlan:
         firsts=firsts,
         buckets=shards,
         separator=wordpiece.sep,
-        exchange=layout(config, splits, shards, firsts),
+        exchange=exchange,
         short=short,
     )
 
@@ -178,7 +175,7 @@ def make(config: PrepareConfig, out: Path) -> Result:
         InputError: the corpus is unreadable, or gives no training or no validation instances.
     """
     work = plan(config, out)
-    # A worker of a killed run may have made it again: it writes no more, see `is_current`.
+    # A worker of a killed run may have made it again: it writes no more, see `check_current`.
     work.scratch.mkdir(parents=True, exist_ok=True)
     if expected := estimate.of(config, work.splits):
         screen.say(f"prepare: {expected}")
@@ -305,9 +302,8 @@ def execute(config: PrepareConfig) -> None:
         stage.run("prepare", config, make)
         return
     pin(config)
-    splits, shards, firsts = laid_out(config)
-    exchange = layout(config, splits, shards, firsts)
-    for line in preview.lines(config, splits, sum(shards.values()), exchange):
+    splits, _, _, exchange = laid_out(config)
+    for line in preview.lines(config, splits, exchange):
         screen.say(line)
 
 

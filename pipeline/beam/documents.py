@@ -126,7 +126,7 @@ class DocumentReader:
                         yield chunk
                         chunk, size = [], 0
             account.take(vars(counts))
-            before += split.end - split.start
+            before += split.size
         yield chunk
 
     def kept(self, split: FileRange, account: DocumentCounts) -> Iterator[KeptDocument]:

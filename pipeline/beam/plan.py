@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from pipeline.beam.exchange import Exchange, portion
+from pipeline.beam.exchange import Exchange
 from pipeline.config import PrepareConfig
 from pipeline.readers import FileRange
 from pipeline.shards import ShardInfo
@@ -40,23 +40,13 @@ class PreparePlan:
         """Return the state sent to workers."""
         return {**vars(self), "splits": [], "firsts": []}
 
-    @property
-    def by_engine(self) -> bool:
-        """Return whether the engine carries documents between the phases, instead of files."""
-        return self.config.runner.by_engine
-
-    @property
-    def portion(self) -> int:
-        """Return the tokens that a reading or merging task holds at once."""
-        return portion(self.config)
-
-    @property
-    def is_current(self) -> bool:
-        """Return whether the run that made this plan still owns the folder.
+    def check_current(self) -> None:
+        """Raise where another run owns the folder.
 
         The job of a killed driver may continue for a while, concurrently with its successor.
         """
-        return (self.scratch / f"run-{self.token}").exists()
+        if not (self.scratch / f"run-{self.token}").exists():
+            raise RuntimeError("another run is writing to this folder")
 
     def claim(self) -> None:
         """Write the marker of this run."""
@@ -97,10 +87,6 @@ class PreparePlan:
     def report(self, account: Path) -> Path:
         """Return the progress file of the task that will write these counts."""
         return account.with_suffix(".progress")
-
-    def shard_names(self) -> list[str]:
-        """Return the names of the shards, in the order of their buckets."""
-        return [self.shard_name(bucket) for bucket in range(sum(self.buckets.values()))]
 
     def shard_name(self, bucket: int) -> str:
         """Return the name of a bucket's shard."""

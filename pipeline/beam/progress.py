@@ -170,7 +170,7 @@ def _beat(plan: PreparePlan, beat: Callable[[], None], pause: Callable[[], bool]
 def _show(plan: PreparePlan, pause: Callable[[], bool]) -> None:
     """Draw both bars until `pause` returns True."""
     progress, over = Progress(plan), False
-    size = sum(split.end - split.start for split in plan.splits)
+    size = sum(split.size for split in plan.splits)
     with tqdm(
         total=size,
         unit="B",
@@ -187,7 +187,7 @@ def _show(plan: PreparePlan, pause: Callable[[], bool]) -> None:
             bar.refresh()
     if progress.reading:
         return  # it failed
-    count = len(plan.shard_names())
+    count = plan.exchange.buckets
     with tqdm(total=count, desc="writing", bar_format=FORMAT.replace("{rate_fmt}", "")) as bar:
         while True:
             progress.look()

@@ -17,6 +17,7 @@ from pipeline.beam import buckets, writing
 from pipeline.beam.buckets import TokenizedDocuments, by_bucket, in_portions
 from pipeline.beam.carrier import Carrier, Part, blobs
 from pipeline.beam.documents import DocumentCounts, DocumentReader
+from pipeline.beam.exchange import portion
 from pipeline.beam.fast_import import beam
 from pipeline.beam.plan import PreparePlan, unpack
 from pipeline.beam.progress import Report
@@ -51,11 +52,10 @@ class Task(beam.DoFn):
 
     def process(self, element: tuple[int, Iterable[Any]]) -> Iterator[Any]:
         """Run a task, unless one has found an error; yield (later task, `Part`)."""
-        if not self.plan.is_current:
-            raise RuntimeError("another run is writing to this folder")
+        self.plan.check_current()
         if self.cancelled():
             return
-        task, folder = element[0], None if self.plan.by_engine else self.plan.scratch
+        task, folder = element[0], None if self.plan.config.runner.by_engine else self.plan.scratch
         with self.noted(), Carrier(folder) as carrier:
             for number, (later, kind, blob) in enumerate(self.work(*element)):
                 left = later, (kind, task, number, carrier.put(blob))
@@ -111,7 +111,7 @@ class Tokenize(Task):
         chunks = itertools.takewhile(lambda _: not self.cancelled(), self.intake.chunks(splits, account, report))
         tables = (found.add(self.wordpiece, chunk) for chunk in chunks if chunk)
         first = plan.exchange.first_place(number)
-        for table in in_portions(tables, plan.portion):
+        for table in in_portions(tables, portion(plan.config)):
             for k, blob in by_bucket(table, plan.exchange.range_bounds):
                 yield first + k, DOCUMENTS, blob
         if self.cancelled():
@@ -120,7 +120,7 @@ class Tokenize(Task):
         if (signed := found.signed()) is not None:
             yield from self.signed(*signed)
         write_text(plan.read_account(number), json.dumps(vars(account)))
-        size = sum(split.end - split.start for split in splits)
+        size = sum(split.size for split in splits)
         report.finish(size, account.documents["read"])
 
     def signed(self, hashes: Hashes, signatures: Signatures) -> Iterator[Left]:
@@ -142,7 +142,7 @@ class Merge(Task):
         exchange = self.plan.exchange
         index = number % exchange.ranges
         tables = map(buckets.unpack, self.blobs(given, DOCUMENTS))
-        for table in in_portions(tables, self.plan.portion):
+        for table in in_portions(tables, portion(self.plan.config)):
             for k, blob in by_bucket(table, exchange.write_bounds(index)):
                 yield exchange.first_write(index) + k, DOCUMENTS, blob
 
@@ -179,8 +179,7 @@ class WriteShards(Task):
         report = Report(plan.report(plan.write_account(number)))
         found = writing.load(plan, number, table, near)
         del table
-        if not plan.is_current:
-            raise RuntimeError("another run is writing to this folder")
+        plan.check_current()
         count = len(found.names)
         account = writing.write(plan, found, lambda done: report(done * count))
         write_text(plan.write_account(number), json.dumps(account))

@@ -20,7 +20,7 @@ from pipeline.beam.plan import PreparePlan
 from pipeline.beam.shard_sizes import check_tokens
 from pipeline.common import counter_rng
 from pipeline.common.manifest import sha256
-from pipeline.filtering import filters
+from pipeline.filtering import band_groups, filters
 from pipeline.shards import write_shard
 from pipeline.shards.best_fit import best_fit, cut_documents
 from pipeline.shards.full_sentences import full_sentences
@@ -61,7 +61,7 @@ def load(plan: PreparePlan, write: int, table: pa.Table, found: np.ndarray) -> B
     distinct[1:] = (raw[order][1:] != raw[order][:-1]).any(axis=1)
     ordered, order = order, order[distinct]
     hashes = raw[order]
-    near = np.isin(hash_keys(hashes), hash_keys(found))
+    near = np.isin(band_groups.keys_of(hashes), band_groups.keys_of(found))
     dropped = Dropped()
     for rows, *why in ((ordered[~distinct], "duplicate", ""), (order[near], "filtered", filters.NEAR)):
         dropped.merge((from_bytes(name), *why) for name in table["id"].take(pa.array(rows)).to_pylist())
@@ -83,11 +83,6 @@ def load(plan: PreparePlan, write: int, table: pa.Table, found: np.ndarray) -> B
     )
     names = [plan.shard_name(number) for number in range(first, end)]
     return Buckets(names, documents, bounds, copies, words, read, duplicates, similar, dropped)
-
-
-def hash_keys(raw: np.ndarray) -> np.ndarray:
-    """View hashes of two numbers as single comparable values, `(N,)`."""
-    return np.ascontiguousarray(raw).reshape(-1, 2).view("V16").ravel()
 
 
 def write(plan: PreparePlan, buckets: Buckets, report: Callable[[float], None]) -> dict[str, Any]:

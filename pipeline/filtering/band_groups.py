@@ -12,6 +12,7 @@ Tables are of uint64, one row per entry or pair; a document is the two numbers o
 """
 
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -81,12 +82,17 @@ def places(hashes: Hashes, documents: Hashes) -> npt.NDArray[np.int64]:
     Raises:
         RuntimeError: the engine has lost a document.
     """
-    known, asked = (np.ascontiguousarray(part).view("V16").ravel() for part in (hashes, documents))
+    known, asked = keys_of(hashes), keys_of(documents)
     order = np.argsort(known, kind="stable")
     found = np.searchsorted(known[order], asked)
     if len(asked) and (not len(order) or not np.isin(asked, known).all()):
         raise RuntimeError("the engine has lost the signature of a document")
     return order[found]
+
+
+def keys_of(hashes: Hashes) -> npt.NDArray[Any]:
+    """View hashes as single comparable values, `(N,)`."""
+    return np.ascontiguousarray(hashes).view("V16").ravel()
 
 
 def distinct(rows: Rows) -> Rows:
