@@ -6,17 +6,15 @@ A Beam job of two phases (see `pipeline.beam.transforms`):
 2. take a bucket from all file ranges, drop duplicates, draw sentence pairs, write one shard.
 """
 
-import contextlib
 import itertools
 import math
 import shutil
 import time
 from collections import Counter
-from collections.abc import Iterator
-from pathlib import Path, PurePath
+from pathlib import Path
 
 from pipeline import readers
-from pipeline.beam import estimate, preview, steps, trace, transforms
+from pipeline.beam import estimate, preview, steps, transforms
 from pipeline.beam.absolute_paths import for_workers
 from pipeline.beam.documents import OUTCOMES, DocumentCounts
 from pipeline.beam.estimate import text_bytes
@@ -52,8 +50,11 @@ FEWER = (
 MORE_TEXT = "add documents of several sentences, or set pairs=none for packed sentences"
 
 
-def laid_out(config: PrepareConfig) -> tuple[list[readers.FileRange], dict[str, int], list[int]]:
-    """Return the splits, the number of shards, and the first split of each reading task.
+Layout = tuple[list[readers.FileRange], dict[str, int], list[int], Exchange]
+
+
+def laid_out(config: PrepareConfig) -> Layout:
+    """Return the splits, the number of shards, the first split of each reading task, and the exchange.
 
     Raises:
         ConfigError, InputError: the corpus is invalid or empty, or would give too many or too
@@ -65,20 +66,12 @@ def laid_out(config: PrepareConfig) -> tuple[list[readers.FileRange], dict[str, 
         raise InputError("all files are empty; give it files with text", "corpus.path", path=place)
     shards = buckets(splits, config.shard_bytes, config.validation_share)
     check_sizes(config, splits, shards)
-    task_bytes = config.runner.task_bytes
-    return splits, shards, first_splits((text_bytes([split]) for split in splits), task_bytes)
-
-
-def layout(
-    config: PrepareConfig, splits: list[readers.FileRange], shards: dict[str, int], firsts: list[int]
-) -> Exchange:
-    """Return the layout of the exchange."""
-    portions = 0
-    if not config.runner.by_engine:
-        most = portion(config) * PER_TOKEN
-        tasks = itertools.pairwise([*firsts, len(splits)])
-        portions = sum(math.ceil(text_bytes(splits[low:high]) / most) for low, high in tasks)
-    return Exchange.choose(len(firsts), sum(shards.values()), text_bytes(splits), config.runner.task_bytes, portions)
+    task_bytes, most = config.runner.task_bytes, portion(config) * PER_TOKEN
+    firsts = first_splits((text_bytes([split]) for split in splits), task_bytes)
+    tasks = itertools.pairwise([*firsts, len(splits)])
+    portions = sum(math.ceil(text_bytes(splits[low:high]) / most) for low, high in tasks)
+    exchange = Exchange.choose(len(firsts), sum(shards.values()), text_bytes(splits), task_bytes, portions)
+    return splits, shards, firsts, exchange
 
 
 def plan(config: PrepareConfig, out: Path) -> PreparePlan:
@@ -89,8 +82,7 @@ def plan(config: PrepareConfig, out: Path) -> PreparePlan:
     """
     config = for_workers(config)
     short = check_filters(config)
-    trace.Trace.of(config)
-    splits, shards, firsts = laid_out(config)
+    splits, shards, firsts, exchange = laid_out(config)
     steps.loaded.cache_clear()
     wordpiece = steps.loaded(config.vocab)
     check_words(config, wordpiece)
@@ -111,7 +103,7 @@ def plan(config: PrepareConfig, out: Path) -> PreparePlan:
         firsts=firsts,
         buckets=shards,
         separator=wordpiece.sep,
-        exchange=layout(config, splits, shards, firsts),
+        exchange=exchange,
         short=short,
     )
 
@@ -148,7 +140,7 @@ def check_words(config: PrepareConfig, wordpiece: WordPiece) -> None:
 
 
 def collect(plan: PreparePlan) -> tuple[CorpusCounts, DocumentCounts]:
-    """Merge the counts of all tasks; return them for the manifest, and with hashes and traces.
+    """Merge the counts of all tasks; return them for the manifest, and with hashes and what was dropped.
 
     Raises:
         RuntimeError: the engine lost or duplicated documents.
@@ -162,8 +154,10 @@ def collect(plan: PreparePlan) -> tuple[CorpusCounts, DocumentCounts]:
         shards.update(part.pop("shards", {}))
         account.take(part)
     account.balance()
+    account.dropped.trim()
     figures = {
         **vars(account),
+        "dropped": len(account.dropped),
         "lengths": lengths,
         "shards": shards,
         "tokenizer": plan.info.tokenizer,
@@ -181,7 +175,7 @@ def make(config: PrepareConfig, out: Path) -> Result:
         InputError: the corpus is unreadable, or gives no training or no validation instances.
     """
     work = plan(config, out)
-    # A worker of a killed run may have made it again: it writes no more, see `is_current`.
+    # A worker of a killed run may have made it again: it writes no more, see `check_current`.
     work.scratch.mkdir(parents=True, exist_ok=True)
     if expected := estimate.of(config, work.splits):
         screen.say(f"prepare: {expected}")
@@ -190,16 +184,12 @@ def make(config: PrepareConfig, out: Path) -> Result:
         transforms.run(work)
     estimate.remember(config, work.splits, time.monotonic() - began)
     counts, account = collect(work)
-    if trace.Trace.of(config) is not None:
-        trace.write(out, account.traced, account.names, work.splits)
     shutil.rmtree(work.scratch)
-    with kept_trace(config, out):
-        check_train(config, counts)
-        check_word_limit(config, counts)
-        check_held_out(config, counts, account.lowest)
+    check_train(config, counts)
+    check_word_limit(config, counts)
+    check_held_out(config, counts, account.lowest)
+    account.dropped.write(out, counts.documents["read"] - counts.written)
     counts.warnings.extend(warnings(work, counts, account.lowest))
-    if not account.traced and trace.Trace.of(config) is not None:
-        counts.warnings.append("no document matches trace or trace_file")
     found = documents_line(config, counts)
     made = (
         f"{found}{';' if ':' in found else ','} {pluralize(counts.tokens, 'token')}, "
@@ -213,19 +203,6 @@ def make(config: PrepareConfig, out: Path) -> Result:
         figures=counts.to_json(),
         sums={name: shard.sha256 for name, shard in counts.shards.items()},
     )
-
-
-@contextlib.contextmanager
-def kept_trace(config: PrepareConfig, out: Path) -> Iterator[None]:
-    """Keep the trace next to the output folder, which is removed if the body raises InputError."""
-    try:
-        yield
-    except InputError as error:
-        if not (out / trace.FILE).exists():
-            raise
-        kept = out.parent / f"{PurePath(config.out).name}.{trace.FILE}"
-        (out / trace.FILE).replace(kept)
-        raise error.but(problem=f"{error.problem}; what became of the traced documents is in {kept}") from error
 
 
 def documents_line(config: PrepareConfig, counts: CorpusCounts) -> str:
@@ -325,9 +302,8 @@ def execute(config: PrepareConfig) -> None:
         stage.run("prepare", config, make)
         return
     pin(config)
-    splits, shards, firsts = laid_out(config)
-    exchange = layout(config, splits, shards, firsts)
-    for line in preview.lines(config, splits, sum(shards.values()), exchange):
+    splits, _, _, exchange = laid_out(config)
+    for line in preview.lines(config, splits, exchange):
         screen.say(line)
 
 

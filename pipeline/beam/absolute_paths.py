@@ -34,14 +34,11 @@ def for_workers(config: PrepareConfig) -> PrepareConfig:
         ),
         source=absolute(config.source),
         vocab=absolute(config.vocab),
-        trace_file=absolute(config.trace_file),
     )
 
 
 def starts_workers(runner: RunnerConfig) -> bool:
     """Return whether this process, or one that it starts, starts the workers."""
-    if runner.name == "dask":
-        return runner.options.get("dask_client_address") is None
     loopback = runner.options.get("environment_type") == "LOOPBACK"
     return runner.name in ("local", "prism") or loopback
 

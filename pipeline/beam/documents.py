@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pipeline import readers
-from pipeline.beam.plan import Splits
-from pipeline.beam.trace import Trace, record
+from pipeline.beam.dropped import Dropped
 from pipeline.config import PrepareConfig
 from pipeline.filtering import filters
 from pipeline.readers import Document, FileRange, SkipCounts
@@ -29,8 +28,6 @@ class KeptDocument:
     sentences: list[str]
     copies: int
     id: str
-    number: int  # in its split, from 1
-    split: int
 
     @property
     def words(self) -> int:
@@ -64,8 +61,7 @@ class DocumentCounts:
     contaminated: Counter[str] = field(default_factory=Counter)  # by evaluation file
     named: dict[str, list[str]] = field(default_factory=dict)  # single documents, by fault
     lowest: LowestHashes = field(default_factory=LowestHashes)  # the first to be held out
-    traced: list[dict[str, Any]] = field(default_factory=list)  # records of `pipeline.beam.trace`
-    names: dict[str, str] = field(default_factory=dict)  # ids that traced documents refer to
+    dropped: Dropped = field(default_factory=Dropped)
 
     def take(self, part: dict[str, Any]) -> None:
         """Add the counts of a part, given as its `vars`."""
@@ -73,12 +69,15 @@ class DocumentCounts:
             if name == "named":
                 for reason, found in count.items():
                     self.named[reason] = (self.named.get(reason, []) + found)[: SkipCounts.NAMED]
-            elif name == "lowest":
-                self.lowest.merge(count)
-            elif name == "traced":
-                self.traced += count
+            elif name in ("lowest", "dropped"):
+                getattr(self, name).merge(count)
             else:
                 getattr(self, name).update(count)
+
+    def drop(self, name: str, outcome: str, reason: str = "") -> None:
+        """Count the document of this id, which is left out."""
+        self.documents[outcome] += 1
+        self.dropped.merge([(name, outcome, reason)])
 
     def balance(self) -> None:
         """Check that the outcomes add up to the documents read.
@@ -102,10 +101,9 @@ class DocumentReader:
         self.reader = readers.open_corpus(config.corpus, config.source)
         self.filters = filters.build(config.filters)
         self.minimum_sentences = max(config.minimum_sentences, 1 + (config.pairs == "sop"))
-        self.trace = Trace.of(config)
 
     def chunks(
-        self, splits: Splits, account: DocumentCounts, report: Callable[[float, int], None]
+        self, splits: list[FileRange], account: DocumentCounts, report: Callable[[float, int], None]
     ) -> Iterator[list[KeptDocument]]:
         """Yield the accepted documents in chunks of about `CHUNK` characters.
 
@@ -114,24 +112,24 @@ class DocumentReader:
         """
         chunk: list[KeptDocument] = []
         size, before = 0, 0
-        for index, split in splits:
+        for split in splits:
             counts, start, read = DocumentCounts(), before, account.documents["read"]
 
             def reached(position: int, counts: DocumentCounts = counts, start: int = start, read: int = read) -> None:
                 report(start + position, read + counts.documents["read"])
 
             with read_position.followed(split, reached):
-                for document in self.kept(index, split, counts):
+                for document in self.kept(split, counts):
                     chunk.append(document)
                     size += len(document.text)
                     if size >= CHUNK:
                         yield chunk
                         chunk, size = [], 0
             account.take(vars(counts))
-            before += split.end - split.start
+            before += split.size
         yield chunk
 
-    def kept(self, index: int, split: FileRange, account: DocumentCounts) -> Iterator[KeptDocument]:
+    def kept(self, split: FileRange, account: DocumentCounts) -> Iterator[KeptDocument]:
         """Yield the accepted documents of a split; update `account`."""
         tally = SkipCounts(self.config.corpus.on_error)
         for each in self.filters:
@@ -139,40 +137,32 @@ class DocumentReader:
                 each.found, each.named = account.contaminated, []
                 account.named["contaminated"] = each.named
         for document in self.reader.read(split, tally):
-            if (accepted := self.accept(document, account, index)) is not None:
+            if (accepted := self.accept(document, account)) is not None:
                 yield accepted
         account.skipped.update(tally)
         account.notes.update(tally.notes)
         account.named["broken"] = tally.broken
 
-    def accept(self, document: Document, account: DocumentCounts, split: int = 0) -> KeptDocument | None:
+    def accept(self, document: Document, account: DocumentCounts) -> KeptDocument | None:
         """Return the document if it is kept; counted either way."""
-        config, counts = self.config, account.documents
-        counts["read"] += 1
-        place = (document.id, counts["read"], split)
+        config = self.config
+        account.documents["read"] += 1
         text = clean.clean(document.text)
         account.totals["characters"] += len(text)
         language = document.language or config.corpus.language
         parts = sentences.split_sentences(text, language, by_lines=document.sentence_lines)
         if not parts:
-            self.drop(place, account, "empty")
+            account.drop(document.id, "empty")
         elif len(text) < config.minimum_characters or len(parts) < self.minimum_sentences:
-            self.drop(place, account, "short")
+            account.drop(document.id, "short")
         elif reason := self.reason(document.id, text):
-            self.drop(place, account, "filtered", reason=reason)
+            account.drop(document.id, "filtered", reason)
             account.filtered[reason] += 1
         else:
             digest = document_hash(text)
             account.lowest.add(digest)
-            return KeptDocument(digest, text, parts, document.copies, *place)
+            return KeptDocument(digest, text, parts, document.copies, document.id)
         return None
-
-    def drop(self, place: tuple[str, int, int], account: DocumentCounts, outcome: str, **more: str) -> None:
-        """Count a document that is left out, and trace it; `place`: its id, number and split."""
-        account.documents[outcome] += 1
-        name, number, split = place
-        if self.trace is not None and self.trace.follows(name):
-            account.traced.append(record(name, number, outcome, **more) | {"split": split})
 
     def reason(self, name: str, text: str) -> str | None:
         """Return the reason of the first filter that drops the document, or None."""

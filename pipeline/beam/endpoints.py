@@ -24,8 +24,6 @@ def check_endpoints(runner: RunnerConfig) -> None:
     """
     options = runner.options
     endpoint = options.get("job_endpoint")
-    if runner.name == "portable" and not endpoint:
-        raise ConfigError("is required; set it to HOST:PORT of a job service", "runner.options.job_endpoint")
     if endpoint and endpoint != "embed":
         check_port("job_endpoint", str(endpoint))
     master = str(options.get("flink_master") or "")

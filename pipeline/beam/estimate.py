@@ -31,7 +31,7 @@ PER_TEXT = 4.8  # bytes of memory per byte of text of a worker's task
 
 def text_bytes(splits: list[FileRange]) -> float:
     """Return the bytes of text in the input, about."""
-    return sum((split.end - split.start) * EXPANSION.get(Path(split.path).suffix, 1.0) for split in splits)
+    return sum(split.size * EXPANSION.get(Path(split.path).suffix, 1.0) for split in splits)
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ def calibrate(config: PrepareConfig, split: FileRange) -> Calibration | None:
                 if time.perf_counter() - began > (CALIBRATION if reached[-1] else PATIENCE):
                     break
             else:
-                reached.append(split.end - split.start)
+                reached.append(split.size)
     except (UserError, Restart):  # the job itself will say it
         return None
     seconds = time.perf_counter() - began + REST * accepting
@@ -67,11 +67,23 @@ def calibrate(config: PrepareConfig, split: FileRange) -> Calibration | None:
     return Calibration(max(reached), characters, seconds)
 
 
+def measured(config: PrepareConfig, splits: list[FileRange]) -> tuple[int, float, float | None]:
+    """Return the bytes of the files, of the text in them, and of files that a worker prepares per second.
+
+    The rate is that of the last run in this folder, else that of a short calibration.
+    """
+    whole = sum(split.size for split in splits)
+    found = calibrate(config, splits[len(splits) // 2])
+    text = whole * found.characters / found.bytes if found else text_bytes(splits)
+    rate = estimate.rate_of(config.workdir, "prepare")
+    return whole, text, rate or (found.bytes / found.seconds if found else None)
+
+
 def remember(config: PrepareConfig, splits: list[FileRange], seconds: float) -> None:
     """Keep the bytes that a worker prepared per second, where the start did not weigh much."""
     if config.runner.name == "local" and splits and seconds > 5 * START:
         busy = min(config.runner.workers, len(splits))
-        rate = sum(split.end - split.start for split in splits) / (seconds - START) / busy
+        rate = sum(split.size for split in splits) / (seconds - START) / busy
         estimate.remember_rate(config.workdir, "prepare", rate)
 
 
@@ -101,11 +113,7 @@ def of(config: PrepareConfig, splits: list[FileRange] | None = None) -> Estimate
         splits = open_corpus(config.corpus, config.source).splits(config.split_bytes)
     if text_bytes(splits) < SMALL:
         return None
-    whole = sum(split.end - split.start for split in splits)
-    found = calibrate(config, splits[len(splits) // 2])
-    text = whole * found.characters / found.bytes if found else text_bytes(splits)
-    rate = estimate.rate_of(config.workdir, "prepare")  # bytes of the files
-    rate = rate or (found.bytes / found.seconds if found else None)
+    whole, text, rate = measured(config, splits)
     tokens = text / TEXT_OF_TOKEN
     workers = config.runner.workers
     busy = min(workers, max(1, len(splits)))

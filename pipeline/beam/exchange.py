@@ -29,7 +29,8 @@ PER_TOKEN = 4  # bytes of text, rounded down
 PIECE_BYTES = 128 * 2**20  # text whose tokens an engine may hold in its heap: 60 MB
 MOST_PIECES = 2048
 
-NEAR_PARTS = 4  # merged parts whose documents a task that finds near duplicates has
+NEAR_BYTES = 16 * 2**20  # text whose documents a task that finds near duplicates has, at least
+NEAR_PARTS = 4  # merged parts that it has, at least
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -74,14 +75,18 @@ class Exchange:
 
         Every reading task may send a part to each of them.
         """
+        tasks = min(self.writes, max(1, int(self.text // NEAR_BYTES)))
         if not self.merges:
-            return self.writes
-        merged = self.groups * self.ranges // NEAR_PARTS
-        return min(self.writes, max(1, DIRECT // self.reads, merged))
+            return tasks
+        return min(tasks, max(1, DIRECT // self.reads, self.groups * self.ranges // NEAR_PARTS))
 
     def group(self, read: int) -> int:
         """Return the group of a reading task."""
         return read * self.groups // self.reads
+
+    def first_place(self, read: int) -> int:
+        """Return the number of the task that gets a reading task's documents of the first range."""
+        return self.group(read) * self.ranges if self.merges else 0
 
     def first_write(self, index: int) -> int:
         """Return the first writing task of a range; `index=ranges` gives the number of tasks."""
@@ -111,9 +116,7 @@ class Exchange:
 
 
 def portion(config: PrepareConfig) -> int:
-    """Return the tokens of a portion: in files, those of a shard, which a task holds later."""
-    if config.runner.by_engine:
-        return BUFFERED
+    """Return the tokens of a portion: those of a shard, which a task holds later, or more."""
     return max(BUFFERED, config.shard_bytes // PER_TOKEN)
 
 

@@ -1,9 +1,9 @@
-"""Near duplicates where the engine carries documents: in as many tasks as there are for documents.
+"""Near duplicates, found in as many tasks as there are for documents; none has all of them.
 
-A reading task sends one entry per band of each document to the task of the band's key, and the
-signature to the task of its hash. `PairCandidates` pairs documents, `SendSignatures` sends both
+A reading task leaves one entry per band of each document for the task of the band's key, and the
+signature for the task of its hash. `PairCandidates` pairs documents, `SendSignatures` sends both
 signatures of a pair to one place, `ComparePairs` compares them; the rule is that of
-`pipeline.filtering.minhash`. Without them, where files do, `steps.NearDuplicates` is a single task.
+`pipeline.filtering.minhash`.
 """
 
 from collections.abc import Iterable, Iterator
@@ -11,72 +11,68 @@ from typing import Any
 
 import numpy as np
 
+from pipeline.beam.carrier import Part
 from pipeline.beam.fast_import import beam
 from pipeline.beam.plan import PreparePlan
-from pipeline.beam.steps import BANDS, SIGNATURES, WANTED, Task
+from pipeline.beam.steps import BANDS, NEAR, PAIRS, SIGNATURES, WANTED, Left, Task
 from pipeline.filtering import band_groups
-
-Parts = Iterable[tuple[str, bytes]]  # kind and content
 
 
 class PairCandidates(Task):
     """Pair the documents that have an equal band."""
 
-    def work(self, element: tuple[int, Iterable[bytes]]) -> Iterator[Any]:
-        """Yield the pairs for the task of the larger document, and who needs which signature."""
+    main = PAIRS
+
+    def work(self, number: int, given: Iterable[Part]) -> Iterator[Left]:
+        """Leave the pairs for the task of the larger document, and who needs which signature."""
         tasks = self.plan.exchange.near_tasks
-        pairs = band_groups.candidate_pairs(band_groups.from_bytes(element[1], band_groups.ENTRY))
-        for task, rows in band_groups.by_task(band_groups.task_of(pairs[:, 1], tasks)):
-            yield task, (BANDS, band_groups.to_bytes(pairs[rows]))
+        entries = band_groups.from_bytes(self.blobs(given, BANDS), band_groups.ENTRY)
+        pairs = band_groups.candidate_pairs(entries)
+        for task, rows in band_groups.by_task(pairs[:, 1], tasks):
+            yield task, PAIRS, band_groups.to_bytes(pairs[rows])
         wanted = band_groups.wanted_signatures(pairs, tasks)
-        for task, rows in band_groups.by_task(band_groups.task_of(wanted[:, 2], tasks)):
-            content = band_groups.to_bytes(wanted[rows])
-            yield beam.pvalue.TaggedOutput(WANTED, (task, (WANTED, content)))
+        for task, rows in band_groups.by_task(wanted[:, 2], tasks):
+            yield task, WANTED, band_groups.to_bytes(wanted[rows])
 
 
 class SendSignatures(Task):
     """Send the signatures of documents to the tasks that compare them."""
 
-    def work(self, element: tuple[int, Parts]) -> Iterator[tuple[int, tuple[str, bytes]]]:
-        """Yield the signatures for each task that needs some."""
-        parts = list(element[1])
-        asked = band_groups.from_bytes(of_kind(parts, WANTED), band_groups.WANTED)
+    main = SIGNATURES
+
+    def work(self, number: int, given: Iterable[Part]) -> Iterator[Left]:
+        """Leave the signatures for each task that needs some."""
+        parts = list(given)
+        asked = band_groups.from_bytes(self.blobs(parts, WANTED), band_groups.WANTED)
         if not len(asked):
             return
         asked = band_groups.distinct(asked)
         permutations = self.plan.config.filters.permutations
-        hashes, signatures = band_groups.unpack(of_kind(parts, SIGNATURES), permutations)
-        del parts
+        hashes, signatures = band_groups.unpack(self.blobs(parts, SIGNATURES), permutations)
         found = band_groups.places(hashes, asked[:, 1:])
-        for task, rows in band_groups.by_task(asked[:, 0].astype(np.int64)):
+        for task, rows in band_groups.by_task(asked[:, 0], self.plan.exchange.near_tasks):
             mine = found[rows]
-            yield task, (SIGNATURES, band_groups.pack(hashes[mine], signatures[mine]))
+            yield task, SIGNATURES, band_groups.pack(hashes[mine], signatures[mine])
 
 
 class ComparePairs(Task):
     """Compare the signatures of candidate pairs."""
 
-    def work(self, element: tuple[int, Parts]) -> Iterator[tuple[int, Any]]:
-        """Yield (writing task, hashes) for the writing tasks of both documents of each pair."""
-        plan, (task, parts) = self.plan, (element[0], list(element[1]))
-        filters = plan.config.filters
+    main = NEAR
+
+    def work(self, number: int, given: Iterable[Part]) -> Iterator[Left]:
+        """Leave the hashes of documents to leave out for the tasks that write them."""
+        plan, parts, filters = self.plan, list(given), self.plan.config.filters
         assert filters.near_duplicates is not None
-        found = band_groups.similar_pairs(
-            band_groups.from_bytes(of_kind(parts, BANDS), band_groups.PAIR),
-            *band_groups.unpack(of_kind(parts, SIGNATURES), filters.permutations),
+        found = band_groups.near_duplicates(
+            band_groups.from_bytes(self.blobs(parts, PAIRS), band_groups.PAIR),
+            *band_groups.unpack(self.blobs(parts, SIGNATURES), filters.permutations),
             filters.near_duplicates,
         )
-        documents = found.reshape(-1, 2).astype(">u8")
-        buckets = [plan.bucket(document.tobytes()) for document in documents]
-        writes = np.array([plan.exchange.write_of(k) for k in buckets]).reshape(-1, 2)
-        for write in np.unique(writes).tolist():
-            mine = found[(writes == write).any(axis=1)]
-            yield write, (-1, task, band_groups.to_bytes(mine))
-
-
-def of_kind(parts: Parts, kind: str) -> list[bytes]:
-    """Return the contents of one kind."""
-    return [content for each, content in parts if each == kind]
+        buckets = [plan.bucket(document.tobytes()) for document in found.astype(">u8")]
+        writes = np.array([plan.exchange.write_of(bucket) for bucket in buckets], np.uint64)
+        for write, rows in band_groups.by_task(writes, plan.exchange.writes):
+            yield write, NEAR, band_groups.to_bytes(found[rows])
 
 
 def build(read: Any, plan: PreparePlan) -> beam.PCollection:
@@ -84,7 +80,7 @@ def build(read: Any, plan: PreparePlan) -> beam.PCollection:
     paired = (
         read[BANDS]
         | "By band" >> beam.GroupByKey()
-        | "Pair" >> beam.ParDo(PairCandidates(plan)).with_outputs(WANTED, main="pairs")
+        | "Pair" >> beam.ParDo(PairCandidates(plan)).with_outputs(WANTED, main=PAIRS)
     )
     sent = (
         (read[SIGNATURES], paired[WANTED])
@@ -93,7 +89,7 @@ def build(read: Any, plan: PreparePlan) -> beam.PCollection:
         | "Send signatures" >> beam.ParDo(SendSignatures(plan))
     )
     return (
-        (paired.pairs, sent)
+        (paired[PAIRS], sent)
         | "Pairs and signatures" >> beam.Flatten()
         | "By larger document" >> beam.GroupByKey()
         | "Compare" >> beam.ParDo(ComparePairs(plan))

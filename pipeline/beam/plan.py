@@ -8,13 +8,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from pipeline.beam.exchange import Exchange, portion
+from pipeline.beam.exchange import Exchange
 from pipeline.config import PrepareConfig
 from pipeline.readers import FileRange
 from pipeline.shards import ShardInfo
 from pipeline.shards.sentence_pairs import held_out
 
-Splits = list[tuple[int, FileRange]]  # with their numbers
 PACKED = 4096  # reading tasks per packet
 
 
@@ -41,23 +40,13 @@ class PreparePlan:
         """Return the state sent to workers."""
         return {**vars(self), "splits": [], "firsts": []}
 
-    @property
-    def by_engine(self) -> bool:
-        """Return whether the engine carries documents between the phases, instead of files."""
-        return self.config.runner.by_engine
-
-    @property
-    def portion(self) -> int:
-        """Return the tokens that a reading or merging task holds at once."""
-        return portion(self.config)
-
-    @property
-    def is_current(self) -> bool:
-        """Return whether the run that made this plan still owns the folder.
+    def check_current(self) -> None:
+        """Raise where another run owns the folder.
 
         The job of a killed driver may continue for a while, concurrently with its successor.
         """
-        return (self.scratch / f"run-{self.token}").exists()
+        if not (self.scratch / f"run-{self.token}").exists():
+            raise RuntimeError("another run is writing to this folder")
 
     def claim(self) -> None:
         """Write the marker of this run."""
@@ -72,7 +61,7 @@ class PreparePlan:
         """Yield all reading tasks for `unpack`, many at a time."""
         for start in range(0, len(self.firsts), PACKED):
             tasks = [
-                (read, self.firsts[read], list(map(dataclasses.astuple, self.splits_of(read))))
+                (read, list(map(dataclasses.astuple, self.splits_of(read))))
                 for read in range(start, min(start + PACKED, len(self.firsts)))
             ]
             yield zlib.compress(json.dumps(tasks).encode())
@@ -87,42 +76,17 @@ class PreparePlan:
         """Return the file where a task records a user error; all tasks stop once it exists."""
         return self.scratch / "error.json"
 
-    def read_file(self, read: int) -> Path:
-        """Return the file of the tokenized documents of a reading task."""
-        return self.scratch / f"read-{read:05d}.arrow"
-
-    def merged_file(self, group: int, index: int) -> Path:
-        """Return the file of a group of reading tasks' documents for one range."""
-        return self.scratch / f"merged-{group:05d}-{index:05d}.arrow"
-
     def read_account(self, read: int) -> Path:
         """Return the file of the document counts of a reading task."""
         return self.scratch / f"read-{read:05d}.json"
-
-    def signatures(self, read: int) -> Path:
-        """Return the file of a reading task's MinHash signatures, used with near_duplicates."""
-        return self.scratch / f"read-{read:05d}.signatures"
-
-    def near_duplicates(self) -> Path:
-        """Return the file of the hashes of near duplicates."""
-        return self.scratch / "near-duplicates"
 
     def write_account(self, write: int) -> Path:
         """Return the file of the document counts of a writing task."""
         return self.scratch / f"write-{write:05d}.json"
 
-    @property
-    def accounts(self) -> Path:
-        """Return the file of the counts of all tasks, where the engine carries them."""
-        return self.scratch / "accounts.json"
-
     def report(self, account: Path) -> Path:
         """Return the progress file of the task that will write these counts."""
         return account.with_suffix(".progress")
-
-    def shard_names(self) -> list[str]:
-        """Return the names of the shards, in the order of their buckets."""
-        return [self.shard_name(bucket) for bucket in range(sum(self.buckets.values()))]
 
     def shard_name(self, bucket: int) -> str:
         """Return the name of a bucket's shard."""
@@ -138,7 +102,7 @@ class PreparePlan:
         return number % self.buckets["train"]
 
 
-def unpack(packet: bytes) -> Iterator[tuple[int, Splits]]:
-    """Yield the reading tasks of a packet, with the numbers of their splits."""
-    for read, first, splits in json.loads(zlib.decompress(packet)):
-        yield read, [(first + k, FileRange(*each)) for k, each in enumerate(splits)]
+def unpack(packet: bytes) -> Iterator[tuple[int, list[FileRange]]]:
+    """Yield the reading tasks of a packet, with their splits."""
+    for read, splits in json.loads(zlib.decompress(packet)):
+        yield read, [FileRange(*each) for each in splits]

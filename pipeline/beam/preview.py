@@ -5,9 +5,8 @@ or of the last run in this folder. The other constants were measured; docs/scale
 """
 
 from pipeline.beam import estimate
-from pipeline.beam.estimate import text_bytes
 from pipeline.beam.exchange import Exchange
-from pipeline.common.estimate import rate_of, rounded, size
+from pipeline.common.estimate import rounded, size
 from pipeline.config import PrepareConfig
 from pipeline.readers import FileRange
 
@@ -17,14 +16,11 @@ RATE = 6e6  # bytes of text per second and core, where nothing can be measured
 WORKERS = (1, 8, 64, 512)
 
 
-def lines(config: PrepareConfig, splits: list[FileRange], shards: int, layout: Exchange) -> list[str]:
+def lines(config: PrepareConfig, splits: list[FileRange], layout: Exchange) -> list[str]:
     """Return the plan in lines, one per part."""
-    whole = sum(split.end - split.start for split in splits)
     estimate.calibrate(config, splits[0])  # loads what only the first document needs
-    found = estimate.calibrate(config, splits[len(splits) // 2])
-    text = whole * found.characters / found.bytes if found else text_bytes(splits)
+    whole, text, rate = estimate.measured(config, splits)
     tokens = text / estimate.TEXT_OF_TOKEN
-    rate = rate_of(config.workdir, "prepare") or (found.bytes / found.seconds if found else None)
     seconds = whole / rate if rate else text / RATE
     engine = config.runner.by_engine
     parts = layout.portions * layout.ranges + layout.merges * layout.groups * layout.writes
@@ -40,7 +36,7 @@ def lines(config: PrepareConfig, splits: list[FileRange], shards: int, layout: E
     rows = {
         "corpus": f"{size(whole)} in files, {size(text)} of text, {tokens / 1e6:,.1f} M tokens",
         "splits": f"{len(splits):,}, read in {layout.reads:,} tasks",
-        "shards": f"{shards:,}, written in {layout.writes:,} tasks",
+        "shards": f"{layout.buckets:,}, written in {layout.writes:,} tasks",
         "exchange": f"{size(moved)} in {parts:,} parts of {in_kilobytes(moved / parts)} through {carrier}{step}",
         "time": f"by workers of one core, if a start takes no longer than here: {times}",
         "disk": f"{size(kept)} in out, of which {size(made)} are shards"

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
+from pipeline.beam.carrier import ENDING
 from pipeline.beam.plan import PreparePlan
 from pipeline.common import heartbeat
 from pipeline.common.formatting import pluralize
@@ -81,11 +82,11 @@ class Progress:
 
 
 def start_over(plan: PreparePlan) -> str:
-    """Delete the reports of an attempt that has failed; return what it had done, in words."""
+    """Delete what an attempt that has failed has left; return what it had done, in words."""
     progress, exchange = Progress(plan), plan.exchange
     progress.look()
-    for report in plan.scratch.glob("*.progress"):
-        report.unlink(missing_ok=True)
+    for left in (*plan.scratch.glob("*.progress"), *plan.scratch.glob(f"*{ENDING}")):
+        left.unlink(missing_ok=True)
     return (
         f"{len(progress.read)} of {pluralize(exchange.reads, 'task')} had read, "
         f"{len(progress.written)} of {exchange.writes} had written"
@@ -169,7 +170,7 @@ def _beat(plan: PreparePlan, beat: Callable[[], None], pause: Callable[[], bool]
 def _show(plan: PreparePlan, pause: Callable[[], bool]) -> None:
     """Draw both bars until `pause` returns True."""
     progress, over = Progress(plan), False
-    size = sum(split.end - split.start for split in plan.splits)
+    size = sum(split.size for split in plan.splits)
     with tqdm(
         total=size,
         unit="B",
@@ -186,7 +187,7 @@ def _show(plan: PreparePlan, pause: Callable[[], bool]) -> None:
             bar.refresh()
     if progress.reading:
         return  # it failed
-    count = len(plan.shard_names())
+    count = plan.exchange.buckets
     with tqdm(total=count, desc="writing", bar_format=FORMAT.replace("{rate_fmt}", "")) as bar:
         while True:
             progress.look()

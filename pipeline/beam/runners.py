@@ -1,6 +1,6 @@
 """Beam runners for the graph of `prepare`, with their options.
 
-`local` and `dask` need only Python. The others submit the graph to a service, whose address is in
+`local` needs only Python. The others submit the graph to a service, whose address is in
 `runner.options`, Beam's own pipeline options.
 """
 
@@ -9,7 +9,6 @@ import contextlib
 import dataclasses
 import difflib
 import importlib
-import os
 import secrets
 import shlex
 import socket
@@ -30,14 +29,13 @@ from pipeline.config import RunnerConfig
 
 Engine = tuple[Any, PipelineOptions]
 
-PORTABLE = ("prism", "portable", "flink", "spark")  # behind a job service, see `services`
-SERVICES = ("portable", "flink", "spark")  # they may have options that Beam's Python lacks
+PORTABLE = ("prism", "flink", "spark")  # behind a job service, see `services`
+SERVICES = ("flink", "spark")  # they may have options that Beam's Python lacks
 OWN_OPTIONS = ("prism_location",)  # not Beam's
 
 # Module, class, and the extra to install for it.
 _SERVICES = {
     "prism": ("apache_beam.runners.portability.portable_runner", "PortableRunner", ""),
-    "portable": ("apache_beam.runners.portability.portable_runner", "PortableRunner", ""),
     "flink": ("pipeline.beam.flink", "FlinkRunner", ""),
     "spark": ("apache_beam.runners.portability.spark_runner", "SparkRunner", ""),
     "dataflow": ("apache_beam.runners.dataflow", "DataflowRunner", "apache-beam[gcp]"),
@@ -67,9 +65,6 @@ def start(runner: RunnerConfig, exchange: Exchange) -> Iterator[Engine]:
     worker_handlers.DATA_BUFFER_TIME_LIMIT_MS = 0
     if runner.name == "local":
         yield local(runner)
-    elif runner.name == "dask":
-        with dask(runner, exchange.reads) as engine:
-            yield engine
     elif runner.name == "prism":
         with prism(runner) as engine:
             yield engine
@@ -89,11 +84,6 @@ def check_options(runner: RunnerConfig) -> None:
 
     A job service may have options of its own: there, only what looks like a typo is refused.
     """
-    if runner.name == "dask":
-        # Before its import. Failures are raised by `run`; the workers read this level too.
-        os.environ.setdefault("DASK_LOGGING__DISTRIBUTED", "critical")
-        with contextlib.suppress(ImportError):  # `dask` says how to install it
-            importlib.import_module("apache_beam.runners.dask.dask_runner")  # defines its options
     parsers: list[argparse.ArgumentParser] = []
     PipelineOptions([]).get_all_options(add_extra_args_fn=parsers.append)
     flags = {flag.lstrip("-") for flag in parsers[0]._option_string_actions}
@@ -122,39 +112,6 @@ def local(runner: RunnerConfig) -> Engine:
     # DirectRunner may try to download a Go binary first; FnApiRunner is pure Python.
     engine = FnApiRunner(default_environment=processes)
     return engine, options(runner, direct_num_workers=runner.workers)
-
-
-@contextlib.contextmanager
-def dask(runner: RunnerConfig, parts: int) -> Iterator[Engine]:
-    """Yield a runner on the Dask cluster at `dask_client_address`, else on `workers` processes.
-
-    Raises:
-        ConfigError: Dask is not installed, or does not respond at that address.
-    """
-    try:
-        import distributed
-        from apache_beam.runners.dask.dask_runner import DaskRunner
-    except ImportError as error:
-        raise ConfigError(f"Dask is not installed ({error}); run pip install distributed", "runner", "dask") from error
-    address, cluster = runner.options.get("dask_client_address"), None
-    if address is None:
-        cluster = distributed.LocalCluster(n_workers=runner.workers, threads_per_worker=1, dashboard_address=None)
-        address = cluster.scheduler_address
-    try:
-        # Without a number of partitions, up to 128 splits would all go to one worker.
-        flags = options(runner, dask_client_address=address, dask_npartitions=max(parts, 1))
-        yield DaskRunner(), flags
-    except OSError as error:
-        if cluster is not None or not str(error).startswith("Timed out"):
-            raise
-        raise ConfigError(
-            f"{error}; start the scheduler, or correct the address", "runner.options.dask_client_address", address
-        ) from error
-    finally:
-        with contextlib.suppress(ValueError):  # no client yet
-            distributed.default_client().close()
-        if cluster is not None:
-            cluster.close()
 
 
 @dataclasses.dataclass(frozen=True)

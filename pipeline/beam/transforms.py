@@ -1,9 +1,7 @@
 """The Beam graph of `prepare`.
 
-Two ways carry documents from the tasks that read to those that write (see `PreparePlan.by_engine`):
-files in the folder of `out`, named over the wire by numbers, or the engine itself, as the values of
-GroupByKey. The graph uses only Create, Reshuffle, ParDo, Flatten and GroupByKey: every Beam runner
-supports it.
+Tasks leave what later ones need by `pipeline.beam.carrier`; the graph carries (number of the later task,
+`Part`). It uses only Create, Reshuffle, ParDo, Flatten and GroupByKey: every Beam runner supports it.
 """
 
 import errno
@@ -16,72 +14,25 @@ from typing import Any
 from pipeline.beam import near_duplicates, runners
 from pipeline.beam.fast_import import beam
 from pipeline.beam.plan import PreparePlan
-from pipeline.beam.steps import (
-    ACCOUNTS,
-    BANDS,
-    SIGNATURES,
-    Collect,
-    Merge,
-    MergeParts,
-    NearDuplicates,
-    Ranges,
-    Tokenize,
-    ToOne,
-    Unpack,
-    WriteShards,
-)
+from pipeline.beam.steps import BANDS, DOCUMENTS, SIGNATURES, Merge, Tokenize, Unpack, WriteShards
 from pipeline.common.errors import Restart, UserError
 
 
 def build(pipeline: beam.Pipeline, plan: PreparePlan) -> beam.PCollection:
     """Build the graph: packets of splits -> reading tasks -> writing tasks."""
-    tasks = (
+    read = (
         pipeline
         | "Splits" >> beam.Create(list(plan.packets()))
         | "Unpack" >> beam.ParDo(Unpack())
         | "Spread splits" >> beam.Reshuffle()
+        | "Tokenize" >> beam.ParDo(Tokenize(plan)).with_outputs(BANDS, SIGNATURES, main=DOCUMENTS)
     )
-    return by_engine(tasks, plan) if plan.by_engine else by_files(tasks, plan)
-
-
-def by_files(tasks: beam.PCollection, plan: PreparePlan) -> beam.PCollection:
-    """Build the rest of the graph, where files carry documents."""
-    found = tasks | "Tokenize" >> beam.ParDo(Tokenize(plan))
+    parts = read[DOCUMENTS]
     if plan.exchange.merges:
-        found = (
-            found
-            | "By group" >> beam.GroupByKey()
-            | "Ranges" >> beam.ParDo(Ranges(plan.exchange.ranges))
-            | "Spread ranges" >> beam.Reshuffle()
-            | "Merge" >> beam.ParDo(Merge(plan))
-        )
-    sources = found | "By bucket" >> beam.GroupByKey()
+        parts = parts | "By place" >> beam.GroupByKey() | "Merge" >> beam.ParDo(Merge(plan))
     if plan.config.filters.near_duplicates is not None:
-        sources = (
-            sources
-            | "To one" >> beam.ParDo(ToOne())
-            | "Together" >> beam.GroupByKey()
-            | "Near duplicates" >> beam.ParDo(NearDuplicates(plan))
-        )
-    return sources | "Spread buckets" >> beam.Reshuffle() | "Write shards" >> beam.ParDo(WriteShards(plan))
-
-
-def by_engine(tasks: beam.PCollection, plan: PreparePlan) -> beam.PCollection:
-    """Build the rest of the graph, where the engine carries documents."""
-    found = tasks | "Tokenize" >> beam.ParDo(Tokenize(plan)).with_outputs(ACCOUNTS, BANDS, SIGNATURES, main="documents")
-    parts = found.documents
-    if plan.exchange.merges:
-        parts = parts | "By place" >> beam.GroupByKey() | "Merge" >> beam.ParDo(MergeParts(plan))
-    if plan.config.filters.near_duplicates is not None:
-        near = near_duplicates.build(found, plan)
-        parts = (parts, near) | "With near duplicates" >> beam.Flatten()
-    written = parts | "By bucket" >> beam.GroupByKey() | "Write shards" >> beam.ParDo(WriteShards(plan))
-    return (
-        (found[ACCOUNTS], written)
-        | "All accounts" >> beam.Flatten()
-        | "Accounts" >> beam.GroupByKey()
-        | "Collect" >> beam.ParDo(Collect(plan))
-    )
+        parts = (parts, near_duplicates.build(read, plan)) | "With near duplicates" >> beam.Flatten()
+    return parts | "By bucket" >> beam.GroupByKey() | "Write shards" >> beam.ParDo(WriteShards(plan))
 
 
 def raise_noted(plan: PreparePlan) -> None:
@@ -133,10 +84,6 @@ def accounts(plan: PreparePlan) -> Iterator[dict[str, Any]]:
     Raises:
         OSError: the engine has lost a task.
     """
-    if plan.by_engine:
-        lines = plan.accounts.read_text(encoding="utf-8").splitlines()
-        yield from map(json.loads, lines)
-        return
     for read in range(plan.exchange.reads):
         yield json.loads(plan.read_account(read).read_text(encoding="utf-8"))
     for write in range(plan.exchange.writes):

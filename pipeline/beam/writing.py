@@ -4,7 +4,6 @@ All buckets of a task are sorted and drawn from together: the cost of a shard is
 """
 
 import dataclasses
-import functools
 import itertools
 from collections import Counter
 from collections.abc import Callable
@@ -14,13 +13,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pipeline.beam import nested_tokens, trace
+from pipeline.beam import nested_tokens
 from pipeline.beam.buckets import as_numbers
+from pipeline.beam.dropped import Dropped, from_bytes
 from pipeline.beam.plan import PreparePlan
 from pipeline.beam.shard_sizes import check_tokens
 from pipeline.common import counter_rng
 from pipeline.common.manifest import sha256
-from pipeline.filtering import filters
+from pipeline.filtering import band_groups, filters
 from pipeline.shards import write_shard
 from pipeline.shards.best_fit import best_fit, cut_documents
 from pipeline.shards.full_sentences import full_sentences
@@ -41,13 +41,13 @@ class Buckets:
     read: np.ndarray  # (B,) documents of each bucket before any was left out
     duplicates: np.ndarray  # (B,) left out as equal
     near: np.ndarray  # (B,) left out as nearly equal
-    origins: list[trace.Origins] | None  # (B,) of a job that traces
+    dropped: Dropped  # those left out
 
 
 def load(plan: PreparePlan, write: int, table: pa.Table, found: np.ndarray) -> Buckets:
     """Return the buckets of a writing task from its documents `table`, in the corpus's order.
 
-    `found` `(N, 4)` has the hashes of near duplicates and of those that they are similar to.
+    `found` `(N, 2)` has the hashes of near duplicates.
     """
     first, end = plan.exchange.first_bucket(write), plan.exchange.first_bucket(write + 1)
     tokens = sum(map(nested_tokens.count, table["ids"].chunks))
@@ -61,11 +61,10 @@ def load(plan: PreparePlan, write: int, table: pa.Table, found: np.ndarray) -> B
     distinct[1:] = (raw[order][1:] != raw[order][:-1]).any(axis=1)
     ordered, order = order, order[distinct]
     hashes = raw[order]
-    near = np.isin(hash_keys(hashes), hash_keys(found[:, :2]))
-    edges = np.arange(end - first + 1)
-    origins = None
-    if "number" in table.column_names:
-        origins = origins_of(table, ordered, distinct, bucket, raw, near, found, len(edges) - 1)
+    near = np.isin(band_groups.keys_of(hashes), band_groups.keys_of(found))
+    dropped = Dropped()
+    for rows, *why in ((ordered[~distinct], "duplicate", ""), (order[near], "filtered", filters.NEAR)):
+        dropped.merge((from_bytes(name), *why) for name in table["id"].take(pa.array(rows)).to_pylist())
     left_out = (bucket, bucket[ordered][~distinct], bucket[order][near])
     read, duplicates, similar = (np.bincount(part, minlength=end - first) for part in left_out)
     order = order[~near]
@@ -74,7 +73,7 @@ def load(plan: PreparePlan, write: int, table: pa.Table, found: np.ndarray) -> B
     del table
     pa.default_memory_pool().release_unused()
     inner = ids.flatten()
-    bounds = np.searchsorted(bucket[order], edges)
+    bounds = np.searchsorted(bucket[order], np.arange(end - first + 1))
     documents = Documents(
         tokens=inner.flatten().to_numpy(zero_copy_only=True),
         sentences=np.concatenate([[0], np.cumsum(inner.value_lengths().to_numpy())]),
@@ -83,68 +82,14 @@ def load(plan: PreparePlan, write: int, table: pa.Table, found: np.ndarray) -> B
         buckets=bounds,
     )
     names = [plan.shard_name(number) for number in range(first, end)]
-    return Buckets(names, documents, bounds, copies, words, read, duplicates, similar, origins)
-
-
-def origins_of(
-    table: pa.Table,
-    ordered: np.ndarray,
-    distinct: np.ndarray,
-    bucket: np.ndarray,
-    raw: np.ndarray,
-    near: np.ndarray,
-    found: np.ndarray,
-    count: int,
-) -> list[trace.Origins]:
-    """Return where the documents of each of `count` buckets are from."""
-    rows = table.select(trace.COLUMNS).take(pa.array(ordered))
-    hashes = raw[ordered[distinct]]
-    similar = similar_to(hashes, found)
-    named = np.isin(hash_keys(hashes), hash_keys(found[:, 2:]))
-    group = np.cumsum(distinct) - 1
-    row_bounds = np.searchsorted(bucket[ordered], np.arange(count + 1)).tolist()
-    hash_bounds = np.searchsorted(bucket[ordered[distinct]], np.arange(count + 1)).tolist()
-    origins = []
-    for k in range(count):
-        (low, high), (start, end) = row_bounds[k : k + 2], hash_bounds[k : k + 2]
-        origins.append(
-            trace.Origins(
-                table=rows.slice(low, high - low),
-                hashes=hashes[start:end],
-                group=group[low:high] - start,
-                similar=similar[start:end],
-                near=near[start:end],
-                named=named[start:end],
-            )
-        )
-    return origins
-
-
-def similar_to(hashes: np.ndarray, found: np.ndarray) -> np.ndarray:
-    """Return the hash of the document that each of `hashes` `(K, 2)` is similar to, 0 if none is.
-
-    `found` is as of `load`.
-    """
-    keys = hash_keys(found[:, :2])
-    order = np.argsort(keys, kind="stable")
-    place = np.searchsorted(keys[order], hash_keys(hashes))
-    similar = np.zeros_like(hashes)
-    for row, index in enumerate(place.tolist()):
-        if index < len(order) and (found[order[index], :2] == hashes[row]).all():
-            similar[row] = found[order[index], 2:]
-    return similar
-
-
-def hash_keys(raw: np.ndarray) -> np.ndarray:
-    """View hashes of two numbers as single comparable values, `(N,)`."""
-    return np.ascontiguousarray(raw).reshape(-1, 2).view("V16").ravel()
+    return Buckets(names, documents, bounds, copies, words, read, duplicates, similar, dropped)
 
 
 def write(plan: PreparePlan, buckets: Buckets, report: Callable[[float], None]) -> dict[str, Any]:
     """Write the shards of some buckets; return their counts."""
     counters = ("documents", "filtered", "totals", "packing")
     account: dict[str, Any] = {name: Counter() for name in counters}
-    account |= {"lengths": Counter(), "shards": {}, "traced": [], "names": {}}
+    account |= {"lengths": Counter(), "shards": {}, "dropped": buckets.dropped}
     copies = buckets.copies.copy()
     for k, name in enumerate(buckets.names):
         if not name.startswith("train"):  # a score counts each document once
@@ -154,8 +99,6 @@ def write(plan: PreparePlan, buckets: Buckets, report: Callable[[float], None]) 
     for k in range(len(buckets.names)):
         if buckets.read[k]:
             write_bucket(plan, buckets, k, copies, drawn[k], account)
-    if (following := trace.Trace.of(plan.config)) is not None:
-        add_traces(plan, buckets, copies, following, account)
     return account
 
 
@@ -207,32 +150,6 @@ def write_bucket(
         "words": words_of(kept, words, plan.separator, values),
         "text_words": int(words.sum()),
     }
-
-
-def add_traces(
-    plan: PreparePlan, buckets: Buckets, copies: np.ndarray, following: trace.Trace, account: dict[str, Any]
-) -> None:
-    """Add what became of traced documents to the counts."""
-    documents = buckets.documents
-
-    @functools.cache
-    def redrawn() -> Drawn:
-        """Draw the same pairs from the numbers of the documents in place of their tokens."""
-        sizes = np.diff(documents.sentences[documents.starts])
-        numbers = np.repeat(np.arange(len(documents)), sizes)
-        unmarked = dataclasses.replace(plan, separator=-1)
-        numbered = dataclasses.replace(documents, tokens=numbers)
-        return draw_pairs(numbered, copies, unmarked, buckets.names, Counter(), lambda done: None)
-
-    for k, origins in enumerate(buckets.origins or []):
-
-        def rows(k: int = k) -> list[list[int]]:
-            found = trace.rows_of_documents(*gather(*redrawn()[k]), len(documents))
-            return found[buckets.bounds[k] : buckets.bounds[k + 1]]
-
-        part = origins.account(following, f"{buckets.names[k]}.arrow", rows)
-        account["traced"] += part["traced"]
-        account["names"] |= part["names"]
 
 
 def words_of(count: int, words: np.ndarray, separator: int, values: np.ndarray) -> float:

@@ -73,6 +73,7 @@ class CorpusCounts(Record):
     packing: dict[str, float] = field(default_factory=dict)  # of pairs=none
     contaminated: dict[str, int] = field(default_factory=dict)  # by evaluation file
     named: dict[str, list[str]] = field(default_factory=dict)  # single documents, by fault
+    dropped: int = 0  # rows of dropped.feather
     lengths: dict[int, int] = field(default_factory=dict)  # instances by tokens
     shards: dict[str, ShardCounts] = field(default_factory=dict)  # by file name
     tokenizer: str = ""

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from omegaconf import DictConfig
 
 LANGUAGE = re.compile(r"([A-Za-z]{2,3}|simple)([-_][A-Za-z0-9]+)*")  # de, simple, zh-min-nan
-ENGINES = ("local", "dask", "prism", "portable", "flink", "spark", "dataflow")
+ENGINES = ("local", "prism", "flink", "spark", "dataflow")
 
 
 @dataclass(kw_only=True)
@@ -118,21 +118,17 @@ class RunnerConfig(Section, key="runner"):
     """The engine that runs the Beam graph."""
 
     name: str = option("local", "Engine.", choices=ENGINES)
-    workers: int = option(1, "Processes of local, portable and a Dask cluster that this command starts.", at_least=1)
+    workers: int = option(1, "Processes of local; of flink and spark, next to each pool.", at_least=1)
     start_timeout: float = option(
-        50.0,
-        "Seconds until the first worker has to start once the service runs the job; not for local and dask.",
-        above=0,
+        50.0, "Seconds until the first worker has to start once the service runs the job; not for local.", above=0
     )
     retries: int = option(
-        2,
-        "Times that a service gets the job again after one of its processes died; not for local and dask.",
-        at_least=0,
+        2, "Times that a service gets the job again after one of its processes died; not for local.", at_least=0
     )
     exchange: str | None = option(
         None,
         "What carries documents between the phases: files in the folder of `out`, or the engine; "
-        "null: engine with flink, spark, prism and portable, files with all others.",
+        "null: engine with flink, spark and prism, files with all others.",
         choices=("files", "engine"),
     )
     task_bytes: int = option(
@@ -143,20 +139,11 @@ class RunnerConfig(Section, key="runner"):
     )
     options: dict[str, Any] = option({}, "Further Beam pipeline options.")
 
-    def __post_init__(self) -> None:
-        """Check the limits, and that the engine can carry documents."""
-        super().__post_init__()
-        self.require(
-            not (self.name == "dask" and self.exchange == "engine"),
-            "Beam's Dask runner does not separate the outputs of a task; set files",
-            "exchange",
-        )
-
     @property
     def by_engine(self) -> bool:
         """Return whether the engine carries documents between the phases, instead of files."""
         if self.exchange is None:
-            return self.name in ("flink", "spark", "prism", "portable")  # those where it was tested
+            return self.name in ("flink", "spark", "prism")  # those where it was tested
         return self.exchange == "engine"
 
 
@@ -251,10 +238,6 @@ class PrepareConfig(StageConfig):
     dry_run: bool = runtime_option(
         False, "Print the plan with an estimate of time, disk and memory, and write nothing."
     )
-    trace: str | None = runtime_option(
-        None, "Pattern of document ids, as '*page-12*': trace.jsonl says what became of each."
-    )
-    trace_file: str | None = runtime_option(None, "File of ids, one per line, of documents to trace.")
 
     def __post_init__(self) -> None:
         """Check the limits, and that documents may share a sequence where they are to fit."""

@@ -2,16 +2,17 @@
 
 A signature gives one entry per band. Tasks that have all entries of some bands pair documents whose
 bands are equal (`candidate_pairs`); tasks that have the signatures of both documents of a pair keep
-the similar ones (`similar_pairs`). No signature is moved but to those tasks.
+the larger of similar ones (`near_duplicates`). No signature is moved but to those tasks.
 
 Tables are of uint64, one row per entry or pair; a document is the two numbers of its hash:
 
     entries  (E, 4)  band, its key, document                               32 bytes
-    pairs    (C, 5)  larger document, smaller document, rank               40 bytes
+    pairs    (C, 4)  larger document, smaller document                     32 bytes
     wanted   (W, 3)  task that needs the signature of the document, it     24 bytes
 """
 
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +21,7 @@ from pipeline.filtering import minhash
 from pipeline.filtering.minhash import Hashes, Signatures
 
 Rows = npt.NDArray[np.uint64]
-ENTRY, PAIR, WANTED = 4, 5, 3  # columns
+ENTRY, PAIR, WANTED, DOCUMENT = 4, 4, 3, 2  # columns
 _ROWS = 1 << 14  # pairs compared at once: 16 MB of signatures
 
 
@@ -37,44 +38,42 @@ def band_entries(hashes: Hashes, signatures: Signatures, threshold: float) -> Ro
 
 
 def candidate_pairs(entries: Rows) -> Rows:
-    """Return the pairs of documents with an equal band, each once, with its lowest rank.
+    """Return the pairs of documents with an equal band, each once.
 
-    Each document is paired with the one before it in the order of hashes, and with the first. The
-    rank is lower in earlier bands, and within a band for the one before.
+    Each document is paired with the one before it in the order of hashes, and with the first.
     """
-    entries = distinct(entries)
+    entries = distinct(shared(entries))
     same = (entries[1:, :2] == entries[:-1, :2]).all(axis=1)
     later = np.flatnonzero(same) + 1  # all but the first of each run
     starts = np.where(np.concatenate([[False], same]), 0, np.arange(len(same) + 1))
     first = np.maximum.accumulate(starts)[later]
-    others = first != later - 1
-    larger = np.concatenate([later, later[others]])
-    smaller = np.concatenate([later - 1, first[others]])
-    rank = 2 * entries[larger, :1] + (np.arange(len(larger)) >= len(later))[:, None]
-    return first_of(np.hstack([entries[larger, 2:], entries[smaller, 2:], rank]), 4)
+    smaller = np.concatenate([later - 1, first])
+    return distinct(np.hstack([entries[np.tile(later, 2), 2:], entries[smaller, 2:]]))
+
+
+def shared(entries: Rows) -> Rows:
+    """Return the entries whose key comes more than once, which are few: rows are dear to sort."""
+    _, kind, counts = np.unique(entries[:, 1], return_inverse=True, return_counts=True)
+    return entries[counts[kind] > 1]
 
 
 def wanted_signatures(pairs: Rows, tasks: int) -> Rows:
     """Return which documents' signatures the task of the larger document of each pair needs."""
-    task = task_of(pairs[:, 1], tasks).astype(np.uint64)
-    documents = np.concatenate([pairs[:, :2], pairs[:, 2:4]])
+    task = pairs[:, 1] % np.uint64(tasks)
+    documents = np.concatenate([pairs[:, :2], pairs[:, 2:]])
     return distinct(np.column_stack([np.tile(task, 2), documents]))
 
 
-def similar_pairs(pairs: Rows, hashes: Hashes, signatures: Signatures, threshold: float) -> npt.NDArray[np.uint64]:
-    """Return hashes of documents to leave out and of those that they are similar to, `(K, 4)`.
-
-    `pairs` has all pairs of the larger documents in it; the one of the lowest rank counts.
-    """
-    pairs = first_of(pairs, 4)
+def near_duplicates(pairs: Rows, hashes: Hashes, signatures: Signatures, threshold: float) -> Hashes:
+    """Return the larger document of each pair whose signatures are similar, in ascending order."""
+    pairs = distinct(pairs)
     larger, smaller = (places(hashes, pairs[:, k : k + 2]) for k in (0, 2))
     like = np.zeros(len(pairs), np.bool_)
     for start in range(0, len(pairs), _ROWS):
         part = slice(start, start + _ROWS)
         equal = signatures[larger[part]] == signatures[smaller[part]]
         like[part] = equal.mean(axis=1) >= threshold
-    found = pairs[like]
-    return first_of(found[:, [0, 1, 4, 2, 3]], 2)[:, [0, 1, 3, 4]]
+    return distinct(pairs[like, :2])
 
 
 def places(hashes: Hashes, documents: Hashes) -> npt.NDArray[np.int64]:
@@ -83,7 +82,7 @@ def places(hashes: Hashes, documents: Hashes) -> npt.NDArray[np.int64]:
     Raises:
         RuntimeError: the engine has lost a document.
     """
-    known, asked = (np.ascontiguousarray(part).view("V16").ravel() for part in (hashes, documents))
+    known, asked = keys_of(hashes), keys_of(documents)
     order = np.argsort(known, kind="stable")
     found = np.searchsorted(known[order], asked)
     if len(asked) and (not len(order) or not np.isin(asked, known).all()):
@@ -91,30 +90,26 @@ def places(hashes: Hashes, documents: Hashes) -> npt.NDArray[np.int64]:
     return order[found]
 
 
+def keys_of(hashes: Hashes) -> npt.NDArray[Any]:
+    """View hashes as single comparable values, `(N,)`."""
+    return np.ascontiguousarray(hashes).view("V16").ravel()
+
+
 def distinct(rows: Rows) -> Rows:
     """Return the rows in ascending order, each once."""
-    return first_of(rows, rows.shape[1])
-
-
-def first_of(rows: Rows, columns: int) -> Rows:
-    """Return the smallest of the rows with the same first columns, in ascending order."""
     rows = rows[np.lexsort(rows.T[::-1])]
     kept = np.ones(len(rows), np.bool_)
-    kept[1:] = (rows[1:, :columns] != rows[:-1, :columns]).any(axis=1)
+    kept[1:] = (rows[1:] != rows[:-1]).any(axis=1)
     return rows[kept]
 
 
-def task_of(numbers: npt.NDArray[np.uint64], tasks: int) -> npt.NDArray[np.int64]:
-    """Return the task of each entry's key, or of the second number of each document."""
-    return (numbers % np.uint64(tasks)).astype(np.int64)
-
-
-def by_task(tasks: npt.NDArray[np.int64]) -> Iterator[tuple[int, npt.NDArray[np.int64]]]:
-    """Yield (task, indices of its rows) of those tasks that have any."""
-    order = np.argsort(tasks, kind="stable")
-    for part in np.split(order, np.flatnonzero(np.diff(tasks[order])) + 1):
+def by_task(numbers: npt.NDArray[np.uint64], tasks: int) -> Iterator[tuple[int, npt.NDArray[np.int64]]]:
+    """Yield each task that has any of these entries, with their indices."""
+    task = (numbers % np.uint64(tasks)).astype(np.int64)
+    order = np.argsort(task, kind="stable")
+    for part in np.split(order, np.flatnonzero(np.diff(task[order])) + 1):
         if len(part):
-            yield int(tasks[part[0]]), part
+            yield int(task[part[0]]), part
 
 
 def to_bytes(rows: Rows) -> bytes:

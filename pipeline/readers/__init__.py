@@ -48,6 +48,11 @@ class FileRange:
     part: str = ""  # name of the corpus within a mix
     empty_files: int = 0  # files of the corpus without a byte, counted by its first split
 
+    @property
+    def size(self) -> int:
+        """Return the bytes of the part."""
+        return self.end - self.start
+
 
 class SkipCounts(Counter[str]):
     """Numbers of documents that a reader skipped, by reason, and notes on those that it read."""

@@ -80,7 +80,7 @@ def prepare(work: Path, place: str, out: str, *words: str) -> Manifest:
 
 
 def sums(manifest: Manifest) -> dict[str, str]:
-    return {name: account["sha256"] for name, account in manifest.files.items()}
+    return {name: shard["sha256"] for name, shard in manifest.figures["shards"].items()}
 
 
 def documents(place: str, limit: str | None = None, seed: int = 0) -> list[str]:

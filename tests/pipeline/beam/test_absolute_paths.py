@@ -12,7 +12,7 @@ from pipeline.config import CorpusConfig, FiltersConfig, PrepareConfig, RunnerCo
 from pipeline.tokenization.wordpiece import SPECIAL, build
 
 
-def config(name: str, options: dict[str, str], **more: str) -> PrepareConfig:
+def config(name: str, options: dict[str, str]) -> PrepareConfig:
     return PrepareConfig(
         corpus=CorpusConfig(name="a", reader="lines", path="texts/*.txt"),
         source="",
@@ -21,17 +21,11 @@ def config(name: str, options: dict[str, str], **more: str) -> PrepareConfig:
         runner=RunnerConfig(name=name, options=options, exchange="files"),
         filters=FiltersConfig(decontaminate=["task"], banned_file="banned"),
         minimum_characters=0,
-        **more,
     )
 
 
 @pytest.mark.parametrize(
-    ("name", "options"),
-    [
-        ("portable", {"environment_type": "EXTERNAL"}),
-        ("flink", {"environment_type": "EXTERNAL"}),
-        ("dask", {"dask_client_address": "tcp://there:8786"}),
-    ],
+    ("name", "options"), [("spark", {"environment_type": "EXTERNAL"}), ("flink", {"environment_type": "EXTERNAL"})]
 )
 def test_tasks_in_another_directory_read_and_write_the_same_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, options: dict[str, str]
@@ -42,9 +36,8 @@ def test_tasks_in_another_directory_read_and_write_the_same_files(
     (tmp_path / "texts" / "a.txt").write_text("a b c.\nb c a.\nc b a.\n\nb b c.\nc c.\n")
     (tmp_path / "task" / "dev.tsv").write_text(f"{'x ' * 13}\ty\n")
     (tmp_path / "banned").write_text("zzz\n")
-    (tmp_path / "ids").write_text("")
     monkeypatch.chdir(tmp_path)
-    given = config(name, options, trace_file="ids")
+    given = config(name, options)
     plan = prepare.plan(given, Path("out"))
     assert (given.corpus.path, given.vocab) == ("texts/*.txt", "vocab")
     monkeypatch.chdir(tmp_path / "elsewhere")
@@ -52,21 +45,15 @@ def test_tasks_in_another_directory_read_and_write_the_same_files(
     plan.claim()
     task, (element,) = steps.Tokenize(plan), unpack(next(iter(plan.packets())))
     task.setup()
-    for write, read in list(task.process(element)):
-        list(steps.WriteShards(plan).process((write, [read])))
+    for write, part in list(task.process(element)):
+        list(steps.WriteShards(plan).process((write, [part])))
     assert not plan.error_note.exists(), plan.error_note.read_text()
     assert list((tmp_path / "out").glob("*.arrow"))
     assert not list((tmp_path / "elsewhere").iterdir())
 
 
 @pytest.mark.parametrize(
-    ("name", "options"),
-    [
-        ("local", {}),
-        ("prism", {}),
-        ("dask", {"dask_client_address": None}),
-        ("portable", {"environment_type": "LOOPBACK"}),
-    ],
+    ("name", "options"), [("local", {}), ("prism", {}), ("spark", {"environment_type": "LOOPBACK"})]
 )
 def test_workers_of_this_process_get_paths_as_typed(name: str, options: dict[str, str]) -> None:
     given = config(name, options)

@@ -5,13 +5,15 @@ import pickle
 import random
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline import prepare
-from pipeline.beam import steps, transforms
+from pipeline.beam import dropped, steps, transforms
+from pipeline.beam.carrier import ENDING
 from pipeline.beam.exchange import DIRECT, Exchange, first_splits
 from pipeline.beam.plan import PreparePlan, unpack
 from pipeline.beam.shard_sizes import buckets
@@ -111,6 +113,11 @@ def made(root: Path, corpus: Path, out: Path, split_bytes: int, *more: str) -> M
     return require_manifest(out, "prepare", "out")
 
 
+def shards(made: Manifest) -> dict[str, Any]:
+    """The shards: the ids of dropped lines count from the beginning of a split."""
+    return {name: file for name, file in made.files.items() if name != dropped.FILE}
+
+
 def test_every_layout_gives_the_same_bytes(root: Path, corpus: Path, tmp_path: Path) -> None:
     size = (corpus / "a.txt").stat().st_size
     single, engine = "runner.task_bytes=1", "runner.exchange=engine"
@@ -119,7 +126,7 @@ def test_every_layout_gives_the_same_bytes(root: Path, corpus: Path, tmp_path: P
     together = made(root, corpus, tmp_path / "together", size // 150)
     for name, parts, *more in (("few", 4, single), ("merged", 150, single), ("engine-merged", 150, single, engine)):
         other = made(root, corpus, tmp_path / name, size // parts, *more)
-        assert other.files == together.files, name
+        assert shards(other) == shards(together), name
         assert other.figures == together.figures, name
 
 
@@ -148,7 +155,7 @@ def test_the_graph_has_a_few_bytes_per_split(corpus: Path) -> None:
     packets = list(plan.packets())
     assert sum(map(len, packets)) < 2**19
     tasks = [task for packet in packets for task in unpack(packet)]
-    assert tasks == [(k, [(k, split)]) for k, split in enumerate(splits)]
+    assert tasks == [(k, [split]) for k, split in enumerate(splits)]
 
 
 @pytest.mark.parametrize("exchange", ["files", "engine"])
@@ -178,9 +185,10 @@ def test_the_engine_leaves_only_marks_in_the_folder(corpus: Path, tmp_path: Path
     transforms.run(plan)
     assert sum(1 for _ in transforms.accounts(plan)) == plan.exchange.reads + plan.exchange.writes
     left = {path.name: path.stat().st_size for path in plan.scratch.iterdir()}
-    del left["accounts.json"]
-    assert all(name.startswith(("run-", "begun")) or name.endswith(".progress") for name in left)
-    assert max(left.values()) < 100
+    marks = {name: size for name, size in left.items() if not name.endswith(".json")}
+    assert all(name.startswith(("run-", "begun")) or name.endswith(".progress") for name in marks)
+    assert max(marks.values()) < 100
+    assert max(left.values()) < 4000
 
 
 def test_a_task_of_a_run_that_is_over_writes_nothing(corpus: Path, tmp_path: Path) -> None:
@@ -191,8 +199,8 @@ def test_a_task_of_a_run_that_is_over_writes_nothing(corpus: Path, tmp_path: Pat
     (element,) = unpack(next(iter(new.packets())))
     with pytest.raises(RuntimeError, match="another run"):
         list(steps.Tokenize(old).process(element))
-    assert not old.read_file(0).exists()
+    assert not list(old.scratch.glob(f"*{ENDING}"))
     task = steps.Tokenize(new)
     task.setup()
     assert list(task.process(element))
-    assert new.read_file(0).exists()
+    assert list(new.scratch.glob(f"*{ENDING}"))

@@ -1,13 +1,13 @@
-"""Near duplicates found by many tasks are those that one task finds."""
+"""Near duplicates found by many tasks are those of the rule, written out document by document."""
 
 import dataclasses
 import functools
+import itertools
 import random
 import tempfile
 from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -15,12 +15,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline import prepare
+from pipeline.beam import carrier
 from pipeline.beam.buckets import TokenizedDocuments
-from pipeline.beam.exchange import Exchange
-from pipeline.beam.fast_import import beam
+from pipeline.beam.carrier import Part
+from pipeline.beam.documents import DocumentCounts
+from pipeline.beam.exchange import NEAR_BYTES, Exchange
 from pipeline.beam.near_duplicates import ComparePairs, PairCandidates, SendSignatures
 from pipeline.beam.plan import PreparePlan
-from pipeline.beam.steps import BANDS, SIGNATURES, WANTED, Tokenize
+from pipeline.beam.steps import BANDS, NEAR, PAIRS, SIGNATURES, WANTED, Tokenize
 from pipeline.config import CorpusConfig, FiltersConfig, PrepareConfig, RunnerConfig
 from pipeline.filtering import band_groups, minhash
 from pipeline.tokenization.wordpiece import SPECIAL, build
@@ -56,55 +58,69 @@ def laid_out(threshold: float, reads: int, tasks: int) -> PreparePlan:
         plan,
         config=dataclasses.replace(plan.config, filters=filters),
         buckets={"train": 2 * tasks, "validation": tasks},
-        exchange=Exchange(buckets=3 * tasks, reads=reads, writes=tasks, ranges=tasks, groups=reads, portions=reads),
+        exchange=Exchange(
+            buckets=3 * tasks,
+            reads=reads,
+            writes=tasks,
+            ranges=tasks,
+            groups=reads,
+            portions=reads,
+            text=tasks * NEAR_BYTES,
+        ),
     )
 
 
-class Sent:
-    """What tasks have sent, by output and key; values arrive in any order, some of them twice."""
+class Left:
+    """What tasks have left, by kind and later task; parts arrive in any order, some of them twice."""
 
     def __init__(self, draw: random.Random):
-        self.draw, self.values = draw, defaultdict[str, dict[int, list[Any]]](dict)
+        self.draw, self.parts = draw, defaultdict[tuple[str, int], list[Part]](list)
 
-    def add(self, results: Iterable[Any], main: str = "") -> None:
-        """Keep the results of a task."""
-        for each in results:
-            tagged = isinstance(each, beam.pvalue.TaggedOutput)
-            name, (key, value) = (each.tag, each.value) if tagged else (main, each)
+    def add(self, task: int, results: Iterable[tuple[int, str, bytes]]) -> None:
+        """Keep what a task leaves."""
+        for number, (later, kind, blob) in enumerate(results):
             again = 1 + (self.draw.random() < 0.2)
-            self.values[name].setdefault(key, []).extend([value] * again)
+            self.parts[kind, later].extend([(kind, task, number, blob)] * again)
 
-    def grouped(self, *names: str) -> Iterable[tuple[int, list[Any]]]:
-        """Yield the values of these outputs by key, as GroupByKey does."""
-        for key in {key for name in names for key in self.values[name]}:
-            found = [value for name in names for value in self.values[name].get(key, [])]
+    def take(self, *kinds: str) -> Iterable[tuple[int, list[Part]]]:
+        """Yield the parts of these kinds by task, as GroupByKey does."""
+        for task in {task for kind, task in self.parts if kind in kinds}:
+            found = [part for kind in kinds for part in self.parts.pop((kind, task), [])]
             self.draw.shuffle(found)
-            yield key, found
+            yield task, found
 
 
 def found_by_tasks(
     plan: PreparePlan, parts: list[tuple[np.ndarray, np.ndarray]], draw: random.Random
 ) -> dict[int, np.ndarray]:
-    """Return the near duplicates that each writing task is sent."""
-    sent = Sent(draw)
-    for hashes, signatures in parts:
-        read = TokenizedDocuments(plan)
+    """Return the near duplicates that each writing task gets."""
+    left = Left(draw)
+    for number, (hashes, signatures) in enumerate(parts):
+        read = TokenizedDocuments(plan, DocumentCounts())
         read.hashes = [row.tobytes() for row in hashes.astype(">u8")]
         read.signatures = [signatures]
-        sent.add(Tokenize(plan).send_signatures(read))
-    for element in sent.grouped(BANDS):
-        sent.add(PairCandidates(plan).work(element), "pairs")
-    for element in sent.grouped(SIGNATURES, WANTED):
-        sent.add(SendSignatures(plan).work(element), "sent")
-    for element in sent.grouped("pairs", "sent"):
-        sent.add(ComparePairs(plan).work(element), "found")
-    return {
-        write: band_groups.from_bytes([content for *_, content in values], 4) for write, values in sent.grouped("found")
-    }
+        left.add(number, Tokenize(plan).signed(*read.signed()))
+    steps = {PairCandidates: [BANDS], SendSignatures: [SIGNATURES, WANTED], ComparePairs: [PAIRS, SIGNATURES]}
+    for step, kinds in steps.items():
+        for task, parts_of in list(left.take(*kinds)):
+            left.add(task, step(plan).work(task, parts_of))
+    return {write: band_groups.from_bytes(carrier.blobs(Path(), values, NEAR), 2) for write, values in left.take(NEAR)}
 
 
-def rows_of(table: np.ndarray) -> set[tuple[int, ...]]:
-    return set(map(tuple, table.tolist()))
+def near_duplicates(hashes: np.ndarray, signatures: np.ndarray, threshold: float) -> set[bytes]:
+    """Return the documents to leave out: each compared with the one before it, and the first, of a band."""
+    rows = minhash.rows_per_band(PERMUTATIONS, threshold)
+    known = {hashes[k].astype(">u8").tobytes(): signatures[k] for k in range(len(hashes))}
+    found = set()
+    for start in range(0, PERMUTATIONS - rows + 1, rows):
+        bands = defaultdict[bytes, list[bytes]](list)
+        for name in sorted(known):
+            bands[known[name][start : start + rows].tobytes()].append(name)
+        for names in bands.values():
+            for before, name in itertools.pairwise(names):
+                if any((known[name] == known[other]).mean() >= threshold for other in (before, names[0])):
+                    found.add(name)
+    return found
 
 
 @given(
@@ -116,7 +132,7 @@ def rows_of(table: np.ndarray) -> set[tuple[int, ...]]:
     reads=st.integers(1, 5),
     tasks=st.integers(1, 7),
 )
-def test_many_tasks_find_what_one_finds(
+def test_many_tasks_find_those_of_the_rule(
     seed: int, documents: int, values: int, kinds: int, threshold: float, reads: int, tasks: int
 ) -> None:
     draw = np.random.default_rng(seed)
@@ -128,24 +144,19 @@ def test_many_tasks_find_what_one_finds(
     signatures[changed] = draw.integers(0, values, int(changed.sum()), np.uint32)
     rows = [draw.integers(0, documents, 15) for _ in range(reads)]  # equal documents among them
     parts = [(hashes[mine], signatures[mine]) for mine in rows]
-    with tempfile.TemporaryDirectory() as folder:
-        paths = [Path(folder, str(k)) for k in range(reads)]
-        for path, part in zip(paths, parts, strict=True):
-            minhash.save(path, *part)
-        expected = np.concatenate(minhash.find_duplicates(paths, PERMUTATIONS, threshold), axis=1)
+    expected = near_duplicates(*map(np.concatenate, zip(*parts, strict=True)), threshold)
     found = found_by_tasks(plan, parts, random.Random(seed))
-    assert rows_of(expected) == {row for table in found.values() for row in rows_of(table)}
-    for row in expected:
-        for document in (row[:2], row[2:]):
-            write = plan.exchange.write_of(plan.bucket(document.astype(">u8").tobytes()))
-            assert tuple(row.tolist()) in rows_of(found[write])
+    by_write = {write: {row.astype(">u8").tobytes() for row in table} for write, table in found.items()}
+    assert set().union(*by_write.values()) == expected
+    for write, mine in by_write.items():
+        assert {plan.exchange.write_of(plan.bucket(name)) for name in mine} == {write}
 
 
 def test_a_signature_that_the_engine_has_lost_is_an_error() -> None:
     plan = laid_out(0.5, 1, 1)
     wanted = band_groups.to_bytes(np.array([[0, 1, 2]], np.uint64))
     with pytest.raises(RuntimeError, match="lost"):
-        list(SendSignatures(plan).work((0, [(WANTED, wanted)])))
+        list(SendSignatures(plan).work(0, [(WANTED, 0, 0, wanted)]))
 
 
 def test_pairs_of_all_documents_are_few() -> None:

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from pipeline import prepare
-from pipeline.beam import buckets, documents, exchange
-from pipeline.beam.buckets import TokenizedDocuments
+from pipeline.beam import buckets, documents, exchange, steps
 from pipeline.config import CorpusConfig, PrepareConfig, RunnerConfig
 from pipeline.tokenization.wordpiece import SPECIAL, build
 
@@ -33,7 +32,7 @@ def corpus(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def made(corpus: Path, out: Path, trace: str | None = None) -> tuple[dict[str, bytes], Any]:
+def made(corpus: Path, out: Path) -> tuple[dict[str, bytes], Any]:
     """Return the files that a run writes, by name, and its figures."""
     config = PrepareConfig(
         corpus=CorpusConfig(name="a", reader="jsonl", path=str(corpus / "a.jsonl.gz")),
@@ -46,31 +45,30 @@ def made(corpus: Path, out: Path, trace: str | None = None) -> tuple[dict[str, b
         minimum_characters=0,
         validation_share=0.1,
         sequence_length=32,
-        trace=trace,
     )
     out.mkdir()
     figures = prepare.make(config, out).figures
     return {path.name: path.read_bytes() for path in out.iterdir()}, figures
 
 
-@pytest.mark.parametrize(("direct", "trace"), [(exchange.DIRECT, None), (exchange.DIRECT, "*"), (1, "*")])
+@pytest.mark.parametrize("direct", [exchange.DIRECT, 1])
 def test_a_file_in_one_split_is_never_held_whole(
-    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, direct: int, trace: str | None
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, direct: int
 ) -> None:
-    whole = made(corpus, tmp_path / "whole", trace)
+    whole = made(corpus, tmp_path / "whole")
     held: list[int] = []
-    add = TokenizedDocuments.add
+    by_bucket = steps.by_bucket
 
-    def measured(found: TokenizedDocuments, *more: object) -> None:
-        add(found, *more)  # type: ignore[arg-type]
-        held.append(sum(map(len, found.rows)))
+    def measured(table: Any, bounds: list[int]) -> Any:
+        held.append(len(table))
+        return by_bucket(table, bounds)
 
-    monkeypatch.setattr(TokenizedDocuments, "add", measured)
+    monkeypatch.setattr(steps, "by_bucket", measured)
     monkeypatch.setattr(documents, "CHUNK", 1000)
     monkeypatch.setattr(buckets, "MOST_HASHES", 40)
     monkeypatch.setattr(exchange, "BUFFERED", 1600)
     monkeypatch.setattr(exchange, "MERGED_BYTES", 4000)
     monkeypatch.setattr(exchange, "DIRECT", direct)
-    assert made(corpus, tmp_path / "portions", trace) == whole
+    assert made(corpus, tmp_path / "portions") == whole
     assert sum(name.startswith("train") for name in whole[0]) > 4
     assert 10 < max(held) < 70

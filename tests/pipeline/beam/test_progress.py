@@ -54,7 +54,7 @@ def test_tasks_say_how_far_they_are(words: list[str], tmp_path: Path, monkeypatc
     seen.look()
     (split,) = plan.splits
     assert (seen.bytes, seen.documents, seen.reading) == (split.end, 30_000, False)
-    assert seen.shards == seen.whole == len(plan.shard_names()) == 2
+    assert seen.shards == seen.whole == plan.exchange.buckets == 2
     # What the tasks say while they work.
     reading, writing = plan.report(plan.read_account(0)), plan.report(plan.write_account(0))
     progress.Report(reading)(split.end * 3 / 4, 20_000)

@@ -19,9 +19,8 @@ def test_the_options_of_every_engine_are_known(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "typed", "meant"),
     [
-        ("dask", "dask_client_adress", "dask_client_address"),
         ("prism", "prism_locaton", "prism_location"),
-        ("portable", "job_endpiont", "job_endpoint"),
+        ("flink", "job_endpiont", "job_endpoint"),
         ("flink", "flink_mastr", "flink_master"),
         ("spark", "enviroment_type", "environment_type"),
         ("dataflow", "machine_typ", "machine_type"),

@@ -4,7 +4,6 @@ import contextlib
 import json
 import os
 import random
-import signal
 import socket
 import subprocess
 import sys
@@ -13,7 +12,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import apache_beam as beam
-import psutil
 import pytest
 from apache_beam.options import pipeline_options
 from apache_beam.runners.portability.fn_api_runner import worker_handlers
@@ -75,7 +73,7 @@ def made(root: Path, words: list[str], out: Path, **more: str) -> Manifest:
 def reference(root: Path, folder: Path) -> Manifest:
     """What the local engine makes."""
     manifest = made(root, command(folder, folder / "local"), folder / "local")
-    assert len(manifest.files) == 4
+    assert len(manifest.files) == 5
     return manifest
 
 
@@ -145,7 +143,7 @@ def test_a_job_service_gives_the_same_bytes(
     if where == "EXTERNAL":
         options["environment_config"] = pool
     more = [f"runner.options.{key}={value}" for key, value in options.items()]
-    assert made(root, command(folder, out, "runner=portable", *more), out).files == reference.files
+    assert made(root, command(folder, out, "runner=spark", *more), out).files == reference.files
 
 
 @pytest.fixture(scope="module")
@@ -191,33 +189,10 @@ def test_eight_threads_of_one_process_give_the_bytes_of_one(
         assert (manifest.files, manifest.figures) == (single.files, single.figures)
 
 
-def workers(process: "subprocess.Popen[bytes]") -> list[psutil.Process]:
-    """The processes in which Dask does the work."""
-    below = psutil.Process(process.pid).children(recursive=True)
-    return [child for child in below if "spawn_main" in " ".join(child.cmdline())]
-
-
-def test_dask_gives_the_same_bytes_though_a_worker_is_killed(root: Path, folder: Path, reference: Manifest) -> None:
-    out = folder / "dask"
-    process = subprocess.Popen(command(folder, out, "runner=dask"), cwd=root)
-    scratch = out.with_name(f".{out.name}.tmp") / ".scratch"
-    while not list(scratch.glob("read-*.progress")):
-        assert process.poll() is None, "it was over before a worker could be killed"
-        time.sleep(0.02)
-    found = workers(process)
-    assert len(found) == 2
-    found[0].send_signal(signal.SIGKILL)
-    assert process.wait() == 0
-    manifest = require_manifest(out, "prepare", "out")
-    assert manifest.files == reference.files
-    assert manifest.figures == reference.figures
-
-
-@pytest.mark.parametrize("runner", ["dask", "portable"])
-def test_a_mistake_in_the_input_ends_in_one_line(root: Path, folder: Path, job_service: str, runner: str) -> None:
+def test_a_mistake_in_the_input_ends_in_one_line(root: Path, folder: Path, job_service: str) -> None:
     (folder / "bad.jsonl").write_text('{"text": "one"}\noops\n')
-    more = [f"runner.options.job_endpoint={job_service}"] if runner == "portable" else []
-    words = command(folder, folder / "never", f"runner={runner}", "corpus.reader=jsonl", *more)
+    more = [f"runner.options.job_endpoint={job_service}", "runner.options.environment_type=LOOPBACK"]
+    words = command(folder, folder / "never", "runner=spark", "corpus.reader=jsonl", *more)
     done = subprocess.run(
         [word.replace("a.txt", "bad.jsonl") for word in words], cwd=root, capture_output=True, text=True, check=False
     )
@@ -257,7 +232,7 @@ def test_what_is_missing_is_named(root: Path, folder: Path) -> None:
 
     assert "runner.options.flink_master" in error("runner=flink")
     for endpoint in (f"localhost:{free_port()}", "localhost:0", "nowhere.invalid:8099", "localhost"):
-        lines = error("runner=portable", f"runner.options.job_endpoint={endpoint}").splitlines()
+        lines = error("runner=spark", f"runner.options.job_endpoint={endpoint}").splitlines()
         assert len(lines) == 1
         assert lines[0].startswith(f"error: runner.options.job_endpoint={endpoint}: ")
     assert "runner.options.oops: " in error("+runner.options.oops=1")
@@ -266,7 +241,6 @@ def test_what_is_missing_is_named(root: Path, folder: Path) -> None:
 @pytest.mark.parametrize(
     ("more", "key"),
     [
-        (["runner=portable", "runner.options.job_endpoint=localhost:1"], "job_endpoint"),
         (["runner=spark", "runner.options.job_endpoint=localhost:1"], "job_endpoint"),
         (["runner=flink", "runner.options.flink_master=localhost:1"], "flink_master"),
         (["runner=prism", "runner.options.prism_location=/no/prism"], "prism_location"),
@@ -295,8 +269,8 @@ def test_a_service_that_goes_in_mid_run_asks_for_a_restart(root: Path, folder: P
     )
     try:
         wait_until(lambda: listens(port))
-        words = command(folder, out, "runner=portable", "split_bytes=500", "duplicates=20")
-        words.append(f"runner.options.job_endpoint=localhost:{port}")
+        words = command(folder, out, "runner=spark", "split_bytes=500", "duplicates=20")
+        words += [f"runner.options.job_endpoint=localhost:{port}", "runner.options.environment_type=LOOPBACK"]
         process = subprocess.Popen(words, cwd=root, stderr=subprocess.PIPE, text=True)
         scratch = out.with_name(f".{out.name}.tmp") / ".scratch"
         wait_until(lambda: process.poll() is not None or list(scratch.glob("read-*.progress")))
@@ -309,13 +283,6 @@ def test_a_service_that_goes_in_mid_run_asks_for_a_restart(root: Path, folder: P
     finally:
         service.kill()
         service.wait()
-
-
-def test_dask_does_not_carry_documents() -> None:
-    assert not RunnerConfig(name="dask").by_engine
-    with pytest.raises(ConfigError) as caught:
-        RunnerConfig(name="dask", exchange="engine")
-    assert caught.value.key == "runner.exchange"
 
 
 def test_an_engine_that_nobody_knows_is_an_error() -> None:

@@ -9,8 +9,7 @@ import pytest
 import yaml
 
 from pipeline import prepare
-from pipeline.beam import steps
-from pipeline.beam.buckets import unpack_batches
+from pipeline.beam import buckets, steps
 from pipeline.beam.plan import unpack
 from pipeline.common.manifest import Manifest, require_manifest
 from pipeline.config import CorpusConfig, PrepareConfig, RunnerConfig
@@ -69,12 +68,12 @@ def test_a_document_that_is_repeated_leaves_its_reading_task_once(vocab: Path) -
     plan.claim()
     task, (element,) = steps.Tokenize(plan), unpack(next(iter(plan.packets())))
     task.setup()
-    sent = [each for each in task.process(element) if isinstance(each, tuple)]
-    assert len(unpack_batches([value for _, value in sent])) == len(set(texts))
+    left = [blob for _, _, blob in task.work(*element)]
+    assert sum(len(buckets.unpack(blob)) for blob in left) == len(set(texts))
 
 
 def test_the_first_of_the_documents_with_most_copies_is_kept(root: Path, vocab: Path, tmp_path: Path) -> None:
-    """A trace follows every document, and so takes them all to the shards: the same ones."""
+    """A task leaves out what it knows of, and the task that writes the rest: together the same ones."""
     parts: dict[str, dict[str, Any]] = {}
     for number, (name, weight) in enumerate({"a": 1, "b": 2.5, "c": 1.5}.items()):
         texts = [story(k % 40, 6) for k in range(10 * number, 10 * number + 90)]
@@ -84,23 +83,15 @@ def test_the_first_of_the_documents_with_most_copies_is_kept(root: Path, vocab: 
     corpus = {"name": "mixed", "reader": "mix", "parts": parts}
     (vocab / "corpus").mkdir()
     (vocab / "corpus" / "mixed.yaml").write_text(yaml.safe_dump(corpus))
-    once, traced = (
-        made(
-            root,
-            vocab,
-            tmp_path / f"out{len(more)}",
-            "mixed",
-            "split_bytes=9000",
-            "runner.task_bytes=18000",
-            "filters.near_duplicates=0.6",
-            *more,
-        )
-        for more in ([], ["trace=*"])
+    more = ["split_bytes=9000", "filters.near_duplicates=0.6"]
+    single, few = (
+        made(root, vocab, tmp_path / f"out{size}", "mixed", f"runner.task_bytes={size}", *more)
+        for size in (10**6, 18000)
     )
-    assert once.figures["documents"]["duplicate"] > 100
-    assert once.figures == traced.figures
-    assert once.files == {name: traced.files[name] for name in once.files}
-    assert len(once.files) > 3
+    assert few.figures["documents"]["duplicate"] > 100
+    assert few.figures == single.figures
+    assert few.files == single.files
+    assert len(few.files) > 4
 
 
 @pytest.mark.engines

@@ -341,7 +341,7 @@ def test_sentences_have_the_ids_of_their_whole_paragraph(model: str) -> None:
     def check(pieces: list[str], language: str) -> None:
         text = clean.clean("".join(pieces))
         parts = sentences.split_sentences(text, language)
-        kept = KeptDocument(b"", text, parts, 1, "", 1, 0)
+        kept = KeptDocument(b"", text, parts, 1, "")
         coverage = Coverage()
         ids, lengths = wordpiece.encode_within(parts, kept.gaps, coverage)
         lines = [
