@@ -16,7 +16,7 @@ from pipeline.common.schema import built
 NAME = "run.json"
 OPTION = "--from"
 VERSION = 1  # of the file's form
-SIGNED = "RUN_SIGNED"  # environment: settings with what signs an address, by key, in JSON; no file has them
+SECRETS = "RUN_SECRETS"  # environment: settings that hold secrets, by key, in JSON; no file has them
 
 Schema = TypeVar("Schema")
 
@@ -56,7 +56,7 @@ def config_of(place: str, schema: type[Schema], words: list[str]) -> Schema:
     if name not in stages:
         raise InputError(f"no such stage; choose one of {', '.join(stages)}", path=place)
     config = stages[name].get("config")
-    changes = json.loads(os.environ.get(SIGNED, "{}"))
+    changes = json.loads(os.environ.get(SECRETS, "{}"))
     for key, _, value in (word.partition("=") for word in words):
         with contextlib.suppress(ValueError):
             value = json.loads(value)

@@ -22,7 +22,7 @@ from pipeline.stages.registry import STAGES, type_of
 # A key of a stage among the words of a run: `train.steps=9`, `+train-512.deepspeed.KEY=9`.
 STAGE_KEY = re.compile(rf"([+~]*)((?:{'|'.join(STAGES)})(?:-[\w-]+)?)\.(.+)")
 CHOSEN = re.compile(r"[\w./-]+")  # the value of a choice
-BESIDE = ("attention", "protocol")  # groups whose files set keys next to them
+AROUND = ("attention", "protocol")  # groups whose files set keys next to them
 OPENED = re.compile(r"runner\.options\.|task\.")  # keys that need not be there
 SAMPLE_TASK = "sample_"
 
@@ -58,11 +58,11 @@ def in_package(word: str, own: list[Path]) -> str:
         raise ConfigError("all stages read one corpus; leave the stage out", f"{name}.{key}", value)
     if kind == "evaluate" and key == "task":
         return f"{sign}stages.{name}.tasks={value if value[:1] == '[' else f'[{value}]'}"
-    known = conf_files.choices(key, *own) if key in (*BESIDE, *STAGES[kind].schema.__dataclass_fields__) else []
+    known = conf_files.choices(key, *own) if key in (*AROUND, *STAGES[kind].schema.__dataclass_fields__) else []
     if known and CHOSEN.fullmatch(value.strip("'\"")):
         if value.strip("'\"") not in known:
             raise conf_files.no_such(key, value, known).but(key=f"{name}.{key}")
-        package = f"stages.{name}" if key in BESIDE else f"stages.{name}.{key}"
+        package = f"stages.{name}" if key in AROUND else f"stages.{name}.{key}"
         return f"{'+' if key == 'protocol' else ''}{key}@{package}={value}"
     rest = whole_number(as_text(readable(rest), STAGES[kind].schema))
     added = kind == "evaluate" or OPENED.match(key) or sign == "+"
@@ -221,7 +221,7 @@ def task_of(task: str, own: list[Path]) -> DictConfig:
     """Return the settings of a task; `own` are more folders of YAML files.
 
     Raises:
-        ConfigError: there is no such task.
+        ConfigError: the task is unknown.
     """
     known = conf_files.choices("task", *own)
     if task not in known:

@@ -140,8 +140,8 @@ class LocalExecutor:
             ) from error
         gpu = self._gpu(node)
         ours = {} if gpu is None else {"CUDA_VISIBLE_DEVICES": ",".join(self._from(gpu))}
-        if signed := node.signed():
-            ours[run_record.SIGNED] = json.dumps(signed)
+        if secrets := node.secrets():
+            ours[run_record.SECRETS] = json.dumps(secrets)
         process = subprocess.Popen(
             self.command(node),
             stdin=subprocess.DEVNULL,

@@ -5,7 +5,7 @@ import hashlib
 import json
 import shlex
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,7 +14,7 @@ from pipeline.common import cores, run_record, storage
 from pipeline.common.atomic import write_text
 from pipeline.common.errors import ConfigError, InputError
 from pipeline.common.manifest import Manifest
-from pipeline.common.redact import one_line, unsigned
+from pipeline.common.redact import hide, one_line, unsigned
 from pipeline.common.schema import built
 from pipeline.common.stores import objects
 from pipeline.config import RunConfig, StageConfig
@@ -56,10 +56,10 @@ class StageRecord:
         manifest = Manifest.read(self.out)
         return manifest if manifest is not None and manifest.fingerprint == self.fingerprint else None
 
-    def signed(self) -> dict[str, str]:
-        """Return the settings that hold what signs an address, by dotted key."""
+    def secrets(self, shown: Callable[[str], str] = hide) -> dict[str, str]:
+        """Return the settings that hold secrets, by dotted key: those that `shown` changes."""
         texts = _texts(dataclasses.asdict(self.config))
-        return {key: text for key, text in texts.items() if unsigned(text) != text}
+        return {key: text for key, text in texts.items() if shown(text) != text}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,16 +81,18 @@ class Run:
         """Return the path of the record on this machine."""
         return run_record.place_of(str(local_place(self.workdir, self.mirror)))
 
-    def write(self) -> None:
-        """Write the record for its owner alone, and into the store of the run, without secrets.
+    def write(self, shown: Callable[[str], str] = hide) -> None:
+        """Write the record for its owner alone, and into the store of the run, each text as `shown`.
+
+        What is hidden in it, processes of this machine get by their environment.
 
         Raises:
             InputError: nothing can be written there.
         """
         plain = dataclasses.asdict(self)
         for name, record in self.stages.items():
-            for key, text in record.signed().items():
-                run_record.change(plain["stages"][name]["config"], key, unsigned(text))
+            for key, text in record.secrets(shown).items():
+                run_record.change(plain["stages"][name]["config"], key, shown(text))
         text = json.dumps(plain, indent=1) + "\n"
         folder = local_place(self.workdir, self.mirror)
         try:
@@ -109,7 +111,7 @@ class Run:
     def check_unsigned(self, executor: str) -> None:
         """Raise ConfigError if a stage reads an address with a secret, which goes to no other machine."""
         for record in self.stages.values():
-            for key in record.signed():
+            for key in record.secrets(unsigned):
                 raise ConfigError(
                     f"holds a secret, which is not written for executor={executor}; put credentials into the "
                     "environment of its jobs",

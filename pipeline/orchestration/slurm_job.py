@@ -23,7 +23,7 @@ from typing import Any
 from model.launching import rank_endings
 from model.resilience.watchdog import STOPPING
 from pipeline.cli import entry_point
-from pipeline.common import output, run_record
+from pipeline.common import output, redact, run_record
 from pipeline.common.atomic import write_text
 from pipeline.common.errors import ConfigError, Exit
 from pipeline.config import RunConfig
@@ -157,7 +157,7 @@ def drive_all(config: RunConfig) -> None:
         config.force = []  # what they had made was deleted when the job began
     nodes = graph.plan(config)
     graph.check_places(config, nodes)
-    run_document.of(config, nodes).write()
+    run_document.of(config, nodes).write(redact.unsigned)
     delete_forced(nodes)
     for job in dict.fromkeys(node.job for node in nodes if node.reason is not None):
         run_job(job, Path(config.workdir))

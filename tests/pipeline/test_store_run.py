@@ -86,8 +86,7 @@ def test_a_run_in_a_store_is_that_on_a_disk(root: Path, bucket: str, tmp_path: P
     # The store holds what the manifests name, and the logs; no lock is left.
     named = {f"run/{name}/{file}" for name in STAGES for file in [*Manifest.read(f"{work}/{name}").files, MANIFEST]}  # type: ignore[union-attr]
     there = {info.key for info in objects.below(work)}
-    logs = {f"run/logs/{n}.{end}" for n in STAGES for end in ("log", "yaml")}
-    assert there - named == logs | {"run/logs/command.txt"}
+    assert there - named == {f"run/logs/{name}.log" for name in STAGES} | {"run/run.json"}
     assert named <= there
     assert not (root / bucket.partition("//")[0]).exists()
 
