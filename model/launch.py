@@ -22,8 +22,8 @@ from model.launching import ssh_hosts
 from model.launching.command_line import LauncherCommand, rank_hosts, read_hosts
 from model.launching.local_ranks import Launch
 from model.resilience.rank_card import HOSTS, SECRET
-from pipeline.common import cores, output
-from pipeline.common.errors import Exit, Restart, UserError
+from pipeline.common import cores, output, screen
+from pipeline.common.errors import ConfigError, Exit, Restart, UserError
 
 HOSTFILE = "TRAIN_HOSTFILE"  # environment: the text of a hostfile that is in no file
 GPU_DEVICES = (cores.NVIDIA, Path("/dev/kfd"))  # of NVIDIA's and of AMD's driver
@@ -57,9 +57,7 @@ def launch_here(words: list[str], launch: Launch, folder: Path) -> int:
     launch.command = command.with_free_port().quiet().words()
     code = launch.run()
     if code == Exit.RESTART:
-        lost = launch.lost()
-        said = f"stopped: {lost}{'; ' if lost else ''}{command.advice}"
-        print(said, file=sys.stderr, flush=True)
+        screen.tell(Restart(launch.lost(), command.advice))
     return code
 
 
@@ -77,7 +75,7 @@ def launch(words: list[str]) -> int:
         if len(hosts) > 1 and command.option("--no_ssh") is None:
             code = ssh_hosts.SshHosts(command, hosts).run()
             if code == Exit.RESTART:
-                raise Restart(command.advice)
+                raise Restart("", command.advice)
             return code
     # deepspeed's and torchrun's commands lie next to this Python, also where it is not activated.
     os.environ["PATH"] = f"{Path(sys.executable).parent}:{os.environ.get('PATH', '')}"
@@ -96,12 +94,13 @@ def main() -> NoReturn:
         print(__doc__, end="")
         sys.exit(Exit.DONE)
     if len(sys.argv) < 2:
-        print("error: a command is required: python -m model.launch deepspeed model/train.py …", file=sys.stderr)
+        screen.tell(ConfigError("a command is required: python -m model.launch deepspeed model/train.py …"))
         sys.exit(Exit.USER)
     try:
         sys.exit(launch(sys.argv[1:]))
     except (UserError, Restart) as error:
-        sys.exit(ssh_hosts.failure(error))
+        screen.tell(error)
+        sys.exit(error.code)
 
 
 if __name__ == "__main__":

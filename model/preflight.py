@@ -28,7 +28,7 @@ from model.resilience import process_group, rank_record, rendezvous
 from model.resilience.gpus import require_gpu_of, require_gpus
 from model.resilience.rank_card import describe
 from model.training import device_peak
-from pipeline.common import output
+from pipeline.common import output, screen
 from pipeline.common.arguments import Arguments
 from pipeline.common.errors import Exit, InputError, Restart, UserError, first_line
 from pipeline.common.formatting import pluralize
@@ -155,7 +155,7 @@ def preflight(wait: float, seconds: float, share: float) -> None:
     bad = {line.name: line.bad for line in lines if line.bad}
     if bad:
         said = "; ".join(f"{', '.join(hosts)} ({name})" for name, hosts in bad.items())
-        raise NodesBad(f"bad nodes: {said}; repair or replace them before training", key="nodes")
+        raise NodesBad(f"bad nodes: {said}; repair or replace them before training")
     dist.destroy_process_group()
 
 
@@ -181,13 +181,10 @@ def main() -> NoReturn:
     rank_record.begin_rank()
     try:
         preflight(options.wait, options.seconds, options.share)
-    except UserError as error:
+    except (UserError, Restart) as error:
         if os.environ.get("LOCAL_RANK", "0") == "0" or not isinstance(error, NodesBad):
-            print(f"error: {error}", file=sys.stderr)
+            screen.tell(error)
         leave(error.code)
-    except Restart as error:
-        print(f"stopped: {error}", file=sys.stderr)
-        leave(Exit.RESTART)
     except BaseException:
         rank_record.end_rank(Exit.BUG)
         raise

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from model.training import history
 from pipeline.cli import entry_point
 from pipeline.common import checkpoints
-from pipeline.common.errors import ConfigError, InputError
+from pipeline.common.errors import BY_FORCE, ConfigError, InputError
 from pipeline.common.figures import Conversion
 from pipeline.common.formatting import pluralize
 from pipeline.common.manifest import MANIFEST, Manifest, Result, require_manifest
@@ -57,8 +57,8 @@ def make_marked(config: ConvertConfig, out: Path) -> Result:
         found[name] = Conversion.from_json(make_one(alone, out / name).figures)
     if not found:
         raise InputError(
-            "has no checkpoint of save_at_words; train again with that "
-            "option (a finished training: with force=true), or remove checkpoints",
+            f"has no checkpoint of save_at_words; train again with that option (a finished training: {BY_FORCE}), or "
+            "remove checkpoints",
             "train",
             config.train,
         )

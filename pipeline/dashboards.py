@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from model.training.tracking import has_key, project_of
-from pipeline.common import output
+from pipeline.common import output, screen
 from pipeline.common.arguments import Arguments
 from pipeline.common.errors import ConfigError, InputError, UserError, first_line
 from pipeline.reporting import wandb_stages
@@ -78,7 +78,7 @@ def main() -> None:
     try:
         make(parser.parse_args())
     except UserError as error:
-        print(f"error: {error}", file=sys.stderr, flush=True)
+        screen.tell(error)
         sys.exit(error.code)
 
 

@@ -18,7 +18,7 @@ from tqdm import tqdm
 
 from pipeline.cli import entry_point
 from pipeline.common.atomic import atomic_path
-from pipeline.common.errors import ConfigError, InputError
+from pipeline.common.errors import ConfigError, writable
 from pipeline.common.formatting import pluralize
 from pipeline.config import EmbedConfig
 from pipeline.evaluation.input_rows import Row, rows_of
@@ -87,12 +87,10 @@ def new_file(out: Path) -> Iterator[Path]:
         InputError: nothing can be written there, or the disk is full.
     """
     with contextlib.ExitStack() as stack:
-        try:
+        with writable(out):
             out.parent.mkdir(parents=True, exist_ok=True)
             path = stack.enter_context(atomic_path(out))
             path.touch()
-        except OSError as error:
-            raise InputError(f"cannot write there ({error.strerror})", "out", out) from error
         stack.enter_context(stage.disk_errors_as_input_errors(out))
         yield path
 

@@ -28,7 +28,7 @@ import numpy.typing as npt
 from model.config import DataConfig, ObjectiveConfig, ScheduleConfig
 from model.loader.masking import Masker
 from pipeline.beam.documents import OUTCOMES
-from pipeline.common import counter_rng, output, storage
+from pipeline.common import counter_rng, output, screen, storage
 from pipeline.common.arguments import Arguments
 from pipeline.common.errors import InputError, UserError
 from pipeline.common.figures import CorpusCounts, TrainingSummary
@@ -280,7 +280,7 @@ def main() -> None:
     try:
         show(parser.parse_args())
     except UserError as error:
-        print(f"error: {error}", file=sys.stderr, flush=True)
+        screen.tell(error)
         sys.exit(error.code)
 
 

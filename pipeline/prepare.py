@@ -24,7 +24,7 @@ from pipeline.beam.progress import watch
 from pipeline.beam.shard_sizes import buckets, check_sizes
 from pipeline.cli import entry_point
 from pipeline.common import screen
-from pipeline.common.errors import InputError
+from pipeline.common.errors import InputError, named
 from pipeline.common.figures import CorpusCounts
 from pipeline.common.formatting import pluralize
 from pipeline.common.manifest import Result
@@ -42,12 +42,12 @@ MOST_HELD_OUT = 0.35  # of the instances; more is worth a warning
 
 # The fix if a single document cannot be divided between training and validation.
 FEWER = (
-    "add documents, split them into smaller ones, or set validation_share=0 for shards that are "
-    "trained on together with others"
+    f"add documents, split them into smaller ones, or set {named('validation_share')}=0 for shards that are trained "
+    "on together with others"
 )
 
 # The fix if documents are too short for pairs.
-MORE_TEXT = "add documents of several sentences, or set pairs=none for packed sentences"
+MORE_TEXT = f"add documents of several sentences, or set {named('pairs')}=none for packed sentences"
 
 
 Layout = tuple[list[readers.FileRange], dict[str, int], list[int], Exchange]
@@ -132,8 +132,8 @@ def check_words(config: PrepareConfig, wordpiece: WordPiece) -> None:
         segmenter(config.words)
         check(
             wordpiece.cuts_chinese,
-            "requires one token per Chinese character, but "
-            f"vocab={config.vocab} merges them; rebuild it with split_chinese=true, or unset words",
+            f"requires one token per Chinese character, but vocab={config.vocab} merges them; rebuild it with "
+            f"{named('split_chinese')}=true, or unset words",
             "words",
             config.words,
         )
@@ -258,7 +258,7 @@ def check_held_out(config: PrepareConfig, counts: CorpusCounts, lowest: LowestHa
     written = counts.written
     none = "or 0 for shards that are trained on together with others"
     if held := counts.held_documents:
-        start = f"holds out {pluralize(held, 'document')}, which cannot give any pairs={config.pairs}; "
+        start = f"holds out {pluralize(held, 'document')}, which cannot give any {named('pairs')}={config.pairs}; "
         count = min(max(2 * held, sensible_count(written)), written - 1, len(lowest))
         larger = f"{advice(lowest.share_for(count))}, {none}; or " if count > held else ""
         raise InputError(start + larger + MORE_TEXT, "validation_share", config.validation_share)

@@ -92,6 +92,8 @@ def run_nodes(config: RunConfig, nodes: list[StageRecord], expected: str) -> Non
         run.write(redact.hide if config.executor.name == "local" else redact.unsigned)
         chosen.run(nodes)
     except UserError as error:
+        if error.where is None:
+            raise
         outs = {node.name: node.config.out for node in nodes}
         on_cluster = config.executor.name == "kubernetes"
         raise advice.in_run(error, config.stages, outs, on_cluster) from error

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from pipeline.common.errors import ConfigError
+from pipeline.common.errors import ConfigError, named
 from pipeline.common.formatting import flatten
 
 if TYPE_CHECKING:
@@ -100,20 +100,20 @@ OURS = {
 # Refused, with what to do instead: they lay state out, compute or check it in ways that the trainer
 # and its checkpoints do not know. Some have one value that does nothing.
 UNSUPPORTED = {
-    "bfloat16": "set precision=",
-    "compile": "set compute=compile",
+    "bfloat16": f"set {named('precision')}=",
+    "compile": f"set {named('compute')}=compile",
     "data_efficiency": "remove it",
-    "data_types.param_dtype": "set precision=",
+    "data_types.param_dtype": f"set {named('precision')}=",
     "expert_parallel": "remove it",
     "hybrid_engine": "remove it",
-    "optimizer": "set optimizer=, as its decay would also apply to biases and layer norms",
-    "scheduler": "set schedule=",
+    "optimizer": f"set {named('optimizer')}=, as its decay would also apply to biases and layer norms",
+    "scheduler": f"set {named('schedule')}=",
     "sequence_parallel_size": "remove it",
     "tensor_parallel": "remove it",
-    "torch_autocast": "set precision=",
+    "torch_autocast": f"set {named('precision')}=",
     "use_data_before_expert_parallelism": "remove it",
     "weight_quantization": "remove it",
-    "zero_optimization.cpu_offload": "set deepspeed=zero2_offload",
+    "zero_optimization.cpu_offload": f"set {named('deepspeed')}=zero2_offload",
     "zero_optimization.offload_optimizer.super_offload": "remove it",
     "zero_optimization.zenflow": "remove it",
 }
@@ -166,7 +166,7 @@ def check(typed: Mapping[str, Any], ours: Mapping[str, Any]) -> None:
         elif key not in wanted or value == wanted[key]:
             continue
         elif key in OURS:
-            problem = f"contradicts {OURS[key]}; remove it and set {OURS[key]}="
+            problem = f"contradicts {OURS[key]}; remove it and set {named(OURS[key])}="
         else:
             problem = "not supported, as it lays out or checks state in another way; remove it"
         raise ConfigError(problem, f"deepspeed.{key}", value)

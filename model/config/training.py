@@ -6,6 +6,7 @@ from typing import Any
 from model.config import deepspeed_keys
 from model.config.learning import ObjectiveConfig, OptimizerConfig, ScheduleConfig
 from model.config.sizes import AUTO, PUBLISHED, ModelConfig
+from pipeline.common.errors import named
 from pipeline.common.formatting import byte_count
 from pipeline.common.schema import Section, StageConfig, check, group, input_path, option, runtime_option
 
@@ -188,15 +189,15 @@ class TrainConfig(StageConfig):
         if isinstance(self.objective, ObjectiveConfig) and isinstance(self.model, ModelConfig):
             check(
                 self.model.causal == (self.objective.predict == "next"),
-                f"cannot be combined with objective.predict={self.objective.predict}, as the next token is "
+                f"cannot be combined with {named('objective.predict')}={self.objective.predict}, as the next token is "
                 "predicted only by causal attention; set attention=causal, which sets both",
                 "model.causal",
                 self.model.causal,
             )
             check(
                 not self.objective.next_sentence or self.model.architecture == "bert",
-                f"cannot be combined with model={self.model.name}; set objective=modern (or mlm), or "
-                "objective.next_sentence=false",
+                f"cannot be combined with model={self.model.name}; set {named('objective')}=modern (or mlm), or "
+                f"{named('objective.next_sentence')}=false",
                 "objective.next_sentence",
                 True,
             )
@@ -206,6 +207,6 @@ class TrainConfig(StageConfig):
             self.model = replace(self.model.filled(base), name="base")
         self.require(
             not self.start_optimizer or self.start is not None,
-            "needs the run to load it from; set start=FOLDER",
+            f"needs the run to load it from; set {named('start')}=FOLDER",
             "start_optimizer",
         )

@@ -22,7 +22,7 @@ from model.huggingface.modernbert_names import MODERNBERT
 from model.huggingface.names import BERT, Names
 from model.huggingface.read_weights import read_weights
 from pipeline.common import foreign_json
-from pipeline.common.errors import ConfigError, InputError
+from pipeline.common.errors import ConfigError, InputError, named
 from pipeline.common.manifest import Manifest
 from pipeline.common.schema import check
 from pipeline.tokenization.wordpiece import SPECIAL, is_wordpiece, special_names
@@ -136,7 +136,7 @@ def cast(name: str, tensor: Tensor, dtype: torch.dtype) -> Tensor:
     if not torch.isfinite(cast).all():
         raise InputError(
             f"{name} has a value of {float(tensor.abs().max()):.3g}, too large for "
-            f"{str(dtype).removeprefix('torch.')}; use dtype=bf16 or fp32",
+            f"{str(dtype).removeprefix('torch.')}; use {named('dtype')}=bf16 or fp32",
             "dtype",
         )
     return cast

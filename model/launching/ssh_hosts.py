@@ -25,7 +25,7 @@ from model.launching.command_line import LauncherCommand, rank_hosts
 from model.launching.local_ranks import POLL, merge
 from model.resilience.rank_card import HOSTS, RUN, SECRET
 from model.resilience.watchdog import heard
-from pipeline.common.errors import ConfigError, Exit, InputError, Restart, UserError
+from pipeline.common.errors import ConfigError, Exit, InputError, Restart
 from pipeline.common.ports import free_port
 
 # Prefixes of the variables that are always sent.
@@ -293,13 +293,6 @@ def receive(on_signal: Callable[[int], None]) -> tuple[list[str], dict[str, str]
 
     threading.Thread(target=hear, daemon=True).start()
     return job["command"], job["environment"], job["hostfile"]
-
-
-def failure(error: UserError | Restart) -> int:
-    """Print what ended the start, and return the exit code."""
-    kind = "error" if isinstance(error, UserError) else "stopped"
-    print(f"{kind}: {error}", file=sys.stderr, flush=True)
-    return error.code if isinstance(error, UserError) else Exit.RESTART
 
 
 def along(environment: Mapping[str, str]) -> dict[str, str]:

@@ -26,7 +26,7 @@ from model.loader.masking import Bools, Ints, Masker, Tokenizer
 from model.loader.sample_order import Mixture, Order, Span, Window, even_cuts
 from model.loader.shard_cache import ShardCache
 from pipeline.common import counter_rng
-from pipeline.common.errors import ConfigError, InputError
+from pipeline.common.errors import ConfigError, InputError, named
 from pipeline.common.figures import CorpusCounts
 from pipeline.common.manifest import require_manifest, sha256
 from pipeline.shards import Shard, open_folder, words_per_token
@@ -372,7 +372,8 @@ def check_whole_words(objective: ObjectiveConfig, tokenizer: Tokenizer) -> None:
     """Raise ConfigError if whole words are to be masked and the tokenizer does not mark them."""
     if objective.whole_word and not tokenizer.is_wordpiece:
         raise ConfigError(
-            "requires a WordPiece tokenizer, whose entries show where words begin; set objective.whole_word=false",
+            "requires a WordPiece tokenizer, whose entries show where words begin; set "
+            f"{named('objective.whole_word')}=false",
             "objective.whole_word",
             True,
         )
@@ -394,7 +395,7 @@ def _check(folder: str, shards: list[Shard], objective: ObjectiveConfig, tokeniz
         found = "no sentence pairs" if info.pairs == "none" else f"{info.pairs} pairs"
         raise ConfigError(
             f"requires {objective.pairs} pairs, but the shards in {folder} have {found}; rerun prepare with "
-            f"pairs={objective.pairs}, or set objective.next_sentence=false",
+            f"{named('pairs')}={objective.pairs}, or set {named('objective.next_sentence')}=false",
             "objective",
             objective.name,
             path=folder,

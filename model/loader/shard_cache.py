@@ -26,7 +26,17 @@ from model.config import DataConfig
 from model.loader.sample_order import Span
 from pipeline.common import estimate, parallel
 from pipeline.common.atomic import remove_leftovers, write_text
-from pipeline.common.errors import ConfigError, InputError, Restart, StoreError, UserError, disk_failure
+from pipeline.common.errors import (
+    BY_FORCE,
+    ConfigError,
+    InputError,
+    Restart,
+    StoreError,
+    UserError,
+    disk_failure,
+    of_record,
+    writable,
+)
 from pipeline.common.figures import CorpusCounts
 from pipeline.common.file_search import inside
 from pipeline.common.formatting import byte_count
@@ -55,23 +65,10 @@ class Source:
         return f"{self.sha256}.arrow"
 
 
-@dataclasses.dataclass(frozen=True)
-class Failure:
-    """Why fetching ended, as all ranks of the node read it."""
-
-    kind: str
-    message: str
-
-    def error(self) -> Exception:
-        """Return the error to raise."""
-        kinds = (Restart, StoreError, InputError)
-        found = {kind.__name__: kind for kind in kinds}.get(self.kind, RuntimeError)
-        return found(self.message)
-
-
-def read_failure(folder: Path) -> Failure:
-    """Return what the fetching process has written."""
-    return Failure(**json.loads((folder / FAILED).read_text()))
+def read_failure(folder: Path) -> Exception:
+    """Return the error that the fetching process has written."""
+    record = json.loads((folder / FAILED).read_text())
+    return RuntimeError(record["problem"]) if record["kind"] == "RuntimeError" else of_record(record)
 
 
 class Fetcher:
@@ -201,26 +198,18 @@ class Fetcher:
             kept.unlink()
         info = objects.head(source.address)
         if info is None or info.size != source.size:
-            raise StoreError(
-                "not found as the manifest lists it; run prepare again with force=true", path=source.address
-            )
+            raise StoreError(f"not found as the manifest lists it; run prepare again {BY_FORCE}", path=source.address)
         objects.fetch(source.address, info, path, source.sha256)
 
     def _fail(self, error: Exception) -> None:
         """Tell all ranks why no more shards come."""
-        if isinstance(error, Restart | StoreError):
-            failure = Failure(type(error).__name__, str(error))
-        elif isinstance(error, UserError):
-            failure = Failure(StoreError.__name__, str(error))
-        elif (what := disk_failure(error)) is not None:
+        if (what := disk_failure(error)) is not None and not isinstance(error, UserError | Restart):
             place = self._folder.parent
-            failure = Failure(
-                InputError.__name__, f"data.cache={place}: {what.lower()}; free some space, or set data.cache_size"
-            )
-        else:
-            failure = Failure(RuntimeError.__name__, traceback.format_exc())
+            error = InputError(f"{what.lower()}; free some space, or set data.cache_size", "data.cache", place)
+        bug = {"kind": "RuntimeError", "problem": traceback.format_exc()}
+        record = error.record() if isinstance(error, UserError | Restart) else bug
         with contextlib.suppress(OSError):
-            write_text(self._folder / FAILED, json.dumps(dataclasses.asdict(failure)))
+            write_text(self._folder / FAILED, json.dumps(record))
         self._progress[-1] = 1
 
 
@@ -243,7 +232,7 @@ class CachedShard(Shard):
         """
         there = open_shard(folder / self.source.name)
         if (there.info, there.rows, there.tokens) != (self.info, self.rows, self.tokens):
-            raise InputError("is not as its manifest says; rerun prepare with force=true", path=self.source.address)
+            raise InputError(f"is not as its manifest says; rerun prepare {BY_FORCE}", path=self.source.address)
         self._batch = there._batch
         self.offsets, self.values, self.a_len = there.offsets, there.values, there.a_len
 
@@ -297,7 +286,7 @@ class ShardCache:
                 )
         self._addresses = addresses
         self._shards: list[CachedShard] = []
-        self._failure: Failure | None = None
+        self._failure: Exception | None = None
         self._closed = threading.Event()
         self._fetcher: Fetcher | None = None
         self._lock: IO[str] | None = None
@@ -315,7 +304,7 @@ class ShardCache:
         if not names or any(name not in known or not known[name].rows for name in names):
             raise InputError(
                 "its manifest does not list training shards and their rows, which data.cache needs; run prepare "
-                "again with force=true",
+                f"again {BY_FORCE}",
                 "data.cache",
                 path=self._addresses[folder],
             )
@@ -338,12 +327,8 @@ class ShardCache:
         """
         self._reading = reading
         self._check_size()
-        try:
+        with writable(self._top, "data.cache"):
             self._join()
-        except OSError as error:
-            raise InputError(
-                f"is not writable ({error.strerror}); set another folder", "data.cache", self._top
-            ) from error
         self._open: list[Span] = []
         self._ahead = reading.until_stop(reading.start)
         self._next = next(self._ahead, None)
@@ -374,7 +359,7 @@ class ShardCache:
         """Why no more shards will come; None as long as they do."""
         if self._failure is None and self._progress[-1]:
             self._failure = read_failure(self._folder)
-        return None if self._failure is None else self._failure.error()
+        return self._failure
 
     def close(self) -> None:
         """Stop to wait and to fetch; the files stay for a training that resumes."""

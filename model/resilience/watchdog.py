@@ -7,7 +7,6 @@ import faulthandler
 import os
 import select
 import signal
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -16,7 +15,8 @@ from types import FrameType
 from typing import NoReturn
 
 from model.resilience import rank_record
-from pipeline.common.errors import Exit
+from pipeline.common import screen
+from pipeline.common.errors import Exit, Restart
 from pipeline.common.heartbeat import Heartbeat
 
 STOPPING = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGHUP)
@@ -118,6 +118,6 @@ def _noted(number: int, frame: FrameType | None) -> None:
 
 def exit_for_restart(why: str) -> NoReturn:
     """End this process now, to be started again, whatever its threads are doing."""
-    print(f"stopped: {why}", file=sys.stderr, flush=True)
+    screen.tell(Restart(why))
     rank_record.end_rank(Exit.RESTART)
     os._exit(Exit.RESTART)

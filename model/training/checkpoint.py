@@ -35,7 +35,7 @@ from pipeline.common.checkpoints import (
     remove,
     steps,
 )
-from pipeline.common.errors import InputError
+from pipeline.common.errors import BY_FORCE, InputError, named
 from pipeline.common.manifest import sha256
 
 
@@ -97,9 +97,9 @@ def average(path: Path, state: State, count: int) -> tuple[dict[str, torch.Tenso
     before = [other for other in earlier if mark_of(other) is None and other.name != apart]
     if len(before) + 1 < count:
         raise InputError(
-            f"average={count} needs {count} checkpoints up to {path.name}, found {len(before) + 1} apart from those "
-            f"of save_at_words and the one before wsd's decay; train again with keep={count} or more (a finished "
-            "training: with force=true)",
+            f"{named('average')}={count} needs {count} checkpoints up to {path.name}, found {len(before) + 1} apart "
+            f"from those of save_at_words and the one before wsd's decay; train again with {named('keep')}={count} or "
+            f"more (a finished training: {BY_FORCE})",
             "average",
             path=path.parent,
         )

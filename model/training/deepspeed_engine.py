@@ -30,7 +30,7 @@ from model.training.device_peak import TYPES
 from model.training.optimizer import AVERAGE, build_optimizer, moment_keys
 from model.training.partitioned import PartitionedAdam, layouts
 from pipeline.common import cores
-from pipeline.common.errors import ConfigError, InputError, first_line
+from pipeline.common.errors import ConfigError, InputError, first_line, named
 
 # The dynamic loss scale of fp16, which the next steps depend on.
 SCALE = ("cur_scale", "cur_iter", "last_overflow_iter", "cur_hysteresis")
@@ -136,15 +136,17 @@ def reject_unsupported(config: TrainConfig, settings: dict[str, Any], world: Wor
     stage, precision = zero.get("stage", 0), config.precision
     if precision != "fp32" and stage == 0:
         # DeepSpeed then uses another optimizer wrapper, which trains measurably worse.
-        raise ConfigError("requires ZeRO stage 1 or above; add deepspeed=zero1", "precision", precision)
+        raise ConfigError(f"requires ZeRO stage 1 or above; add {named('deepspeed')}=zero1", "precision", precision)
     if precision == "fp16" and world.device.type != "cuda":
         raise ConfigError("requires a GPU; use bf16 or fp32 on a CPU", "precision", "fp16")
     if config.compute.compile and stage == 3:
         # Stage 3 gathers parameters in hooks that a compiled layer does not call.
-        raise ConfigError("requires ZeRO stage 0, 1 or 2; add deepspeed=zero2", "compute", "compile")
+        raise ConfigError(f"requires ZeRO stage 0, 1 or 2; add {named('deepspeed')}=zero2", "compute", "compile")
     if config.compute.compile and precision != "fp32" and world.device.type == "cpu":
         # PyTorch 2.13 fails on matrix products with a dynamic number of rows.
-        raise ConfigError(f"not supported on a CPU with precision={precision}; use plain", "compute", "compile")
+        raise ConfigError(
+            f"not supported on a CPU with {named('precision')}={precision}; use plain", "compute", "compile"
+        )
 
 
 class _Lookups(dict[str, Any]):
@@ -329,7 +331,7 @@ def load_state(engine: Any, tensors: Tensors, step: int) -> None:
     if missing := sorted({key for key, name in wanted - tensors.moments if key != AVERAGE}):
         raise InputError(
             f"does not contain {', '.join(missing)}, required by this optimizer; set the optimizer that wrote it, or "
-            "start_optimizer=false",
+            f"{named('start_optimizer')}=false",
             "optimizer",
             path=tensors.path,
         )

@@ -14,7 +14,7 @@ from model.training import checkpoint
 from model.training.optimizer import AVERAGE
 from pipeline.common import checkpoints
 from pipeline.common.checkpoints import State
-from pipeline.common.errors import ConfigError, InputError
+from pipeline.common.errors import ConfigError, InputError, named
 from pipeline.tokenization.wordpiece import WordPiece
 
 ARCHITECTURE = ("architecture", "global_every", "local_window")  # keys that change what is computed
@@ -45,7 +45,8 @@ class Source:
         """
         if self.last is None:
             raise InputError(
-                "start= must be a training folder, as a model folder has no optimizer state; set start_optimizer=false",
+                f"{named('start')}= must be a training folder, as a model folder has no optimizer state; set "
+                f"{named('start_optimizer')}=false",
                 "start_optimizer",
                 True,
             )
@@ -65,11 +66,11 @@ def read(place: Path | str, average: int = 1, ema: bool = False) -> Source:
     if is_foreign(place):
         if ema:
             raise ConfigError(
-                f"{place} is a single model without a moving average; set ema=false", "ema", True, path=place
+                f"{place} is a single model without a moving average; set {named('ema')}=false", "ema", True, path=place
             )
         if average > 1:
             raise ConfigError(
-                f"{place} is a single model; only checkpoints of a run can be averaged; set average=1",
+                f"{place} is a single model; only checkpoints of a run can be averaged; set {named('average')}=1",
                 "average",
                 average,
                 path=place,
@@ -99,7 +100,9 @@ def moving_average(path: Path) -> dict[str, Tensor]:
     names = sorted(name for key, name in tensors.moments if key == AVERAGE)
     if not names:
         raise InputError(
-            "contains no moving average of the weights; train with ema=0.999, or set ema=false", "ema", path=path
+            f"contains no moving average of the weights; train with {named('ema')}=0.999, or set {named('ema')}=false",
+            "ema",
+            path=path,
         )
     return {name: tensors.moment(AVERAGE, name) for name in names}
 
@@ -138,7 +141,8 @@ def fitted(config: TrainConfig, wordpiece: WordPiece, length: int) -> ModelConfi
         model = replace(model, **architecture_of(there, model))
         if config.objective.next_sentence and model.architecture != "bert":
             raise ConfigError(
-                f"{config.start} is a {model.architecture}, which has no next-sentence head; add objective=modern",
+                f"{config.start} is a {model.architecture}, which has no next-sentence head; add "
+                f"{named('objective')}=modern",
                 "objective.next_sentence",
                 True,
             )

@@ -12,7 +12,7 @@ from model.resilience import process_group
 from model.training import cost
 from model.training.deepspeed_engine import World
 from pipeline.common.atomic import write_text
-from pipeline.common.errors import ConfigError, Restart, UserError, first_line
+from pipeline.common.errors import ConfigError, Restart, UserError, first_line, named, of_record
 
 NOTE = "out-of-memory"  # file in a run's folder: what the rank said whose memory was too small
 
@@ -69,11 +69,11 @@ def is_too_large(error: BaseException) -> bool:
 def advice(config: TrainConfig, rank: int, folder: Path) -> ConfigError:
     """Return what ends a run whose memory is too small, and leave it for the other ranks."""
     now = config.micro_batch
-    smaller = f"micro_batch={now // 2}, " if isinstance(now, int) else "micro_batch=8, "
-    smaller = "" if now == 1 else smaller
+    half = now // 2 if isinstance(now, int) else 8
+    smaller = f"{named('micro_batch')}={half}, " if half else ""
     error = ConfigError(
-        f"out of memory on rank {rank}; take {smaller}compute=recompute, or "
-        "a ZeRO stage that divides more, such as deepspeed=zero2_offload",
+        f"out of memory on rank {rank}; take {smaller}{named('compute')}=recompute, or a ZeRO stage that divides "
+        f"more, such as {named('deepspeed')}=zero2_offload",
         "micro_batch",
         now,
     )
@@ -82,10 +82,10 @@ def advice(config: TrainConfig, rank: int, folder: Path) -> ConfigError:
     return error
 
 
-def advice_of_another(folder: Path) -> UserError | None:
+def advice_of_another(folder: Path) -> UserError | Restart | None:
     """Return what a lost rank left here if its memory was too small."""
     try:
-        return UserError.of(json.loads((folder / NOTE).read_text(encoding="utf-8")))
+        return of_record(json.loads((folder / NOTE).read_text(encoding="utf-8")))
     except FileNotFoundError:
         return None
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from model.config import TrainConfig
-from pipeline.common.errors import ConfigError, InputError
+from pipeline.common.errors import BY_FORCE, ConfigError, InputError, named
 from pipeline.common.figures import CorpusCounts
 from pipeline.common.manifest import require_manifest
 
@@ -46,7 +46,8 @@ def steps_of(config: TrainConfig) -> int:
     key = min(limits, key=lambda name: limits[name])
     if not limits[key]:
         raise ConfigError(
-            f"allows not one step of batch_size={config.batch_size} samples; the shards have {sum(samples):,}",
+            f"allows not one step of {named('batch_size')}={config.batch_size} samples; the shards have "
+            f"{sum(samples):,}",
             key,
             getattr(config, key),
         )
@@ -82,10 +83,10 @@ class WordsSeen:
         self._config = config
         self.count: float | None = 0.0 if known else None
         if not known:
-            folders = ", ".join(config.data.folders)
             self._refuse(
-                f"the shards in {folders} do not know their words; make them again with "
-                "force=true, which writes the same bytes and counts the words"
+                f"the shards do not know their words; make them again {BY_FORCE}, which writes the same bytes and "
+                "counts the words",
+                config.data.folders[0],
             )
 
     def resume(self, count: float | None, checkpoint: Path) -> None:
@@ -96,13 +97,13 @@ class WordsSeen:
         """
         self.count = None if self.count is None else count
         if count is None:
-            self._refuse(f"{checkpoint} was saved before words were counted; train again with force=true")
+            self._refuse(f"the checkpoint was saved before words were counted; train again {BY_FORCE}", checkpoint)
 
-    def _refuse(self, reason: str) -> None:
+    def _refuse(self, reason: str, path: object) -> None:
         """Raise if a setting needs the number of words."""
         for key in ("words", "save_at_words"):
-            if value := getattr(self._config, key):
-                raise InputError(f"{reason}", key, value)
+            if getattr(self._config, key):
+                raise InputError(reason, key, path=path)
 
     def add(self, batch: "GlobalBatch") -> list[float]:
         """Count a batch; returns the marks of `save_at_words` that it reaches.

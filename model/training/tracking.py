@@ -23,7 +23,7 @@ from tqdm import tqdm
 from model.config import TrackingConfig
 from pipeline.common import redact, screen
 from pipeline.common.atomic import write_text
-from pipeline.common.errors import ConfigError, InputError, first_line
+from pipeline.common.errors import ConfigError, InputError, first_line, named
 from pipeline.common.prometheus import Exporter
 
 TRAINER_URL = "KUBEFLOW_TRAINER_SERVER_URL"
@@ -125,7 +125,8 @@ def open_wandb(config: TrackingConfig, out: Path, start: int, settings: dict[str
         except Exception as error:  # no failure of W&B may stop training
             if config.mode == "online":
                 raise InputError(
-                    f"W&B cannot be reached ({error}); check the key and the network, or set tracking.mode=offline",
+                    f"W&B cannot be reached ({error}); check the key and the network, or set "
+                    f"{named('tracking.mode')}=offline",
                     "tracking.mode",
                     "online",
                 ) from error

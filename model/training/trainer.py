@@ -40,7 +40,7 @@ from model.training.schedule import batch_size, lr_factor, steps_before_decay, w
 from model.training.step_metrics import Meter, losses
 from model.training.tracking import Tracker, take_back
 from pipeline.common import checkpoints, counter_rng
-from pipeline.common.errors import Diverged, InputError, Restart
+from pipeline.common.errors import BY_FORCE, Diverged, InputError, Restart
 from pipeline.common.figures import TrainingSummary
 from pipeline.common.formatting import pluralize
 from pipeline.common.manifest import Result
@@ -137,7 +137,7 @@ class Trainer:
             if state.data != self.data:
                 raise InputError(
                     f"trained on other shards than those now in {', '.join(self.config.data.folders)}; restore them, "
-                    "or retrain with force=true",
+                    f"or retrain {BY_FORCE}",
                     "data",
                     path=path,
                 )
@@ -243,7 +243,7 @@ class Trainer:
             signal = self.guard.signal or "another rank's signal"
             self.tracker.alert("Training stopped", f"{signal}, saved after step {self.step:,}")
             raise Restart(
-                f"rank {self.world.rank}: {signal}, saved after step {self.step:,}; rerun the same command to resume"
+                f"rank {self.world.rank}: {signal}, saved after step {self.step:,}", "rerun the same command to resume"
             )
 
     def _global_batches(self) -> Iterator[tuple[GlobalBatch, list[Copied]]]:

@@ -37,8 +37,7 @@ class Died(Restart):
     """A job that ended because a process of the engine died."""
 
     def __init__(self, what: str):
-        super().__init__(f"{what}; rerun the command")
-        self.what = what
+        super().__init__(what, "rerun the command")
 
 
 class Job:
@@ -86,7 +85,7 @@ class Job:
 
     def restart(self, what: str, when: str = "") -> Restart:
         """Return the error that asks to rerun the command."""
-        return Restart(f"runner={self.name}: {what}; rerun the command {when}".rstrip())
+        return Restart(f"runner={self.name}: {what}", f"rerun the command {when}".rstrip())
 
     def cancelled(self) -> Restart:
         """Return the error for a job that an operator ended."""
@@ -200,14 +199,14 @@ def run(plan: PreparePlan, engine: Any, flags: Any, build: Callable[[Any], Any])
                 if not left:
                     raise
                 done = start_over(plan)
-                line = f"{error.what}; retrying from the start ({done})"
+                line = f"{error.problem}; retrying from the start ({done})"
                 print(line, file=sys.stderr, flush=True)
             except ConfigError as error:
                 if left == plan.config.runner.retries:
                     raise
                 # Workers had started before: the pool has died since.
                 name = plan.config.runner.name
-                raise Restart(f"runner={name}: {error}, then rerun the command") from error
+                raise Restart(f"runner={name}: {error}", "then rerun the command") from error
     finally:
         logging.disable(level)
 
@@ -220,8 +219,8 @@ def run_once(plan: PreparePlan, engine: Any, flags: Any, build: Callable[[Any], 
         job = Job(plan.config.runner, pipeline.run())
     except GONE as error:
         raise Restart(
-            f"runner={plan.config.runner.name}: the service did not accept the job "
-            f"({first_line(error)[:300]}); rerun the command"
+            f"runner={plan.config.runner.name}: the service did not accept the job ({first_line(error)[:300]})",
+            "rerun the command",
         ) from error
     try:
         job.wait(plan.scratch, engine.lost_worker)

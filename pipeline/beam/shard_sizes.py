@@ -3,7 +3,7 @@
 import math
 
 from pipeline.beam.estimate import TEXT_OF_TOKEN, text_bytes
-from pipeline.common.errors import ConfigError
+from pipeline.common.errors import ConfigError, named
 from pipeline.config import PrepareConfig, check
 from pipeline.readers import FileRange
 
@@ -40,8 +40,9 @@ def check_sizes(config: PrepareConfig, splits: list[FileRange], shards: dict[str
             known = min(config.shard_bytes, text_bytes(splits))
             fits = math.floor(known * MOST_TOKENS / tokens / 2)
             raise ConfigError(
-                f"gives some {tokens:,.0f} tokens per {split} shard with duplicates={config.duplicates} and the "
-                f"weights of the corpus, more than {MOST_TOKENS:,}; set shard_bytes={max(1, fits)} or less",
+                f"gives some {tokens:,.0f} tokens per {split} shard with {named('duplicates')}={config.duplicates} "
+                f"and the weights of the corpus, more than {MOST_TOKENS:,}; set {named('shard_bytes')}={max(1, fits)} "
+                "or less",
                 "shard_bytes",
                 config.shard_bytes,
             )

@@ -75,8 +75,7 @@ class Task(beam.DoFn):
         try:
             yield
         except (UserError, Restart) as error:
-            note = {"restart": str(error)} if isinstance(error, Restart) else error.record()
-            write_text(self.plan.error_note, json.dumps(note))
+            write_text(self.plan.error_note, json.dumps(error.record()))
         except Exception as error:
             if disk_failure(error) is None:
                 raise

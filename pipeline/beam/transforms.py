@@ -15,7 +15,7 @@ from pipeline.beam import near_duplicates, runners
 from pipeline.beam.fast_import import beam
 from pipeline.beam.plan import PreparePlan
 from pipeline.beam.steps import BANDS, DOCUMENTS, SIGNATURES, Merge, Tokenize, Unpack, WriteShards
-from pipeline.common.errors import Restart, UserError
+from pipeline.common.errors import of_record
 
 
 def build(pipeline: beam.Pipeline, plan: PreparePlan) -> beam.PCollection:
@@ -50,9 +50,7 @@ def raise_noted(plan: PreparePlan) -> None:
         note = json.loads(text)
         if "disk" in note:
             raise OSError(note["disk"])
-        if "restart" in note:
-            raise Restart(note["restart"])
-        raise UserError.of(note)
+        raise of_record(note)
 
 
 def run(plan: PreparePlan) -> None:

@@ -20,7 +20,7 @@ from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBase
 from pipeline.cli import addresses, help_text
 from pipeline.cli.conf_files import CONF, choices, no_such
 from pipeline.cli.overrides import for_hydra, split
-from pipeline.common.errors import ConfigError, UserError
+from pipeline.common.errors import ConfigError, UserError, named
 from pipeline.common.schema import StageConfig
 
 # Errors caused by a command line or a YAML file; any other exception is a bug.
@@ -39,6 +39,7 @@ NOT_ONE = re.compile(r"Cannot convert '(?:list|dict)' to string: '(.*)'")
 NOT_THERE = re.compile(r"Could not delete (?:from config\. )?'([^']+)'")
 NOT_NULL = re.compile(r"field '(.*)' is not Optional")
 NO_LIST = re.compile(r"is not a ListConfig, list or tuple")
+ALL_KEYS = f"{named('--help')} lists all keys"
 TYPES = {"Integer": "a whole number", "Float": "a number", "bool": "true or false"}
 
 Config = TypeVar("Config")
@@ -82,7 +83,7 @@ def validate(config: DictConfig, schema: type[Config]) -> Config:
     missing = sorted(OmegaConf.missing_keys(config))
     if missing:
         also = f", as {', '.join(missing[1:])}" if missing[1:] else ""
-        raise ConfigError(f"is required{also}; add {missing[0]}=VALUE", missing[0])
+        raise ConfigError(f"is required{also}; add {named(missing[0])}=VALUE", missing[0])
     check_keys(config)
     built = OmegaConf.to_object(config)
     assert isinstance(built, schema)
@@ -104,39 +105,38 @@ def hydra_errors_as_config_errors() -> Iterator[None]:
         ) from error
 
 
-def explain(error: Exception) -> str:
-    """Return the message of a Hydra or OmegaConf error as one line that names the key."""
+def explain(error: Exception) -> UserError:
+    """Return a Hydra or OmegaConf error as one that names the key."""
     while isinstance(error, HydraException) and isinstance(error.__cause__, Exception):
         error = error.__cause__
+    text, full = str(error), str(getattr(error, "full_key", None) or getattr(error, "key", None) or "")
     if isinstance(error, UserError):
-        return str(error)
+        return error
     if isinstance(error, ConfigKeyError | ConfigAttributeError) and error.full_key:
-        return str(unknown_key(str(error.full_key), error.object_type))
-    if isinstance(error, ValidationError) and (wrong := WRONG_TYPE.search(str(error))):
-        wanted = TYPES[wrong[2] or wrong[3]]
-        return f"{error.full_key or error.key}={wrong[1]}: must be {wanted}"
-    if isinstance(error, ValidationError) and NOT_NULL.search(str(error)):
-        return f"{error.full_key or error.key}=null: must not be null"
-    if isinstance(error, ValidationError) and NO_LIST.search(str(error)):
-        key = error.full_key or error.key
-        return f"{key}: must be a list; write {key}=[VALUE]"
-    if isinstance(error, ValidationError) and (one := NO_GROUP.search(str(error))):
-        first = f"{error.key}.{names(OmegaConf.get_type(error.parent_node, error.key))[0]}"
-        return f"{error.full_key}={one[1]}: has keys of its own; did you mean {first}={one[1]}?"
-    if isinstance(error, ValidationError) and (many := NOT_ONE.search(str(error))):
-        return f"{error.full_key}={many[1]}: must be one text"
-    if gone := NOT_THERE.search(str(error)):
-        return f"{gone[1]}: no such key; --help lists all keys"
-    if twice := TWICE.search(str(error)):
-        return f"{twice[1]}={twice[2]}: another {twice[1]} is chosen too; leave one of them out"
-    if isinstance(error, MissingConfigException) and (lost := NO_CHOICE.search(str(error))):
-        return str(unknown_choice(lost[1], lost[2], str(error)))
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        return unknown_key(full, error.object_type)
+    if isinstance(error, ValidationError):
+        if wrong := WRONG_TYPE.search(text):
+            return ConfigError(f"must be {TYPES[wrong[2] or wrong[3]]}", full, wrong[1])
+        if NOT_NULL.search(text):
+            return ConfigError("must not be null", full, None)
+        if NO_LIST.search(text):
+            return ConfigError(f"must be a list; write {named(full)}=[VALUE]", full)
+        if one := NO_GROUP.search(text):
+            first = f"{error.key}.{names(OmegaConf.get_type(error.parent_node, error.key))[0]}"
+            return ConfigError(f"has keys of its own; did you mean {named(first)}={one[1]}?", full, one[1])
+        if many := NOT_ONE.search(text):
+            return ConfigError("must be one text", full, many[1])
+    if gone := NOT_THERE.search(text):
+        return ConfigError(f"no such key; {ALL_KEYS}", gone[1])
+    if twice := TWICE.search(text):
+        return ConfigError(f"another {twice[1]} is chosen too; leave one of them out", twice[1], twice[2])
+    if isinstance(error, MissingConfigException) and (lost := NO_CHOICE.search(text)):
+        return unknown_choice(lost[1], lost[2], text)
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
     noise = ("full_key:", "object_type=", "reference_type=", "See https", "Set the environment")
     text = " ".join(line for line in lines if not line.startswith(noise))
     text = text.partition(" Config search path:")[0].replace("\t", " ")
-    key = getattr(error, "full_key", None)
-    return f"{text} (at {key})" if key and str(key) not in text else text
+    return ConfigError(f"{text} (at {full})" if full and full not in text else text)
 
 
 def unknown_choice(group: str, name: str, message: str) -> ConfigError:
@@ -165,7 +165,7 @@ def unknown_key(full: str, schema: Any) -> ConfigError:
     """Return the error for a key that `schema` lacks, suggesting the closest one."""
     group, dot, key = full.rpartition(".")
     near = difflib.get_close_matches(key, names(schema), n=1)
-    meant = f"did you mean {group}{dot}{near[0]}?" if near else "--help lists all keys"
+    meant = f"did you mean {named(f'{group}{dot}{near[0]}')}?" if near else ALL_KEYS
     return ConfigError(f"no such key; {meant}", full)
 
 
@@ -222,4 +222,4 @@ def of_words(name: str, schema: type[Config], words: list[str], asked: bool) -> 
     except UserError:
         raise
     except MISTAKES as error:
-        raise ConfigError(explain(error)) from error
+        raise explain(error) from error

@@ -6,7 +6,7 @@ from typing import Any, NoReturn, TypeVar
 
 from pipeline import __version__
 from pipeline.common import output, run_record, screen
-from pipeline.common.errors import ConfigError, Exit, Restart, UserError, first_line, is_panic
+from pipeline.common.errors import ConfigError, Exit, InputError, Restart, UserError, first_line, is_panic
 
 Config = TypeVar("Config")
 
@@ -51,19 +51,16 @@ def guarded(
     try:
         body()
     except UserError as error:
-        _say_once(f"error: {error}", is_first)
-        sys.exit(error.code)
+        _end(error, is_first)
     except Restart as error:
-        _say_once(f"stopped: {_without_force(str(error), forced())}", is_first)
-        sys.exit(Exit.RESTART)
+        _end(Restart(error.problem, _without_force(error.again, forced())), is_first)
     except KeyboardInterrupt:
         print(_without_force("interrupted; rerun the same command", forced()), file=sys.stderr)
         sys.exit(Exit.INTERRUPTED)
     except BaseException as error:
         if not is_panic(error):
             raise
-        _say_once(f"error: a library fails on this input ({first_line(error)})", is_first)
-        sys.exit(Exit.USER)
+        _end(InputError(f"a library fails on this input ({first_line(error)})"), is_first)
     sys.exit(Exit.DONE)
 
 
@@ -96,6 +93,7 @@ def _without_force(text: str, forced: bool) -> str:
     return text.replace("the same command", "the command without force") if forced else text
 
 
-def _say_once(line: str, is_first: Callable[[str], bool]) -> None:
-    if is_first(line):
-        screen.say(line, sys.stderr)
+def _end(error: UserError | Restart, is_first: Callable[[str], bool]) -> NoReturn:
+    if is_first(str(error)):
+        screen.tell(error)
+    sys.exit(error.code)

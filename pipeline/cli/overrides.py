@@ -181,16 +181,16 @@ def check(words: list[str], schema: type | None = None) -> None:
     for index, word in enumerate(overrides):
         key, equals, value = word.partition("=")
         if set(key) & set(QUOTES) or value[:1] in {*QUOTES}:
-            raise ConfigError("has curly quotation marks; type ' or \" instead", word)
+            raise ConfigError("has curly quotation marks; type ' or \" instead", path=word)
         if word.startswith("~") and type_of(schema, key[1:]) is not None:
-            raise ConfigError(f"cannot be removed; set {key[1:]}=VALUE", word)
+            raise ConfigError(f"cannot be removed; set {key[1:]}=VALUE", key[1:], path=word)
         if not equals and not word.startswith("~"):
             before, after = overrides[index - 1] if index else "", overrides[index + 1 :]
             whole = f"{before}{word}" if before.endswith("=") else ""
             if after and after[0].startswith("="):  # blanks around the sign
                 whole = word + "".join(after[: 2 if after[0] == "=" else 1])
             cure = f"; type {whole}, without spaces" if whole else ""
-            raise ConfigError(f"is not KEY=VALUE{cure or '; --help lists the keys'}", word)
+            raise ConfigError(f"is not KEY=VALUE{cure or '; --help lists the keys'}", path=word)
         text = readable(word)
         if not parses(text):
             complete = joined(overrides[index:])
@@ -199,11 +199,12 @@ def check(words: list[str], schema: type | None = None) -> None:
                 cure = f"quote the whole override, '{complete}'"
             elif BRACKET_FIRST.fullmatch(value) and parses(f'{key}="{value}"'):
                 cure = f"""quote the value, '{key}="{value}"'"""
-            raise ConfigError(f"cannot be parsed; {cure}", word)
+            raise ConfigError(f"cannot be parsed; {cure}", key.lstrip("+~"), path=word)
         if OverridesParser.create().parse_override(text).is_sweep_override():
             raise ConfigError(
                 f"must be one value; write a list as '{key}=[{value}]', a text with a comma as '{key}=\"{value}\"'",
-                word,
+                key.lstrip("+~"),
+                path=word,
             )
 
 

@@ -4,7 +4,8 @@ import argparse
 import sys
 from typing import NoReturn
 
-from pipeline.common.errors import Exit
+from pipeline.common import screen
+from pipeline.common.errors import ConfigError, Exit
 
 
 class Arguments(argparse.ArgumentParser):
@@ -12,5 +13,5 @@ class Arguments(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Print the mistake and exit."""
-        print(f"error: {message}; --help lists the arguments", file=sys.stderr, flush=True)
+        screen.tell(ConfigError(f"{message}; --help lists the arguments"))
         sys.exit(Exit.USER)

@@ -92,7 +92,7 @@ def read_state(path: Path) -> State:
         raise InputError(f"not a complete checkpoint ({error})", path=path) from error
     except OSError as error:
         raise Unreadable(
-            f"{path}: cannot be read ({error}); rerun the command where it can, or remove the "
+            f"cannot be read ({error}); rerun the command where it can, or remove the "
             "folder to resume from the checkpoint before it",
             path=path,
         ) from error

@@ -6,11 +6,13 @@ Any other exception is a bug and shows its traceback.
 import contextlib
 import enum
 import errno
+import json
 import os
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar
 
-from pipeline.common.redact import one_line
+from pipeline.common.redact import one_line, without_secrets
 
 _DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 
@@ -26,11 +28,27 @@ class Exit(enum.IntEnum):
     INTERRUPTED = 130  # Ctrl-C with nothing to save
 
 
+_BEGIN, _END = "\ue000", "\ue001"  # around words that a run says otherwise than a stage
+
+
+def named(words: str) -> str:
+    """Mark a key of a stage in a cure, so that a run can say it with its prefix."""
+    return f"{_BEGIN}{words}{_END}"
+
+
+BY_FORCE = named("with force=true")
+
+
+def rendered(text: str, say: Callable[[str], str] = str) -> str:
+    """Return a text without marks, whose words `say` may replace."""
+    return re.sub(f"{_BEGIN}([^{_END}]*){_END}", lambda found: say(found[1]), text)
+
+
 class _Told(Exception):
     """An exception whose message a person reads: one line, without secrets."""
 
     def __init__(self, message: str):
-        super().__init__(one_line(message))
+        super().__init__(one_line(rendered(message)))
 
 
 class _Unset(enum.Enum):
@@ -83,21 +101,14 @@ class UserError(_Told):
         super().__init__(": ".join(part for part in (where, place, problem) if part))
 
     def record(self) -> dict[str, Any]:
-        """Return what `of` makes this error of again, for JSON."""
-        value = {} if self.value is None else {"value": self.value}
-        names = ("problem", "key", "path", "line", "where")
-        return {"kind": type(self).__name__} | {name: getattr(self, name) for name in names} | value
-
-    @staticmethod
-    def of(record: dict[str, Any]) -> "UserError":
-        """Return the error of a record."""
-        kinds = {kind.__name__: kind for kind in (ConfigError, InputError, StoreError, Diverged)}
-        fields = dict(record)
-        return kinds.get(fields.pop("kind"), UserError)(**fields)
+        """Return the fields for JSON, without secrets."""
+        return _record(self, "problem", "key", "value", "path", "line", "where") | {"code": int(self.code)}
 
     def but(self, **changes: Any) -> "UserError":
         """Return this error with other fields."""
-        return UserError.of(self.record() | changes)
+        found = of_record(self.record() | changes)
+        assert isinstance(found, UserError)
+        return found
 
 
 class ConfigError(UserError):
@@ -119,7 +130,48 @@ class Diverged(UserError):
 
 
 class Restart(_Told):
-    """Work that was interrupted through no fault of its own; rerun the same command to resume."""
+    """Work that was interrupted through no fault of its own; rerun the same command to resume.
+
+    Args:
+        problem: what happened.
+        again: what to do.
+    """
+
+    code: ClassVar[Exit] = Exit.RESTART
+
+    def __init__(self, problem: str, again: str = ""):
+        self.problem, self.again = problem, again
+        super().__init__("; ".join(part for part in (problem, again) if part))
+
+    def record(self) -> dict[str, Any]:
+        """Return the fields for JSON, without secrets."""
+        return _record(self, "problem") | {"code": int(self.code)}
+
+
+def _record(error: object, *names: str) -> dict[str, Any]:
+    found: dict[str, Any] = without_secrets({name: getattr(error, name) for name in names})
+    return {"kind": type(error).__name__} | found
+
+
+def of_record(record: Mapping[str, Any]) -> UserError | Restart:
+    """Return the error of a record."""
+    fields = {name: value for name, value in record.items() if name not in ("kind", "code")}
+    if record["kind"] == "Restart":
+        return Restart(**fields)
+    if fields["value"] is None:
+        del fields["value"]
+    kinds = (ConfigError, InputError, StoreError, Diverged)
+    return {kind.__name__: kind for kind in kinds}.get(record["kind"], UserError)(**fields)
+
+
+def records_in(text: str) -> list[UserError | Restart]:
+    """Return the errors whose records are lines of a log; srun writes a task's number before each."""
+    found = []
+    for line in text.splitlines():
+        _, begin, rest = line.partition('{"kind": ')
+        with contextlib.suppress(ValueError, LookupError, TypeError):
+            found += [of_record(json.loads(begin + rest))] if begin else []
+    return found
 
 
 def disk_failure(error: BaseException) -> str | None:
@@ -145,6 +197,28 @@ def panics_refused(what: str) -> Iterator[None]:
         if not is_panic(error):
             raise
         raise InputError(f"fails ({first_line(error)}); use another one", path=what) from error
+
+
+@contextlib.contextmanager
+def readable(path: object) -> Iterator[None]:
+    """Convert an OSError or UnicodeDecodeError raised in the body to an InputError."""
+    try:
+        yield
+    except OSError as error:
+        cure = "; change its permissions or move it away" if error.errno in (errno.EACCES, errno.EPERM) else ""
+        what = f"cannot be read ({error.strerror or error}){cure}"
+        raise InputError(what, path=error.filename or path) from error
+    except UnicodeDecodeError as error:
+        raise InputError(f"not valid UTF-8 at byte {error.start}; re-encode it as UTF-8", path=path) from error
+
+
+@contextlib.contextmanager
+def writable(place: object, key: str = "out") -> Iterator[None]:
+    """Convert an OSError raised in the body to an InputError; `place` is the value of `key`."""
+    try:
+        yield
+    except OSError as error:
+        raise InputError(f"is not writable ({error.strerror}); set another {key}", key, place) from error
 
 
 def first_line(error: BaseException) -> str:

@@ -6,8 +6,6 @@ What others have named, or linked, is below the folder that it is for.
 so a part of a data set would silently be missing.
 """
 
-import contextlib
-import errno
 import fnmatch
 import functools
 import glob
@@ -18,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from pipeline.common import screen
-from pipeline.common.errors import InputError
+from pipeline.common.errors import InputError, readable
 from pipeline.common.formatting import pluralize
 
 # A folder that is searched; the links found that lead out of it, None: all links are followed.
@@ -65,7 +63,7 @@ def is_folder(path: Path) -> bool:
     Raises:
         InputError: a parent folder is not readable.
     """
-    with _readable(path):
+    with readable(path):
         return path.is_dir()
 
 
@@ -84,7 +82,7 @@ def files_below(top: Path, left_out: set[Path] | None = None) -> list[Path]:
         for entry in _entries(folder):
             if entry.is_symlink() and _leaves(Path(entry.path), within):
                 continue
-            with _readable(Path(entry.path)):
+            with readable(Path(entry.path)):
                 if entry.is_file():
                     found.append(Path(entry.path))
                 elif entry.is_symlink():
@@ -101,7 +99,7 @@ def files_matching(pattern: str, left_out: set[Path] | None = None) -> list[Path
         InputError: a folder on the way is not readable, or a matching link is broken.
     """
     whole = Path(pattern)
-    with _readable(whole):
+    with readable(whole):
         if whole.is_file():  # the name itself may contain wildcards
             return [whole]
     named = Path(*itertools.takewhile(lambda part: not glob.has_magic(part), whole.parts))
@@ -141,7 +139,7 @@ def _expand(folder: Path, parts: tuple[str, ...], within: _Within) -> Iterator[P
         if rest:
             yield from _expand(path, rest, within)
             continue
-        with _readable(path):
+        with readable(path):
             if path.is_file():
                 yield path
             elif path.is_symlink():
@@ -157,7 +155,7 @@ def _folders(top: Path, within: _Within) -> Iterator[Path]:
         waiting = [linked.pop()]
         while waiting:
             folder = waiting.pop()
-            with _readable(folder):
+            with readable(folder):
                 status = folder.stat()
                 identity = status.st_dev, status.st_ino
                 if identity in seen:
@@ -171,7 +169,7 @@ def _folders(top: Path, within: _Within) -> Iterator[Path]:
 
 
 def _entries(folder: Path, hidden: bool = False) -> Iterator["os.DirEntry[str]"]:
-    with _readable(folder), os.scandir(folder) as entries:
+    with readable(folder), os.scandir(folder) as entries:
         for entry in entries:
             if entry.name.startswith(".") and not hidden:
                 continue
@@ -185,15 +183,3 @@ def _check_link(path: Path) -> None:
     if not path.exists():
         target = os.readlink(path)
         raise InputError(f"link to {target}, which does not exist; restore it or delete the link", path=path)
-
-
-@contextlib.contextmanager
-def _readable(path: Path) -> Iterator[None]:
-    """Convert an OSError raised in the body to an InputError."""
-    try:
-        yield
-    except OSError as error:
-        where = error.filename or path
-        reason = (error.strerror or "unknown error").lower()
-        cure = "; change its permissions or move it away" if error.errno in (errno.EACCES, errno.EPERM) else ""
-        raise InputError(f"cannot be read ({reason}){cure}", path=where) from error

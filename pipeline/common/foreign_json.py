@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.common import budget
-from pipeline.common.errors import InputError
+from pipeline.common.errors import InputError, readable
 
 DEEPEST = 100  # levels of lists and objects; what walks through them calls itself for each
 
@@ -39,11 +39,10 @@ def read(path: Path) -> Any:
         InputError: it cannot be read, or is not JSON.
     """
     try:
-        if path.stat().st_size > budget.DOCUMENT:
-            raise ValueError(f"larger than {budget.DOCUMENT:,} bytes")
-        return parse(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"cannot be read ({error.strerror})", path=path) from error
+        with readable(path):
+            if path.stat().st_size > budget.DOCUMENT:
+                raise ValueError(f"larger than {budget.DOCUMENT:,} bytes")
+            return parse(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise InputError(f"{error}", path=path) from error
 

@@ -204,7 +204,7 @@ def _check_status(url: str, response: requests.Response) -> None:
         after = response.headers.get("Retry-After", "")
         raise TransientError(status, float(after) if after.isdigit() else 0.0)
     if response.status_code in (404, 410):
-        raise NotFound(f"{url}: {status}; check the address")
+        raise NotFound(f"{status}; check the address", path=url)
     if response.status_code >= 400 and response.status_code != 416:
         raise InputError(f"{status}", path=url)
 

@@ -1,13 +1,17 @@
 """Lines on a terminal: wrapped at 80 columns with an indent; as they are for a program."""
 
+import json
+import os
 import re
 import shutil
 import sys
 import textwrap
 from typing import TextIO
 
+from pipeline.common.errors import Restart, UserError
 from pipeline.common.redact import redact
 
+RECORDS = "ERROR_RECORDS"  # environment: set in processes that an executor starts
 WIDEST = 80  # columns; a narrower terminal has its own width
 HANGING = 6  # spaces in front of what continues a line
 # Commands that a reader copies: their spaces are not places to break.
@@ -50,3 +54,10 @@ def say(text: str, stream: TextIO | None = None) -> None:
     """Print `text`, redacted, and wrapped where `stream` (standard output) is a terminal."""
     stream = stream or sys.stdout
     print(wrap(redact(text), width(stream)), file=stream, flush=True)
+
+
+def tell(error: UserError | Restart) -> None:
+    """Print an error on standard error, and its record for the executor that started this process."""
+    say(f"{'error' if isinstance(error, UserError) else 'stopped'}: {error}", sys.stderr)
+    if RECORDS in os.environ:
+        print(json.dumps(error.record()), file=sys.stderr, flush=True)

@@ -4,6 +4,7 @@ import re
 from dataclasses import dataclass
 from unicodedata import normalize
 
+from pipeline.common.errors import named
 from pipeline.common.schema import Section, StageConfig, check, check_choice, input_path, option, runtime_option
 
 MINIMAL_PAIRS = "minimal_pairs"
@@ -63,7 +64,11 @@ class ConvertConfig(StageConfig):
     def __post_init__(self) -> None:
         """Check the examples and what fits what."""
         super().__post_init__()
-        self.require(not self.ema or self.average == 1, "cannot be combined with ema=true; set one of them", "average")
+        self.require(
+            not self.ema or self.average == 1,
+            f"cannot be combined with {named('ema')}=true; set one of them",
+            "average",
+        )
         for text in self.examples:
             check("[MASK]" in text, f"{text!r} has no [MASK]; add one", "examples")
         self.require(self.checkpoints in (None, "marked"), "must be null, or marked", "checkpoints")
@@ -73,7 +78,9 @@ class ConvertConfig(StageConfig):
             "checkpoints",
         )
         self.require(
-            not self.push_revisions or self.push is not None, "goes with push=OWNER/NAME; set it", "push_revisions"
+            not self.push_revisions or self.push is not None,
+            f"goes with {named('push')}=OWNER/NAME; set it",
+            "push_revisions",
         )
 
 
@@ -235,7 +242,7 @@ class EvaluateConfig(StageConfig):
         saved = self.keep or self.submit
         self.require(
             self.encoder == "tuned" or not saved,
-            "cannot be combined with keep and submit; set encoder=tuned",
+            f"cannot be combined with keep and submit; set {named('encoder')}=tuned",
             "encoder",
         )
         self.require(
@@ -246,7 +253,7 @@ class EvaluateConfig(StageConfig):
         task = self.task
         self.require(
             not self.submit or bool(task.test and task.submission) or bool(task.also),
-            f"task {task.name} lacks a test set; set submit=false, or set task.test and task.submission",
+            f"task {task.name} lacks a test set; set {named('submit')}=false, or set task.test and task.submission",
             "submit",
         )
 

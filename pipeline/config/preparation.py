@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pipeline.common.errors import ConfigError
+from pipeline.common.errors import ConfigError, named
 from pipeline.common.formatting import byte_count
 from pipeline.common.schema import Section, StageConfig, check, group, input_path, option, runtime_option
 
@@ -244,7 +244,7 @@ class PrepareConfig(StageConfig):
         super().__post_init__()
         self.require(
             self.packing == "sequential" or (self.pairs == "none" and self.cross_documents),
-            "requires pairs=none and cross_documents=true; set both",
+            f"requires {named('pairs')}=none and {named('cross_documents')}=true; set both",
             "packing",
         )
 

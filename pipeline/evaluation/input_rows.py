@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TextIO
 
-from pipeline.common.errors import InputError
+from pipeline.common.errors import InputError, readable
 from pipeline.common.tables import read_table
 from pipeline.config import EmbedConfig, PredictConfig
 from pipeline.evaluation import examples, table_files
@@ -59,7 +59,7 @@ def rows_of(config: PredictConfig | EmbedConfig) -> Iterator[Row]:
             known.
     """
     place = config.input or "standard input"
-    try:
+    with readable(place):
         if config.input and table_files.ends(place, *TABLES):
             yield from _table_rows(config, place, Path(config.input).read_bytes())
             return
@@ -74,12 +74,6 @@ def rows_of(config: PredictConfig | EmbedConfig) -> Iterator[Row]:
             for number, line in enumerate(itertools.chain(first, stream), 1):
                 text = line.removesuffix("\n").removesuffix("\r")
                 yield Row(number, f"{place}, line {number}", text)
-    except OSError as error:
-        raise InputError(f"cannot be read ({error.strerror})", "input", place) from error
-    except UnicodeDecodeError as error:
-        raise InputError(
-            f"not valid UTF-8 at byte {error.start}; re-encode the file as UTF-8", "input", path=place
-        ) from error
 
 
 def _table_rows(config: PredictConfig | EmbedConfig, place: str, content: bytes) -> Iterator[Row]:

@@ -17,7 +17,7 @@ from unicodedata import normalize
 
 from pipeline.common import budget, foreign_json
 from pipeline.common.budget import Budget, unzipped
-from pipeline.common.errors import InputError
+from pipeline.common.errors import InputError, named, readable
 from pipeline.common.storage import BROKEN_ZIP
 from pipeline.readers.io import compressed
 
@@ -42,17 +42,15 @@ def find(data: Path | str, folder: str, name: str) -> tuple[str, bytes] | None:
     data = Path(data)
     if data.is_file() and data.suffix != ".zip" and not zipfile.is_zipfile(data):
         raise InputError(
-            f"must be a folder; set data={data.parent} and name the file with task.train= and task.dev= "
-            f"(task.train={data.name})",
+            f"must be a folder; set data={data.parent} and name the file with {named('task.train')}= and "
+            f"{named('task.dev')}= ({named('task.train')}={data.name})",
             "data",
             data,
         )
     path = data / folder / name
     if path.is_file():
-        try:
+        with readable(path):
             return str(path), _bytes_of(path, budget_of(path))
-        except OSError as error:
-            raise InputError(f"cannot be read ({error.strerror})", path=path) from error
     wanted = f"/{folder}/{name}" if folder else f"/{name}"
     for archive in [data] if data.is_file() else sorted(data.glob("*.zip")):
         try:
@@ -85,10 +83,8 @@ def decode(place: str, content: bytes) -> str:
     """
     if place.lower().endswith(compressed.PACKED):
         content = compressed.decompressed(place, content, budget_of(place))
-    try:
+    with readable(place):
         text = content.removeprefix(codecs.BOM_UTF8).decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise InputError(f"is not valid UTF-8 at byte {error.start}; re-encode it as UTF-8", path=place) from error
     if not text.strip():
         raise InputError("is empty", path=place)
     return text
@@ -113,10 +109,8 @@ def matching(data: Path | str, folder: str, pattern: str) -> list[tuple[str, byt
         return [(str(data), _bytes_of(data, budget_of(data)))]
     for place in (data / folder, data):
         if paths := sorted(path for path in place.glob(pattern) if path.is_file()):
-            try:
+            with readable(place):
                 return [(str(path), _bytes_of(path, room)) for path in paths]
-            except OSError as error:
-                raise InputError(f"cannot be read ({error.strerror})", path=place) from error
     found = []
     for archive in [data] if data.is_file() else sorted(data.glob("*.zip")):
         try:

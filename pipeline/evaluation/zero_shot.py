@@ -16,7 +16,7 @@ from tqdm import tqdm
 
 from pipeline.common import checkpoints, counter_rng, screen
 from pipeline.common.atomic import write_text
-from pipeline.common.errors import InputError
+from pipeline.common.errors import InputError, named
 from pipeline.common.figures import Conversion, PairScore, Score
 from pipeline.common.formatting import pluralize
 from pipeline.common.manifest import Manifest
@@ -73,7 +73,7 @@ def candidates(config: EvaluateConfig) -> list[Candidate]:
     if not found:
         raise InputError(
             "neither a train folder with checkpoints nor a folder of models, each in a folder of its own; "
-            "checkpoints=null takes one model",
+            f"{named('checkpoints')}=null takes one model",
             "pretrained",
             place,
         )

@@ -17,7 +17,7 @@ import numpy as np
 
 from pipeline.common import budget, counter_rng, file_search, foreign_json, storage
 from pipeline.common.budget import Budget
-from pipeline.common.errors import ConfigError, InputError
+from pipeline.common.errors import ConfigError, InputError, readable
 from pipeline.common.formatting import pluralize
 from pipeline.config import FiltersConfig
 from pipeline.filtering import ngrams, word_columns
@@ -290,10 +290,8 @@ def text_of(path: Path) -> str:
 
 def bytes_of(path: Path) -> bytes:
     """Return the decompressed bytes of a file."""
-    try:
+    with readable(path):
         size = path.stat().st_size
-    except OSError as error:
-        raise InputError(f"cannot be read ({error.strerror})", path=path) from error
     if not size and not path.name.lower().endswith(compressed.PACKED):
         return b""
     why = f"larger than {budget.TABLE:,} bytes when decompressed; split it"

@@ -14,7 +14,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from pipeline.cli import composing, conf_files
 from pipeline.cli.overrides import as_text, readable, search_path, whole_number
 from pipeline.common import cores
-from pipeline.common.errors import ConfigError
+from pipeline.common.errors import ConfigError, UserError
 from pipeline.config import TASK_KINDS, EvaluateConfig, RunConfig, StageConfig
 from pipeline.orchestration import advice
 from pipeline.stages.registry import STAGES, type_of
@@ -102,7 +102,7 @@ def of_words(name: str, schema: type, words: list[str], asked: bool) -> Any:
         made = composing.validate(root_of(config), RunConfig)
     except composing.MISTAKES as error:
         check_stages(words)
-        raise named(error) from error
+        raise in_words_of_run(error) from error
     config.cores = made.cores = made.cores or cores.available()
     made.stages = {stage: validated(config, stage, of) for stage, of in with_evaluations(config, made, own).items()}
     return made
@@ -115,13 +115,11 @@ def root_of(config: DictConfig) -> DictConfig:
     return found
 
 
-def named(error: Exception, stage: str | None = None) -> ConfigError:
+def in_words_of_run(error: Exception, stage: str | None = None) -> UserError:
     """Return the error of a composition in the words of a run."""
-    said = composing.explain(error).replace("stages.", "")
-    key = getattr(error, "full_key", None) or getattr(error, "key", None)
-    found = ConfigError(said if stage is None else advice.with_prefix(said, stage), where=stage and f"stage {stage}")
-    found.key = key and str(key).removeprefix("stages.")
-    return found
+    found = composing.explain(error)
+    found = found.but(key=found.key and found.key.removeprefix("stages."), problem=found.problem.replace("stages.", ""))
+    return found if stage is None else advice.in_plan(found, stage)
 
 
 def check_stages(words: list[str]) -> None:
@@ -210,7 +208,7 @@ def add_evaluations(config: DictConfig, run: RunConfig, name: str, own: list[Pat
         try:
             made = OmegaConf.merge(OmegaConf.structured(EvaluateConfig), ours, template)
         except composing.MISTAKES as error:
-            raise named(error, name) from error
+            raise in_words_of_run(error, name) from error
         with open_dict(config.stages):
             config.stages[f"{name}-{task}"] = made
         found.append(f"{name}-{task}")
@@ -255,4 +253,4 @@ def validated(config: DictConfig, name: str, of: str) -> StageConfig:
     try:
         return composing.validate(config.stages[name], schema)
     except composing.MISTAKES as error:
-        raise named(error, of) from error
+        raise in_words_of_run(error, of) from error

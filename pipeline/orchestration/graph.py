@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.common import checkpoints, storage
-from pipeline.common.errors import ConfigError, InputError, UserError
+from pipeline.common.errors import ConfigError, InputError, UserError, writable
 from pipeline.common.manifest import Manifest
 from pipeline.common.redact import redact
 from pipeline.config import ConvertConfig, EvaluateConfig, ReportConfig, RunConfig, StageConfig
@@ -149,13 +149,8 @@ def check_places(config: RunConfig, nodes: list[StageRecord]) -> None:
     above = Path(config.workdir).absolute()
     while not os.path.exists(above):
         above = above.parent
-    try:
-        with tempfile.TemporaryFile(dir=above):
-            pass
-    except OSError as error:
-        raise InputError(
-            f"is not writable ({error.strerror}); set another workdir", "workdir", config.workdir
-        ) from error
+    with writable(config.workdir, "workdir"), tempfile.TemporaryFile(dir=above):
+        pass
 
 
 def check_task(node: StageRecord, settings: EvaluateConfig) -> None:

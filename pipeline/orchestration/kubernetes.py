@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pipeline.common.errors import ConfigError, Exit, Restart, UserError
+from pipeline.common.errors import ConfigError, Exit, Restart, UserError, records_in
 from pipeline.common.manifest import Manifest
 from pipeline.common.prometheus import Exporter
 from pipeline.config import ExecutorConfig
@@ -29,7 +29,7 @@ from pipeline.orchestration.job_status import (
     termination_message,
     without_suffixes,
 )
-from pipeline.orchestration.local import StageFailed, announce_done
+from pipeline.orchestration.local import StageFailed, announce_done, of_stage
 from pipeline.orchestration.run_document import StageRecord
 
 SELECTOR = "app.kubernetes.io/part-of=bert-pretrain"  # of the stages' Jobs
@@ -298,9 +298,9 @@ class KubernetesExecutor:
         name = job.metadata.name
         reason = next(c for c in job.status.conditions if c.type == "Failed")
         code, words = termination_message(self._pods(job))
-        errors = [line for line in words.splitlines() if line.startswith("error: ")]
-        if code == Exit.USER and errors:
-            raise UserError(errors[0].removeprefix("error: "), where=f"stage {name}")
+        for error in records_in(words):
+            if isinstance(error, UserError) and error.code == code == Exit.USER:
+                raise of_stage(name, error)
         raise StageFailed(
             f"stage {name}: its Job failed, {reason.reason}: {reason.message}"
             + (f"; a pod ended with exit code {code}; its last output:\n{words}" if code else "")

@@ -16,7 +16,7 @@ from typing import IO, Protocol
 
 from pipeline.common import cores as machine
 from pipeline.common import run_record, screen
-from pipeline.common.errors import Diverged, Exit, InputError, Restart, UserError
+from pipeline.common.errors import Exit, Restart, UserError, records_in, writable
 from pipeline.common.formatting import duration
 from pipeline.common.manifest import Manifest
 from pipeline.common.redact import redact
@@ -26,8 +26,6 @@ from pipeline.stages.registry import STAGES
 
 LAUNCHER = re.compile(r"\[\d{4}-\d\d-\d\d [^]]*\] \[[A-Z]+\]")  # DeepSpeed's lines
 GRACE = 300.0  # seconds between SIGTERM and SIGKILL, for training to save
-STOPPED = re.compile(r"^(?:\d+: )?stopped: (.*?)(?:[;,] (?:then )?rerun .*)?$", re.M)
-ENDING = re.compile(r"saved after step [\d,]*\d|rank-\d+ was killed[^;]*|SIG\w+ before[^;]*")
 
 
 class StageFailed(Exception):
@@ -131,13 +129,9 @@ class LocalExecutor:
     def _start(self, node: StageRecord) -> None:
         log = self.logs / f"{node.name}.log"
         cores = self._need(node)
-        try:
+        with writable(self.logs.parent, "workdir"):
             self.logs.mkdir(parents=True, exist_ok=True)
             file = log.open("wb")
-        except OSError as error:
-            raise InputError(
-                f"is not writable ({error.strerror}); set another workdir", "workdir", self.logs.parent
-            ) from error
         gpu = self._gpu(node)
         ours = {} if gpu is None else {"CUDA_VISIBLE_DEVICES": ",".join(self._from(gpu))}
         if secrets := node.secrets():
@@ -147,7 +141,7 @@ class LocalExecutor:
             stdin=subprocess.DEVNULL,
             stdout=file,
             stderr=subprocess.STDOUT,
-            env={**os.environ, "OMP_NUM_THREADS": str(cores), "PYTHONUNBUFFERED": "1", **ours},
+            env={**os.environ, "OMP_NUM_THREADS": str(cores), "PYTHONUNBUFFERED": "1", screen.RECORDS: "1", **ours},
             start_new_session=True,
         )
         self.running.append(Running(node, process, log, file, cores, gpu))
@@ -236,21 +230,23 @@ def failure(name: str, code: int, log: Path) -> Exception:
 
     The run ends with the same exit code, except for bugs. The message quotes the stage's error.
     """
-    lines = log.read_text(errors="replace").splitlines()
-    kind = {int(Exit.USER): UserError, int(Exit.DIVERGED): Diverged}.get(code)
-    # On several nodes, srun prefixes each line with the number of its task.
-    found = (re.match(r"(?:\d+: )?error: (.*)", line) for line in lines)
-    errors = [match[1] for match in found if match]
-    if kind is not None and errors:
-        return kind(f"stage {name}: {errors[0]} (log: {log})")
+    text = log.read_text(errors="replace")
+    found = [error for error in records_in(text) if error.code == code and error.problem]
+    for error in found:
+        if isinstance(error, UserError):
+            return of_stage(name, error, f" (log: {log})")
     if code == Exit.RESTART:
-        text = "\n".join(lines)
-        ending, said = ENDING.search(text), STOPPED.findall(text)
-        how = ending[0] if ending else said[-1] if said else "interrupted"
-        return Restart(f"stage {name}: {how} (log: {log}); rerun the same command to resume")
+        how = found[-1].problem if found else "interrupted"  # the launcher's comes last
+        return Restart(f"stage {name}: {how} (log: {log})", "rerun the same command to resume")
     return StageFailed(
-        f"stage {name} ended with exit code {code}; the end of its log {log}:\n" + "\n".join(lines[-15:])
+        f"stage {name} ended with exit code {code}; the end of its log {log}:\n" + "\n".join(text.splitlines()[-15:])
     )
+
+
+def of_stage(name: str, error: UserError, more: str = "") -> UserError:
+    """Return the error of a stage, with its name."""
+    where = f"stage {name}: {error.where}" if error.where else f"stage {name}"
+    return error.but(where=where, problem=f"{error.problem}{more}")
 
 
 def signal_group(process: subprocess.Popen[bytes], sign: int) -> bool:

@@ -12,7 +12,7 @@ from typing import Any
 from pipeline import __version__
 from pipeline.common import cores, run_record, storage
 from pipeline.common.atomic import write_text
-from pipeline.common.errors import ConfigError, InputError
+from pipeline.common.errors import ConfigError, InputError, writable
 from pipeline.common.manifest import Manifest
 from pipeline.common.redact import hide, one_line, unsigned
 from pipeline.common.schema import built
@@ -95,11 +95,9 @@ class Run:
                 run_record.change(plain["stages"][name]["config"], key, shown(text))
         text = json.dumps(plain, indent=1) + "\n"
         folder = local_place(self.workdir, self.mirror)
-        try:
+        with writable(folder, "workdir"):
             folder.mkdir(parents=True, exist_ok=True)
             write_text(folder / run_record.NAME, text, mode=0o600)
-        except OSError as error:
-            raise InputError(f"cannot write there ({error.strerror})", "workdir", folder) from error
         if in_store(self.workdir):
             objects.put(run_record.place_of(self.workdir), text.encode())
 

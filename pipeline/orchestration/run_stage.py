@@ -187,6 +187,7 @@ def main() -> None:
         print(__doc__, end="")
         return
     files = [lines_of(word[1:]) if word.startswith("@") else [word] for word in words]
+    os.environ[screen.RECORDS] = "1"
     entry_point.guarded(lambda: run_stage(stage, [word for lines in files for word in lines]))
 
 

@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-from pipeline.common.errors import ConfigError, Restart, UserError
+from pipeline.common.errors import ConfigError, Restart, UserError, records_in
 from pipeline.config import ExecutorConfig
 from pipeline.orchestration.local import StageFailed, announce_done, delete_forced, failure
 from pipeline.orchestration.run_document import FORCED, Run, StageRecord
@@ -217,7 +217,9 @@ class SlurmExecutor:
         ]
         code = next((code for code in codes if code), 1)
         logs = sorted(self.logs.glob(f"{stage}-{job}*.out"))
-        telling = [log for log in logs if "error: " in log.read_text(errors="replace")]
+        telling = [
+            log for log in logs if any(error.code == code for error in records_in(log.read_text(errors="replace")))
+        ]
         if not logs:
             return StageFailed(f"stage {stage}: job {job} {state}; no log found in {self.logs}")
         error = failure(stage, code, (telling or logs)[0])

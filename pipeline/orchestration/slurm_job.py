@@ -23,9 +23,9 @@ from typing import Any
 from model.launching import rank_endings
 from model.resilience.watchdog import STOPPING
 from pipeline.cli import entry_point
-from pipeline.common import output, redact, run_record
+from pipeline.common import output, redact, run_record, screen
 from pipeline.common.atomic import write_text
-from pipeline.common.errors import ConfigError, Exit
+from pipeline.common.errors import ConfigError, Exit, UserError
 from pipeline.config import RunConfig
 from pipeline.orchestration import graph, run_arguments, run_document
 from pipeline.orchestration.local import delete_forced
@@ -227,12 +227,12 @@ def finish(stage: str, code: int, workdir: Path) -> None:
         print(f"{ended}; not requeued", flush=True)
     elif not may_queue_again(workdir, job):
         print(f"{ended}; not requeued", flush=True)
-        print(
-            f"error: stage {stage}: started {STALLED} times without a new checkpoint or result; "
-            "fix the cause above (SIGTERM: perhaps too short a time limit), then submit the same "
-            "command",
-            file=sys.stderr,
-            flush=True,
+        screen.tell(
+            UserError(
+                f"started {STALLED} times without a new checkpoint or result; fix the cause above (SIGTERM: perhaps "
+                "too short a time limit), then submit the same command",
+                where=f"stage {stage}",
+            )
         )
     else:
         print(f"{ended}; requeued", flush=True)
@@ -251,6 +251,7 @@ def main() -> None:
         return
     if words[0] == "all":
         run_arguments.start(run_arguments.expand(words[1:]), drive_all)
+    os.environ[screen.RECORDS] = "1"
     stage, workdir, digest = words
     entry_point.guarded(lambda: drive(stage, workdir, digest))
 

@@ -27,6 +27,9 @@ def has(schema: Any, key: str) -> bool:
 
 def belongs_to_stage(kind: str, key: str) -> bool:
     """Return whether a run takes a key with the prefix of a stage of this type."""
-    first = key.partition(".")[0]
-    passed_on = key in FROM_RUN or first in GROUPS_FROM_RUN
-    return not passed_on and has(STAGES[kind].schema, key)
+    return not is_passed_on(key) and has(STAGES[kind].schema, key)
+
+
+def is_passed_on(key: str) -> bool:
+    """Return whether stages get a key from the run."""
+    return key in FROM_RUN or key.partition(".")[0] in GROUPS_FROM_RUN

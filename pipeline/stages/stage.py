@@ -21,7 +21,7 @@ from typing import TypeVar
 from pipeline.common import screen
 from pipeline.common.atomic import remove_leftovers, write_text
 from pipeline.common.checkpoints import of_another, run_name
-from pipeline.common.errors import ConfigError, InputError, UserError, disk_failure
+from pipeline.common.errors import ConfigError, InputError, UserError, disk_failure, writable
 from pipeline.common.manifest import MANIFEST, Manifest, Result, begun, file_checksums
 from pipeline.common.redact import one_line
 from pipeline.common.stores.background_upload import BackgroundUpload
@@ -46,11 +46,6 @@ def output_place(out: str) -> Path:
     if path.name in ("", ".."):
         raise ConfigError("cannot be replaced; set out to a new folder, such as out=work/made", "out", out)
     return path
-
-
-def not_writable(out: Path, error: OSError, key: str = "out") -> InputError:
-    """Return the error of a folder, the value of `key`, that cannot be written."""
-    return InputError(f"is not writable ({error.strerror}); set another {key}", key, out)
 
 
 @contextlib.contextmanager
@@ -91,11 +86,9 @@ def locked_run(workdir: Path) -> contextlib.AbstractContextManager[None]:
 @contextlib.contextmanager
 def _flock(lock: Path, folder: Path, key: str, wait: bool) -> Iterator[None]:
     """Hold the lock file of a folder; `key` is what the folder is the value of."""
-    try:
+    with writable(folder, key):
         lock.parent.mkdir(parents=True, exist_ok=True)
         file = lock.open("w")
-    except OSError as error:
-        raise not_writable(folder, error, key) from error
     with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
@@ -247,7 +240,7 @@ def _delete(store: StoreFolder, named: Path, out: Path, wanted: str) -> None:
             (out / progress).rename(out / ".forced.tmp")
             remove_leftovers(out)
     except PermissionError as error:
-        raise not_writable(out, error) from error
+        raise InputError(f"is not writable ({error.strerror}); set another out", "out", out) from error
 
 
 def _made(
@@ -268,10 +261,8 @@ def _made(
         (out / MANIFEST).unlink(missing_ok=True)
     else:
         shutil.rmtree(folder, ignore_errors=True)
-    try:
+    with writable(out):  # also in the place that a link leads to
         folder.mkdir(parents=True, exist_ok=True)
-    except PermissionError as error:  # in the place that a link leads to
-        raise not_writable(out, error) from error
     try:
         with store.uploading(uploads) if in_place else contextlib.nullcontext():
             result = make(local, folder)

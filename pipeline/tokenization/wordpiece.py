@@ -27,7 +27,7 @@ import pyarrow as pa
 from tokenizers import AddedToken, Encoding, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 from tokenizers.processors import TemplateProcessing
 
-from pipeline.common.errors import InputError, is_panic, panics_refused
+from pipeline.common.errors import InputError, is_panic, panics_refused, readable
 from pipeline.tokenization import normalization, pretokenize, tokenizer_folder
 from pipeline.tokenization.coverage import Coverage
 from pipeline.tokenization.known_words import (
@@ -64,12 +64,8 @@ def read_vocab(path: Path) -> list[str]:
     Raises:
         InputError: the file is not UTF-8, is empty, or has a duplicate entry.
     """
-    try:
+    with readable(path):
         lines = path.read_bytes().decode("utf-8-sig").replace("\r\n", "\n").split("\n")
-    except UnicodeDecodeError as error:
-        raise InputError(f"not valid UTF-8 at byte {error.start}; re-encode the file", path=path) from error
-    except OSError as error:
-        raise InputError(f"cannot be read ({error.strerror})", path=path) from error
     if lines[-1] == "":
         lines.pop()
     if not lines:
@@ -178,11 +174,10 @@ def read(path: Path, options: normalization.Options | None = None) -> str:
         if options is None:
             options = normalization.of_config(path.with_name(tokenizer_folder.CONFIG))
         return _with_added(build(vocab, **options), path.parent)
-    try:
+    with readable(path):
         text = path.read_bytes().decode()  # keeps line ends, as the checksum covers them
+    try:
         tokenizer = Tokenizer.from_str(text)
-    except OSError as error:
-        raise InputError(f"cannot be read ({error.strerror})", path=path) from error
     except BaseException as error:  # the library raises nothing narrower
         if not (isinstance(error, Exception) or is_panic(error)):
             raise

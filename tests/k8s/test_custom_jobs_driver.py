@@ -15,7 +15,7 @@ from api import Object
 from control_plane import KUBECTL, ControlPlane
 from small import Begin, Driver, Small
 
-from pipeline.common.errors import UserError
+from pipeline.common.errors import ConfigError, UserError
 from pipeline.orchestration import kubernetes, run_stage
 
 pytestmark = [pytest.mark.k8s, pytest.mark.timeout(600)]
@@ -155,7 +155,7 @@ def test_an_annotation_pauses_it(
 def test_bad_configuration_ends_it_in_its_own_words(
     kubeflow: ControlPlane, begin: Begin, overlay: list[Object], kind: str
 ) -> None:
-    small = begin(lambda job: (2, "error: steps=0: at least 1\n"))
+    small = begin(lambda job: (2, json.dumps(ConfigError("at least 1", "steps", 0).record())))
     apply(small, overlay)
     with pytest.raises(UserError, match="stage train: steps=0: at least 1"):
         small.drive(small.node("train"), **{f"{kind}s": True})

@@ -13,7 +13,7 @@ import yaml
 from kubelet import now
 from small import Begin, Driver, Small, admission, quota
 
-from pipeline.common.errors import ConfigError, Restart, UserError
+from pipeline.common.errors import ConfigError, InputError, Restart, UserError
 from pipeline.orchestration import kubernetes
 from pipeline.orchestration.local import StageFailed
 
@@ -32,7 +32,7 @@ def test_jobs_are_resumed_when_their_inputs_are_done(begin: Begin, capsys: pytes
 
 
 def test_bad_configuration_is_reported_in_its_own_words(begin: Begin) -> None:
-    small = begin(lambda job: (2, "trace\nerror: steps=0: at least 1\n"))
+    small = begin(lambda job: (2, "trace\n" + json.dumps(ConfigError("at least 1", "steps", 0).record())))
     small.declare("train")
     small.declare("convert")
     with pytest.raises(UserError, match=r"train.*steps=0"):
@@ -134,7 +134,7 @@ def test_what_keeps_pods_from_being_created_is_said_once(
 
 @pytest.mark.parametrize("code", [0, 2])
 def test_the_nodes_are_checked_before_anything_runs(begin: Begin, code: int) -> None:
-    words = "BAD  links\nerror: bad nodes: node-b (links); repair them\n"
+    words = "BAD  links\n" + json.dumps(InputError("bad nodes: node-b (links); repair them").record())
     small = begin(lambda job: (code, words) if job == "preflight" else (0, ""))
     for name in ("a", "train", "preflight"):
         small.declare(name)

@@ -96,7 +96,7 @@ def test_any_overrides_compose_or_are_explained(keys: dict[str, list[str]]) -> N
                 composed = compose(command, words)
             composing.validate(composed, COMMANDS[command])
         except composing.MISTAKES as error:
-            told = composing.explain(error)
+            told = str(composing.explain(error))
             assert told.strip()
             assert "\n" not in told
 
@@ -152,7 +152,7 @@ def test_any_yaml_is_a_config_or_is_explained(tmp_path: Path, monkeypatch: pytes
                     composed = compose("vocab", words)
                 composing.validate(composed, SCHEMAS["vocab"])
         except composing.MISTAKES as error:
-            assert composing.explain(error).strip()  # noqa: PT017
+            assert str(composing.explain(error)).strip()  # noqa: PT017
         assert [path.name for path in tmp_path.iterdir()] == ["corpus"]
 
     composing.register("vocab", SCHEMAS["vocab"])

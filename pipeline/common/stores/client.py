@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 from pipeline.common import parallel
-from pipeline.common.errors import ConfigError, Restart, StoreError, first_line
+from pipeline.common.errors import BY_FORCE, ConfigError, Restart, StoreError, first_line
 from pipeline.common.stores import patience
 from pipeline.common.stores.remote_file import Info, RangeFile, RemoteFile, key_prefix, listed_prefix, parse
 
@@ -290,7 +290,7 @@ def check(address: str, path: Path, found: "hashlib._Hash", checksum: str) -> No
     """Raise StoreError if a file is not what it was when it was made."""
     if found.hexdigest() != checksum:
         raise StoreError(
-            "does not have the checksum that it had when it was made; make it again with force=true",
+            f"does not have the checksum that it had when it was made; make it again {BY_FORCE}",
             path=path,
             where=address,
         )

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from pipeline.common import parallel, storage
 from pipeline.common.atomic import write_text
-from pipeline.common.errors import ConfigError, InputError, Restart, StoreError
+from pipeline.common.errors import BY_FORCE, ConfigError, InputError, Restart, StoreError
 from pipeline.common.file_search import inside
 from pipeline.common.manifest import sha256
 from pipeline.common.stores import azure, objects
@@ -158,9 +158,7 @@ class Copy:
         missing = next((name for name in wanted if name not in listed), None)
         if missing is not None:
             place = f"{self.address}/{missing}"
-            raise StoreError(
-                "not found, although the manifest names it; make the folder again with force=true", path=place
-            )
+            raise StoreError(f"not found, although the manifest names it; make the folder again {BY_FORCE}", path=place)
         try:
             parallel.each(one, wanted)
         finally:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from pipeline.common import parallel
 from pipeline.common.atomic import atomic_path
-from pipeline.common.errors import StoreError
+from pipeline.common.errors import BY_FORCE, StoreError
 from pipeline.common.stores.azure import Azure
 from pipeline.common.stores.client import Client
 from pipeline.common.stores.gs import Gs
@@ -89,7 +89,7 @@ def fetch(address: str, info: Info, path: Path, checksum: str | None) -> str:
             if checksum not in (None, found):
                 raise _Damaged
             return found
-    raise StoreError("does not have the checksum that its manifest says; make it again with force=true", path=address)
+    raise StoreError(f"does not have the checksum that its manifest says; make it again {BY_FORCE}", path=address)
 
 
 def _fetch_ranges(address: str, info: Info, path: Path) -> None:

@@ -19,7 +19,7 @@ import zstandard
 
 from pipeline.common import budget, storage
 from pipeline.common.budget import Budget
-from pipeline.common.errors import InputError
+from pipeline.common.errors import InputError, readable
 from pipeline.common.storage import File
 from pipeline.readers import FileRange
 from pipeline.readers.io import read_position
@@ -158,7 +158,7 @@ class CompressedFile:
         Raises:
             InputError: the file cannot be read.
         """
-        with self._readable():
+        with readable(self.file):
             stat = self.file.stat()
             version = "" if isinstance(self.file, Path) else self.file.version
             return f"{stat.st_size} {version or stat.st_mtime_ns}"
@@ -218,17 +218,10 @@ class CompressedFile:
     def _opened(self) -> Iterator[tuple[BinaryIO, str]]:
         """Open the file, whose compression is known by its first bytes."""
         with contextlib.ExitStack() as stack:
-            with self._readable():
+            with readable(self.file):
                 file = stack.enter_context(self.file.open("rb"))
                 head = file.read(8)
             yield file, _kind(self.file, head)
-
-    @contextlib.contextmanager
-    def _readable(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise InputError(f"cannot be read ({error.strerror})", path=self.file) from error
 
 
 def _next_stream(file: BinaryIO, start: int, end: int) -> int | None:

@@ -71,13 +71,13 @@ def test_a_start_of_another_size_is_refused_with_every_key_to_type(folder: Path)
     for key in ("layers", "hidden", "heads", "feed_forward", "positions"):
         assert f"model.{key}={getattr(CONFIG, key)}" in str(caught.value)
     assert "layers, hidden, positions" in str(caught.value)
-    assert (caught.value.key, caught.value.path) == ("model.layers", str(folder))
+    assert (caught.value.key, caught.value.value) == ("start", str(folder))
 
 
 def test_a_start_of_another_vocabulary_is_refused(folder: Path) -> None:
     with pytest.raises(InputError, match=r"data\.vocab") as raised:
         initial_weights.start(folder, replace(CONFIG, vocab_size=60), WORDS)
-    assert (raised.value.key, raised.value.path) == ("start", str(folder))
+    assert (raised.value.key, raised.value.value) == ("start", str(folder))
 
 
 def test_a_start_of_other_entries_is_refused_even_if_as_many(folder: Path) -> None:

@@ -96,7 +96,7 @@ def test_what_is_not_there_is_named(bucket: str) -> None:
     nowhere = CorpusConfig(name="c", reader="lines", path=f"{bucket}/nowhere")
     with pytest.raises(InputError) as raised:
         open_corpus(nowhere, "").splits(99)
-    assert (raised.value.key, raised.value.path) == ("corpus.path", nowhere.path)
+    assert (raised.value.key, raised.value.value) == ("corpus.path", nowhere.path)
     objects.put(f"{bucket}/gone/a.txt", LINES)
     reader = open_corpus(CorpusConfig(name="c", reader="lines", path=f"{bucket}/gone"), "")
     (split,) = reader.splits(1 << 20)

@@ -163,7 +163,7 @@ def test_documents_with_a_passage_of_an_evaluation_file_are_found(tmp_path: Path
     with pytest.raises(InputError) as caught:
         filters.build(FiltersConfig(decontaminate=[str(tmp_path / "nowhere")]))
     assert caught.value.key == "filters.decontaminate"
-    assert caught.value.path == str(tmp_path / "nowhere")
+    assert caught.value.value == str(tmp_path / "nowhere")
 
 
 @pytest.mark.parametrize("mark", ["\u200c", "\u200b", "\u00ad", "\x01"])

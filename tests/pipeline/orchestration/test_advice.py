@@ -2,7 +2,7 @@
 
 import pytest
 
-from pipeline.common.errors import ConfigError, Diverged, UserError
+from pipeline.common.errors import BY_FORCE, ConfigError, Diverged, InputError, UserError, named
 from pipeline.orchestration import advice, run_arguments
 
 STAGES = ["prepare", "prepare-512", "train", "train-512", "evaluate", "evaluate-curve"]
@@ -24,56 +24,50 @@ def test_a_node_belongs_to_a_stage_of_the_recipe(name: str, stage: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("stage", "said", "shown"),
+    ("stage", "error", "shown"),
     [
-        ("train-512", "steps=1.5: must be a whole number", "train-512.steps=1.5: must be a whole number"),
-        (
-            "prepare",
-            "runner.options.flink_master: is required; add runner.options.flink_master=V",
-            "prepare.runner.options.flink_master: is required; add prepare.runner.options.flink_master=V",
-        ),
-        (
-            "prepare",
-            "runner=sprk: no such runner; did you mean spark?",
-            "prepare.runner=sprk: no such runner; did you mean spark?",
-        ),
-        ("vocab", "sizee: no such key; did you mean size?", "vocab.sizee: no such key; did you mean vocab.size?"),
+        ("train-512", ConfigError("too few", "steps", 1), "train-512.steps=1: too few"),
         (
             "train",
-            "nonsense: no such key; --help lists all keys",
-            "train.nonsense: no such key; python -m pipeline.train --help lists all keys",
+            ConfigError(f"goes with bf16; set {named('precision')}=bf16", "compute", "compile"),
+            "train.compute=compile: goes with bf16; set train.precision=bf16",
         ),
-        ("train", "data.cache=1: is not a folder", "train.data.cache=1: is not a folder"),
+        ("train", ConfigError("is not a folder", "data.cache", 1), "train.data.cache=1: is not a folder"),
         # Keys of a run, paths and addresses.
-        ("vocab", "corpus.path=a/size=3: no such file", "corpus.path=a/size=3: no such file"),
-        ("train", "https://a.b/c?steps=1: not found", "https://a.b/c?steps=1: not found"),
-        ("preflight", "node-b: steps=3", "node-b: steps=3"),
+        ("prepare", InputError("no such file", "corpus.path", "a/size=3"), "corpus.path=a/size=3: no such file"),
+        ("train", InputError("not found", path="https://a.b/c?steps=1"), "https://a.b/c?steps=1: not found"),
+        ("preflight", ConfigError("bad", "steps"), "steps: bad"),
     ],
 )
-def test_keys_of_a_stage_get_its_name(stage: str, said: str, shown: str) -> None:
-    assert advice.with_prefix(said, stage) == shown
+def test_keys_of_a_stage_get_its_name(stage: str, error: UserError, shown: str) -> None:
+    told = advice.in_run(error.but(where=f"stage {stage}"), STAGES, OUTS, False)
+    assert (type(told), str(told)) == (type(error), f"stage {stage}: {shown}")
 
 
 @pytest.mark.parametrize(
-    ("stage", "said", "forced"),
+    ("stage", "path", "forced"),
     [
-        ("train", "the shards in s3://wiki/run/prepare are old; make them with", "prepare"),
-        ("train-512", "s3://wiki/run/prepare-512/a.arrow: damaged; make it again with", "prepare-512"),
-        ("train", "s3://wiki/run/train/checkpoints/1: other shards than in s3://wiki/run/prepare;", "train"),
-        ("evaluate-rte", "no folder here; make it again with", "evaluate-rte"),
+        ("train", "s3://wiki/run/prepare", "prepare"),
+        ("train-512", "s3://wiki/run/prepare-512/a.arrow", "prepare-512"),
+        ("train", "s3://wiki/run/train/checkpoints/1", "train"),
+        ("evaluate-rte", None, "evaluate-rte"),
     ],
 )
-def test_the_stage_whose_folder_is_wrong_is_forced(stage: str, said: str, forced: str) -> None:
-    error = advice.in_run(UserError(f"stage {stage}: {said} force=true"), STAGES, OUTS, False)
-    assert str(error) == f"stage {stage}: {said} --force {forced}"
+def test_the_stage_whose_folder_is_wrong_is_forced(stage: str, path: str | None, forced: str) -> None:
+    error = InputError(f"make it again {BY_FORCE}", path=path, where=f"stage {stage}")
+    assert str(error).endswith("make it again with force=true")
+    assert str(advice.in_run(error, STAGES, OUTS, False)).endswith(f"make it again with --force {forced}")
     assert run_arguments.expand(["--force", forced]) == [f"force=[{forced}]"]
-    error = advice.in_run(UserError(f"stage {stage}: {said} force=true"), STAGES, OUTS, True)
-    assert str(error).endswith(f"by deleting {OUTS[forced]}")
+    assert str(advice.in_run(error, STAGES, OUTS, True)).endswith(f"by deleting {OUTS[forced]}")
+
+
+def test_an_error_of_a_plan_has_the_keys_of_a_run() -> None:
+    error = ConfigError(f"no such key; did you mean {named('size')}?", "sizee")
+    assert str(advice.in_plan(error, "vocab")) == "stage vocab: vocab.sizee: no such key; did you mean vocab.size?"
+    error = ConfigError("no such file", "corpus.path", "x")
+    assert str(advice.in_plan(error, "vocab")) == "stage vocab: corpus.path=x: no such file"
 
 
 def test_an_error_keeps_its_type_and_fields() -> None:
-    error = advice.in_run(Diverged("stage train: clip=1: a", path="log"), STAGES, OUTS, False)
+    error = advice.in_run(Diverged("a", path="log", where="stage train"), STAGES, OUTS, False)
     assert (type(error), error.path) == (Diverged, "log")
-    assert "train.clip=1" in str(error)
-    other = ConfigError("workdir=x: steps=3", "workdir")
-    assert advice.in_run(other, STAGES, OUTS, False) is other

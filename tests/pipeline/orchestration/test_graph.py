@@ -169,10 +169,10 @@ def mistake_of(*words: str) -> InputError:
 def test_what_a_stage_would_not_find_is_told_before_work_begins(tmp_path: Path) -> None:
     workdir, gone = f"workdir={tmp_path}/work", f"{tmp_path}/gone/*.txt"
     error = mistake_of(workdir, "corpus.reader=text", f"corpus.path={gone}")
-    assert (error.key, error.path) == ("corpus.path", gone)
+    assert (error.key, error.value) == ("corpus.path", gone)
     assert str(error).startswith("stage vocab: ")
     error = mistake_of(workdir, "tasks=[cola]", f"glue={tmp_path}/glue")
-    assert (error.key, error.path) == ("data", f"{tmp_path}/glue")
+    assert (error.key, error.value) == ("data", f"{tmp_path}/glue")
     assert str(error).startswith("stage evaluate-cola: ")
 
 
@@ -193,7 +193,7 @@ def test_a_place_that_cannot_be_written_is_told_before_work_begins(tmp_path: Pat
     (tmp_path / "file").touch()
     for place in (f"{tmp_path}/file/work", "/proc/work"):
         error = mistake_of(f"workdir={place}")
-        assert (error.key, error.path) == ("workdir", place)
+        assert (error.key, error.value) == ("workdir", place)
 
 
 def test_a_driver_in_a_pod_would_start_over_whenever_it_restarts(tmp_path: Path) -> None:

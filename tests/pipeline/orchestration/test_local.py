@@ -1,6 +1,7 @@
 """A run ends as the stage did that ended it: with its words, and with its exit code."""
 
 import dataclasses
+import json
 import os
 import signal
 import sys
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.common.errors import Diverged, Exit, Restart, UserError
+from pipeline.common.errors import Diverged, Exit, InputError, Restart, UserError
 from pipeline.common.manifest import Manifest
 from pipeline.config import ReportConfig
 from pipeline.orchestration.local import LocalExecutor, StageFailed, failure
@@ -72,8 +73,11 @@ def test_evaluations_are_spread_over_the_gpus(tmp_path: Path, monkeypatch: pytes
     ],
 )
 def test_the_end_of_a_stage_is_that_of_the_run(tmp_path: Path, code: Exit, kind: type[Exception], told: str) -> None:
-    words = "stopped: rank-1 was killed by SIGKILL; run the same" if "killed" in told else ""
-    line = f"print('error: a bad value\\n{words}'); raise SystemExit({int(code)})"
+    errors: list[UserError | Restart] = [kind("a bad value")] if issubclass(kind, UserError) else []
+    if "killed" in told:
+        errors = [Restart("lost the others"), Restart("rank-1 was killed by SIGKILL"), Restart("", "run the same")]
+    words = "\n".join(json.dumps(error.record()) for error in errors)
+    line = f"print({words!r}); raise SystemExit({int(code)})"
     stage = script(tmp_path, "train", line)
     with pytest.raises(kind, match=told) as raised:
         LocalExecutor(tmp_path, 1, command).run([stage])
@@ -106,24 +110,27 @@ def test_a_finished_stage_is_ticked_on_a_terminal(
 
 
 def test_a_line_of_one_of_several_nodes_is_found(tmp_path: Path) -> None:
-    (tmp_path / "log").write_text("1: restart: SIGTERM\n0: error: a bad value\n")
+    records = [json.dumps(error.record()) for error in (Restart("SIGTERM"), InputError("is bad", "steps", 1))]
+    (tmp_path / "log").write_text(f"1: {records[0]}\n0: {records[1]}\n")
     error = failure("train", Exit.USER, tmp_path / "log")
-    assert type(error) is UserError
-    assert "a bad value" in str(error)
+    assert type(error) is InputError
+    assert str(error).startswith("stage train: steps=1: is bad (log: ")
 
 
-@pytest.mark.parametrize("end", ["", "; rerun the command to finish it"])
-def test_why_a_stage_waits_for_another_start_is_told(tmp_path: Path, end: str) -> None:
-    (tmp_path / "log").write_text(f"some text\nstopped: s3://b: the store is away{end}\n")
+@pytest.mark.parametrize("again", ["", "rerun the command to finish it"])
+def test_why_a_stage_waits_for_another_start_is_told(tmp_path: Path, again: str) -> None:
+    error = Restart("s3://b: the store is away", again)
+    (tmp_path / "log").write_text(f"some text\nstopped: {error}\n{json.dumps(error.record())}\n")
     error = failure("vocab", Exit.RESTART, tmp_path / "log")
     assert type(error) is Restart
     assert str(error).startswith(f"stage vocab: s3://b: the store is away (log: {tmp_path}/log); ")
 
 
-SAVES = """
+SAVED = json.dumps(Restart("rank 0: SIGTERM, saved after step 1,706").record())
+SAVES = f"""
 import signal, sys, time
 def told(number, frame):
-    print("restart: rank 0: SIGTERM, saved after step 1,706; the same command goes on", flush=True)
+    print({SAVED!r}, flush=True)
     sys.exit(75)
 signal.signal(signal.SIGTERM, told)
 print("ready", flush=True)
@@ -143,7 +150,13 @@ def interruptible() -> Iterator[None]:
 @pytest.mark.parametrize(
     ("name", "line", "kind", "told", "shown"),
     [
-        ("train", SAVES, Restart, r"train: saved after step 1,706 \(log: ", "stopping: train is saving …\n"),
+        (
+            "train",
+            SAVES,
+            Restart,
+            r"train: rank 0: SIGTERM, saved after step 1,706 \(log: ",
+            "stopping: train is saving …\n",
+        ),
         ("tasks", DIES, KeyboardInterrupt, "^$", "stopping: tasks is ending …\n"),
     ],
 )

@@ -155,4 +155,4 @@ def test_a_choice_without_a_default_is_made_once() -> None:
     for order in (["corpus=text", "+corpus=wiki"], ["corpus=wiki", "corpus=text"]):
         with pytest.raises(composing.MISTAKES) as caught:
             of_command("vocab", *order)
-        assert composing.explain(caught.value).startswith(f"corpus={order[1].split('=')[1]}: ")
+        assert str(composing.explain(caught.value)).startswith(f"corpus={order[1].split('=')[1]}: ")

@@ -379,7 +379,7 @@ def test_a_place_without_files_says_what_is_missing(reader: str, place: str, mes
     (tmp_path / "empty").mkdir()
     with pytest.raises(InputError, match=message) as caught:
         read(config(reader, tmp_path / place))
-    assert (caught.value.key, caught.value.path) == ("corpus.path", str(tmp_path / place))
+    assert (caught.value.key, caught.value.value) == ("corpus.path", str(tmp_path / place))
 
 
 def test_a_path_is_not_empty_and_lengths_are_not_negative(tmp_path: Path) -> None:

@@ -94,7 +94,7 @@ def test_a_part_without_files_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError) as caught:
         read({"a": {"reader": "lines", "path": str(tmp_path / "nowhere")}})
     assert caught.value.key == "corpus.parts.a.path"
-    assert caught.value.path == str(tmp_path / "nowhere")
+    assert caught.value.value == str(tmp_path / "nowhere")
 
 
 def test_parts_have_the_language_and_encoding_of_the_mix_unless_they_set_their_own(tmp_path: Path) -> None:

@@ -171,7 +171,7 @@ def test_leftovers_of_a_killed_run_do_not_get_in(tmp_path: Path) -> None:
 def test_two_runs_into_one_folder_are_refused(tmp_path: Path) -> None:
     with stage.locked(tmp_path / "made"), pytest.raises(InputError, match="another run") as error:
         stage.run("tasks", config(tmp_path), Maker())
-    assert (error.value.key, error.value.path) == ("out", str(tmp_path / "made"))
+    assert (error.value.key, error.value.value) == ("out", str(tmp_path / "made"))
 
 
 def test_a_file_system_without_locks_is_not_another_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -183,7 +183,7 @@ def test_a_file_system_without_locks_is_not_another_run(tmp_path: Path, monkeypa
     monkeypatch.setattr(fcntl, "flock", refused)
     with pytest.raises(InputError, match="flock") as error:
         stage.run("tasks", config(tmp_path), Maker())
-    assert (error.value.key, error.value.path) == ("out", str(tmp_path / "made"))
+    assert (error.value.key, error.value.value) == ("out", str(tmp_path / "made"))
     assert "another run" not in str(error.value)
 
 
@@ -225,14 +225,14 @@ def test_only_what_a_stage_wrote_is_to_be_deleted(tmp_path: Path, text: str, adv
 def test_a_missing_input_says_which_stage_makes_it(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"pipeline\.vocab") as error:
         require_manifest(tmp_path / "vocab", "vocab", "vocab")
-    assert (error.value.key, error.value.path) == ("vocab", str(tmp_path / "vocab"))
+    assert (error.value.key, error.value.value) == ("vocab", str(tmp_path / "vocab"))
 
 
 def test_an_input_of_another_stage_is_refused(tmp_path: Path) -> None:
     stage.run("tasks", config(tmp_path), Maker())
     with pytest.raises(InputError, match="by tasks") as error:
         require_manifest(tmp_path / "made", "vocab", "vocab")
-    assert (error.value.key, error.value.path) == ("vocab", str(tmp_path / "made"))
+    assert (error.value.key, error.value.value) == ("vocab", str(tmp_path / "made"))
 
 
 def test_what_a_stage_did_not_make_is_never_replaced(tmp_path: Path) -> None:
@@ -241,7 +241,7 @@ def test_what_a_stage_did_not_make_is_never_replaced(tmp_path: Path) -> None:
     stage.run("tasks", config(tmp_path), Maker())  # an empty folder is nobody's
     with pytest.raises(InputError, match="output of tasks") as error:
         stage.run("vocab", config(tmp_path), Maker())
-    assert (error.value.key, error.value.path) == ("out", str(home))
+    assert (error.value.key, error.value.value) == ("out", str(home))
     (home / "manifest.json").unlink()
     with pytest.raises(InputError, match="not created"):
         stage.run("tasks", config(tmp_path), Maker())
@@ -278,7 +278,7 @@ def test_a_file_is_never_replaced_by_a_folder(tmp_path: Path) -> None:
     for in_place in (False, True):
         with pytest.raises(InputError, match="is a file") as error:
             stage.run("tasks", config(tmp_path), Maker(), in_place=in_place)
-        assert error.value.path == str(tmp_path / "made")
+        assert error.value.value == str(tmp_path / "made")
     assert (tmp_path / "made").read_text() == "letters"
 
 
