@@ -215,12 +215,7 @@ def make(config: ReportConfig, out: Path) -> Result:
         spent=formatting.duration(sum(one.seconds for one in made)),
         cards=cards(leading, pairs),
         command=command_of(config.workdir),
-        samples=[
-            (name, sample)
-            for name, one in leading.items()
-            if isinstance(one.record, Conversion)
-            for sample in one.record.samples
-        ],
+        samples=samples_of(leading),
         dag=graph_svg.draw({name: one.manifest for name, one in stages.items()}),
         scores=scores,
         score_plot=score_tables.score_plot(scores),
@@ -233,10 +228,7 @@ def make(config: ReportConfig, out: Path) -> Result:
         published=published,
         minimal_pairs=pairs,
         sections=sections,
-        stages=[
-            table_row(name, one.manifest)
-            for name, one in sorted(stages.items(), key=lambda item: item[1].manifest.finished)
-        ],
+        stages=table_rows(stages),
     )
     write_text(out / PAGE, redact(page))
     if groups:
@@ -246,6 +238,18 @@ def make(config: ReportConfig, out: Path) -> Result:
         write_text(out / "scores.json", json.dumps(published, indent=1) + "\n")
     summary = f"{pluralize(len(stages), 'stage')}, {pluralize(len(scores) + len(pairs), 'task')}"
     return Result(summary=summary, figures={"page": PAGE})
+
+
+def samples_of(stages: Mapping[str, Made]) -> list[tuple[str, Any]]:
+    """Return what converted models fill into sentences, with their stages."""
+    found = ((name, one.record) for name, one in stages.items())
+    return [(name, sample) for name, one in found if isinstance(one, Conversion) for sample in one.samples]
+
+
+def table_rows(stages: Mapping[str, Made]) -> list[dict[str, Any]]:
+    """Return the rows of the table of stages, in the order in which they finished."""
+    finished = sorted(stages.items(), key=lambda item: item[1].manifest.finished)
+    return [table_row(name, one.manifest) for name, one in finished]
 
 
 def table_row(name: str, manifest: Manifest) -> dict[str, Any]:

@@ -76,14 +76,10 @@ def write(
         "vocabulary": f"{config.vocab_size:,} {kind_of_entries} entries",
     }
     license, language = remarks.pop("license", None), corpus.get("language")
-    header: dict[str, Any] = {"license": one_line(license or "unknown"), "library_name": "transformers"}
-    header |= {} if config.causal else {"pipeline_tag": "fill-mask"}
-    header |= {"language": one_line(language)} if language else {}
-    header |= {"tags": [tag] if config.causal else [tag, "fill-mask"]}
     rows |= {} if license else {"licence": UNLICENSED}
     title = f"{kind} {config.size_name}" + (f", {corpus['name']}" if "name" in corpus else "")
     text = HEAD.format(
-        header=yaml.safe_dump(header, sort_keys=False, allow_unicode=True),
+        header=header_of(config.causal, tag, license, language),
         title=one_line(title),
         kind=kind,
         paper=paper,
@@ -104,6 +100,15 @@ def write(
         example = ENGLISH if language in (None, "en") else "[MASK]"
     example = example.replace("[MASK]", mask)
     return text + USE.format(example=redact(json.dumps(example, ensure_ascii=False)))
+
+
+def header_of(causal: bool, tag: str, license: str | None, language: str | None) -> str:
+    """Return the card's YAML header, which the hub reads."""
+    header: dict[str, Any] = {"license": one_line(license or "unknown"), "library_name": "transformers"}
+    header |= {} if causal else {"pipeline_tag": "fill-mask"}
+    header |= {"language": one_line(language)} if language else {}
+    header |= {"tags": [tag] if causal else [tag, "fill-mask"]}
+    return str(yaml.safe_dump(header, sort_keys=False, allow_unicode=True))
 
 
 TASKS = {  # of the hub, by type of head

@@ -391,7 +391,7 @@ def test_what_a_sentence_model_does_otherwise_is_refused(pretrained, tmp_path, s
     common = {"pretrained": str(folder), "input": str(tmp_path / "in.txt"), "out": str(tmp_path / "out.npy")}
     with pytest.raises(ConfigError) as caught:
         embed.embed(EmbedConfig(**common))
-    assert caught.value.key == "pooling"
+    assert caught.value.key == "pretrained"
     embed.embed(EmbedConfig(**common, pooling="mean"))
 
 

@@ -250,7 +250,7 @@ def test_a_share_that_holds_out_nothing_is_refused_with_one_that_would(
     words = command(corpus, vocab, tmp_path / "out", "validation_share=0.001")
     done = forked.run([sys.executable, "-m", *words], cwd=root, capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert "validation_share=0.001 " in done.stderr
+    assert "validation_share=0.001: " in done.stderr
     (share,) = re.findall(r"set validation_share=(\S+) ", done.stderr)
     assert f"prepare.validation_share={share} tasks.validation_share={share})" in done.stderr
     made = prepare(root, corpus, vocab, tmp_path / "out", f"validation_share={share}")

@@ -170,7 +170,7 @@ def test_weights_of_half_the_size_are_the_nearest(tmp_path, state, vocab_folder,
 
 def test_a_weight_that_half_precision_cannot_hold_is_refused(tmp_path, state, vocab_folder):
     state["pooler.dense.bias"][0] = 1e6
-    with pytest.raises(InputError, match=r"pooler\.dense\.bias: .* 1e\+06") as raised:
+    with pytest.raises(InputError, match=r"pooler\.dense\.bias .* 1e\+06") as raised:
         bert_format.save(tmp_path / "out", CONFIG, state, vocab_folder, dtype=torch.float16)
     assert raised.value.key == "dtype"
 

@@ -10,7 +10,7 @@ import pytest
 from pipeline import prepare
 from pipeline.beam import estimate, shard_sizes
 from pipeline.beam.shard_sizes import buckets, check_sizes
-from pipeline.common.errors import ConfigError, InputError
+from pipeline.common.errors import ConfigError, InputError, UserError
 from pipeline.config import CorpusConfig, PrepareConfig, RunnerConfig
 from pipeline.readers import FileRange
 from pipeline.tokenization.wordpiece import SPECIAL, build
@@ -82,7 +82,7 @@ def test_a_shard_that_is_larger_than_expected_ends_the_job_in_one_line(
     monkeypatch.setattr(shard_sizes, "MOST_TOKENS", text // 3)
     out = tmp_path / "out"
     out.mkdir()
-    with pytest.raises(InputError) as caught:
+    with pytest.raises(UserError) as caught:
         prepare.make(given, out)
     assert caught.value.key == "shard_bytes"
 

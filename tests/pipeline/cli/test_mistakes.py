@@ -197,7 +197,7 @@ def test_a_mistake_is_one_line_however_many_workers_find_it(
         f"runner.workers={workers}",
     )
     assert done.returncode == 2, done.stderr
-    assert done.stderr.startswith(f"error: {tmp_path}/a.jsonl line ")
+    assert done.stderr.startswith(f"error: {tmp_path}/a.jsonl, line ")
     assert len(done.stderr.splitlines()) == 1, done.stderr
 
 

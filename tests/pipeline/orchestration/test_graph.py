@@ -124,7 +124,7 @@ def test_stages_that_a_tracker_cannot_read_are_told_before_work_begins(bucket: s
     words = [f"workdir={bucket}/run", f"mirror={tmp_path}", "report.tracking=wandb"]
     with pytest.raises(ConfigError, match="tracking=wandb") as error:
         planned("+corpus=sample", *words)
-    assert error.value.key == "tracking"
+    assert error.value.key == "report.tracking"
 
 
 def test_a_stage_is_forced_in_either_way(tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ def test_a_parquet_row_that_is_not_utf8_is_broken(kind: str, tmp_path: Path) -> 
     pq.write_table(pa.table({"text": with_bytes(TEXT[kind], values)}), path)
     with pytest.raises(InputError, match="row 301: not valid UTF-8") as caught:
         read(config("parquet", path))
-    assert caught.value.path == str(path)
+    assert caught.value.path == f"{path} row 301"
     found, tally = read(config("parquet", path, on_error="skip"))
     assert [d.text for d in found] == [f"text {n}" for n in range(600) if n != 300]
     assert [d.id for d in found][299:301] == [f"{path} row 300", f"{path} row 302"]

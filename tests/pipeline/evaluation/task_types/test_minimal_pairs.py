@@ -356,7 +356,7 @@ def test_mistakes_name_the_key(tmp_path: Path, model_folder: Path) -> None:
     nowhere = config_of(tmp_path, tmp_path / "no-model")
     with pytest.raises(InputError) as raised:
         zero_shot.candidates(nowhere)
-    assert raised.value.value == nowhere.pretrained
+    assert raised.value.path == nowhere.pretrained
     with pytest.raises(ConfigError, match="checkpoints"):
         config_of(tmp_path, model_folder, task=examples.task_of("cola"), checkpoints="all")
     with pytest.raises(ConfigError, match="score"):
