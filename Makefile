@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 DESELECTED := not k8s and not image and not ssh and not slurm and not engines and not netns
 
-.PHONY: help install demo test test-slow test-all test-k8s test-hosts test-ssh test-slurm test-image test-engines test-store manifests coverage lint format docs docs-serve fuzz benchmark audit sbom images hooks constraints clean
+.PHONY: help install demo test test-slow test-all test-k8s test-hosts test-ssh test-slurm test-image test-engines test-store coverage lint format docs docs-serve fuzz benchmark audit sbom images hooks constraints clean
 help:  ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
@@ -59,9 +59,6 @@ test-image: $(READY)  ## build both images, run the graph in them, push to a reg
 		{ apt-get update && apt-get install -y buildah mmdebstrap docker-registry; }
 	$(CONTROL_PLANE)
 	SUITE=test-image $(BIN)/python -m pytest -m image tests/k8s
-
-manifests: $(READY)  ## write the generated files of k8s/ from k8s/templates
-	$(BIN)/python k8s/generate.py
 
 test-engines: $(READY)  ## prepare on Flink, Spark and Prism as processes of this machine, fetched once (Java, Maven, Go)
 	SUITE=test-engines $(BIN)/python -m pytest -m engines tests/pipeline/beam -rs

@@ -1,5 +1,6 @@
 """`python -m pipeline.run +corpus=NAME`: the whole graph of a recipe, from corpus to report."""
 
+import dataclasses
 import os
 import signal
 import sys
@@ -8,7 +9,7 @@ from pathlib import Path
 from types import FrameType
 
 from pipeline.common import formatting, redact, screen, storage
-from pipeline.common.errors import ConfigError, Exit, UserError
+from pipeline.common.errors import ConfigError, Exit, Restart, UserError
 from pipeline.common.figures import Conversion
 from pipeline.common.manifest import Manifest
 from pipeline.config import RunConfig
@@ -51,10 +52,22 @@ def execute(config: RunConfig) -> None:
             )
     if config.dry_run:
         nodes, expected = planned(config)
-        screen.say("\n".join(filter(None, [draw(nodes), expected])))
+        jobs = jobs_of(config, nodes) if config.executor.name == "kubernetes" else ""
+        screen.say("\n".join(filter(None, [draw(nodes), jobs, expected])))
         return
     with store_folder.locked_run(config.workdir):
         run_graph(config)
+
+
+def jobs_of(config: RunConfig, nodes: list[StageRecord]) -> str:
+    """Return a line about each Job that a run on Kubernetes would make, if its cluster answers."""
+    settings = dataclasses.replace(config.executor, prometheus_port=None)
+    try:
+        chosen = KubernetesExecutor(settings, run_document.of(config, nodes))
+        chosen.patience = 0.0
+        return chosen.expected(nodes)
+    except (UserError, Restart) as error:
+        return f"the Jobs are not known: {error}"
 
 
 def planned(config: RunConfig) -> tuple[list[StageRecord], str]:
@@ -132,7 +145,7 @@ def executor(config: RunConfig, run: Run) -> Executor:
     """Return the configured executor."""
     assert config.cores is not None
     if config.executor.name == "kubernetes":
-        return KubernetesExecutor(config.executor)
+        return KubernetesExecutor(config.executor, run)
     if config.executor.name == "slurm":
         return SlurmExecutor(config.executor, run)
     return LocalExecutor(

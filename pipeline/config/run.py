@@ -42,11 +42,6 @@ class ExecutorConfig(Section, key="executor"):
     name: str = option("local", "Executor.", choices=("local", "kubernetes", "slurm"))
     namespace: str | None = option(None, "Kubernetes: the namespace; null: that of the pod or the context.")
     poll: float = option(5.0, "Seconds between queries of the Jobs' states.", above=0)
-    queue: str | None = option(None, "Kubernetes: Kueue LocalQueue that starts the Jobs; null: the driver starts them.")
-    trainjobs: bool = option(
-        False, "Kubernetes: training is a TrainJob of Kubeflow Trainer v2, as in k8s/overlays/trainjob."
-    )
-    jobsets: bool = option(False, "Kubernetes: training is a JobSet, as in k8s/overlays/jobset.")
     preflight: bool = option(False, "Kubernetes: check the nodes of training first, by `model.preflight`.")
     nodes: int = option(1, "Slurm: nodes for training.", at_least=1)
     gpus: int = option(8, "Slurm: GPUs per node for training, 0 for the CPU; an evaluation has one.", at_least=0)

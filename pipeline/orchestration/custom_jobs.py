@@ -1,48 +1,27 @@
-"""Training as a custom resource, which the driver reads and changes as it does a Job.
+"""Objects of the cluster that the client library has no models of, or whose models drop new fields.
 
-A TrainJob of Kubeflow Trainer v2 (`executor.trainjobs`) makes a JobSet, and a JobSet
-(`executor.jobsets`) makes one Job with the pods; the counts of pods are that Job's.
+A TrainJob of Kubeflow Trainer v2 makes a JobSet, which makes one Job with the pods: the counts of
+pods are that Job's.
 """
 
 import datetime
-from collections.abc import Callable
-from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
 JOBSET = "jobset.sigs.k8s.io/jobset-name"  # label of a JobSet's Jobs and pods
-MERGE = "application/merge-patch+json"  # custom resources have no strategic merge
 ANSWER = (10.0, 30.0)  # connect and read timeouts of the API server, in seconds
 CONDITIONS = {"Completed": "Complete"}  # names of conditions that differ from a Job's
+CRONJOBS = ("batch", "v1", "cronjobs")
+RUNTIMES = ("trainer.kubeflow.org", "v1alpha1", "trainingruntimes")
+TRAINJOBS = ("trainer.kubeflow.org", "v1alpha1", "trainjobs")
 
 
-@dataclass(frozen=True)
-class Kind:
-    """A kind of custom resource: its names in the API, and how many pods one has."""
+class TrainJob:
+    """A TrainJob with the attributes of a client's Job that the driver uses."""
 
-    group: str
-    version: str
-    plural: str
-    resource: str  # for kubectl
-    pods: Callable[[dict[str, Any]], int]  # of its spec
+    resource = "trainjob"  # for kubectl
 
-
-TRAINJOBS = Kind(
-    "trainer.kubeflow.org", "v1alpha1", "trainjobs", "trainjob", lambda spec: spec.get("trainer", {}).get("numNodes", 1)
-)
-JOBSETS = Kind(
-    "jobset.x-k8s.io",
-    "v1alpha2",
-    "jobsets",
-    "jobset",
-    lambda spec: spec["replicatedJobs"][0]["template"]["spec"].get("completions", 1),
-)
-
-
-class CustomJob:
-    """A custom resource with the attributes of a client's Job that the driver uses."""
-
-    def __init__(self, kind: Kind, item: dict[str, Any], child: Any = None):
+    def __init__(self, item: dict[str, Any], child: Any = None):
         meta, spec = item["metadata"], item["spec"]
         counts = child.status if child is not None and child.status else None
         conditions = [
@@ -57,15 +36,18 @@ class CustomJob:
         ]
         over = [c for c in conditions if c.type == "Complete" and c.status == "True"]
         created = moment(meta["creationTimestamp"])
-        self.kind, self.resource = kind, kind.resource
         self.metadata = SimpleNamespace(
             name=meta["name"],
             uid=meta["uid"],
             labels=meta.get("labels") or {},
             annotations=meta.get("annotations") or {},
             creation_timestamp=created,
+            deletion_timestamp=meta.get("deletionTimestamp"),
+            owner_references=[SimpleNamespace(uid=owner["uid"]) for owner in meta.get("ownerReferences") or []],
         )
-        self.spec = SimpleNamespace(suspend=spec.get("suspend", False), completions=kind.pods(spec))
+        self.spec = SimpleNamespace(
+            suspend=spec.get("suspend", False), completions=child.spec.completions if child is not None else 1
+        )
         self.status = SimpleNamespace(
             conditions=conditions,
             ready=counts and counts.ready,
@@ -77,48 +59,45 @@ class CustomJob:
         self.children = {child.metadata.uid} if child is not None else set()
 
 
-class CustomJobs:
-    """The custom resources of some kinds in a namespace."""
+class CustomObjects:
+    """Objects of a namespace as the API has them."""
 
-    def __init__(self, namespace: str, *kinds: Kind):
+    def __init__(self, namespace: str):
         from kubernetes import client
 
-        self.api, self.batch = client.CustomObjectsApi(), client.BatchV1Api()
-        self.namespace, self.kinds = namespace, kinds
+        self.api, self.namespace = client.CustomObjectsApi(), namespace
 
-    def find(self, selector: str) -> dict[str, CustomJob]:
-        """Return those that have these labels, by name."""
-        if not self.kinds:
-            return {}
-        jobs = self.batch.list_namespaced_job(self.namespace, label_selector=JOBSET, _request_timeout=ANSWER)
-        children = {job.metadata.labels[JOBSET]: job for job in jobs.items}
-        found = {}
-        for kind in self.kinds:
-            listed = self.api.list_namespaced_custom_object(
-                kind.group, kind.version, self.namespace, kind.plural, label_selector=selector, _request_timeout=ANSWER
-            )
-            for item in listed["items"]:
-                name = item["metadata"]["name"]
-                found[name] = CustomJob(kind, item, children.get(name))
+    def find(self, kind: tuple[str, str, str]) -> list[dict[str, Any]]:
+        """Return all objects of a kind."""
+        group, version, plural = kind
+        listed = self.api.list_namespaced_custom_object(group, version, self.namespace, plural, _request_timeout=ANSWER)
+        found: list[dict[str, Any]] = listed["items"]
         return found
 
-    def patch(self, job: CustomJob, patch: dict[str, Any], manager: str) -> CustomJob:
-        """Change one and return it."""
-        kind = job.kind
-        return CustomJob(
-            kind,
-            self.api.patch_namespaced_custom_object(
-                kind.group,
-                kind.version,
+    def create(self, item: dict[str, Any], manager: str) -> None:
+        """Create an object; one that is there already stays, and the next look finds it."""
+        from kubernetes.client.exceptions import ApiException
+
+        group, version = item["apiVersion"].split("/")
+        try:
+            self.api.create_namespaced_custom_object(
+                group,
+                version,
                 self.namespace,
-                kind.plural,
-                job.metadata.name,
-                patch,
+                f"{item['kind'].lower()}s",
+                item,
                 field_manager=manager,
-                _content_type=MERGE,
                 _request_timeout=ANSWER,
-            ),
-        )
+            )
+        except ApiException as error:
+            if error.status != 409:
+                raise
+
+
+def trainjobs(items: list[dict[str, Any]], jobs: list[Any]) -> dict[str, TrainJob]:
+    """Return TrainJobs by name, with those of the namespace's Jobs that have their pods."""
+    children = {(job.metadata.labels or {}).get(JOBSET): job for job in jobs}
+    return {item["metadata"]["name"]: TrainJob(item, children.get(item["metadata"]["name"])) for item in items}
 
 
 def moment(text: str) -> datetime.datetime:

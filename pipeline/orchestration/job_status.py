@@ -8,7 +8,7 @@ from pipeline.common.errors import Exit
 from pipeline.orchestration.custom_jobs import JOBSET
 
 PREFLIGHT = "preflight"  # the Job that checks the nodes, which is not a stage of a recipe
-PROGRESS = ("suspended", "starting", "running", "complete", "failed")
+PROGRESS = ("waiting", "suspended", "starting", "running", "complete", "failed")
 LOST_AFTER = 60.0  # seconds that a pod may take to end before its node is considered lost
 LATE = 30.0  # seconds beyond a pod's grace period
 SHOWN_BY_PODS = ("FailedScheduling",)  # events that repeat a pod's condition
@@ -23,13 +23,13 @@ def state(job: Any) -> str | None:
 
 
 def resource(job: Any) -> str:
-    """Return the name for kubectl of a Job's resource, or of a custom one."""
+    """Return the name for kubectl of a Job's resource, or of a TrainJob's."""
     return str(getattr(job, "resource", "job"))
 
 
-def pod_label(job: Any) -> str:
-    """Return the label of a Job's pods that has its name as the value."""
-    return "batch.kubernetes.io/job-name" if resource(job) == "job" else JOBSET
+def pod_label(resource: str) -> str:
+    """Return the label of a Job's or a TrainJob's pods that has its name as the value."""
+    return "batch.kubernetes.io/job-name" if resource == "job" else JOBSET
 
 
 def progress(job: Any) -> str:

@@ -1,21 +1,24 @@
-"""Run the stages of a graph as Kubernetes Jobs, suspended until their inputs are done.
+"""Run the stages of a graph as Kubernetes Jobs, each made when its inputs are done.
 
-The Jobs are declared in k8s/pretrain.yaml, one per stage and named after it; training may be a
-custom resource instead (`custom_jobs`). All state is in the cluster and on the volume, so the
-driver may die at any moment and be restarted.
+They are made of the templates in k8s/pretrain.yaml, belong to the driver's own Job and are named
+after their stages; training may be a TrainJob instead. The driver lists and creates, and changes
+nothing. All state is in the cluster and on the volume: it may die at any moment and be restarted.
 """
 
 import datetime
+import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
+from pipeline.common import run_record
 from pipeline.common.errors import ConfigError, Exit, Restart, UserError, records_in
 from pipeline.common.manifest import Manifest
 from pipeline.common.prometheus import Exporter
 from pipeline.config import ExecutorConfig
-from pipeline.orchestration.custom_jobs import JOBSETS, TRAINJOBS, CustomJob, CustomJobs
+from pipeline.orchestration import job_templates
+from pipeline.orchestration.custom_jobs import ANSWER, CRONJOBS, RUNTIMES, TRAINJOBS, CustomObjects, trainjobs
 from pipeline.orchestration.job_status import (
     PREFLIGHT,
     PROGRESS,
@@ -29,33 +32,31 @@ from pipeline.orchestration.job_status import (
     termination_message,
     without_suffixes,
 )
+from pipeline.orchestration.job_templates import Owner, Template
 from pipeline.orchestration.local import StageFailed, announce_done, of_stage
-from pipeline.orchestration.run_document import StageRecord
+from pipeline.orchestration.run_document import Run, StageRecord
 
-SELECTOR = "app.kubernetes.io/part-of=bert-pretrain"  # of the stages' Jobs
-RESUMED = "bert-pretrain/resumed"  # annotation: when the driver resumed the Job
-PAUSED = "bert-pretrain/paused"  # annotation: set by a user to suspend the Job
 QUEUE = "kueue.x-k8s.io/queue-name"
-WAITS = "bert-pretrain-waits-for-driver"  # the manifest's queue, which does not exist
 DRIVER = "driver"  # the name of the driver's own Job
-MANAGER = "pretrain-driver"  # field manager of the driver's patches
-ANSWER = (10.0, 30.0)  # connect and read timeouts of the API server, in seconds
+MANAGER = "pretrain-driver"  # field manager of what the driver creates
 VISIBLE = 120.0  # seconds until a file system shows another node's rename
 WHOSE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
 Answer = TypeVar("Answer")
+Groups = dict[str, list[StageRecord]]  # the stages of each Job that is to come, by its name
 
 
 class KubernetesExecutor:
-    """Executor of stages as Jobs, which it resumes and follows but never deletes."""
+    """Executor of stages as Jobs, which it makes and follows but never changes or deletes."""
 
     patience = 600.0  # seconds without an answer of the API server until it gives up
 
-    def __init__(self, config: ExecutorConfig):
-        self.config = config
+    def __init__(self, config: ExecutorConfig, run: Run):
+        self.config, self.record = config, run
         self.batch, self.core, self.namespace = connect(config.namespace)
-        chosen = {TRAINJOBS: config.trainjobs, JOBSETS: config.jobsets}
-        self.custom = CustomJobs(self.namespace, *(kind for kind in chosen if chosen[kind]))
+        self.custom, self.has_trainer = CustomObjects(self.namespace), True
+        uid = os.environ.get("DRIVER_UID")
+        self.owner = Owner(os.environ.get("DRIVER", DRIVER), uid) if uid else None  # None: outside of a cluster
         self.said: dict[str, str] = {}  # the last line printed about each Job
         self.warned: set[str] = set()
         self.exporter = Exporter(config.prometheus_host, config.prometheus_port, "executor.prometheus_port")
@@ -64,77 +65,74 @@ class KubernetesExecutor:
         """Run the stages that have to run, in dependency order.
 
         Raises:
-            ConfigError: a stage has no Job.
-            UserError: a stage ended with exit code 2, or its Job has already completed; or a node
-                is bad.
+            ConfigError: a stage has no template.
+            UserError: a stage ended with exit code 2, or a Job of its name is another run's; or a
+                node is bad.
             StageFailed: a stage's Job failed otherwise.
         """
         announce_done(nodes)
-        done = {node.name for node in nodes if node.reason is None}
-        groups: dict[str, list[StageRecord]] = {}
-        for node in nodes:
-            if node.reason is not None:
-                groups.setdefault(node.job, []).append(node)
-        self._check(groups)
-        if self.config.preflight and any(node.kind == "train" and node.reason for node in nodes):
-            self._run_preflight()
+        done, groups = {node.name for node in nodes if node.reason is None}, grouped(nodes)
+        if not groups:
+            return
+        print(self.expected(nodes), flush=True)
+        if self._checks_nodes(groups):
+            self._work({PREFLIGHT: []}, done)
+            self._say(PREFLIGHT, f"all nodes are good; kubectl logs job/{PREFLIGHT}")
+        self._work(groups, done)
+
+    def expected(self, nodes: list[StageRecord]) -> str:
+        """Return a line about each Job that has to be made.
+
+        Raises:
+            ConfigError: a stage has no template.
+        """
+        groups, templates = grouped(nodes), self._templates()
+        if self._checks_nodes(groups):
+            groups = {PREFLIGHT: [], **groups}
+        chosen = ((name, job_templates.choose(templates, name, kind_of(all_of))) for name, all_of in groups.items())
+        return "\n".join(job_templates.described(template, name) for name, template in chosen)
+
+    def _checks_nodes(self, groups: Groups) -> bool:
+        return self.config.preflight and any(kind_of(members) == "train" for members in groups.values())
+
+    def _work(self, groups: Groups, done: set[str]) -> None:
+        """Make and follow Jobs until all are complete."""
         ended: dict[str, float] = {}
         while groups:
-            jobs = self._jobs()
-            self._export(jobs)
+            jobs, templates = self._jobs(), self._templates()
+            self._export(jobs, groups)
             for name, members in list(groups.items()):
-                if self._follow(jobs.get(name), members, done, ended):
+                if self._follow(name, members, jobs, templates, done, ended):
                     done |= {node.name for node in members}
                     del groups[name]
             if groups:
                 time.sleep(self.config.poll)
 
-    def _check(self, groups: dict[str, list[StageRecord]]) -> None:
-        jobs = self._jobs()
-        absent = sorted(groups.keys() - jobs.keys())
-        if absent:
-            raise ConfigError(
-                f"namespace {self.namespace} has no Job for stage {', '.join(absent)}; apply "
-                "k8s/pretrain.yaml or your overlay; add the Jobs of a recipe of your own first "
-                "(docs/operations.md, Kubernetes)"
-            )
-
-    def _run_preflight(self) -> None:
-        """Run the Job that checks the nodes of training, which is not a stage of the graph."""
-        while True:
-            job = self._jobs().get(PREFLIGHT)
-            if job is None:
-                raise ConfigError(
-                    f"namespace {self.namespace} has no Job {PREFLIGHT}; apply k8s/pretrain.yaml",
-                    "executor.preflight",
-                    True,
-                )
-            over = state(job)
-            if over == "Failed":
-                self._raise(job)
-            if over == "Complete":
-                self._say(PREFLIGHT, f"all nodes are good; kubectl logs job/{PREFLIGHT}")
-                return
-            self._steer(job)
-            time.sleep(self.config.poll)
+    def _templates(self) -> list[Template]:
+        """Return the templates as they are now."""
+        found = self._ask(lambda: self.custom.find(CRONJOBS))
+        if self.has_trainer:
+            try:
+                found += self._ask(lambda: self.custom.find(RUNTIMES))
+            except UserError:  # not installed, or the overlay `trainjob` is not applied
+                self.has_trainer = False
+        return job_templates.templates_of(found)
 
     def _jobs(self) -> dict[str, Any]:
-        """Return the Jobs of this run by name, and its custom resources."""
-        found = self._ask(
-            lambda: self.batch.list_namespaced_job(self.namespace, label_selector=SELECTOR, _request_timeout=ANSWER)
-        )
-        jobs = {job.metadata.name: job for job in found.items}
-        return jobs | self._ask(lambda: self.custom.find(SELECTOR))
+        """Return all Jobs of the namespace by name, and TrainJobs."""
+        found = self._ask(lambda: self.batch.list_namespaced_job(self.namespace, _request_timeout=ANSWER)).items
+        jobs = {job.metadata.name: job for job in found}
+        return jobs | trainjobs(self._ask(lambda: self.custom.find(TRAINJOBS)), found) if self.has_trainer else jobs
 
-    def _export(self, jobs: dict[str, Any]) -> None:
+    def _export(self, jobs: Mapping[str, Any], groups: Groups) -> None:
         """Export each stage's state and number of failed pods to Prometheus."""
-        for name, job in jobs.items():
-            if name == DRIVER:
-                continue
-            now = progress(job)
+        made = {name for name, job in jobs.items() if job_templates.STAGE in (job.metadata.labels or {})}
+        for name in made | groups.keys():
+            job = jobs.get(name)
+            now = progress(job) if job is not None else PROGRESS[0]
             for one in PROGRESS:
                 self.exporter.set("stage_state", float(one == now), stage=name, state=one)
-            failed = (job.status.failed if job.status else None) or 0
+            failed = (job.status.failed if job is not None and job.status else None) or 0
             self.exporter.set("stage_failed_pods", float(failed), stage=name)
 
     def _ask(self, question: Callable[[], Answer]) -> Answer:
@@ -161,13 +159,23 @@ class KubernetesExecutor:
                 raise Restart(f"the API server does not respond ({trouble})")
             time.sleep(self.config.poll)
 
-    def _follow(self, job: Any, members: list[StageRecord], done: set[str], ended: dict[str, float]) -> bool:
-        """Poll a stage once and return whether it is done."""
-        name = members[0].job
-        if job is None:
-            raise UserError(
-                "its Job was deleted before the stage was done; apply k8s/pretrain.yaml again", where=f"stage {name}"
-            )
+    def _follow(
+        self,
+        name: str,
+        members: list[StageRecord],
+        jobs: Mapping[str, Any],
+        templates: list[Template],
+        done: set[str],
+        ended: dict[str, float],
+    ) -> bool:
+        """Poll a Job once, or make it if it is due, and return whether it is done."""
+        job, digest = jobs.get(name), self.record.digest(name)
+        due = all(need in done for node in members for need in node.needs)
+        waits = self._whose(job, digest, jobs) if job is not None else ""
+        if job is None or waits:
+            if due:
+                self._say(name, waits or self._make(job_templates.choose(templates, name, kind_of(members)), name))
+            return False
         over = state(job)
         if over == "Failed":
             self._raise(job)
@@ -177,72 +185,72 @@ class KubernetesExecutor:
                 return True
             if time.monotonic() - ended.setdefault(name, time.monotonic()) > VISIBLE:
                 raise UserError(job_exhausted(job, members), where=f"stage {name}")
-        elif not all(need in done for node in members for need in node.needs):
-            return False
-        else:
-            self._steer(job)
+        elif due:
+            self._report(job, templates)
         return False
 
-    def _steer(self, job: Any) -> None:
-        """Resume or pause a Job that is due, or print its status.
+    def _whose(self, job: Any, digest: str, jobs: Mapping[str, Any]) -> str:
+        """Return what a Job of before has to wait for; empty: it is this run's.
 
-        Only the annotation pauses it: tools that reapply the manifest also suspend the Job, but
-        unintentionally.
+        Raises:
+            UserError: it is another run's, or made for other settings.
         """
-        name, annotations = job.metadata.name, job.metadata.annotations or {}
-        queue = self._queue(job)
-        if annotations.get(PAUSED) == "true" and not queue:
-            if not job.spec.suspend:
-                self._patch(job, {"spec": {"suspend": True}})
-            self._say(name, f"paused; to resume: kubectl annotate {resource(job)} {name} {PAUSED}-")
-        elif queue and job.spec.suspend:
-            self._say(name, f"queued in {queue}")
-            self._warn(job)
-        elif job.spec.suspend:
-            self._resume(job)
+        about, again = job.metadata, f"kubectl delete {resource(job)} {job.metadata.name}"
+        owners = {owner.uid for owner in about.owner_references or []}
+        if about.deletion_timestamp:
+            return "its Job of before is being deleted"
+        if owners and (self.owner is None or self.owner.uid not in owners):
+            others = [other.metadata for other in jobs.values() if other.metadata.uid in owners]
+            alive = [other.name for other in others if not other.deletion_timestamp]
+            if not alive:
+                return "the Job of an earlier run is about to be deleted"
+            raise UserError(
+                f"its Job belongs to job/{alive[0]}; use a namespace for each run, or kubectl delete job {alive[0]}",
+                where=f"stage {about.name}",
+            )
+        if (about.annotations or {}).get(job_templates.FOR) != digest:
+            raise UserError(
+                f"the Job of this name is another run's, or was made for other settings or inputs; {again}, and start "
+                "the run again",
+                where=f"stage {about.name}",
+            )
+        return ""
+
+    def _make(self, template: Template, name: str) -> str:
+        """Make a Job, once the pods of a deleted one have ended: they have its host names, and may still save."""
+        label = pod_label("trainjob" if template.is_runtime else "job")
+        left = [pod for pod in self._pods(f"{label}={name}") if pod.status.phase not in ("Succeeded", "Failed")]
+        if left:
+            now = datetime.datetime.now(datetime.UTC)
+            lost = next(filter(None, (lost_node(pod, now) for pod in left)), "")
+            return f"waits for the end of {len(left)} pods of its deleted Job{lost and f', {lost}'}"
+        place = run_record.place_of(self.record.workdir)
+        item = job_templates.job_of(template, name, self.record.digest(name), place, self.owner)
+        self._ask(lambda: self.custom.create(item, MANAGER))
+        return f"made of template {template.name}"
+
+    def _report(self, job: Any, templates: list[Template]) -> None:
+        """Print the status of a Job that has not ended."""
+        name = job.metadata.name
+        if job.spec.suspend:
+            queue = (job.metadata.labels or {}).get(QUEUE)
+            again = f"""kubectl patch {resource(job)} {name} --type=merge -p '{{"spec":{{"suspend":false}}}}'"""
+            self._say(name, f"queued in {queue}" if queue else f"paused; to resume: {again}")
         else:
             self._say(name, self._condition(job))
-            self._warn(job)
-
-    def _queue(self, job: Any) -> str | None:
-        """Return the Kueue queue of a Job, after moving it to the configured queue if one is set.
-
-        The manifest's label is removed first: Kueue allows changes only while the Job is suspended.
-        """
-        queue = (job.metadata.labels or {}).get(QUEUE)
-        wanted = self.config.queue or (None if queue == WAITS else queue)
-        if queue != wanted and job.spec.suspend:
-            changed = self._patch(job, {"metadata": {"labels": {QUEUE: wanted}}})
-            queue = (changed.metadata.labels or {}).get(QUEUE)  # Kueue may have set its default
-        return None if queue == WAITS else queue
-
-    def _resume(self, job: Any) -> None:
-        name, now = job.metadata.name, datetime.datetime.now(datetime.UTC)
-        again = RESUMED in (job.metadata.annotations or {})
-        metadata = {"annotations": {RESUMED: now.isoformat(timespec="seconds")}}
-        self._patch(job, {"metadata": metadata, "spec": {"suspend": False}})
-        self.said.pop(name, None)  # print every time
-        self._say(
-            name,
-            f"resumed, after another client suspended it (to pause: kubectl annotate "
-            f"{resource(job)} {name} {PAUSED}=true)"
-            if again
-            else "resumed",
-        )
-
-    def _patch(self, job: Any, patch: dict[str, Any]) -> Any:
-        if isinstance(job, CustomJob):
-            return self._ask(lambda: self.custom.patch(job, patch, MANAGER))
-        name = job.metadata.name
-        return self._ask(
-            lambda: self.batch.patch_namespaced_job(
-                name, self.namespace, patch, field_manager=MANAGER, _request_timeout=ANSWER
-            )
-        )
+        self._warn(job)
+        if job.metadata.annotations[job_templates.MADE_OF] not in [template.content for template in templates]:
+            self._once(name, f"its template has changed; to restart with it: kubectl delete {resource(job)} {name}")
 
     def _say(self, name: str, what: str) -> None:
         if self.said.get(name) != what:
             self.said[name] = what
+            print(f"{name:<12}  {what}", flush=True)
+
+    def _once(self, name: str, what: str) -> None:
+        known = without_suffixes(f"{name} {what}")
+        if known not in self.warned:
+            self.warned.add(known)
             print(f"{name:<12}  {what}", flush=True)
 
     def _say_done(self, job: Any, members: list[StageRecord]) -> None:
@@ -252,14 +260,15 @@ class KubernetesExecutor:
             assert manifest is not None
             print(f"{node.name:<12}  {took:.0f} s  {manifest.summary}", flush=True)
 
-    def _pods(self, job: Any) -> list[Any]:
-        """Return the Job's pods, newest first."""
+    def _pods(self, selector: str) -> list[Any]:
+        """Return the pods of these labels, newest first."""
         found = self._ask(
-            lambda: self.core.list_namespaced_pod(
-                self.namespace, label_selector=f"{pod_label(job)}={job.metadata.name}", _request_timeout=ANSWER
-            )
+            lambda: self.core.list_namespaced_pod(self.namespace, label_selector=selector, _request_timeout=ANSWER)
         )
         return sorted(found.items, key=lambda pod: pod.metadata.creation_timestamp, reverse=True)
+
+    def _pods_of(self, job: Any) -> list[Any]:
+        return self._pods(f"{pod_label(resource(job))}={job.metadata.name}")
 
     def _condition(self, job: Any) -> str:
         """Return the status of a Job: how many of its pods run, and why one does not."""
@@ -268,7 +277,7 @@ class KubernetesExecutor:
         again = f", {status.failed} failed and replaced" if status.failed else ""
         waiting = ""
         if ready < want:
-            now, pods = datetime.datetime.now(datetime.UTC), self._pods(job)
+            now, pods = datetime.datetime.now(datetime.UTC), self._pods_of(job)
             reasons = [*(lost_node(pod, now) for pod in pods), *map(pending_reason, pods)]
             waiting = next(filter(None, reasons), "")
         return f"{ready} of {want} pods run or have run{again}{waiting and f', {waiting}'}"
@@ -287,26 +296,37 @@ class KubernetesExecutor:
         except UserError as error:  # a Role without events: not a reason to end the run
             warning = f"its events cannot be read: {error}"
         else:
-            warning = newest_warning(job, self._pods(job), found.items)
-        known = without_suffixes(warning)
-        if warning and known not in self.warned:
-            self.warned.add(known)
-            print(f"{job.metadata.name:<12}  warning: {warning}", flush=True)
+            warning = newest_warning(job, self._pods_of(job), found.items)
+        if warning:
+            self._once(job.metadata.name, f"warning: {warning}")
 
     def _raise(self, job: Any) -> None:
         """Raise the error of a failed Job, with the output of its most relevant pod."""
         name = job.metadata.name
         reason = next(c for c in job.status.conditions if c.type == "Failed")
-        code, words = termination_message(self._pods(job))
+        code, words = termination_message(self._pods_of(job))
         for error in records_in(words):
             if isinstance(error, UserError) and error.code == code == Exit.USER:
                 raise of_stage(name, error)
         raise StageFailed(
             f"stage {name}: its Job failed, {reason.reason}: {reason.message}"
             + (f"; a pod ended with exit code {code}; its last output:\n{words}" if code else "")
-            + f"\nFix it, kubectl delete {resource(job)}/{name} job/{DRIVER}, and apply the "
-            "manifest again."
+            + f"\nFix it, kubectl delete {resource(job)}/{name} job/{DRIVER}, and start the run again."
         )
+
+
+def grouped(nodes: list[StageRecord]) -> Groups:
+    """Return the stages that have to run by the name of their Job."""
+    groups: Groups = {}
+    for node in nodes:
+        if node.reason is not None:
+            groups.setdefault(node.job, []).append(node)
+    return groups
+
+
+def kind_of(members: list[StageRecord]) -> str:
+    """Return the kind of a Job's stages; the check of nodes, which is none, is as training."""
+    return members[0].kind if members else "train"
 
 
 def connect(namespace: str | None) -> tuple[Any, Any, str]:
@@ -338,7 +358,7 @@ def connect(namespace: str | None) -> tuple[Any, Any, str]:
 
 def job_exhausted(job: Any, members: list[StageRecord]) -> str:
     """Return why a stage is not done although its Job is complete, and what to do."""
-    again = f"kubectl delete {resource(job)} {job.metadata.name}, and apply the manifest again"
+    again = f"kubectl delete {resource(job)}/{job.metadata.name} job/{DRIVER}, and start the run again"
     node = next(node for node in members if node.made() is None)
     made = Manifest.read(node.out)
     if made is None or datetime.datetime.fromisoformat(made.finished) < job.status.start_time:

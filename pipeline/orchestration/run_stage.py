@@ -2,14 +2,15 @@
 
 The stage's settings are in the record that the driver has written, RUN/run.json; this process
 replaces itself with the stage's, so that log, signals and exit code are those of the stage. Other
-words: workdir=RUN and cores=N, or @FILE with lines of which these are read alone.
+words: workdir=RUN and cores=N, or @FILE with lines of which these are read alone. In place of STAGE
+and workdir=RUN: `--from RUN/run.json#STAGE`, as pods of Kubernetes have it.
 
 Environment of Indexed Jobs: JOB_COMPLETION_INDEX (set by Kubernetes). Training: NODES; GPUS per
 node (0: one process on the CPU); SERVICE (name of the headless Service) or HOSTS (node names in
 rank order, separated by commas); HEARTBEAT (a folder, see `pipeline.common.heartbeat`); PORT
-(29500) of the rendezvous. What is missing is taken from the environment of torchrun, PET_NNODES,
-PET_NPROC_PER_NODE, PET_MASTER_ADDR and PET_MASTER_PORT, which Kubeflow Trainer sets. Evaluation:
-PARTS.
+(29500) of the rendezvous; PROMETHEUS (ADDRESS:PORT where rank 0 serves its metrics). What is
+missing is taken from the environment of torchrun, PET_NNODES, PET_NPROC_PER_NODE, PET_MASTER_ADDR
+and PET_MASTER_PORT, which Kubeflow Trainer sets. Evaluation: PARTS.
 
 The stage `preflight` checks the nodes instead, with the environment of training; OPTIONS are those
 of `python -m model.preflight`.
@@ -31,6 +32,7 @@ from pipeline.config import EvaluateConfig, PrepareConfig
 from pipeline.evaluation import evaluation_of
 from pipeline.orchestration import run_document, stage_commands
 from pipeline.orchestration.job_status import PREFLIGHT
+from pipeline.orchestration.job_templates import DIGEST
 from pipeline.orchestration.run_document import Run, StageRecord
 
 PORT = 29500  # of the rendezvous
@@ -118,8 +120,12 @@ def command(nodes: list[StageRecord], node: StageRecord, record: str) -> list[li
     """Return this pod's commands for `node`, one of the Job's `nodes`; empty if it has no part."""
     if node.kind == "train":
         words = stage_commands.command(node, record, options=on_many_nodes(node.name))
-        alive = os.environ.get(heartbeat.FOLDER)
-        return [[*words, f"heartbeat={json.dumps(alive)}"] if alive else words]
+        if alive := os.environ.get(heartbeat.FOLDER):
+            words.append(f"heartbeat={json.dumps(alive)}")
+        host, _, port = os.environ.get("PROMETHEUS", "").rpartition(":")
+        if host:
+            words += [f"tracking.prometheus_host={json.dumps(host)}", f"tracking.prometheus_port={port}"]
+        return [words]
     words = stage_commands.command(node, record)
     if not isinstance(node.config, EvaluateConfig):
         return [words]
@@ -137,13 +143,15 @@ def run_stage(stage: str, words: list[str]) -> NoReturn:
     Raises:
         ConfigError: the recipe has no such stage.
         InputError: the record of the run cannot be read.
-        Restart: the stage's inputs are not done yet.
+        Restart: the stage's inputs are not done yet, or the record is another run's.
     """
     typed = dict(word.partition("=")[::2] for word in words)
     if "workdir" not in typed:
         raise ConfigError("is required; add workdir=RUN, the folder of the run", "workdir")
     record = run_record.place_of(typed["workdir"])
     run = run_document.read(record)
+    if os.environ.get(DIGEST, run.digest(stage)) != run.digest(stage):
+        raise Restart(f"{stage}: {record} is not yet, or no more, the record that this Job was made for")
     os.environ.update(run.environment | os.environ)
     commands = [preflight()] if stage == PREFLIGHT else commands_of(stage, run, record, typed)
     for each in commands[:-1]:
@@ -186,6 +194,9 @@ def main() -> None:
     if stage in ("--help", "-h"):
         print(__doc__, end="")
         return
+    if stage == run_record.OPTION and words:
+        record, _, stage = words.pop(0).partition("#")
+        words.append(f"workdir={record.rpartition('/')[0]}")
     files = [lines_of(word[1:]) if word.startswith("@") else [word] for word in words]
     os.environ[screen.RECORDS] = "1"
     entry_point.guarded(lambda: run_stage(stage, [word for lines in files for word in lines]))

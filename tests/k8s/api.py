@@ -10,6 +10,7 @@ Object = dict[str, Any]
 
 GROUPS = {
     "jobs": "apis/batch/v1",
+    "cronjobs": "apis/batch/v1",
     "poddisruptionbudgets": "apis/policy/v1",
     "validatingadmissionpolicies": "apis/admissionregistration.k8s.io/v1",
     "validatingadmissionpolicybindings": "apis/admissionregistration.k8s.io/v1",

@@ -86,16 +86,19 @@ def manifest(root: Path) -> Manifest:
     manifest: Manifest = {"items": list(yaml.safe_load_all(text))}
     manifest["items"][0]["data"] |= {"gpus": "0", "overrides": OVERRIDES}
     for item in manifest["items"]:
-        if item["kind"] == "Job":
-            container = item["spec"]["template"]["spec"]["containers"][0]
-            container["resources"] = {"requests": {"cpu": "1", "memory": "1Gi"}}
-        if item["metadata"]["name"] == "preflight":  # both of its nodes are this busy machine
-            options = next(entry for entry in container["env"] if entry["name"] == "OPTIONS")
-            options["value"] = "--seconds 0.1 --share 0"
+        if item["kind"] not in ("Job", "CronJob"):
+            continue
+        job = item["spec"].get("jobTemplate", item)["spec"]
+        container = job["template"]["spec"]["containers"][0]
+        container["resources"] = {"requests": {"cpu": "1", "memory": "1Gi"}}
+        # Both nodes of the check are this busy machine.
+        small = {"OPTIONS": "--seconds 0.1 --share 0", "PARTS": "2"}
+        small |= {"GPUS": "0"} if item["metadata"]["name"] == "evaluate" else {}
+        for variable in container["env"]:
+            if variable["name"] in small:
+                variable["value"] = small[variable["name"]]
         if item["metadata"]["name"] == "evaluate":
-            item["spec"] |= {"completions": 2, "parallelism": 2}
-            for variable in container["env"]:
-                variable |= {"PARTS": {"value": "2"}, "GPUS": {"value": "0"}}.get(variable["name"], {})
+            job |= {"completions": 2, "parallelism": 2}
     return manifest
 
 

@@ -22,15 +22,6 @@ def kustomize(folder: Path) -> list[Object]:
     return list(yaml.safe_load_all(made.stdout))
 
 
-def resized(root: Path, folder: Path, overlay: str) -> list[Object]:
-    """Return the objects of an overlay for 2 nodes of 8 GPUs, edited to have 5 of 4."""
-    shutil.copytree(root / "k8s", folder / "k8s", symlinks=True)
-    path = folder / "k8s" / "overlays" / overlay / "kustomization.yaml"
-    text = path.read_text().replace("- nodes=2", "- nodes=5").replace("- gpus=8", "- gpus=4")
-    path.write_text(text)
-    return kustomize(path.parent)
-
-
 def extended(root: Path, folder: Path, overlay: str, *components: str) -> Path:
     """Return the folder of a copied overlay with more components, before its own."""
     shutil.copytree(root / "k8s", folder / "k8s", symlinks=True)

@@ -26,7 +26,7 @@ def pod_faults(world: World, job: Object) -> Faults:
         yield from environment(world, container)
         yield from mounts(pod, container)
         yield from container_security(container)
-        yield from probes(container)
+        yield from probes(template["metadata"]["labels"].get("app.kubernetes.io/component", ""), container)
         yield from parts(job, world.environment(container))
     if pod.get("enableServiceLinks", True):
         yield "enableServiceLinks: would fill the environment with every Service's address"
@@ -37,8 +37,9 @@ def accounts(world: World, pod: Object) -> Faults:
     name = pod.get("serviceAccountName", "default")
     if world.get("ServiceAccount", name) is None:
         yield f"serviceAccountName: no ServiceAccount {name}"
-    if pod.get(ACCOUNT, True) != (name == "driver"):
-        yield f"{ACCOUNT}: {pod.get(ACCOUNT, True)} for account {name}"
+    token = pod.get(ACCOUNT, (world.get("ServiceAccount", name) or {}).get(ACCOUNT, True))
+    if token != (name == "driver"):
+        yield f"{ACCOUNT}: {token} for account {name}"
 
 
 def pod_security(pod: Object) -> Faults:
@@ -125,8 +126,8 @@ def environment(world: World, container: Object) -> Faults:
     """References that resolve; variables that are there when they are used."""
     known: set[str] = set()
     kinds = [kind for entry in container.get("envFrom", []) for kind in entry]
-    if kinds != ["configMapRef", "secretRef"]:
-        yield f"envFrom: {kinds}: one ConfigMap and one Secret of the user's"
+    if kinds not in (["configMapRef"], ["configMapRef", "secretRef"]):
+        yield f"envFrom: {kinds}: one ConfigMap of the user's, and a Secret where he says so"
     for entry in container.get("envFrom", []):
         for reference in entry.values():
             if not reference.get("optional"):
@@ -215,12 +216,11 @@ def mounts(pod: Object, container: Object) -> Faults:
         yield "volumes: files in memory count against the container's memory limit"
 
 
-def probes(container: Object) -> Faults:
+def probes(stage: str, container: Object) -> Faults:
     """The liveness probe looks where the ranks leave their signs of life."""
     probe = container.get("livenessProbe")
     if not probe:
-        stages = {word.partition("-")[0] for word in container["args"]}
-        if {"train", "prepare", "evaluate"} & stages:
+        if stage.partition("-")[0] in ("train", "prepare", "evaluate"):
             yield "livenessProbe: nobody sees a frozen process"
         return
     words = (probe.get("exec") or {}).get("command") or []

@@ -4,6 +4,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from pipeline.orchestration import job_templates
+
 Object = dict[str, Any]
 
 SUFFIXES = {
@@ -40,10 +42,18 @@ def unknown(holder: Object, key: str, choices: tuple[str, ...]) -> Iterator[str]
 
 
 class World:
-    """All objects that are applied together."""
+    """All objects that are applied together, and the Jobs that the driver makes of the templates."""
 
     def __init__(self, items: list[Object]):
-        self.items = items
+        self.given = items
+        self.templates = job_templates.templates_of(items)
+        self.made = [
+            job_templates.job_of(template, stage, "0a", "/data/run/run.json", job_templates.Owner("driver", "7"))
+            for template in self.templates
+            if not template.is_runtime
+            for stage in template.stages
+        ]
+        self.items = [*items, *self.made]
 
     def all(self, kind: str) -> list[Object]:
         """Those of a kind."""

@@ -15,7 +15,8 @@ from pipeline.common.manifest import Manifest
 from pipeline.config import ExecutorConfig, ReportConfig
 from pipeline.orchestration import kubernetes
 from pipeline.orchestration.custom_jobs import JOBSET
-from pipeline.orchestration.run_document import StageRecord
+from pipeline.orchestration.job_templates import Owner
+from pipeline.orchestration.run_document import Run, StageRecord
 
 PART = {"app.kubernetes.io/part-of": "bert-pretrain"}
 Begin = Callable[["Ends"], "Small"]
@@ -29,18 +30,33 @@ class Small:
         self.control, self.namespace, self.folder = control, namespace, folder
         self.ends, self.order, self.stories = ends, list[str](), list[str]()
         self.api, self.nodes = control.api(), control.api()
+        self.owner: Owner | None = None
+        self.leaving = threading.Event()  # unset: deleted pods take their time
+        self.leaving.set()
         self.stopping = threading.Event()
         self.pods = threading.Thread(target=self._look, daemon=True)
 
-    def declare(self, name: str, labels: dict[str, str] | None = None, **more: object) -> None:
-        """A suspended Job, as an apply of the manifest creates it."""
-        pod = {"restartPolicy": "Never", "containers": [{"name": "stage", "image": "i:1"}]}
+    def declare(self, name: str, labels: dict[str, str] | None = None, image: str = "i:1", **more: object) -> None:
+        """A template of one stage, as an apply of the manifest creates it."""
+        pod = {"restartPolicy": "Never", "containers": [{"name": "stage", "image": image}]}
         policy = {"rules": [{"action": "FailJob", "onExitCodes": {"operator": "In", "values": [2]}}]}
         template = {"metadata": {"labels": PART}, "spec": pod}
-        spec = {"suspend": True, "backoffLimit": 0, "podFailurePolicy": policy, **more}
-        metadata = {"name": name, "labels": {**PART, **(labels or {})}}
-        item = {"metadata": metadata, "spec": {**spec, "template": template}}
-        self.api.create("jobs", self.namespace, item)
+        spec = {"backoffLimit": 0, "podFailurePolicy": policy, **more, "template": template}
+        job = {"metadata": {"labels": {**PART, **(labels or {})}}, "spec": spec}
+        annotations = {"bert-pretrain/stages": name}
+        item = {
+            "metadata": {"name": f"for-{name}", "labels": PART, "annotations": annotations},
+            "spec": {"suspend": True, "schedule": "0 0 31 2 *", "jobTemplate": job},
+        }
+        self.api.create("cronjobs", self.namespace, item)
+
+    def started(self, name: str = "driver") -> Owner:
+        """The driver's own Job, here without its pod."""
+        pod = {"restartPolicy": "Never", "containers": [{"name": "driver", "image": "i:1"}]}
+        item = {"metadata": {"name": name}, "spec": {"suspend": True, "template": {"spec": pod}}}
+        made = self.api.create("jobs", self.namespace, item)
+        self.owner = Owner(name, made["metadata"]["uid"])
+        return self.owner
 
     def kubectl(self, *words: str, given: str = "") -> str:
         """Return what kubectl prints in this namespace."""
@@ -82,10 +98,23 @@ class Small:
 
     def drive(self, *nodes: StageRecord, **settings: object) -> None:
         """Run the driver."""
+        self.driver(*nodes, **settings).run(list(nodes))
+
+    def driver(self, *nodes: StageRecord, **settings: object) -> kubernetes.KubernetesExecutor:
+        """The driver, as its pod is started."""
         config = ExecutorConfig(name="kubernetes", poll=0.2, namespace=self.namespace, **settings)  # type: ignore[arg-type]
-        executor = kubernetes.KubernetesExecutor(config)
-        executor.patience = 2.0
-        executor.run(list(nodes))
+        record = Run(
+            workdir=str(self.folder),
+            mirror=None,
+            recipe="small",
+            command="",
+            cores=1,
+            environment={},
+            stages={node.name: node for node in nodes},
+        )
+        made = kubernetes.KubernetesExecutor(config, record)
+        made.owner, made.patience = self.owner, 2.0
+        return made
 
     def _look(self) -> None:
         while not self.stopping.wait(0.1):
@@ -101,6 +130,8 @@ class Small:
 
     def _sync(self, pod: Object, job: str) -> None:
         name, leaves = pod["metadata"]["name"], "deletionTimestamp" in pod["metadata"]
+        if leaves and not self.leaving.is_set():
+            return
         if not ended(pod) and pod["spec"].get("nodeName"):
             end = (143, "") if leaves else self.ends(job)
             if end is not None:

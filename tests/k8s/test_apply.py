@@ -18,7 +18,7 @@ def test_a_label_chooses_what_is_applied(control: ControlPlane, root: Path, tmp_
     apply = ("apply", "--validate=strict", "-k", folder, "-l")
     said = small.kubectl(*apply, "app.kubernetes.io/component!=driver")
     assert "pod/shell created" in said, said
-    assert "job.batch/report created" in said
+    assert "cronjob.batch/light created" in said
     assert "serviceaccount/stage created" in said
     assert "job.batch/driver" not in said
     assert "rror" not in said, said

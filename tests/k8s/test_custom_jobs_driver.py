@@ -1,4 +1,4 @@
-"""The driver runs TrainJobs and JobSets with the real controllers of Kubeflow Trainer and JobSet.
+"""The driver runs TrainJobs with the real controllers of Kubeflow Trainer and JobSet.
 
 Without their webhooks, which need a Service that the API server can reach.
 """
@@ -16,28 +16,13 @@ from control_plane import KUBECTL, ControlPlane
 from small import Begin, Driver, Small
 
 from pipeline.common.errors import ConfigError, UserError
-from pipeline.orchestration import kubernetes, run_stage
+from pipeline.orchestration import run_stage
+from pipeline.orchestration.run_document import StageRecord
 
 pytestmark = [pytest.mark.k8s, pytest.mark.timeout(600)]
 
-KINDS = (
-    "ServiceAccount",
-    "Role",
-    "RoleBinding",
-    "PersistentVolumeClaim",
-    "Service",
-    "TrainingRuntime",
-    "TrainJob",
-    "JobSet",
-)
-GROUPS = {"trainjob": "trainer.kubeflow.org", "jobset": "jobset.x-k8s.io"}
-VERSIONS = {"trainjob": "v1alpha1", "jobset": "v1alpha2"}
-
-
-@pytest.fixture(params=list(GROUPS))
-def kind(request: pytest.FixtureRequest) -> str:
-    """The resource that training is."""
-    return str(request.param)
+KINDS = ("ServiceAccount", "Role", "RoleBinding", "PersistentVolumeClaim", "ConfigMap", "Service", "TrainingRuntime")
+TRAINJOB = "apis/trainer.kubeflow.org/v1alpha1/namespaces/{}/trainjobs/train"
 
 
 @pytest.fixture(scope="module")
@@ -50,18 +35,18 @@ def kubeflow(control: ControlPlane) -> ControlPlane:
 
 
 @pytest.fixture
-def overlay(root: Path, kind: str) -> list[Object]:
-    """The overlay for one node without GPUs."""
+def overlay(root: Path) -> list[Object]:
+    """The overlay for two nodes without GPUs, that are one."""
     made = subprocess.run(
-        [KUBECTL, "kustomize", root / "k8s" / "overlays" / kind], capture_output=True, check=True
+        [KUBECTL, "kustomize", root / "k8s" / "overlays" / "trainjob"], capture_output=True, check=True
     ).stdout
     items: list[Object] = list(yaml.safe_load_all(made))
-    specs = [item["spec"] for item in items if item["kind"] == "JobSet"]
-    runtimes = [item["spec"] for item in items if item["kind"] == "TrainingRuntime"]
-    for spec in specs + [runtime["template"]["spec"] for runtime in runtimes]:
-        pod = spec["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
-        del pod["affinity"]
-        pod["containers"][0]["resources"] = {"requests": {"cpu": "1"}}
+    (runtime,) = (item["spec"] for item in items if item["kind"] == "TrainingRuntime")
+    runtime["mlPolicy"]["numNodes"] = 2
+    job = runtime["template"]["spec"]["replicatedJobs"][0]["template"]["spec"]
+    job |= {"completions": 2, "parallelism": 2}
+    del job["template"]["spec"]["affinity"]
+    job["template"]["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "1"}}
     return items
 
 
@@ -73,12 +58,6 @@ def apply(small: Small, items: list[Object]) -> None:
     assert said.count(" created\n") == len(chosen), said
 
 
-def train(small: Small, kind: str) -> Object:
-    """The resource as it is now."""
-    place = f"apis/{GROUPS[kind]}/{VERSIONS[kind]}/namespaces/{small.namespace}"
-    return small.api.ask("GET", f"{place}/{kind}s/train")
-
-
 def pods(small: Small) -> list[Object]:
     """Its pods that have not ended."""
     found = small.api.find("pods", small.namespace, {"jobset.sigs.k8s.io/jobset-name": "train"})
@@ -86,34 +65,39 @@ def pods(small: Small) -> list[Object]:
 
 
 def running(
-    begin: Begin, ends: list[tuple[int, str]], overlay: list[Object], kind: str, capsys: pytest.CaptureFixture[str]
+    begin: Begin, ends: list[tuple[int, str]], overlay: list[Object], capsys: pytest.CaptureFixture[str]
 ) -> tuple[Small, Driver]:
     """Start training by the driver; both pods run until `ends` says how they end."""
     small = begin(lambda job: ends[0] if ends else None)
     apply(small, overlay)
-    driver = Driver(capsys, small, small.node("train"), **{f"{kind}s": True})
+    small.started()
+    driver = Driver(capsys, small, node(small))
     driver.wait(lambda story: len(pods(small)) == 2)
     return small, driver
 
 
-def test_the_server_takes_the_overlay_as_it_is(kubeflow: ControlPlane, begin: Begin, root: Path, kind: str) -> None:
+def node(small: Small) -> StageRecord:
+    """The stage, which is one of training by its name."""
+    return small.node("train")
+
+
+def test_the_server_takes_the_overlay_as_it_is(kubeflow: ControlPlane, begin: Begin, root: Path) -> None:
     small = begin(lambda job: (0, ""))
-    folder = str(root / "k8s" / "overlays" / kind)
+    folder = str(root / "k8s" / "overlays" / "trainjob")
     said = small.kubectl("apply", "--dry-run=server", "--validate=strict", "-k", folder)
-    assert f"{kind}.{GROUPS[kind]}/train-512 created (server dry run)" in said, said
+    assert "trainingruntime.trainer.kubeflow.org/train created (server dry run)" in said, said
     assert "rror" not in said, said
 
 
-def test_it_is_resumed_and_its_ranks_meet(
+def test_it_is_made_and_its_ranks_meet(
     kubeflow: ControlPlane,
     begin: Begin,
     overlay: list[Object],
-    kind: str,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     ends: list[tuple[int, str]] = []
-    small, driver = running(begin, ends, overlay, kind, capsys)
+    small, driver = running(begin, ends, overlay, capsys)
     pod = next(
         pod for pod in pods(small) if pod["metadata"]["labels"]["batch.kubernetes.io/job-completion-index"] == "1"
     )
@@ -129,46 +113,56 @@ def test_it_is_resumed_and_its_ranks_meet(
             monkeypatch.setenv(variable["name"], value)
     words = run_stage.on_many_nodes("train")
     assert words[:5] == ["--no_ssh", "--node_rank", "1", "--master_addr", "train-node-0-0.train"]
-    assert container["args"][3] == "train"
+    known = {variable["name"]: variable.get("value") for variable in container["env"]}
+    assert container["args"][3:] == ["--from", "$(RUN_RECORD)"]
+    assert str(known["RUN_RECORD"]).endswith("/run.json#train")
     assert os.environ["TRAIN_HOSTFILE"].split()[2] == "train-node-0-1.train"
     ends.append((0, ""))
     story = driver.end()
     assert "train made" in story
-    assert "resumed" in story
-    assert train(small, kind)["spec"]["suspend"] is False
+    assert small.order == ["train", "train"]
 
 
-def test_an_annotation_pauses_it(
-    kubeflow: ControlPlane, begin: Begin, overlay: list[Object], kind: str, capsys: pytest.CaptureFixture[str]
+def test_kubectl_pauses_and_restarts_it_and_it_ends_with_the_driver(
+    kubeflow: ControlPlane, begin: Begin, overlay: list[Object], capsys: pytest.CaptureFixture[str]
 ) -> None:
     ends: list[tuple[int, str]] = []
-    small, driver = running(begin, ends, overlay, kind, capsys)
-    small.kubectl("annotate", kind, "train", f"{kubernetes.PAUSED}=true")
-    driver.wait(lambda story: f"kubectl annotate {kind} train" in story)
+    small, driver = running(begin, ends, overlay, capsys)
+    pause = ("patch", "trainjob", "train", "--type=merge", "-p")
+    small.kubectl(*pause, '{"spec":{"suspend":true}}')
+    driver.wait(lambda story: "paused; to resume: kubectl patch trainjob train" in story)
     driver.wait(lambda story: not pods(small))
-    small.kubectl("annotate", kind, "train", f"{kubernetes.PAUSED}-")
+    small.kubectl(*pause, '{"spec":{"suspend":false}}')
     driver.wait(lambda story: len(pods(small)) == 2)
+    before = small.api.ask("GET", TRAINJOB.format(small.namespace))["metadata"]["uid"]
+    small.kubectl("delete", "trainjob", "train")
+    driver.wait(lambda story: story.count("made of template train") == 2 and len(pods(small)) == 2)
+    made = small.api.ask("GET", TRAINJOB.format(small.namespace))["metadata"]
+    assert made["uid"] != before
+    assert [owner["name"] for owner in made["ownerReferences"]] == ["driver"]
     ends.append((0, ""))
     assert "train made" in driver.end()
 
 
 def test_bad_configuration_ends_it_in_its_own_words(
-    kubeflow: ControlPlane, begin: Begin, overlay: list[Object], kind: str
+    kubeflow: ControlPlane, begin: Begin, overlay: list[Object]
 ) -> None:
     small = begin(lambda job: (2, json.dumps(ConfigError("at least 1", "steps", 0).record())))
     apply(small, overlay)
     with pytest.raises(UserError, match="stage train: steps=0: at least 1"):
-        small.drive(small.node("train"), **{f"{kind}s": True})
+        small.drive(node(small))
 
 
-def test_the_driver_may_change_no_more(kubeflow: ControlPlane, begin: Begin, overlay: list[Object], kind: str) -> None:
+def test_the_driver_may_do_no_more(kubeflow: ControlPlane, begin: Begin, overlay: list[Object]) -> None:
     small = begin(lambda job: (0, ""))
     apply(small, overlay)
     account = f"--as=system:serviceaccount:{small.namespace}:driver"
-    for verb, name, answer in (
-        ("list", f"{kind}s", "yes"),
-        ("patch", f"{kind}s/train-512", "yes"),
-        ("patch", f"{kind}s/other", "no"),
-        ("patch", "jobs/train", "no"),
+    for verb, kind, answer in (
+        ("list", "trainjobs", "yes"),
+        ("create", "trainjobs", "yes"),
+        ("list", "trainingruntimes", "yes"),
+        ("patch", "trainjobs", "no"),
+        ("delete", "jobs", "no"),
+        ("list", "secrets", "no"),
     ):
-        assert small.kubectl("auth", "can-i", verb, name, account).split()[-1] == answer, name
+        assert small.kubectl("auth", "can-i", verb, kind, account).split()[-1] == answer, kind

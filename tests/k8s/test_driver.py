@@ -2,19 +2,19 @@
 
 import dataclasses
 import json
-import threading
+import shlex
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import control_plane
 import pytest
 import requests
-import yaml
 from kubelet import now
 from small import Begin, Driver, Small, admission, quota
 
 from pipeline.common.errors import ConfigError, InputError, Restart, UserError
-from pipeline.orchestration import kubernetes
+from pipeline.orchestration import custom_jobs, job_templates, kubernetes
 from pipeline.orchestration.local import StageFailed
 
 pytestmark = [pytest.mark.k8s, pytest.mark.timeout(300)]
@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.k8s, pytest.mark.timeout(300)]
 QUEUE = "kueue.x-k8s.io/queue-name"
 
 
-def test_jobs_are_resumed_when_their_inputs_are_done(begin: Begin, capsys: pytest.CaptureFixture[str]) -> None:
+def test_jobs_are_made_when_their_inputs_are_done(begin: Begin, capsys: pytest.CaptureFixture[str]) -> None:
     small = begin(lambda job: (0, ""))
     for name in ("c", "b", "a"):
         small.declare(name)
@@ -47,12 +47,134 @@ def test_a_fault_is_reported_with_the_jobs_reason(begin: Begin) -> None:
         small.drive(small.node("train"))
 
 
-def test_a_stage_without_a_job_is_named_before_anything_runs(begin: Begin) -> None:
+def test_a_stage_without_a_template_is_named_before_anything_runs(begin: Begin) -> None:
     small = begin(lambda job: (0, ""))
     small.declare("a")
-    with pytest.raises(ConfigError, match=rf"{small.namespace}.*\bb\b"):
+    with pytest.raises(ConfigError, match=r"no template lists stage b or kind report"):
         small.drive(small.node("a"), small.node("b", "a"))
     assert small.order == []
+
+
+def test_the_driver_owns_its_jobs_and_takes_them_with_it(begin: Begin, capsys: pytest.CaptureFixture[str]) -> None:
+    """The garbage collector of the control plane does it."""
+    ends: list[tuple[int, str]] = []
+    small = begin(lambda job: ends[0] if ends else None)
+    small.declare("a")
+    owner = small.started()
+    first = small.driver(small.node("a"))
+    first.custom.create(job_templates.job_of(*templates(first), "a", first.record.digest("a"), "/run.json", owner), "x")
+    wait(lambda: is_active(small, "a"))
+    job = small.job("a")
+    assert job["metadata"]["ownerReferences"] == [
+        {"apiVersion": "batch/v1", "kind": "Job", "name": "driver", "uid": owner.uid}
+    ]
+    assert (job["metadata"]["labels"][job_templates.RUN], job["metadata"]["labels"][job_templates.STAGE]) == (
+        "driver",
+        "a",
+    )
+    small.kubectl("delete", "job", "driver")
+    assert small.started() != owner
+    second = Driver(capsys, small, small.node("a"))
+    second.wait(lambda story: is_active(small, "a") and small.job("a")["metadata"]["uid"] != job["metadata"]["uid"])
+    ends.append((0, ""))
+    assert "a made" in second.end()
+
+
+def test_a_driver_that_is_restarted_finds_its_jobs(begin: Begin, capsys: pytest.CaptureFixture[str]) -> None:
+    ends: list[tuple[int, str]] = []
+    small = begin(lambda job: ends[0] if ends else None)
+    small.declare("a")
+    small.started()
+    driver = small.driver(small.node("a"))
+    made = job_templates.job_of(*templates(driver), "a", driver.record.digest("a"), "/run.json", small.owner)
+    for _ in range(2):  # the second one is there already
+        driver.custom.create(made, "test")
+    uid = small.job("a")["metadata"]["uid"]
+    again = Driver(capsys, small, small.node("a"))
+    again.wait(lambda story: "pods run" in story)
+    ends.append((0, ""))
+    assert "a made" in again.end()
+    assert small.job("a")["metadata"]["uid"] == uid
+    assert small.order == ["a"]
+
+
+def wait(what: Callable[[], bool]) -> None:
+    """Until something is so."""
+    until = time.monotonic() + 60
+    while not what():
+        assert time.monotonic() < until
+        time.sleep(0.1)
+
+
+def templates(driver: kubernetes.KubernetesExecutor) -> list[job_templates.Template]:
+    """The templates of the namespace."""
+    return job_templates.templates_of(driver.custom.find(custom_jobs.CRONJOBS))
+
+
+def is_active(small: Small, name: str) -> bool:
+    """Whether a Job is there and has pods."""
+    found = [job for job in small.api.find("jobs", small.namespace) if job["metadata"]["name"] == name]
+    return any(job["status"].get("active") for job in found)
+
+
+def test_a_job_of_another_run_is_left_alone(begin: Begin, capsys: pytest.CaptureFixture[str]) -> None:
+    small = begin(lambda job: None)
+    small.declare("a")
+    small.started("other")
+    other = Driver(capsys, small, small.node("a"))
+    other.wait(lambda story: is_active(small, "a"))
+    small.started()
+    with pytest.raises(UserError, match=r"stage a: its Job belongs to job/other"):
+        small.drive(small.node("a"))
+
+
+def test_a_job_that_nobody_owns_is_followed_if_it_is_for_the_same(begin: Begin) -> None:
+    small = begin(lambda job: (0, ""))
+    small.declare("a")
+    driver = small.driver(small.node("a"))
+    for digest, place in ((driver.record.digest("a"), "a"), ("of other settings", "b")):
+        driver.custom.create(job_templates.job_of(*templates(driver), place, digest, "/run.json", None), "test")
+    small.started()
+    small.drive(small.node("a"))
+    assert small.order.count("a") == 1
+    small.declare("b")
+    with pytest.raises(UserError, match=r"stage b: .*other settings.*kubectl delete job b"):
+        small.drive(small.node("b"))
+
+
+def test_a_changed_template_changes_nothing_that_runs(begin: Begin, capsys: pytest.CaptureFixture[str]) -> None:
+    ends: list[tuple[int, str]] = []
+    small = begin(lambda job: ends[0] if ends else None)
+    small.declare("a")
+    small.started()
+    driver = Driver(capsys, small, small.node("a"))
+    driver.wait(lambda story: is_active(small, "a"))
+    uid = small.job("a")["metadata"]["uid"]
+    small.kubectl("set", "image", "cronjob/for-a", "stage=i:2")
+    driver.wait(lambda story: "template has changed; to restart with it: kubectl delete job a" in story)
+    assert small.job("a")["metadata"]["uid"] == uid
+    small.kubectl("delete", "job", "a")
+    driver.wait(lambda story: is_active(small, "a"))
+    assert small.job("a")["spec"]["template"]["spec"]["containers"][0]["image"] == "i:2"
+    ends.append((0, ""))
+    assert "a made" in driver.end()
+
+
+def test_a_new_job_waits_for_the_pods_of_the_deleted_one(begin: Begin, capsys: pytest.CaptureFixture[str]) -> None:
+    ends: list[tuple[int, str]] = []
+    small = begin(lambda job: ends[0] if ends else None)
+    small.declare("a")
+    small.started()
+    driver = Driver(capsys, small, small.node("a"))
+    driver.wait(lambda story: is_active(small, "a"))
+    small.leaving.clear()
+    small.kubectl("delete", "job", "a")
+    driver.wait(lambda story: "waits for the end of 1 pods of its deleted Job" in story)
+    assert [job["metadata"]["name"] for job in small.api.find("jobs", small.namespace)] == ["driver"]
+    small.leaving.set()
+    driver.wait(lambda story: is_active(small, "a"))
+    ends.append((0, ""))
+    assert "a made" in driver.end()
 
 
 def test_a_server_that_stays_away_asks_for_a_restart(
@@ -68,52 +190,19 @@ def test_a_server_that_stays_away_asks_for_a_restart(
         small.drive(small.node("a"))
 
 
-def test_a_pause_is_an_annotation(begin: Begin, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_suspension_is_the_users(begin: Begin, capsys: pytest.CaptureFixture[str]) -> None:
     ends: list[tuple[int, str]] = []
-    pause, resume = ({"metadata": {"annotations": {kubernetes.PAUSED: v}}} for v in ("true", None))
     small = begin(lambda job: ends[0] if ends else None)
     small.declare("a")
     driver = Driver(capsys, small, small.node("a"))
-    driver.wait(lambda story: small.job("a")["status"].get("active"))
-    small.change("a", "kubectl-annotate", pause)
+    driver.wait(lambda story: is_active(small, "a"))
+    small.kubectl("patch", "job", "a", "-p", '{"spec":{"suspend":true}}')
     driver.wait(lambda story: "paused" in story)
-    driver.wait(lambda story: not small.job("a")["status"].get("active"))
-    assert small.job("a")["spec"]["suspend"]
+    driver.wait(lambda story: not is_active(small, "a"))
     ends.append((0, ""))
-    small.change("a", "kubectl-annotate", resume)
+    advice = driver.story.rpartition("to resume: kubectl ")[2].partition("\n")[0]
+    small.kubectl(*shlex.split(advice))
     assert "a made" in driver.end()
-
-
-@pytest.mark.parametrize("manager", ["argocd-controller", "kustomize-controller", "helm"])
-def test_a_suspension_by_any_tool_is_undone(begin: Begin, capsys: pytest.CaptureFixture[str], manager: str) -> None:
-    ends: list[tuple[int, str]] = []
-    small = begin(lambda job: ends[0] if ends else None)
-    small.declare("a")
-    driver = Driver(capsys, small, small.node("a"))
-    for count in (1, 2):  # they do it again and again
-        driver.wait(lambda story: small.job("a")["status"].get("active"))
-        small.change("a", manager, {"spec": {"suspend": True}})
-        driver.wait(lambda story, count=count: story.count("another client") == count)
-    ends.append((0, ""))
-    assert "a made" in driver.end()
-
-
-def test_a_server_side_apply_after_a_run_is_refused_and_names_the_driver(begin: Begin, root: Path) -> None:
-    small = begin(lambda job: (0, ""))
-    needed = ("PersistentVolumeClaim/pretrain", "ServiceAccount/stage", "Job/vocab")
-    items = [
-        item
-        for item in yaml.safe_load_all((root / "k8s" / "pretrain.yaml").read_text())
-        if f"{item['kind']}/{item['metadata']['name']}" in needed
-    ]
-    manifest = json.dumps({"apiVersion": "v1", "kind": "List", "items": items})
-    applied = small.kubectl("apply", "--server-side", "-f", "-", given=manifest)
-    assert applied.count(" serverside-applied\n") == len(needed), applied
-    small.drive(small.node("vocab"))
-    said = small.kubectl("apply", "--server-side", "-f", "-", given=manifest)
-    assert 'conflict with "pretrain-driver"' in said
-    assert ".spec.suspend" in said
-    assert small.job("vocab")["status"]["succeeded"] == 1, "and nothing runs again"
 
 
 @pytest.mark.parametrize(("obstacle", "words"), [(quota, "exceeded quota"), (admission, "no image is signed")])
@@ -148,35 +237,15 @@ def test_the_nodes_are_checked_before_anything_runs(begin: Begin, code: int) -> 
         assert small.order == ["preflight", "a", "train"]
 
 
-def test_a_queue_gets_the_job_instead(begin: Begin) -> None:
-    """Kueue resumes it; here nobody does until the label is seen."""
+def test_a_queues_label_reaches_the_job_which_kueue_then_starts(
+    begin: Begin, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Kueue's webhook suspends it; here the template does."""
     small = begin(lambda job: (0, ""))
-    small.declare("a", {QUEUE: kubernetes.WAITS})
-
-    def admit() -> None:
-        api = small.control.api()
-        while api.get("jobs", small.namespace, "a")["metadata"]["labels"][QUEUE] == kubernetes.WAITS:
-            small.stopping.wait(0.1)
-        api.patch("jobs", small.namespace, "a", {"spec": {"suspend": False}})
-
-    kueue = threading.Thread(target=admit, daemon=True)
-    kueue.start()
-    small.drive(small.node("a"), queue="night")
-    assert small.job("a")["metadata"]["labels"][QUEUE] == "night"
-
-
-def test_without_a_queue_the_label_of_none_goes_before_the_job_runs(begin: Begin) -> None:
-    small = begin(lambda job: (0, ""))
-    small.declare("a", {QUEUE: kubernetes.WAITS})
-    small.drive(small.node("a"))
-    assert QUEUE not in small.job("a")["metadata"]["labels"]
-
-
-def test_a_job_in_a_queue_of_the_clusters_own_is_left_to_it(begin: Begin, capsys: pytest.CaptureFixture[str]) -> None:
-    small = begin(lambda job: (0, ""))
-    small.declare("a", {QUEUE: "default"})
+    small.declare("a", {QUEUE: "night"}, suspend=True)
     driver = Driver(capsys, small, small.node("a"))
-    driver.wait(lambda story: "queued in default" in story)
+    driver.wait(lambda story: "queued in night" in story)
+    assert small.job("a")["metadata"]["labels"][QUEUE] == "night"
     assert small.order == []
     small.change("a", "kueue", {"spec": {"suspend": False}})
     assert "a made" in driver.end()
@@ -207,8 +276,8 @@ def kueue_says(small: Small, workload: str, words: str) -> None:
 
 def test_a_quota_of_kueue_that_is_too_small_is_said_once(begin: Begin, capsys: pytest.CaptureFixture[str]) -> None:
     small = begin(lambda job: (0, ""))
-    small.declare("train", {QUEUE: kubernetes.WAITS})
-    driver = Driver(capsys, small, small.node("train"), queue="night")
+    small.declare("train", {QUEUE: "night"}, suspend=True)
+    driver = Driver(capsys, small, small.node("train"))
     driver.wait(lambda story: "queued in night" in story)
     words = "insufficient quota for nvidia.com/gpu in flavor h100, request > maximum capacity"
     kueue_says(small, "job-train-512-0a1b2", "of another Job")
@@ -228,13 +297,21 @@ def test_the_states_of_stages_are_served_to_prometheus(begin: Begin, capsys: pyt
     small.declare("b")
     port = control_plane.free_port("127.0.0.1")
     driver = Driver(capsys, small, small.node("a"), small.node("b", "a"), prometheus_port=port)
-    driver.wait(lambda story: small.job("a")["status"].get("active"))
+    driver.wait(lambda story: is_active(small, "a"))
     address = f"http://127.0.0.1:{port}/metrics"
     wanted = {
         'bert_stage_state{stage="a",state="starting"} 1.0',
-        'bert_stage_state{stage="b",state="suspended"} 1.0',
+        'bert_stage_state{stage="b",state="waiting"} 1.0',
         'bert_stage_failed_pods{stage="a"} 0.0',
     }
     driver.wait(lambda story: wanted <= set(requests.get(address, timeout=30).text.splitlines()))
     ends.append((0, ""))
     assert "b made" in driver.end()
+
+
+def test_the_jobs_of_a_dry_run_are_those_of_the_templates(begin: Begin) -> None:
+    small = begin(lambda job: (0, ""))
+    small.declare("a", activeDeadlineSeconds=7200)
+    said = small.driver(small.node("a")).expected([small.node("a")])
+    assert said == "a             template for-a: pods 1 x GPUs 0, limits none, deadline 2 h 00 min"
+    assert [job["metadata"]["name"] for job in small.api.find("jobs", small.namespace)] == []

@@ -16,6 +16,11 @@ from pipeline.common.manifest import require_manifest, sha256
 
 pytestmark = [pytest.mark.k8s, pytest.mark.timeout(1800)]
 
+WAYS = {
+    "kubectl": (),
+    "argo": ("--field-manager=argocd-controller",),
+    "flux": ("--server-side", "--force-conflicts", "--field-manager=kustomize-controller"),
+}
 STEPS, BREAK = 80, 15  # steps in all, and before something happens
 Manifest = dict[str, Any]
 
@@ -33,9 +38,9 @@ class Training:
     def job(self) -> dict[str, Any]:
         """The Job's spec, before it is applied."""
         return next(
-            item["spec"]
+            item["spec"]["jobTemplate"]["spec"]
             for item in self.manifest["items"]
-            if (item["kind"], item["metadata"]["name"]) == ("Job", "train")
+            if (item["kind"], item["metadata"]["name"]) == ("CronJob", "train")
         )
 
     def begin(self) -> None:
@@ -76,8 +81,8 @@ class Training:
 def training(cluster: Cluster, manifest: Manifest) -> Iterator[Training]:
     yield Training(cluster, manifest)
     cluster.kubelet.unnamed.clear()
-    cluster.kubectl("delete", "jobs", "-l", "app.kubernetes.io/part-of=bert-pretrain")
-    cluster.wait(lambda: not cluster.api.find("pods", NAMESPACE), 120)
+    cluster.kubectl("delete", "job", "driver")
+    cluster.wait(lambda: not cluster.api.find("jobs", NAMESPACE) + cluster.api.find("pods", NAMESPACE), 120)
     cluster.forget("sample/train")
 
 
@@ -185,36 +190,42 @@ def test_a_dead_node_is_named_and_training_goes_on_when_it_is_given_up(
     assert training.failed == 0
 
 
-def test_an_annotation_pauses_and_all_is_saved(cluster: Cluster, training: Training) -> None:
+def test_kubectl_pauses_and_all_is_saved(cluster: Cluster, training: Training) -> None:
     training.begin()
-    cluster.kubectl("annotate", "job", "train", "bert-pretrain/paused=true")
+    cluster.kubectl("patch", "job", "train", "-p", '{"spec":{"suspend":true}}')
     cluster.wait(lambda: "paused" in cluster.log("driver"), 60)
     cluster.wait(lambda: not cluster.running("train"), 120)
-    cluster.kubectl("annotate", "job", "train", "bert-pretrain/paused-")
+    cluster.kubectl("patch", "job", "train", "-p", '{"spec":{"suspend":false}}')
     training.end()
     assert "resumed after step" in cluster.log(training.name(0))
     assert training.failed == 0
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ("--field-manager=argocd-controller",),
-        ("--server-side", "--force-conflicts", "--field-manager=kustomize-controller"),
-    ],
-    ids=["argo", "flux"],
-)
-def test_a_tool_that_applies_again_does_not_stop_it(
+@pytest.mark.parametrize("words", WAYS.values(), ids=WAYS)
+def test_an_apply_while_it_trains_changes_nothing_that_runs(
     cluster: Cluster, training: Training, undisturbed: dict[str, str], words: tuple[str, ...]
 ) -> None:
     training.begin()
-    first = training.name(0)
+    pods = [training.name(index) for index in (0, 1)]
+    training.job["template"]["spec"]["containers"][0]["image"] = "bert-pipeline/trainer:next"
     cluster.apply(training.manifest, *words)
-    cluster.wait(lambda: "another client" in cluster.log("driver"), 60)
+    cluster.wait(lambda: "its template has changed" in cluster.log("driver"), 60)
     weights = training.end()
-    assert training.name(0) != first
+    assert [training.name(index) for index in (0, 1)] == pods
     assert weights == undisturbed.get("weights", weights)
     assert training.failed == 0
+
+
+def test_a_restart_of_one_stage_takes_the_new_template(cluster: Cluster, training: Training) -> None:
+    training.begin()
+    training.job["template"]["spec"]["terminationGracePeriodSeconds"] = 500
+    cluster.apply(training.manifest)
+    cluster.kubectl("delete", "job", "train")
+    cluster.wait(lambda: "waits for the end of" in cluster.log("driver"), 60)
+    cluster.wait(lambda: cluster.log("driver").count("made of template train") == 2, 120)
+    training.end()
+    assert training.pod(0)["spec"]["terminationGracePeriodSeconds"] == 500
+    assert "resumed after step" in cluster.log(training.name(0))
 
 
 def test_promised_gpus_that_cannot_be_used_end_it(cluster: Cluster, training: Training) -> None:
@@ -283,12 +294,15 @@ def test_a_stage_that_fails_for_good_ends_the_run_with_its_last_words(cluster: C
     assert "exit code 9" in story
 
 
-def test_deleting_the_jobs_saves_what_was_trained(cluster: Cluster, training: Training) -> None:
+def test_deleting_the_driver_ends_all_and_saves_what_was_trained(cluster: Cluster, training: Training) -> None:
     training.begin()
-    cluster.kubectl("delete", "jobs", "-l", "app.kubernetes.io/part-of=bert-pretrain")
-    cluster.wait(lambda: not cluster.api.find("pods", NAMESPACE), 120)
+    cluster.kubectl("delete", "job", "driver")
+    cluster.wait(lambda: not cluster.api.find("jobs", NAMESPACE) + cluster.api.find("pods", NAMESPACE), 120)
     saved = cluster.claim / "sample" / "train" / "checkpoints"
     assert [path for path in saved.iterdir() if not path.name.startswith(".")]
+    cluster.apply(training.manifest)
+    training.end()
+    assert "resumed after step" in cluster.log(training.name(0))
 
 
 def reason(cluster: Cluster, job: str) -> str:

@@ -1,4 +1,4 @@
-"""The overlay `trainjob` is what Kubeflow Trainer's own models take, with the pods of the Jobs."""
+"""The overlay `trainjob` is what Kubeflow Trainer's own models take, with the pods of the template."""
 
 import copy
 import json
@@ -7,18 +7,24 @@ from typing import Any
 
 import kubeflow_trainer_api.models as kubeflow
 import pytest
-from overlays import Object, kustomize, of, resized
+from overlays import Object, extended, kustomize, of
 from rules import faults
 
-STAGES = ("train", "train-512", "train-8192", "train-decay")
+from pipeline.orchestration import job_templates
 
 MODELS = {"TrainJob": kubeflow.TrainerV1alpha1TrainJob, "TrainingRuntime": kubeflow.TrainerV1alpha1TrainingRuntime}
+LEFT_TO_IT = {"Service/train: selects no pods", "PodDisruptionBudget/train: selects no pods"}  # before a TrainJob
 
 
 @pytest.fixture(scope="module")
 def items(root: Path) -> list[Object]:
     """The objects of the overlay."""
     return kustomize(root / "k8s" / "overlays" / "trainjob")
+
+
+def template(items: list[Object]) -> job_templates.Template:
+    """The template of training."""
+    return job_templates.choose(job_templates.templates_of(items), "train-512", "train")
 
 
 def is_taken(item: Object) -> bool:
@@ -38,15 +44,14 @@ def within(part: Any, whole: Any) -> bool:
 
 
 def test_its_models_take_all_fields(items: list[Object]) -> None:
-    own = [item for item in items if item["kind"] in MODELS]
-    assert len(own) == 1 + len(STAGES)
-    for item in own:
-        assert is_taken(item), item["metadata"]["name"]
+    made = job_templates.job_of(template(items), "train-512", "0a", "/data/wiki/run.json", None)
+    assert made["kind"] == "TrainJob"
+    assert all(map(is_taken, (made, template(items).item)))
 
 
 @pytest.mark.parametrize("path", ["spec", "spec.template.spec", "spec.template.spec.replicatedJobs.0.template.spec"])
 def test_an_unknown_field_is_found(items: list[Object], path: str) -> None:
-    runtime = copy.deepcopy(of(items, "TrainingRuntime")["bert-pretrain"])
+    runtime = copy.deepcopy(of(items, "TrainingRuntime")["train"])
     place: Any = runtime
     for part in path.split("."):
         place = place[int(part) if part.isdecimal() else part]
@@ -55,38 +60,35 @@ def test_an_unknown_field_is_found(items: list[Object], path: str) -> None:
 
 
 def test_the_other_objects_have_no_fault(items: list[Object]) -> None:
-    assert faults([item for item in items if item["kind"] not in MODELS]) == []
-    assert not {*STAGES} & of(items, "Job").keys()
-    assert "executor.trainjobs=true" in json.dumps(of(items, "Job")["driver"])
+    others = [fault for fault in faults(items) if "trainjobs" not in fault and "trainingruntimes" not in fault]
+    assert {*others} == LEFT_TO_IT
+    assert "train" not in of(items, "CronJob"), "it is copied, and not applied"
+    granted = {(kind, *rule["verbs"]) for rule in of(items, "Role")["driver"]["rules"] for kind in rule["resources"]}
+    assert {("trainjobs", "list", "create"), ("trainingruntimes", "list")} <= granted
 
 
-@pytest.mark.parametrize("stage", STAGES)
-def test_its_pods_are_those_of_the_stages_job(root: Path, items: list[Object], stage: str) -> None:
+def test_its_pods_are_those_of_the_template(root: Path, items: list[Object]) -> None:
     """But for what Trainer sets itself: names, ranks and addresses."""
-    job = of(kustomize(root / "k8s" / "overlays" / "site"), "Job")[stage]["spec"]
-    runtime = of(items, "TrainingRuntime")["bert-pretrain"]["spec"]["template"]["spec"]
-    theirs = copy.deepcopy(runtime["replicatedJobs"][0]["template"]["spec"])
-    trainer = of(items, "TrainJob")[stage]["spec"]["trainer"]
-    text = json.dumps(job).replace('"containerName": "stage"', '"containerName": "node"')
+    ours = copy.deepcopy(template(kustomize(root / "k8s" / "overlays" / "site")).job)
+    theirs = template(items).job
+    text = json.dumps(ours).replace('"containerName": "stage"', '"containerName": "node"')
     ours = json.loads(text)
-    for key in ("suspend", "completions", "parallelism", "ttlSecondsAfterFinished"):
-        del ours[key]
-    pods = ours["template"]["spec"], theirs["template"]["spec"]
-    assert pods[0].pop("subdomain") == "train"
-    containers = pods[0]["containers"][0], pods[1]["containers"][0]
-    assert containers[0].pop("args") == trainer["args"]
-    assert [container.pop("name") for container in containers] == ["stage", "node"]
-    known = ("SERVICE", "NODES", "GPUS")
-    containers[0]["env"] = [v for v in containers[0]["env"] if v["name"] not in known]
-    del ours["template"]["metadata"]["labels"]["app.kubernetes.io/component"]
+    del ours["ttlSecondsAfterFinished"]
+    assert ours["template"]["spec"].pop("subdomain") == "train"
+    container = ours["template"]["spec"]["containers"][0]
+    container["name"] = "node"
+    container["env"] = [variable for variable in container["env"] if variable["name"] != "SERVICE"]
     assert theirs == ours
 
 
-def test_nodes_and_gpus_are_named_once(root: Path, tmp_path: Path) -> None:
-    items = resized(root, tmp_path, "trainjob")
-    for job in of(items, "TrainJob").values():
-        trainer = job["spec"]["trainer"]
-        assert (trainer["numNodes"], trainer["numProcPerNode"]) == (5, 4)
-    runtime = json.dumps(of(items, "TrainingRuntime"))
-    assert runtime.count('"nvidia.com/gpu": "4"') == 2
-    assert faults([item for item in items if item["kind"] not in MODELS]) == []
+def test_all_that_an_overlay_sets_reaches_the_runtime(root: Path, tmp_path: Path) -> None:
+    extended(root, tmp_path, "site", "small-nodes", "kueue", "rdma")
+    site = tmp_path / "k8s" / "overlays" / "site" / "kustomization.yaml"
+    site.write_text(site.read_text().replace("nodes=4", "nodes=5").replace("gpus=8", "gpus=1"))
+    runtime = template(kustomize(tmp_path / "k8s" / "overlays" / "trainjob"))
+    resources = runtime.job["template"]["spec"]["containers"][0]["resources"]
+    assert runtime.item["spec"]["mlPolicy"]["numNodes"] == runtime.job["completions"] == 5
+    assert resources["requests"]["cpu"] == "3"
+    assert resources["limits"]["nvidia.com/gpu"] == resources["limits"]["rdma/hca"] == "1"
+    made = job_templates.job_of(runtime, "train", "0a", "/data/wiki/run.json", None)
+    assert made["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "bert-pretrain"
