@@ -119,6 +119,8 @@ def in_words_of_run(error: Exception, stage: str | None = None) -> UserError:
     """Return the error of a composition in the words of a run."""
     found = composing.explain(error)
     found = found.but(key=found.key and found.key.removeprefix("stages."), problem=found.problem.replace("stages.", ""))
+    first, dot, _ = (found.key or "").partition(".")
+    stage = stage or (first if dot and type_of(first) in STAGES else None)
     return found if stage is None else advice.in_plan(found, stage)
 
 
