@@ -2,21 +2,23 @@
 
 import io
 import os
+import socket
 import sys
 import time
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
+from urllib.parse import urlsplit
+from urllib.request import getproxies
 
 from pipeline.common.errors import Restart, StoreError, first_line
 
 PAUSE, LONGEST_PAUSE = 0.5, 20.0  # seconds between tries, doubled from the one to the other
 SILENT = 5.0  # seconds of tries before a line says so
-UNREACHED = 30.0  # seconds of tries for a host that has never answered: most likely a wrong name
+UNKNOWN = 30.0  # seconds of tries while there is no host of this name
 SLOWEST = 10_000  # bytes per second; a connection that is slower over a window is given up
 WINDOW = 60.0  # seconds
 
 Result = TypeVar("Result")
-_reached: set[str] = set()  # endpoints that have answered this process
 
 
 class Again(Exception):
@@ -76,7 +78,7 @@ def until_answered(address: str, endpoint: str, advice: str, request: Callable[[
     """Repeat a request that raises `Again`.
 
     Raises:
-        StoreError: the endpoint has never answered; `advice` says what to check.
+        StoreError: there is no such host; `advice` says what to check.
         Restart: the store does not answer.
     """
     began, notice = time.monotonic(), Notice(address)
@@ -85,19 +87,28 @@ def until_answered(address: str, endpoint: str, advice: str, request: Callable[[
             found = request()
         except Again as error:
             notice.failed(error)
-            reason, asked = str(error), error.pause
-            if error.answered:
-                _reached.add(endpoint)
+            reason, asked, silent = str(error), error.pause, not error.answered
         else:
-            _reached.add(endpoint)
             return found
         spent = time.monotonic() - began
-        if endpoint not in _reached and spent > min(UNREACHED, patience()):
+        if silent and spent > min(UNKNOWN, patience()) and is_unknown(endpoint):
             raise StoreError(f"the store cannot be reached ({reason}); check the network, {advice}", path=address)
         if spent + asked > patience():
-            raise Restart(f"{address}: the store did not answer for {spent:.0f} s ({reason})")
+            raise Restart(
+                f"{address}: the store did not answer for {spent:.0f} s ({reason}); check the network, {advice}"
+            )
         time.sleep(max(pause, asked))
     raise AssertionError("pauses have no end")
+
+
+def is_unknown(endpoint: str) -> bool:
+    """Return whether there is no host of an endpoint's name; not if the name server is away, or a proxy asks it."""
+    place = urlsplit(endpoint if "://" in endpoint else f"//{endpoint}")
+    try:
+        socket.getaddrinfo(place.hostname, None)
+    except socket.gaierror as error:
+        return error.errno in (socket.EAI_NONAME, socket.EAI_NODATA) and not getproxies()
+    return False
 
 
 def pauses() -> Iterator[float]:
