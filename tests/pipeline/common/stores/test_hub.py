@@ -84,7 +84,7 @@ def test_a_hub_that_is_away_when_a_process_starts_is_waited_for(hub: Hub, monkey
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{unused.getsockname()[1]}")
-        with pytest.raises(Restart, match="did not answer .* HF_ENDPOINT"):
+        with pytest.raises(Restart, match=r"did not answer .* HF_ENDPOINT"):
             storage.pinned(f"{TOP}/data")
     monkeypatch.setenv("HF_ENDPOINT", "http://no-such-host.invalid")
     missing = socket.gaierror(socket.EAI_NONAME, "Name or service not known")
