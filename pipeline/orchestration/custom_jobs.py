@@ -74,21 +74,13 @@ class CustomObjects:
         found: list[dict[str, Any]] = listed["items"]
         return found
 
-    def create(self, item: dict[str, Any], manager: str) -> None:
+    def create(self, item: dict[str, Any]) -> None:
         """Create an object; one that is there already stays, and the next look finds it."""
         from kubernetes.client.exceptions import ApiException
 
-        group, version = item["apiVersion"].split("/")
+        place = (*item["apiVersion"].split("/"), self.namespace, f"{item['kind'].lower()}s")
         try:
-            self.api.create_namespaced_custom_object(
-                group,
-                version,
-                self.namespace,
-                f"{item['kind'].lower()}s",
-                item,
-                field_manager=manager,
-                _request_timeout=ANSWER,
-            )
+            self.api.create_namespaced_custom_object(*place, item, _request_timeout=ANSWER)
         except ApiException as error:
             if error.status != 409:
                 raise

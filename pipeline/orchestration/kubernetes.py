@@ -8,7 +8,7 @@ nothing. All state is in the cluster and on the volume: it may die at any moment
 import datetime
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -38,7 +38,6 @@ from pipeline.orchestration.run_document import Run, StageRecord
 
 QUEUE = "kueue.x-k8s.io/queue-name"
 DRIVER = "driver"  # the name of the driver's own Job
-MANAGER = "pretrain-driver"  # field manager of what the driver creates
 VISIBLE = 120.0  # seconds until a file system shows another node's rename
 WHOSE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
@@ -57,6 +56,10 @@ class KubernetesExecutor:
         self.custom, self.has_trainer = CustomObjects(self.namespace), True
         uid = os.environ.get("DRIVER_UID")
         self.owner = Owner(os.environ.get("DRIVER", DRIVER), uid) if uid else None  # None: outside of a cluster
+        self.jobs: dict[str, Any] = {}  # at the last look, as the templates
+        self.templates: list[Template] = []
+        self.done: set[str] = set()  # names of stages
+        self.ended: dict[str, float] = {}  # when each Job was seen to be complete
         self.said: dict[str, str] = {}  # the last line printed about each Job
         self.warned: set[str] = set()
         self.exporter = Exporter(config.prometheus_host, config.prometheus_port, "executor.prometheus_port")
@@ -71,14 +74,14 @@ class KubernetesExecutor:
             StageFailed: a stage's Job failed otherwise.
         """
         announce_done(nodes)
-        done, groups = {node.name for node in nodes if node.reason is None}, grouped(nodes)
+        self.done, groups = {node.name for node in nodes if node.reason is None}, grouped(nodes)
         if not groups:
             return
         print(self.expected(nodes), flush=True)
         if self._checks_nodes(groups):
-            self._work({PREFLIGHT: []}, done)
+            self._work({PREFLIGHT: []})
             self._say(PREFLIGHT, f"all nodes are good; kubectl logs job/{PREFLIGHT}")
-        self._work(groups, done)
+        self._work(groups)
 
     def expected(self, nodes: list[StageRecord]) -> str:
         """Return a line about each Job that has to be made.
@@ -95,15 +98,14 @@ class KubernetesExecutor:
     def _checks_nodes(self, groups: Groups) -> bool:
         return self.config.preflight and any(kind_of(members) == "train" for members in groups.values())
 
-    def _work(self, groups: Groups, done: set[str]) -> None:
+    def _work(self, groups: Groups) -> None:
         """Make and follow Jobs until all are complete."""
-        ended: dict[str, float] = {}
         while groups:
-            jobs, templates = self._jobs(), self._templates()
-            self._export(jobs, groups)
+            self.jobs, self.templates = self._jobs(), self._templates()
+            self._export(groups)
             for name, members in list(groups.items()):
-                if self._follow(name, members, jobs, templates, done, ended):
-                    done |= {node.name for node in members}
+                if self._follow(name, members):
+                    self.done |= {node.name for node in members}
                     del groups[name]
             if groups:
                 time.sleep(self.config.poll)
@@ -124,11 +126,11 @@ class KubernetesExecutor:
         jobs = {job.metadata.name: job for job in found}
         return jobs | trainjobs(self._ask(lambda: self.custom.find(TRAINJOBS)), found) if self.has_trainer else jobs
 
-    def _export(self, jobs: Mapping[str, Any], groups: Groups) -> None:
+    def _export(self, groups: Groups) -> None:
         """Export each stage's state and number of failed pods to Prometheus."""
-        made = {name for name, job in jobs.items() if job_templates.STAGE in (job.metadata.labels or {})}
+        made = {name for name, job in self.jobs.items() if job_templates.STAGE in (job.metadata.labels or {})}
         for name in made | groups.keys():
-            job = jobs.get(name)
+            job = self.jobs.get(name)
             now = progress(job) if job is not None else PROGRESS[0]
             for one in PROGRESS:
                 self.exporter.set("stage_state", float(one == now), stage=name, state=one)
@@ -159,22 +161,14 @@ class KubernetesExecutor:
                 raise Restart(f"the API server does not respond ({trouble})")
             time.sleep(self.config.poll)
 
-    def _follow(
-        self,
-        name: str,
-        members: list[StageRecord],
-        jobs: Mapping[str, Any],
-        templates: list[Template],
-        done: set[str],
-        ended: dict[str, float],
-    ) -> bool:
+    def _follow(self, name: str, members: list[StageRecord]) -> bool:
         """Poll a Job once, or make it if it is due, and return whether it is done."""
-        job, digest = jobs.get(name), self.record.digest(name)
-        due = all(need in done for node in members for need in node.needs)
-        waits = self._whose(job, digest, jobs) if job is not None else ""
+        job = self.jobs.get(name)
+        due = all(need in self.done for node in members for need in node.needs)
+        waits = self._whose(job) if job is not None else ""
         if job is None or waits:
             if due:
-                self._say(name, waits or self._make(job_templates.choose(templates, name, kind_of(members)), name))
+                self._say(name, waits or self._make(job_templates.choose(self.templates, name, kind_of(members)), name))
             return False
         over = state(job)
         if over == "Failed":
@@ -183,13 +177,13 @@ class KubernetesExecutor:
             if all(node.made() for node in members):
                 self._say_done(job, members)
                 return True
-            if time.monotonic() - ended.setdefault(name, time.monotonic()) > VISIBLE:
+            if time.monotonic() - self.ended.setdefault(name, time.monotonic()) > VISIBLE:
                 raise UserError(job_exhausted(job, members), where=f"stage {name}")
         elif due:
-            self._report(job, templates)
+            self._report(job)
         return False
 
-    def _whose(self, job: Any, digest: str, jobs: Mapping[str, Any]) -> str:
+    def _whose(self, job: Any) -> str:
         """Return what a Job of before has to wait for; empty: it is this run's.
 
         Raises:
@@ -200,7 +194,7 @@ class KubernetesExecutor:
         if about.deletion_timestamp:
             return "its Job of before is being deleted"
         if owners and (self.owner is None or self.owner.uid not in owners):
-            others = [other.metadata for other in jobs.values() if other.metadata.uid in owners]
+            others = [other.metadata for other in self.jobs.values() if other.metadata.uid in owners]
             alive = [other.name for other in others if not other.deletion_timestamp]
             if not alive:
                 return "the Job of an earlier run is about to be deleted"
@@ -208,7 +202,7 @@ class KubernetesExecutor:
                 f"its Job belongs to job/{alive[0]}; use a namespace for each run, or kubectl delete job {alive[0]}",
                 where=f"stage {about.name}",
             )
-        if (about.annotations or {}).get(job_templates.FOR) != digest:
+        if (about.annotations or {}).get(job_templates.FOR) != self.record.digest(about.name):
             raise UserError(
                 f"the Job of this name is another run's, or was made for other settings or inputs; {again}, and start "
                 "the run again",
@@ -226,10 +220,10 @@ class KubernetesExecutor:
             return f"waits for the end of {len(left)} pods of its deleted Job{lost and f', {lost}'}"
         place = run_record.place_of(self.record.workdir)
         item = job_templates.job_of(template, name, self.record.digest(name), place, self.owner)
-        self._ask(lambda: self.custom.create(item, MANAGER))
+        self._ask(lambda: self.custom.create(item))
         return f"made of template {template.name}"
 
-    def _report(self, job: Any, templates: list[Template]) -> None:
+    def _report(self, job: Any) -> None:
         """Print the status of a Job that has not ended."""
         name = job.metadata.name
         if job.spec.suspend:
@@ -239,7 +233,7 @@ class KubernetesExecutor:
         else:
             self._say(name, self._condition(job))
         self._warn(job)
-        if job.metadata.annotations[job_templates.MADE_OF] not in [template.content for template in templates]:
+        if job.metadata.annotations[job_templates.MADE_OF] not in [template.content for template in self.templates]:
             self._once(name, f"its template has changed; to restart with it: kubectl delete {resource(job)} {name}")
 
     def _say(self, name: str, what: str) -> None:

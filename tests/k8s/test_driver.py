@@ -62,7 +62,7 @@ def test_the_driver_owns_its_jobs_and_takes_them_with_it(begin: Begin, capsys: p
     small.declare("a")
     owner = small.started()
     first = small.driver(small.node("a"))
-    first.custom.create(job_templates.job_of(*templates(first), "a", first.record.digest("a"), "/run.json", owner), "x")
+    first.custom.create(job_templates.job_of(*templates(first), "a", first.record.digest("a"), "/run.json", owner))
     wait(lambda: is_active(small, "a"))
     job = small.job("a")
     assert job["metadata"]["ownerReferences"] == [
@@ -88,7 +88,7 @@ def test_a_driver_that_is_restarted_finds_its_jobs(begin: Begin, capsys: pytest.
     driver = small.driver(small.node("a"))
     made = job_templates.job_of(*templates(driver), "a", driver.record.digest("a"), "/run.json", small.owner)
     for _ in range(2):  # the second one is there already
-        driver.custom.create(made, "test")
+        driver.custom.create(made)
     uid = small.job("a")["metadata"]["uid"]
     again = Driver(capsys, small, small.node("a"))
     again.wait(lambda story: "pods run" in story)
@@ -133,7 +133,7 @@ def test_a_job_that_nobody_owns_is_followed_if_it_is_for_the_same(begin: Begin) 
     small.declare("a")
     driver = small.driver(small.node("a"))
     for digest, place in ((driver.record.digest("a"), "a"), ("of other settings", "b")):
-        driver.custom.create(job_templates.job_of(*templates(driver), place, digest, "/run.json", None), "test")
+        driver.custom.create(job_templates.job_of(*templates(driver), place, digest, "/run.json", None))
     small.started()
     small.drive(small.node("a"))
     assert small.order.count("a") == 1

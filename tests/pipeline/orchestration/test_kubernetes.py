@@ -76,7 +76,7 @@ def test_bad_configuration_is_the_last_word_before_all_else() -> None:
 
 def test_a_complete_job_without_its_folder_is_used_up(tmp_path: Path) -> None:
     members = [node(tmp_path / "report")]
-    assert "kubectl delete job report" in kubernetes.job_exhausted(job(), members)
+    assert "kubectl delete job/report" in kubernetes.job_exhausted(job(), members)
     write(tmp_path / "report", "other", BEGAN - datetime.timedelta(hours=1))
     assert "already completed" in kubernetes.job_exhausted(job(), members)
 

@@ -37,7 +37,7 @@ class Cluster:
             raise UserError("the API server rejects a request: Not Found")
         return self.templates
 
-    def create(self, item: dict[str, Any], manager: str) -> None:
+    def create(self, item: dict[str, Any]) -> None:
         """A Job, unless there is one of this name."""
         if item["metadata"]["name"] in [job.metadata.name for job in self.jobs]:
             return
