@@ -14,7 +14,7 @@ from pipeline.common.errors import Restart, StoreError, first_line
 
 PAUSE, LONGEST_PAUSE = 0.5, 20.0  # seconds between tries, doubled from the one to the other
 SILENT = 5.0  # seconds of tries before a line says so
-UNKNOWN = 30.0  # seconds of tries while there is no host of this name
+UNKNOWN = 30.0  # seconds of tries while the name of the host is unknown
 SLOWEST = 10_000  # bytes per second; a connection that is slower over a window is given up
 WINDOW = 60.0  # seconds
 
@@ -78,7 +78,7 @@ def until_answered(address: str, endpoint: str, advice: str, request: Callable[[
     """Repeat a request that raises `Again`.
 
     Raises:
-        StoreError: there is no such host; `advice` says what to check.
+        StoreError: the name of the host is unknown; `advice` says what to check.
         Restart: the store does not answer.
     """
     began, notice = time.monotonic(), Notice(address)
@@ -102,7 +102,7 @@ def until_answered(address: str, endpoint: str, advice: str, request: Callable[[
 
 
 def is_unknown(endpoint: str) -> bool:
-    """Return whether there is no host of an endpoint's name; not if the name server is away, or a proxy asks it."""
+    """Return whether the host of an endpoint has an unknown name; not if the name server is away, or a proxy asks it."""
     place = urlsplit(endpoint if "://" in endpoint else f"//{endpoint}")
     try:
         socket.getaddrinfo(place.hostname, None)
