@@ -102,7 +102,7 @@ def until_answered(address: str, endpoint: str, advice: str, request: Callable[[
 
 
 def is_unknown(endpoint: str) -> bool:
-    """Return whether the host of an endpoint has an unknown name; not if the name server is away, or a proxy asks it."""
+    """Return whether the name of a host is unknown; not if the name server is away, or a proxy asks it."""
     place = urlsplit(endpoint if "://" in endpoint else f"//{endpoint}")
     try:
         socket.getaddrinfo(place.hostname, None)
