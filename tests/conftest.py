@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import settings
 
+from pipeline.common import screen
+
 if TYPE_CHECKING:
     from tests.pipeline.store_proxy import Proxy
 
@@ -32,8 +34,12 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 @pytest.fixture(autouse=True)
 def denormals() -> Iterator[None]:
-    """What trains makes this thread flush denormal numbers, and hypothesis refuses to draw then."""
+    """What trains makes this thread flush denormal numbers, and hypothesis refuses to draw then.
+
+    A command that executors start prints records too, and so would those of later tests.
+    """
     yield
+    os.environ.pop(screen.RECORDS, None)
     if "torch" in sys.modules:
         sys.modules["torch"].set_flush_denormal(False)
 

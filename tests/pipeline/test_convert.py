@@ -218,7 +218,7 @@ def test_missing_inputs_are_named(run, tmp_path):
         convert.make(dataclasses.replace(run, vocab=str(tmp_path / "no")), tmp_path)
     with pytest.raises(InputError) as raised:
         convert.make(dataclasses.replace(run, train=str(tmp_path / "no")), tmp_path)
-    assert raised.value.value == str(tmp_path / "no")
+    assert raised.value.path == str(tmp_path / "no")
 
 
 @pytest.mark.parametrize("name", ["bert.pooler.dense.bias", "cls.predictions.bias"])
