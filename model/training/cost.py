@@ -8,6 +8,7 @@ less, so the count is from above.
 Shapes: H hidden, F feed-forward, N heads, V vocabulary.
 """
 
+import functools
 import math
 import re
 from dataclasses import dataclass
@@ -24,12 +25,18 @@ SHARE = 0.9  # of a device's memory that is planned with
 APART = 1.5 * GIB  # CUDA's context, cuBLAS, NCCL, and pieces of losses in fp32
 ENOUGH = 65_536  # tokens, from which on more at a time gain nothing on the largest GPU
 ON_A_CPU = 4096  # tokens: more leave its caches
-PUBLISHED: dict[str, float] = read_table(__file__, "cost.yaml")  # TFLOP/s, by device
+
+
+@functools.cache
+def peaks() -> dict[str, float]:
+    """Return the published TFLOP/s by device."""
+    found: dict[str, float] = read_table(__file__, "cost.yaml")
+    return found
 
 
 def published(name: str) -> float | None:
     """Return the published figure of a device by its name; None where it is unknown."""
-    for known, figure in PUBLISHED.items():
+    for known, figure in peaks().items():
         if re.search(rf"\b{known}\b", name):
             return figure
     return None

@@ -6,7 +6,6 @@ from typing import cast
 from model.config import TrainConfig
 from model.training import cost
 from model.training import estimate as training
-from model.training.cost import PUBLISHED
 from pipeline.beam import estimate as preparation
 from pipeline.common.errors import ConfigError, Restart, UserError
 from pipeline.common.estimate import Estimate, hours
@@ -72,9 +71,9 @@ def _gpu_speed(config: RunConfig) -> float | None:
     name = config.estimate_gpu
     if name is None:
         return None
-    peak = PUBLISHED.get(name)
+    peak = cost.peaks().get(name)
     if peak is None:
-        raise ConfigError(f"its peak is not known; choose one of {', '.join(PUBLISHED)}", "estimate_gpu", name)
+        raise ConfigError(f"its peak is not known; choose one of {', '.join(cost.peaks())}", "estimate_gpu", name)
     return peak * 1e12 * config.estimate_mfu
 
 

@@ -181,7 +181,7 @@ def test_what_launchers_add_to_the_command_line_goes() -> None:
 def test_a_checkpoint_names_what_is_wrong_with_it(undisturbed: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError) as raised:
         initial_weights.read(tmp_path)
-    assert raised.value.value == str(tmp_path)
+    assert raised.value.path == str(tmp_path)
     trained = initial_weights.read(undisturbed)
     assert trained.config.hidden == 32
     assert trained.steps == [12]

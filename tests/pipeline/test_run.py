@@ -151,8 +151,8 @@ def test_a_killed_run_goes_on_and_a_finished_one_does_nothing(root: Path, corpus
         first.send_signal(signal.SIGTERM)
         _, said = first.communicate(timeout=60)
         assert first.returncode == 75
-        saved = re.search(r"^stopped: stage train: saved (after step \d+) \(.*rerun .* without force", said)
-        assert saved
+        saved = re.search(r"^stopped: stage train: .*saved (after step \d+) \(.*rerun .* without force", said)
+        assert saved, said
     assert "Traceback" not in (work / "logs" / "train.log").read_text()
     left = subprocess.run(["pgrep", "-af", str(work)], check=False, capture_output=True, text=True)
     assert left.stdout == ""
