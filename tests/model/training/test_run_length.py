@@ -146,7 +146,7 @@ def test_checkpoints_at_words_are_kept_and_step_0_is_one(runs: Path) -> None:
 def test_shards_without_words_train_unless_a_setting_needs_them(root: Path, work: Path, tmp_path: Path) -> None:
     common = [f"workdir={work}", f"out={tmp_path / 'old'}", *SMALL, "steps=2"]
     said = train_many(root, [(1, common), (1, [*common, "words=500"])], code=2)
-    assert "error: words: the shards do not know their words" in said
+    assert "the shards do not know their words; make them again with force=true" in said
     assert "words" not in rows(tmp_path / "old")[-1]
 
 
