@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from types import FrameType
 
-from pipeline.common import formatting, redact, screen, storage
+from pipeline.common import formatting, screen, storage
 from pipeline.common.errors import ConfigError, Exit, Restart, UserError
 from pipeline.common.figures import Conversion
 from pipeline.common.manifest import Manifest
@@ -102,7 +102,7 @@ def run_nodes(config: RunConfig, nodes: list[StageRecord], expected: str) -> Non
     began = time.monotonic()
     try:
         chosen = executor(config, run)
-        run.write(redact.hide if config.executor.name == "local" else redact.unsigned)
+        run.write()
         chosen.run(nodes)
     except UserError as error:
         if error.where is None:

@@ -11,13 +11,20 @@ from pipeline.common.errors import ConfigError, Exit, InputError, Restart, UserE
 Config = TypeVar("Config")
 
 
+def composed(name: str, schema: type[Config], words: list[str], asked: bool) -> Config | None:
+    """Return the configuration that Hydra composes, see `composing.of_words`."""
+    from pipeline.cli import composing  # Hydra takes 0.3 s
+
+    return composing.of_words(name, schema, words, asked)
+
+
 def run(
     name: str,
     schema: type[Config],
     task: Callable[[Config], Any],
     argv: list[str] | None = None,
     is_first: Callable[[str], bool] = lambda line: True,
-    read: Callable[..., Config | None] | None = None,
+    read: Callable[..., Config | None] = composed,
 ) -> NoReturn:
     """Compose `conf/NAME.yaml` with the command line, validate it, run `task`, and exit.
 
@@ -34,7 +41,7 @@ def run(
 
     def body() -> None:
         nonlocal config
-        config = of_words(name, schema, words, read or composed)
+        config = of_words(name, schema, words, read)
         if config is not None:
             task(config)
 
@@ -64,16 +71,7 @@ def guarded(
     sys.exit(Exit.DONE)
 
 
-def composed(name: str, schema: type[Config], words: list[str], asked: bool) -> Config | None:
-    """Return the configuration that Hydra composes, see `composing.of_words`."""
-    from pipeline.cli import composing  # Hydra takes 0.3 s
-
-    return composing.of_words(name, schema, words, asked)
-
-
-def of_words(
-    name: str, schema: type[Config], words: list[str], read: Callable[..., Config | None] = composed
-) -> Config | None:
+def of_words(name: str, schema: type[Config], words: list[str], read: Callable[..., Config | None]) -> Config | None:
     """Return the configuration of a command line; None if it asks for help or what an option shows.
 
     Raises:

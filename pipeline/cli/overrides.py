@@ -24,6 +24,7 @@ BRACKET_FIRST = re.compile(r"\[[^\[\]]*\][^\]]+")  # a text, not a list: [ab]/x
 LIST = re.compile(r"\[([^\[\]{}()'\"\\$]*)\]")  # without quotation marks, and in one level
 QUOTES = "“”„‘’«»"  # of a text processor; a shell reads them as letters
 RESERVED = ("null", "true", "false", "inf", "nan")  # words that do not parse as text
+AROUND = ("attention", "protocol")  # groups whose files set keys next to them
 SEARCH_PATH = "hydra.searchpath"  # more folders of YAML files
 OPEN = re.compile(r"(corpus\.options|corpus\.parts|runner\.options)\b")  # groups that take any key
 # Of a run: keys of all trainings, whose schema the stages check.
@@ -235,7 +236,7 @@ def with_sign(word: str, made: set[str], schema: type | None) -> str:
     """
     found = CHOICE.fullmatch(word)
     if found is not None and choices(found[1]):
-        package = "@_global_" if found[1] == "attention" else ""  # its files set keys next to it
+        package = "@_global_" if found[1] in AROUND else ""
         return f"{'' if found[1] in made else '+'}{found[1]}{package}={quoted(found[3])}"
     added = ADDED.match(word)
     known = added is not None and ("." in added[1] or type_of(schema, added[1]) is not None)

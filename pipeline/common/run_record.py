@@ -10,8 +10,8 @@ import os
 from typing import Any, TypeVar
 
 from pipeline.common import storage
-from pipeline.common.errors import InputError
-from pipeline.common.schema import built
+from pipeline.common.errors import InputError, readable
+from pipeline.common.schema import built, set_key
 
 NAME = "run.json"
 OPTION = "--from"
@@ -33,12 +33,10 @@ def load(path: str) -> dict[str, Any]:
         InputError: it cannot be read, or has another form.
     """
     try:
-        with storage.at(path).open("rb") as file:
+        with readable(path), storage.at(path).open("rb") as file:
             found = json.load(file)
         if not isinstance(found, dict) or found.get("version") != VERSION or not isinstance(found.get("stages"), dict):
             raise ValueError("no record of a run of this version")
-    except OSError as error:
-        raise InputError(f"cannot be read ({error.strerror or error})", path=path) from error
     except ValueError as error:
         raise InputError(f"is not the record of a run ({error}); start the run again", path=path) from error
     return found
@@ -63,16 +61,8 @@ def config_of(place: str, schema: type[Schema], words: list[str]) -> Schema:
         changes[key] = value
     try:
         for key, value in changes.items():
-            change(config, key, value)
+            set_key(config, key, value)
         found: Schema = built(schema, config)
         return found
     except (LookupError, TypeError, ValueError) as error:
         raise InputError(f"{error}; start the run again", path=place) from error
-
-
-def change(nested: Any, key: str, value: Any) -> None:
-    """Set a dotted key of nested dicts and lists."""
-    *parts, last = key.split(".")
-    for part in parts:
-        nested = nested[int(part) if isinstance(nested, list) else part]
-    nested[int(last) if isinstance(nested, list) else last] = value

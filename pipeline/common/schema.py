@@ -99,6 +99,18 @@ def check_choice(key: str, value: str, choices: tuple[str, ...]) -> None:
     check(value in choices, str(Limits(choices=choices)), key, value)
 
 
+def set_key(nested: Any, key: str, value: Any) -> None:
+    """Set a dotted key of nested dataclasses, dicts and lists, where a number is a place."""
+    first, _, rest = key.partition(".")
+    place, holds = int(first) if isinstance(nested, list) else first, isinstance(nested, list | dict)
+    if rest:
+        set_key(nested[place] if holds else getattr(nested, first), rest, value)
+    elif holds:
+        nested[place] = value
+    else:
+        setattr(nested, first, value)
+
+
 def built(schema: Any, value: Any, key: str = "") -> Any:
     """Return plain values, as JSON has them, as an instance of `schema`, a dataclass or another type.
 

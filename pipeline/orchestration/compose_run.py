@@ -12,7 +12,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from pipeline.cli import composing, conf_files
-from pipeline.cli.overrides import as_text, readable, search_path, whole_number
+from pipeline.cli.overrides import AROUND, SEARCH_PATH, as_text, readable, search_path, whole_number
 from pipeline.common import cores
 from pipeline.common.errors import ConfigError, UserError
 from pipeline.config import TASK_KINDS, EvaluateConfig, RunConfig, StageConfig
@@ -22,7 +22,6 @@ from pipeline.stages.registry import STAGES, type_of
 # A key of a stage among the words of a run: `train.steps=9`, `+train-512.deepspeed.KEY=9`.
 STAGE_KEY = re.compile(rf"([+~]*)((?:{'|'.join(STAGES)})(?:-[\w-]+)?)\.(.+)")
 CHOSEN = re.compile(r"[\w./-]+")  # the value of a choice
-AROUND = ("attention", "protocol")  # groups whose files set keys next to them
 OPENED = re.compile(r"runner\.options\.|task\.")  # keys that need not be there
 SAMPLE_TASK = "sample_"
 
@@ -135,7 +134,7 @@ def check_stages(words: list[str]) -> None:
 
 def recipe_stages(words: list[str]) -> list[str]:
     """Return the names of the recipe's stages; none if it cannot be read."""
-    ours = ("recipe", "hydra.searchpath")
+    ours = ("recipe", SEARCH_PATH)
     chosen = [word for word in words if word.lstrip("+").partition("=")[0] in ours or "@stages." in word]
     try:
         config = composing.compose("run", RunConfig, chosen)

@@ -34,7 +34,7 @@ from pipeline.orchestration.job_status import (
 )
 from pipeline.orchestration.job_templates import Owner, Template
 from pipeline.orchestration.local import StageFailed, announce_done, of_stage
-from pipeline.orchestration.run_document import Run, StageRecord
+from pipeline.orchestration.run_document import Run, StageRecord, by_job
 
 QUEUE = "kueue.x-k8s.io/queue-name"
 DRIVER = "driver"  # the name of the driver's own Job
@@ -74,7 +74,7 @@ class KubernetesExecutor:
             StageFailed: a stage's Job failed otherwise.
         """
         announce_done(nodes)
-        self.done, groups = {node.name for node in nodes if node.reason is None}, grouped(nodes)
+        self.done, groups = {node.name for node in nodes if node.reason is None}, by_job(nodes)
         if not groups:
             return
         print(self.expected(nodes), flush=True)
@@ -89,7 +89,7 @@ class KubernetesExecutor:
         Raises:
             ConfigError: a stage has no template.
         """
-        groups, templates = grouped(nodes), self._templates()
+        groups, templates = by_job(nodes), self._templates()
         if self._checks_nodes(groups):
             groups = {PREFLIGHT: [], **groups}
         chosen = ((name, job_templates.choose(templates, name, kind_of(all_of))) for name, all_of in groups.items())
@@ -307,15 +307,6 @@ class KubernetesExecutor:
             + (f"; a pod ended with exit code {code}; its last output:\n{words}" if code else "")
             + f"\nFix it, kubectl delete {resource(job)}/{name} job/{DRIVER}, and start the run again."
         )
-
-
-def grouped(nodes: list[StageRecord]) -> Groups:
-    """Return the stages that have to run by the name of their Job."""
-    groups: Groups = {}
-    for node in nodes:
-        if node.reason is not None:
-            groups.setdefault(node.job, []).append(node)
-    return groups
 
 
 def kind_of(members: list[StageRecord]) -> str:

@@ -15,7 +15,7 @@ from pipeline.common.atomic import write_text
 from pipeline.common.errors import ConfigError, InputError, writable
 from pipeline.common.manifest import Manifest
 from pipeline.common.redact import hide, one_line, unsigned
-from pipeline.common.schema import built
+from pipeline.common.schema import built, set_key
 from pipeline.common.stores import objects
 from pipeline.config import RunConfig, StageConfig
 from pipeline.orchestration import wandb_names
@@ -70,6 +70,7 @@ class Run:
     mirror: str | None
     recipe: str
     command: str
+    executor: str = "local"  # where its stages become processes
     cores: int  # of the driver, which a stage elsewhere replaces by its own
     environment: dict[str, str]  # variables of all stages, unless they are set
     stages: dict[str, StageRecord]
@@ -81,18 +82,19 @@ class Run:
         """Return the path of the record on this machine."""
         return run_record.place_of(str(local_place(self.workdir, self.mirror)))
 
-    def write(self, shown: Callable[[str], str] = hide) -> None:
-        """Write the record for its owner alone, and into the store of the run, each text as `shown`.
+    def write(self) -> None:
+        """Write the record for its owner alone, and into the store of the run, without secrets.
 
-        What is hidden in it, processes of this machine get by their environment.
+        What is hidden in it, processes of this machine get by their environment; other machines get
+        none, so a value that only equals a secret of this one's environment stays for them.
 
         Raises:
             InputError: nothing can be written there.
         """
-        plain = dataclasses.asdict(self)
+        plain, shown = dataclasses.asdict(self), hide if self.executor == "local" else unsigned
         for name, record in self.stages.items():
             for key, text in record.secrets(shown).items():
-                run_record.change(plain["stages"][name]["config"], key, shown(text))
+                set_key(plain["stages"][name]["config"], key, shown(text))
         text = json.dumps(plain, indent=1) + "\n"
         folder = local_place(self.workdir, self.mirror)
         with writable(folder, "workdir"):
@@ -106,19 +108,23 @@ class Run:
         made = [record.fingerprint for record in self.stages.values() if record.job == job]
         return hashlib.sha256("".join(made).encode()).hexdigest()[:16]
 
-    def check_unsigned(self, executor: str) -> None:
+    def check_unsigned(self) -> None:
         """Raise ConfigError if a stage reads an address with a secret, which goes to no other machine."""
+        if self.executor == "local":
+            return
         for record in self.stages.values():
             for key in record.secrets(unsigned):
                 raise ConfigError(
-                    f"holds a secret, which is not written for executor={executor}; put credentials into the "
+                    f"holds a secret, which is not written for executor={self.executor}; put credentials into the "
                     "environment of its jobs",
                     f"{record.name}.{key}",
                 )
 
 
-def of(config: RunConfig, nodes: Iterable[StageRecord]) -> Run:
+def of(config: RunConfig, nodes: Iterable[StageRecord], executor: str | None = None) -> Run:
     """Return the record of a planned run, with the command line that makes it again.
+
+    `executor` is not the configured one within a job of Slurm, whose steps run its stages.
 
     Raises:
         ConfigError: a setting that goes to other machines holds a secret.
@@ -127,14 +133,23 @@ def of(config: RunConfig, nodes: Iterable[StageRecord]) -> Run:
         workdir=config.workdir,
         mirror=config.mirror,
         recipe=config.recipe,
+        executor=executor or config.executor.name,
         cores=config.cores or cores.available(),
         command=shlex.join(map(one_line, ["python", "-m", "pipeline.run", *sys.argv[1:]])),
         environment=wandb_names.environment(config),
         stages={node.name: node for node in nodes},
     )
-    if config.executor.name != "local":
-        run.check_unsigned(config.executor.name)
+    run.check_unsigned()
     return run
+
+
+def by_job(nodes: Iterable[StageRecord]) -> dict[str, list[StageRecord]]:
+    """Return the stages that have to run by the name of their job."""
+    groups: dict[str, list[StageRecord]] = {}
+    for node in nodes:
+        if node.reason is not None:
+            groups.setdefault(node.job, []).append(node)
+    return groups
 
 
 def read(place: str) -> Run:

@@ -11,8 +11,9 @@ from collections.abc import Mapping
 
 from model.config import TrainConfig
 from pipeline.common.errors import ConfigError
+from pipeline.common.schema import set_key
 from pipeline.config import ConvertConfig, EvaluateConfig, ReportConfig, RunConfig, StageConfig
-from pipeline.stages import fingerprints, store_inputs
+from pipeline.stages import fingerprints
 
 Stages = dict[str, tuple[str, StageConfig]]
 
@@ -99,5 +100,5 @@ def with_seed(config: RunConfig, seed: int, settings: StageConfig, found: Stages
     for key, path in fingerprints.inputs(settings).items():
         if (out := fingerprints.producer_of(path, makers)) is not None:
             inside = os.path.normpath(path).removeprefix(os.path.normpath(out))
-            store_inputs.set_key(made, key, name_for(out, seed, config.seed) + inside)
+            set_key(made, key, name_for(out, seed, config.seed) + inside)
     return made

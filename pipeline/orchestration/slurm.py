@@ -18,7 +18,7 @@ from pathlib import Path
 from pipeline.common.errors import ConfigError, Restart, UserError, records_in
 from pipeline.config import ExecutorConfig
 from pipeline.orchestration.local import StageFailed, announce_done, delete_forced, failure
-from pipeline.orchestration.run_document import FORCED, Run, StageRecord
+from pipeline.orchestration.run_document import FORCED, Run, StageRecord, by_job
 from pipeline.orchestration.slurm_job import MODULE
 from pipeline.stages.registry import STAGES
 
@@ -51,11 +51,7 @@ class SlurmExecutor:
             UserError, Restart, StageFailed: a stage failed, see `local.failure`.
         """
         announce_done(nodes)
-        groups: dict[str, list[StageRecord]] = {}
-        for node in nodes:
-            if node.reason is not None:
-                groups.setdefault(node.job, []).append(node)
-        jobs = self.jobs
+        groups, jobs = by_job(nodes), self.jobs
         for node in nodes:
             if node.reason == FORCED and node.job in jobs:
                 what = f"its job is in the queue; scancel {jobs[node.job]}, or leave out force"

@@ -23,7 +23,7 @@ from typing import Any
 from model.launching import rank_endings
 from model.resilience.watchdog import STOPPING
 from pipeline.cli import entry_point
-from pipeline.common import output, redact, run_record, screen
+from pipeline.common import output, run_record, screen
 from pipeline.common.atomic import write_text
 from pipeline.common.errors import ConfigError, Exit, UserError
 from pipeline.config import RunConfig
@@ -157,9 +157,9 @@ def drive_all(config: RunConfig) -> None:
         config.force = []  # what they had made was deleted when the job began
     nodes = graph.plan(config)
     graph.check_places(config, nodes)
-    run_document.of(config, nodes).write(redact.unsigned)
+    run_document.of(config, nodes, "slurm").write()
     delete_forced(nodes)
-    for job in dict.fromkeys(node.job for node in nodes if node.reason is not None):
+    for job in run_document.by_job(nodes):
         run_job(job, Path(config.workdir))
 
 

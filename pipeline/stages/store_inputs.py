@@ -14,6 +14,7 @@ from pipeline.common import storage
 from pipeline.common.checkpoints import FILE, SUMS, sums_of
 from pipeline.common.errors import InputError
 from pipeline.common.manifest import MANIFEST, Manifest
+from pipeline.common.schema import set_key
 from pipeline.common.stores import objects
 from pipeline.common.stores.background_upload import CheckpointStore
 from pipeline.common.stores.mirror import Copy, default_root, hidden, local_path
@@ -99,17 +100,6 @@ def shard_addresses(config: Any) -> dict[str, str]:
     """Return the addresses of a training's folders of shards, by the local folders of copies."""
     stored = [storage.normal(place) for place in config.data.folders if in_store(place)]
     return {str(local_place(place, config.mirror)): place for place in stored}
-
-
-def set_key(config: Any, key: str, value: str) -> None:
-    """Set a dotted key of a configuration; a number is a place in a list."""
-    *parts, last = key.split(".")
-    for part in parts:
-        config = config[part] if isinstance(config, dict) else getattr(config, part)
-    if isinstance(config, list):
-        config[int(last)] = value
-    else:
-        setattr(config, last, value)
 
 
 def fetch_input(root: Path, address: str, key: str, patterns: tuple[str, ...] = ("*",)) -> Path:
