@@ -222,7 +222,7 @@ def test_real_text_keeps_every_mark(shared_data: Path, tmp_path: Path) -> None:
     stage.run("prepare", config, prepare.make)
     intake, account, expected = (DocumentReader(config), DocumentCounts(), Counter[tuple[str, bool]]())
     (split,) = intake.reader.splits(config.split_bytes)
-    chunks = intake.chunks([(0, split)], account, lambda done, documents: None)
+    chunks = intake.chunks([split], account, lambda done, documents: None)
     found = {each.hash: each for chunk in chunks for each in chunk}
     assert len(found) > 300
     for sentence in chain.from_iterable(each.sentences for each in found.values()):
