@@ -14,8 +14,9 @@ from pipeline.common.figures import Conversion
 from pipeline.common.manifest import Manifest
 from pipeline.config import RunConfig
 from pipeline.orchestration import advice, estimates, graph, run_arguments, run_document, stage_commands
+from pipeline.orchestration.follow import Executor, StageFailed
 from pipeline.orchestration.kubernetes import KubernetesExecutor
-from pipeline.orchestration.local import Executor, LocalExecutor, StageFailed
+from pipeline.orchestration.local import LocalExecutor
 from pipeline.orchestration.run_document import Run, StageRecord
 from pipeline.orchestration.slurm import SlurmExecutor
 from pipeline.stages import stage, store_folder, store_inputs

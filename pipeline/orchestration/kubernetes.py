@@ -7,18 +7,18 @@ nothing. All state is in the cluster and on the volume: it may die at any moment
 
 import datetime
 import os
-import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from pipeline.common import run_record
-from pipeline.common.errors import ConfigError, Exit, Restart, UserError, records_in
+from pipeline.common.errors import ConfigError, Exit, UserError, records_in
 from pipeline.common.manifest import Manifest
 from pipeline.common.prometheus import Exporter
 from pipeline.config import ExecutorConfig
 from pipeline.orchestration import job_templates
 from pipeline.orchestration.custom_jobs import ANSWER, CRONJOBS, RUNTIMES, TRAINJOBS, CustomObjects, trainjobs
+from pipeline.orchestration.follow import Answer, Away, Executor, Groups, StageFailed, announce_done, of_stage
 from pipeline.orchestration.job_status import (
     PREFLIGHT,
     PROGRESS,
@@ -33,34 +33,27 @@ from pipeline.orchestration.job_status import (
     without_suffixes,
 )
 from pipeline.orchestration.job_templates import Owner, Template
-from pipeline.orchestration.local import StageFailed, announce_done, of_stage
 from pipeline.orchestration.run_document import Run, StageRecord, by_job
 
 QUEUE = "kueue.x-k8s.io/queue-name"
 DRIVER = "driver"  # the name of the driver's own Job
-VISIBLE = 120.0  # seconds until a file system shows another node's rename
 WHOSE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
-Answer = TypeVar("Answer")
-Groups = dict[str, list[StageRecord]]  # the stages of each Job that is to come, by its name
 
-
-class KubernetesExecutor:
+class KubernetesExecutor(Executor):
     """Executor of stages as Jobs, which it makes and follows but never changes or deletes."""
 
-    patience = 600.0  # seconds without an answer of the API server until it gives up
+    asked = "the API server"
 
     def __init__(self, config: ExecutorConfig, run: Run):
-        self.config, self.record = config, run
+        super().__init__()
+        self.config, self.record, self.poll = config, run, config.poll
         self.batch, self.core, self.namespace = connect(config.namespace)
         self.custom, self.has_trainer = CustomObjects(self.namespace), True
         uid = os.environ.get("DRIVER_UID")
         self.owner = Owner(os.environ.get("DRIVER", DRIVER), uid) if uid else None  # None: outside of a cluster
         self.jobs: dict[str, Any] = {}  # at the last look, as the templates
         self.templates: list[Template] = []
-        self.done: set[str] = set()  # names of stages
-        self.ended: dict[str, float] = {}  # when each Job was seen to be complete
-        self.said: dict[str, str] = {}  # the last line printed about each Job
         self.warned: set[str] = set()
         self.exporter = Exporter(config.prometheus_host, config.prometheus_port, "executor.prometheus_port")
 
@@ -74,14 +67,14 @@ class KubernetesExecutor:
             StageFailed: a stage's Job failed otherwise.
         """
         announce_done(nodes)
-        self.done, groups = {node.name for node in nodes if node.reason is None}, by_job(nodes)
+        groups = by_job(nodes)
         if not groups:
             return
         print(self.expected(nodes), flush=True)
         if self._checks_nodes(groups):
-            self._work({PREFLIGHT: []})
-            self._say(PREFLIGHT, f"all nodes are good; kubectl logs job/{PREFLIGHT}")
-        self._work(groups)
+            self.follow(nodes, {PREFLIGHT: []})
+            self.say(PREFLIGHT, f"all nodes are good; kubectl logs job/{PREFLIGHT}")
+        self.follow(nodes, groups)
 
     def expected(self, nodes: list[StageRecord]) -> str:
         """Return a line about each Job that has to be made.
@@ -98,17 +91,10 @@ class KubernetesExecutor:
     def _checks_nodes(self, groups: Groups) -> bool:
         return self.config.preflight and any(kind_of(members) == "train" for members in groups.values())
 
-    def _work(self, groups: Groups) -> None:
-        """Make and follow Jobs until all are complete."""
-        while groups:
-            self.jobs, self.templates = self._jobs(), self._templates()
-            self._export(groups)
-            for name, members in list(groups.items()):
-                if self._follow(name, members):
-                    self.done |= {node.name for node in members}
-                    del groups[name]
-            if groups:
-                time.sleep(self.config.poll)
+    def look(self, groups: Groups) -> None:
+        """Learn the templates and the states of all Jobs as they are now, and export these."""
+        self.jobs, self.templates = self._jobs(), self._templates()
+        self._export(groups)
 
     def _templates(self) -> list[Template]:
         """Return the templates as they are now."""
@@ -147,41 +133,40 @@ class KubernetesExecutor:
         from kubernetes.client.exceptions import ApiException
         from urllib3.exceptions import HTTPError
 
-        until = time.monotonic() + self.patience
-        while True:
+        def asked() -> Answer:
             try:
                 return question()
             except ApiException as error:
                 if error.status in (401, 403, 404, 422):
                     raise UserError(f"the API server rejects a request: {error.reason}: {error.body}") from error
-                trouble = f"{error.status} {error.reason}"
+                raise Away(f"{error.status} {error.reason}") from error
             except (HTTPError, OSError) as error:
-                trouble = type(error).__name__
-            if time.monotonic() > until:
-                raise Restart(f"the API server does not respond ({trouble})")
-            time.sleep(self.config.poll)
+                raise Away(type(error).__name__) from error
 
-    def _follow(self, name: str, members: list[StageRecord]) -> bool:
-        """Poll a Job once, or make it if it is due, and return whether it is done."""
+        return self.ask(asked)
+
+    def step(self, name: str, members: list[StageRecord], due: bool) -> bool:
+        """Make a Job that is `due`, say where it stands, and return whether it has ended well.
+
+        Raises:
+            UserError, StageFailed: it has failed.
+        """
         job = self.jobs.get(name)
-        due = all(need in self.done for node in members for need in node.needs)
         waits = self._whose(job) if job is not None else ""
         if job is None or waits:
             if due:
-                self._say(name, waits or self._make(job_templates.choose(self.templates, name, kind_of(members)), name))
+                self.say(name, waits or self._make(job_templates.choose(self.templates, name, kind_of(members)), name))
             return False
         over = state(job)
         if over == "Failed":
             self._raise(job)
-        if over == "Complete":
-            if all(node.made() for node in members):
-                self._say_done(job, members)
-                return True
-            if time.monotonic() - self.ended.setdefault(name, time.monotonic()) > VISIBLE:
-                raise UserError(job_exhausted(job, members), where=f"stage {name}")
-        elif due:
+        if over is None and due:
             self._report(job)
-        return False
+        return over == "Complete"
+
+    def unmade(self, name: str, members: list[StageRecord]) -> Exception:
+        """Return the error of a Job that is complete and left no results."""
+        return UserError(job_exhausted(self.jobs[name], members), where=f"stage {name}")
 
     def _whose(self, job: Any) -> str:
         """Return what a Job of before has to wait for; empty: it is this run's.
@@ -229,30 +214,18 @@ class KubernetesExecutor:
         if job.spec.suspend:
             queue = (job.metadata.labels or {}).get(QUEUE)
             again = f"""kubectl patch {resource(job)} {name} --type=merge -p '{{"spec":{{"suspend":false}}}}'"""
-            self._say(name, f"queued in {queue}" if queue else f"paused; to resume: {again}")
+            self.say(name, f"queued in {queue}" if queue else f"paused; to resume: {again}")
         else:
-            self._say(name, self._condition(job))
+            self.say(name, self._condition(job))
         self._warn(job)
         if job.metadata.annotations[job_templates.MADE_OF] not in [template.content for template in self.templates]:
             self._once(name, f"its template has changed; to restart with it: kubectl delete {resource(job)} {name}")
-
-    def _say(self, name: str, what: str) -> None:
-        if self.said.get(name) != what:
-            self.said[name] = what
-            print(f"{name:<12}  {what}", flush=True)
 
     def _once(self, name: str, what: str) -> None:
         known = without_suffixes(f"{name} {what}")
         if known not in self.warned:
             self.warned.add(known)
             print(f"{name:<12}  {what}", flush=True)
-
-    def _say_done(self, job: Any, members: list[StageRecord]) -> None:
-        took = (job.status.completion_time - job.status.start_time).total_seconds()
-        for node in members:
-            manifest = Manifest.read(node.out)
-            assert manifest is not None
-            print(f"{node.name:<12}  {took:.0f} s  {manifest.summary}", flush=True)
 
     def _pods(self, selector: str) -> list[Any]:
         """Return the pods of these labels, newest first."""

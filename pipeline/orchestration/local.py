@@ -12,48 +12,19 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Protocol
+from typing import IO
 
 from pipeline.common import cores as machine
 from pipeline.common import run_record, screen
-from pipeline.common.errors import Exit, Restart, UserError, records_in, writable
+from pipeline.common.errors import Exit, writable
 from pipeline.common.formatting import duration
-from pipeline.common.manifest import Manifest
 from pipeline.common.redact import redact
-from pipeline.orchestration.run_document import FORCED, StageRecord
-from pipeline.stages import stage
+from pipeline.orchestration.follow import Executor, Groups, announce_done, delete_forced, failure
+from pipeline.orchestration.run_document import StageRecord
 from pipeline.stages.registry import STAGES
 
 LAUNCHER = re.compile(r"\[\d{4}-\d\d-\d\d [^]]*\] \[[A-Z]+\]")  # DeepSpeed's lines
 GRACE = 300.0  # seconds between SIGTERM and SIGKILL, for training to save
-
-
-class StageFailed(Exception):
-    """A stage ended with an error other than a user's mistake; the message names its log."""
-
-
-class Executor(Protocol):
-    """Interface for running the stages of a graph that have to run, until all are done."""
-
-    def run(self, nodes: list[StageRecord]) -> None:
-        """Run the stages; `UserError` or `StageFailed` names the one that failed and why."""
-
-
-def announce_done(nodes: list[StageRecord]) -> None:
-    """Print one line for each stage that is up to date."""
-    width = max(len(node.name) for node in nodes)
-    for node in nodes:
-        if node.reason is None:
-            manifest = Manifest.read(node.out)
-            assert manifest is not None
-            screen.say(f"{node.name:<{width}}  up to date   {manifest.summary}")
-
-
-def delete_forced(nodes: list[StageRecord]) -> None:
-    """Delete the results of the stages that the user has named to run again."""
-    for node in nodes:
-        if node.reason == FORCED:
-            stage.delete(node.kind, node.config, node.fingerprint)
 
 
 @dataclass
@@ -69,8 +40,10 @@ class Running:
     began: float = field(default_factory=time.monotonic)
 
 
-class LocalExecutor:
+class LocalExecutor(Executor):
     """Executor of stages as child processes, each with its own process group and log file."""
+
+    visible = 0.0
 
     def __init__(
         self,
@@ -79,11 +52,12 @@ class LocalExecutor:
         command: Callable[[StageRecord], list[str]],
         ended: Callable[[], None] = lambda: None,
     ):
+        super().__init__()
         self.command = command
         self.ended = ended  # called after each stage, however it ended
         self.logs, self.cores = workdir / "logs", cores
         self.gpus = machine.gpus()
-        self.running: list[Running] = []
+        self.running: dict[str, Running] = {}  # by stage
         self.live = sys.stdout.isatty()
 
     def run(self, nodes: list[StageRecord]) -> None:
@@ -93,41 +67,61 @@ class LocalExecutor:
             UserError, Restart, StageFailed: a stage failed, see `failure`.
             KeyboardInterrupt: the user interrupted, and no stage had anything to save.
         """
-        done = {node.name for node in nodes if node.reason is None}
-        waiting = [node for node in nodes if node.reason is not None]
-        width = max(len(node.name) for node in nodes)
         announce_done(nodes)
         delete_forced(nodes)
+        self.tick = "\u2713 " if self.live and can_print("\u2713") else ""
         try:
-            while waiting or self.running:
-                for node in list(waiting):
-                    if set(node.needs) <= done and self._fits(node):
-                        waiting.remove(node)
-                        self._start(node)
-                time.sleep(0.1)
-                self._show()
-                for child in list(self.running):
-                    if child.process.poll() is not None:
-                        self.running.remove(child)
-                        child.file.close()
-                        self._finished(child, width)
-                        done.add(child.node.name)
+            self.follow(nodes, {node.name: [node] for node in nodes if node.reason is not None})
         except KeyboardInterrupt:
             self._interrupted()
             raise
         finally:
             self._stop()
 
+    def look(self, groups: Groups) -> None:
+        """Print the running stages on one line, if on a terminal."""
+        if self.live and self.running:
+            parts = [
+                f"{name} {duration(time.monotonic() - child.began)}  " + redact(last_line(child.log) or "starts")
+                for name, child in self.running.items()
+            ]
+            columns = shutil.get_terminal_size().columns
+            print(f"\r\033[K{one_line(parts, columns)}", end="", flush=True)
+
+    def step(self, name: str, members: list[StageRecord], due: bool) -> bool:
+        """Start a stage that is `due` when cores are free; return whether it has ended well."""
+        child = self.running.get(name)
+        if child is None:
+            if due and self._fits(members[0]):
+                self._start(members[0])
+            return False
+        if child.process.poll() is None:
+            return False
+        del self.running[name]
+        child.file.close()
+        self._clear()
+        self.ended()
+        if child.process.returncode:
+            raise failure(name, child.process.returncode, child.log)
+        return True
+
+    def unmade(self, name: str, members: list[StageRecord]) -> Exception:
+        """Return the error of a stage that has ended well and left no results."""
+        return failure(name, Exit.DONE, self._log(name))
+
+    def _log(self, name: str) -> Path:
+        return self.logs / f"{name}.log"
+
     def _need(self, node: StageRecord) -> int:
         kind = STAGES[node.kind]
         return 1 if kind.one_core or kind.shares_cores else self.cores
 
     def _fits(self, node: StageRecord) -> bool:
-        free = self.cores - sum(child.cores for child in self.running)
+        free = self.cores - sum(child.cores for child in self.running.values())
         return self._need(node) <= free
 
     def _start(self, node: StageRecord) -> None:
-        log = self.logs / f"{node.name}.log"
+        log = self._log(node.name)
         cores = self._need(node)
         with writable(self.logs.parent, "workdir"):
             self.logs.mkdir(parents=True, exist_ok=True)
@@ -144,41 +138,19 @@ class LocalExecutor:
             env={**os.environ, "OMP_NUM_THREADS": str(cores), "PYTHONUNBUFFERED": "1", screen.RECORDS: "1", **ours},
             start_new_session=True,
         )
-        self.running.append(Running(node, process, log, file, cores, gpu))
+        self.running[node.name] = Running(node, process, log, file, cores, gpu)
 
     def _gpu(self, node: StageRecord) -> str | None:
         """Return the first GPU for a stage that begins with one: one of the fewest such stages."""
         if not STAGES[node.kind].one_core or len(self.gpus) < 2:
             return None
-        taken = [child.gpu for child in self.running]
+        taken = [child.gpu for child in self.running.values()]
         return min(self.gpus, key=taken.count)
 
     def _from(self, gpu: str) -> list[str]:
         """Return all GPUs, this one first: an evaluation's processes take one after another."""
         place = self.gpus.index(gpu)
         return self.gpus[place:] + self.gpus[:place]
-
-    def _show(self) -> None:
-        """Print the running stages on one line, if on a terminal."""
-        if self.live and self.running:
-            parts = [
-                f"{child.node.name} {duration(time.monotonic() - child.began)}  "
-                + redact(last_line(child.log) or "starts")
-                for child in self.running
-            ]
-            columns = shutil.get_terminal_size().columns
-            print(f"\r\033[K{one_line(parts, columns)}", end="", flush=True)
-
-    def _finished(self, child: Running, width: int) -> None:
-        node, manifest = child.node, Manifest.read(child.node.out)
-        self._clear()
-        self.ended()
-        if child.process.returncode == 0 and manifest is not None:
-            seconds = time.monotonic() - child.began
-            tick = "\u2713 " if self.live and can_print("\u2713") else ""
-            screen.say(f"{tick}{node.name:<{width}}  {seconds:8.1f} s   {manifest.summary}")
-            return
-        raise failure(node.name, child.process.returncode, child.log)
 
     def _clear(self) -> None:
         """Clear the line of running stages from the terminal."""
@@ -191,7 +163,7 @@ class LocalExecutor:
         Raises:
             Restart: one of them saved its progress.
         """
-        stopped = list(self.running)
+        stopped = list(self.running.values())
         self._clear()
         for child in stopped:
             what = "is saving" if child.node.kind == "train" else "is ending"
@@ -207,11 +179,12 @@ class LocalExecutor:
         The ranks of a training outlive their launcher until they have saved.
         """
         for sign, patience in ((signal.SIGTERM, GRACE), (signal.SIGKILL, 5.0)):
-            for child in self.running:
-                signal_group(child.process, sign)
+            children = [child.process for child in self.running.values()]
+            for child in children:
+                signal_group(child, sign)
             until = time.monotonic() + patience
             with contextlib.suppress(KeyboardInterrupt):
-                while time.monotonic() < until and any(signal_group(child.process, 0) for child in self.running):
+                while time.monotonic() < until and any([signal_group(child, 0) for child in children]):
                     time.sleep(0.05)
         self.running.clear()
 
@@ -223,30 +196,6 @@ def can_print(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
-
-
-def failure(name: str, code: int, log: Path) -> Exception:
-    """Return the exception for a stage that ended early: an error of the user, a restart or a bug.
-
-    The run ends with the same exit code, except for bugs. The message quotes the stage's error.
-    """
-    text = log.read_text(errors="replace")
-    found = [error for error in records_in(text) if error.code == code and error.problem]
-    for error in found:
-        if isinstance(error, UserError):
-            return of_stage(name, error, f" (log: {log})")
-    if code == Exit.RESTART:
-        how = found[-1].problem if found else "interrupted"  # the launcher's comes last
-        return Restart(f"stage {name}: {how} (log: {log})", "rerun the same command to resume")
-    return StageFailed(
-        f"stage {name} ended with exit code {code}; the end of its log {log}:\n" + "\n".join(text.splitlines()[-15:])
-    )
-
-
-def of_stage(name: str, error: UserError, more: str = "") -> UserError:
-    """Return the error of a stage, with its name."""
-    where = f"stage {name}: {error.where}" if error.where else f"stage {name}"
-    return error.but(where=where, problem=f"{error.problem}{more}")
 
 
 def signal_group(process: subprocess.Popen[bytes], sign: int) -> bool:

@@ -5,42 +5,39 @@ array. The queue holds all state: this process may end at any moment, and a new 
 queued jobs.
 """
 
-import math
 import re
 import shlex
 import shutil
 import subprocess
 import sys
-import time
-from collections.abc import Iterable
 from pathlib import Path
 
 from pipeline.common.errors import ConfigError, Restart, UserError, records_in
 from pipeline.config import ExecutorConfig
-from pipeline.orchestration.local import StageFailed, announce_done, delete_forced, failure
+from pipeline.orchestration.follow import Away, Executor, Groups, StageFailed, announce_done, delete_forced, failure
 from pipeline.orchestration.run_document import FORCED, Run, StageRecord, by_job
 from pipeline.orchestration.slurm_job import MODULE
 from pipeline.stages.registry import STAGES
 
 NAME = "bert"  # prefix of job names, before the stage
-VISIBLE = 120.0  # seconds until a file system shows another node's rename
 MARGIN = 300  # seconds before the time limit when a stage is signalled to save
 TIME = re.compile(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?")  # a time limit of sbatch
 OVER = ("BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "REVOKED", "TIMEOUT")
 
 
-class SlurmExecutor:
+class SlurmExecutor(Executor):
     """Executor of stages as jobs, which it submits at once and follows but never cancels."""
 
-    patience = 600.0  # seconds without an answer of the controller until it gives up
+    asked = "Slurm's controller"
 
     def __init__(self, config: ExecutorConfig, run: Run):
+        super().__init__()
         check_options(config)
         if shutil.which("sbatch") is None:
             raise ConfigError("sbatch not found; run the command on a login node of the cluster", "executor", "slurm")
         self.config, self.record, self.workdir = config, run, Path(run.workdir).absolute()
-        self.logs = self.workdir / "logs"
-        self.said: dict[str, str] = {}  # the last line printed about each stage
+        self.logs, self.poll = self.workdir / "logs", config.poll
+        self.states: dict[str, str] = {}  # of jobs, at the last look
         self.jobs = self._queued()  # by stage: before the record of another run is written over theirs
 
     def run(self, nodes: list[StageRecord]) -> None:
@@ -48,7 +45,7 @@ class SlurmExecutor:
 
         Raises:
             ConfigError: a stage that is forced is in the queue.
-            UserError, Restart, StageFailed: a stage failed, see `local.failure`.
+            UserError, Restart, StageFailed: a stage failed, see `follow.failure`.
         """
         announce_done(nodes)
         groups, jobs = by_job(nodes), self.jobs
@@ -66,7 +63,7 @@ class SlurmExecutor:
         if not self.config.wait:
             return
         try:
-            self._follow(groups, {stage: jobs[stage] for stage in groups})
+            self.follow(nodes, dict(groups))
         except KeyboardInterrupt:
             mine = " ".join(jobs[stage] for stage in groups)
             print(f"the jobs stay in the queue; to cancel them: scancel {mine}", flush=True)
@@ -107,7 +104,7 @@ class SlurmExecutor:
         words += [*self.config.options.get("all", []), *self.config.options.get(node.kind, [])]
         job = self._ask(words, self._script(stage)).strip().partition(";")[0]
         waits = f", after {', '.join(before)}" if before else ""
-        self._say(stage, f"job {job} submitted{waits}")
+        self.say(stage, f"job {job} submitted{waits}")
         return job
 
     def _script(self, stage: str) -> str:
@@ -122,18 +119,7 @@ class SlurmExecutor:
             ConfigError: the command failed.
             Restart: the controller is unavailable for longer than `patience`.
         """
-        until = time.monotonic() + self.patience
-        while True:
-            done = subprocess.run(words, input=text, capture_output=True, text=True, check=False)
-            if done.returncode == 0:
-                return done.stdout
-            reason = " ".join(done.stderr.split()) or f"exit code {done.returncode}"
-            away = "Unable to contact slurm controller" in reason or "Socket timed out" in reason
-            if not away:
-                raise ConfigError(reason, "executor", path=words[0])
-            if time.monotonic() > until:
-                raise Restart(f"Slurm's controller does not respond ({reason})")
-            time.sleep(self.config.poll)
+        return self.ask(lambda: answer(words, text))
 
     def _queued(self) -> dict[str, str]:
         """Return the queued jobs of this run by stage.
@@ -159,38 +145,28 @@ class SlurmExecutor:
             found[stage] = job
         return found
 
-    def _follow(self, groups: dict[str, list[StageRecord]], jobs: dict[str, str]) -> None:
-        """Wait for the jobs, printing the state of each."""
-        ended: dict[str, float] = {}
-        waiting = dict(groups)
-        while waiting:
-            states = self._states(jobs.values())
-            for stage, members in list(waiting.items()):
-                state = states.get(jobs[stage], "COMPLETED")
-                over = state.split()[0] in OVER
-                late = time.monotonic() - ended.get(stage, math.inf) > VISIBLE
-                made = {node.name: node.made() for node in members}
-                if all(made.values()):
-                    for name, manifest in made.items():
-                        assert manifest is not None
-                        self._say(name, manifest.summary)
-                    del waiting[stage]
-                elif not over:
-                    self._say(stage, f"job {jobs[stage]} {state}")
-                elif state.split()[0] != "COMPLETED":
-                    raise self._failure(stage, jobs[stage], state)
-                elif late:
-                    raise self._failure(stage, jobs[stage], "ended, but its folder does not exist")
-                else:
-                    ended.setdefault(stage, time.monotonic())
-            if waiting:
-                time.sleep(self.config.poll)
+    def step(self, name: str, members: list[StageRecord], due: bool) -> bool:
+        """Say the state of a job, and return whether it has ended well.
 
-    def _states(self, jobs: Iterable[str]) -> dict[str, str]:
-        """Return the states of the jobs that Slurm still lists; for an array, the worst state."""
+        Raises:
+            UserError, Restart, StageFailed: it has failed.
+        """
+        state = self.states.get(self.jobs[name], "COMPLETED")
+        if state.split()[0] not in OVER:
+            self.say(name, f"job {self.jobs[name]} {state}")
+        elif state.split()[0] != "COMPLETED":
+            raise self._failure(name, state)
+        return state.split()[0] == "COMPLETED"
+
+    def unmade(self, name: str, members: list[StageRecord]) -> Exception:
+        """Return the error of a job that has ended well and left no results."""
+        return self._failure(name, "ended, but its folder does not exist")
+
+    def look(self, groups: Groups) -> None:
+        """Learn the states of the jobs that Slurm still lists; for an array, the worst state."""
         listed = self._ask(["squeue", "--me", "--noheader", "--states=all", "--format=%F|%T|%r"])
         found: dict[str, str] = {}
-        wanted = set(jobs)
+        wanted = {self.jobs[name] for name in groups}
         for line in listed.splitlines():
             job, state, reason = line.strip().split("|", 2)
             if job in wanted:
@@ -199,10 +175,11 @@ class SlurmExecutor:
                 running = before.split()[0] not in OVER
                 if before == "COMPLETED" or (running and state in OVER and state != "COMPLETED"):
                     found[job] = shown
-        return found
+        self.states = found
 
-    def _failure(self, stage: str, job: str, state: str) -> Exception:
+    def _failure(self, stage: str, state: str) -> Exception:
         """Return the exception for a failed job, from the log of its most relevant task."""
+        job = self.jobs[stage]
         shown = subprocess.run(
             ["scontrol", "--oneliner", "show", "job", job], capture_output=True, text=True, check=False
         ).stdout
@@ -223,10 +200,21 @@ class SlurmExecutor:
             return error
         return StageFailed(f"job {job} {state}: {error}")
 
-    def _say(self, name: str, what: str) -> None:
-        if self.said.get(name) != what:
-            self.said[name] = what
-            print(f"{name:<12}  {what}", flush=True)
+
+def answer(words: list[str], text: str) -> str:
+    """Return the output of a Slurm command, whose input is `text`.
+
+    Raises:
+        Away: the controller does not answer.
+        ConfigError: the command failed.
+    """
+    done = subprocess.run(words, input=text, capture_output=True, text=True, check=False)
+    if done.returncode == 0:
+        return done.stdout
+    reason = " ".join(done.stderr.split()) or f"exit code {done.returncode}"
+    if "Unable to contact slurm controller" in reason or "Socket timed out" in reason:
+        raise Away(reason)
+    raise ConfigError(reason, "executor", path=words[0])
 
 
 def check_options(config: ExecutorConfig) -> None:

@@ -28,7 +28,7 @@ from pipeline.common.atomic import write_text
 from pipeline.common.errors import ConfigError, Exit, UserError
 from pipeline.config import RunConfig
 from pipeline.orchestration import graph, run_arguments, run_document
-from pipeline.orchestration.local import delete_forced
+from pipeline.orchestration.follow import delete_forced
 
 MODULE = "pipeline.orchestration.slurm_job"
 LEAVING = 5.0  # seconds in which training's other tasks end by themselves when one has ended

@@ -15,7 +15,7 @@ from small import Begin, Driver, Small, admission, quota
 
 from pipeline.common.errors import ConfigError, InputError, Restart, UserError
 from pipeline.orchestration import custom_jobs, job_templates, kubernetes
-from pipeline.orchestration.local import StageFailed
+from pipeline.orchestration.follow import StageFailed
 
 pytestmark = [pytest.mark.k8s, pytest.mark.timeout(300)]
 

@@ -15,7 +15,8 @@ import pytest
 from pipeline.common.errors import Diverged, Exit, InputError, Restart, UserError
 from pipeline.common.manifest import Manifest
 from pipeline.config import ReportConfig
-from pipeline.orchestration.local import LocalExecutor, StageFailed, failure
+from pipeline.orchestration.follow import StageFailed, failure
+from pipeline.orchestration.local import LocalExecutor
 from pipeline.orchestration.run_document import StageRecord
 
 

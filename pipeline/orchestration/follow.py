@@ -1,0 +1,157 @@
+"""Follow the stages of a run until all are done: one loop, whatever makes processes of them."""
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TypeVar
+
+from pipeline.common import screen
+from pipeline.common.errors import Exit, Restart, UserError, records_in
+from pipeline.common.manifest import Manifest
+from pipeline.orchestration.run_document import FORCED, StageRecord
+from pipeline.stages import stage
+
+VISIBLE = 120.0  # seconds until a file system shows another node's rename
+
+Answer = TypeVar("Answer")
+Groups = dict[str, list[StageRecord]]  # the stages of each job that is to come, by its name
+
+
+class StageFailed(Exception):
+    """A stage ended with an error other than a user's mistake; the message names its log."""
+
+
+class Away(Exception):
+    """Whom one asks does not answer now, for this reason."""
+
+
+class Executor(ABC):
+    """Where the stages of a run become processes: on this machine, by Slurm, on Kubernetes."""
+
+    poll = 0.1  # seconds between two looks
+    visible = VISIBLE  # seconds in which what a job has made appears here
+    patience = 600.0  # seconds without an answer until one gives up
+    asked = ""  # who answers
+    tick = ""  # before the line of a stage that is done
+
+    def __init__(self) -> None:
+        self.said: dict[str, str] = {}  # the last line printed about each job
+
+    @abstractmethod
+    def run(self, nodes: list[StageRecord]) -> None:
+        """Run the stages that have to run, until all are done.
+
+        Raises:
+            UserError, Restart, StageFailed: one failed; the message says which, and why.
+        """
+
+    @abstractmethod
+    def look(self, groups: Groups) -> None:
+        """Learn the states of all jobs that are to come."""
+
+    @abstractmethod
+    def step(self, name: str, members: list[StageRecord], due: bool) -> bool:
+        """Start a job that is `due`, say where it stands, and return whether it has ended well.
+
+        Raises:
+            UserError, Restart, StageFailed: it has failed.
+        """
+
+    @abstractmethod
+    def unmade(self, name: str, members: list[StageRecord]) -> Exception:
+        """Return the error of a job that has ended well and left no results."""
+
+    def follow(self, nodes: list[StageRecord], groups: Groups) -> None:
+        """Follow the jobs of `groups` until all are done.
+
+        Raises:
+            UserError, Restart, StageFailed: one failed.
+        """
+        done, width = {node.name for node in nodes if node.reason is None}, width_of(nodes)
+        ended: dict[str, float] = {}
+        while groups:
+            self.look(groups)
+            for name, members in list(groups.items()):
+                due = all(need in done for node in members for need in node.needs)
+                if not self.step(name, members, due):
+                    continue
+                made = {node.name: node.made() for node in members}
+                if None in made.values():
+                    now = time.monotonic()
+                    if now - ended.setdefault(name, now) >= self.visible:
+                        raise self.unmade(name, members)
+                    continue
+                for each, manifest in made.items():
+                    assert manifest is not None
+                    screen.say(f"{self.tick}{each:<{width}}  {manifest.seconds:8.1f} s   {manifest.summary}")
+                done |= made.keys()
+                del groups[name]
+            if groups:
+                time.sleep(self.poll)
+
+    def say(self, name: str, what: str) -> None:
+        """Print a line about a job, if it is not the last one that was."""
+        if self.said.get(name) != what:
+            self.said[name] = what
+            print(f"{name:<12}  {what}", flush=True)
+
+    def ask(self, question: Callable[[], Answer]) -> Answer:
+        """Return the answer to a question, which is asked again while it raises `Away`.
+
+        Raises:
+            Restart: there is none for longer than `patience`.
+        """
+        until = time.monotonic() + self.patience
+        while True:
+            try:
+                return question()
+            except Away as error:
+                if time.monotonic() > until:
+                    raise Restart(f"{self.asked} does not respond ({error})") from error
+            time.sleep(self.poll)
+
+
+def width_of(nodes: Iterable[StageRecord]) -> int:
+    """Return the width of a column of stages' names."""
+    return max(len(node.name) for node in nodes)
+
+
+def announce_done(nodes: list[StageRecord]) -> None:
+    """Print one line for each stage that is up to date."""
+    for node in nodes:
+        if node.reason is None:
+            manifest = Manifest.read(node.out)
+            assert manifest is not None
+            screen.say(f"{node.name:<{width_of(nodes)}}  up to date   {manifest.summary}")
+
+
+def delete_forced(nodes: list[StageRecord]) -> None:
+    """Delete the results of the stages that the user has named to run again."""
+    for node in nodes:
+        if node.reason == FORCED:
+            stage.delete(node.kind, node.config, node.fingerprint)
+
+
+def failure(name: str, code: int, log: Path) -> Exception:
+    """Return the exception for a stage that ended early: an error of the user, a restart or a bug.
+
+    The run ends with the same exit code, except for bugs. The message quotes the stage's error.
+    """
+    text = log.read_text(errors="replace")
+    found = [error for error in records_in(text) if error.code == code and error.problem]
+    for error in found:
+        if isinstance(error, UserError):
+            return of_stage(name, error, f" (log: {log})")
+    if code == Exit.RESTART:
+        how = found[-1].problem if found else "interrupted"  # the launcher's comes last
+        return Restart(f"stage {name}: {how} (log: {log})", "rerun the same command to resume")
+    return StageFailed(
+        f"stage {name} ended with exit code {code}; the end of its log {log}:\n" + "\n".join(text.splitlines()[-15:])
+    )
+
+
+def of_stage(name: str, error: UserError, more: str = "") -> UserError:
+    """Return the error of a stage, with its name."""
+    where = f"stage {name}: {error.where}" if error.where else f"stage {name}"
+    return error.but(where=where, problem=f"{error.problem}{more}")
