@@ -7,10 +7,9 @@ and workdir=RUN: `--from RUN/run.json#STAGE`, as pods of Kubernetes have it.
 
 Environment of Indexed Jobs: JOB_COMPLETION_INDEX (set by Kubernetes). Training: NODES; GPUS per
 node (0: one process on the CPU); SERVICE (name of the headless Service) or HOSTS (node names in
-rank order, separated by commas); HEARTBEAT (a folder, see `pipeline.common.heartbeat`); PORT
-(29500) of the rendezvous; PROMETHEUS (ADDRESS:PORT where rank 0 serves its metrics). What is
-missing is taken from the environment of torchrun, PET_NNODES, PET_NPROC_PER_NODE, PET_MASTER_ADDR
-and PET_MASTER_PORT, which Kubeflow Trainer sets. Evaluation: PARTS.
+rank order, separated by commas); PORT (29500) of the rendezvous; HEARTBEAT (a folder, see
+`pipeline.common.heartbeat`); PROMETHEUS (ADDRESS:PORT where rank 0 serves its metrics). Evaluation:
+PARTS. Slurm and Kubeflow Trainer set the like under names of their own (`placement`).
 
 The stage `preflight` checks the nodes instead, with the environment of training; OPTIONS are those
 of `python -m model.preflight`.
@@ -30,79 +29,21 @@ from pipeline.common import heartbeat, run_record, screen
 from pipeline.common.errors import ConfigError, Exit, Restart
 from pipeline.config import EvaluateConfig, PrepareConfig
 from pipeline.evaluation import evaluation_of
-from pipeline.orchestration import run_document, stage_commands
+from pipeline.orchestration import placement, run_document, stage_commands
 from pipeline.orchestration.job_status import PREFLIGHT
 from pipeline.orchestration.job_templates import DIGEST
 from pipeline.orchestration.run_document import Run, StageRecord
 
-PORT = 29500  # of the rendezvous
-TORCHRUN = {"NODES": "PET_NNODES", "GPUS": "PET_NPROC_PER_NODE", "PORT": "PET_MASTER_PORT"}
-MASTER = "PET_MASTER_ADDR"  # the host of rank 0
-
-
-def variable(name: str) -> str:
-    """Return the environment variable that is set: `name`, or torchrun's for the same."""
-    other = TORCHRUN.get(name, name)
-    return other if name not in os.environ and other in os.environ else name
-
-
-def number(name: str, least: int) -> int:
-    """Return an environment variable as a whole number of at least `least`."""
-    name = variable(name)
-    text = os.environ.get(name, "")
-    if not text.isdecimal() or int(text) < least:
-        raise ConfigError(f"the environment variable must be a whole number of at least {least}", name, repr(text))
-    return int(text)
-
-
-def hosts(stage: str, nodes: int) -> list[str]:
-    """Return the names of the nodes in rank order.
-
-    These are listed in HOSTS, or are those of an Indexed Job's pods behind a headless Service, or
-    those of a TrainJob's, which names the first.
-
-    Raises:
-        ConfigError: none of HOSTS, SERVICE and torchrun's is set, or HOSTS has the wrong length.
-    """
-    listed, service = os.environ.get("HOSTS"), os.environ.get("SERVICE")
-    master = os.environ.get(MASTER)
-    if master and not listed and not service:
-        first, dot, domain = master.partition(".")
-        others = (f"{first.removesuffix('-0')}-{i}{dot}{domain}" for i in range(1, nodes))
-        return [master, *others]
-    if not listed and not service:
-        raise ConfigError(
-            "the environment variable is not set; set it to the name of the pods' headless Service", "SERVICE"
-        )
-    names = listed.split(",") if listed else [f"{stage}-{i}.{service}" for i in range(nodes)]
-    if len(names) != nodes:
-        raise ConfigError(f"the environment variable does not match HOSTS={listed}", "NODES", nodes)
-    return names
-
 
 def on_many_nodes(stage: str) -> list[str]:
-    """Return the launcher's options for one node of several, with rank from the completion index.
-
-    The pods' names are made of the Job's, `stage`.
+    """Return the launcher's options for one node of several.
 
     Raises:
         ConfigError: an environment variable is missing or inconsistent.
     """
-    index, nodes, gpus = number("JOB_COMPLETION_INDEX", 0), number("NODES", 1), number("GPUS", 0)
-    if index >= nodes:
-        raise ConfigError(f"pod {index} exceeds it; set the Job's completions to NODES", "NODES", nodes)
-    names = hosts(stage, nodes)
-    # `model.launch` writes this to a temporary file.
-    os.environ["TRAIN_HOSTFILE"] = "".join(f"{name} slots={gpus or 1}\n" for name in names)
-    return [
-        "--no_ssh",
-        "--node_rank",
-        str(index),
-        "--master_addr",
-        names[0],
-        "--master_port",
-        os.environ.get(variable("PORT"), str(PORT)),
-    ]
+    node = placement.node_of(stage)
+    os.environ["TRAIN_HOSTFILE"] = node.hostfile  # `model.launch` writes it to a temporary file
+    return node.options
 
 
 def preflight() -> list[str]:
@@ -129,7 +70,7 @@ def command(nodes: list[StageRecord], node: StageRecord, record: str) -> list[li
     words = stage_commands.command(node, record)
     if not isinstance(node.config, EvaluateConfig):
         return [words]
-    index, parts = number("JOB_COMPLETION_INDEX", 0), number("PARTS", 1)
+    index, parts = placement.part()
     configs = [cast(EvaluateConfig, other.config) for other in nodes]
     grids = [evaluation_of(config.task).run_count(config) for config in configs]
     position = nodes.index(node)

@@ -70,8 +70,6 @@ def from_step(code: int) -> int:
 def task(stage: str, words: list[str]) -> int:
     """Run a stage as one task of a step and return the exit code for srun."""
     environment = os.environ
-    index = environment.get("SLURM_ARRAY_TASK_ID") or environment["SLURM_PROCID"]
-    environment["JOB_COMPLETION_INDEX"] = index
     environment["GPUS"] = environment.get("SLURM_GPUS_ON_NODE", "0")
     # Slurm signals every process of a step: the stage handles it, and this process waits.
     heard: list[int] = []
@@ -105,24 +103,6 @@ def run_step(stage: str, nodes: int, words: list[str]) -> int:
     command += [sys.executable, "-m", MODULE, "--task", stage, *words]
     code = subprocess.run(command, check=False).returncode
     return from_step(code)
-
-
-def environment_of_job() -> dict[str, str]:
-    """Return the environment variables of `run_stage` for this job."""
-    job = os.environ["SLURM_JOB_ID"]
-    nodes = os.environ["SLURM_JOB_NUM_NODES"]
-    listed = subprocess.run(
-        ["scontrol", "show", "hostnames", os.environ["SLURM_JOB_NODELIST"]], check=True, capture_output=True, text=True
-    )
-    return {
-        "NODES": nodes,
-        "PARTS": os.environ.get("SLURM_ARRAY_TASK_COUNT", nodes),
-        "HOSTS": ",".join(listed.stdout.split()),
-        # Jobs on the same node need different ports, or they would join each other's store.
-        "PORT": os.environ.get("PORT") or str(20000 + int(job) % 10000),
-        "TRAIN_SECRET": secrets.token_hex(16),
-        "TRAIN_RUN": f"{job}.{os.environ.get('SLURM_RESTART_COUNT', '0')}",
-    }
 
 
 def progress(workdir: Path) -> str:
@@ -191,13 +171,14 @@ def begin() -> None:
     # At the time limit and for scancel, Slurm signals this process too: it waits for its step,
     # which saves, and then decides.
     signal.signal(signal.SIGTERM, lambda number, frame: None)
-    os.environ |= environment_of_job()
+    os.environ["TRAIN_SECRET"] = secrets.token_hex(16)
+    os.environ["TRAIN_RUN"] = f"{os.environ['SLURM_JOB_ID']}.{os.environ.get('SLURM_RESTART_COUNT', '0')}"
 
 
 def run_job(stage: str, workdir: Path) -> None:
     """Run the step of a stage; requeue the job where that helps."""
     wide = stage == "evaluate" or stage.startswith("train")
-    if code := run_step(stage, int(os.environ["NODES"]) if wide else 1, [f"workdir={workdir}"]):
+    if code := run_step(stage, int(os.environ["SLURM_JOB_NUM_NODES"]) if wide else 1, [f"workdir={workdir}"]):
         finish(stage, code, workdir)
 
 

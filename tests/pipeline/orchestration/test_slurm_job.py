@@ -56,7 +56,9 @@ def test_results_and_stages_are_progress(tmp_path: Path) -> None:
 def in_a_job(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have steps that end at once."""
     monkeypatch.setattr(slurm_job, "run_step", lambda stage, nodes, words: Exit.DONE)
-    monkeypatch.setattr(slurm_job, "environment_of_job", lambda: {"NODES": "1"})
+    monkeypatch.setenv("SLURM_JOB_NUM_NODES", "1")
+    for name in ("TRAIN_SECRET", "TRAIN_RUN"):
+        monkeypatch.setenv(name, "")  # restored at the end
     monkeypatch.setattr(signal, "signal", lambda number, handler: None)
     monkeypatch.setenv("SLURM_JOB_ID", "7")
 

@@ -1,0 +1,105 @@
+"""What a process makes of the environment of its job."""
+
+from pathlib import Path
+
+import pytest
+
+from pipeline.common.errors import ConfigError
+from pipeline.orchestration import placement
+from pipeline.orchestration.placement import Node
+
+
+@pytest.fixture(autouse=True)
+def bare(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HOSTS", "SERVICE", "NODES", "GPUS", "PORT", "PARTS", placement.MASTER, placement.TASK):
+        monkeypatch.delenv(name, raising=False)
+
+
+def put(monkeypatch: pytest.MonkeyPatch, **variables: str) -> None:
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+
+
+def test_pods_of_a_job_meet_behind_its_service(monkeypatch: pytest.MonkeyPatch) -> None:
+    put(monkeypatch, SERVICE="ranks", NODES="2", GPUS="8", JOB_COMPLETION_INDEX="1")
+    node = placement.node_of("train-512")
+    assert node == Node(1, 8, ("train-512-0.ranks", "train-512-1.ranks"), 29500)
+    assert node.options == [
+        "--no_ssh",
+        "--node_rank",
+        "1",
+        "--master_addr",
+        "train-512-0.ranks",
+        "--master_port",
+        "29500",
+    ]
+    assert node.hostfile == "train-512-0.ranks slots=8\ntrain-512-1.ranks slots=8\n"
+
+
+def test_nodes_of_another_scheduler_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    put(monkeypatch, HOSTS="a7,a9", NODES="2", GPUS="0", JOB_COMPLETION_INDEX="0", PORT="4000")
+    node = placement.node_of("train")
+    assert node == Node(0, 0, ("a7", "a9"), 4000)
+    assert node.hostfile == "a7 slots=1\na9 slots=1\n"
+    monkeypatch.setenv("NODES", "3")
+    with pytest.raises(ConfigError, match="HOSTS=a7,a9") as raised:
+        placement.node_of("train")
+    assert raised.value.key == "NODES"
+
+
+@pytest.mark.parametrize(
+    ("missing", "key"), [("SERVICE", "SERVICE"), ("NODES", "NODES"), ("GPUS", "GPUS"), ("JOB_COMPLETION_INDEX",) * 2]
+)
+def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch, missing: str, key: str) -> None:
+    put(monkeypatch, SERVICE="ranks", NODES="2", GPUS="8", JOB_COMPLETION_INDEX="1")
+    monkeypatch.delenv(missing)
+    with pytest.raises(ConfigError) as raised:
+        placement.node_of("train")
+    assert raised.value.key == key
+
+
+@pytest.mark.parametrize("text", ["", "two", "-1", "0"])
+def test_a_number_has_to_be_one(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    put(monkeypatch, SERVICE="ranks", NODES=text, GPUS="8", JOB_COMPLETION_INDEX="0")
+    with pytest.raises(ConfigError, match=f"NODES='{text}'"):
+        placement.node_of("train")
+
+
+def torchrun(monkeypatch: pytest.MonkeyPatch, **others: str) -> None:
+    """Set what Kubeflow Trainer's torch policy sets in the second of three pods."""
+    found = {
+        "JOB_COMPLETION_INDEX": "1",
+        "PET_NNODES": "3",
+        "PET_NPROC_PER_NODE": "4",
+        "PET_NODE_RANK": "1",
+        "PET_MASTER_ADDR": "train-node-0-0.train",
+        "PET_MASTER_PORT": "29400",
+    }
+    put(monkeypatch, **{**found, **others})
+
+
+def test_pods_of_a_trainjob_meet_as_torchrun_would(monkeypatch: pytest.MonkeyPatch) -> None:
+    torchrun(monkeypatch)
+    names = tuple(f"train-node-0-{index}.train" for index in range(3))
+    assert placement.node_of("train") == Node(1, 4, names, 29400)
+    monkeypatch.setenv("GPUS", "0")
+    assert placement.node_of("train").gpus == 0
+
+
+def test_processes_without_a_number_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    torchrun(monkeypatch, PET_NPROC_PER_NODE="auto")
+    with pytest.raises(ConfigError) as caught:
+        placement.node_of("train")
+    assert caught.value.key == "PET_NPROC_PER_NODE"
+
+
+def test_tasks_of_slurm_meet_at_a_port_of_their_job(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """scontrol, which needs no controller for this, prints the names of a list."""
+    (tmp_path / "scontrol").write_text("#!/bin/sh\n[ $3 = a[7,9] ] && printf 'a7\\na9\\n'\n")
+    (tmp_path / "scontrol").chmod(0o755)
+    put(monkeypatch, SLURM_PROCID="1", SLURM_STEP_NODELIST="a[7,9]", SLURM_STEP_NUM_NODES="2", SLURM_JOB_ID="123456")
+    put(monkeypatch, PATH=f"{tmp_path}:/bin:/usr/bin", SLURM_GPUS_ON_NODE="8")
+    assert placement.node_of("train") == Node(1, 8, ("a7", "a9"), 23456)
+    assert placement.part() == (1, 2)
+    put(monkeypatch, SLURM_PROCID="0", SLURM_ARRAY_TASK_ID="3", SLURM_ARRAY_TASK_COUNT="4")
+    assert placement.part() == (3, 4)
