@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from types import FrameType
 
-from pipeline.common import formatting, screen, storage
+from pipeline.common import formatting, run_record, screen, storage
 from pipeline.common.errors import ConfigError, Exit, Restart, UserError
 from pipeline.common.figures import Conversion
 from pipeline.common.manifest import Manifest
@@ -20,6 +20,8 @@ from pipeline.orchestration.local import LocalExecutor
 from pipeline.orchestration.run_document import Run, StageRecord
 from pipeline.orchestration.slurm import SlurmExecutor
 from pipeline.stages import stage, store_folder, store_inputs
+
+OTHERS = "python -m pipeline.orchestration.run_stage --from"
 
 
 def draw(nodes: list[StageRecord]) -> str:
@@ -38,7 +40,7 @@ def draw(nodes: list[StageRecord]) -> str:
 def execute(config: RunConfig) -> None:
     """Plan the graph and run what has to run."""
     # Not a check of the schema: the pods of stages read the same overrides without an executor.
-    if config.executor.preflight and config.executor.name != "kubernetes":
+    if config.executor.preflight and not config.executor.pods:
         raise ConfigError(
             f"cannot be combined with executor={config.executor.name}; leave it out and check the nodes by python -m "
             "model.preflight (docs/operations.md)",
@@ -53,7 +55,7 @@ def execute(config: RunConfig) -> None:
             )
     if config.dry_run:
         nodes, expected = planned(config)
-        jobs = jobs_of(config, nodes) if config.executor.name == "kubernetes" else ""
+        jobs = jobs_of(config, nodes) if config.executor.pods else ""
         screen.say("\n".join(filter(None, [draw(nodes), jobs, expected])))
         return
     with store_folder.locked_run(config.workdir):
@@ -74,9 +76,9 @@ def jobs_of(config: RunConfig, nodes: list[StageRecord]) -> str:
 def planned(config: RunConfig) -> tuple[list[StageRecord], str]:
     """Return the checked graph, and what it will take; empty if no stage is long."""
     nodes = graph.plan(config)
-    if config.executor.name in ("local", "slurm"):
+    if not config.executor.pods:
         graph.check_places(config, nodes)
-    if config.executor.name == "local":
+    if config.executor.here:
         nodes = [graph.pushed(node) for node in nodes]
     return nodes, estimates.line(estimates.of_stages(config, nodes), config)
 
@@ -84,7 +86,7 @@ def planned(config: RunConfig) -> tuple[list[StageRecord], str]:
 def run_graph(config: RunConfig) -> None:
     """Run what has to run of the graph."""
     nodes, expected = planned(config)
-    if config.executor.name == "kubernetes" or store_inputs.in_store(config.workdir):
+    if config.executor.pods or store_inputs.in_store(config.workdir):
         run_nodes(config, nodes, expected)  # the driver may not see the volume
         return
     with stage.locked_run(Path(config.workdir)):  # two would mix their logs
@@ -104,13 +106,17 @@ def run_nodes(config: RunConfig, nodes: list[StageRecord], expected: str) -> Non
     try:
         chosen = executor(config, run)
         run.write()
+        if chosen is None:
+            place = run_record.place_of(config.workdir)
+            jobs = [f"  {OTHERS} {place}#{job}" for job in run_document.by_job(nodes)]
+            screen.say("\n".join([f"written: {place}; run on each machine of a stage, in this order:", *jobs]))
+            return
         chosen.run(nodes)
     except UserError as error:
         if error.where is None:
             raise
         outs = {node.name: node.config.out for node in nodes}
-        on_cluster = config.executor.name == "kubernetes"
-        raise advice.in_run(error, config.stages, outs, on_cluster) from error
+        raise advice.in_run(error, config.stages, outs, config.executor.pods) from error
     except StageFailed as error:
         screen.say(f"error: {error}", sys.stderr)
         sys.exit(Exit.BUG)
@@ -142,10 +148,12 @@ def show_samples(nodes: list[StageRecord]) -> None:
             screen.say(f"    -> {', '.join(shown)}")
 
 
-def executor(config: RunConfig, run: Run) -> Executor:
-    """Return the configured executor."""
+def executor(config: RunConfig, run: Run) -> Executor | None:
+    """Return the configured executor; None: another scheduler runs the stages."""
     assert config.cores is not None
-    if config.executor.name == "kubernetes":
+    if config.executor.name == "none":
+        return None
+    if config.executor.pods:
         return KubernetesExecutor(config.executor, run)
     if config.executor.name == "slurm":
         return SlurmExecutor(config.executor, run)

@@ -39,7 +39,7 @@ class ReportConfig(StageConfig):
 class ExecutorConfig(Section, key="executor"):
     """Where the stages of a run become processes."""
 
-    name: str = option("local", "Executor.", choices=("local", "kubernetes", "slurm"))
+    name: str = option("local", "Executor.", choices=("local", "kubernetes", "slurm", "none"))
     namespace: str | None = option(None, "Kubernetes: the namespace; null: that of the pod or the context.")
     poll: float = option(5.0, "Seconds between queries of the Jobs' states.", above=0)
     preflight: bool = option(False, "Kubernetes: check the nodes of training first, by `model.preflight`.")
@@ -59,6 +59,16 @@ class ExecutorConfig(Section, key="executor"):
         None, "Kubernetes: port on which the driver serves the stages' states; null: none."
     )
     prometheus_host: str = option("127.0.0.1", "Address of that port; 0.0.0.0: all.")
+
+    @property
+    def here(self) -> bool:
+        """Return whether stages are processes of this machine."""
+        return self.name == "local"
+
+    @property
+    def pods(self) -> bool:
+        """Return whether they are pods, whose driver may not see their volume and restarts by itself."""
+        return self.name == "kubernetes"
 
 
 @dataclass(kw_only=True)

@@ -31,7 +31,7 @@ def of_stages(config: RunConfig, nodes: list[StageRecord]) -> dict[str, Estimate
     }
     sizes = [_entries(cast(VocabConfig, node.config)) for node in nodes if node.kind == "vocab"]
     entries = sizes[0] if sizes else training.VOCABULARY
-    local, weights, marked = config.executor.name == "local", 0.0, 0
+    local, weights, marked = config.executor.here, 0.0, 0
     for node in nodes:
         if node.reason is None:
             continue

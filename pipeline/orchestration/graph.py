@@ -109,7 +109,7 @@ def pushed(node: StageRecord) -> StageRecord:
 
 def check_force(config: RunConfig, stages: Iterable[str]) -> None:
     """Raise ConfigError if the stages of `force` do not exist, or cannot be forced."""
-    if config.force and config.executor.name == "kubernetes":
+    if config.force and config.executor.pods:
         raise ConfigError(
             "not with executor=kubernetes, whose driver would start it over whenever it restarts; delete "
             f"{config.workdir}/{config.force[0]} instead",

@@ -70,7 +70,7 @@ class Run:
     mirror: str | None
     recipe: str
     command: str
-    executor: str = "local"  # where its stages become processes
+    here: bool = True  # its stages are processes of this machine
     cores: int  # of the driver, which a stage elsewhere replaces by its own
     environment: dict[str, str]  # variables of all stages, unless they are set
     stages: dict[str, StageRecord]
@@ -91,7 +91,7 @@ class Run:
         Raises:
             InputError: nothing can be written there.
         """
-        plain, shown = dataclasses.asdict(self), hide if self.executor == "local" else unsigned
+        plain, shown = dataclasses.asdict(self), hide if self.here else unsigned
         for name, record in self.stages.items():
             for key, text in record.secrets(shown).items():
                 set_key(plain["stages"][name]["config"], key, shown(text))
@@ -110,21 +110,21 @@ class Run:
 
     def check_unsigned(self) -> None:
         """Raise ConfigError if a stage reads an address with a secret, which goes to no other machine."""
-        if self.executor == "local":
+        if self.here:
             return
         for record in self.stages.values():
             for key in record.secrets(unsigned):
                 raise ConfigError(
-                    f"holds a secret, which is not written for executor={self.executor}; put credentials into the "
-                    "environment of its jobs",
+                    "holds a secret, which is not written for other machines; put credentials into the environment of "
+                    "the jobs",
                     f"{record.name}.{key}",
                 )
 
 
-def of(config: RunConfig, nodes: Iterable[StageRecord], executor: str | None = None) -> Run:
+def of(config: RunConfig, nodes: Iterable[StageRecord], here: bool | None = None) -> Run:
     """Return the record of a planned run, with the command line that makes it again.
 
-    `executor` is not the configured one within a job of Slurm, whose steps run its stages.
+    `here` is not as configured within a job of Slurm, whose steps run its stages.
 
     Raises:
         ConfigError: a setting that goes to other machines holds a secret.
@@ -133,7 +133,7 @@ def of(config: RunConfig, nodes: Iterable[StageRecord], executor: str | None = N
         workdir=config.workdir,
         mirror=config.mirror,
         recipe=config.recipe,
-        executor=executor or config.executor.name,
+        here=config.executor.here if here is None else here,
         cores=config.cores or cores.available(),
         command=shlex.join(map(one_line, ["python", "-m", "pipeline.run", *sys.argv[1:]])),
         environment=wandb_names.environment(config),

@@ -1,9 +1,8 @@
-"""Run one stage in a pod or on a Slurm node: `python -m pipeline.orchestration.run_stage STAGE …`.
+"""Run one stage on another machine: `python -m pipeline.orchestration.run_stage --from RUN/run.json#STAGE`.
 
 The stage's settings are in the record that the driver has written, RUN/run.json; this process
-replaces itself with the stage's, so that log, signals and exit code are those of the stage. Other
-words: workdir=RUN and cores=N, or @FILE with lines of which these are read alone. In place of STAGE
-and workdir=RUN: `--from RUN/run.json#STAGE`, as pods of Kubernetes have it.
+replaces itself with the stage's, so that log, signals and exit code are those of the stage. With
+cores=N, preparation takes as many.
 
 Environment of Indexed Jobs: JOB_COMPLETION_INDEX (set by Kubernetes). Training: NODES; GPUS per
 node (0: one process on the CPU); SERVICE (name of the headless Service) or HOSTS (node names in
@@ -23,7 +22,6 @@ from collections.abc import Mapping
 from typing import NoReturn, cast
 
 from pipeline.cli import entry_point
-from pipeline.cli.argument_files import lines_of
 from pipeline.common import cores as machine
 from pipeline.common import heartbeat, run_record, screen
 from pipeline.common.errors import ConfigError, Exit, Restart
@@ -78,18 +76,19 @@ def command(nodes: list[StageRecord], node: StageRecord, record: str) -> list[li
     return [[*words, f"part=[{first},{parts}]"]] if first < grids[position] else []
 
 
-def run_stage(stage: str, words: list[str]) -> NoReturn:
-    """Run this pod's part of `stage`.
+def run_stage(words: list[str]) -> NoReturn:
+    """Run this pod's part of a stage.
 
     Raises:
-        ConfigError: the recipe has no such stage.
+        ConfigError: the words name none, or the recipe has no such stage.
         InputError: the record of the run cannot be read.
         Restart: the stage's inputs are not done yet, or the record is another run's.
     """
-    typed = dict(word.partition("=")[::2] for word in words)
-    if "workdir" not in typed:
-        raise ConfigError("is required; add workdir=RUN, the folder of the run", "workdir")
-    record = run_record.place_of(typed["workdir"])
+    place, *settings = words[1:] or [""]
+    record, named, stage = place.partition("#")
+    if words[:1] != [run_record.OPTION] or not named:
+        raise ConfigError("is required; add RUN/run.json#STAGE", run_record.OPTION)
+    typed = dict(word.partition("=")[::2] for word in settings)
     run = run_document.read(record)
     if os.environ.get(DIGEST, run.digest(stage)) != run.digest(stage):
         raise Restart(f"{stage}: {record} is not yet, or no more, the record that this Job was made for")
@@ -131,16 +130,11 @@ def commands_of(stage: str, run: Run, record: str, typed: Mapping[str, str]) -> 
 
 def main() -> None:
     """Run the command."""
-    stage, *words = sys.argv[1:] or [""]
-    if stage in ("--help", "-h"):
+    if sys.argv[1:2] in (["--help"], ["-h"]):
         print(__doc__, end="")
         return
-    if stage == run_record.OPTION and words:
-        record, _, stage = words.pop(0).partition("#")
-        words.append(f"workdir={record.rpartition('/')[0]}")
-    files = [lines_of(word[1:]) if word.startswith("@") else [word] for word in words]
     os.environ[screen.RECORDS] = "1"
-    entry_point.guarded(lambda: run_stage(stage, [word for lines in files for word in lines]))
+    entry_point.guarded(lambda: run_stage(sys.argv[1:]))
 
 
 if __name__ == "__main__":

@@ -75,7 +75,7 @@ def task(stage: str, words: list[str]) -> int:
     heard: list[int] = []
     for number in STOPPING:
         signal.signal(number, lambda number, frame: heard.append(number))
-    command = [sys.executable, "-m", "pipeline.orchestration.run_stage", stage, *words]
+    command = [sys.executable, "-m", "pipeline.orchestration.run_stage", *words]
     code = subprocess.run(command, check=False).returncode
     # A signal while Python exits would replace the exit code.
     for number in STOPPING:
@@ -137,7 +137,7 @@ def drive_all(config: RunConfig) -> None:
         config.force = []  # what they had made was deleted when the job began
     nodes = graph.plan(config)
     graph.check_places(config, nodes)
-    run_document.of(config, nodes, "slurm").write()
+    run_document.of(config, nodes, here=False).write()
     delete_forced(nodes)
     for job in run_document.by_job(nodes):
         run_job(job, Path(config.workdir))
@@ -178,7 +178,8 @@ def begin() -> None:
 def run_job(stage: str, workdir: Path) -> None:
     """Run the step of a stage; requeue the job where that helps."""
     wide = stage == "evaluate" or stage.startswith("train")
-    if code := run_step(stage, int(os.environ["SLURM_JOB_NUM_NODES"]) if wide else 1, [f"workdir={workdir}"]):
+    words = [run_record.OPTION, f"{run_record.place_of(str(workdir))}#{stage}"]
+    if code := run_step(stage, int(os.environ["SLURM_JOB_NUM_NODES"]) if wide else 1, words):
         finish(stage, code, workdir)
 
 

@@ -113,6 +113,20 @@ def test_a_dry_run_counts_the_hours_of_a_gpu_that_is_named(root: Path, tmp_path:
     assert "MFU of 0.40" in said
 
 
+def test_another_scheduler_runs_what_is_printed(root: Path, corpus: Path, tmp_path: Path) -> None:
+    """A plan alone, then each command in the order of the lines; the last makes the report."""
+    work = tmp_path / "work"
+    said = run(root, command(corpus, work, "executor=none", "train.steps=10"))
+    printed = [line.split() for line in said.splitlines() if line.startswith("  python ")]
+    assert [words[-1].partition("#")[2] for words in printed] == [*STAGES[:5], "evaluate", "report"]
+    assert [path.name for path in work.iterdir() if path.is_dir()] == []
+    alone = {"JOB_COMPLETION_INDEX": "0", "NODES": "1", "GPUS": "0", "HOSTS": "localhost", "PARTS": "1"}
+    for words in printed:
+        done = subprocess.run([sys.executable, *words[1:]], cwd=root, env=os.environ | alone, check=False)
+        assert done.returncode == 0, words
+    assert (work / "report" / "report.html").exists()
+
+
 def test_two_runs_do_not_share_a_folder(root: Path, corpus: Path, tmp_path: Path) -> None:
     """By whichever name: the lock is in the folder, whose parent need not be writable either."""
     work, link = tmp_path / "work", tmp_path / "link"

@@ -319,4 +319,4 @@ def test_an_address_with_a_secret_goes_to_no_other_machine(tmp_path: Path) -> No
     assert caught.value.key == "download.corpus.files.0.url"
     assert SECRET not in str(caught.value)
     with pytest.raises(ConfigError):  # within a job of Slurm, whose steps run the stages
-        run_document.of(composed_run(*words), graph.plan(composed_run(*words)), "slurm")
+        run_document.of(composed_run(*words), graph.plan(composed_run(*words)), here=False)

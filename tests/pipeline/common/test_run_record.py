@@ -93,7 +93,7 @@ def test_only_its_owner_reads_it_and_no_secret_is_in_it(tmp_path: Path, monkeypa
     monkeypatch.setenv(run_record.SECRETS, json.dumps(run.stages["prepare"].secrets()))
     assert stage_of(run) == config(corpus=signed), "its own process gets it by the environment"
     with pytest.raises(ConfigError) as caught:
-        dataclasses.replace(run, executor="slurm").check_unsigned()
+        dataclasses.replace(run, here=False).check_unsigned()
     assert caught.value.key == "prepare.corpus.path"
 
 
