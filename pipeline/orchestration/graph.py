@@ -22,6 +22,7 @@ from pipeline.orchestration.run_document import FORCED, StageRecord
 from pipeline.stages import fingerprints, store_inputs
 from pipeline.stages.pinned_corpus import pin
 from pipeline.stages.registry import type_of
+from pipeline.stages.stage import Identity
 
 OF_A_MODEL = ("convert", "evaluate")  # what a user adds to a run
 LONGEST_SETTING = 40  # characters of a setting in the reason for a rerun
@@ -48,28 +49,33 @@ def plan(config: RunConfig) -> list[StageRecord]:
         needs = needs_of(found)
     check_force(config, found)
     nodes: dict[str, StageRecord] = {}
-    known: dict[str, str] = {}
     for name in ordered(needs):
+        before = {os.path.normpath(node.config.out): node.fingerprint for node in nodes.values()}
         kind, settings = found[name]
         if isinstance(settings, ReportConfig):
-            settings.stages = [*settings.stages, *own_results(config.workdir, known)]
-        fingerprint, sources = fingerprints.fingerprint(kind, settings, known)
-        reason: str | None = FORCED
-        if name not in config.force:
-            present, fault = fingerprints.compared(kind, settings, fingerprint, sources)
-            redone = [other for other in needs[name] if nodes[other].reason is not None]
-            reason = None
-            if present is not None and fault is None:
-                fingerprint = present.fingerprint
-            elif present is None:
-                reason = (kind == "train" and resume_step(settings.out, fingerprint)) or "not made yet"
-            else:
-                reason = rerun_reason(present, settings, fault, sources, redone)
-        known[os.path.normpath(settings.out)] = fingerprint
+            settings.stages = [*settings.stages, *own_results(config.workdir, before)]
+        redone = [other for other in needs[name] if nodes[other].reason is not None]
+        identity = fingerprints.fingerprint(kind, settings, before)
+        forced = name in config.force  # then what is there may be anything
+        fingerprint, reason = (identity[0], FORCED) if forced else standing(kind, settings, identity, redone)
         nodes[name] = StageRecord(
             name=name, kind=kind, config=settings, needs=needs[name], fingerprint=fingerprint, reason=reason
         )
     return list(nodes.values())
+
+
+def standing(kind: str, settings: StageConfig, identity: Identity, redone: list[str]) -> tuple[str, str | None]:
+    """Return the fingerprint of a stage and why it has to run; None: it is up to date.
+
+    `redone` are the stages that it reads and that have to run.
+    """
+    fingerprint, sources = identity
+    present, fault = fingerprints.compared(kind, settings, fingerprint, sources)
+    if present is not None and fault is None:
+        return present.fingerprint, None
+    if present is not None:
+        return fingerprint, rerun_reason(present, settings, fault, sources, redone)
+    return fingerprint, (kind == "train" and resume_step(settings.out, fingerprint)) or "not made yet"
 
 
 def own_results(workdir: str, known: Mapping[str, str]) -> list[str]:
