@@ -20,5 +20,5 @@ os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
 os.environ.setdefault("PYTORCH_ALLOC_CONF", "expandable_segments:True")
 
 # With a hostfile or a number of ranks deepspeed counts GPUs from 0, even if others are assigned.
-if os.environ.get("TRAIN_GPUS"):
-    os.environ["CUDA_VISIBLE_DEVICES"] = os.environ["TRAIN_GPUS"]
+if os.environ.get("BERT_VISIBLE_GPUS"):
+    os.environ["CUDA_VISIBLE_DEVICES"] = os.environ["BERT_VISIBLE_GPUS"]

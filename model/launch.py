@@ -25,9 +25,9 @@ from model.resilience.rank_card import HOSTS, SECRET
 from pipeline.common import cores, output, screen
 from pipeline.common.errors import ConfigError, Exit, Restart, UserError
 
-HOSTFILE = "TRAIN_HOSTFILE"  # environment: the text of a hostfile that is in no file
+HOSTFILE = "BERT_HOSTFILE"  # environment: the text of a hostfile that is in no file
 GPU_DEVICES = (cores.NVIDIA, Path("/dev/kfd"))  # of NVIDIA's and of AMD's driver
-GPUS = "TRAIN_GPUS"  # environment: the GPUs that are ours, where deepspeed would count from 0
+GPUS = "BERT_VISIBLE_GPUS"  # environment: the GPUs that are ours, where deepspeed would count from 0
 
 
 def with_hostfile(command: LauncherCommand, folder: Path) -> LauncherCommand:

@@ -5,7 +5,7 @@ import os
 from pipeline.common.cores import NVIDIA as CONTROL
 from pipeline.common.errors import ConfigError
 
-PROMISED = "GPUS"  # environment: the GPUs of this node, by k8s/pretrain.yaml or deploy/slurm.sh
+PROMISED = "BERT_GPUS"  # environment: the GPUs of this node, by k8s/pretrain.yaml or deploy/slurm.sh
 VISIBLE = "CUDA_VISIBLE_DEVICES"  # environment: the numbers of the GPUs that are ours
 OLDEST_DRIVER = {"12": "525", "13": "580"}  # of NVIDIA, for each major version of CUDA
 
@@ -13,7 +13,7 @@ OLDEST_DRIVER = {"12": "525", "13": "580"}  # of NVIDIA, for each major version 
 def require_gpus() -> None:
     """Check that as many GPUs are usable as the environment promises, or any where there are some.
 
-    GPUS=0, or no visible device, means that the CPU is wanted.
+    BERT_GPUS=0, or no visible device, means that the CPU is wanted.
 
     Raises:
         ConfigError: PyTorch can use fewer.
@@ -24,7 +24,7 @@ def require_gpus() -> None:
         return
     if int(promised) == 0:
         return
-    import torch  # takes seconds: not for commands without GPUS
+    import torch  # takes seconds: not for commands without it
 
     usable = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if usable < int(promised):

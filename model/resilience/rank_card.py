@@ -18,9 +18,9 @@ from typing import Any
 
 from pipeline.common.formatting import flatten, pluralize
 
-RUN = "TRAIN_RUN"  # environment: the launcher's unique name for one start of a training
-SECRET = "TRAIN_SECRET"  # environment: what the ranks of a training know alone
-HOSTS = "HOSTS"  # environment: node names in rank order, separated by commas
+RUN = "BERT_RUN"  # environment: the launcher's unique name for one start of a training
+SECRET = "BERT_SECRET"  # environment: what the ranks of a training know alone
+HOSTS = "BERT_RANK_HOSTS"  # environment: node names in rank order, separated by commas
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("torch", "deepspeed")
 OF_A_NODE = ("heartbeat", "threads")  # settings that may differ between nodes

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pipeline.common.atomic import atomic_path
 
-RANKS = "TRAIN_RANKS"  # environment: folder for the process ids and exit codes of this node's ranks
+RANKS = "BERT_RANKS"  # environment: folder for the process ids and exit codes of this node's ranks
 
 
 def begin_rank() -> None:

@@ -27,7 +27,7 @@ from pipeline.beam.fast_import import fn_messages, fn_services
 from pipeline.common.arguments import Arguments
 
 STARTED = 60.0  # seconds allowed for a worker's imports
-SECRET = "PREPARE_POOL_SECRET"  # environment: what a pool and those who may use it know
+SECRET = "BERT_POOL_SECRET"  # environment: what a pool and those who may use it know
 
 
 def secret() -> str:

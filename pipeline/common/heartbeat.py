@@ -14,7 +14,7 @@ from pathlib import Path
 
 from pipeline.common.arguments import Arguments
 
-FOLDER = "HEARTBEAT"  # environment: the folder of the files, set in the pods of a cluster
+FOLDER = "BERT_HEARTBEAT"  # environment: the folder of the files, set in the pods of a cluster
 INTERVAL = 1.0  # minimum seconds between two touches
 
 

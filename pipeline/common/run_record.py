@@ -16,7 +16,7 @@ from pipeline.common.schema import built, set_key
 NAME = "run.json"
 OPTION = "--from"
 VERSION = 1  # of the file's form
-SECRETS = "RUN_SECRETS"  # environment: settings that hold secrets, by key, in JSON; no file has them
+SECRETS = "BERT_SECRET_SETTINGS"  # environment: settings that hold secrets, by key, in JSON; no file has them
 
 Schema = TypeVar("Schema")
 

@@ -11,7 +11,7 @@ from typing import TextIO
 from pipeline.common.errors import Restart, UserError
 from pipeline.common.redact import redact
 
-RECORDS = "ERROR_RECORDS"  # environment: set in processes that an executor starts
+RECORDS = "BERT_ERRORS"  # environment: set in processes that an executor starts
 WIDEST = 80  # columns; a narrower terminal has its own width
 HANGING = 6  # spaces in front of what continues a line
 # Commands that a reader copies: their spaces are not places to break.

@@ -52,7 +52,7 @@ class Executor(ABC):
 
     @abstractmethod
     def step(self, name: str, members: list[StageRecord], due: bool) -> bool:
-        """Start a job that is `due`, say where it stands, and return whether it has ended well.
+        """Start a job that is `due`, print its state, and return whether it has ended well.
 
         Raises:
             UserError, Restart, StageFailed: it has failed.

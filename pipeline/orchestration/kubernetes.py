@@ -50,8 +50,8 @@ class KubernetesExecutor(Executor):
         self.config, self.record, self.poll = config, run, config.poll
         self.batch, self.core, self.namespace = connect(config.namespace)
         self.custom, self.has_trainer = CustomObjects(self.namespace), True
-        uid = os.environ.get("DRIVER_UID")
-        self.owner = Owner(os.environ.get("DRIVER", DRIVER), uid) if uid else None  # None: outside of a cluster
+        uid = os.environ.get("BERT_DRIVER_UID")
+        self.owner = Owner(os.environ.get("BERT_DRIVER", DRIVER), uid) if uid else None  # None: outside of a cluster
         self.jobs: dict[str, Any] = {}  # at the last look, as the templates
         self.templates: list[Template] = []
         self.warned: set[str] = set()
@@ -146,7 +146,7 @@ class KubernetesExecutor(Executor):
         return self.ask(asked)
 
     def step(self, name: str, members: list[StageRecord], due: bool) -> bool:
-        """Make a Job that is `due`, say where it stands, and return whether it has ended well.
+        """Make a Job that is `due`, print its state, and return whether it has ended well.
 
         Raises:
             UserError, StageFailed: it has failed.

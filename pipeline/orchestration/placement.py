@@ -45,7 +45,7 @@ def node_of(job: str) -> Node:
     """
     if TASK in os.environ:
         return of_slurm()
-    if MASTER in os.environ and not {"HOSTS", "SERVICE"} & os.environ.keys():
+    if MASTER in os.environ and not {"BERT_HOSTS", "BERT_SERVICE"} & os.environ.keys():
         return of_torchrun()
     return of_indexed_job(job)
 
@@ -55,32 +55,32 @@ def of_slurm() -> Node:
     words = ["scontrol", "show", "hostnames", os.environ["SLURM_STEP_NODELIST"]]
     names = subprocess.run(words, check=True, capture_output=True, text=True).stdout.split()
     # Jobs on the same node need different ports, or they would join each other's store.
-    port = number("PORT", 1, 20000 + number("SLURM_JOB_ID", 0) % 10000)
+    port = number("BERT_PORT", 1, 20000 + number("SLURM_JOB_ID", 0) % 10000)
     return Node(number(TASK, 0), number("SLURM_GPUS_ON_NODE", 0, 0), tuple(names), port)
 
 
 def of_torchrun() -> Node:
-    """Return the node of a TrainJob, which names the first pod; GPUS goes before what it says."""
+    """Return the node of a TrainJob, which names the first pod; BERT_GPUS goes before what it says."""
     index, nodes = number(INDEX, 0), number("PET_NNODES", 1)
     first, dot, domain = os.environ[MASTER].partition(".")
     others = (f"{first.removesuffix('-0')}-{each}{dot}{domain}" for each in range(1, nodes))
-    gpus = number("GPUS" if "GPUS" in os.environ else "PET_NPROC_PER_NODE", 0)
+    gpus = number("BERT_GPUS" if "BERT_GPUS" in os.environ else "PET_NPROC_PER_NODE", 0)
     return Node(index, gpus, (os.environ[MASTER], *others), number("PET_MASTER_PORT", 1, PORT))
 
 
 def of_indexed_job(job: str) -> Node:
-    """Return the node of a pod behind the headless Service SERVICE, or of one of HOSTS."""
-    index, nodes, gpus = number(INDEX, 0), number("NODES", 1), number("GPUS", 0)
+    """Return the node of a pod behind the headless Service BERT_SERVICE, or one of BERT_HOSTS."""
+    index, nodes, gpus = number(INDEX, 0), number("BERT_NODES", 1), number("BERT_GPUS", 0)
     if index >= nodes:
-        raise ConfigError(f"pod {index} exceeds it; set the Job's completions to NODES", "NODES", nodes)
-    listed, service = os.environ.get("HOSTS"), os.environ.get("SERVICE")
+        raise ConfigError(f"pod {index} exceeds it; set the Job's completions to BERT_NODES", "BERT_NODES", nodes)
+    listed, service = os.environ.get("BERT_HOSTS"), os.environ.get("BERT_SERVICE")
     if not listed and not service:
         cure = "set it to the name of the pods' headless Service"
-        raise ConfigError(f"the environment variable is not set; {cure}", "SERVICE")
+        raise ConfigError(f"the environment variable is not set; {cure}", "BERT_SERVICE")
     names = listed.split(",") if listed else [f"{job}-{each}.{service}" for each in range(nodes)]
     if len(names) != nodes:
-        raise ConfigError(f"the environment variable does not match HOSTS={listed}", "NODES", nodes)
-    return Node(index, gpus, tuple(names), number("PORT", 1, PORT))
+        raise ConfigError(f"the environment variable does not match BERT_HOSTS={listed}", "BERT_NODES", nodes)
+    return Node(index, gpus, tuple(names), number("BERT_PORT", 1, PORT))
 
 
 def part() -> tuple[int, int]:
@@ -90,7 +90,7 @@ def part() -> tuple[int, int]:
         ConfigError: an environment variable is missing.
     """
     if TASK not in os.environ:
-        return number(INDEX, 0), number("PARTS", 1)
+        return number(INDEX, 0), number("BERT_PARTS", 1)
     nodes = number("SLURM_STEP_NUM_NODES", 1)
     return number("SLURM_ARRAY_TASK_ID", 0, number(TASK, 0)), number("SLURM_ARRAY_TASK_COUNT", 1, nodes)
 

@@ -4,13 +4,13 @@ The stage's settings are in the record that the driver has written, RUN/run.json
 replaces itself with the stage's, so that log, signals and exit code are those of the stage. With
 cores=N, preparation takes as many.
 
-Environment of Indexed Jobs: JOB_COMPLETION_INDEX (set by Kubernetes). Training: NODES; GPUS per
-node (0: one process on the CPU); SERVICE (name of the headless Service) or HOSTS (node names in
-rank order, separated by commas); PORT (29500) of the rendezvous; HEARTBEAT (a folder, see
-`pipeline.common.heartbeat`); PROMETHEUS (ADDRESS:PORT where rank 0 serves its metrics). Evaluation:
-PARTS. Slurm and Kubeflow Trainer set the like under names of their own (`placement`).
+Environment of Indexed Jobs: JOB_COMPLETION_INDEX (set by Kubernetes). Training: BERT_NODES;
+BERT_GPUS of each (0: one process on the CPU); BERT_SERVICE (the headless Service) or BERT_HOSTS (the
+nodes' names in rank order, separated by commas); BERT_PORT (29500) of the rendezvous; BERT_HEARTBEAT
+(a folder, see `pipeline.common.heartbeat`); BERT_PROMETHEUS (ADDRESS:PORT where rank 0 serves its
+metrics). Evaluation: BERT_PARTS. Slurm and Kubeflow Trainer have names of their own (`placement`).
 
-The stage `preflight` checks the nodes instead, with the environment of training; OPTIONS are those
+The stage `preflight` checks the nodes instead, with the environment of training; BERT_OPTIONS are those
 of `python -m model.preflight`.
 """
 
@@ -40,7 +40,7 @@ def on_many_nodes(stage: str) -> list[str]:
         ConfigError: an environment variable is missing or inconsistent.
     """
     node = placement.node_of(stage)
-    os.environ["TRAIN_HOSTFILE"] = node.hostfile  # `model.launch` writes it to a temporary file
+    os.environ["BERT_HOSTFILE"] = node.hostfile  # `model.launch` writes it to a temporary file
     return node.options
 
 
@@ -50,7 +50,7 @@ def preflight() -> list[str]:
     Raises:
         ConfigError: as `on_many_nodes`.
     """
-    options = os.environ.get("OPTIONS", "").split()
+    options = os.environ.get("BERT_OPTIONS", "").split()
     script = stage_commands.ROOT / "model" / "preflight.py"
     return [*stage_commands.launched(script, on_many_nodes(PREFLIGHT)), *options]
 
@@ -61,7 +61,7 @@ def command(nodes: list[StageRecord], node: StageRecord, record: str) -> list[li
         words = stage_commands.command(node, record, options=on_many_nodes(node.name))
         if alive := os.environ.get(heartbeat.FOLDER):
             words.append(f"heartbeat={json.dumps(alive)}")
-        host, _, port = os.environ.get("PROMETHEUS", "").rpartition(":")
+        host, _, port = os.environ.get("BERT_PROMETHEUS", "").rpartition(":")
         if host:
             words += [f"tracking.prometheus_host={json.dumps(host)}", f"tracking.prometheus_port={port}"]
         return [words]

@@ -70,7 +70,7 @@ def from_step(code: int) -> int:
 def task(stage: str, words: list[str]) -> int:
     """Run a stage as one task of a step and return the exit code for srun."""
     environment = os.environ
-    environment["GPUS"] = environment.get("SLURM_GPUS_ON_NODE", "0")
+    environment["BERT_GPUS"] = environment.get("SLURM_GPUS_ON_NODE", "0")
     # Slurm signals every process of a step: the stage handles it, and this process waits.
     heard: list[int] = []
     for number in STOPPING:
@@ -171,8 +171,8 @@ def begin() -> None:
     # At the time limit and for scancel, Slurm signals this process too: it waits for its step,
     # which saves, and then decides.
     signal.signal(signal.SIGTERM, lambda number, frame: None)
-    os.environ["TRAIN_SECRET"] = secrets.token_hex(16)
-    os.environ["TRAIN_RUN"] = f"{os.environ['SLURM_JOB_ID']}.{os.environ.get('SLURM_RESTART_COUNT', '0')}"
+    os.environ["BERT_SECRET"] = secrets.token_hex(16)
+    os.environ["BERT_RUN"] = f"{os.environ['SLURM_JOB_ID']}.{os.environ.get('SLURM_RESTART_COUNT', '0')}"
 
 
 def run_job(stage: str, workdir: Path) -> None:

@@ -92,8 +92,8 @@ def manifest(root: Path) -> Manifest:
         container = job["template"]["spec"]["containers"][0]
         container["resources"] = {"requests": {"cpu": "1", "memory": "1Gi"}}
         # Both nodes of the check are this busy machine.
-        small = {"OPTIONS": "--seconds 0.1 --share 0", "PARTS": "2"}
-        small |= {"GPUS": "0"} if item["metadata"]["name"] == "evaluate" else {}
+        small = {"BERT_OPTIONS": "--seconds 0.1 --share 0", "BERT_PARTS": "2"}
+        small |= {"BERT_GPUS": "0"} if item["metadata"]["name"] == "evaluate" else {}
         for variable in container["env"]:
             if variable["name"] in small:
                 variable["value"] = small[variable["name"]]

@@ -158,8 +158,8 @@ def training_faults(world: World, job: Object) -> Faults:
         yield f"subdomain: Service {pod['subdomain']} does not select these pods"
     container = pod["containers"][0]
     environment = world.environment(container)
-    if environment.get("SERVICE") != pod.get("subdomain"):
-        yield f"env SERVICE={environment.get('SERVICE')}: not the subdomain"
+    if environment.get("BERT_SERVICE") != pod.get("subdomain"):
+        yield f"env BERT_SERVICE={environment.get('BERT_SERVICE')}: not the subdomain"
     gpus = str(number(container["resources"].get("limits", {}).get("nvidia.com/gpu", 0)))
     if settings.get("gpus") != gpus:
         yield f"nvidia.com/gpu: {gpus}, but gpus={settings.get('gpus')} in the ConfigMap"
@@ -258,7 +258,7 @@ def stages(world: World) -> Faults:
             if held["labels"].get("app.kubernetes.io/component") != name:
                 yield f"Job/{name}: label component"
         if is_stage(job):
-            if arguments[3:5] != ["--from", "$(RUN_RECORD)"]:
+            if arguments[3:5] != ["--from", "$(BERT_RECORD)"]:
                 yield f"Job/{name}: args: does not read its record"
         elif "pipeline.run" in arguments and "executor=kubernetes" in arguments:
             drivers += 1

@@ -224,9 +224,9 @@ def probes(stage: str, container: Object) -> Faults:
             yield "livenessProbe: nobody sees a frozen process"
         return
     words = (probe.get("exec") or {}).get("command") or []
-    home = {e["name"]: e.get("value") for e in container.get("env", [])}.get("HEARTBEAT")
+    home = {e["name"]: e.get("value") for e in container.get("env", [])}.get("BERT_HEARTBEAT")
     if "pipeline.common.heartbeat" not in words or home not in words:
-        yield f"livenessProbe: does not look into HEARTBEAT={home}"
+        yield f"livenessProbe: does not look into BERT_HEARTBEAT={home}"
     for key in ("periodSeconds", "timeoutSeconds"):
         if probe.get(key, 1) < 10:
             yield f"livenessProbe: {key}: Python needs seconds to start"
@@ -235,7 +235,7 @@ def probes(stage: str, container: Object) -> Faults:
 def parts(job: Object, known: dict[str, str]) -> Faults:
     """Work that is shared out over pods is shared over as many as there are."""
     completions = job["spec"].get("completions", 1)
-    if "PARTS" in known and number(known["PARTS"]) != completions:
-        yield f"env PARTS={known['PARTS']}: completions is {completions}"
-    if "NODES" in known and number(known["NODES"]) != completions:
-        yield f"env NODES={known['NODES']}: completions is {completions}"
+    if "BERT_PARTS" in known and number(known["BERT_PARTS"]) != completions:
+        yield f"env BERT_PARTS={known['BERT_PARTS']}: completions is {completions}"
+    if "BERT_NODES" in known and number(known["BERT_NODES"]) != completions:
+        yield f"env BERT_NODES={known['BERT_NODES']}: completions is {completions}"

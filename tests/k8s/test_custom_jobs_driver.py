@@ -102,7 +102,7 @@ def test_it_is_made_and_its_ranks_meet(
         pod for pod in pods(small) if pod["metadata"]["labels"]["batch.kubernetes.io/job-completion-index"] == "1"
     )
     assert (pod["spec"]["hostname"], pod["spec"]["subdomain"]) == ("train-node-0-1", "train")
-    monkeypatch.setenv("TRAIN_HOSTFILE", "")
+    monkeypatch.setenv("BERT_HOSTFILE", "")
     monkeypatch.setenv("JOB_COMPLETION_INDEX", "1")  # the kubelet would, of the annotation
     container = pod["spec"]["containers"][0]
     settings = next(item["data"] for item in overlay if item["kind"] == "ConfigMap")
@@ -114,9 +114,9 @@ def test_it_is_made_and_its_ranks_meet(
     words = run_stage.on_many_nodes("train")
     assert words[:5] == ["--no_ssh", "--node_rank", "1", "--master_addr", "train-node-0-0.train"]
     known = {variable["name"]: variable.get("value") for variable in container["env"]}
-    assert container["args"][3:] == ["--from", "$(RUN_RECORD)"]
-    assert str(known["RUN_RECORD"]).endswith("/run.json#train")
-    assert os.environ["TRAIN_HOSTFILE"].split()[2] == "train-node-0-1.train"
+    assert container["args"][3:] == ["--from", "$(BERT_RECORD)"]
+    assert str(known["BERT_RECORD"]).endswith("/run.json#train")
+    assert os.environ["BERT_HOSTFILE"].split()[2] == "train-node-0-1.train"
     ends.append((0, ""))
     story = driver.end()
     assert "train made" in story

@@ -233,7 +233,7 @@ def test_promised_gpus_that_cannot_be_used_end_it(cluster: Cluster, training: Tr
     cluster.apply(training.manifest)
     cluster.wait(lambda: cluster.is_over("driver"), 240)
     assert reason(cluster, "train") == "PodFailurePolicy"
-    assert "error: stage train: GPUS=1" in cluster.log("driver")
+    assert "error: stage train: BERT_GPUS=1" in cluster.log("driver")
 
 
 def test_a_policy_that_admits_no_pods_is_named_once(cluster: Cluster, training: Training) -> None:
@@ -271,13 +271,13 @@ def test_a_mistake_in_the_overrides_fails_the_driver_at_once(cluster: Cluster, t
 
 def test_bad_configuration_of_training_is_not_tried_twice(cluster: Cluster, training: Training) -> None:
     container = training.job["template"]["spec"]["containers"][0]
-    variable = next(entry for entry in container["env"] if entry["name"] == "NODES")
+    variable = next(entry for entry in container["env"] if entry["name"] == "BERT_NODES")
     variable |= {"value": "1"}
     del variable["valueFrom"]
     cluster.apply(training.manifest)
     cluster.wait(lambda: cluster.is_over("driver"), 240)
     assert reason(cluster, "train") == reason(cluster, "driver") == "PodFailurePolicy"
-    assert "NODES=1: " in cluster.log("driver")
+    assert "BERT_NODES=1: " in cluster.log("driver")
     assert len(list(cluster.folder.glob("*.train-1-*.log"))) == 1
 
 

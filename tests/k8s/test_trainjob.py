@@ -77,7 +77,7 @@ def test_its_pods_are_those_of_the_template(root: Path, items: list[Object]) -> 
     assert ours["template"]["spec"].pop("subdomain") == "train"
     container = ours["template"]["spec"]["containers"][0]
     container["name"] = "node"
-    container["env"] = [variable for variable in container["env"] if variable["name"] != "SERVICE"]
+    container["env"] = [variable for variable in container["env"] if variable["name"] != "BERT_SERVICE"]
     assert theirs == ours
 
 

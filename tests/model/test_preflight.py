@@ -35,7 +35,7 @@ def ranks(root: Path, size: int, started: int, wait: int = 120) -> list[tuple[in
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": str(free_port()),
         "WORLD_SIZE": str(size),
-        "HOSTS": "node-a,node-b",
+        "BERT_RANK_HOSTS": "node-a,node-b",
         "PATH": os.environ["PATH"],
     }
     options = ["--wait", str(wait), "--seconds", "0.1", "--share", "0"]

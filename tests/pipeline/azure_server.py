@@ -58,7 +58,7 @@ def environment(url: str) -> Iterator[None]:
     """Point the environment to a server."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("AZURE_STORAGE_CONNECTION_STRING", connection(url))
-        patch.setenv("STORE_TIMEOUT", "60")
+        patch.setenv("BERT_STORE_TIMEOUT", "60")
         objects.CLIENTS["abfs"].made.clear()
         yield
     objects.CLIENTS["abfs"].made.clear()

@@ -49,7 +49,7 @@ def environment(url: str) -> Iterator[None]:
     """Point the environment to a server."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("STORAGE_EMULATOR_HOST", url)
-        patch.setenv("STORE_TIMEOUT", "60")
+        patch.setenv("BERT_STORE_TIMEOUT", "60")
         objects.CLIENTS["gs"].made.clear()
         yield
     objects.CLIENTS["gs"].made.clear()

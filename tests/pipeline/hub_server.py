@@ -214,7 +214,7 @@ def environment(hub: Hub, home: str) -> Iterator[pytest.MonkeyPatch]:
             "HF_ENDPOINT": hub.url,
             "HF_HOME": home,
             "HF_HUB_DISABLE_TELEMETRY": "1",
-            "STORE_TIMEOUT": "60",
+            "BERT_STORE_TIMEOUT": "60",
         }.items():
             patch.setenv(key, value)
         # This process may have imported the library before.

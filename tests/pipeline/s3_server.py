@@ -18,7 +18,7 @@ KEYS = {
     "AWS_REGION": "us-east-1",
     "AWS_DEFAULT_REGION": "us-east-1",
     "AWS_EC2_METADATA_DISABLED": "true",
-    "STORE_TIMEOUT": "60",
+    "BERT_STORE_TIMEOUT": "60",
 }
 
 

@@ -435,7 +435,7 @@ def test_the_command_converts_and_then_is_up_to_date(run, root):
     command = [sys.executable, "-m", "pipeline.convert", *settings]
     first = forked.run(command, cwd=root, capture_output=True, text=True, check=True).stdout
     assert "logits" in first
-    offline = os.environ | {"HF_ENDPOINT": "http://127.0.0.1:9", "HF_TOKEN": "none", "STORE_TIMEOUT": "1"}
+    offline = os.environ | {"HF_ENDPOINT": "http://127.0.0.1:9", "HF_TOKEN": "none", "BERT_STORE_TIMEOUT": "1"}
     pushed = subprocess.run([*command, "push=me/model"], cwd=root, capture_output=True, text=True, env=offline)
     assert "up to date" in pushed.stdout
     assert pushed.returncode == 75  # it may answer later

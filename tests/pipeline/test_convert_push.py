@@ -169,7 +169,7 @@ def test_a_limited_rate_is_waited_for(
 def test_a_hub_that_stays_away_asks_for_a_restart_which_goes_on_where_it_was(
     trained: Path, hub: Hub, tmp_path: Path, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("STORE_TIMEOUT", "1")
+    monkeypatch.setenv("BERT_STORE_TIMEOUT", "1")
     monkeypatch.setattr("huggingface_hub.utils._http.time.sleep", lambda seconds: None)
     hub.fault = lambda asked, number: (503, {}) if path in asked else None
     config = settings(trained, tmp_path)

@@ -120,7 +120,8 @@ def test_another_scheduler_runs_what_is_printed(root: Path, corpus: Path, tmp_pa
     printed = [line.split() for line in said.splitlines() if line.startswith("  python ")]
     assert [words[-1].partition("#")[2] for words in printed] == [*STAGES[:5], "evaluate", "report"]
     assert [path.name for path in work.iterdir() if path.is_dir()] == []
-    alone = {"JOB_COMPLETION_INDEX": "0", "NODES": "1", "GPUS": "0", "HOSTS": "localhost", "PARTS": "1"}
+    alone = {"JOB_COMPLETION_INDEX": "0"}
+    alone |= {"BERT_NODES": "1", "BERT_GPUS": "0", "BERT_HOSTS": "localhost", "BERT_PARTS": "1"}
     for words in printed:
         done = subprocess.run([sys.executable, *words[1:]], cwd=root, env=os.environ | alone, check=False)
         assert done.returncode == 0, words

@@ -1,7 +1,7 @@
 """The Hugging Face hub: data sets, hf://datasets/OWNER/NAME@REVISION/PATH, and folders put there.
 
 Files are listed and read with huggingface_hub's HfFileSystem; nothing is stored on disk. Its HTTP
-client waits for a hub that does not answer, `STORE_TIMEOUT` seconds, as for any other store. Token
+client waits for a hub that does not answer, `BERT_STORE_TIMEOUT` seconds, as for any other store. Token
 and endpoint are found as huggingface_hub finds them: HF_TOKEN, HF_ENDPOINT.
 """
 

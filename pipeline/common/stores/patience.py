@@ -121,4 +121,4 @@ def pauses() -> Iterator[float]:
 
 def patience() -> float:
     """Return for how many seconds a store that does not answer is waited for."""
-    return float(os.environ.get("STORE_TIMEOUT", "300"))
+    return float(os.environ.get("BERT_STORE_TIMEOUT", "300"))

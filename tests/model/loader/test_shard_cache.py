@@ -253,7 +253,7 @@ def test_faults_that_pass_cost_no_batch(place: Place, store: Proxy, fault: Any) 
 def test_a_store_that_stays_away_asks_for_a_restart_while_there_is_data_to_train_on(
     place: Place, store: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("STORE_TIMEOUT", "1")
+    monkeypatch.setenv("BERT_STORE_TIMEOUT", "1")
     loader, cache = place.cached(None)
     last = next(iter(loader.spans(0)))
     known: set[str] = {loader._shards[number].path.name for number in last.shards.tolist()}

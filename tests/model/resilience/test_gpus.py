@@ -20,17 +20,17 @@ def hidden(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("promised", [None, "", "0"])
 def test_without_a_promise_the_cpu_is_right(monkeypatch: pytest.MonkeyPatch, promised: str | None) -> None:
-    monkeypatch.delenv("GPUS", raising=False)
+    monkeypatch.delenv("BERT_GPUS", raising=False)
     if promised is not None:
-        monkeypatch.setenv("GPUS", promised)
+        monkeypatch.setenv("BERT_GPUS", promised)
     gpus.require_gpus()
 
 
 def test_promised_gpus_without_cuda_are_the_users_to_look_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GPUS", "8")
+    monkeypatch.setenv("BERT_GPUS", "8")
     with pytest.raises(ConfigError) as caught:
         gpus.require_gpus()
-    assert caught.value.key == "GPUS"
+    assert caught.value.key == "BERT_GPUS"
     assert gpus.reason() in str(caught.value)
 
 
@@ -50,7 +50,7 @@ def test_the_driver_that_a_build_needs_is_named(monkeypatch: pytest.MonkeyPatch)
 def test_a_node_whose_driver_is_too_old_is_refused_with_the_one_that_is_needed(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.delenv("GPUS", raising=False)
+    monkeypatch.delenv("BERT_GPUS", raising=False)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     monkeypatch.setattr(gpus, "CONTROL", tmp_path / "nvidiactl")
     gpus.require_gpus()  # no driver: no GPU
@@ -58,7 +58,7 @@ def test_a_node_whose_driver_is_too_old_is_refused_with_the_one_that_is_needed(
     monkeypatch.setattr(torch.version, "cuda", "13.0")
     with pytest.raises(ConfigError) as caught:
         gpus.require_gpus()
-    assert caught.value.key == "GPUS"
+    assert caught.value.key == "BERT_GPUS"
     assert "580" in str(caught.value)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     gpus.require_gpus()
@@ -68,11 +68,11 @@ def test_training_joins_no_group_without_them(monkeypatch: pytest.MonkeyPatch) -
     from model.resilience.rank_card import RankCard
     from model.training import deepspeed_engine
 
-    monkeypatch.setenv("GPUS", "2")
+    monkeypatch.setenv("BERT_GPUS", "2")
     card = RankCard(run="r", out="o", host="h", world=1, fingerprint="f", versions={}, settings={}, code={})
     with pytest.raises(ConfigError) as caught:
         deepspeed_engine.start_world(card, None)
-    assert caught.value.key == "GPUS"
+    assert caught.value.key == "BERT_GPUS"
     assert not torch.distributed.is_initialized()
 
 
@@ -91,7 +91,7 @@ def test_evaluation_ends_with_2(root: Path, tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         check=False,
-        env={**os.environ, "GPUS": "2"},
+        env={**os.environ, "BERT_GPUS": "2"},
     )
     assert done.returncode == 2, done.stderr
     assert "GPUS=2" in done.stderr

@@ -42,7 +42,7 @@ def rank(number: int, port: int, size: int = 2, hosts: str = "", **more: Any) ->
         "WORLD_SIZE": str(size),
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": str(port),
-        "HOSTS": hosts,
+        "BERT_RANK_HOSTS": hosts,
     }
     return {"environment": environment, **more}
 

@@ -158,7 +158,7 @@ def test_a_training_through_a_cache_is_that_of_local_shards(
     cached += [f"data.cache={tmp_path}/cache", f"out={tmp_path}/cached"]
     train_many(root, [(1, [*common, f"data.dir={tmp_path}/prepare", f"out={tmp_path}/local"])])
 
-    monkeypatch.setenv("STORE_TIMEOUT", "1")
+    monkeypatch.setenv("BERT_STORE_TIMEOUT", "1")
     # The third and later shards never come.
     seen: list[str] = []
 
@@ -177,7 +177,7 @@ def test_a_training_through_a_cache_is_that_of_local_shards(
     assert not list((tmp_path / "mirror").rglob("train-*"))
 
     store.fault = lambda method, path, number: None
-    monkeypatch.setenv("STORE_TIMEOUT", "60")
+    monkeypatch.setenv("BERT_STORE_TIMEOUT", "60")
     small = ["data.cache_size=1kB"]
     assert "data.cache_size" in train_many(root, [(2, [*cached, *small])], code=Exit.USER)
     said = train_many(root, [(2, cached)])

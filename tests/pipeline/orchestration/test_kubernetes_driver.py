@@ -107,8 +107,8 @@ def cluster(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Clus
     made = Cluster(root, tmp_path)
     monkeypatch.setattr(kubernetes, "connect", lambda namespace: (made, made, "bert"))
     monkeypatch.setattr(kubernetes, "CustomObjects", lambda namespace: made)
-    monkeypatch.setenv("DRIVER", OWNER.name)
-    monkeypatch.setenv("DRIVER_UID", OWNER.uid)
+    monkeypatch.setenv("BERT_DRIVER", OWNER.name)
+    monkeypatch.setenv("BERT_DRIVER_UID", OWNER.uid)
     return made
 
 
@@ -155,7 +155,7 @@ def test_jobs_of_any_recipe_are_made_of_the_templates_in_order(
     ]
     assert train["metadata"]["labels"].items() >= {(job_templates.RUN, "driver"), (job_templates.STAGE, "train-own")}
     environment = {one["name"]: one.get("value") for one in train["spec"]["template"]["spec"]["containers"][0]["env"]}
-    assert environment["RUN_RECORD"] == f"{cluster.folder}/run.json#train-own"
+    assert environment["BERT_RECORD"] == f"{cluster.folder}/run.json#train-own"
     assert train["spec"]["completions"] == made["preflight"]["spec"]["completions"] == 2
     said = capsys.readouterr().out
     assert "train-own     template train: pods 2 x GPUs 8, limits memory 128Gi, deadline 720 h 00 min" in said
@@ -246,17 +246,17 @@ def test_a_pod_reads_the_record_that_it_was_made_for(cluster: Cluster, monkeypat
     monkeypatch.setattr(run_stage.entry_point, "guarded", lambda run: run())
     started: list[list[str]] = []
     monkeypatch.setattr(run_stage.os, "execv", lambda path, command: started.append(command))
-    monkeypatch.setenv("RUN_DIGEST", record.digest("report"))
+    monkeypatch.setenv("BERT_DIGEST", record.digest("report"))
     with pytest.raises(SystemExit):
         run_stage.main()
     assert f"{cluster.folder}/run.json#report" in started[0]
-    monkeypatch.setenv("RUN_DIGEST", "0a")
+    monkeypatch.setenv("BERT_DIGEST", "0a")
     with pytest.raises(Restart, match="record that this Job was made for"):
         run_stage.main()
 
 
 def test_a_rank_serves_its_metrics_where_the_template_says(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PROMETHEUS", "0.0.0.0:9464")
+    monkeypatch.setenv("BERT_PROMETHEUS", "0.0.0.0:9464")
     monkeypatch.setattr(run_stage, "on_many_nodes", lambda stage: [])
     train = node(cluster, "train", "train")
     (words,) = run_stage.command([train], train, "/run.json")

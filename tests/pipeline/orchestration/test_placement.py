@@ -11,7 +11,9 @@ from pipeline.orchestration.placement import Node
 
 @pytest.fixture(autouse=True)
 def bare(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("HOSTS", "SERVICE", "NODES", "GPUS", "PORT", "PARTS", placement.MASTER, placement.TASK):
+    for name in ("HOSTS", "SERVICE", "NODES", "GPUS", "PORT", "PARTS"):
+        monkeypatch.delenv(f"BERT_{name}", raising=False)
+    for name in (placement.MASTER, placement.TASK):
         monkeypatch.delenv(name, raising=False)
 
 
@@ -21,7 +23,7 @@ def put(monkeypatch: pytest.MonkeyPatch, **variables: str) -> None:
 
 
 def test_pods_of_a_job_meet_behind_its_service(monkeypatch: pytest.MonkeyPatch) -> None:
-    put(monkeypatch, SERVICE="ranks", NODES="2", GPUS="8", JOB_COMPLETION_INDEX="1")
+    put(monkeypatch, BERT_SERVICE="ranks", BERT_NODES="2", BERT_GPUS="8", JOB_COMPLETION_INDEX="1")
     node = placement.node_of("train-512")
     assert node == Node(1, 8, ("train-512-0.ranks", "train-512-1.ranks"), 29500)
     assert node.options == [
@@ -37,31 +39,29 @@ def test_pods_of_a_job_meet_behind_its_service(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_nodes_of_another_scheduler_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
-    put(monkeypatch, HOSTS="a7,a9", NODES="2", GPUS="0", JOB_COMPLETION_INDEX="0", PORT="4000")
+    put(monkeypatch, BERT_HOSTS="a7,a9", BERT_NODES="2", BERT_GPUS="0", JOB_COMPLETION_INDEX="0", BERT_PORT="4000")
     node = placement.node_of("train")
     assert node == Node(0, 0, ("a7", "a9"), 4000)
     assert node.hostfile == "a7 slots=1\na9 slots=1\n"
-    monkeypatch.setenv("NODES", "3")
-    with pytest.raises(ConfigError, match="HOSTS=a7,a9") as raised:
+    monkeypatch.setenv("BERT_NODES", "3")
+    with pytest.raises(ConfigError, match="BERT_HOSTS=a7,a9") as raised:
         placement.node_of("train")
-    assert raised.value.key == "NODES"
+    assert raised.value.key == "BERT_NODES"
 
 
-@pytest.mark.parametrize(
-    ("missing", "key"), [("SERVICE", "SERVICE"), ("NODES", "NODES"), ("GPUS", "GPUS"), ("JOB_COMPLETION_INDEX",) * 2]
-)
-def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch, missing: str, key: str) -> None:
-    put(monkeypatch, SERVICE="ranks", NODES="2", GPUS="8", JOB_COMPLETION_INDEX="1")
+@pytest.mark.parametrize("missing", ["BERT_SERVICE", "BERT_NODES", "BERT_GPUS", "JOB_COMPLETION_INDEX"])
+def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch, missing: str) -> None:
+    put(monkeypatch, BERT_SERVICE="ranks", BERT_NODES="2", BERT_GPUS="8", JOB_COMPLETION_INDEX="1")
     monkeypatch.delenv(missing)
     with pytest.raises(ConfigError) as raised:
         placement.node_of("train")
-    assert raised.value.key == key
+    assert raised.value.key == missing
 
 
 @pytest.mark.parametrize("text", ["", "two", "-1", "0"])
 def test_a_number_has_to_be_one(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
-    put(monkeypatch, SERVICE="ranks", NODES=text, GPUS="8", JOB_COMPLETION_INDEX="0")
-    with pytest.raises(ConfigError, match=f"NODES='{text}'"):
+    put(monkeypatch, BERT_SERVICE="ranks", BERT_NODES=text, BERT_GPUS="8", JOB_COMPLETION_INDEX="0")
+    with pytest.raises(ConfigError, match=f"BERT_NODES='{text}'"):
         placement.node_of("train")
 
 
@@ -82,7 +82,7 @@ def test_pods_of_a_trainjob_meet_as_torchrun_would(monkeypatch: pytest.MonkeyPat
     torchrun(monkeypatch)
     names = tuple(f"train-node-0-{index}.train" for index in range(3))
     assert placement.node_of("train") == Node(1, 4, names, 29400)
-    monkeypatch.setenv("GPUS", "0")
+    monkeypatch.setenv("BERT_GPUS", "0")
     assert placement.node_of("train").gpus == 0
 
 

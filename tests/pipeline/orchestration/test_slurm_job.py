@@ -57,7 +57,7 @@ def in_a_job(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have steps that end at once."""
     monkeypatch.setattr(slurm_job, "run_step", lambda stage, nodes, words: Exit.DONE)
     monkeypatch.setenv("SLURM_JOB_NUM_NODES", "1")
-    for name in ("TRAIN_SECRET", "TRAIN_RUN"):
+    for name in ("BERT_SECRET", "BERT_RUN"):
         monkeypatch.setenv(name, "")  # restored at the end
     monkeypatch.setattr(signal, "signal", lambda number, handler: None)
     monkeypatch.setenv("SLURM_JOB_ID", "7")

@@ -32,7 +32,7 @@ def nothing(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
             monkeypatch.delenv(name)
     monkeypatch.setenv("AZURE_POD_IDENTITY_AUTHORITY_HOST", "http://127.0.0.1:1")
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
-    monkeypatch.setenv("STORE_TIMEOUT", "1")
+    monkeypatch.setenv("BERT_STORE_TIMEOUT", "1")
     level = logging.getLogger("azure").level
     AZURE.made.clear()
     yield
@@ -216,7 +216,7 @@ def test_an_upload_that_was_cut_off_leaves_nothing_and_the_next_is_whole(
     bucket: str, store: Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(AZURE, "PART", 1000)
-    monkeypatch.setenv("STORE_TIMEOUT", "1")
+    monkeypatch.setenv("BERT_STORE_TIMEOUT", "1")
     file = tmp_path / "large"
     file.write_bytes(os.urandom(3500))
     store.fault = lambda method, path, number: 503 if "comp=blocklist" in path else None

@@ -48,7 +48,7 @@ def test_a_server_that_is_away_when_a_process_starts_is_waited_for(monkeypatch: 
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         monkeypatch.setenv("STORAGE_EMULATOR_HOST", f"http://127.0.0.1:{unused.getsockname()[1]}")
-        monkeypatch.setenv("STORE_TIMEOUT", "1")
+        monkeypatch.setenv("BERT_STORE_TIMEOUT", "1")
         GS.made.clear()
         with pytest.raises(Restart, match=r"gs://bucket/x: .* STORAGE_EMULATOR_HOST"):
             storage.at("gs://bucket/x").is_file()
@@ -89,7 +89,7 @@ def test_a_large_file_waits_for_a_store_that_stays_away_as_long_as_all_do(
 ) -> None:
     file = tmp_path / "large"
     file.write_bytes(bytes(GS.PART + 1))
-    monkeypatch.setenv("STORE_TIMEOUT", "1")
+    monkeypatch.setenv("BERT_STORE_TIMEOUT", "1")
     store.fault = lambda method, path, number: 503 if method == "PUT" else None
     with pytest.raises(Restart, match=f"{bucket}/large"):
         objects.put_file(f"{bucket}/large", file, sha256(file))

@@ -70,7 +70,7 @@ def test_faults_that_pass_cost_no_byte(hub: Hub, fault: Any) -> None:
 
 
 def test_a_hub_that_stays_away_asks_for_a_restart(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("STORE_TIMEOUT", "1")
+    monkeypatch.setenv("BERT_STORE_TIMEOUT", "1")
     file = big(hub)
     assert file.stat().st_size == len(DATA)
     hub.fault = lambda path, number: (503, {})
@@ -80,7 +80,7 @@ def test_a_hub_that_stays_away_asks_for_a_restart(hub: Hub, monkeypatch: pytest.
 
 def test_a_hub_that_is_away_when_a_process_starts_is_waited_for(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     """A wrong name is another case: it is not there, whenever it is asked for."""
-    monkeypatch.setenv("STORE_TIMEOUT", "1")
+    monkeypatch.setenv("BERT_STORE_TIMEOUT", "1")
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{unused.getsockname()[1]}")
@@ -102,7 +102,7 @@ def test_a_pause_longer_than_the_patience_is_not_waited_for(hub: Hub, header: di
 
 def test_an_outage_is_no_broken_document(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     hub.commit({"books/a.txt": b"one two three " * 9})
-    monkeypatch.setenv("STORE_TIMEOUT", "1")
+    monkeypatch.setenv("BERT_STORE_TIMEOUT", "1")
     corpus = CorpusConfig(name="c", reader="text", path=f"{TOP}/books", on_error="skip")
     reader = open_corpus(corpus, "")
     (split,) = reader.splits(1 << 20)
@@ -181,7 +181,7 @@ def test_a_command_ends_at_once_with_its_code(hub: Hub, tmp_path: Path) -> None:
     words = ["+corpus=text", f"corpus.path={TOP}/data", f"workdir={tmp_path}", "vocab=none"]
     done = subprocess.run(
         [sys.executable, "-m", "pipeline.prepare", *words],
-        env=os.environ | {"STORE_TIMEOUT": "1"},
+        env=os.environ | {"BERT_STORE_TIMEOUT": "1"},
         capture_output=True,
         text=True,
         timeout=120,

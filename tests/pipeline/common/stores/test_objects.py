@@ -70,7 +70,7 @@ def test_faults_that_pass_cost_no_byte(data: storage.Remote, store: Proxy, fault
 def test_a_store_that_stays_away_asks_for_a_restart(
     data: storage.Remote, store: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("STORE_TIMEOUT", "1")
+    monkeypatch.setenv("BERT_STORE_TIMEOUT", "1")
     assert data.stat().st_size == len(DATA)
     store.fault = lambda method, path, number: 503
     with pytest.raises(Restart, match=data.address):
@@ -80,7 +80,7 @@ def test_a_store_that_stays_away_asks_for_a_restart(
 
 
 def test_a_connection_that_is_too_slow_is_given_up(data: storage.Remote, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("STORE_TIMEOUT", "1")
+    monkeypatch.setenv("BERT_STORE_TIMEOUT", "1")
     monkeypatch.setattr(patience, "WINDOW", 0.0)
     monkeypatch.setattr(patience, "SLOWEST", 2**60)
     with pytest.raises(Restart, match="slower than"):
@@ -116,7 +116,7 @@ def test_an_outage_drops_no_document(bucket: str, store: Proxy, monkeypatch: pyt
     corpus = CorpusConfig(name="c", reader="text", path=f"{bucket}/books", on_error="skip")
     reader = open_corpus(corpus, "")
     (split,) = reader.splits(1 << 20)
-    monkeypatch.setenv("STORE_TIMEOUT", "1")
+    monkeypatch.setenv("BERT_STORE_TIMEOUT", "1")
     store.fault = lambda method, path, number: 503 if of_bytes(method, path) else None
     with pytest.raises(Restart):
         list(reader.read(split, SkipCounts("skip")))
@@ -223,7 +223,7 @@ def test_prepare_ends_with_one_line_when_the_store_goes_away(
 
     def run() -> "subprocess.CompletedProcess[str]":
         return subprocess.run(
-            words, cwd=root, capture_output=True, text=True, check=False, env={**os.environ, "STORE_TIMEOUT": "2"}
+            words, cwd=root, capture_output=True, text=True, check=False, env={**os.environ, "BERT_STORE_TIMEOUT": "2"}
         )
 
     gets = iter(range(10_000))
