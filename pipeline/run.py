@@ -172,7 +172,7 @@ def interrupt(number: int, frame: FrameType | None) -> None:
 
 def main() -> None:
     """Run the command."""
-    run_arguments.start(run_arguments.expand(sys.argv[1:]), execute)
+    run_arguments.start(sys.argv[1:], execute)
 
 
 if __name__ == "__main__":

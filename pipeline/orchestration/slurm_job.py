@@ -232,7 +232,7 @@ def main() -> None:
         print(__doc__, end="")
         return
     if words[0] == "all":
-        run_arguments.start(run_arguments.expand(words[1:]), drive_all)
+        run_arguments.start(words[1:], drive_all)
     os.environ[screen.RECORDS] = "1"
     stage, workdir, digest = words
     entry_point.guarded(lambda: drive(stage, workdir, digest))
