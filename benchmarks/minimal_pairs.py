@@ -68,7 +68,6 @@ def ours(options: argparse.Namespace) -> Callable[[list[str]], Scores]:
     from model.finetuning import features
     from model.finetuning.sentence_scores import SentenceScorer
     from model.huggingface import bert_format
-    from pipeline.tokenization.word_marks import word_marks
     from pipeline.tokenization.wordpiece import WordPiece
 
     size, state, _ = bert_format.load(options.pretrained)
@@ -82,7 +81,7 @@ def ours(options: argparse.Namespace) -> Callable[[list[str]], Scores]:
         sequences = [features.frame(wordpiece, part, None)[0] for part in parts]
         goes_on = None
         if options.score == "word_l2r":
-            goes_on = [np.pad(part, 1) for part in word_marks(wordpiece, block)]
+            goes_on = [np.pad(part, 1) for part in wordpiece.word_marks(block)]
         return scorer.scores(sequences, np.ones(len(block), np.int64), goes_on)
 
     return score

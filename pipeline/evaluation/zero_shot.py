@@ -25,7 +25,6 @@ from pipeline.evaluation.grid_search import PRETRAINED, RANDOM, RUNS, Record
 from pipeline.evaluation.task_types import minimal_pairs
 from pipeline.evaluation.task_types.minimal_pairs import Pairs
 from pipeline.stages import fingerprints
-from pipeline.tokenization import word_marks
 from pipeline.tokenization.coverage import Coverage
 from pipeline.tokenization.wordpiece import WordPiece
 
@@ -342,14 +341,14 @@ def continuations(wordpiece: WordPiece, pairs: Pairs, first: npt.NDArray[np.int6
     Raises:
         InputError: the tokenizer has no words.
     """
-    if not word_marks.divides_words(wordpiece):
+    if not wordpiece.divides_words:
         raise InputError(
             "the tokenizer of this model does not divide text into words before it divides these into tokens; set "
             "score=pll",
             "score",
             "word_l2r",
         )
-    parts = word_marks.word_marks(wordpiece, _in_context(wordpiece, pairs))
+    parts = wordpiece.word_marks(_in_context(wordpiece, pairs))
     return [np.pad(part, (start, 1)) for part, start in zip(parts, first.tolist(), strict=True)]
 
 

@@ -4,9 +4,11 @@ import dataclasses
 import hashlib
 import json
 import shlex
+import subprocess
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from pipeline import __version__
@@ -18,10 +20,10 @@ from pipeline.common.redact import hide, one_line, unsigned
 from pipeline.common.schema import built, set_key
 from pipeline.common.stores import objects
 from pipeline.config import RunConfig, StageConfig
-from pipeline.orchestration import wandb_names
 from pipeline.stages.registry import STAGES
 from pipeline.stages.store_inputs import in_store, local_place
 
+ROOT = Path(__file__).resolve().parents[2]
 FORCED = "forced"  # the reason for a rerun that the user asked for
 
 
@@ -136,11 +138,33 @@ def of(config: RunConfig, nodes: Iterable[StageRecord], here: bool | None = None
         here=config.executor.here if here is None else here,
         cores=config.cores or cores.available(),
         command=shlex.join(map(one_line, ["python", "-m", "pipeline.run", *sys.argv[1:]])),
-        environment=wandb_names.environment(config),
+        environment=names_for_wandb(config),
         stages={node.name: node for node in nodes},
     )
     run.check_unsigned()
     return run
+
+
+def names_for_wandb(config: RunConfig) -> dict[str, str]:
+    """Return the variables with the group and the tags of a run's stages.
+
+    Tags are the recipe, the model's size, the corpus and the commit; the version without git.
+    """
+    tags = (config.recipe, config.model.get("name"), config.corpus.name, commit())
+    listed = ",".join(str(tag) for tag in tags if tag)
+    return {"WANDB_RUN_GROUP": Path(config.workdir).name, "WANDB_TAGS": listed}
+
+
+def commit() -> str:
+    """Return the commit of this checkout, or the version of an installed package."""
+    if not (ROOT / ".git").exists():
+        return __version__
+    words = ["git", "-C", str(ROOT), "rev-parse", "--short=10", "HEAD"]
+    try:
+        done = subprocess.run(words, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return __version__
+    return done.stdout.strip()
 
 
 def by_job(nodes: Iterable[StageRecord]) -> dict[str, list[StageRecord]]:

@@ -417,6 +417,24 @@ class WordPiece:
         """Return whether each entry of the vocabulary continues a word `(V,)`."""
         return np.array([entry.startswith("##") for entry in self.vocab], np.bool_)
 
+    def word_marks(self, sentences: list[str]) -> list[Bools]:
+        """Return whether each token of a sentence continues the word of the one before `(T,)`, by sentence.
+
+        Entries of WordPiece say so themselves. Others, as byte-level BPE, divide words that their
+        pre-tokenizer has divided text into; the library knows which word a token is of.
+        """
+        if self.is_wordpiece:
+            ids, lengths = self.encode(sentences)
+            return np.split(self.continues[ids], np.cumsum(lengths)[:-1])
+        texts = self.library_texts(pretokenize.utf8_buffer(sentences)[0])
+        encoded = self.library.encode_batch(texts, add_special_tokens=False)
+        return [np.diff(np.array(one.word_ids, np.int64), prepend=-1) == 0 for one in encoded]
+
+    @property
+    def divides_words(self) -> bool:
+        """Return whether text is divided into words before these are divided into tokens."""
+        return self.is_wordpiece or not self.word_marks(["a b"])[0][1:].all()
+
     def library_texts(self, sentences: list[str]) -> list[str]:
         """Return sentences so that the library finds no special token in them."""
         if self._in_text is None:

@@ -19,7 +19,6 @@ from model.encoders.architectures import build_model
 from model.finetuning import features, sentence_scores
 from model.finetuning.sentence_scores import SentenceScorer
 from model.huggingface import bert_format
-from pipeline.tokenization.word_marks import word_marks
 from pipeline.tokenization.wordpiece import WordPiece
 from tests.model import tiny_bert, tiny_modernbert
 
@@ -72,7 +71,7 @@ def ours(folder: Path, method: str, sentences: list[str], first: Any = None) -> 
     sequences = [features.frame(wordpiece, ids, None)[0] for ids in texts(wordpiece, sentences)]
     scorer = SentenceScorer(model, wordpiece.mask, torch.device("cpu"))
     starts = np.ones(len(sequences), np.int64) if first is None else np.array(first)
-    marks = [np.pad(part, 1) for part in word_marks(wordpiece, sentences)]
+    marks = [np.pad(part, 1) for part in wordpiece.word_marks(sentences)]
     return scorer.scores(sequences, starts, marks if method == "word_l2r" else None)
 
 

@@ -24,7 +24,6 @@ from pipeline.evaluation.task_types import minimal_pairs
 from pipeline.evaluation.task_types.minimal_pairs import Pairs
 from pipeline.reporting import minimal_pair_tables
 from pipeline.stages import stage
-from pipeline.tokenization import word_marks
 from pipeline.tokenization.wordpiece import SPECIAL, WordPiece, build
 from tests.pipeline.evaluation.byte_level import learn_byte_level
 from tests.pipeline.evaluation.letter_model import write_letter_model
@@ -274,7 +273,7 @@ def test_the_rest_of_a_word_is_masked_with_a_byte_level_bpe_too(tmp_path: Path) 
 
 def test_words_are_asked_of_a_tokenizer_that_has_them() -> None:
     bpe = learn_byte_level(["the cat saw"] * 9)
-    marks = word_marks.word_marks(bpe, ["the cats", "", "a"])
+    marks = bpe.word_marks(["the cats", "", "a"])
     for text, found in zip(["the cats", "", "a"], marks, strict=True):
         words = bpe.library.encode(text, add_special_tokens=False).word_ids
         assert found.tolist() == [n > 0 and words[n] == words[n - 1] for n in range(len(words))]
