@@ -6,6 +6,7 @@ from typing import Any
 
 from pipeline.common.errors import Exit
 from pipeline.orchestration.custom_jobs import JOBSET
+from pipeline.orchestration.job_templates import Object
 
 PREFLIGHT = "preflight"  # the Job that checks the nodes, which is not a stage of a recipe
 PROGRESS = ("waiting", "suspended", "starting", "running", "complete", "failed")
@@ -14,17 +15,15 @@ LATE = 30.0  # seconds beyond a pod's grace period
 SHOWN_BY_PODS = ("FailedScheduling",)  # events that repeat a pod's condition
 
 
-def state(job: Any) -> str | None:
-    """Return "Complete" or "Failed" for a finished Job, else None."""
-    for condition in (job.status.conditions if job.status else None) or []:
-        if condition.type in ("Complete", "Failed") and condition.status == "True":
-            return str(condition.type)
-    return None
+def ending(job: Object) -> Object | None:
+    """Return the condition of a finished Job, "Complete" or "Failed", else None."""
+    found = job["status"].get("conditions", [])
+    return next((c for c in found if c["type"] in ("Complete", "Failed") and c["status"] == "True"), None)
 
 
-def resource(job: Any) -> str:
+def resource(job: Object) -> str:
     """Return the name for kubectl of a Job's resource, or of a TrainJob's."""
-    return str(getattr(job, "resource", "job"))
+    return str(job.get("kind", "Job")).lower()  # a list of Jobs leaves it out
 
 
 def pod_label(resource: str) -> str:
@@ -32,15 +31,21 @@ def pod_label(resource: str) -> str:
     return "batch.kubernetes.io/job-name" if resource == "job" else JOBSET
 
 
-def progress(job: Any) -> str:
+def counts(job: Object) -> tuple[int, int]:
+    """Return how many pods of a Job run or have run, and of how many."""
+    status = job["status"]
+    return status.get("ready", 0) + status.get("succeeded", 0), job["spec"].get("completions") or 1
+
+
+def progress(job: Object | None) -> str:
     """Return one of PROGRESS."""
-    over = state(job)
-    if over is not None:
-        return over.lower()
-    if job.spec.suspend:
+    if job is None:
+        return PROGRESS[0]
+    if over := ending(job):
+        return str(over["type"]).lower()
+    if job["spec"].get("suspend"):
         return "suspended"
-    ready = job.status is not None and (job.status.ready or 0) + (job.status.succeeded or 0)
-    return "running" if ready else "starting"
+    return "running" if counts(job)[0] else "starting"
 
 
 def pending_reason(pod: Any) -> str:
@@ -76,12 +81,12 @@ def lost_node(pod: Any, now: datetime.datetime) -> str:
     )
 
 
-def newest_warning(job: Any, pods: list[Any], events: list[Any]) -> str:
+def newest_warning(job: Object, pods: list[Any], events: list[Any]) -> str:
     """Return the latest warning about a Job, its pods or its Workload of Kueue since its start."""
     names = {pod.metadata.name for pod in pods}
-    owners = {job.metadata.uid, *getattr(job, "children", ())}
-    workload = re.compile(rf"{resource(job)}-{re.escape(job.metadata.name)}-[0-9a-f]{{5}}")
-    since = job.status.start_time or job.metadata.creation_timestamp
+    owners = {job["metadata"]["uid"], job.get("child")}
+    workload = re.compile(rf"{resource(job)}-{re.escape(job['metadata']['name'])}-[0-9a-f]{{5}}")
+    since = began(job)
     found = [
         (when, event)
         for event in events
@@ -111,6 +116,11 @@ def happened(event: Any) -> datetime.datetime | None:
     series = event.series.last_observed_time if event.series else None
     when: datetime.datetime | None = series or event.last_timestamp or event.event_time
     return when
+
+
+def began(job: Object) -> datetime.datetime:
+    """Return when a Job was started, or else made."""
+    return datetime.datetime.fromisoformat(job["status"].get("startTime") or job["metadata"]["creationTimestamp"])
 
 
 def termination_message(pods: list[Any]) -> tuple[int, str]:

@@ -16,23 +16,10 @@ from pipeline.common.errors import ConfigError, Exit, UserError, records_in
 from pipeline.common.manifest import Manifest
 from pipeline.common.prometheus import Exporter
 from pipeline.config import ExecutorConfig
-from pipeline.orchestration import job_templates
-from pipeline.orchestration.custom_jobs import ANSWER, CRONJOBS, RUNTIMES, TRAINJOBS, CustomObjects, trainjobs
+from pipeline.orchestration import job_status, job_templates
+from pipeline.orchestration.custom_jobs import ANSWER, CRONJOBS, JOBS, RUNTIMES, TRAINJOBS, CustomObjects, by_name
 from pipeline.orchestration.follow import Answer, Away, Executor, Groups, StageFailed, announce_done, of_stage
-from pipeline.orchestration.job_status import (
-    PREFLIGHT,
-    PROGRESS,
-    lost_node,
-    newest_warning,
-    pending_reason,
-    pod_label,
-    progress,
-    resource,
-    state,
-    termination_message,
-    without_suffixes,
-)
-from pipeline.orchestration.job_templates import Owner, Template
+from pipeline.orchestration.job_templates import Object, Owner, Template
 from pipeline.orchestration.run_document import Run, StageRecord, by_job
 
 QUEUE = "kueue.x-k8s.io/queue-name"
@@ -48,11 +35,11 @@ class KubernetesExecutor(Executor):
     def __init__(self, config: ExecutorConfig, run: Run):
         super().__init__()
         self.config, self.record, self.poll = config, run, config.poll
-        self.batch, self.core, self.namespace = connect(config.namespace)
+        self.core, self.namespace = connect(config.namespace)
         self.custom, self.has_trainer = CustomObjects(self.namespace), True
         uid = os.environ.get("BERT_DRIVER_UID")
         self.owner = Owner(os.environ.get("BERT_DRIVER", DRIVER), uid) if uid else None  # None: outside of a cluster
-        self.jobs: dict[str, Any] = {}  # at the last look, as the templates
+        self.jobs: dict[str, Object] = {}  # at the last look, as the templates
         self.templates: list[Template] = []
         self.warned: set[str] = set()
         self.exporter = Exporter(config.prometheus_host, config.prometheus_port, "executor.prometheus_port")
@@ -72,8 +59,8 @@ class KubernetesExecutor(Executor):
             return
         print(self.expected(nodes), flush=True)
         if self._checks_nodes(groups):
-            self.follow(nodes, {PREFLIGHT: []})
-            self.say(PREFLIGHT, f"all nodes are good; kubectl logs job/{PREFLIGHT}")
+            self.follow(nodes, {job_status.PREFLIGHT: []})
+            self.say(job_status.PREFLIGHT, f"all nodes are good; kubectl logs job/{job_status.PREFLIGHT}")
         self.follow(nodes, groups)
 
     def expected(self, nodes: list[StageRecord]) -> str:
@@ -84,7 +71,7 @@ class KubernetesExecutor(Executor):
         """
         groups, templates = by_job(nodes), self._templates()
         if self._checks_nodes(groups):
-            groups = {PREFLIGHT: [], **groups}
+            groups = {job_status.PREFLIGHT: [], **groups}
         chosen = ((name, job_templates.choose(templates, name, kind_of(all_of))) for name, all_of in groups.items())
         return "\n".join(job_templates.described(template, name) for name, template in chosen)
 
@@ -106,21 +93,19 @@ class KubernetesExecutor(Executor):
                 self.has_trainer = False
         return job_templates.templates_of(found)
 
-    def _jobs(self) -> dict[str, Any]:
+    def _jobs(self) -> dict[str, Object]:
         """Return all Jobs of the namespace by name, and TrainJobs."""
-        found = self._ask(lambda: self.batch.list_namespaced_job(self.namespace, _request_timeout=ANSWER)).items
-        jobs = {job.metadata.name: job for job in found}
-        return jobs | trainjobs(self._ask(lambda: self.custom.find(TRAINJOBS)), found) if self.has_trainer else jobs
+        trainjobs = self._ask(lambda: self.custom.find(TRAINJOBS)) if self.has_trainer else []
+        return by_name(self._ask(lambda: self.custom.find(JOBS)), trainjobs)
 
     def _export(self, groups: Groups) -> None:
         """Export each stage's state and number of failed pods to Prometheus."""
-        made = {name for name, job in self.jobs.items() if job_templates.STAGE in (job.metadata.labels or {})}
+        made = {name for name, job in self.jobs.items() if job_templates.STAGE in job["metadata"].get("labels", {})}
         for name in made | groups.keys():
             job = self.jobs.get(name)
-            now = progress(job) if job is not None else PROGRESS[0]
-            for one in PROGRESS:
-                self.exporter.set("stage_state", float(one == now), stage=name, state=one)
-            failed = (job.status.failed if job is not None and job.status else None) or 0
+            for one in job_status.PROGRESS:
+                self.exporter.set("stage_state", float(one == job_status.progress(job)), stage=name, state=one)
+            failed = job["status"].get("failed", 0) if job is not None else 0
             self.exporter.set("stage_failed_pods", float(failed), stage=name)
 
     def _ask(self, question: Callable[[], Answer]) -> Answer:
@@ -157,102 +142,102 @@ class KubernetesExecutor(Executor):
             if due:
                 self.say(name, waits or self._make(job_templates.choose(self.templates, name, kind_of(members)), name))
             return False
-        over = state(job)
-        if over == "Failed":
-            self._raise(job)
-        if over is None and due:
+        now = job_status.progress(job)
+        if now == "failed":
+            raise self._failure(job)
+        if now != "complete" and due:
             self._report(job)
-        return over == "Complete"
+        return now == "complete"
 
     def unmade(self, name: str, members: list[StageRecord]) -> Exception:
         """Return the error of a Job that is complete and left no results."""
         return UserError(job_exhausted(self.jobs[name], members), where=f"stage {name}")
 
-    def _whose(self, job: Any) -> str:
+    def _whose(self, job: Object) -> str:
         """Return what a Job of before has to wait for; empty: it is this run's.
 
         Raises:
             UserError: it is another run's, or made for other settings.
         """
-        about, again = job.metadata, f"kubectl delete {resource(job)} {job.metadata.name}"
-        owners = {owner.uid for owner in about.owner_references or []}
-        if about.deletion_timestamp:
+        about, name = job["metadata"], job["metadata"]["name"]
+        if "deletionTimestamp" in about:
             return "its Job of before is being deleted"
+        owners = {owner["uid"] for owner in about.get("ownerReferences", [])}
         if owners and (self.owner is None or self.owner.uid not in owners):
-            others = [other.metadata for other in self.jobs.values() if other.metadata.uid in owners]
-            alive = [other.name for other in others if not other.deletion_timestamp]
+            others = [other["metadata"] for other in self.jobs.values() if other["metadata"]["uid"] in owners]
+            alive = [other["name"] for other in others if "deletionTimestamp" not in other]
             if not alive:
                 return "the Job of an earlier run is about to be deleted"
             raise UserError(
                 f"its Job belongs to job/{alive[0]}; use a namespace for each run, or kubectl delete job {alive[0]}",
-                where=f"stage {about.name}",
+                where=f"stage {name}",
             )
-        if (about.annotations or {}).get(job_templates.FOR) != self.record.digest(about.name):
+        if about.get("annotations", {}).get(job_templates.FOR) != self.record.digest(name):
             raise UserError(
-                f"the Job of this name is another run's, or was made for other settings or inputs; {again}, and start "
-                "the run again",
-                where=f"stage {about.name}",
+                "the Job of this name is another run's, or was made for other settings or inputs; kubectl delete "
+                f"{job_status.resource(job)} {name}, and start the run again",
+                where=f"stage {name}",
             )
         return ""
 
     def _make(self, template: Template, name: str) -> str:
         """Make a Job, once the pods of a deleted one have ended: they have its host names, and may still save."""
-        label = pod_label("trainjob" if template.is_runtime else "job")
-        left = [pod for pod in self._pods(f"{label}={name}") if pod.status.phase not in ("Succeeded", "Failed")]
+        pods = self._pods("trainjob" if template.is_runtime else "job", name)
+        left = [pod for pod in pods if pod.status.phase not in ("Succeeded", "Failed")]
         if left:
             now = datetime.datetime.now(datetime.UTC)
-            lost = next(filter(None, (lost_node(pod, now) for pod in left)), "")
+            lost = next(filter(None, (job_status.lost_node(pod, now) for pod in left)), "")
             return f"waits for the end of {len(left)} pods of its deleted Job{lost and f', {lost}'}"
         place = run_record.place_of(self.record.workdir)
         item = job_templates.job_of(template, name, self.record.digest(name), place, self.owner)
         self._ask(lambda: self.custom.create(item))
         return f"made of template {template.name}"
 
-    def _report(self, job: Any) -> None:
+    def _report(self, job: Object) -> None:
         """Print the status of a Job that has not ended."""
-        name = job.metadata.name
-        if job.spec.suspend:
-            queue = (job.metadata.labels or {}).get(QUEUE)
-            again = f"""kubectl patch {resource(job)} {name} --type=merge -p '{{"spec":{{"suspend":false}}}}'"""
+        about, kind = job["metadata"], job_status.resource(job)
+        name = about["name"]
+        if job["spec"].get("suspend"):
+            queue = about.get("labels", {}).get(QUEUE)
+            again = f"""kubectl patch {kind} {name} --type=merge -p '{{"spec":{{"suspend":false}}}}'"""
             self.say(name, f"queued in {queue}" if queue else f"paused; to resume: {again}")
         else:
             self.say(name, self._condition(job))
         self._warn(job)
-        if job.metadata.annotations[job_templates.MADE_OF] not in [template.content for template in self.templates]:
-            self._once(name, f"its template has changed; to restart with it: kubectl delete {resource(job)} {name}")
+        if about["annotations"][job_templates.MADE_OF] not in [template.content for template in self.templates]:
+            self._once(name, f"its template has changed; to restart with it: kubectl delete {kind} {name}")
 
     def _once(self, name: str, what: str) -> None:
-        known = without_suffixes(f"{name} {what}")
+        known = job_status.without_suffixes(f"{name} {what}")
         if known not in self.warned:
             self.warned.add(known)
             print(f"{name:<12}  {what}", flush=True)
 
-    def _pods(self, selector: str) -> list[Any]:
-        """Return the pods of these labels, newest first."""
-        found = self._ask(
-            lambda: self.core.list_namespaced_pod(self.namespace, label_selector=selector, _request_timeout=ANSWER)
+    def _pods(self, kind: str, name: str) -> list[Any]:
+        """Return the pods of a Job or TrainJob, newest first."""
+        label = f"{job_status.pod_label(kind)}={name}"
+        listed = self._ask(
+            lambda: self.core.list_namespaced_pod(self.namespace, label_selector=label, _request_timeout=ANSWER)
         )
-        return sorted(found.items, key=lambda pod: pod.metadata.creation_timestamp, reverse=True)
+        return sorted(listed.items, key=lambda pod: pod.metadata.creation_timestamp, reverse=True)
 
-    def _pods_of(self, job: Any) -> list[Any]:
-        return self._pods(f"{pod_label(resource(job))}={job.metadata.name}")
+    def _pods_of(self, job: Object) -> list[Any]:
+        return self._pods(job_status.resource(job), job["metadata"]["name"])
 
-    def _condition(self, job: Any) -> str:
+    def _condition(self, job: Object) -> str:
         """Return the status of a Job: how many of its pods run, and why one does not."""
-        status, want = job.status, job.spec.completions or 1
-        ready = (status.ready or 0) + (status.succeeded or 0)
-        again = f", {status.failed} failed and replaced" if status.failed else ""
-        waiting = ""
-        if ready < want:
+        (good, wanted), failed, waiting = job_status.counts(job), job["status"].get("failed"), ""
+        if good < wanted:
             now, pods = datetime.datetime.now(datetime.UTC), self._pods_of(job)
-            reasons = [*(lost_node(pod, now) for pod in pods), *map(pending_reason, pods)]
+            reasons = [*(job_status.lost_node(pod, now) for pod in pods), *map(job_status.pending_reason, pods)]
             waiting = next(filter(None, reasons), "")
-        return f"{ready} of {want} pods run or have run{again}{waiting and f', {waiting}'}"
+        again = f", {failed} failed and replaced" if failed else ""
+        return f"{good} of {wanted} pods run or have run{again}{waiting and f', {waiting}'}"
 
-    def _warn(self, job: Any) -> None:
+    def _warn(self, job: Object) -> None:
         """Print the newest warning about a Job that is queued or whose pods do not run, once."""
-        status = job.status
-        if (status.ready or 0) + (status.succeeded or 0) >= (job.spec.completions or 1):
+        good, wanted = job_status.counts(job)
+        if good >= wanted:
             return
         try:
             found = self._ask(
@@ -263,22 +248,22 @@ class KubernetesExecutor(Executor):
         except UserError as error:  # a Role without events: not a reason to end the run
             warning = f"its events cannot be read: {error}"
         else:
-            warning = newest_warning(job, self._pods_of(job), found.items)
+            warning = job_status.newest_warning(job, self._pods_of(job), found.items)
         if warning:
-            self._once(job.metadata.name, f"warning: {warning}")
+            self._once(job["metadata"]["name"], f"warning: {warning}")
 
-    def _raise(self, job: Any) -> None:
-        """Raise the error of a failed Job, with the output of its most relevant pod."""
-        name = job.metadata.name
-        reason = next(c for c in job.status.conditions if c.type == "Failed")
-        code, words = termination_message(self._pods_of(job))
+    def _failure(self, job: Object) -> Exception:
+        """Return the error of a failed Job, with the output of its most relevant pod."""
+        name, reason = job["metadata"]["name"], job_status.ending(job)
+        assert reason is not None
+        code, words = job_status.termination_message(self._pods_of(job))
         for error in records_in(words):
             if isinstance(error, UserError) and error.code == code == Exit.USER:
-                raise of_stage(name, error)
-        raise StageFailed(
-            f"stage {name}: its Job failed, {reason.reason}: {reason.message}"
+                return of_stage(name, error)
+        return StageFailed(
+            f"stage {name}: its Job failed, {reason['reason']}: {reason['message']}"
             + (f"; a pod ended with exit code {code}; its last output:\n{words}" if code else "")
-            + f"\nFix it, kubectl delete {resource(job)}/{name} job/{DRIVER}, and start the run again."
+            + f"\nFix it, kubectl delete {job_status.resource(job)}/{name} job/{DRIVER}, and start the run again."
         )
 
 
@@ -287,8 +272,8 @@ def kind_of(members: list[StageRecord]) -> str:
     return members[0].kind if members else "train"
 
 
-def connect(namespace: str | None) -> tuple[Any, Any, str]:
-    """Return the clients for Jobs and pods, and the namespace, from a pod or a kubeconfig.
+def connect(namespace: str | None) -> tuple[Any, str]:
+    """Return the client for pods, and the namespace, from a pod or a kubeconfig.
 
     Raises:
         ConfigError: the client library is not installed, or no cluster is configured.
@@ -311,14 +296,14 @@ def connect(namespace: str | None) -> tuple[Any, Any, str]:
                 f"no cluster is configured ({error}); set KUBECONFIG", "executor", "kubernetes"
             ) from error
         own = active["context"].get("namespace", "default")
-    return client.BatchV1Api(), client.CoreV1Api(), namespace or own
+    return client.CoreV1Api(), namespace or own
 
 
-def job_exhausted(job: Any, members: list[StageRecord]) -> str:
+def job_exhausted(job: Object, members: list[StageRecord]) -> str:
     """Return why a stage is not done although its Job is complete, and what to do."""
-    again = f"kubectl delete {resource(job)}/{job.metadata.name} job/{DRIVER}, and start the run again"
+    again = f"kubectl delete {job_status.resource(job)}/{job['metadata']['name']} job/{DRIVER}, and start the run again"
     node = next(node for node in members if node.made() is None)
     made = Manifest.read(node.out)
-    if made is None or datetime.datetime.fromisoformat(made.finished) < job.status.start_time:
+    if made is None or datetime.datetime.fromisoformat(made.finished) < job_status.began(job):
         return f"it has to run ({node.reason}), but its Job has already completed; {again}"
     return f"its code or settings differ from the driver's; use images of one build, {again}"

@@ -13,6 +13,7 @@ import pytest
 import yaml
 from api import Object
 from control_plane import KUBECTL, ControlPlane
+from documented import of_the_page, words
 from small import Begin, Driver, Small
 
 from pipeline.common.errors import ConfigError, UserError
@@ -124,18 +125,19 @@ def test_it_is_made_and_its_ranks_meet(
 
 
 def test_kubectl_pauses_and_restarts_it_and_it_ends_with_the_driver(
-    kubeflow: ControlPlane, begin: Begin, overlay: list[Object], capsys: pytest.CaptureFixture[str]
+    kubeflow: ControlPlane, begin: Begin, overlay: list[Object], capsys: pytest.CaptureFixture[str], root: Path
 ) -> None:
     ends: list[tuple[int, str]] = []
     small, driver = running(begin, ends, overlay, capsys)
-    pause = ("patch", "trainjob", "train", "--type=merge", "-p")
-    small.kubectl(*pause, '{"spec":{"suspend":true}}')
+    (pause,) = map(words, of_the_page(root, "kubectl patch trainjob"))
+    small.kubectl(*pause)
     driver.wait(lambda story: "paused; to resume: kubectl patch trainjob train" in story)
     driver.wait(lambda story: not pods(small))
-    small.kubectl(*pause, '{"spec":{"suspend":false}}')
+    small.kubectl(*(word.replace("true", "false") for word in pause))
     driver.wait(lambda story: len(pods(small)) == 2)
     before = small.api.ask("GET", TRAINJOB.format(small.namespace))["metadata"]["uid"]
-    small.kubectl("delete", "trainjob", "train")
+    (restart,) = map(words, of_the_page(root, "kubectl delete trainjob"))
+    small.kubectl(*restart)
     driver.wait(lambda story: story.count("made of template train") == 2 and len(pods(small)) == 2)
     made = small.api.ask("GET", TRAINJOB.format(small.namespace))["metadata"]
     assert made["uid"] != before

@@ -4,12 +4,14 @@ import contextlib
 import json
 import re
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 from api import Object, Refused, condition
 from cluster import NAMESPACE, Cluster
+from documented import of_the_manifest
 
 from pipeline.common import checkpoints
 from pipeline.common.manifest import require_manifest, sha256
@@ -190,12 +192,13 @@ def test_a_dead_node_is_named_and_training_goes_on_when_it_is_given_up(
     assert training.failed == 0
 
 
-def test_kubectl_pauses_and_all_is_saved(cluster: Cluster, training: Training) -> None:
+def test_kubectl_pauses_and_all_is_saved(cluster: Cluster, training: Training, root: Path) -> None:
     training.begin()
-    cluster.kubectl("patch", "job", "train", "-p", '{"spec":{"suspend":true}}')
+    pause = of_the_manifest(root, "pause")
+    cluster.kubectl(*pause)
     cluster.wait(lambda: "paused" in cluster.log("driver"), 60)
     cluster.wait(lambda: not cluster.running("train"), 120)
-    cluster.kubectl("patch", "job", "train", "-p", '{"spec":{"suspend":false}}')
+    cluster.kubectl(*(word.replace("true", "false") for word in pause))
     training.end()
     assert "resumed after step" in cluster.log(training.name(0))
     assert training.failed == 0
@@ -216,11 +219,11 @@ def test_an_apply_while_it_trains_changes_nothing_that_runs(
     assert training.failed == 0
 
 
-def test_a_restart_of_one_stage_takes_the_new_template(cluster: Cluster, training: Training) -> None:
+def test_a_restart_of_one_stage_takes_the_new_template(cluster: Cluster, training: Training, root: Path) -> None:
     training.begin()
     training.job["template"]["spec"]["terminationGracePeriodSeconds"] = 500
     cluster.apply(training.manifest)
-    cluster.kubectl("delete", "job", "train")
+    cluster.kubectl(*of_the_manifest(root, "restart"))
     cluster.wait(lambda: "waits for the end of" in cluster.log("driver"), 60)
     cluster.wait(lambda: cluster.log("driver").count("made of template train") == 2, 120)
     training.end()
@@ -294,9 +297,11 @@ def test_a_stage_that_fails_for_good_ends_the_run_with_its_last_words(cluster: C
     assert "exit code 9" in story
 
 
-def test_deleting_the_driver_ends_all_and_saves_what_was_trained(cluster: Cluster, training: Training) -> None:
+def test_deleting_the_driver_ends_all_and_saves_what_was_trained(
+    cluster: Cluster, training: Training, root: Path
+) -> None:
     training.begin()
-    cluster.kubectl("delete", "job", "driver")
+    cluster.kubectl(*of_the_manifest(root, "stop"))
     cluster.wait(lambda: not cluster.api.find("jobs", NAMESPACE) + cluster.api.find("pods", NAMESPACE), 120)
     saved = cluster.claim / "sample" / "train" / "checkpoints"
     assert [path for path in saved.iterdir() if not path.name.startswith(".")]

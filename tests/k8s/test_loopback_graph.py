@@ -67,7 +67,7 @@ def test_one_apply_makes_a_table_of_scores(cluster: Cluster, manifest: dict[str,
     said = cluster.log("preflight").splitlines()
     measured = {line.split()[1] for line in said if line.startswith("ok ")}
     assert measured == {"compute", "all-reduce"}
-    assert story.index("are good") < story.index("vocab")
+    assert story.index("are good") < story.index("vocab         made of template prepare")
 
 
 def test_weights_and_biases_sees_the_whole_run(cluster: Cluster, wandb: WandbServer) -> None:

@@ -12,13 +12,14 @@ import kubernetes_validate
 import pytest
 import yaml
 from overlays import kustomize
-from rules import faults
+from rules import VERSIONS, faults
 from rules_world import World
 
 ABSENT: Any = object()
 OVERLAYS = ("base", *(f"overlays/{n}" for n in ("cpu-kind", "gpu-8x8", "rehearsal", "site", "store")))
 DIGEST = f"sha256:{'0a' * 32}"
 SIZES = ("large-nodes", "small-nodes")  # one of them; all others go with any
+LONE = ("admission", "cpu", "gang", "shell", "store")  # not with any other
 COMPONENTS = ("rdma", "kueue", "topology", "placement", "openshift", "monitoring", "keys", "report-key")
 
 # object, field, value: each a mistake that somebody could make.
@@ -224,11 +225,16 @@ def containers(items: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", OVERLAYS)
-def test_kustomize_makes_manifests_without_fault(root: Path, text: str, name: str, tmp_path: Path) -> None:
+def test_the_overrides_of_an_overlay_are_those_of_a_run(root: Path, name: str, tmp_path: Path) -> None:
     items = kustomize(root / "k8s" / name)
-    assert faults(items) == []
     overrides = next(i["data"]["overrides"] for i in items if i["kind"] == "ConfigMap")
     graph_of(overrides, tmp_path, root)
+
+
+@pytest.mark.parametrize("name", OVERLAYS)
+def test_kustomize_makes_manifests_without_fault(root: Path, text: str, name: str) -> None:
+    items = kustomize(root / "k8s" / name)
+    assert faults(items) == []
     if name == "base":
         by_name = {(i["kind"], i["metadata"]["name"]): i for i in items}
         assert by_name == {(i["kind"], i["metadata"]["name"]): i for i in json.loads(text)}
@@ -290,7 +296,16 @@ def test_components_compose(root: Path, size: str, others: tuple[str, ...], tmp_
     assert ("rdma/hca" in requests) == ("rdma" in others)
 
 
-@pytest.mark.parametrize("name", ["cpu", "gang", "store", *SIZES, *COMPONENTS])
+def test_no_overlay_or_component_is_left_out(root: Path) -> None:
+    k8s = root / "k8s"
+    assert {folder.name for folder in (k8s / "components").iterdir()} == {"size", *LONE, *SIZES, *COMPONENTS}
+    assert {f"overlays/{folder.name}" for folder in (k8s / "overlays").iterdir()} == {
+        *OVERLAYS[1:],
+        "overlays/trainjob",
+    }
+
+
+@pytest.mark.parametrize("name", [*LONE, *SIZES, *COMPONENTS])
 def test_a_component_leaves_the_settings_and_the_claim_of_a_site(root: Path, tmp_path: Path, name: str) -> None:
     own = {"nodes": "3", "gpus": "2", "overrides": "+corpus=text\nworkdir=/data/mine"}
     merged = settings(*(f"{key}={value}" for key, value in own.items()))
@@ -300,6 +315,10 @@ def test_a_component_leaves_the_settings_and_the_claim_of_a_site(root: Path, tmp
     assert held == own
     modes = [i["spec"]["accessModes"] for i in items if i["kind"] == "PersistentVolumeClaim"]
     assert modes == ([] if name == "store" else [["ReadWriteMany"]])
+    for item in items:
+        for version in VERSIONS[name == "gang" :]:
+            if item["apiVersion"] != "monitoring.coreos.com/v1":
+                kubernetes_validate.validate(item, version, strict=True)
 
 
 def test_a_rehearsal_keeps_what_it_rehearses(root: Path) -> None:

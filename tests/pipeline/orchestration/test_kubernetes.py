@@ -17,10 +17,11 @@ BEGAN = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 
 def job(*conditions: tuple[str, str]) -> Any:
     """A Job that began at BEGAN."""
-    listed = [client.V1JobCondition(type=kind, status=status) for kind, status in conditions]
-    return client.V1Job(
-        metadata=client.V1ObjectMeta(name="report"), status=client.V1JobStatus(conditions=listed, start_time=BEGAN)
-    )
+    listed = [{"type": kind, "status": status} for kind, status in conditions]
+    return {
+        "metadata": {"name": "report", "uid": "7"},
+        "status": {"conditions": listed, "startTime": BEGAN.isoformat()},
+    }
 
 
 def pod(code: int, words: str) -> Any:
@@ -63,9 +64,11 @@ def write(out: Path, fingerprint: str, finished: datetime.datetime) -> None:
 
 
 def test_a_job_is_over_when_a_condition_says_so() -> None:
-    assert job_status.state(job()) is None
-    assert job_status.state(job(("Complete", "False"), ("Suspended", "True"))) is None
-    assert job_status.state(job(("FailureTarget", "True"), ("Failed", "True"))) == "Failed"
+    assert job_status.ending(job()) is None
+    assert job_status.ending(job(("Complete", "False"), ("Suspended", "True"))) is None
+    over = job_status.ending(job(("FailureTarget", "True"), ("Failed", "True")))
+    assert over is not None
+    assert over["type"] == "Failed"
 
 
 def test_bad_configuration_is_the_last_word_before_all_else() -> None:
@@ -130,7 +133,6 @@ def event(reason: str, after: float, kind: str, name: str, uid: str = "") -> Any
 
 def test_the_newest_warning_about_a_job_and_its_pods_is_said() -> None:
     report = job()
-    report.metadata.uid = "7"
     mine = client.V1Pod(metadata=client.V1ObjectMeta(name="report-x"))
     found = [
         event("FailedMount", 20, "Pod", "report-x"),

@@ -13,7 +13,7 @@ from pipeline.common.errors import ConfigError, Restart, UserError
 from pipeline.common.manifest import Manifest
 from pipeline.config import ExecutorConfig, ReportConfig
 from pipeline.orchestration import job_templates, kubernetes, run_stage
-from pipeline.orchestration.custom_jobs import CRONJOBS
+from pipeline.orchestration.custom_jobs import CRONJOBS, JOBS
 from pipeline.orchestration.job_templates import Owner
 from pipeline.orchestration.run_document import Run, StageRecord
 
@@ -28,52 +28,41 @@ class Cluster:
     def __init__(self, root: Path, folder: Path):
         items = yaml.safe_load_all((root / "k8s" / "pretrain.yaml").read_text())
         self.templates = [item for item in items if item["kind"] == "CronJob"]
-        self.folder, self.jobs, self.pods = folder, list[Any](), list[Any]()
+        self.folder, self.jobs, self.pods = folder, list[dict[str, Any]](), list[Any]()
         self.made, self.numbers, self.ends = list[dict[str, Any]](), itertools.count(), True
 
     def find(self, kind: tuple[str, str, str]) -> list[dict[str, Any]]:
-        """The templates; there is no Trainer."""
-        if kind != CRONJOBS:
+        """The templates, and the Jobs; there is no Trainer."""
+        if kind not in (CRONJOBS, JOBS):
             raise UserError("the API server rejects a request: Not Found")
-        return self.templates
+        return self.templates if kind == CRONJOBS else self.listed()
 
     def create(self, item: dict[str, Any]) -> None:
         """A Job, unless there is one of this name."""
-        if item["metadata"]["name"] in [job.metadata.name for job in self.jobs]:
+        if item["metadata"]["name"] in [job["metadata"]["name"] for job in self.jobs]:
             return
         self.made.append(item)
         self.jobs.append(self.job(item))
 
-    def job(self, item: dict[str, Any], **more: Any) -> Any:
-        """A Job as the client has it."""
-        meta = item["metadata"]
-        return SimpleNamespace(
-            metadata=SimpleNamespace(
-                name=meta["name"],
-                uid=f"uid-{next(self.numbers)}",
-                labels=meta["labels"],
-                annotations=meta["annotations"],
-                owner_references=[SimpleNamespace(uid=one["uid"]) for one in meta.get("ownerReferences", [])],
-                deletion_timestamp=more.get("deleted"),
-                creation_timestamp=NOW,
-            ),
-            spec=SimpleNamespace(suspend=False, completions=item["spec"].get("completions")),
-            status=SimpleNamespace(
-                ready=1, succeeded=0, failed=0, start_time=NOW, completion_time=NOW, conditions=[], looks=0
-            ),
-        )
+    def job(self, item: dict[str, Any]) -> dict[str, Any]:
+        """A Job as the API server has it."""
+        known = {"uid": f"uid-{next(self.numbers)}", "creationTimestamp": NOW.isoformat()}
+        status = {"ready": 1, "startTime": NOW.isoformat()}
+        return {"metadata": {**item["metadata"], **known}, "spec": item["spec"], "status": status, "looks": 0}
 
-    def list_namespaced_job(self, namespace: str, **more: Any) -> Any:
+    def listed(self) -> list[dict[str, Any]]:
         """All Jobs; the garbage collector has none of an owner that is gone."""
         for job in self.jobs:
-            job.status.looks += 1
-            if job.status.looks == 2 and self.ends:
-                write(self.folder / job.metadata.name)
-                job.status.conditions = [SimpleNamespace(type="Complete", status="True")]
+            job["looks"] += 1
+            if job["looks"] == 2 and self.ends:
+                write(self.folder / job["metadata"]["name"])
+                job["status"]["conditions"] = [{"type": "Complete", "status": "True"}]
         found = list(self.jobs)
-        known = {OWNER.uid, *(job.metadata.uid for job in self.jobs)}
-        self.jobs = [job for job in self.jobs if {one.uid for one in job.metadata.owner_references} <= known]
-        return SimpleNamespace(items=found)
+        known = {OWNER.uid, *(job["metadata"]["uid"] for job in self.jobs)}
+        self.jobs = [
+            job for job in self.jobs if {one["uid"] for one in job["metadata"].get("ownerReferences", [])} <= known
+        ]
+        return found
 
     def list_namespaced_pod(self, namespace: str, **more: Any) -> Any:
         """The pods, of which those that leave are gone at the next look."""
@@ -105,7 +94,7 @@ def write(out: Path) -> None:
 @pytest.fixture
 def cluster(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cluster:
     made = Cluster(root, tmp_path)
-    monkeypatch.setattr(kubernetes, "connect", lambda namespace: (made, made, "bert"))
+    monkeypatch.setattr(kubernetes, "connect", lambda namespace: (made, "bert"))
     monkeypatch.setattr(kubernetes, "CustomObjects", lambda namespace: made)
     monkeypatch.setenv("BERT_DRIVER", OWNER.name)
     monkeypatch.setenv("BERT_DRIVER_UID", OWNER.uid)
@@ -172,10 +161,10 @@ def test_a_driver_that_is_restarted_makes_nothing_twice(cluster: Cluster) -> Non
     assert [item["metadata"]["name"] for item in cluster.made] == ["tasks-own", "train-own"]
 
 
-def other(cluster: Cluster, digest: str, owner: Owner | None, **more: Any) -> Any:
+def other(cluster: Cluster, digest: str, owner: Owner | None) -> dict[str, Any]:
     """A Job of an earlier run that has the name of a stage."""
     template = job_templates.choose(job_templates.templates_of(cluster.templates), "tasks", "tasks")
-    return cluster.job(job_templates.job_of(template, "tasks", digest, "/run.json", owner), **more)
+    return cluster.job(job_templates.job_of(template, "tasks", digest, "/run.json", owner))
 
 
 def test_a_job_of_an_earlier_run_is_waited_for_until_it_is_collected(
@@ -207,8 +196,8 @@ def test_a_job_that_is_not_ours_ends_the_driver_with_a_line(cluster: Cluster) ->
     with pytest.raises(UserError, match=r"stage tasks: .*another run.*kubectl delete job tasks"):
         driver(cluster, *nodes).run(nodes)
     owner = other(cluster, "0a", None)
-    owner.metadata.name, cluster.made = "other", []
-    cluster.jobs = [owner, other(cluster, "0a", Owner("other", owner.metadata.uid))]
+    owner["metadata"]["name"], cluster.made = "other", []
+    cluster.jobs = [owner, other(cluster, "0a", Owner("other", owner["metadata"]["uid"]))]
     with pytest.raises(UserError, match=r"stage tasks: its Job belongs to job/other"):
         driver(cluster, *nodes).run(nodes)
     assert cluster.made == []
