@@ -31,9 +31,10 @@ class Reader:
         text: str | list[str] = "text",
         title: str | None = None,
         id: str | None = None,
+        where: str | None = None,
     ):
         self.corpus, self.source = corpus, source
-        self.fields = row_fields.RowFields(text, title, id)
+        self.fields = row_fields.RowFields(text, title, id, where)
 
     def splits(self, split_bytes: int) -> list[FileRange]:
         """Cut between row groups, sized by the uncompressed bytes of the selected columns."""
@@ -59,6 +60,9 @@ class Reader:
                         number += 1
                         where = f"{split.path} row {number}"
                         try:
+                            if not self.fields.wants(checked(row)):
+                                tally[row_fields.LEFT_OUT] += 1
+                                continue
                             document = self.fields.document(checked(row), where)
                         except ValueError as error:
                             tally.reject(str(error), where)
@@ -166,6 +170,7 @@ def holds_text(kind: pa.DataType) -> bool:
     if types.is_dictionary(kind):
         kind = kind.value_type
     texts = (types.is_string, types.is_large_string, types.is_string_view, types.is_null)
+    texts += (types.is_binary, types.is_large_binary, types.is_binary_view)
     return any(is_text(kind) for is_text in texts)
 
 
@@ -182,5 +187,5 @@ def rows(batch: Any) -> list[dict[str, Any] | UnicodeDecodeError]:
 def checked(row: dict[str, Any] | UnicodeDecodeError) -> dict[str, Any]:
     """Return a row of `rows`; raise ValueError if it is an error."""
     if isinstance(row, UnicodeDecodeError):
-        raise ValueError(f"not valid UTF-8 ({row.reason} at byte {row.start})")
+        raise row_fields.not_utf8(row)
     return row
