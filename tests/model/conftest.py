@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -108,12 +107,7 @@ def train_many(root: Path, plan: Sequence[tuple[int, list[str]]], code: int = 0)
     """
     said = ""
     for number, (processes, settings) in enumerate(plan, 1):
-        done = forked.run(
-            [sys.executable, "-m", "model.train", *settings],
-            cwd=root,
-            ranks=processes,
-            env=os.environ | {"OMP_NUM_THREADS": "1"},
-        )
+        done = forked.module("model.train", *settings, ranks=processes, env=os.environ | {"OMP_NUM_THREADS": "1"})
         said += done.stdout + done.stderr
         assert done.returncode == (code if number == len(plan) else 0), said
     return said

@@ -433,7 +433,7 @@ def test_onnxruntime_opens_the_graph_at_any_size_with_equal_logits(run):
 def test_the_command_converts_and_then_is_up_to_date(run, root):
     settings = [f"{key}={getattr(run, key)}" for key in ("out", "train", "vocab")]
     command = [sys.executable, "-m", "pipeline.convert", *settings]
-    first = forked.run(command, cwd=root, capture_output=True, text=True, check=True).stdout
+    first = forked.run(command, check=True).stdout
     assert "logits" in first
     offline = os.environ | {"HF_ENDPOINT": "http://127.0.0.1:9", "HF_TOKEN": "none", "STORE_TIMEOUT": "1"}
     pushed = subprocess.run([*command, "push=me/model"], cwd=root, capture_output=True, text=True, env=offline)

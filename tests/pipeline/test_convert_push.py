@@ -1,8 +1,6 @@
 """Checkpoints on the hub as revisions: the real client, a server of the hub on this machine."""
 
 import dataclasses
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,6 +16,7 @@ from pipeline.common import checkpoints
 from pipeline.common.errors import ConfigError, Exit, InputError, Restart
 from pipeline.common.manifest import sha256
 from pipeline.config import ConvertConfig, CorpusConfig, ExecutorConfig, RunConfig
+from tests import forked
 from tests.pipeline.hub_server import Hub, environment, server
 from tests.pipeline.test_convert import SIZES, make_vocabulary, manifest
 
@@ -190,9 +189,7 @@ def test_a_model_in_a_store_is_pushed_from_there(trained: Path, hub: Hub, bucket
     assert hub.models.commits == 2
 
 
-def test_an_expired_token_is_one_line(
-    trained: Path, hub: Hub, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_expired_token_is_one_line(trained: Path, hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_TOKEN", "hf_expired")
     with pytest.raises(InputError, match="HF_TOKEN") as caught:
         convert.run(settings(trained, tmp_path))
@@ -200,13 +197,7 @@ def test_an_expired_token_is_one_line(
     assert "hf_expired" not in str(caught.value)
     words = [f"{key}={getattr(settings(trained, tmp_path), key)}" for key in ("out", "train")]
     # Not forked: the client reads the hub's address while it is imported.
-    done = subprocess.run(
-        [sys.executable, "-m", "pipeline.convert", *words, f"vocab={trained}/vocab", "push=me/model"],
-        cwd=root,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = forked.fresh("-m", "pipeline.convert", *words, f"vocab={trained}/vocab", "push=me/model")
     assert done.returncode == Exit.USER
     assert done.stderr.startswith("error: push=me/model: ")
     assert done.stderr.count("\n") == 1

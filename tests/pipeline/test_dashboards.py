@@ -17,6 +17,7 @@ from pipeline.common.errors import InputError
 from pipeline.common.manifest import Manifest
 from pipeline.reporting.dashboards import SECTIONS, report, workspace
 from pipeline.reporting.wandb_stages import RECORD
+from tests import forked
 from tests.wandb_server import KEY, WandbServer
 
 DONE = {
@@ -82,16 +83,9 @@ def test_a_folder_without_a_run_is_said_so(tmp_path: Path) -> None:
         report("me", "bert", tmp_path)
 
 
-def test_without_a_key_nothing_is_saved(work: Path, root: Path) -> None:
+def test_without_a_key_nothing_is_saved(work: Path) -> None:
     clean = {k: v for k, v in os.environ.items() if not k.startswith("WANDB")}
-    run = subprocess.run(
-        [sys.executable, "-m", "pipeline.dashboards", work, "--entity", "me"],
-        cwd=root,
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**clean, "HOME": str(work)},
-    )
+    run = forked.fresh("-m", "pipeline.dashboards", work, "--entity", "me", env={**clean, "HOME": str(work)})
     assert run.returncode == 2
     assert run.stderr.startswith("error: no W&B key")
 

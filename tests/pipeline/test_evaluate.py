@@ -1,6 +1,5 @@
 import json
 import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -417,7 +416,7 @@ def test_a_task_without_a_training_set_says_so(config):
 
 
 def command(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return forked.run([sys.executable, "-m", "pipeline.evaluate", *arguments], capture_output=True, text=True)
+    return forked.module("pipeline.evaluate", *arguments)
 
 
 def test_the_command_evaluates_and_then_is_up_to_date(config):
@@ -444,14 +443,8 @@ def test_the_command_evaluates_and_then_is_up_to_date(config):
     assert f"pipeline.report workdir={config.workdir}" in again
 
 
-def evaluate_own(root: Path, *words: str, task: str = "own") -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-X", "importtime", "-m", "pipeline.evaluate", f"task={task}", *words],
-        cwd=root,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+def evaluate_own(*words: str, task: str = "own") -> subprocess.CompletedProcess[str]:
+    return forked.fresh("-X", "importtime", "-m", "pipeline.evaluate", f"task={task}", *words)
 
 
 @pytest.mark.parametrize(
@@ -463,11 +456,11 @@ def evaluate_own(root: Path, *words: str, task: str = "own") -> subprocess.Compl
     ],
 )
 def test_a_mistake_in_a_tasks_files_does_not_wait_for_pytorch(
-    root: Path, model_folder: Path, tmp_path: Path, words: list[str], message: str
+    model_folder: Path, tmp_path: Path, words: list[str], message: str
 ) -> None:
     (tmp_path / "train.tsv").write_text("text\tlabel\nabc\t0\n")
     place = [f"data={tmp_path}", f"out={tmp_path / 'out'}", f"pretrained={model_folder}"]
-    done = evaluate_own(root, *place, *(word.format(tmp_path) for word in words))
+    done = evaluate_own(*place, *(word.format(tmp_path) for word in words))
     assert done.returncode == 2
     assert message in done.stderr
     assert not [line for line in done.stderr.splitlines() if line.endswith(" torch")]

@@ -2,7 +2,6 @@
 
 import dataclasses
 import math
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -186,7 +185,7 @@ def test_transformers_frames_texts_as_training_does(own: processors.PostProcesso
 
 
 @pytest.mark.slow
-def test_a_modernbert_of_transformers_is_trained_further_on_its_shards(root: Path, made: Path) -> None:
+def test_a_modernbert_of_transformers_is_trained_further_on_its_shards(made: Path) -> None:
     wordpiece = WordPiece.load(made / "vocab")
     config = ModernBertConfig(
         vocab_size=wordpiece.size,
@@ -205,28 +204,23 @@ def test_a_modernbert_of_transformers_is_trained_further_on_its_shards(root: Pat
     torch.manual_seed(0)
     ModernBertForMaskedLM(config).save_pretrained(made / "published")
     AutoTokenizer.from_pretrained(made / "vocab").save_pretrained(made / "published")
-    run = forked.run(
-        [
-            sys.executable,
-            "-m",
-            "model.train",
-            f"workdir={made}",
-            "model=auto",
-            f"start={made}/published",
-            "objective=modern",
-            "optimizer=stable_adamw",
-            "clip=null",
-            "optimizer.learning_rate=1e-2",
-            "batch_size=8",
-            "micro_batch=8",
-            "steps=20",
-            "log_every=1",
-            "evaluate_every=20",
-            "save_every=20",
-            "threads=1",
-            "tracking=none",
-        ],
-        cwd=root,
+    run = forked.module(
+        "model.train",
+        f"workdir={made}",
+        "model=auto",
+        f"start={made}/published",
+        "objective=modern",
+        "optimizer=stable_adamw",
+        "clip=null",
+        "optimizer.learning_rate=1e-2",
+        "batch_size=8",
+        "micro_batch=8",
+        "steps=20",
+        "log_every=1",
+        "evaluate_every=20",
+        "save_every=20",
+        "threads=1",
+        "tracking=none",
         ranks=1,
     )
     assert run.returncode == 0, run.stderr

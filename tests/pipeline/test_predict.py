@@ -476,14 +476,14 @@ def test_vectors_go_into_a_new_folder_and_a_failure_leaves_nothing(pretrained, t
     assert np.load(out).shape == (1, 16)
 
 
-def test_the_commands_work(pretrained, tmp_path, root) -> None:
+def test_the_commands_work(pretrained, tmp_path) -> None:
     (tmp_path / "in.txt").write_text("the [MASK]\n")
     settings = [f"pretrained={pretrained}", f"input={tmp_path / 'in.txt'}"]
     command = [sys.executable, "-m", "pipeline.predict", *settings]
-    done = forked.run(command, cwd=root)
+    done = forked.run(command)
     assert done.returncode == 0, done.stderr
     assert len(json.loads(done.stdout)["masks"][0]) == 5
     command = [sys.executable, "-m", "pipeline.embed", *settings, f"out={tmp_path / 'out.npy'}"]
-    done = forked.run(command, cwd=root)
+    done = forked.run(command)
     assert done.returncode == 0, done.stderr
     assert "1 row, vectors of 16" in done.stdout

@@ -1,10 +1,7 @@
 """Shards of a data set of the hub are those of the same files on disk."""
 
 import io
-import os
 import random
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,6 +15,7 @@ from pipeline.config import CorpusConfig
 from pipeline.readers import SkipCounts, open_corpus
 from pipeline.stages.pinned_corpus import pin
 from pipeline.tokenization.wordpiece import SPECIAL, build
+from tests import forked
 from tests.pipeline.hub_server import Hub, environment, server
 
 WORDS = ["river", "town", "letter", "market", "rain", "clock"]
@@ -55,23 +53,17 @@ def work(tmp_path: Path) -> Path:
 
 
 def prepare(work: Path, place: str, out: str, *words: str) -> Manifest:
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "pipeline.prepare",
-            "+corpus=parquet",
-            f"corpus.path={place}",
-            f"vocab={work}/vocab",
-            f"out={work}/{out}",
-            "validation_share=0.1",
-            "split_bytes=40000",
-            *words,
-        ],
-        capture_output=True,
-        text=True,
+    done = forked.fresh(
+        "-m",
+        "pipeline.prepare",
+        "+corpus=parquet",
+        f"corpus.path={place}",
+        f"vocab={work}/vocab",
+        f"out={work}/{out}",
+        "validation_share=0.1",
+        "split_bytes=40000",
+        *words,
         timeout=240,
-        env=os.environ,
     )
     assert done.returncode == 0, done.stderr
     manifest = Manifest.read(work / out)

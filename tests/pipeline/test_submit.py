@@ -100,8 +100,8 @@ def test_missing_answers_are_named_unless_they_shall_be_filled(config: SubmitCon
     assert error.value.value == config.workdir
 
 
-def test_the_command_finds_the_evaluations_of_a_run(config: SubmitConfig, root: Path) -> None:
+def test_the_command_finds_the_evaluations_of_a_run(config: SubmitConfig) -> None:
     command = [sys.executable, "-m", "pipeline.submit", f"workdir={config.workdir}", "fill=true"]
-    done = forked.run(command, cwd=root)
+    done = forked.run(command)
     assert done.returncode == 0, done.stderr
     assert "2 tasks answered" in done.stdout

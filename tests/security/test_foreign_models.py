@@ -121,22 +121,11 @@ def test_a_panic_of_the_library_is_an_input_error(model: Path) -> None:
         WordPiece.load(model).encode(["x" * 60])
 
 
-def test_a_command_ends_in_a_line_at_a_panic(root: Path, model: Path) -> None:
+def test_a_command_ends_in_a_line_at_a_panic(model: Path) -> None:
     panicking(model / "tokenizer.json")
     (model / "a.txt").write_text("x" * 60 + "\n")
-    done = forked.run(
-        [
-            sys.executable,
-            "-m",
-            "pipeline.embed",
-            f"pretrained={model}",
-            f"input={model / 'a.txt'}",
-            f"out={model / 'out.npy'}",
-        ],
-        cwd=root,
-        capture_output=True,
-        text=True,
-        check=False,
+    done = forked.module(
+        "pipeline.embed", f"pretrained={model}", f"input={model / 'a.txt'}", f"out={model / 'out.npy'}"
     )
     assert done.returncode == 2, done.stderr
     assert done.stderr.splitlines()[-1].startswith("error: ")

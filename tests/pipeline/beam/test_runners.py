@@ -223,10 +223,10 @@ def test_clusters_are_told_what_the_configuration_says() -> None:
     assert spark.view_as(pipeline_options.PortableOptions).job_endpoint == "js:8099"
 
 
-def test_what_is_missing_is_named(root: Path, folder: Path) -> None:
+def test_what_is_missing_is_named(folder: Path) -> None:
     def error(*more: str) -> str:
         words = command(folder, folder / "never", *more)
-        done = forked.run(words, cwd=root, capture_output=True, text=True, check=False)
+        done = forked.run(words)
         assert done.returncode == 2
         return done.stderr
 

@@ -1,6 +1,5 @@
 """An address of an object store is never taken for a local folder."""
 
-import sys
 from pathlib import Path
 
 import pytest
@@ -54,13 +53,8 @@ def test_a_command_without_a_folder_reads_local_paths() -> None:
 
 
 def test_a_run_in_another_store_is_refused_and_leaves_nothing(root: Path, tmp_path: Path) -> None:
-    done = forked.run(
-        [sys.executable, "-m", "pipeline.run", "+corpus=sample", "workdir=hdfs://corpora/run"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-        env={"PYTHONPATH": str(root)},
+    done = forked.module(
+        "pipeline.run", "+corpus=sample", "workdir=hdfs://corpora/run", cwd=tmp_path, env={"PYTHONPATH": str(root)}
     )
     assert done.returncode == Exit.USER
     assert len(done.stderr.splitlines()) == 1

@@ -128,9 +128,7 @@ def test_the_list_of_commands_fits_the_terminal_uncut(root: Path) -> None:
 
 def test_no_colours_where_none_are_wanted(root: Path) -> None:
     assert "\033" not in on_a_terminal(root, "pipeline.report", "--help", NO_COLOR="1")
-    done = forked.run(
-        [sys.executable, "-m", "pipeline.report", "-h"], cwd=root, capture_output=True, text=True, check=True
-    )
+    done = forked.module("pipeline.report", "-h", check=True)
     assert "\033" not in done.stdout
 
 
@@ -144,20 +142,14 @@ def test_no_colours_where_none_are_wanted(root: Path) -> None:
         "pipeline.orchestration.run_stage",
     ],
 )
-def test_other_commands_explain_themselves_too(root: Path, module: str) -> None:
-    done = forked.run([sys.executable, "-m", module, "--help"], cwd=root, capture_output=True, text=True, check=True)
+def test_other_commands_explain_themselves_too(module: str) -> None:
+    done = forked.module(module, "--help", check=True)
     assert module in done.stdout
     assert done.stderr == ""
 
 
-def test_the_help_of_a_run_tells_how_to_reach_a_stage(root: Path) -> None:
-    done = forked.run(
-        [sys.executable, "-m", "pipeline.run", "+corpus=sample", "--help"],
-        cwd=root,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+def test_the_help_of_a_run_tells_how_to_reach_a_stage() -> None:
+    done = forked.module("pipeline.run", "+corpus=sample", "--help", check=True)
     told = " ".join(done.stdout.split())
     for words in ("train.steps=9000", "--force STAGE", "@FILE", "For example: python -m pipeline"):
         assert words in told
@@ -171,7 +163,7 @@ def test_the_help_of_a_run_tells_how_to_reach_a_stage(root: Path) -> None:
         ("pipeline.vocab", "  corpus.name=(set by corpus=NAME) "),
     ],
 )
-def test_every_choice_is_listed_and_what_it_sets(root: Path, command: str, shown: str) -> None:
-    done = forked.run([sys.executable, "-m", command, "--help"], cwd=root, capture_output=True, text=True, check=True)
+def test_every_choice_is_listed_and_what_it_sets(command: str, shown: str) -> None:
+    done = forked.module(command, "--help", check=True)
     lines = [re.sub(r"(?<=\S) +", " ", line) for line in done.stdout.splitlines()]
     assert any(line.startswith(shown.rstrip()) for line in lines)

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests import forked
+
 WORK = """
 import sys, time
 from pathlib import Path
@@ -36,14 +38,7 @@ def test_work_goes_on_when_its_pipe_has_no_reader(root: Path, tmp_path: Path, op
 @pytest.mark.parametrize("coding", ["utf-8:strict", "latin-1"])
 def test_a_name_of_any_bytes_can_be_said(root: Path, coding: str) -> None:
     code = "from pipeline.common import output; output.outlive_readers(); print('c\\udce9 \u2588')"
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=root,
-        capture_output=True,
-        text=True,
-        check=False,
-        env=os.environ | {"PYTHONIOENCODING": coding, "PYTHONPATH": str(root)},
-    )
+    done = forked.fresh("-c", code, env=os.environ | {"PYTHONIOENCODING": coding, "PYTHONPATH": str(root)})
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith(r"c\udce9 ")
 

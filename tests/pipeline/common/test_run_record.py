@@ -116,16 +116,16 @@ def test_a_record_of_other_code_is_refused(tmp_path: Path) -> None:
         run_document.read(run.place)
 
 
-def test_a_stage_runs_from_a_record(root: Path, tmp_path: Path) -> None:
+def test_a_stage_runs_from_a_record(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("Some text.")
     corpus = CorpusConfig(name="c", reader="text", path=f"{tmp_path}/a.txt")
     run = recorded(tmp_path, config(vocab=f"{tmp_path}/none", corpus=corpus, out=f"{tmp_path}/out"))
     words = [sys.executable, "-m", "pipeline.prepare", "--from", f"{run.place}#prepare"]
-    done = forked.run(words, cwd=root, capture_output=True, text=True, check=False)
+    done = forked.run(words)
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()
     assert f"{tmp_path}/none" in line
     words[-1] = f"{run.place}#vocab"
-    done = forked.run(words, cwd=root, capture_output=True, text=True, check=False)
+    done = forked.run(words)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert "prepare" in done.stderr

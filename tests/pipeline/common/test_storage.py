@@ -3,8 +3,6 @@
 import bz2
 import gzip
 import io
-import os
-import sys
 import threading
 import zipfile
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -145,29 +143,20 @@ def test_a_store_that_lets_nobody_in_is_named(monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.slow
-def test_prepare_gives_the_same_bytes_from_an_address(root: Path, bucket: str, tmp_path: Path) -> None:
+def test_prepare_gives_the_same_bytes_from_an_address(bucket: str, tmp_path: Path) -> None:
     objects.put(f"{bucket}/whole/a.txt", LINES)
     (tmp_path / "a.txt").write_bytes(LINES)
     (tmp_path / "tokenizer.json").write_text(build([*SPECIAL, "document", "has", "a"]))
     made = []
     for number, place in enumerate((f"{bucket}/whole", f"{tmp_path}/a.txt")):
         out = tmp_path / f"out{number}"
-        done = forked.run(
-            [
-                sys.executable,
-                "-m",
-                "pipeline.prepare",
-                "+corpus=lines",
-                f"corpus.path={place}",
-                f"vocab={tmp_path}",
-                f"out={out}",
-                "split_bytes=4000",
-            ],
-            cwd=root,
-            capture_output=True,
-            text=True,
-            check=False,
-            env=dict(os.environ),
+        done = forked.module(
+            "pipeline.prepare",
+            "+corpus=lines",
+            f"corpus.path={place}",
+            f"vocab={tmp_path}",
+            f"out={out}",
+            "split_bytes=4000",
         )
         assert done.returncode == 0, done.stderr
         made.append(require_manifest(out, "prepare", "out").figures["shards"])

@@ -2,8 +2,6 @@
 
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +11,7 @@ import pytest
 from model.training.tracking import RUN_ID
 from pipeline.common.manifest import Manifest
 from pipeline.reporting.wandb_stages import RECORD, run_id
+from tests import forked
 from tests.wandb_server import KEY, NEW, WandbServer
 
 FIGURES: dict[str, dict[str, Any]] = {  # each stage reads the one before
@@ -85,17 +84,10 @@ def server() -> Iterator[WandbServer]:
     made.stop()
 
 
-def test_every_stage_is_on_the_service_once(root: Path, work: Path, server: WandbServer) -> None:
+def test_every_stage_is_on_the_service_once(work: Path, server: WandbServer) -> None:
     clean = {key: value for key, value in os.environ.items() if not key.startswith("WANDB")}
     online = {"WANDB_BASE_URL": server.url, "WANDB_API_KEY": KEY, "HOME": str(work)}
-    done = subprocess.run(
-        [sys.executable, "-c", LOG, str(work)],
-        cwd=root,
-        capture_output=True,
-        text=True,
-        check=False,
-        env=clean | online,
-    )
+    done = forked.fresh("-c", LOG, work, env=clean | online)
     assert done.returncode == 0, done.stderr
     said = done.stdout.splitlines()
     assert [line for line in said if "wiki-prepare" in line and "warning: " in line] == said[:1]

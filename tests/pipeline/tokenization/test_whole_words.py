@@ -157,28 +157,20 @@ def test_marks_change_nothing_else(folder: Path, tmp_path: Path) -> None:
         assert plain.offsets.tolist() == marked.offsets.tolist()
 
 
-def test_the_bytes_do_not_depend_on_the_workers(root: Path, folder: Path, tmp_path: Path) -> None:
-    done = forked.run(
-        [
-            sys.executable,
-            "-m",
-            "pipeline.prepare",
-            "+corpus=text",
-            f"corpus.path={folder}/*.txt",
-            "corpus.language=zh",
-            "corpus.options.document=paragraph",
-            "runner.workers=2",
-            f"vocab={folder}",
-            f"out={tmp_path}/prepare",
-            "validation_share=0",
-            "sequence_length=48",
-            "minimum_characters=1",
-            "words=jieba",
-        ],
-        cwd=root,
-        capture_output=True,
-        text=True,
-        check=False,
+def test_the_bytes_do_not_depend_on_the_workers(folder: Path, tmp_path: Path) -> None:
+    done = forked.module(
+        "pipeline.prepare",
+        "+corpus=text",
+        f"corpus.path={folder}/*.txt",
+        "corpus.language=zh",
+        "corpus.options.document=paragraph",
+        "runner.workers=2",
+        f"vocab={folder}",
+        f"out={tmp_path}/prepare",
+        "validation_share=0",
+        "sequence_length=48",
+        "minimum_characters=1",
+        "words=jieba",
     )
     assert done.returncode == 0, done.stderr
     one, two = (require_manifest(place / "prepare", "prepare", "x") for place in (folder, tmp_path))

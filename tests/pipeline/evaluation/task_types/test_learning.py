@@ -2,7 +2,6 @@
 
 import csv
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -212,25 +211,18 @@ def test_a_task_may_be_a_file_of_ones_own_as_the_page_says(tmp_path: Path, model
     (tmp_path / "conf" / "task" / "mine.yaml").write_text(content)
     rows = [json.dumps({"text": "b" * number, "stars": 1 + number % 5}) for number in range(99)]
     (tmp_path / "reviews.jsonl").write_text("\n".join(rows))
-    done = forked.run(
-        [
-            sys.executable,
-            "-m",
-            "pipeline.evaluate",
-            "--config-dir",
-            str(tmp_path / "conf"),
-            "+task=mine",
-            f"data={tmp_path}",
-            f"pretrained={model_folder}",
-            "epochs=1",
-            "sequence_length=40",
-            f"workdir={tmp_path}",
-            "baseline=false",
-            "threads=1",
-        ],
-        capture_output=True,
-        text=True,
-        cwd=root,
+    done = forked.module(
+        "pipeline.evaluate",
+        "--config-dir",
+        tmp_path / "conf",
+        "+task=mine",
+        f"data={tmp_path}",
+        f"pretrained={model_folder}",
+        "epochs=1",
+        "sequence_length=40",
+        f"workdir={tmp_path}",
+        "baseline=false",
+        "threads=1",
     )
     assert done.returncode == 0, done.stderr
     assert "evaluate: mine accuracy" in done.stdout
