@@ -23,6 +23,7 @@ from pipeline.evaluation import examples, grid_search
 from pipeline.evaluation.task_types import remarks_of
 from pipeline.stages import stage
 from tests import forked
+from tests.refusals import refused
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefgh"]
 TASK = TaskConfig(
@@ -273,9 +274,8 @@ def test_what_is_not_there_is_told(config):
         run(replace(config, pretrained="nowhere"))
     with pytest.raises(InputError, match=r"Toy/train\.tsv"):
         run(replace(config, data="nowhere"))
-    with pytest.raises(ConfigError, match="40 positions") as error:
+    with refused(ConfigError, "40 positions", key="sequence_length"):
         run(replace(config, sequence_length=41))
-    assert error.value.key == "sequence_length"
 
 
 @pytest.mark.parametrize(
@@ -410,9 +410,8 @@ def test_a_model_is_scored_on_other_tasks_sets_too(config):
 
 
 def test_a_task_without_a_training_set_says_so(config):
-    with pytest.raises(ConfigError, match="task=ax: ") as raised:
+    with refused(ConfigError, "task=ax: ", key="task"):
         replace(config, task=examples.task_of("ax"))
-    assert raised.value.key == "task"
 
 
 def command(*arguments: str) -> subprocess.CompletedProcess[str]:

@@ -21,6 +21,7 @@ from pipeline.common.errors import ConfigError, Restart
 from pipeline.common.ports import free_port
 from tests import forked
 from tests.model.resilience.test_rendezvous import meet, rank
+from tests.refusals import refused
 
 CARD = RankCard("run", "out", "host", 2, "f" * 64, {}, {}, {})
 
@@ -181,6 +182,5 @@ def test_the_launcher_gives_its_ranks_a_secret_that_no_command_line_has(tmp_path
 @pytest.mark.parametrize("name", ["-oProxyCommand=touch${IFS}owned", "--", "-"])
 def test_a_host_is_no_option_of_ssh(tmp_path: Path, name: str) -> None:
     (tmp_path / "hosts").write_text(f"node0 slots=1\n{name} slots=1\n")
-    with pytest.raises(ConfigError) as raised:
+    with refused(ConfigError, key="hostfile", line=2):
         read_hosts(tmp_path / "hosts")
-    assert (raised.value.key, raised.value.line) == ("hostfile", 2)

@@ -19,6 +19,7 @@ from pipeline.common.stores import objects
 from pipeline.shards import open_folder
 from tests.model.loader.test_loader import TOKENIZER, join, same, write
 from tests.pipeline.store_proxy import Proxy
+from tests.refusals import refused
 
 pytestmark = pytest.mark.store
 
@@ -118,9 +119,8 @@ def least(place: Place, start: int, stop: int, **more: Any) -> int:
     loader, cache = place.cached("1", **more)
     size = cache.needed(reading(loader, start, stop))
     loader, cache = place.cached(str(size - 1), **more)
-    with pytest.raises(ConfigError, match="to 1MB or more") as caught:
+    with refused(ConfigError, "to 1MB or more", key="data.cache_size"):
         begin(loader, cache, start, stop)
-    assert caught.value.key == "data.cache_size"
     return size
 
 
@@ -285,9 +285,8 @@ def test_a_shard_that_the_store_has_otherwise_is_refused(place: Place) -> None:
 
 def test_local_folders_are_refused(place: Place) -> None:
     data = place.data([str(place.whole[0])], cache=str(place.top / "cache"))
-    with pytest.raises(ConfigError) as caught:
+    with refused(ConfigError, key="data.cache"):
         ShardCache(data, {})
-    assert caught.value.key == "data.cache"
 
 
 def test_what_an_ended_training_left_is_removed(place: Place) -> None:
