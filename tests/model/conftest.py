@@ -14,7 +14,7 @@ from model.training.tracking import read_metrics
 from pipeline.common.manifest import Manifest, file_checksums
 from pipeline.shards import ShardInfo, write_shard
 from pipeline.tokenization.wordpiece import SPECIAL, WordPiece, build
-from tests import forked
+from tests import finished, forked
 
 SHARD = "train-00000-of-00001.arrow"
 COUNTED = 3000.0  # words of the 300 rows
@@ -62,17 +62,8 @@ def write_prepared(folder: Path, wordpiece: WordPiece, seed: int = 0, pairs: str
     folder.mkdir(parents=True)
     write_split(folder, wordpiece, "train", 300, seed, pairs)
     write_split(folder, wordpiece, "validation", 40, seed, pairs)
-    Manifest(
-        stage="prepare",
-        fingerprint=f"{seed:064x}",
-        version=1,
-        config={},
-        inputs={},
-        files=file_checksums(folder, {}),
-        figures={"sequence_length": 32},
-        summary="",
-        seconds=0.0,
-        finished="",
+    finished.manifest(
+        "prepare", fingerprint=f"{seed:064x}", files=file_checksums(folder, {}), figures={"sequence_length": 32}
     ).write(folder)
 
 

@@ -16,22 +16,18 @@ from pipeline.common.manifest import MANIFEST, Manifest
 from pipeline.config import ReportConfig
 from pipeline.reporting import graph_svg
 from pipeline.stages import stage
+from tests import finished
 from tests.refusals import refused
 
 
 def manifest(folder: Path, stage: str, fingerprint: str, inputs: dict[str, str], /, **figures: object) -> None:
     folder.mkdir(parents=True)
-    Manifest(
-        stage=stage,
+    finished.manifest(
+        stage,
         fingerprint=fingerprint * 64,
-        version=1,
-        config={},
         inputs={key: value * 64 for key, value in inputs.items()},
-        files={},
         figures=figures,
         summary=f"summary of {stage}",
-        seconds=1.5,
-        finished="2026-01-01T00:00:00+00:00",
     ).write(folder)
 
 
@@ -169,18 +165,7 @@ def test_a_run_without_training_has_a_report(work: Path) -> None:
 
 @pytest.mark.parametrize(("architecture", "name"), [("bert", "BERT"), ("modernbert", "ModernBERT"), ("neo", "neo")])
 def test_the_title_names_the_architecture(architecture: str, name: str) -> None:
-    train = Manifest(
-        stage="train",
-        fingerprint="",
-        version=1,
-        config={"model": {"architecture": architecture}},
-        inputs={},
-        files={},
-        figures={},
-        summary="",
-        seconds=0.0,
-        finished="",
-    )
+    train = finished.manifest("train", config={"model": {"architecture": architecture}})
     assert report.title_of([train], Path("work/x")) == f"{name} pre-training: x"
     assert report.title_of([], Path("work/x")) == "Pre-training: x"
 
@@ -277,17 +262,11 @@ def test_checkpoints_may_have_been_converted_one_by_one_or_together(work: Path) 
     for name in steps:
         (both / name).mkdir(parents=True)
         (both / name / "config.json").write_text("{}")
-    made = Manifest(
-        stage="convert",
-        fingerprint="f" * 64,
-        version=1,
+    made = finished.manifest(
+        "convert",
         config={"train": str(work / "other")},
-        inputs={},
         files={f"{name}/config.json": {"bytes": 2} for name in steps},
         figures={"checkpoints": steps},
-        summary="",
-        seconds=1.0,
-        finished="now",
     )
     made.write(both)
     for name in steps:

@@ -10,6 +10,7 @@ from pipeline.common.manifest import Manifest, file_checksums
 from pipeline.common.stores import objects
 from pipeline.config import ReportConfig, SubmitConfig
 from pipeline.evaluation import answers
+from tests import finished
 from tests.refusals import refused
 
 pytestmark = pytest.mark.store
@@ -18,17 +19,12 @@ pytestmark = pytest.mark.store
 def put(bucket: str, folder: Path, stage: str, **figures: object) -> str:
     """Put the folder of a finished stage; return its address."""
     folder.mkdir(parents=True, exist_ok=True)
-    Manifest(
-        stage=stage,
+    finished.manifest(
+        stage,
         fingerprint=folder.name[0] * 64,
-        version=1,
-        config={},
-        inputs={},
         files=file_checksums(folder, {}),
         figures=figures,
         summary=f"summary of {stage}",
-        seconds=1.5,
-        finished="2026-01-01T00:00:00+00:00",
     ).write(folder)
     address = f"{bucket}/run/{folder.name}"
     for path in filter(Path.is_file, folder.rglob("*")):

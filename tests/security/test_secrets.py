@@ -14,13 +14,13 @@ import pytest
 import yaml
 
 from pipeline.common.errors import ConfigError
-from pipeline.common.manifest import Manifest, Result
+from pipeline.common.manifest import Result
 from pipeline.common.redact import redact
 from pipeline.config import CorpusConfig, DownloadConfig, DownloadFile, ExecutorConfig
 from pipeline.orchestration import graph, run_document
 from pipeline.orchestration.slurm import SlurmExecutor
 from pipeline.stages import stage
-from tests import forked
+from tests import finished, forked
 from tests.pipeline.orchestration.test_graph import composed_run
 from tests.refusals import refused
 
@@ -213,16 +213,10 @@ def test_no_output_of_a_command_has_the_secrets_of_its_environment(tmp_path: Pat
 
 
 def test_the_reason_for_a_rerun_has_no_secret(tmp_path: Path) -> None:
-    made = Manifest(
-        stage="download",
-        version=1,
-        fingerprint="f" * 64,
+    made = finished.manifest(
+        "download",
         summary="done",
         config={"corpus": {"name": "simplewiki", "files": []}},
-        inputs={},
-        files={},
-        figures={},
-        seconds=1.0,
         finished="2026-01-31T09:05:00+00:00",
     )
     (tmp_path / "download").mkdir()

@@ -14,9 +14,10 @@ from model.config import DataConfig, ObjectiveConfig
 from model.loader.loader import Loader
 from model.loader.shard_cache import Reading, ShardCache
 from pipeline.common.errors import ConfigError, Restart, StoreError
-from pipeline.common.manifest import Manifest, file_checksums, sha256
+from pipeline.common.manifest import file_checksums, sha256
 from pipeline.common.stores import objects
 from pipeline.shards import open_folder
+from tests import finished
 from tests.model.loader.test_loader import TOKENIZER, join, same, write
 from tests.pipeline.store_proxy import Proxy
 from tests.refusals import refused
@@ -36,18 +37,7 @@ def prepare(folder: Path, seed: int = 0, rows: tuple[int, ...] = ROWS) -> None:
     write(folder, (11,), "validation", seed=seed + 1)
     shards = [shard for split in ("train", "validation") for shard in open_folder(folder, split)]
     counted = {s.path.name: {"rows": s.rows, "tokens": s.tokens, "words": s.tokens} for s in shards}
-    Manifest(
-        stage="prepare",
-        fingerprint="f" * 64,
-        version=1,
-        config={},
-        inputs={},
-        files=file_checksums(folder, {}),
-        figures={"shards": counted},
-        summary="",
-        seconds=0.0,
-        finished="",
-    ).write(folder)
+    finished.manifest("prepare", files=file_checksums(folder, {}), figures={"shards": counted}).write(folder)
 
 
 class Place:

@@ -12,8 +12,8 @@ import pytest
 from benchmarks.small import make_work
 from model.training.tracking import METRICS
 from pipeline import report
-from pipeline.common.manifest import Manifest
 from pipeline.config import ReportConfig
+from tests import finished
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 # What a person would see at once: a page wider than the window, text cut off or in the colour of
@@ -63,13 +63,10 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = {"prepare": prepared, "train": trained, "evaluate-a-rather-long-name": scored}
     for number, (name, figures) in enumerate(made.items()):
         (work / name).mkdir(exist_ok=True)
-        Manifest(
-            stage=name.partition("-")[0],
+        finished.manifest(
+            name.partition("-")[0],
             fingerprint=str(number) * 64,
-            version=1,
-            config={},
             inputs={"x": str(number - 1) * 64},
-            files={},
             figures=figures,
             summary="words " * 30,
             seconds=60.0 * 10**number,

@@ -11,7 +11,7 @@ import pytest
 from model.training.tracking import RUN_ID
 from pipeline.common.manifest import Manifest
 from pipeline.reporting.wandb_stages import RECORD, run_id
-from tests import forked
+from tests import finished, forked
 from tests.wandb_server import KEY, NEW, WandbServer
 
 FIGURES: dict[str, dict[str, Any]] = {  # each stage reads the one before
@@ -52,16 +52,14 @@ def work(tmp_path: Path) -> Path:
             files[LOG_FILE] = {"bytes": 3, "sha256": "00"}
             (work / name / LOG_FILE).parent.mkdir(parents=True)
             (work / name / LOG_FILE).symlink_to(tmp_path / "gone")
-        Manifest(
-            stage=name.partition("-")[0],
+        finished.manifest(
+            name.partition("-")[0],
             fingerprint=f"f-{name}",
-            version=1,
             config={"corpus": {"name": "wiki"}},
             inputs={"in": f"f-{before}"} if before else {},
             files=files,
             figures=figures,
             summary=f"{name} made",
-            seconds=1.0,
             finished=f"2026-01-0{number + 1}T00:00:00+00:00",
         ).write(work / name)
         before = name

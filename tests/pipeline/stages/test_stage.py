@@ -13,6 +13,7 @@ from pipeline.common.errors import ConfigError, InputError
 from pipeline.common.manifest import MANIFEST, Manifest, Result, file_checksums, require_manifest, sha256
 from pipeline.config import CorpusConfig, TasksConfig
 from pipeline.stages import fingerprints, stage
+from tests import finished
 from tests.pipeline.stages.one_more_run import CutOff, resumed
 from tests.refusals import refused
 
@@ -285,18 +286,7 @@ def test_a_part_of_a_finished_folder_has_the_fingerprint_of_its_stage(tmp_path):
     (made / "model").mkdir(parents=True)
     (made / "model" / "weights").write_text("1")
     (made / "table.tsv").write_text("1")
-    Manifest(
-        stage="evaluate",
-        fingerprint="e" * 64,
-        version=1,
-        config={},
-        inputs={},
-        files=file_checksums(made, {}),
-        figures={},
-        summary="",
-        seconds=1.0,
-        finished="now",
-    ).write(made)
+    finished.manifest("evaluate", files=file_checksums(made, {})).write(made)
     assert fingerprints.fingerprint_path(made / "model") == "e" * 64
     assert fingerprints.fingerprint_path(made / "table.tsv") == "e" * 64
     (made / "table.tsv").write_text("2")
