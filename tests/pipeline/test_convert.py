@@ -25,7 +25,7 @@ from pipeline.common.errors import ConfigError, InputError
 from pipeline.common.manifest import Manifest, sha256
 from pipeline.config import ConvertConfig
 from pipeline.stages import stage
-from tests import forked
+from tests import finished, forked
 from tests.refusals import refused
 
 SIZES = {"layers": 2, "hidden": 16, "heads": 2, "feed_forward": 32, "positions": 40}
@@ -33,18 +33,7 @@ SIZES = {"layers": 2, "hidden": 16, "heads": 2, "feed_forward": 32, "positions":
 
 def manifest(folder: Path, name: str, **fields) -> None:
     """A finished stage, as `stage.run` would leave it."""
-    common = {
-        "fingerprint": name[0] * 64,
-        "version": 1,
-        "config": {},
-        "inputs": {},
-        "files": {},
-        "figures": {},
-        "summary": "",
-        "seconds": 1.0,
-        "finished": "now",
-    }
-    Manifest(stage=name, **{**common, **fields}).write(folder)
+    finished.manifest(name, **fields).write(folder)
 
 
 def make_vocabulary(folder: Path, words: str) -> Path:

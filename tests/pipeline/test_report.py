@@ -12,7 +12,7 @@ from model.training.tracking import METRICS
 from pipeline import report
 from pipeline.common import run_record
 from pipeline.common.errors import ConfigError, InputError
-from pipeline.common.manifest import MANIFEST, Manifest
+from pipeline.common.manifest import MANIFEST
 from pipeline.config import ReportConfig
 from pipeline.reporting import graph_svg
 from pipeline.stages import stage
@@ -325,10 +325,9 @@ def test_samples_and_the_command_of_the_run_are_on_the_page(work: Path) -> None:
 
 
 def test_a_stage_that_was_made_again_stays_left_of_its_readers() -> None:
-    common = {"version": 1, "config": {}, "files": {}, "figures": {}, "summary": "", "seconds": 1.0}
     stages = {
-        name: Manifest(stage=name, fingerprint=name, inputs=inputs, finished=finished, **common)  # type: ignore[arg-type]
-        for name, inputs, finished in (
+        name: finished.manifest(name, fingerprint=name, inputs=inputs, finished=when)
+        for name, inputs, when in (
             ("evaluate", {"pretrained": "convert"}, "1"),
             ("convert", {"train": "train"}, "2"),
             ("train", {}, "3"),
