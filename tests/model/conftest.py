@@ -85,7 +85,6 @@ def counted(work: Path, folder: Path) -> Path:
     """The prepared shards with their words, as `prepare` notes them."""
     shutil.copytree(work / "prepare", folder)
     made = Manifest.read(folder)
-    assert made is not None
     counts = {"shards": {SHARD: {"words": COUNTED}}, "totals": {"train": 300}}
     replace(made, figures=made.figures | counts).write(folder)
     return folder

@@ -1,6 +1,7 @@
 """The first process of a training container: one exit code, signals passed on, none left behind."""
 
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -204,10 +205,7 @@ def test_a_rank_that_leaves_early_was_not_killed(tmp_path: Path) -> None:
 
 def test_launchers_are_found_where_the_environment_is_not_activated(tmp_path: Path) -> None:
     done = forked.fresh(
-        "-m",
-        "model.launch",
-        "torchrun",
-        "--help",
+        *shlex.split("-m model.launch torchrun --help"),
         cwd=tmp_path,
         env={**os.environ, "PATH": os.defpath, "PYTHONPATH": str(ROOT)},
     )
@@ -230,12 +228,7 @@ def test_the_gpus_that_a_scheduler_gave_are_those_of_the_ranks(tmp_path: Path, c
         launcher,
         "--hostfile",
         tmp_path / "hosts",
-        "--no_ssh",
-        "--node_rank",
-        "0",
-        "--master_addr",
-        "127.0.0.1",
-        "--no_local_rank",
+        *shlex.split("--no_ssh --node_rank 0 --master_addr 127.0.0.1 --no_local_rank"),
         tmp_path / "rank.py",
         env=os.environ | {"CUDA_VISIBLE_DEVICES": "2,3"},
     )
@@ -255,9 +248,7 @@ def test_a_number_of_ranks_keeps_to_the_gpus_that_are_visible(tmp_path: Path) ->
         "-m",
         "model.launch",
         launcher,
-        "--num_accelerators",
-        "2",
-        "--no_local_rank",
+        *shlex.split("--num_accelerators 2 --no_local_rank"),
         tmp_path / "rank.py",
         env=os.environ | {"CUDA_VISIBLE_DEVICES": "2,3"},
     )

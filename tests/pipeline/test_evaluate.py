@@ -1,4 +1,5 @@
 import json
+import shlex
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -423,14 +424,10 @@ def test_the_command_evaluates_and_then_is_up_to_date(config):
     for name in ("train", "dev"):
         path = Path(config.data) / "Sample-Next" / f"{name}.tsv"
         path.write_text(path.read_text().replace("\tyes\n", "\t1\n").replace("\tno\n", "\t0\n"))
-    arguments = [
-        "+task=sample_next",
-        f"workdir={config.workdir}",
-        f"pretrained={config.pretrained}",
-        "epochs=1",
-        "sequence_length=16",
-        "threads=1",
-    ]
+    arguments = shlex.split(
+        f"+task=sample_next workdir={config.workdir} pretrained={config.pretrained} epochs=1 "
+        "sequence_length=16 threads=1"
+    )
     done = command(*arguments)
     assert done.returncode == 0, done.stderr
     assert "Sample-Next" in done.stdout

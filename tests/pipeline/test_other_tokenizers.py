@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import shlex
 from pathlib import Path
 
 import numpy as np
@@ -204,22 +205,11 @@ def test_a_modernbert_of_transformers_is_trained_further_on_its_shards(made: Pat
     ModernBertForMaskedLM(config).save_pretrained(made / "published")
     AutoTokenizer.from_pretrained(made / "vocab").save_pretrained(made / "published")
     run = forked.module(
-        "model.train",
-        f"workdir={made}",
-        "model=auto",
-        f"start={made}/published",
-        "objective=modern",
-        "optimizer=stable_adamw",
-        "clip=null",
-        "optimizer.learning_rate=1e-2",
-        "batch_size=8",
-        "micro_batch=8",
-        "steps=20",
-        "log_every=1",
-        "evaluate_every=20",
-        "save_every=20",
-        "threads=1",
-        "tracking=none",
+        *shlex.split(
+            f"model.train workdir={made} model=auto start={made}/published objective=modern "
+            "optimizer=stable_adamw clip=null optimizer.learning_rate=1e-2 batch_size=8 micro_batch=8 "
+            "steps=20 log_every=1 evaluate_every=20 save_every=20 threads=1 tracking=none"
+        ),
         ranks=1,
     )
     assert run.returncode == 0, run.stderr

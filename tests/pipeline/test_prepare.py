@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 import subprocess
 import sys
 import time
@@ -62,15 +63,10 @@ def vocab(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def command(corpus: Path, vocab: Path, out: Path, *more: str) -> list[str]:
     return [
-        "pipeline.prepare",
-        "+corpus=books",
-        f"corpus.path={corpus}",
-        f"vocab={vocab}",
-        f"out={out}",
-        "validation_share=0.2",
-        "split_bytes=8000",
-        "shard_bytes=30000",
-        "runner.task_bytes=1",
+        *shlex.split(
+            f"pipeline.prepare +corpus=books corpus.path={corpus} vocab={vocab} out={out} validation_share=0.2 "
+            "split_bytes=8000 shard_bytes=30000 runner.task_bytes=1"
+        ),
         *more,
     ]
 
@@ -338,7 +334,6 @@ def test_shards_know_the_words_of_their_text(corpus: Path, vocab: Path, one: Pat
     found = sum(shard["words"] for name, shard in made.figures["shards"].items())
     assert found == pytest.approx(2 * words)
     pairs = Manifest.read(one)
-    assert pairs is not None
     assert all(shard["words"] > 0 for shard in pairs.figures["shards"].values())
     assert sum(shard["text_words"] for shard in pairs.figures["shards"].values()) == words
     refused = command(corpus, vocab, tmp_path / "limit", f"maximum_words={words - 1}")

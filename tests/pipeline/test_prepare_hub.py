@@ -2,6 +2,7 @@
 
 import io
 import random
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -55,14 +56,10 @@ def work(tmp_path: Path) -> Path:
 
 def prepare(work: Path, place: str, out: str, *words: str) -> Manifest:
     done = forked.fresh(
-        "-m",
-        "pipeline.prepare",
-        "+corpus=parquet",
-        f"corpus.path={place}",
-        f"vocab={work}/vocab",
-        f"out={work}/{out}",
-        "validation_share=0.1",
-        "split_bytes=40000",
+        *shlex.split(
+            f"-m pipeline.prepare +corpus=parquet corpus.path={place} vocab={work}/vocab out={work}/{out} "
+            "validation_share=0.1 split_bytes=40000"
+        ),
         *words,
         timeout=240,
     )

@@ -133,7 +133,6 @@ def test_a_held_out_loss_that_rises_is_a_warning(work: Path) -> None:
 
 def test_small_curves_are_folded(work: Path) -> None:
     folded = re.search(r"<details>.*?</details>", page(work), flags=re.DOTALL)
-    assert folded is not None
     assert "Throughput" in folded[0]
     assert "Masked-LM loss" not in folded[0]
 
@@ -152,7 +151,6 @@ def test_every_plot_is_well_formed_and_takes_the_colour_of_the_page(work: Path) 
 
 def test_the_graph_has_an_arrow_for_each_input(work: Path) -> None:
     graph = re.search(r'<svg class="dag".*?</svg>', page(work), flags=re.DOTALL)
-    assert graph is not None
     assert graph[0].count("<path") == 3
     assert graph[0].count("<rect") == 4
 
@@ -381,7 +379,6 @@ def test_minimal_pairs_have_a_table_next_to_published_models(work: Path) -> None
     manifest(work / "evaluate-blimp", "evaluate", "e", {"pretrained": "c"}, **pairs_figures())
     text = page(work)
     found = re.search(r"<tr[^>]*><td[^>]*>island effects<td.*?</tr>", text, re.S)
-    assert found is not None
     row = re.sub(r"<[^>]+>", " ", found[0]).split()
     assert row[:8] == ["island", "effects", "10", "60.0", "10.0", "to", "90.0", "60.0"]
     # The means over these two paradigms of people and GPT-2 in the published table.

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -77,12 +78,7 @@ def command(corpus: Path, work: Path, *more: str) -> list[str]:
     }
     return [
         sys.executable,
-        "-m",
-        "pipeline.run",
-        "+corpus=books",
-        f"corpus.path={corpus}",
-        f"workdir={work}",
-        "tasks=[sample_next]",
+        *shlex.split(f"-m pipeline.run +corpus=books corpus.path={corpus} workdir={work} tasks=[sample_next]"),
         *(f"{key}={value}" for key, value in settings.items()),
         *more,
     ]

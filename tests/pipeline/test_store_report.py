@@ -43,7 +43,6 @@ def test_a_report_is_of_all_stages_in_the_store(
     objects.put(f"{bucket}/run/train/metrics.jsonl", b"")  # not finished
     report.run(config)
     made = Manifest.read(out)
-    assert made is not None
     assert (made.config["stages"], made.summary) == (there, "2 stages, 0 tasks")
     assert b"summary of vocab" in (objects.read(f"{out}/report.html") or (b"",))[0]
     report.run(config)  # is not a stage that it reports
@@ -60,5 +59,4 @@ def test_answers_to_glue_are_found_in_the_store(bucket: str, tmp_path: Path) -> 
     out = f"{bucket}/run/submit"
     submit.run(SubmitConfig(workdir=f"{bucket}/run", out=out, mirror=str(tmp_path / "mirror"), fill=True))
     made = Manifest.read(out)
-    assert made is not None
     assert "RTE" not in made.figures["filled"]

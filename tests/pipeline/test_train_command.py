@@ -36,7 +36,6 @@ def test_one_process_trains_without_a_launchers_words(work: Path, tmp_path: Path
     assert done.returncode == 0, done.stderr
     assert "Warning" not in done.stdout + done.stderr
     manifest = Manifest.read(tmp_path / "train")
-    assert manifest is not None
     assert manifest.figures["world_size"] == 1
     assert "train: 2 x 32, " in done.stdout
     assert "WARNING" not in done.stdout + done.stderr
@@ -56,7 +55,6 @@ def test_several_processes_train_as_one(work: Path, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "Warning" not in done.stdout + done.stderr
     manifest = Manifest.read(tmp_path / "train")
-    assert manifest is not None
     assert manifest.figures["world_size"] == 2
 
 

@@ -2,6 +2,7 @@
 
 import os
 import pty
+import shlex
 import subprocess
 import sys
 import threading
@@ -157,12 +158,7 @@ def test_a_name_in_a_folder_is_no_order(root: Path, tmp_path: Path) -> None:
     done = subprocess.run(
         [
             sys.executable,
-            "-m",
-            "pipeline.vocab",
-            "+corpus=text",
-            f"corpus.path={folder}",
-            "size=100",
-            f"out={tmp_path}/out",
+            *shlex.split(f"-m pipeline.vocab +corpus=text corpus.path={folder} size=100 out={tmp_path}/out"),
         ],
         cwd=root,
         capture_output=True,

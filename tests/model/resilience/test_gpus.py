@@ -1,6 +1,7 @@
 """Promised GPUs that cannot be used end a command instead of moving its work to the CPU."""
 
 import os
+import shlex
 from pathlib import Path
 
 import pytest
@@ -75,10 +76,7 @@ def test_training_joins_no_group_without_them(monkeypatch: pytest.MonkeyPatch) -
 def test_evaluation_ends_with_2(tmp_path: Path) -> None:
     (tmp_path / "model").mkdir()
     done = forked.module(
-        "pipeline.evaluate",
-        "+task=sample_next",
-        f"workdir={tmp_path}",
-        f"pretrained={tmp_path}/model",
+        *shlex.split(f"pipeline.evaluate +task=sample_next workdir={tmp_path} pretrained={tmp_path}/model"),
         env={**os.environ, "GPUS": "2"},
     )
     assert done.returncode == 2, done.stderr

@@ -3,6 +3,7 @@
 import dataclasses
 import pickle
 import random
+import shlex
 import sys
 from pathlib import Path
 from typing import Any
@@ -95,17 +96,11 @@ def made(corpus: Path, out: Path, split_bytes: int, *more: str) -> Manifest:
     """A run with shards so small that there are many."""
     words = [
         sys.executable,
-        "-m",
-        "pipeline.prepare",
-        "+corpus=lines",
-        f"corpus.path={corpus}/a.txt",
-        f"vocab={corpus}",
-        f"out={out}",
-        "validation_share=0.1",
-        f"split_bytes={split_bytes}",
-        "shard_bytes=1000",
-        "sequence_length=32",
-        "filters.near_duplicates=0.8",
+        *shlex.split(
+            f"-m pipeline.prepare +corpus=lines corpus.path={corpus}/a.txt vocab={corpus} out={out} "
+            f"validation_share=0.1 split_bytes={split_bytes} shard_bytes=1000 sequence_length=32 "
+            "filters.near_duplicates=0.8"
+        ),
         *more,
     ]
     done = forked.run(words)

@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import random
+import shlex
 import socket
 import subprocess
 import sys
@@ -49,17 +50,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def command(folder: Path, out: Path, *more: str) -> list[str]:
     return [
         sys.executable,
-        "-m",
-        "pipeline.prepare",
-        "+corpus=lines",
-        f"corpus.path={folder}/a.txt",
-        f"vocab={folder}",
-        f"out={out}",
-        "validation_share=0.1",
-        "split_bytes=12000",
-        "shard_bytes=40000",
-        "sequence_length=32",
-        "runner.task_bytes=1",
+        *shlex.split(
+            f"-m pipeline.prepare +corpus=lines corpus.path={folder}/a.txt vocab={folder} out={out} "
+            "validation_share=0.1 split_bytes=12000 shard_bytes=40000 sequence_length=32 runner.task_bytes=1"
+        ),
         *more,
     ]
 
@@ -165,14 +159,10 @@ def varied(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-FILTERS = [
-    "filters.near_duplicates=0.8",
-    "filters.decontaminate=[{folder}/evaluation.txt]",
-    "filters.maximum_non_letters=0.5",
-    "filters.banned=[zzzzzzzz]",
-    "words=jieba",
-    "corpus.mend=true",
-]
+FILTERS = shlex.split(
+    "filters.near_duplicates=0.8 filters.decontaminate=[{folder}/evaluation.txt] "
+    "filters.maximum_non_letters=0.5 filters.banned=[zzzzzzzz] words=jieba corpus.mend=true"
+)
 
 
 @pytest.mark.parametrize("more", [[], FILTERS], ids=["plain", "filters and words"])

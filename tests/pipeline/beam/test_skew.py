@@ -1,5 +1,6 @@
 """A document that is repeated, or very long, does not make a task large."""
 
+import shlex
 import sys
 from pathlib import Path
 from typing import Any
@@ -35,15 +36,10 @@ def made(vocab: Path, out: Path, corpus: str, *more: str) -> Manifest:
     """The manifest of a run."""
     words = [
         sys.executable,
-        "-m",
-        "pipeline.prepare",
-        "--config-dir",
-        str(vocab),
-        f"+corpus={corpus}",
-        f"vocab={vocab}",
-        f"out={out}",
-        "validation_share=0.2",
-        "shard_bytes=20000",
+        *shlex.split(
+            f"-m pipeline.prepare --config-dir {vocab} +corpus={corpus} vocab={vocab} out={out} "
+            "validation_share=0.2 shard_bytes=20000"
+        ),
         *more,
     ]
     done = forked.run(words)
@@ -105,14 +101,10 @@ def test_a_task_stays_below_a_gibibyte(vocab: Path, tmp_path: Path, shape: str, 
         file.write("".join(f"\n\n{story(start, 9)}" for start in range(100)))
     words = [
         sys.executable,
-        "-m",
-        "pipeline.prepare",
-        "+corpus=lines",
-        f"vocab={vocab}",
-        f"corpus.path={tmp_path}/text.txt",
-        f"out={tmp_path}/out",
-        "validation_share=0.1",
-        f"runner.exchange={exchange}",
+        *shlex.split(
+            f"-m pipeline.prepare +corpus=lines vocab={vocab} corpus.path={tmp_path}/text.txt "
+            f"out={tmp_path}/out validation_share=0.1 runner.exchange={exchange}"
+        ),
     ]
     code = f"import resource, subprocess, sys\nsubprocess.run({words!r}, check=True)\n"
     code += "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024)"

@@ -3,6 +3,7 @@
 import bz2
 import gzip
 import io
+import shlex
 import threading
 import zipfile
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -151,12 +152,9 @@ def test_prepare_gives_the_same_bytes_from_an_address(bucket: str, tmp_path: Pat
     for number, place in enumerate((f"{bucket}/whole", f"{tmp_path}/a.txt")):
         out = tmp_path / f"out{number}"
         done = forked.module(
-            "pipeline.prepare",
-            "+corpus=lines",
-            f"corpus.path={place}",
-            f"vocab={tmp_path}",
-            f"out={out}",
-            "split_bytes=4000",
+            *shlex.split(
+                f"pipeline.prepare +corpus=lines corpus.path={place} vocab={tmp_path} out={out} split_bytes=4000"
+            )
         )
         assert done.returncode == 0, done.stderr
         made.append(require_manifest(out, "prepare", "out").figures["shards"])

@@ -1,6 +1,7 @@
 """Every real corpus there is in one run, and no document lost."""
 
 import bz2
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -53,10 +54,9 @@ def test_all_corpora_together_are_accounted_for(shared_data: Path, tmp_path: Pat
         "pipeline.prepare",
         "--config-dir",
         tmp_path,
-        "+corpus=all",
-        f"vocab={shared_data}/vocab/bert-base-uncased-vocab.txt",
-        f"out={tmp_path}/prepare",
-        "words=jieba",
+        *shlex.split(
+            f"+corpus=all vocab={shared_data}/vocab/bert-base-uncased-vocab.txt out={tmp_path}/prepare words=jieba"
+        ),
     )
     assert (done.returncode, done.stderr) == (0, "")
     figures = require_manifest(tmp_path / "prepare", "prepare", "out").figures

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 import shutil
 import subprocess
 from pathlib import Path
@@ -102,14 +103,9 @@ def test_the_page_is_readable(page: Path, tmp_path: Path, width: int, scheme: st
     done = subprocess.run(
         [
             browser,
-            "--headless=new",
-            "--no-sandbox",
-            "--disable-gpu",
-            f"--user-data-dir={tmp_path}",
+            *shlex.split(f"--headless=new --no-sandbox --disable-gpu --user-data-dir={tmp_path}"),
             f"--blink-settings=preferredColorScheme={0 if scheme == 'dark' else 1}",
-            f"--window-size={width},2000",
-            "--dump-dom",
-            f"file://{looked}",
+            *shlex.split(f"--window-size={width},2000 --dump-dom file://{looked}"),
         ],
         capture_output=True,
         text=True,

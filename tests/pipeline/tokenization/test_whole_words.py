@@ -1,6 +1,7 @@
 """Chinese text, its words marked by jieba: from a file to masks that hide whole words."""
 
 import re
+import shlex
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -160,18 +161,11 @@ def test_marks_change_nothing_else(folder: Path, tmp_path: Path) -> None:
 
 def test_the_bytes_do_not_depend_on_the_workers(folder: Path, tmp_path: Path) -> None:
     done = forked.module(
-        "pipeline.prepare",
-        "+corpus=text",
-        f"corpus.path={folder}/*.txt",
-        "corpus.language=zh",
-        "corpus.options.document=paragraph",
-        "runner.workers=2",
-        f"vocab={folder}",
-        f"out={tmp_path}/prepare",
-        "validation_share=0",
-        "sequence_length=48",
-        "minimum_characters=1",
-        "words=jieba",
+        *shlex.split(
+            f"pipeline.prepare +corpus=text corpus.path={folder}/*.txt corpus.language=zh "
+            f"corpus.options.document=paragraph runner.workers=2 vocab={folder} out={tmp_path}/prepare "
+            "validation_share=0 sequence_length=48 minimum_characters=1 words=jieba"
+        )
     )
     assert done.returncode == 0, done.stderr
     one, two = (require_manifest(place / "prepare", "prepare", "x") for place in (folder, tmp_path))

@@ -2,6 +2,7 @@
 
 import os
 import random
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -188,7 +189,6 @@ def test_a_large_file_is_put_and_fetched_although_requests_fail(
     store.fault = fault
     etag = objects.put_file(place, tmp_path / "large", checksum)
     info = objects.head(place)
-    assert info is not None
     assert (info.size, info.etag) == (size, etag)
     assert objects.fetch(place, info, tmp_path / "fetched", checksum) == checksum
 
@@ -212,13 +212,10 @@ def test_prepare_ends_with_one_line_when_the_store_goes_away(
     (tmp_path / "tokenizer.json").write_text(build([*SPECIAL, "document", "has", "a"]))
     words = [
         sys.executable,
-        "-m",
-        "pipeline.prepare",
-        "+corpus=lines",
-        f"vocab={tmp_path}",
-        f"corpus.path={bucket}/lines/a.txt",
-        f"out={tmp_path}/out",
-        "validation_share=0",
+        *shlex.split(
+            f"-m pipeline.prepare +corpus=lines vocab={tmp_path} corpus.path={bucket}/lines/a.txt "
+            f"out={tmp_path}/out validation_share=0"
+        ),
     ]
 
     def run() -> "subprocess.CompletedProcess[str]":

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -215,14 +216,10 @@ def test_a_task_may_be_a_file_of_ones_own_as_the_page_says(tmp_path: Path, model
         "pipeline.evaluate",
         "--config-dir",
         tmp_path / "conf",
-        "+task=mine",
-        f"data={tmp_path}",
-        f"pretrained={model_folder}",
-        "epochs=1",
-        "sequence_length=40",
-        f"workdir={tmp_path}",
-        "baseline=false",
-        "threads=1",
+        *shlex.split(
+            f"+task=mine data={tmp_path} pretrained={model_folder} epochs=1 sequence_length=40 "
+            f"workdir={tmp_path} baseline=false threads=1"
+        ),
     )
     assert done.returncode == 0, done.stderr
     assert "evaluate: mine accuracy" in done.stdout
