@@ -79,6 +79,17 @@ def run(
     return done
 
 
+def module(*words: object, **more: Any) -> subprocess.CompletedProcess[str]:
+    """Run the words that follow `python -m` in a forked process, at the top of the repository."""
+    return run([sys.executable, "-m", *map(str, words)], **{"cwd": ROOT} | more)
+
+
+def fresh(*words: object, **more: Any) -> subprocess.CompletedProcess[str]:
+    """Run the words that follow `python` in an interpreter of its own, likewise."""
+    usual = {"cwd": ROOT, "capture_output": True, "text": True, "check": False}
+    return subprocess.run([sys.executable, *map(str, words)], **usual | more)
+
+
 @functools.cache
 def _server() -> "subprocess.Popen[str]":
     server = subprocess.Popen(

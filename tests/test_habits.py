@@ -12,6 +12,7 @@ import yaml
 from importlinter import cli
 
 from pipeline import __version__
+from tests import forked
 
 LONGEST_FILE, LONGEST_FUNCTION = 600, 50  # lines
 
@@ -31,7 +32,7 @@ def test_no_command_of_the_pipeline_loads_torch_before_it_has_read_its_config(ro
     modules = ", ".join(f"pipeline.{name}" for name in names if name != "__init__")
     heavy = {"torch", "deepspeed", "transformers"}
     script = f"import sys, {modules}; print(*sorted({heavy} & sys.modules.keys()))"
-    done = subprocess.run([sys.executable, "-c", script], cwd=root, capture_output=True, text=True, check=True)
+    done = forked.fresh("-c", script, check=True)
     assert done.stdout.split() == []
 
 

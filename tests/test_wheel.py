@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests import forked
+
 pytestmark = pytest.mark.slow
 
 
@@ -40,9 +42,7 @@ def pip(*words: str) -> None:
 
 
 def run(site: Path, cwd: Path, *words: str) -> str:
-    done = subprocess.run(
-        [sys.executable, *words], cwd=cwd, capture_output=True, text=True, env=os.environ | {"PYTHONPATH": str(site)}
-    )
+    done = forked.fresh(*words, cwd=cwd, env=os.environ | {"PYTHONPATH": str(site)})
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -1,13 +1,12 @@
 """The three parts that a rented GPU runs, whole and tiny on a CPU."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from benchmarks.gpu_rows import Rows, read, table
+from tests import forked
 
 BARE = """
 import sys
@@ -38,10 +37,8 @@ def test_a_row_is_there_as_soon_as_it_is_made_and_a_failure_ends_nothing(tmp_pat
 
 
 @pytest.mark.slow
-def test_where_only_pytorch_is_installed_it_says_what_is_missing(root: Path, tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", BARE, str(tmp_path)], cwd=root, capture_output=True, text=True, check=False
-    )
+def test_where_only_pytorch_is_installed_it_says_what_is_missing(tmp_path: Path) -> None:
+    done = forked.fresh("-c", BARE, tmp_path)
     assert done.returncode == 0, done.stderr
     (row,) = [row for row in read(tmp_path / "rows.jsonl") if "skipped" in row]
     assert "deepspeed" in row["skipped"]
@@ -49,14 +46,8 @@ def test_where_only_pytorch_is_installed_it_says_what_is_missing(root: Path, tmp
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_all_parts_run_on_a_cpu(root: Path, tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.gpu", "A", "B", "C", "--small", "--out", str(tmp_path)],
-        cwd=root,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+def test_all_parts_run_on_a_cpu(tmp_path: Path) -> None:
+    done = forked.fresh("-m", "benchmarks.gpu", "A", "B", "C", "--small", "--out", tmp_path)
     found = read(tmp_path / "rows.jsonl")
     assert done.returncode == 0, json.dumps([row for row in found if row.get("ok") is False])
     assert {row["part"] for row in found} == {"A", "B", "C"}

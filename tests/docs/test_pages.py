@@ -3,7 +3,6 @@
 import importlib
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
@@ -12,22 +11,18 @@ from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 
 from pipeline.cli import composing, conf_files
+from tests import forked
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "docs" / "hooks"))
 COMMANDS = importlib.import_module("reference").COMMANDS
 
 
 @pytest.fixture(scope="module")
-def site(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The site as `make docs` builds it: warnings are errors."""
     out = tmp_path_factory.mktemp("site")
-    done = subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--quiet", "--strict", "--site-dir", str(out)],
-        cwd=root,
-        env=os.environ | {"NO_MKDOCS_2_WARNING": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
+    done = forked.fresh(
+        "-m", "mkdocs", "build", "--quiet", "--strict", "--site-dir", out, env=os.environ | {"NO_MKDOCS_2_WARNING": "1"}
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return out

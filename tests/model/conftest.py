@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +14,7 @@ from model.training.tracking import read_metrics
 from pipeline.common.manifest import Manifest, file_checksums
 from pipeline.shards import ShardInfo, write_shard
 from pipeline.tokenization.wordpiece import SPECIAL, WordPiece, build
-from tests import forked
+from tests import finished, forked
 
 SHARD = "train-00000-of-00001.arrow"
 COUNTED = 3000.0  # words of the 300 rows
@@ -63,17 +62,8 @@ def write_prepared(folder: Path, wordpiece: WordPiece, seed: int = 0, pairs: str
     folder.mkdir(parents=True)
     write_split(folder, wordpiece, "train", 300, seed, pairs)
     write_split(folder, wordpiece, "validation", 40, seed, pairs)
-    Manifest(
-        stage="prepare",
-        fingerprint=f"{seed:064x}",
-        version=1,
-        config={},
-        inputs={},
-        files=file_checksums(folder, {}),
-        figures={"sequence_length": 32},
-        summary="",
-        seconds=0.0,
-        finished="",
+    finished.manifest(
+        "prepare", fingerprint=f"{seed:064x}", files=file_checksums(folder, {}), figures={"sequence_length": 32}
     ).write(folder)
 
 
@@ -95,7 +85,6 @@ def counted(work: Path, folder: Path) -> Path:
     """The prepared shards with their words, as `prepare` notes them."""
     shutil.copytree(work / "prepare", folder)
     made = Manifest.read(folder)
-    assert made is not None
     counts = {"shards": {SHARD: {"words": COUNTED}}, "totals": {"train": 300}}
     replace(made, figures=made.figures | counts).write(folder)
     return folder
@@ -108,12 +97,7 @@ def train_many(root: Path, plan: Sequence[tuple[int, list[str]]], code: int = 0)
     """
     said = ""
     for number, (processes, settings) in enumerate(plan, 1):
-        done = forked.run(
-            [sys.executable, "-m", "model.train", *settings],
-            cwd=root,
-            ranks=processes,
-            env=os.environ | {"OMP_NUM_THREADS": "1"},
-        )
+        done = forked.module("model.train", *settings, ranks=processes, env=os.environ | {"OMP_NUM_THREADS": "1"})
         said += done.stdout + done.stderr
         assert done.returncode == (code if number == len(plan) else 0), said
     return said

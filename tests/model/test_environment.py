@@ -1,11 +1,11 @@
 """What libraries find in the environment as they load, once `model` is imported."""
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from tests import forked
 
 HUGE = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 FAULTS = """
@@ -20,34 +20,26 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 """
 
 
-def test_threads_spin_briefly(root: Path) -> None:
+def test_threads_spin_briefly() -> None:
     """GNU OpenMP says, as it is loaded, by what it goes."""
-    done = subprocess.run(
-        [sys.executable, "-c", "import model.training.trainer"],
-        cwd=root,
-        check=True,
-        env={"OMP_DISPLAY_ENV": "verbose"},
-        capture_output=True,
-        text=True,
-    )
+    done = forked.fresh("-c", "import model.training.trainer", check=True, env={"OMP_DISPLAY_ENV": "verbose"})
     assert "GOMP_SPINCOUNT = '1000'" in done.stderr
 
 
-def faults(root: Path, how: str) -> int:
-    done = subprocess.run(
-        [sys.executable, "-c", FAULTS, how],
-        cwd=root,
-        capture_output=True,
-        text=True,
+def faults(how: str) -> int:
+    done = forked.fresh(
+        "-c",
+        FAULTS,
+        how,
         check=True,
         env={key: value for key, value in os.environ.items() if key != "THP_MEM_ALLOC_ENABLE"},
     )
     return int(done.stdout)
 
 
-def test_a_large_tensor_needs_few_page_faults(root: Path) -> None:
+def test_a_large_tensor_needs_few_page_faults() -> None:
     if not HUGE.exists() or "[madvise]" not in HUGE.read_text():
         pytest.skip("this machine gives huge pages to nobody, or to everybody")
     pages = 4 * 80_000_000 // os.sysconf("SC_PAGE_SIZE")
-    assert faults(root, "plain") > pages / 2
-    assert faults(root, "ours") < pages / 20
+    assert faults("plain") > pages / 2
+    assert faults("ours") < pages / 20

@@ -1,6 +1,7 @@
 """The first process of a training container: one exit code, signals passed on, none left behind."""
 
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import pytest
 from model.launching import rank_endings
 from model.launching.local_ranks import verdict
 from pipeline.common.errors import Exit
+from tests import forked
 
 ROOT = Path(__file__).parents[2]
 RANKS = {"rank-0": 11, "rank-1": 12}
@@ -202,13 +204,10 @@ def test_a_rank_that_leaves_early_was_not_killed(tmp_path: Path) -> None:
 
 
 def test_launchers_are_found_where_the_environment_is_not_activated(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "model.launch", "torchrun", "--help"],
+    done = forked.fresh(
+        *shlex.split("-m model.launch torchrun --help"),
         cwd=tmp_path,
         env={**os.environ, "PATH": os.defpath, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
     )
     assert "--nproc" in done.stdout, done.stderr
 
@@ -223,27 +222,15 @@ def test_the_gpus_that_a_scheduler_gave_are_those_of_the_ranks(tmp_path: Path, c
         "os.write(1, (line + chr(10)).encode())"  # one call: the ranks share the pipe
     )
     launcher = str(Path(sys.executable).with_name("deepspeed"))
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "model.launch",
-            launcher,
-            "--hostfile",
-            str(tmp_path / "hosts"),
-            "--no_ssh",
-            "--node_rank",
-            "0",
-            "--master_addr",
-            "127.0.0.1",
-            "--no_local_rank",
-            str(tmp_path / "rank.py"),
-        ],
-        cwd=ROOT,
+    done = forked.fresh(
+        "-m",
+        "model.launch",
+        launcher,
+        "--hostfile",
+        tmp_path / "hosts",
+        *shlex.split("--no_ssh --node_rank 0 --master_addr 127.0.0.1 --no_local_rank"),
+        tmp_path / "rank.py",
         env=os.environ | {"CUDA_VISIBLE_DEVICES": "2,3"},
-        capture_output=True,
-        text=True,
-        check=False,
     )
     said = done.stdout + done.stderr
     assert {"rank 0 2,3", "rank 1 2,3"} <= set(done.stdout.splitlines()), said
@@ -257,21 +244,12 @@ def test_a_number_of_ranks_keeps_to_the_gpus_that_are_visible(tmp_path: Path) ->
         "os.write(1, (os.environ['CUDA_VISIBLE_DEVICES'] + chr(10)).encode())"
     )
     launcher = str(Path(sys.executable).with_name("deepspeed"))
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "model.launch",
-            launcher,
-            "--num_accelerators",
-            "2",
-            "--no_local_rank",
-            str(tmp_path / "rank.py"),
-        ],
-        cwd=ROOT,
+    done = forked.fresh(
+        "-m",
+        "model.launch",
+        launcher,
+        *shlex.split("--num_accelerators 2 --no_local_rank"),
+        tmp_path / "rank.py",
         env=os.environ | {"CUDA_VISIBLE_DEVICES": "2,3"},
-        capture_output=True,
-        text=True,
-        check=False,
     )
     assert done.stdout.splitlines() == ["2,3", "2,3"], done.stdout + done.stderr

@@ -10,6 +10,7 @@ from omegaconf import OmegaConf
 from model.config import PUBLISHED, SHAPE, DataConfig, ModelConfig, ObjectiveConfig, OptimizerConfig, TrainConfig
 from pipeline.cli import composing, conf_files
 from pipeline.common.errors import ConfigError
+from tests.refusals import refused
 
 TINY = {"name": "t", "layers": 1, "hidden": 8, "heads": 2, "feed_forward": 16}
 
@@ -88,6 +89,5 @@ def test_a_small_model_has_a_rank_per_core_of_a_cpu() -> None:
 
 
 def test_there_is_a_weight_for_each_folder() -> None:
-    with pytest.raises(ConfigError) as raised:
+    with refused(ConfigError, key="data.weights"):
         DataConfig(dir="a", more=["b"], vocab="", weights=[1.0])
-    assert raised.value.key == "data.weights"

@@ -4,6 +4,7 @@ import contextlib
 import os
 import re
 import secrets
+import shlex
 import stat
 import subprocess
 import time
@@ -171,16 +172,10 @@ def slurm_cluster(folder: Path) -> Iterator[Cluster]:
     key.chmod(0o600)
     imported = module("deepspeed/__init__.py")
     munged = subprocess.Popen(
-        [
-            "munged",
-            "--foreground",
-            "--force",
-            f"--socket={folder}/munge/socket",
-            f"--key-file={key}",
-            f"--pid-file={folder}/munge/pid",
-            f"--log-file={folder}/munge/log",
-            f"--seed-file={folder}/munge/seed",
-        ],
+        shlex.split(
+            f"munged --foreground --force --socket={folder}/munge/socket --key-file={key} "
+            f"--pid-file={folder}/munge/pid --log-file={folder}/munge/log --seed-file={folder}/munge/seed"
+        ),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

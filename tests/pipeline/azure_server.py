@@ -5,6 +5,7 @@ It has no hierarchical namespace, no limits of rate, and the account's name is p
 
 import contextlib
 import os
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -34,14 +35,10 @@ def server(folder: Path) -> Iterator[tuple[str, int]]:
     def words(port: int) -> list[str]:
         return [
             os.environ[PROGRAM],
-            "--blobHost",
-            "127.0.0.1",
-            "--blobPort",
-            str(port),
-            "--inMemoryPersistence",
-            "--silent",
-            "--disableTelemetry",
-            "--skipApiVersionCheck",
+            *shlex.split(
+                f"--blobHost 127.0.0.1 --blobPort {port} --inMemoryPersistence --silent --disableTelemetry "
+                "--skipApiVersionCheck"
+            ),
         ]
 
     with serving(words, folder) as place:

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -28,16 +29,9 @@ def server(folder: Path) -> Iterator[tuple[str, int]]:
     def words(port: int) -> list[str]:
         return [
             os.environ[PROGRAM],
-            "-scheme",
-            "http",
-            "-host",
-            "127.0.0.1",
-            "-port",
-            str(port),
-            "-backend",
-            "memory",
-            "-external-url",
-            f"http://127.0.0.1:{port}",
+            *shlex.split(
+                f"-scheme http -host 127.0.0.1 -port {port} -backend memory -external-url http://127.0.0.1:{port}"
+            ),
         ]
 
     with serving(words, folder) as place:

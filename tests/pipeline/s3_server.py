@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -43,10 +44,7 @@ def server(folder: Path) -> Iterator[tuple[str, int]]:
             KEYS["AWS_ACCESS_KEY_ID"],
             "--secret",
             KEYS["AWS_SECRET_ACCESS_KEY"],
-            "--port",
-            f"127.0.0.1:{port}",
-            "posix",
-            "--sidecar",
+            *shlex.split(f"--port 127.0.0.1:{port} posix --sidecar"),
             str(folder / "sidecar"),
             str(folder / "data"),
         ]

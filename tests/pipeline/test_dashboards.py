@@ -1,6 +1,5 @@
 """The dashboards are built and validated by W&B's own library, without a network."""
 
-import dataclasses
 import json
 import os
 import re
@@ -14,9 +13,9 @@ import pytest
 from model.training.tracking import RUN_ID
 from pipeline import dashboards
 from pipeline.common.errors import InputError
-from pipeline.common.manifest import Manifest
 from pipeline.reporting.dashboards import SECTIONS, report, workspace
 from pipeline.reporting.wandb_stages import RECORD
+from tests import finished, forked
 from tests.wandb_server import KEY, WandbServer
 
 DONE = {
@@ -43,20 +42,7 @@ def work(tmp_path: Path) -> Path:
         (tmp_path / name).mkdir()
     (tmp_path / "train" / RUN_ID).write_text("12ab34cd")
     (tmp_path / "evaluate-rte" / "results.json").write_text(json.dumps(SCORES))
-    values = {
-        "stage": "prepare",
-        "fingerprint": "f",
-        "version": 1,
-        "config": {},
-        "inputs": {},
-        "files": {},
-        "figures": DONE,
-        "summary": "106 documents",
-        "seconds": 1.0,
-        "finished": "",
-    }
-    names = {field.name for field in dataclasses.fields(Manifest)}
-    Manifest(**{k: v for k, v in values.items() if k in names}).write(tmp_path / "prepare")
+    finished.manifest("prepare", figures=DONE, summary="106 documents").write(tmp_path / "prepare")
     return tmp_path
 
 
@@ -82,16 +68,9 @@ def test_a_folder_without_a_run_is_said_so(tmp_path: Path) -> None:
         report("me", "bert", tmp_path)
 
 
-def test_without_a_key_nothing_is_saved(work: Path, root: Path) -> None:
+def test_without_a_key_nothing_is_saved(work: Path) -> None:
     clean = {k: v for k, v in os.environ.items() if not k.startswith("WANDB")}
-    run = subprocess.run(
-        [sys.executable, "-m", "pipeline.dashboards", work, "--entity", "me"],
-        cwd=root,
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**clean, "HOME": str(work)},
-    )
+    run = forked.fresh("-m", "pipeline.dashboards", work, "--entity", "me", env={**clean, "HOME": str(work)})
     assert run.returncode == 2
     assert run.stderr.startswith("error: no W&B key")
 

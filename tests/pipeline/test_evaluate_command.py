@@ -28,10 +28,10 @@ def test_without_a_task_the_command_lists_them():
     assert ": ax, babylm_boolq, " in done.stderr
 
 
-def test_a_task_of_ones_own_asks_which_model(root: Path, tmp_path: Path) -> None:
+def test_a_task_of_ones_own_asks_which_model(tmp_path: Path) -> None:
     words = [f"data={tmp_path}", f"out={tmp_path / 'out'}"]
-    done = evaluate_own(root, *words)
+    done = evaluate_own(*words)
     assert done.returncode == 2
     assert done.stderr.splitlines()[-1].startswith("error: pretrained: ")
-    done = evaluate_own(root, *words, f"workdir={tmp_path}")
+    done = evaluate_own(*words, f"workdir={tmp_path}")
     assert f"{tmp_path}/convert: " in done.stderr

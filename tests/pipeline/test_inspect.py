@@ -38,15 +38,13 @@ def make(folder: Path, pairs: str) -> Path:
     return folder / "prepare"
 
 
-def look(root: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    return forked.run(
-        [sys.executable, "-m", "pipeline.inspect", *words], cwd=root, capture_output=True, text=True, check=False
-    )
+def look(*words: str) -> subprocess.CompletedProcess[str]:
+    return forked.module("pipeline.inspect", *words)
 
 
-def test_a_folder_is_shown_whole(root: Path, tmp_path: Path) -> None:
+def test_a_folder_is_shown_whole(tmp_path: Path) -> None:
     folder = make(tmp_path, "nsp")
-    done = look(root, str(folder), "--samples", "4", "--png", f"{tmp_path}/lengths.png")
+    done = look(str(folder), "--samples", "4", "--png", f"{tmp_path}/lengths.png")
     assert done.returncode == 0, done.stderr
     figures = require_manifest(folder, "prepare", "x").figures
     documents = figures["documents"]
@@ -87,33 +85,26 @@ def test_byte_level_tokens_are_text() -> None:
     assert marked == {1: "{[MASK]|naïve}"}
 
 
-def test_a_broken_document_may_have_a_name_of_any_bytes(root: Path, tmp_path: Path) -> None:
+def test_a_broken_document_may_have_a_name_of_any_bytes(tmp_path: Path) -> None:
     folder = make(tmp_path, "nsp")
     manifest = require_manifest(folder, "prepare", "x")
     manifest.figures["named"] = {"broken": ["c\udce9.txt: binary"]}
     manifest.write(folder)
-    done = subprocess.run(
-        [sys.executable, "-m", "pipeline.inspect", str(folder)],
-        cwd=root,
-        capture_output=True,
-        text=True,
-        check=False,
-        env=os.environ | {"PYTHONIOENCODING": "utf-8:strict"},
-    )
+    done = forked.fresh("-m", "pipeline.inspect", folder, env=os.environ | {"PYTHONIOENCODING": "utf-8:strict"})
     assert done.returncode == 0, done.stderr
     assert r"broken: c\udce9.txt: binary" in done.stdout
 
 
-def test_damage_and_a_wrong_vocabulary_are_errors(root: Path, tmp_path: Path) -> None:
+def test_damage_and_a_wrong_vocabulary_are_errors(tmp_path: Path) -> None:
     folder = make(tmp_path, "nsp")
     (tmp_path / "tokenizer.json").write_text(build([*SPECIAL, *WORDS, "more"], lowercase=True))
-    assert "--vocab" in look(root, str(folder)).stderr
+    assert "--vocab" in look(str(folder)).stderr
     shard = next(folder.glob("train-*"))
     raw = bytearray(shard.read_bytes())
     raw[len(raw) // 2] ^= 1
     shard.write_bytes(raw)
-    done = look(root, str(folder))
+    done = look(str(folder))
     assert done.returncode == 2
     assert f"{shard.name}: wrong checksum" in done.stderr
-    assert "pipeline.prepare" in look(root, str(tmp_path / "nowhere")).stderr
-    assert look(root, str(folder), "--samples=-1").stderr.startswith("error: --samples=-1: ")
+    assert "pipeline.prepare" in look(str(tmp_path / "nowhere")).stderr
+    assert look(str(folder), "--samples=-1").stderr.startswith("error: --samples=-1: ")

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 import subprocess
 import sys
 import time
@@ -47,46 +48,41 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def run(root: Path, *words: str) -> None:
-    done = forked.run([sys.executable, "-m", *words], cwd=root, capture_output=True, text=True, check=False)
+def run(*words: str) -> None:
+    done = forked.module(*words)
     assert done.returncode == 0, done.stderr
     assert done.stderr == "", "nothing but progress, and that only on a terminal"
 
 
 @pytest.fixture(scope="module")
-def vocab(root: Path, corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def vocab(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("run") / "vocab"
-    run(root, "pipeline.vocab", "+corpus=books", f"corpus.path={corpus}", "size=300", f"out={out}")
+    run("pipeline.vocab", "+corpus=books", f"corpus.path={corpus}", "size=300", f"out={out}")
     return out
 
 
 def command(corpus: Path, vocab: Path, out: Path, *more: str) -> list[str]:
     return [
-        "pipeline.prepare",
-        "+corpus=books",
-        f"corpus.path={corpus}",
-        f"vocab={vocab}",
-        f"out={out}",
-        "validation_share=0.2",
-        "split_bytes=8000",
-        "shard_bytes=30000",
-        "runner.task_bytes=1",
+        *shlex.split(
+            f"pipeline.prepare +corpus=books corpus.path={corpus} vocab={vocab} out={out} validation_share=0.2 "
+            "split_bytes=8000 shard_bytes=30000 runner.task_bytes=1"
+        ),
         *more,
     ]
 
 
-def prepare(root: Path, corpus: Path, vocab: Path, out: Path, *more: str) -> Manifest:
-    run(root, *command(corpus, vocab, out, *more))
+def prepare(corpus: Path, vocab: Path, out: Path, *more: str) -> Manifest:
+    run(*command(corpus, vocab, out, *more))
     manifest = Manifest.read(out)
     assert manifest is not None
     return manifest
 
 
 @pytest.fixture(scope="module")
-def one(root: Path, corpus: Path, vocab: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def one(corpus: Path, vocab: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """What one worker makes of it."""
     out = tmp_path_factory.mktemp("one") / "prepare"
-    prepare(root, corpus, vocab, out)
+    prepare(corpus, vocab, out)
     return out
 
 
@@ -103,9 +99,7 @@ def test_every_document_is_accounted_for(one: Path) -> None:
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_what_is_left_out_as_equal_is_not_counted_as_kept(
-    root: Path, vocab: Path, tmp_path: Path, workers: int
-) -> None:
+def test_what_is_left_out_as_equal_is_not_counted_as_kept(vocab: Path, tmp_path: Path, workers: int) -> None:
     """Neither in one reading task nor in several, of equal and of nearly equal documents."""
     texts = [f"{' '.join(SENTENCES[number % 3 :])} Number {number}." * 4 for number in range(30)]
     found = {}
@@ -113,7 +107,6 @@ def test_what_is_left_out_as_equal_is_not_counted_as_kept(
         path = tmp_path / f"{name}.jsonl"
         path.write_text("".join(f"{json.dumps({'text': text})}\n" for text in every))
         run(
-            root,
             "pipeline.prepare",
             "+corpus=jsonl",
             f"corpus.path={path}",
@@ -158,17 +151,15 @@ def test_a_document_that_an_engine_loses_fails_the_job(
     assert not (tmp_path / "out").exists()
 
 
-def test_the_bytes_do_not_depend_on_workers_or_file_order(
-    root: Path, corpus: Path, vocab: Path, one: Path, tmp_path: Path
-) -> None:
+def test_the_bytes_do_not_depend_on_workers_or_file_order(corpus: Path, vocab: Path, one: Path, tmp_path: Path) -> None:
     expected = require_manifest(one, "prepare", "one")
-    two = prepare(root, corpus, vocab, tmp_path / "two", "runner.workers=2")
-    four = prepare(root, corpus, vocab, tmp_path / "four", "runner.workers=4")
+    two = prepare(corpus, vocab, tmp_path / "two", "runner.workers=2")
+    four = prepare(corpus, vocab, tmp_path / "four", "runner.workers=4")
     renamed = tmp_path / "renamed"
     renamed.mkdir()
     for number, path in enumerate(sorted(corpus.iterdir(), reverse=True)):
         (renamed / f"{number:03}.txt").write_bytes(path.read_bytes())
-    other = prepare(root, renamed, vocab, tmp_path / "other")
+    other = prepare(renamed, vocab, tmp_path / "other")
     assert expected.files == two.files == four.files
     assert expected.figures["shards"] == other.figures["shards"]
     assert len(expected.files) > 4
@@ -192,32 +183,30 @@ def test_a_run_over_what_a_killed_one_left_gives_the_same_bytes(
     process.wait()
     assert list(scratch.glob("read-*.json"))
     assert not (tmp_path / "killed").exists()
-    again = prepare(root, corpus, vocab, tmp_path / "killed", *more)
+    again = prepare(corpus, vocab, tmp_path / "killed", *more)
     assert again.files == expected.files
     assert again.figures["documents"] == expected.figures["documents"]
     assert {path.name for path in (tmp_path / "killed").iterdir()} == {*again.files, MANIFEST}
     assert {path.name for path in tmp_path.iterdir()} == {"killed", ".killed.lock"}
 
 
-def test_all_documents_can_be_held_out(root: Path, corpus: Path, vocab: Path, one: Path, tmp_path: Path) -> None:
-    figures = prepare(root, corpus, vocab, tmp_path / "held", "validation_share=1").figures
+def test_all_documents_can_be_held_out(corpus: Path, vocab: Path, one: Path, tmp_path: Path) -> None:
+    figures = prepare(corpus, vocab, tmp_path / "held", "validation_share=1").figures
     assert [name.partition("-")[0] for name in figures["shards"]] == ["validation"] * len(figures["shards"])
     assert figures["totals"]["validation_documents"] == figures["documents"]["written"] == 40
     assert figures["warnings"] == []
 
 
-def test_another_seed_gives_other_pairs(root: Path, corpus: Path, vocab: Path, one: Path, tmp_path: Path) -> None:
+def test_another_seed_gives_other_pairs(corpus: Path, vocab: Path, one: Path, tmp_path: Path) -> None:
     expected = require_manifest(one, "prepare", "one")
-    other = prepare(root, corpus, vocab, tmp_path / "other", "seed=1")
+    other = prepare(corpus, vocab, tmp_path / "other", "seed=1")
     assert expected.files.keys() == other.files.keys()
     assert expected.files != other.files
 
 
 @pytest.mark.parametrize("pairs", ["sop", "none"])
-def test_other_objectives_have_shards_of_their_own(
-    root: Path, corpus: Path, vocab: Path, tmp_path: Path, pairs: str
-) -> None:
-    figures = prepare(root, corpus, vocab, tmp_path / "a", f"pairs={pairs}").figures
+def test_other_objectives_have_shards_of_their_own(corpus: Path, vocab: Path, tmp_path: Path, pairs: str) -> None:
+    figures = prepare(corpus, vocab, tmp_path / "a", f"pairs={pairs}").figures
     found = shards.open_folder(tmp_path / "a", "train")
     lengths = np.concatenate([np.diff(shard.offsets) for shard in found])
     a_len = np.concatenate([shard.a_len for shard in found])
@@ -235,13 +224,13 @@ def test_other_objectives_have_shards_of_their_own(
 
 
 def test_the_account_says_how_full_sequences_are_and_how_many_documents_are_cut(
-    root: Path, corpus: Path, vocab: Path, tmp_path: Path
+    corpus: Path, vocab: Path, tmp_path: Path
 ) -> None:
     words = ("pairs=none", "sequence_length=2048")
     cut = {}
     for packing in ("sequential", "best_fit"):
         out = tmp_path / packing
-        found = prepare(root, corpus, vocab, out, *words, f"packing={packing}").figures["packing"]
+        found = prepare(corpus, vocab, out, *words, f"packing={packing}").figures["packing"]
         stored = [shard for split in shards.SPLITS for shard in shards.open_folder(out, split)]
         places = 2046 * sum(shard.rows for shard in stored)
         tokens = sum(len(shard.values) for shard in stored)
@@ -252,15 +241,15 @@ def test_the_account_says_how_full_sequences_are_and_how_many_documents_are_cut(
 
 
 def test_a_share_that_holds_out_nothing_is_refused_with_one_that_would(
-    root: Path, corpus: Path, vocab: Path, tmp_path: Path
+    corpus: Path, vocab: Path, tmp_path: Path
 ) -> None:
     words = command(corpus, vocab, tmp_path / "out", "validation_share=0.001")
-    done = forked.run([sys.executable, "-m", *words], cwd=root, capture_output=True, text=True, check=False)
+    done = forked.module(*words)
     assert done.returncode == 2
     assert "validation_share=0.001: " in done.stderr
     (share,) = re.findall(r"set validation_share=(\S+) ", done.stderr)
     assert f"prepare.validation_share={share} tasks.validation_share={share})" in done.stderr
-    made = prepare(root, corpus, vocab, tmp_path / "out", f"validation_share={share}")
+    made = prepare(corpus, vocab, tmp_path / "out", f"validation_share={share}")
     assert made.figures["totals"]["validation_documents"] == 4
     assert made.figures["warnings"] == []
     assert shards.open_folder(tmp_path / "out", "validation")
@@ -274,39 +263,39 @@ def few(corpus: Path, folder: Path, count: int) -> Path:
 
 
 @pytest.mark.parametrize("share", [0.01, 0.5, 0.99])
-def test_one_document_cannot_be_divided(root: Path, corpus: Path, vocab: Path, tmp_path: Path, share: float) -> None:
+def test_one_document_cannot_be_divided(corpus: Path, vocab: Path, tmp_path: Path, share: float) -> None:
     folder = few(corpus, tmp_path / "one", 1)
     words = command(folder, vocab, tmp_path / "out", f"validation_share={share}")
-    done = forked.run([sys.executable, "-m", *words], cwd=root, capture_output=True, text=True, check=False)
+    done = forked.module(*words)
     assert done.returncode == 2
     assert "document" in done.stderr
     assert f"validation_share={share}" in done.stderr
     assert re.findall(r"set validation_share=(\S+)", done.stderr) == ["0"]
-    made = prepare(root, folder, vocab, tmp_path / "out", "validation_share=0")
+    made = prepare(folder, vocab, tmp_path / "out", "validation_share=0")
     assert made.summary.startswith("1 document, ")
 
 
 def test_held_out_documents_too_few_for_random_next_sentences_are_said(
-    root: Path, corpus: Path, vocab: Path, tmp_path: Path
+    corpus: Path, vocab: Path, tmp_path: Path
 ) -> None:
     folder = few(corpus, tmp_path / "six", 6)
     lowest = LowestHashes()
     for path in folder.iterdir():
         lowest.add(document_hash(clean.clean(path.read_text())))
     share = lowest.share_for(1)
-    made = prepare(root, folder, vocab, tmp_path / "a", f"validation_share={share}")
+    made = prepare(folder, vocab, tmp_path / "a", f"validation_share={share}")
     (warning,) = made.figures["warnings"]
     assert made.summary.endswith(warning)
     assert made.figures["totals"]["validation_documents"] == 1
     assert made.figures["totals"]["validation_random_next"] == 0
     (share_text,) = re.findall(r"set validation_share=(\S+) ", warning)
-    better = prepare(root, folder, vocab, tmp_path / "b", f"validation_share={share_text}")
+    better = prepare(folder, vocab, tmp_path / "b", f"validation_share={share_text}")
     assert better.figures["warnings"] == []
     assert better.figures["totals"]["validation_documents"] == 2
     assert better.figures["totals"]["validation_random_next"] > 0
-    other = prepare(root, folder, vocab, tmp_path / "c", f"validation_share={share}", "pairs=none")
+    other = prepare(folder, vocab, tmp_path / "c", f"validation_share={share}", "pairs=none")
     assert other.figures["warnings"] == []
-    most = prepare(root, folder, vocab, tmp_path / "d", f"validation_share={lowest.share_for(4)}")
+    most = prepare(folder, vocab, tmp_path / "d", f"validation_share={lowest.share_for(4)}")
     (held_out,) = most.figures["warnings"]
     totals = most.figures["totals"]
     assert f"{totals['validation']:,} of {totals['validation'] + totals['train']:,} " in held_out
@@ -315,7 +304,7 @@ def test_held_out_documents_too_few_for_random_next_sentences_are_said(
 PAGE = "<page><title>{}</title><ns>{}</ns><id>{}</id><revision><id>1</id><text>{}</text></revision></page>"
 
 
-def test_the_line_says_what_was_passed_over(root: Path, one: Path, vocab: Path, tmp_path: Path) -> None:
+def test_the_line_says_what_was_passed_over(one: Path, vocab: Path, tmp_path: Path) -> None:
     line = require_manifest(one, "prepare", "one").summary
     assert line.startswith("40 of 43 documents: 1 empty, 1 short, 1 duplicate; "), line
     pages = [PAGE.format(f"T{n}", 0, n, f"{' '.join(SENTENCES)} Page {n}. " * 3) for n in range(8)]
@@ -323,45 +312,38 @@ def test_the_line_says_what_was_passed_over(root: Path, one: Path, vocab: Path, 
     pages += [PAGE.format("R", 0, 30, "#REDIRECT [[T1]]"), PAGE.format("E", 0, 31, "")]
     (tmp_path / "a.xml").write_text(f"<mediawiki>{''.join(pages)}</mediawiki>")
     words = ["+corpus=wiki", f"corpus.path={tmp_path}/a.xml", f"vocab={vocab}"]
-    run(root, "pipeline.prepare", *words, f"out={tmp_path}/a", "validation_share=0")
+    run("pipeline.prepare", *words, f"out={tmp_path}/a", "validation_share=0")
     line = require_manifest(tmp_path / "a", "prepare", "out").summary
     assert line.startswith("8 of 13 pages: 3 other namespaces, 1 redirect, 1 empty; "), line
     (tmp_path / "b.xml").write_text(f"<mediawiki>{''.join(pages[8:])}</mediawiki>")
     words[1] = f"corpus.path={tmp_path}/b.xml"
-    done = forked.run(
-        [sys.executable, "-m", "pipeline.prepare", *words, f"out={tmp_path}/b"],
-        cwd=root,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = forked.module("pipeline.prepare", *words, f"out={tmp_path}/b")
     assert done.returncode == 2
     assert "0 of 5 pages: 3 other namespaces, 1 redirect, 1 empty" in done.stderr
 
 
-def test_the_line_says_what_the_vocabulary_does_not_know(root: Path, one: Path, vocab: Path, tmp_path: Path) -> None:
+def test_the_line_says_what_the_vocabulary_does_not_know(one: Path, vocab: Path, tmp_path: Path) -> None:
     assert not require_manifest(one, "prepare", "one").figures["totals"]["unknown_characters"]
     (tmp_path / "a.txt").write_text(f"{'ข' * 150} {' '.join(SENTENCES)}")
     words = ["+corpus=text", f"corpus.path={tmp_path}/a.txt", f"vocab={vocab}"]
-    run(root, "pipeline.prepare", *words, f"out={tmp_path}/out", "validation_share=0")
+    run("pipeline.prepare", *words, f"out={tmp_path}/out", "validation_share=0")
     made = require_manifest(tmp_path / "out", "prepare", "out")
     assert made.figures["totals"]["unknown_characters"] == 150
     assert Coverage.of(made.figures["totals"]).line.partition(";")[0] in made.summary
     assert Coverage.of(made.figures["totals"]).warning in made.figures["warnings"]
 
 
-def test_shards_know_the_words_of_their_text(root: Path, corpus: Path, vocab: Path, one: Path, tmp_path: Path) -> None:
+def test_shards_know_the_words_of_their_text(corpus: Path, vocab: Path, one: Path, tmp_path: Path) -> None:
     """Of packed sentences exactly, however often they are there; of pairs by their tokens."""
     texts = {clean.clean(path.read_text()) for path in corpus.glob("[0-9]*.txt")}
     words = sum(len(text.split()) for text in texts)
-    made = prepare(root, corpus, vocab, tmp_path / "twice", "pairs=none", "duplicates=2")
+    made = prepare(corpus, vocab, tmp_path / "twice", "pairs=none", "duplicates=2")
     found = sum(shard["words"] for name, shard in made.figures["shards"].items())
     assert found == pytest.approx(2 * words)
     pairs = Manifest.read(one)
-    assert pairs is not None
     assert all(shard["words"] > 0 for shard in pairs.figures["shards"].values())
     assert sum(shard["text_words"] for shard in pairs.figures["shards"].values()) == words
     refused = command(corpus, vocab, tmp_path / "limit", f"maximum_words={words - 1}")
-    done = subprocess.run([sys.executable, "-m", *refused], cwd=root, capture_output=True, text=True, check=False)
+    done = forked.fresh("-m", *refused)
     assert done.returncode == 2
     assert f"error: maximum_words={words - 1}: " in done.stderr

@@ -1,10 +1,8 @@
 """Shards of a data set of the hub are those of the same files on disk."""
 
 import io
-import os
 import random
-import subprocess
-import sys
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,7 +16,9 @@ from pipeline.config import CorpusConfig
 from pipeline.readers import SkipCounts, open_corpus
 from pipeline.stages.pinned_corpus import pin
 from pipeline.tokenization.wordpiece import SPECIAL, build
+from tests import forked
 from tests.pipeline.hub_server import Hub, environment, server
+from tests.refusals import refused
 
 WORDS = ["river", "town", "letter", "market", "rain", "clock"]
 TOP = "hf://datasets/some/texts"
@@ -55,23 +55,13 @@ def work(tmp_path: Path) -> Path:
 
 
 def prepare(work: Path, place: str, out: str, *words: str) -> Manifest:
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "pipeline.prepare",
-            "+corpus=parquet",
-            f"corpus.path={place}",
-            f"vocab={work}/vocab",
-            f"out={work}/{out}",
-            "validation_share=0.1",
-            "split_bytes=40000",
-            *words,
-        ],
-        capture_output=True,
-        text=True,
+    done = forked.fresh(
+        *shlex.split(
+            f"-m pipeline.prepare +corpus=parquet corpus.path={place} vocab={work}/vocab out={work}/{out} "
+            "validation_share=0.1 split_bytes=40000"
+        ),
+        *words,
         timeout=240,
-        env=os.environ,
     )
     assert done.returncode == 0, done.stderr
     manifest = Manifest.read(work / out)
@@ -155,9 +145,8 @@ def test_files_outside_a_limit_are_not_opened(hub: Hub) -> None:
 
 def test_a_limit_of_nothing_is_refused() -> None:
     for limit in ("0", "x", "-1GB", "GB"):
-        with pytest.raises(ConfigError) as caught:
+        with refused(ConfigError, key="corpus.limit"):
             CorpusConfig(name="c", reader="parquet", limit=limit)
-        assert caught.value.key == "corpus.limit"
 
 
 @pytest.mark.parametrize("place", ["", "/*.txt", "/**"])

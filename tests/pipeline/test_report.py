@@ -12,25 +12,22 @@ from model.training.tracking import METRICS
 from pipeline import report
 from pipeline.common import run_record
 from pipeline.common.errors import ConfigError, InputError
-from pipeline.common.manifest import MANIFEST, Manifest
+from pipeline.common.manifest import MANIFEST
 from pipeline.config import ReportConfig
 from pipeline.reporting import graph_svg
 from pipeline.stages import stage
+from tests import finished
+from tests.refusals import refused
 
 
 def manifest(folder: Path, stage: str, fingerprint: str, inputs: dict[str, str], /, **figures: object) -> None:
     folder.mkdir(parents=True)
-    Manifest(
-        stage=stage,
+    finished.manifest(
+        stage,
         fingerprint=fingerprint * 64,
-        version=1,
-        config={},
         inputs={key: value * 64 for key, value in inputs.items()},
-        files={},
         figures=figures,
         summary=f"summary of {stage}",
-        seconds=1.5,
-        finished="2026-01-01T00:00:00+00:00",
     ).write(folder)
 
 
@@ -136,7 +133,6 @@ def test_a_held_out_loss_that_rises_is_a_warning(work: Path) -> None:
 
 def test_small_curves_are_folded(work: Path) -> None:
     folded = re.search(r"<details>.*?</details>", page(work), flags=re.DOTALL)
-    assert folded is not None
     assert "Throughput" in folded[0]
     assert "Masked-LM loss" not in folded[0]
 
@@ -155,7 +151,6 @@ def test_every_plot_is_well_formed_and_takes_the_colour_of_the_page(work: Path) 
 
 def test_the_graph_has_an_arrow_for_each_input(work: Path) -> None:
     graph = re.search(r'<svg class="dag".*?</svg>', page(work), flags=re.DOTALL)
-    assert graph is not None
     assert graph[0].count("<path") == 3
     assert graph[0].count("<rect") == 4
 
@@ -168,18 +163,7 @@ def test_a_run_without_training_has_a_report(work: Path) -> None:
 
 @pytest.mark.parametrize(("architecture", "name"), [("bert", "BERT"), ("modernbert", "ModernBERT"), ("neo", "neo")])
 def test_the_title_names_the_architecture(architecture: str, name: str) -> None:
-    train = Manifest(
-        stage="train",
-        fingerprint="",
-        version=1,
-        config={"model": {"architecture": architecture}},
-        inputs={},
-        files={},
-        figures={},
-        summary="",
-        seconds=0.0,
-        finished="",
-    )
+    train = finished.manifest("train", config={"model": {"architecture": architecture}})
     assert report.title_of([train], Path("work/x")) == f"{name} pre-training: x"
     assert report.title_of([], Path("work/x")) == "Pre-training: x"
 
@@ -192,9 +176,8 @@ def test_what_a_crash_left_is_not_reported(work: Path) -> None:
 
 def test_nothing_to_report_is_an_error(tmp_path: Path) -> None:
     config = ReportConfig(workdir=str(tmp_path), out=str(tmp_path / "report"))
-    with pytest.raises(InputError) as error:
+    with refused(InputError, value=str(tmp_path)):
         stage.run("report", config, report.make)
-    assert error.value.value == str(tmp_path)
 
 
 def glue(folder: Path, task: str, score: float, **more: object) -> None:
@@ -277,17 +260,11 @@ def test_checkpoints_may_have_been_converted_one_by_one_or_together(work: Path) 
     for name in steps:
         (both / name).mkdir(parents=True)
         (both / name / "config.json").write_text("{}")
-    made = Manifest(
-        stage="convert",
-        fingerprint="f" * 64,
-        version=1,
+    made = finished.manifest(
+        "convert",
         config={"train": str(work / "other")},
-        inputs={},
         files={f"{name}/config.json": {"bytes": 2} for name in steps},
         figures={"checkpoints": steps},
-        summary="",
-        seconds=1.0,
-        finished="now",
     )
     made.write(both)
     for name in steps:
@@ -301,9 +278,8 @@ def test_checkpoints_may_have_been_converted_one_by_one_or_together(work: Path) 
 def test_two_folders_of_one_name_are_refused(work: Path, tmp_path: Path) -> None:
     manifest(tmp_path / "other" / "train", "train", "c", {}, validation={})
     stages = [str(work / "train"), str(tmp_path / "other" / "train")]
-    with pytest.raises(ConfigError) as caught:
+    with refused(ConfigError, key="stages"):
         report.run(ReportConfig(workdir=str(work), out=str(work / "report"), stages=stages))
-    assert caught.value.key == "stages"
 
 
 def configure(folder: Path, config: dict[str, str], **figures: object) -> None:
@@ -347,10 +323,9 @@ def test_samples_and_the_command_of_the_run_are_on_the_page(work: Path) -> None:
 
 
 def test_a_stage_that_was_made_again_stays_left_of_its_readers() -> None:
-    common = {"version": 1, "config": {}, "files": {}, "figures": {}, "summary": "", "seconds": 1.0}
     stages = {
-        name: Manifest(stage=name, fingerprint=name, inputs=inputs, finished=finished, **common)  # type: ignore[arg-type]
-        for name, inputs, finished in (
+        name: finished.manifest(name, fingerprint=name, inputs=inputs, finished=when)
+        for name, inputs, when in (
             ("evaluate", {"pretrained": "convert"}, "1"),
             ("convert", {"train": "train"}, "2"),
             ("train", {}, "3"),
@@ -404,7 +379,6 @@ def test_minimal_pairs_have_a_table_next_to_published_models(work: Path) -> None
     manifest(work / "evaluate-blimp", "evaluate", "e", {"pretrained": "c"}, **pairs_figures())
     text = page(work)
     found = re.search(r"<tr[^>]*><td[^>]*>island effects<td.*?</tr>", text, re.S)
-    assert found is not None
     row = re.sub(r"<[^>]+>", " ", found[0]).split()
     assert row[:8] == ["island", "effects", "10", "60.0", "10.0", "to", "90.0", "60.0"]
     # The means over these two paradigms of people and GPT-2 in the published table.

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -77,19 +78,14 @@ def command(corpus: Path, work: Path, *more: str) -> list[str]:
     }
     return [
         sys.executable,
-        "-m",
-        "pipeline.run",
-        "+corpus=books",
-        f"corpus.path={corpus}",
-        f"workdir={work}",
-        "tasks=[sample_next]",
+        *shlex.split(f"-m pipeline.run +corpus=books corpus.path={corpus} workdir={work} tasks=[sample_next]"),
         *(f"{key}={value}" for key, value in settings.items()),
         *more,
     ]
 
 
-def run(root: Path, words: list[str]) -> str:
-    done = forked.run(words, cwd=root, capture_output=True, text=True, check=False)
+def run(words: list[str]) -> str:
+    done = forked.run(words)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -102,9 +98,9 @@ COPIES = ["convert", "convert-seed1"]
 STAGES = ["vocab", "prepare", "tasks", "train", "convert", "evaluate-sample_next", "report"]
 
 
-def test_a_dry_run_counts_the_hours_of_a_gpu_that_is_named(root: Path, tmp_path: Path) -> None:
+def test_a_dry_run_counts_the_hours_of_a_gpu_that_is_named(tmp_path: Path) -> None:
     words = ["+corpus=wiki", "recipe=devlin", "model=base", f"workdir={tmp_path}", "dry_run=true"]
-    said = run(root, [sys.executable, "-m", "pipeline.run", *words, "estimate_gpu=H100"])
+    said = run([sys.executable, "-m", "pipeline.run", *words, "estimate_gpu=H100"])
     found = re.findall(r"(\w[\w-]*) [^;]*about ([\d.]+) GPU hours", said.partition("estimate: ")[2])
     hours = {name: float(count) for name, count in found}
     assert hours.keys() == {"train", "train-512", "in"}
@@ -139,11 +135,9 @@ def test_two_runs_do_not_share_a_folder(root: Path, corpus: Path, tmp_path: Path
     assert [path.name for path in work.iterdir()] == [".lock"]
 
 
-def test_a_gpu_without_a_known_peak_is_refused(root: Path, tmp_path: Path) -> None:
+def test_a_gpu_without_a_known_peak_is_refused(tmp_path: Path) -> None:
     words = ["+corpus=sample", f"workdir={tmp_path}", "dry_run=true", "estimate_gpu=H1"]
-    done = subprocess.run(
-        [sys.executable, "-m", "pipeline.run", *words], cwd=root, text=True, capture_output=True, check=False
-    )
+    done = forked.fresh("-m", "pipeline.run", *words)
     assert done.returncode == 2
     assert done.stderr.startswith("error: estimate_gpu=H1: ")
     assert "H100" in done.stderr
@@ -152,7 +146,7 @@ def test_a_gpu_without_a_known_peak_is_refused(root: Path, tmp_path: Path) -> No
 @pytest.mark.slow
 def test_a_killed_run_goes_on_and_a_finished_one_does_nothing(root: Path, corpus: Path, tmp_path: Path) -> None:
     work = tmp_path / "work"
-    plan = run(root, command(corpus, work, "dry_run=true"))
+    plan = run(command(corpus, work, "dry_run=true"))
     assert sorted(lines_with(plan, "not made yet")) == sorted(STAGES)
     assert not work.exists()
 
@@ -172,32 +166,32 @@ def test_a_killed_run_goes_on_and_a_finished_one_does_nothing(root: Path, corpus
     left = subprocess.run(["pgrep", "-af", str(work)], check=False, capture_output=True, text=True)
     assert left.stdout == ""
 
-    plan = run(root, command(corpus, work, "dry_run=true"))
+    plan = run(command(corpus, work, "dry_run=true"))
     assert lines_with(plan, f"run    resumes {saved[1]}") == ["train"]
 
-    second = run(root, command(corpus, work))
+    second = run(command(corpus, work))
     kept = set(lines_with(second, "up to date")) - {"all"}  # the last line counts them
     assert {"vocab", "prepare", "tasks"} >= kept >= {"prepare"}
     assert "resumed after step" in (work / "logs" / "train.log").read_text()
     assert (work / "report" / "report.html").stat().st_size > 10_000
 
-    third = run(root, command(corpus, work))
+    third = run(command(corpus, work))
     assert sorted(lines_with(third, "up to date")) == sorted([*STAGES, "all"])
 
-    run_over_seeds(root, corpus, work)
+    run_over_seeds(corpus, work)
 
-    changed = run(root, command(corpus, work, "dry_run=true", "train.steps=61"))
+    changed = run(command(corpus, work, "dry_run=true", "train.steps=61"))
     assert lines_with(changed, "cached") == ["vocab", "prepare", "tasks"]
     assert "settings changed: steps 60 -> 61" in changed
 
 
-def run_over_seeds(root: Path, corpus: Path, work: Path) -> None:
+def run_over_seeds(corpus: Path, work: Path) -> None:
     """Another seed costs its own training and what follows; all else is shared."""
     words = command(corpus, work, "tasks=[]", "seeds=[0,1]")
-    plan = run(root, [*words, "dry_run=true"])
+    plan = run([*words, "dry_run=true"])
     assert lines_with(plan, "not made yet") == ["train-seed1", "convert-seed1"]
     assert lines_with(plan, "cached") == ["vocab", "prepare", "train", "convert"]
-    run(root, words)
+    run(words)
     weights = {(work / name / "model.safetensors").read_bytes() for name in COPIES}
     assert len(weights) == 2
     known = json.loads((work / "report" / "seeds.json").read_text())

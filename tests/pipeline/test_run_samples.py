@@ -7,8 +7,8 @@ from typing import Any, cast
 import pytest
 
 from pipeline import run
-from pipeline.common.manifest import Manifest
 from pipeline.orchestration.run_document import StageRecord
+from tests import finished
 
 SAMPLES = [{"text": "the [MASK] .", "masks": [[{"word": "mill", "probability": 0.5}]]}]
 
@@ -16,18 +16,7 @@ SAMPLES = [{"text": "the [MASK] .", "masks": [[{"word": "mill", "probability": 0
 def converted(out: Path, figures: dict[str, Any]) -> StageRecord:
     """A stage `convert` that is done."""
     out.mkdir()
-    Manifest(
-        stage="convert",
-        fingerprint="",
-        version=1,
-        config={},
-        inputs={},
-        files={},
-        figures=figures,
-        summary="",
-        seconds=0.0,
-        finished="",
-    ).write(out)
+    finished.manifest("convert", figures=figures).write(out)
     return cast(StageRecord, SimpleNamespace(kind="convert", out=out))
 
 

@@ -1,5 +1,6 @@
 """The whole graph in an object store: the bytes of one on a disk, and known on any machine."""
 
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -47,12 +48,7 @@ def command(corpus: Path, work: str, *more: str) -> list[str]:
     }
     return [
         sys.executable,
-        "-m",
-        "pipeline.run",
-        "+corpus=books",
-        f"corpus.path={corpus}",
-        f"workdir={work}",
-        "tasks=[sample_next]",
+        *shlex.split(f"-m pipeline.run +corpus=books corpus.path={corpus} workdir={work} tasks=[sample_next]"),
         *(f"{key}={value}" for key, value in settings.items()),
         *more,
     ]
@@ -72,8 +68,6 @@ def test_a_run_in_a_store_is_that_on_a_disk(root: Path, bucket: str, tmp_path: P
     run(root, command(corpus, work, f"mirror={mirror}"))
     for name in STAGES:
         local, stored = Manifest.read(tmp_path / "local" / name), Manifest.read(f"{work}/{name}")
-        assert local is not None
-        assert stored is not None
         assert local.fingerprint == stored.fingerprint
         assert local.files.keys() == stored.files.keys()
         for file in local.files:
@@ -97,16 +91,10 @@ def test_a_run_in_a_store_is_that_on_a_disk(root: Path, bucket: str, tmp_path: P
     # A grid that two machines share: the one that finds it whole writes the account.
     words = [
         sys.executable,
-        "-m",
-        "pipeline.evaluate",
-        "+task=sample_next",
-        f"workdir={work}",
-        f"out={work}/evaluate-parts",
-        "epochs=1",
+        *shlex.split(f"-m pipeline.evaluate +task=sample_next workdir={work} out={work}/evaluate-parts epochs=1"),
     ]
     run(root, [*words, "part=[0,2]", f"mirror={tmp_path / 'p0'}"])
     assert Manifest.read(f"{work}/evaluate-parts") is None
     run(root, [*words, "part=[1,2]", f"mirror={tmp_path / 'p1'}"])
     parts = Manifest.read(f"{work}/evaluate-parts")
-    assert parts is not None
     assert parts.figures["score"] == scores[0].figures["score"]  # type: ignore[union-attr]

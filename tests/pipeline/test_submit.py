@@ -13,6 +13,7 @@ from pipeline.config import SubmitConfig
 from pipeline.evaluation import answers, examples
 from pipeline.stages import stage
 from tests import forked
+from tests.refusals import refused
 
 # Names and sizes of the test sets: Wang et al. 2018, table 1, and the server's own sample.
 OFFICIAL = {
@@ -77,9 +78,8 @@ def test_a_filled_submission_has_every_file_whole_and_equal_bytes(config: Submit
 def test_answers_to_another_test_set_than_the_servers_are_refused(config: SubmitConfig) -> None:
     path = Path(config.evaluations[0]) / answers.FOLDER / "RTE.tsv"
     path.write_text(path.read_text().removesuffix("2999\tentailment\n"))
-    with pytest.raises(InputError, match=r"2,999 rows.* 3,000") as error:
+    with refused(InputError, r"2,999 rows.* 3,000", path=str(path)):
         stage.run("submit", config, submit.make)
-    assert error.value.path == str(path)
     assert not Path(config.out).exists()
 
 
@@ -90,18 +90,16 @@ def test_a_file_that_is_of_no_task_of_the_server_is_refused(config: SubmitConfig
 
 
 def test_missing_answers_are_named_unless_they_shall_be_filled(config: SubmitConfig) -> None:
-    with pytest.raises(InputError, match="AX, CoLA, ") as error:
+    with refused(InputError, "AX, CoLA, ", key="fill") as error:
         stage.run("submit", replace(config, fill=False), submit.make)
-    assert error.value.key == "fill"
     # An evaluation of mnli answers AX and MNLI-mm too.
     assert "; evaluate cola, mnli, mrpc, qnli, qqp, sst2, stsb with " in str(error.value)
-    with pytest.raises(InputError, match="GLUE with submit=true") as error:
+    with refused(InputError, "GLUE with submit=true", value=config.workdir):
         stage.run("submit", replace(config, evaluations=[]), submit.make)
-    assert error.value.value == config.workdir
 
 
-def test_the_command_finds_the_evaluations_of_a_run(config: SubmitConfig, root: Path) -> None:
+def test_the_command_finds_the_evaluations_of_a_run(config: SubmitConfig) -> None:
     command = [sys.executable, "-m", "pipeline.submit", f"workdir={config.workdir}", "fill=true"]
-    done = forked.run(command, cwd=root)
+    done = forked.run(command)
     assert done.returncode == 0, done.stderr
     assert "2 tasks answered" in done.stdout

@@ -18,72 +18,60 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_work(tmp_path_factory.mktemp("work"))
 
 
-def train(root: Path, *words: str, python: tuple[str, ...] = ()) -> subprocess.CompletedProcess:
-    return subprocess.run(
-        [sys.executable, *python, "-m", "pipeline.train", *words], cwd=root, capture_output=True, text=True, check=False
-    )
+def train(*words: str, python: tuple[str, ...] = ()) -> subprocess.CompletedProcess:
+    return forked.fresh(*python, "-m", "pipeline.train", *words)
 
 
 @pytest.mark.parametrize("words", [["--help"], ["model=tiny", "model.heads=3"]])
-def test_help_and_mistakes_do_not_wait_for_pytorch(root: Path, words: list[str]) -> None:
-    done = train(root, *words, python=("-X", "importtime"))
+def test_help_and_mistakes_do_not_wait_for_pytorch(words: list[str]) -> None:
+    done = train(*words, python=("-X", "importtime"))
     imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
     assert "model.config" in imported
     assert not {"torch", "deepspeed", "transformers"} & imported
 
 
 @pytest.mark.slow
-def test_one_process_trains_without_a_launchers_words(root: Path, work: Path, tmp_path: Path) -> None:
-    done = train(root, f"workdir={work}", f"out={tmp_path / 'train'}", *SMALL, "steps=2", "processes=1")
+def test_one_process_trains_without_a_launchers_words(work: Path, tmp_path: Path) -> None:
+    done = train(f"workdir={work}", f"out={tmp_path / 'train'}", *SMALL, "steps=2", "processes=1")
     assert done.returncode == 0, done.stderr
     assert "Warning" not in done.stdout + done.stderr
     manifest = Manifest.read(tmp_path / "train")
-    assert manifest is not None
     assert manifest.figures["world_size"] == 1
     assert "train: 2 x 32, " in done.stdout
     assert "WARNING" not in done.stdout + done.stderr
     words = [sys.executable, "-m", "pipeline.train", f"workdir={work}"]
     words += [f"out={tmp_path / 'train'}", *SMALL, "processes=1"]
-    again = forked.run([*words, "steps=2"], cwd=root)
+    again = forked.run([*words, "steps=2"])
     assert "train: up to date" in again.stdout
-    other = forked.run([*words, "steps=1"], cwd=root)
+    other = forked.run([*words, "steps=1"])
     assert "other settings" in other.stdout
     assert "step-00000002" in other.stdout
 
 
 @pytest.mark.slow
-def test_several_processes_train_as_one(root: Path, work: Path, tmp_path: Path) -> None:
+def test_several_processes_train_as_one(work: Path, tmp_path: Path) -> None:
     words = [f"workdir={work}", f"out={tmp_path / 'train'}", *SMALL, "steps=2", "processes=2"]
-    done = train(root, *words)
+    done = train(*words)
     assert done.returncode == 0, done.stderr
     assert "Warning" not in done.stdout + done.stderr
     manifest = Manifest.read(tmp_path / "train")
-    assert manifest is not None
     assert manifest.figures["world_size"] == 2
 
 
-def test_a_number_of_processes_that_the_launcher_did_not_start_is_refused(
-    root: Path, work: Path, tmp_path: Path
-) -> None:
-    done = subprocess.run(
-        [sys.executable, "model/train.py", f"workdir={work}", f"out={tmp_path}", "processes=2"],
-        cwd=root,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+def test_a_number_of_processes_that_the_launcher_did_not_start_is_refused(work: Path, tmp_path: Path) -> None:
+    done = forked.fresh("model/train.py", f"workdir={work}", f"out={tmp_path}", "processes=2")
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()
     assert line.startswith("error: processes=2: ")
 
 
 @pytest.mark.slow
-def test_a_mistake_that_every_rank_finds_is_one_line(root: Path, work: Path, tmp_path: Path) -> None:
+def test_a_mistake_that_every_rank_finds_is_one_line(work: Path, tmp_path: Path) -> None:
     folder = tmp_path / "prepare"
     shutil.copytree(work / "prepare", folder)
     shard = next(folder.glob("train-*.arrow"))
     shard.write_bytes(shard.read_bytes()[:-1] + b"?")
-    done = train(root, f"workdir={work}", f"data.dir={folder}", f"out={tmp_path / 'train'}", *SMALL, "processes=2")
+    done = train(f"workdir={work}", f"data.dir={folder}", f"out={tmp_path / 'train'}", *SMALL, "processes=2")
     assert done.returncode == 2
     assert done.stderr.startswith(f"error: {shard}")
     assert done.stderr.count("\n") == 1

@@ -20,6 +20,7 @@ from pipeline.config import CorpusConfig, VocabConfig
 from pipeline.readers.io import text_sample
 from pipeline.text import clean
 from pipeline.tokenization.wordpiece import SPECIAL, WordPiece, build
+from tests.refusals import refused
 
 TEXT = "the cat sat on a mat and Émile saw 中文 words, running; [MASK] and [SEP] too."
 WORDS = TEXT.split()
@@ -284,9 +285,8 @@ def test_entries_are_added_after_those_that_are_there(books: Path, small: Path, 
 @pytest.mark.parametrize("entry", ["Running", "two words", "a-b"])
 def test_an_entry_that_could_never_be_found_is_refused(books: Path, small: Path, tmp_path: Path, entry: str) -> None:
     (tmp_path / "more.txt").write_text(f"{entry}\n")
-    with pytest.raises(InputError, match=f"'{entry}'") as found:
+    with refused(InputError, f"'{entry}'", key="additions", line=1):
         make(books, tmp_path / "out", existing=str(small), additions=str(tmp_path / "more.txt"))
-    assert (found.value.key, found.value.line) == ("additions", 1)
 
 
 @pytest.fixture
@@ -426,15 +426,13 @@ def test_options_that_differ_from_an_existing_tokenizer_are_refused(
     folder = existing_folder(tmp_path / "model", stated)
     if kind == "tokenizer.json":
         folder, _ = make(tmp_path, tmp_path / "made", existing=str(folder))
-    with pytest.raises(ConfigError, match="tokenizer") as caught:
+    with refused(ConfigError, "tokenizer", key=key):
         make(tmp_path, tmp_path / "out", existing=str(folder), **options)
-    assert caught.value.key == key
 
 
 def test_a_tokenizer_configuration_with_a_text_for_a_choice_is_named(tmp_path: Path) -> None:
     folder = existing_folder(tmp_path / "model", {"do_lower_case": "true"})
-    with pytest.raises(InputError, match="do_lower_case") as caught:
+    with refused(InputError, "do_lower_case", path=str(folder / "tokenizer_config.json")):
         make(tmp_path, tmp_path / "out", existing=str(folder))
-    assert caught.value.path == str(folder / "tokenizer_config.json")
     with pytest.raises(InputError, match="do_lower_case"):
         WordPiece.load(folder)

@@ -3,8 +3,6 @@
 import json
 import os
 import stat
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +13,7 @@ from pipeline.beam import pool
 from pipeline.beam.fast_import import fn_messages, fn_services
 from pipeline.beam.runners import loopback, service
 from pipeline.config import RunnerConfig
+from tests import forked
 
 LISTENING = """
 import os, sys
@@ -53,14 +52,7 @@ LOOPBACK = {"0100007F", "00000000000000000000000001000000", "0000000000000000FFF
 @pytest.mark.slow
 def test_the_local_runner_listens_on_loopback_alone(root: Path, tmp_path: Path) -> None:
     script = LISTENING.replace("sys.argv[1]", repr(str(tmp_path)))
-    done = subprocess.run(
-        [sys.executable, "-c", script],
-        cwd=root,
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "PYTHONPATH": str(root)},
-    )
+    done = forked.fresh("-c", script, env={**os.environ, "PYTHONPATH": str(root)})
     assert done.returncode == 0, done.stderr
     places = (tmp_path / "1").read_text().split()
     assert len(places) >= 4

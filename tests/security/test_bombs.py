@@ -7,8 +7,6 @@ import gzip
 import io
 import json
 import struct
-import subprocess
-import sys
 import tarfile
 import zlib
 from collections.abc import Callable
@@ -16,6 +14,8 @@ from collections.abc import Callable
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+
+from tests import forked
 
 MUCH = 512  # MiB of each bomb
 CAP = 2**28  # bytes that a reader may take beside its imports
@@ -151,13 +151,7 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
         (folder / "T").mkdir()
         (folder / name if name == "a.zip" else folder / "T" / name).write_bytes(make())
         asked[what] = ("task", str(folder), "dev.tsv" if name == "a.zip" else name)
-    done = subprocess.run(
-        [sys.executable, "-c", CHILD, str(CAP)],
-        input=json.dumps(list(asked.values())),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = forked.fresh("-c", CHILD, CAP, input=json.dumps(list(asked.values())))
     told = list(map(json.loads, done.stdout.splitlines()))
     assert len(told) == len(asked), done.stderr
     return dict(zip(asked, told, strict=True))

@@ -2,6 +2,7 @@
 
 import os
 import pty
+import shlex
 import subprocess
 import sys
 import threading
@@ -21,6 +22,7 @@ from pipeline.common.http_transfer import RetryPolicy
 from pipeline.common.manifest import Manifest
 from pipeline.common.redact import one_line, redact
 from pipeline.reporting import plots
+from tests import finished
 from tests.security.test_secrets import SECRET, SIGNED
 
 CONFIG = ModelConfig(name="tiny", layers=1, hidden=8, heads=2, feed_forward=8, positions=8, vocab_size=9)
@@ -113,18 +115,7 @@ def test_a_card_without_a_licence_says_so() -> None:
 
 
 def prepared(corpus: dict[str, object]) -> Manifest:
-    return Manifest(
-        stage="prepare",
-        fingerprint="p" * 64,
-        version=1,
-        inputs={},
-        files={},
-        figures={},
-        config={"corpus": corpus},
-        summary="",
-        seconds=1.0,
-        finished="now",
-    )
+    return finished.manifest("prepare", config={"corpus": corpus})
 
 
 def test_a_terminal_gets_the_orders_of_bars_alone(root: Path) -> None:
@@ -167,12 +158,7 @@ def test_a_name_in_a_folder_is_no_order(root: Path, tmp_path: Path) -> None:
     done = subprocess.run(
         [
             sys.executable,
-            "-m",
-            "pipeline.vocab",
-            "+corpus=text",
-            f"corpus.path={folder}",
-            "size=100",
-            f"out={tmp_path}/out",
+            *shlex.split(f"-m pipeline.vocab +corpus=text corpus.path={folder} size=100 out={tmp_path}/out"),
         ],
         cwd=root,
         capture_output=True,

@@ -20,6 +20,7 @@ from pipeline.common.stores import objects
 from pipeline.common.stores.mirror import Copy
 from pipeline.stages import store_inputs
 from tests.pipeline.store_proxy import Proxy
+from tests.refusals import refused
 
 OUTSIDE = ["../out.txt", "a/../../out.txt", "/tmp/out.txt", "", ".", "..", "a//b", "a/", "a/./b", "a\0b", None, 5]
 
@@ -45,9 +46,8 @@ def manifest_of(files: dict[str, bytes]) -> bytes:
 
 @pytest.mark.parametrize("name", OUTSIDE)
 def test_a_name_that_leads_out_is_refused(tmp_path: Path, name: object) -> None:
-    with pytest.raises(InputError) as raised:
+    with refused(InputError, path="s3://bucket/list") as raised:
         file_search.inside(tmp_path, name, "s3://bucket/list")
-    assert raised.value.path == "s3://bucket/list"
     assert "\0" not in str(raised.value)
 
 
@@ -81,9 +81,8 @@ def test_a_listing_writes_nowhere_else(bucket: str, store: Proxy, tmp_path: Path
 def test_a_manifest_writes_nowhere_else(bucket: str, store: Proxy, tmp_path: Path, name: str) -> None:
     named = name.format(there=tmp_path / "there")
     objects.put(f"{bucket}/vocab/manifest.json", manifest_of({named: b"evil"}))
-    with pytest.raises(InputError) as raised:
+    with refused(InputError, path=f"{bucket}/vocab/manifest.json"):
         store_inputs.fetch_input(tmp_path / "mirror", f"{bucket}/vocab", "vocab")
-    assert raised.value.path == f"{bucket}/vocab/manifest.json"
     assert not list(tmp_path.rglob("evil.txt"))
 
 
@@ -114,9 +113,8 @@ def test_an_index_of_a_copy_removes_nothing_elsewhere(tmp_path: Path) -> None:
 def test_no_manifest_has_such_names(tmp_path: Path, name: str) -> None:
     (tmp_path / "manifest.json").write_bytes(manifest_of({name: b""}))
     for of_input in (True, False):
-        with pytest.raises(InputError) as raised:
+        with refused(InputError, path=str(tmp_path / "manifest.json")):
             Manifest.read(tmp_path, of_input=of_input)
-        assert raised.value.path == str(tmp_path / "manifest.json")
 
 
 def test_the_cache_of_shards_is_named_by_checksums_alone(tmp_path: Path) -> None:
@@ -137,9 +135,8 @@ def test_an_index_of_weights_names_files_of_its_folder(tmp_path: Path, name: obj
     index = tmp_path / "model.safetensors.index.json"
     index.write_text(json.dumps({"weight_map": {"a": name, "b": "here.safetensors"}}))
     (tmp_path / "here.safetensors").touch()
-    with pytest.raises(InputError) as raised:
+    with refused(InputError, path=str(index)):
         parts_of(index)
-    assert raised.value.path == str(index)
 
 
 def test_modules_of_a_foreign_model_are_folders_of_it(tmp_path: Path) -> None:
@@ -148,6 +145,5 @@ def test_modules_of_a_foreign_model_are_folders_of_it(tmp_path: Path) -> None:
     for name in ("../other", "/etc", "..", 5):
         (source / "modules.json").write_text(json.dumps([{"path": name}]))
         (tmp_path / "out").mkdir(exist_ok=True)
-        with pytest.raises(InputError) as raised:
+        with refused(InputError, path=str(source / "modules.json")):
             sentence_model.copy(source, tmp_path / "out")
-        assert raised.value.path == str(source / "modules.json")

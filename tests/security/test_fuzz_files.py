@@ -17,6 +17,7 @@ from pipeline.evaluation import examples
 from pipeline.readers import SkipCounts, open_corpus
 from pipeline.text import epub
 from pipeline.tokenization.wordpiece import SPECIAL, WordPiece, build
+from tests import finished
 
 pytestmark = pytest.mark.fuzz
 
@@ -145,18 +146,7 @@ def test_a_manifest_of_brackets_is_named(tmp_path: Path) -> None:
 
 
 def test_a_damaged_manifest_is_read_or_named(tmp_path: Path) -> None:
-    Manifest(
-        stage="vocab",
-        fingerprint="f",
-        version=1,
-        config={},
-        inputs={},
-        files={},
-        figures={},
-        summary="",
-        seconds=0.0,
-        finished="",
-    ).write(tmp_path)
+    finished.manifest("vocab").write(tmp_path)
     whole = (tmp_path / "manifest.json").read_bytes()
 
     def check(data: bytes) -> None:

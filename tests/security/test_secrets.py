@@ -5,7 +5,6 @@ import json
 import os
 import re
 import shlex
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -15,14 +14,15 @@ import pytest
 import yaml
 
 from pipeline.common.errors import ConfigError
-from pipeline.common.manifest import Manifest, Result
+from pipeline.common.manifest import Result
 from pipeline.common.redact import redact
 from pipeline.config import CorpusConfig, DownloadConfig, DownloadFile, ExecutorConfig
 from pipeline.orchestration import graph, run_document
 from pipeline.orchestration.slurm import SlurmExecutor
 from pipeline.stages import stage
-from tests import forked
+from tests import finished, forked
 from tests.pipeline.orchestration.test_graph import composed_run
+from tests.refusals import refused
 
 SECRET = "hf_Zm9vYmFyYmF6"
 
@@ -188,7 +188,7 @@ def test_a_manifest_has_no_secret_in_it(tmp_path: Path, monkeypatch: pytest.Monk
     assert json.loads(text)["figures"]["url"] == "https://***@host/corpus.gz"
 
 
-def test_no_output_of_a_command_has_the_secrets_of_its_environment(root: Path, tmp_path: Path) -> None:
+def test_no_output_of_a_command_has_the_secrets_of_its_environment(tmp_path: Path) -> None:
     """Neither what it prints nor any file, whether it works or not."""
     (tmp_path / "a.txt").write_text("Some words of a text. They are enough.\n" * 50)
     secrets = {"HF_TOKEN": SECRET, "WANDB_API_KEY": SECRET * 3, "A_SECRET_KEY": SECRET[::-1]}
@@ -204,14 +204,7 @@ def test_no_output_of_a_command_has_the_secrets_of_its_environment(root: Path, t
         ],
     ):
         out = tmp_path / words[0]
-        done = forked.run(
-            [sys.executable, "-m", *words, f"out={out}"],
-            cwd=root,
-            env=os.environ | secrets,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        done = forked.module(*words, f"out={out}", env=os.environ | secrets)
         assert done.returncode in (0, 2), done.stderr
         written = [path.read_bytes() for path in out.rglob("*") if path.is_file()]
         for content in (done.stdout.encode(), done.stderr.encode(), *written):
@@ -219,38 +212,24 @@ def test_no_output_of_a_command_has_the_secrets_of_its_environment(root: Path, t
                 assert value.encode() not in content
 
 
-def test_the_reason_for_a_rerun_has_no_secret(root: Path, tmp_path: Path) -> None:
-    made = Manifest(
-        stage="download",
-        version=1,
-        fingerprint="f" * 64,
+def test_the_reason_for_a_rerun_has_no_secret(tmp_path: Path) -> None:
+    made = finished.manifest(
+        "download",
         summary="done",
         config={"corpus": {"name": "simplewiki", "files": []}},
-        inputs={},
-        files={},
-        figures={},
-        seconds=1.0,
         finished="2026-01-31T09:05:00+00:00",
     )
     (tmp_path / "download").mkdir()
     made.write(tmp_path / "download")
     url = f"http://me:{SECRET}@127.0.0.1:9/a.gz"
-    done = forked.run(
-        [
-            sys.executable,
-            "-m",
-            "pipeline.run",
-            "dry_run=true",
-            "+corpus=simplewiki",
-            f"workdir={tmp_path}",
-            f"corpus.files=[{{url: '{url}'}}]",
-            "download.tries=1",
-            "download.timeout=1",
-        ],
-        cwd=root,
-        capture_output=True,
-        text=True,
-        check=False,
+    done = forked.module(
+        "pipeline.run",
+        "dry_run=true",
+        "+corpus=simplewiki",
+        f"workdir={tmp_path}",
+        f"corpus.files=[{{url: '{url}'}}]",
+        "download.tries=1",
+        "download.timeout=1",
     )
     assert "corpus.files" in done.stdout, done.stderr
     assert "***@" in done.stdout
@@ -268,14 +247,7 @@ def test_a_traceback_has_no_secret(root: Path) -> None:
         "worker = threading.Thread(target=lambda: open(secret)); worker.start(); worker.join()\n"
         "raise ValueError(f'no answer from https://me:{secret}@host?sig={secret} {secret!r}')\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=root,
-        capture_output=True,
-        text=True,
-        check=False,
-        env=os.environ | {"HF_TOKEN": 'hf\'s "secret"', "PYTHONPATH": str(root)},
-    )
+    done = forked.fresh("-c", code, env=os.environ | {"HF_TOKEN": 'hf\'s "secret"', "PYTHONPATH": str(root)})
     assert done.returncode == 1
     assert done.stdout == "out ['***']\n"
     assert 'secret"' not in done.stderr.replace('\\"', '"').replace("environ['HF_TOKEN']", "")
@@ -314,9 +286,8 @@ def test_a_job_of_slurm_gets_its_settings_by_a_file_of_its_owner(
 def test_an_address_with_a_secret_goes_to_no_other_machine(tmp_path: Path) -> None:
     words = [f"workdir={tmp_path}/work", f"corpus.files=[{{url: 'https://me:{SECRET}@host/a b #1'}}]"]
     config = composed_run(*words, "executor=slurm")
-    with pytest.raises(ConfigError) as caught:
+    with refused(ConfigError, key="download.corpus.files.0.url") as caught:
         run_document.of(config, graph.plan(config))
-    assert caught.value.key == "download.corpus.files.0.url"
     assert SECRET not in str(caught.value)
     with pytest.raises(ConfigError):  # within a job of Slurm, whose steps run the stages
         run_document.of(composed_run(*words), graph.plan(composed_run(*words)), here=False)

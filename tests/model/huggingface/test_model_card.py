@@ -14,6 +14,7 @@ from model.huggingface import bert_format, mask_filling, model_card
 from pipeline.common.manifest import Manifest
 from pipeline.shards import ShardInfo, write_shard
 from pipeline.tokenization.wordpiece import SPECIAL, WordPiece, build
+from tests import finished
 from tests.pipeline.evaluation.byte_level import learn_byte_level
 
 
@@ -60,18 +61,7 @@ def test_the_card_says_what_the_run_was(tmp_path):
 
 @pytest.mark.parametrize("language", ["no", "vi", "zh-yue"])
 def test_the_language_is_text_in_the_header(language: str) -> None:
-    prepare = Manifest(
-        stage="prepare",
-        fingerprint="p" * 64,
-        version=1,
-        inputs={},
-        files={},
-        figures={},
-        config={"corpus": {"name": "wiki", "language": language}},
-        summary="",
-        seconds=1.0,
-        finished="now",
-    )
+    prepare = finished.manifest("prepare", config={"corpus": {"name": "wiki", "language": language}})
     header = model_card.write(CONFIG, 1, [prepare], {}).split("---\n")[1]
     assert yaml.safe_load(header)["language"] == language
     assert language == "no" or f"language: {language}\n" in header
@@ -80,18 +70,7 @@ def test_the_language_is_text_in_the_header(language: str) -> None:
 def test_the_card_names_the_file_that_was_read_and_no_address_that_was_not() -> None:
     address = [{"url": "https://example.org/dump.xml.bz2"}]
     corpus = {"name": "wiki", "language": "vi", "path": "/home/me/vi.xml.bz2", "files": address}
-    prepare = Manifest(
-        stage="prepare",
-        fingerprint="p" * 64,
-        seconds=1.0,
-        config={"corpus": corpus},
-        figures={},
-        version=1,
-        inputs={},
-        files={},
-        summary="",
-        finished="now",
-    )
+    prepare = finished.manifest("prepare", config={"corpus": corpus})
     text = model_card.write(CONFIG, 1, [prepare], {})
     assert "| from | vi.xml.bz2 |" in text
     assert "example.org" not in text
@@ -192,18 +171,7 @@ def test_examples_are_beginnings_of_held_out_texts_and_the_head_fills_them(tmp_p
 
 def test_weights_that_were_not_evaluated_have_no_held_out_figures() -> None:
     figures = {"steps": 5, "validation": {"masked_lm_loss": 1.5}, "most_frequent_accuracy": 0.25}
-    train = Manifest(
-        stage="train",
-        fingerprint="t" * 64,
-        seconds=1.0,
-        config={},
-        figures=figures,
-        version=1,
-        inputs={},
-        files={},
-        summary="",
-        finished="now",
-    )
+    train = finished.manifest("train", figures=figures)
     assert "| most frequent token's share | 0.2500 |" in model_card.write(CONFIG, 1, [train], {})
     bare = replace(train, figures=figures | {"validation": {}})
     text = model_card.write(CONFIG, 1, [bare], {})

@@ -14,11 +14,13 @@ from model.config import DataConfig, ObjectiveConfig
 from model.loader.loader import Loader
 from model.loader.shard_cache import Reading, ShardCache
 from pipeline.common.errors import ConfigError, Restart, StoreError
-from pipeline.common.manifest import Manifest, file_checksums, sha256
+from pipeline.common.manifest import file_checksums, sha256
 from pipeline.common.stores import objects
 from pipeline.shards import open_folder
+from tests import finished
 from tests.model.loader.test_loader import TOKENIZER, join, same, write
 from tests.pipeline.store_proxy import Proxy
+from tests.refusals import refused
 
 pytestmark = pytest.mark.store
 
@@ -35,18 +37,7 @@ def prepare(folder: Path, seed: int = 0, rows: tuple[int, ...] = ROWS) -> None:
     write(folder, (11,), "validation", seed=seed + 1)
     shards = [shard for split in ("train", "validation") for shard in open_folder(folder, split)]
     counted = {s.path.name: {"rows": s.rows, "tokens": s.tokens, "words": s.tokens} for s in shards}
-    Manifest(
-        stage="prepare",
-        fingerprint="f" * 64,
-        version=1,
-        config={},
-        inputs={},
-        files=file_checksums(folder, {}),
-        figures={"shards": counted},
-        summary="",
-        seconds=0.0,
-        finished="",
-    ).write(folder)
+    finished.manifest("prepare", files=file_checksums(folder, {}), figures={"shards": counted}).write(folder)
 
 
 class Place:
@@ -118,9 +109,8 @@ def least(place: Place, start: int, stop: int, **more: Any) -> int:
     loader, cache = place.cached("1", **more)
     size = cache.needed(reading(loader, start, stop))
     loader, cache = place.cached(str(size - 1), **more)
-    with pytest.raises(ConfigError, match="to 1MB or more") as caught:
+    with refused(ConfigError, "to 1MB or more", key="data.cache_size"):
         begin(loader, cache, start, stop)
-    assert caught.value.key == "data.cache_size"
     return size
 
 
@@ -285,9 +275,8 @@ def test_a_shard_that_the_store_has_otherwise_is_refused(place: Place) -> None:
 
 def test_local_folders_are_refused(place: Place) -> None:
     data = place.data([str(place.whole[0])], cache=str(place.top / "cache"))
-    with pytest.raises(ConfigError) as caught:
+    with refused(ConfigError, key="data.cache"):
         ShardCache(data, {})
-    assert caught.value.key == "data.cache"
 
 
 def test_what_an_ended_training_left_is_removed(place: Place) -> None:

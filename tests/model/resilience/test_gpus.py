@@ -1,7 +1,7 @@
 """Promised GPUs that cannot be used end a command instead of moving its work to the CPU."""
 
 import os
-import sys
+import shlex
 from pathlib import Path
 
 import pytest
@@ -10,6 +10,7 @@ import torch
 from model.resilience import gpus
 from pipeline.common.errors import ConfigError
 from tests import forked
+from tests.refusals import refused
 
 
 @pytest.fixture(autouse=True)
@@ -28,18 +29,16 @@ def test_without_a_promise_the_cpu_is_right(monkeypatch: pytest.MonkeyPatch, pro
 
 def test_promised_gpus_without_cuda_are_the_users_to_look_at(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BERT_GPUS", "8")
-    with pytest.raises(ConfigError) as caught:
+    with refused(ConfigError, key="BERT_GPUS") as caught:
         gpus.require_gpus()
-    assert caught.value.key == "BERT_GPUS"
     assert gpus.reason() in str(caught.value)
 
 
 def test_a_rank_without_a_gpu_of_its_own_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     gpus.require_gpu_of(1)
-    with pytest.raises(ConfigError) as caught:
+    with refused(ConfigError, key="processes"):
         gpus.require_gpu_of(2)
-    assert caught.value.key == "processes"
 
 
 def test_the_driver_that_a_build_needs_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -56,9 +55,8 @@ def test_a_node_whose_driver_is_too_old_is_refused_with_the_one_that_is_needed(
     gpus.require_gpus()  # no driver: no GPU
     gpus.CONTROL.touch()
     monkeypatch.setattr(torch.version, "cuda", "13.0")
-    with pytest.raises(ConfigError) as caught:
+    with refused(ConfigError, key="BERT_GPUS") as caught:
         gpus.require_gpus()
-    assert caught.value.key == "BERT_GPUS"
     assert "580" in str(caught.value)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     gpus.require_gpus()
@@ -70,27 +68,15 @@ def test_training_joins_no_group_without_them(monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setenv("BERT_GPUS", "2")
     card = RankCard(run="r", out="o", host="h", world=1, fingerprint="f", versions={}, settings={}, code={})
-    with pytest.raises(ConfigError) as caught:
+    with refused(ConfigError, key="BERT_GPUS"):
         deepspeed_engine.start_world(card, None)
-    assert caught.value.key == "BERT_GPUS"
     assert not torch.distributed.is_initialized()
 
 
-def test_evaluation_ends_with_2(root: Path, tmp_path: Path) -> None:
+def test_evaluation_ends_with_2(tmp_path: Path) -> None:
     (tmp_path / "model").mkdir()
-    done = forked.run(
-        [
-            sys.executable,
-            "-m",
-            "pipeline.evaluate",
-            "+task=sample_next",
-            f"workdir={tmp_path}",
-            f"pretrained={tmp_path}/model",
-        ],
-        cwd=root,
-        capture_output=True,
-        text=True,
-        check=False,
+    done = forked.module(
+        *shlex.split(f"pipeline.evaluate +task=sample_next workdir={tmp_path} pretrained={tmp_path}/model"),
         env={**os.environ, "BERT_GPUS": "2"},
     )
     assert done.returncode == 2, done.stderr

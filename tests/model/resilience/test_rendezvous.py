@@ -2,8 +2,6 @@
 
 import json
 import socket
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +11,7 @@ from torch._C._distributed_c10d import HashStore
 from model.resilience import rendezvous
 from model.resilience.rank_card import RankCard
 from pipeline.common.ports import free_port
+from tests import forked
 
 Plan = dict[str, Any]
 
@@ -23,14 +22,7 @@ def meet(root: Path, *plans: Plan, quiet: bool = False) -> list[tuple[str, str, 
     `quiet`: PyTorch may not print a word about it, such as a trace of its C++ code.
     """
     script = Path(__file__).with_name("meet_many.py")
-    done = subprocess.run(
-        [sys.executable, str(script), json.dumps(plans)],
-        cwd=root,
-        env={"PYTHONPATH": str(root)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = forked.fresh(script, json.dumps(plans), env={"PYTHONPATH": str(root)})
     assert done.returncode == 0, done.stderr
     assert not (quiet and done.stderr)
     return [(kind, words, key) for _, kind, words, key in json.loads(done.stdout)]

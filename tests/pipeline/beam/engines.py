@@ -7,6 +7,7 @@ the publisher gives (-C), and Go with its public list of checksums.
 import json
 import os
 import re
+import shlex
 import shutil
 import signal
 import socket
@@ -285,18 +286,10 @@ class Spark(Cluster):
                 f"worker{number}",
                 [
                     *words,
-                    f"{kind}.worker.Worker",
-                    "--host",
-                    "localhost",
-                    "--cores",
-                    "1",
-                    "--memory",
-                    "1g",
-                    "--work-dir",
-                    str(folder),
-                    "--webui-port",
-                    "0",
-                    f"spark://localhost:{master}",
+                    *shlex.split(
+                        f"{kind}.worker.Worker --host localhost --cores 1 --memory 1g --work-dir {folder} "
+                        f"--webui-port 0 spark://localhost:{master}"
+                    ),
                 ],
                 **here,
             )
@@ -304,16 +297,11 @@ class Spark(Cluster):
             "jobserver",
             [
                 *JAVA,
-                "-Xmx500m",
-                "-Dspark.default.parallelism=8",
-                "-cp",
-                f"{jar}:{home}/*",
-                "org.apache.beam.runners.spark.SparkJobServerDriver",
-                f"--spark-master-url=spark://localhost:{master}",
-                f"--job-port={service}",
-                "--artifact-port=0",
-                "--expansion-port=0",
-                f"--artifacts-dir={self.folder}/staged",
+                *shlex.split(
+                    f"-Xmx500m -Dspark.default.parallelism=8 -cp {jar}:{home}/* "
+                    f"org.apache.beam.runners.spark.SparkJobServerDriver --spark-master-url=spark://localhost:{master} "
+                    f"--job-port={service} --artifact-port=0 --expansion-port=0 --artifacts-dir={self.folder}/staged"
+                ),
             ],
             **here,
         )

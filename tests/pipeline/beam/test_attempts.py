@@ -1,6 +1,7 @@
 """Engines run a task again where they believe its worker dead: attempts at once do no harm."""
 
 import multiprocessing
+import shlex
 from pathlib import Path
 
 import pytest
@@ -24,15 +25,10 @@ def plan(tmp_path: Path) -> PreparePlan:
     (tmp_path / "vocab").mkdir()
     (tmp_path / "vocab" / "tokenizer.json").write_text(build([*SPECIAL, "words", "."]))
     (tmp_path / "a.txt").write_text("\n\n".join(f"Words {n}.\nMore words." for n in range(500)))
-    words = [
-        "+corpus=lines",
-        f"corpus.path={tmp_path}/a.txt",
-        f"vocab={tmp_path}/vocab",
-        f"out={tmp_path}/out",
-        "minimum_characters=0",
-        "validation_share=0",
-        "filters.near_duplicates=0.9",
-    ]
+    words = shlex.split(
+        f"+corpus=lines corpus.path={tmp_path}/a.txt vocab={tmp_path}/vocab out={tmp_path}/out "
+        "minimum_characters=0 validation_share=0 filters.near_duplicates=0.9"
+    )
     composing.register("prepare", PrepareConfig)
     with initialize_config_dir(str(conf_files.CONF), version_base="1.3"):
         config = composing.validate(compose("prepare", words), PrepareConfig)

@@ -7,6 +7,7 @@ import json
 import os
 import random
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -64,18 +65,11 @@ def command(folder: Path, out: Path, cluster: Cluster | None, *more: str) -> lis
     """A run of `prepare` on an engine; None: on the local one."""
     return [
         sys.executable,
-        "-m",
-        "pipeline.prepare",
-        "+corpus=lines",
-        f"corpus.path={folder}/a.txt",
-        f"vocab={folder}",
-        f"out={out}",
-        "validation_share=0.1",
-        "split_bytes=100000",
-        "shard_bytes=400000",
-        "sequence_length=64",
-        "runner.start_timeout=240",
-        "runner.task_bytes=100000",
+        *shlex.split(
+            f"-m pipeline.prepare +corpus=lines corpus.path={folder}/a.txt vocab={folder} out={out} "
+            "validation_share=0.1 split_bytes=100000 shard_bytes=400000 sequence_length=64 "
+            "runner.start_timeout=240 runner.task_bytes=100000"
+        ),
         *on(cluster),
         *more,
     ]
@@ -127,24 +121,17 @@ def mixed(root: Path, shared_data: Path, tmp_path_factory: pytest.TempPathFactor
     (folder / "banned.txt").write_text("(?i)lorem ipsum\n")
     words = [
         sys.executable,
-        "-m",
-        "pipeline.prepare",
-        "--config-dir",
-        str(folder),
-        "+corpus=all",
-        f"vocab={shared_data}/vocab/bert-base-uncased-vocab.txt",
-        "validation_share=0.1",
-        "shard_bytes=400000",
-        "split_bytes=300000",
-        "runner.task_bytes=300000",
-        "runner.start_timeout=240",
-        "filters.near_duplicates=0.7",
-        "filters.maximum_characters=300000",
-        "filters.maximum_non_letters=0.3",
+        *shlex.split(
+            f"-m pipeline.prepare --config-dir {folder} +corpus=all "
+            f"vocab={shared_data}/vocab/bert-base-uncased-vocab.txt validation_share=0.1 shard_bytes=400000 "
+            "split_bytes=300000 runner.task_bytes=300000 runner.start_timeout=240 filters.near_duplicates=0.7 "
+            "filters.maximum_characters=300000 filters.maximum_non_letters=0.3"
+        ),
         "filters.banned=[refer to]",
-        f"filters.banned_file={folder}/banned.txt",
-        "filters.ngram=8",
-        f"filters.decontaminate=[{shared_data}/glue/QNLI/dev.tsv]",
+        *shlex.split(
+            f"filters.banned_file={folder}/banned.txt filters.ngram=8 "
+            f"filters.decontaminate=[{shared_data}/glue/QNLI/dev.tsv]"
+        ),
     ]
     out = folder / "local"
     made = done(root, [*words, f"out={out}"], out)

@@ -3,6 +3,7 @@
 import dataclasses
 import pickle
 import random
+import shlex
 import sys
 from pathlib import Path
 from typing import Any
@@ -91,24 +92,18 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def made(root: Path, corpus: Path, out: Path, split_bytes: int, *more: str) -> Manifest:
+def made(corpus: Path, out: Path, split_bytes: int, *more: str) -> Manifest:
     """A run with shards so small that there are many."""
     words = [
         sys.executable,
-        "-m",
-        "pipeline.prepare",
-        "+corpus=lines",
-        f"corpus.path={corpus}/a.txt",
-        f"vocab={corpus}",
-        f"out={out}",
-        "validation_share=0.1",
-        f"split_bytes={split_bytes}",
-        "shard_bytes=1000",
-        "sequence_length=32",
-        "filters.near_duplicates=0.8",
+        *shlex.split(
+            f"-m pipeline.prepare +corpus=lines corpus.path={corpus}/a.txt vocab={corpus} out={out} "
+            f"validation_share=0.1 split_bytes={split_bytes} shard_bytes=1000 sequence_length=32 "
+            "filters.near_duplicates=0.8"
+        ),
         *more,
     ]
-    done = forked.run(words, cwd=root, capture_output=True, text=True, check=False)
+    done = forked.run(words)
     assert done.returncode == 0, done.stderr
     return require_manifest(out, "prepare", "out")
 
@@ -118,14 +113,14 @@ def shards(made: Manifest) -> dict[str, Any]:
     return {name: file for name, file in made.files.items() if name != dropped.FILE}
 
 
-def test_every_layout_gives_the_same_bytes(root: Path, corpus: Path, tmp_path: Path) -> None:
+def test_every_layout_gives_the_same_bytes(corpus: Path, tmp_path: Path) -> None:
     size = (corpus / "a.txt").stat().st_size
     single, engine = "runner.task_bytes=1", "runner.exchange=engine"
     count = sum(buckets([FileRange("a", 0, size)], 1000, 0.1).values())
     assert 5 * count < DIRECT < 150 * count
-    together = made(root, corpus, tmp_path / "together", size // 150)
+    together = made(corpus, tmp_path / "together", size // 150)
     for name, parts, *more in (("few", 4, single), ("merged", 150, single), ("engine-merged", 150, single, engine)):
-        other = made(root, corpus, tmp_path / name, size // parts, *more)
+        other = made(corpus, tmp_path / name, size // parts, *more)
         assert shards(other) == shards(together), name
         assert other.figures == together.figures, name
 

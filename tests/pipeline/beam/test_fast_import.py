@@ -1,11 +1,11 @@
 """Beam is imported without what it would bring for its other uses."""
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from tests import forked
 
 PROGRAM = """
 import sys
@@ -20,8 +20,8 @@ print(type(http_client.get_new_http()).__module__)
 """
 
 
-def test_other_clients_are_not_imported_and_can_be_later(root: Path) -> None:
-    done = subprocess.run([sys.executable, "-c", PROGRAM], cwd=root, capture_output=True, text=True, check=True)
+def test_other_clients_are_not_imported_and_can_be_later() -> None:
+    done = forked.fresh("-c", PROGRAM, check=True)
     assert done.stdout.split() == ["[]", "boto3", "httplib2"]
 
 
@@ -41,14 +41,7 @@ import pipeline.prepare
 print([name for name in ("azure", "google.cloud.storage", "requests") if name in sys.modules])
 import azure.core.exceptions, azure.storage.blob, google.cloud.storage
 """
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        cwd=root,
-        capture_output=True,
-        text=True,
-        check=False,
-        env=os.environ | {"PYTHONPATH": f"{tmp_path}{os.pathsep}{root}"},
-    )
+    done = forked.fresh("-c", program, env=os.environ | {"PYTHONPATH": f"{tmp_path}{os.pathsep}{root}"})
     assert done.returncode == 0, done.stderr[-2000:]
     assert done.stdout == f"{['google.cloud.storage', 'requests'] if dataflow else []}\n"
 
@@ -65,13 +58,6 @@ assert "requests.adapters" in sys.modules
 import requests, requests.adapters
 print(requests.adapters is sys.modules["requests"].adapters, requests.Session.__module__)
 """
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        cwd=root,
-        capture_output=True,
-        text=True,
-        check=False,
-        env=os.environ | {"PYTHONPATH": f"{tmp_path}{os.pathsep}{root}"},
-    )
+    done = forked.fresh("-c", program, env=os.environ | {"PYTHONPATH": f"{tmp_path}{os.pathsep}{root}"})
     assert done.returncode == 0, done.stderr[-2000:]
     assert done.stdout.split() == ["True", "requests.sessions"]

@@ -26,7 +26,6 @@ def configuration(folder: Path, documents: int) -> PrepareConfig:
 def test_a_corpus_is_estimated_from_a_second_of_it(tmp_path: Path) -> None:
     config = configuration(tmp_path, 8000)  # 30 MB
     expected = preparation.of(config)
-    assert expected is not None
     assert expected.seconds is not None
     assert expected.seconds > 1
     size = (tmp_path / "a.jsonl").stat().st_size
@@ -39,7 +38,6 @@ def test_the_last_run_says_how_fast_this_machine_is(tmp_path: Path) -> None:
     estimate.remember_rate(config.workdir, "prepare", 1e5)
     estimate.remember_rate(config.workdir, "train", 7.0)
     expected = preparation.of(config)
-    assert expected is not None
     size = (tmp_path / "a.jsonl").stat().st_size
     assert expected.seconds == preparation.START + size / 1e5
     assert estimate.rate_of(config.workdir, "train") == 7.0
@@ -53,7 +51,6 @@ def test_a_machine_too_busy_to_read_a_block_in_time_still_gets_a_plan(
     monkeypatch.setattr(preparation, "CALIBRATION", 0.0)
     monkeypatch.setattr(preparation, "PATIENCE", patience)
     expected = preparation.of(config)
-    assert expected is not None
     assert (expected.seconds is None) == (patience == 0)
 
 

@@ -2,6 +2,7 @@
 
 import os
 import pty
+import shlex
 import subprocess
 import sys
 import termios
@@ -23,16 +24,10 @@ def words(tmp_path: Path) -> list[str]:
     """Return the words of a command line for a corpus of one file."""
     (tmp_path / "tokenizer.json").write_text(build([*SPECIAL, "words", "."]))
     (tmp_path / "a.txt").write_text("\n\n".join(f"Words {n}.\nMore words." for n in range(30_000)))
-    return [
-        "+corpus=lines",
-        f"corpus.path={tmp_path}/a.txt",
-        f"vocab={tmp_path}",
-        f"out={tmp_path}/out",
-        "minimum_characters=0",
-        "validation_share=0.5",
-        "duplicates=3",
-        "runner.task_bytes=1",
-    ]
+    return shlex.split(
+        f"+corpus=lines corpus.path={tmp_path}/a.txt vocab={tmp_path} out={tmp_path}/out "
+        "minimum_characters=0 validation_share=0.5 duplicates=3 runner.task_bytes=1"
+    )
 
 
 def planned(words: list[str], out: Path) -> PreparePlan:

@@ -8,6 +8,7 @@ from pipeline.beam.exchange import PIECE_BYTES, Exchange
 from pipeline.cli import conf_files
 from pipeline.common.errors import ConfigError
 from pipeline.config import RunnerConfig
+from tests.refusals import refused
 
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in (conf_files.CONF / "runner").iterdir()))
@@ -29,11 +30,10 @@ def test_the_options_of_every_engine_are_known(name: str) -> None:
 )
 def test_a_typo_in_an_option_is_refused_by_every_engine(name: str, typed: str, meant: str) -> None:
     with (
-        pytest.raises(ConfigError) as caught,
+        refused(ConfigError, key=f"runner.options.{typed}") as caught,
         runners.start(RunnerConfig(name=name, options={typed: "x"}), Exchange.choose(1, 1, 1, 1)),
     ):
         pass
-    assert caught.value.key == f"runner.options.{typed}"
     assert f"did you mean runner.options.{meant}?" in str(caught.value)
 
 

@@ -1,6 +1,6 @@
 """A document that is repeated, or very long, does not make a task large."""
 
-import subprocess
+import shlex
 import sys
 from pathlib import Path
 from typing import Any
@@ -32,22 +32,17 @@ def story(start: int, sentences: int) -> str:
     return "\n".join(" ".join(line) + "." for line in lines)
 
 
-def made(root: Path, vocab: Path, out: Path, corpus: str, *more: str) -> Manifest:
+def made(vocab: Path, out: Path, corpus: str, *more: str) -> Manifest:
     """The manifest of a run."""
     words = [
         sys.executable,
-        "-m",
-        "pipeline.prepare",
-        "--config-dir",
-        str(vocab),
-        f"+corpus={corpus}",
-        f"vocab={vocab}",
-        f"out={out}",
-        "validation_share=0.2",
-        "shard_bytes=20000",
+        *shlex.split(
+            f"-m pipeline.prepare --config-dir {vocab} +corpus={corpus} vocab={vocab} out={out} "
+            "validation_share=0.2 shard_bytes=20000"
+        ),
         *more,
     ]
-    done = forked.run(words, cwd=root, capture_output=True, text=True, check=False)
+    done = forked.run(words)
     assert done.returncode == 0, done.stderr
     return require_manifest(out, "prepare", "out")
 
@@ -72,7 +67,7 @@ def test_a_document_that_is_repeated_leaves_its_reading_task_once(vocab: Path) -
     assert sum(len(buckets.unpack(blob)) for blob in left) == len(set(texts))
 
 
-def test_the_first_of_the_documents_with_most_copies_is_kept(root: Path, vocab: Path, tmp_path: Path) -> None:
+def test_the_first_of_the_documents_with_most_copies_is_kept(vocab: Path, tmp_path: Path) -> None:
     """A task leaves out what it knows of, and the task that writes the rest: together the same ones."""
     parts: dict[str, dict[str, Any]] = {}
     for number, (name, weight) in enumerate({"a": 1, "b": 2.5, "c": 1.5}.items()):
@@ -85,8 +80,7 @@ def test_the_first_of_the_documents_with_most_copies_is_kept(root: Path, vocab: 
     (vocab / "corpus" / "mixed.yaml").write_text(yaml.safe_dump(corpus))
     more = ["split_bytes=9000", "filters.near_duplicates=0.6"]
     single, few = (
-        made(root, vocab, tmp_path / f"out{size}", "mixed", f"runner.task_bytes={size}", *more)
-        for size in (10**6, 18000)
+        made(vocab, tmp_path / f"out{size}", "mixed", f"runner.task_bytes={size}", *more) for size in (10**6, 18000)
     )
     assert few.figures["documents"]["duplicate"] > 100
     assert few.figures == single.figures
@@ -97,7 +91,7 @@ def test_the_first_of_the_documents_with_most_copies_is_kept(root: Path, vocab: 
 @pytest.mark.engines
 @pytest.mark.parametrize("shape", ["200,000 times", "50 MB"])
 @pytest.mark.parametrize("exchange", ["files", "engine"])
-def test_a_task_stays_below_a_gibibyte(root: Path, vocab: Path, tmp_path: Path, shape: str, exchange: str) -> None:
+def test_a_task_stays_below_a_gibibyte(vocab: Path, tmp_path: Path, shape: str, exchange: str) -> None:
     """All tasks run in one process here; its largest size is that of the largest task, and more."""
     with (tmp_path / "text.txt").open("w") as file:
         if shape == "50 MB":
@@ -107,18 +101,14 @@ def test_a_task_stays_below_a_gibibyte(root: Path, vocab: Path, tmp_path: Path, 
         file.write("".join(f"\n\n{story(start, 9)}" for start in range(100)))
     words = [
         sys.executable,
-        "-m",
-        "pipeline.prepare",
-        "+corpus=lines",
-        f"vocab={vocab}",
-        f"corpus.path={tmp_path}/text.txt",
-        f"out={tmp_path}/out",
-        "validation_share=0.1",
-        f"runner.exchange={exchange}",
+        *shlex.split(
+            f"-m pipeline.prepare +corpus=lines vocab={vocab} corpus.path={tmp_path}/text.txt "
+            f"out={tmp_path}/out validation_share=0.1 runner.exchange={exchange}"
+        ),
     ]
     code = f"import resource, subprocess, sys\nsubprocess.run({words!r}, check=True)\n"
     code += "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024)"
-    ran = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True)
+    ran = forked.fresh("-c", code, check=True)
     most = int(ran.stdout.split()[-1])
     size = (tmp_path / "text.txt").stat().st_size
     print(f"{shape}, {exchange}: {size / 1e6:.0f} MB of text, {most / GIB:.2f} GiB")

@@ -19,6 +19,7 @@ from pipeline.common.errors import InputError
 from pipeline.config import PrepareConfig
 from pipeline.tokenization.wordpiece import SPECIAL, build
 from tests import forked
+from tests.refusals import refused
 
 PAGE = "<page><title>T</title><ns>0</ns><id>1</id><revision><id>2</id><text>Words.</text>"
 DUMP = f"<mediawiki>{PAGE}</revision></page></mediawiki>"
@@ -84,23 +85,11 @@ def missing(folder: Path) -> Path:
     ],
 )
 def test_a_dump_that_cannot_be_read_is_named(
-    root: Path, vocab: Path, tmp_path: Path, make: Callable[[Path], Path], message: str
+    vocab: Path, tmp_path: Path, make: Callable[[Path], Path], message: str
 ) -> None:
     out = tmp_path / "prepare"
-    done = forked.run(
-        [
-            sys.executable,
-            "-m",
-            "pipeline.prepare",
-            "+corpus=wiki",
-            f"corpus.path={make(tmp_path)}",
-            f"vocab={vocab}",
-            f"out={out}",
-        ],
-        cwd=root,
-        capture_output=True,
-        text=True,
-        check=False,
+    done = forked.module(
+        "pipeline.prepare", "+corpus=wiki", f"corpus.path={make(tmp_path)}", f"vocab={vocab}", f"out={out}"
     )
     assert done.returncode == 2, done.stderr
     errors = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
@@ -112,25 +101,23 @@ def test_a_dump_that_cannot_be_read_is_named(
     assert not left, left
 
 
-def prepare(root: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    return forked.run(
-        [sys.executable, "-m", "pipeline.prepare", *words], cwd=root, capture_output=True, text=True, check=False
-    )
+def prepare(*words: str) -> subprocess.CompletedProcess[str]:
+    return forked.module("pipeline.prepare", *words)
 
 
-def test_a_vocabulary_without_a_mask_is_refused(root: Path, tmp_path: Path) -> None:
+def test_a_vocabulary_without_a_mask_is_refused(tmp_path: Path) -> None:
     (tmp_path / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\nwords\n")
     (tmp_path / "a.xml").write_text(DUMP)
     done = prepare(
-        root, "+corpus=wiki", f"corpus.path={tmp_path}/a.xml", f"vocab={tmp_path}/vocab.txt", f"out={tmp_path}/out"
+        "+corpus=wiki", f"corpus.path={tmp_path}/a.xml", f"vocab={tmp_path}/vocab.txt", f"out={tmp_path}/out"
     )
     assert done.returncode == 2
     assert "[MASK]" in done.stderr
 
 
-def test_prepare_without_a_vocabulary_names_the_stage_that_makes_it(root: Path, tmp_path: Path) -> None:
+def test_prepare_without_a_vocabulary_names_the_stage_that_makes_it(tmp_path: Path) -> None:
     (tmp_path / "a.xml").write_text(DUMP)
-    done = prepare(root, "+corpus=wiki", f"corpus.path={tmp_path}/a.xml", f"workdir={tmp_path}")
+    done = prepare("+corpus=wiki", f"corpus.path={tmp_path}/a.xml", f"workdir={tmp_path}")
     assert done.returncode == 2
     assert f"{tmp_path}/vocab: " in done.stderr
     assert "pipeline.vocab" in done.stderr
@@ -150,12 +137,11 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_full_disk_is_an_error_and_leaves_nothing(
-    root: Path, vocab: Path, tmp_path: Path, small_disk: Path, workers: int
+    vocab: Path, tmp_path: Path, small_disk: Path, workers: int
 ) -> None:
     lines = (f"Words {'words ' * (number % 50)}{number}." for number in range(60_000))
     (tmp_path / "a.txt").write_text("\n\n".join(lines))
     done = prepare(
-        root,
         "+corpus=lines",
         f"corpus.path={tmp_path}/a.txt",
         f"vocab={vocab}",
@@ -180,15 +166,12 @@ def test_a_disk_too_full_for_a_note_reaches_the_driver(vocab: Path, tmp_path: Pa
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_a_mistake_is_one_line_however_many_workers_find_it(
-    root: Path, vocab: Path, tmp_path: Path, workers: int
-) -> None:
+def test_a_mistake_is_one_line_however_many_workers_find_it(vocab: Path, tmp_path: Path, workers: int) -> None:
     lines = ['{"text": "Words."}\n'] * 400
     for broken in (30, 200, 390):
         lines[broken] = "{broken\n"
     (tmp_path / "a.jsonl").write_text("".join(lines))
     done = prepare(
-        root,
         "+corpus=jsonl",
         f"corpus.path={tmp_path}/a.jsonl",
         f"vocab={vocab}",
@@ -201,29 +184,27 @@ def test_a_mistake_is_one_line_however_many_workers_find_it(
     assert len(done.stderr.splitlines()) == 1, done.stderr
 
 
-def test_shards_without_number_are_refused(root: Path, vocab: Path, tmp_path: Path) -> None:
+def test_shards_without_number_are_refused(vocab: Path, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("Words. " * 10_000)
     words = [f"corpus.path={tmp_path}/a.txt", f"vocab={vocab}", f"out={tmp_path}/out"]
-    done = prepare(root, "+corpus=text", *words, "shard_bytes=1")
+    done = prepare("+corpus=text", *words, "shard_bytes=1")
     assert done.returncode == 2
     assert done.stderr.startswith("error: shard_bytes=1: ")
 
 
-def test_a_place_that_cannot_be_written_is_named(root: Path, vocab: Path, tmp_path: Path) -> None:
+def test_a_place_that_cannot_be_written_is_named(vocab: Path, tmp_path: Path) -> None:
     (tmp_path / "a.xml").write_text(DUMP)
-    done = prepare(root, "+corpus=wiki", f"corpus.path={tmp_path}/a.xml", f"vocab={vocab}", f"out={tmp_path}/a.xml/out")
+    done = prepare("+corpus=wiki", f"corpus.path={tmp_path}/a.xml", f"vocab={vocab}", f"out={tmp_path}/a.xml/out")
     assert done.returncode == 2
     assert done.stderr.startswith(f"error: out={tmp_path}/a.xml/out: ")
 
 
 @pytest.mark.parametrize("place", ["/proc/x", "{}/a.txt", "{}/a.txt/x"])
-def test_a_run_names_a_workdir_that_cannot_be_written(root: Path, tmp_path: Path, place: str) -> None:
+def test_a_run_names_a_workdir_that_cannot_be_written(tmp_path: Path, place: str) -> None:
     (tmp_path / "a.txt").write_text("Words.\n")
     workdir = place.format(tmp_path)
     words = ["+corpus=lines", f"corpus.path={tmp_path}/a.txt", f"workdir={workdir}"]
-    done = forked.run(
-        [sys.executable, "-m", "pipeline.run", *words], cwd=root, capture_output=True, text=True, check=False
-    )
+    done = forked.module("pipeline.run", *words)
     assert done.returncode == 2, done.stderr
     assert done.stderr.startswith(f"error: workdir={workdir}: ")
     assert len(done.stderr.splitlines()) == 1
@@ -261,6 +242,5 @@ def test_the_fields_of_a_mistake_reach_the_driver(vocab: Path, tmp_path: Path) -
     plan = planned(*words, out=tmp_path)
     (tmp_path / "v" / "tokenizer.json").write_text(build([*SPECIAL, "other"]))
     steps.loaded.cache_clear()
-    with pytest.raises(InputError, match="changed") as caught:
+    with refused(InputError, "changed", key="vocab"):
         transforms.run(plan)
-    assert caught.value.key == "vocab"

@@ -11,6 +11,7 @@ from pipeline.cli import composing
 from pipeline.cli.overrides import for_hydra, parses, readable
 from pipeline.common.errors import ConfigError
 from pipeline.config import EvaluateConfig, VocabConfig
+from tests.refusals import refused
 
 
 @pytest.mark.parametrize(
@@ -71,9 +72,8 @@ def test_a_whole_number_may_be_written_with_an_exponent(typed: str, value: float
     ],
 )
 def test_words_that_are_no_override_are_explained(words: list[str], key: str | None, cure: str) -> None:
-    with pytest.raises(ConfigError) as caught:
+    with refused(ConfigError, key=key) as caught:
         for_hydra(words, "train")
-    assert caught.value.key == key
     assert cure in str(caught.value)
 
 
@@ -86,12 +86,10 @@ def test_options_may_stand_anywhere() -> None:
 @pytest.mark.parametrize("typed", ["2024_01_15", "1e3", "0x1", "true", "007", "1.50", "nan", "a1", "~/x y"])
 def test_a_text_stays_as_typed(typed: str) -> None:
     config = composing.compose("vocab", VocabConfig, [f"workdir={typed}", "out=x", "+corpus=wiki"])
-    assert config is not None
     assert config.workdir == typed.replace("~", str(Path.home()))
 
 
 def test_labels_stay_as_typed() -> None:
     words = ["+task=own", "task.labels=[true, 1_0,1e3,no]", "pretrained=x", "out=y"]
     config = composing.compose("evaluate", EvaluateConfig, words)
-    assert config is not None
     assert list(config.task.labels) == ["true", "1_0", "1e3", "no"]

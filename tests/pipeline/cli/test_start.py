@@ -2,18 +2,17 @@
 
 import os
 import signal
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests import forked
+
 
 @pytest.mark.parametrize("words", [["-m", "pipeline.run"], ["-m", "pipeline.inspect"], ["model/train.py"]])
-def test_a_python_without_the_libraries_is_named(root: Path, words: list[str]) -> None:
-    done = subprocess.run(
-        [sys.executable, "-S", *words], cwd=root, capture_output=True, text=True, check=False
-    )  # -S: without site-packages
+def test_a_python_without_the_libraries_is_named(words: list[str]) -> None:
+    done = forked.fresh("-S", *words)  # -S: without site-packages
     assert done.returncode == 2, done.stderr
     assert len(done.stderr.splitlines()) == 1, done.stderr
     assert sys.base_prefix in done.stderr
@@ -21,28 +20,18 @@ def test_a_python_without_the_libraries_is_named(root: Path, words: list[str]) -
 
 @pytest.mark.parametrize("name", ["run", "prepare", "inspect"])
 def test_a_command_started_by_its_path_is_told_its_name(root: Path, name: str) -> None:
-    done = subprocess.run(
-        [sys.executable, f"pipeline/{name}.py"],
-        cwd=root,
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "PYTHONPATH": str(root)},
-    )
+    done = forked.fresh(f"pipeline/{name}.py", env={**os.environ, "PYTHONPATH": str(root)})
     assert done.returncode == 2, done.stderr
     assert len(done.stderr.splitlines()) == 1, done.stderr
     assert f"python -m pipeline.{name}" in done.stderr
 
 
-def test_ctrl_c_while_libraries_are_imported_is_one_line(root: Path, tmp_path: Path) -> None:
+def test_ctrl_c_while_libraries_are_imported_is_one_line(tmp_path: Path) -> None:
     """A library that takes its time: the signal comes when it has begun."""
     (tmp_path / "hydra.py").write_text("import os, signal, time\nos.kill(os.getpid(), signal.SIGINT)\ntime.sleep(60)\n")
-    done = subprocess.run(
-        [sys.executable, "-m", "pipeline.run"],
-        cwd=root,
-        capture_output=True,
-        text=True,
-        check=False,
+    done = forked.fresh(
+        "-m",
+        "pipeline.run",
         env={**os.environ, "PYTHONPATH": str(tmp_path)},
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )

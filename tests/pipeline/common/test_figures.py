@@ -11,6 +11,7 @@ import pytest
 from pipeline.common import figures
 from pipeline.common.figures import Conversion, CorpusCounts, PairScore, Score, TrainingSummary
 from pipeline.common.manifest import Manifest
+from tests import finished
 
 # By a commit before there were records, of a small run.
 OLD = json.loads((Path(__file__).parent / "golden" / "figures_1.json").read_text())
@@ -18,18 +19,7 @@ RECORDS = [CorpusCounts, TrainingSummary, Score, Conversion]
 
 
 def manifest(stage: str, **found: object) -> Manifest:
-    return Manifest(
-        stage=stage,
-        fingerprint="f",
-        version=1,
-        config={},
-        inputs={},
-        files={},
-        figures=found,
-        summary="",
-        seconds=7200.0,
-        finished="now",
-    )
+    return finished.manifest(stage, figures=found, seconds=7200.0)
 
 
 @pytest.mark.parametrize("kind", RECORDS)

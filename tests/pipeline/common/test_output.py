@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.common.errors import Exit
+from tests import forked
 
 WORK = """
 import sys, time
@@ -38,14 +39,7 @@ def test_work_goes_on_when_its_pipe_has_no_reader(root: Path, tmp_path: Path, op
 @pytest.mark.parametrize("coding", ["utf-8:strict", "latin-1"])
 def test_a_name_of_any_bytes_can_be_said(root: Path, coding: str) -> None:
     code = "from pipeline.common import output; output.outlive_readers(); print('c\\udce9 \u2588')"
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=root,
-        capture_output=True,
-        text=True,
-        check=False,
-        env=os.environ | {"PYTHONIOENCODING": coding, "PYTHONPATH": str(root)},
-    )
+    done = forked.fresh("-c", code, env=os.environ | {"PYTHONIOENCODING": coding, "PYTHONPATH": str(root)})
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith(r"c\udce9 ")
 
@@ -79,7 +73,7 @@ def test_work_goes_on_when_the_disk_of_its_output_is_full(root: Path, tmp_path: 
     assert (tmp_path / "done").read_text() == "True"
 
 
-@pytest.mark.parametrize(("records", "code"), [("", Exit.USER), ("ERROR_RECORDS=1", Exit.DONE)])
+@pytest.mark.parametrize(("records", "code"), [("", Exit.USER), ("BERT_ERRORS=1", Exit.DONE)])
 def test_a_command_whose_output_was_cut_says_so_at_its_end(root: Path, records: str, code: int) -> None:
     work = "from pipeline.cli import entry_point; entry_point.guarded(lambda: print(1))"
     command = f"env {records} {sys.executable} -c '{work}' > /dev/full"

@@ -1,7 +1,7 @@
 """Every real corpus there is in one run, and no document lost."""
 
 import bz2
-import sys
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -44,28 +44,19 @@ def pages(dump: Path) -> int:
 
 
 @pytest.mark.shared_data
-def test_all_corpora_together_are_accounted_for(root: Path, shared_data: Path, tmp_path: Path) -> None:
+def test_all_corpora_together_are_accounted_for(shared_data: Path, tmp_path: Path) -> None:
     mixed = parts(shared_data)
     assert len(mixed) == 5 + 20
     (tmp_path / "corpus").mkdir()
     corpus = {"name": "all", "reader": "mix", "parts": mixed}
     (tmp_path / "corpus" / "all.yaml").write_text(yaml.safe_dump(corpus))
-    done = forked.run(
-        [
-            sys.executable,
-            "-m",
-            "pipeline.prepare",
-            "--config-dir",
-            str(tmp_path),
-            "+corpus=all",
-            f"vocab={shared_data}/vocab/bert-base-uncased-vocab.txt",
-            f"out={tmp_path}/prepare",
-            "words=jieba",
-        ],
-        cwd=root,
-        capture_output=True,
-        text=True,
-        check=False,
+    done = forked.module(
+        "pipeline.prepare",
+        "--config-dir",
+        tmp_path,
+        *shlex.split(
+            f"+corpus=all vocab={shared_data}/vocab/bert-base-uncased-vocab.txt out={tmp_path}/prepare words=jieba"
+        ),
     )
     assert (done.returncode, done.stderr) == (0, "")
     figures = require_manifest(tmp_path / "prepare", "prepare", "out").figures

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from pipeline.common.errors import InputError
 from pipeline.config import CorpusConfig
 from pipeline.readers import Document, FileRange, SkipCounts, wikipedia
+from tests.refusals import refused
 
 HEAD = """<mediawiki xmlns="http://www.mediawiki.org/xml/export-0.11/" version="0.11">
   <siteinfo>
@@ -213,9 +214,8 @@ def test_a_limit_chooses_among_dumps_alone(seed: int, tmp_path: Path) -> None:
 )
 def test_broken_xml_is_an_error_with_its_place(data: str, message: str, tmp_path: Path) -> None:
     path = write(tmp_path, data)
-    with pytest.raises(InputError, match=message) as caught:
+    with refused(InputError, message, path=str(path)):
         read(path)
-    assert caught.value.path == str(path)
 
 
 @pytest.mark.parametrize("cut", [1, 9, 40, 300, 1000])
@@ -293,6 +293,5 @@ def test_real_dumps_account_for_every_page(shared_data: Path, name: str, documen
 @pytest.mark.parametrize("name", ["json-wikipedia-redirect.xml", "wikihadoop-page_sample-history.xml"])
 def test_real_malformed_files_are_errors(shared_data: Path, name: str) -> None:
     path = shared_data / "wiki_xml" / name
-    with pytest.raises(InputError, match="<page>") as caught:
+    with refused(InputError, "<page>", path=str(path), line=1):
         read(path)
-    assert (caught.value.path, caught.value.line) == (str(path), 1)

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 import shutil
 import subprocess
 from pathlib import Path
@@ -12,8 +13,8 @@ import pytest
 from benchmarks.small import make_work
 from model.training.tracking import METRICS
 from pipeline import report
-from pipeline.common.manifest import Manifest
 from pipeline.config import ReportConfig
+from tests import finished
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 # What a person would see at once: a page wider than the window, text cut off or in the colour of
@@ -63,13 +64,10 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = {"prepare": prepared, "train": trained, "evaluate-a-rather-long-name": scored}
     for number, (name, figures) in enumerate(made.items()):
         (work / name).mkdir(exist_ok=True)
-        Manifest(
-            stage=name.partition("-")[0],
+        finished.manifest(
+            name.partition("-")[0],
             fingerprint=str(number) * 64,
-            version=1,
-            config={},
             inputs={"x": str(number - 1) * 64},
-            files={},
             figures=figures,
             summary="words " * 30,
             seconds=60.0 * 10**number,
@@ -105,14 +103,9 @@ def test_the_page_is_readable(page: Path, tmp_path: Path, width: int, scheme: st
     done = subprocess.run(
         [
             browser,
-            "--headless=new",
-            "--no-sandbox",
-            "--disable-gpu",
-            f"--user-data-dir={tmp_path}",
+            *shlex.split(f"--headless=new --no-sandbox --disable-gpu --user-data-dir={tmp_path}"),
             f"--blink-settings=preferredColorScheme={0 if scheme == 'dark' else 1}",
-            f"--window-size={width},2000",
-            "--dump-dom",
-            f"file://{looked}",
+            *shlex.split(f"--window-size={width},2000 --dump-dom file://{looked}"),
         ],
         capture_output=True,
         text=True,

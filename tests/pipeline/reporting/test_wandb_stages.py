@@ -10,9 +10,9 @@ from hydra import compose, initialize_config_dir
 
 from model.training.tracking import RUN_ID
 from pipeline.cli import composing
-from pipeline.common.manifest import Manifest
 from pipeline.config import ReportConfig
 from pipeline.reporting import wandb_stages
+from tests import finished
 from tests.wandb_files import history, records
 
 FIGURES: dict[str, dict[str, Any]] = {
@@ -45,16 +45,14 @@ def write(work: Path, name: str, fingerprint: str) -> None:
     (work / name / "a").mkdir(parents=True, exist_ok=True)
     (work / name / "a" / "b.bin").write_bytes(b"abc")
     before = CHAIN.get(name)
-    Manifest(
-        stage=name.partition("-")[0],
+    finished.manifest(
+        name.partition("-")[0],
         fingerprint=fingerprint,
-        version=1,
         config={"corpus": {"name": "wiki"}, "model": {"name": "base"}},
         inputs={"in": f"f-{before}"} if before else {},
         files={"a/b.bin": {"bytes": 3, "sha256": f"5a{fingerprint}"}},
         figures=FIGURES[name],
         summary=f"{name} made",
-        seconds=1.0,
         finished=f"2026-01-0{len(name)}T00:00:00+00:00",
     ).write(work / name)
 

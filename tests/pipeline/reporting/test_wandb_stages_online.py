@@ -2,8 +2,6 @@
 
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +11,7 @@ import pytest
 from model.training.tracking import RUN_ID
 from pipeline.common.manifest import Manifest
 from pipeline.reporting.wandb_stages import RECORD, run_id
+from tests import finished, forked
 from tests.wandb_server import KEY, NEW, WandbServer
 
 FIGURES: dict[str, dict[str, Any]] = {  # each stage reads the one before
@@ -53,16 +52,14 @@ def work(tmp_path: Path) -> Path:
             files[LOG_FILE] = {"bytes": 3, "sha256": "00"}
             (work / name / LOG_FILE).parent.mkdir(parents=True)
             (work / name / LOG_FILE).symlink_to(tmp_path / "gone")
-        Manifest(
-            stage=name.partition("-")[0],
+        finished.manifest(
+            name.partition("-")[0],
             fingerprint=f"f-{name}",
-            version=1,
             config={"corpus": {"name": "wiki"}},
             inputs={"in": f"f-{before}"} if before else {},
             files=files,
             figures=figures,
             summary=f"{name} made",
-            seconds=1.0,
             finished=f"2026-01-0{number + 1}T00:00:00+00:00",
         ).write(work / name)
         before = name
@@ -85,17 +82,10 @@ def server() -> Iterator[WandbServer]:
     made.stop()
 
 
-def test_every_stage_is_on_the_service_once(root: Path, work: Path, server: WandbServer) -> None:
+def test_every_stage_is_on_the_service_once(work: Path, server: WandbServer) -> None:
     clean = {key: value for key, value in os.environ.items() if not key.startswith("WANDB")}
     online = {"WANDB_BASE_URL": server.url, "WANDB_API_KEY": KEY, "HOME": str(work)}
-    done = subprocess.run(
-        [sys.executable, "-c", LOG, str(work)],
-        cwd=root,
-        capture_output=True,
-        text=True,
-        check=False,
-        env=clean | online,
-    )
+    done = forked.fresh("-c", LOG, work, env=clean | online)
     assert done.returncode == 0, done.stderr
     said = done.stdout.splitlines()
     assert [line for line in said if "wiki-prepare" in line and "warning: " in line] == said[:1]

@@ -20,6 +20,7 @@ from pipeline.common.manifest import Manifest, Result, file_checksums
 from pipeline.config import CorpusConfig, TasksConfig
 from pipeline.stages import fingerprints, stage
 from pipeline.stages.registry import OTHERS, STAGES
+from tests import finished
 
 GOLDEN = Path(__file__).parent / "golden"
 COMMANDS = {
@@ -125,18 +126,7 @@ def side_by_side(top: Path) -> Manifest:
         (top / name).mkdir(parents=True)
         (top / name / "config.json").write_text("{}")
     sizes = {"chck_1M": {"step": 3}, "chck_2M": {"step": 6}}
-    made = Manifest(
-        stage="convert",
-        fingerprint="f" * 64,
-        version=1,
-        config={},
-        inputs={},
-        files=file_checksums(top, {}),
-        figures={"checkpoints": sizes},
-        summary="",
-        seconds=1.0,
-        finished="now",
-    )
+    made = finished.manifest("convert", files=file_checksums(top, {}), figures={"checkpoints": sizes})
     made.write(top)
     return made
 

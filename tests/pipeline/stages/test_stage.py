@@ -13,7 +13,9 @@ from pipeline.common.errors import ConfigError, InputError
 from pipeline.common.manifest import MANIFEST, Manifest, Result, file_checksums, require_manifest, sha256
 from pipeline.config import CorpusConfig, TasksConfig
 from pipeline.stages import fingerprints, stage
+from tests import finished
 from tests.pipeline.stages.one_more_run import CutOff, resumed
+from tests.refusals import refused
 
 
 def config(tmp_path: Path, **changes: object) -> TasksConfig:
@@ -46,9 +48,8 @@ def broken(config: TasksConfig, out: Path) -> Result:
 @pytest.mark.parametrize("out", ["", ".", "/", "..", "a/..", "../.."])
 def test_a_place_that_cannot_be_replaced_is_refused(tmp_path: Path, out: str) -> None:
     make = Maker()
-    with pytest.raises(ConfigError) as caught:
+    with refused(ConfigError, key="out"):
         stage.run("tasks", config(tmp_path, out=out), make)
-    assert caught.value.key == "out"
     assert make.calls == 0
 
 
@@ -97,9 +98,8 @@ def test_what_a_forced_stage_did_not_make_stays(tmp_path: Path) -> None:
     stage.run("tasks", config(tmp_path), Maker())
     (made / "notes").mkdir()
     (made / "notes" / "mine.txt").write_text("mine")
-    with pytest.raises(InputError, match="not created") as error:
+    with refused(InputError, "not created", key="out"):
         stage.run("tasks", config(tmp_path, force=True), Maker())
-    assert error.value.key == "out"
     assert [path.name for path in made.rglob("*")] == ["notes", "mine.txt"]
 
 
@@ -169,9 +169,8 @@ def test_leftovers_of_a_killed_run_do_not_get_in(tmp_path: Path) -> None:
 
 
 def test_two_runs_into_one_folder_are_refused(tmp_path: Path) -> None:
-    with stage.locked(tmp_path / "made"), pytest.raises(InputError, match="another run") as error:
+    with stage.locked(tmp_path / "made"), refused(InputError, "another run", key="out", value=str(tmp_path / "made")):
         stage.run("tasks", config(tmp_path), Maker())
-    assert (error.value.key, error.value.value) == ("out", str(tmp_path / "made"))
 
 
 def test_a_file_system_without_locks_is_not_another_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -181,18 +180,16 @@ def test_a_file_system_without_locks_is_not_another_run(tmp_path: Path, monkeypa
         raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
 
     monkeypatch.setattr(fcntl, "flock", refused)
-    with pytest.raises(InputError, match="flock") as error:
+    with refused(InputError, "flock", key="out", value=str(tmp_path / "made")) as error:
         stage.run("tasks", config(tmp_path), Maker())
-    assert (error.value.key, error.value.value) == ("out", str(tmp_path / "made"))
     assert "another run" not in str(error.value)
 
 
 def test_a_damaged_manifest_is_named(tmp_path: Path) -> None:
     stage.run("tasks", config(tmp_path), Maker())
     (tmp_path / "made" / "manifest.json").write_text("{")
-    with pytest.raises(InputError) as error:
+    with refused(InputError, path=str(tmp_path / "made" / "manifest.json")):
         stage.run("tasks", config(tmp_path), Maker())
-    assert error.value.path == str(tmp_path / "made" / "manifest.json")
 
 
 @pytest.mark.parametrize("text", ['{"name": "an app"}', "[]", '{"format": 5}'])
@@ -216,32 +213,28 @@ def test_only_what_a_stage_wrote_is_to_be_deleted(tmp_path: Path, text: str, adv
     out = tmp_path / "made"
     out.mkdir()
     (out / MANIFEST).write_text(text)
-    with pytest.raises(InputError) as error:
+    with refused(InputError, path=str(out / MANIFEST)) as error:
         stage.run("tasks", config(tmp_path), Maker())
-    assert error.value.path == str(out / MANIFEST)
     assert ("delete" in str(error.value)) == advised
 
 
 def test_a_missing_input_says_which_stage_makes_it(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"pipeline\.vocab") as error:
+    with refused(InputError, r"pipeline\.vocab", key="vocab", value=str(tmp_path / "vocab")):
         require_manifest(tmp_path / "vocab", "vocab", "vocab")
-    assert (error.value.key, error.value.value) == ("vocab", str(tmp_path / "vocab"))
 
 
 def test_an_input_of_another_stage_is_refused(tmp_path: Path) -> None:
     stage.run("tasks", config(tmp_path), Maker())
-    with pytest.raises(InputError, match="by tasks") as error:
+    with refused(InputError, "by tasks", key="vocab", value=str(tmp_path / "made")):
         require_manifest(tmp_path / "made", "vocab", "vocab")
-    assert (error.value.key, error.value.value) == ("vocab", str(tmp_path / "made"))
 
 
 def test_what_a_stage_did_not_make_is_never_replaced(tmp_path: Path) -> None:
     home = tmp_path / "made"
     home.mkdir()
     stage.run("tasks", config(tmp_path), Maker())  # an empty folder is nobody's
-    with pytest.raises(InputError, match="output of tasks") as error:
+    with refused(InputError, "output of tasks", key="out", value=str(home)):
         stage.run("vocab", config(tmp_path), Maker())
-    assert (error.value.key, error.value.value) == ("out", str(home))
     (home / "manifest.json").unlink()
     with pytest.raises(InputError, match="not created"):
         stage.run("tasks", config(tmp_path), Maker())
@@ -276,9 +269,8 @@ def test_a_link_left_of_a_replaced_folder_goes_and_its_target_stays(tmp_path: Pa
 def test_a_file_is_never_replaced_by_a_folder(tmp_path: Path) -> None:
     (tmp_path / "made").write_text("letters")
     for in_place in (False, True):
-        with pytest.raises(InputError, match="is a file") as error:
+        with refused(InputError, "is a file", value=str(tmp_path / "made")):
             stage.run("tasks", config(tmp_path), Maker(), in_place=in_place)
-        assert error.value.value == str(tmp_path / "made")
     assert (tmp_path / "made").read_text() == "letters"
 
 
@@ -294,18 +286,7 @@ def test_a_part_of_a_finished_folder_has_the_fingerprint_of_its_stage(tmp_path):
     (made / "model").mkdir(parents=True)
     (made / "model" / "weights").write_text("1")
     (made / "table.tsv").write_text("1")
-    Manifest(
-        stage="evaluate",
-        fingerprint="e" * 64,
-        version=1,
-        config={},
-        inputs={},
-        files=file_checksums(made, {}),
-        figures={},
-        summary="",
-        seconds=1.0,
-        finished="now",
-    ).write(made)
+    finished.manifest("evaluate", files=file_checksums(made, {})).write(made)
     assert fingerprints.fingerprint_path(made / "model") == "e" * 64
     assert fingerprints.fingerprint_path(made / "table.tsv") == "e" * 64
     (made / "table.tsv").write_text("2")

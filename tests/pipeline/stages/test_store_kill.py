@@ -37,7 +37,6 @@ def whole_steps(out: str) -> list[int]:
         for line in found[0].decode().splitlines():
             checksum, name = line.split()
             data = objects.read(f"{top}/{name}")
-            assert data is not None
             assert hashlib.sha256(data[0]).hexdigest() == checksum
         steps.append(int(top.rpartition("-")[2]))
     return steps
@@ -74,7 +73,6 @@ def test_a_run_resumes_after_a_kill_at_any_request(root: Path, bucket: str, stor
         if "resumed" in said:  # else the killed one had finished
             assert f"resumed after {max(whole, default=0)}\n" in said
         made = Manifest.read(out)
-        assert made is not None
         assert made.files == want.files
         top = f"{number}/train/"
         names = {info.key.removeprefix(top) for info in objects.below(out)}

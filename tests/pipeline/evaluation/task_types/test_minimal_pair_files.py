@@ -9,6 +9,7 @@ import pytest
 from pipeline.common.errors import InputError
 from pipeline.evaluation import examples
 from pipeline.evaluation.task_types import minimal_pairs
+from tests.refusals import refused
 
 
 def test_a_column_without_a_name_is_no_column_of_the_task(tmp_path: Path) -> None:
@@ -49,6 +50,5 @@ def test_blank_lines_are_no_rows(tmp_path: Path, end: str) -> None:
     pairs = minimal_pairs.read_pairs(str(tmp_path), examples.task_of("blimp"))
     assert pairs.good == ["a", "a"]
     (tmp_path / "p.jsonl").write_text(f"{row}\n\n{{")
-    with pytest.raises(InputError) as raised:
+    with refused(InputError, line=3):
         minimal_pairs.read_pairs(str(tmp_path), examples.task_of("blimp"))
-    assert raised.value.line == 3
