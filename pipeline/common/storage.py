@@ -21,8 +21,6 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, cast
 
-from pyarrow import ArrowException, fs
-
 from pipeline.common import file_search
 from pipeline.common.errors import ConfigError, InputError, first_line
 from pipeline.common.stores import hub
@@ -94,7 +92,7 @@ class Remote:
         if self._store is not None:
             return self._store.is_folder(self.address)
         with _reached(self.address):
-            return bool(self._arrow_info().type == fs.FileType.Directory)
+            return bool(self._arrow_info().type.name == "Directory")
 
     def is_file(self) -> bool:
         """Return whether it is an object.
@@ -105,7 +103,7 @@ class Remote:
         if self._store is not None:
             return self._look() is not None
         with _reached(self.address):
-            return bool(self._arrow_info().type == fs.FileType.File)
+            return bool(self._arrow_info().is_file)
 
     def open(self, mode: str = "rb") -> BinaryIO:
         """Open the object for reading in any order.
@@ -136,11 +134,13 @@ class Remote:
             top, slash, rest = self.address.partition("://")
             top += slash + rest.partition("/")[0]
             return [Remote(f"{top}/{info.key}", [info]) for info in self._store.below(self.address)]
+        from pyarrow import fs
+
         with _reached(self.address), _told():
             system, inner = _system(self.address)
             found = system.get_file_info(fs.FileSelector(inner, recursive=True))
         scheme = self.address.partition("://")[0]
-        return [Remote(f"{scheme}://{i.path}") for i in found if i.type == fs.FileType.File]
+        return [Remote(f"{scheme}://{i.path}") for i in found if i.is_file]
 
     @property
     def _store(self) -> Reader | None:
@@ -160,7 +160,7 @@ class Remote:
             info = self._look()
         else:
             found = self._arrow_info()
-            missing = found.type == fs.FileType.NotFound
+            missing = found.type.name == "NotFound"
             known = Info(self.address, found.size or 0, found.mtime_ns or 0, "")
             info = None if missing else known
         if info is None:
@@ -282,6 +282,8 @@ def _fits(names: Sequence[str], parts: Sequence[str]) -> bool:
 
 @functools.lru_cache(maxsize=64)
 def _opened(root: str) -> tuple[Any, str]:
+    from pyarrow import ArrowException, fs  # as long to load as all else that a command starts with
+
     try:
         if root.partition("://")[0] not in _ARROW:
             raise ValueError("not one of those that Arrow reads well enough")
