@@ -51,6 +51,17 @@ def stage_of(run: Run, *words: str) -> PrepareConfig:
     return run_record.config_of(f"{run.place}#prepare", PrepareConfig, list(words))
 
 
+def test_a_process_composes_nothing_to_know_its_settings(tmp_path: Path) -> None:
+    """Nor does it load what only composing needs."""
+    run = recorded(tmp_path, config())
+    line = (
+        "import sys; from pipeline.cli import entry_point; from pipeline.config import PrepareConfig;"
+        f"entry_point.of_words('prepare', PrepareConfig, ['--from', {run.place + '#prepare'!r}], None);"
+        "print(*{'hydra', 'omegaconf', 'antlr4', 'pyarrow', 'numpy', 'torch'} & sys.modules.keys())"
+    )
+    assert forked.fresh("-c", line).stdout.split() == []
+
+
 @settings(max_examples=examples(60), deadline=None)
 @given(
     TEXT,
