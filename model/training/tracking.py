@@ -135,6 +135,27 @@ def open_wandb(config: TrackingConfig, out: Path, start: int, settings: dict[str
     return None
 
 
+def catch_up(run: Any, out: Path, rows: list[dict[str, Any]]) -> None:
+    """Send the rows that a W&B run lacks: a start that was killed may not have sent or written all of its own.
+
+    An offline run has all of them in its newest folder; those of earlier starts, which `wandb sync` may not be able to
+    read, are renamed.
+    """
+    for row in rows:
+        if row["step"] >= run.starting_step:
+            send(run, row["kind"], row["step"], {key: row[key] for key in row if key not in ("kind", "step")})
+    if run.offline:
+        newest = Path(run.dir).parent
+        for other in newest.parent.glob(f"offline-run-*-{run.id}"):
+            if other.name != newest.name:
+                other.rename(other.with_name(f"earlier-{other.name}"))
+
+
+def send(run: Any, kind: str, step: int, figures: dict[str, float]) -> None:
+    """Send one row to a W&B run."""
+    run.log({f"{kind}/{key}": value for key, value in figures.items()}, step=step)
+
+
 def _forget_wandb() -> None:
     """Close the connection to W&B's service, which would otherwise fail again at exit."""
     import wandb
@@ -222,6 +243,9 @@ class Tracker:
         self._evaluated = any(_is_validation(row, start) for _, row in kept)
         self._file = (out / METRICS).open("a", encoding="utf-8")
         self._wandb = open_wandb(config, out, start, settings)
+        with self._without_wandb():
+            if self._wandb is not None and kept:
+                catch_up(self._wandb, out, [row for _, row in kept])
         self._trainjob = TrainJobStatus()
         self._exporter = Exporter(config.prometheus_host, config.prometheus_port, "tracking.prometheus_port")
         self._exporter.set("train_steps", steps, "total updates")
@@ -240,8 +264,7 @@ class Tracker:
             self._file.flush()
         with self._without_wandb():
             if self._wandb is not None:
-                named = {f"{kind}/{key}": value for key, value in figures.items()}
-                self._wandb.log(named, step=step)
+                send(self._wandb, kind, step, figures)
         for key, value in figures.items():
             self._exporter.set(f"{kind}_{key}", value)
         if kind == "train":

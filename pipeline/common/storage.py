@@ -239,7 +239,7 @@ def below(top: File, left_out: set[Path] | None = None) -> list[File]:
     """
     found: list[File] = list(top.below() if isinstance(top, Remote) else file_search.files_below(top, left_out))
     start = len(str(top)) + 1 if str(top) != "." else 0
-    hidden = re.compile(r"(^|/)\.|^~")
+    hidden = re.compile(r"(^|/)(\.|~\$)")  # ~$: locks of office programs
     return sorted((file for file in found if not hidden.search(str(file)[start:].replace("\\", "/"))), key=str)
 
 

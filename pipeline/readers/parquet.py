@@ -166,6 +166,7 @@ def holds_text(kind: pa.DataType) -> bool:
     if types.is_dictionary(kind):
         kind = kind.value_type
     texts = (types.is_string, types.is_large_string, types.is_string_view, types.is_null)
+    texts += (types.is_binary, types.is_large_binary, types.is_binary_view)
     return any(is_text(kind) for is_text in texts)
 
 
@@ -182,5 +183,5 @@ def rows(batch: Any) -> list[dict[str, Any] | UnicodeDecodeError]:
 def checked(row: dict[str, Any] | UnicodeDecodeError) -> dict[str, Any]:
     """Return a row of `rows`; raise ValueError if it is an error."""
     if isinstance(row, UnicodeDecodeError):
-        raise ValueError(f"not valid UTF-8 ({row.reason} at byte {row.start})")
+        raise row_fields.not_utf8(row)
     return row

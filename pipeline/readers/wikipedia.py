@@ -42,7 +42,7 @@ class Reader:
         """Yield the articles whose pages start in the split."""
         file = CompressedFile(split.path)
         site, extractor = self._site(file)
-        for page in mediawiki_xml.pages(file, split):
+        for page in mediawiki_xml.pages(file, split, tally):
             reason = skip_reason(page, site, extractor)
             text = "" if reason else extractor.text(page.text)
             if text:

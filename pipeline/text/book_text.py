@@ -16,17 +16,26 @@ _RULE = re.compile(r"\s*([-_=*~.])(\s*\1){2,}\s*$")
 _FACT = re.compile(r"#{0,6}\s*(Title|Author|Authors|Year|Date|Language|Translator):\s*(.*)$")
 _SCAN = 40  # lines searched for header facts
 
-# Thai, Lao, Myanmar, Khmer, Chinese and Japanese with their punctuation, but not Korean.
+# Thai, Lao, Tibetan, Myanmar, Khmer, Tai scripts, Balinese, Javanese, Chinese and Japanese with their
+# punctuation, but not Korean.
 _UNSPACED = re.compile(
-    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u312f\u31a0-\ua4cf\uf900-\ufaff\ufe30-\ufe4f"
-    "\uff00-\uffef\U00020000-\U0003ffff]"
+    "[\u0e00-\u109f\u1780-\u17ff\u1950-\u19ff\u1a20-\u1aad\u1b00-\u1b7f\u2e80-\u312f\u31a0-\ua4cf"
+    "\ua980-\ua9df\uaa60-\uaadf"
+    "\uf900-\ufaff\ufe30-\ufe4f\uff00-\uffef\U00020000-\U0003ffff]"
 )
+# Dashes, ellipses and dots, which belong to the script next to them.
+_SHARED = "—―…‥·‧"
 
-_GUTENBERG_START = re.compile(
-    r"\*{3} ?START OF TH(?:E|IS) (?:COPYRIGHTED )?PROJECT GUTENBERG.*|\*END\*? ?THE SMALL PRINT!.*", re.IGNORECASE
+_GUTENBERG = r" OF (?:TH(?:E|IS) )?(?:COPYRIGHTED )?(?:PROJECT GUTENBERG|DISTRIBUTED PROOFREADERS)"
+_GUTENBERG_START = re.compile(rf"\s*\*{{2,}} ?START{_GUTENBERG}|\s*\*+ ?END\*? ?THE SMALL PRINT!", re.IGNORECASE)
+_GUTENBERG_END = re.compile(
+    rf"\s*\*{{2,}} ?END{_GUTENBERG}|\W*START\W+(?:FULL LICEN[CS]E|THE SMALL PRINT!)|"
+    r"\W*THE FULL PROJECT GUTENBERG\S* LICEN[CS]E",
+    re.IGNORECASE,
 )
-_GUTENBERG_END = re.compile(r"\*{3} ?END OF TH(?:E|IS) (?:COPYRIGHTED )?PROJECT GUTENBERG.*", re.IGNORECASE)
-_GUTENBERG_LAST = re.compile(r"End of (?:the )?Project Gutenberg(?:'s|’s)? .*", re.IGNORECASE)
+_GUTENBERG_LAST = re.compile(
+    r"\W*(?:The )?End(?: of|e)(?: th(?:e|is)| de[rs]| dieses)? Proje[ck]t Gutenberg\S* ", re.IGNORECASE
+)
 _GUTENBERG_CREDIT = re.compile(
     r"(?:Th(?:is|e) (?:e-?text|eBook|file) was (?:first )?)?"
     r"(?:Produced|Prepared|E-?text prepared|Transcribed)\b.*\bby\b",
@@ -76,7 +85,8 @@ def joined(lines: list[str]) -> str:
     """Return the lines of a paragraph as one, with spaces between them in scripts that have any."""
     pieces = lines[:1]
     for line in lines[1:]:
-        unspaced = _UNSPACED.match(line.lstrip()) and _UNSPACED.match(pieces[-1].rstrip()[-1:])
+        before, after = pieces[-1].rstrip().rstrip(_SHARED)[-1:], line.lstrip().lstrip(_SHARED)[:1]
+        unspaced = _UNSPACED.match(before) and _UNSPACED.match(after)
         pieces[-1] = pieces[-1].rstrip() if unspaced else f"{pieces[-1]} "
         pieces.append(line.lstrip() if unspaced else line)
     return "".join(pieces)
@@ -118,10 +128,10 @@ def _reread(match: re.Match[str]) -> str:
 
 def without_licence(lines: list[str]) -> tuple[str, list[str]]:
     """Return the title in a Project Gutenberg header, and the lines between header and licence."""
-    starts = [i for i, line in enumerate(lines[:1000]) if _GUTENBERG_START.match(line)]
-    if not starts:
-        return "", lines
-    start = starts[-1]
+    start = max((i for i, line in enumerate(lines[:1000]) if _GUTENBERG_START.match(line)), default=-1)
+    if start < 0:
+        marked = next((i for i, line in enumerate(lines) if _GUTENBERG_END.match(line)), None)
+        return "", lines if marked is None else lines[: _end_of(lines)]
     header, body = "\n".join(lines[:start]), lines[start + 1 :]
     if "***" in lines[start] and not lines[start].rstrip().endswith("***"):
         # A long title continues on the next lines, up to three more stars.

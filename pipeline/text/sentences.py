@@ -17,7 +17,12 @@ LONGEST = 2048
 LONGEST_RUN = 10_000
 _RUN = re.compile(rf"(?<![^ \n])[^ \n]{{{LONGEST_RUN + 1},}}")
 # Marks that end a sentence without a space behind them, and quotes that they close.
-_END = re.compile(r"(?:[。！？｡．।॥။።]|(?<=[^\0-\x7f])[!?])+[”’」』）》〉\"')]*")
+_CLOSED = r"[”’」』）》〉\"')\]]*"
+_END = re.compile(rf"(?:[。！？｡．।॥။።]|(?<=[^\0-\x7f])[!?])+{_CLOSED}")
+# Those of Khmer and Tibetan, which the library does not know.
+_UNKNOWN = re.compile(rf"(?:(?:[៕༎༏༐༑༔།]|។(?!ល។))(?: ?[༎༏༐༑༔།])*){_CLOSED} *(?=[^ \n])")
+# Brackets that begin a sentence, but close the one before.
+_CLOSING = ")]}）］｝〕】》〉」』"
 
 _PIECE = re.compile(
     rf".{{1,{LONGEST}}}(?=\s|$)"  # up to the last space that fits,
@@ -39,6 +44,8 @@ def split_sentences(text: str, language: str, *, by_lines: bool = False) -> list
         lines = filter(None, map(str.strip, text.split("\n")))
         return [piece for line in lines for piece in _capped(line)]
     language = wikipedia_code(language)
+    if not text.isascii():
+        text = _UNKNOWN.sub(r"\g<0>\n", text)
     if _has_run(text):
         text = _RUN.sub(_broken, text)
     # The library takes blank lines as paragraph ends: one call per document is enough, and an open
@@ -47,8 +54,16 @@ def split_sentences(text: str, language: str, *, by_lines: bool = False) -> list
     if parts is None:
         parts = []
         for line in text.split("\n"):
-            parts += _segment(language, line) or [line]
-    found = [sentence for part in parts if (sentence := part.strip())]
+            parts += [*(_segment(language, line) or [line]), "\n"]
+    found, continues = list[str](), False
+    for part in parts:
+        sentence = part.strip()
+        while continues and sentence and sentence[0] in _CLOSING:
+            found[-1] += sentence[0]
+            sentence = sentence[1:].lstrip()
+        continues = not part.endswith("\n")
+        if sentence:
+            found.append(sentence)
     if max(map(len, found), default=0) > LONGEST:
         found = [piece for sentence in found for piece in _capped(sentence)]
     return found

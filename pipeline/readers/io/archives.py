@@ -136,7 +136,7 @@ class ArchiveFiles:
         path, last = split.path, "its beginning"
         stream = compressed.Stream(split)
         try:
-            with tarfile.open(fileobj=stream, mode="r|", tarinfo=_Header) as archive:
+            with tarfile.open(fileobj=stream, mode="r|", tarinfo=_Header, ignore_zeros=True) as archive:
                 while (member := archive.next()) is not None:
                     archive.members.clear()  # type: ignore[attr-defined]  # all that were read so far
                     last = member.name
@@ -159,7 +159,7 @@ class ArchiveFiles:
 class _Header(tarfile.TarInfo):
     """A header of a tar archive; one that is damaged is an error.
 
-    For tarfile such a header would be the end of the archive.
+    For tarfile such a header would be the end of the archive. Zeros are not the end: archives may follow one another.
     """
 
     @classmethod

@@ -13,7 +13,7 @@ from xml.etree.ElementTree import Element
 from pipeline.common import budget
 from pipeline.common.budget import Budget
 from pipeline.common.errors import InputError
-from pipeline.readers import FileRange
+from pipeline.readers import FileRange, SkipCounts
 from pipeline.readers.io.compressed import CompressedFile
 
 _ROOT, _OPEN, _CLOSE, _END = b"<mediawiki>", b"<page>", b"</page>", b"</mediawiki>"
@@ -82,47 +82,82 @@ def site(file: CompressedFile) -> Site:
     return Site(database, namespaces, utf8)
 
 
-def pages(file: CompressedFile, split: FileRange) -> Iterator[Page]:
-    """Yield the pages that start in a split, in order.
+def pages(file: CompressedFile, split: FileRange, tally: SkipCounts) -> Iterator[Page]:
+    """Yield the pages that start in a split, in order; `tally` counts those that are not well-formed.
 
     Raises:
         InputError: the file is damaged, truncated, not well-formed, or not a dump.
     """
+    chunks = _cut(_document(file, split))
+    start = f" counted from the first page after byte {split.start}" if split.start else ""
+    last = read = b""
+
+    def remembered() -> Iterator[bytes]:
+        nonlocal read
+        for read in chunks:
+            yield read
+
+    document, last = remembered(), ""
+    while True:
+        try:
+            for page in _parsed(file, document, last):
+                last = page.id
+                yield page
+            return
+        except MALFORMED as error:
+            why = f"{error}{start}{_after(last)}"
+            while tally.on_error == "skip" and not read.endswith(_CLOSE) and (more := next(chunks, b"")):
+                read = more
+            if tally.on_error != "skip" or not read.endswith(_CLOSE):
+                raise malformed(file, chunks, why) from error
+            tally.reject(f"not well-formed XML: {why}", str(file.file))
+            document, start = itertools.chain([_ROOT], remembered()), " counted from there"
+
+
+def _cut(chunks: Iterator[bytes]) -> Iterator[bytes]:
+    """Yield the bytes of a document; where a page ends, a piece ends."""
+    held = b""
+    for data in chunks:
+        *whole, held = (held + data).split(_CLOSE)
+        yield from (piece + _CLOSE for piece in whole)
+        if len(held) > _HELD:
+            yield held[:-_HELD]
+            held = held[-_HELD:]
+    yield held
+
+
+def _parsed(file: CompressedFile, chunks: Iterator[bytes], last: str) -> Iterator[Page]:
+    """Yield the pages of a document; `last` is the id of the one before."""
     parser: ET.XMLPullParser[Any] = ET.XMLPullParser(("start", "end"))
     root: Element | None = None
     element: Element | None = None
-    page, last = Page(), ""
-    chunks = _document(file, split)
-    room = _budget(file)
-    try:
-        for data in chunks:
-            room.take(budget.parsed_size(data, _PIECES))
-            parser.feed(data)
-            for event, child in _events(parser):
-                tag = _local(child)
-                if event == "start":
-                    if root is None:
-                        root = child
-                        _check_root(file, tag)
-                    elif tag == "page":
-                        element, page = child, Page()
-                elif tag == "revision" and element is not None:
-                    _revise(page, child)
-                    _complete(page, element)
-                    element.clear()  # a page may have a million revisions
-                    room = _budget(file, last)
-                elif tag == "page" and element is not None and root is not None:
-                    _complete(page, child)
-                    root.clear()
-                    element = None
-                    last = page.id
-                    room = _budget(file, last)
-                    yield page
-        if root is not None:
-            parser.close()
-    except MALFORMED as error:
-        start = f" counted from the first page after byte {split.start}" if split.start else ""
-        raise malformed(file, chunks, f"{error}{start}{_after(last)}") from error
+    page = Page()
+    room = _budget(file, last)
+    for data in chunks:
+        room.take(budget.parsed_size(data, _PIECES))
+        parser.feed(data)
+        for event, child in _events(parser):
+            tag = _local(child)
+            if event == "start":
+                if root is None:
+                    root = child
+                    _check_root(file, tag)
+                elif tag == "page":
+                    element, page = child, Page()
+            elif tag == "revision" and element is not None:
+                _revise(page, child)
+                _complete(page, element)
+                element.clear()  # a page may have a million revisions
+                room = _budget(file, last)
+            elif tag == "page" and element is not None and root is not None:
+                _complete(page, child)
+                root.clear()
+                element = None
+                last = page.id
+                room = _budget(file, last)
+                yield page
+    if root is not None:
+        parser.close()
 
 
 def _budget(file: CompressedFile, last: str = "") -> Budget:

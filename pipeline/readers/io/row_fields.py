@@ -53,7 +53,7 @@ class RowFields:
             ValueError: the field is missing.
         """
         if name in row:
-            return row[name]
+            return _text(row[name])
         found: Any = row
         for part in name.split("."):
             if found is None:
@@ -63,7 +63,26 @@ class RowFields:
                     f"field {name} not found among {', '.join(map(str, row)) or 'no fields'}; set {self.key(name)}"
                 )
             found = found[part]
-        return found
+        return _text(found)
+
+
+def _text(value: Any) -> Any:
+    """Return a value with its bytes as text: Parquet files need not say which bytes are.
+
+    Raises:
+        ValueError: bytes are not valid UTF-8.
+    """
+    if isinstance(value, list):
+        return list(map(_text, value))
+    try:
+        return value.decode() if isinstance(value, bytes) else value
+    except UnicodeDecodeError as error:
+        raise not_utf8(error) from error
+
+
+def not_utf8(error: UnicodeDecodeError) -> ValueError:
+    """Return the error of a row whose text is not UTF-8."""
+    return ValueError(f"not valid UTF-8 ({error.reason} at byte {error.start})")
 
 
 def prose(content: Any, name: str) -> str:

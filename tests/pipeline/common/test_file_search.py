@@ -64,13 +64,20 @@ def test_a_folder_keeps_its_own_name_where_links_lead_to_it_too(tmp_path: Path) 
 
 
 def test_hidden_files_are_left_out_and_asked_for(tmp_path: Path) -> None:
-    for name in (".a.txt", ".cache/b.txt", "~c.txt", "d/.e.txt"):
+    for name in (".a.txt", ".cache/b.txt", "~$c.txt", "d/.e.txt"):
         text(tmp_path / name)
     (tmp_path / ".broken").symlink_to("nowhere")
     assert storage.below(tmp_path) == []
-    assert storage.matching(f"{tmp_path}/**/*.txt") == [tmp_path / "~c.txt"]
+    assert storage.matching(f"{tmp_path}/**/*.txt") == [tmp_path / "~$c.txt"]
     assert names(storage.matching(f"{tmp_path}/.cache/*.txt"), tmp_path) == [".cache/b.txt"]
     assert names(storage.matching(f"{tmp_path}/.*.txt"), tmp_path) == [".a.txt"]
+
+
+def test_a_name_may_begin_with_any_other_sign(tmp_path: Path) -> None:
+    wanted = ["#b.txt", "_c.txt", "d/~e.txt", "~/f.txt", "~a.txt"]
+    for name in wanted:
+        text(tmp_path / name)
+    assert names(storage.below(tmp_path), tmp_path) == wanted
 
 
 def test_patterns_mean_what_they_did(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -143,6 +143,16 @@ def test_a_tar_compressed_in_parts_is_read_whole(tmp_path: Path) -> None:
     assert [d.title for d in documents(path)[0]] == ["ant", "bee", "cat", "dog"]
 
 
+def test_tars_behind_one_another_are_read_whole(tmp_path: Path) -> None:
+    path = fill_tar(tmp_path)
+    packed = path.read_bytes()
+    path.write_bytes(packed + packed)
+    assert [d.title for d in documents(path)[0]] == ["ant", "bee", "cat", "dog"] * 2
+    plain = path.with_name("books.tar")
+    plain.write_bytes(gzip.decompress(packed + packed))
+    assert [d.title for d in documents(plain)[0]] == ["ant", "bee", "cat", "dog"] * 2
+
+
 def test_a_damaged_member_is_named(tmp_path: Path) -> None:
     path = fill_zip(tmp_path)
     raw = bytearray(path.read_bytes())

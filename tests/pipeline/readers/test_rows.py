@@ -54,14 +54,25 @@ def test_a_parquet_row_that_is_not_utf8_is_broken(kind: str, tmp_path: Path) -> 
     [
         pa.array(["a", None, "a"]).dictionary_encode(),
         pa.array(["a", None, "a"], pa.string_view()),
+        pa.array(["a", None, "a"], pa.binary()),
+        pa.array([["a"], None, ["a", ""]], pa.list_(pa.large_binary())),
         pa.array([["a"], None, ["a", ""]], pa.list_(pa.dictionary(pa.int32(), pa.string()))),
     ],
-    ids=["dictionary", "view", "list of dictionary"],
+    ids=["dictionary", "view", "binary", "list of binary", "list of dictionary"],
 )
 def test_text_of_any_layout_is_text(column: pa.Array, tmp_path: Path) -> None:
     pq.write_table(pa.table({"text": column}), tmp_path / "a.parquet")
     found, _ = read(config("parquet", tmp_path))
     assert [document.text for document in found] == ["a", "", "a"]
+
+
+def test_titles_and_ids_stored_as_bytes_are_text(tmp_path: Path) -> None:
+    columns = {name: pa.array([f"{name} é".encode(), b"caf\xe9"]) for name in ("text", "title", "id")}
+    pq.write_table(pa.table({**columns, "meta": [{"t": b"one"}, {"t": b"two"}]}), tmp_path / "a.parquet")
+    names = {"text": ["text", "meta.t"], "title": "title", "id": "id"}
+    found, tally = read(config("parquet", tmp_path, options=names, on_error="skip"))
+    assert found == [Document("id é", "title é", "text é\none")]
+    assert "row 2: not valid UTF-8" in tally.broken[0]
 
 
 def test_two_columns_of_one_name_are_refused(tmp_path: Path) -> None:

@@ -107,6 +107,43 @@ def test_planned_parts_give_each_page_once(packing: str, split_bytes: int, tmp_p
     assert [document.id for document in documents] == [f"wiki:{n}" for n in range(40)]
 
 
+FAULTS = {
+    "a control character": "\b",
+    "its reference": "&#8;",
+    "an entity": "&nbsp;",
+    "a bare sign": "a & b",
+    "a tag": "<br>",
+    "no letters": b"\xff\xfe",
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("pack", [bytes, gzip.compress, bz2.compress])
+@pytest.mark.parametrize("split_bytes", [400, 1 << 40])
+def test_a_page_that_is_no_xml_costs_no_other_page(fault: str, pack: Any, split_bytes: int, tmp_path: Path) -> None:
+    bad = FAULTS[fault]
+    raw = bad if isinstance(bad, bytes) else bad.encode()
+    data = DUMP
+    for number in (0, 8, 9, 39):
+        data = data.replace(b"Text of %d." % number, b"Text" + raw + b"of.")
+    path = write(tmp_path, pack(data))
+    with pytest.raises(InputError, match="not well-formed XML"):
+        read(path)
+    tally, corpus = SkipCounts("skip"), reader(path)
+    found = [document.id for split in corpus.splits(split_bytes) for document in corpus.read(split, tally)]
+    assert found == [f"wiki:{number}" for number in range(40) if number not in (0, 8, 9, 39)]
+    assert tally == {"broken": 4}
+    assert all(str(path) in said for said in tally.broken)
+
+
+@pytest.mark.parametrize("end", [-30, -len(TAIL) - 40])
+def test_a_dump_without_its_end_is_refused_whatever_may_be_skipped(end: int, tmp_path: Path) -> None:
+    path = write(tmp_path, DUMP.replace(b"Text of 9.", b"\b")[:end])
+    with pytest.raises(InputError):
+        for split in (corpus := reader(path)).splits(1 << 40):
+            list(corpus.read(split, SkipCounts("skip")))
+
+
 def test_everything_passed_over_is_counted_by_its_reason(tmp_path: Path) -> None:
     pages = [
         page(1, revision("Text.")),

@@ -104,6 +104,9 @@ def test_one_letter_that_is_certainly_wrong_decides_for_all() -> None:
         ("one\ntwo", "one two"),
         ("ភាសា\nខ្មែរ", "ភាសាខ្មែរ"),
         ("「はい」\n「いいえ」", "「はい」「いいえ」"),
+        ("བོད་\nཡིག", "བོད་ཡིག"),
+        ("你好——\n世界……\n再见", "你好——世界……再见"),
+        ("a word —\nanother", "a word — another"),
     ],
 )
 def test_lines_are_joined_as_their_script_is_written(lines: str, text: str) -> None:
@@ -119,6 +122,30 @@ def test_a_book_ends_at_its_licence_and_not_at_its_own_words(before: str, word: 
     book = "End of Project Gutenberg was a phrase.\n\nIt was night.\n\nA.\n\nB.\n\nC."
     text = f"Title: X\n\n*** START {mark}\n\n{book}\n\n{last}*** END {mark}\n\nLicence."
     assert book_text.parse(text).text == book.replace("\n\n", "\n")
+
+
+FRAMES = {
+    "two stars": ("** START OF THE PROJECT GUTENBERG EBOOK X **", "** END OF THE PROJECT GUTENBERG EBOOK X **"),
+    "no article": ("***START OF PROJECT GUTENBERG ETEXT X***", "***END OF PROJECT GUTENBERG ETEXT X***"),
+    "indented": ("  *** START OF THE PROJECT GUTENBERG EBOOK X ***", "  *** END OF THE PROJECT GUTENBERG EBOOK X ***"),
+    "no start": ("", "*** END OF THE PROJECT GUTENBERG EBOOK X ***"),
+    "small print": ("*END*THE SMALL PRINT! FOR PUBLIC DOMAIN ETEXTS*Ver.04.29.93*END*", "End of this Project Gutenberg Etext"),
+    "small print last": ("***START OF THE PROJECT GUTENBERG EBOOK***", "***START**THE SMALL PRINT!**FOR EBOOKS**START***"),
+    "the end": ("***START OF THE PROJECT GUTENBERG EBOOK***", "The End of Project Gutenberg's X"),
+    "German": ("***START OF THE PROJECT GUTENBERG EBOOK***", "Ende dieses Projekt Gutenberg Etextes X"),
+    "full licence": ("*** START OF THE PROJECT GUTENBERG EBOOK X ***", "*** START: FULL LICENSE ***"),
+    "its title": ("*** START OF THE PROJECT GUTENBERG EBOOK X ***", "THE FULL PROJECT GUTENBERG™ LICENSE"),
+    "Canada": (
+        "*** START OF THE DISTRIBUTED PROOFREADERS CANADA EBOOK X ***",
+        "*** END OF THE DISTRIBUTED PROOFREADERS CANADA EBOOK X ***",
+    ),
+}
+
+
+@pytest.mark.parametrize("frame", FRAMES)
+def test_a_licence_of_any_shape_goes(frame: str) -> None:
+    start, end = FRAMES[frame]
+    assert parse(f"{start}\n\nIt was\nnight.\n\nDawn.\n\n{end}\n\nRedistribution\n").text == "It was night.\nDawn."
 
 
 def test_an_old_book_ends_at_the_last_line_that_says_so() -> None:
