@@ -1,5 +1,6 @@
 """A launcher (deepspeed, torchrun or plain Python) on this machine and its ranks."""
 
+import contextlib
 import ctypes
 import os
 import signal
@@ -131,7 +132,11 @@ class Launch:
             self.passed[pid] = len(self.signals)
 
     def _read(self, kind: str) -> dict[str, int]:
-        return {path.stem: int(path.read_text()) for path in self.ranks.glob(f"*.{kind}")}
+        found = {}
+        for path in self.ranks.glob(f"*.{kind}"):
+            with contextlib.suppress(OSError, ValueError):  # torchrun starts a rank again, which removes its code
+                found[path.stem] = int(path.read_text())
+        return found
 
 
 def _signal(pid: int, number: int) -> bool:

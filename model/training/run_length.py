@@ -117,6 +117,14 @@ class WordsSeen:
         reached = self.count / NEAR if batch.last else self.count
         return [mark for mark in self._config.save_at_words if before < mark <= reached]
 
+    def say_passed(self, kept: set[float], say: Callable[[str], None]) -> None:
+        """Say which marks were passed before they were set: a resumed run does not go back for them."""
+        marks = [0.0, *self._config.save_at_words] if self._config.save_at_words else []
+        passed = [mark for mark in marks if mark <= (self.count or 0.0) and mark not in kept]
+        if self.count and passed:
+            shown = ", ".join(f"{mark:,.0f}" for mark in passed)
+            say(f"warning: save_at_words: resumed after {self}so without checkpoints at {shown}")
+
     def check_end(self, step: int, say: Callable[[str], None]) -> None:
         """Say which marks a run that ended after `step` did not reach.
 

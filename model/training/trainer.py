@@ -338,6 +338,8 @@ class Trainer:
                 "settings; to train it for longer, keep its steps of warm-up and its share of "
                 "masks, too"
             )
+        marks = map(checkpoints.mark_of, checkpoints.steps(self.folder).values())
+        self.words.say_passed({mark for mark in marks if mark is not None}, self.tracker.say)
         self.tracker.say(f"train: {self._summary()}")
         whole = dataclasses.replace(self.config, steps=self.steps)
         expected = estimate.training(whole, self.model_config, self.peak * 1e12, self.world.size, self.step)

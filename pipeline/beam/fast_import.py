@@ -49,6 +49,7 @@ gc.disable()  # objects created on import are not garbage
 try:
     import apache_beam as beam
     from apache_beam.options.pipeline_options import PipelineOptions
+    from apache_beam.portability import python_urns
     from apache_beam.portability.api import beam_fn_api_pb2 as fn_messages
     from apache_beam.portability.api import beam_fn_api_pb2_grpc as fn_services
     from apache_beam.runners.portability.fn_api_runner import FnApiRunner, worker_handlers
@@ -67,5 +68,6 @@ __all__ = [
     "beam",
     "fn_messages",
     "fn_services",
+    "python_urns",
     "worker_handlers",
 ]

@@ -9,25 +9,31 @@ import contextlib
 import dataclasses
 import difflib
 import importlib
+import os
 import secrets
 import shlex
+import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import grpc
 
 from pipeline.beam.endpoints import check_endpoints, find_prism, listens
 from pipeline.beam.exchange import Exchange
-from pipeline.beam.fast_import import FnApiRunner, PipelineOptions, SubprocessSDKEnvironment, worker_handlers
+from pipeline.beam.fast_import import FnApiRunner, PipelineOptions, SubprocessSDKEnvironment, python_urns, worker_handlers
 from pipeline.beam.pool import environment, secret, serve
 from pipeline.common.errors import ConfigError
 from pipeline.config import RunnerConfig
 
 Engine = tuple[Any, PipelineOptions]
+
+POLL, ENDS = 0.1, 2.0  # seconds that a worker has to end
 
 PORTABLE = ("prism", "flink", "spark")  # behind a job service, see `services`
 SERVICES = ("flink", "spark")  # they may have options that Beam's Python lacks
@@ -103,11 +109,31 @@ def options(runner: RunnerConfig, **flags: Any) -> PipelineOptions:
     return PipelineOptions.from_dictionary({"save_main_session": False, **flags, **configured})
 
 
+@worker_handlers.WorkerHandler.register_environment(python_urns.SUBPROCESS_SDK, bytes)
+class LocalWorker(worker_handlers.SubprocessSdkWorkerHandler):  # type: ignore[misc]
+    """Beam's handler of a process on this machine, but one that does not end with the work is killed.
+
+    It may have begun when the work had ended, as on Ctrl-C, and would wait for ever.
+    """
+
+    def stop_worker(self) -> None:
+        """Wait until the process has ended."""
+        self.worker_thread.join(ENDS)
+        children = Path(f"/proc/self/task/{self.worker_thread.native_id}/children")
+        while self.worker_thread.is_alive():
+            threading.excepthook = lambda _: None  # Beam's thread would say in ten lines that it was killed
+            with contextlib.suppress(OSError):
+                for child in children.read_text().split():
+                    os.kill(int(child), signal.SIGKILL)
+            self.worker_thread.join(POLL)
+
+
 def local(runner: RunnerConfig) -> Engine:
     """Return a runner in this process, or in `workers` processes on this machine."""
     processes = None  # workers are threads of this process
     if runner.workers > 1:
-        command = f"{shlex.quote(sys.executable)} -m pipeline.beam.worker"
+        # Ctrl-C is for this process, which ends them.
+        command = f"trap '' INT; exec {shlex.quote(sys.executable)} -m pipeline.beam.worker"
         processes = SubprocessSDKEnvironment.from_command_string(command)
     # DirectRunner may try to download a Go binary first; FnApiRunner is pure Python.
     engine = FnApiRunner(default_environment=processes)

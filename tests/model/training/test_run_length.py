@@ -169,6 +169,18 @@ def test_the_last_step_reaches_the_limit_of_words_which_it_may_not_pass() -> Non
     assert reached[-1] == []
 
 
+def test_marks_that_a_resumed_run_has_passed_are_named() -> None:
+    seen = WordsSeen(TrainConfig(words=1000, save_at_words=[100, 200, 500, 900]), known=True)
+    said: list[str] = []
+    seen.say_passed(set(), said.append)
+    assert said == [], "a start at 0 passes none"
+    seen.resume(510.0, Path("step-1"))
+    seen.say_passed({200.0}, said.append)
+    assert re.findall(r"[\d,]*\d", said[0]) == ["510", "0", "100", "500"]
+    seen.say_passed({0.0, 100.0, 200.0, 500.0}, said.append)
+    assert len(said) == 1
+
+
 def test_names_of_checkpoints_differ_as_their_words_do() -> None:
     marks = [1e6, 1_000_001, 12_345_678, 1e8, 2.5e5, 1e9]
     names = ["1", "1.000001", "12.345678", "100", "0.25", "1000"]

@@ -4,9 +4,11 @@ import contextlib
 import json
 import os
 import random
+import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -43,6 +45,37 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     texts = ("\n".join(f"{' '.join(WORDS[k % 5 : 5 + (k * n) % 8])} {n}." for k in range(3, 40)) for n in range(120))
     (folder / "a.txt").write_text("\n\n".join(texts))
     return folder
+
+
+def test_a_worker_that_does_not_end_with_the_work_is_killed() -> None:
+    handler = object.__new__(runners.LocalWorker)
+    run = ["sh", "-c", "trap '' TERM; while :; do sleep 1; done"]
+    handler.worker_thread = threading.Thread(target=subprocess.run, args=(run,))
+    handler.worker_thread.start()
+    before = threading.excepthook
+    try:
+        handler.stop_worker()
+    finally:
+        threading.excepthook = before
+    assert not handler.worker_thread.is_alive()
+
+
+@pytest.mark.parametrize("alone", [True, False])
+def test_ctrl_c_ends_a_run_in_one_line_while_its_workers_start(
+    root: Path, folder: Path, tmp_path: Path, alone: bool
+) -> None:
+    words = command(folder, tmp_path / "out", "runner.workers=2")
+    process = subprocess.Popen(words, cwd=root, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    tasks = Path(f"/proc/{process.pid}/task")
+    while not any((task / "children").read_text() for task in tasks.iterdir()):
+        assert process.poll() is None
+        time.sleep(0.01)
+    (os.kill if alone else os.killpg)(process.pid, signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert said.splitlines() == ["interrupted; rerun the same command"]
+    assert process.returncode == Exit.INTERRUPTED
+    with pytest.raises(ProcessLookupError):
+        os.killpg(process.pid, 0)
 
 
 def command(folder: Path, out: Path, *more: str) -> list[str]:
