@@ -218,7 +218,7 @@ def documents_line(config: PrepareConfig, counts: CorpusCounts) -> str:
 def check_train(config: PrepareConfig, counts: CorpusCounts) -> None:
     """Raise InputError if there are no training instances: all held out, or none can be made."""
     share, held = config.validation_share, counts.held_documents
-    if counts.train:
+    if counts.train or (share == 1 and counts.held_out):
         return
     start = f"no training instances of corpus {config.corpus.name}"
     if left := counts.written - held:
@@ -279,7 +279,7 @@ def warnings(plan: PreparePlan, counts: CorpusCounts, lowest: LowestHashes) -> l
             f"{pluralize(held, 'held-out document')} cannot give random next segments, so "
             f"next-sentence scores will be meaningless; {cure}"
         )
-    if instances > MOST_HELD_OUT * counts.instances:
+    if instances > MOST_HELD_OUT * counts.instances and config.validation_share < 1:
         found.append(
             f"{instances:,} of {counts.instances:,} instances ({instances / counts.instances:.0%}) "
             f"are held out with {pluralize(held, 'document')}; a smaller validation_share leaves "

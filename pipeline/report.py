@@ -4,12 +4,12 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, select_autoescape
 
 from model.huggingface import model_card
+from model.training.history import overfitting
 from model.training.tracking import read_metrics
 from pipeline.cli import entry_point
 from pipeline.common import formatting, run_record
@@ -26,7 +26,6 @@ from pipeline.reporting.score_tables import Made, Stages, shown
 from pipeline.stages import stage, store_inputs
 
 PAGE = "report.html"
-RISES = 1.05  # a held-out loss that is larger than its minimum by this factor has risen
 FOLDED = ("Learning rate", "Model FLOP/s utilisation", "Waiting for data", "Throughput")
 
 
@@ -110,31 +109,12 @@ def train_section(name: str, folder: Path) -> dict[str, Any]:
         ("Waiting for data", "data_wait_share", "share of time"),
     ]
     drawn = [(title, plots.lines(found, "step", unit)) for title, key, unit in wanted if (found := curves(key))]
-    losses = {"Masked-LM loss": "masked_lm_loss", "Next-sentence loss": "next_sentence_loss"}
-    warnings = (overfitting(kinds, title, key) for title, key in losses.items())
     return {
         "title": f"Training ({name})",
-        "rows": [("warning", text) for text in warnings if text],
+        "rows": [("warning", text) for text in overfitting(rows)],
         "plots": [plot for plot in drawn if plot[0] not in FOLDED],
         "folded": [plot for plot in drawn if plot[0] in FOLDED],
     }
-
-
-def overfitting(kinds: dict[str, list[dict[str, Any]]], title: str, key: str) -> str | None:
-    """Return a sentence if a held-out loss rose while that of training fell, else None."""
-    held = [(row["step"], row[key]) for row in kinds["validation"] if key in row]
-    if len(held) < 2:
-        return None
-    step, best = min(held, key=lambda pair: pair[1])
-    late = [row[key] for row in kinds["train"] if key in row and row["step"] > step]
-    half = len(late) // 2
-    falls = half > 0 and fmean(late[half:]) < fmean(late[:half])
-    if held[-1][1] < RISES * best or not falls:
-        return None
-    return (
-        f"{title} of held-out text rose from {best:.3f} at step {step:,} to {held[-1][1]:.3f}, "
-        "while that of training fell: more text, or fewer steps, would help"
-    )
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,8 @@
 """Schema of a training run: data, tracking, how it is computed, and all of it."""
 
+import re
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from model.config import deepspeed_keys
@@ -51,6 +53,9 @@ class DataConfig(Section, key="data"):
     dir: str = input_path(help="Folder of `prepare`.")
     more: list[str] = input_path([], "Further folders of `prepare`.")
     weights: list[float] = option([], "Weights of `dir` and of each of `more`.", above=0)
+    validation: list[str] = input_path(
+        [], "Folders of `prepare` whose held-out shards are evaluated; empty: those of `dir` and `more`."
+    )
     vocab: str = input_path(help="Vocabulary that the shards were made with.")
     verify: bool = runtime_option(True, "Compare all shards with their checksums before the first step.")
     window_rows: int = option(1_000_000, "Rows shuffled together; shards of a window are read in parallel.", at_least=1)
@@ -81,6 +86,22 @@ class DataConfig(Section, key="data"):
     def folders(self) -> list[str]:
         """All folders."""
         return [self.dir, *self.more]
+
+    @property
+    def held_out(self) -> "DataConfig":
+        """Return the same with the folders that are evaluated."""
+        return self._of(self.validation) if self.validation else self
+
+    @property
+    def held_out_parts(self) -> "dict[str, DataConfig]":
+        """Return each of several folders of `validation`, by what its path has alone."""
+        paths = [Path(folder).parts[::-1] for folder in self.validation if len(self.validation) > 1]
+        depth = next((n for n, same in enumerate(zip(*paths, strict=False)) if len(set(same)) == len(paths)), 0)
+        names = (re.sub(r"\W", "_", path[depth], flags=re.ASCII) for path in paths)
+        return {name: self._of([folder]) for name, folder in zip(names, self.validation, strict=False)}
+
+    def _of(self, folders: list[str]) -> "DataConfig":
+        return replace(self, dir=folders[0], more=folders[1:], weights=[], validation=[])
 
 
 @dataclass(kw_only=True)
@@ -129,6 +150,7 @@ class TrainConfig(StageConfig):
     )
     save_every: int = runtime_option(200, "Steps per checkpoint.", at_least=1)
     keep: int = runtime_option(2, "Checkpoints that are kept, the last ones.", at_least=1)
+    keep_best: bool = option(False, "Also save and keep the checkpoint of the lowest held-out loss; it is the result.")
     keep_every: int | None = runtime_option(
         None, "Also keep the checkpoints of multiples of this number of steps.", at_least=1
     )

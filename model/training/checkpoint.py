@@ -93,13 +93,13 @@ def average(path: Path, state: State, count: int) -> tuple[dict[str, torch.Tenso
     """
     earlier = [other for step, other in steps(path.parent).items() if step < state.step]
     branch = path.parent / BRANCH
-    apart = branch.read_text().strip() if branch.exists() else None
-    before = [other for other in earlier if mark_of(other) is None and other.name != apart]
+    apart = branch.read_text().split() if branch.exists() else []
+    before = [other for other in earlier if mark_of(other) is None and other.name not in apart]
     if len(before) + 1 < count:
         raise InputError(
             f"{named('average')}={count} needs {count} checkpoints up to {path.name}, found {len(before) + 1} apart "
-            f"from those of save_at_words and the one before wsd's decay; train again with {named('keep')}={count} or "
-            f"more (a finished training: {BY_FORCE})",
+            "from those of save_at_words, the best and the one before wsd's decay; train again with "
+            f"{named('keep')}={count} or more (a finished training: {BY_FORCE})",
             "average",
             path=path.parent,
         )

@@ -90,7 +90,7 @@ def masked(config: TrainConfig) -> float:
 
 def checkpoints(config: TrainConfig, steps: int) -> int:
     """Return how many checkpoints there are at most at once, one of them being written."""
-    kept = config.keep + 1 + (config.schedule.name == "wsd")  # one before its decay
+    kept = config.keep + 1 + (config.schedule.name == "wsd") + config.keep_best  # one before its decay
     if config.keep_every is not None:
         kept += steps // config.keep_every
     return kept + marked(config)

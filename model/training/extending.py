@@ -22,12 +22,12 @@ from pipeline.common.errors import InputError
 
 # What a step depends on only through its learning rate, batch size and share of masks, or not at
 # all; so does `schedule`.
-PER_STEP = {"steps", "words", "epochs", "objective.mask_share", "evaluate_samples"}
+PER_STEP = {"steps", "words", "epochs", "objective.mask_share", "evaluate_samples", "keep_best"}
 
 
 def is_common(key: str) -> bool:
     """Return whether every step depends on a setting directly."""
-    return key not in PER_STEP and not key.startswith("schedule.")
+    return key not in PER_STEP and not key.startswith(("schedule.", "data.validation."))
 
 
 class FirstSteps:

@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from statistics import fmean
+from typing import TYPE_CHECKING, Any
 
 from model.training.tracking import read_metrics
 from pipeline.common.figures import TrainingSummary
@@ -12,6 +13,8 @@ from pipeline.common.manifest import Manifest
 if TYPE_CHECKING:
     from model.training.initial_weights import Source
 
+RISES = 1.05  # a held-out loss that is larger than its minimum by this factor has risen
+LOSSES = {"masked_lm_loss": "Masked-LM loss", "next_sentence_loss": "Next-sentence loss"}
 OF_AVERAGE = "average_"  # begins the held-out figures of a moving average
 
 
@@ -69,3 +72,24 @@ def validation_of(made: Manifest, source: "Source", average: bool) -> dict[str, 
         kept = {key: value for key, value in found.items() if key.startswith(OF_AVERAGE)}
         return {key.removeprefix(OF_AVERAGE): value for key, value in kept.items()}
     return found if len(source.steps) == 1 else {}
+
+
+def overfitting(rows: list[dict[str, Any]]) -> list[str]:
+    """Return a sentence for each held-out loss of a curve that rose while that of training fell."""
+    return [text for key, title in LOSSES.items() if (text := _overfitting(rows, title, key))]
+
+
+def _overfitting(rows: list[dict[str, Any]], title: str, key: str) -> str | None:
+    held = [(row["step"], row[key]) for row in rows if row["kind"] == "validation" and key in row]
+    if len(held) < 2:
+        return None
+    step, best = min(held, key=lambda pair: pair[1])
+    late = [row[key] for row in rows if row["kind"] == "train" and key in row and row["step"] > step]
+    half = len(late) // 2
+    falls = half > 0 and fmean(late[half:]) < fmean(late[:half])
+    if held[-1][1] < RISES * best or not falls:
+        return None
+    return (
+        f"{title} of held-out text rose from {best:.3f} at step {step:,} to {held[-1][1]:.3f}, "
+        "while that of training fell: more text, or fewer steps, would help"
+    )

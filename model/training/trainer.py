@@ -23,7 +23,17 @@ from model.loader.shard_cache import Reading, ShardCache
 from model.resilience import process_group, rank_card
 from model.resilience.nonfinite import Health
 from model.resilience.watchdog import LEAVING, Watchdog
-from model.training import checkpoint, cost, device_peak, estimate, extending, initial_weights, micro_batch, run_length
+from model.training import (
+    checkpoint,
+    cost,
+    device_peak,
+    estimate,
+    extending,
+    history,
+    initial_weights,
+    micro_batch,
+    run_length,
+)
 from model.training.deepspeed_engine import (
     averaged_weights,
     build_engine,
@@ -38,7 +48,7 @@ from model.training.history import OF_AVERAGE
 from model.training.run_length import WordsSeen
 from model.training.schedule import batch_size, lr_factor, steps_before_decay, warmup_steps
 from model.training.step_metrics import Meter, losses
-from model.training.tracking import Tracker, take_back
+from model.training.tracking import Tracker, read_metrics, take_back
 from pipeline.common import checkpoints, counter_rng
 from pipeline.common.errors import BY_FORCE, Diverged, InputError, Restart
 from pipeline.common.figures import TrainingSummary
@@ -70,17 +80,22 @@ class Trainer:
         shards = ShardFiles(config.data)
         self.data = shards.checksum()
         wordpiece = self.wordpiece = WordPiece.load(config.data.vocab)
-        self.model_config = initial_weights.fitted(config, wordpiece, shards.sequence_length)
+        held_out = ShardFiles(config.data.held_out)
+        longest = max(shards.sequence_length, held_out.sequence_length)
+        self.model_config = initial_weights.fitted(config, wordpiece, longest)
         self.cache = ShardCache(config.data, addresses) if config.data.cache else None
         self.loader = Loader(config.data, config.objective, wordpiece, config.seed, "train", self.cache)
-        self.held_out = Loader(config.data, config.objective, wordpiece, config.seed, "validation")
+        found = {"": config.data.held_out, **config.data.held_out_parts}
+        self.held_out = {
+            name: Loader(data, config.objective, wordpiece, config.seed, "validation") for name, data in found.items()
+        }
         self.folder = checkpoints.runs(out) / checkpoints.run_name(fingerprint)
         card = rank_card.describe(config, fingerprint)
         self.world = start_world(card, config.threads, config.start_timeout, config.timeout)
         if config.data.verify and self.cache is None:  # it compares what it fetches
             rank, size = self.world.rank, self.world.size
-            shards.verify(rank, size, process_group.gather, guard.starting)
-        longest = self.loader.sequence_length
+            for files in (shards, held_out) if config.data.validation else (shards,):
+                files.verify(rank, size, process_group.gather, guard.starting)
         self.config = config = micro_batch.resolved(config, self.model_config, self.world, longest)
         micro_batch.forget(self.folder)
         self.health = Health(config.bad_steps)
@@ -91,6 +106,7 @@ class Trainer:
         self.scale: dict[str, float | None] = {}  # of the checkpoint that is resumed
         self.carried = 0  # updates of the optimizer before this run
         self.saved = -1  # the step of the newest checkpoint
+        self.best: dict[str, float] = {}  # with `keep_best`, its step and held-out figures
         self.compared = False  # whether what is saved was compared with the model's weights
         self.stop = False  # whether any rank got a signal
         self.peak = device_peak.tflops(self.world.device, config.precision)
@@ -145,7 +161,7 @@ class Trainer:
             self.words.resume(state.words, path)
             self.earlier = state.seconds
             self.saved, self.health.skipped = state.step, state.skipped
-            self.carried, self.scale = state.carried, state.loss_scale
+            self.carried, self.scale, self.best = state.carried, state.loss_scale, state.best
             tensors = checkpoint.Tensors(path)
             module.load_state_dict({n: tensors.weight(n) for n, _ in module.named_parameters()})
             return tensors, state.updates
@@ -322,7 +338,8 @@ class Trainer:
         if len(reached) > 1:
             marks = ", ".join(f"{mark:,.0f}" for mark in reached)
             self.tracker.say(f"warning: save_at_words: one step reached {marks}; kept as the last")
-        if reached or (self.step % config.save_every == 0 and not last):
+        is_best = self.best.get("step") == self.step
+        if reached or is_best or (self.step % config.save_every == 0 and not last):
             with meter.paused():
                 self._save(meter, max(reached, default=None))
         if self.step % config.log_every == 0:
@@ -352,12 +369,13 @@ class Trainer:
         done = f", resumed after step {self.step:,}" if self.step else ""
         count = sum(getattr(p, "ds_numel", p.numel()) for p in engine.module.parameters())
         # On a shared CPU the measured peak is too low, which inflates MFU.
+        passes = self.steps * config.batch_size / self.loader.samples
         best = "(measured under current load)" if world.device.type == "cpu" else "peak"
         batches = pluralize(engine.gradient_accumulation_steps(), "micro-batch", "es")
         return (
             f"{self.model_config.name}, {count:,} parameters, {world.size} x {world.device.type}, "
             f"{config.precision}, ZeRO stage {engine.zero_optimization_stage()}, {self.steps:,} "
-            f"steps of {config.batch_size} samples ({batches} per rank), "
+            f"steps of {config.batch_size} samples ({batches} per rank), {passes:.1f} passes over the text, "
             f"{warmup_steps(config.schedule, self.steps):,} of them warm-up, {self.peak:.3g} TFLOP/s per "
             f"device {best}{done}"
         )
@@ -369,6 +387,8 @@ class Trainer:
         self.tracker.log("validation", self.step, found if finite else {})
         shown = ", ".join(f"{key.replace('_', ' ')} {value:.4f}" for key, value in found.items())
         self.tracker.say(f"step {self.step:,}: held-out {shown if finite else 'loss not finite'}")
+        if self.config.keep_best and finite and found["loss"] < self.best.get("loss", math.inf):
+            self.best = {"step": self.step, **found}
         return found if finite else None
 
     @torch.no_grad()
@@ -387,8 +407,12 @@ class Trainer:
         return found
 
     def _figures_of_weights(self) -> dict[str, float]:
-        """Return losses and accuracies of the weights that the engine computes with now."""
-        config, world, loader = self.config, self.world, self.held_out
+        """Return losses and accuracies of the weights that the engine computes with now, of each named part too."""
+        parts = {name and f"{name}_": self._figures_of(loader) for name, loader in self.held_out.items()}
+        return {f"{name}{key}": value for name, found in parts.items() for key, value in found.items()}
+
+    def _figures_of(self, loader: Loader) -> dict[str, float]:
+        config, world = self.config, self.world
         meter = Meter(world)
         count = min(config.evaluate_samples, loader.samples)
         for start in range(0, count, config.batch_size):
@@ -430,6 +454,7 @@ class Trainer:
                 words=self.words.count,
                 seconds=self.earlier + time.monotonic() - self.began,
                 loss_scale=scale_of(self.engine.optimizer, self.config.precision),
+                best=self.best,
                 mark=mark,
                 fingerprint=self.fingerprint,
                 model=dataclasses.asdict(self.model_config),
@@ -441,7 +466,7 @@ class Trainer:
             path = checkpoint.write(self.folder, state, weights, moments)
             if not self.health.row:  # else those before may be the good ones
                 stable = steps_before_decay(self.config.schedule, self.steps)
-                checkpoints.prune(path, self.config.keep, self.config.keep_every, stable)
+                checkpoints.prune(path, self.config.keep, self.config.keep_every, stable, self.best.get("step"))
             self.tracker.saved()
             self.store.upload(self.guard.beat, wait=self.stop or self.health.limit_reached)
         dist.barrier()
@@ -450,7 +475,15 @@ class Trainer:
 
     def _result(self, validation: dict[str, float]) -> Result:
         """Return the run's metrics for the manifest; each accuracy has its baseline."""
-        path = self.folder / checkpoints.name_of(self.step)
+        if self.world.rank == 0:
+            for warning in history.overfitting(read_metrics(self.out)):
+                self.tracker.say(f"warning: {warning}")
+        if self.best and self.best["step"] != self.step:
+            validation = {key: value for key, value in self.best.items() if key != "step"}
+            self.tracker.say(
+                f"train: the result is the checkpoint of step {self.best['step']:,}, the best held-out loss"
+            )
+        path = self.folder / checkpoints.name_of(int(self.best.get("step", self.step)))
         pairs = "next_sentence_accuracy" in validation
         summary = TrainingSummary(
             steps=self.step,
@@ -460,8 +493,8 @@ class Trainer:
             tokens=self.tokens,
             words=self.words.count,
             validation=validation,
-            most_frequent_accuracy=self.held_out.most_frequent_share(),
-            most_frequent_pair_accuracy=self.held_out.most_frequent_pair_share() if pairs else None,
+            most_frequent_accuracy=self.held_out[""].most_frequent_share(),
+            most_frequent_pair_accuracy=self.held_out[""].most_frequent_pair_share() if pairs else None,
             world_size=self.world.size,
             device=self.world.device.type,
             checkpoint=str(path.relative_to(self.out)),

@@ -26,7 +26,13 @@ import grpc
 
 from pipeline.beam.endpoints import check_endpoints, find_prism, listens
 from pipeline.beam.exchange import Exchange
-from pipeline.beam.fast_import import FnApiRunner, PipelineOptions, SubprocessSDKEnvironment, python_urns, worker_handlers
+from pipeline.beam.fast_import import (
+    FnApiRunner,
+    PipelineOptions,
+    SubprocessSDKEnvironment,
+    python_urns,
+    worker_handlers,
+)
 from pipeline.beam.pool import environment, secret, serve
 from pipeline.common.errors import ConfigError
 from pipeline.config import RunnerConfig

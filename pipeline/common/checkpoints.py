@@ -23,7 +23,7 @@ WEIGHTS, MOMENTS, STATE = "model.safetensors", "optimizer.safetensors", "state.j
 FILES = (WEIGHTS, MOMENTS, STATE)
 SUMS = "SHA256SUMS"  # of these files
 LATEST = "latest"  # the name of the newest checkpoint
-BRANCH = "stable"  # the name of the one that is kept for longer trainings alone
+BRANCH = "stable"  # the names of those that are kept for longer trainings, or as the best, alone
 # A file of a checkpoint by its path in the stage's folder: the checkpoint, the run, the step.
 FILE = re.compile(r"(checkpoints/([^/]+)/step-(\d+))/[^/]+")
 
@@ -45,6 +45,7 @@ class State:
     seconds: float = 0.0  # of all starts up to here; 0: not noted
     loss_scale: dict[str, float | None] = dataclasses.field(default_factory=dict)  # of fp16
     first_steps: str | None = None  # hash of what the steps done depend on; None: not noted
+    best: dict[str, float] = dataclasses.field(default_factory=dict)  # of keep_best: its step and held-out figures
     mark: float | None = None  # of save_at_words: what it was saved for, 0 before the first step
     format: str = FORMAT
 
@@ -125,24 +126,23 @@ def newest(folder: Path) -> tuple[Path, State] | None:
     return None
 
 
-def prune(last: Path, keep: int, keep_every: int | None = None, stable: int = 0) -> None:
+def prune(last: Path, keep: int, keep_every: int | None = None, stable: int = 0, best: float | None = None) -> None:
     """Remove what killed writers left, and all but the last `keep` and each `keep_every`-th.
 
-    The last of the first `stable` steps stays too: a longer training can continue from it. Those
-    kept for their words do not count. `last` is the checkpoint that was just written. Any after it
-    are damaged: it was not resumed from them.
+    That of step `best` stays too, and the last of the first `stable` steps: a longer training can
+    continue from it. Those kept for their words do not count. `last` is the checkpoint that was
+    just written. Any after it are damaged: it was not resumed from them.
     """
     found = steps(last.parent)
     good = [step for step in found if step <= int(last.name.removeprefix("step-"))]
     plain = [step for step in good if mark_of(found[step]) is None]
-    branch = max((step for step in plain if step <= stable), default=None)
+    apart = {max((step for step in plain if step <= stable), default=None), best} & set(plain[:-keep])
     for step, path in found.items():
         spare = step in plain[:-keep] and (keep_every is None or step % keep_every)
-        spare = spare and step != branch
-        if step not in good or spare:
+        if step not in good or (spare and step not in apart):
             remove(path)
-    if branch in plain[:-keep]:
-        write_text(last.parent / BRANCH, f"{name_of(branch)}\n")
+    if apart:
+        write_text(last.parent / BRANCH, "".join(f"{name_of(int(step))}\n" for step in sorted(filter(None, apart))))
     remove_leftovers(last.parent)
 
 

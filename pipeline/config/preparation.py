@@ -220,7 +220,7 @@ class PrepareConfig(StageConfig):
     short_sequence_probability: float = option(0.1, "Share of shorter sequences, of nsp and sop.", at_least=0, below=1)
     duplicates: int = option(1, "Times that each document is divided into pairs, differently each time.", at_least=1)
     validation_share: float = option(
-        0.01, "Share of documents for validation, by the hash of their text.", at_least=0, below=1
+        0.01, "Share of documents for validation, by the hash of their text; 1: all.", at_least=0, at_most=1
     )
     words: str | None = option(
         None, "Word segmentation of text without spaces, stored for whole-word masks; null: none.", choices=("jieba",)

@@ -28,8 +28,9 @@ class Reader:
         text: str | list[str] = "text",
         title: str | None = None,
         id: str | None = None,
+        where: str | None = None,
     ):
-        self.fields = row_fields.RowFields(text, title, id)
+        self.fields = row_fields.RowFields(text, title, id, where)
         self.files = text_lines.TextFiles(corpus, source, NAMES)
 
     def splits(self, split_bytes: int) -> list[FileRange]:
@@ -46,6 +47,9 @@ class Reader:
             first, row = split.start == 0 and line.number == 1, None
             try:
                 row = parse(line.text)
+                if not self.fields.wants(row):
+                    tally[row_fields.LEFT_OUT] += 1
+                    continue
                 document = self.fields.document(row, document_id(split, line.number))
             except ValueError as error:
                 form = other_form(line.text) if first else None

@@ -31,9 +31,10 @@ class Reader:
         text: str | list[str] = "text",
         title: str | None = None,
         id: str | None = None,
+        where: str | None = None,
     ):
         self.corpus, self.source = corpus, source
-        self.fields = row_fields.RowFields(text, title, id)
+        self.fields = row_fields.RowFields(text, title, id, where)
 
     def splits(self, split_bytes: int) -> list[FileRange]:
         """Cut between row groups, sized by the uncompressed bytes of the selected columns."""
@@ -59,6 +60,9 @@ class Reader:
                         number += 1
                         where = f"{split.path} row {number}"
                         try:
+                            if not self.fields.wants(checked(row)):
+                                tally[row_fields.LEFT_OUT] += 1
+                                continue
                             document = self.fields.document(checked(row), where)
                         except ValueError as error:
                             tally.reject(str(error), where)

@@ -218,7 +218,7 @@ def open_folder(folder: Path | str, split: str) -> list[Shard]:
     if not paths:
         cure = "run python -m pipeline.prepare first, or set data.dir"
         if any(Path(folder).glob("*.arrow")):
-            cure = "run prepare again with a larger validation_share"
+            cure = f"run prepare again with a {'smaller' if split == 'train' else 'larger'} validation_share"
         raise InputError(f"no {split} shards found; {cure}", path=folder)
     shards = [open_shard(path) for path in paths]
     for shard in shards:

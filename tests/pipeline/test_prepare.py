@@ -199,6 +199,13 @@ def test_a_run_over_what_a_killed_one_left_gives_the_same_bytes(
     assert {path.name for path in tmp_path.iterdir()} == {"killed", ".killed.lock"}
 
 
+def test_all_documents_can_be_held_out(root: Path, corpus: Path, vocab: Path, one: Path, tmp_path: Path) -> None:
+    figures = prepare(root, corpus, vocab, tmp_path / "held", "validation_share=1").figures
+    assert [name.partition("-")[0] for name in figures["shards"]] == ["validation"] * len(figures["shards"])
+    assert figures["totals"]["validation_documents"] == figures["documents"]["written"] == 40
+    assert figures["warnings"] == []
+
+
 def test_another_seed_gives_other_pairs(root: Path, corpus: Path, vocab: Path, one: Path, tmp_path: Path) -> None:
     expected = require_manifest(one, "prepare", "one")
     other = prepare(root, corpus, vocab, tmp_path / "other", "seed=1")

@@ -94,8 +94,9 @@ def pages(file: CompressedFile, split: FileRange, tally: SkipCounts) -> Iterator
 
     def remembered() -> Iterator[bytes]:
         nonlocal read
-        for read in chunks:
-            yield read
+        for data in chunks:
+            read = data
+            yield data
 
     document, last = remembered(), ""
     while True:

@@ -1,21 +1,42 @@
 """Documents from rows of named fields."""
 
+import operator
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from pipeline.common.errors import ConfigError
 from pipeline.readers import Document
 
+_CONDITION = re.compile(r"\s*(.+?)\s*(<=|>=|==|!=|<|>)\s*(.+?)\s*")
+_COMPARED = {
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+    "==": operator.eq,
+    "!=": operator.ne,
+}
+LEFT_OUT = "left out by corpus.options.where"
+
 
 class RowFields:
-    """Names of the fields that hold text, title and id."""
+    """Names of the fields that hold text, title and id, and which rows are wanted."""
 
-    def __init__(self, text: str | list[str], title: str | None, id: str | None):
-        """Check the names; `text` is one field, or several to concatenate.
+    def __init__(self, text: str | list[str], title: str | None, id: str | None, where: str | None = None):
+        """Check the names; `text` is one field, or several to concatenate; `where` is as `date >= 2026-09`.
 
         Raises:
             ConfigError: `text` is neither, or another is not a name.
         """
+        found = _CONDITION.fullmatch(where) if isinstance(where, str) else None
+        if where is not None and found is None:
+            raise ConfigError(
+                "must be a field, one of < <= > >= == != and a value, such as 'date >= 2026-09'",
+                "corpus.options.where",
+                where,
+            )
+        self.condition = found and (found[1], _COMPARED[found[2]], found[3])
         for key, name in (("title", title), ("id", id)):
             if name is not None and not isinstance(name, str):
                 raise ConfigError(
@@ -28,12 +49,31 @@ class RowFields:
 
     def names(self) -> list[str]:
         """Return the names of all fields that are read."""
-        return [*self.text, *(name for name in (self.title, self.id) if name)]
+        where = self.condition and self.condition[0]
+        return [*self.text, *(name for name in (self.title, self.id, where) if name)]
 
     def key(self, name: str) -> str:
         """Return the config key that a field was named by."""
-        option = "text" if name in self.text else "title" if name == self.title else "id"
+        named = {"title": self.title, "id": self.id}
+        option = "text" if name in self.text else next((key for key, of in named.items() if of == name), "where")
         return f"corpus.options.{option}"
+
+    def wants(self, row: Mapping[str, Any]) -> bool:
+        """Return whether a row fulfils the condition: as numbers if its value is one, else as text.
+
+        Of null, none does.
+
+        Raises:
+            ValueError: its field is missing, or is a number and compared with what is none.
+        """
+        if self.condition is None:
+            return True
+        name, compare, wanted = self.condition
+        value = self._value(row, name)
+        if isinstance(value, bool):
+            value = str(value).lower()
+        number = isinstance(value, int | float)
+        return value is not None and bool(compare(value, float(wanted)) if number else compare(str(value), wanted))
 
     def document(self, row: Mapping[str, Any], place: str) -> Document:
         """Return the document of a row; `place` is its id if no field is.

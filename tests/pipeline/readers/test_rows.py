@@ -75,6 +75,49 @@ def test_titles_and_ids_stored_as_bytes_are_text(tmp_path: Path) -> None:
     assert "row 2: not valid UTF-8" in tally.broken[0]
 
 
+@pytest.mark.parametrize("reader", ["jsonl", "parquet"])
+@pytest.mark.parametrize(
+    ("where", "wanted"),
+    [
+        ("date >= 2026-09", "cd"),
+        ("date<2026-09", "ab"),
+        ("meta.n > 9", "cd"),
+        ("meta.n == 3", "b"),
+        ("good != true", "c"),
+        ("lang == de", "ad"),
+        ("lang != de", "c"),
+    ],
+)
+def test_only_rows_that_are_asked_for_are_read(reader: str, where: str, wanted: str, tmp_path: Path) -> None:
+    dates, langs = ("2025-01-02", "2026-08-31", "2026-09-01", "2027-01-01"), ("de", None, "en", "de")
+    rows = [
+        {"text": text, "date": date, "lang": lang, "good": text != "c", "meta": {"n": n}}
+        for text, date, lang, n in zip("abcd", dates, langs, (-1, 3, 10, 20.5), strict=True)
+    ]
+    path = tmp_path / f"a.{reader}"
+    if reader == "jsonl":
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    else:
+        pq.write_table(pa.Table.from_pylist([row | {"meta": {"n": float(row["meta"]["n"])}} for row in rows]), path)
+    found, tally = read(config(reader, path, options={"where": where}))
+    assert "".join(document.text for document in found) == wanted
+    assert tally == {"left out by corpus.options.where": 4 - len(wanted)}
+
+
+@pytest.mark.parametrize("where", ["date", "date >=", ">= 2026", 5])
+def test_a_condition_that_is_none_is_refused(where: object, tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"text": "One."}\n')
+    with pytest.raises(ConfigError) as caught:
+        read(config("jsonl", tmp_path / "a.jsonl", options={"where": where}))
+    assert caught.value.key == "corpus.options.where"
+
+
+def test_a_condition_on_a_field_that_is_missing_names_its_key(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"text": "One."}\n')
+    with pytest.raises(InputError, match=r"set corpus\.options\.where"):
+        read(config("jsonl", tmp_path / "a.jsonl", options={"where": "date > 2026"}))
+
+
 def test_two_columns_of_one_name_are_refused(tmp_path: Path) -> None:
     twice = pa.Table.from_arrays([pa.array(["a"]), pa.array(["b"])], ["text", "text"])
     pq.write_table(twice, tmp_path / "a.parquet")

@@ -124,20 +124,21 @@ def test_a_book_ends_at_its_licence_and_not_at_its_own_words(before: str, word: 
     assert book_text.parse(text).text == book.replace("\n\n", "\n")
 
 
+STARS = "*** START OF THE PROJECT GUTENBERG EBOOK X ***"
 FRAMES = {
     "two stars": ("** START OF THE PROJECT GUTENBERG EBOOK X **", "** END OF THE PROJECT GUTENBERG EBOOK X **"),
     "no article": ("***START OF PROJECT GUTENBERG ETEXT X***", "***END OF PROJECT GUTENBERG ETEXT X***"),
-    "indented": ("  *** START OF THE PROJECT GUTENBERG EBOOK X ***", "  *** END OF THE PROJECT GUTENBERG EBOOK X ***"),
+    "indented": (f"  {STARS}", "  *** END OF THE PROJECT GUTENBERG EBOOK X ***"),
     "no start": ("", "*** END OF THE PROJECT GUTENBERG EBOOK X ***"),
-    "small print": ("*END*THE SMALL PRINT! FOR PUBLIC DOMAIN ETEXTS*Ver.04.29.93*END*", "End of this Project Gutenberg Etext"),
-    "small print last": ("***START OF THE PROJECT GUTENBERG EBOOK***", "***START**THE SMALL PRINT!**FOR EBOOKS**START***"),
-    "the end": ("***START OF THE PROJECT GUTENBERG EBOOK***", "The End of Project Gutenberg's X"),
-    "German": ("***START OF THE PROJECT GUTENBERG EBOOK***", "Ende dieses Projekt Gutenberg Etextes X"),
-    "full licence": ("*** START OF THE PROJECT GUTENBERG EBOOK X ***", "*** START: FULL LICENSE ***"),
-    "its title": ("*** START OF THE PROJECT GUTENBERG EBOOK X ***", "THE FULL PROJECT GUTENBERG™ LICENSE"),
+    "small print": ("*END*THE SMALL PRINT! FOR PUBLIC DOMAIN*Ver.04.29.93*END*", "End of this Project Gutenberg Etext"),
+    "small print last": (STARS, "***START**THE SMALL PRINT!**FOR EBOOKS**START***"),
+    "the end": (STARS, "The End of Project Gutenberg's X"),
+    "German": (STARS, "Ende dieses Projekt Gutenberg Etextes X"),
+    "full licence": (STARS, "*** START: FULL LICENSE ***"),
+    "its title": (STARS, "THE FULL PROJECT GUTENBERG™ LICENSE"),
     "Canada": (
-        "*** START OF THE DISTRIBUTED PROOFREADERS CANADA EBOOK X ***",
-        "*** END OF THE DISTRIBUTED PROOFREADERS CANADA EBOOK X ***",
+        STARS.replace("PROJECT GUTENBERG", "DISTRIBUTED PROOFREADERS CANADA"),
+        "***END OF DISTRIBUTED PROOFREADERS",
     ),
 }
 

@@ -1,0 +1,67 @@
+"""What is held out, and which checkpoint it chooses."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from model.config import DataConfig
+from pipeline.common import checkpoints
+from pipeline.common.manifest import Manifest, require_manifest
+from pipeline.tokenization.wordpiece import WordPiece
+from tests.model.conftest import SMALL, losses, rows, train_many, write_prepared
+
+
+def test_a_held_out_set_of_ones_own_has_a_loss_per_name(root: Path, work: Path, tmp_path: Path) -> None:
+    folders = [str(tmp_path / name / "prepare") for name in ("old", "new-1")]
+    for seed, folder in enumerate(folders, 1):
+        write_prepared(Path(folder), WordPiece.load(work / "vocab"), seed)
+    run = [*SMALL, f"workdir={work}", "steps=3", "evaluate_every=2"]
+    outs = [tmp_path / name for name in ("own", "both", "second")]
+    named = ["", f"data.validation=[{','.join(folders)}]", f"data.validation=[{folders[1]}]"]
+    said = train_many(
+        root, [(1, [*run, f"out={out}", *filter(None, [key])]) for out, key in zip(outs, named, strict=True)]
+    )
+    own, both, second = (rows(out, "validation") for out in outs)
+    assert losses(outs[0]) == losses(outs[1]) == losses(outs[2]), "what is trained on is the same"
+    assert [row["new_1_loss"] for row in both] == pytest.approx([row["loss"] for row in second])
+    assert len({row["loss"] for row in (own[-1], both[-1], second[-1])}) == 3
+    assert both[-1]["old_loss"] != both[-1]["new_1_loss"]
+    assert "new 1 loss" in said
+    inputs = require_manifest(outs[1], "train", "out").inputs
+    assert {inputs[f"data.validation.{n}"] for n in (0, 1)} == {f"{seed:064x}" for seed in (1, 2)}
+
+
+@pytest.mark.parametrize(
+    ("folders", "names"),
+    [
+        ([], []),
+        (["w/a/prepare"], []),
+        (["w/a/prepare", "w/b/prepare"], ["a", "b"]),
+        (["w/prepare-old", "w/prepare-new"], ["prepare_old", "prepare_new"]),
+        (["s3://x/a/prepare", "w/prepare", "x/y/prepare"], ["a", "w", "y"]),
+    ],
+)
+def test_parts_are_named_by_what_their_paths_have_alone(folders: list[str], names: list[str]) -> None:
+    data = DataConfig(dir="w/prepare", vocab="v", validation=folders)
+    assert list(data.held_out_parts) == names
+    assert [part.folders for part in data.held_out_parts.values()] == [[folder] for folder in folders if names]
+    assert data.held_out.folders == (folders or ["w/prepare"])
+
+
+def test_the_best_checkpoint_is_the_result(root: Path, work: Path, tmp_path: Path) -> None:
+    rising = ["optimizer.learning_rate=0.5", "schedule=constant", "schedule.warmup_share=1"]  # falls, then diverges
+    run = [*SMALL, *rising, f"workdir={work}", f"out={tmp_path}/out", "evaluate_every=1", "keep=1", "keep_best=true"]
+    said = train_many(root, [(1, run)])
+    out = tmp_path / "out"
+    held = {row["step"]: row for row in rows(out, "validation")}
+    best = min(held, key=lambda step: held[step]["loss"])
+    assert best < max(held), "of no use here"
+    made = Manifest.read(out)
+    assert made is not None
+    path, state = checkpoints.locate(out)
+    assert (state.step, Path(made.figures["checkpoint"]).name) == (best, path.name)
+    assert list(checkpoints.steps(path.parent)) == [best, 12]
+    assert made.figures["validation"]["masked_lm_loss"] == held[best]["masked_lm_loss"]
+    assert f"checkpoint of step {best}," in said
+    assert json.loads((path.parent / checkpoints.name_of(12) / checkpoints.STATE).read_text())["best"]["step"] == best
