@@ -1,5 +1,6 @@
 """Entry point of every command: its configuration, one-line errors, exit codes."""
 
+import os
 import sys
 from collections.abc import Callable
 from typing import Any, NoReturn, TypeVar
@@ -68,6 +69,8 @@ def guarded(
         if not is_panic(error):
             raise
         _end(InputError(f"a library fails on this input ({first_line(error)})"), is_first)
+    if output.is_full() and screen.RECORDS not in os.environ:  # that of a stage is its log
+        _end(InputError("no space left; what was printed is incomplete", path="standard output"), is_first)
     sys.exit(Exit.DONE)
 
 

@@ -15,6 +15,7 @@ from pipeline.common.redact import redact
 
 _BARS = re.compile("(\r|\x1b\\[(?:K|A|[01]?m))")
 GONE = (errno.EPIPE, errno.EIO, errno.ENXIO)  # a pipe without a reader, a closed terminal
+FULL = (errno.ENOSPC, errno.EDQUOT)  # the disk of a file
 
 
 class _Shown(io.TextIOWrapper):
@@ -29,18 +30,18 @@ class _Shown(io.TextIOWrapper):
 
 
 class _Lasting(io.FileIO):
-    """A file descriptor that becomes the null device when its reader is gone."""
+    """A file descriptor that becomes the null device when its reader is gone, or its disk full."""
 
-    gone = False
+    gone = full = False
 
     def write(self, data) -> int:  # type: ignore[no-untyped-def]
-        """Write, or discard the data if the reader is gone."""
+        """Write, or discard the data."""
         try:
             return super().write(data)
         except OSError as error:
-            if error.errno not in GONE:
+            if error.errno not in GONE + FULL:
                 raise
-        self.gone = True
+            self.gone, self.full = True, error.errno in FULL
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, self.fileno())  # C++ libraries write to the descriptor itself
         os.close(null)
@@ -65,6 +66,12 @@ def _forgiving(errors: str | None) -> str:
 def is_gone() -> bool:
     """Return whether standard output has lost its reader."""
     return 1 in _lasting and _lasting[1].gone
+
+
+def is_full() -> bool:
+    """Return whether a part of standard output found no space."""
+    sys.stdout.flush()
+    return 1 in _lasting and _lasting[1].full
 
 
 def _replace(stream: TextIO | None, descriptor: int) -> TextIO:

@@ -286,7 +286,7 @@ def test_components_compose(root: Path, size: str, others: tuple[str, ...], tmp_
     assert (len(own) < len(items)) == ("monitoring" in others)
     requests = containers(items)["train"]["resources"]["requests"]
     assert requests["nvidia.com/gpu"] == "4"
-    assert requests["cpu"] == {"large-nodes": "32", "small-nodes": "3"}[size]
+    assert requests["cpu"] == {"large-nodes": "28", "small-nodes": "3"}[size]
     assert ("rdma/hca" in requests) == ("rdma" in others)
 
 
@@ -309,6 +309,18 @@ def test_a_rehearsal_keeps_what_it_rehearses(root: Path) -> None:
     by_stage = {name: held["image"] for name, held in containers(made).items()}
     trainer = "registry.example.com/bert-pipeline/trainer:0.1.0"
     assert {by_stage[stage] for stage in ("light", "prepare")} == {trainer}
+
+
+def test_a_rehearsal_asks_for_no_hardware_of_training(root: Path, tmp_path: Path) -> None:
+    hardware = ("rdma", "placement", "topology", "large-nodes")
+    names = [f"../../components/{name}" for name in (*hardware, "cpu", "size")]
+    items = overlay(root, tmp_path, configMapGenerator=[settings("nodes=2", "gpus=0")], components=names)
+    (train,) = (i for i in items if (i["kind"], i["metadata"]["name"]) == ("CronJob", "train"))
+    pod = train["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+    assert not {"nodeSelector", "affinity"} & pod.keys()
+    requests = containers(items)["train"]["resources"]["requests"]
+    assert {key for key, value in requests.items() if value != "0"} == {"cpu", "memory", "ephemeral-storage"}
+    assert requests["cpu"] == "1"
 
 
 def test_a_gang_is_what_kubernetes_1_37_takes(root: Path, tmp_path: Path) -> None:

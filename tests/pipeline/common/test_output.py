@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.common.errors import Exit
+
 WORK = """
 import sys, time
 from pathlib import Path
@@ -71,8 +73,16 @@ def test_work_goes_on_without_any_output(root: Path, tmp_path: Path, closed: str
     assert (tmp_path / "done").read_text() == "False"
 
 
-def test_what_cannot_be_written_is_still_an_error(root: Path, tmp_path: Path) -> None:
+def test_work_goes_on_when_the_disk_of_its_output_is_full(root: Path, tmp_path: Path) -> None:
     command = f"{sys.executable} -c '{WORK}' {tmp_path}/done > /dev/full"
+    assert subprocess.run(["bash", "-c", command], cwd=root, check=False).returncode == 0
+    assert (tmp_path / "done").read_text() == "True"
+
+
+@pytest.mark.parametrize(("records", "code"), [("", Exit.USER), ("ERROR_RECORDS=1", Exit.DONE)])
+def test_a_command_whose_output_was_cut_says_so_at_its_end(root: Path, records: str, code: int) -> None:
+    work = "from pipeline.cli import entry_point; entry_point.guarded(lambda: print(1))"
+    command = f"env {records} {sys.executable} -c '{work}' > /dev/full"
     done = subprocess.run(["bash", "-c", command], cwd=root, capture_output=True, text=True, check=False)
-    assert done.returncode == 1
-    assert "No space left" in done.stderr
+    assert done.returncode == code
+    assert done.stderr.startswith("error: standard output: no space left" if code else "")
