@@ -79,7 +79,7 @@ def test_work_goes_on_when_the_disk_of_its_output_is_full(root: Path, tmp_path: 
     assert (tmp_path / "done").read_text() == "True"
 
 
-@pytest.mark.parametrize(("records", "code"), [("", Exit.USER), ("ERROR_RECORDS=1", Exit.DONE)])
+@pytest.mark.parametrize(("records", "code"), [("", Exit.USER), ("BERT_ERRORS=1", Exit.DONE)])
 def test_a_command_whose_output_was_cut_says_so_at_its_end(root: Path, records: str, code: int) -> None:
     work = "from pipeline.cli import entry_point; entry_point.guarded(lambda: print(1))"
     command = f"env {records} {sys.executable} -c '{work}' > /dev/full"
