@@ -150,9 +150,9 @@ def failure(name: str, code: int, log: Path) -> Exception:
     if code == Exit.RESTART:
         how = found[-1].problem if found else "interrupted"  # the launcher's comes last
         return Restart(f"stage {name}: {how} (log: {log})", "rerun the same command to resume")
+    code = 128 - code if code < 0 else code  # of a signal, as shells say it
     return StageFailed(
-        f"stage {name} ended with exit code {128 - code if code < 0 else code}; the end of its log {log}:\n"
-        + "\n".join(text.splitlines()[-15:])
+        f"stage {name} ended with exit code {code}; the end of its log {log}:\n" + "\n".join(text.splitlines()[-15:])
     )
 
 
