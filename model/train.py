@@ -96,10 +96,7 @@ def train(config: TrainConfig) -> None:
     identity = fingerprint, sources = fingerprints.fingerprint("train", config)
     store = store_inputs.checkpoint_store(config)
     addresses = store_inputs.shard_addresses(config)
-    settings = fingerprints.changed_settings(config).items()
-    every_step = {key: value for key, value in settings if extending.is_common(key)}
-    read = {key: value for key, value in sources.items() if extending.is_common(key)}
-    common = fingerprints.fingerprint_of("train", every_step, read)
+    common = fingerprints.fingerprint_in_part("train", config, sources, extending.is_common)
     make = functools.partial(trainer.train, fingerprint=fingerprint, common=common, store=store, addresses=addresses)
     if int(os.environ.get("RANK", "0")) == 0:
         uploads = store.uploads if store is not None else None
