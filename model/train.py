@@ -6,7 +6,7 @@ functions of (seed, position). Rerun the same command to resume a killed run.
 
 import functools
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NoReturn
 
@@ -59,12 +59,29 @@ def main(task: Callable[[TrainConfig], None] | None = None) -> NoReturn:
         raise
 
 
+def check_launcher(environment: Mapping[str, str]) -> None:
+    """Raise ConfigError where the variables of a launcher do not fit each other."""
+    found = {name: environment.get(name, usual) for name, usual in (("WORLD_SIZE", "1"), ("RANK", "0"))}
+    for name, value in found.items():
+        if not value.isdecimal():
+            raise ConfigError("must be a number; start training by a launcher, or unset it", name, value)
+    rank, size = int(found["RANK"]), int(found["WORLD_SIZE"])
+    others = ("RANK", "MASTER_ADDR", "MASTER_PORT") if size > 1 else ()
+    if missing := [name for name in others if name not in environment]:
+        raise ConfigError(
+            f"is set without {', '.join(missing)}; start training by a launcher, or unset it", "WORLD_SIZE", size
+        )
+    if rank >= size:
+        raise ConfigError(f"is not below WORLD_SIZE={size}; start training by a launcher, or unset it", "RANK", rank)
+
+
 def train(config: TrainConfig) -> None:
     """Run the stage: rank 0 also writes the manifest.
 
     Raises:
-        ConfigError: `processes` is not the number of ranks that the launcher started.
+        ConfigError: the launcher's variables do not fit each other, or `processes`.
     """
+    check_launcher(os.environ)
     world = int(os.environ.get("WORLD_SIZE", "1"))
     if config.processes not in (None, world):
         raise ConfigError(
@@ -79,10 +96,7 @@ def train(config: TrainConfig) -> None:
     identity = fingerprint, sources = fingerprints.fingerprint("train", config)
     store = store_inputs.checkpoint_store(config)
     addresses = store_inputs.shard_addresses(config)
-    settings = fingerprints.changed_settings(config).items()
-    every_step = {key: value for key, value in settings if extending.is_common(key)}
-    read = {key: value for key, value in sources.items() if extending.is_common(key)}
-    common = fingerprints.fingerprint_of("train", every_step, read)
+    common = fingerprints.fingerprint_in_part("train", config, sources, extending.is_common)
     make = functools.partial(trainer.train, fingerprint=fingerprint, common=common, store=store, addresses=addresses)
     if int(os.environ.get("RANK", "0")) == 0:
         uploads = store.uploads if store is not None else None

@@ -120,6 +120,9 @@ def run_nodes(config: RunConfig, nodes: list[StageRecord], expected: str) -> Non
     except StageFailed as error:
         screen.say(f"error: {error}", sys.stderr)
         sys.exit(Exit.BUG)
+    if config.executor.name == "slurm" and not config.executor.wait:
+        screen.say("submitted; the same command says which stages are done")
+        return
     cached = sum(node.reason is None for node in nodes)
     note = f", {cached} of them up to date" if cached else ""
     spent = formatting.duration(time.monotonic() - began)

@@ -14,7 +14,7 @@ import struct
 from pathlib import Path
 
 from model.config import TrainConfig
-from model.training import tracking
+from model.training import run_length, tracking
 from model.training.schedule import batch_size, lr_factor
 from pipeline.common import checkpoints
 from pipeline.common.atomic import write_text
@@ -86,6 +86,15 @@ def newest(
         print(f"train: the first {state.step:,} steps are those of {path.parent}: not repeated", flush=True)
         return folder / path.name, state
     return own
+
+
+def step_in_common(config: TrainConfig, common: str) -> int | None:
+    """Return the step that a training with other settings in its folder would continue from; None: no checkpoints."""
+    runs = checkpoints.runs(Path(config.out))
+    if not any(runs.glob("*/step-*")):
+        return None
+    found = _in_common(runs / "new", FirstSteps(config, run_length.steps_of(config), common), 0)
+    return int(found[0].name.removeprefix("step-")) if found else 0
 
 
 def _in_common(folder: Path, first_steps: FirstSteps, done: int) -> list[Path]:

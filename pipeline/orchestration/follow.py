@@ -1,5 +1,6 @@
 """Follow the stages of a run until all are done: one loop, whatever makes processes of them."""
 
+import shutil
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
@@ -7,7 +8,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from pipeline.common import screen
-from pipeline.common.errors import Exit, Restart, UserError, records_in
+from pipeline.common.errors import Exit, InputError, Restart, UserError, records_in
 from pipeline.common.manifest import Manifest
 from pipeline.orchestration.run_document import FORCED, StageRecord
 from pipeline.stages import stage
@@ -139,6 +140,9 @@ def failure(name: str, code: int, log: Path) -> Exception:
     The run ends with the same exit code, except for bugs. The message quotes the stage's error.
     """
     text = log.read_text(errors="replace")
+    if not text and not shutil.disk_usage(log.parent).free:
+        why = f"no space left on the disk of its log {log}; free some, and rerun the same command"
+        return InputError(why, "workdir", where=f"stage {name}")
     found = [error for error in records_in(text) if error.code == code and error.problem]
     for error in found:
         if isinstance(error, UserError):
@@ -146,6 +150,7 @@ def failure(name: str, code: int, log: Path) -> Exception:
     if code == Exit.RESTART:
         how = found[-1].problem if found else "interrupted"  # the launcher's comes last
         return Restart(f"stage {name}: {how} (log: {log})", "rerun the same command to resume")
+    code = 128 - code if code < 0 else code  # of a signal, as shells say it
     return StageFailed(
         f"stage {name} ended with exit code {code}; the end of its log {log}:\n" + "\n".join(text.splitlines()[-15:])
     )

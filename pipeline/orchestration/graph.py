@@ -11,6 +11,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from model.config import TrainConfig
+from model.training import extending
 from pipeline.common import checkpoints, storage
 from pipeline.common.errors import ConfigError, InputError, UserError, writable
 from pipeline.common.manifest import Manifest
@@ -221,7 +223,16 @@ def rerun_reason(
     corpus = getattr(config, "corpus", None)
     language = corpus.language if corpus is not None else ""
     settings = differences(fingerprints.changes(present.config, config), language)
-    return f"settings changed: {settings}" if settings else "its code changed"
+    return f"settings changed: {settings}{continues(config, sources)}" if settings else "its code changed"
+
+
+def continues(config: StageConfig, sources: Mapping[str, str]) -> str:
+    """Return where a training with other settings begins, as the end of a sentence."""
+    if not isinstance(config, TrainConfig) or store_inputs.in_store(config.out):
+        return ""
+    common = fingerprints.fingerprint_in_part("train", config, sources, extending.is_common)
+    step = extending.step_in_common(config, common)
+    return {None: "", 0: "; starts at step 0, as its first steps differ"}.get(step, f"; continues after step {step}")
 
 
 def differences(changed: Mapping[str, tuple[Any, Any]], language: str = "") -> str:

@@ -10,7 +10,7 @@ import dataclasses
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -170,6 +170,14 @@ def fingerprint(stage: str, config: StageConfig, known: Mapping[str, str] | None
         own = fingerprint_files if bare else fingerprint_path
         sources[key] = fingerprint_to_be(path, known or {}) or own(path, text)
     return fingerprint_of(stage, changed_settings(config), sources), sources
+
+
+def fingerprint_in_part(
+    stage: str, config: StageConfig, sources: Mapping[str, str], counts: Callable[[str], bool]
+) -> str:
+    """Return the fingerprint of those settings and inputs of a stage whose keys count."""
+    settings = {key: value for key, value in changed_settings(config).items() if counts(key)}
+    return fingerprint_of(stage, settings, {key: value for key, value in sources.items() if counts(key)})
 
 
 def fingerprint_of(stage: str, settings: Mapping[str, Any], sources: Mapping[str, str]) -> str:

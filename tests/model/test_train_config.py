@@ -8,11 +8,35 @@ from hydra.core.global_hydra import GlobalHydra
 from omegaconf import OmegaConf
 
 from model.config import PUBLISHED, SHAPE, DataConfig, ModelConfig, ObjectiveConfig, OptimizerConfig, TrainConfig
+from model.train import check_launcher
 from pipeline.cli import composing, conf_files
 from pipeline.common.errors import ConfigError
 from tests.refusals import refused
 
+ADDRESS = {"MASTER_ADDR": "a", "MASTER_PORT": "1"}
 TINY = {"name": "t", "layers": 1, "hidden": 8, "heads": 2, "feed_forward": 16}
+
+
+@pytest.mark.parametrize(
+    ("variables", "key"),
+    [
+        ({}, None),
+        ({"RANK": "1", "WORLD_SIZE": "2", **ADDRESS}, None),
+        ({"RANK": "1"}, "RANK"),
+        ({"RANK": "2", "WORLD_SIZE": "2", **ADDRESS}, "RANK"),
+        ({"RANK": "", "WORLD_SIZE": "1"}, "RANK"),
+        ({"WORLD_SIZE": "two"}, "WORLD_SIZE"),
+        ({"WORLD_SIZE": "2"}, "WORLD_SIZE"),
+        ({"WORLD_SIZE": "2", "RANK": "0"}, "WORLD_SIZE"),
+    ],
+)
+def test_variables_of_a_launcher_fit_each_other(variables: dict[str, str], key: str | None) -> None:
+    if key is None:
+        check_launcher(variables)
+        return
+    with pytest.raises(ConfigError) as caught:
+        check_launcher(variables)
+    assert caught.value.key == key
 
 
 @pytest.mark.parametrize(

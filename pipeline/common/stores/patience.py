@@ -2,6 +2,7 @@
 
 import io
 import os
+import re
 import socket
 import sys
 import time
@@ -10,7 +11,7 @@ from typing import Any, TypeVar
 from urllib.parse import urlsplit
 from urllib.request import getproxies
 
-from pipeline.common.errors import Restart, StoreError, first_line
+from pipeline.common.errors import ConfigError, Restart, StoreError, first_line
 
 PAUSE, LONGEST_PAUSE = 0.5, 20.0  # seconds between tries, doubled from the one to the other
 SILENT = 5.0  # seconds of tries before a line says so
@@ -120,5 +121,13 @@ def pauses() -> Iterator[float]:
 
 
 def patience() -> float:
-    """Return for how many seconds a store that does not answer is waited for."""
-    return float(os.environ.get("BERT_STORE_TIMEOUT", "300"))
+    """Return for how many seconds a store that does not answer is waited for.
+
+    Raises:
+        ConfigError: the environment's number is none.
+    """
+    name = "BERT_STORE_TIMEOUT"
+    value = os.environ.get(name, "300")
+    if not re.fullmatch(r"\d+(\.\d*)?", value):
+        raise ConfigError("must be a number of seconds", name, value)
+    return float(value)

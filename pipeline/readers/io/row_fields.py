@@ -8,7 +8,7 @@ from typing import Any
 from pipeline.common.errors import ConfigError
 from pipeline.readers import Document
 
-_CONDITION = re.compile(r"\s*(.+?)\s*(<=|>=|==|!=|<|>)\s*(.+?)\s*")
+_CONDITION = re.compile(r"\s*(.+?)\s*(<=|>=|==|!=|<|>)(?!=)\s*(.+?)\s*")
 _COMPARED = {
     "<": operator.lt,
     "<=": operator.le,

@@ -1,6 +1,7 @@
 """A longer training does not repeat the steps that a shorter one has made in the same way."""
 
 import dataclasses
+import json
 import os
 import shutil
 from collections.abc import Callable
@@ -17,6 +18,7 @@ from model.training import checkpoint, extending
 from model.training.extending import FirstSteps
 from model.training.schedule import batch_size, lr_factor, steps_before_decay
 from pipeline.common import checkpoints
+from pipeline.orchestration import graph
 from pipeline.stages import fingerprints
 from tests.model.conftest import SMALL, counted, losses, train_many
 
@@ -44,11 +46,23 @@ def hash_of(step: int, made: TrainConfig) -> str:
 
 
 def first_steps_of(made: TrainConfig, shards: str = "shards") -> FirstSteps:
-    settings = fingerprints.changed_settings(made).items()
-    every_step = {key: value for key, value in settings if extending.is_common(key)}
     assert made.steps is not None
-    common = fingerprints.fingerprint_of("train", every_step, {"data.dir": shards})
+    common = fingerprints.fingerprint_in_part("train", made, {"data.dir": shards}, extending.is_common)
     return FirstSteps(made, made.steps, common)
+
+
+@pytest.mark.parametrize(("steps", "schedule", "wanted"), [(40, "constant", 12), (40, "linear", 0), (9, "constant", 9)])
+def test_a_plan_knows_where_a_longer_training_begins(steps: int, schedule: str, wanted: int, tmp_path: Path) -> None:
+    short, new = (config(n, {"name": schedule, "warmup_steps": 3}, out=str(tmp_path)) for n in (20, steps))
+    sources = {"data.dir": "shards"}
+    common = fingerprints.fingerprint_in_part("train", new, sources, extending.is_common)
+    assert extending.step_in_common(new, common) is None
+    for step in (9, 12):
+        state = tmp_path / "checkpoints" / "short" / checkpoints.name_of(step) / checkpoints.STATE
+        state.parent.mkdir(parents=True)
+        state.write_text(json.dumps({"first_steps": hash_of(step, short)}))
+    assert extending.step_in_common(new, common) == wanted
+    assert f"step {wanted}" in graph.continues(new, sources)
 
 
 schedules = st.fixed_dictionaries(

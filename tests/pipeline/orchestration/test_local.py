@@ -3,12 +3,14 @@
 import dataclasses
 import json
 import os
+import shutil
 import signal
 import sys
 import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -116,6 +118,19 @@ def test_a_line_of_one_of_several_nodes_is_found(tmp_path: Path) -> None:
     error = failure("train", Exit.USER, tmp_path / "log")
     assert type(error) is InputError
     assert str(error).startswith("stage train: steps=1: is bad (log: ")
+
+
+def test_a_killed_stage_has_the_code_of_a_shell(tmp_path: Path) -> None:
+    (tmp_path / "log").write_text("words\n")
+    assert "exit code 137;" in str(failure("vocab", -9, tmp_path / "log"))
+
+
+def test_a_log_without_room_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "log").touch()
+    monkeypatch.setattr(shutil, "disk_usage", lambda place: SimpleNamespace(free=0))
+    error = failure("vocab", Exit.USER, tmp_path / "log")
+    assert isinstance(error, InputError)
+    assert (error.key, error.where) == ("workdir", "stage vocab")
 
 
 @pytest.mark.parametrize("again", ["", "rerun the command to finish it"])

@@ -3,9 +3,12 @@
 import dataclasses
 import os
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from pipeline import run as commands
 from pipeline.common.errors import ConfigError
 from pipeline.common.manifest import Manifest
 from pipeline.config import ExecutorConfig
@@ -98,6 +101,18 @@ def test_a_forced_stage_whose_job_may_be_making_it_is_refused(tmp_path: Path, mo
     with pytest.raises(ConfigError, match="scancel") as caught:
         SlurmExecutor(ExecutorConfig(name="slurm"), run).run(list(run.stages.values()))
     assert caught.value.key == "force"
+
+
+def test_what_was_submitted_is_not_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made: Any = planned(tmp_path / "work")
+    settings = ExecutorConfig(name="slurm", wait=False)
+    config: Any = SimpleNamespace(executor=settings, workdir=str(tmp_path), stages={})
+    monkeypatch.setattr(commands.run_document, "of", lambda config, nodes: made)
+    monkeypatch.setattr(commands, "executor", lambda config, run: SimpleNamespace(run=lambda nodes: None))
+    commands.run_nodes(config, list(made.stages.values()), "")
+    assert capsys.readouterr().out.startswith("submitted;")
 
 
 def test_a_queued_job_of_other_settings_is_not_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

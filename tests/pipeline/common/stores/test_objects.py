@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.common import storage
-from pipeline.common.errors import Exit, Restart, StoreError
+from pipeline.common.errors import ConfigError, Exit, Restart, StoreError
 from pipeline.common.manifest import sha256
 from pipeline.common.stores import objects, patience
 from pipeline.common.stores.remote_file import LARGEST
@@ -233,3 +233,11 @@ def test_prepare_ends_with_one_line_when_the_store_goes_away(
     assert not (tmp_path / "out").exists()
     store.fault = lambda method, path, number: None
     assert run().returncode == 0
+
+
+@pytest.mark.parametrize("typed", ["5m", "", "-1", "nan"])
+def test_a_timeout_that_is_no_number_is_named(typed: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BERT_STORE_TIMEOUT", typed)
+    with pytest.raises(ConfigError) as caught:
+        patience.patience()
+    assert caught.value.key == "BERT_STORE_TIMEOUT"
