@@ -7,9 +7,7 @@ import sys
 import tomllib
 from pathlib import Path
 
-import pytest
 import yaml
-from importlinter import cli
 
 from pipeline import __version__
 from tests import forked
@@ -20,11 +18,6 @@ LONGEST_FILE, LONGEST_FUNCTION = 600, 50  # lines
 def sources(root: Path) -> list[Path]:
     parts = ("pipeline", "model", "benchmarks", "deploy", "docker", "docs", "tests")
     return [path for part in parts for path in sorted((root / part).rglob("*.py"))]
-
-
-def test_imports_run_with_the_data(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(root)
-    assert cli.lint_imports(no_cache=True, is_debug_mode=False) == cli.EXIT_STATUS_SUCCESS
 
 
 def test_no_command_of_the_pipeline_loads_torch_before_it_has_read_its_config(root: Path) -> None:
@@ -63,14 +56,9 @@ def test_make_help_explains_every_target(root: Path) -> None:
 
 
 def test_benchmarks_install_their_peers(root: Path, tmp_path: Path) -> None:
-    shown = subprocess.run(
-        ["make", "--dry-run", "benchmark", "NAME=finetune", f"VENV={tmp_path}"],
-        cwd=root,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    install, run = shown.stdout.find("benchmarks]'"), shown.stdout.find("-m benchmarks.finetune")
+    words = ["make", "--dry-run", "benchmark", "NAME=finetune", f"VENV={tmp_path}"]
+    shown = subprocess.check_output(words, cwd=root, text=True)
+    install, run = shown.find("benchmarks]'"), shown.find("-m benchmarks.finetune")
     assert 0 < install < run
 
 

@@ -1,6 +1,7 @@
 """A BERT of a few thousand parameters and its vocabulary, in our form and in transformers'."""
 
 from pathlib import Path
+from string import ascii_lowercase
 from typing import Any
 
 import torch
@@ -13,17 +14,7 @@ from model.encoders.batch import Batch
 from model.huggingface.names import BERT
 from pipeline.tokenization.wordpiece import SPECIAL
 
-WORDS = [
-    *SPECIAL,
-    *"abcdefghijklmnopqrstuvwxyz",
-    *(f"##{c}" for c in "abcdefghijklmnopqrstuvwxyz"),
-    "the",
-    "Über",
-    "uber",
-    ".",
-    "中",
-    "文",
-]
+WORDS = [*SPECIAL, *ascii_lowercase, *(f"##{c}" for c in ascii_lowercase), "the", "Über", "uber", ".", "中", "文"]
 CONFIG = ModelConfig(
     name="small",
     layers=2,

@@ -443,20 +443,10 @@ def evaluate_own(*words: str, task: str = "own") -> subprocess.CompletedProcess[
     return forked.fresh("-X", "importtime", "-m", "pipeline.evaluate", f"task={task}", *words)
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["task.columns=[nope]"], "train.tsv, line 1: column 'nope'"),
-        (["task.columns=[text]", "task.labels=[x,y]"], "train.tsv, line 2: label '0'"),
-        (["data={}/train.tsv"], "task.train=train.tsv"),
-    ],
-)
-def test_a_mistake_in_a_tasks_files_does_not_wait_for_pytorch(
-    model_folder: Path, tmp_path: Path, words: list[str], message: str
-) -> None:
+def test_a_mistake_in_a_tasks_files_does_not_wait_for_pytorch(model_folder: Path, tmp_path: Path) -> None:
     (tmp_path / "train.tsv").write_text("text\tlabel\nabc\t0\n")
     place = [f"data={tmp_path}", f"out={tmp_path / 'out'}", f"pretrained={model_folder}"]
-    done = evaluate_own(*place, *(word.format(tmp_path) for word in words))
+    done = evaluate_own(*place, "task.columns=[nope]")
     assert done.returncode == 2
-    assert message in done.stderr
+    assert "train.tsv, line 1: column 'nope'" in done.stderr
     assert not [line for line in done.stderr.splitlines() if line.endswith(" torch")]

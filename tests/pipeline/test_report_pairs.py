@@ -25,6 +25,12 @@ def with_all_paradigms(figures: dict[str, Any]) -> dict[str, Any]:
     return figures | {"tables": tables | {"paradigms": every}}
 
 
+def points(*millions: int) -> list[dict[str, Any]]:
+    """Scores of checkpoints after as many words."""
+    common = {"tokens": None, "interval": [0, 1], "phenomena": {"island_effects": 0.5}}
+    return [{"name": f"chck_{n}M", "step": n, "words": n * 1_000_000, "score": n / 10, **common} for n in millions]
+
+
 def test_a_part_of_the_paradigms_is_not_compared_with_scores_over_all(work: Path) -> None:
     figures = pairs_figures()
     folder = work / "evaluate-blimp"
@@ -38,19 +44,7 @@ def test_a_part_of_the_paradigms_is_not_compared_with_scores_over_all(work: Path
 
 
 def test_checkpoints_are_drawn_over_the_words_that_they_have_seen(work: Path) -> None:
-    points = [
-        {
-            "name": f"chck_{n}M",
-            "step": n,
-            "tokens": None,
-            "words": n * 1_000_000,
-            "score": n / 10,
-            "interval": [0, 1],
-            "phenomena": {"island_effects": 0.5},
-        }
-        for n in (1, 2, 3)
-    ]
-    figures = pairs_figures(checkpoints=points)
+    figures = pairs_figures(checkpoints=points(1, 2, 3))
     manifest(work / "evaluate-blimp", "evaluate", "e", {"pretrained": "c"}, **figures)
     text = page(work)
     assert "words seen" in text
@@ -60,19 +54,7 @@ def test_checkpoints_are_drawn_over_the_words_that_they_have_seen(work: Path) ->
 def test_the_curve_of_some_pairs_joins_the_table_of_all(work: Path) -> None:
     whole = with_all_paradigms(pairs_figures())
     manifest(work / "evaluate-blimp", "evaluate", "e", {"pretrained": "c"}, **whole)
-    points = [
-        {
-            "name": f"chck_{n}M",
-            "step": n,
-            "tokens": None,
-            "words": n * 1_000_000,
-            "score": n / 10,
-            "interval": [0, 1],
-            "phenomena": {"island_effects": 0.5},
-        }
-        for n in (0, 1)
-    ]
-    figures = pairs_figures(checkpoints=points, baseline=None, baseline_tables=None)
+    figures = pairs_figures(checkpoints=points(0, 1), baseline=None, baseline_tables=None)
     manifest(work / "evaluate-a-curve", "evaluate", "f", {}, **figures)
     text = page(work)
     assert text.count("60.0% of 20 pairs right") == 1

@@ -17,41 +17,22 @@ from tests import forked
 
 pytestmark = pytest.mark.slow
 
-WORDS = [
-    "river",
-    "mill",
-    "road",
-    "town",
-    "roof",
-    "letter",
-    "supper",
-    "clock",
-    "hall",
-    "apple",
-    "bread",
-    "market",
-    "winter",
-    "garden",
-    "horse",
-    "window",
-    "candle",
-    "forest",
-    "bridge",
-    "harbour",
-    "island",
-    "mountain",
-    "teacher",
-    "doctor",
-    "sailor",
-    "farmer",
-]
+NOUNS = """
+river mill road town roof letter supper clock hall apple bread market winter
+garden horse window candle forest bridge harbour island mountain teacher doctor sailor farmer
+"""
+WORDS = NOUNS.split()
 
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Books that each talk of words of their own."""
-    folder = tmp_path_factory.mktemp("books")
-    for book in range(30):
+    return write_books(tmp_path_factory.mktemp("corpus") / "books", 30)
+
+
+def write_books(folder: Path, count: int) -> Path:
+    folder.mkdir()
+    for book in range(count):
         own = [WORDS[(book + k) % len(WORDS)] for k in range(4)]
         lines = [
             f"The {own[k % 4]} and the {own[(k * 3 + 1) % 4]} were near the {own[(k // 4) % 4]} "
@@ -62,7 +43,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def command(corpus: Path, work: Path, *more: str) -> list[str]:
+def command(changes: dict[str, object], corpus: Path, work: Path | str, *more: str) -> list[str]:
     settings = {
         "vocab.size": 200,
         "prepare.validation_share": 0.3,
@@ -75,7 +56,7 @@ def command(corpus: Path, work: Path, *more: str) -> list[str]:
         "train.batch_size": 8,
         "train.micro_batch": 8,
         "evaluate.epochs": 1,
-    }
+    } | changes
     return [
         sys.executable,
         *shlex.split(f"-m pipeline.run +corpus=books corpus.path={corpus} workdir={work} tasks=[sample_next]"),
@@ -129,7 +110,7 @@ def test_two_runs_do_not_share_a_folder(root: Path, corpus: Path, tmp_path: Path
     work, link = tmp_path / "work", tmp_path / "link"
     link.symlink_to(work)
     with stage.locked_run(work):
-        done = subprocess.run(command(corpus, link), cwd=root, capture_output=True, text=True, check=False)
+        done = subprocess.run(command({}, corpus, link), cwd=root, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert f"workdir={link}: another run" in done.stderr
     assert [path.name for path in work.iterdir()] == [".lock"]
@@ -146,11 +127,11 @@ def test_a_gpu_without_a_known_peak_is_refused(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_killed_run_goes_on_and_a_finished_one_does_nothing(root: Path, corpus: Path, tmp_path: Path) -> None:
     work = tmp_path / "work"
-    plan = run(command(corpus, work, "dry_run=true"))
+    plan = run(command({}, corpus, work, "dry_run=true"))
     assert sorted(lines_with(plan, "not made yet")) == sorted(STAGES)
     assert not work.exists()
 
-    forced = command(corpus, work, "force=[train]")  # again, without it, resumes
+    forced = command({}, corpus, work, "force=[train]")  # again, without it, resumes
     with subprocess.Popen(forced, cwd=root, start_new_session=True, text=True, stderr=subprocess.PIPE) as first:
         until = time.monotonic() + 120
         while not list(work.glob("train/checkpoints/*/step-*")):
@@ -166,28 +147,28 @@ def test_a_killed_run_goes_on_and_a_finished_one_does_nothing(root: Path, corpus
     left = subprocess.run(["pgrep", "-af", str(work)], check=False, capture_output=True, text=True)
     assert left.stdout == ""
 
-    plan = run(command(corpus, work, "dry_run=true"))
+    plan = run(command({}, corpus, work, "dry_run=true"))
     assert lines_with(plan, f"run    resumes {saved[1]}") == ["train"]
 
-    second = run(command(corpus, work))
+    second = run(command({}, corpus, work))
     kept = set(lines_with(second, "up to date")) - {"all"}  # the last line counts them
     assert {"vocab", "prepare", "tasks"} >= kept >= {"prepare"}
     assert "resumed after step" in (work / "logs" / "train.log").read_text()
     assert (work / "report" / "report.html").stat().st_size > 10_000
 
-    third = run(command(corpus, work))
+    third = run(command({}, corpus, work))
     assert sorted(lines_with(third, "up to date")) == sorted([*STAGES, "all"])
 
     run_over_seeds(corpus, work)
 
-    changed = run(command(corpus, work, "dry_run=true", "train.steps=61"))
+    changed = run(command({}, corpus, work, "dry_run=true", "train.steps=61"))
     assert lines_with(changed, "cached") == ["vocab", "prepare", "tasks"]
     assert "settings changed: steps 60 -> 61" in changed
 
 
 def run_over_seeds(corpus: Path, work: Path) -> None:
     """Another seed costs its own training and what follows; all else is shared."""
-    words = command(corpus, work, "tasks=[]", "seeds=[0,1]")
+    words = command({}, corpus, work, "tasks=[]", "seeds=[0,1]")
     plan = run([*words, "dry_run=true"])
     assert lines_with(plan, "not made yet") == ["train-seed1", "convert-seed1"]
     assert lines_with(plan, "cached") == ["vocab", "prepare", "train", "convert"]
@@ -203,7 +184,7 @@ def test_a_users_mistake_in_a_stage_names_stage_and_log(root: Path, tmp_path: Pa
     (tmp_path / "empty" / "nothing.txt").write_text(" ")
     done = subprocess.run(
         # Without tasks, as two stages that fail at the same time race for the error line.
-        command(tmp_path / "empty", tmp_path / "work", "tasks=[]"),
+        command({}, tmp_path / "empty", tmp_path / "work", "tasks=[]"),
         cwd=root,
         capture_output=True,
         text=True,

@@ -9,49 +9,14 @@ import pytest
 
 from pipeline.common.manifest import MANIFEST, Manifest
 from pipeline.common.stores import objects
+from tests.pipeline.test_run import STAGES, command, write_books
 
 pytestmark = [pytest.mark.slow, pytest.mark.store, pytest.mark.timeout(1800)]
 
-STAGES = ["vocab", "prepare", "tasks", "train", "convert", "evaluate-sample_next", "report"]
 SAME = (".arrow", ".txt", ".tsv", ".safetensors")  # of the rest some has times or paths in it
 
 
-WORDS = ["river", "mill", "road", "town", "roof", "letter", "supper", "clock", "hall", "apple"]
-
-
-def write_books(folder: Path) -> None:
-    """Write books that each talk of words of their own."""
-    folder.mkdir()
-    for book in range(16):
-        own = [WORDS[(book + k) % len(WORDS)] for k in range(4)]
-        lines = [
-            f"The {own[k % 4]} and the {own[(k * 3 + 1) % 4]} were near the {own[(k // 4) % 4]} "
-            f"on day {k} of year {book}."
-            for k in range(60)
-        ]
-        (folder / f"{book:02}.txt").write_text("\n\n".join(lines))
-
-
-def command(corpus: Path, work: str, *more: str) -> list[str]:
-    settings = {
-        "vocab.size": 200,
-        "prepare.validation_share": 0.3,
-        "tasks.validation_share": 0.3,
-        "tasks.train_rows": 40,
-        "tasks.dev_rows": 20,
-        "train.steps": 8,
-        "train.save_every": 4,
-        "train.batch_size": 8,
-        "train.micro_batch": 8,
-        "evaluate.epochs": 1,
-        "train.tracking.name": "none",
-    }
-    return [
-        sys.executable,
-        *shlex.split(f"-m pipeline.run +corpus=books corpus.path={corpus} workdir={work} tasks=[sample_next]"),
-        *(f"{key}={value}" for key, value in settings.items()),
-        *more,
-    ]
+SMALL = {"tasks.train_rows": 40, "train.steps": 8, "train.save_every": 4, "train.tracking.name": "none"}
 
 
 def run(root: Path, words: list[str], code: int = 0) -> str:
@@ -62,10 +27,10 @@ def run(root: Path, words: list[str], code: int = 0) -> str:
 
 def test_a_run_in_a_store_is_that_on_a_disk(root: Path, bucket: str, tmp_path: Path) -> None:
     corpus = tmp_path / "books"
-    write_books(corpus)
+    write_books(corpus, 16)
     work, mirror = f"{bucket}/run", tmp_path / "mirror"
-    run(root, command(corpus, str(tmp_path / "local")))
-    run(root, command(corpus, work, f"mirror={mirror}"))
+    run(root, command(SMALL, corpus, tmp_path / "local"))
+    run(root, command(SMALL, corpus, work, f"mirror={mirror}"))
     for name in STAGES:
         local, stored = Manifest.read(tmp_path / "local" / name), Manifest.read(f"{work}/{name}")
         assert local.fingerprint == stored.fingerprint
@@ -84,7 +49,7 @@ def test_a_run_in_a_store_is_that_on_a_disk(root: Path, bucket: str, tmp_path: P
     assert named <= there
     assert not (root / bucket.partition("//")[0]).exists()
 
-    again = run(root, command(corpus, work, f"mirror={tmp_path / 'other'}"))
+    again = run(root, command(SMALL, corpus, work, f"mirror={tmp_path / 'other'}"))
     assert again.count("  up to date  ") == len(STAGES)
     assert not list((tmp_path / "other").rglob("*.arrow"))
 

@@ -3,7 +3,6 @@
 import bz2
 import gzip
 import io
-import shlex
 import threading
 import zipfile
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -15,13 +14,10 @@ import pytest
 
 from pipeline.common import storage
 from pipeline.common.errors import ConfigError, InputError, StoreError
-from pipeline.common.manifest import require_manifest
 from pipeline.common.stores import objects
 from pipeline.config import CorpusConfig
 from pipeline.readers import SkipCounts, open_corpus
 from pipeline.stages import fingerprints
-from pipeline.tokenization.wordpiece import SPECIAL, build
-from tests import forked
 from tests.refusals import refused
 
 TEXTS = [f"Document {n} has some words.\nAnd a second line of {n}." for n in range(200)]
@@ -141,21 +137,3 @@ def test_a_store_that_lets_nobody_in_is_named(monkeypatch: pytest.MonkeyPatch) -
             assert raised.value.path.startswith("s3://closed/x")
         server.shutdown()
         objects.CLIENTS["s3"].made.clear()
-
-
-@pytest.mark.slow
-def test_prepare_gives_the_same_bytes_from_an_address(bucket: str, tmp_path: Path) -> None:
-    objects.put(f"{bucket}/whole/a.txt", LINES)
-    (tmp_path / "a.txt").write_bytes(LINES)
-    (tmp_path / "tokenizer.json").write_text(build([*SPECIAL, "document", "has", "a"]))
-    made = []
-    for number, place in enumerate((f"{bucket}/whole", f"{tmp_path}/a.txt")):
-        out = tmp_path / f"out{number}"
-        done = forked.module(
-            *shlex.split(
-                f"pipeline.prepare +corpus=lines corpus.path={place} vocab={tmp_path} out={out} split_bytes=4000"
-            )
-        )
-        assert done.returncode == 0, done.stderr
-        made.append(require_manifest(out, "prepare", "out").figures["shards"])
-    assert made[0] == made[1]

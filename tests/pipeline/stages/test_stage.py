@@ -103,33 +103,6 @@ def test_what_a_forced_stage_did_not_make_stays(tmp_path: Path) -> None:
     assert [path.name for path in made.rglob("*")] == ["notes", "mine.txt"]
 
 
-@pytest.mark.parametrize("moment", [0, 1, 2])
-def test_what_a_killed_deletion_leaves_is_not_believed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: int
-) -> None:
-    def make(config: TasksConfig, out: Path) -> Result:
-        (out / "a").write_text("a")
-        (out / "b").write_text("b")
-        return Result(summary="made", figures={})
-
-    stage.run("tasks", config(tmp_path), make)
-    unlink, left = Path.unlink, moment
-
-    def killed(path: Path, missing_ok: bool = False) -> None:
-        nonlocal left
-        if left == 0:
-            raise KeyboardInterrupt
-        left -= 1
-        unlink(path, missing_ok)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(Path, "unlink", killed)
-        with pytest.raises(KeyboardInterrupt):
-            stage.run("tasks", config(tmp_path, force=True), make)
-    assert Manifest.read(tmp_path / "made") is None
-    assert stage.run("tasks", config(tmp_path), make).files.keys() == {"a", "b"}
-
-
 def test_a_changed_input_makes_it_again(tmp_path: Path) -> None:
     make = Maker()
     stage.run("tasks", config(tmp_path), make)
@@ -176,10 +149,10 @@ def test_two_runs_into_one_folder_are_refused(tmp_path: Path) -> None:
 def test_a_file_system_without_locks_is_not_another_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As Lustre is where it is mounted without the option `flock`."""
 
-    def refused(file: object, operation: int) -> None:
+    def no_locks(file: object, operation: int) -> None:
         raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
 
-    monkeypatch.setattr(fcntl, "flock", refused)
+    monkeypatch.setattr(fcntl, "flock", no_locks)
     with refused(InputError, "flock", key="out", value=str(tmp_path / "made")) as error:
         stage.run("tasks", config(tmp_path), Maker())
     assert "another run" not in str(error.value)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.common import parallel
-from pipeline.common.errors import InputError, Restart, StoreError
+from pipeline.common.errors import InputError, StoreError
 from pipeline.common.manifest import MANIFEST, Manifest, Result
 from pipeline.common.stores import lease, objects
 from pipeline.common.stores.remote_file import LARGEST, parse
@@ -146,33 +146,12 @@ def test_an_upload_that_was_cut_off_is_not_there_and_is_finished_later(
     assert names(f"{bucket}/run/download") == {"a.txt", "b.txt", MANIFEST}
 
 
-def test_what_was_removed_from_the_store_is_made_again(bucket: str, tmp_path: Path) -> None:
-    make = Maker({"a.txt": b"a"})
-    stage.run("download", download(bucket, tmp_path / "a"), make)
-    objects.delete(f"{bucket}/{info.key}" for info in objects.below(bucket))
-    stage.run("download", download(bucket, tmp_path / "a"), make)
-    assert make.calls == 2
-
-
-def test_what_no_stage_made_is_not_lost(bucket: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("force", [False, True])
+def test_what_no_stage_made_is_not_lost(bucket: str, tmp_path: Path, force: bool) -> None:
     objects.put(f"{bucket}/run/download/thesis.txt", b"years of work")
     with refused(InputError, key="out"):
-        stage.run("download", download(bucket, tmp_path / "a"), Maker({"a.txt": b"a"}))
+        stage.run("download", download(bucket, tmp_path / "a", force=force), Maker({"a.txt": b"a"}))
     assert names(f"{bucket}/run/download") == {"thesis.txt"}
-
-
-def test_a_stage_that_resumes_finds_its_files_on_another_machine(bucket: str, tmp_path: Path) -> None:
-    def make(config: DownloadConfig, out: Path) -> Result:
-        if not (out / "first").exists():
-            (out / "first").write_text("done")
-            raise InputError("cut off")
-        (out / "second").write_text("done")
-        return Result(summary="whole", figures={})
-
-    with pytest.raises(InputError, match="cut off"):
-        stage.run("download", download(bucket, tmp_path / "a"), make, in_place=True)
-    stage.run("download", download(bucket, tmp_path / "b"), make, in_place=True)
-    assert names(f"{bucket}/run/download") == {"first", "second", MANIFEST}
 
 
 def test_a_forced_stage_goes_on_on_another_machine(bucket: str, tmp_path: Path) -> None:
@@ -182,13 +161,6 @@ def test_a_forced_stage_goes_on_on_another_machine(bucket: str, tmp_path: Path) 
             resumed(out, tmp_path / first, fail=True, force=True)
         assert resumed(out, tmp_path / second, fail=False) == 1
     assert names(out) == {"runs/0.txt", "runs/1.txt", MANIFEST}
-
-
-def test_what_no_stage_made_is_not_lost_by_force(bucket: str, tmp_path: Path) -> None:
-    objects.put(f"{bucket}/run/download/thesis.txt", b"years of work")
-    with refused(InputError, key="out"):
-        stage.run("download", download(bucket, tmp_path / "a", force=True), Maker({"a.txt": b"a"}))
-    assert names(f"{bucket}/run/download") == {"thesis.txt"}
 
 
 def test_files_that_no_stage_made_may_be_inputs(bucket: str, tmp_path: Path) -> None:
@@ -254,18 +226,6 @@ def test_a_lock_that_is_not_renewed_is_taken_over(bucket: str) -> None:
         one = lease.Lease(f"{bucket}/run/.lock", "workdir")
         with pytest.raises(InputError):
             one.take(False)
-
-
-@pytest.mark.usefixtures("short")
-def test_a_process_whose_lock_was_taken_over_writes_no_manifest(bucket: str) -> None:
-    one = lease.Lease(f"{bucket}/run/.lock", "workdir")
-    one.take(False)
-    one.check()
-    objects.put(f"{bucket}/run/.lock", b'{"host": "other", "pid": 1, "token": "t"}')
-    with pytest.raises(Restart):
-        one.check()
-    one.release()
-    assert names(f"{bucket}/run") == {".lock"}  # it is the other's
 
 
 @pytest.mark.usefixtures("short")

@@ -24,29 +24,8 @@ from pipeline.tokenization.wordpiece import SPECIAL, WordPiece, build, read_voca
 from tests import forked
 from tests.refusals import refused
 
-WORDS = [
-    "我们",
-    "北京大学",
-    "中国科学院",
-    "的",
-    "了",
-    "在",
-    "研究",
-    "历史",
-    "经济",
-    "发展",
-    "城市",
-    "河流",
-    "人",
-    "学生",
-    "世界",
-    "音乐",
-    "火车站",
-    "图书馆",
-    "和",
-    "非常",
-    "美丽",
-]
+NOUNS = "我们 北京大学 中国科学院 的 了 在 研究 历史 经济 发展 城市 河流 人 学生 世界 音乐 火车站 图书馆 和 非常 美丽"
+WORDS = NOUNS.split()
 
 
 def documents(count: int = 60) -> list[list[str]]:
