@@ -60,12 +60,7 @@ def after_training(found: Stages, needs: Mapping[str, tuple[str, ...]]) -> list[
 def check(config: RunConfig, found: Stages, copied: list[str]) -> None:
     """Raise ConfigError if the run cannot have these seeds."""
     problem = None
-    if config.executor.name == "kubernetes":
-        problem = (
-            "not with executor=kubernetes, whose manifest has one Job per stage; start one run "
-            "per seed, with seed=N and a workdir of its own"
-        )
-    elif not copied:
+    if not copied:
         problem = f"recipe {config.recipe} has no training; leave seeds out"
     elif len(set(config.seeds)) < len(config.seeds):
         problem = "contains a value twice"

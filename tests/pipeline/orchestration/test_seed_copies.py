@@ -76,7 +76,6 @@ def test_phases_and_checkpoints_of_a_recipe_follow_their_seed(tmp_path: Path) ->
     ("words", "key"),
     [
         (["seeds=[1,1]"], "seeds"),
-        (["seeds=[0,1]", "executor=kubernetes"], "seeds"),
         (["seeds=[0,1]", "train.seed=4"], "train.seed"),
     ],
 )
