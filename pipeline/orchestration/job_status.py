@@ -34,7 +34,9 @@ def pod_label(resource: str) -> str:
 def counts(job: Object) -> tuple[int, int]:
     """Return how many pods of a Job run or have run, and of how many."""
     status = job["status"]
-    return status.get("ready", 0) + status.get("succeeded", 0), job["spec"].get("completions") or 1
+    over = status.get("uncountedTerminatedPods", {}).get("succeeded", [])  # neither ready any more nor counted yet
+    good = status.get("ready", 0) + status.get("succeeded", 0) + len(over)
+    return good, job["spec"].get("completions") or 1
 
 
 def progress(job: Object | None) -> str:

@@ -71,6 +71,12 @@ def test_a_job_is_over_when_a_condition_says_so() -> None:
     assert over["type"] == "Failed"
 
 
+def test_a_pod_that_has_just_ended_has_run() -> None:
+    status = {"ready": 1, "succeeded": 1, "uncountedTerminatedPods": {"succeeded": ["uid"]}}
+    assert job_status.counts({"spec": {"completions": 4}, "status": status}) == (3, 4)
+    assert job_status.counts({"spec": {}, "status": {}}) == (0, 1)
+
+
 def test_bad_configuration_is_the_last_word_before_all_else() -> None:
     words = job_status.termination_message([pod(75, "peer lost"), pod(2, "error: typo"), pod(0, "")])
     assert words == (2, "error: typo")
