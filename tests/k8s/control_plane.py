@@ -103,6 +103,7 @@ class ControlPlane:
             f"--tls-private-key-file={self.key}",
             f"--token-auth-file={self.folder}/tokens.csv",
             "--authorization-mode=Node,RBAC",
+            "--enable-admission-plugins=OwnerReferencesPermissionEnforcement",  # as OpenShift
             f"--service-account-issuer={self.url}",
             f"--service-account-key-file={self.key}",
             f"--service-account-signing-key-file={self.key}",
