@@ -2,6 +2,7 @@
 
 import argparse
 import dataclasses
+import functools
 import os
 import re
 import types
@@ -11,6 +12,7 @@ from typing import Any
 
 from hydra._internal.utils import get_args_parser
 from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException
 from omegaconf import DictConfig, ListConfig, OmegaConf
 
@@ -36,7 +38,8 @@ def search_path(overrides: list[str]) -> list[Path]:
     named = [word for word in overrides if word.startswith(f"{SEARCH_PATH}=")]
     if not named:
         return []
-    folders: Any = OverridesParser.create().parse_override(named[-1]).value()
+    found = parsed(named[-1])
+    folders: Any = [] if found is None else found.value()
     return [Path(str(folder).removeprefix("file://")) for folder in folders]
 
 
@@ -55,13 +58,13 @@ def quoted(value: Any) -> str:
     return "'" + re.sub(r"(\\*)'", r"\1\1\\'", re.sub(r"(\\+)$", r"\1\1", text)) + "'"
 
 
-def parses(word: str) -> bool:
-    """Return whether the word parses in Hydra's override grammar."""
+@functools.lru_cache(maxsize=1024)
+def parsed(word: str) -> Override | None:
+    """Return a word of a command line in Hydra's grammar; None if it does not parse."""
     try:
-        OverridesParser.create().parse_override(word)
+        return OverridesParser.create().parse_override(word)
     except HydraException:
-        return False
-    return True
+        return None
 
 
 def readable(word: str) -> str:
@@ -71,10 +74,10 @@ def readable(word: str) -> str:
     expanded to the user's home.
     """
     key, equals, value = word.partition("=")
-    if parses(word) or not equals or re.match(r"['\"\[{(]", value) or "${" in value:
+    if parsed(word) or not equals or re.match(r"['\"\[{(]", value) or "${" in value:
         return word
     text = f"{key}={quoted(os.path.expanduser(value) if value.startswith('~/') else value)}"
-    return text if parses(text) else word
+    return text if parsed(text) else word
 
 
 def for_hydra(words: list[str], command: str, schema: type | None = None) -> list[str]:
@@ -110,7 +113,7 @@ def as_text(word: str, schema: type | None) -> str:
     """
     key, equals, value = word.partition("=")
     kind = type_of(schema, key.lstrip("+"))
-    if kind not in (str, list[str]) or not equals or not parses(word):
+    if kind not in (str, list[str]) or not equals or not parsed(word):
         return word
     if kind is str:
         return f"{key}={marked(value)}"
@@ -122,8 +125,8 @@ def as_text(word: str, schema: type | None) -> str:
 
 def marked(value: str) -> str:
     """Return a value as it is typed, with quotation marks if it would not be taken for a text."""
-    parsed = OverridesParser.create().parse_override(f"x={value}").value()
-    return f"'{value}'" if isinstance(parsed, bool | int | float) else value
+    found = parsed(f"x={value}")
+    return f"'{value}'" if found is not None and isinstance(found.value(), bool | int | float) else value
 
 
 def type_of(schema: Any, key: str) -> Any:
@@ -193,15 +196,16 @@ def check(words: list[str], schema: type | None = None) -> None:
             cure = f"; type {whole}, without spaces" if whole else ""
             raise ConfigError(f"is not KEY=VALUE{cure or '; --help lists the keys'}", path=word)
         text = readable(word)
-        if not parses(text):
+        found = parsed(text)
+        if found is None:
             complete = joined(overrides[index:])
             cure = f"""texts in it may need quotation marks, '{key}=["a b","c"]'"""
             if complete:
                 cure = f"quote the whole override, '{complete}'"
-            elif BRACKET_FIRST.fullmatch(value) and parses(f'{key}="{value}"'):
+            elif BRACKET_FIRST.fullmatch(value) and parsed(f'{key}="{value}"'):
                 cure = f"""quote the value, '{key}="{value}"'"""
             raise ConfigError(f"cannot be parsed; {cure}", key.lstrip("+~"), path=word)
-        if OverridesParser.create().parse_override(text).is_sweep_override():
+        if found.is_sweep_override():
             raise ConfigError(
                 f"must be one value; write a list as '{key}=[{value}]', a text with a comma as '{key}=\"{value}\"'",
                 key.lstrip("+~"),
@@ -213,7 +217,7 @@ def joined(words: list[str]) -> str | None:
     """Return an override that a space in a list has split, joined again; None if it is not one."""
     for count in range(2, len(words) + 1):
         text = " ".join(words[:count])
-        if parses(text):
+        if parsed(text):
             return text
         if "=" in words[count - 1]:
             break

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.cli import composing
-from pipeline.cli.overrides import for_hydra, parses, readable
+from pipeline.cli.overrides import for_hydra, parsed, readable
 from pipeline.common.errors import ConfigError
 from pipeline.config import EvaluateConfig, VocabConfig
 from tests.refusals import refused
@@ -31,7 +31,7 @@ def test_a_leading_tilde_is_home() -> None:
 @given(st.text(st.sampled_from("a1=~+./,:[]{}()'\" \\$é"), max_size=12))
 def test_what_parses_stays_and_nothing_that_does_not_is_broken_further(word: str) -> None:
     mended = readable(word)
-    assert mended == word or (not parses(word) and parses(mended))
+    assert mended == word or (not parsed(word) and parsed(mended))
 
 
 @pytest.mark.parametrize("word", ["a=[1", "a={b", "a='x", "a=${x", "=x", "--cfg", "a b"])

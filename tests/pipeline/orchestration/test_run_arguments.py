@@ -8,11 +8,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import hydra
 import pytest
+from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, OmegaConf
 
-from pipeline.cli import composing, conf_files, help_text
+from pipeline.cli import composing, conf_files, help_text, overrides
 from pipeline.common.formatting import flatten
+from pipeline.config import RunConfig
 from pipeline.orchestration import compose_run, run_arguments, stage_keys
 from pipeline.stages.registry import STAGES
 from tests import runs
@@ -156,3 +159,23 @@ def test_a_choice_without_a_default_is_made_once() -> None:
         with pytest.raises(composing.MISTAKES) as caught:
             of_command("vocab", *order)
         assert str(composing.explain(caught.value)).startswith(f"corpus={order[1].split('=')[1]}: ")
+
+
+def test_a_setting_is_parsed_a_few_times_and_composed_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """By Hydra's grammar, in whatever form: STAGE.KEY, stages.STAGE.KEY, KEY of the stage's schema."""
+    counted: list[str] = []
+    parse, compose = OverridesParser.parse_rule, hydra.compose
+
+    def count(self: OverridesParser, text: str, rule: str) -> object:
+        counted.append(text)
+        return parse(self, text, rule)
+
+    composed = []
+    monkeypatch.setattr(OverridesParser, "parse_rule", count)
+    monkeypatch.setattr(hydra, "compose", lambda *given, **named: composed.append(given) or compose(*given, **named))
+    overrides.parsed.cache_clear()
+    words = ["+corpus=sample", f"workdir={tmp_path}", "train.optimizer.learning_rate=7.5e-3"]
+    made = run_arguments.of_words("run", RunConfig, words, asked=False)
+    assert made.stages["train"].optimizer.learning_rate == 7.5e-3
+    assert 1 <= sum("7.5e-3" in text for text in counted) <= 5, counted
+    assert len(composed) == 1
