@@ -96,7 +96,7 @@ class Cluster:
 
     def job(self, name: str, workdir: Path) -> dict[str, str]:
         """The newest job of a stage of a run; empty where there is none yet."""
-        named = [job for job in self.jobs() if job["JobName"] == f"bert-{name}" and job.get("Comment") == str(workdir)]
+        named = [job for job in self.jobs() if job["JobName"] == f"bert-{name}" and workdir_of(job) == str(workdir)]
         return named[-1] if named else {}
 
     def running(self, name: str, workdir: Path) -> dict[str, str]:
@@ -112,7 +112,7 @@ class Cluster:
     def cancel(self, *workdirs: Path) -> None:
         """Cancel all jobs of some runs, and wait for their end."""
         runs = [str(workdir) for workdir in workdirs]
-        mine = [job["JobId"] for job in self.jobs() if job.get("Comment") in runs]
+        mine = [job["JobId"] for job in self.jobs() if workdir_of(job) in runs]
         self.ask("scancel", *mine)
         self.idle()
 
@@ -149,6 +149,11 @@ class Cluster:
                 f"an end of {node.running('slurmd', '/usr/sbin/slurmd')} on {node.name}",
                 60,
             )
+
+
+def workdir_of(job: dict[str, str]) -> str:
+    """The folder of a job's run, which its comment has before a digest."""
+    return job.get("Comment", "").partition("#")[0]
 
 
 def module(name: str) -> str:
