@@ -73,11 +73,7 @@ def test_phases_and_checkpoints_of_a_recipe_follow_their_seed(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("words", "key"),
-    [
-        (["seeds=[1,1]"], "seeds"),
-        (["seeds=[0,1]", "train.seed=4"], "train.seed"),
-    ],
+    ("words", "key"), [(["seeds=[1,1]"], "seeds"), (["seeds=[0,1]", "train.seed=4"], "train.seed")]
 )
 def test_what_cannot_be_combined_is_refused(tmp_path: Path, words: list[str], key: str) -> None:
     with pytest.raises(ConfigError) as error:
