@@ -38,11 +38,8 @@ RUN_ID = "wandb-run-id"
 OWNER = ".metrics-of"  # the name of the folder of checkpoints that these two belong to
 FORGE = "forge.coreweave.com"  # domain of W&B's own server since wandb 0.31
 MODES = {  # values of WANDB_MODE
-    "online": "online",
-    "run": "online",
-    "shared": "online",
-    "offline": "offline",
-    "dryrun": "offline",
+    **dict.fromkeys(("online", "run", "shared"), "online"),
+    **dict.fromkeys(("offline", "dryrun"), "offline"),
     "disabled": "disabled",
 }
 # Metrics come last: a narrow terminal truncates them, not the bar or the remaining time.
