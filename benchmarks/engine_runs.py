@@ -26,7 +26,7 @@ from benchmarks.gpu_rows import read
 from benchmarks.host_waits import HostWaits, warned
 from model.config import TrainConfig
 from model.resilience.watchdog import Watchdog
-from model.training.trainer import Trainer
+from model.training import trainer as training
 from pipeline.cli import composing, conf_files
 from pipeline.common.ports import free_port
 
@@ -37,7 +37,7 @@ def train(name: str, overrides: list[str]) -> None:
         config = composing.validate(compose("train", overrides), TrainConfig)
     out = Path(config.out)
     out.mkdir(parents=True, exist_ok=True)
-    trainer: Any = Trainer(config, out, "f" * 64, "c" * 64, Watchdog(0, 600.0, 600.0, None))
+    trainer: Any = training.begin(config, out, "f" * 64, "c" * 64, Watchdog(0, 600.0, 600.0, None))
     found: dict[str, Any] = {"run": name, "began": trainer.step}
     update = trainer._update
 

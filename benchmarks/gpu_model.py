@@ -11,7 +11,7 @@ from model.config import PUBLISHED, ModelConfig
 from model.encoders.architectures import build_model
 from model.encoders.batch import Batch
 from model.encoders.cross_entropy import cross_entropy
-from model.encoders.encoder import PretrainingModel, prepare_for_gpu
+from model.encoders.encoder import PretrainingModel, prepare_for
 
 VOCABULARY = 30522
 FULL = 0.77  # of the sequences are of full length, as shards have them
@@ -38,7 +38,7 @@ def make_model(config: ModelConfig, device: torch.device, dtype: torch.dtype) ->
     """Return a model with the same weights on every device, as it trains there."""
     torch.manual_seed(0)
     model = build_model(config).to(device, dtype)
-    prepare_for_gpu(model)  # on a CPU too: the paths are to be tried
+    prepare_for(torch.device("cuda"), torch.bfloat16, model)  # on a CPU too: the paths are to be tried
     return model
 
 

@@ -5,19 +5,22 @@ Sets environment variables that PyTorch and its libraries read on import.
 
 import os
 
-# Waiting threads spin, by default for milliseconds, and keep other processes off the cores: two
-# ranks of two threads each on two cores trained at a twentieth of their speed. This is the value
-# that GNU OpenMP uses when its own threads outnumber the cores.
-os.environ.setdefault("GOMP_SPINCOUNT", "1000")
-
-# A large tensor is its own mapping: mapped, faulted in page by page and unmapped in every step,
-# which takes a tenth of a small model's time. Huge pages need 500 times fewer faults. (Keeping
-# freed memory in the heap is as fast, but tensors of varying sizes fragment it: `tiny` grew to five
-# times the memory.)
-os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
-
-# Micro-batches differ in tokens, and so do their tensors: without this, GPU memory is fragmented.
-os.environ.setdefault("PYTORCH_ALLOC_CONF", "expandable_segments:True")
+DEFAULTS = {
+    # Waiting threads spin, by default for milliseconds, and keep other processes off the cores: two
+    # ranks of two threads each on two cores trained at a twentieth of their speed. This is the value
+    # that GNU OpenMP uses when its own threads outnumber the cores.
+    "GOMP_SPINCOUNT": "1000",
+    # A large tensor is its own mapping: mapped, faulted in page by page and unmapped in every step,
+    # which takes a tenth of a small model's time. Huge pages need 500 times fewer faults. (Keeping
+    # freed memory in the heap is as fast, but tensors of varying sizes fragment it: `tiny` grew to
+    # five times the memory.)
+    "THP_MEM_ALLOC_ENABLE": "1",
+    # Micro-batches differ in tokens, and so do their tensors: without this, GPU memory is fragmented.
+    "PYTORCH_ALLOC_CONF": "expandable_segments:True",
+    "DEEPSPEED_LOG_LEVEL": "warning",
+}
+for name, value in DEFAULTS.items():
+    os.environ.setdefault(name, value)
 
 # With a hostfile or a number of ranks deepspeed counts GPUs from 0, even if others are assigned.
 if os.environ.get("BERT_VISIBLE_GPUS"):

@@ -25,7 +25,7 @@ import torch
 import torch.distributed as dist
 
 from model.resilience import process_group, rank_record, rendezvous
-from model.resilience.gpus import require_gpu_of, require_gpus
+from model.resilience.gpus import device_of_rank
 from model.resilience.rank_card import describe
 from model.training import device_peak
 from pipeline.common import output, screen
@@ -66,17 +66,10 @@ def check(wait: float, seconds: float, share: float) -> list[Line]:
         ConfigError: fewer GPUs are usable than the environment announces or ranks need.
         InputError, Restart: as `model.resilience.rendezvous.meet`.
     """
-    for key, value in (("RANK", "0"), ("LOCAL_RANK", "0"), ("WORLD_SIZE", "1")):
-        os.environ.setdefault(key, value)
-    rank, local = int(os.environ["RANK"]), int(os.environ["LOCAL_RANK"])
-    require_gpus()
-    device = torch.device("cuda", local) if torch.cuda.is_available() else torch.device("cpu")
-    if device.type == "cuda":
-        require_gpu_of(local)
-        torch.cuda.set_device(device)
+    device = device_of_rank()
     backend, precision = ("nccl", "bf16") if device.type == "cuda" else ("gloo", "fp32")
     process_group.join(backend, describe(Identity(), "preflight"), wait, OPERATION, device)
-    host = rendezvous.host_of(rank) or socket.gethostname()
+    host = rendezvous.host_of(int(os.environ["RANK"])) or socket.gethostname()
     mine = host, device_peak.measured(device, device_peak.TYPES[precision])
     found = [(host, speed) for host, speed in process_group.gather(mine)]
     # On CPUs that share a machine with others, the speed of products says nothing of a node.

@@ -15,7 +15,6 @@ if not __package__:  # run as a script: the packages are one level above its fol
 
 import os
 
-os.environ.setdefault("DEEPSPEED_LOG_LEVEL", "warning")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 from model.config import TrainConfig

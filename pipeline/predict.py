@@ -97,12 +97,13 @@ class Pretrained:
     """A pre-trained model, which fills masks and classifies pairs."""
 
     def __init__(self, config: PredictConfig, wordpiece: WordPiece):
-        from model.huggingface import bert_format, mask_filling
+        from model.encoders.architectures import model_with
+        from model.huggingface import bert_format
 
         self.folder = config.pretrained
         self.size, state, notes = bert_format.load(config.pretrained)
         self.initialised = set(bert_format.initialised_parts(notes))
-        self.model = mask_filling.build(self.size, state)
+        self.model = model_with(self.size, state).float()
         self.top, self.wordpiece = config.top, wordpiece
         self.longest = min(config.sequence_length or self.size.positions, self.size.positions)
 

@@ -1,93 +1,16 @@
 """What keys of DeepSpeed that are passed through may change: nothing, the output, or too much."""
 
+import functools
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from pipeline.common.errors import ConfigError, named
 from pipeline.common.formatting import flatten
+from pipeline.common.tables import read_table
 
 if TYPE_CHECKING:
     from model.config.training import TrainConfig
 
-# These change how the same numbers are computed, or what is printed: no part of a fingerprint.
-HARMLESS = (
-    "activation_checkpointing",
-    "aio",
-    "autotuning",
-    "checkpoint",
-    "comet",
-    "comms_logger",
-    "csv_monitor",
-    "dataloader_drop_last",
-    "datastates_ckpt",
-    "disable_python_gc",
-    "dump_state",
-    "flops_profiler",
-    "log_level",
-    "memory_breakdown",
-    "pipeline",
-    "steps_per_print",
-    "tensorboard",
-    "timers",
-    "vocabulary_size",
-    "wall_clock_breakdown",
-    "wandb",
-    "zero_allow_untested_optimizer",
-    "zero_force_ds_cpu_optimizer",
-    *(
-        f"zero_optimization.{key}"
-        for key in (
-            "allgather_bucket_size",
-            "allgather_partitions",
-            "allgather_sequential",
-            "contiguous_gradients",
-            "enable_sanity_checks",
-            "ignore_unused_parameters",
-            "leaf_module",
-            "load_from_fp32_weights",
-            "log_trace_cache_warnings",
-            "max_live_parameters",
-            "max_reuse_distance",
-            "memory_efficient_linear",
-            "model_persistence_threshold",
-            "module_granularity_threshold",
-            "offload_param",
-            "overlap_comm",
-            "override_module_apply",
-            "param_persistence_threshold",
-            "pipeline_loading_checkpoint",
-            "prefetch_bucket_size",
-            "reduce_bucket_size",
-            "reduce_scatter",
-            "stage",
-            "stage3_allgather_sequential",
-            "stage3_gather_16bit_weights_on_model_save",
-            "stage3_max_live_parameters",
-            "stage3_max_reuse_distance",
-            "stage3_model_persistence_threshold",
-            "stage3_module_granularity_threshold",
-            "stage3_param_persistence_threshold",
-            "stage3_prefetch_bucket_size",
-            "stage3_use_all_reduce_for_fetch_params",
-            "sub_group_size",
-            "use_all_reduce_for_fetch_params",
-            "use_multi_rank_bucket_allreduce",
-            *(
-                f"offload_optimizer.{key}"
-                for key in (
-                    "buffer_count",
-                    "device",
-                    "fast_init",
-                    "nvme_path",
-                    "pin_memory",
-                    "pipeline",
-                    "pipeline_read",
-                    "pipeline_write",
-                )
-            ),
-        )
-    ),
-)
 # What our keys say: any other value contradicts them.
 OURS = {
     "bf16.enabled": "precision",
@@ -131,6 +54,12 @@ FIXED = {
 }
 
 
+@functools.cache
+def harmless() -> tuple[str, ...]:
+    """Return the keys that change no result."""
+    return tuple(read_table(__file__, "deepspeed_keys.yaml")["harmless"])
+
+
 def _among(key: str, names: Any) -> str | None:
     """Return the one of `names` that is a key or contains it."""
     return next((name for name in names if f"{key}.".startswith(f"{name}.")), None)
@@ -138,8 +67,8 @@ def _among(key: str, names: Any) -> str | None:
 
 def of_output(typed: Mapping[str, Any]) -> dict[str, Any]:
     """Return what may change the output, by dotted key."""
-    without = (*HARMLESS, *OURS, *FIXED, *UNSUPPORTED)
-    return {key: value for key, value in flatten(typed) if _among(key, without) is None}
+    known = (*OURS, *FIXED, *UNSUPPORTED)
+    return {key: value for key, value in flatten(typed) if _among(key, (*known, *harmless())) is None}
 
 
 def derived(config: "TrainConfig") -> dict[str, Any]:
@@ -155,10 +84,9 @@ def check(typed: Mapping[str, Any], ours: Mapping[str, Any]) -> None:
         ConfigError: There is such a key.
     """
     wanted = {key: value for key, value in flatten(ours) if key in OURS} | FIXED
-    known = (*HARMLESS, *wanted, *UNSUPPORTED)
     for key, value in flatten(typed):
         name = _among(key, UNSUPPORTED)
-        inner = next((each for each in known if each.startswith(f"{key}.")), None)
+        inner = next((each for each in (*harmless(), *wanted, *UNSUPPORTED) if each.startswith(f"{key}.")), None)
         if inner is not None:
             problem = f"has keys of its own; set one of these, as deepspeed.{inner}="
         elif name is not None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from model.config import deepspeed_keys
 from model.config.learning import ObjectiveConfig, OptimizerConfig, ScheduleConfig
-from model.config.sizes import AUTO, PUBLISHED, ModelConfig
+from model.config.sizes import AUTO, PUBLISHED, SHAPE, ModelConfig
 from pipeline.common.errors import named
 from pipeline.common.formatting import byte_count
 from pipeline.common.schema import Section, StageConfig, check, group, input_path, option, runtime_option
@@ -102,6 +102,28 @@ class DataConfig(Section, key="data"):
 
     def _of(self, folders: list[str]) -> "DataConfig":
         return replace(self, dir=folders[0], more=folders[1:], weights=[], validation=[])
+
+
+def check_objective(objective: ObjectiveConfig, model: ModelConfig) -> None:
+    """Check that a model can learn what is predicted.
+
+    Raises:
+        ConfigError: It cannot.
+    """
+    check(
+        model.causal == (objective.predict == "next"),
+        f"cannot be combined with {named('objective.predict')}={objective.predict}, as the next token is predicted "
+        "only by causal attention; set attention=causal, which sets both",
+        "model.causal",
+        model.causal,
+    )
+    check(
+        not objective.next_sentence or model.architecture == "bert",
+        f"cannot be combined with model={model.name}; set {named('objective')}=modern (or mlm), or "
+        f"{named('objective.next_sentence')}=false",
+        "objective.next_sentence",
+        True,
+    )
 
 
 @dataclass(kw_only=True)
@@ -209,23 +231,9 @@ class TrainConfig(StageConfig):
         if isinstance(self.schedule, ScheduleConfig):  # in a part of a config it may be missing
             self.schedule.check_steps(self.steps, self.batch_size)
         if isinstance(self.objective, ObjectiveConfig) and isinstance(self.model, ModelConfig):
-            check(
-                self.model.causal == (self.objective.predict == "next"),
-                f"cannot be combined with {named('objective.predict')}={self.objective.predict}, as the next token is "
-                "predicted only by causal attention; set attention=causal, which sets both",
-                "model.causal",
-                self.model.causal,
-            )
-            check(
-                not self.objective.next_sentence or self.model.architecture == "bert",
-                f"cannot be combined with model={self.model.name}; set {named('objective')}=modern (or mlm), or "
-                f"{named('objective.next_sentence')}=false",
-                "objective.next_sentence",
-                True,
-            )
+            check_objective(self.objective, self.model)
         if isinstance(self.model, ModelConfig) and self.model.name == AUTO and self.start is None:
-            layers, hidden, heads, width = PUBLISHED["base"]
-            base = ModelConfig(name="base", layers=layers, hidden=hidden, heads=heads, feed_forward=width)
+            base = ModelConfig(name="base", **dict(zip(SHAPE, PUBLISHED["base"], strict=True)))
             self.model = replace(self.model.filled(base), name="base")
         self.require(
             not self.start_optimizer or self.start is not None,

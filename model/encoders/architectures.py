@@ -1,5 +1,7 @@
 """Architectures by name, and factories for their networks."""
 
+from collections.abc import Mapping
+
 import torch
 
 from model.config import ModelConfig
@@ -23,6 +25,14 @@ def build_encoder(config: ModelConfig) -> Encoder:
 def build_model(config: ModelConfig) -> PretrainingModel:
     """Build a network for pre-training with initialised parameters."""
     return PretrainingModel(config, architecture_of(config))
+
+
+def model_with(config: ModelConfig, state: Mapping[str, torch.Tensor]) -> PretrainingModel:
+    """Build a network for inference around weights, which are not copied."""
+    with torch.device("meta"):
+        model = build_model(config)
+    model.load_state_dict(state, assign=True)
+    return model.eval().requires_grad_(False)
 
 
 def parameter_shapes(config: ModelConfig) -> dict[str, torch.Size]:

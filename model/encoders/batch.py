@@ -3,7 +3,7 @@
 Shapes: B sequences in a micro-batch, T real tokens in it, M masked positions.
 """
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -22,11 +22,11 @@ class Batch:
     masked_labels: torch.Tensor  # (M,) int64: the original tokens
     next_sentence_labels: torch.Tensor  # (B,) int64: 0 if B follows A, else 1
 
-    def to(self, device: torch.device | str) -> "Batch":
+    def tensors(self) -> dict[str, torch.Tensor]:
+        """Return the tensors by name."""
+        return {name: value for name, value in vars(self).items() if isinstance(value, torch.Tensor)}
+
+    def to(self, device: torch.device) -> "Batch":
         """Return the batch on another device; copies from pinned memory are asynchronous."""
-        moved: dict[str, Any] = {
-            f.name: value.to(device, non_blocking=True)
-            for f in fields(self)
-            if isinstance(value := getattr(self, f.name), torch.Tensor)
-        }
+        moved: dict[str, Any] = {n: x.to(device, non_blocking=True) for n, x in self.tensors().items()}
         return replace(self, **moved)

@@ -317,29 +317,17 @@ class PretrainingModel(nn.Module):
 
 
 def prepare_for(device: torch.device, dtype: torch.dtype, module: nn.Module) -> None:
-    """Choose the equivalent computations of a model that are fast where it is trained."""
-    if device.type == "cuda":
-        prepare_for_gpu(module)
-    elif dtype == torch.bfloat16:
-        prepare_for_bf16_on_a_cpu(module)
+    """Choose the equivalent computations of a model that are fast where it is trained.
 
-
-def prepare_for_gpu(module: nn.Module) -> None:
-    """Choose the equivalent computations of a model that are fast on a GPU."""
-    for part in module.modules():
-        if isinstance(part, MaskedHead):
-            part.multiple = 64
-
-
-def prepare_for_bf16_on_a_cpu(module: nn.Module) -> None:
-    """Pad the rows of a model's matrix products to few different numbers.
-
-    A CPU takes several times as long to make a kernel for a shape in bf16 as to run it, and keeps
-    only the last thousand.
+    In bf16 on a CPU the rows of matrix products are padded to few different numbers: it takes several
+    times as long to make a kernel for a shape as to run it, and keeps only the last thousand.
     """
-    cpu = torch.device("cpu")
     for part in module.modules():
-        if isinstance(part, Encoder) and part.backend(cpu, torch.bfloat16) == "each":
+        if device.type == "cuda":
+            padded = isinstance(part, MaskedHead)
+        else:
+            padded = dtype == torch.bfloat16 and isinstance(part, Encoder) and part.backend(device, dtype) == "each"
+        if padded:
             part.multiple = 64
 
 

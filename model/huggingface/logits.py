@@ -8,7 +8,7 @@ from torch import Tensor
 from transformers.utils import logging
 
 from model.config import ModelConfig
-from model.encoders.architectures import build_model
+from model.encoders.architectures import model_with
 from model.encoders.batch import Batch
 from model.huggingface import bert_format
 
@@ -52,11 +52,7 @@ def theirs(folder: Path, config: ModelConfig, batch: Batch, dtype: torch.dtype) 
 
 def ours(config: ModelConfig, state: dict[str, Tensor], batch: Batch) -> list[Tensor]:
     """Return both logits of our model in double precision; its memory is freed on return."""
-    with torch.device("meta"):
-        model = build_model(config)
-    model.load_state_dict(state, assign=True)
-    with torch.no_grad():
-        masked, pairs = model.double().eval()(batch)
+    masked, pairs = model_with(config, state).double()(batch)
     return [masked] if pairs is None else [masked, pairs]
 
 

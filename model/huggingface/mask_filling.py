@@ -13,9 +13,8 @@ import torch
 from torch import Tensor
 
 from model.config import ModelConfig
-from model.encoders.architectures import build_model
+from model.encoders.architectures import model_with
 from model.encoders.batch import Batch
-from model.encoders.encoder import PretrainingModel
 from model.huggingface import bert_format
 from pipeline.common.errors import InputError
 from pipeline.shards import open_folder
@@ -58,7 +57,7 @@ def fill(
 
     Texts without a mask or longer than the model's positions are left out.
     """
-    model = build(config, state)
+    model = model_with(config, state).float()
     found = []
     for text in texts:
         ids = np.array([wordpiece.cls, *pieces(wordpiece, text), wordpiece.sep])
@@ -68,14 +67,6 @@ def fill(
         masks = [likeliest(wordpiece, row, TOP, digits=4) for row in logits]
         found.append({"text": text, "masks": masks})
     return found
-
-
-def build(config: ModelConfig, state: Mapping[str, Tensor]) -> PretrainingModel:
-    """Return the pre-training model with the weights of `state`, for inference."""
-    with torch.device("meta"):
-        model = build_model(config)
-    model.load_state_dict(state, assign=True)
-    return model.float().eval().requires_grad_(False)
 
 
 def likeliest(wordpiece: WordPiece, logits: Tensor, top: int, digits: int) -> list[dict[str, Any]]:

@@ -25,10 +25,10 @@ HEAD = """---
 {rows}
 """
 
-# By architecture: its name, its tag on the hub, and its publication.
+# By architecture, which is its tag on the hub: its name, and its publication.
 PUBLISHED = {
-    "bert": ("BERT", "bert", "[Devlin et al. 2019](https://arxiv.org/abs/1810.04805)"),
-    "modernbert": ("ModernBERT", "modernbert", "[Warner et al. 2024](https://arxiv.org/abs/2412.13663)"),
+    "bert": ("BERT", "[Devlin et al. 2019](https://arxiv.org/abs/1810.04805)"),
+    "modernbert": ("ModernBERT", "[Warner et al. 2024](https://arxiv.org/abs/2412.13663)"),
 }
 UNLICENSED = "unknown; fill in the header: under which licence you give these weights away"
 
@@ -58,15 +58,12 @@ def write(
     `remarks` are rows about the weights; of these, `license` goes to the header, and `example`, a
     text with a [MASK], to the end, with the tokenizer's `mask`.
     """
-    manifests = list(manifests)
+    manifests, remarks = list(manifests), dict(remarks)
     train = next((manifest for manifest in manifests if manifest.stage == "train"), None)
     data = [manifest for manifest in manifests if manifest.stage == "prepare"]
     corpus = data[0].config.get("corpus", {}) if data else {}
-    remarks = dict(remarks)
-    example = remarks.pop("example", None)
-    start = train.config.get("start") if train else None
-    how = origin_of(start, remarks.pop("converted from", None))
-    kind, tag, paper = PUBLISHED[config.architecture]
+    license, example = remarks.pop("license", None), remarks.pop("example", None)
+    start = origin_of(train.config.get("start") if train else None, remarks.pop("converted from", None))
     rows = {
         "parameters": f"{parameters:,}",
         "layers": config.layers,
@@ -75,40 +72,45 @@ def write(
         "longest sequence": f"{config.positions} tokens",
         "vocabulary": f"{config.vocab_size:,} {kind_of_entries} entries",
     }
-    license, language = remarks.pop("license", None), corpus.get("language")
-    rows |= {} if license else {"licence": UNLICENSED}
-    title = f"{kind} {config.size_name}" + (f", {corpus['name']}" if "name" in corpus else "")
-    text = HEAD.format(
-        header=header_of(config.causal, tag, license, language),
-        title=one_line(title),
-        kind=kind,
-        paper=paper,
-        size=config.size_name,
-        start=one_line(how),
-        objective=objective_of(config, train),
-        rows=table(rows | remarks),
-    )
+    rows |= ({} if license else {"licence": UNLICENSED}) | remarks
+    header = header_of(config, license, corpus.get("language"))
+    text = head(config, corpus.get("name"), header, start, objective_of(config, train), rows)
     for part, prepare in enumerate(data, 1):
         title = f"Data, {part} of {len(data)}" if len(data) > 1 else "Data"
         text += section(title, data_rows(prepare, prepare.config.get("corpus", {})))
     if train:
-        text += section("Training", recipe_rows(train))
-        text += section("Held-out figures", figure_rows(train))
+        text += section("Training", recipe_rows(train)) + section("Held-out figures", figure_rows(train))
     if config.causal:  # it fills no masks
         return text
     if example is None:
-        example = ENGLISH if language in (None, "en") else "[MASK]"
-    example = example.replace("[MASK]", mask)
-    return text + USE.format(example=redact(json.dumps(example, ensure_ascii=False)))
+        example = ENGLISH if corpus.get("language") in (None, "en") else "[MASK]"
+    return text + USE.format(example=redact(json.dumps(example.replace("[MASK]", mask), ensure_ascii=False)))
 
 
-def header_of(causal: bool, tag: str, license: str | None, language: str | None) -> str:
-    """Return the card's YAML header, which the hub reads."""
+def header_of(config: ModelConfig, license: str | None, language: str | None) -> dict[str, Any]:
+    """Return the card's header, which the hub reads."""
+    fills = [] if config.causal else ["fill-mask"]
     header: dict[str, Any] = {"license": one_line(license or "unknown"), "library_name": "transformers"}
-    header |= {} if causal else {"pipeline_tag": "fill-mask"}
+    header |= {"pipeline_tag": "fill-mask"} if fills else {}
     header |= {"language": one_line(language)} if language else {}
-    header |= {"tags": [tag] if causal else [tag, "fill-mask"]}
-    return str(yaml.safe_dump(header, sort_keys=False, allow_unicode=True))
+    return header | {"tags": [config.architecture, *fills]}
+
+
+def head(
+    config: ModelConfig, about: str | None, header: dict[str, Any], start: str, objective: str, rows: dict[str, Any]
+) -> str:
+    """Return a card up to its first table."""
+    kind, paper = PUBLISHED[config.architecture]
+    return HEAD.format(
+        header=yaml.safe_dump(header, sort_keys=False, allow_unicode=True),
+        title=one_line(f"{kind} {config.size_name}" + (f", {about}" if about is not None else "")),
+        kind=kind,
+        paper=paper,
+        size=config.size_name,
+        start=one_line(start),
+        objective=one_line(objective),
+        rows=table(rows),
+    )
 
 
 TASKS = {  # of the hub, by type of head
@@ -126,21 +128,12 @@ python -m pipeline.predict pretrained=PATH/OF/THIS/FOLDER input=TEXT
 """
 
 
-def write_tuned(config: ModelConfig, head: str, origin: Path | str, task: str, rows: dict[str, Any]) -> str:
+def write_tuned(config: ModelConfig, head_kind: str, origin: Path | str, task: str, rows: dict[str, Any]) -> str:
     """Return the text of README.md of a model that was tuned on `task` from that at `origin`."""
-    kind, tag, paper = PUBLISHED[config.architecture]
-    header = {"license": "unknown", "library_name": "transformers", "pipeline_tag": TASKS[head], "tags": [tag]}
-    text = HEAD.format(
-        header=yaml.safe_dump(header, sort_keys=False, allow_unicode=True),
-        kind=kind,
-        paper=paper,
-        title=one_line(f"{kind} {config.size_name}, {task}"),
-        size=config.size_name,
-        start=one_line(f"`{name_of(str(origin))}` fine-tuned"),
-        objective=one_line(f"on {task}"),
-        rows=table(rows | {"licence": UNLICENSED}),
-    )
-    return text + TUNED_USE
+    header = {"license": "unknown", "library_name": "transformers", "pipeline_tag": TASKS[head_kind]}
+    header |= {"tags": [config.architecture]}
+    start, rows = f"`{name_of(str(origin))}` fine-tuned", rows | {"licence": UNLICENSED}
+    return head(config, task, header, start, f"on {task}", rows) + TUNED_USE
 
 
 def objective_of(config: ModelConfig, train: Manifest | None) -> str:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from model.config import ModelConfig
-from model.huggingface.names import ANSWER, CHOICE, CLASS, SIZES, TAG, Names
+from model.huggingface.names import Names
 
 PROJECTIONS = ("query", "key", "value")  # in the order of rows in the fused matrix
 FUSED = ".attn.Wqkv.weight"
@@ -98,60 +98,4 @@ def read(theirs: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-MODERNBERT = Names(
-    model_type="modernbert",
-    title="ModernBERT",
-    pretrained="ModernBertForMaskedLM",
-    tuned={
-        CLASS: "ModernBertForSequenceClassification",
-        CHOICE: "ModernBertForMultipleChoice",
-        TAG: "ModernBertForTokenClassification",
-        ANSWER: "ModernBertForQuestionAnswering",
-    },
-    answer_head="classifier",
-    parts={
-        "encoder.embeddings.word": "model.embeddings.tok_embeddings",
-        "encoder.embeddings.norm": "model.embeddings.norm",
-        "encoder.layers.{}.attention_norm": "model.layers.{}.attn_norm",
-        "encoder.layers.{}.qkv.query": "model.layers.{}.attn.Wqkv.weight.query",
-        "encoder.layers.{}.qkv.key": "model.layers.{}.attn.Wqkv.weight.key",
-        "encoder.layers.{}.qkv.value": "model.layers.{}.attn.Wqkv.weight.value",
-        "encoder.layers.{}.mix": "model.layers.{}.attn.Wo",
-        "encoder.layers.{}.feed_norm": "model.layers.{}.mlp_norm",
-        "encoder.layers.{}.up": "model.layers.{}.mlp.Wi",
-        "encoder.layers.{}.down": "model.layers.{}.mlp.Wo",
-        "encoder.norm": "model.final_norm",
-        "masked_head.bias": "decoder.bias",
-        "masked_head": "head",
-        "pooler": "head",
-    },
-    sizes=SIZES
-    | {
-        "dropout": "mlp_dropout",
-        "attention_dropout": "attention_dropout",
-        "initializer_range": "initializer_range",
-        "layer_norm_epsilon": "norm_eps",
-        "local_window": "local_attention",
-        "classifier_pooling": "classifier_pooling",
-    },
-    defaults={"positions": 8192, "dropout": 0.0, "attention_dropout": 0.0, "layer_norm_epsilon": 1e-5},
-    fixed={
-        "hidden_activation": "gelu",
-        "classifier_activation": "gelu",
-        "norm_bias": False,
-        "attention_bias": False,
-        "mlp_bias": False,
-        "classifier_bias": False,
-        "decoder_bias": True,
-        "tie_word_embeddings": True,
-    },
-    heads=("masked_head.",),
-    words="model.embeddings.tok_embeddings.weight",
-    decoder="decoder.weight",
-    canonical=canonical,
-    pack=pack,
-    settings=settings,
-    read=read,
-    tokenizer={"tokenizer_class": "PreTrainedTokenizerFast", "model_input_names": ["input_ids", "attention_mask"]},
-    exact_attention="sdpa",  # "eager" computes its softmax in single precision
-)
+MODERNBERT = Names.of("modernbert", canonical=canonical, pack=pack, settings=settings, read=read)

@@ -1,50 +1,15 @@
-"""Description of an architecture in Hugging Face format: names, sizes, and constants; that of BERT.
-
-The decoder of BERT's masked-LM head is the word embeddings: as in Hugging Face's files, ours have no
-`cls.predictions.decoder.*`.
-"""
+"""Description of an architecture in Hugging Face format: names, sizes, and constants; that of BERT."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 from torch import Tensor
 
 from model.config import ModelConfig
-from model.encoders.bert import SEGMENTS
+from pipeline.common.tables import read_table
 
-PARTS = {
-    "encoder.embeddings.word": "bert.embeddings.word_embeddings",
-    "encoder.embeddings.position": "bert.embeddings.position_embeddings",
-    "encoder.embeddings.segment": "bert.embeddings.token_type_embeddings",
-    "encoder.embeddings.norm": "bert.embeddings.LayerNorm",
-    "encoder.layers.{}.qkv.query_bias": "bert.encoder.layer.{}.attention.self.query.bias",
-    "encoder.layers.{}.qkv.key_bias": "bert.encoder.layer.{}.attention.self.key.bias",
-    "encoder.layers.{}.qkv.value_bias": "bert.encoder.layer.{}.attention.self.value.bias",
-    "encoder.layers.{}.qkv.query": "bert.encoder.layer.{}.attention.self.query.weight",
-    "encoder.layers.{}.qkv.key": "bert.encoder.layer.{}.attention.self.key.weight",
-    "encoder.layers.{}.qkv.value": "bert.encoder.layer.{}.attention.self.value.weight",
-    "encoder.layers.{}.mix.dense": "bert.encoder.layer.{}.attention.output.dense",
-    "encoder.layers.{}.mix.norm": "bert.encoder.layer.{}.attention.output.LayerNorm",
-    "encoder.layers.{}.up": "bert.encoder.layer.{}.intermediate.dense",
-    "encoder.layers.{}.down.dense": "bert.encoder.layer.{}.output.dense",
-    "encoder.layers.{}.down.norm": "bert.encoder.layer.{}.output.LayerNorm",
-    "pooler": "bert.pooler",
-    "masked_head.bias": "cls.predictions.bias",
-    "masked_head.dense": "cls.predictions.transform.dense",
-    "masked_head.norm": "cls.predictions.transform.LayerNorm",
-    "next_sentence": "cls.seq_relationship",
-}
 BUFFERS = ("position_ids", "token_type_ids")  # of old versions, not weights
-
-SIZES = {  # our size -> the name that it has in every architecture
-    "layers": "num_hidden_layers",
-    "hidden": "hidden_size",
-    "heads": "num_attention_heads",
-    "feed_forward": "intermediate_size",
-    "positions": "max_position_embeddings",
-    "vocab_size": "vocab_size",
-}
 CLASS, CHOICE, TAG, ANSWER = "class", "choice", "tag", "answer"  # types of fine-tuned heads
 
 
@@ -73,6 +38,12 @@ class Names:
     read: Callable[[dict[str, Any]], dict[str, Any]]  # their config -> our settings not in `sizes`
     tokenizer: dict[str, Any]  # fields of tokenizer_config.json
     exact_attention: str  # their attention that computes fully in double precision
+
+    @classmethod
+    def of(cls, kind: str, **computed: Any) -> Self:
+        """Return the names in the table of an architecture, with what is computed for it."""
+        table = read_table(__file__, "names.yaml")[kind]
+        return cls(**table | {"heads": tuple(table["heads"])} | computed)
 
     def their_name(self, name: str) -> str:
         """Return Hugging Face's name of one of our parameters."""
@@ -111,43 +82,4 @@ def settings(config: ModelConfig, entries: list[str]) -> dict[str, Any]:
     return {"pad_token_id": entries.index("[PAD]"), "classifier_dropout": None, "use_cache": True}
 
 
-BERT = Names(
-    model_type="bert",
-    title="BERT",
-    pretrained="BertForPreTraining",
-    tuned={
-        CLASS: "BertForSequenceClassification",
-        CHOICE: "BertForMultipleChoice",
-        TAG: "BertForTokenClassification",
-        ANSWER: "BertForQuestionAnswering",
-    },
-    answer_head="qa_outputs",
-    parts=PARTS,
-    sizes=SIZES
-    | {
-        "dropout": "hidden_dropout_prob",
-        "attention_dropout": "attention_probs_dropout_prob",
-        "initializer_range": "initializer_range",
-        "layer_norm_epsilon": "layer_norm_eps",
-        "causal": "is_decoder",
-    },
-    defaults={},
-    fixed={
-        "hidden_act": "gelu",
-        "position_embedding_type": "absolute",
-        "type_vocab_size": SEGMENTS,
-        "tie_word_embeddings": True,
-    },
-    heads=("pooler.", "masked_head.", "next_sentence."),
-    words="bert.embeddings.word_embeddings.weight",
-    decoder="cls.predictions.decoder.weight",
-    canonical=canonical,
-    pack=dict,
-    settings=settings,
-    read=lambda theirs: {},
-    tokenizer={
-        "tokenizer_class": "BertTokenizer",
-        "model_input_names": ["input_ids", "token_type_ids", "attention_mask"],
-    },
-    exact_attention="eager",
-)
+BERT = Names.of("bert", canonical=canonical, pack=dict, settings=settings, read=lambda theirs: {})

@@ -8,7 +8,7 @@ import queue
 import threading
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -36,7 +36,7 @@ class Copied:
         if self.arrived is not None:
             compute = torch.cuda.current_stream(self.device.input_ids.device)
             compute.wait_event(self.arrived)
-            for tensor in tensors(self.device).values():
+            for tensor in self.device.tensors().values():
                 tensor.record_stream(compute)
         return self.device
 
@@ -59,7 +59,8 @@ class Copier:
         # end, for which CUDA takes hundreds of MB of that GPU's memory, from each rank of a node.
         with torch.cuda.device(self._device), torch.cuda.stream(self._stream):
             moved: dict[str, Any] = {
-                name: tensor.pin_memory().to(self._device, non_blocking=True) for name, tensor in tensors(batch).items()
+                name: tensor.pin_memory().to(self._device, non_blocking=True)
+                for name, tensor in batch.tensors().items()
             }
             arrived.record(self._stream)
         return Copied(batch, replace(batch, **moved), arrived)
@@ -71,12 +72,6 @@ def sent(array: npt.NDArray[np.integer[Any]], device: torch.device) -> torch.Ten
     if device.type == "cuda":
         tensor = tensor.pin_memory()
     return tensor.to(device, non_blocking=True)
-
-
-def tensors(batch: Batch) -> dict[str, torch.Tensor]:
-    """Return the tensors of a batch by name."""
-    every = {one.name: getattr(batch, one.name) for one in fields(batch)}
-    return {name: value for name, value in every.items() if isinstance(value, torch.Tensor)}
 
 
 class prefetch(Generic[Item]):

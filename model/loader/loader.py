@@ -191,13 +191,11 @@ class Loader:
         self._cls, self._sep, self._vocab_size = tokenizer.cls, tokenizer.sep, len(tokenizer.vocab)
         if shuffle and not data.weights:
             folders = [self._shards]  # as one folder
-        self._streams, first = [], 0
-        for number, shards in enumerate(folders):
-            rows = np.array([shard.rows for shard in shards], np.int64)
-            own = int(counter_rng.key(seed, "source", number)) if number else seed
-            order = Order(rows, own, data.window_rows, shuffle)
-            self._streams.append(SampleStream(shards, first, order, self._masker))
-            first += len(shards)
+        starts = itertools.accumulate(map(len, folders), initial=0)
+        self._streams = [
+            SampleStream(shards, first, order_of(shards, data, seed, number, shuffle), self._masker)
+            for number, (shards, first) in enumerate(zip(folders, starts, strict=False))
+        ]
         samples = [stream.samples for stream in self._streams]
         self._mixture = Mixture.by_weight(data.weights or samples)
         # An epoch's samples without weights; for validation, as many as fit without repetition.
@@ -333,16 +331,17 @@ class Loader:
 
         lengths = np.diff(starts)
         position -= np.repeat(starts[:-1], lengths)
-        return _cut(
-            cuts,
-            starts,
+        whole = Batch(
             input_ids=torch.from_numpy(ids.astype(np.int64)),
             segment_ids=torch.from_numpy(np.repeat(_segments(len(rows)), runs.ravel())),
             position_ids=torch.from_numpy(position),
-            masked_positions=masks.positions,
+            cu_seqlens=torch.from_numpy(starts),
+            max_length=0,  # each micro-batch has its own
+            masked_positions=torch.from_numpy(masks.positions),
             masked_labels=torch.from_numpy(masks.labels),
             next_sentence_labels=torch.from_numpy(rows.is_random_next.astype(np.int64)),
         )
+        return _cut(whole, cuts)
 
     def _gather(self, rows: SampleTable, lengths: Ints) -> tuple[npt.NDArray[Any], Ints]:
         """Return the stored tokens of `rows`, grouped by shard, and each row's start in them."""
@@ -366,6 +365,12 @@ class Loader:
                 tokens[low:high] = self._info.marked(ids, self._masker.continues[ids])
             low = high
         return tokens, first
+
+
+def order_of(shards: list[Shard], data: DataConfig, seed: int, number: int, shuffle: bool) -> Order:
+    """Return the order of the rows of a source, the first of which has the seed itself."""
+    own = int(counter_rng.key(seed, "source", number)) if number else seed
+    return Order(np.array([shard.rows for shard in shards], np.int64), own, data.window_rows, shuffle)
 
 
 def check_whole_words(objective: ObjectiveConfig, tokenizer: Tokenizer) -> None:
@@ -407,33 +412,24 @@ def _segments(sequences: int) -> Ints:
     return np.arange(2 * sequences) & 1
 
 
-def _cut(
-    cuts: Ints,
-    starts: Ints,
-    *,
-    input_ids: torch.Tensor,
-    segment_ids: torch.Tensor,
-    position_ids: torch.Tensor,
-    masked_positions: Ints,
-    masked_labels: torch.Tensor,
-    next_sentence_labels: torch.Tensor,
-) -> list[Batch]:
+def _cut(whole: Batch, cuts: Ints) -> list[Batch]:
     """Return micro-batches as views: the i-th holds sequences `cuts[i]` to `cuts[i + 1] - 1`."""
+    starts, positions = whole.cu_seqlens.numpy(), whole.masked_positions.numpy()
     lengths, edges = np.diff(starts), starts[cuts]
-    masks = np.searchsorted(masked_positions, edges)
+    masks = np.searchsorted(positions, edges)
     batches = []
     for i, (first, last) in enumerate(itertools.pairwise(cuts.tolist())):
         tokens, masked = slice(edges[i], edges[i + 1]), slice(masks[i], masks[i + 1])
         batches.append(
             Batch(
-                input_ids=input_ids[tokens],
-                segment_ids=segment_ids[tokens],
-                position_ids=position_ids[tokens],
+                input_ids=whole.input_ids[tokens],
+                segment_ids=whole.segment_ids[tokens],
+                position_ids=whole.position_ids[tokens],
                 cu_seqlens=torch.from_numpy((starts[first : last + 1] - edges[i]).astype(np.int32)),
                 max_length=int(lengths[first:last].max(initial=0)),
-                masked_positions=torch.from_numpy(masked_positions[masked] - edges[i]),
-                masked_labels=masked_labels[masked],
-                next_sentence_labels=next_sentence_labels[first:last],
+                masked_positions=torch.from_numpy(positions[masked] - edges[i]),
+                masked_labels=whole.masked_labels[masked],
+                next_sentence_labels=whole.next_sentence_labels[first:last],
             )
         )
     return batches

@@ -75,13 +75,7 @@ class Fetcher:
     """Fetches for all ranks of a node, as far ahead as there is room."""
 
     def __init__(
-        self,
-        folder: Path,
-        limit: int,
-        sources: list[Source],
-        spans: Callable[[int], Iterator[Span]],
-        start: int,
-        progress: npt.NDArray[np.int64],
+        self, folder: Path, limit: int, sources: list[Source], reading: "Reading", progress: npt.NDArray[np.int64]
     ):
         """Start.
 
@@ -89,13 +83,12 @@ class Fetcher:
             folder: where the shards go.
             limit: the most bytes in it; 0: no limit.
             sources: the shards by number.
-            spans: the spans of samples from one on, which name shards by number.
-            start: the first sample.
+            reading: what is read, which names shards by number.
             progress: the sample that each rank reads now; last, what is set when fetching failed.
         """
         self._folder, self._limit, self._sources = folder, limit, sources
-        self._spans, self._progress = spans, progress
-        self._start, self._closing = start, threading.Event()
+        self._spans, self._start, self._progress = reading.until_stop, reading.start, progress
+        self._closing = threading.Event()
         remove_leftovers(folder)
         self._present = self._kept()
         self._thread = threading.Thread(target=self._run, name="shards", daemon=True)
@@ -416,14 +409,8 @@ class ShardCache:
             self._progress[:] = reading.start
             self._progress[-1] = 0
             # Before others know the folder: they take what has a shard's name for compared.
-            self._fetcher = Fetcher(
-                folder,
-                self._limit,
-                [shard.source for shard in self._shards],
-                reading.until_stop,
-                reading.start,
-                self._progress,
-            )
+            sources = [shard.source for shard in self._shards]
+            self._fetcher = Fetcher(folder, self._limit, sources, reading, self._progress)
         self._folder = Path(reading.gather(str(folder))[peers[0]])
         if not first:
             self._progress = _progress(self._folder, len(peers), "r+")

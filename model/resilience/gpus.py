@@ -1,9 +1,13 @@
 """Check of the announced GPUs: training must not silently fall back to the CPU."""
 
 import os
+from typing import TYPE_CHECKING
 
 from pipeline.common.cores import NVIDIA as CONTROL
 from pipeline.common.errors import ConfigError
+
+if TYPE_CHECKING:
+    import torch
 
 PROMISED = "BERT_GPUS"  # environment: the GPUs of this node, by k8s/pretrain.yaml or deploy/slurm.sh
 VISIBLE = "CUDA_VISIBLE_DEVICES"  # environment: the numbers of the GPUs that are ours
@@ -35,20 +39,28 @@ def require_gpus() -> None:
         )
 
 
-def require_gpu_of(local_rank: int) -> None:
-    """Check that the node has a GPU for a rank of it, by its number there.
+def device_of_rank() -> "torch.device":
+    """Return the device of this rank, by the launcher's variables, or those of a single rank.
 
     Raises:
-        ConfigError: more ranks were started.
+        ConfigError: fewer GPUs are usable than the environment promises, or more ranks were started.
     """
+    require_gpus()
+    for key, value in (("RANK", "0"), ("LOCAL_RANK", "0"), ("WORLD_SIZE", "1")):
+        os.environ.setdefault(key, value)
     import torch
 
-    usable = torch.cuda.device_count()
+    if not torch.cuda.is_available():
+        return torch.device("cpu")
+    local_rank, usable = int(os.environ["LOCAL_RANK"]), torch.cuda.device_count()
     if local_rank >= usable:
         raise ConfigError(
             f"more ranks were started on this node than it has usable GPUs ({usable}); start {usable}, one for each",
             "processes",
         )
+    device = torch.device("cuda", local_rank)
+    torch.cuda.set_device(device)
+    return device
 
 
 def refuse_old_driver() -> None:

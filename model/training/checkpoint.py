@@ -19,49 +19,37 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 
+from pipeline.common import checkpoints
 from pipeline.common.atomic import write_text
-from pipeline.common.checkpoints import (
-    BRANCH,
-    FILES,
-    LATEST,
-    MOMENTS,
-    STATE,
-    SUMS,
-    WEIGHTS,
-    State,
-    mark_of,
-    name_of,
-    read_state,
-    remove,
-    steps,
-)
 from pipeline.common.errors import BY_FORCE, InputError, named
 from pipeline.common.manifest import sha256
 
 
-def write(folder: Path, state: State, weights: dict[str, torch.Tensor], moments: dict[str, torch.Tensor]) -> Path:
+def write(
+    folder: Path, state: checkpoints.State, weights: dict[str, torch.Tensor], moments: dict[str, torch.Tensor]
+) -> Path:
     """Write a checkpoint below `folder`, first under a temporary name; return its path.
 
     Raises:
         InputError: The disk is full or the folder is not writable.
     """
-    path = folder / name_of(state.step)
+    path = folder / checkpoints.name_of(state.step)
     temporary = folder / f".{path.name}.tmp"
     try:
         shutil.rmtree(temporary, ignore_errors=True)
         temporary.mkdir(parents=True)
-        for name, tensors in ((WEIGHTS, weights), (MOMENTS, moments)):
+        for name, tensors in ((checkpoints.WEIGHTS, weights), (checkpoints.MOMENTS, moments)):
             save_file(tensors, temporary / name)
             (temporary / name).chmod(0o644)
             _sync(temporary / name)
-        write_text(temporary / STATE, json.dumps(dataclasses.asdict(state), indent=1) + "\n")
-        sums = (f"{sha256(temporary / name)}  {name}\n" for name in FILES)
-        write_text(temporary / SUMS, "".join(sums))
+        write_text(temporary / checkpoints.STATE, json.dumps(dataclasses.asdict(state), indent=1) + "\n")
+        sums = (f"{sha256(temporary / name)}  {name}\n" for name in checkpoints.FILES)
+        write_text(temporary / checkpoints.SUMS, "".join(sums))
         _sync(temporary)
-        remove(path)  # damaged: this run was not resumed from it
+        checkpoints.remove(path)  # damaged: this run was not resumed from it
         temporary.rename(path)
         _sync(folder)
-        write_text(folder / LATEST, f"{path.name}\n")
+        write_text(folder / checkpoints.LATEST, f"{path.name}\n")
         _sync(folder)
     except (OSError, SafetensorError) as error:
         shutil.rmtree(temporary, ignore_errors=True)
@@ -81,7 +69,7 @@ def _sync(path: Path) -> None:
         os.close(handle)
 
 
-def average(path: Path, state: State, count: int) -> tuple[dict[str, torch.Tensor], list[int]]:
+def average(path: Path, state: checkpoints.State, count: int) -> tuple[dict[str, torch.Tensor], list[int]]:
     """Return the mean fp32 weights of `count` checkpoints, and their steps.
 
     `path`, with its `state`, is the last of them, whatever its name; the others precede it in the
@@ -91,10 +79,10 @@ def average(path: Path, state: State, count: int) -> tuple[dict[str, torch.Tenso
     Raises:
         InputError: There are fewer than `count` checkpoints, or one is damaged.
     """
-    earlier = [other for step, other in steps(path.parent).items() if step < state.step]
-    branch = path.parent / BRANCH
+    earlier = [other for step, other in checkpoints.steps(path.parent).items() if step < state.step]
+    branch = path.parent / checkpoints.BRANCH
     apart = branch.read_text().split() if branch.exists() else []
-    before = [other for other in earlier if mark_of(other) is None and other.name not in apart]
+    before = [other for other in earlier if checkpoints.mark_of(other) is None and other.name not in apart]
     if len(before) + 1 < count:
         raise InputError(
             f"{named('average')}={count} needs {count} checkpoints up to {path.name}, found {len(before) + 1} apart "
@@ -104,8 +92,8 @@ def average(path: Path, state: State, count: int) -> tuple[dict[str, torch.Tenso
             path=path.parent,
         )
     before = before[len(before) + 1 - count :]
-    averaged = [*(read_state(other).step for other in before), state.step]
-    total = load_file(path / WEIGHTS)
+    averaged = [*(checkpoints.read_state(other).step for other in before), state.step]
+    total = load_file(path / checkpoints.WEIGHTS)
     for other in before:
         file = Tensors(other)
         for name, tensor in total.items():
@@ -122,7 +110,9 @@ class Tensors:
     def __init__(self, path: Path):
         self.path = path
         try:
-            self._files = [safe_open(path / name, framework="pt") for name in (WEIGHTS, MOMENTS)]
+            self._files = [
+                safe_open(path / name, framework="pt") for name in (checkpoints.WEIGHTS, checkpoints.MOMENTS)
+            ]
         except (OSError, SafetensorError) as error:
             raise InputError(f"cannot be read ({error})", path=path) from error
 

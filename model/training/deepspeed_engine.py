@@ -21,7 +21,7 @@ from model.config import TrainConfig, deepspeed_keys
 from model.encoders.device import choose_products, has_compiler
 from model.encoders.encoder import prepare_for
 from model.resilience import process_group
-from model.resilience.gpus import require_gpu_of, require_gpus
+from model.resilience.gpus import device_of_rank
 from model.resilience.nonfinite import clip_and_skip
 from model.resilience.rank_card import RankCard
 from model.training.checkpoint import Tensors
@@ -63,17 +63,9 @@ def start_world(card: RankCard, threads: int | None, start_timeout: float = 1800
         InputError: Another version of DeepSpeed is installed.
     """
     require_version()
-    require_gpus()
-    for key, value in (("RANK", "0"), ("LOCAL_RANK", "0"), ("WORLD_SIZE", "1")):
-        os.environ.setdefault(key, value)
-    local_rank = int(os.environ["LOCAL_RANK"])
-    if torch.cuda.is_available():
-        require_gpu_of(local_rank)
-        device = torch.device("cuda", local_rank)
-        torch.cuda.set_device(device)
-        choose_products(device)
-    else:
-        device = torch.device("cpu")
+    device = device_of_rank()
+    choose_products(device)
+    if device.type == "cpu":
         torch.set_num_threads(threads or max(1, cores.available() // ranks_of_this_node()))
         torch.set_flush_denormal(True)  # products with denormals are 25 times slower
     limit = timedelta(seconds=timeout)
@@ -81,7 +73,7 @@ def start_world(card: RankCard, threads: int | None, start_timeout: float = 1800
     backend = "nccl" if device.type == "cuda" else "gloo"
     process_group.join(backend, card, start_timeout, timeout, device)
     deepspeed.init_distributed(verbose=False, timeout=limit)
-    return World(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), local_rank, device)
+    return World(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), int(os.environ["LOCAL_RANK"]), device)
 
 
 def ranks_of_this_node() -> int:
@@ -248,10 +240,6 @@ def build_engine(module: nn.Module, config: TrainConfig, world: World) -> Any:
     return engine
 
 
-def _partitioned(engine: Any) -> bool:
-    return bool(engine.zero_optimization_stage() > 0)
-
-
 def _optimizer(engine: Any) -> torch.optim.Optimizer:
     """Return the torch optimizer inside ZeRO's wrapper."""
     inner: torch.optim.Optimizer = getattr(engine.optimizer, "optimizer", engine.optimizer)
@@ -271,20 +259,12 @@ def gather_state(engine: Any, compare: bool = True) -> tuple[dict[str, torch.Ten
     weights: dict[str, torch.Tensor] = {}
     moments: dict[str, torch.Tensor] = {}
     infinite = different = False
-    keep = engine.global_rank == 0
-    state = _optimizer(engine).state
-    if any(state.values()):
+    if any(_optimizer(engine).state.values()):
         _link_optimizer_state(engine)
     else:  # no update has been applied yet: the moments are zeros
         _make_state(engine, _optimizer(engine))
     for name, parameter in engine.module.named_parameters():
-        keys = engine.moments[name]
-        if _partitioned(engine):
-            weight = fragments.safe_get_full_fp32_param(parameter)
-            found = {key: fragments.safe_get_full_optimizer_state(parameter, key) for key in keys}
-        else:
-            weight = parameter.detach()
-            found = {key: state[parameter][key] for key in keys}
+        weight, found = _whole(engine, parameter, engine.moments[name])
         own, live = weight, parameter.detach()
         if engine.zero_optimization_stage() == 3:
             own = _own_part(parameter, weight)
@@ -292,7 +272,7 @@ def gather_state(engine: Any, compare: bool = True) -> tuple[dict[str, torch.Ten
         # A sum is fast; it may overflow where no weight does.
         infinite |= not (own.sum().isfinite() or own.isfinite().all())
         different |= compare and not torch.equal(own.to(live.device, live.dtype), live)
-        if keep:
+        if engine.global_rank == 0:
             weights[name] = weight.to("cpu", torch.float32, copy=True).contiguous()
             for key, moment in found.items():
                 moments[f"{key}.{name}"] = moment.to("cpu", torch.float32, copy=True).view(weight.shape).contiguous()
@@ -304,6 +284,15 @@ def gather_state(engine: Any, compare: bool = True) -> tuple[dict[str, torch.Ten
             "checkpoint of them would be wrong, and was not written"
         )
     return weights, moments
+
+
+def _whole(engine: Any, parameter: nn.Parameter, keys: Sequence[str]) -> tuple[Tensor, dict[str, Tensor]]:
+    """Return a parameter's fp32 weight and moments, gathered from the ranks."""
+    if engine.zero_optimization_stage() == 0:
+        state = engine.optimizer.state[parameter]
+        return parameter.detach(), {key: state[key] for key in keys}
+    moments = {key: fragments.safe_get_full_optimizer_state(parameter, key) for key in keys}
+    return fragments.safe_get_full_fp32_param(parameter), moments
 
 
 @contextmanager
@@ -337,27 +326,31 @@ def load_state(engine: Any, tensors: Tensors, step: int) -> None:
         )
     _make_state(engine, optimizer)
     for name, parameter in engine.module.named_parameters():
+        weight = tensors.weight(name).to(engine.device)
         moments = {
             # An average that is not there yet begins with the weights.
-            key: (tensors.moment(key, name) if (key, name) in tensors.moments else tensors.weight(name)).to(
-                engine.device
-            )
+            key: tensors.moment(key, name).to(engine.device) if (key, name) in tensors.moments else weight
             for key in engine.moments[name]
         }
-        if engine.zero_optimization_stage() == 3:
-            weight = _padded(parameter, tensors.weight(name).to(engine.device))
-            fragments.safe_set_local_fp32_param(parameter, weight)
-            for key, moment in moments.items():
-                fragments.safe_set_local_optimizer_state(parameter, _padded(parameter, moment), key)
-        elif _partitioned(engine):
-            fragments.safe_set_full_fp32_param(parameter, tensors.weight(name).to(engine.device))
-            for key, moment in moments.items():
-                fragments.safe_set_full_optimizer_state(parameter, moment, key)
-        else:
-            for key, moment in moments.items():
-                optimizer.state[parameter][key].copy_(moment)
+        _scatter(engine, parameter, weight, moments)
     for entry in optimizer.state.values():
         entry["step"] = torch.full_like(entry["step"], float(step))
+
+
+def _scatter(engine: Any, parameter: nn.Parameter, weight: Tensor, moments: Mapping[str, Tensor]) -> None:
+    """Set the optimizer's copies of a parameter's weight and moments, on the ranks that own them."""
+    stage = engine.zero_optimization_stage()
+    if stage == 0:
+        for key, moment in moments.items():
+            engine.optimizer.state[parameter][key].copy_(moment)
+    elif stage == 3:
+        fragments.safe_set_local_fp32_param(parameter, _padded(parameter, weight))
+        for key, moment in moments.items():
+            fragments.safe_set_local_optimizer_state(parameter, _padded(parameter, moment), key)
+    else:
+        fragments.safe_set_full_fp32_param(parameter, weight)
+        for key, moment in moments.items():
+            fragments.safe_set_full_optimizer_state(parameter, moment, key)
 
 
 def _own_part(parameter: nn.Parameter, whole: torch.Tensor) -> torch.Tensor:

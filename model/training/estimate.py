@@ -111,17 +111,11 @@ def training(
     timed: bool = True,
     gpu: float | None = None,
 ) -> Estimate:
-    """Return the estimate of the steps after `done`.
+    """Return the estimate of the steps after `done`, of a model whose size is known.
 
-    Args:
-        config: the training.
-        model: its size, all of it known.
-        speed: operations per second of matrix products on one rank; None: those of this CPU.
-        ranks: the number of processes.
-        done: steps that are done.
-        timed: whether the time can be known here.
-        sequence_lengths: of the instances of folders whose shards are not there yet.
-        gpu: operations per second that a GPU reaches, for the GPU hours; None: not asked for.
+    `speed` is the operations per second of matrix products on each of `ranks`, None: those of this
+    CPU; `sequence_lengths` are those of folders whose shards are not there yet; `timed` says whether
+    the time can be known here; `gpu` is what a GPU reaches, if its hours are asked for.
     """
     length, work = of_a_sample(config.data, model, sequence_lengths, masked(config))
     steps = run_length.expected(config, length)

@@ -64,15 +64,12 @@ def read(place: Path | str, average: int = 1, ema: bool = False) -> Source:
         ConfigError: `average` is set for a Hugging Face model.
     """
     if is_foreign(place):
-        if ema:
+        key, value, cure = ("ema", ema, "false") if ema else ("average", average, "1")
+        if ema or average > 1:
             raise ConfigError(
-                f"{place} is a single model without a moving average; set {named('ema')}=false", "ema", True, path=place
-            )
-        if average > 1:
-            raise ConfigError(
-                f"{place} is a single model; only checkpoints of a run can be averaged; set {named('average')}=1",
-                "average",
-                average,
+                f"{place} is a single model; only checkpoints of a run have averages; set {named(key)}={cure}",
+                key,
+                value,
                 path=place,
             )
         return Source(*bert_format.load(place))

@@ -82,21 +82,14 @@ def advice(config: TrainConfig, rank: int, folder: Path) -> ConfigError:
     return error
 
 
-def advice_of_another(folder: Path) -> UserError | Restart | None:
-    """Return what a lost rank left here if its memory was too small."""
-    try:
-        return of_record(json.loads((folder / NOTE).read_text(encoding="utf-8")))
-    except FileNotFoundError:
-        return None
-
-
 def ending(error: BaseException, config: TrainConfig, rank: int, folder: Path) -> UserError | Restart | None:
     """Return what an error that ends training means, where it is not a bug."""
     if is_too_large(error):
         return advice(config, rank, folder)
     if process_group.is_peer_failure(error):
-        lost = Restart(f"rank {rank}: lost the others ({first_line(error)})")
-        return advice_of_another(folder) or lost
+        if (folder / NOTE).exists():  # a lost rank left why, if its memory was too small
+            return of_record(json.loads((folder / NOTE).read_text(encoding="utf-8")))
+        return Restart(f"rank {rank}: lost the others ({first_line(error)})")
     return None
 
 

@@ -127,8 +127,6 @@ def build_optimizer(module: nn.Module, config: OptimizerConfig, bf16: bool = Fal
     if config.name == "muon":
         return Muon(muon_groups(module, config), rate, betas, epsilon, bf16)
     groups = parameter_groups(module, config.weight_decay)
-    if config.name == "lamb":
-        return Lamb(groups, lr=rate, betas=betas, eps=epsilon)
-    if config.name == "stable_adamw":
-        return StableAdamW(groups, lr=rate, betas=betas, eps=epsilon)
-    return torch.optim.AdamW(groups, lr=rate, betas=betas, eps=epsilon, fused=True)
+    if config.name == "adamw":
+        return torch.optim.AdamW(groups, lr=rate, betas=betas, eps=epsilon, fused=True)
+    return {"lamb": Lamb, "stable_adamw": StableAdamW}[config.name](groups, rate, betas, epsilon)

@@ -6,7 +6,7 @@ Shapes: M masked positions, V vocabulary, B sequences.
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
@@ -47,18 +47,15 @@ class PhaseTimer:
 
     def restart(self) -> None:
         """Discard all laps and start over."""
-        self._marks: list[tuple[str | None, float | torch.cuda.Event]] = []
+        self._marks: list[tuple[str | None, Any]] = []  # times, or events of the device
         self.skip()
 
     def skip(self) -> None:
         """Assign the time since the last mark to no phase."""
-        self._mark(None)
+        self.lap(None)
 
-    def lap(self, phase: str) -> None:
+    def lap(self, phase: str | None) -> None:
         """Assign the time since the last mark to `phase`."""
-        self._mark(phase)
-
-    def _mark(self, phase: str | None) -> None:
         if self._events:
             event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
             event.record()
@@ -73,17 +70,8 @@ class PhaseTimer:
             torch.cuda.synchronize()
         for (_, before), (phase, now) in zip(self._marks, self._marks[1:], strict=False):
             if phase is not None:
-                total[phase] += between(before, now)
+                total[phase] += before.elapsed_time(now) / 1000 if self._events else now - before
         return total
-
-
-def between(before: float | torch.cuda.Event, now: float | torch.cuda.Event) -> float:
-    """Return the seconds from one mark to another."""
-    if isinstance(before, float) and isinstance(now, float):
-        return now - before
-    assert isinstance(before, torch.cuda.Event)
-    assert isinstance(now, torch.cuda.Event)
-    return float(before.elapsed_time(now)) / 1000
 
 
 def losses(

@@ -5,7 +5,6 @@ import datetime
 import json
 import netrc
 import os
-import queue
 import re
 import secrets
 import ssl
@@ -13,7 +12,8 @@ import sys
 import threading
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -33,15 +33,13 @@ TRAINER_ANSWER = 5.0  # seconds for a request
 TRAINER_EVERY = 5.0  # seconds between two requests
 
 METRICS = "metrics.jsonl"
+FIGURES = ("train", "validation")  # kinds of its rows
 RUN_ID = "wandb-run-id"
 OWNER = ".metrics-of"  # the name of the folder of checkpoints that these two belong to
 FORGE = "forge.coreweave.com"  # domain of W&B's own server since wandb 0.31
 MODES = {  # values of WANDB_MODE
-    "online": "online",
-    "run": "online",
-    "shared": "online",
-    "offline": "offline",
-    "dryrun": "offline",
+    **dict.fromkeys(("online", "run", "shared"), "online"),
+    **dict.fromkeys(("offline", "dryrun"), "offline"),
     "disabled": "disabled",
 }
 # Metrics come last: a narrow terminal truncates them, not the bar or the remaining time.
@@ -105,10 +103,9 @@ def open_wandb(config: TrackingConfig, out: Path, start: int, settings: dict[str
         return None
     import wandb
 
-    path = out / RUN_ID
-    known = _name_in(path) if start else None
+    known = _name_in(out / RUN_ID) if start else None
     run_id = os.environ.get("WANDB_RUN_ID") or known or secrets.token_hex(4)
-    write_text(path, run_id)
+    write_text(out / RUN_ID, run_id)
     for attempt in (mode, "offline"):
         try:
             return wandb.init(
@@ -125,8 +122,7 @@ def open_wandb(config: TrackingConfig, out: Path, start: int, settings: dict[str
         except Exception as error:  # no failure of W&B may stop training
             if config.mode == "online":
                 raise InputError(
-                    f"W&B cannot be reached ({error}); check the key and the network, or set "
-                    f"{named('tracking.mode')}=offline",
+                    f"W&B cannot be reached ({error}); check key and network, or set {named('tracking.mode')}=offline",
                     "tracking.mode",
                     "online",
                 ) from error
@@ -151,7 +147,7 @@ def catch_up(run: Any, out: Path, rows: list[dict[str, Any]]) -> None:
                 other.rename(other.with_name(f"earlier-{other.name}"))
 
 
-def send(run: Any, kind: str, step: int, figures: dict[str, float]) -> None:
+def send(run: Any, kind: str, step: int, figures: Mapping[str, float]) -> None:
     """Send one row to a W&B run."""
     run.log({f"{kind}/{key}": value for key, value in figures.items()}, step=step)
 
@@ -225,108 +221,175 @@ def _name_in(path: Path) -> str | None:
     return text if re.fullmatch(r"\w[\w.-]*", text, re.ASCII) else None
 
 
-def _is_validation(row: dict[str, Any], step: int) -> bool:
-    """Return whether a row is that of the evaluation after `step`."""
-    return bool(row["kind"] == "validation" and row["step"] == step)
+@dataclass(frozen=True)
+class Row:
+    """What a training shows after `step` updates."""
+
+    kind: str  # train or validation; update and checkpoint have no figures
+    step: int
+    figures: Mapping[str, float]
+    left: float  # seconds until the last step, about
+
+
+class Sink:
+    """A place where a training shows how it goes; each takes what it can show."""
+
+    def take(self, row: Row) -> None:
+        """Show a row."""
+
+    def alert(self, title: str, text: str) -> None:
+        """Tell a person at once."""
+
+    def close(self) -> None:
+        """Show what waits, and end."""
 
 
 class Tracker:
-    """Metrics writer of rank 0; on other ranks every method is a no-op."""
+    """The sinks of rank 0; other ranks have none."""
 
     def __init__(self, config: TrackingConfig, out: Path, rank: int, start: int, steps: int, settings: dict[str, Any]):
-        self.active = rank == 0
-        if not self.active:
-            return
-        # A resumed run writes the rows after its start again.
-        kept = [both for both in rows_of(out / METRICS) if both[1]["step"] <= start]
-        write_text(out / METRICS, "".join(line for line, _ in kept))
-        self._evaluated = any(_is_validation(row, start) for _, row in kept)
-        self._file = (out / METRICS).open("a", encoding="utf-8")
-        self._wandb = open_wandb(config, out, start, settings)
-        with self._without_wandb():
-            if self._wandb is not None and kept:
-                catch_up(self._wandb, out, [row for _, row in kept])
-        self._trainjob = TrainJobStatus()
-        self._exporter = Exporter(config.prometheus_host, config.prometheus_port, "tracking.prometheus_port")
-        self._exporter.set("train_steps", steps, "total updates")
-        self._exporter.set("train_step", start, "updates done")
-        self._exporter.set("train_start_time_seconds", time.time(), "when this process started")
         self._start, self._steps, self._began = start, steps, time.monotonic()
-        self._done, self._last = 0, time.time()  # updates of this process, and the last one's end
-        self._bar = tqdm(initial=start, total=steps, desc="train", bar_format=BAR, disable=not sys.stderr.isatty())
+        self.sinks: list[Sink] = []
+        if rank == 0:
+            self.sinks += [
+                Curve(out, start),
+                WeightsAndBiases(open_wandb(config, out, start, settings), out),
+                *([TrainJobStatus(os.environ[TRAINER_URL], steps)] if TRAINER_URL in os.environ else []),
+                Prometheus(config, start, steps),
+                Terminal(start, steps),
+            ]
 
-    def log(self, kind: str, step: int, figures: dict[str, float]) -> None:
-        """Write one record; `kind` is train or validation, `step` counts updates from 1."""
-        if not self.active:
-            return
-        if not (kind == "validation" and step == self._start and self._evaluated):
-            self._file.write(json.dumps({"kind": kind, "step": step, **figures}) + "\n")
-            self._file.flush()
-        with self._without_wandb():
-            if self._wandb is not None:
-                send(self._wandb, kind, step, figures)
-        for key, value in figures.items():
-            self._exporter.set(f"{kind}_{key}", value)
-        if kind == "train":
-            self._bar.set_postfix_str(one_line(figures))
-            spent = (time.monotonic() - self._began) / max(step - self._start, 1)
-            seconds = (self._steps - step) * spent
-            self._trainjob.report(step, self._steps, seconds, figures)
-            if self._bar.disable:  # no terminal: print a line instead
-                left = tqdm.format_interval(seconds)
-                print(f"step {step:,}/{self._steps:,}, {left} left: {one_line(figures)}", flush=True)
-
-    def advance(self) -> None:
-        """Count one finished update."""
-        if self.active:
-            self._bar.update()
-            self._done += 1
-            now, before = time.time(), self._last
-            self._last = now
-            self._exporter.set("train_step", self._start + self._done)
-            self._exporter.set("train_step_seconds", now - before, "that the last update took")
-            self._exporter.set("train_last_step_time_seconds", now, "when the last update was done")
+    def log(self, kind: str, step: int, figures: Mapping[str, float] = {}) -> None:
+        """Pass one row to all sinks; `step` counts updates from 1."""
+        spent = (time.monotonic() - self._began) / max(step - self._start, 1)
+        for sink in self.sinks:
+            sink.take(Row(kind, step, figures, (self._steps - step) * spent))
 
     def alert(self, title: str, text: str) -> None:
-        """Send an alert by W&B, which forwards it as its user chose."""
-        if self.active and self._wandb is not None:
-            with self._without_wandb():
-                self._wandb.alert(title=title, text=text)
-
-    def saved(self) -> None:
-        """Export the time of a saved checkpoint."""
-        if self.active:
-            self._exporter.set("train_last_checkpoint_time_seconds", time.time())
+        """Pass an alert to all sinks."""
+        for sink in self.sinks:
+            sink.alert(title, text)
 
     def say(self, text: str) -> None:
-        """Print a line without breaking the progress bar."""
-        if self.active:
-            self._bar.write(screen.wrap(text, screen.width(sys.stdout)), file=sys.stdout)
-            sys.stdout.flush()
+        """Print a line on rank 0."""
+        if self.sinks:
+            say(text)
 
     def close(self) -> None:
-        """Close all outputs."""
-        if self.active:
-            self._bar.close()
-            self._file.close()
-            self._exporter.close()
-            self._trainjob.close()
-            with self._without_wandb():
-                if self._wandb is not None:
-                    self._wandb.finish()
+        """Close all sinks, the bar first."""
+        for sink in reversed(self.sinks):
+            sink.close()
 
-    @contextlib.contextmanager
-    def _without_wandb(self) -> Iterator[None]:
-        """Continue without W&B if the body raises.
+
+class Curve(Sink):
+    """The file metrics.jsonl, whose rows after its start a resumed run writes again."""
+
+    def __init__(self, out: Path, start: int):
+        kept = [(line, row) for line, row in rows_of(out / METRICS) if row["step"] <= start]
+        write_text(out / METRICS, "".join(line for line, _ in kept))
+        self._evaluated = {row["step"] for _, row in kept if row["kind"] == "validation"} & {start}
+        self._file = (out / METRICS).open("a", encoding="utf-8")
+
+    def take(self, row: Row) -> None:
+        """Write figures, but not twice those of an evaluation."""
+        if row.kind in FIGURES and not (row.kind == "validation" and row.step in self._evaluated):
+            self._file.write(json.dumps({"kind": row.kind, "step": row.step, **row.figures}) + "\n")
+            self._file.flush()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+class WeightsAndBiases(Sink):
+    """A run of W&B, which forwards alerts as its user chose; without one nothing happens."""
+
+    def __init__(self, run: Any, out: Path):
+        self._run = run
+        if rows := read_metrics(out):
+            self._try(lambda run: catch_up(run, out, rows))
+
+    def take(self, row: Row) -> None:
+        """Log figures."""
+        if row.kind in FIGURES:
+            self._try(lambda run: send(run, row.kind, row.step, row.figures))
+
+    def alert(self, title: str, text: str) -> None:
+        """Send an alert."""
+        self._try(lambda run: run.alert(title=title, text=text))
+
+    def close(self) -> None:
+        """Finish the run."""
+        self._try(lambda run: run.finish())
+
+    def _try(self, act: Callable[[Any], object]) -> None:
+        """Do something with the run; continue without it if that fails.
 
         On a signal the launcher ends W&B's service before the rank has saved.
         """
         try:
-            yield
+            if self._run is not None:
+                act(self._run)
         except Exception as error:  # no failure of W&B may stop training
-            self._wandb = None
-            self.say(f"warning: logging to W&B stopped ({first_line(error)}); see {METRICS}")
+            self._run = None
+            say(f"warning: logging to W&B stopped ({first_line(error)}); see {METRICS}")
             _forget_wandb()
+
+
+class Prometheus(Sink):
+    """The newest figures and times, to be asked for."""
+
+    def __init__(self, config: TrackingConfig, start: int, steps: int):
+        self._exporter = Exporter(config.prometheus_host, config.prometheus_port, "tracking.prometheus_port")
+        self._set, self._last = self._exporter.set, time.time()  # the last update's end
+        self._set("train_steps", steps, "total updates")
+        self._set("train_step", start, "updates done")
+        self._set("train_start_time_seconds", self._last, "when this process started")
+
+    def take(self, row: Row) -> None:
+        """Set the gauges of a row."""
+        now = time.time()
+        if row.kind == "checkpoint":
+            self._set("train_last_checkpoint_time_seconds", now)
+        if row.kind == "update":
+            self._set("train_step", row.step)
+            self._set("train_step_seconds", now - self._last, "that the last update took")
+            self._set("train_last_step_time_seconds", now, "when the last update was done")
+            self._last = now
+        for key, value in row.figures.items():
+            self._set(f"{row.kind}_{key}", value)
+
+    def close(self) -> None:
+        """Stop serving."""
+        self._exporter.close()
+
+
+class Terminal(Sink):
+    """A bar on a terminal; elsewhere lines."""
+
+    def __init__(self, start: int, steps: int):
+        self._steps = steps
+        self._bar = tqdm(initial=start, total=steps, desc="train", bar_format=BAR, disable=not sys.stderr.isatty())
+
+    def take(self, row: Row) -> None:
+        """Move the bar, or print a line of figures of training."""
+        if row.kind == "update":
+            self._bar.update(row.step - self._bar.n)
+        elif row.kind == "train":
+            self._bar.set_postfix_str(one_line(row.figures))
+            if self._bar.disable:
+                left = tqdm.format_interval(row.left)
+                print(f"step {row.step:,}/{self._steps:,}, {left} left: {one_line(row.figures)}", flush=True)
+
+    def close(self) -> None:
+        """Leave the bar as it is."""
+        self._bar.close()
+
+
+def say(text: str) -> None:
+    """Print a line without breaking the progress bar."""
+    tqdm.write(screen.wrap(text, screen.width(sys.stdout)), file=sys.stdout)
+    sys.stdout.flush()
 
 
 LINE = {
@@ -344,7 +407,7 @@ LINE = {
 }
 
 
-def one_line(figures: dict[str, float]) -> str:
+def one_line(figures: Mapping[str, float]) -> str:
     """Format the metrics of the progress line."""
     return ", ".join(shown.format(figures[key]) for key, shown in LINE.items() if key in figures)
 
@@ -354,68 +417,54 @@ def read_metrics(folder: Path) -> list[dict[str, Any]]:
     return [row for _, row in rows_of(folder / METRICS)]
 
 
-class TrainJobStatus:
+class TrainJobStatus(Sink):
     """Sender of the newest progress to Kubeflow Trainer, which shows it in the TrainJob's status.
 
-    Trainer sets the environment of a TrainJob's pods if its feature TrainJobStatus is on; without it
-    every method is a no-op. Requests have a thread of their own: a slow server delays no update.
+    Trainer sets the environment of a TrainJob's pods if its feature TrainJobStatus is on. Requests
+    have a thread of their own: a slow server delays no update.
     """
 
-    def __init__(self) -> None:
-        self.url = os.environ.get(TRAINER_URL)
-        if self.url is None:
-            return
-        self._waiting: queue.Queue[dict[str, Any]] = queue.Queue(maxsize=1)
+    def __init__(self, url: str, steps: int):
+        self._url, self._steps = url, steps
+        self._newest: dict[str, Any] | None = None
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._send_all, daemon=True)
         self._thread.start()
 
-    def report(self, step: int, steps: int, seconds_left: float, figures: dict[str, float]) -> None:
-        """Pass on the newest progress; one that was not sent yet is replaced."""
-        if self.url is None:
-            return
-        status = {
-            "lastUpdatedTime": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-            "progressPercentage": 100 * step // max(steps, 1),
-            "estimatedRemainingSeconds": int(seconds_left),
-            "metrics": [{"name": name, "value": f"{value:g}"} for name, value in figures.items()],
-        }
-        while True:
-            try:
-                self._waiting.put_nowait(status)
-                return
-            except queue.Full:
-                with contextlib.suppress(queue.Empty):
-                    self._waiting.get_nowait()
+    def take(self, row: Row) -> None:
+        """Pass on progress; one that was not sent yet is replaced."""
+        if row.kind == "train":
+            self._newest = {
+                "lastUpdatedTime": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+                "progressPercentage": 100 * row.step // max(self._steps, 1),
+                "estimatedRemainingSeconds": int(row.left),
+                "metrics": [{"name": name, "value": f"{value:g}"} for name, value in row.figures.items()],
+            }
 
     def close(self) -> None:
         """Send what waits, for a few seconds at most."""
-        if self.url is not None:
-            self._closing.set()
-            self._thread.join(2 * TRAINER_ANSWER)
+        self._closing.set()
+        self._thread.join(2 * TRAINER_ANSWER)
 
     def _send_all(self) -> None:
-        failed = False
-        while True:
-            try:
-                status = self._waiting.get(timeout=0.2)
-            except queue.Empty:
-                if self._closing.is_set():
-                    return
+        sent, failed, closing = None, False, False
+        while not closing:
+            closing = self._closing.wait(TRAINER_EVERY)
+            status = self._newest
+            if status is sent:
                 continue
+            sent = status
             try:
                 self._send(status)
             except (OSError, ValueError) as error:  # no failure of Trainer's may stop training
                 if not failed:
                     print(f"warning: progress of the TrainJob is not shown ({error})", flush=True)
                 failed = True
-            self._closing.wait(TRAINER_EVERY)
 
-    def _send(self, status: dict[str, Any]) -> None:
-        assert self.url is not None
+    def _send(self, status: dict[str, Any] | None) -> None:
         token = Path(os.environ.get(TRAINER_TOKEN, "")).read_text().strip()
         request = urllib.request.Request(
-            self.url,
+            self._url,
             data=json.dumps({"trainerStatus": status}).encode(),
             headers={"Authorization": f"Bearer {token}", "Content-Type": "application/json"},
             method="POST",

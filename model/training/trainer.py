@@ -8,54 +8,31 @@ import os
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import torch
 import torch.distributed as dist
 
 from model.config import TrainConfig
-from model.encoders.architectures import build_model
 from model.encoders.batch import Batch
-from model.encoders.encoder import PretrainingModel
 from model.loader.device_copy import Copied, Copier, prefetch
-from model.loader.loader import GlobalBatch, Loader, ShardFiles
+from model.loader.loader import GlobalBatch, Loader
 from model.loader.shard_cache import Reading, ShardCache
-from model.resilience import process_group, rank_card
+from model.resilience import process_group
 from model.resilience.nonfinite import Health
 from model.resilience.watchdog import LEAVING, Watchdog
-from model.training import (
-    checkpoint,
-    cost,
-    device_peak,
-    estimate,
-    extending,
-    history,
-    initial_weights,
-    micro_batch,
-    run_length,
-)
-from model.training.deepspeed_engine import (
-    averaged_weights,
-    build_engine,
-    compiles,
-    gather_state,
-    load_state,
-    restore_scale,
-    scale_of,
-    start_world,
-)
+from model.training import checkpoint, cost, estimate, history, micro_batch, start
+from model.training.deepspeed_engine import averaged_weights, gather_state, scale_of
 from model.training.history import OF_AVERAGE
-from model.training.run_length import WordsSeen
 from model.training.schedule import batch_size, lr_factor, steps_before_decay, warmup_steps
+from model.training.start import Restored, Session
 from model.training.step_metrics import Meter, losses
 from model.training.tracking import Tracker, read_metrics, take_back
 from pipeline.common import checkpoints, counter_rng
-from pipeline.common.errors import BY_FORCE, Diverged, InputError, Restart
+from pipeline.common.errors import Diverged, Restart
 from pipeline.common.figures import TrainingSummary
 from pipeline.common.formatting import pluralize
 from pipeline.common.manifest import Result
 from pipeline.common.stores.background_upload import CheckpointStore
-from pipeline.tokenization.wordpiece import WordPiece
 
 AHEAD = 4096  # approximate samples per rank to prefetch
 
@@ -63,147 +40,52 @@ AHEAD = 4096  # approximate samples per rank to prefetch
 class Trainer:
     """Training loop of one rank."""
 
-    def __init__(
-        self,
-        config: TrainConfig,
-        out: Path,
-        fingerprint: str,
-        common: str,
-        guard: Watchdog,
-        store: CheckpointStore | None = None,
-        addresses: Mapping[str, str] = {},
-    ):
-        self.config, self.out, self.guard = config, out, guard
-        self.began, self.earlier = time.monotonic(), 0.0  # seconds of earlier starts
-        self.store = store or CheckpointStore()
-        self.fingerprint = fingerprint
-        shards = ShardFiles(config.data)
-        self.data = shards.checksum()
-        wordpiece = self.wordpiece = WordPiece.load(config.data.vocab)
-        held_out = ShardFiles(config.data.held_out)
-        longest = max(shards.sequence_length, held_out.sequence_length)
-        self.model_config = initial_weights.fitted(config, wordpiece, longest)
-        self.cache = ShardCache(config.data, addresses) if config.data.cache else None
-        self.loader = Loader(config.data, config.objective, wordpiece, config.seed, "train", self.cache)
-        found = {"": config.data.held_out, **config.data.held_out_parts}
-        self.held_out = {
-            name: Loader(data, config.objective, wordpiece, config.seed, "validation") for name, data in found.items()
-        }
-        self.folder = checkpoints.runs(out) / checkpoints.run_name(fingerprint)
-        card = rank_card.describe(config, fingerprint)
-        self.world = start_world(card, config.threads, config.start_timeout, config.timeout)
-        if config.data.verify and self.cache is None:  # it compares what it fetches
-            rank, size = self.world.rank, self.world.size
-            for files in (shards, held_out) if config.data.validation else (shards,):
-                files.verify(rank, size, process_group.gather, guard.starting)
-        self.config = config = micro_batch.resolved(config, self.model_config, self.world, longest)
-        micro_batch.forget(self.folder)
-        self.health = Health(config.bad_steps)
-        self.step = self.samples = self.tokens = 0
-        self.words = WordsSeen(config, self.loader.words_per_token is not None)
-        self.steps = run_length.steps_of(config)
-        self.first_steps = extending.FirstSteps(config, self.steps, common)
-        self.scale: dict[str, float | None] = {}  # of the checkpoint that is resumed
-        self.carried = 0  # updates of the optimizer before this run
-        self.saved = -1  # the step of the newest checkpoint
-        self.best: dict[str, float] = {}  # with `keep_best`, its step and held-out figures
+    def __init__(self, session: Session, restored: Restored, tracker: Tracker, guard: Watchdog, store: CheckpointStore):
+        self.plan, self.world, self.peak = session.plan, session.world, session.peak
+        self.tracker, self.guard, self.store = tracker, guard, store
+        self.engine, self.words, self.state = restored.engine, restored.words, restored.state
+        self.config, state = self.plan.config, self.state
+        self.meter = Meter(self.world, self._operations, self.peak)
+        self.step, self.samples, self.tokens = state.step, state.samples, state.tokens
+        self.health = Health(self.config.bad_steps, state.skipped)
+        self.saved = state.step if restored.resumed else -1  # the step of the newest checkpoint
+        self.best = state.best  # with `keep_best`, its step and held-out figures
         self.compared = False  # whether what is saved was compared with the model's weights
         self.stop = False  # whether any rank got a signal
-        self.peak = device_peak.tflops(self.world.device, config.precision)
-        self.engine = self._start()
-        settings = dataclasses.asdict(config) | {"world_size": self.world.size, "steps": self.steps}
-        if self.world.rank == 0:
-            take_back(out, self.folder)
-        self.tracker = Tracker(config.tracking, out, self.world.rank, self.step, self.steps, settings)
         self.guard.stalled = lambda: self.tracker.alert(
             "Training stalled", f"no progress after step {self.step:,}; see the ranks' logs"
         )
-
-    def _start(self) -> Any:
-        """Build the engine and load the newest checkpoint, if any."""
-        torch.manual_seed(int(counter_rng.key(self.config.seed, "initialise") >> 1))
-        module = build_model(self.model_config)
-        before = self._fill(module)
-        module.encoder.recompute = self.config.compute.recompute
-        if compiles(self.config, self.world):
-            precision = device_peak.TYPES[self.config.precision]
-            module.encoder.compile_layers(self.world.device, precision)
-        engine = build_engine(module, self.config, self.world)
-        if before is not None:
-            load_state(engine, *before)
-            restore_scale(engine.optimizer, self.scale)
-        return engine
-
-    def _fill(self, module: PretrainingModel) -> tuple[checkpoint.Tensors, int] | None:
-        """Load weights from the newest checkpoint or from `start`, if any.
-
-        Returns the tensors with the optimizer's moments and the number of updates applied to them.
-        """
-        if self.store.get is None:
-            process_group.check_shared_folder(self.folder, self.config.timeout)
-        needs_words = bool(self.config.words or self.config.save_at_words)
-        own = None
-        if self.world.rank == 0:
-            own = extending.newest(self.folder, self.first_steps, self.data, needs_words)
-        self.store.upload(self.guard.beat)  # other nodes fetch what this one may have alone
-        sent = process_group.broadcast_from_rank0(own and (str(own[0]), dataclasses.asdict(own[1])))
-        if sent is not None:
-            path, state = Path(sent[0]), checkpoints.State(**sent[1])
-            self.store.fetch(path.relative_to(self.out))
-            if state.data != self.data:
-                raise InputError(
-                    f"trained on other shards than those now in {', '.join(self.config.data.folders)}; restore them, "
-                    f"or retrain {BY_FORCE}",
-                    "data",
-                    path=path,
-                )
-            self.step, self.samples, self.tokens = state.step, state.samples, state.tokens
-            self.words.resume(state.words, path)
-            self.earlier = state.seconds
-            self.saved, self.health.skipped = state.step, state.skipped
-            self.carried, self.scale, self.best = state.carried, state.loss_scale, state.best
-            tensors = checkpoint.Tensors(path)
-            module.load_state_dict({n: tensors.weight(n) for n, _ in module.named_parameters()})
-            return tensors, state.updates
-        if self.config.start is not None:
-            source = initial_weights.start(self.config.start, self.model_config, self.wordpiece)
-            module.load_state_dict(source.state)
-            if self.config.start_optimizer:
-                path, state = source.checkpoint()
-                self.carried = state.updates
-                return checkpoint.Tensors(path), state.updates
-        return None
 
     def run(self) -> Result:
         """Train to the last step; return the metrics for the report."""
         self._announce()
         self.engine.train()
-        meter = self._meter()
+        self.meter.restart()
         self.guard.training()
         ahead = min(16, max(2, AHEAD * self.world.size // self.config.batch_size))
         if not self.step and self.config.save_at_words:
-            with meter.paused():
-                self._save(meter, mark=0.0)
-        if self.cache is not None:
-            self._fetch_ahead(self.cache)
-        with prefetch(self._global_batches(), ahead) as batches, contextlib.closing(self.loader):
-            meter.clock.skip()
+            with self.meter.paused():
+                self._save(mark=0.0)
+        if self.plan.cache is not None:
+            self._fetch_ahead(self.plan.cache)
+        with prefetch(self._global_batches(), ahead) as batches, contextlib.closing(self.plan.loader):
+            self.meter.clock.skip()
             for batch, parts in batches:
-                meter.clock.lap("data")
-                self._update(batch, parts, meter)
+                self.meter.clock.lap("data")
+                self._update(batch, parts)
                 self.step += 1
                 self.samples += batch.sequences
                 reached = self.words.add(batch)
-                self.tracker.advance()
-                self._after_step(meter, batch.last, reached)
-                self._leave_if_due(meter)
-                meter.clock.skip()
+                self.tracker.log("update", self.step)
+                self._after_step(batch.last, reached)
+                self._leave_if_due()
+                self.meter.clock.skip()
         self.words.check_end(self.step, self.tracker.say)
         validation = self._evaluate()
         if validation is None:
             raise self._diverged("the held-out loss is not finite after the last step")
-        self._save(meter)
-        self.loader.remove_cache()
+        self._save()
+        self.plan.loader.remove_cache()
         return self._result(validation)
 
     def _fetch_ahead(self, cache: ShardCache) -> None:
@@ -212,16 +94,16 @@ class Trainer:
         Raises:
             ConfigError, InputError: `data.cache_size` is too small, or the folder is not writable.
         """
-        config = self.config
-        sizes = [batch_size(config.schedule, config.batch_size, n, self.steps) for n in range(self.step, self.steps)]
+        config, steps = self.config, self.plan.steps
+        sizes = [batch_size(config.schedule, config.batch_size, step, steps) for step in range(self.step, steps)]
         stop = self.samples + sum(sizes)
         if config.epochs is not None:
-            stop = min(stop, config.epochs * self.loader.samples)
+            stop = min(stop, config.epochs * self.plan.loader.samples)
         cache.begin(
             Reading(
-                run=self.folder.name,
+                run=self.plan.folder.name,
                 rank=self.world.rank,
-                spans=self.loader.spans,
+                spans=self.plan.loader.spans,
                 start=self.samples,
                 stop=stop,
                 batch=max(sizes, default=1),
@@ -230,18 +112,12 @@ class Trainer:
             )
         )
 
-    def _meter(self) -> Meter:
-        """Return a meter that computes MFU."""
-        objective = self.config.objective
+    def _operations(self, batch: Batch) -> float:
+        """Return the operations of learning from a batch on the host."""
+        share = self.config.objective.share_at(self.step, self.plan.steps)
+        return cost.operations(self.plan.model, batch.cu_seqlens.diff().numpy(), share)
 
-        def work(batch: Batch) -> float:
-            lengths = batch.cu_seqlens.diff().numpy()
-            share = objective.share_at(self.step, self.steps)
-            return cost.operations(self.model_config, lengths, share)
-
-        return Meter(self.world, work, self.peak)
-
-    def _leave_if_due(self, meter: Meter) -> None:
+    def _leave_if_due(self) -> None:
         """Save and leave if a rank got a signal or training diverged.
 
         Raises:
@@ -251,10 +127,10 @@ class Trainer:
         """
         if self.health.limit_reached:
             self.tracker.alert("Training diverged", f"after step {self.step:,}; see its log")
-            raise self.health.divergence_error(str(self._save(meter)))
+            raise self.health.divergence_error(str(self._save()))
         if self.stop:
-            self._save(meter)
-            if failure := self.loader.failure:
+            self._save()
+            if failure := self.plan.loader.failure:
                 raise failure
             signal = self.guard.signal or "another rank's signal"
             self.tracker.alert("Training stopped", f"{signal}, saved after step {self.step:,}")
@@ -271,20 +147,20 @@ class Trainer:
     def _drawn_batches(self) -> Iterator[GlobalBatch]:
         """Yield this rank's part of every batch up to the last step or epoch."""
         world, config, start = self.world, self.config, self.samples
-        for step in range(self.step, self.steps):
-            size = batch_size(config.schedule, config.batch_size, step, self.steps)
-            if config.epochs is not None and start + size > config.epochs * self.loader.samples:
+        for step in range(self.step, self.plan.steps):
+            size = batch_size(config.schedule, config.batch_size, step, self.plan.steps)
+            if config.epochs is not None and start + size > config.epochs * self.plan.loader.samples:
                 return
-            share = config.objective.share_at(step, self.steps)
-            yield self.loader.batch(start, size, world.rank, world.size, config.micro_batch, share)
+            share = config.objective.share_at(step, self.plan.steps)
+            yield self.plan.loader.batch(start, size, world.rank, world.size, config.micro_batch, share)
             start += size
 
-    def _update(self, batch: GlobalBatch, parts: list[Copied], meter: Meter) -> None:
+    def _update(self, batch: GlobalBatch, parts: list[Copied]) -> None:
         """Run forward, backward and one optimizer step over a global batch."""
         config, world = self.config, self.world
         # Dropout also depends on the position only: a resumed run draws the same masks.
         torch.manual_seed(int(counter_rng.key(config.seed, "dropout", self.step, world.rank) >> 1))
-        rate = config.optimizer.learning_rate * lr_factor(config.schedule, self.step, self.steps)
+        rate = config.optimizer.learning_rate * lr_factor(config.schedule, self.step, self.plan.steps)
         for group in self.engine.optimizer.param_groups:
             group["lr"] = rate
         # DeepSpeed averages over ranks and over the micro-batches of a full batch, but the loss is
@@ -293,34 +169,34 @@ class Trainer:
         for number, part in enumerate(parts, start=1):
             last = number == len(parts)
             self.engine.set_gradient_accumulation_boundary(last)
-            meter.count(part.host)
+            self.meter.count(part.host)
             micro = part.ready()
             masked_logits, pair_logits = self.engine(micro)
             masked, pair, sums = losses(masked_logits, pair_logits, micro)
             loss = masked / max(batch.masked, 1)
             if config.objective.next_sentence:
                 loss = loss + pair / batch.sequences
-            meter.clock.lap("forward")
+            self.meter.clock.lap("forward")
             self.engine.backward(loss * scale)
-            meter.clock.lap("backward")
+            self.meter.clock.lap("backward")
             if last:
-                leave = self.guard.signal is not None or self.loader.failure is not None
+                leave = self.guard.signal is not None or self.plan.loader.failure is not None
                 self.stop = process_group.any_rank(leave)
             self.engine.step()
-            meter.clock.lap("step")
-            meter.add(sums)
+            self.meter.clock.lap("step")
+            self.meter.add(sums)
             self.guard.beat()
-        meter.rate = rate
+        self.meter.rate = rate
         applied = self.engine.was_step_applied()
         trouble = self.health.record(applied, self.step + 1, self.samples, batch.sequences)
         if trouble is not None:
             self.tracker.say(f"warning: {trouble}")
 
-    def _after_step(self, meter: Meter, last: bool, reached: list[float]) -> None:
+    def _after_step(self, last: bool, reached: list[float]) -> None:
         """Log, evaluate and save if due after `self.step` updates."""
         config = self.config
         if self.step % config.log_every == 0 or last:
-            figures = meter.read(config.objective.next_sentence)
+            figures = self.meter.read(config.objective.next_sentence)
             self.tokens += int(figures.pop("tokens"))
             figures |= {"samples": self.samples, "tokens": self.tokens}
             if self.words.count is not None:
@@ -333,21 +209,21 @@ class Trainer:
                 figures["loss_scale"] = float(self.engine.optimizer.loss_scale)
             self.tracker.log("train", self.step, figures)
         if self.step % config.evaluate_every == 0 and not last:
-            with meter.paused():
+            with self.meter.paused():
                 self._evaluate()
         if len(reached) > 1:
             marks = ", ".join(f"{mark:,.0f}" for mark in reached)
             self.tracker.say(f"warning: save_at_words: one step reached {marks}; kept as the last")
         is_best = self.best.get("step") == self.step
         if reached or is_best or (self.step % config.save_every == 0 and not last):
-            with meter.paused():
-                self._save(meter, max(reached, default=None))
+            with self.meter.paused():
+                self._save(max(reached, default=None))
         if self.step % config.log_every == 0:
-            meter.restart()
+            self.meter.restart()
 
     def _announce(self) -> None:
         """Print a summary of the run."""
-        other = checkpoints.other_settings(self.folder) if not self.step else None
+        other = checkpoints.other_settings(self.plan.folder) if not self.step else None
         if other is not None:
             self.tracker.say(
                 f"train: keeping the checkpoints of other settings ({other}); this training starts "
@@ -355,11 +231,11 @@ class Trainer:
                 "settings; to train it for longer, keep its steps of warm-up and its share of "
                 "masks, too"
             )
-        marks = map(checkpoints.mark_of, checkpoints.steps(self.folder).values())
+        marks = map(checkpoints.mark_of, checkpoints.steps(self.plan.folder).values())
         self.words.say_passed({mark for mark in marks if mark is not None}, self.tracker.say)
         self.tracker.say(f"train: {self._summary()}")
-        whole = dataclasses.replace(self.config, steps=self.steps)
-        expected = estimate.training(whole, self.model_config, self.peak * 1e12, self.world.size, self.step)
+        whole = dataclasses.replace(self.config, steps=self.plan.steps)
+        expected = estimate.training(whole, self.plan.model, self.peak * 1e12, self.world.size, self.step)
         if expected.worth_saying:
             self.tracker.say(f"train: {expected}")
 
@@ -369,14 +245,14 @@ class Trainer:
         done = f", resumed after step {self.step:,}" if self.step else ""
         count = sum(getattr(p, "ds_numel", p.numel()) for p in engine.module.parameters())
         # On a shared CPU the measured peak is too low, which inflates MFU.
-        passes = self.steps * config.batch_size / self.loader.samples
+        passes = self.plan.steps * config.batch_size / self.plan.loader.samples
         best = "(measured under current load)" if world.device.type == "cpu" else "peak"
         batches = pluralize(engine.gradient_accumulation_steps(), "micro-batch", "es")
         return (
-            f"{self.model_config.name}, {count:,} parameters, {world.size} x {world.device.type}, "
-            f"{config.precision}, ZeRO stage {engine.zero_optimization_stage()}, {self.steps:,} "
+            f"{self.plan.model.name}, {count:,} parameters, {world.size} x {world.device.type}, "
+            f"{config.precision}, ZeRO stage {engine.zero_optimization_stage()}, {self.plan.steps:,} "
             f"steps of {config.batch_size} samples ({batches} per rank), {passes:.1f} passes over the text, "
-            f"{warmup_steps(config.schedule, self.steps):,} of them warm-up, {self.peak:.3g} TFLOP/s per "
+            f"{warmup_steps(config.schedule, self.plan.steps):,} of them warm-up, {self.peak:.3g} TFLOP/s per "
             f"device {best}{done}"
         )
 
@@ -408,16 +284,16 @@ class Trainer:
 
     def _figures_of_weights(self) -> dict[str, float]:
         """Return losses and accuracies of the weights that the engine computes with now, of each named part too."""
-        parts = {name and f"{name}_": self._figures_of(loader) for name, loader in self.held_out.items()}
+        parts = {name and f"{name}_": self._figures_of(loader) for name, loader in self.plan.held_out.items()}
         return {f"{name}{key}": value for name, found in parts.items() for key, value in found.items()}
 
     def _figures_of(self, loader: Loader) -> dict[str, float]:
         config, world = self.config, self.world
         meter = Meter(world)
         count = min(config.evaluate_samples, loader.samples)
-        for start in range(0, count, config.batch_size):
-            size = min(config.batch_size, count - start)
-            part = loader.batch(start, size, world.rank, world.size, config.micro_batch)
+        for first in range(0, count, config.batch_size):
+            size = min(config.batch_size, count - first)
+            part = loader.batch(first, size, world.rank, world.size, config.micro_batch)
             for one in part.batches:
                 micro = one.to(world.device)
                 masked_logits, pair_logits = self.engine(micro)
@@ -429,77 +305,98 @@ class Trainer:
     def _diverged(self, what: str) -> Diverged:
         """Return the error that ends a run without saving what is not finite."""
         self.tracker.alert("Training diverged", f"after step {self.step:,}; see its log")
-        last = self.folder / checkpoints.name_of(self.saved)
+        last = self.plan.folder / checkpoints.name_of(self.saved)
         kept = "no checkpoint was saved" if self.saved < 0 else f"the last checkpoint is {last}"
         return Diverged(f"{what}; {kept}. Lower optimizer.learning_rate, or inspect the data")
 
-    def _save(self, meter: Meter, mark: float | None = None) -> Path:
+    def _save(self, mark: float | None = None) -> Path:
         """Save a checkpoint: all ranks gather, rank 0 writes; return its path."""
+        path = self.plan.folder / checkpoints.name_of(self.step)
         if self.saved == self.step:
-            return self.folder / checkpoints.name_of(self.step)
+            return path
         try:
             weights, moments = gather_state(self.engine, compare=not self.compared)
         except FloatingPointError as error:
             raise self._diverged(f"{error} after step {self.step:,}") from error
         self.saved, self.compared = self.step, True
-        tokens = self.tokens + meter.tokens()
+        tokens = self.tokens + self.meter.tokens()
         self.guard.beat()
         if self.world.rank == 0:
-            state = checkpoints.State(
-                step=self.step,
-                samples=self.samples,
-                tokens=tokens,
-                skipped=self.health.skipped,
-                carried=self.carried,
-                words=self.words.count,
-                seconds=self.earlier + time.monotonic() - self.began,
-                loss_scale=scale_of(self.engine.optimizer, self.config.precision),
-                best=self.best,
-                mark=mark,
-                fingerprint=self.fingerprint,
-                model=dataclasses.asdict(self.model_config),
-                data=self.data,
-                tokenizer=self.wordpiece.sha256,
-                first_steps=self.first_steps.hash_of(self.step),
-            )
             self.store.uploads.wait(self.guard.beat)  # at most one checkpoint is not there yet
-            path = checkpoint.write(self.folder, state, weights, moments)
+            checkpoint.write(self.plan.folder, self._state(tokens, mark), weights, moments)
             if not self.health.row:  # else those before may be the good ones
-                stable = steps_before_decay(self.config.schedule, self.steps)
+                stable = steps_before_decay(self.config.schedule, self.plan.steps)
                 checkpoints.prune(path, self.config.keep, self.config.keep_every, stable, self.best.get("step"))
-            self.tracker.saved()
+            self.tracker.log("checkpoint", self.step)
             self.store.upload(self.guard.beat, wait=self.stop or self.health.limit_reached)
         dist.barrier()
         self.guard.beat()
-        return self.folder / checkpoints.name_of(self.step)
+        return path
+
+    def _state(self, tokens: int, mark: float | None) -> checkpoints.State:
+        """Return the position after `self.step` updates; `mark` is that of `save_at_words`."""
+        return dataclasses.replace(
+            self.state,
+            step=self.step,
+            samples=self.samples,
+            tokens=tokens,
+            skipped=self.health.skipped,
+            words=self.words.count,
+            seconds=self.state.seconds + time.monotonic() - self.plan.began,
+            loss_scale=scale_of(self.engine.optimizer, self.config.precision),
+            best=self.best,
+            mark=mark,
+            first_steps=self.plan.first_steps.hash_of(self.step),
+        )
 
     def _result(self, validation: dict[str, float]) -> Result:
         """Return the run's metrics for the manifest; each accuracy has its baseline."""
         if self.world.rank == 0:
-            for warning in history.overfitting(read_metrics(self.out)):
+            for warning in history.overfitting(read_metrics(self.plan.out)):
                 self.tracker.say(f"warning: {warning}")
         if self.best and self.best["step"] != self.step:
             validation = {key: value for key, value in self.best.items() if key != "step"}
             self.tracker.say(
                 f"train: the result is the checkpoint of step {self.best['step']:,}, the best held-out loss"
             )
-        path = self.folder / checkpoints.name_of(int(self.best.get("step", self.step)))
-        pairs = "next_sentence_accuracy" in validation
+        path = self.plan.folder / checkpoints.name_of(int(self.best.get("step", self.step)))
+        held_out, pairs = self.plan.held_out[""], "next_sentence_accuracy" in validation
         summary = TrainingSummary(
             steps=self.step,
-            planned_steps=self.steps,
+            planned_steps=self.plan.steps,
             samples=self.samples,
-            samples_per_epoch=self.loader.samples,
+            samples_per_epoch=self.plan.loader.samples,
             tokens=self.tokens,
             words=self.words.count,
             validation=validation,
-            most_frequent_accuracy=self.held_out[""].most_frequent_share(),
-            most_frequent_pair_accuracy=self.held_out[""].most_frequent_pair_share() if pairs else None,
+            most_frequent_accuracy=held_out.most_frequent_share(),
+            most_frequent_pair_accuracy=held_out.most_frequent_pair_share() if pairs else None,
             world_size=self.world.size,
             device=self.world.device.type,
-            checkpoint=str(path.relative_to(self.out)),
+            checkpoint=str(path.relative_to(self.plan.out)),
         )
-        return Result(summary=summary.line, figures=summary.to_json(), earlier=self.earlier)
+        return Result(summary=summary.line, figures=summary.to_json(), earlier=self.state.seconds)
+
+
+def begin(
+    config: TrainConfig,
+    out: Path,
+    fingerprint: str,
+    common: str,
+    guard: Watchdog,
+    store: CheckpointStore | None = None,
+    addresses: Mapping[str, str] | None = None,
+) -> Trainer:
+    """Plan, join the other ranks and restore the state; arguments as of `train`."""
+    store = store or CheckpointStore()
+    session = start.join(start.plan(config, out, fingerprint, common, addresses or {}), guard.starting)
+    restored = start.restore(session, store, guard.beat)
+    plan, world = session.plan, session.world
+    if world.rank == 0:
+        take_back(out, plan.folder)
+    settings = dataclasses.asdict(plan.config) | {"world_size": world.size, "steps": plan.steps}
+    tracker = Tracker(config.tracking, out, world.rank, restored.state.step, plan.steps, settings)
+    return Trainer(session, restored, tracker, guard, store)
 
 
 def train(
@@ -525,14 +422,11 @@ def train(
     logging.getLogger("DeepSpeed").setLevel(logging.WARNING)
     rank = int(os.environ.get("RANK", "0"))
     # Longer than the start timeout: waiting for peers raises an error of its own.
-    patience = config.start_timeout + LEAVING
-    guard = Watchdog(rank, patience, config.watchdog, config.heartbeat)
+    guard = Watchdog(rank, config.start_timeout + LEAVING, config.watchdog, config.heartbeat)
     try:
-        trainer = Trainer(config, out, fingerprint, common, guard, store, addresses or {})
-        try:
+        trainer = begin(config, out, fingerprint, common, guard, store, addresses)
+        with contextlib.closing(trainer.tracker):
             result = trainer.run()
-        finally:
-            trainer.tracker.close()
     except Exception as error:
         guard.leaving()  # it stays: a signal or a hang must not spoil the exit code
         found = micro_batch.ending(error, config, rank, checkpoints.runs(out) / checkpoints.run_name(fingerprint))

@@ -10,7 +10,7 @@ from benchmarks.samples import make_shards, make_vocab
 from benchmarks.train_worker import our_loss, pad, read
 from model.config import ModelConfig
 from model.encoders.bert import BertForPreTraining
-from model.encoders.encoder import prepare_for_gpu
+from model.encoders.encoder import prepare_for
 from model.huggingface.names import BERT
 
 CONFIG = ModelConfig(
@@ -79,7 +79,7 @@ def test_on_a_gpu_a_step_never_waits_for_the_host(tmp_path: Path, dropout: float
     config, both = batches(tmp_path)
     config = dataclasses.replace(config, dropout=dropout, attention_dropout=dropout)
     model = BertForPreTraining(config).to(device, torch.bfloat16)
-    prepare_for_gpu(model)
+    prepare_for(torch.device("cuda"), torch.bfloat16, model)
     if compiled:
         model.encoder.compile_layers(device, torch.bfloat16)
     optimizer = torch.optim.AdamW(model.parameters(), fused=True)

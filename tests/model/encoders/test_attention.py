@@ -9,6 +9,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from model.encoders import attention
 from pipeline.common.errors import ConfigError
 from tests.examples import examples
+from tests.model.encoders import flash_on_cpu  # noqa: F401
 from tests.refusals import refused
 
 CPU = torch.device("cpu")
@@ -130,6 +131,10 @@ def test_taken_rows_send_their_gradients_back():
 def test_auto_never_fails_and_is_explicit():
     for dtype in (torch.float32, torch.bfloat16):
         assert attention.resolve("auto", CPU, dtype) == "each"
+
+
+def test_a_model_made_for_flash_attention_computes_on_a_cpu_too():
+    assert attention.resolve("flash", CPU, torch.float64) == "each"
 
 
 def test_an_unknown_backend_is_refused():

@@ -15,11 +15,18 @@ from model.encoders import encoder
 from model.encoders.architectures import build_model
 from model.encoders.batch import Batch
 from model.encoders.dropout import drop
-from model.encoders.encoder import PretrainingModel
+from model.encoders.encoder import Encoder, PretrainingModel
+from tests.model.encoders import flash_on_cpu  # noqa: F401
 from tests.model.encoders.test_bert import small
 
 pytestmark = pytest.mark.slow  # the first graph takes half a minute
 CPU = torch.device("cpu")
+
+
+@pytest.fixture(autouse=True)
+def as_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A CPU would take a loop instead of the operator."""
+    monkeypatch.setattr(Encoder, "backend", lambda self, *_: self.config.attention)
 
 
 def batch(number: int) -> Batch:

@@ -5,6 +5,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from model.encoders import flash
+from tests.model.encoders import flash_on_cpu  # noqa: F401
 
 LENGTHS = [3, 1, 5]
 TOKENS, HEADS, WIDTH = sum(LENGTHS), 2, 4

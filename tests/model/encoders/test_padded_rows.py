@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from model.encoders.attention import pad_rows
 from model.encoders.batch import Batch
 from model.encoders.bert import BertForPreTraining
-from model.encoders.encoder import PretrainingModel, prepare_for_bf16_on_a_cpu
+from model.encoders.encoder import PretrainingModel, prepare_for
 from model.encoders.modernbert import ModernBertForPreTraining
 from model.training.step_metrics import losses
 from tests.examples import examples
@@ -53,7 +53,7 @@ def test_losses_metrics_and_gradients_stay(architecture, lengths, multiple) -> N
 @pytest.mark.parametrize("architecture", MODELS)
 def test_an_empty_batch_stays_empty(architecture) -> None:
     model, none = MODELS[architecture](), torch.zeros(0, dtype=torch.int64)
-    prepare_for_bf16_on_a_cpu(model)
+    prepare_for(torch.device("cpu"), torch.bfloat16, model)
     assert model.encoder.multiple > 1
     masked, _ = model(Batch(none, none, none, torch.zeros(1).int(), 0, none, none, none))
     assert masked.shape == (0, model.config.vocab_size)
@@ -61,7 +61,7 @@ def test_an_empty_batch_stays_empty(architecture) -> None:
 
 def test_another_attention_gets_no_rows_that_belong_to_no_sequence() -> None:
     model = BertForPreTraining(test_bert.small(attention="padded"))
-    prepare_for_bf16_on_a_cpu(nn.Sequential(model))
+    prepare_for(torch.device("cpu"), torch.bfloat16, nn.Sequential(model))
     assert model.encoder.multiple == 1
 
 

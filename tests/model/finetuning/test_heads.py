@@ -12,7 +12,7 @@ import transformers
 
 from model.config import ModelConfig
 from model.encoders.bert import BertForPreTraining
-from model.encoders.encoder import prepare_for_bf16_on_a_cpu
+from model.encoders.encoder import prepare_for
 from model.finetuning import heads, loop, saved_model
 from model.finetuning.features import UNLABELLED, Samples
 from model.finetuning.heads import HeadConfig
@@ -209,6 +209,6 @@ def test_rows_that_pad_products_of_bf16_reach_no_head(kind: str, pooling: str) -
     places = torch.cat([torch.arange(length) for length in LENGTHS])
     arguments = (ids, torch.zeros_like(ids), places, starts.int(), max(LENGTHS), None)
     wanted = ours(*arguments)
-    prepare_for_bf16_on_a_cpu(ours)
+    prepare_for(torch.device("cpu"), torch.bfloat16, ours)
     assert tokens % ours.encoder.multiple
     torch.testing.assert_close(ours(*arguments), wanted)

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from model.encoders.batch import Batch
-from model.loader.device_copy import Copier, tensors
+from model.loader.device_copy import Copier
 
 
 def batch(tokens: int = 9) -> Batch:
@@ -23,7 +23,7 @@ def test_on_a_cpu_nothing_is_copied() -> None:
 
 def test_every_tensor_of_a_batch_is_found() -> None:
     names = {one.name for one in dataclasses.fields(Batch)}
-    assert tensors(batch()).keys() == names - {"max_length"}
+    assert batch().tensors().keys() == names - {"max_length"}
 
 
 @pytest.mark.gpu
@@ -41,6 +41,6 @@ def test_on_a_gpu_a_copy_runs_beside_the_computation_and_arrives_whole() -> None
     running.record()
     copied.arrived.synchronize()  # type: ignore[union-attr]
     assert not running.query()  # the products are still being computed
-    for name, tensor in tensors(copied.ready()).items():
+    for name, tensor in copied.ready().tensors().items():
         assert tensor.device == device
         assert torch.equal(tensor.cpu(), getattr(given, name))

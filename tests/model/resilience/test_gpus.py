@@ -35,10 +35,14 @@ def test_promised_gpus_without_cuda_are_the_users_to_look_at(monkeypatch: pytest
 
 
 def test_a_rank_without_a_gpu_of_its_own_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    gpus.require_gpu_of(1)
+    monkeypatch.setenv("BERT_GPUS", "2")
+    for name, value in {"is_available": True, "device_count": 2, "set_device": None}.items():
+        monkeypatch.setattr(torch.cuda, name, lambda *_, value=value: value)
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    assert gpus.device_of_rank() == torch.device("cuda", 1)
+    monkeypatch.setenv("LOCAL_RANK", "2")
     with refused(ConfigError, key="processes"):
-        gpus.require_gpu_of(2)
+        gpus.device_of_rank()
 
 
 def test_the_driver_that_a_build_needs_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

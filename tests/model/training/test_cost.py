@@ -10,7 +10,7 @@ from torch.autograd.graph import saved_tensors_hooks
 from model.config import ModelConfig
 from model.encoders.architectures import build_model, parameter_shapes
 from model.encoders.batch import Batch
-from model.encoders.encoder import prepare_for_gpu
+from model.encoders.encoder import prepare_for
 from model.training import cost
 from model.training.cost import GIB, Setting
 from pipeline.cli.conf_files import CONF
@@ -36,7 +36,7 @@ def kept_bytes(given: Setting, tokens: int) -> int:
     dtype = torch.bfloat16 if given.half else torch.float32
     with torch.device("meta"):
         model = build_model(given.model).to(dtype)
-        prepare_for_gpu(model)
+        prepare_for(torch.device("cuda"), torch.bfloat16, model)
         model.encoder.recompute = given.recompute
         each = torch.empty(tokens, dtype=torch.long)
         masked = torch.empty(round(tokens * given.mask_share), dtype=torch.long)

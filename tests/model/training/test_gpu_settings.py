@@ -8,7 +8,7 @@ from omegaconf import OmegaConf
 
 from model.config import OptimizerConfig, TrainConfig
 from model.encoders.bert import BertForPreTraining
-from model.encoders.encoder import MaskedHead, prepare_for_gpu
+from model.encoders.encoder import MaskedHead, prepare_for
 from model.training import device_peak
 from model.training.deepspeed_engine import World, deepspeed_config
 from model.training.step_metrics import losses
@@ -58,7 +58,7 @@ def test_no_timer_of_deepspeeds_waits_for_the_device() -> None:
 
 def test_made_up_entries_of_the_vocabulary_change_nothing() -> None:
     plain, filled = (make() for _ in range(2))
-    prepare_for_gpu(filled)
+    prepare_for(torch.device("cuda"), torch.bfloat16, filled)
     batch = ragged([20, 31, 7])
     for model in (plain, filled):
         masked, pair, sums = losses(*model(batch), batch)

@@ -27,7 +27,7 @@ def run(out: Path, start: int, steps: list[int], **settings: Any) -> None:
     tracker = Tracker(config, out, 0, start, 10, {"seed": 7, **settings})
     for step in steps:
         tracker.log("train", step, {"loss": 8 / step, "tokens_per_second": 100.0 * step})
-        tracker.advance()
+        tracker.log("update", step)
     tracker.log("validation", [start, *steps][-1], {"masked_lm_accuracy": 0.25})
     tracker.close()
 
@@ -284,7 +284,7 @@ from model.training.tracking import Tracker
 tracker = Tracker(TrackingConfig(name="none"), Path(sys.argv[1]), 0, 0, 600, {})
 figures = {"loss": 4.0, "masked_lm_accuracy": 0.5, "gradient_norm": 1.0, "memory_gib": 3.0,
            "learning_rate": 1e-4, "tokens_per_second": 1e6, "mfu": 0.5, "data_wait_share": 0.01}
-tracker._bar.update(300)
+tracker.log("update", 300)
 tracker.log("train", 300, figures)
 tracker.close()
 """

@@ -1,0 +1,189 @@
+"""What a training does before its first step: plan, join the other ranks, restore a state."""
+
+import dataclasses
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from model.config import ModelConfig, TrainConfig
+from model.encoders.architectures import build_model
+from model.loader.loader import Loader, ShardFiles
+from model.loader.shard_cache import ShardCache
+from model.resilience import process_group, rank_card
+from model.training import device_peak, extending, initial_weights, micro_batch, run_length
+from model.training.checkpoint import Tensors
+from model.training.deepspeed_engine import World, build_engine, compiles, load_state, restore_scale, start_world
+from pipeline.common import checkpoints, counter_rng
+from pipeline.common.checkpoints import State
+from pipeline.common.errors import BY_FORCE, InputError
+from pipeline.common.stores.background_upload import CheckpointStore
+from pipeline.tokenization.wordpiece import WordPiece
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a training does, as far as it is known without the other ranks."""
+
+    began: float  # when this start did, by the monotonic clock
+    config: TrainConfig
+    out: Path
+    fingerprint: str
+    model: ModelConfig
+    wordpiece: WordPiece
+    shards: list[ShardFiles]  # to train on and, if others, held out
+    longest: int  # tokens of a sequence
+    cache: ShardCache | None
+    loader: Loader
+    held_out: dict[str, Loader]  # all that is evaluated, and each part by its name
+    steps: int
+    first_steps: extending.FirstSteps
+
+    @property
+    def folder(self) -> Path:
+        """Return the folder of the checkpoints."""
+        return checkpoints.runs(self.out) / checkpoints.run_name(self.fingerprint)
+
+    @property
+    def beginning(self) -> State:
+        """Return the state before the first step."""
+        return State(
+            step=0,
+            samples=0,
+            tokens=0,
+            fingerprint=self.fingerprint,
+            model=dataclasses.asdict(self.model),
+            data=self.shards[0].checksum(),
+            tokenizer=self.wordpiece.sha256,
+        )
+
+
+@dataclass(frozen=True)
+class Session:
+    """A plan with the samples of a micro-batch, and this rank among those that carry it out."""
+
+    plan: Plan
+    world: World
+    peak: float  # TFLOP/s of the device
+
+
+@dataclass(frozen=True)
+class Restored:
+    """An engine, and where a training goes on with it."""
+
+    engine: Any
+    state: State
+    words: run_length.WordsSeen
+    resumed: bool  # from a checkpoint of this training, which need not be saved again
+
+
+def plan(config: TrainConfig, out: Path, fingerprint: str, common: str, addresses: Mapping[str, str]) -> Plan:
+    """Read what a training is made from; arguments as of `trainer.train`.
+
+    Raises:
+        ConfigError, InputError: Settings, shards or vocabulary do not match.
+    """
+    began = time.monotonic()
+    data, wordpiece = config.data, WordPiece.load(config.data.vocab)
+    shards = [ShardFiles(each) for each in ((data, data.held_out) if data.validation else (data,))]
+    longest = max(files.sequence_length for files in shards)
+    model = initial_weights.fitted(config, wordpiece, longest)
+    cache = ShardCache(data, addresses) if data.cache else None
+    reads = (config.objective, wordpiece, config.seed)
+    loader = Loader(data, *reads, "train", cache)
+    evaluated = {"": data.held_out, **data.held_out_parts}
+    held_out = {name: Loader(each, *reads, "validation") for name, each in evaluated.items()}
+    steps = run_length.steps_of(config)
+    first_steps = extending.FirstSteps(config, steps, common)
+    return Plan(
+        began, config, out, fingerprint, model, wordpiece, shards, longest, cache, loader, held_out, steps, first_steps
+    )
+
+
+def join(plan: Plan, beat: Callable[[], None]) -> Session:
+    """Meet the other ranks and verify the shards with them; `beat` is called for each shard.
+
+    Raises:
+        ConfigError, InputError: A GPU, a setting or a shard is not as it must be.
+        Restart: Some ranks did not join in time.
+    """
+    config = plan.config
+    card = rank_card.describe(config, plan.fingerprint)
+    world = start_world(card, config.threads, config.start_timeout, config.timeout)
+    if config.data.verify and plan.cache is None:  # it compares what it fetches
+        for files in plan.shards:
+            files.verify(world.rank, world.size, process_group.gather, beat)
+    config = micro_batch.resolved(config, plan.model, world, plan.longest)
+    micro_batch.forget(plan.folder)
+    peak = device_peak.tflops(world.device, config.precision)
+    return Session(dataclasses.replace(plan, config=config), world, peak)
+
+
+def restore(session: Session, store: CheckpointStore, beat: Callable[[], None]) -> Restored:
+    """Build the engine and load the newest checkpoint, or the weights of `start`, if any.
+
+    Raises:
+        InputError: They do not fit this training.
+    """
+    plan, world = session.plan, session.world
+    config, state, tensors = plan.config, plan.beginning, None
+    torch.manual_seed(int(counter_rng.key(config.seed, "initialise") >> 1))
+    module = build_model(plan.model)
+    words = run_length.WordsSeen(config, plan.loader.words_per_token is not None)
+    found = newest(plan, state.data, world.rank, store, beat)
+    if found is not None:
+        path, there = found
+        words.resume(there.words, path)
+        own = {key: getattr(state, key) for key in ("fingerprint", "model", "tokenizer")}
+        state, tensors = dataclasses.replace(there, **own), Tensors(path)
+        module.load_state_dict({name: tensors.weight(name) for name, _ in module.named_parameters()})
+    elif config.start is not None:
+        source = initial_weights.start(config.start, plan.model, plan.wordpiece)
+        module.load_state_dict(source.state)
+        if config.start_optimizer:
+            path, there = source.checkpoint()
+            state, tensors = dataclasses.replace(state, carried=there.updates), Tensors(path)
+    module.encoder.recompute = config.compute.recompute
+    if compiles(config, world):
+        module.encoder.compile_layers(world.device, device_peak.TYPES[config.precision])
+    engine = build_engine(module, config, world)
+    if tensors is not None:
+        load_state(engine, tensors, state.updates)
+        restore_scale(engine.optimizer, state.loss_scale)
+    return Restored(engine, state, words, found is not None)
+
+
+def newest(
+    plan: Plan, data: str, rank: int, store: CheckpointStore, beat: Callable[[], None]
+) -> tuple[Path, State] | None:
+    """Return the newest checkpoint, the same on all ranks, with its files on this node.
+
+    `data` is the checksum of the shards.
+
+    Raises:
+        InputError: It is of other shards, or the ranks do not share the folder.
+    """
+    config = plan.config
+    if store.get is None:
+        process_group.check_shared_folder(plan.folder, config.timeout)
+    own = None
+    if rank == 0:
+        needs_words = bool(config.words or config.save_at_words)
+        own = extending.newest(plan.folder, plan.first_steps, data, needs_words)
+    store.upload(beat)  # other nodes fetch what this one may have alone
+    sent = process_group.broadcast_from_rank0(own and (str(own[0]), dataclasses.asdict(own[1])))
+    if sent is None:
+        return None
+    path, state = Path(sent[0]), State(**sent[1])
+    store.fetch(path.relative_to(plan.out))
+    if state.data != data:
+        raise InputError(
+            f"trained on other shards than those now in {', '.join(config.data.folders)}; restore them, or retrain "
+            f"{BY_FORCE}",
+            "data",
+            path=path,
+        )
+    return path, state
