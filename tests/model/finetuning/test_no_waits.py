@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks.host_waits import HostWaits
+from benchmarks.model.host_waits import HostWaits
 from model.config import ModelConfig
 from model.encoders.architectures import build_model
 from model.finetuning import loop

@@ -1,4 +1,4 @@
-"""Peers of `pipeline.prepare` in `benchmarks.prepare`; each runs in its own process.
+"""Peers of `pipeline.prepare` in `benchmarks.data.prepare`; each runs in its own process.
 
 `datasets`: sentence pairs with Hugging Face's datasets and tokenizers: two batched maps with the
 published algorithm in plain Python, and the same sentence splitter as ours.

@@ -1,6 +1,6 @@
 r"""Fine-tuning of one task: ours against Hugging Face's Trainer, with the same model and data.
 
-    python -m benchmarks.finetune --pretrained work/sample/convert --data work/sample/tasks \
+    python -m benchmarks.scores.finetune --pretrained work/sample/convert --data work/sample/tasks \
         --task sample_next --rows 2000 --seeds 0 1 2
 
 Both start from the same folder, with the same epochs, seeds, batch size, learning rate, schedule,
@@ -53,7 +53,7 @@ def main() -> None:
 
 def alone(name: str, seed: int, threads: int) -> dict[str, float]:
     """Run once in a separate process."""
-    command = [sys.executable, "-m", "benchmarks.finetune", *sys.argv[1:], "--one", name]
+    command = [sys.executable, "-m", "benchmarks.scores.finetune", *sys.argv[1:], "--one", name]
     environment = os.environ | {"OMP_NUM_THREADS": str(threads), "TOKENIZERS_PARALLELISM": "false"}
     done = subprocess.run(
         [*command, "--seeds", str(seed)], env=environment, stdout=subprocess.PIPE, text=True, check=True

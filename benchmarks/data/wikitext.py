@@ -1,6 +1,6 @@
 """Speed of wikitext extraction against mwparserfromhell, on one core, in one run.
 
-    python -m benchmarks.wikitext DUMP [--pages N]
+    python -m benchmarks.data.wikitext DUMP [--pages N]
 
 Rates in CPU time, with wikitext already in memory; MB are bytes of UTF-8.
 """

@@ -1,5 +1,6 @@
 """Training jobs on one or two hosts, for fault injection."""
 
+import shlex
 import subprocess
 import sys
 import time
@@ -8,14 +9,14 @@ from pathlib import Path
 
 import psutil
 
-from benchmarks.hosts import Host
+from benchmarks.run.hosts import Host
 from benchmarks.small import settings
 from model.training.tracking import read_metrics
 from pipeline.common import checkpoints
 from pipeline.common.manifest import require_manifest, sha256
 from pipeline.common.ports import free_port
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 BIN = Path(sys.executable).parent
 PATIENCE = 180.0  # seconds after which a job hangs
 
@@ -39,32 +40,15 @@ class Job:
         """Return node `number`'s command, through `model.launch` as in a container."""
         script = [str(ROOT / "model" / "train.py"), *settings(self.work, self.out), *self.more]
         if launcher == "torchrun":
-            options = [
-                "--nnodes",
-                str(nodes),
-                "--nproc-per-node",
-                "1",
-                "--node-rank",
-                str(number),
-                "--master-addr",
-                "node-0",
-                "--master-port",
-                str(port),
-            ]
+            options = shlex.split(
+                f"--nnodes {nodes} --nproc-per-node 1 --node-rank {number} --master-addr node-0 --master-port {port}"
+            )
         else:
             hostfile = self.folder / "hostfile"
             hostfile.write_text("".join(f"node-{n} slots=1\n" for n in range(nodes)))
-            options = [
-                "--hostfile",
-                str(hostfile),
-                "--no_ssh",
-                "--node_rank",
-                str(number),
-                "--master_addr",
-                "node-0",
-                "--master_port",
-                str(port),
-            ]
+            options = shlex.split(
+                f"--hostfile {hostfile} --no_ssh --node_rank {number} --master_addr node-0 --master_port {port}"
+            )
         return [sys.executable, "-m", "model.launch", str(BIN / launcher), *options, *script]
 
     def start(self, hosts: list[Host], launcher: str = "deepspeed") -> list[Process]:
@@ -86,11 +70,7 @@ class Job:
             return subprocess.Popen(
                 [
                     str(BIN / "deepspeed"),
-                    "--num_accelerators",
-                    str(processes),
-                    "--master_port",
-                    str(free_port()),
-                    "model/train.py",
+                    *shlex.split(f"--num_accelerators {processes} --master_port {free_port()} model/train.py"),
                     *settings(self.work, self.out),
                     *self.more,
                 ],

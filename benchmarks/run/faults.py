@@ -1,6 +1,6 @@
 """Fault injection: break a training job on two hosts, restart it, and report the outcome.
 
-`python -m benchmarks.faults [CASE…]` (as root, for network namespaces) prints a Markdown row per
+`python -m benchmarks.run.faults [CASE…]` (as root, for network namespaces) prints a Markdown row per
 case: the seconds until every node had ended, their exit codes, the step from which the restarted
 job resumed, and whether its final weights equal those of an undisturbed job bit for bit.
 """
@@ -16,8 +16,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.hosts import Host, Network, missing
-from benchmarks.job import ROOT, Job, Process, launcher_process, rank_processes, wait
+from benchmarks.run.hosts import Host, Network, missing
+from benchmarks.run.job import ROOT, Job, Process, launcher_process, rank_processes, wait
 from benchmarks.small import make_work
 
 STEPS, EVERY, BREAK = 60, 10, 25  # steps: total, between checkpoints, and before the fault

@@ -1,6 +1,6 @@
 """Count the time that the host needs to launch a training step, which a GPU waits for.
 
-    python -m benchmarks.host_time --layers 12
+    python -m benchmarks.model.host_time --layers 12
 
 It needs no GPU. The depth is that of `base` (12 layers) or `large` (24), the widths are 16 and a
 micro-batch has one sequence of 8 tokens, so that nearly all of the time goes into Python, autograd

@@ -1,8 +1,8 @@
 """Tokens per second of a training step: our encoder, Hugging Face's, and a textbook implementation.
 
-    python -m benchmarks.train --size base --precision bf16
-    python -m benchmarks.train --size base --precision bf16 --ablate
-    python -m benchmarks.train --size base --precision bf16 --profile
+    python -m benchmarks.model.train --size base --precision bf16
+    python -m benchmarks.model.train --size base --precision bf16 --ablate
+    python -m benchmarks.model.train --size base --precision bf16 --profile
 
 Every peer is a separate process with the same number of threads, number format, optimizer and
 batches (with realistic lengths). Peers alternate, one pass over the batches each, so that other
@@ -61,7 +61,7 @@ def main() -> None:
     options = parser.parse_args()
     options.batch = options.batch or max(1, 4096 // options.length)
     if options.worker:
-        from benchmarks import train_profile, train_worker
+        from benchmarks.model import train_profile, train_worker
 
         (train_profile.show if options.profile else train_worker.serve)(options)
         return
@@ -118,7 +118,7 @@ def race(options: argparse.Namespace, peers: list[str], folder: str) -> dict[str
 
 def make_data(options: argparse.Namespace, folder: str) -> None:
     """Write the shards that every worker reads."""
-    from benchmarks.samples import make_shards, make_vocab
+    from benchmarks.data.samples import make_shards, make_vocab
 
     make_vocab(Path(folder))
     rows = 4 * options.batch * options.batches
@@ -127,7 +127,7 @@ def make_data(options: argparse.Namespace, folder: str) -> None:
 
 def worker_command(peer: str, folder: str) -> list[str]:
     """Return the command line of one worker."""
-    command = [sys.executable, "-m", "benchmarks.train", *sys.argv[1:]]
+    command = [sys.executable, "-m", "benchmarks.model.train", *sys.argv[1:]]
     return [*command, "--worker", peer, "--folder", folder]
 
 
@@ -162,7 +162,7 @@ def ask(worker: "subprocess.Popen[str]") -> Any:
 
 def report(options: argparse.Namespace, rows: dict[str, Any]) -> None:
     """Print the table; ratios are ours over the others'."""
-    from benchmarks import train_worker
+    from benchmarks.model import train_worker
 
     product = train_worker.product(options)
     ours = rows.get("ours") or next(iter(rows.values()))
@@ -189,7 +189,7 @@ def report(options: argparse.Namespace, rows: dict[str, Any]) -> None:
 
 def schedule(options: argparse.Namespace, row: dict[str, Any]) -> str:
     """Estimate the hours of Devlin et al.'s pre-training at the rate of `row`."""
-    from benchmarks import train_worker
+    from benchmarks.model import train_worker
     from model.training import cost
 
     config = train_worker.model_config(options)

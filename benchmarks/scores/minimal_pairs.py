@@ -1,6 +1,6 @@
 r"""Scoring minimal pairs: ours next to minicons, same model, sentences and thread, in one run.
 
-    python -m benchmarks.minimal_pairs --pretrained work/sample/convert --data FOLDER --rows 1
+    python -m benchmarks.scores.minimal_pairs --pretrained work/sample/convert --data FOLDER --rows 1
 
 A sample of BLiMP, `--rows` pairs of each paradigm, by pseudo-log-likelihood. Both take turns on the
 same blocks of sentences. Ours has all sentences of a block at once, as `evaluate` has; minicons has

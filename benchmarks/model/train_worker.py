@@ -14,7 +14,7 @@ from omegaconf import OmegaConf
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from benchmarks.samples import SIZE, tokenizer_of
+from benchmarks.data.samples import SIZE, tokenizer_of
 from model.config import DataConfig, ModelConfig, ObjectiveConfig
 from model.encoders import attention, bert
 from model.encoders.architectures import build_model

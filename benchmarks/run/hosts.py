@@ -53,18 +53,9 @@ class Host:
         with log.open("wb") as file:
             return subprocess.Popen(
                 [
-                    "ip",
-                    "netns",
-                    "exec",
+                    *shlex.split("ip netns exec"),
                     self.namespace,
-                    "unshare",
-                    "--mount",
-                    "--uts",
-                    "--pid",
-                    "--fork",
-                    "--kill-child",
-                    "sh",
-                    "-c",
+                    *shlex.split("unshare --mount --uts --pid --fork --kill-child sh -c"),
                     inside,
                 ],
                 stdin=subprocess.DEVNULL,

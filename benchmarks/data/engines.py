@@ -1,6 +1,6 @@
 """Time and memory of `prepare` on cluster engines, and locally with as many worker processes.
 
-`python -m benchmarks.engines --text FOLDER` repeats a text up to `--megabytes`, starts each engine
+`python -m benchmarks.data.engines --text FOLDER` repeats a text up to `--megabytes`, starts each engine
 on this machine as the tests do, and runs the same job on all of them, once on a megabyte and once
 on all. The difference is compared with the local one: starting a job takes seconds on any engine,
 however large the corpus. All shards must have the same bytes. Prism has one worker process, Flink
@@ -13,6 +13,7 @@ each kind, looked at twice per second.
 """
 
 import argparse
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -23,11 +24,11 @@ from pathlib import Path
 
 import psutil
 
-from benchmarks.budget import manifest
-from benchmarks.prepare import learn, write
+from benchmarks.data.prepare import learn, write
+from benchmarks.scores.budget import manifest
 from tests.pipeline.beam.engines import Cluster, Flink, Prism, Spark
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 CLUSTERS = {cluster.runner: cluster for cluster in (Prism, Flink, Spark)}
 STEP = 0.5  # seconds between two looks at the memory
 
@@ -96,13 +97,10 @@ def run(work: Path, text: str, cluster: Cluster | None, words: list[str]) -> Run
     """Run `prepare` on `text.jsonl` to its end."""
     command = [
         sys.executable,
-        "-m",
-        "pipeline.prepare",
-        "+corpus=jsonl",
-        f"corpus.path={work}/{text}.jsonl",
-        f"vocab={work}/tokenizer.json",
-        f"out={work}/out",
-        "force=true",
+        *shlex.split(
+            f"-m pipeline.prepare +corpus=jsonl corpus.path={work}/{text}.jsonl vocab={work}/tokenizer.json "
+            f"out={work}/out force=true"
+        ),
         *words,
     ]
     found, began = Run(), time.monotonic()

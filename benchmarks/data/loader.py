@@ -1,6 +1,6 @@
 """Samples per second on one core: our loader, Hugging Face's collator, and plain Python per sample.
 
-`python -m benchmarks.loader` makes shards of random tokens with realistic lengths (77 % full, the
+`python -m benchmarks.data.loader` makes shards of random tokens with realistic lengths (77 % full, the
 rest uniform), reads the same samples three ways in one process, and prints rates and ratios in CPU
 time, which other load hardly affects. All three produce torch tensors of masked tokens; only ours
 also reads them from disk, in shuffled order.
@@ -21,7 +21,7 @@ os.environ["OMP_NUM_THREADS"] = "1"
 import torch
 from transformers import BertTokenizerFast, DataCollatorForLanguageModeling
 
-from benchmarks.samples import MASK, SIZE, make_shards, make_vocab, tokenizer_of
+from benchmarks.data.samples import MASK, SIZE, make_shards, make_vocab, tokenizer_of
 from model.config import DataConfig, ObjectiveConfig
 from model.loader.loader import Loader
 from pipeline.tokenization.wordpiece import SPECIAL

@@ -8,9 +8,9 @@ from typing import Any
 
 import torch
 
-from benchmarks.gpu_correctness import half_of
-from benchmarks.gpu_model import VOCABULARY, config_of, loss_of, make_batch, make_model
-from benchmarks.gpu_rows import Rows
+from benchmarks.gpu.correctness import half_of
+from benchmarks.gpu.model import VOCABULARY, config_of, loss_of, make_batch, make_model
+from benchmarks.gpu.rows import Rows
 from model.encoders import attention
 from model.encoders.device import has_compiler
 from model.training import cost, device_peak

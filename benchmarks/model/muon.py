@@ -1,6 +1,6 @@
 """What Muon's step costs for the matrices of an encoder, next to PyTorch's and the published loop.
 
-    python -m benchmarks.muon --size mini
+    python -m benchmarks.model.muon --size mini
 
 One thread, a step on random gradients; processor time of each process, the least of some rounds in
 turn. `torch.optim.Muon` iterates in bf16, which a CPU without such instructions emulates; the
@@ -19,7 +19,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from benchmarks.train_worker import model_config
+from benchmarks.model.train_worker import model_config
 from model.encoders.architectures import build_encoder
 from model.training.muon import COEFFICIENTS, ITERATIONS, orthogonalise_whole
 

@@ -1,6 +1,6 @@
 """Train in several ways, and print of each its losses and the waits of its last step as JSON.
 
-    python -m benchmarks.engine_runs '{"NAME": ["OVERRIDE", ...], ...}'
+    python -m benchmarks.model.engine_runs '{"NAME": ["OVERRIDE", ...], ...}'
 
 A wait is where the host waits for the device: PyTorch's warnings of them on a GPU, what would wait
 for one elsewhere. Several runs are forked from one process, which pays for imports once; a run on a
@@ -21,9 +21,9 @@ os.environ |= {"DEEPSPEED_LOG_LEVEL": "warning"}
 from deepspeed.accelerator import get_accelerator
 from hydra import compose, initialize_config_dir
 
-from benchmarks.child_process import in_child
-from benchmarks.gpu_rows import read
-from benchmarks.host_waits import HostWaits, warned
+from benchmarks.gpu.rows import read
+from benchmarks.model.child_process import in_child
+from benchmarks.model.host_waits import HostWaits, warned
 from model.config import TrainConfig
 from model.resilience.watchdog import Watchdog
 from model.training.trainer import Trainer

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from benchmarks import train_worker
+from benchmarks.model import train_worker
 from model.training import cost
 
 # An operation belongs to the first type with a word that its name contains.

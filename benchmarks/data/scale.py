@@ -1,6 +1,6 @@
 """Cost of `prepare` for the same text in a growing number of splits and shards.
 
-`python -m benchmarks.scale` repeats the sample corpus up to `--megabytes` and splits it into
+`python -m benchmarks.data.scale` repeats the sample corpus up to `--megabytes` and splits it into
 `--cuts` splits and about as many shards. If the cost depends only on the corpus, all rows show the
 same CPU time, that of the system included. Each row is measured in a separate process with its
 children; what the driver does before any work, planning and building the graph, in another one.
@@ -13,12 +13,13 @@ import argparse
 import math
 import multiprocessing
 import resource
+import shlex
 import sys
 import tempfile
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
-from benchmarks.prepare import learn, measure, write
+from benchmarks.data.prepare import learn, measure, write
 
 
 def main() -> None:
@@ -83,16 +84,10 @@ def build(work: str, part: int) -> tuple[float, float, int]:
 def command(work: Path, part: int, workers: int) -> list[str]:
     return [
         sys.executable,
-        "-m",
-        "pipeline.prepare",
-        "+corpus=jsonl",
-        f"corpus.path={work}/text.jsonl",
-        f"vocab={work}/tokenizer.json",
-        f"out={work}/out",
-        "force=true",
-        f"runner.workers={workers}",
-        f"split_bytes={part}",
-        f"shard_bytes={part}",
+        *shlex.split(
+            f"-m pipeline.prepare +corpus=jsonl corpus.path={work}/text.jsonl vocab={work}/tokenizer.json "
+            f"out={work}/out force=true runner.workers={workers} split_bytes={part} shard_bytes={part}"
+        ),
     ]
 
 

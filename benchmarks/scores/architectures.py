@@ -1,6 +1,6 @@
 r"""BERT next to ModernBERT: equal text, equal tokens or equal processor time, several seeds.
 
-    python -m benchmarks.architectures --corpus jsonl --path FOLDER --out work/architectures \
+    python -m benchmarks.scores.architectures --corpus jsonl --path FOLDER --out work/architectures \
       --tokens 3e6 --tasks "qnli data=GLUE epochs=3"
 
 Both train without sentence pairs on the same shards with the same optimizer; ModernBERT masks 30 %
@@ -12,34 +12,24 @@ show who overfits. A finished training or evaluation is not repeated, so the com
 
 import argparse
 import json
+import shlex
 import statistics
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from benchmarks.budget import MUON, command, manifest
+from benchmarks.scores.budget import MUON, command, manifest
 
 LENGTH = 128
 BATCH = 16
 COMMON = [
     *MUON,
-    "optimizer.betas=[0.9,0.98]",
-    "schedule=wsd",
-    "schedule.warmup_share=0.05",
-    "schedule.decay=sqrt",
-    "schedule.decay_share=0.4",
-    "model.dropout=0",
-    "model.attention_dropout=0",
-    f"batch_size={BATCH}",
-    f"micro_batch={BATCH}",
-    "deepspeed=zero0",
-    "processes=1",
-    "threads=1",
-    "keep=1",
-    "log_every=50",
-    "evaluate_every=1000000",
-    "save_every=1000000",
-    "tracking=none",
+    *shlex.split(
+        "optimizer.betas=[0.9,0.98] schedule=wsd schedule.warmup_share=0.05 schedule.decay=sqrt "
+        f"schedule.decay_share=0.4 model.dropout=0 model.attention_dropout=0 batch_size={BATCH} "
+        f"micro_batch={BATCH} deepspeed=zero0 processes=1 threads=1 keep=1 log_every=50 "
+        "evaluate_every=1000000 save_every=1000000 tracking=none"
+    ),
 ]
 OBJECTIVES = {"": ["objective=mlm"], "modern-": ["objective=modern", "objective.mask_share=[0.3,0.15]"]}
 

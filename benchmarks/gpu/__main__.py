@@ -21,7 +21,7 @@ from types import ModuleType
 
 import torch
 
-from benchmarks.gpu_rows import Rows, read, table
+from benchmarks.gpu.rows import Rows, read, table
 
 PARTS = "ABC"
 
@@ -43,7 +43,9 @@ def main() -> None:
     if options.small:
         torch.set_num_threads(1)  # tiny products: threads would wait for one another
     stand_in_for_omegaconf()
-    from benchmarks import gpu_correctness, gpu_sweep, gpu_training
+    from benchmarks.gpu import correctness as gpu_correctness
+    from benchmarks.gpu import sweep as gpu_sweep
+    from benchmarks.gpu import training as gpu_training
 
     run = {"A": gpu_correctness.run, "B": gpu_sweep.run, "C": gpu_training.run}
     out = options.out.resolve()

@@ -1,6 +1,7 @@
 """Part C: a real pre-training by DeepSpeed's engine, killed in the middle and resumed."""
 
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -11,10 +12,10 @@ from typing import Any
 
 import torch
 
-from benchmarks.gpu_engines import lacks
-from benchmarks.gpu_rows import Rows, read
+from benchmarks.gpu.engines import lacks
+from benchmarks.gpu.rows import Rows, read
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 SHOWN = ("step", "loss", "mfu", "tokens_per_second", "data_wait_share", "memory_gib")
 
 
@@ -43,15 +44,10 @@ def settings(work: Path, device: torch.device, small: bool) -> list[str]:
     return [
         f"workdir={work}",
         f"out={work / 'train'}",
-        "model=base",
-        "precision=bf16",
-        "batch_size=512",
-        "micro_batch=auto",
-        "steps=300",
-        "save_every=50",
-        "log_every=5",
-        "evaluate_every=150",
-        "tracking=none",
+        *shlex.split(
+            "model=base precision=bf16 batch_size=512 micro_batch=auto steps=300 save_every=50 log_every=5 "
+            "evaluate_every=150 tracking=none"
+        ),
     ]
 
 

@@ -1,6 +1,6 @@
 r"""What a small budget wants: settings of pre-training at equal tokens, one run each.
 
-    python -m benchmarks.budget --corpus wikiextractor --path FOLDER --data BLIMP \
+    python -m benchmarks.scores.budget --corpus wikiextractor --path FOLDER --data BLIMP \
       --out work/budget --model tiny --tokens 1e6
 
 Each row differs from the first in the settings that its name says, and reads the same text with the
@@ -16,6 +16,7 @@ import argparse
 import json
 import re
 import resource
+import shlex
 import subprocess
 import sys
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -26,25 +27,13 @@ from pipeline.common.manifest import Manifest
 
 MUON = ["optimizer=muon", "clip=null", "optimizer.learning_rate=5e-3", "optimizer.adam_share=0.4"]
 BASE = [
-    "objective=mlm",
-    "batch_size=16",
-    "micro_batch=16",
+    *shlex.split("objective=mlm batch_size=16 micro_batch=16"),
     *MUON,
-    "optimizer.betas=[0.9,0.98]",
-    "schedule=wsd",
-    "schedule.warmup_share=0.05",
-    "schedule.decay=sqrt",
-    "schedule.decay_share=0.5",
-    "model.dropout=0",
-    "model.attention_dropout=0",
-    "deepspeed=zero0",
-    "processes=1",
-    "threads=1",
-    "keep=1",
-    "log_every=100",
-    "evaluate_every=1000000",
-    "save_every=1000000",
-    "tracking=none",
+    *shlex.split(
+        "optimizer.betas=[0.9,0.98] schedule=wsd schedule.warmup_share=0.05 schedule.decay=sqrt "
+        "schedule.decay_share=0.5 model.dropout=0 model.attention_dropout=0 deepspeed=zero0 processes=1 "
+        "threads=1 keep=1 log_every=100 evaluate_every=1000000 save_every=1000000 tracking=none"
+    ),
 ]
 ADAMW = ["optimizer=adamw", "optimizer.learning_rate=1e-3", "optimizer.betas=[0.9,0.98]"]
 LINEAR = ["schedule=linear", "schedule.warmup_share=0.05"]

@@ -1,6 +1,6 @@
 """Share of a training's time that waits for data: shards on a disk, and in an object store.
 
-`python -m benchmarks.data_wait RUN` takes `prepare` and `vocab` of a run, puts them into the bucket
+`python -m benchmarks.data.data_wait RUN` takes `prepare` and `vocab` of a run, puts them into the bucket
 S3_BUCKET of the store to which the AWS_ variables point, and trains with each: from the disk, and
 through `data.cache` with room for `--room` of the shards. The share is that of all steps between
 two lines of `metrics.jsonl`, the first line apart, which has the start in it.
@@ -11,6 +11,7 @@ import json
 import math
 import os
 import secrets
+import shlex
 import statistics
 import subprocess
 import sys
@@ -57,17 +58,11 @@ def put(folder: Path, address: str) -> None:
 def train(source: str, out: Path, size: str, steps: int, window: int, keys: list[str]) -> None:
     """Train on the shards of a run, without checkpoints."""
     words = [
-        "-m",
-        "pipeline.train",
-        f"model={size}",
-        f"data.dir={source}/prepare",
-        f"data.vocab={source}/vocab",
-        f"data.window_rows={window}",
-        "log_every=25",
-        f"steps={steps}",
-        f"save_every={steps}",
-        f"evaluate_every={steps}",
-        f"out={out}",
+        *shlex.split(
+            f"-m pipeline.train model={size} data.dir={source}/prepare data.vocab={source}/vocab "
+            f"data.window_rows={window} log_every=25 steps={steps} save_every={steps} evaluate_every={steps} "
+            f"out={out}"
+        ),
         *keys,
     ]
     subprocess.run([sys.executable, *words], check=True, stdout=subprocess.DEVNULL)

@@ -11,9 +11,9 @@ from typing import Any
 
 import torch
 
-from benchmarks.gpu_rows import Rows
+from benchmarks.gpu.rows import Rows
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 NEEDED = ("deepspeed", "hydra", "omegaconf", "pyarrow", "tokenizers", "safetensors", "transformers")
 STEPS = 8
 NEAR = 0.1  # how far a loss may be from plain data parallelism's in fp32
@@ -89,7 +89,7 @@ def folder_of(name: str) -> str:
 def outcomes(plan: dict[str, list[str]], limit: float) -> list[dict[str, Any]]:
     """Train, and return what each run prints."""
     done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.engine_runs", json.dumps(plan)],
+        [sys.executable, "-m", "benchmarks.model.engine_runs", json.dumps(plan)],
         cwd=ROOT,
         env=os.environ | {"PYTHONPATH": str(ROOT)},
         capture_output=True,

@@ -1,6 +1,6 @@
 """Text to shards: megabytes per second of CPU time, and memory, compared with other libraries.
 
-`python -m benchmarks.prepare` uses the sample corpus, repeated as needed; `--text FOLDER` uses
+`python -m benchmarks.data.prepare` uses the sample corpus, repeated as needed; `--text FOLDER` uses
 WikiExtractor's output instead. Every peer is a separate process on the same file, with one thread,
 measured from start to end: CPU time of the process and its children, and the peak memory of any
 one. Peers alternate; the best of `--passes` counts.
@@ -18,6 +18,7 @@ import dataclasses
 import itertools
 import json
 import os
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -25,7 +26,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from benchmarks.samples import learn_vocab
+from benchmarks.data.samples import learn_vocab
 from pipeline import readers
 from pipeline.config import CorpusConfig
 from pipeline.text import clean
@@ -124,14 +125,10 @@ def commands(options: argparse.Namespace, work: Path) -> dict[str, list[str]]:
         for count in options.workers:
             found[f"prepare, {count} worker{'s' * (count > 1)}"] = [
                 sys.executable,
-                "-m",
-                "pipeline.prepare",
-                "+corpus=jsonl",
-                f"corpus.path={text}",
-                f"vocab={tokenizer}",
-                f"out={work}/out",
-                "force=true",
-                f"runner.workers={count}",
+                *shlex.split(
+                    f"-m pipeline.prepare +corpus=jsonl corpus.path={text} vocab={tokenizer} out={work}/out force=true "
+                    f"runner.workers={count}"
+                ),
                 *(["split_bytes=8000000"] if count > 1 else []),
             ]
     return found

@@ -1,6 +1,6 @@
 """Loss curves of our encoder and Hugging Face's, with the same data, seed, masks and batches.
 
-    python -m benchmarks.curve work/sample/prepare work/sample/vocab --out curve.svg
+    python -m benchmarks.model.curve work/sample/prepare work/sample/vocab --out curve.svg
 
 Both start from the same weights and train on the same batches of prepared shards with the same
 optimizer in fp32, without dropout, whose random draws would differ. Prints the largest difference
@@ -17,7 +17,7 @@ import torch
 import transformers
 from torch import nn
 
-from benchmarks.train_worker import model_config, objective_of, our_loss, pad
+from benchmarks.model.train_worker import model_config, objective_of, our_loss, pad
 from model.config import DataConfig, OptimizerConfig
 from model.encoders.architectures import build_model
 from model.huggingface import bert_format

@@ -1,6 +1,6 @@
 """Bytes a second to and from an object store: a run's folder of ours, and `aws s3 cp`.
 
-`python -m benchmarks.store` puts a folder of random files into the bucket S3_BUCKET of the store to
+`python -m benchmarks.data.store` puts a folder of random files into the bucket S3_BUCKET of the store to
 which the AWS_ variables point, and fetches it again; ours with sha256 of every file on both ways.
 The two take turns, and the best of the rounds counts. `aws` must be in PATH, or is left out.
 """

@@ -1,6 +1,6 @@
 """Megabytes per second on one core: cleaning, sentences, and WordPiece against the bare library.
 
-`python -m benchmarks.tokenize_text FOLDER` reads the text files below FOLDER (also
+`python -m benchmarks.data.tokenize_text FOLDER` reads the text files below FOLDER (also
 WikiExtractor's). `--vocab` is a vocab.txt, a tokenizer.json or a folder with one; without it, a
 vocabulary is learnt from the text first. Everything runs in one process on the same sentences,
 measured in CPU time, which other load hardly affects; all ids are compared.
@@ -18,7 +18,7 @@ os.environ["TOKENIZERS_PARALLELISM"] = "false"
 
 import numpy as np
 
-from benchmarks.samples import learn_vocab
+from benchmarks.data.samples import learn_vocab
 from pipeline.text import clean, sentences
 from pipeline.tokenization import wordpiece
 from pipeline.tokenization.wordpiece import WordPiece

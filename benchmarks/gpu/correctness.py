@@ -6,9 +6,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from benchmarks import gpu_engines
-from benchmarks.gpu_model import config_of, loss_of, make_batch, make_model, without_dropout
-from benchmarks.gpu_rows import Rows
+from benchmarks.gpu import engines as gpu_engines
+from benchmarks.gpu.model import config_of, loss_of, make_batch, make_model, without_dropout
+from benchmarks.gpu.rows import Rows
 from model.encoders import attention, flash
 
 LENGTHS = [128, 3, 77, 1, 40]
@@ -142,7 +142,7 @@ def compiled_is_the_same(device: torch.device, size: str) -> dict[str, Any]:
 
 def waits_in_a_step(device: torch.device) -> dict[str, Any]:
     """Count the waits of a plain training step: by PyTorch on a GPU, by operator elsewhere."""
-    from benchmarks.host_waits import HostWaits, warned
+    from benchmarks.model.host_waits import HostWaits, warned
 
     model = make_model(config_of("tiny", 128, attention="flash"), device, half_of(device))
     optimizer = torch.optim.AdamW(model.parameters(), fused=True)

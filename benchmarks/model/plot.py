@@ -1,6 +1,6 @@
-"""Plot of the results of `benchmarks.train --out`: tokens per second relative to ours.
+"""Plot of the results of `benchmarks.model.train --out`: tokens per second relative to ours.
 
-python -m benchmarks.plot rows.jsonl step.svg
+python -m benchmarks.model.plot rows.jsonl step.svg
 """
 
 import argparse
@@ -10,7 +10,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from benchmarks.train import PEERS
+from benchmarks.model.train import PEERS
 from pipeline.reporting import plots
 
 Setting = tuple[str, str, int]  # size, precision, sequence length
