@@ -9,16 +9,14 @@ measured in CPU time, which other load hardly affects; all ids are compared.
 import argparse
 import os
 import re
-import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
 
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 
 import numpy as np
 
 from benchmarks.data.samples import learn_vocab
+from benchmarks.timing import timed
 from pipeline.text import clean, sentences
 from pipeline.tokenization import wordpiece
 from pipeline.tokenization.wordpiece import WordPiece
@@ -27,8 +25,6 @@ BATCH = 4 * 2**20  # characters, as `prepare` tokenizes at once
 LIBRARY_BATCH = 1000  # sentences: larger batches are not faster and need more memory
 MARKUP = re.compile(r"</?doc\b[^>]*>")
 SAMPLE = 5_000_000  # characters to learn a vocabulary from
-
-T = TypeVar("T")
 
 
 def main() -> None:
@@ -99,13 +95,6 @@ def encode_bare(tokenizer: WordPiece, parts: list[str]) -> np.ndarray:
         for encoded in tokenizer.library.encode_batch(batch, add_special_tokens=False):
             ids.append(np.array(encoded.ids, tokenizer.dtype))
     return np.concatenate(ids)
-
-
-def timed(work: Callable[[], T]) -> tuple[T, float]:
-    """Return the result of a call and its CPU seconds."""
-    began = time.process_time()
-    result = work()
-    return result, time.process_time() - began
 
 
 if __name__ == "__main__":

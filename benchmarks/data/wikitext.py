@@ -7,12 +7,12 @@ Rates in CPU time, with wikitext already in memory; MB are bytes of UTF-8.
 
 import argparse
 import itertools
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import mwparserfromhell
 
+from benchmarks.timing import timed
 from pipeline.readers import FileRange
 from pipeline.readers.io import mediawiki_xml
 from pipeline.readers.io.compressed import CompressedFile
@@ -34,12 +34,7 @@ def theirs(wikitext: str) -> str:
 def speed(function: Callable[[str], str], texts: list[str], repeats: int) -> float:
     """Return the best MB/s of CPU time of `repeats` runs."""
     size = sum(len(text.encode()) for text in texts) / 1e6
-    seconds = []
-    for _ in range(repeats):
-        start = time.process_time()
-        for text in texts:
-            function(text)
-        seconds.append(time.process_time() - start)
+    seconds = [timed(lambda: [function(text) for text in texts])[1] for _ in range(repeats)]
     return size / min(seconds)
 
 

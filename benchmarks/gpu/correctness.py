@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.gpu import engines as gpu_engines
-from benchmarks.gpu.model import config_of, loss_of, make_batch, make_model, without_dropout
+from benchmarks.gpu.model import config_of, loss_of, make_batch, make_model, step_of, without_dropout
 from benchmarks.gpu.rows import Rows
 from model.encoders import attention, flash
 
@@ -148,17 +148,13 @@ def waits_in_a_step(device: torch.device) -> dict[str, Any]:
     optimizer = torch.optim.AdamW(model.parameters(), fused=True)
     batch = make_batch(2048 if device.type == "cuda" else 128, 64).to(device)
 
-    def step() -> None:
-        loss_of(model, batch).backward()  # type: ignore[no-untyped-call]
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
-
-    step()
+    step = step_of(model, optimizer)
+    step(batch)
     if device.type != "cuda":  # where dropout and the operator have loops of their own
         with HostWaits() as waits:
             optimizer.step()
         return {"ok": waits.total == 0, "waits": waits.total}
-    said = len(warned(step))
+    said = len(warned(lambda: step(batch)))
     return {"ok": not said, "waits": said}
 
 

@@ -1,6 +1,7 @@
 """Models and batches for measurements on a GPU; PyTorch and numpy are all that they need."""
 
 import dataclasses
+from collections.abc import Callable
 from itertools import pairwise
 
 import torch
@@ -70,6 +71,17 @@ def loss_of(model: PretrainingModel, batch: Batch) -> Tensor:
     if pair is None:
         return loss
     return loss + F.cross_entropy(pair.float(), batch.next_sentence_labels)
+
+
+def step_of(model: PretrainingModel, optimizer: torch.optim.Optimizer) -> Callable[[Batch], None]:
+    """Return what trains on a batch: forward, backward and update."""
+
+    def step(batch: Batch) -> None:
+        loss_of(model, batch).backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+
+    return step
 
 
 def without_dropout(config: ModelConfig) -> ModelConfig:

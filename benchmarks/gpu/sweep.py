@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from benchmarks.gpu.correctness import half_of
-from benchmarks.gpu.model import VOCABULARY, config_of, loss_of, make_batch, make_model
+from benchmarks.gpu.model import VOCABULARY, config_of, make_batch, make_model, step_of
 from benchmarks.gpu.rows import Rows
 from model.encoders import attention
 from model.encoders.device import has_compiler
@@ -100,13 +100,8 @@ def one_step(
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
 
-    def work() -> None:
-        for batch in batches:
-            loss_of(model, batch).backward()  # type: ignore[no-untyped-call]
-            optimizer.step()
-            optimizer.zero_grad(set_to_none=True)
-
-    seconds = timed(work, device, 1 if small else 5)
+    step = step_of(model, optimizer)
+    seconds = timed(lambda: [step(batch) for batch in batches], device, 1 if small else 5)
     lengths = [one for batch in batches for one in batch.cu_seqlens.diff().tolist()]
     mfu = cost.operations(config, lengths) / seconds / (peak * 1e12)
     figures = {
@@ -124,15 +119,11 @@ def kernels(device: torch.device) -> dict[str, Any]:
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5, fused=True)
     batch = make_batch(32768, 128).to(device)
 
-    def work() -> None:
-        loss_of(model, batch).backward()  # type: ignore[no-untyped-call]
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
-
-    seconds = timed(work, device, 5)
+    step = step_of(model, optimizer)
+    seconds = timed(lambda: step(batch), device, 5)
     activities = [torch.profiler.ProfilerActivity.CUDA]
     with torch.profiler.profile(activities=activities) as profile:
-        work()
+        step(batch)
         synchronize(device)
     spent = sorted(profile.key_averages(), key=lambda event: -event.self_device_time_total)
     busy = sum(event.self_device_time_total for event in spent) / 1e6

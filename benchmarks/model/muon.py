@@ -10,7 +10,6 @@ shares them among the processes.
 
 import argparse
 import multiprocessing
-import time
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -20,6 +19,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from benchmarks.model.train_worker import model_config
+from benchmarks.timing import timed
 from model.encoders.architectures import build_encoder
 from model.training.muon import COEFFICIENTS, ITERATIONS, orthogonalise_whole
 
@@ -100,9 +100,7 @@ def one_of(size: str, store: Path, rank: int, world: int) -> float:
 def processor_time(step: Callable[[], object]) -> float:
     """Return the seconds that a step takes after one that warms up."""
     step()
-    before = time.process_time()
-    step()
-    return time.process_time() - before
+    return timed(step)[1]
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ job resumed, and whether its final weights equal those of an undisturbed job bit
 
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -80,7 +81,7 @@ class Bench:
 
     def broken(self, case: str, harm: Callable[[list[Process]], object], *more: str) -> Row:
         """Start a job, inject a fault, wait until all nodes have ended, and restart it."""
-        job = self.job(harm.__name__.strip("_"), *more)
+        job = self.job(re.sub(r"\W+", "-", case), *more)
         nodes = job.start(self.hosts)
         job.wait_for(BREAK, nodes)
         harm(nodes)
@@ -92,31 +93,19 @@ class Bench:
 
 def rank_killed(bench: Bench) -> Row:
     """Send SIGKILL to a rank, as the kernel does when out of memory."""
-
-    def rank_killed(nodes: list[Process]) -> None:
-        rank_processes(nodes[1])[0].kill()
-
-    return bench.broken("a rank is killed (`kill -9`)", rank_killed)
+    return bench.broken("a rank is killed (`kill -9`)", lambda nodes: rank_processes(nodes[1])[0].kill())
 
 
 def node_killed(bench: Bench) -> Row:
     """Kill a node with all its processes."""
-
-    def node_killed(nodes: list[Process]) -> None:
-        nodes[1].kill()
-
-    row = bench.broken("a node is killed", node_killed)
+    row = bench.broken("a node is killed", lambda nodes: nodes[1].kill())
     row.note = "the second node is the killed one"
     return row
 
 
 def link_down(bench: Bench) -> Row:
     """Cut the network without notifying either end."""
-
-    def link_down(nodes: list[Process]) -> None:
-        bench.hosts[1].link("down")
-
-    return bench.broken("the link goes down", link_down)
+    return bench.broken("the link goes down", lambda nodes: bench.hosts[1].link("down"))
 
 
 def rank_stopped(bench: Bench) -> Row:
@@ -148,20 +137,12 @@ def one_node_told(bench: Bench) -> Row:
 
 def one_rank_told(bench: Bench) -> Row:
     """Send SIGUSR1 to one rank."""
-
-    def rank_signalled(nodes: list[Process]) -> None:
-        rank_processes(nodes[1])[0].send_signal(signal.SIGUSR1)
-
-    return bench.broken("one rank gets SIGUSR1", rank_signalled)
+    return bench.broken("one rank gets SIGUSR1", lambda nodes: rank_processes(nodes[1])[0].send_signal(signal.SIGUSR1))
 
 
 def launcher_killed(bench: Bench) -> Row:
     """Send SIGKILL to deepspeed's inner launcher; the outer one would then report success."""
-
-    def launcher_killed(nodes: list[Process]) -> None:
-        launcher_process(nodes[1]).kill()
-
-    return bench.broken("deepspeed's own launcher is killed", launcher_killed)
+    return bench.broken("deepspeed's own launcher is killed", lambda nodes: launcher_process(nodes[1]).kill())
 
 
 def late_node(bench: Bench) -> Row:

@@ -12,25 +12,16 @@ show who overfits. A finished training or evaluation is not repeated, so the com
 
 import argparse
 import json
-import shlex
 import statistics
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from benchmarks.scores.budget import MUON, command, manifest
+from benchmarks.scores.budget import BASE, command, manifest
 
 LENGTH = 128
 BATCH = 16
-COMMON = [
-    *MUON,
-    *shlex.split(
-        "optimizer.betas=[0.9,0.98] schedule=wsd schedule.warmup_share=0.05 schedule.decay=sqrt "
-        f"schedule.decay_share=0.4 model.dropout=0 model.attention_dropout=0 batch_size={BATCH} "
-        f"micro_batch={BATCH} deepspeed=zero0 processes=1 threads=1 keep=1 log_every=50 "
-        "evaluate_every=1000000 save_every=1000000 tracking=none"
-    ),
-]
+COMMON = [*BASE, "schedule.decay_share=0.4", "log_every=50"]
 OBJECTIVES = {"": ["objective=mlm"], "modern-": ["objective=modern", "objective.mask_share=[0.3,0.15]"]}
 
 

@@ -122,15 +122,8 @@ def known(out: Path) -> dict[str, dict[str, Any]]:
 
 def settings_of(options: argparse.Namespace, name: str) -> dict[str, Any]:
     """Return what determines a row."""
-    return {
-        "corpus": options.corpus,
-        "path": options.path,
-        "model": options.model,
-        "tokens": options.tokens,
-        "vocabulary": options.vocabulary,
-        "pairs": options.pairs,
-        "overrides": [*BASE, *ROWS[name]],
-    }
+    keys = ("corpus", "path", "model", "tokens", "vocabulary", "pairs")
+    return {**{key: getattr(options, key) for key in keys}, "overrides": [*BASE, *ROWS[name]]}
 
 
 def phases(name: str) -> list[list[str]]:

@@ -18,11 +18,11 @@ from model.loader.loader import Loader
 from pipeline import convert, prepare, vocab
 from pipeline.common.errors import ConfigError, InputError
 from pipeline.common.manifest import sha256
-from pipeline.config import ConvertConfig, CorpusConfig, PrepareConfig, RunnerConfig, VocabConfig
+from pipeline.config import ConvertConfig, CorpusConfig, VocabConfig
 from pipeline.shards import open_folder
 from pipeline.stages import stage
 from pipeline.tokenization.wordpiece import WordPiece
-from tests import forked
+from tests import forked, preparing
 from tests.model.conftest import losses
 from tests.refusals import refused
 
@@ -66,12 +66,11 @@ def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     config = VocabConfig(corpus=corpus, source="", out=str(folder / "vocab"), existing=str(existing))
     stage.run("vocab", config, vocab.make)
     (folder / "a.txt").write_text("\n\n".join(TEXT))
-    corpus = CorpusConfig(name="c", reader="text", path=str(folder / "a.txt"), options={"document": "paragraph"})
-    shards = PrepareConfig(
-        corpus=corpus,
-        runner=RunnerConfig(),
-        source="",
-        vocab=str(folder / "vocab"),
+    shards = preparing.settings(
+        "text",
+        folder / "a.txt",
+        folder / "vocab",
+        options={"document": "paragraph"},
         pairs="none",
         out=str(folder / "prepare"),
         validation_share=0.2,

@@ -16,14 +16,13 @@ from pipeline.beam import transforms
 from pipeline.beam.plan import PreparePlan
 from pipeline.common.figures import CorpusCounts
 from pipeline.common.manifest import MANIFEST, Manifest, require_manifest
-from pipeline.config import CorpusConfig, PrepareConfig, RunnerConfig
 from pipeline.prepare import make
 from pipeline.shards.sentence_pairs import document_hash
 from pipeline.shards.validation_share import LowestHashes
 from pipeline.stages import stage
 from pipeline.text import clean
 from pipeline.tokenization.coverage import Coverage
-from tests import forked
+from tests import forked, preparing
 
 SENTENCES = [
     "The river runs past the old mill.",
@@ -139,13 +138,7 @@ def test_a_document_that_an_engine_loses_fails_the_job(
         path.write_text(json.dumps(part))
 
     monkeypatch.setattr(transforms, "run", lossy)
-    config = PrepareConfig(
-        corpus=CorpusConfig(name="books", reader="books", path=str(corpus)),
-        runner=RunnerConfig(),
-        vocab=str(vocab),
-        source=str(tmp_path),
-        out=str(tmp_path / "out"),
-    )
+    config = preparing.settings("books", corpus, vocab, source=str(tmp_path), out=str(tmp_path / "out"))
     with pytest.raises(RuntimeError, match="43 documents"):
         stage.run("prepare", config, make)
     assert not (tmp_path / "out").exists()
