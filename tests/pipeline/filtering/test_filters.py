@@ -26,21 +26,8 @@ from pipeline.text import clean
 from pipeline.tokenization.wordpiece import SPECIAL, build
 from tests.refusals import refused
 
-WORDS = [
-    "river",
-    "mill",
-    "road",
-    "rain",
-    "roof",
-    "town",
-    "letter",
-    "supper",
-    "clock",
-    "hall",
-    "apple",
-    "bread",
-    "market",
-]
+TEXT_OF_WORDS = "river mill road rain roof town letter supper clock hall apple bread market"
+WORDS = TEXT_OF_WORDS.split()
 
 
 def story(seed: int, words: int = 40) -> str:
