@@ -179,6 +179,5 @@ def test_a_checkpoint_names_what_is_wrong_with_it(undisturbed: Path, tmp_path: P
     with refused(InputError, path=str(tmp_path)):
         initial_weights.read(tmp_path)
     trained = initial_weights.read(undisturbed)
-    assert trained.config.hidden == 32
-    assert trained.steps == [12]
+    assert (trained.config.hidden, trained.steps) == (32, [12])
     assert trained.state["encoder.embeddings.word.weight"].shape == (125, 32)

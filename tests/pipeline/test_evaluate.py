@@ -116,8 +116,7 @@ def test_a_task_that_can_be_learnt_is_learnt_and_stands_beside_chance(config):
     found = json.loads((Path(config.out) / "results.json").read_text())
     assert found == manifest.figures
     assert found["sample"]
-    assert found["metric"] == "accuracy"
-    assert found["majority"] == 0.5
+    assert (found["metric"], found["majority"]) == ("accuracy", 0.5)
     assert found["score"] > 0.8
     assert set(found["scores"]) == set(found["baseline_scores"]) == {"accuracy", "f1"}
     assert manifest.summary.startswith(f"Toy (sample task) accuracy {found['score']:.3f} (random ")
@@ -254,8 +253,7 @@ def test_malformed_rows_show(config):
     path = Path(config.data) / "Toy" / "train.tsv"
     path.write_text(path.read_text() + "300\ta\n301\n")
     manifest = run(config)
-    assert manifest.figures["malformed"] == 2
-    assert manifest.figures["rows"] == {"train": 300, "dev": 100}
+    assert (manifest.figures["malformed"], manifest.figures["rows"]) == (2, {"train": 300, "dev": 100})
     assert "2 malformed rows" in manifest.summary
     assert "train.tsv, line 302: " in manifest.summary
 

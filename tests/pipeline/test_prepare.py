@@ -88,9 +88,7 @@ def one(corpus: Path, vocab: Path, tmp_path_factory: pytest.TempPathFactory) -> 
 def test_every_document_is_accounted_for(one: Path) -> None:
     figures = require_manifest(one, "prepare", "one").figures
     documents = figures["documents"]
-    assert documents["read"] == 43
-    assert documents["duplicate"] == 1
-    assert documents["written"] == 40
+    assert (documents["read"], documents["duplicate"], documents["written"]) == (43, 1, 40)
     assert documents.get("empty", 0) + documents.get("short", 0) == 2
     train = shards.open_folder(one, "train")
     assert sum(shard.rows for shard in train) == figures["totals"]["train"] > 100
@@ -177,8 +175,7 @@ def test_a_run_over_what_a_killed_one_left_gives_the_same_bytes(
     assert list(scratch.glob("read-*.json"))
     assert not (tmp_path / "killed").exists()
     again = prepare(corpus, vocab, tmp_path / "killed", *more)
-    assert again.files == expected.files
-    assert again.figures["documents"] == expected.figures["documents"]
+    assert (again.files, again.figures["documents"]) == (expected.files, expected.figures["documents"])
     assert {path.name for path in (tmp_path / "killed").iterdir()} == {*again.files, MANIFEST}
     assert {path.name for path in tmp_path.iterdir()} == {"killed", ".killed.lock"}
 
@@ -243,8 +240,7 @@ def test_a_share_that_holds_out_nothing_is_refused_with_one_that_would(
     (share,) = re.findall(r"set validation_share=(\S+) ", done.stderr)
     assert f"prepare.validation_share={share} tasks.validation_share={share})" in done.stderr
     made = prepare(corpus, vocab, tmp_path / "out", f"validation_share={share}")
-    assert made.figures["totals"]["validation_documents"] == 4
-    assert made.figures["warnings"] == []
+    assert (made.figures["totals"]["validation_documents"], made.figures["warnings"]) == (4, [])
     assert shards.open_folder(tmp_path / "out", "validation")
 
 
@@ -283,8 +279,7 @@ def test_held_out_documents_too_few_for_random_next_sentences_are_said(
     assert made.figures["totals"]["validation_random_next"] == 0
     (share_text,) = re.findall(r"set validation_share=(\S+) ", warning)
     better = prepare(folder, vocab, tmp_path / "b", f"validation_share={share_text}")
-    assert better.figures["warnings"] == []
-    assert better.figures["totals"]["validation_documents"] == 2
+    assert (better.figures["warnings"], better.figures["totals"]["validation_documents"]) == ([], 2)
     assert better.figures["totals"]["validation_random_next"] > 0
     other = prepare(folder, vocab, tmp_path / "c", f"validation_share={share}", "pairs=none")
     assert other.figures["warnings"] == []
