@@ -8,14 +8,9 @@ import numpy as np
 import pytest
 import torch
 import yaml
-from tokenizers import BertWordPieceTokenizer
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
-from model.config import ModelConfig
-from model.encoders.architectures import build_model
-from model.encoders.bert import BertForPreTraining
 from model.finetuning import loop, saved_model
-from model.huggingface import bert_format
 from pipeline import evaluate
 from pipeline.common.errors import ConfigError, InputError
 from pipeline.common.manifest import Manifest
@@ -24,6 +19,8 @@ from pipeline.evaluation import examples, grid_search
 from pipeline.evaluation.task_types import remarks_of
 from pipeline.stages import stage
 from tests import forked
+from tests.model.sizes import small
+from tests.pipeline.evaluation.letter_model import write_letter_model
 from tests.refusals import refused
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefgh"]
@@ -55,39 +52,25 @@ def write_task(folder: Path) -> None:
 @pytest.fixture(scope="module")
 def model_folder(tmp_path_factory) -> Path:
     """A tiny model with random weights, as `convert` leaves it."""
-    vocab = tmp_path_factory.mktemp("vocab")
-    (vocab / "vocab.txt").write_text("\n".join(WORDS) + "\n")
-    BertWordPieceTokenizer(str(vocab / "vocab.txt")).save(str(vocab / "tokenizer.json"))
-    config = ModelConfig(
-        name="small", layers=2, hidden=32, heads=2, feed_forward=64, positions=40, vocab_size=len(WORDS)
-    )
-    torch.manual_seed(0)
-    folder = tmp_path_factory.mktemp("run") / "convert"
-    bert_format.save(folder, config, BertForPreTraining(config).state_dict(), vocab)
-    return folder
+    return write_letter_model(tmp_path_factory, small(len(WORDS), hidden=32, feed_forward=64), WORDS)
 
 
 @pytest.fixture(scope="module")
-def modern_folder(model_folder, tmp_path_factory) -> Path:
+def modern_folder(tmp_path_factory) -> Path:
     """Likewise, a modern one, with the same vocabulary."""
-    config = ModelConfig(
+    config = small(
+        len(WORDS),
         name="modern",
         architecture="modernbert",
         layers=3,
         hidden=32,
-        heads=2,
         feed_forward=48,
-        positions=40,
-        vocab_size=len(WORDS),
         local_window=8,
         dropout=0.0,
         attention_dropout=0.0,
         classifier_pooling="mean",
     )
-    torch.manual_seed(0)
-    folder = tmp_path_factory.mktemp("modern") / "convert"
-    bert_format.save(folder, config, build_model(config).state_dict(), model_folder)
-    return folder
+    return write_letter_model(tmp_path_factory, config, WORDS)
 
 
 @pytest.fixture

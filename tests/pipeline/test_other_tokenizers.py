@@ -11,7 +11,7 @@ import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
 from transformers import AutoModelForMaskedLM, AutoTokenizer, ModernBertConfig, ModernBertForMaskedLM
 
-from model.config import DataConfig, ModelConfig, ObjectiveConfig
+from model.config import DataConfig, ObjectiveConfig
 from model.encoders.architectures import build_model
 from model.huggingface import bert_format, vocabulary
 from model.loader.loader import Loader
@@ -24,6 +24,7 @@ from pipeline.stages import stage
 from pipeline.tokenization.wordpiece import WordPiece
 from tests import forked, preparing
 from tests.model.conftest import losses
+from tests.model.sizes import small
 from tests.refusals import refused
 
 BERT = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
@@ -126,15 +127,12 @@ def test_growth_is_refused(made: Path) -> None:
 
 def test_a_model_with_it_is_opened_by_transformers(made: Path) -> None:
     wordpiece = WordPiece.load(made / "vocab")
-    config = ModelConfig(
+    config = small(
+        wordpiece.size,
         name="x",
         architecture="modernbert",
-        layers=2,
-        hidden=16,
-        heads=2,
         feed_forward=24,
         positions=64,
-        vocab_size=wordpiece.size,
         local_window=8,
         initializer_range=0.2,
     )
