@@ -16,24 +16,13 @@ from tests import forked
 
 SHARD = "train-00000-of-00001.arrow"
 COUNTED = 3000.0  # words of the 300 rows
-SMALL = (
-    "model=tiny",
-    "model.hidden=32",
-    "model.feed_forward=64",
-    "model.positions=32",
-    "model.dropout=0",
-    "model.attention_dropout=0",
-    "batch_size=12",
-    "micro_batch=4",
-    "steps=12",
-    "log_every=1",
-    "threads=1",
-    "optimizer.learning_rate=1e-2",
-    "tracking=none",
-    "evaluate_every=100",
-    "save_every=100",
-    "evaluate_samples=25",  # the last batch is of one sample: a second process has none
+SETTINGS = (
+    "model=tiny model.hidden=32 model.feed_forward=64 model.positions=32 model.dropout=0 "
+    "model.attention_dropout=0 batch_size=12 micro_batch=4 steps=12 log_every=1 threads=1 "
+    "optimizer.learning_rate=1e-2 tracking=none evaluate_every=100 save_every=100"
 )
+# The last batch is of one sample: a second process has none.
+SMALL = (*SETTINGS.split(), "evaluate_samples=25")
 
 
 @pytest.fixture(scope="session")
