@@ -107,7 +107,7 @@ $(VENV)/.benchmarks: $(READY)
 
 NAME ?=
 benchmark: $(VENV)/.benchmarks  ## one of benchmarks/ next to its peer: make benchmark NAME=loader
-	$(BIN)/python -m benchmarks.$(or $(NAME),$(error say which: NAME=loader, or another of benchmarks/))
+	$(BIN)/python -m $(subst /,.,$(basename $(or $(wildcard benchmarks/*/$(NAME).py $(NAME:%=benchmarks/%/__main__.py)),$(error say which: NAME=loader, or another of benchmarks/))))
 
 audit: $(READY)  ## licences of what is installed; known weaknesses in it, where the network has the list
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[audit]'

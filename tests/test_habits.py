@@ -58,7 +58,7 @@ def test_make_help_explains_every_target(root: Path) -> None:
 def test_benchmarks_install_their_peers(root: Path, tmp_path: Path) -> None:
     words = ["make", "--dry-run", "benchmark", "NAME=finetune", f"VENV={tmp_path}"]
     shown = subprocess.check_output(words, cwd=root, text=True)
-    install, run = shown.find("benchmarks]'"), shown.find("-m benchmarks.finetune")
+    install, run = shown.find("benchmarks]'"), shown.find("-m benchmarks.scores.finetune")
     assert 0 < install < run
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import budget
+from benchmarks.scores import budget
 from model.config import TrainConfig
 from pipeline.cli import composing, conf_files
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.gpu_rows import Rows, read, table
+from benchmarks.gpu.rows import Rows, read, table
 from tests import forked
 
 BARE = """
@@ -13,7 +13,7 @@ import sys
 for name in ("omegaconf", "hydra", "deepspeed", "pyarrow", "tokenizers", "transformers", "yaml"):
     sys.modules[name] = None  # as if it were not installed
 sys.argv[1:] = ["C", "--small", "--out", sys.argv[1]]
-from benchmarks import gpu
+from benchmarks.gpu import __main__ as gpu
 gpu.main()
 """
 

@@ -194,8 +194,7 @@ def test_an_architecture_trains(root: Path, tmp_path: Path) -> None:
     make_work(tmp_path / "work" / "sample")
     follow(root, "add-architecture.md", tmp_path)
     manifest = json.loads((tmp_path / "work/neobert/manifest.json").read_text())
-    assert manifest["config"]["model"]["architecture"] == "neobert"
-    assert manifest["figures"]["steps"] == 2
+    assert (manifest["config"]["model"]["architecture"], manifest["figures"]["steps"]) == ("neobert", 2)
 
 
 def test_a_task_is_evaluated(root: Path, tmp_path: Path) -> None:

@@ -7,78 +7,28 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
+from benchmarks.small import make_work
 from model.training.tracking import read_metrics
-from pipeline.common.manifest import Manifest, file_checksums
-from pipeline.shards import ShardInfo, write_shard
-from pipeline.tokenization.wordpiece import SPECIAL, WordPiece, build
-from tests import finished, forked
+from pipeline.common.manifest import Manifest
+from tests import forked
 
 SHARD = "train-00000-of-00001.arrow"
 COUNTED = 3000.0  # words of the 300 rows
-WORDS = [f"w{number}" for number in range(120)]
-SMALL = (
-    "model=tiny",
-    "model.hidden=32",
-    "model.feed_forward=64",
-    "model.positions=32",
-    "model.dropout=0",
-    "model.attention_dropout=0",
-    "batch_size=12",
-    "micro_batch=4",
-    "steps=12",
-    "log_every=1",
-    "threads=1",
-    "optimizer.learning_rate=1e-2",
-    "tracking=none",
-    "evaluate_every=100",
-    "save_every=100",
-    "evaluate_samples=25",  # the last batch is of one sample: a second process has none
+SETTINGS = (
+    "model=tiny model.hidden=32 model.feed_forward=64 model.positions=32 model.dropout=0 "
+    "model.attention_dropout=0 batch_size=12 micro_batch=4 steps=12 log_every=1 threads=1 "
+    "optimizer.learning_rate=1e-2 tracking=none evaluate_every=100 save_every=100"
 )
-
-
-def write_split(folder: Path, wordpiece: WordPiece, split: str, rows: int, seed: int = 0, pairs: str = "nsp") -> None:
-    """A shard of words, some far more frequent than others."""
-    draws = np.random.default_rng(seed)
-    lengths = draws.integers(8, 29, rows)
-    words = np.minimum(draws.geometric(0.3, lengths.sum()), 120)
-    info = ShardInfo(
-        split=split, pairs=pairs, tokenizer=wordpiece.sha256, vocab_size=wordpiece.size, sequence_length=32, seed=0
-    )
-    write_shard(
-        folder / f"{split}-00000-of-00001.arrow",
-        info,
-        (4 + words).astype(np.uint16),
-        np.concatenate([[0], np.cumsum(lengths)]),
-        lengths // 2,
-        lengths % 2 == 0,
-    )
-
-
-def write_prepared(folder: Path, wordpiece: WordPiece, seed: int = 0, pairs: str = "nsp") -> None:
-    """What `prepare` leaves: shards and a manifest with their checksums."""
-    folder.mkdir(parents=True)
-    write_split(folder, wordpiece, "train", 300, seed, pairs)
-    write_split(folder, wordpiece, "validation", 40, seed, pairs)
-    finished.manifest(
-        "prepare", fingerprint=f"{seed:064x}", files=file_checksums(folder, {}), figures={"sequence_length": 32}
-    ).write(folder)
+# The last batch is of one sample: a second process has none.
+SMALL = (*SETTINGS.split(), "evaluate_samples=25")
 
 
 @pytest.fixture(scope="session")
 def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a vocabulary and prepared shards."""
-    return write_work(tmp_path_factory.mktemp("work"))
-
-
-def write_work(folder: Path) -> Path:
-    """Write a vocabulary and prepared shards into a run's folder."""
-    (folder / "vocab").mkdir()
-    (folder / "vocab" / "tokenizer.json").write_text(build([*SPECIAL, *WORDS], lowercase=True))
-    write_prepared(folder / "prepare", WordPiece.load(folder / "vocab"))
-    return folder
+    return make_work(tmp_path_factory.mktemp("work"))
 
 
 def counted(work: Path, folder: Path) -> Path:

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks.samples import make_shards, make_vocab
-from benchmarks.train_worker import our_loss, pad, read
+from benchmarks.data.samples import make_shards, make_vocab
+from benchmarks.model.train_worker import our_loss, pad, read
 from model.config import ModelConfig
 from model.encoders.bert import BertForPreTraining
 from model.encoders.encoder import prepare_for

@@ -13,18 +13,10 @@ from model.encoders import bert
 from model.encoders.batch import Batch
 from model.huggingface.names import BERT
 from pipeline.tokenization.wordpiece import SPECIAL
+from tests.model.sizes import small
 
 WORDS = [*SPECIAL, *ascii_lowercase, *(f"##{c}" for c in ascii_lowercase), "the", "Über", "uber", ".", "中", "文"]
-CONFIG = ModelConfig(
-    name="small",
-    layers=2,
-    hidden=16,
-    heads=2,
-    feed_forward=32,
-    positions=64,
-    vocab_size=len(WORDS),
-    initializer_range=0.1,
-)
+CONFIG = small(len(WORDS), positions=64, initializer_range=0.1)
 
 
 def make_vocabulary(folder: Path, lowercase: bool = True) -> Path:

@@ -9,17 +9,15 @@ from model.config import ModelConfig
 from model.encoders.batch import Batch
 from model.encoders.modernbert import ModernBertForPreTraining
 from model.huggingface.modernbert_names import MODERNBERT
+from tests.model.sizes import small
 from tests.model.tiny_bert import WORDS
 
-CONFIG = ModelConfig(
-    name="small",
+CONFIG = small(
+    len(WORDS),
     architecture="modernbert",
     layers=5,
-    hidden=16,
-    heads=2,
     feed_forward=24,
     positions=64,
-    vocab_size=len(WORDS),
     initializer_range=0.2,
     local_window=8,
     global_every=2,

@@ -1,6 +1,6 @@
 """Machines made of namespaces: a network, a host name, processes and mounts of their own; root.
 
-`benchmarks.hosts` starts one command a host; these stay up, have daemons, and are looked at after a
+`benchmarks.run.hosts` starts one command a host; these stay up, have daemons, and are looked at after a
 command to see that it left nothing.
 """
 

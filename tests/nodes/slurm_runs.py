@@ -16,29 +16,13 @@ from pipeline.common.manifest import Manifest, require_manifest, sha256
 from tests.docs.fences import commands
 
 STEPS = 3000
-SETTINGS = (
-    "+corpus=sample",
-    "corpus.options.packages=[sklearn]",
-    "tasks=[sample_next]",
-    "vocab.size=1000",
-    "vocab.sample_bytes=1000000",
-    "prepare.sequence_length=32",
-    "tasks.train_rows=100",
-    "tasks.dev_rows=50",
-    f"train.steps={STEPS}",
-    "model.hidden=32",
-    "model.feed_forward=64",
-    "train.batch_size=16",
-    "train.micro_batch=8",
-    "train.threads=1",
-    "train.save_every=1000",
-    "train.evaluate_every=1000",
-    "train.log_every=1",
-    "train.timeout=200",
-    "train.watchdog=250",
-    "train.start_timeout=400",
-    "train.tracking=none",
-    "evaluate.epochs=1",
+SETTINGS = shlex.split(
+    "+corpus=sample corpus.options.packages=[sklearn] tasks=[sample_next] vocab.size=1000 "
+    "vocab.sample_bytes=1000000 prepare.sequence_length=32 tasks.train_rows=100 tasks.dev_rows=50 "
+    f"train.steps={STEPS} model.hidden=32 model.feed_forward=64 train.batch_size=16 "
+    "train.micro_batch=8 train.threads=1 train.save_every=1000 train.evaluate_every=1000 "
+    "train.log_every=1 train.timeout=200 train.watchdog=250 train.start_timeout=400 "
+    "train.tracking=none evaluate.epochs=1"
 )
 PAGE = [line for line in commands(ROOT / "docs" / "slurm.md") if not line.startswith("#")]
 # What the page's commands have for a large cluster, and here. The rest is typed as on the page.

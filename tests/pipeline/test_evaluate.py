@@ -8,14 +8,9 @@ import numpy as np
 import pytest
 import torch
 import yaml
-from tokenizers import BertWordPieceTokenizer
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
-from model.config import ModelConfig
-from model.encoders.architectures import build_model
-from model.encoders.bert import BertForPreTraining
 from model.finetuning import loop, saved_model
-from model.huggingface import bert_format
 from pipeline import evaluate
 from pipeline.common.errors import ConfigError, InputError
 from pipeline.common.manifest import Manifest
@@ -24,6 +19,8 @@ from pipeline.evaluation import examples, grid_search
 from pipeline.evaluation.task_types import remarks_of
 from pipeline.stages import stage
 from tests import forked
+from tests.model.sizes import small
+from tests.pipeline.evaluation.letter_model import write_letter_model
 from tests.refusals import refused
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefgh"]
@@ -55,39 +52,25 @@ def write_task(folder: Path) -> None:
 @pytest.fixture(scope="module")
 def model_folder(tmp_path_factory) -> Path:
     """A tiny model with random weights, as `convert` leaves it."""
-    vocab = tmp_path_factory.mktemp("vocab")
-    (vocab / "vocab.txt").write_text("\n".join(WORDS) + "\n")
-    BertWordPieceTokenizer(str(vocab / "vocab.txt")).save(str(vocab / "tokenizer.json"))
-    config = ModelConfig(
-        name="small", layers=2, hidden=32, heads=2, feed_forward=64, positions=40, vocab_size=len(WORDS)
-    )
-    torch.manual_seed(0)
-    folder = tmp_path_factory.mktemp("run") / "convert"
-    bert_format.save(folder, config, BertForPreTraining(config).state_dict(), vocab)
-    return folder
+    return write_letter_model(tmp_path_factory, small(len(WORDS), hidden=32, feed_forward=64), WORDS)
 
 
 @pytest.fixture(scope="module")
-def modern_folder(model_folder, tmp_path_factory) -> Path:
+def modern_folder(tmp_path_factory) -> Path:
     """Likewise, a modern one, with the same vocabulary."""
-    config = ModelConfig(
+    config = small(
+        len(WORDS),
         name="modern",
         architecture="modernbert",
         layers=3,
         hidden=32,
-        heads=2,
         feed_forward=48,
-        positions=40,
-        vocab_size=len(WORDS),
         local_window=8,
         dropout=0.0,
         attention_dropout=0.0,
         classifier_pooling="mean",
     )
-    torch.manual_seed(0)
-    folder = tmp_path_factory.mktemp("modern") / "convert"
-    bert_format.save(folder, config, build_model(config).state_dict(), model_folder)
-    return folder
+    return write_letter_model(tmp_path_factory, config, WORDS)
 
 
 @pytest.fixture
@@ -116,8 +99,7 @@ def test_a_task_that_can_be_learnt_is_learnt_and_stands_beside_chance(config):
     found = json.loads((Path(config.out) / "results.json").read_text())
     assert found == manifest.figures
     assert found["sample"]
-    assert found["metric"] == "accuracy"
-    assert found["majority"] == 0.5
+    assert (found["metric"], found["majority"]) == ("accuracy", 0.5)
     assert found["score"] > 0.8
     assert set(found["scores"]) == set(found["baseline_scores"]) == {"accuracy", "f1"}
     assert manifest.summary.startswith(f"Toy (sample task) accuracy {found['score']:.3f} (random ")
@@ -254,8 +236,7 @@ def test_malformed_rows_show(config):
     path = Path(config.data) / "Toy" / "train.tsv"
     path.write_text(path.read_text() + "300\ta\n301\n")
     manifest = run(config)
-    assert manifest.figures["malformed"] == 2
-    assert manifest.figures["rows"] == {"train": 300, "dev": 100}
+    assert (manifest.figures["malformed"], manifest.figures["rows"]) == (2, {"train": 300, "dev": 100})
     assert "2 malformed rows" in manifest.summary
     assert "train.tsv, line 302: " in manifest.summary
 

@@ -10,10 +10,9 @@ import pytest
 
 from pipeline import inspect, prepare
 from pipeline.common.manifest import require_manifest
-from pipeline.config import CorpusConfig, PrepareConfig, RunnerConfig
 from pipeline.stages import stage
 from pipeline.tokenization.wordpiece import SPECIAL, build
-from tests import forked
+from tests import forked, preparing
 from tests.pipeline.evaluation.byte_level import learn_byte_level
 
 WORDS = ["river", "mill", "##s", "road", "rain", "fell", "on", "the", "."]
@@ -23,12 +22,11 @@ def make(folder: Path, pairs: str) -> Path:
     (folder / "tokenizer.json").write_text(build([*SPECIAL, *WORDS], lowercase=True))
     texts = (f"{'The mills fell. ' * 30}\n{'Rain fell on the road. ' * n}" for n in range(1, 40))
     (folder / "a.txt").write_text("\n\n".join(texts))
-    corpus = CorpusConfig(name="c", reader="text", path=f"{folder}/a.txt", options={"document": "paragraph"})
-    config = PrepareConfig(
-        corpus=corpus,
-        runner=RunnerConfig(),
-        source="",
-        vocab=str(folder),
+    config = preparing.settings(
+        "text",
+        f"{folder}/a.txt",
+        folder,
+        options={"document": "paragraph"},
         pairs=pairs,
         out=str(folder / "prepare"),
         validation_share=0.2,

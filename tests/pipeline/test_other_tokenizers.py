@@ -11,19 +11,20 @@ import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
 from transformers import AutoModelForMaskedLM, AutoTokenizer, ModernBertConfig, ModernBertForMaskedLM
 
-from model.config import DataConfig, ModelConfig, ObjectiveConfig
+from model.config import DataConfig, ObjectiveConfig
 from model.encoders.architectures import build_model
 from model.huggingface import bert_format, vocabulary
 from model.loader.loader import Loader
 from pipeline import convert, prepare, vocab
 from pipeline.common.errors import ConfigError, InputError
 from pipeline.common.manifest import sha256
-from pipeline.config import ConvertConfig, CorpusConfig, PrepareConfig, RunnerConfig, VocabConfig
+from pipeline.config import ConvertConfig, CorpusConfig, VocabConfig
 from pipeline.shards import open_folder
 from pipeline.stages import stage
 from pipeline.tokenization.wordpiece import WordPiece
-from tests import forked
+from tests import forked, preparing
 from tests.model.conftest import losses
+from tests.model.sizes import small
 from tests.refusals import refused
 
 BERT = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
@@ -66,12 +67,11 @@ def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     config = VocabConfig(corpus=corpus, source="", out=str(folder / "vocab"), existing=str(existing))
     stage.run("vocab", config, vocab.make)
     (folder / "a.txt").write_text("\n\n".join(TEXT))
-    corpus = CorpusConfig(name="c", reader="text", path=str(folder / "a.txt"), options={"document": "paragraph"})
-    shards = PrepareConfig(
-        corpus=corpus,
-        runner=RunnerConfig(),
-        source="",
-        vocab=str(folder / "vocab"),
+    shards = preparing.settings(
+        "text",
+        folder / "a.txt",
+        folder / "vocab",
+        options={"document": "paragraph"},
         pairs="none",
         out=str(folder / "prepare"),
         validation_share=0.2,
@@ -127,15 +127,12 @@ def test_growth_is_refused(made: Path) -> None:
 
 def test_a_model_with_it_is_opened_by_transformers(made: Path) -> None:
     wordpiece = WordPiece.load(made / "vocab")
-    config = ModelConfig(
+    config = small(
+        wordpiece.size,
         name="x",
         architecture="modernbert",
-        layers=2,
-        hidden=16,
-        heads=2,
         feed_forward=24,
         positions=64,
-        vocab_size=wordpiece.size,
         local_window=8,
         initializer_range=0.2,
     )

@@ -14,7 +14,6 @@ import pytest
 import torch
 import transformers
 
-from model.config import ModelConfig
 from model.encoders.architectures import build_model
 from model.encoders.bert import BertForPreTraining
 from model.finetuning import loop, saved_model
@@ -26,19 +25,11 @@ from pipeline.common.errors import ConfigError, InputError
 from pipeline.config import EmbedConfig, PredictConfig
 from pipeline.tokenization.wordpiece import SPECIAL, WordPiece, build
 from tests import forked
+from tests.model.sizes import small
 from tests.refusals import refused
 
 WORDS = ["the", "cat", "sat", "on", "a", "mat", "dog", "ran", "far", "."]
-CONFIG = ModelConfig(
-    name="small",
-    layers=2,
-    hidden=16,
-    heads=2,
-    feed_forward=32,
-    positions=40,
-    vocab_size=5 + len(WORDS),
-    initializer_range=0.3,
-)
+CONFIG = small(5 + len(WORDS), initializer_range=0.3)
 
 
 @pytest.fixture(scope="module")

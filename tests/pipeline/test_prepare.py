@@ -16,14 +16,13 @@ from pipeline.beam import transforms
 from pipeline.beam.plan import PreparePlan
 from pipeline.common.figures import CorpusCounts
 from pipeline.common.manifest import MANIFEST, Manifest, require_manifest
-from pipeline.config import CorpusConfig, PrepareConfig, RunnerConfig
 from pipeline.prepare import make
 from pipeline.shards.sentence_pairs import document_hash
 from pipeline.shards.validation_share import LowestHashes
 from pipeline.stages import stage
 from pipeline.text import clean
 from pipeline.tokenization.coverage import Coverage
-from tests import forked
+from tests import forked, preparing
 
 SENTENCES = [
     "The river runs past the old mill.",
@@ -89,9 +88,7 @@ def one(corpus: Path, vocab: Path, tmp_path_factory: pytest.TempPathFactory) -> 
 def test_every_document_is_accounted_for(one: Path) -> None:
     figures = require_manifest(one, "prepare", "one").figures
     documents = figures["documents"]
-    assert documents["read"] == 43
-    assert documents["duplicate"] == 1
-    assert documents["written"] == 40
+    assert (documents["read"], documents["duplicate"], documents["written"]) == (43, 1, 40)
     assert documents.get("empty", 0) + documents.get("short", 0) == 2
     train = shards.open_folder(one, "train")
     assert sum(shard.rows for shard in train) == figures["totals"]["train"] > 100
@@ -139,13 +136,7 @@ def test_a_document_that_an_engine_loses_fails_the_job(
         path.write_text(json.dumps(part))
 
     monkeypatch.setattr(transforms, "run", lossy)
-    config = PrepareConfig(
-        corpus=CorpusConfig(name="books", reader="books", path=str(corpus)),
-        runner=RunnerConfig(),
-        vocab=str(vocab),
-        source=str(tmp_path),
-        out=str(tmp_path / "out"),
-    )
+    config = preparing.settings("books", corpus, vocab, source=str(tmp_path), out=str(tmp_path / "out"))
     with pytest.raises(RuntimeError, match="43 documents"):
         stage.run("prepare", config, make)
     assert not (tmp_path / "out").exists()
@@ -184,8 +175,7 @@ def test_a_run_over_what_a_killed_one_left_gives_the_same_bytes(
     assert list(scratch.glob("read-*.json"))
     assert not (tmp_path / "killed").exists()
     again = prepare(corpus, vocab, tmp_path / "killed", *more)
-    assert again.files == expected.files
-    assert again.figures["documents"] == expected.figures["documents"]
+    assert (again.files, again.figures["documents"]) == (expected.files, expected.figures["documents"])
     assert {path.name for path in (tmp_path / "killed").iterdir()} == {*again.files, MANIFEST}
     assert {path.name for path in tmp_path.iterdir()} == {"killed", ".killed.lock"}
 
@@ -250,8 +240,7 @@ def test_a_share_that_holds_out_nothing_is_refused_with_one_that_would(
     (share,) = re.findall(r"set validation_share=(\S+) ", done.stderr)
     assert f"prepare.validation_share={share} tasks.validation_share={share})" in done.stderr
     made = prepare(corpus, vocab, tmp_path / "out", f"validation_share={share}")
-    assert made.figures["totals"]["validation_documents"] == 4
-    assert made.figures["warnings"] == []
+    assert (made.figures["totals"]["validation_documents"], made.figures["warnings"]) == (4, [])
     assert shards.open_folder(tmp_path / "out", "validation")
 
 
@@ -290,8 +279,7 @@ def test_held_out_documents_too_few_for_random_next_sentences_are_said(
     assert made.figures["totals"]["validation_random_next"] == 0
     (share_text,) = re.findall(r"set validation_share=(\S+) ", warning)
     better = prepare(folder, vocab, tmp_path / "b", f"validation_share={share_text}")
-    assert better.figures["warnings"] == []
-    assert better.figures["totals"]["validation_documents"] == 2
+    assert (better.figures["warnings"], better.figures["totals"]["validation_documents"]) == ([], 2)
     assert better.figures["totals"]["validation_random_next"] > 0
     other = prepare(folder, vocab, tmp_path / "c", f"validation_share={share}", "pairs=none")
     assert other.figures["warnings"] == []

@@ -6,11 +6,11 @@ from typing import Any
 
 from pipeline import prepare
 from pipeline.common.errors import InputError
-from pipeline.config import CorpusConfig, PrepareConfig, RunnerConfig
 from pipeline.shards.sentence_pairs import document_hash
 from pipeline.shards.validation_share import LowestHashes
 from pipeline.text import clean
 from pipeline.tokenization.wordpiece import SPECIAL, build
+from tests import preparing
 from tests.refusals import refused
 
 WORDS = ["sea", "hill", "moon", "lamp", "rain", "bird", "stone", "leaf", "."]
@@ -25,16 +25,8 @@ def made(folder: Path, texts: list[str], share: float, **more: Any) -> dict[str,
     """Return the figures of a run."""
     (folder / "tokenizer.json").write_text(build([*SPECIAL, *WORDS], lowercase=True))
     (folder / "a.txt").write_text("\n\n".join(texts))
-    config = PrepareConfig(
-        corpus=CorpusConfig(name="a", reader="lines", path=str(folder / "a.txt")),
-        source="",
-        vocab=str(folder),
-        out="",
-        workdir=str(folder),
-        runner=RunnerConfig(),
-        minimum_characters=0,
-        validation_share=share,
-        **more,
+    config = preparing.settings(
+        "lines", folder / "a.txt", folder, workdir=str(folder), minimum_characters=0, validation_share=share, **more
     )
     out = folder / f"out-{share}"
     out.mkdir()

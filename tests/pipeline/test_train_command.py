@@ -7,15 +7,16 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.small import make_work
 from pipeline.common.manifest import Manifest
 from tests import forked
-from tests.model.conftest import SMALL, write_work
+from tests.model.conftest import SMALL
 
 
 @pytest.fixture(scope="module")
 def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a vocabulary and prepared shards."""
-    return write_work(tmp_path_factory.mktemp("work"))
+    return make_work(tmp_path_factory.mktemp("work"))
 
 
 def train(*words: str, python: tuple[str, ...] = ()) -> subprocess.CompletedProcess:

@@ -158,8 +158,7 @@ def test_a_small_corpus_gives_fewer_entries_and_says_so(books: Path, tmp_path: P
 def test_figures_describe_the_sample(books: Path, tmp_path: Path) -> None:
     figures = make(books, tmp_path / "out", size=200)[1].figures
     texts = [clean.clean(file.read_text()) for file in sorted(books.iterdir())]
-    assert figures["documents"] == len(texts)
-    assert figures["characters"] == sum(map(len, texts))
+    assert (figures["documents"], figures["characters"]) == (len(texts), sum(map(len, texts)))
     assert figures["bytes"] == sum(len(text.encode()) for text in texts)
     assert figures["tokens_per_word"] >= 1
     assert figures["unknown_share"] == 0

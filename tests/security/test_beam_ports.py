@@ -115,8 +115,7 @@ def test_a_service_gets_the_secret_for_its_pool(cache: Path, config: str) -> Non
     options = {"environment_type": "EXTERNAL", "environment_config": config}
     _, flags = service(RunnerConfig(name="spark", options=options))
     found = json.loads(flags.get_all_options()["environment_config"])
-    assert found["url"] == "here:5000"
-    assert found["params"]["secret"] == pool.secret()
+    assert (found["url"], found["params"]["secret"]) == ("here:5000", pool.secret())
     assert ("a" in found["params"]) == ("params" in config)
 
 

@@ -17,42 +17,11 @@ pytestmark = pytest.mark.fuzz
 
 SCHEMAS = {name: stage.schema for name, stage in STAGES.items()}
 COMMANDS = {**SCHEMAS, "run": RunConfig}
-VALUES = [
-    "null",
-    "true",
-    "-1",
-    "0",
-    "1",
-    "1e999",
-    "nan",
-    "inf",
-    "[]",
-    "[1,2]",
-    "{}",
-    "{a:1}",
-    "''",
-    "???",
-    "a",
-    "${x}",
-    "${oc.env:HOME}",
-    "${",
-    "1.5",
-    "99999999999999999999",
-    "[[",
-    "'",
-    "\\",
-    "é",
-    "a=b",
-    "${workdir}",
-    "../..",
-    "*",
-    " ",
-    "#",
-    ",",
-    "~",
-    "+",
-    "@",
-]
+PLAIN_VALUES = (
+    "null true -1 0 1 1e999 nan inf [] [1,2] {} {a:1} '' ??? a ${x} ${oc.env:HOME} ${ 1.5 "
+    "99999999999999999999 [[ ' é a=b ${workdir} ../.. * # , ~ + @"
+)
+VALUES = [*PLAIN_VALUES.split(), "\\", " "]
 
 
 @pytest.fixture(scope="module")
@@ -104,33 +73,23 @@ def test_any_overrides_compose_or_are_explained(keys: dict[str, list[str]]) -> N
         hammer(check, st.data(), examples=60)
 
 
+PLAIN_PIECES = "*x { } [ ] defaults: | > ' --- 1e999 ${x}"
 PIECES = [
+    *PLAIN_PIECES.split(),
     "a: ",
     "- ",
     "\n",
     "  ",
     "!!python/object/apply:os.system ['touch owned']",
     "&x ",
-    "*x",
     "<<: ",
-    "{",
-    "}",
-    "[",
-    "]",
-    "defaults:",
     "? ",
-    "|",
-    ">",
-    "'",
     '"',
     "_target_: os.system",
     "# @package _",
     "\t",
-    "---",
     "%YAML 1.1",
     "!!binary ",
-    "1e999",
-    "${x}",
     "path: ",
     "name: x",
     "reader: ",

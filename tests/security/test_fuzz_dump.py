@@ -26,24 +26,11 @@ DUMP = (
     "</namespaces></siteinfo>\n" + "".join(map(PAGE.format, range(1, 6))) + "</mediawiki>\n"
 ).encode()
 TAGS = [
-    b"<page>",
-    b"</page>",
-    b"<mediawiki>",
-    b"</mediawiki>",
-    b"<ns>x</ns>",
-    b"<redirect/>",
-    b"<id>",
+    *(
+        b"<page> </page> <mediawiki> </mediawiki> <ns>x</ns> <redirect/> <id> <revision> </revision> <text> "
+        b"</text> <!-- --> <![CDATA[ ]]> &lt; &x;"
+    ).split(),
     b'<namespace key="x">y</namespace>',
-    b"<revision>",
-    b"</revision>",
-    b"<text>",
-    b"</text>",
-    b"<!--",
-    b"-->",
-    b"<![CDATA[",
-    b"]]>",
-    b"&lt;",
-    b"&x;",
     b"\x00",
     b"\xff\xfe",
     b"\xef\xbb\xbf",
@@ -52,53 +39,11 @@ TAGS = [
     b'<?xml version="1.0" encoding="nothing"?>',
     b'<!DOCTYPE mediawiki [<!ENTITY x "y">]>',
 ]
-MARKUP = [
-    "[[",
-    "]]",
-    "{{",
-    "}}",
-    "{|",
-    "|}",
-    "|-",
-    "|",
-    "''",
-    "'''",
-    "\n",
-    "==",
-    "* ",
-    "#",
-    ":",
-    "<ref>",
-    "</ref>",
-    "<ref/>",
-    "<nowiki>",
-    "</nowiki>",
-    "<math>",
-    "</math>",
-    "<!--",
-    "-->",
-    "&nbsp;",
-    "&#0;",
-    "&#x110000;",
-    "&#55296;",
-    "File:",
-    "Category:",
-    "-{",
-    "}-",
-    "http://a.b",
-    "[",
-    "]",
-    "<div",
-    ">",
-    "__TOC__",
-    "== References ==\n",
-    "\x00",
-    "\u2028",
-    "\U0001f600",
-    "（",
-    "）",
-    "<gallery>",
-]
+PLAIN_MARKUP = (
+    "[[ ]] {{ }} {| |} |- | '' ''' == # : <ref> </ref> <ref/> <nowiki> </nowiki> <math> </math> <!-- --> "
+    "&nbsp; &#0; &#x110000; &#55296; File: Category: -{ }- http://a.b [ ] <div > __TOC__ （ ） <gallery>"
+)
+MARKUP = [*PLAIN_MARKUP.split(), "\n", "* ", "== References ==\n", "\x00", "\u2028", "\U0001f600"]
 
 
 def read(path: Path) -> None:

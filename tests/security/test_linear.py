@@ -245,41 +245,23 @@ def growths(pattern: re.Pattern[Any], anchored: bool) -> list[tuple[str, str, st
     return found
 
 
+PLAIN_PIECES = (
+    "{{ }} {{a| {{{ [[ ]] [[File: [[a| ''' a''' <ref> </ref> <a <nowiki> <table> & &# {{convert| -{a: "
+    ";a=> <poem> （ ![a]("
+)
 PIECES = [
-    "{{",
-    "}}",
-    "{{a|",
-    "{{{",
+    *PLAIN_PIECES.split(),
     "\n{|",
     "\n|}",
-    "[[",
-    "]]",
-    "[[File:",
-    "[[a|",
     "[http://a ",
     "'' ",
-    "'''",
-    "a'''",
-    "<ref>",
-    "</ref>",
-    "<a",
     "\n<!--",
-    "<nowiki>",
-    "<table>",
-    "&",
-    "&#",
     "\n=",
     "\n==a==\n",
-    "{{convert|",
     "{{nowrap|a ",
-    "-{a:",
-    ";a=>",
-    "<poem>",
     "\n*",
-    "（",
     "( ",
     "# ",
-    "![a](",
 ]
 
 

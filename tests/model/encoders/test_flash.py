@@ -66,37 +66,15 @@ def test_shapes_on_a_gpu_are_those_of_pytorchs_own_kernels() -> None:
 def test_the_kernels_have_the_signatures_that_the_operator_was_written_for() -> None:
     """They are private: another PyTorch may change them, and then this file is to be looked at."""
     forward = torch.ops.aten._flash_attention_forward.default._schema
-    assert [one.name for one in forward.arguments[:10]] == [
-        "query",
-        "key",
-        "value",
-        "cum_seq_q",
-        "cum_seq_k",
-        "max_q",
-        "max_k",
-        "dropout_p",
-        "is_causal",
-        "return_debug_mask",
-    ]
+    names = "query key value cum_seq_q cum_seq_k max_q max_k dropout_p is_causal return_debug_mask"
+    assert [one.name for one in forward.arguments[:10]] == names.split()
     assert {"window_size_left", "window_size_right"} <= {one.name for one in forward.arguments}
     assert [one.name for one in forward.returns[:3]] == ["output", "softmax_logsumexp", "rng_state"]
     backward = torch.ops.aten._flash_attention_backward.default._schema
-    assert [one.name for one in backward.arguments[:14]] == [
-        "grad_out",
-        "query",
-        "key",
-        "value",
-        "out",
-        "logsumexp",
-        "cum_seq_q",
-        "cum_seq_k",
-        "max_q",
-        "max_k",
-        "dropout_p",
-        "is_causal",
-        "rng_state",
-        "unused",
-    ]
+    names = (
+        "grad_out query key value out logsumexp cum_seq_q cum_seq_k max_q max_k dropout_p is_causal rng_state unused"
+    )
+    assert [one.name for one in backward.arguments[:14]] == names.split()
 
 
 @pytest.mark.gpu

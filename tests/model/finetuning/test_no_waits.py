@@ -7,18 +7,16 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks.host_waits import HostWaits
-from model.config import ModelConfig
+from benchmarks.model.host_waits import HostWaits
 from model.encoders.architectures import build_model
 from model.finetuning import loop
 from model.finetuning.features import UNLABELLED, Samples
 from model.finetuning.heads import BertWithHead, HeadConfig
 from model.finetuning.sentence_scores import SentenceScorer
+from tests.model.sizes import small
 
 # The attention of fp32 on a GPU.
-CONFIG = ModelConfig(
-    name="small", layers=2, hidden=16, heads=2, feed_forward=32, positions=40, vocab_size=30, attention="padded"
-)
+CONFIG = small(30, attention="padded")
 CPU, META = torch.device("cpu"), torch.device("meta")
 LENGTHS = (7, 3, 12, 5, 9, 4)
 ROWS = len(LENGTHS)

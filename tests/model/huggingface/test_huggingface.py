@@ -89,8 +89,7 @@ def test_the_tokenizer_gives_the_ids_that_training_saw(tmp_path, state, lowercas
         assert opened(text)["input_ids"] == library.encode(text).ids
     pair = opened("ab c", "d e")
     assert pair["token_type_ids"] == library.encode("ab c", "d e").type_ids
-    assert opened.mask_token == "[MASK]"
-    assert opened.model_max_length == 64
+    assert (opened.mask_token, opened.model_max_length) == ("[MASK]", 64)
 
 
 def rare_tokenizer(normalizer, pre_tokenizer, longest=100, prefix="##"):

@@ -136,8 +136,7 @@ def test_a_folder_of_theirs_is_read(theirs, old):
     if old:
         old_spelling(folder)
     source = initial_weights.read(folder)
-    assert source.notes == []
-    assert source.config == replace(CONFIG, name="theirs")
+    assert (source.notes, source.config) == ([], replace(CONFIG, name="theirs"))
     expected = their_logits(model).logits[0]
     found = our_logits(source.config, source.state)
     torch.testing.assert_close(found, expected, atol=1e-5, rtol=0)

@@ -81,8 +81,7 @@ def restored(batch: Batch):
     for row in range(len(batch.cu_seqlens) - 1):
         span = slice(int(batch.cu_seqlens[row]), int(batch.cu_seqlens[row + 1]))
         tokens, segments = ids[span], batch.segment_ids[span]
-        assert tokens[0] == CLS
-        assert tokens[-1] == SEP
+        assert (tokens[0], tokens[-1]) == (CLS, SEP)
         assert (batch.position_ids[span] == torch.arange(len(tokens))).all()
         a, b = tokens[segments == 0], tokens[segments == 1]
         assert a[-1] == SEP
@@ -161,8 +160,7 @@ def test_the_union_is_the_same_for_every_cut(folder, start, count, whole_word):
             assert same(join([batch for rank in ranks for batch in rank.batches]), expected)
             assert len({len(rank.batches) for rank in ranks}) == 1
             for rank in ranks:
-                assert rank.masked == len(expected["masked_positions"])
-                assert rank.sequences == count
+                assert (rank.masked, rank.sequences) == (len(expected["masked_positions"]), count)
                 assert len(rank.batches) == math.ceil(math.ceil(count / world) / micro_batch)
 
 

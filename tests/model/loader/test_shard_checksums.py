@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.small import write_split
 from pipeline.common.manifest import Manifest, file_checksums
 from pipeline.tokenization.wordpiece import WordPiece
-from tests.model.conftest import SMALL, train_many, write_split
+from tests.model.conftest import SMALL, train_many
 
 pytestmark = pytest.mark.slow
 

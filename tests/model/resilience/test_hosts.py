@@ -4,9 +4,18 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from benchmarks.faults import STEPS, Bench, Row, link_down, node_killed, one_node_told, rank_stopped, unshared_folder
-from benchmarks.hosts import Network, missing
-from benchmarks.job import wait
+from benchmarks.run.faults import (
+    STEPS,
+    Bench,
+    Row,
+    link_down,
+    node_killed,
+    one_node_told,
+    rank_stopped,
+    unshared_folder,
+)
+from benchmarks.run.hosts import Network, missing
+from benchmarks.run.job import wait
 from benchmarks.small import make_work
 from pipeline.common.errors import Exit
 

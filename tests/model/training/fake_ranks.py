@@ -17,7 +17,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
-from benchmarks.child_process import in_child
+from benchmarks.model.child_process import in_child
 from model.config import ModelConfig, OptimizerConfig, TrainConfig
 from model.encoders.bert import BertForPreTraining
 from model.training import deepspeed_engine

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.small import write_prepared
 from pipeline.cli import conf_files
 from pipeline.tokenization.wordpiece import WordPiece
-from tests.model.conftest import SMALL, losses, rows, train_many, write_prepared
+from tests.model.conftest import SMALL, losses, rows, train_many
 
 pytestmark = pytest.mark.slow
 

@@ -5,11 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.small import write_prepared
 from model.config import DataConfig
 from pipeline.common import checkpoints
 from pipeline.common.manifest import Manifest, require_manifest
 from pipeline.tokenization.wordpiece import WordPiece
-from tests.model.conftest import SMALL, losses, rows, train_many, write_prepared
+from tests.model.conftest import SMALL, losses, rows, train_many
 
 
 def test_a_held_out_set_of_ones_own_has_a_loss_per_name(root: Path, work: Path, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks.host_waits import HostWaits
+from benchmarks.model.host_waits import HostWaits
 from tests.model.conftest import SMALL
 
 # All trainings are one fixture: a hundred seconds alone, three times as long on a busy machine.
@@ -39,7 +39,7 @@ def counted(root: Path, work: Path, tmp_path_factory: pytest.TempPathFactory) ->
     }
     environment = os.environ | {"DS_ACCELERATOR": "cpu", "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.engine_runs", json.dumps(plan)],
+        [sys.executable, "-m", "benchmarks.model.engine_runs", json.dumps(plan)],
         cwd=root,
         capture_output=True,
         text=True,

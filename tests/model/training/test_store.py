@@ -10,6 +10,7 @@ from urllib.parse import unquote
 
 import pytest
 
+from benchmarks.small import write_split
 from pipeline.common import checkpoints
 from pipeline.common.errors import Exit
 from pipeline.common.manifest import MANIFEST, Manifest, file_checksums
@@ -18,7 +19,7 @@ from pipeline.common.stores import objects
 from pipeline.common.stores.mirror import local_path
 from pipeline.shards import open_folder
 from pipeline.tokenization.wordpiece import WordPiece
-from tests.model.conftest import SMALL, losses, train_many, write_split
+from tests.model.conftest import SMALL, losses, train_many
 from tests.pipeline.store_proxy import Proxy
 
 pytestmark = [pytest.mark.slow, pytest.mark.store, pytest.mark.timeout(900)]

@@ -8,15 +8,16 @@ from pipeline import prepare
 from pipeline.beam import steps
 from pipeline.beam.absolute_paths import for_workers
 from pipeline.beam.plan import unpack
-from pipeline.config import CorpusConfig, FiltersConfig, PrepareConfig, RunnerConfig
+from pipeline.config import FiltersConfig, PrepareConfig, RunnerConfig
 from pipeline.tokenization.wordpiece import SPECIAL, build
+from tests import preparing
 
 
 def config(name: str, options: dict[str, str]) -> PrepareConfig:
-    return PrepareConfig(
-        corpus=CorpusConfig(name="a", reader="lines", path="texts/*.txt"),
-        source="",
-        vocab="vocab",
+    return preparing.settings(
+        "lines",
+        "texts/*.txt",
+        "vocab",
         out="out",
         runner=RunnerConfig(name=name, options=options, exchange="files"),
         filters=FiltersConfig(decontaminate=["task"], banned_file="banned"),

@@ -19,10 +19,10 @@ from pipeline.beam.exchange import DIRECT, Exchange, first_splits
 from pipeline.beam.plan import PreparePlan, unpack
 from pipeline.beam.shard_sizes import buckets
 from pipeline.common.manifest import Manifest, require_manifest
-from pipeline.config import CorpusConfig, FiltersConfig, PrepareConfig, RunnerConfig
+from pipeline.config import FiltersConfig, RunnerConfig
 from pipeline.readers import FileRange
 from pipeline.tokenization.wordpiece import SPECIAL, build
-from tests import forked
+from tests import forked, preparing
 
 SPLIT_BYTES = 64 * 2**20
 TASK_BYTES = RunnerConfig().task_bytes
@@ -126,13 +126,7 @@ def test_every_layout_gives_the_same_bytes(corpus: Path, tmp_path: Path) -> None
 
 
 def planned(corpus: Path, out: Path, **runner: object) -> PreparePlan:
-    config = PrepareConfig(
-        corpus=CorpusConfig(name="a", reader="lines", path=str(corpus / "a.txt")),
-        runner=RunnerConfig(**runner),
-        source="",
-        vocab=str(corpus),
-        out="",
-    )
+    config = preparing.settings("lines", corpus / "a.txt", corpus, runner=RunnerConfig(**runner))
     return prepare.plan(config, out)
 
 

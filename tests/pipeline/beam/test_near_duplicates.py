@@ -23,9 +23,10 @@ from pipeline.beam.exchange import NEAR_BYTES, Exchange
 from pipeline.beam.near_duplicates import ComparePairs, PairCandidates, SendSignatures
 from pipeline.beam.plan import PreparePlan
 from pipeline.beam.steps import BANDS, NEAR, PAIRS, SIGNATURES, WANTED, Tokenize
-from pipeline.config import CorpusConfig, FiltersConfig, PrepareConfig, RunnerConfig
+from pipeline.config import FiltersConfig, RunnerConfig
 from pipeline.filtering import band_groups, minhash
 from pipeline.tokenization.wordpiece import SPECIAL, build
+from tests import preparing
 
 pytest.importorskip("rensa")
 PERMUTATIONS = 6
@@ -38,12 +39,11 @@ def planned() -> PreparePlan:
         place = Path(folder)
         (place / "tokenizer.json").write_text(build([*SPECIAL, "a"]))
         (place / "a.txt").write_text("a")
-        config = PrepareConfig(
-            corpus=CorpusConfig(name="a", reader="lines", path=f"{place}/a.txt"),
-            source="",
+        config = preparing.settings(
+            "lines",
+            f"{place}/a.txt",
+            folder,
             runner=RunnerConfig(exchange="engine"),
-            vocab=folder,
-            out="",
             validation_share=0.1,
             filters=FiltersConfig(near_duplicates=0.5, permutations=PERMUTATIONS),
         )

@@ -9,8 +9,9 @@ import pytest
 
 from pipeline import prepare
 from pipeline.beam import buckets, documents, exchange, steps
-from pipeline.config import CorpusConfig, PrepareConfig, RunnerConfig
+from pipeline.config import RunnerConfig
 from pipeline.tokenization.wordpiece import SPECIAL, build
+from tests import preparing
 
 WORDS = [f"{a}{b}{c}" for a in "bdfgklmnprst" for b in "aeiou" for c in "lmnrst"]
 DOCUMENTS, TOKENS = 300, 32  # of each document
@@ -34,12 +35,11 @@ def corpus(tmp_path: Path) -> Path:
 
 def made(corpus: Path, out: Path) -> tuple[dict[str, bytes], Any]:
     """Return the files that a run writes, by name, and its figures."""
-    config = PrepareConfig(
-        corpus=CorpusConfig(name="a", reader="jsonl", path=str(corpus / "a.jsonl.gz")),
+    config = preparing.settings(
+        "jsonl",
+        corpus / "a.jsonl.gz",
+        corpus,
         runner=RunnerConfig(task_bytes=1),
-        source="",
-        vocab=str(corpus),
-        out="",
         workdir=str(corpus),
         shard_bytes=4000,
         minimum_characters=0,

@@ -8,15 +8,16 @@ import pytest
 from pipeline import prepare
 from pipeline.beam import preview
 from pipeline.beam.exchange import Exchange
-from pipeline.config import CorpusConfig, PrepareConfig, RunnerConfig
+from pipeline.config import PrepareConfig, RunnerConfig
 from pipeline.readers import FileRange
+from tests import preparing
 
 
 def config(folder: Path, **more: object) -> PrepareConfig:
-    return PrepareConfig(
-        corpus=CorpusConfig(name="a", reader="lines", path=str(folder / "a.txt")),
-        source="",
-        vocab=str(folder / "no-vocabulary-yet"),
+    return preparing.settings(
+        "lines",
+        folder / "a.txt",
+        folder / "no-vocabulary-yet",
         out=str(folder / "out"),
         workdir=str(folder),
         dry_run=True,

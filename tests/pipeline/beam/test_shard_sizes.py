@@ -14,6 +14,7 @@ from pipeline.common.errors import ConfigError, InputError, UserError
 from pipeline.config import CorpusConfig, PrepareConfig, RunnerConfig
 from pipeline.readers import FileRange
 from pipeline.tokenization.wordpiece import SPECIAL, build
+from tests import preparing
 from tests.refusals import refused
 
 GIB = 2**30
@@ -69,15 +70,7 @@ def test_a_shard_that_is_larger_than_expected_ends_the_job_in_one_line(
     lines = (" ".join("abcd"[(k >> 2 * j) % 4] for j in range(9)) for k in range(0, 40_000, 7))
     (tmp_path / "a.txt").write_text("".join(f"{line}\n\n" for line in lines))
     text = (tmp_path / "a.txt").stat().st_size
-    given = PrepareConfig(
-        corpus=CorpusConfig(name="a", reader="lines", path=str(tmp_path / "a.txt")),
-        source="",
-        vocab=str(tmp_path),
-        out="",
-        minimum_characters=0,
-        workdir=str(tmp_path),
-        runner=RunnerConfig(),
-    )
+    given = preparing.settings("lines", tmp_path / "a.txt", tmp_path, minimum_characters=0, workdir=str(tmp_path))
     monkeypatch.setattr(shard_sizes, "MOST_TOKENS", text // 3)
     out = tmp_path / "out"
     out.mkdir()
@@ -103,10 +96,11 @@ def test_an_empty_corpus_is_one_line(tmp_path: Path, more: dict[str, Any], limit
     (tmp_path / "tokenizer.json").write_text(build([*SPECIAL, "a"], lowercase=True))
     (tmp_path / "empty.jsonl").touch()
     place = str(tmp_path / "empty.jsonl")
-    given = PrepareConfig(
-        corpus=CorpusConfig(name="a", reader="jsonl", path=place, limit=limit),
-        source="",
-        vocab=str(tmp_path),
+    given = preparing.settings(
+        "jsonl",
+        place,
+        tmp_path,
+        limit=limit,
         out=str(tmp_path / "out"),
         runner=RunnerConfig(exchange=exchange),
         workdir=str(tmp_path),

@@ -12,9 +12,9 @@ from pipeline import prepare
 from pipeline.beam import buckets, steps
 from pipeline.beam.plan import unpack
 from pipeline.common.manifest import Manifest, require_manifest
-from pipeline.config import CorpusConfig, PrepareConfig, RunnerConfig
+from pipeline.config import RunnerConfig
 from pipeline.tokenization.wordpiece import SPECIAL, build
-from tests import forked
+from tests import forked, preparing
 
 GIB = 2**30
 WORDS = [f"{a}{b}{c}" for a in "bdfgklmnprst" for b in "aeiou" for c in "lmnrst"]
@@ -50,13 +50,8 @@ def made(vocab: Path, out: Path, corpus: str, *more: str) -> Manifest:
 def test_a_document_that_is_repeated_leaves_its_reading_task_once(vocab: Path) -> None:
     texts = [story(7, 5)] * 300 + [story(k, 4) for k in range(20)] + [story(7, 5)] * 300
     (vocab / "a.txt").write_text("\n\n".join(texts))
-    config = PrepareConfig(
-        corpus=CorpusConfig(name="a", reader="lines", path=f"{vocab}/a.txt"),
-        source="",
-        runner=RunnerConfig(exchange="engine"),
-        vocab=str(vocab),
-        out="",
-        minimum_characters=0,
+    config = preparing.settings(
+        "lines", f"{vocab}/a.txt", vocab, runner=RunnerConfig(exchange="engine"), minimum_characters=0
     )
     plan = prepare.plan(config, vocab)
     plan.scratch.mkdir()
@@ -83,8 +78,7 @@ def test_the_first_of_the_documents_with_most_copies_is_kept(vocab: Path, tmp_pa
         made(vocab, tmp_path / f"out{size}", "mixed", f"runner.task_bytes={size}", *more) for size in (10**6, 18000)
     )
     assert few.figures["documents"]["duplicate"] > 100
-    assert few.figures == single.figures
-    assert few.files == single.files
+    assert (few.figures, few.files) == (single.figures, single.files)
     assert len(few.files) > 4
 
 

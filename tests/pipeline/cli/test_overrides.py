@@ -79,8 +79,7 @@ def test_words_that_are_no_override_are_explained(words: list[str], key: str | N
 
 def test_options_may_stand_anywhere() -> None:
     words = for_hydra(["steps=1", "--cfg", "job", "seed=2", "--resolve"], "train")
-    assert words[:3] == ["--cfg", "job", "--resolve"]
-    assert words[-2:] == ["steps=1", "seed=2"]
+    assert (words[:3], words[-2:]) == (["--cfg", "job", "--resolve"], ["steps=1", "seed=2"])
 
 
 @pytest.mark.parametrize("typed", ["2024_01_15", "1e3", "0x1", "true", "007", "1.50", "nan", "a1", "~/x y"])

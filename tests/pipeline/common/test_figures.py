@@ -48,11 +48,9 @@ def test_numbers_of_a_corpus_add_up() -> None:
     counts = CorpusCounts.from_json(OLD["prepare"])
     assert (counts.written, counts.found) == (6, 6)
     assert counts.instances == counts.train + counts.held_out == sum(counts.lengths.values())
-    assert counts.instances == sum(shard.rows for shard in counts.shards.values())
-    assert counts.mean_length == 64
+    assert (counts.instances, counts.mean_length) == (sum(shard.rows for shard in counts.shards.values()), 64)
     assert "64.0 tokens on average, 100.0% have all 64" in counts.lengths_line
-    assert counts.words == 97660 + 72893
-    assert counts.train_words == pytest.approx(84732.7, abs=0.1)
+    assert (counts.words, counts.train_words) == (97660 + 72893, pytest.approx(84732.7, abs=0.1))
     assert dict(counts.rows())["notes: CRLF line ends"] == 6
     skipped = replace(counts, skipped={"redirect": 3})
     assert (skipped.written, skipped.found) == (6, 9)

@@ -37,9 +37,7 @@ def read(folder: Path, task: TaskConfig, content: str | bytes) -> examples.Examp
 
 def test_quotation_marks_are_text(tmp_path):
     found = read(tmp_path, PAIR, HEADER + '0\t"Yes\tno\tyes\n1\tb\tc"\tno\n')
-    assert found.first == ['"Yes', "b"]
-    assert found.second == ["no", 'c"']
-    assert found.labels == [1, 0]
+    assert (found.first, found.second, found.labels) == (['"Yes', "b"], ["no", 'c"'], [1, 0])
 
 
 @pytest.mark.parametrize(
@@ -77,9 +75,7 @@ def test_names_and_labels_are_the_same_however_they_are_encoded(tmp_path, name, 
         content = "\n".join(("," if name == "a.csv" else "\t").join(row) for row in rows)
     write(tmp_path, task, written(content), name)
     found = examples.read_examples(tmp_path, task, name)
-    assert found.first == ["x"]
-    assert found.second == [unicodedata.normalize("NFC", "y là gì")]
-    assert found.labels == [1]
+    assert (found.first, found.second, found.labels) == (["x"], [unicodedata.normalize("NFC", "y là gì")], [1])
     tags = token_classification.parse("a", written("nhà\tB-khó").encode(), [0, 1])[0]
     assert tags == [([written("nhà")], ["B-" + unicodedata.normalize("NFC", "khó")])]
 
@@ -188,12 +184,9 @@ BABYLM = {
 def test_every_task_reads_its_official_columns(tmp_path, name):
     content, (first, second, label) = OFFICIAL[name]
     task = task_of(name)
-    assert task.name == name
-    assert task.sample == name.startswith("sample_")
+    assert (task.name, task.sample) == (name, name.startswith("sample_"))
     found = read(tmp_path, task, content)
-    assert found.first == [first]
-    assert found.second == (None if second is None else [second])
-    assert found.labels == [label]
+    assert (found.first, found.second, found.labels) == ([first], None if second is None else [second], [label])
 
 
 @pytest.mark.parametrize("name", sorted(BABYLM))

@@ -117,9 +117,7 @@ def test_the_page_is_readable(page: Path, tmp_path: Path, width: int, scheme: st
     seen = json.loads(title[1])
     assert seen["page"] <= seen["width"] <= width
     assert seen["fetched"] == seen["empty"] == 0
-    assert seen["plots"] == 5
-    assert seen["cut"] == []
-    assert seen["small"] == []
+    assert (seen["plots"], seen["cut"], seen["small"]) == (5, [], [])
     assert seen["told"] >= 300, "a column of one word a line is not read"
     ink, paper = (sum(map(int, re.findall(r"\d+", seen[name])[:3])) / 3 for name in ("ink", "paper"))
     assert (paper < 60 < 180 < ink) if scheme == "dark" else (ink < 60 < 200 < paper)

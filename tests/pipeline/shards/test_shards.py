@@ -66,8 +66,7 @@ def test_marks_of_words_are_the_top_bit_of_an_id(tmp_path: Path, size: int, dtyp
     offsets, a_len, labels = np.array([0, 3, 4]), np.array([1, 1]), np.zeros(2, np.bool_)
     write_shard(path, marked, marked.marked(ids, goes_on), offsets, a_len, labels)
     shard = open_shard(path)
-    assert shard.info == marked
-    assert shard.values.dtype == dtype
+    assert (shard.info, shard.values.dtype) == (marked, dtype)
     assert shard.ids(0, 4).tolist() == ids.tolist()
     assert shard.ids(1, 2).tolist() == [size - 1]
     top = 8 * np.dtype(dtype).itemsize - 1

@@ -36,8 +36,7 @@ def packed(files: dict[str, str]) -> bytes:
 
 def test_chapters_come_in_reading_order_as_paragraphs() -> None:
     book = epub.parse(packed(FILES))
-    assert book.title == "A Book"
-    assert book.text == "One\nHe said & went.\nNext.\nTwo\nThe end."
+    assert (book.title, book.text) == ("A Book", "One\nHe said & went.\nNext.\nTwo\nThe end.")
 
 
 ENCRYPTED = '<encryption><CipherReference URI="OPS/text/c1.xhtml"/></encryption>'

@@ -195,45 +195,27 @@ def test_balanced_markup_leaves_nothing_of_itself(wikitext: str) -> None:
     assert not re.search(r"\{\{|\}\}|\{\||\|\}|\[\[|\]\]|</?ref", text), text
 
 
+PLAIN_SOUP = (
+    "{{ }} [[ ]] [[a| <ref> <math> <!-- -{ < {{a|[[b| & = [[File: __A <table><ref> {{{a| |}} {{lang| "
+    "{{quote|[[a| {{nowrap|a|b= {{lang|a|{{nowrap| {{convert|1|-|"
+)
 SOUP = [
-    "{{",
-    "}}",
-    "[[",
-    "]]",
-    "[[a|",
+    *PLAIN_SOUP.split(),
     "\n{|",
     "\n|}",
-    "<ref>",
-    "<math>",
-    "<!--",
     "''' a",
-    "-{",
-    "<",
-    "{{a|[[b|",
     "[http://a ",
     "\n==a",
     "( ",
     "{{a}} {{",
     '<ref name="',
-    "&",
     "a'''b ''",
     "  ",
-    "=",
     "{|\n{{",
-    "[[File:",
-    "__A",
     "\n\n:",
-    "<table><ref>",
-    "{{{a|",
-    "|}}",
     "= a ",
     "<ref a",
     "[[a]] [[",
-    "{{lang|",
-    "{{quote|[[a|",
-    "{{nowrap|a|b=",
-    "{{lang|a|{{nowrap|",
-    "{{convert|1|-|",
 ]
 
 

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from model.config import ModelConfig
 from model.finetuning.features import TruncationConfig
 from pipeline import evaluate
 from pipeline.common.errors import InputError
@@ -21,23 +20,14 @@ from pipeline.evaluation.task_types.classification import Classification
 from pipeline.stages import stage
 from pipeline.tokenization.wordpiece import SPECIAL, WordPiece
 from tests import forked
+from tests.model.sizes import small
 from tests.pipeline.evaluation.letter_model import write_letter_model
 from tests.refusals import refused
 
 pytestmark = pytest.mark.slow
 
 WORDS = [*SPECIAL, *"abcdefgh", *(f"##{letter}" for letter in "abcdefgh")]
-CONFIG = ModelConfig(
-    name="small",
-    layers=2,
-    hidden=32,
-    heads=2,
-    feed_forward=64,
-    positions=40,
-    vocab_size=len(WORDS),
-    dropout=0.0,
-    attention_dropout=0.0,
-)
+CONFIG = small(len(WORDS), hidden=32, feed_forward=64, dropout=0.0, attention_dropout=0.0)
 
 Run = Callable[..., dict[str, Any]]
 

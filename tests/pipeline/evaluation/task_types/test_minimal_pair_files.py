@@ -39,8 +39,7 @@ def test_only_rows_without_two_sentences_are_left_out(
 ) -> None:
     (tmp_path / "p.jsonl").write_text("\n".join(map(json.dumps, rows)))
     pairs = minimal_pairs.read_pairs(str(tmp_path), examples.task_of("blimp"))
-    assert pairs.good == good
-    assert pairs.malformed == [f"{tmp_path}/p.jsonl, {fault}" for fault in faults]
+    assert (pairs.good, pairs.malformed) == (good, [f"{tmp_path}/p.jsonl, {fault}" for fault in faults])
 
 
 @pytest.mark.parametrize("end", ["\r\n\r\n", "\n \n", "\n\n\n", ""])

@@ -12,7 +12,6 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import BertForMaskedLM
 
-from model.config import ModelConfig
 from model.encoders.architectures import build_model
 from model.huggingface import bert_format
 from pipeline import evaluate
@@ -25,21 +24,13 @@ from pipeline.evaluation.task_types.minimal_pairs import Pairs
 from pipeline.reporting import minimal_pair_tables
 from pipeline.stages import stage
 from pipeline.tokenization.wordpiece import SPECIAL, WordPiece, build
+from tests.model.sizes import small
 from tests.pipeline.evaluation.byte_level import learn_byte_level
 from tests.pipeline.evaluation.letter_model import write_letter_model
 from tests.refusals import refused
 
 WORDS = [*SPECIAL, *"abcdefgh", ".", *(f"##{letter}" for letter in "abcdefgh")]
-CONFIG = ModelConfig(
-    name="small",
-    layers=2,
-    hidden=16,
-    heads=2,
-    feed_forward=32,
-    positions=40,
-    vocab_size=len(WORDS),
-    initializer_range=0.2,
-)
+CONFIG = small(len(WORDS), initializer_range=0.2)
 
 
 @pytest.fixture(scope="module")
@@ -152,8 +143,7 @@ def test_a_small_paradigm_counts_as_much_as_a_large_one_in_the_macro_mean() -> N
     groups = {"large": ("x", ""), "small": ("x", "")}
     pairs = Pairs(["g"] * 100, ["b"] * 100, [("", "")] * 100, names, groups)
     found = minimal_pairs.accuracies(pairs, np.array([name == "large" for name in names]))
-    assert found["macro"]["accuracy"] == 0.5
-    assert found["micro"]["accuracy"] == pytest.approx(0.9)
+    assert (found["macro"]["accuracy"], found["micro"]["accuracy"]) == (0.5, pytest.approx(0.9))
     assert found["phenomena"]["x"]["pairs"] == 100
 
 

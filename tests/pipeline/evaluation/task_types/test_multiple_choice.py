@@ -30,8 +30,7 @@ def test_each_ending_goes_on_from_the_sentence(kind: Choice) -> None:
     part = kind.read("train.csv")
     vocab = kind._wordpiece.vocab
     texts = [" ".join(vocab[n] for n in ids) for ids in part.samples.ids]
-    assert texts[0] == "[CLS] a , b [SEP] c d [SEP]"
-    assert texts[2] == "[CLS] a , b [SEP] c f , g [SEP]"
+    assert (texts[0], texts[2]) == ("[CLS] a , b [SEP] c d [SEP]", "[CLS] a , b [SEP] c f , g [SEP]")
     assert len(part) == 2
     assert len(texts) == 8
     assert part.truth == [2, 0]

@@ -5,15 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
-from model.config import ModelConfig
-from model.encoders.bert import BertForPreTraining
-from model.huggingface import bert_format
 from pipeline import evaluate
 from pipeline.config import EvaluateConfig, TaskConfig
 from pipeline.evaluation import examples
 from pipeline.stages import stage
+from tests.model.sizes import small
+from tests.pipeline.evaluation.letter_model import write_letter_model
 
 pytestmark = pytest.mark.shared_data
 VOCAB = "vocab/bert-base-uncased-vocab.txt"
@@ -22,21 +20,8 @@ VOCAB = "vocab/bert-base-uncased-vocab.txt"
 @pytest.fixture(scope="module")
 def model_folder(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A tiny model with random weights and the published vocabulary."""
-    vocab = tmp_path_factory.mktemp("vocab")
-    (vocab / "vocab.txt").write_bytes((shared_data / VOCAB).read_bytes())
-    config = ModelConfig(
-        name="small",
-        layers=1,
-        hidden=16,
-        heads=2,
-        feed_forward=32,
-        positions=128,
-        vocab_size=len((vocab / "vocab.txt").read_text().splitlines()),
-    )
-    torch.manual_seed(0)
-    folder = tmp_path_factory.mktemp("run") / "convert"
-    bert_format.save(folder, config, BertForPreTraining(config).state_dict(), vocab)
-    return folder
+    words = (shared_data / VOCAB).read_text().splitlines()
+    return write_letter_model(tmp_path_factory, small(len(words), layers=1, positions=128), words)
 
 
 def task_of(name: str, **changes: Any) -> TaskConfig:

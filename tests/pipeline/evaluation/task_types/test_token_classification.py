@@ -167,9 +167,7 @@ def test_f1_counts_whole_entities_with_their_types() -> None:
     truth = [["B-PER", "I-PER", "O", "B-LOC"], ["B-ORG", "O"]]
     found = [["B-PER", "I-PER", "O", "B-ORG"], ["O", "O"]]
     scores = entity_scores(truth, found)
-    assert scores["precision"] == 1 / 2
-    assert scores["recall"] == 1 / 3
-    assert scores["f1"] == pytest.approx(0.4)
+    assert (scores["precision"], scores["recall"], scores["f1"]) == (1 / 2, 1 / 3, pytest.approx(0.4))
     assert scores["accuracy"] == 4 / 6
 
 
@@ -189,8 +187,7 @@ def test_right_answers_score_1_without_types_or_prefixes(tags: str) -> None:
 
 def test_mistakes_are_named(tmp_path: Path, wordpiece: WordPiece) -> None:
     part = made(tmp_path, wordpiece, "peter B-PER\nalone\n\neu O\n").read("train")
-    assert part.truth == [["B-PER"], ["O"]]
-    assert part.malformed == [f"{tmp_path / 'train'}, line 2: 1 columns"]
+    assert (part.truth, part.malformed) == ([["B-PER"], ["O"]], [f"{tmp_path / 'train'}, line 2: 1 columns"])
     (tmp_path / "dev").write_text("peter B-LOC\n")
     with refused(InputError, r"'B-LOC' .*B-PER, O", key="task.labels", path="dev"):
         made(tmp_path, wordpiece, "peter B-PER\neu O\n").read("dev")

@@ -31,18 +31,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_the_spelling_of_a_path_changes_no_document(folder: Path) -> None:
     assert chosen("many") == CHOSEN
-    for place in (
-        "./many",
-        "many/",
-        ".//many/.",
-        "many/*.txt",
-        "./many/*.txt",
-        ".//many//*.txt",
-        f"{folder}/many",
-        f"{folder}//many/",
-        f"{folder}//many/*.txt",
-        f"{folder}/./many",
-    ):
+    here = "./many many/ .//many/. many/*.txt ./many/*.txt .//many//*.txt"
+    for place in (*here.split(), *(f"{folder}/{name}" for name in ("many", "/many/", "/many/*.txt", "./many"))):
         assert chosen(place) == CHOSEN, place
 
 

@@ -1,0 +1,102 @@
+"""Part C: a real pre-training by DeepSpeed's engine, killed in the middle and resumed."""
+
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from benchmarks.gpu.engines import lacks
+from benchmarks.gpu.rows import Rows, read
+
+ROOT = Path(__file__).resolve().parents[2]
+SHOWN = ("step", "loss", "mfu", "tokens_per_second", "data_wait_share", "memory_gib")
+
+
+def run(rows: Rows, device: torch.device, small: bool) -> None:
+    """Train, kill, resume; or say what is missing."""
+    if lacks(rows, "training"):
+        return
+    work = rows.path.parent / "work"
+    shutil.rmtree(work, ignore_errors=True)
+    words = settings(work, device, small)
+    rows.attempt("training, killed", until_killed, words, work, rows.left / 2)
+    rows.attempt("training, resumed", to_the_end, words, work, rows.left)
+    found = [row for row in read(work / "train" / "metrics.jsonl") if row["kind"] == "train"]
+    for row in found[:: max(1, len(found) // 20)]:
+        rows.add("curve", **{key: row[key] for key in SHOWN if key in row})
+
+
+def settings(work: Path, device: torch.device, small: bool) -> list[str]:
+    """Write data, and return the overrides of the run."""
+    from benchmarks import small as tiny
+
+    if small:
+        tiny.make_work(work)
+        return [*tiny.settings(work, work / "train"), "steps=60", "save_every=10"]
+    make_data(work)
+    return [
+        f"workdir={work}",
+        f"out={work / 'train'}",
+        *shlex.split(
+            "model=base precision=bf16 batch_size=512 micro_batch=auto steps=300 save_every=50 log_every=5 "
+            "evaluate_every=150 tracking=none"
+        ),
+    ]
+
+
+def make_data(work: Path) -> None:
+    """Write a vocabulary of 30,522 entries, and shards of random words, some far more frequent."""
+    from benchmarks import small as tiny
+
+    tiny.make_work(work, words=30_517, rows=200_000, length=128)
+
+
+def command(words: list[str]) -> subprocess.Popen[bytes]:
+    """Start training in a group of processes of its own."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.Popen(
+        [sys.executable, "-m", "model.train", *words], cwd=ROOT, env=environment, start_new_session=True
+    )
+
+
+def saved(work: Path) -> list[str]:
+    """Return the names of the checkpoints."""
+    return sorted(path.parent.name for path in (work / "train").rglob("SHA256SUMS"))
+
+
+def until_killed(words: list[str], work: Path, limit: float) -> dict[str, Any]:
+    """Train until there are two checkpoints, then end it without a warning."""
+    process, began = command(words), time.monotonic()
+    try:
+        while len(saved(work)) < 2 and process.poll() is None:
+            if time.monotonic() - began > limit:
+                raise TimeoutError(f"no two checkpoints within {limit:.0f} s")
+            time.sleep(0.2)
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    return {"ok": bool(saved(work)), "checkpoints": len(saved(work))}
+
+
+def to_the_end(words: list[str], work: Path, limit: float) -> dict[str, Any]:
+    """Start the same command again: it continues after the newest checkpoint."""
+    process = command(words)
+    try:
+        code = process.wait(limit)
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+    found = [row for row in read(work / "train" / "metrics.jsonl") if row["kind"] == "train"]
+    steps = [row["step"] for row in found]
+    whole = steps == sorted(set(steps)) and bool(steps)
+    falls = bool(found) and found[-1]["loss"] < found[0]["loss"]
+    return {"ok": code == 0 and whole and falls, "code": code, "steps": len(steps)}

@@ -1,0 +1,157 @@
+r"""BERT next to ModernBERT: equal text, equal tokens or equal processor time, several seeds.
+
+    python -m benchmarks.scores.architectures --corpus jsonl --path FOLDER --out work/architectures \
+      --tokens 3e6 --tasks "qnli data=GLUE epochs=3"
+
+Both train without sentence pairs on the same shards with the same optimizer; ModernBERT masks 30 %
+of the tokens in the first step and 15 % in the last. Held-out accuracy is at 15 % masks. The third
+row trains ModernBERT for as long as BERT: the tokens that its own rate allows. Then each is
+fine-tuned on each task. A second table has the training loss and the score after each epoch, which
+show who overfits. A finished training or evaluation is not repeated, so the command resumes.
+"""
+
+import argparse
+import json
+import statistics
+from concurrent.futures import Executor, Future, ProcessPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from benchmarks.scores.budget import BASE, command, manifest
+
+LENGTH = 128
+BATCH = 16
+COMMON = [*BASE, "schedule.decay_share=0.4", "log_every=50"]
+OBJECTIVES = {"": ["objective=mlm"], "modern-": ["objective=modern", "objective.mask_share=[0.3,0.15]"]}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--corpus", default="wikiextractor", help="a name of conf/corpus")
+    parser.add_argument("--path", help="corpus.path")
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--size", default="mini", help="a name of conf/model without modern-")
+    parser.add_argument("--tokens", type=float, default=3e6)
+    parser.add_argument("--vocabulary", type=int, default=8192, help="entries")
+    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
+    parser.add_argument("--tasks", nargs="*", default=[], help="name and keys of evaluate")
+    parser.add_argument("--jobs", type=int, default=1, help="trainings at a time, a core each")
+    options = parser.parse_args()
+    options.out = options.out.absolute()
+    prepare(options)
+    print(header([task.split()[0] for task in options.tasks]), flush=True)
+    with ProcessPoolExecutor(options.jobs) as pool:
+        equal = {kind: submitted(pool, options, kind, options.tokens) for kind in OBJECTIVES}
+        bert, modern = (show(f"{kind}{options.size}", rows) for kind, rows in equal.items())
+        again = submitted(pool, options, "modern-", options.tokens * modern / bert)
+        show(f"modern-{options.size}", again)
+        found = {f"{kind}{options.size}": rows for kind, rows in equal.items()}
+        found[f"modern-{options.size}, equal time"] = again
+    for task in (each.split()[0] for each in options.tasks):
+        print(f"\n{task}: training loss, score after each epoch")
+        for name, futures in found.items():
+            print(by_epoch(name, [future.result()["epochs"][task] for future in futures]))
+
+
+def submitted(pool: Executor, options: argparse.Namespace, kind: str, tokens: float) -> list[Future[dict[str, Any]]]:
+    """Train a model once per seed, in processes that count their processor time alone."""
+    return [pool.submit(measured, options, kind, tokens, seed) for seed in options.seeds]
+
+
+def show(name: str, futures: list[Future[dict[str, Any]]]) -> float:
+    """Print the line of a model over all seeds; return its tokens per core second."""
+    rows = [future.result() for future in futures]
+    print(line(name, rows), flush=True)
+    return float(statistics.mean(row["tokens"] / row["core_seconds"] for row in rows))
+
+
+def prepare(options: argparse.Namespace) -> None:
+    """Make the vocabulary and the shards that all rows read."""
+    corpus = [f"+corpus={options.corpus}", f"corpus.path={options.path}"]
+    vocab = options.out / "vocab"
+    command("vocab", *corpus, f"out={vocab}", f"size={options.vocabulary}")
+    command(
+        "prepare",
+        *corpus,
+        f"out={options.out}/prepare",
+        f"vocab={vocab}",
+        "pairs=none",
+        f"sequence_length={LENGTH}",
+        "validation_share=0.02",
+    )
+
+
+def measured(options: argparse.Namespace, kind: str, tokens: float, seed: int) -> dict[str, Any]:
+    """Train one model, fine-tune it on all tasks, and return its figures."""
+    totals = manifest(options.out / "prepare").figures["totals"]
+    samples = totals["train"] + totals["validation"]
+    steps = round(tokens * samples / totals["tokens"] / BATCH)
+    folder = options.out / f"{kind}{options.size}-{steps}-seed{seed}"
+    seconds = folder / "core_seconds.json"
+    spent = command(
+        "train",
+        f"out={folder}/train",
+        f"data.dir={options.out}/prepare",
+        f"data.vocab={options.out}/vocab",
+        f"model={kind}{options.size}",
+        f"steps={steps}",
+        f"seed={seed}",
+        *COMMON,
+        *OBJECTIVES[kind],
+    )
+    if not seconds.exists():
+        seconds.write_text(json.dumps(spent))
+    command("convert", f"workdir={options.out}", f"train={folder}/train", f"out={folder}/convert")
+    figures = manifest(folder / "train").figures
+    scores = {"accuracy": figures["validation"]["masked_lm_accuracy"]}
+    epochs = {}
+    for task, *keys in map(str.split, options.tasks):
+        out = folder / f"evaluate-{task}"
+        command(
+            "evaluate",
+            f"+task={task}",
+            f"pretrained={folder}/convert",
+            f"out={out}",
+            f"seeds=[{seed}]",
+            "baseline=false",
+            "threads=1",
+            *keys,
+        )
+        tuned = manifest(out).figures
+        scores[task] = tuned["score"]
+        epochs[task] = [(epoch["train_loss"], epoch["scores"][tuned["metric"]]) for epoch in tuned["runs"][0]["epochs"]]
+    return {
+        "tokens": figures["tokens"],
+        "core_seconds": json.loads(seconds.read_text()),
+        "scores": scores,
+        "epochs": epochs,
+    }
+
+
+def header(tasks: list[str]) -> str:
+    """Return the first two lines of the table."""
+    names = ["model", "tokens", "core seconds", "held-out accuracy", *tasks]
+    return f"| {' | '.join(names)} |\n|---|{'---:|' * (len(names) - 1)}"
+
+
+def line(name: str, rows: list[dict[str, Any]]) -> str:
+    """Return one line: the mean and the standard deviation over seeds."""
+    cells = [f"{rows[0]['tokens']:,}", f"{statistics.mean(r['core_seconds'] for r in rows):.0f}"]
+    for key in rows[0]["scores"]:
+        values = [row["scores"][key] for row in rows]
+        spread = statistics.stdev(values) if len(values) > 1 else 0.0
+        cells.append(f"{statistics.mean(values):.3f} ± {spread:.3f}")
+    return f"| {' | '.join([name, *cells])} |"
+
+
+def by_epoch(name: str, runs: list[list[tuple[float, float]]]) -> str:
+    """Return one line: training loss and score of each epoch, means over seeds."""
+    cells = []
+    for epoch in zip(*runs, strict=True):
+        loss, score = (statistics.mean(values) for values in zip(*epoch, strict=True))
+        cells.append(f"{loss:.3f}, {score:.3f}")
+    return f"| {' | '.join([name, *cells])} |"
+
+
+if __name__ == "__main__":
+    main()
