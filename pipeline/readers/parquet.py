@@ -170,8 +170,8 @@ def holds_text(kind: pa.DataType) -> bool:
     if types.is_dictionary(kind):
         kind = kind.value_type
     texts = (types.is_string, types.is_large_string, types.is_string_view, types.is_null)
-    texts += (types.is_binary, types.is_large_binary, types.is_binary_view)
-    return any(is_text(kind) for is_text in texts)
+    binary = (types.is_binary, types.is_large_binary, types.is_binary_view)
+    return any(is_text(kind) for is_text in (*texts, *binary))
 
 
 def rows(batch: Any) -> list[dict[str, Any] | UnicodeDecodeError]:

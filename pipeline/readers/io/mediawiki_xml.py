@@ -90,7 +90,7 @@ def pages(file: CompressedFile, split: FileRange, tally: SkipCounts) -> Iterator
     """
     chunks = _cut(_document(file, split))
     start = f" counted from the first page after byte {split.start}" if split.start else ""
-    last = read = b""
+    read = b""
 
     def remembered() -> Iterator[bytes]:
         nonlocal read
