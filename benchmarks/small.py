@@ -36,8 +36,8 @@ def write_prepared(
         write_split(folder, wordpiece, split, count, seed, pairs, length)
     empty: dict[str, dict[str, str]] = {"config": {}, "inputs": {}}
     files, figures = file_checksums(folder, {}), {"sequence_length": length}
-    told = {"fingerprint": f"{seed:064x}", "version": 1, "summary": "", "seconds": 0.0, "finished": "", **empty}
-    Manifest(stage="prepare", files=files, figures=figures, **told).write(folder)  # type: ignore[arg-type]
+    given = {"fingerprint": f"{seed:064x}", "version": 1, "summary": "", "seconds": 0.0, "finished": "", **empty}
+    Manifest(stage="prepare", files=files, figures=figures, **given).write(folder)  # type: ignore[arg-type]
 
 
 def make_work(folder: Path, words: int = WORDS, rows: int = 300, length: int = LENGTH) -> Path:

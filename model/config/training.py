@@ -233,7 +233,8 @@ class TrainConfig(StageConfig):
         if isinstance(self.objective, ObjectiveConfig) and isinstance(self.model, ModelConfig):
             check_objective(self.objective, self.model)
         if isinstance(self.model, ModelConfig) and self.model.name == AUTO and self.start is None:
-            base = ModelConfig(name="base", **dict(zip(SHAPE, PUBLISHED["base"], strict=True)))
+            shape: dict[str, Any] = dict(zip(SHAPE, PUBLISHED["base"], strict=True))
+            base = ModelConfig(name="base", **shape)
             self.model = replace(self.model.filled(base), name="base")
         self.require(
             not self.start_optimizer or self.start is not None,

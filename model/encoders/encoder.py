@@ -327,7 +327,7 @@ def prepare_for(device: torch.device, dtype: torch.dtype, module: nn.Module) -> 
             padded = isinstance(part, MaskedHead)
         else:
             padded = dtype == torch.bfloat16 and isinstance(part, Encoder) and part.backend(device, dtype) == "each"
-        if padded:
+        if padded and isinstance(part, MaskedHead | Encoder):
             part.multiple = 64
 
 

@@ -130,7 +130,7 @@ python -m pipeline.predict pretrained=PATH/OF/THIS/FOLDER input=TEXT
 
 def write_tuned(config: ModelConfig, head_kind: str, origin: Path | str, task: str, rows: dict[str, Any]) -> str:
     """Return the text of README.md of a model that was tuned on `task` from that at `origin`."""
-    header = {"license": "unknown", "library_name": "transformers", "pipeline_tag": TASKS[head_kind]}
+    header: dict[str, Any] = {"license": "unknown", "library_name": "transformers", "pipeline_tag": TASKS[head_kind]}
     header |= {"tags": [config.architecture]}
     start, rows = f"`{name_of(str(origin))}` fine-tuned", rows | {"licence": UNLICENSED}
     return head(config, task, header, start, f"on {task}", rows) + TUNED_USE

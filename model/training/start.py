@@ -26,7 +26,7 @@ from pipeline.tokenization.wordpiece import WordPiece
 
 @dataclass(frozen=True)
 class Plan:
-    """What a training does, as far as it is known without the other ranks."""
+    """What a training does, where that is known without the other ranks."""
 
     began: float  # when this start did, by the monotonic clock
     config: TrainConfig
@@ -72,7 +72,7 @@ class Session:
 
 @dataclass(frozen=True)
 class Restored:
-    """An engine, and where a training goes on with it."""
+    """An engine, and where a training continues with it."""
 
     engine: Any
     state: State

@@ -116,7 +116,7 @@ def options(runner: RunnerConfig, **flags: Any) -> PipelineOptions:
 
 
 @worker_handlers.WorkerHandler.register_environment(python_urns.SUBPROCESS_SDK, bytes)
-class LocalWorker(worker_handlers.SubprocessSdkWorkerHandler):  # type: ignore[misc]
+class LocalWorker(worker_handlers.SubprocessSdkWorkerHandler):
     """Beam's handler of a process on this machine, but one that does not end with the work is killed.
 
     It may have begun when the work had ended, as on Ctrl-C, and would wait for ever.
