@@ -78,11 +78,12 @@ def _gpu_speed(config: RunConfig) -> float | None:
 
 
 def _preparation(config: PrepareConfig) -> Estimate | None:
-    """Return the estimate of `prepare`; None where its corpus is not there yet, or small."""
+    """Return the estimate of `prepare`; None where its corpus is small, or cannot be read."""
     try:
         return preparation.of(config)
     except (UserError, Restart):  # the stage itself will say it
-        return None
+        later = config.corpus.path is None and config.corpus.files
+        return Estimate(None, about="not known before the download") if later else None
 
 
 def line(found: dict[str, Estimate], config: RunConfig) -> str:

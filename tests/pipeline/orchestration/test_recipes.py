@@ -108,6 +108,12 @@ def test_the_hours_of_the_modern_recipe_are_those_of_its_page(root: Path, tmp_pa
     assert all("steps" in str(found[phase]) for phase in phases)
 
 
+def test_what_a_download_brings_is_not_estimated_before(tmp_path: Path) -> None:
+    config = composed("+corpus=wiki", "recipe=devlin", "model=base", f"workdir={tmp_path}")
+    found = estimates.of_stages(config, graph.plan(config))
+    assert [str(found[name]) for name in ("prepare", "prepare-512")] == ["(not known before the download)"] * 2
+
+
 def test_an_existing_vocabulary_gives_the_model_its_size(tmp_path: Path) -> None:
     def disk(*more: str) -> float:
         words = ["+corpus=sample", "recipe=laptop", "model=tiny", *more]
