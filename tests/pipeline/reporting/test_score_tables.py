@@ -1,4 +1,4 @@
-"""What only one of several seeds has is shown as that seed's."""
+"""Scores in the report: of one of several seeds, of minimal pairs, next to what others published."""
 
 import json
 import re
