@@ -446,12 +446,6 @@ def test_the_published_protocols_are_grids(protocol, points):
     assert len(grid_search.grid_of(config)) == points
 
 
-def test_without_a_task_the_command_lists_them():
-    done = command()
-    assert done.returncode == 2
-    assert ": ax, babylm_boolq, " in done.stderr
-
-
 def test_a_task_of_ones_own_asks_which_model(tmp_path: Path) -> None:
     words = [f"data={tmp_path}", f"out={tmp_path / 'out'}"]
     done = evaluate_own(*words)
