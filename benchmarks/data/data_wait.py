@@ -18,6 +18,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from benchmarks.shared import heading
 from pipeline.common import parallel
 from pipeline.common.manifest import sha256
 from pipeline.common.stores import objects
@@ -40,7 +41,7 @@ def main() -> None:
         for name in ("prepare", "vocab"):
             put(options.run / name, f"{address}/{name}")
         stored = [f"data.cache={place}/cache", f"data.cache_size={room}", f"mirror={place}/mirror"]
-        print("| shards in | median of waiting | greatest |\n|---|---:|---:|", flush=True)
+        print(heading("shards in | median of waiting | greatest"), flush=True)
         for name, source, keys in (("a folder", str(options.run), []), ("a store", address, stored)):
             out = Path(place) / name.replace(" ", "-")
             train(source, out, options.size, options.steps, options.window, keys)

@@ -13,7 +13,6 @@ each kind, looked at twice per second.
 """
 
 import argparse
-import shlex
 import subprocess
 import sys
 import tempfile
@@ -24,8 +23,9 @@ from pathlib import Path
 
 import psutil
 
-from benchmarks.data.prepare import learn, write
+from benchmarks.data.prepare import learn, stage, write
 from benchmarks.scores.budget import manifest
+from benchmarks.shared import heading
 from tests.pipeline.beam.engines import Cluster, Flink, Prism, Spark
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -55,8 +55,10 @@ def main() -> None:
         size = (work / "text.jsonl").stat().st_size
         (work / "tokenizer.json").write_text(learn(work / "text.jsonl"))
         print(f"{size / 1e6:.1f} MB, {documents:,} documents ({copies} copies of the text)\n")
-        print("| engine | workers | 1 MB: s | all: s | difference: s | vs. local | GiB: driver | engine | workers |")
-        print("|---|---:|---:|---:|---:|---:|---:|---:|---:|", flush=True)
+        print(
+            heading("engine | workers | 1 MB: s | all: s | difference: s | vs. local | GiB: driver | engine | workers"),
+            flush=True,
+        )
         workers = {name: 1 if name == "prism" else 2 for name in options.engines}
         local = {
             count: row(work, "local", count, None, [f"runner.workers={count}"])
@@ -95,14 +97,7 @@ def row(
 
 def run(work: Path, text: str, cluster: Cluster | None, words: list[str]) -> Run:
     """Run `prepare` on `text.jsonl` to its end."""
-    command = [
-        sys.executable,
-        *shlex.split(
-            f"-m pipeline.prepare +corpus=jsonl corpus.path={work}/{text}.jsonl vocab={work}/tokenizer.json "
-            f"out={work}/out force=true"
-        ),
-        *words,
-    ]
+    command = stage(work, text, *words)
     found, began = Run(), time.monotonic()
     with (work / "prepare.log").open("wb") as log:
         process = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log)

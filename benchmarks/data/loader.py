@@ -22,7 +22,7 @@ import torch
 from transformers import BertTokenizerFast, DataCollatorForLanguageModeling
 
 from benchmarks.data.samples import MASK, SIZE, make_shards, make_vocab, tokenizer_of
-from benchmarks.timing import timed
+from benchmarks.shared import heading, timed
 from model.config import DataConfig, ObjectiveConfig
 from model.loader.loader import Loader
 from pipeline.tokenization.wordpiece import SPECIAL
@@ -72,8 +72,7 @@ def measure(folder: Path, vocab: list[str], repeats: int) -> None:
     for name, run, count in runs:
         run()
         rates[name] = count / min(timed(run)[1] for _ in range(repeats))
-    print(f"| {BATCH} x {LENGTH}, one core | samples/s of CPU time | speed-up of this loader |")
-    print("|---|---:|---:|")
+    print(heading(f"{BATCH} x {LENGTH}, one core | samples/s of CPU time | speed-up of this loader"))
     for name, rate in rates.items():
         print(f"| {name} | {rate:,.0f} | {rates['this loader'] / rate:.1f} x |")
 

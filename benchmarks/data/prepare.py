@@ -18,7 +18,6 @@ import dataclasses
 import itertools
 import json
 import os
-import shlex
 import subprocess
 import sys
 import tempfile
@@ -27,6 +26,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks.data.samples import learn_vocab
+from benchmarks.shared import heading
 from pipeline import readers
 from pipeline.config import CorpusConfig
 from pipeline.text import clean
@@ -70,8 +70,7 @@ def main() -> None:
                 if name not in costs or cost.cpu < costs[name].cpu:
                     costs[name] = cost
     print(f"{size:.1f} MB, {documents:,} documents ({copies} copies of the text)\n")
-    print("| whole process | MB/s of CPU time | speed-up of ours | MB/s | memory, GiB |")
-    print("|---|---:|---:|---:|---:|")
+    print(heading("whole process | MB/s of CPU time | speed-up of ours | MB/s | memory, GiB"))
     first = next(iter(costs.values()))
     for name, cost in costs.items():
         print(
@@ -123,15 +122,15 @@ def commands(options: argparse.Namespace, work: Path) -> dict[str, list[str]]:
             found[peer] = [options.python, script, peer, text, tokenizer]
             continue
         for count in options.workers:
-            found[f"prepare, {count} worker{'s' * (count > 1)}"] = [
-                sys.executable,
-                *shlex.split(
-                    f"-m pipeline.prepare +corpus=jsonl corpus.path={text} vocab={tokenizer} out={work}/out force=true "
-                    f"runner.workers={count}"
-                ),
-                *(["split_bytes=8000000"] if count > 1 else []),
-            ]
+            more = [f"runner.workers={count}", *(["split_bytes=8000000"] if count > 1 else [])]
+            found[f"prepare, {count} worker{'s' * (count > 1)}"] = stage(work, "text", *more)
     return found
+
+
+def stage(work: Path, text: str, *more: str) -> list[str]:
+    """Return the command of `prepare` for a file of `write`."""
+    line = f"-m pipeline.prepare +corpus=jsonl corpus.path={work}/{text}.jsonl vocab={work}/tokenizer.json"
+    return [sys.executable, *line.split(), f"out={work}/out", "force=true", *more]
 
 
 def measure(command: list[str]) -> Cost:

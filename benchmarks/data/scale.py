@@ -13,13 +13,12 @@ import argparse
 import math
 import multiprocessing
 import resource
-import shlex
-import sys
 import tempfile
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
-from benchmarks.data.prepare import learn, measure, write
+from benchmarks.data.prepare import learn, measure, stage, write
+from benchmarks.shared import heading
 
 
 def main() -> None:
@@ -37,19 +36,19 @@ def main() -> None:
         size = (work / "text.jsonl").stat().st_size
         (work / "tokenizer.json").write_text(learn(work / "text.jsonl"))
         print(f"{size / 1e6:.1f} MB, {documents:,} documents ({copies} copies of the text)\n")
-        print(
-            "| splits and shards | CPU s | CPU s per MB | vs. 100 | s | peak memory, GiB "
-            "| driver: s | GiB | graph, MB |"
+        columns = (
+            "splits and shards | CPU s | CPU s per MB | vs. 100 | s | peak memory, GiB | driver: s | GiB | graph, MB"
         )
-        print("|---:|---:|---:|---:|---:|---:|---:|---:|---:|", flush=True)
+        print(heading(columns), flush=True)
         base = None
         for cut in sorted(options.cuts, key=lambda cut: (cut != 100, cut)):  # 100 first
-            words = command(work, math.ceil(size / cut), options.workers)
-            found = [measure(words) for _ in range(options.passes)]
+            part = math.ceil(size / cut)
+            more = (f"runner.workers={options.workers}", f"split_bytes={part}", f"shard_bytes={part}")
+            found = [measure(stage(work, "text", *more)) for _ in range(options.passes)]
             cost = min(found, key=lambda cost: cost.cpu)
             base = base or cost.cpu
             figures = f"{cost.cpu:.1f} | {cost.cpu / size * 1e6:.3f} | {cost.cpu / base:.2f}"
-            seconds, memory, graph = driver(work, math.ceil(size / cut))
+            seconds, memory, graph = driver(work, part)
             print(
                 f"| {cut:,} | {figures} | {cost.wall:.0f} | {cost.memory:.2f} "
                 f"| {seconds:.1f} | {memory:.2f} | {graph / 1e6:.2f} |",
@@ -79,16 +78,6 @@ def build(work: str, part: int) -> tuple[float, float, int]:
     graph = pipeline.to_runner_api().ByteSize()
     used = resource.getrusage(resource.RUSAGE_SELF)
     return used.ru_utime + used.ru_stime, used.ru_maxrss / 2**20, graph
-
-
-def command(work: Path, part: int, workers: int) -> list[str]:
-    return [
-        sys.executable,
-        *shlex.split(
-            f"-m pipeline.prepare +corpus=jsonl corpus.path={work}/text.jsonl vocab={work}/tokenizer.json "
-            f"out={work}/out force=true runner.workers={workers} split_bytes={part} shard_bytes={part}"
-        ),
-    ]
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from benchmarks.shared import heading
 from pipeline.common import parallel
 from pipeline.common.manifest import sha256
 from pipeline.common.stores import objects
@@ -29,7 +30,7 @@ def main() -> None:
     parser.add_argument("--files", type=int, nargs="+", default=[1, 8, 256], help="of a folder")
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
-    print("| files | | MB/s | CPU s a GB |\n|---|---|---:|---:|")
+    print(heading("files | | MB/s | CPU s a GB"))
     for files in options.files:
         with tempfile.TemporaryDirectory() as place:
             measure(Path(place), options.bucket, files, options.megabytes, options.rounds)

@@ -16,7 +16,7 @@ os.environ["TOKENIZERS_PARALLELISM"] = "false"
 import numpy as np
 
 from benchmarks.data.samples import learn_vocab
-from benchmarks.timing import timed
+from benchmarks.shared import heading, timed
 from pipeline.text import clean, sentences
 from pipeline.tokenization import wordpiece
 from pipeline.tokenization.wordpiece import WordPiece
@@ -54,8 +54,7 @@ def main() -> None:
 
     library = rates["tokenizers, encode_batch"]
     print(f"{size:.1f} MB, {len(parts):,} sentences, {len(ours):,} tokens: ids identical\n")
-    print("| one core | MB/s of CPU time | vs. the library |")
-    print("|---|---:|---:|")
+    print(heading("one core | MB/s of CPU time | vs. the library"))
     for name, seconds in rates.items():
         print(f"| {name} | {size / seconds:.1f} | {library / seconds:.1f} x |")
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import mwparserfromhell
 
-from benchmarks.timing import timed
+from benchmarks.shared import timed
 from pipeline.readers import FileRange, SkipCounts
 from pipeline.readers.io import mediawiki_xml
 from pipeline.readers.io.compressed import CompressedFile

@@ -24,6 +24,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from benchmarks.shared import heading
 from model.config import ModelConfig, OptimizerConfig, TrainConfig
 from model.encoders import flash
 from model.encoders.architectures import build_model
@@ -50,7 +51,7 @@ def main() -> None:
             rows += plain(options.layers, options.steps, kind, compiled)
         for ours in (False, True):
             rows += engine(options.layers, options.steps, ours, compiled)
-    print(f"\n| {options.layers} layers | ms of CPU time | Python calls |\n|---|---:|---:|")
+    print("\n" + heading(f"{options.layers} layers | ms of CPU time | Python calls"))
     for row in rows:
         print(f"| {row.name} | {row.seconds * 1000:.2f} | {row.calls:,} |")
 

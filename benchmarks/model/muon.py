@@ -19,7 +19,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from benchmarks.model.train_worker import model_config
-from benchmarks.timing import timed
+from benchmarks.shared import heading, timed
 from model.encoders.architectures import build_encoder
 from model.training.muon import COEFFICIENTS, ITERATIONS, orthogonalise_whole
 
@@ -42,7 +42,7 @@ def main() -> None:
             seconds[name] = min(seconds[name], processor_time(step))
     name = f"ours, each of {options.processes} processes"
     seconds[name] = shared(options.size, options.processes)
-    print("| | ms of processor time | times ours |\n|---|---:|---:|")
+    print(heading(" | ms of processor time | times ours"))
     for name, value in seconds.items():
         print(f"| {name} | {1e3 * value:.0f} | {value / seconds['ours']:.2f} |")
 

@@ -21,6 +21,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from benchmarks.shared import heading
+
 WITHOUT = {
     "masked-head": "scores at every position, not only masked ones",
     "last-layer": "the last layer at every position",
@@ -172,8 +174,7 @@ def report(options: argparse.Namespace, rows: dict[str, Any]) -> None:
         f"{ours['device']}, {options.threads} thread(s); matrix product {product / 1e9:,.0f} "
         f"GFLOP/s\n"
     )
-    print("| | tokens/s | speed-up of ours | model GFLOP/s | MFU | peak memory | recompiled |")
-    print("|---|---:|---:|---:|---:|---:|---:|")
+    print(heading("| tokens/s | speed-up of ours | model GFLOP/s | MFU | peak memory | recompiled"))
     for peer, row in rows.items():
         rate, flops = row["tokens"] / row["seconds"], row["flops"] / row["seconds"]
         print(

@@ -200,25 +200,13 @@ def hugging_face(config: ModelConfig) -> nn.Module:
     from transformers import BertConfig, ModernBertConfig, ModernBertForMaskedLM
     from transformers import BertForPreTraining as HuggingFace
 
+    names = bert_format.names_for(config)
+    sizes = {theirs: getattr(config, ours) for ours, theirs in names.sizes.items()}
     if config.architecture == "modernbert":
-        names = bert_format.names_for(config)
-        sizes = {theirs: getattr(config, ours) for ours, theirs in names.sizes.items()}
         fields = sizes | names.settings(config, ["[PAD]", "[CLS]", "[SEP]"])
         modern: nn.Module = ModernBertForMaskedLM(ModernBertConfig(**fields))
         return modern
-    module: nn.Module = HuggingFace(
-        BertConfig(
-            vocab_size=SIZE,
-            hidden_size=config.hidden,
-            num_hidden_layers=config.layers,
-            num_attention_heads=config.heads,
-            intermediate_size=config.feed_forward,
-            max_position_embeddings=config.positions,
-            hidden_dropout_prob=config.dropout,
-            attention_probs_dropout_prob=config.attention_dropout,
-            attn_implementation="sdpa",
-        )
-    )
+    module: nn.Module = HuggingFace(BertConfig(**sizes, attn_implementation="sdpa"))
     return module
 
 

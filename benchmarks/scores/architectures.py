@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.scores.budget import BASE, command, manifest
+from benchmarks.shared import heading
 
 LENGTH = 128
 BATCH = 16
@@ -39,7 +40,8 @@ def main() -> None:
     options = parser.parse_args()
     options.out = options.out.absolute()
     prepare(options)
-    print(header([task.split()[0] for task in options.tasks]), flush=True)
+    names = ["model", "tokens", "core seconds", "held-out accuracy", *(task.split()[0] for task in options.tasks)]
+    print(heading(" | ".join(names)), flush=True)
     with ProcessPoolExecutor(options.jobs) as pool:
         equal = {kind: submitted(pool, options, kind, options.tokens) for kind in OBJECTIVES}
         bert, modern = (show(f"{kind}{options.size}", rows) for kind, rows in equal.items())
@@ -126,12 +128,6 @@ def measured(options: argparse.Namespace, kind: str, tokens: float, seed: int) -
         "scores": scores,
         "epochs": epochs,
     }
-
-
-def header(tasks: list[str]) -> str:
-    """Return the first two lines of the table."""
-    names = ["model", "tokens", "core seconds", "held-out accuracy", *tasks]
-    return f"| {' | '.join(names)} |\n|---|{'---:|' * (len(names) - 1)}"
 
 
 def line(name: str, rows: list[dict[str, Any]]) -> str:

@@ -23,6 +23,7 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
 
+from benchmarks.shared import heading
 from pipeline.common.manifest import Manifest
 
 MUON = ["optimizer=muon", "clip=null", "optimizer.learning_rate=5e-3", "optimizer.adam_share=0.4"]
@@ -252,11 +253,8 @@ def command(stage: str, *overrides: str) -> float:
 
 def table(rows: dict[str, dict[str, Any]]) -> str:
     """Return the rows as Markdown."""
-    lines = [
-        "| settings | steps | tokens | core seconds | held-out accuracy | BLiMP | 95% interval "
-        "| BLiMP above chance per core-hour |",
-        "|---|---:|---:|---:|---:|---:|---:|---:|",
-    ]
+    columns = "settings | steps | tokens | core seconds | held-out accuracy | BLiMP | 95% interval "
+    lines = [heading(f"{columns}| BLiMP above chance per core-hour")]
     for name, row in rows.items():
         held_out = row["validation"]
         accuracy = held_out.get(f"average_{ACCURACY}", held_out[ACCURACY])

@@ -99,36 +99,6 @@ def test_a_sentence_model_stays_one(run, tmp_path):
     assert not (tmp_path / "again" / "1_Pooling" / "link").exists()
 
 
-def test_a_sentence_model_in_the_cache_of_the_hub_stays_one(run, tmp_path):
-    stage.run("convert", run, convert.make)
-    write_sentence_model(Path(run.out))
-    (Path(run.out) / "1_Pooling" / "link").unlink()
-    blobs, snapshot = tmp_path / "models--a--b/blobs", tmp_path / "models--a--b/snapshots/rev"
-    blobs.mkdir(parents=True)
-    for number, path in enumerate(sorted(p for p in Path(run.out).rglob("*") if p.is_file())):
-        link = snapshot / path.relative_to(run.out)
-        link.parent.mkdir(parents=True, exist_ok=True)
-        (blobs / str(number)).write_bytes(path.read_bytes())
-        link.symlink_to(os.path.relpath(blobs / str(number), link.parent))
-    (tmp_path / "secret").write_text("secret")
-    (snapshot / "config_sentence_transformers.json").symlink_to(tmp_path / "secret")
-    (snapshot / "1_Pooling" / "more").symlink_to(tmp_path / "secret")
-    again = dataclasses.replace(run, train=str(snapshot), vocab=None, out=str(tmp_path / "again"))
-    stage.run("convert", again, convert.make)
-    for name in ("modules.json", "sentence_bert_config.json", "1_Pooling/config.json"):
-        assert (tmp_path / "again" / name).read_bytes() == (Path(run.out) / name).read_bytes()
-    assert not [p for p in (tmp_path / "again").rglob("*") if p.is_file() and p.read_bytes() == b"secret"]
-
-
-@pytest.mark.parametrize("name", ["../vocab", "/etc", ".."])
-def test_a_sentence_model_cannot_name_folders_elsewhere(run, tmp_path, name):
-    stage.run("convert", run, convert.make)
-    (Path(run.out) / "modules.json").write_text(json.dumps([{"path": name}]))
-    again = dataclasses.replace(run, train=run.out, vocab=None, out=str(tmp_path / "again"))
-    with refused(InputError, path=str(Path(run.out) / "modules.json")):
-        stage.run("convert", again, convert.make)
-
-
 def test_a_run_becomes_a_folder_that_transformers_opens(run):
     made = stage.run("convert", run, convert.make)
     assert made.figures["largest_logit_difference"] < 1e-10

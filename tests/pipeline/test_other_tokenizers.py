@@ -16,7 +16,7 @@ from model.encoders.architectures import build_model
 from model.huggingface import bert_format, vocabulary
 from model.loader.loader import Loader
 from pipeline import convert, prepare, vocab
-from pipeline.common.errors import ConfigError, InputError
+from pipeline.common.errors import ConfigError
 from pipeline.common.manifest import sha256
 from pipeline.config import ConvertConfig, CorpusConfig, VocabConfig
 from pipeline.shards import open_folder
@@ -109,20 +109,6 @@ def test_special_tokens_are_those_of_the_file_and_are_never_masked(made: Path) -
     assert not np.isin(batch.masked_labels.numpy(), wordpiece.special_ids).any()
     with refused(ConfigError, key="objective.whole_word"):
         Loader(data, dataclasses.replace(objective, whole_word=True), wordpiece, 0, "train")
-
-
-def test_growth_is_refused(made: Path) -> None:
-    (made / "more.txt").write_text("windmill\n")
-    config = VocabConfig(
-        corpus=CorpusConfig(name="none", reader="none"),
-        source="",
-        out=str(made / "grown"),
-        existing=str(made / "existing"),
-        additions=str(made / "more.txt"),
-    )
-    with refused(InputError, "BPE", key="existing") as caught:
-        vocab.make(config, made)
-    assert "\n" not in str(caught.value)
 
 
 def test_a_model_with_it_is_opened_by_transformers(made: Path) -> None:

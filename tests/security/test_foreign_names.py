@@ -19,6 +19,7 @@ from pipeline.common.manifest import Manifest
 from pipeline.common.stores import objects
 from pipeline.common.stores.mirror import Copy
 from pipeline.stages import store_inputs
+from tests import finished
 from tests.pipeline.store_proxy import Proxy
 from tests.refusals import refused
 
@@ -28,20 +29,7 @@ OUTSIDE = ["../out.txt", "a/../../out.txt", "/tmp/out.txt", "", ".", "..", "a//b
 def manifest_of(files: dict[str, bytes]) -> bytes:
     """The manifest of a stage with any names."""
     accounts = {name: {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()} for name, data in files.items()}
-    fields = {
-        "stage": "vocab",
-        "fingerprint": "f" * 64,
-        "version": 1,
-        "config": {},
-        "inputs": {},
-        "files": accounts,
-        "figures": {},
-        "summary": "",
-        "seconds": 0.0,
-        "finished": "",
-        "format": "manifest/1",
-    }
-    return json.dumps(fields).encode()
+    return json.dumps(vars(finished.manifest("vocab", files=accounts))).encode()
 
 
 @pytest.mark.parametrize("name", OUTSIDE)

@@ -83,7 +83,7 @@ def test_a_classifier_begins_with_the_masked_lm_heads_transform() -> None:
     assert not torch.equal(fresh["pooler.dense.weight"], state["masked_head.dense.weight"])
 
 
-def test_a_frozen_encoder_gives_normalised_states(tmp_path: Path) -> None:
+def test_a_frozen_encoder_gives_normalised_states() -> None:
     state = our_state()
     head = HeadConfig("class", 2, frozen=True, layers=[0, -1], mix="concat", pooling="mean")
     model = loop.build(CONFIG, state, head, seed=1).eval()

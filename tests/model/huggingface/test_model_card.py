@@ -11,7 +11,6 @@ from tiny_bert import CONFIG, make_vocabulary, our_state
 from model.config import ModelConfig
 from model.encoders.architectures import build_model
 from model.huggingface import bert_format, mask_filling, model_card
-from pipeline.common.manifest import Manifest
 from pipeline.shards import ShardInfo, write_shard
 from pipeline.tokenization.wordpiece import SPECIAL, WordPiece, build
 from tests import finished
@@ -20,22 +19,16 @@ from tests.pipeline.evaluation.byte_level import learn_byte_level
 
 def test_the_card_says_what_the_run_was(tmp_path):
     state, vocab_folder = our_state(), make_vocabulary(tmp_path / "vocab")
-    common = {"version": 1, "inputs": {}, "files": {}, "summary": "", "finished": "now"}
-    prepare = Manifest(
-        stage="prepare",
-        fingerprint="p" * 64,
-        seconds=1.0,
+    prepare = finished.manifest(
+        "prepare",
         config={"corpus": {"name": "books", "language": "en", "files": []}},
         figures={"documents": {"written": 1234}, "totals": {"tokens": 99000, "validation_documents": 12}},
-        **common,
     )
-    train = Manifest(
-        stage="train",
-        fingerprint="t" * 64,
+    train = finished.manifest(
+        "train",
         seconds=7200.0,
         config={"optimizer": {"name": "adamw", "learning_rate": 1e-4}, "batch_size": 256},
         figures={"steps": 5000, "validation": {"masked_lm_accuracy": 0.4321}},
-        **common,
     )
     bert_format.save(tmp_path / "out", CONFIG, state, vocab_folder, [train, prepare])
     text = (tmp_path / "out" / "README.md").read_text()
@@ -93,29 +86,13 @@ def test_a_left_to_right_model_is_not_offered_to_fill_masks() -> None:
 
 
 def test_what_a_model_continues_is_named_by_its_own_name(tmp_path) -> None:
-    common = {
-        "fingerprint": "c" * 64,
-        "version": 1,
-        "inputs": {},
-        "files": {},
-        "summary": "",
-        "finished": "now",
-        "seconds": 1.0,
-        "figures": {},
-    }
     (tmp_path / "start").mkdir()
-    made = Manifest(stage="convert", config={"train": "/models/MiniLM"}, **common)
+    made = finished.manifest("convert", config={"train": "/models/MiniLM"})
     made.write(tmp_path / "start")
-    train = Manifest(stage="train", config={"start": str(tmp_path / "start")}, **common)
+    train = finished.manifest("train", config={"start": str(tmp_path / "start")})
     assert "from `MiniLM`" in model_card.write(CONFIG, 1, [train], {})
     plain = replace(train, config={"start": "/models/BERT"})
     assert "from `BERT`" in model_card.write(CONFIG, 1, [plain], {})
-
-
-@pytest.mark.parametrize("license", ["Apache: 2.0", "no", "# mine", "mit"])
-def test_any_licence_is_text_in_the_header(license: str) -> None:
-    header = model_card.write(CONFIG, 1, [], {"license": license}).split("---\n")[1]
-    assert yaml.safe_load(header)["license"] == license
 
 
 def write_texts(folder: Path, tokenizer: WordPiece, texts: list[str]) -> None:

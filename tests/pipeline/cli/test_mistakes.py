@@ -115,14 +115,6 @@ def test_a_vocabulary_without_a_mask_is_refused(tmp_path: Path) -> None:
     assert "[MASK]" in done.stderr
 
 
-def test_prepare_without_a_vocabulary_names_the_stage_that_makes_it(tmp_path: Path) -> None:
-    (tmp_path / "a.xml").write_text(DUMP)
-    done = prepare("+corpus=wiki", f"corpus.path={tmp_path}/a.xml", f"workdir={tmp_path}")
-    assert done.returncode == 2
-    assert f"{tmp_path}/vocab: " in done.stderr
-    assert "pipeline.vocab" in done.stderr
-
-
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of two megabytes."""
@@ -190,13 +182,6 @@ def test_shards_without_number_are_refused(vocab: Path, tmp_path: Path) -> None:
     done = prepare("+corpus=text", *words, "shard_bytes=1")
     assert done.returncode == 2
     assert done.stderr.startswith("error: shard_bytes=1: ")
-
-
-def test_a_place_that_cannot_be_written_is_named(vocab: Path, tmp_path: Path) -> None:
-    (tmp_path / "a.xml").write_text(DUMP)
-    done = prepare("+corpus=wiki", f"corpus.path={tmp_path}/a.xml", f"vocab={vocab}", f"out={tmp_path}/a.xml/out")
-    assert done.returncode == 2
-    assert done.stderr.startswith(f"error: out={tmp_path}/a.xml/out: ")
 
 
 @pytest.mark.parametrize("place", ["/proc/x", "{}/a.txt", "{}/a.txt/x"])

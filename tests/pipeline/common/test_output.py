@@ -5,10 +5,13 @@ import pty
 import subprocess
 import sys
 from pathlib import Path
+from string import ascii_lowercase
 
 import pytest
 
 from pipeline.common.errors import Exit
+from pipeline.common.manifest import Manifest
+from pipeline.tokenization.wordpiece import SPECIAL, build
 from tests import forked
 
 WORK = """
@@ -80,3 +83,20 @@ def test_a_command_whose_output_was_cut_says_so_at_its_end(root: Path, records: 
     done = subprocess.run(["bash", "-c", command], cwd=root, capture_output=True, text=True, check=False)
     assert done.returncode == code
     assert done.stderr.startswith("error: standard output: no space left" if code else "")
+
+
+SMALL = "+corpus=sample 'corpus.options.packages=[sklearn]'"
+
+
+def test_two_workers_finish_though_nobody_reads_them(root: Path, tmp_path: Path) -> None:
+    (tmp_path / "vocab").mkdir()
+    letters = build([*SPECIAL, *ascii_lowercase, *(f"##{c}" for c in ascii_lowercase)], True)
+    (tmp_path / "vocab" / "tokenizer.json").write_text(letters)
+    prepare = (
+        f"{sys.executable} -m pipeline.prepare {SMALL} vocab={tmp_path / 'vocab'} "
+        f"out={tmp_path / 'prepare'} sequence_length=32 runner.workers=2"
+    )
+    script = f"{prepare} 2>&1 | true; exit ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", script], cwd=root, check=False)
+    assert done.returncode == Exit.DONE
+    assert Manifest.read(tmp_path / "prepare") is not None

@@ -1,13 +1,17 @@
-"""What only one of several seeds has is shown as that seed's."""
+"""Scores in the report: of one of several seeds, of minimal pairs, next to what others published."""
 
 import json
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pipeline import report
+from pipeline.common.figures import PairScore
 from pipeline.config import ReportConfig
-from tests.pipeline.test_report import manifest, pairs_figures
+from pipeline.reporting import minimal_pair_tables
+from tests.pipeline.test_report import configure, manifest, page, pairs_figures
 
 
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
@@ -85,3 +89,74 @@ def test_evaluations_of_one_title_have_rows_of_their_own(tmp_path: Path) -> None
         "BLiMP, mean of paradigms (evaluate-curve-blimp)": pytest.approx(0.805),
         "EWoK, mean of paradigms": pytest.approx(0.505),
     }
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Path:
+    return tmp_path
+
+
+def with_all_paradigms(figures: dict[str, Any]) -> dict[str, Any]:
+    """The same with all paradigms of BLiMP, of which the others are of another phenomenon."""
+    tables = figures["tables"]
+    entry = tables["macro"] | {"phenomenon": "others"}
+    names = minimal_pair_tables.published()["blimp"][0]["paradigms"]
+    every = {name: entry for name in names} | tables["paradigms"]
+    return figures | {"tables": tables | {"paradigms": every}}
+
+
+def points(*millions: int) -> list[dict[str, Any]]:
+    """Scores of checkpoints after as many words."""
+    common = {"tokens": None, "interval": [0, 1], "phenomena": {"island_effects": 0.5}}
+    return [{"name": f"chck_{n}M", "step": n, "words": n * 1_000_000, "score": n / 10, **common} for n in millions]
+
+
+def test_a_part_of_the_paradigms_is_not_compared_with_scores_over_all(work: Path) -> None:
+    figures = pairs_figures()
+    folder = work / "evaluate-blimp"
+    manifest(folder, "evaluate", "e", {"pretrained": "c"}, **figures)
+    text = page(work)
+    assert "65 published paradigms were not scored here" in text
+    assert "BabyLM 2026" not in text
+    assert "GPT-2" in text
+    score = PairScore.from_json(with_all_paradigms(figures))
+    assert "not scored" not in minimal_pair_tables.note(score)
+
+
+def test_checkpoints_are_drawn_over_the_words_that_they_have_seen(work: Path) -> None:
+    figures = pairs_figures(checkpoints=points(1, 2, 3))
+    manifest(work / "evaluate-blimp", "evaluate", "e", {"pretrained": "c"}, **figures)
+    text = page(work)
+    assert "words seen" in text
+    assert "Phenomena 1 to 1" in text
+
+
+def test_the_curve_of_some_pairs_joins_the_table_of_all(work: Path) -> None:
+    whole = with_all_paradigms(pairs_figures())
+    manifest(work / "evaluate-blimp", "evaluate", "e", {"pretrained": "c"}, **whole)
+    figures = pairs_figures(checkpoints=points(0, 1), baseline=None, baseline_tables=None)
+    manifest(work / "evaluate-a-curve", "evaluate", "f", {}, **figures)
+    text = page(work)
+    assert text.count("60.0% of 20 pairs right") == 1
+    card = next(part for part in text.split('<div class="card">') if part.startswith("BLiMP"))
+    assert "<b>60.0%</b>" in card
+    assert "60.0% random initialisation" in card
+    assert text.count("over checkpoints (20 pairs)") == 1
+    table = text.split("<th>over all")[1].split("</table>")[0]
+    names = [re.sub("<[^>]+>", "", row) for row in re.findall(r"<tr><td>(.*?)<td", table)]
+    scores = [float(one) for one in re.findall(r'<td class="n">([\d.]+)', table)]
+    assert scores == sorted(scores, reverse=True)
+    assert scores[names.index("this model")] == 60
+    assert scores[names.index("random initialisation")] == 25
+    assert scores[names.index("BabyLM 2026 GPT-2, 10M words")] == 65.1
+    assert scores[names.index("BabyLM RoBERTa-base, 10M words")] == 69.5
+
+
+def test_scores_over_converted_checkpoints_are_drawn_where_nothing_is_fine_tuned(work: Path) -> None:
+    for step in (100, 200):
+        manifest(work / f"convert-{step}", "convert", "f", {}, step=step)
+        manifest(work / f"evaluate-{step}", "evaluate", "e", {}, **pairs_figures())
+        configure(work / f"evaluate-{step}", {"pretrained": str(work / f"convert-{step}")})
+    text = page(work)
+    assert "Scores on dev sets" not in text
+    assert text.count("<figcaption>BLiMP over checkpoints") == 1

@@ -1,7 +1,6 @@
 """Chinese text, its words marked by jieba: from a file to masks that hide whole words."""
 
 import re
-import shlex
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -17,11 +16,9 @@ from model.loader.loader import Loader
 from pipeline import inspect, prepare, shards
 from pipeline.beam.documents import DocumentCounts, DocumentReader
 from pipeline.common.errors import ConfigError
-from pipeline.common.manifest import require_manifest
 from pipeline.config import CorpusConfig, PrepareConfig, RunnerConfig
 from pipeline.stages import stage
 from pipeline.tokenization.wordpiece import SPECIAL, WordPiece, build, read_vocab
-from tests import forked
 from tests.refusals import refused
 
 NOUNS = "我们 北京大学 中国科学院 的 了 在 研究 历史 经济 发展 城市 河流 人 学生 世界 音乐 火车站 图书馆 和 非常 美丽"
@@ -136,19 +133,6 @@ def test_marks_change_nothing_else(folder: Path, tmp_path: Path) -> None:
         assert plain.values.tolist() == marked.ids(0, len(marked.values)).tolist()
         assert plain.values.tolist() != marked.values.tolist()
         assert plain.offsets.tolist() == marked.offsets.tolist()
-
-
-def test_the_bytes_do_not_depend_on_the_workers(folder: Path, tmp_path: Path) -> None:
-    done = forked.module(
-        *shlex.split(
-            f"pipeline.prepare +corpus=text corpus.path={folder}/*.txt corpus.language=zh "
-            f"corpus.options.document=paragraph runner.workers=2 vocab={folder} out={tmp_path}/prepare "
-            "validation_share=0 sequence_length=48 minimum_characters=1 words=jieba"
-        )
-    )
-    assert done.returncode == 0, done.stderr
-    one, two = (require_manifest(place / "prepare", "prepare", "x") for place in (folder, tmp_path))
-    assert one.files == two.files
 
 
 def test_inspect_shows_words(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

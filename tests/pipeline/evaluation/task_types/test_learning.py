@@ -94,19 +94,6 @@ def test_entities_are_learnt_from_one_file_and_written_for_conlleval(tmp_path: P
     assert np.mean(same) == pytest.approx(found["scores"]["accuracy"])
 
 
-def test_a_finished_run_of_any_kind_is_not_done_again(tmp_path: Path, run: Run) -> None:
-    write_tags(tmp_path / "data" / "all.conll", 60)
-    task = TaskConfig(
-        name="toy", kind="tagging", columns=["0"], label="-1", metrics=["f1"], train="all.conll", dev_share=0.2
-    )
-    run(task, epochs=1)
-    runs = tmp_path / "out" / "runs"
-    before = {path: path.stat().st_mtime_ns for path in runs.iterdir()}
-    run(task, epochs=1, seeds=[0, 1])
-    assert len(list(runs.iterdir())) == 2 * len(before) == 4
-    assert before == {path: path.stat().st_mtime_ns for path in before}
-
-
 def write_questions(path: Path, articles: int, unanswerable: bool) -> None:
     """The answer is `gh`, at times not there; a passage may take several windows."""
     draw = np.random.default_rng(0)

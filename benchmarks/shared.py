@@ -1,4 +1,4 @@
-"""Processor time of what is measured, which other load hardly affects."""
+"""What benchmarks have in common: processor time, which other load hardly affects, and tables."""
 
 import time
 from collections.abc import Callable
@@ -12,3 +12,8 @@ def timed(work: Callable[[], T]) -> tuple[T, float]:
     began = time.process_time()
     result = work()
     return result, time.process_time() - began
+
+
+def heading(columns: str) -> str:
+    """Return the first two lines of a table, whose columns `|` divides; numbers stand to the right."""
+    return f"| {columns} |\n|---|{'---:|' * columns.count('|')}"
