@@ -21,6 +21,7 @@ import sys
 from collections.abc import Mapping
 from typing import NoReturn, cast
 
+from model.launch import HOSTFILE
 from pipeline.cli import entry_point
 from pipeline.common import cores as machine
 from pipeline.common import heartbeat, run_record, screen
@@ -40,7 +41,7 @@ def on_many_nodes(stage: str) -> list[str]:
         ConfigError: an environment variable is missing or inconsistent.
     """
     node = placement.node_of(stage)
-    os.environ["BERT_HOSTFILE"] = node.hostfile  # `model.launch` writes it to a temporary file
+    os.environ[HOSTFILE] = node.hostfile  # `model.launch` writes it to a temporary file
     return node.options
 
 

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from model.launching import rank_endings
+from model.resilience.rank_card import RUN, SECRET
 from model.resilience.watchdog import STOPPING
 from pipeline.cli import entry_point
 from pipeline.common import output, run_record, screen
@@ -171,8 +172,8 @@ def begin() -> None:
     # At the time limit and for scancel, Slurm signals this process too: it waits for its step,
     # which saves, and then decides.
     signal.signal(signal.SIGTERM, lambda number, frame: None)
-    os.environ["BERT_SECRET"] = secrets.token_hex(16)
-    os.environ["BERT_RUN"] = f"{os.environ['SLURM_JOB_ID']}.{os.environ.get('SLURM_RESTART_COUNT', '0')}"
+    os.environ[SECRET] = secrets.token_hex(16)
+    os.environ[RUN] = f"{os.environ['SLURM_JOB_ID']}.{os.environ.get('SLURM_RESTART_COUNT', '0')}"
 
 
 def run_job(stage: str, workdir: Path) -> None:
