@@ -122,6 +122,14 @@ class LocalWorker(worker_handlers.SubprocessSdkWorkerHandler):
     It may have begun when the work had ended, as on Ctrl-C, and would wait for ever.
     """
 
+    def start_worker(self) -> None:
+        """Start the process with Ctrl-C blocked, which is for the one that ends it."""
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            super().start_worker()
+        finally:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+
     def stop_worker(self) -> None:
         """Wait until the process has ended."""
         self.worker_thread.join(ENDS)
@@ -138,8 +146,7 @@ def local(runner: RunnerConfig) -> Engine:
     """Return a runner in this process, or in `workers` processes on this machine."""
     processes = None  # workers are threads of this process
     if runner.workers > 1:
-        # Ctrl-C is for this process, which ends them.
-        command = f"trap '' INT; exec {shlex.quote(sys.executable)} -m pipeline.beam.worker"
+        command = f"exec {shlex.quote(sys.executable)} -m pipeline.beam.worker"
         processes = SubprocessSDKEnvironment.from_command_string(command)
     # DirectRunner may try to download a Go binary first; FnApiRunner is pure Python.
     engine = FnApiRunner(default_environment=processes)
