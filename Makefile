@@ -32,8 +32,10 @@ test-slow: $(READY)  ## what `make test` leaves out: real training processes, wh
 test-all: $(READY)  ## both, with as many random examples as the properties want
 	SUITE=test-all $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
 
-# What kubectl and the control plane need, built once from Go's module proxy and kept in ~/.cache.
-CONTROL_PLANE = @command -v etcd >/dev/null || { apt-get update && apt-get install -y etcd-server; }; \
+# What kubectl and the control plane need, built once from Go's module proxy and kept in ~/.cache. Tini is every
+# pod's first process, as in the images: without it a pod that is told to end while Python starts does not.
+CONTROL_PLANE = @{ command -v etcd && command -v tini; } >/dev/null || \
+		{ apt-get update && apt-get install -y etcd-server tini; }; \
 	tests/k8s/build-control-plane
 
 test-k8s: $(READY)  ## run k8s/pretrain.yaml on a real control plane on this machine (root, Go)

@@ -134,9 +134,9 @@ class Cluster:
             time.sleep(0.2)
 
     def is_over(self, job: str) -> str:
-        """Complete or Failed; empty while neither."""
-        found = self.job(job)
-        return next((kind for kind in ("Complete", "Failed") if condition(found, kind)), "")
+        """Complete or Failed; empty while neither, or not made yet."""
+        found = [one for one in self.api.find("jobs", NAMESPACE) if one["metadata"]["name"] == job]
+        return next((kind for one in found for kind in ("Complete", "Failed") if condition(one, kind)), "")
 
     def evict(self, pod: str) -> None:
         """The eviction API, which asks the disruption budget."""

@@ -16,11 +16,17 @@ from small import Small
 
 pytestmark = [pytest.mark.k8s, pytest.mark.timeout(300)]
 
+SECRET = {"secretKeyRef": {"name": "wandb", "key": "key"}}
+EVIL = {"exec": {"command": ["sh", "-c", "env"]}}
 CHANGES = [
     ("image", "evil:1"),
     ("command", ["sh"]),
     ("args", ["python", "-c", "pass"]),
-    ("env", [{"name": "KEY", "valueFrom": {"secretKeyRef": {"name": "wandb", "key": "key"}}}]),
+    ("env", [{"name": "KEY", "valueFrom": SECRET}]),
+    ("env", [{"name": "BERT_RECORD", "valueFrom": SECRET}]),
+    ("lifecycle", {"postStart": EVIL}),
+    ("livenessProbe", EVIL),
+    ("readinessProbe", EVIL),
     ("envFrom", [{"secretRef": {"name": "pretrain-env"}}]),
 ]
 
