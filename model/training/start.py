@@ -87,8 +87,9 @@ def plan(config: TrainConfig, out: Path, fingerprint: str, common: str, addresse
         ConfigError, InputError: Settings, shards or vocabulary do not match.
     """
     began = time.monotonic()
-    data, wordpiece = config.data, WordPiece.load(config.data.vocab)
+    data = config.data
     shards = [ShardFiles(each) for each in ((data, data.held_out) if data.validation else (data,))]
+    wordpiece = WordPiece.load(data.vocab)
     longest = max(files.sequence_length for files in shards)
     model = initial_weights.fitted(config, wordpiece, longest)
     cache = ShardCache(data, addresses) if data.cache else None

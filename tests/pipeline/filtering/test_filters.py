@@ -187,14 +187,14 @@ def test_an_evaluation_file_that_is_not_text_is_refused(tmp_path: Path, name: st
 
 
 def test_the_evaluation_files_of_a_folder_are_those_of_its_fingerprint(tmp_path: Path) -> None:
-    names = ("dev.tsv", ".dev.tsv", ".old/dev.tsv", "~dev.tsv", "a/.dev.tsv", "a/~dev.tsv")
+    names = ("dev.tsv", ".dev.tsv", ".old/dev.tsv", "~dev.tsv", "~$dev.tsv", "a/.dev.tsv", "a/~dev.tsv")
     before = fingerprints.fingerprint_files(tmp_path)
     for name in names:
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("said that the river was old\n")
         read = tmp_path / name in filters.evaluation_files([str(tmp_path)])
         after = fingerprints.fingerprint_files(tmp_path)
-        assert read == (after != before) == (name in ("dev.tsv", "a/~dev.tsv"))
+        assert read == (after != before) == (name in ("dev.tsv", "~dev.tsv", "a/~dev.tsv"))
         before = after
 
 
