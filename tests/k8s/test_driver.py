@@ -31,6 +31,15 @@ def test_jobs_are_made_when_their_inputs_are_done(begin: Begin, capsys: pytest.C
     assert "c made" in capsys.readouterr().out
 
 
+def test_stages_that_no_manifest_knows_have_the_template_of_their_kind(begin: Begin) -> None:
+    """As a recipe of one's own has them, and the copies of a run with several seeds."""
+    small = begin(lambda job: (0, ""))
+    small.declare("report")
+    small.drive(small.node("own-first"), small.node("own-second-seed1", "own-first"))
+    assert small.order == ["own-first", "own-second-seed1"]
+    assert small.job("own-second-seed1")["metadata"]["annotations"][job_templates.MADE_OF].startswith("for-report-")
+
+
 def test_bad_configuration_is_reported_in_its_own_words(begin: Begin) -> None:
     small = begin(lambda job: (2, "trace\n" + json.dumps(ConfigError("at least 1", "steps", 0).record())))
     small.declare("train")
