@@ -142,7 +142,7 @@ def prune(last: Path, keep: int, keep_every: int | None = None, stable: int = 0,
         if step not in good or (spare and step not in apart):
             remove(path)
     if apart:
-        write_text(last.parent / BRANCH, "".join(f"{name_of(int(step))}\n" for step in sorted(filter(None, apart))))
+        write_text(last.parent / BRANCH, "".join(f"{name_of(step)}\n" for step in plain if step in apart))
     remove_leftovers(last.parent)
 
 

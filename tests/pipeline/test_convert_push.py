@@ -110,6 +110,7 @@ def test_chosen_checkpoints_become_revisions_that_are_whole_models(trained: Path
     assert not list(tmp_path.glob(".push-*"))
 
 
+@pytest.mark.slow
 def test_a_finished_run_uploads_its_model_when_asked_later(trained: Path, hub: Hub, tmp_path: Path) -> None:
     settings = ConvertConfig(
         workdir=str(tmp_path / "work"),
