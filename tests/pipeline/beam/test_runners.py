@@ -67,7 +67,14 @@ def test_ctrl_c_ends_a_run_in_one_line_while_its_workers_start(
     root: Path, folder: Path, tmp_path: Path, alone: bool
 ) -> None:
     words = command(folder, tmp_path / "out", "runner.workers=2")
-    process = subprocess.Popen(words, cwd=root, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    process = subprocess.Popen(
+        words,
+        cwd=root,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # which a shell's background jobs ignore
+    )
     tasks = Path(f"/proc/{process.pid}/task")
     while not any((task / "children").read_text() for task in tasks.iterdir()):
         assert process.poll() is None
