@@ -8,7 +8,7 @@ from typing import Any
 from pipeline.common.errors import ConfigError
 from pipeline.readers import Document
 
-_CONDITION = re.compile(r"\s*(.+?)\s*(<=|>=|==|!=|<|>)(?!=)\s*(.+?)\s*")
+_CONDITION = re.compile(r"([^<>=!]+)(<=|>=|==|!=|<|>)(?!=)(.+)", re.S)
 _COMPARED = {
     "<": operator.lt,
     "<=": operator.le,
@@ -36,7 +36,7 @@ class RowFields:
                 "corpus.options.where",
                 where,
             )
-        self.condition = found and (found[1], _COMPARED[found[2]], found[3])
+        self.condition = found and (found[1].strip(), _COMPARED[found[2]], found[3].strip())
         for key, name in (("title", title), ("id", id)):
             if name is not None and not isinstance(name, str):
                 raise ConfigError(
