@@ -93,7 +93,7 @@ def test_a_dry_run_counts_the_hours_of_a_gpu_that_is_named(tmp_path: Path) -> No
 def test_another_scheduler_runs_what_is_printed(root: Path, corpus: Path, tmp_path: Path) -> None:
     """A plan alone, then each command in the order of the lines; the last makes the report."""
     work = tmp_path / "work"
-    said = run(root, command({"train.steps": 10}, corpus, work, "executor=none"))
+    said = run(command({"train.steps": 10}, corpus, work, "executor=none"))
     printed = [line.split() for line in said.splitlines() if line.startswith("  python ")]
     assert [words[-1].partition("#")[2] for words in printed] == [*STAGES[:5], "evaluate", "report"]
     assert [path.name for path in work.iterdir() if path.is_dir()] == []
