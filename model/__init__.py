@@ -19,9 +19,9 @@ DEFAULTS = {
     "PYTORCH_ALLOC_CONF": "expandable_segments:True",
     "DEEPSPEED_LOG_LEVEL": "warning",
 }
-for name, value in DEFAULTS.items():
-    os.environ.setdefault(name, value)
+os.environ.update(DEFAULTS | os.environ)
 
 # With a hostfile or a number of ranks deepspeed counts GPUs from 0, even if others are assigned.
-if os.environ.get("BERT_VISIBLE_GPUS"):
-    os.environ["CUDA_VISIBLE_DEVICES"] = os.environ["BERT_VISIBLE_GPUS"]
+GPUS = "BERT_VISIBLE_GPUS"  # environment: those that are ours, which `model.launch` notes
+if os.environ.get(GPUS):
+    os.environ["CUDA_VISIBLE_DEVICES"] = os.environ[GPUS]

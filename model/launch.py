@@ -18,6 +18,7 @@ import tempfile
 from pathlib import Path
 from typing import NoReturn
 
+from model import GPUS
 from model.launching import ssh_hosts
 from model.launching.command_line import LauncherCommand, rank_hosts, read_hosts
 from model.launching.local_ranks import Launch
@@ -27,7 +28,6 @@ from pipeline.common.errors import ConfigError, Exit, Restart, UserError
 
 HOSTFILE = "BERT_HOSTFILE"  # environment: the text of a hostfile that is in no file
 GPU_DEVICES = (cores.NVIDIA, Path("/dev/kfd"))  # of NVIDIA's and of AMD's driver
-GPUS = "BERT_VISIBLE_GPUS"  # environment: the GPUs that are ours, where deepspeed would count from 0
 
 
 def with_hostfile(command: LauncherCommand, folder: Path) -> LauncherCommand:

@@ -9,7 +9,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, select_autoescape
 
 from model.huggingface import model_card
-from model.training.history import overfitting
+from model.training.history import LOSSES, overfitting
 from model.training.tracking import read_metrics
 from pipeline.cli import entry_point
 from pipeline.common import formatting, run_record
@@ -98,9 +98,9 @@ def train_section(name: str, folder: Path) -> dict[str, Any]:
         ]
 
     wanted = [
-        ("Masked-LM loss", "masked_lm_loss", "nats per masked token"),
+        (LOSSES["masked_lm_loss"], "masked_lm_loss", "nats per masked token"),
         ("Masked-LM accuracy", "masked_lm_accuracy", "share of masked tokens"),
-        ("Next-sentence loss", "next_sentence_loss", "nats per instance"),
+        (LOSSES["next_sentence_loss"], "next_sentence_loss", "nats per instance"),
         ("Next-sentence accuracy", "next_sentence_accuracy", "share of instances"),
         ("Throughput", "tokens_per_second", "real tokens per second"),
         ("Learning rate", "learning_rate", "learning rate"),

@@ -21,8 +21,6 @@ from pipeline.orchestration.run_document import Run, StageRecord
 from pipeline.orchestration.slurm import SlurmExecutor
 from pipeline.stages import stage, store_folder, store_inputs
 
-OTHERS = "python -m pipeline.orchestration.run_stage --from"
-
 
 def draw(nodes: list[StageRecord]) -> str:
     """Return the graph as text: each stage, its dependencies, and whether it would run."""
@@ -108,7 +106,8 @@ def run_nodes(config: RunConfig, nodes: list[StageRecord], expected: str) -> Non
         run.write()
         if chosen is None:
             place = run_record.place_of(config.workdir)
-            jobs = [f"  {OTHERS} {place}#{job}" for job in run_document.by_job(nodes)]
+            start = " ".join(stage_commands.ELSEWHERE)
+            jobs = [f"  python {start} {place}#{job}" for job in run_document.by_job(nodes)]
             screen.say("\n".join([f"written: {place}; run on each machine of a stage, in this order:", *jobs]))
             return
         chosen.run(nodes)

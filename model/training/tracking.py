@@ -307,7 +307,7 @@ class WeightsAndBiases(Sink):
 
     def __init__(self, run: Any, out: Path):
         self._run = run
-        if rows := read_metrics(out):
+        if run is not None and (rows := read_metrics(out)):
             self._try(lambda run: catch_up(run, out, rows))
 
     def take(self, row: Row) -> None:

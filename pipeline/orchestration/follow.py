@@ -120,11 +120,12 @@ def width_of(nodes: Iterable[StageRecord]) -> int:
 
 def announce_done(nodes: list[StageRecord]) -> None:
     """Print one line for each stage that is up to date."""
+    width = width_of(nodes)
     for node in nodes:
         if node.reason is None:
             manifest = Manifest.read(node.out)
             assert manifest is not None
-            screen.say(f"{node.name:<{width_of(nodes)}}  up to date   {manifest.summary}")
+            screen.say(f"{node.name:<{width}}  up to date   {manifest.summary}")
 
 
 def delete_forced(nodes: list[StageRecord]) -> None:

@@ -103,8 +103,9 @@ class KubernetesExecutor(Executor):
         made = {name for name, job in self.jobs.items() if job_templates.STAGE in job["metadata"].get("labels", {})}
         for name in made | groups.keys():
             job = self.jobs.get(name)
+            now = job_status.progress(job)
             for one in job_status.PROGRESS:
-                self.exporter.set("stage_state", float(one == job_status.progress(job)), stage=name, state=one)
+                self.exporter.set("stage_state", float(one == now), stage=name, state=one)
             failed = job["status"].get("failed", 0) if job is not None else 0
             self.exporter.set("stage_failed_pods", float(failed), stage=name)
 

@@ -152,11 +152,12 @@ class SlurmExecutor(Executor):
             UserError, Restart, StageFailed: it has failed.
         """
         state = self.states.get(self.jobs[name], "COMPLETED")
-        if state.split()[0] not in OVER:
+        word = state.split()[0]
+        if word not in OVER:
             self.say(name, f"job {self.jobs[name]} {state}")
-        elif state.split()[0] != "COMPLETED":
+        elif word != "COMPLETED":
             raise self._failure(name, state)
-        return state.split()[0] == "COMPLETED"
+        return word == "COMPLETED"
 
     def unmade(self, name: str, members: list[StageRecord]) -> Exception:
         """Return the error of a job that has ended well and left no results."""

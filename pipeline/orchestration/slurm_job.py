@@ -28,7 +28,7 @@ from pipeline.common import output, run_record, screen
 from pipeline.common.atomic import write_text
 from pipeline.common.errors import ConfigError, Exit, UserError
 from pipeline.config import RunConfig
-from pipeline.orchestration import graph, run_arguments, run_document
+from pipeline.orchestration import graph, run_arguments, run_document, stage_commands
 from pipeline.orchestration.follow import delete_forced
 
 MODULE = "pipeline.orchestration.slurm_job"
@@ -76,7 +76,7 @@ def task(stage: str, words: list[str]) -> int:
     heard: list[int] = []
     for number in STOPPING:
         signal.signal(number, lambda number, frame: heard.append(number))
-    command = [sys.executable, "-m", "pipeline.orchestration.run_stage", *words]
+    command = [sys.executable, *stage_commands.ELSEWHERE, *words]
     code = subprocess.run(command, check=False).returncode
     # A signal while Python exits would replace the exit code.
     for number in STOPPING:
@@ -93,7 +93,7 @@ def task(stage: str, words: list[str]) -> int:
 
 
 def run_step(stage: str, nodes: int, words: list[str]) -> int:
-    """Run a stage on nodes of this job and return its exit code; `words` are those of `run_stage`."""
+    """Run a stage on nodes of this job and return its exit code; `words` name it in the record of the run."""
     # Tasks need this job's environment also where it was submitted with --export=NONE.
     command = ["srun", f"--nodes={nodes}", f"--ntasks={nodes}", "--kill-on-bad-exit=0", "--export=ALL"]
     if nodes > 1:
@@ -179,7 +179,7 @@ def begin() -> None:
 def run_job(stage: str, workdir: Path) -> None:
     """Run the step of a stage; requeue the job where that helps."""
     wide = stage == "evaluate" or stage.startswith("train")
-    words = [run_record.OPTION, f"{run_record.place_of(str(workdir))}#{stage}"]
+    words = [f"{run_record.place_of(str(workdir))}#{stage}"]
     if code := run_step(stage, int(os.environ["SLURM_JOB_NUM_NODES"]) if wide else 1, words):
         finish(stage, code, workdir)
 

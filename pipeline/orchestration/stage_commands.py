@@ -10,6 +10,8 @@ from pipeline.orchestration.run_document import StageRecord
 from pipeline.stages.registry import STAGES
 
 ROOT = Path(__file__).resolve().parents[2]
+# Words after `python` that start a stage on another machine; RUN/run.json#STAGE follows.
+ELSEWHERE = ["-m", "pipeline.orchestration.run_stage", run_record.OPTION]
 
 
 def ranks(node: StageRecord, processes: int | None, most: int | None = None) -> int | None:

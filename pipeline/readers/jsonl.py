@@ -47,17 +47,15 @@ class Reader:
             first, row = split.start == 0 and line.number == 1, None
             try:
                 row = parse(line.text)
-                if not self.fields.wants(row):
-                    tally[row_fields.LEFT_OUT] += 1
-                    continue
-                document = self.fields.document(row, document_id(split, line.number))
+                document = self.fields.document(row, document_id(split, line.number), tally)
             except ValueError as error:
                 form = other_form(line.text) if first else None
                 # In a file of another format, or with other fields, every line would be skipped.
                 alone = not first or (row is None and form is None)
                 text_lines.bad_line(tally, split, line.number, form or str(error), offer_skip=alone)
                 continue
-            yield document
+            if document is not None:
+                yield document
 
 
 def other_form(first: str) -> str | None:

@@ -60,14 +60,12 @@ class Reader:
                         number += 1
                         where = f"{split.path} row {number}"
                         try:
-                            if not self.fields.wants(checked(row)):
-                                tally[row_fields.LEFT_OUT] += 1
-                                continue
-                            document = self.fields.document(checked(row), where)
+                            document = self.fields.document(checked(row), where, tally)
                         except ValueError as error:
                             tally.reject(str(error), where)
                             continue
-                        yield document
+                        if document is not None:
+                            yield document
                 except (OSError, ValueError, pa.ArrowException) as error:
                     raise InputError(
                         f"row group {group} is damaged, after row {number} ({error}); download the file again",

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from pipeline.common.errors import ConfigError
-from pipeline.readers import Document
+from pipeline.readers import Document, SkipCounts
 
-_CONDITION = re.compile(r"([^<>=!]+)(<=|>=|==|!=|<|>)(?!=)(.+)", re.S)
+_CONDITION = re.compile(r"\s*([^\s<>=!][^<>=!]*)(<=|>=|==|!=|<|>)(?!=)\s*(\S.*)", re.S)
 _COMPARED = {
     "<": operator.lt,
     "<=": operator.le,
@@ -17,7 +17,7 @@ _COMPARED = {
     "==": operator.eq,
     "!=": operator.ne,
 }
-LEFT_OUT = "left out by corpus.options.where"
+_LEFT_OUT = "left out by corpus.options.where"
 
 
 class RowFields:
@@ -58,7 +58,7 @@ class RowFields:
         option = "text" if name in self.text else next((key for key, of in named.items() if of == name), "where")
         return f"corpus.options.{option}"
 
-    def wants(self, row: Mapping[str, Any]) -> bool:
+    def _wants(self, row: Mapping[str, Any]) -> bool:
         """Return whether a row fulfils the condition: as numbers if its value is one, else as text.
 
         Of null, none does.
@@ -75,12 +75,15 @@ class RowFields:
         number = isinstance(value, int | float)
         return value is not None and bool(compare(value, float(wanted)) if number else compare(str(value), wanted))
 
-    def document(self, row: Mapping[str, Any], place: str) -> Document:
-        """Return the document of a row; `place` is its id if no field is.
+    def document(self, row: Mapping[str, Any], place: str, tally: SkipCounts) -> Document | None:
+        """Return the document of a row; `place` is its id if no field is. None: it is left out, and counted.
 
         Raises:
             ValueError: a field is missing or does not hold text.
         """
+        if not self._wants(row):
+            tally[_LEFT_OUT] += 1
+            return None
         parts = [part for name in self.text if (part := prose(self._value(row, name), name))]
         title = self._value(row, self.title) if self.title else None
         name = self._value(row, self.id) if self.id else None

@@ -200,9 +200,8 @@ class World:
         """Do about checkpoints what `model.train` and the trainer do."""
         config = self.config(name, machine, **more)
         identity = fingerprints.fingerprint("train", config)
-        settings = fingerprints.changed_settings(config).items()
-        common = {key: value for key, value in settings if extending.is_common(key)}
-        first_steps = FirstSteps(config, TRAININGS[name][1], fingerprints.fingerprint_of("train", common, identity[1]))
+        common = fingerprints.fingerprint_in_part("train", config, identity[1], extending.is_common)
+        first_steps = FirstSteps(config, TRAININGS[name][1], common)
         uploads = Inline()
         if config.force:
             self.safe[name] = -1
