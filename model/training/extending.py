@@ -11,6 +11,7 @@ import hashlib
 import os
 import shutil
 import struct
+from collections.abc import Callable
 from pathlib import Path
 
 from model.config import TrainConfig
@@ -18,7 +19,7 @@ from model.training import run_length, tracking
 from model.training.schedule import batch_size, lr_factor
 from pipeline.common import checkpoints
 from pipeline.common.atomic import write_text
-from pipeline.common.errors import InputError
+from pipeline.common.errors import InputError, StoreError
 
 # What a step depends on only through its learning rate, batch size and share of masks, or not at
 # all; so does `schedule`.
@@ -62,12 +63,13 @@ class FirstSteps:
 
 
 def newest(
-    folder: Path, first_steps: FirstSteps, data: str, needs_words: bool
+    folder: Path, first_steps: FirstSteps, data: str, needs_words: bool, fetch: Callable[[Path], None]
 ) -> tuple[Path, checkpoints.State] | None:
     """Return the newest intact checkpoint of a run, or a later one that it has in common.
 
     The latter is linked into `folder`, with those before it that are kept for their words. An
-    interrupted call is repeated at the next start. `data` is the checksum of the shards.
+    interrupted call is repeated at the next start. `data` is the checksum of the shards; `fetch`
+    gets the files of a checkpoint that are only in a store.
 
     Raises:
         Unreadable: It cannot be known whether one is intact, and resuming before it removes it.
@@ -76,13 +78,14 @@ def newest(
     done = own[1].step if own else 0
     for path in _in_common(folder, first_steps, done):
         try:
+            fetch(path)
             state = checkpoints.read_state(path)
-        except InputError as error:
+            if state.data != data or (needs_words and state.words is None):
+                continue  # a start of its own would be refused with it, however often it is forced
+            _take_up(path, state.step, folder, fetch)
+        except (InputError, StoreError) as error:
             print(f"warning: {error}; trying the previous checkpoint", flush=True)
             continue
-        if state.data != data or (needs_words and state.words is None):
-            continue  # a start of its own would be refused with it, however often it is forced
-        _take_up(path, state.step, folder)
         print(f"train: the first {state.step:,} steps are those of {path.parent}: not repeated", flush=True)
         return folder / path.name, state
     return own
@@ -114,11 +117,12 @@ def _in_common(folder: Path, first_steps: FirstSteps, done: int) -> list[Path]:
     return shared[::-1]
 
 
-def _take_up(path: Path, step: int, folder: Path) -> None:
+def _take_up(path: Path, step: int, folder: Path, fetch: Callable[[Path], None]) -> None:
     """Link a checkpoint and those before it that are kept for their words; copy their curve."""
     tracking.share(folder.parent.parent, path.parent, folder, step)
     before = [other for number, other in checkpoints.steps(path.parent).items() if number < step]
     for each in (*(other for other in before if checkpoints.mark_of(other) is not None), path):
+        fetch(each)
         target = folder / each.name
         if target.exists():  # an interrupted start linked it, or it is damaged
             shutil.rmtree(target)

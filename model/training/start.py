@@ -173,7 +173,7 @@ def newest(
     own = None
     if rank == 0:
         needs_words = bool(config.words or config.save_at_words)
-        own = extending.newest(plan.folder, plan.first_steps, data, needs_words)
+        own = extending.newest(plan.folder, plan.first_steps, data, needs_words, store.uploads.fetch)
     store.upload(beat)  # other nodes fetch what this one may have alone
     sent = process_group.broadcast_from_rank0(own and (str(own[0]), dataclasses.asdict(own[1])))
     if sent is None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.common import parallel, storage
-from pipeline.common.checkpoints import FILE, FILES, STATE, SUMS, sums_of
+from pipeline.common.checkpoints import FILE, FILES, STATE, SUMS, run_name, sums_of
 from pipeline.common.errors import InputError, Restart, StoreError
 from pipeline.common.manifest import MANIFEST, Manifest, Result, begun
 from pipeline.common.stores import lease, objects
@@ -180,18 +180,18 @@ class StoreFolder:
             self._resume_checkpoints(listed, run)
 
     def _resume_checkpoints(self, listed: dict[str, Info], run: str) -> None:
-        """Fetch the newest whole checkpoint of a training, and what says what the others are.
+        """Fetch the newest whole checkpoint of a training, and what says what all others are.
 
-        Which of them stay is for the training to decide: `checkpoints.prune` knows why.
+        Which of them stay is for the training to decide: `checkpoints.prune` knows why. It may
+        continue from one of another training.
         """
-        names = {match[1] for name in listed if (match := FILE.fullmatch(name)) and match[2] == run}
-        mine = sorted(names, reverse=True)
-        whole = [group for group in mine if all(f"{group}/{n}" in listed for n in (*FILES, SUMS))]
+        groups = {match[1]: match[2] for name in listed if (match := FILE.fullmatch(name))}
+        whole = [group for group in groups if all(f"{group}/{n}" in listed for n in (*FILES, SUMS))]
+        mine = [group for group in groups if groups[group] == run]
         cut_off = [f"{group}/{n}" for group in mine if group not in whole for n in (SUMS, *FILES)]
         self._remove([name for name in cut_off if name in listed])
-        small = {f"{group}/{name}": None for group in whole for name in (STATE, SUMS)}
-        self.copy.fetch(small, listed)
-        for group in whole:
+        self.copy.fetch({f"{group}/{name}": None for group in whole for name in (STATE, SUMS)}, listed)
+        for group in sorted(set(mine) & set(whole), reverse=True):
             try:
                 return fetch_checkpoint(self.copy, group, listed)
             except StoreError as error:
@@ -204,6 +204,7 @@ class StoreFolder:
             yield
             return
         uploads = uploads or BackgroundUpload()
+        uploads.fetch = self._fetch
         uploads.start(self.sync)
         try:
             yield
@@ -213,6 +214,11 @@ class StoreFolder:
                 self.sync()
             raise
         uploads.close()
+
+    def _fetch(self, checkpoint: Path) -> None:
+        group = "/".join(checkpoint.parts[-3:])
+        if not all((checkpoint / name).exists() for name in FILES):
+            fetch_checkpoint(self.copy, group, self.copy.listed())
 
     def sync(self) -> None:
         """Put what is new, and remove what is gone: of a checkpoint the sums first, or last."""
@@ -245,7 +251,8 @@ class StoreFolder:
         for name in manifest.files.keys() & listed.keys():  # what another start has put is replaced
             self.copy.entries.setdefault(name, Entry(-1, 0, "", listed[name].etag))
         parallel.each(lambda name: self.copy.put(name, manifest.files[name]["sha256"]), manifest.files)
-        manifest = dataclasses.replace(manifest, files=manifest.files | self._elsewhere(listed))
+        elsewhere = self._elsewhere(listed, run_name(manifest.fingerprint))
+        manifest = dataclasses.replace(manifest, files=manifest.files | elsewhere)
         self.copy.save_index()
         listed = self.copy.listed()
         wrong = [n for n, f in manifest.files.items() if n not in listed or listed[n].size != f["bytes"]]
@@ -261,12 +268,12 @@ class StoreFolder:
         self.copy.save_index()
         return manifest
 
-    def _elsewhere(self, listed: dict[str, Info]) -> dict[str, dict[str, Any]]:
-        """Return the files of kept checkpoints that were not fetched, as a manifest names them."""
+    def _elsewhere(self, listed: dict[str, Info], run: str) -> dict[str, dict[str, Any]]:
+        """Return the files of a training's kept checkpoints that were not fetched, as a manifest names them."""
         found = {}
         for name, info in listed.items():
             group = FILE.fullmatch(name)
-            sums = sums_of(self.copy.path / group[1]) if group else {}
+            sums = sums_of(self.copy.path / group[1]) if group and group[2] == run else {}
             if (checksum := sums.get(Path(name).name)) and not (self.copy.path / name).exists():
                 found[name] = {"bytes": info.size, "sha256": checksum}
         return found

@@ -109,7 +109,7 @@ class Copy:
         """Write the index."""
         with self._one:
             self._index_file.parent.mkdir(parents=True, exist_ok=True)
-            entries = {name: dataclasses.asdict(e) for name, e in self.entries.items()}
+            entries = {name: dataclasses.asdict(e) for name, e in dict(self.entries).items()}
             write_text(self._index_file, json.dumps({"sent": self.sent, "entries": entries}))
 
     def listed(self) -> dict[str, Info]:

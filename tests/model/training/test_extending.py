@@ -226,15 +226,15 @@ def test_an_interrupted_start_takes_up_the_rest(short: Path, tmp_path: Path) -> 
         def hash_of(self, step: int) -> str:
             return state.first_steps or ""
 
-    assert extending.newest(own, Same(), "of other shards", needs_words=False) is None
-    found = extending.newest(own, Same(), state.data, needs_words=False)
+    assert extending.newest(own, Same(), "of other shards", needs_words=False, fetch=print) is None
+    found = extending.newest(own, Same(), state.data, needs_words=False, fetch=print)
     assert found is not None
     kept = list(checkpoints.steps(own))
     assert kept[0] == 0
     assert kept[-1] == 10
     shutil.rmtree(found[0])
     (own / f".{found[0].name}.tmp").mkdir()
-    assert extending.newest(own, Same(), state.data, needs_words=False) == found
+    assert extending.newest(own, Same(), state.data, needs_words=False, fetch=print) == found
     assert list(checkpoints.steps(own)) == kept
     assert not list(own.glob(".*"))
     assert checkpoints.read_state(found[0]) == state

@@ -23,6 +23,7 @@ machines = st.sampled_from("ab")
 moments = st.integers(0, 130)  # a training from its first step makes about as many changes
 FINAL = {number_after(name, steps): name for name, (_, steps) in TRAININGS.items()}
 Work = Callable[[], Any]
+Capsys = pytest.CaptureFixture[str]
 
 
 @pytest.fixture(params=[False, True], ids=["disk", "store"])
@@ -48,6 +49,26 @@ def test_a_training_that_resumes_elsewhere_loses_no_checkpoint_that_a_rule_keeps
     assert stored.wrong("train") == []
     marked = [name for name in made.files if "step-00000002" in name]
     assert len(marked) == 4, "what was not fetched is named, too"
+
+
+def test_a_longer_training_goes_on_elsewhere_from_a_shorter_one(world: World, capsys: Capsys) -> None:
+    world.train("short", "a")
+    made = world.train("long", "b")
+    assert "the first 4 steps are those of" in capsys.readouterr().out
+    assert world.checkpoints("long") == {step: number_after("long", step) for step in (0, 2, 6, 10)}
+    assert world.wrong("train") == []
+    assert not [name for name in made.files if "step-00000004" in name], "of the shorter training"
+
+
+@pytest.mark.parametrize("moment", [54, 75, 100])
+def test_a_longer_training_takes_up_all_that_a_shorter_one_keeps(stored: World, moment: int) -> None:
+    """The shorter one was written by two machines: neither has all of it."""
+    with suppress(UserError, Restart):
+        stored.stalled_at(
+            moment, lambda: stored.train("short", "a"), lambda: suppressed(lambda: stored.train("short", "b"))
+        )
+    stored.train("long", "b")
+    assert stored.checkpoints("long").keys() == {0, 2, 6, 10}
 
 
 def test_to_force_a_training_leaves_the_checkpoints_of_others(world: World) -> None:

@@ -208,7 +208,7 @@ class World:
 
         def make(local: TrainConfig, out: Path) -> Result:
             run = checkpoints.runs(out) / identity[0][:12]
-            found = extending.newest(run, first_steps, "d", needs_words=False)
+            found = extending.newest(run, first_steps, "d", False, uploads.fetch)
             start = found[1].step if found else -EVERY
             if found:
                 assert self.number(found[0]) == number_after(name, start), "resumed with another"
