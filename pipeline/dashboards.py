@@ -8,14 +8,13 @@ of the corpus and the scores. An offline run already has its id: create both bef
 
 import argparse
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
 from model.training.tracking import has_key, project_of
-from pipeline.common import output, screen
+from pipeline.cli import entry_point
 from pipeline.common.arguments import Arguments
-from pipeline.common.errors import ConfigError, InputError, UserError, first_line
+from pipeline.common.errors import ConfigError, InputError, first_line
 from pipeline.reporting import wandb_stages
 
 
@@ -74,12 +73,7 @@ def main() -> None:
     parser.add_argument("--project", default=project_of(None), help="project of the tracker (default: %(default)s)")
     parser.add_argument("--log", action="store_true", help="log finished stages first")
     parser.add_argument("--dry-run", action="store_true", help="print what would be saved")
-    output.outlive_readers()
-    try:
-        make(parser.parse_args())
-    except UserError as error:
-        screen.tell(error)
-        sys.exit(error.code)
+    entry_point.guarded(lambda: make(parser.parse_args()))
 
 
 if __name__ == "__main__":

@@ -28,9 +28,10 @@ import numpy.typing as npt
 from model.config import DataConfig, ObjectiveConfig, ScheduleConfig
 from model.loader.masking import Masker
 from pipeline.beam.documents import OUTCOMES
-from pipeline.common import counter_rng, output, screen, storage
+from pipeline.cli import entry_point
+from pipeline.common import counter_rng, storage
 from pipeline.common.arguments import Arguments
-from pipeline.common.errors import InputError, UserError
+from pipeline.common.errors import InputError
 from pipeline.common.figures import CorpusCounts, TrainingSummary
 from pipeline.common.formatting import pluralize
 from pipeline.common.manifest import MANIFEST, Manifest, require_manifest, sha256
@@ -276,12 +277,7 @@ def main() -> None:
     parser.add_argument("--train", metavar="FOLDER", help="training whose instances to show")
     parser.add_argument("--step", type=int, default=1, help="step of this training, from 1")
     parser.add_argument("--png", metavar="FILE", help="write the histogram of lengths to a file")
-    output.outlive_readers()
-    try:
-        show(parser.parse_args())
-    except UserError as error:
-        screen.tell(error)
-        sys.exit(error.code)
+    entry_point.guarded(lambda: show(parser.parse_args()))
 
 
 if __name__ == "__main__":

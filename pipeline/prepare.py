@@ -14,13 +14,13 @@ from collections import Counter
 from pathlib import Path
 
 from pipeline import readers
-from pipeline.beam import estimate, preview, steps, transforms
-from pipeline.beam.absolute_paths import for_workers
+from pipeline.beam import estimate, steps, transforms
 from pipeline.beam.documents import OUTCOMES, DocumentCounts
 from pipeline.beam.estimate import text_bytes
 from pipeline.beam.exchange import PER_TOKEN, Exchange, first_splits, portion
 from pipeline.beam.plan import PreparePlan
 from pipeline.beam.progress import watch
+from pipeline.beam.runners import for_workers
 from pipeline.beam.shard_sizes import buckets, check_sizes
 from pipeline.cli import entry_point
 from pipeline.common import screen
@@ -303,7 +303,7 @@ def execute(config: PrepareConfig) -> None:
         return
     pin(config)
     splits, _, _, exchange = laid_out(config)
-    for line in preview.lines(config, splits, exchange):
+    for line in estimate.plan(config, splits, exchange):
         screen.say(line)
 
 

@@ -13,7 +13,7 @@ from pipeline.common.errors import ConfigError, Exit, Restart, UserError
 from pipeline.common.figures import Conversion
 from pipeline.common.manifest import Manifest
 from pipeline.config import RunConfig
-from pipeline.orchestration import advice, estimates, graph, run_arguments, run_document, stage_commands
+from pipeline.orchestration import advice, compose_run, estimates, graph, run_document, stage_commands
 from pipeline.orchestration.follow import Executor, StageFailed
 from pipeline.orchestration.kubernetes import KubernetesExecutor
 from pipeline.orchestration.local import LocalExecutor
@@ -174,7 +174,7 @@ def interrupt(number: int, frame: FrameType | None) -> None:
 
 def main() -> None:
     """Run the command."""
-    run_arguments.start(sys.argv[1:], execute)
+    compose_run.start(sys.argv[1:], execute)
 
 
 if __name__ == "__main__":

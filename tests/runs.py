@@ -1,13 +1,13 @@
 """Runs as their command line gives them, without running anything."""
 
 from pipeline.config import RunConfig
-from pipeline.orchestration import compose_run, graph, run_arguments
+from pipeline.orchestration import compose_run, graph
 from pipeline.orchestration.run_document import StageRecord
 
 
 def composed(*words: str) -> RunConfig:
     """The configuration of a run, with its stages, of a command line as typed."""
-    config = compose_run.of_words("run", RunConfig, run_arguments.expand(list(words)), asked=False)
+    config = compose_run.of_words("run", RunConfig, list(words), asked=False)
     assert isinstance(config, RunConfig)
     return config
 

@@ -4,11 +4,18 @@ No biases but the decoder's. Every `global_every`-th layer, starting with the fi
 whole sequence; the others attend to `local_window` tokens around each and use a smaller rotary
 base. It has no segments and no next-sentence head.
 
-Shapes: B sequences, T real tokens, K positions that a head reads, H hidden, F feed-forward.
+Rotary positions (Su et al. 2021) rotate queries and keys by angles: element `i` of the first half
+of a head and element `i` of its second half form a plane, as in transformers. The tables are
+computed once in single precision, whatever the model's precision.
+
+Shapes: B sequences, T real tokens, K positions that a head reads, H hidden, F feed-forward, N heads,
+D width of a head, P positions in a table.
 """
 
+import functools
 import math
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -17,7 +24,6 @@ from model.encoders import attention
 from model.encoders.dropout import Dropout, drop
 from model.encoders.encoder import Architecture, EncoderLayer, MaskedHead, PretrainingModel, Sequences, WordEmbeddings
 from model.encoders.projections import QueryKeyValue
-from model.encoders.rotary import rotate, rotation
 
 CUTOFF = 2.0  # truncation of initial weights, in standard deviations
 ENDS_A_BRANCH = ("mix.weight", "down.weight", "masked_head.dense.weight", "pooler.dense.weight")
@@ -137,3 +143,58 @@ class ModernBertForPreTraining(PretrainingModel):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__(config, MODERNBERT)
+
+
+@functools.lru_cache(maxsize=16)
+def rotary_tables(positions: int, width: int, base: float, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Return cosines, for both halves, and sines of all angles: `(P, D)`, `(P, D/2)` fp32."""
+    steps = torch.arange(0, width, 2, dtype=torch.float32) / width
+    angles = torch.arange(positions, dtype=torch.float32)[:, None] * (1.0 / base**steps)
+    return angles.cos().repeat(1, 2).to(device), angles.sin().to(device)
+
+
+def rotation(where: Sequences, positions: int, width: int, base: float) -> tuple[Tensor, Tensor]:
+    """Return cosines `(T, 1, D)` and sines `(T, 1, D/2)` at the tokens of a pass, for all layers.
+
+    `positions` is the longest possible sequence.
+    """
+    key = ("rotary", width, base)
+    if key not in where.shared:
+        cosines, sines = rotary_tables(positions, width, base, where.position_ids.device)
+        places = where.position_ids
+        where.shared[key] = cosines[places][:, None], sines[places][:, None]
+    return where.shared[key]
+
+
+class Rotate(torch.autograd.Function):
+    """Rotation of rows by their angles; the backward pass rotates the gradient back."""
+
+    @staticmethod
+    def forward(ctx: torch.autograd.function.FunctionCtx, x: Tensor, cosines: Tensor, sines: Tensor) -> Tensor:
+        """Map `(T, N, D)`, `(T, 1, D)` and `(T, 1, D/2)` -> `(T, N, D)`."""
+        ctx.save_for_backward(cosines, sines)
+        return turn(x, cosines, sines, 1.0)
+
+    @staticmethod
+    def backward(ctx, gradient: Tensor) -> tuple[Tensor, None, None]:  # type: ignore[no-untyped-def]
+        """Rotate the gradient `(T, N, D)` back."""
+        cosines, sines = ctx.saved_tensors
+        return turn(gradient, cosines, sines, -1.0), None, None
+
+
+def turn(x: Tensor, cosines: Tensor, sines: Tensor, direction: float) -> Tensor:
+    """Rotate `(T, N, D)` in single precision or better; the result has `x`'s type.
+
+    `direction` is 1, or -1 to rotate back.
+    """
+    out = x * cosines
+    first, second = x.chunk(2, -1)
+    one, other = out.chunk(2, -1)
+    one.addcmul_(second, sines, value=-direction)
+    other.addcmul_(first, sines, value=direction)
+    return out.to(x.dtype)
+
+
+def rotate(x: Tensor, angles: tuple[Tensor, Tensor]) -> Tensor:
+    """Rotate queries or keys `(T, N, D)` by the result of `rotation`."""
+    return Rotate.apply(x, *angles)  # type: ignore[no-any-return, no-untyped-call]

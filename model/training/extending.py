@@ -83,11 +83,10 @@ def newest(
             if state.data != data or (needs_words and state.words is None):
                 continue  # a start of its own would be refused with it, however often it is forced
             _take_up(path, state.step, folder, fetch)
+            print(f"train: the first {state.step:,} steps are those of {path.parent}: not repeated", flush=True)
+            return folder / path.name, state
         except (InputError, StoreError) as error:
             print(f"warning: {error}; trying the previous checkpoint", flush=True)
-            continue
-        print(f"train: the first {state.step:,} steps are those of {path.parent}: not repeated", flush=True)
-        return folder / path.name, state
     return own
 
 
@@ -105,13 +104,10 @@ def _in_common(folder: Path, first_steps: FirstSteps, done: int) -> list[Path]:
 
     Their files have not been verified.
     """
-    found: list[tuple[int, Path]] = []
-    for other in folder.parent.glob("*"):
-        if other != folder:
-            found += [item for item in checkpoints.steps(other).items() if item[0] > done]
-    shared = [
+    others = [checkpoints.steps(other) for other in folder.parent.glob("*") if other != folder]
+    shared = [  # hashes take the steps in order
         path
-        for step, path in sorted(found)  # hashes take the steps in order
+        for step, path in sorted((step, path) for found in others for step, path in found.items() if step > done)
         if first_steps.fits(step, checkpoints.noted(path, "first_steps"))
     ]
     return shared[::-1]

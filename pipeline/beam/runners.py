@@ -8,6 +8,7 @@ import argparse
 import contextlib
 import dataclasses
 import difflib
+import glob
 import importlib
 import os
 import secrets
@@ -18,9 +19,9 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import grpc
 
@@ -34,8 +35,9 @@ from pipeline.beam.fast_import import (
     worker_handlers,
 )
 from pipeline.beam.pool import environment, secret, serve
+from pipeline.common import storage
 from pipeline.common.errors import ConfigError
-from pipeline.config import RunnerConfig
+from pipeline.config import PrepareConfig, RunnerConfig
 
 Engine = tuple[Any, PipelineOptions]
 
@@ -239,3 +241,45 @@ def service(runner: RunnerConfig, where: Place = Place()) -> Engine:
         configured["environment_config"] = environment(place, secret())
     own = dataclasses.replace(runner, options=configured)
     return engine, options(own, sdk_worker_parallelism=runner.workers, **where.flags)
+
+
+Text = TypeVar("Text", str, str | None)
+
+
+def for_workers(config: PrepareConfig) -> PrepareConfig:
+    """Return a configuration whose paths mean the same to workers as here.
+
+    Workers that this process starts have its directory: paths stay as typed, as in ids of
+    documents.
+    """
+    if starts_workers(config.runner):
+        return config
+    parts = {
+        name: {**part, "path": absolute(part["path"])} if isinstance(part, Mapping) and part.get("path") else part
+        for name, part in config.corpus.parts.items()
+    }
+    return dataclasses.replace(
+        config,
+        corpus=dataclasses.replace(config.corpus, path=absolute(config.corpus.path), parts=parts),
+        filters=dataclasses.replace(
+            config.filters,
+            banned_file=absolute(config.filters.banned_file),
+            decontaminate=[absolute(place) for place in config.filters.decontaminate],
+        ),
+        source=absolute(config.source),
+        vocab=absolute(config.vocab),
+    )
+
+
+def starts_workers(runner: RunnerConfig) -> bool:
+    """Return whether this process, or one that it starts, starts the workers."""
+    loopback = runner.options.get("environment_type") == "LOOPBACK"
+    return runner.name in ("local", "prism") or loopback
+
+
+def absolute(place: Text) -> Text:
+    """Return a local path from the root of the file system, an address as it is."""
+    here = os.getcwd()
+    if not place or storage.is_address(place) or glob.has_magic(here):  # no part of a pattern
+        return place
+    return os.path.join(here, place)

@@ -1,6 +1,7 @@
 """Composition of configurations by Hydra: schemas, validation, errors that name the key."""
 
 import contextlib
+import dataclasses
 import difflib
 import os
 import re
@@ -17,11 +18,13 @@ from hydra.errors import HydraException, MissingConfigException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException, ValidationError
 
-from pipeline.cli import addresses, help_text
+from pipeline.cli import help_text
 from pipeline.cli.conf_files import CONF, choices, no_such
 from pipeline.cli.overrides import for_hydra, split
 from pipeline.common.errors import ConfigError, UserError, named
 from pipeline.common.schema import StageConfig
+from pipeline.common.storage import is_address
+from pipeline.common.stores.objects import SCHEMES
 
 # Errors caused by a command line or a YAML file; any other exception is a bug.
 MISTAKES = (UserError, HydraException, OmegaConfBaseException)
@@ -87,7 +90,7 @@ def validate(config: DictConfig, schema: type[Config]) -> Config:
     check_keys(config)
     built = OmegaConf.to_object(config)
     assert isinstance(built, schema)
-    addresses.check(built)
+    check_addresses(built)
     return built
 
 
@@ -223,3 +226,36 @@ def of_words(name: str, schema: type[Config], words: list[str], asked: bool) -> 
         raise
     except MISTAKES as error:
         raise explain(error) from error
+
+
+ANY = ("corpus.path",)  # keys that are read directly from any store
+STORE = ("workdir", "out", "glue")  # keys of a stage or a run that may be in a store, like inputs
+LOCAL = ("pretrained", "input", "output", "heartbeat", "mirror")
+
+
+def check_addresses(config: Any) -> None:
+    """Raise ConfigError if a key holds an object-store address that it cannot read or write."""
+    stage = hasattr(config, "workdir")  # other commands make no local copies
+    for key, value, role in _paths(config):
+        if key in ANY or not is_address(value):
+            continue
+        if stage and (role == "input" or key in STORE):
+            if value.lower().startswith(SCHEMES):
+                continue
+            raise ConfigError(
+                f"must be in {', '.join(SCHEMES)} or a local folder; only {ANY[0]} reads other stores", key, value
+            )
+        raise ConfigError("must be a local path; mount the bucket or copy it to this machine", key, value)
+
+
+def _paths(config: Any, prefix: str = "") -> Iterator[tuple[str, str, str]]:
+    """Yield the keys of a config that hold paths, with their values and roles."""
+    for field in dataclasses.fields(config):
+        value, key = getattr(config, field.name), f"{prefix}{field.name}"
+        role = field.metadata.get("role", "")
+        if dataclasses.is_dataclass(value):
+            yield from _paths(value, f"{key}.")
+        elif role == "input" or key in (*ANY, *STORE, *LOCAL):
+            for item in value if isinstance(value, list) else [value]:
+                if isinstance(item, str):
+                    yield key, item, role

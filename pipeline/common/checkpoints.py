@@ -102,12 +102,8 @@ def read_state(path: Path) -> State:
 
 def steps(folder: Path) -> dict[int, Path]:
     """Return the checkpoints of a run by step, in ascending order, including damaged ones."""
-    found = {}
-    for path in folder.glob("step-*"):
-        number = path.name.removeprefix("step-")
-        if number.isdecimal():
-            found[int(number)] = path
-    return dict(sorted(found.items()))
+    names = {path.name.removeprefix("step-"): path for path in folder.glob("step-*")}
+    return dict(sorted((int(name), path) for name, path in names.items() if name.isdecimal()))
 
 
 def newest(folder: Path) -> tuple[Path, State] | None:

@@ -20,7 +20,7 @@ from pipeline.common.budget import Budget
 from pipeline.common.errors import ConfigError, InputError, readable
 from pipeline.common.formatting import pluralize
 from pipeline.config import FiltersConfig
-from pipeline.filtering import ngrams, word_columns
+from pipeline.filtering import ngrams
 from pipeline.readers import SkipCounts
 from pipeline.readers.io import compressed
 from pipeline.text import clean, encodings
@@ -34,6 +34,10 @@ KINDS = (".tsv", ".json", ".jsonl", ".txt", ".conll", ".conllu")
 # Files of a data set that are about it: they hold nothing to evaluate on.
 ABOUT = re.compile(r"(readme|licen[cs]e|copying|notice)\b.*|.*\.(md|rst|pdf|py|sh)", re.IGNORECASE)
 NOT_READ = "train"  # beginning of names of training data
+# Of files of one word a line with labels in columns, as CoNLL's.
+_SAME = 0.95  # share of rows with as many columns; others are marks of documents
+_NUMBER = re.compile(r"\d+(?:[-.]\d+)?")  # of a word in its sentence (CoNLL-U, CoNLL-2012)
+_BEFORE = 3  # columns that may stand before the word: of the document, its part, the word's number
 
 
 class Filter(Protocol):
@@ -260,7 +264,7 @@ def evaluation_texts(path: Path) -> Iterator[str]:
     else:
         yield text
     if kind not in (".json", ".jsonl"):
-        yield " ".join(word_columns.words(lines_of(text)))
+        yield " ".join(words_of_columns(lines_of(text)))
 
 
 def is_json_lines(text: str) -> bool:
@@ -352,3 +356,20 @@ def build(config: FiltersConfig) -> list[Filter]:
     if config.decontaminate:
         chosen.append(Decontamination(evaluation_files(config.decontaminate), config.ngram))
     return chosen
+
+
+def words_of_columns(lines: list[str]) -> list[str]:
+    """Return the column of words; nothing if the lines are no rows of columns.
+
+    It is the first one, or the one after the last number in front.
+    """
+    rows = [line.split() for line in lines if line.strip() and not line.startswith("# ")]
+    if not rows:
+        return []
+    ((width, count),) = Counter(map(len, rows)).most_common(1)
+    if width < 2 or count < _SAME * len(rows):
+        return []
+    rows = [row for row in rows if len(row) == width]
+    before = [index for index in range(min(_BEFORE, width - 1)) if all(_NUMBER.fullmatch(row[index]) for row in rows)]
+    column = before[-1] + 1 if before else 0
+    return [row[column] for row in rows]

@@ -28,7 +28,7 @@ from pipeline.common import output, run_record, screen
 from pipeline.common.atomic import write_text
 from pipeline.common.errors import ConfigError, Exit, UserError
 from pipeline.config import RunConfig
-from pipeline.orchestration import graph, run_arguments, run_document, stage_commands
+from pipeline.orchestration import compose_run, graph, run_document, stage_commands
 from pipeline.orchestration.follow import delete_forced
 
 MODULE = "pipeline.orchestration.slurm_job"
@@ -233,7 +233,7 @@ def main() -> None:
         print(__doc__, end="")
         return
     if words[0] == "all":
-        run_arguments.start(words[1:], drive_all)
+        compose_run.start(words[1:], drive_all)
     os.environ[screen.RECORDS] = "1"
     stage, workdir, digest = words
     entry_point.guarded(lambda: drive(stage, workdir, digest))

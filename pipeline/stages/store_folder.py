@@ -25,8 +25,6 @@ from pipeline.common.stores.remote_file import Info
 from pipeline.config import StageConfig
 from pipeline.stages.store_inputs import fetch_checkpoint, in_store, root_of
 
-UNFINISHED = ".unfinished"  # said before 0.2 that a folder without a manifest is a stage's
-
 
 @contextlib.contextmanager
 def locked_run(workdir: str, wait: bool = False) -> Iterator[None]:
@@ -94,8 +92,7 @@ class StoreFolder:
         place = self._address if self.stored else named
         maker = Manifest.maker(place)
         if self.stored:
-            names = self.copy.listed() if maker is None else {}
-            foreign = bool(names) and UNFINISHED not in names
+            foreign = maker is None and bool(self.copy.listed())
         else:
             foreign = not in_place and any(not path.is_dir() for path in named.rglob("*"))
         if maker is not None and maker != self.stage:
@@ -166,16 +163,10 @@ class StoreFolder:
                 path.unlink(missing_ok=True)
             if name not in listed or not path.exists():
                 del self.copy.entries[name]
-        others: dict[str, str | None] = {}
-        for name, info in listed.items():
-            known = self.copy.entries.get(name)
-            if FILE.fullmatch(name) or hidden(name) or name == MANIFEST:
-                continue
-            if not fnmatch.fnmatchcase(name, pattern):
-                continue
-            if known is None or known.etag != info.etag:
-                others[name] = None
-        self.copy.fetch(others, listed)
+        others = [name for name in listed if not (FILE.fullmatch(name) or hidden(name) or name == MANIFEST)]
+        seen = {name: entry.etag for name, entry in self.copy.entries.items()}
+        new = [n for n in others if fnmatch.fnmatchcase(n, pattern) and seen.get(n) != listed[n].etag]
+        self.copy.fetch(dict.fromkeys(new), listed)
         if self.stage == "train":
             self._resume_checkpoints(listed, run)
 

@@ -17,7 +17,7 @@ from fences import FENCE, blocks, commands
 
 from pipeline.cli import composing, conf_files
 from pipeline.config import RunConfig
-from pipeline.orchestration import compose_run, graph, run_arguments, stage_keys
+from pipeline.orchestration import compose_run, graph, stage_keys
 from pipeline.stages.registry import STAGES
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -77,7 +77,7 @@ def check_keys(command: str, words: list[str]) -> None:
         word.replace("=NAME", "=sample") for word in words if word not in ("--help", "…") and not word.startswith("@")
     ]
     if command == "run":
-        config = compose_run.of_words(command, RunConfig, run_arguments.expand(typed), asked="…" in words)
+        config = compose_run.of_words(command, RunConfig, typed, asked="…" in words)
         assert config is None or len(graph.plan(config)) > 5
         return
     composed = composing.compose(command, COMMANDS[command], typed)
@@ -132,7 +132,7 @@ def test_a_command_is_there_and_has_these_keys(page: str, line: str) -> None:
 
 @pytest.mark.parametrize(("page", "code"), keys_of_stages())
 def test_a_key_in_the_text_is_one_that_a_run_takes(page: str, code: str) -> None:
-    run_arguments.expand([code if "=" in code else f"{code}=VALUE"])  # exits if not
+    compose_run.expand([code if "=" in code else f"{code}=VALUE"])  # exits if not
     if found := STAGE_KEY.match(code):
         assert stage_keys.has(STAGES[found[1]].schema, found[2])
 

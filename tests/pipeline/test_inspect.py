@@ -57,15 +57,13 @@ def test_a_folder_is_shown_whole(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("pairs", "kind"), [("sop", "in order|swapped"), ("none", "full")])
 def test_the_histogram_counts_every_instance(
-    pairs: str, kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    pairs: str, kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = make(tmp_path, pairs)
     capsys.readouterr()
-    sys_argv, sys.argv = sys.argv, ["inspect", str(folder)]
-    try:
+    monkeypatch.setattr(sys, "argv", ["inspect", str(folder)])
+    with pytest.raises(SystemExit, match="0"):
         inspect.main()
-    finally:
-        sys.argv = sys_argv
     shown = capsys.readouterr().out
     bars = re.findall(r"^ +\d+(?:-\d+)? +([\d,]+) █*$", shown, re.MULTILINE)
     totals = require_manifest(folder, "prepare", "x").figures["totals"]

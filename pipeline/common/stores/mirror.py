@@ -37,8 +37,8 @@ def default_root() -> Path:
     """Return the folder of all mirrors of this user: one for each store's servers."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     server = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or "aws"
-    which = f"{server} {os.environ.get('AWS_PROFILE', '')}"
-    which += os.environ.get("STORAGE_EMULATOR_HOST", "") + azure.own_account()
+    emulator, profile = (os.environ.get(name, "") for name in ("STORAGE_EMULATOR_HOST", "AWS_PROFILE"))
+    which = f"{server} {profile}{emulator}{azure.own_account()}"
     return cache / "bert-pipeline" / "stores" / hashlib.sha256(which.encode()).hexdigest()[:12]
 
 

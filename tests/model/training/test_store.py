@@ -13,7 +13,7 @@ import pytest
 from benchmarks.small import write_split
 from pipeline.common import checkpoints
 from pipeline.common.errors import Exit
-from pipeline.common.manifest import MANIFEST, Manifest, file_checksums
+from pipeline.common.manifest import MANIFEST, Manifest, begun, file_checksums
 from pipeline.common.ports import free_port
 from pipeline.common.stores import objects
 from pipeline.common.stores.mirror import local_path
@@ -59,8 +59,8 @@ def test_a_training_in_a_store_is_that_on_a_disk(root: Path, work: Path, bucket:
 
     # As if the machine had been lost while it put the last checkpoint.
     top = f"{run}/train/checkpoints/{stored.fingerprint[:12]}"
-    objects.delete([f"{run}/train/{MANIFEST}", f"{top}/step-00000012/SHA256SUMS"])
-    objects.put(f"{run}/train/.unfinished", b"train")
+    objects.delete([f"{top}/step-00000012/SHA256SUMS"])
+    objects.put(f"{run}/train/{MANIFEST}", begun("train"))
     said = train_many(root, [(2, words(bucket, run, tmp_path / "b"))])
     assert "resumed after step 8" in said
     assert sums(Manifest.read(f"{run}/train")).keys() == sums(local).keys()
@@ -116,8 +116,8 @@ def test_nodes_need_no_shared_folder(root: Path, work: Path, bucket: str, tmp_pa
     disks[1].mkdir()
     shutil.rmtree(local_path(disks[0], out))
     top = f"{out}/train/checkpoints/{first.fingerprint[:12]}"
-    objects.delete([f"{out}/train/{MANIFEST}", f"{top}/step-00000012/SHA256SUMS"])
-    objects.put(f"{out}/train/.unfinished", b"train")
+    objects.delete([f"{top}/step-00000012/SHA256SUMS"])
+    objects.put(f"{out}/train/{MANIFEST}", begun("train"))
     said = train_on_nodes(root, node, disks, words(bucket, out, node))
     assert "resumed after step 8" in said
     assert sums(Manifest.read(f"{out}/train")) == sums(first)

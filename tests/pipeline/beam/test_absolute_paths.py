@@ -6,8 +6,8 @@ import pytest
 
 from pipeline import prepare
 from pipeline.beam import steps
-from pipeline.beam.absolute_paths import for_workers
 from pipeline.beam.plan import unpack
+from pipeline.beam.runners import for_workers
 from pipeline.config import FiltersConfig, PrepareConfig, RunnerConfig
 from pipeline.tokenization.wordpiece import SPECIAL, build
 from tests import preparing

@@ -3,7 +3,7 @@
 import pytest
 
 from pipeline.common.errors import BY_FORCE, ConfigError, Diverged, InputError, UserError, named
-from pipeline.orchestration import advice, run_arguments
+from pipeline.orchestration import advice, compose_run
 
 STAGES = ["prepare", "prepare-512", "train", "train-512", "evaluate", "evaluate-curve"]
 OUTS = {name: f"s3://wiki/run/{name}" for name in [*STAGES, "evaluate-rte"]}
@@ -57,7 +57,7 @@ def test_the_stage_whose_folder_is_wrong_is_forced(stage: str, path: str | None,
     error = InputError(f"make it again {BY_FORCE}", path=path, where=f"stage {stage}")
     assert str(error).endswith("make it again with force=true")
     assert str(advice.in_run(error, STAGES, OUTS, False)).endswith(f"make it again with --force {forced}")
-    assert run_arguments.expand(["--force", forced]) == [f"force=[{forced}]"]
+    assert compose_run.expand(["--force", forced]) == [f"force=[{forced}]"]
     assert str(advice.in_run(error, STAGES, OUTS, True)).endswith(f"by deleting {OUTS[forced]}")
 
 

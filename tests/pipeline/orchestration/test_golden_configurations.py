@@ -15,7 +15,7 @@ from pipeline.cli import conf_files
 from pipeline.common.errors import UserError
 from pipeline.common.formatting import flatten
 from pipeline.config import RunConfig
-from pipeline.orchestration import compose_run, run_arguments
+from pipeline.orchestration import compose_run
 from tests.docs.fences import commands
 
 pytestmark = pytest.mark.slow
@@ -51,7 +51,7 @@ def lines() -> list[str]:
 
 def values(line: str) -> dict[str, str]:
     """The configuration of a run and of its stages, by dotted key."""
-    words = run_arguments.expand([*shlex.split(line), "cores=2"])
+    words = [*shlex.split(line), "cores=2"]
     try:
         config = compose_run.of_words("run", RunConfig, words, asked=False)
     except UserError as error:

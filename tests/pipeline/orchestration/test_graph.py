@@ -16,7 +16,7 @@ from pipeline.common.errors import ConfigError, InputError
 from pipeline.common.formatting import flatten
 from pipeline.common.manifest import Manifest
 from pipeline.config import ReportConfig, RunConfig
-from pipeline.orchestration import graph, run_arguments, stage_commands
+from pipeline.orchestration import compose_run, graph, stage_commands
 from pipeline.stages import fingerprints
 from tests.runs import composed, planned
 
@@ -116,8 +116,8 @@ def test_a_text_of_a_stage_stays_as_typed(tmp_path: Path) -> None:
     assert by_name["train"].tracking.project == "1e3"
     assert by_name["evaluate-sample_next"].task.labels == ["false", "true"]
     for word in words:
-        once = run_arguments.expand([word])
-        assert run_arguments.expand(once) == once  # a job reads what the run passes on
+        once = compose_run.expand([word])
+        assert compose_run.expand(once) == once  # a job reads what the run passes on
 
 
 def test_stages_that_a_tracker_cannot_read_are_told_before_work_begins(bucket: str, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from omegaconf import DictConfig, OmegaConf
 from pipeline.cli import composing, conf_files, help_text, overrides
 from pipeline.common.formatting import flatten
 from pipeline.config import RunConfig
-from pipeline.orchestration import compose_run, run_arguments, stage_keys
+from pipeline.orchestration import compose_run, stage_keys
 from pipeline.stages.registry import STAGES
 from tests import runs
 
@@ -36,7 +36,7 @@ def of_command(kind: str, *words: str) -> DictConfig:
 
 def of_run(kind: str, *words: str) -> DictConfig:
     """What the stage reads in a run."""
-    typed = run_arguments.expand(["corpus=text", "corpus.path=TEXT", *words])
+    typed = compose_run.expand(["corpus=text", "corpus.path=TEXT", *words])
     config = compose_run.composed(typed, [])
     assert config is not None
     found = OmegaConf.create(OmegaConf.to_container(config.stages[kind], resolve=True))
@@ -175,7 +175,7 @@ def test_a_setting_is_parsed_a_few_times_and_composed_once(monkeypatch: pytest.M
     monkeypatch.setattr(hydra, "compose", lambda *given, **named: composed.append(given) or compose(*given, **named))
     overrides.parsed.cache_clear()
     words = ["+corpus=sample", f"workdir={tmp_path}", "train.optimizer.learning_rate=7.5e-3"]
-    made = run_arguments.of_words("run", RunConfig, words, asked=False)
+    made = compose_run.of_words("run", RunConfig, words, asked=False)
     assert made.stages["train"].optimizer.learning_rate == 7.5e-3
     assert 1 <= sum("7.5e-3" in text for text in counted) <= 5, counted
     assert len(composed) == 1

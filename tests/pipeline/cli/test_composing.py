@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.cli import addresses
+from pipeline.cli.composing import check_addresses
 from pipeline.common.errors import ConfigError, Exit
 from pipeline.config import CorpusConfig, FiltersConfig, PredictConfig, PrepareConfig, RunnerConfig
 from tests import forked
@@ -23,12 +23,12 @@ def config(**changes: object) -> PrepareConfig:
 
 
 def test_a_corpus_may_be_in_a_store() -> None:
-    addresses.check(config())
+    check_addresses(config())
 
 
 def test_a_run_and_its_inputs_may_be_in_a_store() -> None:
-    addresses.check(config(workdir="s3://b/run", out="S3://b/run/made", vocab="gs://b/run/vocab"))
-    addresses.check(config(workdir="abfs://c/run", out="abfss://c@a.dfs.core.windows.net/made"))
+    check_addresses(config(workdir="s3://b/run", out="S3://b/run/made", vocab="gs://b/run/vocab"))
+    check_addresses(config(workdir="abfs://c/run", out="abfss://c@a.dfs.core.windows.net/made"))
 
 
 @pytest.mark.parametrize(
@@ -43,12 +43,12 @@ def test_a_run_and_its_inputs_may_be_in_a_store() -> None:
 )
 def test_other_stores_and_other_paths_are_refused(key: str, changes: dict[str, object]) -> None:
     with refused(ConfigError, key=key):
-        addresses.check(config(**changes))
+        check_addresses(config(**changes))
 
 
 def test_a_command_without_a_folder_reads_local_paths() -> None:
     with refused(ConfigError, key="pretrained"):
-        addresses.check(PredictConfig(pretrained="s3://b/run/convert"))
+        check_addresses(PredictConfig(pretrained="s3://b/run/convert"))
 
 
 def test_a_run_in_another_store_is_refused_and_leaves_nothing(root: Path, tmp_path: Path) -> None:

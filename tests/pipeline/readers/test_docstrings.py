@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.text.docstrings import inline, paragraphs
+from pipeline.readers.sample import inline, paragraphs
 
 NUMPY_STYLE = cleandoc(
     """
