@@ -3,17 +3,3 @@
 from model.config.learning import ObjectiveConfig, OptimizerConfig, ScheduleConfig
 from model.config.sizes import AUTO, PUBLISHED, SHAPE, ModelConfig
 from model.config.training import ComputeConfig, DataConfig, TrackingConfig, TrainConfig
-
-__all__ = [
-    "AUTO",
-    "PUBLISHED",
-    "SHAPE",
-    "ComputeConfig",
-    "DataConfig",
-    "ModelConfig",
-    "ObjectiveConfig",
-    "OptimizerConfig",
-    "ScheduleConfig",
-    "TrackingConfig",
-    "TrainConfig",
-]

@@ -4,7 +4,7 @@
 there.
 """
 
-from pipeline.common.schema import StageConfig, check, check_choice, input_path, runtime_option
+from pipeline.common.schema import StageConfig, check
 from pipeline.config.downstream import (
     MINIMAL_PAIRS,
     TASK_KINDS,
@@ -26,30 +26,3 @@ from pipeline.config.preparation import (
     VocabConfig,
 )
 from pipeline.config.run import ExecutorConfig, ReportConfig, RunConfig
-
-__all__ = [
-    "MINIMAL_PAIRS",
-    "TASK_KINDS",
-    "ConvertConfig",
-    "CorpusConfig",
-    "DownloadConfig",
-    "DownloadFile",
-    "EmbedConfig",
-    "EvaluateConfig",
-    "ExecutorConfig",
-    "FiltersConfig",
-    "PredictConfig",
-    "PrepareConfig",
-    "ReportConfig",
-    "RunConfig",
-    "RunnerConfig",
-    "StageConfig",
-    "SubmitConfig",
-    "TaskConfig",
-    "TasksConfig",
-    "VocabConfig",
-    "check",
-    "check_choice",
-    "input_path",
-    "runtime_option",
-]

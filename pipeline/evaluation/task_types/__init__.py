@@ -120,15 +120,13 @@ def framing_of(config: EvaluateConfig) -> TruncationConfig:
 
 def open_task_type(config: EvaluateConfig, task: TaskConfig, wordpiece: WordPiece) -> TaskType:
     """Return the type of `task`, with its files in `config.data`."""
-    from pipeline.evaluation.task_types.classification import Classification
-    from pipeline.evaluation.task_types.multiple_choice import Choice
+    from pipeline.evaluation.task_types.classification import Choice, Classification
     from pipeline.evaluation.task_types.question_answering import Answers
     from pipeline.evaluation.task_types.token_classification import Tagging
 
-    if task.kind == "classification":
-        return Classification(config.data, task, wordpiece, framing_of(config))
-    if task.kind == "choice":
-        return Choice(config.data, task, wordpiece, framing_of(config))
+    if task.kind in ("classification", "choice"):
+        made = Choice if task.kind == "choice" else Classification
+        return made(config.data, task, wordpiece, framing_of(config))
     if task.kind == "tagging":
         return Tagging(config.data, task, wordpiece, config.sequence_length)
     return Answers(config.data, task, wordpiece, config.sequence_length, config.stride)

@@ -8,7 +8,7 @@ import pytest
 from model.finetuning.features import TruncationConfig
 from pipeline.common.errors import InputError
 from pipeline.evaluation import examples
-from pipeline.evaluation.task_types.multiple_choice import Choice
+from pipeline.evaluation.task_types.classification import Choice
 from pipeline.tokenization.wordpiece import SPECIAL, WordPiece, build
 from tests.refusals import refused
 
