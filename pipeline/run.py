@@ -53,7 +53,7 @@ def execute(config: RunConfig) -> None:
             )
     if config.dry_run:
         nodes, expected = planned(config)
-        jobs = jobs_of(config, nodes) if config.executor.pods else ""
+        jobs = "" if config.executor.here else jobs_of(config, nodes)
         screen.say("\n".join(filter(None, [draw(nodes), jobs, expected])))
         return
     with store_folder.locked_run(config.workdir):
@@ -61,14 +61,23 @@ def execute(config: RunConfig) -> None:
 
 
 def jobs_of(config: RunConfig, nodes: list[StageRecord]) -> str:
-    """Return a line about each Job that a run on Kubernetes would make, if its cluster answers."""
+    """Return what a run would have others start, if they answer: Kubernetes, Slurm, or a person."""
     settings = dataclasses.replace(config.executor, prometheus_port=None)
     try:
-        chosen = KubernetesExecutor(settings, run_document.of(config, nodes))
+        chosen = executor(dataclasses.replace(config, executor=settings), run_document.of(config, nodes))
+        if chosen is None:
+            return by_hand(config, nodes)
         chosen.patience = 0.0
         return chosen.expected(nodes)
     except (UserError, Restart) as error:
-        return f"the Jobs are not known: {error}"
+        return f"the jobs are not known: {error}"
+
+
+def by_hand(config: RunConfig, nodes: list[StageRecord]) -> str:
+    """Return the commands of the stages that have to run, for another scheduler."""
+    place, start = run_record.place_of(config.workdir), " ".join(stage_commands.ELSEWHERE)
+    jobs = [f"  python {start} {place}#{job}" for job in run_document.by_job(nodes)]
+    return "\n".join(["run on each machine of a stage, in this order:", *jobs])
 
 
 def planned(config: RunConfig) -> tuple[list[StageRecord], str]:
@@ -105,10 +114,7 @@ def run_nodes(config: RunConfig, nodes: list[StageRecord], expected: str) -> Non
         chosen = executor(config, run)
         run.write()
         if chosen is None:
-            place = run_record.place_of(config.workdir)
-            start = " ".join(stage_commands.ELSEWHERE)
-            jobs = [f"  python {start} {place}#{job}" for job in run_document.by_job(nodes)]
-            screen.say("\n".join([f"written: {place}; run on each machine of a stage, in this order:", *jobs]))
+            screen.say(f"written: {run_record.place_of(config.workdir)}; {by_hand(config, nodes)}")
             return
         chosen.run(nodes)
     except UserError as error:

@@ -47,6 +47,10 @@ class Executor(ABC):
             UserError, Restart, StageFailed: one failed; the message says which, and why.
         """
 
+    def expected(self, nodes: list[StageRecord]) -> str:
+        """Return what `run` would have others start, for a person to read; nothing of this machine's."""
+        return ""
+
     @abstractmethod
     def look(self, groups: Groups) -> None:
         """Learn the states of all jobs that are to come."""

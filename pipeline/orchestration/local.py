@@ -69,7 +69,7 @@ class LocalExecutor(Executor):
         """
         announce_done(nodes)
         delete_forced(nodes)
-        self.tick = "\u2713 " if self.live and can_print("\u2713") else ""
+        self.tick = "\u2713 " if self.live and "utf" in sys.stdout.encoding.lower() else ""
         try:
             self.follow(nodes, {node.name: [node] for node in nodes if node.reason is not None})
         except KeyboardInterrupt:
@@ -187,15 +187,6 @@ class LocalExecutor(Executor):
                 while time.monotonic() < until and any([signal_group(child, 0) for child in children]):
                     time.sleep(0.05)
         self.running.clear()
-
-
-def can_print(text: str) -> bool:
-    """Return whether the terminal's encoding has these characters."""
-    try:
-        text.encode(sys.stdout.encoding or "ascii")
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def signal_group(process: subprocess.Popen[bytes], sign: int) -> bool:

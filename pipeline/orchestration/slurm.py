@@ -54,12 +54,9 @@ class SlurmExecutor(Executor):
                 what = f"its job is in the queue; scancel {jobs[node.job]}, or leave out force"
                 raise ConfigError(what, "force", node.name)
         delete_forced(nodes)
-        done = {node.name for node in nodes if node.reason is None}
         for stage, members in groups.items():
             if stage not in jobs:
-                needs = {need for node in members for need in node.needs if need not in done}
-                before = [jobs[other.job] for other in nodes if other.name in needs]
-                jobs[stage] = self._submit(stage, members, list(dict.fromkeys(before)))
+                jobs[stage] = self._submit(stage, members[0].kind, awaited(nodes, members, jobs))
         if not self.config.wait:
             return
         try:
@@ -69,12 +66,34 @@ class SlurmExecutor(Executor):
             print(f"the jobs stay in the queue; to cancel them: scancel {mine}", flush=True)
             raise
 
-    def _submit(self, stage: str, members: list[StageRecord], before: list[str]) -> str:
+    def expected(self, nodes: list[StageRecord]) -> str:
+        """Return the command and the script of each job that has to be submitted, after others by their names."""
+        groups = by_job(nodes)
+        jobs = dict(zip(groups, groups, strict=True)) | self.jobs
+        words = {
+            name: self._words(name, all_of[0].kind, awaited(nodes, all_of, jobs)) for name, all_of in groups.items()
+        }
+        return "\n".join(
+            f"{name}: job {jobs[name]} is in the queue"
+            if name in self.jobs
+            else f"{shlex.join(words[name])} <<'END'\n{self._script(name)}END"
+            for name in groups
+        )
+
+    def _submit(self, stage: str, kind: str, before: list[str]) -> str:
         """Submit a stage's job and return its id."""
-        node = members[0]
         self.logs.mkdir(parents=True, exist_ok=True)
-        kind = STAGES[node.kind]
-        words = [
+        job = self._ask(self._words(stage, kind, before), self._script(stage)).strip().partition(";")[0]
+        waits = f", after {', '.join(before)}" if before else ""
+        self.say(stage, f"job {job} submitted{waits}")
+        return job
+
+    def _words(self, stage: str, kind: str, before: list[str]) -> list[str]:
+        """Return the command that submits a job; the script is its input."""
+        config, wide, array = self.config, kind == "train", kind == "evaluate"
+        gpus = config.gpus if wide else min(1, config.gpus) if array else 0
+        named = {option: getattr(config, option) for option in ("account", "partition")}
+        return [
             "sbatch",
             "--parsable",
             "--requeue",
@@ -82,30 +101,19 @@ class SlurmExecutor(Executor):
             f"--chdir={Path.cwd()}",
             f"--job-name={NAME}-{stage}",
             f"--comment={self.workdir}#{self.record.digest(stage)}",
-            f"--signal=TERM@{margin(self.config.time)}",
-            f"--time={self.config.time}",
+            f"--signal=TERM@{margin(config.time)}",
+            f"--time={config.time}",
             "--ntasks-per-node=1",
+            f"--output={self.logs}/{stage}-{'%A_%a' if array else '%j'}.out",
+            *([f"--array=0-{config.parts - 1}"] if array else []),
+            f"--nodes={config.nodes if wide else 1}",
+            f"--cpus-per-task={1 if STAGES[kind].one_core and not array else config.cpus}",
+            *([f"--gpus-per-node={gpus}"] if gpus else []),
+            *(f"--{option}={value}" for option, value in named.items() if value),
+            *([f"--dependency=afterok:{':'.join(before)}", "--kill-on-invalid-dep=yes"] if before else []),
+            *config.options.get("all", []),
+            *config.options.get(kind, []),
         ]
-        array = node.kind == "evaluate"
-        words.append(f"--output={self.logs}/{stage}-{'%A_%a' if array else '%j'}.out")
-        if array:
-            words.append(f"--array=0-{self.config.parts - 1}")
-        wide = node.kind == "train"
-        words.append(f"--nodes={self.config.nodes if wide else 1}")
-        words.append(f"--cpus-per-task={1 if kind.one_core and not array else self.config.cpus}")
-        gpus = self.config.gpus if wide else min(1, self.config.gpus) if array else 0
-        if gpus:
-            words.append(f"--gpus-per-node={gpus}")
-        for option in ("account", "partition"):
-            if value := getattr(self.config, option):
-                words.append(f"--{option}={value}")
-        if before:
-            words += [f"--dependency=afterok:{':'.join(before)}", "--kill-on-invalid-dep=yes"]
-        words += [*self.config.options.get("all", []), *self.config.options.get(node.kind, [])]
-        job = self._ask(words, self._script(stage)).strip().partition(";")[0]
-        waits = f", after {', '.join(before)}" if before else ""
-        self.say(stage, f"job {job} submitted{waits}")
-        return job
 
     def _script(self, stage: str) -> str:
         """Return the batch script: the user's `setup`, then the stage."""
@@ -184,12 +192,7 @@ class SlurmExecutor(Executor):
         shown = subprocess.run(
             ["scontrol", "--oneliner", "show", "job", job], capture_output=True, text=True, check=False
         ).stdout
-        codes = [
-            int(word.removeprefix("ExitCode=").partition(":")[0])
-            for word in shown.split()
-            if word.startswith("ExitCode=")
-        ]
-        code = next((code for code in codes if code), 1)
+        code = next(filter(None, map(int, re.findall(r"\bExitCode=(\d+)", shown))), 1)
         logs = sorted(self.logs.glob(f"{stage}-{job}*.out"))
         telling = [
             log for log in logs if any(error.code == code for error in records_in(log.read_text(errors="replace")))
@@ -200,6 +203,13 @@ class SlurmExecutor(Executor):
         if isinstance(error, UserError | Restart):
             return error
         return StageFailed(f"job {job} {state}: {error}")
+
+
+def awaited(nodes: list[StageRecord], members: list[StageRecord], jobs: dict[str, str]) -> list[str]:
+    """Return the jobs whose end a job of the stages `members` waits for."""
+    needs = {need for node in members for need in node.needs}
+    first = [node for node in nodes if node.name in needs and node.reason is not None]
+    return list(dict.fromkeys(jobs[node.job] for node in first))
 
 
 def answer(words: list[str], text: str) -> str:

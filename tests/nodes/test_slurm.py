@@ -5,6 +5,7 @@ weights, which are those of two ranks on one machine, bit for bit.
 """
 
 import fcntl
+import re
 import signal
 import sys
 from collections.abc import Iterator
@@ -317,6 +318,15 @@ def test_a_limit_shorter_than_the_margin_is_no_mistake(cluster: Cluster) -> None
     wait_for(lambda: cluster.restarts(job) >= 1, "it is in the queue again")
     cluster.ask("scancel", job)
     assert "requeued" in (cluster.project / f"bert-pretrain-{job}.out").read_text()
+
+
+def test_a_dry_run_shows_jobs_that_slurm_takes(cluster: Cluster) -> None:
+    words = ["+corpus=sample", f"workdir={cluster.folder / 'dry'}", "executor=slurm", "executor.gpus=1"]
+    shown = cluster.ask("python", "-m", "pipeline.run", *words, "executor.nodes=2", "dry_run=true")
+    jobs = shown[shown.index("sbatch ") : shown.rindex("END") + 3]
+    assert jobs.count("sbatch ") >= 6
+    alone = re.sub(r"--dependency=\S+ --kill-on-invalid-dep=yes ", "", jobs)
+    cluster.ask("bash", "-e", "-c", alone.replace("sbatch ", "sbatch --test-only "))
 
 
 MISTAKES = {

@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import subprocess
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -113,6 +114,29 @@ def test_what_was_submitted_is_not_done(
     monkeypatch.setattr(commands, "executor", lambda config, run: SimpleNamespace(run=lambda nodes: None))
     commands.run_nodes(config, list(made.stages.values()), "")
     assert capsys.readouterr().out.startswith("submitted;")
+
+
+def test_a_dry_run_shows_what_would_be_submitted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stage is the number of its job here."""
+    run = planned(tmp_path / "work")
+    nodes, asked = list(run.stages.values()), tmp_path / "asked"
+    number = 'for word; do [[ $word != --job-name=bert-* ]] || echo "${word#--job-name=bert-}"; done'
+    command(tmp_path, "sbatch", f'printf "%s\\n" "$@" >> {asked}; cat >> {asked}; {number}')
+    command(tmp_path, "squeue", "exit 0")
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    options = {"all": ["--mem=8G"], "train": ["--reservation=a b"]}
+    settings = ExecutorConfig(name="slurm", gpus=2, setup=["module load cuda"], options=options, wait=False)
+    shown = SlurmExecutor(settings, run).expected(nodes)
+    assert not asked.exists()
+    SlurmExecutor(settings, run).run(nodes)
+    submitted = asked.read_text()
+    asked.unlink()
+    subprocess.run(["bash", "-c", shown], check=True, stdout=subprocess.DEVNULL)
+    assert asked.read_text() == submitted
+    command(tmp_path, "squeue", f"echo '7|7|bert-train|{tmp_path}/work#{run.digest('train')}'")
+    again = SlurmExecutor(settings, run).expected(nodes)
+    assert "train: job 7 is in the queue" in again.splitlines()
+    assert "--dependency=afterok:vocab:7" in again
 
 
 def test_a_queued_job_of_other_settings_is_not_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
