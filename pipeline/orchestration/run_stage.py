@@ -25,7 +25,7 @@ from model.launch import HOSTFILE
 from pipeline.cli import entry_point
 from pipeline.common import cores as machine
 from pipeline.common import heartbeat, run_record, screen
-from pipeline.common.errors import ConfigError, Exit, Restart
+from pipeline.common.errors import ConfigError, Exit, InputError, Restart
 from pipeline.config import EvaluateConfig, PrepareConfig
 from pipeline.evaluation import evaluation_of
 from pipeline.orchestration import placement, run_document, stage_commands
@@ -90,9 +90,14 @@ def run_stage(words: list[str]) -> NoReturn:
     if words[:1] != [run_record.OPTION] or not named:
         raise ConfigError("is required; add RUN/run.json#STAGE", run_record.OPTION)
     typed = dict(word.partition("=")[::2] for word in settings)
-    run = run_document.read(record)
+    try:
+        run = run_document.read(record)
+    except InputError as error:
+        if isinstance(error.__cause__, FileNotFoundError):  # a mount may come late, or be lost
+            raise Restart(f"{stage}: {error}") from error
+        raise
     if os.environ.get(DIGEST, run.digest(stage)) != run.digest(stage):
-        raise Restart(f"{stage}: {record} is not yet, or no more, the record that this Job was made for")
+        raise Restart(f"{stage}: {record} is not yet, or no more, the record that this job was made for")
     os.environ.update(run.environment | os.environ)
     commands = [preflight()] if stage == PREFLIGHT else commands_of(stage, run, record, typed)
     for each in commands[:-1]:

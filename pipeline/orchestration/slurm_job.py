@@ -62,10 +62,7 @@ def from_step(code: int) -> int:
     """Return a stage's exit code from that of its srun (negative: a signal)."""
     if code < 0:
         code = 128 - code
-    for ours, step in STEP_CODES.items():
-        if code == step:
-            return int(ours)
-    return code
+    return next((int(ours) for ours, step in STEP_CODES.items() if code == step), code)
 
 
 def task(stage: str, words: list[str]) -> int:
@@ -117,9 +114,7 @@ def may_queue_again(workdir: Path, job: str) -> bool:
     """Record a start of the job, and return whether it may start again."""
     path = workdir / "logs" / f".slurm-{job}"
     path.parent.mkdir(parents=True, exist_ok=True)
-    before: dict[str, Any] = {"progress": "", "times": 0}
-    if path.exists():
-        before = json.loads(path.read_text())
+    before: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {"progress": "", "times": 0}
     now = progress(workdir)
     times = before["times"] + 1 if before["progress"] == now else 1
     write_text(path, json.dumps({"progress": now, "times": times}))

@@ -240,7 +240,11 @@ def test_a_pod_reads_the_record_that_it_was_made_for(cluster: Cluster, monkeypat
         run_stage.main()
     assert f"{cluster.folder}/run.json#report" in started[0]
     monkeypatch.setenv("BERT_DIGEST", "0a")
-    with pytest.raises(Restart, match="record that this Job was made for"):
+    with pytest.raises(Restart, match="made for"):
+        run_stage.main()
+    monkeypatch.delenv("BERT_DIGEST")
+    (cluster.folder / "run.json").unlink()
+    with pytest.raises(Restart, match="cannot be read"):
         run_stage.main()
 
 
