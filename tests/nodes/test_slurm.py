@@ -330,7 +330,7 @@ def test_a_dry_run_shows_jobs_that_slurm_takes(cluster: Cluster) -> None:
 
 
 MISTAKES = {
-    "+corpus=sample train.stepz=3": "did you mean steps?",
+    "+corpus=sample train.stepz=3": "did you mean train.steps?",
     "+corpus=sample train.data.dir=/nowhere": "data.dir=/nowhere",
     "+corpus=sample --fast": "--fast: no such option",
     "": "corpus: is required",
