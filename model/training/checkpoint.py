@@ -5,7 +5,7 @@ loading: any ZeRO stage on any number of ranks reads the checkpoints of any othe
 that of `pipeline.common.checkpoints`.
 
 A crash at any moment, even of the machine, leaves only complete checkpoints: data is synced to disk
-before the rename, and the file `latest` (for other tools) is updated last.
+before the rename.
 """
 
 import dataclasses
@@ -48,8 +48,6 @@ def write(
         _sync(temporary)
         checkpoints.remove(path)  # damaged: this run was not resumed from it
         temporary.rename(path)
-        _sync(folder)
-        write_text(folder / checkpoints.LATEST, f"{path.name}\n")
         _sync(folder)
     except (OSError, SafetensorError) as error:
         shutil.rmtree(temporary, ignore_errors=True)

@@ -18,7 +18,6 @@ from model.config import TrainConfig
 from model.training import run_length, tracking
 from model.training.schedule import batch_size, lr_factor
 from pipeline.common import checkpoints
-from pipeline.common.atomic import write_text
 from pipeline.common.errors import InputError, StoreError
 
 # What a step depends on only through its learning rate, batch size and share of masks, or not at
@@ -126,7 +125,6 @@ def _take_up(path: Path, step: int, folder: Path, fetch: Callable[[Path], None])
         shutil.rmtree(temporary, ignore_errors=True)
         shutil.copytree(each, temporary, copy_function=_link)
         temporary.rename(target)
-    write_text(folder / checkpoints.LATEST, f"{path.name}\n")
 
 
 def _link(source: str, target: str) -> None:

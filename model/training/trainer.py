@@ -310,10 +310,21 @@ class Trainer:
         return Diverged(f"{what}; {kept}. Lower optimizer.learning_rate, or inspect the data")
 
     def _save(self, mark: float | None = None) -> Path:
-        """Save a checkpoint: all ranks gather, rank 0 writes; return its path."""
+        """Have a checkpoint of this step, and those that a rule keeps; return its path."""
         path = self.plan.folder / checkpoints.name_of(self.step)
-        if self.saved == self.step:
-            return path
+        if self.saved != self.step:
+            self._write(mark)
+        if self.world.rank == 0:
+            if not self.health.row:  # else those before may be the good ones
+                stable = steps_before_decay(self.config.schedule, self.plan.steps)
+                checkpoints.prune(path, self.config.keep, self.config.keep_every, stable, self.best.get("step"))
+            self.store.upload(self.guard.beat, wait=self.stop or self.health.limit_reached)
+        dist.barrier()
+        self.guard.beat()
+        return path
+
+    def _write(self, mark: float | None) -> None:
+        """Write a checkpoint: all ranks gather, rank 0 writes."""
         try:
             weights, moments = gather_state(self.engine, compare=not self.compared)
         except FloatingPointError as error:
@@ -324,14 +335,7 @@ class Trainer:
         if self.world.rank == 0:
             self.store.uploads.wait(self.guard.beat)  # at most one checkpoint is not there yet
             checkpoint.write(self.plan.folder, self._state(tokens, mark), weights, moments)
-            if not self.health.row:  # else those before may be the good ones
-                stable = steps_before_decay(self.config.schedule, self.plan.steps)
-                checkpoints.prune(path, self.config.keep, self.config.keep_every, stable, self.best.get("step"))
             self.tracker.log("checkpoint", self.step)
-            self.store.upload(self.guard.beat, wait=self.stop or self.health.limit_reached)
-        dist.barrier()
-        self.guard.beat()
-        return path
 
     def _state(self, tokens: int, mark: float | None) -> checkpoints.State:
         """Return the position after `self.step` updates; `mark` is that of `save_at_words`."""

@@ -22,7 +22,7 @@ FORMAT = "checkpoint/2"
 WEIGHTS, MOMENTS, STATE = "model.safetensors", "optimizer.safetensors", "state.json"
 FILES = (WEIGHTS, MOMENTS, STATE)
 SUMS = "SHA256SUMS"  # of these files
-LATEST = "latest"  # the name of the newest checkpoint
+LATEST = "latest"  # the name of the newest checkpoint, for other tools
 BRANCH = "stable"  # the names of those that are kept for longer trainings, or as the best, alone
 # A file of a checkpoint by its path in the stage's folder: the checkpoint, the run, the step.
 FILE = re.compile(r"(checkpoints/([^/]+)/step-(\d+))/[^/]+")
@@ -123,7 +123,7 @@ def newest(folder: Path) -> tuple[Path, State] | None:
 
 
 def prune(last: Path, keep: int, keep_every: int | None = None, stable: int = 0, best: float | None = None) -> None:
-    """Remove what killed writers left, and all but the last `keep` and each `keep_every`-th.
+    """Name the newest; remove what killed writers left, and all but the last `keep` and each `keep_every`-th.
 
     That of step `best` stays too, and the last of the first `stable` steps: a longer training can
     continue from it. Those kept for their words do not count. `last` is the checkpoint that was
@@ -137,6 +137,7 @@ def prune(last: Path, keep: int, keep_every: int | None = None, stable: int = 0,
         spare = step in plain[:-keep] and (keep_every is None or step % keep_every)
         if step not in good or (spare and step not in apart):
             remove(path)
+    write_text(last.parent / LATEST, f"{last.name}\n")
     if apart:
         write_text(last.parent / BRANCH, "".join(f"{name_of(step)}\n" for step in plain if step in apart))
     remove_leftovers(last.parent)

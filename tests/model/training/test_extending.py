@@ -18,6 +18,7 @@ from model.training import checkpoint, extending
 from model.training.extending import FirstSteps
 from model.training.schedule import batch_size, lr_factor, steps_before_decay
 from pipeline.common import checkpoints
+from pipeline.common.manifest import MANIFEST
 from pipeline.orchestration import graph
 from pipeline.stages import fingerprints
 from tests.model.conftest import SMALL, counted, losses, train_many
@@ -201,6 +202,23 @@ def test_the_shorter_training_stays_and_can_be_made_again(
     said = train(both, *SHORT)
     assert "resumed after step 20" in said
     assert losses(both) == before
+
+
+@pytest.mark.slow
+def test_a_rerun_names_what_one_that_was_killed_had_saved(
+    train: Callable[..., str], short: Path, tmp_path: Path
+) -> None:
+    """Else a mean of checkpoints would take the one before the decay, which only its name sets apart."""
+    out = copied(short, tmp_path)
+    (run,) = checkpoints.runs(out).iterdir()
+    before = {path.name: path.read_bytes() for path in run.iterdir() if path.is_file()}
+    assert before.keys() == {checkpoints.LATEST, checkpoints.BRANCH}
+    (out / MANIFEST).unlink()
+    (run / checkpoints.BRANCH).unlink()
+    (run / checkpoints.LATEST).write_text("step-00000010\n")
+    (run / ".latest.0f7957ab.tmp").touch()
+    assert "resumed after step 20" in train(out, *SHORT)
+    assert {path.name: path.read_bytes() for path in run.iterdir() if path.is_file()} == before
 
 
 @pytest.mark.slow
