@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 from pipeline.common.redact import one_line, without_secrets
 
-_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
+_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO)
 
 
 class Exit(enum.IntEnum):
@@ -175,7 +175,7 @@ def records_in(text: str) -> list[UserError | Restart]:
 
 
 def disk_failure(error: BaseException) -> str | None:
-    """Return the system's text for ENOSPC, EDQUOT, EFBIG or EROFS if `error` contains it.
+    """Return the system's text for ENOSPC, EDQUOT, EFBIG, EROFS or EIO if `error` contains it.
 
     Engines and libraries wrap system errors in their own types but keep the text.
     """

@@ -4,7 +4,6 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from pipeline.common.atomic import write_text
 from pipeline.common.formatting import duration
 
 RATES = "rates.json"  # in a run's folder: what its last stages did per second on this machine
@@ -75,6 +74,6 @@ def remember_rate(workdir: Path | str, name: str, value: float) -> None:
     except (OSError, ValueError):
         known = {}
     try:
-        write_text(path, json.dumps({**known, name: value}) + "\n")
+        path.write_text(json.dumps({**known, name: value}) + "\n", encoding="utf-8")  # half of it is as good as none
     except (OSError, TypeError):
         return

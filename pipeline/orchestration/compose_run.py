@@ -66,7 +66,6 @@ def expand(argv: list[str]) -> list[str]:
             kept += lines_of(word[1:])
         else:
             kept.append(word)
-    kept = [word.removeprefix("++stages.") for word in kept]  # as jobs of an older version have it
     check(kept, RunConfig)
     for word in kept:
         check_name(word, kept)

@@ -102,14 +102,14 @@ def _flock(lock: Path, folder: Path, key: str, wait: bool) -> Iterator[None]:
 
 @contextlib.contextmanager
 def disk_errors_as_input_errors(out: Path) -> Iterator[None]:
-    """Convert ENOSPC, EDQUOT, EFBIG and EROFS raised in the body to a one-line InputError."""
+    """Convert errors of a disk raised in the body to a one-line InputError."""
     try:
         yield
     except Exception as error:
         if isinstance(error, UserError):
             raise
         if what := disk_failure(error):
-            raise InputError(f"{what.lower()}; free some space, or set another out", "out", out) from error
+            raise InputError(f"{what.lower()}; free space, check the disk, or set another out", "out", out) from error
         raise
 
 
