@@ -1,10 +1,13 @@
 """ZeRO changes where things are kept, never what is learnt: the same curve at every stage."""
 
 import json
+import os
+import sys
 from pathlib import Path
 
 import pytest
 
+from tests import forked
 from tests.model.conftest import SMALL, losses, rows, train_many
 
 pytestmark = pytest.mark.slow
@@ -15,6 +18,7 @@ STAGES = (0, 1, 2, 3)
 RUNS = {(0, 1), *((stage, 2) for stage in STAGES)}  # (stage, processes)
 
 held_out: dict[tuple[str, int, int], dict[str, float]] = {}  # the last held-out figures, likewise
+outs: dict[tuple[str, int, int], Path] = {}  # and the folders
 
 
 def settings(work: Path, out: Path, optimizer: str, stage: int, *more: str) -> list[str]:
@@ -36,6 +40,7 @@ def curves(root: Path, work: Path, tmp_path_factory: pytest.TempPathFactory) -> 
     folder = tmp_path_factory.mktemp("zero")
     names = {(o, s, p): folder / f"{o}-{s}-{p}" for o in RATES for s in STAGES for p in (1, 2)}
     names = {key: out for key, out in names.items() if key[1:] in RUNS}
+    outs.update(names)
     train_many(root, [(p, settings(work, out, o, s)) for (o, s, p), out in names.items()])
     held_out.update({name: rows(out, "validation")[-1] for name, out in names.items()})
     return {name: losses(out) for name, out in names.items()}
@@ -48,6 +53,15 @@ def test_every_stage_on_two_processes_gives_the_curve_of_one(curves, optimizer, 
     assert len(one) == 40
     assert curves[optimizer, stage, 2] == pytest.approx(one, abs=1e-4)
     assert held_out[optimizer, stage, 2] == pytest.approx(held_out[optimizer, 0, 1], abs=1e-4)
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_the_curve_is_that_of_plain_pytorch(curves, stage, root: Path, tmp_path: Path) -> None:
+    """DistributedDataParallel and PyTorch's AdamW, on the same batches."""
+    script = root / "tests" / "model" / "training" / "plain_ddp.py"
+    words = [sys.executable, str(script), str(outs["adamw", stage, 2]), str(tmp_path / "losses")]
+    forked.run(words, ranks=2, check=True, env=os.environ | {"PYTHONPATH": str(root)})
+    assert curves["adamw", stage, 2] == pytest.approx(json.loads((tmp_path / "losses").read_text()), abs=1e-4)
 
 
 @pytest.mark.parametrize("optimizer", RATES)
