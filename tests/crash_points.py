@@ -1,0 +1,284 @@
+"""Crash each stage at its system calls: `python -m tests.crash_points [--cases N] [--jobs N] [STAGE…]`.
+
+A stage runs once under strace, which lists the calls that change its folder. Then, for a call at a
+time, strace kills the process there or lets the call fail, and the plain command runs again. Its
+folder must be that of the undisturbed run, to the byte but for times, without further files; an
+error of the system must be one line, with an exit code that says what to do. `--cases` draws as
+many of each stage; all calls that give a file its name or take it are among the first.
+"""
+
+import argparse
+import itertools
+import json
+import os
+import re
+import secrets
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from importlib import import_module
+from multiprocessing import get_context
+from pathlib import Path
+
+from pipeline.common import checkpoints, counter_rng
+from pipeline.common.errors import Exit
+from pipeline.common.manifest import MANIFEST
+from tests import forked
+
+NAMING = ("rename", "renameat", "renameat2", "link", "linkat", "symlink", "unlink", "unlinkat", "rmdir")
+CALLS = (*NAMING, "openat", "write", "pwrite64", "mkdir", "ftruncate", "fsync", "fdatasync", "fchmod", "fallocate")
+LINE = re.compile(r"^\d+ +(\w+)\((.*)$")
+PATHS = re.compile(r'<(/[^>]*)>|"([^"]*)"')
+ANYWHERE = "renameat"  # only safetensors calls it, with names that are other ones each time
+RANDOM = re.compile(r"/\.tmp\w{6}$|#\d+$|[0-9a-f]{16}")
+HOW = ("kill", "ENOSPC", "EIO")
+LIMIT = 120.0  # seconds of a command
+TIMES = re.compile(
+    rb'"(seconds|finished|times|[a-z_]*per_second|mfu|data_wait_share|began|time)": ?("[^"]*"|[\d.e+-]+|\{[^}]*\})'
+)
+TRAIN = (
+    "model=tiny model.hidden=16 model.feed_forward=32 model.heads=2 model.positions=32 batch_size=8 micro_batch=8 "
+    "steps=4 save_every=2 keep=1 log_every=1 evaluate_every=100 threads=1 tracking=none "
+    "schedule=wsd schedule.warmup_steps=1 schedule.decay_share=0.5"
+)
+COMMANDS = {  # of each stage, after those before it; TEXT, TASK and W are paths
+    "vocab": "pipeline.vocab +corpus=lines corpus.path=TEXT size=150 workdir=W",
+    "prepare": "pipeline.prepare +corpus=lines corpus.path=TEXT sequence_length=32 validation_share=0.2 workdir=W",
+    "train": f"model.train workdir=W {TRAIN}",
+    "convert": "pipeline.convert workdir=W",
+    "evaluate": "pipeline.evaluate +task=own data=TASK task.name=own pretrained=W/convert epochs=1 batch_sizes=[8] "
+    "learning_rates=[1e-3] seeds=[0] sequence_length=32 out=W/evaluate-own threads=1 workdir=W",
+    "report": "pipeline.report workdir=W tracking=none",
+}
+OUT = {"evaluate": "evaluate-own"}
+
+
+@dataclass(frozen=True)
+class Point:
+    """A system call of a stage: its number among those of this kind at this path, or at any (empty)."""
+
+    call: str
+    path: str
+    number: int
+
+
+@dataclass(frozen=True)
+class Case:
+    """What happens to a stage at a point, or what was wrong after it."""
+
+    stage: str
+    how: str
+    point: Point
+
+    def __str__(self) -> str:
+        return f"{self.stage}: {self.how} at {self.point.call} {self.point.number} of {self.point.path}"
+
+
+class World:
+    """A folder in which all stages before one are done."""
+
+    def __init__(self, top: Path, stage: str):
+        self.top, self.stage, self.work = top, stage, top / "work"
+        self.out = self.work / OUT.get(stage, stage)
+        self.before, self.log = top / "before", top / "strace"
+        text(top)
+        for name, words in COMMANDS.items():
+            if name == stage:
+                break
+            code, said = self.run(words)
+            assert code == 0, said
+        self.work.mkdir(exist_ok=True)
+        shutil.copytree(self.work, self.before)
+        code, said = self.run(COMMANDS[stage], f"trace={','.join(CALLS)}", "-y")
+        assert code == 0, said
+        self.points = list(dict.fromkeys(self._points()))
+        self.wanted = self.content()
+
+    def run(self, words: str, expression: str | None = None, *options: str) -> tuple[int, str]:
+        """Run a command, under strace with an expression; return its exit code and what it said.
+
+        The code is that of the signal, negative, or 124 for a command that did not end; then what is
+        left of its process group is killed, which is said.
+        """
+        for name, value in {"TEXT": "text.txt", "TASK": "task", "W": "work"}.items():
+            words = re.sub(rf"\b{name}\b", str(self.top / value), words)
+        child = os.fork()
+        if not child:
+            os.setsid()
+            os.kill(os.getpid(), signal.SIGSTOP)
+            (self.top / "said").mkdir(exist_ok=True)
+            for name in ("out", "err"):
+                (self.top / "said" / name).unlink(missing_ok=True)
+            environment = {"PATH": os.environ["PATH"], "HOME": str(self.top), "OMP_NUM_THREADS": "1"}
+            order = {"words": ["-m", *words.split()], "cwd": str(forked.ROOT), "folder": str(self.top / "said")}
+            names, other = itertools.count(), secrets.token_hex
+            secrets.token_hex = lambda count=32: (
+                f"{next(names):08x}" if count == 4 else other(count)
+            )  # the same each time
+            forked.become(order | {"env": environment})
+        os.waitpid(child, os.WUNTRACED)
+        tracer = None
+        if expression is not None:
+            command = ["strace", "-f", "-qq", "-o", str(self.log), "-e", expression, *options, "-p", str(child)]
+            tracer = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+            while "TracerPid:\t0\n" in Path(f"/proc/{child}/status").read_text():
+                time.sleep(0.005)
+        os.kill(child, signal.SIGCONT)
+        until, code = time.monotonic() + LIMIT, 124
+        while time.monotonic() < until:
+            ended, status = os.waitpid(child, os.WNOHANG)
+            if ended:
+                code = os.waitstatus_to_exitcode(status)
+                break
+            time.sleep(0.01)
+        left = code == 124 or not alone(child, 10.0)
+        if left:
+            os.killpg(child, signal.SIGKILL)
+            if code == 124:
+                os.waitpid(child, 0)
+        if tracer is not None:
+            tracer.wait()
+        files = [self.top / "said" / name for name in ("out", "err")]
+        said = "".join(file.read_text() for file in files if file.exists())
+        return code, f"{said}\nprocesses were left" if left else said
+
+    def _points(self) -> Iterator[Point]:
+        counts: Counter[tuple[str, str]] = Counter()
+        for line in self.log.read_text(errors="replace").splitlines():
+            found = LINE.match(line)
+            if found is None:
+                continue
+            call, arguments = found.groups()
+            if call == "openat" and not re.search(r"O_(WRONLY|RDWR|CREAT)", arguments):
+                continue
+            paths = [one or other for one, other in PATHS.findall(arguments)]
+            path = next((path for path in paths if path.startswith(f"{self.work}/")), None)
+            if path is None or (RANDOM.search(path) and call != ANYWHERE):
+                continue
+            place = "" if call == ANYWHERE else path
+            counts[call, place] += 1
+            yield Point(call, place, counts[call, place])
+
+    def content(self) -> dict[str, bytes]:
+        """Return the files below the run's folder but for times, with hidden ones but for locks."""
+        found = {}
+        for path in sorted(self.work.rglob("*")):
+            name = path.relative_to(self.work).as_posix()
+            if path.is_file() and not name.endswith(".lock"):
+                found[name] = lasting(name, path.read_bytes())
+        return found
+
+    def judge(self, case: Case) -> str | None:
+        """Do a case; return what was wrong, or None; "" if the call was not made."""
+        shutil.rmtree(self.work)
+        subprocess.run(["cp", "-a", str(self.before), str(self.work)], check=True)
+        do = "signal=KILL" if case.how == "kill" else f"error={case.how}"
+        inject = f"inject={case.point.call}:{do}:when={case.point.number}"
+        self.log.unlink(missing_ok=True)
+        code, said = self.run(COMMANDS[self.stage], inject, *(["-P", case.point.path] if case.point.path else []))
+        if "(INJECTED)" not in self.log.read_text(errors="replace") and code != -signal.SIGKILL:
+            return ""
+        if "processes were left" in said:
+            return said[-300:]
+        if case.how != "kill" and (code not in (0, Exit.USER, Exit.RESTART) or "Traceback" in said):
+            return f"exit code {code}: {said[-700:]}"
+        again, said = self.run(COMMANDS[self.stage])
+        if again != 0:
+            return f"again, exit code {again}: {said[-700:]}"
+        found = self.content()
+        differ = [name for name in found.keys() | self.wanted.keys() if found.get(name) != self.wanted.get(name)]
+        return f"after exit code {code} and again, other files: {', '.join(sorted(differ)[:6])}" if differ else None
+
+
+def lasting(name: str, data: bytes) -> bytes:
+    """Return what of a file no time changes."""
+    if name.endswith(("report.html", "rates.json", checkpoints.SUMS)):
+        return b""
+    if name.endswith("metrics.jsonl"):
+        rows = [json.loads(line) for line in data.splitlines()]
+        return json.dumps([(row["kind"], row["step"], row.get("loss")) for row in rows]).encode()
+    if name.endswith(MANIFEST):
+        data = re.sub(rb'"(sha256|bytes)": ?("[^"]*"|\d+)', b"", data)  # the other files are compared
+    return TIMES.sub(b"", data)
+
+
+def alone(child: int, seconds: float) -> bool:
+    """Wait until nothing of a process group is left."""
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        try:
+            os.killpg(child, 0)
+        except ProcessLookupError:
+            return True
+        time.sleep(0.02)
+    return False
+
+
+def text(top: Path) -> None:
+    """Write a corpus and a task, the same each time."""
+    words = [a + b for a in ("ba", "ko", "ri", "tu", "me", "sa") for b in ("n", "l", "r", "nd", "sk", "")]
+    key = counter_rng.key(0, "crash points")
+
+    def sentence(number: int) -> str:
+        drawn = counter_rng.uniform(key, range(8 * number, 8 * number + 8))
+        return " ".join(words[int(one * len(words))] for one in drawn)
+
+    documents = ("\n".join(f"{sentence(9 * n + i)}." for i in range(9)) for n in range(60))
+    (top / "text.txt").write_text("\n\n".join(documents) + "\n")
+    (top / "task").mkdir()
+    for name, first in (("train", 1000), ("dev", 1040)):
+        rows = "".join(f"{sentence(first + n)}\t{n % 2}\n" for n in range(40))
+        (top / "task" / f"{name}.tsv").write_text(f"text\tlabel\n{rows}")
+
+
+def drawn(points: Iterable[Point], stage: str, most: int | None) -> list[Case]:
+    """Return the cases of a stage: what names files first, then a sample drawn evenly."""
+    every = [Case(stage, how, point) for point in points for how in HOW if how != "ENOSPC" or point.call not in NAMING]
+    key = counter_rng.key(0, stage)
+    order = sorted(range(len(every)), key=lambda n: (every[n].point.call not in NAMING, counter_rng.uniform(key, n)))
+    return [every[n] for n in order[:most]]
+
+
+def crash(stage: str, most: int | None) -> list[tuple[Case, str | None]]:
+    """Do the cases of a stage; return each with what was wrong."""
+    for name in forked.PRELOADED:
+        import_module(name)
+    top = Path(tempfile.mkdtemp(prefix="crash-"))  # the end of a forked process would remove a TemporaryDirectory
+    try:
+        world = World(top, stage)
+        return [(case, world.judge(case)) for case in drawn(world.points, stage, most)]
+    finally:
+        shutil.rmtree(top)
+
+
+def main() -> None:
+    """Print a table of cases, and what was wrong."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("stages", nargs="*", default=list(COMMANDS), metavar="STAGE")
+    parser.add_argument("--cases", type=int, help="of each stage; all without")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    options = parser.parse_args()
+    began, bad = time.monotonic(), 0
+    print(f"{'stage':<10} {'cases':>6} {'made':>6} {'wrong':>6}")
+    with ProcessPoolExecutor(options.jobs, get_context("spawn")) as pool:
+        for stage, done in zip(
+            options.stages, pool.map(crash, options.stages, [options.cases] * len(options.stages)), strict=True
+        ):
+            wrong = [(case, said) for case, said in done if said]
+            made = sum(said != "" for _, said in done)
+            print(f"{stage:<10} {len(done):>6} {made:>6} {len(wrong):>6}", flush=True)
+            print("".join(f"  {case}\n    {said}\n" for case, said in wrong), end="", flush=True)
+            bad += len(wrong)
+    print(f"{(time.monotonic() - began) / 60:.0f} min")
+    sys.exit(min(bad, 1))
+
+
+if __name__ == "__main__":
+    main()
