@@ -1,6 +1,5 @@
 """A small vocabulary, shards and settings with which a training takes seconds."""
 
-import shlex
 from pathlib import Path
 
 import numpy as np
@@ -51,8 +50,9 @@ def make_work(folder: Path, words: int = WORDS, rows: int = 300, length: int = L
 
 def settings(work: Path, out: Path) -> list[str]:
     """Return overrides for a tiny model on these shards."""
-    return shlex.split(
-        f"workdir={work} out={out} model=tiny model.hidden=32 model.feed_forward=64 "
-        f"model.positions={LENGTH} model.dropout=0 model.attention_dropout=0 batch_size=12 micro_batch=4 "
-        "log_every=1 threads=1 tracking=none optimizer.learning_rate=1e-2 evaluate_every=1000"
+    fixed = (
+        f"model=tiny model.hidden=32 model.feed_forward=64 model.positions={LENGTH} model.dropout=0 "
+        "model.attention_dropout=0 batch_size=12 micro_batch=4 log_every=1 threads=1 tracking=none "
+        "optimizer.learning_rate=1e-2 evaluate_every=1000"
     )
+    return [f"workdir={work}", f"out={out}", *fixed.split()]
