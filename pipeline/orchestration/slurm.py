@@ -104,7 +104,7 @@ class SlurmExecutor(Executor):
             f"--signal=TERM@{margin(config.time)}",
             f"--time={config.time}",
             "--ntasks-per-node=1",
-            f"--output={self.logs}/{stage}-{'%A_%a' if array else '%j'}.out",
+            f"--output={self.logs.as_posix().replace('%', '%%')}/{stage}-{'%A_%a' if array else '%j'}.out",
             *([f"--array=0-{config.parts - 1}"] if array else []),
             f"--nodes={config.nodes if wide else 1}",
             f"--cpus-per-task={1 if STAGES[kind].one_core and not array else config.cpus}",
@@ -169,7 +169,7 @@ class SlurmExecutor(Executor):
 
     def unmade(self, name: str, members: list[StageRecord]) -> Exception:
         """Return the error of a job that has ended well and left no results."""
-        return self._failure(name, "ended, but its folder does not exist")
+        return self._failure(name, "ended, but left no result with these settings")
 
     def look(self, groups: Groups) -> None:
         """Learn the states of the jobs that Slurm still lists; for an array, the worst state."""

@@ -118,7 +118,7 @@ def test_what_was_submitted_is_not_done(
 
 def test_a_dry_run_shows_what_would_be_submitted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A stage is the number of its job here."""
-    run = planned(tmp_path / "work")
+    run = planned(tmp_path / "100%u" / "work")
     nodes, asked = list(run.stages.values()), tmp_path / "asked"
     number = 'for word; do [[ $word != --job-name=bert-* ]] || echo "${word#--job-name=bert-}"; done'
     command(tmp_path, "sbatch", f'printf "%s\\n" "$@" >> {asked}; cat >> {asked}; {number}')
@@ -128,12 +128,13 @@ def test_a_dry_run_shows_what_would_be_submitted(tmp_path: Path, monkeypatch: py
     settings = ExecutorConfig(name="slurm", gpus=2, setup=["module load cuda"], options=options, wait=False)
     shown = SlurmExecutor(settings, run).expected(nodes)
     assert not asked.exists()
+    assert f"--output={tmp_path}/100%%u/work/logs/train-%j.out" in shown.split()
     SlurmExecutor(settings, run).run(nodes)
     submitted = asked.read_text()
     asked.unlink()
     subprocess.run(["bash", "-c", shown], check=True, stdout=subprocess.DEVNULL)
     assert asked.read_text() == submitted
-    command(tmp_path, "squeue", f"echo '7|7|bert-train|{tmp_path}/work#{run.digest('train')}'")
+    command(tmp_path, "squeue", f"echo '7|7|bert-train|{tmp_path}/100%u/work#{run.digest('train')}'")
     again = SlurmExecutor(settings, run).expected(nodes)
     assert "train: job 7 is in the queue" in again.splitlines()
     assert "--dependency=afterok:vocab:7" in again
