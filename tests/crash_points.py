@@ -129,6 +129,7 @@ class World:
             command = ["strace", "-f", "-qq", "-o", str(self.log), "-e", expression, *options, "-p", str(child)]
             tracer = subprocess.Popen(command, stderr=subprocess.DEVNULL)
             while "TracerPid:\t0\n" in Path(f"/proc/{child}/status").read_text():
+                assert tracer.poll() is None, "strace may not attach to processes here"
                 time.sleep(0.005)
         os.kill(child, signal.SIGCONT)
         until, code = time.monotonic() + LIMIT, 124
