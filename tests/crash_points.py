@@ -57,7 +57,6 @@ COMMANDS = {  # of each stage, after those before it; TEXT, TASK and W are paths
     "learning_rates=[1e-3] seeds=[0] sequence_length=32 out=W/evaluate-own threads=1 workdir=W",
     "report": "pipeline.report workdir=W tracking=none",
 }
-OUT = {"evaluate": "evaluate-own"}
 
 
 @dataclass(frozen=True)
@@ -86,7 +85,6 @@ class World:
 
     def __init__(self, top: Path, stage: str):
         self.top, self.stage, self.work = top, stage, top / "work"
-        self.out = self.work / OUT.get(stage, stage)
         self.before, self.log = top / "before", top / "strace"
         text(top)
         for name, words in COMMANDS.items():
@@ -119,9 +117,8 @@ class World:
             environment = {"PATH": os.environ["PATH"], "HOME": str(self.top), "OMP_NUM_THREADS": "1"}
             order = {"words": ["-m", *words.split()], "cwd": str(forked.ROOT), "folder": str(self.top / "said")}
             names, other = itertools.count(), secrets.token_hex
-            secrets.token_hex = lambda count=32: (
-                f"{next(names):08x}" if count == 4 else other(count)
-            )  # the same each time
+            # Those of temporary files are the same each time.
+            secrets.token_hex = lambda count=32: f"{next(names):08x}" if count == 4 else other(count)
             forked.become(order | {"env": environment})
         os.waitpid(child, os.WUNTRACED)
         tracer = None
@@ -276,7 +273,7 @@ def main() -> None:
             made = sum(said != "" for _, said in done)
             print(f"{stage:<10} {len(done):>6} {made:>6} {len(wrong):>6}", flush=True)
             print("".join(f"  {case}\n    {said}\n" for case, said in wrong), end="", flush=True)
-            bad += len(wrong)
+            bad += len(wrong) + (not made)  # where no case was made, nothing was shown
     print(f"{(time.monotonic() - began) / 60:.0f} min")
     sys.exit(min(bad, 1))
 

@@ -68,7 +68,7 @@ def newest(
 
     The latter is linked into `folder`, with those before it that are kept for their words. An
     interrupted call is repeated at the next start. `data` is the checksum of the shards; `fetch`
-    gets the files of a checkpoint that are only in a store.
+    gets the files of a checkpoint that are only in a store, by its path in the stage's folder.
 
     Raises:
         Unreadable: It cannot be known whether one is intact, and resuming before it removes it.
@@ -76,11 +76,11 @@ def newest(
     own = checkpoints.newest(folder)
     done = own[1].step if own else 0
     for path in _in_common(folder, first_steps, done):
+        if checkpoints.noted(path, "data") != data or (needs_words and checkpoints.noted(path, "words") is None):
+            continue  # a start of its own would be refused with it, however often it is forced
         try:
-            fetch(path)
+            fetch(path.relative_to(folder.parents[1]))
             state = checkpoints.read_state(path)
-            if state.data != data or (needs_words and state.words is None):
-                continue  # a start of its own would be refused with it, however often it is forced
             _take_up(path, state.step, folder, fetch)
             print(f"train: the first {state.step:,} steps are those of {path.parent}: not repeated", flush=True)
             return folder / path.name, state
@@ -117,7 +117,7 @@ def _take_up(path: Path, step: int, folder: Path, fetch: Callable[[Path], None])
     tracking.share(folder.parent.parent, path.parent, folder, step)
     before = [other for number, other in checkpoints.steps(path.parent).items() if number < step]
     for each in (*(other for other in before if checkpoints.mark_of(other) is not None), path):
-        fetch(each)
+        fetch(each.relative_to(folder.parents[1]))
         target = folder / each.name
         if target.exists():  # an interrupted start linked it, or it is damaged
             shutil.rmtree(target)

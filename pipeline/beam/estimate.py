@@ -127,7 +127,7 @@ def of(config: PrepareConfig, splits: list[FileRange] | None = None) -> Estimate
         seconds=START + whole / rate / busy if rate and config.runner.name == "local" else None,
         disk=BYTES_OF_TOKEN * tokens * (config.duplicates + 1),
         memory=memory(config, splits, text) * workers,
-        about=f"{estimate.size(text)} of text, {tokens / 1e6:,.1f} M tokens",
+        about=f"{size(text)} of text, {tokens / 1e6:,.1f} M tokens",
     )
 
 

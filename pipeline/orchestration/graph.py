@@ -275,7 +275,7 @@ def with_copies(config: RunConfig, found: Stages, needs: Mapping[str, tuple[str,
         ConfigError: the seeds cannot be used in this run.
     """
     copied = after_training(found, needs)
-    check(config, found, copied)
+    check_seeds(config, found, copied)
     reports = [name for name in copied if found[name][0] == "report"]
     made = {name: one for name, one in found.items() if name not in copied}
     for seed in config.seeds:
@@ -302,7 +302,7 @@ def after_training(found: Stages, needs: Mapping[str, tuple[str, ...]]) -> list[
     return [name for name in found if name in reached]
 
 
-def check(config: RunConfig, found: Stages, copied: list[str]) -> None:
+def check_seeds(config: RunConfig, found: Stages, copied: list[str]) -> None:
     """Raise ConfigError if the run cannot have these seeds."""
     problem = None
     if not copied:
@@ -310,7 +310,7 @@ def check(config: RunConfig, found: Stages, copied: list[str]) -> None:
     elif len(set(config.seeds)) < len(config.seeds):
         problem = "contains a value twice"
     if problem is not None:
-        raise ConfigError(f"{problem}", "seeds", config.seeds)
+        raise ConfigError(problem, "seeds", config.seeds)
     for name in copied:
         settings = found[name][1]
         if isinstance(settings, TrainConfig) and settings.seed != config.seed:

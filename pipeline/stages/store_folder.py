@@ -207,9 +207,8 @@ class StoreFolder:
         uploads.close()
 
     def _fetch(self, checkpoint: Path) -> None:
-        group = "/".join(checkpoint.parts[-3:])
-        if not all((checkpoint / name).exists() for name in FILES):
-            fetch_checkpoint(self.copy, group, self.copy.listed())
+        if not all((self.copy.path / checkpoint / name).exists() for name in FILES):
+            fetch_checkpoint(self.copy, checkpoint.as_posix(), self.copy.listed())
 
     def sync(self) -> None:
         """Put what is new, and remove what is gone: of a checkpoint the sums first, or last."""

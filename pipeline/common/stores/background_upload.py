@@ -13,7 +13,7 @@ class BackgroundUpload:
 
     def __init__(self) -> None:
         self._work: Callable[[], None] = lambda: None
-        self.fetch: Callable[[Path], None] = lambda path: None  # gets a checkpoint that may be only in the store
+        self.fetch: Callable[[Path], None] = lambda path: None  # as `CheckpointStore.get`, for rank 0
         self._changed = threading.Condition()
         self._saved = self._done = 0
         self._error: BaseException | None = None
