@@ -99,8 +99,8 @@ docs-serve: $(READY)  ## the documentation at localhost:8000, following what you
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve
 
 SECONDS ?= 600
-fuzz: $(READY)  ## hostile input for SECONDS=600 at each reader (the tests do it briefly)
-	FUZZ_SECONDS=$(SECONDS) $(BIN)/python -m pytest tests/security -m fuzz --timeout 0
+fuzz: $(READY)  ## SECONDS=600 of hostile input at each reader, and of stories of stages (the tests do it briefly)
+	FUZZ_SECONDS=$(SECONDS) $(BIN)/python -m pytest tests -m fuzz --timeout 0
 
 CASES ?=
 crashes: $(READY)  ## kill each stage, or let its disk fail, at every system call; CASES=60 of each (root, strace)

@@ -13,19 +13,23 @@ SECONDS = float(os.environ.get("FUZZ_SECONDS", "0"))  # `make fuzz` sets it
 
 def hammer(check: Callable[..., None], *inputs: st.SearchStrategy[Any], examples: int = 120) -> None:
     """Try `check` on drawn inputs: a fixed few in the tests, always new ones in `make fuzz`."""
+    chosen = settings(
+        max_examples=2000 if SECONDS else examples,
+        deadline=None,
+        derandomize=not SECONDS,
+        database=None,
+        suppress_health_check=list(HealthCheck),
+        print_blob=True,
+    )
+    for_seconds(lambda: chosen(given(*inputs)(check))())
+
+
+def for_seconds(once: Callable[[], None]) -> None:
+    """Call `once`, and in `make fuzz` again until the seconds are over."""
     began = time.monotonic()
-    while True:
-        chosen = settings(
-            max_examples=2000 if SECONDS else examples,
-            deadline=None,
-            derandomize=not SECONDS,
-            database=None,
-            suppress_health_check=list(HealthCheck),
-            print_blob=True,
-        )
-        chosen(given(*inputs)(check))()
-        if time.monotonic() - began >= SECONDS:
-            return
+    once()
+    while time.monotonic() - began < SECONDS:
+        once()
 
 
 @st.composite

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
 from pipeline.common.errors import InputError, Restart, UserError
 from tests.examples import examples
 from tests.pipeline.stages.world import TRAININGS, World, kept, number_after
 from tests.refusals import refused
-from tests.security.hostile import SECONDS
+from tests.security.hostile import SECONDS, for_seconds
 
 names = st.sampled_from(sorted(TRAININGS))
 machines = st.sampled_from("ab")
@@ -263,13 +263,14 @@ class InAStore(Stories):
     stored = True
 
 
-for machine in (OnADisk, InAStore):
-    machine.TestCase.settings = settings(
+@pytest.mark.fuzz
+@pytest.mark.parametrize("machine", [OnADisk, InAStore])
+def test_no_story_loses_what_a_rule_keeps(machine: type[Stories]) -> None:
+    chosen = settings(
         max_examples=examples(200),
         stateful_step_count=8,
         deadline=None,
         phases=[Phase.explicit, Phase.generate, *([Phase.shrink] if SECONDS else [])],
         suppress_health_check=list(HealthCheck),
     )
-TestOnADisk = OnADisk.TestCase
-TestInAStore = InAStore.TestCase
+    for_seconds(lambda: run_state_machine_as_test(machine, settings=chosen))
