@@ -151,7 +151,8 @@ def test_a_training_through_a_cache_is_that_of_local_shards(
     root: Path, work: Path, bucket: str, store: Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     prepared(tmp_path / "prepare", WordPiece.load(work / "vocab"))
-    for path in (tmp_path / "prepare").iterdir():
+    # As a stage puts them: the manifest is the newest.
+    for path in sorted((tmp_path / "prepare").iterdir(), key=lambda path: path.name == MANIFEST):
         objects.put(f"{bucket}/prepare/{path.name}", path.read_bytes())
     common = [*SMALL, "steps=24", "save_every=6", f"data.vocab={work}/vocab", "data.window_rows=60"]
     cached = [*common, f"data.dir={bucket}/prepare", f"mirror={tmp_path}/mirror"]
