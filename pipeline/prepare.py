@@ -6,34 +6,44 @@ A Beam job of two phases (see `pipeline.beam.transforms`):
 2. take a bucket from all file ranges, drop duplicates, draw sentence pairs, write one shard.
 """
 
+import contextlib
+import hashlib
 import itertools
 import math
+import re
 import shutil
 import time
 from collections import Counter
+from collections.abc import Iterator
+from importlib import metadata
 from pathlib import Path
 
 from pipeline import readers
-from pipeline.beam import estimate, steps, transforms
+from pipeline.beam import documents, estimate, steps, transforms
 from pipeline.beam.documents import OUTCOMES, DocumentCounts
 from pipeline.beam.estimate import text_bytes
-from pipeline.beam.exchange import PER_TOKEN, Exchange, first_splits, portion
+from pipeline.beam.exchange import PER_TOKEN, Exchange, portion
 from pipeline.beam.plan import PreparePlan
 from pipeline.beam.progress import watch
 from pipeline.beam.runners import for_workers
 from pipeline.beam.shard_sizes import buckets, check_sizes
+from pipeline.beam.units import Units
 from pipeline.cli import entry_point
 from pipeline.common import screen
 from pipeline.common.errors import InputError, named
+from pipeline.common.estimate import size
 from pipeline.common.figures import CorpusCounts
 from pipeline.common.formatting import pluralize
 from pipeline.common.manifest import Result
+from pipeline.common.stores.mirror import addressed
 from pipeline.config import PrepareConfig, check
 from pipeline.filtering import filters, minhash
+from pipeline.readers.io import byte_ranges
 from pipeline.shards import ShardInfo
 from pipeline.shards.validation_share import LowestHashes, advice, sensible_count
-from pipeline.stages import stage
+from pipeline.stages import fingerprints, stage
 from pipeline.stages.pinned_corpus import pin
+from pipeline.stages.store_inputs import root_of
 from pipeline.tokenization.coverage import Coverage
 from pipeline.tokenization.word_segmentation import segmenter
 from pipeline.tokenization.wordpiece import WordPiece
@@ -67,7 +77,7 @@ def laid_out(config: PrepareConfig) -> Layout:
     shards = buckets(splits, config.shard_bytes, config.validation_share)
     check_sizes(config, splits, shards)
     task_bytes, most = config.runner.task_bytes, portion(config) * PER_TOKEN
-    firsts = first_splits((text_bytes([split]) for split in splits), task_bytes)
+    firsts = byte_ranges.firsts(((str(split.identity), text_bytes([split])) for split in splits), task_bytes)
     tasks = itertools.pairwise([*firsts, len(splits)])
     portions = sum(math.ceil(text_bytes(splits[low:high]) / most) for low, high in tasks)
     exchange = Exchange.choose(len(firsts), sum(shards.values()), text_bytes(splits), task_bytes, portions)
@@ -105,7 +115,57 @@ def plan(config: PrepareConfig, out: Path) -> PreparePlan:
         separator=wordpiece.sep,
         exchange=exchange,
         short=short,
+        units=units_of(config, out),
+        reading=reading_key(config, info),
     )
+
+
+def units_of(config: PrepareConfig, out: Path) -> Units:
+    """Return where what was read is kept: next to the folder that is made, and in a store where that is put."""
+    folder = out.absolute().with_suffix(".reading")
+    address = addressed(root_of(config.mirror), str(folder))
+    return Units(folder, "" if address == str(folder) else address)
+
+
+# Of the second phase, or in the splits and the vocabulary.
+NOT_OF_READING = (
+    "pairs",
+    "cross_documents",
+    "packing",
+    "sequence_length",
+    "short_sequence_probability",
+    "duplicates",
+    "validation_share",
+    "maximum_words",
+    "split_bytes",
+    "shard_bytes",
+    "seed",
+    "source",
+    "corpus.path",
+    "vocab",
+)
+
+
+def reading_key(config: PrepareConfig, info: ShardInfo) -> str:
+    """Return a hash of all but the splits that determines what a reading task reads.
+
+    Code counts as it is: that of a later version may read otherwise.
+    """
+    settings = {k: v for k, v in fingerprints.changed_settings(config).items() if k not in NOT_OF_READING}
+    settings["minimum_sentences"] = documents.minimum_sentences(config)
+    settings["filters.near_duplicates"] = config.filters.near_duplicates is not None
+    files = {k: path for k, path in fingerprints.inputs(config).items() if k.startswith("filters.")}
+    files.pop("filters.remove", None)
+    sources = {k: fingerprints.fingerprint_path(path) for k, path in files.items()}
+    known = fingerprints.fingerprint_of("prepare", settings, sources)
+    digest = hashlib.sha256(f"{info.tokenizer}{known}".encode())
+    for path in sorted(Path(__file__).parent.rglob("*.py")):
+        digest.update(path.read_bytes())
+    for need in metadata.requires("bert-pipeline") or ():
+        name, _, extra = re.split(r"([^\w.-])", need, maxsplit=1)
+        if "extra ==" not in extra:
+            digest.update(f"{name} {metadata.version(name)}\n".encode())
+    return digest.hexdigest()
 
 
 def check_filters(config: PrepareConfig) -> dict[str, int]:
@@ -115,6 +175,8 @@ def check_filters(config: PrepareConfig) -> dict[str, int]:
         ConfigError, InputError: a bad pattern or evaluation file, or a missing library.
     """
     chosen = filters.build(config.filters)
+    filters.removed.cache_clear()
+    filters.removed(config.filters.remove)
     if config.filters.near_duplicates is not None:
         minhash.MinHasher(config.filters)
     if short := filters.short_files(chosen):
@@ -167,6 +229,30 @@ def collect(plan: PreparePlan) -> tuple[CorpusCounts, DocumentCounts]:
     return CorpusCounts.from_json(figures), account
 
 
+def taken_up(work: PreparePlan) -> int:
+    """Return how many reading tasks an earlier start has done; with `force` none."""
+    if work.config.force:
+        work.units.remove_all_but(set())
+    there, names = work.units.names(), work.unit_names
+    kept = sum(name in there for name in names)
+    if kept:
+        screen.say(f"prepare: {kept:,} of {pluralize(len(names), 'reading task')} were done by an earlier start")
+    return kept
+
+
+@contextlib.contextmanager
+def resumable(work: PreparePlan) -> Iterator[None]:
+    """Say what stays for the next start where the body fails."""
+    try:
+        yield
+    except BaseException:
+        with contextlib.suppress(OSError):
+            work.units.folder.rmdir()
+        if work.units.folder.exists():
+            screen.say(f"prepare: what was read stays in {work.units.folder} for the next start")
+        raise
+
+
 def make(config: PrepareConfig, out: Path) -> Result:
     """Write the shards of a corpus into `out`.
 
@@ -175,14 +261,16 @@ def make(config: PrepareConfig, out: Path) -> Result:
         InputError: the corpus is unreadable, or gives no training or no validation instances.
     """
     work = plan(config, out)
+    kept = taken_up(work)
     # A worker of a killed run may have made it again: it writes no more, see `check_current`.
     work.scratch.mkdir(parents=True, exist_ok=True)
-    if expected := estimate.of(config, work.splits):
+    if not kept and (expected := estimate.of(config, work.splits)):
         screen.say(f"prepare: {expected}")
     began = time.monotonic()
-    with watch(work):
+    with resumable(work), watch(work):
         transforms.run(work)
-    estimate.remember(config, work.splits, time.monotonic() - began)
+    if not kept:
+        estimate.remember(config, work.splits, time.monotonic() - began)
     counts, account = collect(work)
     shutil.rmtree(work.scratch)
     check_train(config, counts)
@@ -190,19 +278,25 @@ def make(config: PrepareConfig, out: Path) -> Result:
     check_held_out(config, counts, account.lowest)
     account.dropped.write(out, counts.documents["read"] - counts.written)
     counts.warnings.extend(warnings(work, counts, account.lowest))
-    found = documents_line(config, counts)
-    made = (
-        f"{found}{';' if ':' in found else ','} {pluralize(counts.tokens, 'token')}, "
-        f"{pluralize(counts.instances, 'instance')} in {pluralize(len(counts.shards), 'shard')}, "
-        f"{Coverage.of(counts.totals)}"
-    )
-    if config.packing != "sequential":
-        made += f", {counts.packing_line}"
+    kept = work.units.remove_all_but(set(work.unit_names) if config.keep_reading else set())
     return Result(
-        summary="; ".join([made, *(f"warning: {text}" for text in counts.warnings)]),
+        summary="; ".join([made_line(config, counts, kept), *(f"warning: {text}" for text in counts.warnings)]),
         figures=counts.to_json(),
         sums={name: shard.sha256 for name, shard in counts.shards.items()},
     )
+
+
+def made_line(config: PrepareConfig, counts: CorpusCounts, kept: int) -> str:
+    """Return what was made, and with `keep_reading` how many bytes are kept of what was read."""
+    found = documents_line(config, counts)
+    parts = [
+        f"{found}{';' if ':' in found else ','} {pluralize(counts.tokens, 'token')}",
+        f"{pluralize(counts.instances, 'instance')} in {pluralize(len(counts.shards), 'shard')}",
+        str(Coverage.of(counts.totals)),
+        counts.packing_line if config.packing != "sequential" else "",
+        f"what was read is kept ({size(kept)})" if config.keep_reading else "",
+    ]
+    return ", ".join(filter(None, parts))
 
 
 def documents_line(config: PrepareConfig, counts: CorpusCounts) -> str:
@@ -287,6 +381,11 @@ def warnings(plan: PreparePlan, counts: CorpusCounts, lowest: LowestHashes) -> l
         )
     if unknown := Coverage.of(counts.totals).warning:
         found.append(unknown)
+    if missed := sorted(filters.removed(config.filters.remove) - counts.removed.keys()):
+        found.append(
+            f"{pluralize(len(missed), 'line')} of {config.filters.remove} name no document, such as {missed[0]}; "
+            "ids are as in dropped.feather and inspect"
+        )
     if plan.short:
         found.append(filters.short_warning(config.filters, plan.short))
     return found

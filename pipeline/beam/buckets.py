@@ -9,12 +9,14 @@ import itertools
 from collections.abc import Iterable, Iterator
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from pipeline.beam.documents import DocumentCounts, KeptDocument
-from pipeline.beam.dropped import as_bytes
+from pipeline.beam.dropped import as_bytes, from_bytes
 from pipeline.beam.nested_tokens import count, nested, take
 from pipeline.beam.plan import PreparePlan
+from pipeline.filtering import filters
 from pipeline.filtering.minhash import Hashes, MinHasher, Signatures
 from pipeline.tokenization.coverage import Coverage
 from pipeline.tokenization.pretokenize import Ids, Lengths
@@ -26,24 +28,18 @@ MOST_HASHES = 2**20  # of documents that a reading task remembers, 0.15 GB
 
 
 class TokenizedDocuments:
-    """The tokenized documents of a reading task."""
+    """The tokenized documents of a reading task, and how many had no token."""
 
     def __init__(self, plan: PreparePlan, account: DocumentCounts):
         self.plan, self.account = plan, account
         self.coverage = Coverage()
-        self.most: dict[bytes, int] = {}  # largest number of copies of each kept document
         near = plan.config.filters.near_duplicates is not None
         self.signer = MinHasher(plan.config.filters) if near else None
-        self.hashes: list[bytes] = []
-        self.signatures: list[np.ndarray] = []
+        self.signed: set[bytes] = set()  # hashes of documents
         self.cut = segmenter(plan.config.words) if plan.config.words else None
 
     def add(self, wordpiece: WordPiece, chunk: list[KeptDocument]) -> pa.Table:
-        """Tokenize a chunk of documents; those without a token count as empty.
-
-        Of equal documents, only the first and those with more copies than before are kept, so that
-        the task that writes them does not have to read all others.
-        """
+        """Tokenize a chunk of documents; those without a token count as empty."""
         ids, lengths = self.tokens_of(wordpiece, chunk)
         counts = np.array([len(each.sentences) for each in chunk], np.int64)
         owner = np.repeat(np.arange(len(chunk)), counts)[lengths > 0]
@@ -51,38 +47,29 @@ class TokenizedDocuments:
         sentence_counts = np.bincount(owner, minlength=len(chunk))
         kept = sentence_counts > 0
         documents = list(itertools.compress(chunk, kept))
-        digests = [each.hash for each in documents]
-        table = pa.table(
+        for each in itertools.compress(chunk, ~kept):
+            self.account.drop(each.id, "empty")
+        return pa.table(
             {
-                "bucket": pa.array([self.plan.bucket(d) for d in digests], pa.int32()),
-                "hash": pa.array(digests, pa.binary(16)),
+                "hash": pa.array([each.hash for each in documents], pa.binary(16)),
                 "copies": pa.array([each.copies for each in documents], pa.uint16()),
                 "words": pa.array([each.words for each in documents], pa.int64()),
                 "id": pa.array([as_bytes(each.id) for each in documents], pa.binary()),
+                "signature": pa.array(self.signatures(documents), pa.binary()),
                 "ids": nested(ids, lengths, sentence_counts[kept]),
             }
         )
-        for each in itertools.compress(chunk, ~kept):
-            self.account.drop(each.id, "empty")
-        new = np.array([self.is_new(each) for each in documents], np.bool_)
-        if not new.all():
-            for each in itertools.compress(documents, ~new):
-                self.account.drop(each.id, "duplicate")
-            table = table.filter(pa.array(new))
-            documents = list(itertools.compress(documents, new))
-        if self.signer is not None and documents:
-            self.hashes += [each.hash for each in documents]
-            self.signatures.append(self.signer.sign([each.text for each in documents]))
-        return table
 
-    def is_new(self, document: KeptDocument) -> bool:
-        """Return whether no equal document has come with as many copies."""
-        new = document.copies > self.most.get(document.hash, 0)
-        if new:
-            if len(self.most) >= MOST_HASHES:  # the writing task finds the others
-                self.most.clear()
-            self.most[document.hash] = document.copies
-        return new
+    def signatures(self, documents: list[KeptDocument]) -> list[bytes | None]:
+        """Return the MinHash signature of each document, but of equal ones only that of the first."""
+        if self.signer is None:
+            return [None] * len(documents)
+        found = dict.fromkeys(each.hash for each in documents if each.hash not in self.signed)
+        if len(self.signed) < MOST_HASHES:
+            self.signed.update(found)
+        texts = {each.hash: each.text for each in documents if each.hash in found}
+        signed = dict(zip(texts, map(bytes, self.signer.sign(list(texts.values()))), strict=True)) if texts else {}
+        return [signed.pop(each.hash, None) for each in documents]
 
     def tokens_of(self, wordpiece: WordPiece, chunk: list[KeptDocument]) -> tuple[Ids, Lengths]:
         """Return the ids of all sentences as stored in shards, and the token counts."""
@@ -93,13 +80,62 @@ class TokenizedDocuments:
         ids, lengths, goes_on = wordpiece.encode_words(sentences, self.cut, self.coverage)
         return self.plan.info.marked(ids, goes_on), lengths
 
-    def signed(self) -> tuple[Hashes, Signatures] | None:
-        """Return the hashes and MinHash signatures of the documents, equal ones once."""
-        if not self.hashes:
-            return None
-        hashes = as_numbers(self.hashes)
-        _, first = np.unique(hashes, axis=0, return_index=True)
-        return hashes[first], np.concatenate(self.signatures)[first]
+
+class NewDocuments:
+    """The documents of a reading task that writing tasks get, with their buckets."""
+
+    def __init__(self, plan: PreparePlan, account: DocumentCounts):
+        self.plan, self.account = plan, account
+        self.most: dict[bytes, int] = {}  # largest number of copies of each kept document
+        self.signed: dict[bytes, bytes] = {}  # MinHash signatures by hash
+        self.taken = set[bytes]()  # hashes of documents that may be near duplicates
+        self.removed = filters.removed(plan.config.filters.remove)
+
+    def take(self, batch: pa.RecordBatch) -> pa.Table:
+        """Return the documents of a batch that are new, with their buckets.
+
+        Of equal documents, only the first and those with more copies than before are kept, so that
+        the task that writes them does not have to read all others.
+        """
+        hashes, copies = batch["hash"].to_pylist(), batch["copies"].to_pylist()
+        gone = self.is_removed(hashes, batch["id"]) if self.removed else np.zeros(len(hashes), np.bool_)
+        new = np.fromiter(map(self.is_new, hashes, copies, gone), np.bool_, len(hashes))
+        for name in batch["id"].filter(pa.array(~new & ~gone)).to_pylist():
+            self.account.drop(from_bytes(name), "duplicate")
+        if self.plan.config.filters.near_duplicates is not None:
+            self.signed |= {h: s for h, s in zip(hashes, batch["signature"].to_pylist(), strict=True) if s is not None}
+            self.taken.update(itertools.compress(hashes, new))
+        table = pa.Table.from_batches([batch]).drop_columns("signature")
+        buckets = pa.array([self.plan.bucket(each) for each in hashes], pa.int32())
+        table = table.add_column(0, "bucket", buckets)
+        return table if new.all() else table.filter(pa.array(new))
+
+    def is_removed(self, hashes: list[bytes], ids: pa.Array) -> npt.NDArray[np.bool_]:
+        """Return which documents `filters.remove` names, and count them."""
+        found = np.zeros(len(hashes), np.bool_)
+        for index, (digest, name) in enumerate(zip(hashes, map(from_bytes, ids.to_pylist()), strict=True)):
+            for line in {name, digest.hex()} & self.removed:
+                self.account.removed[line] += 1
+                found[index] = True
+            if found[index]:
+                self.account.drop(name, "filtered", f"{filters.REMOVED} {digest.hex()}")
+                self.account.filtered[filters.REMOVED] += 1
+        return found
+
+    def is_new(self, digest: bytes, copies: int, gone: bool) -> bool:
+        """Return whether no equal document has come with as many copies; one that is gone does not count."""
+        new = not gone and copies > self.most.get(digest, 0)
+        if new:
+            if len(self.most) >= MOST_HASHES:  # the writing task finds the others
+                self.most.clear()
+            self.most[digest] = copies
+        return new
+
+    def signatures(self) -> tuple[Hashes, Signatures]:
+        """Return the hashes and MinHash signatures of the documents, in the order of hashes."""
+        hashes = sorted(self.signed.keys() & self.taken)
+        flat = np.frombuffer(b"".join(self.signed[each] for each in hashes), np.uint32)
+        return as_numbers(hashes), flat.reshape(len(hashes), -1)
 
 
 def in_portions(tables: Iterable[pa.Table], most: int) -> Iterator[pa.Table]:

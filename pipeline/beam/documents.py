@@ -59,6 +59,7 @@ class DocumentCounts:
     totals: Counter[str] = field(default_factory=Counter)
     packing: Counter[str] = field(default_factory=Counter)  # of pairs=none: how full, how cut
     contaminated: Counter[str] = field(default_factory=Counter)  # by evaluation file
+    removed: Counter[str] = field(default_factory=Counter)  # by line of `filters.remove`
     named: dict[str, list[str]] = field(default_factory=dict)  # single documents, by fault
     lowest: LowestHashes = field(default_factory=LowestHashes)  # the first to be held out
     dropped: Dropped = field(default_factory=Dropped)
@@ -93,6 +94,11 @@ class DocumentCounts:
             raise RuntimeError(f"{listed}; but by filter: {dict(self.filtered)}")
 
 
+def minimum_sentences(config: PrepareConfig) -> int:
+    """Return the sentences that a document has at least: two can be swapped, one cannot."""
+    return max(config.minimum_sentences, 1 + (config.pairs == "sop"))
+
+
 class DocumentReader:
     """Reader, cleaner, filter and sentence splitter of documents; one per worker."""
 
@@ -100,7 +106,7 @@ class DocumentReader:
         self.config = config
         self.reader = readers.open_corpus(config.corpus, config.source)
         self.filters = filters.build(config.filters)
-        self.minimum_sentences = max(config.minimum_sentences, 1 + (config.pairs == "sop"))
+        self.minimum_sentences = minimum_sentences(config)
 
     def chunks(
         self, splits: list[FileRange], account: DocumentCounts, report: Callable[[float, int], None]

@@ -35,6 +35,8 @@ def text_bytes(splits: list[FileRange]) -> float:
 
 
 EXCHANGED = 2.0  # bytes per token between the phases, compressed
+READ = 2.2  # bytes per token of what was read, kept until the end
+SIGNED = 3000  # bytes of text of a document that has a signature
 PART = 2300  # bytes of a part without documents
 RATE = 6e6  # bytes of text per second and core, where nothing can be measured
 WORKERS = (1, 8, 64, 512)
@@ -125,10 +127,16 @@ def of(config: PrepareConfig, splits: list[FileRange] | None = None) -> Estimate
     busy = min(workers, max(1, len(splits)))
     return Estimate(
         seconds=START + whole / rate / busy if rate and config.runner.name == "local" else None,
-        disk=BYTES_OF_TOKEN * tokens * (config.duplicates + 1),
+        disk=BYTES_OF_TOKEN * tokens * (config.duplicates + 1) + kept(config, text),
         memory=memory(config, splits, text) * workers,
         about=f"{size(text)} of text, {tokens / 1e6:,.1f} M tokens",
     )
+
+
+def kept(config: PrepareConfig, text: float) -> float:
+    """Return the bytes of what was read of a text."""
+    signed = config.filters.near_duplicates is not None
+    return READ * text / TEXT_OF_TOKEN + signed * 4 * config.filters.permutations * text / SIGNED
 
 
 def plan(config: PrepareConfig, splits: list[FileRange], layout: Exchange) -> list[str]:
@@ -151,14 +159,14 @@ def plan(config: PrepareConfig, splits: list[FileRange], layout: Exchange) -> li
     )
     carrier = "the engine" if engine else "files in out"
     step = f", merged in {layout.groups * layout.ranges:,} tasks" if layout.merges else ""
-    kept = made + (0 if engine else moved)
+    needed = made + kept(config, text) + (0 if engine else moved)
     rows = {
         "corpus": f"{size(whole)} in files, {size(text)} of text, {tokens / 1e6:,.1f} M tokens",
         "splits": f"{len(splits):,}, read in {layout.reads:,} tasks",
         "shards": f"{layout.buckets:,}, written in {layout.writes:,} tasks",
         "exchange": f"{size(moved)} in {parts:,} parts of {in_kilobytes(moved / parts)} through {carrier}{step}",
         "time": f"by workers of one core, if a start takes no longer than here: {times}",
-        "disk": f"{size(kept)} in out, of which {size(made)} are shards"
+        "disk": f"{size(needed)} in and next to out, of which {size(made)} are shards"
         + (f"; the engine's own store: {size(moved)} over all workers" if engine else ""),
         "memory": f"{size(memory(config, splits, text))} per worker",
     }

@@ -16,7 +16,6 @@ than a portion, or the shards that it writes.
 
 import dataclasses
 import math
-from collections.abc import Iterable
 
 from pipeline.config import PrepareConfig
 
@@ -118,15 +117,3 @@ class Exchange:
 def portion(config: PrepareConfig) -> int:
     """Return the tokens of a portion: those of a shard, which a task holds later, or more."""
     return max(BUFFERED, config.shard_bytes // PER_TOKEN)
-
-
-def first_splits(texts: Iterable[float], task_bytes: int) -> list[int]:
-    """Return the first split of each reading task; `texts` are the bytes of text of each split."""
-    firsts: list[int] = []
-    text = float(task_bytes)
-    for index, size in enumerate(texts):
-        if text >= task_bytes:
-            firsts.append(index)
-            text = 0.0
-        text += size
-    return firsts

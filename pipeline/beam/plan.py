@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.beam.exchange import Exchange
+from pipeline.beam.units import Units, name_of
 from pipeline.config import PrepareConfig
 from pipeline.readers import FileRange
 from pipeline.shards import ShardInfo
@@ -34,6 +35,8 @@ class PreparePlan:
     separator: int  # the id of [SEP]
     exchange: Exchange
     short: dict[str, int]  # evaluation files that no document can match, see `filters.short_files`
+    units: Units
+    reading: str  # a hash of all but the splits that determines what a reading task reads
     token: str = dataclasses.field(default_factory=lambda: secrets.token_hex(8))
 
     def __getstate__(self) -> dict[str, Any]:
@@ -70,6 +73,11 @@ class PreparePlan:
     def scratch(self) -> Path:
         """Return the folder of temporary files."""
         return Path(self.out) / ".scratch"
+
+    @property
+    def unit_names(self) -> list[str]:
+        """Return the names of the units of all reading tasks."""
+        return [name_of(self.reading, self.splits_of(read)) for read in range(len(self.firsts))]
 
     @property
     def error_note(self) -> Path:

@@ -264,6 +264,7 @@ def for_workers(config: PrepareConfig) -> PrepareConfig:
         filters=dataclasses.replace(
             config.filters,
             banned_file=absolute(config.filters.banned_file),
+            remove=absolute(config.filters.remove),
             decontaminate=[absolute(place) for place in config.filters.decontaminate],
         ),
         source=absolute(config.source),

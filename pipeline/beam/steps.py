@@ -6,7 +6,6 @@ and concurrent attempts are harmless.
 
 import contextlib
 import functools
-import itertools
 import json
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -14,13 +13,14 @@ from typing import Any
 import pyarrow as pa
 
 from pipeline.beam import buckets, writing
-from pipeline.beam.buckets import TokenizedDocuments, by_bucket, in_portions
+from pipeline.beam.buckets import NewDocuments, TokenizedDocuments, by_bucket, in_portions
 from pipeline.beam.carrier import Carrier, Part, blobs
 from pipeline.beam.documents import DocumentCounts, DocumentReader
 from pipeline.beam.exchange import portion
 from pipeline.beam.fast_import import beam
 from pipeline.beam.plan import PreparePlan, unpack
 from pipeline.beam.progress import Report
+from pipeline.beam.units import Unit, name_of
 from pipeline.common.atomic import write_text
 from pipeline.common.errors import InputError, Restart, UserError, disk_failure
 from pipeline.filtering import band_groups
@@ -32,6 +32,10 @@ from pipeline.tokenization.wordpiece import WordPiece
 DOCUMENTS, BANDS, SIGNATURES, PAIRS, WANTED, NEAR = "documents", "bands", "signatures", "pairs", "wanted", "near"
 
 Left = tuple[int, str, bytes | pa.Buffer]  # the later task's number, kind, content
+
+
+class Cancelled(Exception):
+    """Another task has found an error."""
 
 
 class Task(beam.DoFn):
@@ -99,28 +103,46 @@ class Tokenize(Task):
     def setup(self) -> None:
         """Load the vocabulary and open the corpus, once per worker."""
         (self.plan.scratch / "begun").touch()
+        self.plan.units.folder.mkdir(parents=True, exist_ok=True)
         with self.noted():
             self.intake = DocumentReader(self.plan.config)
             self.wordpiece = vocabulary(self.plan.config.vocab, self.plan.info.tokenizer)
 
     def work(self, number: int, given: Iterable[FileRange]) -> Iterator[Left]:
-        """Read the splits; leave their documents, and what finds near duplicates."""
+        """Read the splits, or take what an earlier start has read; leave their documents by bucket."""
         plan, account, splits = self.plan, DocumentCounts(), list(given)
-        found, report = TokenizedDocuments(plan, account), Report(plan.report(plan.read_account(number)))
-        chunks = itertools.takewhile(lambda _: not self.cancelled(), self.intake.chunks(splits, account, report))
-        tables = (found.add(self.wordpiece, chunk) for chunk in chunks if chunk)
-        first = plan.exchange.first_place(number)
-        for table in in_portions(tables, portion(plan.config)):
+        report, size = Report(plan.report(plan.read_account(number))), sum(split.size for split in splits)
+        name = name_of(plan.reading, splits)
+        unit = plan.units.read(name) or self.read(name, splits, report)
+        if unit is None:
+            return
+        account.take(unit[0])
+        documents, first = NewDocuments(plan, account), plan.exchange.first_place(number)
+        for table in in_portions(map(documents.take, unit[1]), portion(plan.config)):
             for k, blob in by_bucket(table, plan.exchange.range_bounds):
                 yield first + k, DOCUMENTS, blob
-        if self.cancelled():
-            return
-        account.totals.update(found.coverage.counts())
-        if (signed := found.signed()) is not None:
-            yield from self.signed(*signed)
+        if documents.taken & documents.signed.keys():
+            yield from self.signed(*documents.signatures())
         write_text(plan.read_account(number), json.dumps(vars(account)))
-        size = sum(split.size for split in splits)
         report.finish(size, account.documents["read"])
+
+    def read(self, name: str, splits: list[FileRange], report: Report) -> Unit | None:
+        """Read the documents of the splits and tokenize them; None if another task has found an error."""
+        account = DocumentCounts()
+        found = TokenizedDocuments(self.plan, account)
+
+        def tables() -> Iterator[pa.Table]:
+            for chunk in self.intake.chunks(splits, account, report):
+                if self.cancelled():
+                    raise Cancelled
+                if chunk:
+                    yield found.add(self.wordpiece, chunk)
+            account.totals.update(found.coverage.counts())
+
+        with contextlib.suppress(Cancelled):
+            self.plan.units.write(name, tables(), vars(account))
+            return self.plan.units.read(name)
+        return None
 
     def signed(self, hashes: Hashes, signatures: Signatures) -> Iterator[Left]:
         """Yield the MinHash signatures of documents, and their bands."""

@@ -72,6 +72,7 @@ class CorpusCounts(Record):
     totals: dict[str, int] = field(default_factory=dict)
     packing: dict[str, float] = field(default_factory=dict)  # of pairs=none
     contaminated: dict[str, int] = field(default_factory=dict)  # by evaluation file
+    removed: dict[str, int] = field(default_factory=dict)  # by line of `filters.remove`
     named: dict[str, list[str]] = field(default_factory=dict)  # single documents, by fault
     dropped: int = 0  # rows of dropped.feather
     lengths: dict[int, int] = field(default_factory=dict)  # instances by tokens

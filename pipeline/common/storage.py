@@ -212,6 +212,16 @@ def content_mark(file: File) -> str:
     return str(file.stat().st_mtime_ns)
 
 
+def mark_and_size(file: File) -> tuple[str, int]:
+    """Return a word that changes when a file, its name or its content does, and its bytes.
+
+    Raises:
+        OSError: it does not exist or is not readable.
+    """
+    size = file.stat().st_size
+    return f"{file}\x1f{size}\x1f{content_mark(file)}", size
+
+
 def at(place: File | str) -> File:
     """Return the file or folder at a path or an address."""
     if isinstance(place, str) and is_address(place):

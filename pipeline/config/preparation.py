@@ -102,6 +102,9 @@ class FiltersConfig(Section, key="filters"):
     )
     banned: list[str] = option([], "Regular expressions that no document may match.")
     banned_file: str | None = input_path(None, "File of such expressions, one per line.")
+    remove: str | None = input_path(
+        None, "File of documents to leave out, one per line: the id that dropped.feather has, or a text's hash."
+    )
     decontaminate: list[str] = input_path(
         [], "Evaluation files, folders of them or globs, whose text no document may contain."
     )
@@ -235,6 +238,9 @@ class PrepareConfig(StageConfig):
     split_bytes: int = option(64 * 2**20, "Bytes of an input file per reading task.", at_least=1)
     shard_bytes: int = option(64 * 2**20, "Bytes of input text per shard, about.", at_least=1)
     seed: int = option(0, "Seed of pairs and order.")
+    keep_reading: bool = runtime_option(
+        False, "Keep what was read next to `out`: after a change, only new files are read; 0.4 byte per byte of text."
+    )
     dry_run: bool = runtime_option(
         False, "Print the plan with an estimate of time, disk and memory, and write nothing."
     )

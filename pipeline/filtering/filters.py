@@ -5,6 +5,7 @@ duplicates are the exception, found between the two phases of `prepare`
 (`pipeline.filtering.minhash`).
 """
 
+import functools
 import re
 import sys
 import unicodedata
@@ -25,6 +26,7 @@ from pipeline.readers import SkipCounts
 from pipeline.readers.io import compressed
 from pipeline.text import clean, encodings
 
+REMOVED = "removed"  # the sub-count of `filters.remove`
 NEAR = "near duplicate"  # the sub-count of `pipeline.filtering.minhash`
 
 SHORT = "evaluation files without an n-gram"  # the files that no document can match
@@ -193,6 +195,16 @@ def listed(path: str) -> Iterator[re.Pattern[str]]:
 def lines_of(text: str) -> list[str]:
     """Split a text at line feeds only: JSON and TSV may contain other line separators."""
     return [line.removesuffix("\r") for line in text.split("\n")]
+
+
+@functools.lru_cache(maxsize=1)
+def removed(path: str | None) -> frozenset[str]:
+    """Return the lines of `filters.remove`, ids and hashes of documents.
+
+    Raises:
+        InputError: the file cannot be read.
+    """
+    return frozenset(line for line in lines_of(text_of(Path(path))) if line.strip()) if path else frozenset()
 
 
 def evaluation_files(places: list[str]) -> list[Path]:

@@ -47,11 +47,18 @@ class FileRange:
     stamp: str = ""  # file version at planning time, lets a worker detect changes
     part: str = ""  # name of the corpus within a mix
     empty_files: int = 0  # files of the corpus without a byte, counted by its first split
+    items: int = 0  # of many under one path, which its stamp stands for; 0: a part of one file
 
     @property
     def size(self) -> int:
         """Return the bytes of the part."""
         return self.end - self.start
+
+    @property
+    def identity(self) -> tuple[object, ...]:
+        """What determines the text: of items not where they begin, which others change."""
+        place = () if self.items else (self.start, self.end)
+        return self.path, self.stamp, self.part, self.empty_files, *place
 
 
 class SkipCounts(Counter[str]):

@@ -41,7 +41,7 @@ class Reader:
         found = []
         for path in files_of(self.corpus, self.source, (".parquet",)):
             with self._open(str(path)) as file:
-                found += byte_ranges.cut(str(path), (size for _, size in self._groups(file)), split_bytes)
+                found += byte_ranges.cut(str(path), self._numbered(str(path), file), split_bytes)
         return found
 
     def read(self, split: FileRange, tally: SkipCounts) -> Iterator[Document]:
@@ -51,7 +51,7 @@ class Reader:
             InputError: the file was changed or is damaged.
         """
         with self._open(split.path) as file:
-            for group, first in byte_ranges.items_in_range(self._numbered(file), split):
+            for group, first in byte_ranges.items_in_range(self._numbered(split.path, file), split):
                 number = first
                 try:
                     count = self._rows_at_once(split.path, file, group)
@@ -138,11 +138,12 @@ class Reader:
             sizes = [dictionary_size(source, chunk) for chunk in self._chunks(file, group)]
         return max(1, min(ROWS, budget.DOCUMENT // 4 // max(1, sum(sizes))))
 
-    def _numbered(self, file: Any) -> list[tuple[tuple[int, int], int]]:
-        """Return each row group with the number of rows before it, and its size."""
+    def _numbered(self, path: str, file: Any) -> list[byte_ranges.Marked[tuple[int, int]]]:
+        """Return each row group with the number of rows before it, a mark, and its size."""
         before, found = 0, []
+        mark, _ = storage.mark_and_size(storage.at(path))
         for group, size in self._groups(file):
-            found.append(((group, before), size))
+            found.append(((group, before), f"{mark}\x1f{group}", size))
             before += file.metadata.row_group(group).num_rows
         return found
 

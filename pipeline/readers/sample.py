@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from pipeline.common import storage
 from pipeline.common.errors import ConfigError, InputError
 from pipeline.config import CorpusConfig
 from pipeline.readers import Document, FileRange, SkipCounts
@@ -42,7 +43,7 @@ class Reader:
         """Cut each package into parts of about `split_bytes` of source code."""
         found = []
         for package in self.packages:
-            found += byte_ranges.cut(package, (size for _, size in modules(package)), split_bytes)
+            found += byte_ranges.cut(package, modules(package), split_bytes)
         return found
 
     def read(self, split: FileRange, tally: SkipCounts) -> Iterator[Document]:
@@ -76,15 +77,15 @@ def folder(package: str) -> Path:
     )
 
 
-def modules(package: str) -> list[tuple[Path, int]]:
-    """Return the package's source files, sorted, and their sizes, without its tests."""
+def modules(package: str) -> list[byte_ranges.Marked[Path]]:
+    """Return the package's source files, sorted, with their marks and sizes, without its tests."""
     found = []
     for place, folders, names in os.walk(folder(package)):
         folders[:] = sorted(name for name in folders if name not in _PASSED_OVER)
         for name in sorted(names):
             if name.endswith(".py") and not name.startswith(("test_", "conftest")):
                 path = Path(place, name)
-                found.append((path, path.stat().st_size))
+                found.append((path, *storage.mark_and_size(path)))
     return found
 
 

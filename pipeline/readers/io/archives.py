@@ -48,21 +48,20 @@ class ArchiveFiles:
         return files_of(self.corpus, self.source, self.loose + ARCHIVES)
 
     @cached_property
-    def texts(self) -> list[tuple[File, int]]:
-        """Return the files that are documents, and their sizes."""
+    def texts(self) -> list[byte_ranges.Marked[File]]:
+        """Return the files that are documents, with their marks and sizes."""
         loose = [path for path in self.files if not path.name.lower().endswith(ARCHIVES)]
-        return [(path, path.stat().st_size) for path in loose]
+        return [(path, *storage.mark_and_size(path)) for path in loose]
 
     def splits(self, split_bytes: int) -> list[FileRange]:
         """Cut the files into parts of about `split_bytes`."""
         place = self.corpus.path or self.source
-        found = byte_ranges.cut(place, (size for _, size in self.texts), split_bytes)
+        found = byte_ranges.cut(place, self.texts, split_bytes, loose=True)
         for path in self.files:
             if path.name.lower().endswith(TARS):
                 found.append(FileRange(str(path), 0, path.stat().st_size, compressed.CompressedFile(path).stamp))
             elif path.name.lower().endswith(ARCHIVES):
-                sizes = (size for _, size in sized_members(path))
-                found += byte_ranges.cut(str(path), sizes, split_bytes)
+                found += byte_ranges.cut(str(path), sized_members(path), split_bytes)
         if 0 < len(self.texts) < len(self.files):  # else `SizeLimit` can, as for any reader
             return size_limit.cut(found, self.files, place, self.corpus)
         return found
@@ -181,9 +180,11 @@ class _Header(tarfile.TarInfo):
         return found
 
 
-def sized_members(path: File) -> list[tuple[zipfile.ZipInfo, int]]:
-    """Return the files in a zip archive with the sizes that they claim, if that is possible."""
-    return [(one, min(one.file_size, budget.DOCUMENT + 1)) for one in zip_members(path)]
+def sized_members(path: File) -> list[byte_ranges.Marked[zipfile.ZipInfo]]:
+    """Return the files in a zip archive with marks, and the sizes that they claim, if that is possible."""
+    mark, _ = storage.mark_and_size(path)
+    most = budget.DOCUMENT + 1
+    return [(one, f"{mark}\x1f{one.header_offset}", min(one.file_size, most)) for one in zip_members(path)]
 
 
 def zip_members(path: File) -> list[zipfile.ZipInfo]:

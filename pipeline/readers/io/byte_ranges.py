@@ -3,9 +3,10 @@
 A range owns the files that begin in it: whatever the cut, each file is in exactly one part.
 """
 
+import bisect
 import hashlib
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeVar
 
 from pipeline.common.errors import InputError
@@ -13,32 +14,70 @@ from pipeline.readers import FileRange
 from pipeline.readers.io import read_position
 
 Item = TypeVar("Item")
+Marked = tuple[Item, str, int]  # an item, a word that changes when it does, and its size
 
 
-def stamp(sizes: list[int]) -> str:
-    """Return a hash of the items' sizes, to detect changes."""
-    return hashlib.blake2b(repr(sizes).encode(), digest_size=8).hexdigest()
+def stamp(marks: Iterable[str]) -> str:
+    """Return a hash of the items' marks, to detect changes."""
+    return hashlib.blake2b("\0".join(marks).encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
-def cut(path: str, sizes: Iterable[int], split_bytes: int) -> list[FileRange]:
-    """Cut items of these sizes, concatenated under one name, into splits of `split_bytes`."""
-    sizes = list(sizes)
-    total, mark = sum(max(size, 1) for size in sizes), stamp(sizes)
-    bounds = [*range(0, total, split_bytes), total]
-    return [FileRange(path, start, end, mark) for start, end in itertools.pairwise(bounds)]
+def cut(path: str, items: Iterable[Marked[Item]], split_bytes: int, *, loose: bool = False) -> list[FileRange]:
+    """Cut items, concatenated under one name, into splits of about `split_bytes`.
+
+    `loose` items come and go, one by one: a split ends where the mark of one says so, see `firsts`.
+    """
+    listed = list(placed(items))
+    total = listed[-1][-1] if listed else 0
+    starts: Sequence[int] = range(0, total, split_bytes)
+    if loose:
+        chosen = firsts(((mark, end - begin) for _, mark, begin, end in listed), split_bytes)
+        starts = [listed[k][2] for k in chosen]
+    begins = [begin for _, _, begin, _ in listed]
+    found = []
+    for start, end in itertools.pairwise([*starts, total]):
+        mine = listed[bisect.bisect_left(begins, start) : bisect.bisect_left(begins, end)]
+        found.append(FileRange(path, start, end, stamp(mark for _, mark, _, _ in mine), items=len(mine)))
+    return found
 
 
-def items_in_range(items: Iterable[tuple[Item, int]], split: FileRange) -> Iterator[Item]:
-    """Yield the items (given with their sizes) that begin in the split.
+def placed(items: Iterable[Marked[Item]]) -> Iterator[tuple[Item, str, int, int]]:
+    """Yield each item with its mark, where it begins, and where it ends."""
+    begin = 0
+    for item, mark, size in items:
+        end = begin + max(size, 1)  # an empty file needs a position of its own
+        yield item, mark, begin, end
+        begin = end
+
+
+def items_in_range(items: Iterable[Marked[Item]], split: FileRange) -> Iterator[Item]:
+    """Yield the items that begin in the split.
 
     Raises:
-        InputError: the sizes have changed since the split was cut, and with them the positions.
+        InputError: they are not those that began there when the split was cut.
     """
-    items, begin = list(items), 0
-    if split.stamp and split.stamp != stamp([size for _, size in items]):
+    mine = [each for each in placed(items) if split.start <= each[2] < split.end]
+    if split.stamp and split.stamp != stamp(mark for _, mark, _, _ in mine):
         raise InputError("files were changed during the run; rerun the command", path=split.path)
-    for item, size in items:
-        if split.start <= begin < split.end:
-            read_position.reached(split, begin)
-            yield item
-        begin += max(size, 1)  # an empty file needs a position of its own
+    for item, _, begin, _ in mine:
+        read_position.reached(split, begin)
+        yield item
+
+
+def firsts(sizes: Iterable[tuple[str, float]], least: int) -> list[int]:
+    """Return where parts of neighbours begin; `sizes` are by the neighbours' names.
+
+    A part has the size `least`, and ends where the hash of a name says so, or at twice as much:
+    soon after a neighbour that is new, parts are those that there were without it.
+    """
+    found: list[int] = []
+    held, ended = 0.0, True
+    for index, (name, size) in enumerate(sizes):
+        if ended:
+            found.append(index)
+            held = 0.0
+        held += size
+        digest = hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+        by_chance = int.from_bytes(digest, "big") / 2**64 * least < 2 * size
+        ended = held >= 2 * least or (held >= least and by_chance)
+    return found

@@ -15,12 +15,13 @@ from hypothesis import strategies as st
 from pipeline import prepare
 from pipeline.beam import dropped, steps, transforms
 from pipeline.beam.carrier import ENDING
-from pipeline.beam.exchange import DIRECT, Exchange, first_splits
+from pipeline.beam.exchange import DIRECT, Exchange
 from pipeline.beam.plan import PreparePlan, unpack
 from pipeline.beam.shard_sizes import buckets
 from pipeline.common.manifest import Manifest, require_manifest
 from pipeline.config import FiltersConfig, RunnerConfig
 from pipeline.readers import FileRange
+from pipeline.readers.io.byte_ranges import firsts
 from pipeline.tokenization.wordpiece import SPECIAL, build
 from tests import forked, preparing
 
@@ -44,22 +45,10 @@ def test_ranges_and_groups_cover_everything_once(reads: int, buckets: int, text:
     assert {layout.group(read) for read in range(reads)} == set(range(layout.groups))
 
 
-@given(st.lists(st.integers(0, 10**8), min_size=1), st.integers(1, 10**8))
-def test_small_splits_are_read_by_one_task(texts: list[int], task_bytes: int) -> None:
-    firsts = first_splits(texts, task_bytes)
-    assert firsts[0] == 0
-    parts = [texts[low:high] for low, high in zip(firsts, [*firsts[1:], None], strict=True)]
-    assert [text for part in parts for text in part] == texts
-    for part in parts:
-        assert sum(part[:-1]) < task_bytes  # no more than needed
-    for part in parts[:-1]:
-        assert sum(part) >= task_bytes
-
-
 @pytest.mark.parametrize("count", [100, 6400, 100_000])
 def test_the_same_text_in_more_parts_needs_no_more_batches(count: int) -> None:
     text = 200e6
-    reads = len(first_splits([text / count] * count, TASK_BYTES))
+    reads = len(firsts([(str(k), text / count) for k in range(count)], TASK_BYTES))
     layout = Exchange.choose(reads, count, text, TASK_BYTES)
     assert layout.reads * layout.writes <= 100 * 100
 

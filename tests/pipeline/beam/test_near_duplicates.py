@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from pipeline import prepare
 from pipeline.beam import carrier
-from pipeline.beam.buckets import TokenizedDocuments
+from pipeline.beam.buckets import NewDocuments
 from pipeline.beam.carrier import Part
 from pipeline.beam.documents import DocumentCounts
 from pipeline.beam.exchange import NEAR_BYTES, Exchange
@@ -96,10 +96,12 @@ def found_by_tasks(
     """Return the near duplicates that each writing task gets."""
     left = Left(draw)
     for number, (hashes, signatures) in enumerate(parts):
-        read = TokenizedDocuments(plan, DocumentCounts())
-        read.hashes = [row.tobytes() for row in hashes.astype(">u8")]
-        read.signatures = [signatures]
-        left.add(number, Tokenize(plan).signed(*read.signed()))
+        read = NewDocuments(plan, DocumentCounts())
+        read.taken = {row.tobytes() for row in hashes.astype(">u8")}
+        read.signed = {
+            row.tobytes(): bytes(signature) for row, signature in zip(hashes.astype(">u8"), signatures, strict=True)
+        }
+        left.add(number, Tokenize(plan).signed(*read.signatures()))
     steps = {PairCandidates: [BANDS], SendSignatures: [SIGNATURES, WANTED], ComparePairs: [PAIRS, SIGNATURES]}
     for step, kinds in steps.items():
         for task, parts_of in list(left.take(*kinds)):

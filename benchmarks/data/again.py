@@ -1,0 +1,121 @@
+"""What `prepare` costs when it is done again: after a kill, for a corpus that grew, for other settings.
+
+`python -m benchmarks.data.again` prints processor seconds of all tries over those of one undisturbed
+run, orphans of a killed one included, and whether the shards are the same bytes. Kills are of the
+whole process group, at `--moments` even times. Rows about what changed keep the reading of the run before.
+
+    --megabytes 10 --moments 2 --workers 1    the small form, in a minute
+"""
+
+import argparse
+import ctypes
+import os
+import resource
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from benchmarks.data.prepare import learn, write
+from benchmarks.shared import heading
+from pipeline.common.manifest import Manifest
+
+FILES = 100
+SUBREAPER = 36  # of prctl: orphans become children of this process, and their time is counted
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--text", type=Path, help="a folder of WikiExtractor's output")
+    parser.add_argument("--megabytes", type=float, default=100)
+    parser.add_argument("--moments", type=int, default=20)
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--near", action="store_true", help="leave out near duplicates too")
+    options = parser.parse_args()
+    ctypes.CDLL(None).prctl(SUBREAPER, 1)
+
+    with tempfile.TemporaryDirectory() as folder:
+        work = Path(folder)
+        write(options.text, work / "text.jsonl", options.megabytes * 1e6)
+        (work / "tokenizer.json").write_text(learn(work / "text.jsonl"))
+        divide(work / "text.jsonl", work / "corpus")
+        common = [f"runner.workers={options.workers}", *["filters.near_duplicates=0.8"] * options.near]
+
+        def run(out: str, *more: str, kill: float | None = None) -> tuple[float, float]:
+            words = f"+corpus=jsonl corpus.path={work}/corpus vocab={work}/tokenizer.json out={work}/{out}"
+            return cost([sys.executable, "-m", "pipeline.prepare", *words.split(), *common, *more], kill)
+
+        spare = work / "corpus" / f"{FILES - 1:04}.jsonl"
+        spare.rename(work / "spare.jsonl")
+        whole, wall = run("whole")
+        print(f"{options.megabytes:.0f} MB in {FILES} files; undisturbed: {whole:.1f} CPU s, {wall:.1f} s\n")
+        print(heading("again | CPU s of all tries / CPU s from scratch | the same bytes"), flush=True)
+        ratios, equal = [], True
+        for moment in range(options.moments):
+            killed, _ = run("killed", kill=wall * (moment + 0.5) / options.moments)
+            ratios.append((killed + run("killed")[0]) / whole)
+            equal &= sums(work / "killed") == sums(work / "whole")
+            shutil.rmtree(work / "killed")
+        said = f"{statistics.mean(ratios):.2f} (most {max(ratios):.2f})"
+        print(f"| killed at {options.moments} moments | {said} | {equal} |", flush=True)
+
+        run("kept", "keep_reading=true")
+        (work / "spare.jsonl").rename(spare)
+        for name, more in (
+            (f"{100 / FILES:.0f} % more files", []),
+            ("another sequence length", ["sequence_length=256"]),
+            ("another seed and more validation", ["seed=7", "validation_share=0.05"]),
+        ):
+            again, _ = run("kept", "keep_reading=true", *more)
+            scratch, _ = run("scratch", *more)
+            print(f"| {name} | {again / scratch:.2f} | {sums(work / 'kept') == sums(work / 'scratch')} |", flush=True)
+            shutil.rmtree(work / "scratch")
+
+
+def divide(text: Path, folder: Path) -> None:
+    """Divide the lines of a file among `FILES` files of a folder."""
+    folder.mkdir()
+    lines = text.read_bytes().splitlines(keepends=True)
+    for number in range(FILES):
+        part = lines[len(lines) * number // FILES : len(lines) * (number + 1) // FILES]
+        (folder / f"{number:04}.jsonl").write_bytes(b"".join(part))
+
+
+def cost(command: list[str], kill: float | None) -> tuple[float, float]:
+    """Run a command, and kill its processes after some seconds; return CPU seconds and seconds."""
+    before, began = used(), time.monotonic()
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, start_new_session=True)
+    if kill is not None:
+        time.sleep(kill)
+        os.killpg(process.pid, signal.SIGKILL)
+    status = process.wait()
+    wall = time.monotonic() - began
+    while True:
+        try:
+            os.wait()
+        except ChildProcessError:
+            break
+    if status and kill is None:
+        raise SystemExit(f"failed: {' '.join(command)}")
+    return used() - before, wall
+
+
+def used() -> float:
+    """Return the CPU seconds of all processes that have ended."""
+    found = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return found.ru_utime + found.ru_stime
+
+
+def sums(folder: Path) -> dict[str, str]:
+    """Return the checksums of a folder's files."""
+    manifest = Manifest.read(folder)
+    assert manifest is not None
+    return {name: file["sha256"] for name, file in manifest.files.items()}
+
+
+if __name__ == "__main__":
+    main()

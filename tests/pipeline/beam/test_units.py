@@ -1,0 +1,221 @@
+"""What was read is taken up by the next start, and changes no byte of what comes of it."""
+
+import random
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from pipeline import prepare
+from pipeline.beam.units import Units
+from pipeline.common.errors import InputError
+from pipeline.common.manifest import require_manifest
+from pipeline.common.stores import objects
+from pipeline.config import FiltersConfig, PrepareConfig, RunnerConfig
+from pipeline.stages import stage
+from pipeline.tokenization.wordpiece import SPECIAL, build
+from tests import preparing
+from tests.refusals import refused
+
+WORDS = [f"word{number}" for number in range(60)]
+
+
+@pytest.fixture
+def vocab(tmp_path: Path) -> Path:
+    (tmp_path / "vocab").mkdir()
+    (tmp_path / "vocab" / "tokenizer.json").write_text(build([*SPECIAL, *WORDS, "."]))
+    return tmp_path / "vocab"
+
+
+EQUAL = "\n".join(f"{' '.join(WORDS[start : start + 6])}." for start in range(0, 60, 6))
+
+
+def text(draw: random.Random) -> str:
+    """Return one of few documents, so that some are equal and some nearly."""
+    words = random.Random(draw.randrange(30)).choices(WORDS, k=60)
+    if draw.random() < 0.5:
+        words[draw.randrange(60)] = draw.choice(WORDS)
+    return "\n".join(f"{' '.join(words[start : start + 6])}." for start in range(0, 60, 6))
+
+
+def change(corpus: Path, draw: random.Random) -> None:
+    """Add, remove or edit a file."""
+    files = sorted(corpus.iterdir())
+    what = draw.choice(["add", "remove", "edit"]) if len(files) > 8 else "add"
+    if what == "remove":
+        draw.choice(files).unlink()
+    else:
+        path = corpus / f"{draw.random()}.txt" if what == "add" else draw.choice(files)
+        path.write_text("\n\n".join(text(draw) for _ in range(draw.randrange(1, 4))))
+
+
+def made(config: PrepareConfig) -> dict[str, str]:
+    """Run the stage; return the checksums of its files."""
+    return {name: file["sha256"] for name, file in stage.run("prepare", config, prepare.make).files.items()}
+
+
+@pytest.fixture
+def reads(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """Return a list of the units that are written from now on."""
+    written, write = [], Units.write
+
+    def noted(self: Units, name: str, *arguments: Any) -> None:
+        write(self, name, *arguments)
+        written.append(self.folder / name)
+
+    monkeypatch.setattr(Units, "write", noted)
+    return written
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    """Forty changes make about thirty files, read in about twenty tasks."""
+    draw, folder = random.Random(0), tmp_path / "corpus"
+    folder.mkdir()
+    for _ in range(40):
+        change(folder, draw)
+    return folder
+
+
+def config(tmp_path: Path, name: str, near: float | None = None, **more: Any) -> PrepareConfig:
+    usual: dict[str, Any] = {"validation_share": 0.2, "minimum_characters": 0, "shard_bytes": 4000}
+    usual |= {"split_bytes": 600, "runner": RunnerConfig(task_bytes=600)}
+    usual |= {"filters": FiltersConfig(near_duplicates=near), "out": str(tmp_path / name)}
+    return preparing.settings("books", tmp_path / "corpus", tmp_path / "vocab", **(usual | more))
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("near", [None, 0.5])
+def test_a_corpus_that_changes_gives_the_bytes_of_a_run_from_scratch(
+    seed: int, near: float | None, vocab: Path, corpus: Path, tmp_path: Path, reads: list[Path]
+) -> None:
+    draw = random.Random(seed)
+    made(config(tmp_path, "kept", near, keep_reading=True))
+    whole = len(reads)
+    for step in range(3):
+        change(corpus, draw)
+        how: dict[str, Any] = draw.choice(
+            [{"pairs": "nsp", "seed": step}, {"sequence_length": 64}, {"pairs": "none", "packing": "best_fit"}]
+        )
+        how["filters"] = FiltersConfig(near_duplicates=near and draw.choice([0.4, 0.8]))
+        reads.clear()
+        kept = made(config(tmp_path, "kept", keep_reading=True, **how))
+        assert len(reads) <= 4 < whole
+        assert kept == made(config(tmp_path, f"scratch{step}", **how))
+        assert not (tmp_path / f".scratch{step}.reading").exists()
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_start_after_one_that_failed_reads_the_rest(
+    workers: int, vocab: Path, corpus: Path, tmp_path: Path, reads: list[Path]
+) -> None:
+    runner = RunnerConfig(task_bytes=600, workers=workers)
+    broken = corpus / "zz.txt"
+    broken.write_bytes(bytes(range(256)) * 4)
+    with refused(InputError, path=str(broken)):
+        made(config(tmp_path, "failed", runner=runner))
+    left = list((tmp_path / ".failed.reading").glob("*.unit"))
+    assert left
+    broken.write_text("Word1 word2.")
+    reads.clear()
+    assert made(config(tmp_path, "failed")) == made(config(tmp_path, "scratch"))
+    assert not (tmp_path / ".failed.reading").exists()
+    again = [path for path in reads if path.parent.name == ".failed.reading"]
+    assert not set(again) & set(left)
+    assert len(again) <= 3 if workers == 1 else again
+
+
+def test_other_settings_of_reading_and_force_read_again(
+    vocab: Path, corpus: Path, tmp_path: Path, reads: list[Path]
+) -> None:
+    made(config(tmp_path, "kept", keep_reading=True))
+    whole = len(reads)
+    for more in ({"minimum_characters": 300}, {"force": True}, {"filters": FiltersConfig(maximum_characters=500)}):
+        reads.clear()
+        made(config(tmp_path, "kept", keep_reading=True, **more))
+        assert len(reads) == whole
+        assert {path.name for path in reads} == {path.name for path in (tmp_path / ".kept.reading").iterdir()}
+
+
+@pytest.mark.parametrize("damage", ["cut", "flip", "empty"])
+def test_what_was_damaged_is_read_again(
+    damage: str, vocab: Path, corpus: Path, tmp_path: Path, reads: list[Path]
+) -> None:
+    before = made(config(tmp_path, "kept", keep_reading=True))
+    unit = sorted((tmp_path / ".kept.reading").iterdir())[1]
+    data = bytearray(unit.read_bytes())
+    data[len(data) // 2] ^= 1
+    unit.write_bytes({"cut": data[:-5], "flip": data, "empty": b""}[damage])
+    reads.clear()
+    shutil.rmtree(tmp_path / "kept")
+    assert made(config(tmp_path, "kept", keep_reading=True)) == before
+    assert reads == [unit]
+
+
+def test_files_of_filters_count_by_what_they_say(vocab: Path, corpus: Path, tmp_path: Path, reads: list[Path]) -> None:
+    banned = tmp_path / "banned.txt"
+    for pattern in ("nothing", "word5 word6"):
+        banned.write_text(pattern)
+        reads.clear()
+        made(config(tmp_path, "kept", keep_reading=True, filters=FiltersConfig(banned_file=str(banned))))
+        assert len(reads) > 5
+
+
+def gone(folder: Path) -> dict[str, str]:
+    """Return the hashes of removed documents by id."""
+    rows = pa.ipc.open_file(folder / "dropped.feather").read_all().to_pylist()
+    return {row["id"]: row["reason"].split()[1] for row in rows if row["reason"].startswith("removed ")}
+
+
+@pytest.mark.parametrize("near", [None, 0.4])
+def test_a_removed_document_is_gone_without_reading_again(
+    near: float | None, vocab: Path, corpus: Path, tmp_path: Path, reads: list[Path]
+) -> None:
+    """By its id, or by its text's hash, with all that are equal to it."""
+    for name in ("aa", "bb", "cc"):
+        (corpus / f"{name}.txt").write_text(EQUAL)
+    equal, other = str(corpus / "aa.txt"), str(sorted(corpus.iterdir())[3])
+
+    def removed(out: str, *lines: str) -> dict[str, str]:
+        (tmp_path / "remove.txt").write_text("".join(f"{line}\n" for line in lines))
+        found = FiltersConfig(near_duplicates=near, remove=str(tmp_path / "remove.txt"))
+        return made(config(tmp_path, out, keep_reading=out == "kept", filters=found))
+
+    made(config(tmp_path, "kept", near, keep_reading=True))
+    reads.clear()
+    removed("kept", equal, other)  # the first of three equal ones
+    hashes = gone(tmp_path / "kept")
+    assert hashes.keys() == {equal, other}
+    lines = [equal, hashes[other], "nothing"]
+    kept = removed("kept", *lines)
+    assert not reads
+    assert kept == removed("scratch", *lines)
+    assert gone(tmp_path / "kept") == hashes
+    figures = require_manifest(tmp_path / "kept", "prepare", "kept").figures
+    assert (figures["removed"], figures["filtered"]["removed"]) == ({equal: 1, hashes[other]: 1}, 2)
+    assert any("nothing" in warning for warning in figures["warnings"])
+    removed("kept", hashes[equal])
+    assert gone(tmp_path / "kept").keys() == {str(corpus / f"{name}.txt") for name in ("aa", "bb", "cc")}
+
+
+@pytest.mark.store
+def test_another_machine_takes_up_what_was_read_for_a_store(
+    bucket: str, vocab: Path, corpus: Path, tmp_path: Path, reads: list[Path]
+) -> None:
+    out = {"out": f"{bucket}/run/prepare", "mirror": str(tmp_path / "a")}
+    broken = corpus / "zz.txt"
+    broken.write_bytes(bytes(range(256)) * 4)
+    with refused(InputError, path=str(broken)):
+        made(config(tmp_path, "", **out))
+    kept = {info.key.rpartition("/")[2] for info in objects.below(f"{bucket}/run/.prepare.reading")}
+    assert kept == {path.name for path in reads}
+    broken.write_text("Word1 word2.")
+    for mirror, keep in (("b", True), ("c", True), ("d", False)):
+        reads.clear()
+        out |= {"mirror": str(tmp_path / mirror), "keep_reading": keep, "seed": {"b": 0, "c": 1, "d": 0}[mirror]}
+        again = made(config(tmp_path, "", **out))
+        assert len(reads) <= (3 if mirror == "b" else 0)
+    assert again == made(config(tmp_path, "scratch"))
+    assert not objects.below(f"{bucket}/run/.prepare.reading")
