@@ -202,7 +202,7 @@ def run(
         manifest = None
         if store.stored:
             manifest = store.unsent(wanted)
-            store.begin(in_place, run_name(wanted))
+            store.begin(in_place and manifest is None, run_name(wanted))
         if manifest is None:
             manifest = _made(store, config, make, out, in_place, uploads, wanted, sources)
         if store.stored:

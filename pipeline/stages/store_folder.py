@@ -92,7 +92,7 @@ class StoreFolder:
         place = self._address if self.stored else named
         maker = Manifest.maker(place)
         if self.stored:
-            foreign = maker is None and bool(self.copy.listed())
+            foreign = maker is None and bool(self.copy.listed()) and Manifest.maker(place) is None
         else:
             foreign = not in_place and any(not path.is_dir() for path in named.rglob("*"))
         if maker is not None and maker != self.stage:
