@@ -199,11 +199,10 @@ def run(
         if present is not None:
             screen.say(f"{stage}: up to date{age(present)}, {present.summary} -> {place}")
             return present
-        manifest = None
-        if store.stored:
-            manifest = store.unsent(wanted)
-            store.begin(in_place and manifest is None, run_name(wanted))
+        manifest = store.unsent(wanted) if store.stored else None
         if manifest is None:
+            if store.stored:
+                store.begin(in_place, run_name(wanted))
             manifest = _made(store, config, make, out, in_place, uploads, wanted, sources)
         if store.stored:
             manifest = store.finish(manifest)

@@ -90,16 +90,17 @@ class StoreFolder:
             InputError: there are files of another stage, or of none.
         """
         place = self._address if self.stored else named
-        maker = Manifest.maker(place)
-        if self.stored:
-            foreign = maker is None and bool(self.copy.listed()) and Manifest.maker(place) is None
+        if (maker := Manifest.maker(place)) == self.stage:
+            return
+        if self.stored:  # a process that began after the first look has marked it first
+            foreign = self.copy.listed() and not Manifest.maker(place)
         else:
             foreign = not in_place and any(not path.is_dir() for path in named.rglob("*"))
-        if maker is not None and maker != self.stage:
+        if maker:
             found = f"contains the output of {maker}"
         elif not self.stored and named.exists() and not named.is_dir():
             found = "is a file"
-        elif maker is None and foreign:
+        elif foreign:
             found = f"contains files not created by {self.stage}"
         else:
             return
@@ -240,7 +241,8 @@ class StoreFolder:
         self.copy.drop_stale(listed)
         for name in manifest.files.keys() & listed.keys():  # what another start has put is replaced
             self.copy.entries.setdefault(name, Entry(-1, 0, "", listed[name].etag))
-        parallel.each(lambda name: self.copy.put(name, manifest.files[name]["sha256"]), manifest.files)
+        here = manifest.files.keys() & self.copy.files()
+        parallel.each(lambda name: self.copy.put(name, manifest.files[name]["sha256"]), here)
         elsewhere = self._elsewhere(listed, run_name(manifest.fingerprint))
         manifest = dataclasses.replace(manifest, files=manifest.files | elsewhere)
         self.copy.save_index()
@@ -249,11 +251,9 @@ class StoreFolder:
         if wrong:
             raise Restart(f"{self._address}/{wrong[0]}: another process changed it")
         # Checkpoints of other settings, or kept for good by another start, stay.
-        spare = [n for n in listed if n not in manifest.files and n != MANIFEST]
-        self._remove([n for n in spare if FILE.fullmatch(n) is None])
+        self._remove(n for n in listed if n not in manifest.files and n != MANIFEST and not FILE.fullmatch(n))
         manifest.write(self.copy.path)
-        data = (self.copy.path / MANIFEST).read_bytes()
-        self._version = self.copy.replace(MANIFEST, self._version, data)
+        self._version = self.copy.replace(MANIFEST, self._version, (self.copy.path / MANIFEST).read_bytes())
         self.copy.sent = manifest.fingerprint
         self.copy.save_index()
         return manifest

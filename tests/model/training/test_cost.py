@@ -6,6 +6,7 @@ import pytest
 import torch
 from omegaconf import OmegaConf
 from torch.autograd.graph import saved_tensors_hooks
+from torch.utils.flop_counter import FlopCounterMode
 
 from model.config import ModelConfig
 from model.encoders.architectures import build_model, parameter_shapes
@@ -13,6 +14,7 @@ from model.encoders.batch import Batch
 from model.encoders.encoder import prepare_for
 from model.training import cost
 from model.training.cost import GIB, Setting
+from model.training.step_metrics import losses
 from pipeline.cli.conf_files import CONF
 
 LENGTH = 128
@@ -83,6 +85,43 @@ def test_more_fits_where_there_is_more_room() -> None:
     assert fits(setting("large"), 16 * GIB) < fits(setting("large", recompute=True), 16 * GIB)
     assert fits(setting("large", half=False), 16 * GIB) < fits(setting("large"), 16 * GIB)
     assert fits(setting("large"), 2 * GIB) == 0
+
+
+@pytest.mark.parametrize("average", [False, True])
+@pytest.mark.parametrize("size", ["tiny", "base", "modern-base"])
+def test_what_is_fixed_is_what_pytorchs_own_optimizer_holds(size: str, average: bool) -> None:
+    with torch.device("meta"):
+        model = build_model(config(size))
+    parameters = list(model.parameters())
+    for parameter in parameters:
+        parameter.grad = torch.empty_like(parameter)
+    adamw = torch.optim.AdamW(parameters, foreach=False)
+    adamw.step()
+    moments = [state[name] for state in adamw.state.values() for name in ("exp_avg", "exp_avg_sq")]
+    held = [*parameters, *(one.grad for one in parameters), *moments, *(parameters if average else [])]
+    given = setting(size, half=False, stage=0, average=average)
+    assert cost.fixed_bytes(given) - cost.APART == pytest.approx(sum(one.nbytes for one in held), rel=0.03)
+
+
+@pytest.mark.parametrize("share", [0.15, 0.5, 1.0])
+@pytest.mark.parametrize("lengths", [[128], [64, 96, 32]], ids=str)
+@pytest.mark.parametrize("architecture", ["bert", "modernbert"])
+def test_operations_are_those_that_pytorch_counts(architecture: str, lengths: list[int], share: float) -> None:
+    """But for the pair of classes of each sequence, which the published count leaves out."""
+    sizes = {"layers": 2, "hidden": 32, "heads": 2, "feed_forward": 96, "vocab_size": 211, "positions": 128}
+    given = ModelConfig(name="x", architecture=architecture, local_window=256, dropout=0.0, **sizes)  # type: ignore[arg-type]
+    given = dataclasses.replace(given, attention="each", attention_dropout=0.0)
+    model, tokens = build_model(given), sum(lengths)
+    each = torch.cat([torch.arange(length) for length in lengths])
+    bounds = torch.tensor([0, *lengths]).cumsum(0).int()
+    masked, pairs = torch.arange(round(share * tokens)), torch.zeros(len(lengths), dtype=torch.long)
+    with FlopCounterMode(display=False) as counter:
+        batch = Batch(each, torch.zeros_like(each), each, bounds, max(lengths), masked, each[masked], pairs)
+        masked_loss, pair_loss, _ = losses(*model(batch), batch)
+        (masked_loss + pair_loss).backward()
+    pooled = 6 * len(lengths) * (32**2 + 2 * 32) * (architecture == "bert")
+    expected = cost.operations(given, lengths, len(masked) / tokens) + pooled
+    assert counter.get_total_flops() == pytest.approx(expected, rel=1e-9)
 
 
 LARGE = ModelConfig(name="large", layers=24, hidden=1024, heads=16, feed_forward=4096, vocab_size=30522)

@@ -1,18 +1,26 @@
 """The figures of a run: there, plausible, and adding up."""
 
+import dataclasses
 import json
 import re
+import shutil
+from collections import Counter
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
-from model.config import ModelConfig
+from model.config import ModelConfig, TrainConfig
 from model.resilience.nonfinite import clip_and_skip
-from model.training import cost, device_peak
+from model.training import cost, device_peak, estimate
 from model.training.deepspeed_engine import World
 from model.training.step_metrics import Meter, PhaseTimer
 from model.training.tracking import one_line
+from pipeline.common import checkpoints
+from pipeline.common.manifest import Manifest
+from pipeline.common.schema import built
+from pipeline.shards import open_folder
 from tests.model.conftest import SMALL, rows, train_many
 
 FIGURES = (
@@ -38,7 +46,7 @@ FIGURES = (
 
 
 @pytest.fixture(scope="module")
-def said_and_logged(root: Path, work: Path, tmp_path_factory) -> tuple[str, dict[int, list[dict]]]:
+def said_and_logged(root: Path, work: Path, tmp_path_factory) -> tuple[str, dict[int, list[dict]], Path]:
     folder = tmp_path_factory.mktemp("meter")
     plan = [
         (
@@ -56,7 +64,7 @@ def said_and_logged(root: Path, work: Path, tmp_path_factory) -> tuple[str, dict
         )
         for stage in (0, 2)
     ]
-    return train_many(root, plan), {stage: rows(folder / str(stage)) for stage in (0, 2)}
+    return train_many(root, plan), {stage: rows(folder / str(stage)) for stage in (0, 2)}, folder
 
 
 def test_every_row_has_every_figure(said_and_logged) -> None:
@@ -69,6 +77,28 @@ def test_every_row_has_every_figure(said_and_logged) -> None:
         shares = [row[f"{phase}_share"] for phase in ("data_wait", "forward", "backward", "step")]
         assert min(shares) >= 0
         assert 0.5 < sum(shares) <= 1
+
+
+def test_what_a_dry_run_counts_is_what_followed(said_and_logged, work: Path, tmp_path: Path) -> None:
+    """Of so small a model, what is not counted (biases, names of tensors) is a part of a checkpoint."""
+    shutil.copytree(work / "prepare", tmp_path / "prepare")
+    offsets = open_folder(tmp_path / "prepare", "train")[0].offsets
+    lengths = Counter(map(str, np.diff(offsets) + 3))  # [CLS], [SEP], [SEP]
+    made = Manifest.read(tmp_path / "prepare")
+    dataclasses.replace(made, figures=made.figures | {"lengths": lengths}).write(tmp_path / "prepare")
+    for stage, found in said_and_logged[1].items():
+        out = said_and_logged[2] / str(stage)
+        given = built(TrainConfig, Manifest.read(out).config)
+        given = dataclasses.replace(given, data=dataclasses.replace(given.data, dir=str(tmp_path / "prepare")))
+        model = ModelConfig(**checkpoints.locate(out)[1].model)
+        expected, each = estimate.training(given, model, 1e9), estimate.of_a_sample(given.data, model, {})[0]
+        assert expected.about.startswith("12 steps, ")
+        assert found[-1]["samples"] == given.steps * given.batch_size
+        assert found[-1]["tokens"] == pytest.approx(each * found[-1]["samples"], rel=0.05)
+        kept = list(out.glob("checkpoints/*/step-*"))
+        made_bytes = sum(path.stat().st_size for folder in kept for path in folder.iterdir()) / len(kept)
+        assert len(kept) < estimate.checkpoints(given, given.steps)
+        assert made_bytes == pytest.approx(expected.disk / estimate.checkpoints(given, given.steps), rel=0.2)
 
 
 def test_the_gradients_norm_is_the_same_with_and_without_zero(said_and_logged) -> None:

@@ -124,7 +124,8 @@ def test_a_training_is_one_job_of_the_runs_group(out: Path) -> None:
     assert {(run.run_group, run.job_type) for run in runs} == {(out.parent.name, "train")}
 
 
-def test_offline_parts_are_synchronised_into_one_run_of_the_group(out: Path) -> None:
+def synchronised(out: Path) -> tuple[str, dict[str, Any], dict[int, dict[str, Any]]]:
+    """What W&B's own reader of offline files sends to its service: a run's name, itself, and its rows by step."""
     server = WandbServer()
     clean = {key: value for key, value in os.environ.items() if not key.startswith("WANDB")}
     online = {"WANDB_BASE_URL": server.url, "WANDB_API_KEY": KEY, "HOME": str(out)}
@@ -141,10 +142,52 @@ def test_offline_parts_are_synchronised_into_one_run_of_the_group(out: Path) -> 
         server.stop()
     assert done.returncode == 0, done.stderr
     ((name, run),) = server.runs.items()
+    logged: dict[int, dict[str, Any]] = {}
+    for row in server.history(name):
+        logged.setdefault(row["_step"], {}).update({key: value for key, value in row.items() if "/" in key})
+    return name, run, logged
+
+
+def test_offline_parts_are_synchronised_into_one_run_of_the_group(out: Path) -> None:
+    name, run, logged = synchronised(out)
     assert name == (out / RUN_ID).read_text()
     assert (run["groupName"], run["jobType"]) == (out.parent.name, "train")
-    logged = {row["_step"]: row["train/loss"] for row in server.history(name) if "train/loss" in row}
-    assert logged == {step: 8 / step for step in range(1, 7)}
+    assert {step: row["train/loss"] for step, row in logged.items()} == {step: 8 / step for step in range(1, 7)}
+
+
+LOST = """
+import os, signal, sys
+from pathlib import Path
+import psutil
+from model.config import TrackingConfig
+from model.training.tracking import Tracker
+out, start, last, end = Path(sys.argv[1]), *map(int, sys.argv[2:])
+tracker = Tracker(TrackingConfig(name="wandb", mode="offline"), out, 0, start, end, {})
+for step in range(start + 1, last + 1):
+    tracker.log("train", step, {"loss": 8 / step, "tokens": 1000 * step, "mfu": 0.1 + last})
+    if step % 10 == 0:
+        tracker.log("validation", step, {"masked_lm_accuracy": step / end})
+if last < end:  # the machine is lost
+    for process in psutil.Process().children(recursive=True):
+        process.kill()
+    os.kill(os.getpid(), signal.SIGKILL)
+tracker.close()
+"""
+
+
+@pytest.mark.slow
+def test_after_kills_and_resumes_w_and_bs_own_reader_finds_each_row_of_ours(root: Path, tmp_path: Path) -> None:
+    clean = {key: value for key, value in os.environ.items() if not key.startswith("WANDB")}
+    for start, last in ((0, 240), (200, 250), (200, 420), (400, 450)):
+        words = [sys.executable, "-c", LOST, str(tmp_path), str(start), str(last), "450"]
+        done = subprocess.run(words, cwd=root, env=clean | {"HOME": str(tmp_path)}, check=False)
+        assert done.returncode == (0 if last == 450 else -9)
+    ours: dict[int, dict[str, Any]] = {}
+    for row in read_metrics(tmp_path):
+        kind, step = row.pop("kind"), row.pop("step")
+        ours.setdefault(step, {}).update({f"{kind}/{key}": value for key, value in row.items()})
+    assert list(ours) == list(range(1, 451))
+    assert synchronised(tmp_path)[2] == ours
 
 
 def test_an_alert_reaches_weights_and_biases(tmp_path: Path) -> None:

@@ -1,16 +1,20 @@
 """What work will take is said from a part of it, and from what was measured before."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 from hydra import compose, initialize_config_dir
 
+from pipeline import prepare
 from pipeline.beam import estimate as preparation
 from pipeline.cli import composing, conf_files
 from pipeline.common import estimate
 from pipeline.common.estimate import Estimate
 from pipeline.config import PrepareConfig
+from pipeline.tokenization import wordpiece
+from tests import preparing
 
 
 def configuration(folder: Path, documents: int) -> PrepareConfig:
@@ -71,3 +75,26 @@ def test_a_broken_store_of_rates_is_none(tmp_path: Path) -> None:
     assert estimate.rate_of(tmp_path, "train") is None
     estimate.remember_rate(tmp_path, "train", 1.0)
     assert estimate.rate_of(tmp_path, "train") == 1.0
+
+
+@pytest.mark.shared_data
+def test_text_tokens_and_bytes_are_what_followed(
+    shared_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Within a factor of 1.5, of a real book and a vocabulary that others made."""
+    monkeypatch.setattr(preparation, "SMALL", 0.0)
+    book = min((shared_data / "books").glob("*.md"), key=lambda path: abs(path.stat().st_size - 500_000))
+    entries = (shared_data / "vocab/bert-base-uncased-vocab.txt").read_text().splitlines()
+    (tmp_path / "tokenizer.json").write_text(wordpiece.build(entries, lowercase=True))
+    out = tmp_path / "out"
+    out.mkdir()
+    config = preparing.settings("text", book, tmp_path, out=str(out), workdir=str(tmp_path))
+    expected = preparation.of(config)
+    assert expected is not None
+    text, tokens = map(float, re.findall(r"([\d.]+) M", expected.about.replace(" MB", " M")))
+    counts = prepare.make(config, out).figures
+    assert text == pytest.approx(counts["totals"]["characters"] / 1e6, abs=0.51)  # whole megabytes are said
+    made = sum(path.stat().st_size for path in out.rglob("*.arrow"))
+    print(expected, counts["totals"], made)
+    assert 1 / 1.5 < tokens * 1e6 / counts["totals"]["tokens"] < 1.5
+    assert 1 / 1.5 < expected.disk / 2 / made < 1.5  # half of it is on the way

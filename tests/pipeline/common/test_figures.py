@@ -7,6 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
 
 from pipeline.common import figures
 from pipeline.common.figures import Conversion, CorpusCounts, PairScore, Score, TrainingSummary
@@ -104,3 +107,11 @@ def test_means_over_seeds_are_of_what_all_have() -> None:
 def test_the_mean_of_what_is_not_finite_is_not_finite() -> None:
     assert all(math.isnan(value or 0.0) for value in figures.mean_of([math.nan, 0.5]))
     assert figures.mean_of([0.5]) == (0.5, None)
+
+
+@given(st.lists(st.floats(-1e3, 1e3), min_size=2, max_size=9))
+def test_mean_and_deviation_over_seeds_are_scipys(values: list[float]) -> None:
+    mean, deviation = figures.mean_of(values)
+    found = stats.describe(values)
+    assert mean == pytest.approx(found.mean, abs=1e-9)
+    assert deviation == pytest.approx(math.sqrt(found.variance), abs=1e-9)

@@ -36,9 +36,7 @@ def chance(similarity: float, threshold: float, permutations: int) -> float:
 
     The rows per band are the most that give a pair at the threshold an equal one in 98 of 100 cases.
     """
-    rows = max(
-        r for r in range(1, permutations + 1) if r == 1 or 1 - (1 - threshold**r) ** (permutations // r) >= 0.98
-    )
+    rows = max(r for r in range(1, permutations + 1) if r == 1 or 1 - (1 - threshold**r) ** (permutations // r) >= 0.98)
     one = stats.binom.pmf(np.arange(rows + 1), rows, similarity)
     rest = stats.binom.pmf(np.arange(permutations % rows + 1), permutations % rows, similarity)
     every, none = rest, rest  # by equal numbers: of all bands so far, and where none is equal

@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
 from pipeline.common.errors import InputError, Restart, UserError
+from pipeline.common.manifest import begun
+from pipeline.common.stores.mirror import Copy
 from tests.examples import examples
 from tests.pipeline.stages.world import TRAININGS, World, kept, number_after
 from tests.refusals import refused
@@ -49,6 +51,25 @@ def test_a_training_that_resumes_elsewhere_loses_no_checkpoint_that_a_rule_keeps
     assert stored.wrong("train") == []
     marked = [name for name in made.files if "step-00000002" in name]
     assert len(marked) == 4, "what was not fetched is named, too"
+
+
+def test_what_was_made_is_put_again_although_its_older_checkpoints_are_elsewhere(
+    stored: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def cut_off(copy: Copy, name: str, seen: str | None, data: bytes) -> str:
+        if data != begun("train"):
+            raise Restart("the store does not answer")
+        return replace(copy, name, seen, data)
+
+    replace = Copy.replace
+    stored.killed_at(100, "a", lambda: stored.train("long", "a"))
+    with monkeypatch.context() as patched:
+        patched.setattr(Copy, "replace", cut_off)
+        with pytest.raises(Restart):
+            stored.train("long", "b")
+    stored.train("long", "b")
+    assert stored.checkpoints("long").keys() >= {0, 2, 6, 10}
+    assert stored.wrong("train") == []
 
 
 def test_a_longer_training_goes_on_elsewhere_from_a_shorter_one(world: World, capsys: Capsys) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from scipy import stats
 from transformers import BertForMaskedLM
 
 from model.encoders.architectures import build_model
@@ -136,6 +137,25 @@ def test_an_interval_is_that_of_the_binomial_distribution() -> None:
     deviation = np.sqrt(0.7 * 0.3 / 1000)
     assert found["interval"] == pytest.approx([0.7 - 1.96 * deviation, 0.7 + 1.96 * deviation], abs=deviation / 5)
     assert found == minimal_pairs.accuracies(pairs, np.arange(1000) < 700)["macro"]
+
+
+def test_an_interval_over_paradigms_is_that_of_scipys_bootstrap() -> None:
+    sizes = {"a": 40, "b": 100, "c": 300}
+    names = [name for name, size in sizes.items() for _ in range(size)]
+    right = np.random.default_rng(1).random(440) < np.repeat([0.9, 0.7, 0.5], list(sizes.values()))
+    none = ("", "")
+    found = minimal_pairs.accuracies(
+        Pairs(["g"] * 440, ["b"] * 440, [none] * 440, names, dict.fromkeys(sizes, none)), right
+    )["macro"]
+    parts = np.split(right.astype(float), [40, 140])
+    theirs = stats.bootstrap(
+        parts,
+        lambda *drawn, axis: np.mean([part.mean(axis) for part in drawn], axis=0),
+        method="percentile",
+        rng=np.random.default_rng(2),
+    )
+    assert found["accuracy"] == pytest.approx(np.mean([part.mean() for part in parts]))
+    assert found["interval"] == pytest.approx(list(theirs.confidence_interval), abs=theirs.standard_error / 5)
 
 
 def test_a_small_paradigm_counts_as_much_as_a_large_one_in_the_macro_mean() -> None:
