@@ -88,7 +88,7 @@ def test_text_tokens_and_bytes_are_what_followed(
     (tmp_path / "tokenizer.json").write_text(wordpiece.build(entries, lowercase=True))
     out = tmp_path / "out"
     out.mkdir()
-    config = preparing.settings("text", book, tmp_path, out=str(out), workdir=str(tmp_path))
+    config = preparing.settings("text", book, tmp_path, out=str(out), workdir=str(tmp_path), validation_share=0)
     expected = preparation.of(config)
     assert expected is not None
     text, tokens = map(float, re.findall(r"([\d.]+) M", expected.about.replace(" MB", " M")))
