@@ -95,6 +95,5 @@ def test_text_tokens_and_bytes_are_what_followed(
     counts = prepare.make(config, out).figures
     assert text == pytest.approx(counts["totals"]["characters"] / 1e6, abs=0.51)  # whole megabytes are said
     made = sum(path.stat().st_size for path in out.rglob("*.arrow"))
-    print(expected, counts["totals"], made)
     assert 1 / 1.5 < tokens * 1e6 / counts["totals"]["tokens"] < 1.5
     assert 1 / 1.5 < expected.disk / 2 / made < 1.5  # half of it is on the way
