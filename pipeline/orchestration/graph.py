@@ -58,8 +58,8 @@ def plan(config: RunConfig) -> list[StageRecord]:
             settings.stages = [*settings.stages, *own_results(config.workdir, before)]
         redone = [other for other in needs[name] if nodes[other].reason is not None]
         identity = fingerprints.fingerprint(kind, settings, before)
-        forced = name in config.force  # then what is there may be anything
-        fingerprint, reason, done = (identity[0], FORCED, 0) if forced else standing(kind, settings, identity, redone)
+        forced = (identity[0], FORCED, 0) if name in config.force else None  # what is there may be anything
+        fingerprint, reason, done = forced or standing(kind, settings, identity, redone)
         nodes[name] = StageRecord(
             name=name, kind=kind, config=settings, needs=needs[name], fingerprint=fingerprint, reason=reason, done=done
         )
@@ -190,20 +190,16 @@ def ordered(needs: Mapping[str, tuple[str, ...]]) -> list[str]:
 
 def first_step(config: StageConfig, fingerprint: str, sources: Mapping[str, str]) -> tuple[int, str]:
     """Return the step after which a training goes on, and the end of a sentence that says so."""
-    found = store_inputs.steps_saved(config.out) if isinstance(config, TrainConfig) else []
+    if not isinstance(config, TrainConfig) or not (found := store_inputs.steps_saved(config.out)):
+        return 0, ""
     if steps := [step for run, step in found if run == checkpoints.run_name(fingerprint)]:
         return max(steps), f"; resumes after step {max(steps):,}"
-    if not found or not isinstance(config, TrainConfig):
-        return 0, ""
-    kept = f"; checkpoints of other settings, after step {found[-1][1]:,}, are kept"
     if store_inputs.in_store(config.out):
-        return 0, kept
+        return 0, "; has checkpoints of other settings"
     common = fingerprints.fingerprint_in_part("train", config, sources, extending.is_common)
-    step = extending.step_in_common(config, common) or 0
-    return (
-        step,
-        f"; continues after step {step:,}" if step else f"{kept}, but starts at step 0, as its first steps differ",
-    )
+    if step := extending.step_in_common(config, common):
+        return step, f"; continues after step {step:,}"
+    return 0, f"; starts at step 0, as the checkpoint after step {found[-1][1]:,} has other first steps"
 
 
 def rerun_reason(
