@@ -31,7 +31,7 @@ def of_stages(config: RunConfig, nodes: list[StageRecord]) -> dict[str, Estimate
     }
     sizes = [_entries(cast(VocabConfig, node.config)) for node in nodes if node.kind == "vocab"]
     entries = sizes[0] if sizes else training.VOCABULARY
-    weights, marked = 0.0, 0
+    local, weights, marked = config.executor.here, 0.0, 0
     for node in nodes:
         if node.reason is None:
             continue
@@ -45,14 +45,7 @@ def of_stages(config: RunConfig, nodes: list[StageRecord]) -> dict[str, Estimate
             if settings.model.layers:
                 model = replace(settings.model, vocab_size=settings.model.vocab_size or entries)
                 found[node.name] = training.training(
-                    settings,
-                    model,
-                    None,
-                    ranks or 1,
-                    node.done,
-                    lengths,
-                    timed=bool(ranks) and config.executor.here,
-                    gpu=gpu,
+                    settings, model, None, ranks or 1, node.done, lengths, timed=bool(ranks) and local, gpu=gpu
                 )
                 weights = training.WEIGHTS * cost.parameters(training.known(model))
                 marked = training.marked(settings)
