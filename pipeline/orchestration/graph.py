@@ -189,7 +189,7 @@ def ordered(needs: Mapping[str, tuple[str, ...]]) -> list[str]:
 
 
 def first_step(config: StageConfig, fingerprint: str, sources: Mapping[str, str]) -> tuple[int, str]:
-    """Return the step after which a training goes on, and the end of a sentence that says so."""
+    """Return the step after which a training continues, and the end of a sentence that says so."""
     if not isinstance(config, TrainConfig) or not (found := store_inputs.steps_saved(config.out)):
         return 0, ""
     if steps := [step for run, step in found if run == checkpoints.run_name(fingerprint)]:
