@@ -5,6 +5,8 @@ Sets environment variables that PyTorch and its libraries read on import.
 
 import os
 
+import pipeline  # noqa: F401  # its one line for a library that is not installed
+
 DEFAULTS = {
     # Waiting threads spin, by default for milliseconds, and keep other processes off the cores: two
     # ranks of two threads each on two cores trained at a twentieth of their speed. This is the value

@@ -243,8 +243,8 @@ def show(options: argparse.Namespace) -> None:
     print(*about(manifest), "", *balance(counts), "", sep="\n")
     wrong, longest = [], max(map(len, manifest.files), default=0)
     for name, problem in checked(folder, manifest):
-        rows = counts.shards[name].rows if name in counts.shards else 0
-        print(f"{name:{longest}} {rows:>12,} instances  {problem or 'checksum ok'}", flush=True)
+        rows = f"{counts.shards[name].rows:,} instances" if name in counts.shards else ""
+        print(f"{name:{longest}} {rows:>22}  {problem or 'checksum ok'}", flush=True)
         wrong += [f"{name}: {problem}"] if problem else []
     if wrong:
         raise InputError(f"{'; '.join(wrong)}; rerun prepare with force=true", path=folder)

@@ -69,7 +69,7 @@ class Launch:
             )
         except OSError as error:
             raise ConfigError(
-                f"cannot be started ({error.strerror}); the command begins with deepspeed or torchrun",
+                f"cannot be started ({error.strerror}); begin with deepspeed or torchrun, in an active .venv",
                 path=self.command[0],
             ) from error
         until = float("inf")

@@ -251,9 +251,9 @@ class Trainer:
         return (
             f"{self.plan.model.name}, {count:,} parameters, {world.size} x {world.device.type}, "
             f"{config.precision}, ZeRO stage {engine.zero_optimization_stage()}, {self.plan.steps:,} "
-            f"steps of {config.batch_size} samples ({batches} per rank), {passes:.1f} passes over the text, "
-            f"{warmup_steps(config.schedule, self.plan.steps):,} of them warm-up, {self.peak:.3g} TFLOP/s per "
-            f"device {best}{done}"
+            f"steps of {config.batch_size} samples ({batches} per rank), "
+            f"{warmup_steps(config.schedule, self.plan.steps):,} of them warm-up, {passes:.1f} passes over the text, "
+            f"{self.peak:.3g} TFLOP/s per device {best}{done}"
         )
 
     def _evaluate(self) -> dict[str, float] | None:

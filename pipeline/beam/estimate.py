@@ -19,8 +19,8 @@ from pipeline.readers.io import read_position
 
 # Bytes of text that a byte of such a file becomes, about: enough to choose the number of shards.
 EXPANSION = {".bz2": 3.0, ".gz": 3.0, ".zst": 3.0, ".xz": 4.0, ".xml": 0.7}
-CALIBRATION = 0.1  # seconds
-PATIENCE = 10.0  # seconds for a first block, on a busy machine
+CALIBRATION = 0.1  # seconds of a processor
+PATIENCE = 10.0  # seconds at most, on a busy machine
 SMALL = 10e6  # bytes of text
 REST = 3.0  # time of the rest of prepare, in that of cleaning and cutting (25 MB of English)
 START = 2.0  # seconds of a job's start
@@ -54,15 +54,15 @@ class Calibration:
 def calibrate(config: PrepareConfig, split: FileRange) -> Calibration | None:
     """Read a split for about a second; None if nothing can be said of it."""
     reader, counts, reached = DocumentReader(config), DocumentCounts(), [0]
-    began = time.perf_counter()
-    accepting = 0.0
+    began, worked, accepting = time.perf_counter(), time.thread_time(), 0.0
     try:
         with read_position.followed(split, reached.append):
             for document in reader.reader.read(split, SkipCounts(config.corpus.on_error)):
                 before = time.perf_counter()
                 reader.accept(document, counts)
                 accepting += time.perf_counter() - before
-                if time.perf_counter() - began > (CALIBRATION if reached[-1] else PATIENCE):
+                enough = reached[-1] and time.thread_time() - worked > CALIBRATION  # as much on a busy machine
+                if enough or time.perf_counter() - began > PATIENCE:
                     break
             else:
                 reached.append(split.size)

@@ -61,7 +61,7 @@ def need(data: Path | str, task: TaskConfig, name: str) -> tuple[str, bytes]:
     elif task.folder:
         cure = f"set data to the folder of the GLUE files, which contains {task.folder} or its zip file"
     else:
-        cure = "set data to its folder"
+        cure = "set data to its folder, or name the file by task.train=FILE"
     if name == task.dev and table_files.find(data, task.folder, task.train) is not None:
         cure = "name it by task.dev=FILE, or hold a part of train out by task.dev_share=0.1"
     path = Path(data) / task.folder / name

@@ -88,7 +88,7 @@ def _table_rows(config: PredictConfig | EmbedConfig, place: str, content: bytes)
     if not config.columns:
         known = ", ".join(map(repr, table.names))
         raise InputError(
-            f"columns is required, those of the texts; set columns=[NAME], of {known}, or "
+            f"columns is required, those of the texts; set 'columns=[\"NAME\"]', of {known}, or "
             "columns=[0] where the first line names none",
             "columns",
             path=place,

@@ -262,8 +262,6 @@ def with_evaluations(config: DictConfig, run: RunConfig, own: list[Path]) -> dic
     for name in names:
         if type_of(name) == "report" and not config.stages[name].stages:
             config.stages[name].stages = [config.stages[other].out for other in names if type_of(other) != "report"]
-        if type_of(name) == "train" and config.stages[name].steps == 0:
-            raise ConfigError(f"too few, {name} would have none", "steps", run.steps)
     return names
 
 

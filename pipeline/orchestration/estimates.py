@@ -7,7 +7,7 @@ from model.config import TrainConfig
 from model.training import cost
 from model.training import estimate as training
 from pipeline.beam import estimate as preparation
-from pipeline.common.errors import ConfigError, Restart, UserError
+from pipeline.common.errors import ConfigError, InputError, Restart, StoreError, UserError
 from pipeline.common.estimate import Estimate, hours
 from pipeline.config import ConvertConfig, PrepareConfig, RunConfig, VocabConfig
 from pipeline.orchestration import stage_commands
@@ -45,7 +45,7 @@ def of_stages(config: RunConfig, nodes: list[StageRecord]) -> dict[str, Estimate
             if settings.model.layers:
                 model = replace(settings.model, vocab_size=settings.model.vocab_size or entries)
                 found[node.name] = training.training(
-                    settings, model, None, ranks or 1, sequence_lengths=lengths, timed=bool(ranks) and local, gpu=gpu
+                    settings, model, None, ranks or 1, node.done, lengths, timed=bool(ranks) and local, gpu=gpu
                 )
                 weights = training.WEIGHTS * cost.parameters(training.known(model))
                 marked = training.marked(settings)
@@ -81,7 +81,7 @@ def _preparation(config: PrepareConfig) -> Estimate | None:
     """Return the estimate of `prepare`; None where its corpus is small, or cannot be read."""
     try:
         return preparation.of(config)
-    except (UserError, Restart):  # the stage itself will say it
+    except (InputError, StoreError, Restart):  # the stage itself will say it
         later = config.corpus.path is None and config.corpus.files
         return Estimate(None, about="not known before the download") if later else None
 

@@ -58,26 +58,26 @@ def plan(config: RunConfig) -> list[StageRecord]:
             settings.stages = [*settings.stages, *own_results(config.workdir, before)]
         redone = [other for other in needs[name] if nodes[other].reason is not None]
         identity = fingerprints.fingerprint(kind, settings, before)
-        forced = name in config.force  # then what is there may be anything
-        fingerprint, reason = (identity[0], FORCED) if forced else standing(kind, settings, identity, redone)
+        forced = (identity[0], FORCED, 0) if name in config.force else None  # what is there may be anything
+        fingerprint, reason, done = forced or standing(kind, settings, identity, redone)
         nodes[name] = StageRecord(
-            name=name, kind=kind, config=settings, needs=needs[name], fingerprint=fingerprint, reason=reason
+            name=name, kind=kind, config=settings, needs=needs[name], fingerprint=fingerprint, reason=reason, done=done
         )
     return list(nodes.values())
 
 
-def standing(kind: str, settings: StageConfig, identity: Identity, redone: list[str]) -> tuple[str, str | None]:
-    """Return the fingerprint of a stage and why it has to run; None: it is up to date.
+def standing(kind: str, settings: StageConfig, identity: Identity, redone: list[str]) -> tuple[str, str | None, int]:
+    """Return the fingerprint of a stage, why it has to run (None: it is up to date), and its steps that are done.
 
     `redone` are the stages that it reads and that have to run.
     """
     fingerprint, sources = identity
     present, fault = fingerprints.compared(kind, settings, fingerprint, sources)
     if present is not None and fault is None:
-        return present.fingerprint, None
-    if present is not None:
-        return fingerprint, rerun_reason(present, settings, fault, sources, redone)
-    return fingerprint, (kind == "train" and resume_step(settings.out, fingerprint)) or "not made yet"
+        return present.fingerprint, None, 0
+    done, begins = first_step(settings, fingerprint, sources)
+    reason = rerun_reason(present, settings, fault, sources, redone, begins) if present else f"not made yet{begins}"
+    return fingerprint, reason, done
 
 
 def own_results(workdir: str, known: Mapping[str, str]) -> list[str]:
@@ -188,26 +188,29 @@ def ordered(needs: Mapping[str, tuple[str, ...]]) -> list[str]:
     return done
 
 
-def resume_step(out: str, fingerprint: str) -> str | None:
-    """Return the step after which an interrupted training resumes, as text; None without one.
-
-    The checkpoints of other settings are mentioned but not resumed.
-    """
-    found = store_inputs.steps_saved(out)
+def first_step(config: StageConfig, fingerprint: str, sources: Mapping[str, str]) -> tuple[int, str]:
+    """Return the step after which a training continues, and the end of a sentence that says so."""
+    if not isinstance(config, TrainConfig) or not (found := store_inputs.steps_saved(config.out)):
+        return 0, ""
     if steps := [step for run, step in found if run == checkpoints.run_name(fingerprint)]:
-        return f"resumes after step {max(steps):,}"
-    if not found:
-        return None
-    return (
-        "not made yet; checkpoints of an unfinished training with other settings, after step "
-        f"{found[-1][1]:,}, are kept"
-    )
+        return max(steps), f"; resumes after step {max(steps):,}"
+    if store_inputs.in_store(config.out):
+        return 0, "; has checkpoints of other settings"
+    common = fingerprints.fingerprint_in_part("train", config, sources, extending.is_common)
+    if step := extending.step_in_common(config, common):
+        return step, f"; continues after step {step:,}"
+    return 0, f"; starts at step 0, as the checkpoint after step {found[-1][1]:,} has other first steps"
 
 
 def rerun_reason(
-    present: Manifest, config: StageConfig, fault: str | None, sources: Mapping[str, str], redone: list[str]
+    present: Manifest,
+    config: StageConfig,
+    fault: str | None,
+    sources: Mapping[str, str],
+    redone: list[str],
+    begins: str,
 ) -> str:
-    """Return the reason why a stage has to run; `fault` is a file that has changed."""
+    """Return the reason why a stage has to run; `fault` is a file that has changed, `begins` of `first_step`."""
     if redone:
         return f"its input changes: {', '.join(redone)}"
     if fault:
@@ -223,16 +226,7 @@ def rerun_reason(
     corpus = getattr(config, "corpus", None)
     language = corpus.language if corpus is not None else ""
     settings = differences(fingerprints.changes(present.config, config), language)
-    return f"settings changed: {settings}{continues(config, sources)}" if settings else "its code changed"
-
-
-def continues(config: StageConfig, sources: Mapping[str, str]) -> str:
-    """Return where a training with other settings begins, as the end of a sentence."""
-    if not isinstance(config, TrainConfig) or store_inputs.in_store(config.out):
-        return ""
-    common = fingerprints.fingerprint_in_part("train", config, sources, extending.is_common)
-    step = extending.step_in_common(config, common)
-    return {None: "", 0: "; starts at step 0, as its first steps differ"}.get(step, f"; continues after step {step}")
+    return f"settings changed: {settings}{begins}" if settings else "its code changed"
 
 
 def differences(changed: Mapping[str, tuple[Any, Any]], language: str = "") -> str:

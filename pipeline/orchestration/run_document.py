@@ -42,6 +42,7 @@ class StageRecord:
     needs: tuple[str, ...]  # names of the stages whose folders it reads
     fingerprint: str
     reason: str | None  # why it has to run; None: up to date
+    done: int = 0  # steps of a training that are not repeated
 
     @property
     def out(self) -> storage.File:

@@ -173,7 +173,7 @@ def files_of(
             key,
             path=place,
         )
-    raise ConfigError(f"is required for corpus {corpus.name}", key)
+    raise ConfigError(f"is required for corpus {corpus.name}; name a file or folder", key)
 
 
 def what_is_missing(place: str, suffixes: tuple[str, ...]) -> str:

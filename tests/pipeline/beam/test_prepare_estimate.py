@@ -1,5 +1,6 @@
 """What work will take is said from a part of it, and from what was measured before."""
 
+import itertools
 import json
 import re
 from pathlib import Path
@@ -13,6 +14,7 @@ from pipeline.cli import composing, conf_files
 from pipeline.common import estimate
 from pipeline.common.estimate import Estimate
 from pipeline.config import PrepareConfig
+from pipeline.readers import open_corpus
 from pipeline.tokenization import wordpiece
 from tests import preparing
 
@@ -56,6 +58,18 @@ def test_a_machine_too_busy_to_read_a_block_in_time_still_gets_a_plan(
     monkeypatch.setattr(preparation, "PATIENCE", patience)
     expected = preparation.of(config)
     assert (expected.seconds is None) == (patience == 0)
+
+
+def test_other_programs_do_not_shorten_the_part_that_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = itertools.count()
+    monkeypatch.setattr(preparation.time, "perf_counter", lambda: float(next(clock)))
+    monkeypatch.setattr(preparation, "CALIBRATION", 60.0)
+    monkeypatch.setattr(preparation, "PATIENCE", 1e9)
+    config = configuration(tmp_path, 300)
+    (split,) = open_corpus(config.corpus, config.source).splits(config.split_bytes)
+    found = preparation.calibrate(config, split)
+    assert found is not None
+    assert found.bytes == split.size
 
 
 def test_a_small_corpus_needs_no_estimate(tmp_path: Path) -> None:

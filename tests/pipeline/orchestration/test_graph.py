@@ -269,16 +269,18 @@ def test_a_file_that_only_looks_changed_is_told_as_such(tmp_path: Path) -> None:
 
 
 def test_a_training_of_other_settings_is_named_with_its_step(tmp_path: Path) -> None:
-    assert graph.resume_step(str(tmp_path), "a" * 64) is None
+    settings = planned("+corpus=sample", f"workdir={tmp_path.parent}", f"train.out={tmp_path}")["train"].config
+    assert graph.first_step(settings, "a" * 64, {}) == (0, "")
     for name in (f"{'b' * 12}/step-00000734", f"{'a' * 12}/step-00001000"):
         (tmp_path / "checkpoints" / name).mkdir(parents=True)
     (tmp_path / "checkpoints" / ("b" * 12) / "step-00000734" / "SHA256SUMS").touch()
-    told = graph.resume_step(str(tmp_path), "a" * 64)
-    assert told is not None
+    done, told = graph.first_step(settings, "a" * 64, {})
+    assert done == 0
     assert "after step 734" in told
-    assert graph.resume_step(str(tmp_path), "b" * 64) == "resumes after step 734"
+    assert "starts at step 0" in told
+    assert graph.first_step(settings, "b" * 64, {}) == (734, "; resumes after step 734")
     (tmp_path / "checkpoints" / ("a" * 12) / "step-00001000" / "SHA256SUMS").touch()
-    assert graph.resume_step(str(tmp_path), "a" * 64) == "resumes after step 1,000"
+    assert graph.first_step(settings, "a" * 64, {}) == (1000, "; resumes after step 1,000")
 
 
 @pytest.mark.parametrize("absolute", [False, True])

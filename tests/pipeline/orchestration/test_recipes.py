@@ -1,6 +1,7 @@
 """Recipes are whole: every stage has keys that there are, and phases fit each other."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -106,6 +107,18 @@ def test_the_hours_of_the_modern_recipe_are_those_of_its_page(root: Path, tmp_pa
     tokens = [float(re.search(r"([\d,.]+) M tokens", str(found[p]))[1].replace(",", "")) for p in phases]
     assert tokens == pytest.approx([80_216, 11_324, 2_700], rel=0.02)
     assert all("steps" in str(found[phase]) for phase in phases)
+
+
+def test_a_resumed_training_takes_its_remaining_steps(tmp_path: Path) -> None:
+    config = composed("+corpus=sample", f"workdir={tmp_path}")
+    nodes = [replace(node, done=4000 if node.kind == "train" else 0) for node in graph.plan(config)]
+    assert "(250 steps" in str(estimates.of_stages(config, nodes)["train"])
+
+
+def test_a_corpus_without_its_path_is_refused_before_work_begins(tmp_path: Path) -> None:
+    config = composed("+corpus=text", f"workdir={tmp_path}")
+    with pytest.raises(ConfigError, match=r"corpus\.path: is required for corpus text; name"):
+        estimates.of_stages(config, graph.plan(config))
 
 
 def test_what_a_download_brings_is_not_estimated_before(tmp_path: Path) -> None:
