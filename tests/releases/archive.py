@@ -50,8 +50,8 @@ SMALL = (
     "prepare.validation_share=0.3 tasks.validation_share=0.3 tasks.train_rows=20 tasks.dev_rows=10 "
     "train.model.layers=2 train.model.hidden=8 train.model.feed_forward=16 train.model.heads=2 "
     "train.model.positions=32 train.steps=6 train.save_every=3 train.keep=2 train.evaluate_every=3 train.log_every=1 "
-    "train.batch_size=8 train.micro_batch=8 train.processes=1 train.tracking=none report.tracking=none evaluate.epochs=1 "
-    "evaluate.sequence_length=32"
+    "train.batch_size=8 train.micro_batch=8 train.processes=1 train.tracking=none report.tracking=none "
+    "evaluate.epochs=1 evaluate.sequence_length=32"
 )
 COMMANDS = {
     name: f"python -m pipeline.run workdir={name} recipe={recipe} {SMALL}"
