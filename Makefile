@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 DESELECTED := not k8s and not image and not ssh and not slurm and not engines and not netns
 
-.PHONY: help install demo test test-slow test-all test-k8s test-hosts test-ssh test-slurm test-image test-engines test-store coverage lint format docs docs-serve fuzz crashes benchmark audit sbom images hooks constraints clean
+.PHONY: help install demo test test-slow test-all test-k8s test-hosts test-ssh test-slurm test-image test-engines test-store test-versions coverage lint format docs docs-serve fuzz crashes benchmark audit sbom images hooks constraints clean
 help:  ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
@@ -72,6 +72,25 @@ $(VENV)/.stores: $(READY)
 test-store: $(VENV)/.stores  ## a run in s3://, gs:// and abfs:// against versitygw, fake-gcs-server and Azurite, built once (Go, npm)
 	VERSITYGW=$$(tests/build-versitygw | tail -n 1) FAKE_GCS=$$(tests/build-fake-gcs | tail -n 1) \
 		AZURITE=$$(tests/build-azurite | tail -n 1) SUITE=test-store $(BIN)/python -m pytest -m store -rs
+
+# Made by uv, which downloads a Python that neither PATH nor pyenv has: 6.5 GB each, with the wheel of PyTorch for
+# GPUs; UV_TORCH_BACKEND=cpu asks PyTorch's own index for a smaller one.
+VERSIONS ?= 3.11-oldest 3.13-newest
+TESTS ?= tests
+oldest := lowest-direct
+newest := highest
+build/versions/%/.ready: pyproject.toml
+	$(PYTHON) -m venv build/versions/uv
+	build/versions/uv/bin/pip install --quiet --disable-pip-version-check 'uv>=0.9'
+	name=$*; python=$${name%-*}; build/versions/uv/bin/uv venv --quiet --clear --seed \
+		--python "$$(pyenv prefix $$python 2>/dev/null || echo $$python)" $(@D)
+	build/versions/uv/bin/uv pip install --quiet --python $(@D)/bin/python \
+		--resolution $($(lastword $(subst -, ,$*))) -e '.[dev]'
+	@touch $@
+
+test-versions: $(VERSIONS:%=build/versions/%/.ready)  ## make test on the oldest and newest Python and packages allowed; TESTS=tests/model of it
+	for each in $(VERSIONS); do HYPOTHESIS_PROFILE=quick build/versions/$$each/bin/python -m pytest \
+		-n $(WORKERS) --dist loadfile -m "$(DESELECTED) and not slow" $(TESTS) || exit 1; done
 
 coverage: $(READY)  ## all tests, and the share of lines that they run: build/coverage.md
 	mkdir -p build

@@ -5,6 +5,7 @@ the most similar one before it. `--golden` writes it again.
 """
 
 import dataclasses
+import itertools
 import json
 import shlex
 from pathlib import Path
@@ -43,8 +44,8 @@ def of_pages() -> list[str]:
 def lines() -> list[str]:
     """The command lines, the base first."""
     recipes = [f"{BASE} recipe={name}" for name in members("recipe")]
-    family = {True: "modern", False: "devlin"}
-    sizes = [f"{BASE} recipe={family['modern' in size]} model={size}" for size in members("model")]
+    pairs = itertools.product(members("recipe"), members("model"))
+    sizes = [f"{BASE} recipe={name} model={size}" for name, size in pairs if ("modern" in name) == ("modern" in size)]
     corpora = [f"+corpus={name} recipe=devlin corpus.path=FILE" for name in members("corpus")]
     return list(dict.fromkeys([BASE, *recipes, *sizes, *corpora, *of_pages()]))
 

@@ -1,0 +1,90 @@
+"""What a release, or earlier code, has written is read for ever: to the same values, and nothing is made again."""
+
+import contextlib
+import math
+import shlex
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+from pipeline.common import checkpoints, run_record
+from pipeline.common.manifest import MANIFEST, Manifest
+from pipeline.orchestration import graph, run_document
+from tests import forked
+from tests.releases import archive
+from tests.runs import composed
+
+EARLIER = (pytest.mark.slow, pytest.mark.shared_data)  # of no release, too large for the repository
+VERSIONS = sorted(path.stem for path in archive.HERE.glob("*.json"))
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(name, marks=() if (archive.HERE / f"{name}.tar.xz").exists() else EARLIER) for name in VERSIONS
+    ],
+)
+def release(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
+    """The commands and values of an archive, unpacked into the working folder."""
+    if not archive.path_of(request.param).exists():
+        pytest.skip(f"not here: {archive.path_of(request.param)}")
+    top = tmp_path_factory.mktemp(request.param)
+    found = archive.unpack(request.param, top)
+    with contextlib.chdir(top):
+        yield found
+
+
+def same(now: Any, was: Any) -> bool:
+    """Whether two values are one but for rounding, on another processor or with another library."""
+    if isinstance(was, float):
+        return math.isclose(now, was, rel_tol=1e-6, abs_tol=1e-9)
+    if isinstance(was, list):
+        return len(now) == len(was) and all(map(same, now, was))
+    return bool(now == was)
+
+
+def test_each_file_is_read_to_the_values_that_were_noted(release: dict[str, Any]) -> None:
+    for name, was in release["values"].items():
+        now = archive.values(release["commands"][name])
+        differ = {key: (now.get(key), value) for key, value in was.items() if not same(now.get(key), value)}
+        assert not differ, name
+
+
+def test_a_training_resumes_and_ends_as_it_did(release: dict[str, Any], tmp_path: Path) -> None:
+    top = shutil.copytree(Path.cwd(), tmp_path / "top")  # with the times
+    with contextlib.chdir(top):
+        for command in release["commands"].values():
+            if "pipeline.run " in command:
+                resume(top, command)
+
+
+def resume(top: Path, command: str) -> None:
+    """Take the end of a training away, as if it was killed before, and train from the record of its run."""
+    config = composed(*shlex.split(command)[3:])
+    nodes = graph.plan(config)
+    record = Path(config.workdir, run_record.NAME)
+    if not record.exists():
+        run_document.of(config, nodes).write()
+    out = Path(next(node.config.out for node in nodes if node.kind == "train"))
+    made = Manifest.read(out)
+    assert made is not None
+    last = out / made.figures["checkpoint"]
+    was = {name: load_file(last / name) for name in (checkpoints.WEIGHTS, checkpoints.MOMENTS)}
+    shutil.rmtree(last)
+    (out / MANIFEST).unlink()
+    before = max(checkpoints.steps(last.parent))
+    done = forked.module("model.train", run_record.OPTION, f"{record}#train", cwd=top)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (line,) = (line for line in done.stdout.splitlines() if "resum" in line)
+    assert str(before) in line
+    for name, tensors in was.items():
+        now = load_file(last / name)
+        assert now.keys() == tensors.keys()
+        for key, tensor in tensors.items():
+            np.testing.assert_allclose(now[key], tensor, rtol=1e-3, atol=1e-5, err_msg=f"{name}: {key}")
+    assert [node.name for node in graph.plan(config) if node.reason] == []
