@@ -39,7 +39,7 @@ COPY = KEPT / "tree"
 ROOMS = "pipeline/shards pipeline/tokenization model/loader model/encoders model/training pipeline/evaluation"
 ROOMS = (*ROOMS.split(), "pipeline/stages")
 LIBRARIES = "apache_beam deepspeed hypothesis pyarrow.dataset scipy.stats sklearn.metrics tokenizers"
-MARKS = "not slow and not k8s and not image and not ssh and not slurm and not engines and not netns and not store"
+MARKS = "not slow and not k8s and not image and not ssh and not slurm and not engines and not netns"
 SECONDS = 300  # of processor time; a test that waits for ever is ended by its own limit
 PAIRS = "Div Mult, Mod FloorDiv, Pow Mult, Mult FloorDiv, Add Sub, BitAnd BitOr, LShift RShift, And Or, Lt LtE, "
 PAIRS += "Gt GtE, Eq NotEq, In NotIn, Is IsNot, min max, any all, minimum maximum"
@@ -173,11 +173,12 @@ def tests_of(path: str) -> tuple[list[str], list[str]]:
     folder, name = os.path.split(path)
     mirror = f"tests/{folder}/test_{Path(folder).name if name == '__init__.py' else name[:-3]}.py"
     found, seen, ring = [], {path}, {path}
-    for distance in range(1, 3):
+    for distance in range(2):
         ring = {file for file, names in imports().items() if names & ring} - seen
         seen |= ring
-        found += sorted((distance, f != mirror, (ROOT / f).stat().st_size, f) for f in ring if "/test_" in f)
-    near = [f for *_, f in found if Path(f).is_relative_to(f"tests/{folder}")] or [f for at, *_, f in found if at == 1]
+        found += sorted((distance, (ROOT / f).stat().st_size, f) for f in ring if "/test_" in f)
+    beside = [file for file in imports() if Path(file).match(f"tests/{folder}/test_*.py")]
+    near = [mirror] * (mirror in beside) + [f for *_, f in found if f in beside and f != mirror] or sorted(beside)
     return near, [f for *_, f in found if f not in near]
 
 
