@@ -36,10 +36,12 @@ from tests.ratchet import ROOT, imported
 
 KEPT = ROOT / "build" / "mutants"
 COPY = KEPT / "tree"
-ROOMS = "pipeline/shards pipeline/tokenization model/loader model/encoders model/training pipeline/evaluation"
-ROOMS = (*ROOMS.split(), "pipeline/stages")
+ROOMS = [f"pipeline/{room}" for room in ("shards", "tokenization", "evaluation", "stages")]
+ROOMS += [f"model/{room}" for room in ("loader", "encoders", "training")]
 LIBRARIES = "apache_beam deepspeed hypothesis pyarrow.dataset scipy.stats sklearn.metrics tokenizers"
 MARKS = "not slow and not k8s and not image and not ssh and not slurm and not engines and not netns"
+USUAL = ("-x", "-n0", "-rfE", "-m", MARKS, "--hypothesis-seed=0", "-p", "no:cacheprovider", f"--rootdir={COPY}")
+COVERAGE = ("--cov=pipeline", "--cov=model", "--cov-config=/dev/null", "--cov-context=test", "--cov-report=")
 SECONDS = 300  # of processor time; a test that waits for ever is ended by its own limit
 PAIRS = "Div Mult, Mod FloorDiv, Pow Mult, Mult FloorDiv, Add Sub, BitAnd BitOr, LShift RShift, And Or, Lt LtE, "
 PAIRS += "Gt GtE, Eq NotEq, In NotIn, Is IsNot, min max, any all, minimum maximum"
@@ -83,31 +85,30 @@ def parts(node: ast.AST) -> Iterator[ast.AST]:
     """Yield what is in a node and decides something: neither types nor what is said to people."""
     for name, value in ast.iter_fields(node):
         for child in value if isinstance(value, list) else [value]:
-            said = isinstance(child, ast.JoinedStr | ast.Assert | ast.Import | ast.ImportFrom)
-            if isinstance(child, ast.Call):
-                called = ast.unparse(child.func)
-                said = called.startswith(SAID) or called.endswith(("Error", "field"))
-            elif isinstance(child, ast.If):
-                said = ast.unparse(child.test) in ("TYPE_CHECKING", "__name__ == '__main__'")
-            elif isinstance(child, ast.keyword):
-                said = child.arg == "strict"
-            if isinstance(child, ast.AST) and not said and name not in ("annotation", "returns", "decorator_list"):
+            said = name in ("annotation", "returns", "decorator_list") or not isinstance(child, ast.AST)
+            match child:
+                case ast.JoinedStr() | ast.Assert() | ast.Import() | ast.ImportFrom() | ast.keyword(arg="strict"):
+                    said = True
+                case ast.Call(func=called):
+                    said |= ast.unparse(called).startswith(SAID) or ast.unparse(called).endswith(("Error", "field"))
+                case ast.If(test=test):
+                    said |= ast.unparse(test) in ("TYPE_CHECKING", "__name__ == '__main__'")
+            if not said:
                 yield child
 
 
 def replacements(node: ast.AST) -> Iterator[str]:
     """Yield what a node could be by mistake."""
-    one = ast.unparse(node)
     sign = type(getattr(node, "op", None)).__name__
+    other = getattr(ast, OTHER.get(sign, "Add"))()
     match node:
-        case ast.Compare(ops=[compared]):
-            changed = ast.Compare(node.left, [getattr(ast, OTHER[type(compared).__name__])()], node.comparators)
-            yield f"({ast.unparse(changed)})"
+        case ast.Compare(left=left, ops=[compared], comparators=rest):
+            yield f"({ast.unparse(ast.Compare(left, [getattr(ast, OTHER[type(compared).__name__])()], rest))})"
         case ast.BinOp(left=left, right=right) if sign in OTHER:
             if not any(isinstance(getattr(side, "value", 0), str | bytes) for side in (left, right)):
-                yield f"({ast.unparse(ast.BinOp(left, getattr(ast, OTHER[sign])(), right))})"
+                yield f"({ast.unparse(ast.BinOp(left, other, right))})"
         case ast.BoolOp(values=values):
-            yield f"({ast.unparse(ast.BoolOp(getattr(ast, OTHER[sign])(), values))})"
+            yield f"({ast.unparse(ast.BoolOp(other, values))})"
         case ast.UnaryOp(op=ast.Not(), operand=operand):
             yield f"({ast.unparse(operand)})"
         case ast.Constant(value=bool() as value):
@@ -116,27 +117,25 @@ def replacements(node: ast.AST) -> Iterator[str]:
             yield from (repr(value + 1), f"({value - 1!r})")
         case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)) if name in OTHER:
             called = ast.unparse(node.func)
-            yield called.removesuffix(name) + OTHER[name] + one.removeprefix(called)
+            yield called.removesuffix(name) + OTHER[name] + ast.unparse(node).removeprefix(called)
         case ast.Slice(lower=lower, upper=upper) if lower or upper:
             low, high, step = ("" if bound is None else ast.unparse(bound) for bound in (lower, upper, node.step))
             yield f"{low and f'({low}) + '}1:{high}:{step}".removesuffix(":")
             yield f"{low}:{high and f'({high}) '}{'+' if high else '-'}1:{step}".removesuffix(":")
-        case ast.Return(value=value) if value and one != "return None":
+        case ast.Return(value=value) if value and ast.unparse(value) != "None":
             yield "return None"
-        case ast.AugAssign() if sign in OTHER:
-            yield from ("pass", ast.unparse(ast.AugAssign(node.target, getattr(ast, OTHER[sign])(), node.value)))
-        case ast.Expr(value=ast.Call()) if list(parts(node)):
+        case ast.AugAssign(target=target, value=value) if sign in OTHER:
+            yield from ("pass", ast.unparse(ast.AugAssign(target, other, value)))
+        case ast.Raise() | ast.Break() | ast.Continue() | ast.Assign(targets=[ast.Attribute() | ast.Subscript()]):
             yield "pass"
-        case ast.Raise() | ast.Break() | ast.Continue() | ast.Delete():
-            yield "pass"
-        case ast.Assign(targets=[ast.Attribute() | ast.Subscript()]):
+        case ast.Delete() | ast.Expr(value=ast.Call()) if list(parts(node)):
             yield "pass"
 
 
-def mutants(path: str, text: str) -> Iterator[Mutant]:
+def mutants(path: str, text: bytes) -> Iterator[Mutant]:
     """Yield all changes of a file."""
     starts, waiting = [0], [ast.parse(text)]
-    for line in text.encode().splitlines(keepends=True):
+    for line in text.splitlines(keepends=True):
         starts.append(starts[-1] + len(line))
     while waiting:
         node = waiting.pop()
@@ -149,13 +148,11 @@ def mutants(path: str, text: str) -> Iterator[Mutant]:
 def drawn(room: str, count: int, seed: int) -> list[Mutant]:
     """Return changes of a room, at most one of a line."""
     best: dict[tuple[str, int], tuple[str, Mutant]] = {}
-    for path in sorted((ROOT / room).rglob("*.py")):
-        name = path.relative_to(ROOT).as_posix()
-        for mutant in mutants(name, source(name).decode()):
+    for name in sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / room).rglob("*.py")):
+        for mutant in mutants(name, source(name)):
             around = source(name)[: mutant.end].splitlines()[mutant.first - mutant.last - 1 :]
             ranked = (digest(seed, name, around, mutant.new), mutant)
-            line = (name, mutant.first)
-            best[line] = min(best.get(line, ranked), ranked)
+            best[name, mutant.first] = min(best.get((name, mutant.first), ranked), ranked)
     return [mutant for _, mutant in sorted(best.values())[:count]]
 
 
@@ -164,7 +161,7 @@ def imports() -> dict[str, set[str]]:
     """Return the files that each file imports, also within functions."""
     files = [path.relative_to(ROOT) for top in ("pipeline", "model", "tests") for path in (ROOT / top).rglob("*.py")]
     modules = {".".join(path.with_suffix("").parts).removesuffix(".__init__"): str(path) for path in files}
-    names = {str(path): imported(ast.parse((ROOT / path).read_text())) for path in files}
+    names = {str(path): imported(ast.parse(source(str(path)))) for path in files}
     return {path: {modules[name] for name in found if name in modules} for path, found in names.items()}
 
 
@@ -173,19 +170,18 @@ def tests_of(path: str) -> tuple[list[str], list[str]]:
     folder, name = os.path.split(path)
     mirror = f"tests/{folder}/test_{Path(folder).name if name == '__init__.py' else name[:-3]}.py"
     found, seen, ring = [], {path}, {path}
-    for distance in range(2):
+    for _ in range(2):
         ring = {file for file, names in imports().items() if names & ring} - seen
         seen |= ring
-        found += sorted((distance, (ROOT / f).stat().st_size, f) for f in ring if "/test_" in f)
-    beside = [file for file in imports() if Path(file).match(f"tests/{folder}/test_*.py")]
-    near = [mirror] * (mirror in beside) + [f for *_, f in found if f in beside and f != mirror] or sorted(beside)
-    return near, [f for *_, f in found if f not in near]
+        found += sorted((file for file in ring if "/test_" in file), key=lambda file: len(source(file)))
+    beside = sorted(file for file in imports() if Path(file).match(f"tests/{folder}/test_*.py"))
+    near = [mirror] * (mirror in beside) + [f for f in found if f in beside and f != mirror] or beside
+    return near, [file for file in found if file not in near]
 
 
 def run(*words: str, **variables: str) -> str:
     """Run pytest in a fork of this process, which knows the libraries; return what failed, "" if nothing did."""
-    log = KEPT / "log"
-    child = os.fork()
+    log, child = KEPT / "log", os.fork()
     if not child:
         os.setpgrp()
         os.dup2(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 1)
@@ -193,13 +189,12 @@ def run(*words: str, **variables: str) -> str:
         resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
         os.chdir(COPY)
         sys.path[:] = [str(COPY), *(path for path in sys.path if path not in ("", str(ROOT)))]
+        sys.pycache_prefix = str(KEPT / "compiled")
+        os.environ |= {"PYTHONPATH": str(COPY), "PYTHONPYCACHEPREFIX": sys.pycache_prefix, "COLUMNS": "1000"}
+        os.environ |= {"HYPOTHESIS_PROFILE": "quick", **variables}
         for name in [name for name in sys.modules if name.split(".")[0] == "tests"]:
             del sys.modules[name]
-        sys.pycache_prefix = str(KEPT / "compiled")
-        os.environ |= {"PYTHONPATH": str(COPY), "PYTHONPYCACHEPREFIX": sys.pycache_prefix, **variables}
-        os.environ |= {"HYPOTHESIS_PROFILE": "quick", "COLUMNS": "1000"}
-        usual = ("-x", "-n0", "-rfE", "-m", MARKS, "--hypothesis-seed=0", "-p", "no:cacheprovider")
-        os._exit(pytest.main([*usual, f"--rootdir={COPY}", *words]))
+        os._exit(pytest.main([*USUAL, *words]))
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     with suppress(ProcessLookupError):
         os.killpg(child, signal.SIGKILL)  # what a test left
@@ -211,8 +206,7 @@ def covering(test: str, mutant: Mutant) -> list[str]:
     """Return the tests of a file that run a line of a change; its import is run by all that use the module."""
     data = KEPT / "coverage" / digest(source(test), source(mutant.path))
     if not data.exists():
-        words = ("--cov=pipeline", "--cov=model", "--cov-config=/dev/null", "--cov-context=test", "--cov-report=")
-        run(test, *words, COVERAGE_FILE=str(data))
+        run(test, *COVERAGE, COVERAGE_FILE=str(data))
     found = CoverageData(str(data))
     found.read()
     lines = found.contexts_by_lineno(str(COPY / mutant.path))
@@ -254,11 +248,11 @@ def main() -> None:
     for name in LIBRARIES.split():
         import_module(name)
     gc.freeze()  # forks do not copy pages to count what they never free
-    results = KEPT / "results.jsonl"
-    rows = {row["key"]: row for row in map(json.loads, results.read_text().splitlines() if results.exists() else [])}
+    (results := KEPT / "results.jsonl").touch()
+    rows = {row["key"]: row for row in map(json.loads, results.read_text().splitlines())}
     table, left, sound = {room: Counter() for room in ROOMS}, [], {row["by"] for row in rows.values()}
-    each = [drawn(room, -(-count // len(ROOMS)), seed) for room in ROOMS]
-    for mutant in [mutant for group in zip_longest(*each) for mutant in group if mutant][:count]:
+    each = [[(room, mutant) for mutant in drawn(room, -(-count // len(ROOMS)), seed)] for room in ROOMS]
+    for room, mutant in [pair for group in zip_longest(*each) for pair in group if pair][:count]:
         seen = digest(*map(source, tests_of(mutant.path)[0]))
         row = rows.get(key := digest(mutant, source(mutant.path)))
         if row is None or (not row["by"] and row["seen"] != seen):
@@ -268,11 +262,9 @@ def main() -> None:
             with results.open("a") as file:
                 file.write(json.dumps(row) + "\n")
             print(f"{row['seconds']:4} s {mutant.path}:{mutant.first} {row['by'] or 'SURVIVED'}", flush=True)
-        room = next(room for room in ROOMS if mutant.path.startswith(room))
         table[room].update(tried=1, killed=bool(row["by"]), seconds=row["seconds"])
         left += [] if row["by"] else [row["diff"]]
-    print(*left, sep="\n")
-    print("| room | tried | killed | survived | CPU seconds each |\n|---|---:|---:|---:|---:|")
+    print(*left, "| room | tried | killed | survived | CPU seconds each |\n|---|---:|---:|---:|---:|", sep="\n")
     for room, counts in [*table.items(), ("all", sum(table.values(), Counter()))]:
         tried, killed = counts["tried"], counts["killed"]
         print(f"| {room} | {tried} | {killed} | {tried - killed} | {counts['seconds'] / max(tried, 1):.0f} |")
