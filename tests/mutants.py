@@ -190,8 +190,8 @@ def run(*words: str, **variables: str) -> str:
         os.chdir(COPY)
         sys.path[:] = [str(COPY), *(path for path in sys.path if path not in ("", str(ROOT)))]
         sys.pycache_prefix = str(KEPT / "compiled")
-        os.environ |= {"PYTHONPATH": str(COPY), "PYTHONPYCACHEPREFIX": sys.pycache_prefix, "COLUMNS": "1000"}
-        os.environ |= {"HYPOTHESIS_PROFILE": "quick", **variables}
+        os.environ |= {"PYTHONPATH": str(COPY), "PYTHONPYCACHEPREFIX": sys.pycache_prefix, **variables}
+        os.environ |= {"HYPOTHESIS_PROFILE": "quick"}
         for name in [name for name in sys.modules if name.split(".")[0] == "tests"]:
             del sys.modules[name]
         os._exit(pytest.main([*USUAL, *words]))
