@@ -31,6 +31,7 @@ from typing import NamedTuple
 
 import pytest
 from coverage import CoverageData
+from hypothesis import Phase, settings
 
 from tests.ratchet import ROOT, imported
 
@@ -38,7 +39,7 @@ KEPT = ROOT / "build" / "mutants"
 COPY = KEPT / "tree"
 ROOMS = [f"pipeline/{room}" for room in ("shards", "tokenization", "evaluation", "stages")]
 ROOMS += [f"model/{room}" for room in ("loader", "encoders", "training")]
-LIBRARIES = "apache_beam deepspeed hypothesis pyarrow.dataset scipy.stats sklearn.metrics tokenizers"
+LIBRARIES = "apache_beam deepspeed pyarrow.dataset scipy.stats sklearn.metrics tokenizers"
 MARKS = "not slow and not k8s and not image and not ssh and not slurm and not engines and not netns"
 USUAL = ("-x", "-n0", "-rfE", "-m", MARKS, "--hypothesis-seed=0", "-p", "no:cacheprovider", f"--rootdir={COPY}")
 COVERAGE = ("--cov=pipeline", "--cov=model", "--cov-config=/dev/null", "--cov-context=test", "--cov-report=")
@@ -194,6 +195,8 @@ def run(*words: str, **variables: str) -> str:
         os.environ |= {"HYPOTHESIS_PROFILE": "quick"}
         for name in [name for name in sys.modules if name.split(".")[0] == "tests"]:
             del sys.modules[name]
+        settings.register_profile("first", phases=[Phase.explicit, Phase.generate])  # the first failure will do
+        settings.load_profile("first")  # the profiles of conftest.py build on it
         os._exit(pytest.main([*USUAL, *words]))
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     with suppress(ProcessLookupError):
