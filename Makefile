@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 DESELECTED := not k8s and not image and not ssh and not slurm and not engines and not netns
 
-.PHONY: help install demo test test-slow test-all test-k8s test-hosts test-ssh test-slurm test-image test-engines test-store test-versions coverage lint format docs docs-serve fuzz crashes benchmark audit sbom images hooks constraints clean
+.PHONY: help install demo test test-slow test-all test-k8s test-hosts test-ssh test-slurm test-image test-engines test-store test-versions coverage lint format docs docs-serve fuzz crashes mutants benchmark audit sbom images hooks constraints clean
 help:  ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
@@ -125,6 +125,11 @@ CASES ?=
 crashes: $(READY)  ## kill each stage, or let its disk fail, at every system call; CASES=60 of each (root, strace)
 	@command -v strace >/dev/null || { apt-get update && apt-get install -y --no-install-recommends strace; }
 	$(BIN)/python -m tests.crash_points $(CASES:%=--cases %)
+
+MUTANTS ?= 400
+SEED ?= 0
+mutants: $(READY)  ## MUTANTS=400 changes of the code, drawn by SEED=0: which does no test notice? Goes on where it stopped
+	MUTANTS=$(MUTANTS) SEED=$(SEED) $(BIN)/python -m tests.mutants
 
 # What the peers of prepare, finetune and minimal_pairs need, installed once.
 $(VENV)/.benchmarks: $(READY)

@@ -155,7 +155,6 @@ class Masker:
         # A word also starts at each token without a word before it.
         linked = ~special
         linked[1:] &= ~special[:-1]
-        linked[:1] = False
         continues = words & linked if self._objective.whole_word else np.zeros(len(words), bool)
         if self._objective.span > 1:
             row = np.repeat(np.arange(len(keys)), np.diff(starts))

@@ -178,10 +178,9 @@ def _reach(offsets: Ints, first: Ints, end: Ints, tokens: Ints) -> Ints:
 
 def _truncated(pairs: Pairs, max_tokens: int, keys: counter_rng.Bits, turn: int) -> Pairs:
     """Truncate pairs to `max_tokens`: closed form of dropping from the longer, B if equal."""
-    excess = np.maximum(pairs.a_len + pairs.b_len - max_tokens, 0)
     half = (max_tokens + 1) // 2
-    kept_a = np.where(excess > 0, np.minimum(pairs.a_len, np.maximum(max_tokens - pairs.b_len, half)), pairs.a_len)
-    kept_b = np.where(excess > 0, max_tokens - kept_a, pairs.b_len)
+    kept_a = np.minimum(pairs.a_len, np.maximum(max_tokens - pairs.b_len, half))
+    kept_b = np.minimum(pairs.b_len, max_tokens - kept_a)
     front_a = counter_rng.binomial_half(counter_rng.random_bits(keys, turn * _DRAWS + _FRONT_A), pairs.a_len - kept_a)
     front_b = counter_rng.binomial_half(counter_rng.random_bits(keys, turn * _DRAWS + _FRONT_B), pairs.b_len - kept_b)
     return Pairs(pairs.a_start + front_a, kept_a, pairs.b_start + front_b, kept_b, pairs.is_random_next)

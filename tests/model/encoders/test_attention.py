@@ -4,6 +4,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch.autograd.graph import saved_tensors_hooks
 from torch.utils.flop_counter import FlopCounterMode
 
 from model.encoders import attention
@@ -23,7 +24,7 @@ def packed(lengths: list[int], heads: int = 2, width: int = 8, **kind):
     return [x.clone().requires_grad_() for x in (q, k, v)], cu_seqlens
 
 
-def by_hand(q, k, v, cu_seqlens, window=None):
+def by_hand(q, k, v, cu_seqlens, window=None, causal=False):
     """Softmax attention in float64, one sequence at a time."""
     q, k, v = (x.detach().double().requires_grad_() for x in (q, k, v))
     out = []
@@ -33,6 +34,8 @@ def by_hand(q, k, v, cu_seqlens, window=None):
             place = torch.arange(end - start, device=q.device)
             far = (place[:, None] - place).abs() > window
             scores = scores.masked_fill(far, -torch.inf)
+        if causal:
+            scores = scores.masked_fill(torch.ones_like(scores[0]).triu(1).bool(), -torch.inf)
         out.append(torch.einsum("nqk,knd->qnd", scores.softmax(-1), v[start:end]))
     return torch.cat(out), (q, k, v)
 
@@ -104,6 +107,13 @@ def test_the_cost_of_a_window_grows_with_the_length_alone():
 def test_a_sequence_of_thousands_of_tokens_is_right_without_its_scores():
     lengths = [attention.LONG + 1, 3]
     assert distance_by_hand("each", lengths, dtype=torch.float32, width=4) < 1e-5
+    inputs, cu_seqlens = packed(lengths, width=4)
+    kept = []
+    with saved_tensors_hooks(lambda x: kept.append(x.numel()) or x, lambda x: x):
+        attention.attend(*inputs, cu_seqlens, lengths[0], 0.0, "each")
+    assert sum(kept) < attention.LONG**2
+    causal = attention.attend(*inputs, cu_seqlens, lengths[0], 0.0, "each", causal=True)
+    torch.testing.assert_close(causal, by_hand(*inputs, cu_seqlens, causal=True)[0])
 
 
 @pytest.mark.parametrize("backend", ["each", "padded", "flash"])

@@ -126,6 +126,36 @@ def test_operations_are_those_that_pytorch_counts(architecture: str, lengths: li
     assert counter.get_total_flops() == pytest.approx(expected, rel=1e-9)
 
 
+@pytest.mark.parametrize(
+    ("half", "stage", "ranks", "more", "each"),
+    [
+        (False, 0, 4, {}, 4 + 4 + 8),
+        (False, 1, 1, {}, 4 + 4 + 16),
+        (True, 1, 1, {}, 2 + 2 + 4 + 16),
+        (True, 1, 4, {}, 2 + 2 + 4 + 4),
+        (True, 2, 4, {}, 2 + 0.5 + 4),
+        (True, 3, 4, {}, 0.5 + 0.5 + 4),
+        (True, 3, 4, {"average": True}, 0.5 + 0.5 + 4 + 1),
+        (False, 0, 4, {"average": True}, 4 + 4 + 8 + 4),
+        (True, 2, 4, {"offload": True}, 2 + 0.5),
+    ],
+)
+def test_a_parameter_takes_its_weight_gradient_and_moments_divided_by_zero(
+    half: bool, stage: int, ranks: int, more: dict[str, bool], each: float
+) -> None:
+    given = dataclasses.replace(setting("base", half, stage=stage, ranks=ranks), **more)
+    assert cost.fixed_bytes(given) == each * cost.parameters(given.model) + 1.5 * 2**30
+
+
+@pytest.mark.parametrize("half", [True, False])
+def test_what_fits_leaves_a_tenth_of_the_memory_and_room_for_gradients_of_a_layer(half: bool) -> None:
+    given, memory = setting("large", half), 20 * 2**30
+    widest = (2 if half else 4) * (4 * given.model.hidden + 2 * given.model.feed_forward)
+    most = cost.tokens_that_fit(given, memory)
+    taken = [cost.fixed_bytes(given) + tokens * (cost.token_bytes(given) + widest) for tokens in (most, most + 1)]
+    assert taken[0] <= 0.9 * memory < taken[1]
+
+
 LARGE = ModelConfig(name="large", layers=24, hidden=1024, heads=16, feed_forward=4096, vocab_size=30522)
 
 

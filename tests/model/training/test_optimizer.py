@@ -58,6 +58,15 @@ def test_lamb_is_the_published_algorithm() -> None:
         torch.testing.assert_close(parameter.double(), right, rtol=2e-6, atol=2e-7)
 
 
+def test_lamb_leaves_alone_what_has_no_gradient() -> None:
+    module = nn.Linear(3, 4)
+    before = module.weight.detach().clone()
+    module.weight.grad = torch.zeros(4, 3)
+    module.bias.grad = torch.ones(4)
+    build_optimizer(module, OptimizerConfig(name="lamb", learning_rate=0.1, weight_decay=0.0)).step()
+    assert torch.equal(module.weight, before)
+
+
 def stable_reference(
     weights: list[Tensor], gradients: list[list[Tensor]], config: OptimizerConfig
 ) -> tuple[list[Tensor], int]:

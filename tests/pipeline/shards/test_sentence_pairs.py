@@ -178,3 +178,9 @@ def test_no_documents_give_no_pairs() -> None:
 def test_the_share_of_held_out_documents_is_as_asked(share: float) -> None:
     count = sum(held_out(document_hash(str(n)), share) for n in range(20_000))
     assert abs(count / 20_000 - share) < 0.01
+
+
+def test_the_lowest_hashes_are_held_out_and_none_of_no_share() -> None:
+    places = [bytes(16), (2**63 - 1).to_bytes(8, "big") + bytes(8), (2**63).to_bytes(8, "big") + bytes(8), b"\xff" * 16]
+    found = [[held_out(place, share) for place in places] for share in (0.0, 0.5, 1.0)]
+    assert found == [[False] * 4, [True, True, False, False], [True] * 4]

@@ -127,6 +127,17 @@ def test_a_shard_cut_short_is_refused(tmp_path: Path, keep: int) -> None:
         open_shard(path)
 
 
+@pytest.mark.parametrize("offsets", [[-2, 7, 16], [0, 7, 17], [0, 17, 16], [0, -1, 16], [0, 7, -1]])
+def test_rows_that_are_no_ranges_of_ids_are_refused(tmp_path: Path, offsets: list[int]) -> None:
+    path = tmp_path / "train-0.arrow"
+    write(path, [[1] * 7, [2] * 9])
+    right, wrong = (np.array(numbers, "<i4").tobytes() for numbers in ([0, 7, 16], offsets))
+    assert path.read_bytes().count(right) == 1
+    path.write_bytes(path.read_bytes().replace(right, wrong))
+    with refused(InputError, path=str(path)):
+        open_shard(path)
+
+
 def test_another_arrow_file_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "train-0.arrow"
     table = pa.table({"x": [1]})

@@ -40,6 +40,11 @@ def test_each_ending_goes_on_from_the_sentence(kind: Choice) -> None:
     assert len(kind.read("train.csv", rows=1)) == 1
 
 
+def test_what_goes_on_from_one_sentence_is_kept_together(kind: Choice) -> None:
+    assert kind.read("train.csv", keep=lambda text: text == "a, b").truth == [2]
+    assert kind.read("train.csv", keep=lambda text: text == "b").truth == [0]
+
+
 def test_a_label_of_no_ending_is_refused(kind: Choice, tmp_path: Path) -> None:
     (tmp_path / "train.csv").write_text(SWAG.replace("h,0\n", "h,4\n"))
     with refused(InputError, "'4'", path=str(tmp_path / "train.csv"), line=3):

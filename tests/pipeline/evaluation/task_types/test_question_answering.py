@@ -77,6 +77,30 @@ def test_labels_point_at_the_answer_however_the_passage_is_cut(
     assert scores["f1"] == scores["exact"] == 1
 
 
+@given(st.integers(1, 100), st.integers(12, 200), st.integers(1, 64))
+def test_windows_have_the_question_and_point_at_answers_that_they_contain(
+    wordpiece: WordPiece, asked: int, longest: int, stride: int
+) -> None:
+    """Of a question as many tokens as BERT's 64, and at most half of a sequence."""
+    made = Answers("", TASK, wordpiece, longest, stride)
+    answers = ["1248", "the Rhine", "1880", "Köln lies"]
+    start = [CONTEXT.index(answer) for answer in answers]
+    questions = [
+        question_answering.Question("", "? " * asked, CONTEXT, [answer], place)
+        for answer, place in zip(answers, start, strict=True)
+    ]
+    part = made.part_of(questions)
+    for window, ids, label in zip(part.extra[1], part.samples.ids, part.samples.labels, strict=True):
+        assert window.begin == 2 + min(asked, 64, longest // 2)
+        assert len(ids) == window.begin + len(window.spans) + 1 <= longest
+        begin, answer = start[window.question], answers[window.question]
+        if begin < window.spans[0][0] or begin + len(answer) > window.spans[-1][1]:
+            assert label.tolist() == [0, 0]
+        else:
+            first, last = (window.spans[place - window.begin] for place in label)
+            assert CONTEXT[first[0] : last[1]] == answer
+
+
 def test_half_a_character_stands_for_one(tmp_path: Path, wordpiece: WordPiece) -> None:
     """As JSON can hold it, which can be neither tokenized nor written."""
     content = squad(("when \ud83d?", "1880"))
@@ -185,8 +209,9 @@ def test_an_answer_has_the_marks_of_its_last_letter(tmp_path: Path, form: Any, c
     content = {"data": [{"paragraphs": [{"context": context, "qas": [item]}]}]}
     part = (made := kind(tmp_path, WordPiece.load(tmp_path), content, 40, 9)).read("train.json")
     assert (part.samples.labels > 0).all()
-    ((text, _),) = made.decode(part, perfect(part))
-    assert text == answer
+    (found,) = made.decode(part, perfect(part))
+    assert found[0] == answer
+    assert f'"{answer}"' in made.export(part, [found])["predictions.json"], "in its own letters"
 
 
 def test_equal_ids_of_questions_are_refused_where_answers_are_written(tmp_path: Path, wordpiece: WordPiece) -> None:

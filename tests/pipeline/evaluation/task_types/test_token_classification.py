@@ -91,6 +91,7 @@ def test_a_hash_with_a_tag_is_a_word(text: str, words: list[str]) -> None:
 
 
 def test_a_hash_is_a_word_of_a_file_without_tags() -> None:
+    assert parse("f", b"# O\nanna NN\nlives VB\n", [0])[0] == [(["anna", "lives"], [])], "no tag is read here"
     assert parse("f", b"#\n#win\nnow\n", [0])[0] == [(["#", "#win", "now"], [])]
 
 
