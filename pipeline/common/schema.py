@@ -136,7 +136,7 @@ def built(schema: Any, value: Any, key: str = "") -> Any:
         return value
     if origin is not schema and len(kinds) == 1:  # KIND | None
         return built(kinds[0], value, key)
-    raise ValueError(f"{key}={value}: not of type {schema}")
+    raise ValueError(f"{key} is {value!r}, must be {getattr(schema, '__name__', schema)}")
 
 
 @dataclass(kw_only=True)
