@@ -4,6 +4,7 @@ The only state of a run is its sample count and its checkpoint: order, masks and
 functions of (seed, position). Rerun the same command to resume a killed run.
 """
 
+import argparse
 import functools
 import sys
 from collections.abc import Callable, Mapping
@@ -26,16 +27,9 @@ from pipeline.stages import fingerprints, stage, store_inputs
 
 def launcher_arguments(argv: list[str]) -> list[str]:
     """Return the arguments without the launchers' `--local_rank=N`, which Hydra rejects."""
-    kept, skip = [], False
-    for argument in argv:
-        name = argument.partition("=")[0].replace("-", "_")
-        if skip:
-            skip = False
-        elif name == "__local_rank":
-            skip = "=" not in argument
-        else:
-            kept.append(argument)
-    return kept
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--local_rank", "--local-rank")
+    return parser.parse_known_args(argv)[1]
 
 
 def main(task: Callable[[TrainConfig], None] | None = None) -> NoReturn:

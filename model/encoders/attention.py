@@ -182,12 +182,8 @@ def unseen_scores(length: int, how: AttentionArgs, like: Tensor) -> Tensor | Non
 
 def score_bias(size: int, causal: bool, window: int | None, dtype: torch.dtype, device: torch.device) -> Tensor:
     """Return 0 where a query attends to a key, minus infinity elsewhere: `(size, size)`."""
-    unseen = torch.zeros(size, size, dtype=torch.bool, device=device)
-    if causal:
-        unseen |= causal_mask(size, device)
-    if window is not None:
-        unseen |= ~in_window(size, window, device)
-    return torch.zeros(size, size, dtype=dtype, device=device).masked_fill_(unseen, -torch.inf)
+    bias = torch.zeros(size, size, dtype=dtype, device=device)
+    return bias.masked_fill_(~visible(size, causal, window, device), -torch.inf)
 
 
 kept_score_bias = functools.lru_cache(maxsize=16)(score_bias)
@@ -228,11 +224,9 @@ def padded(q: Tensor, k: Tensor, v: Tensor, how: AttentionArgs) -> Tensor:
 
     real = torch.arange(max_length, device=q.device) < lengths[:, None]  # (B, L)
     seen = real[:, None, None, :]  # (B, 1, 1 or L, L)
-    if causal:
-        seen = seen & ~causal_mask(max_length, q.device)
-    if window is not None:
+    if causal or window is not None:
         # Padding queries, whose output is unused, must attend to something: else they are NaN.
-        seen = seen & (in_window(max_length, window, q.device) | ~real[:, None, :, None])
+        seen = seen & (visible(max_length, causal, window, q.device) | ~real[:, None, :, None])
     mixed = F.scaled_dot_product_attention(pad(q), pad(k), pad(v), attn_mask=seen, dropout_p=dropout)  # (B, N, L, D)
     return take_rows(mixed.transpose(1, 2).reshape(rows, heads, width), places)
 
@@ -253,11 +247,8 @@ def equal_lengths(q: Tensor, k: Tensor, v: Tensor, how: AttentionArgs) -> Tensor
     tokens, heads, width = q.shape
     length = how.max_length
     query, key, value = (x.view(-1, length, heads, width).transpose(1, 2) for x in (q, k, v))
-    seen = None  # all of them
-    if how.causal:
-        seen = ~causal_mask(length, q.device)
-    elif how.window is not None:
-        seen = in_window(length, how.window, q.device)
+    all_seen = how.window is None and not how.causal
+    seen = None if all_seen else visible(length, how.causal, how.window, q.device)
     mixed = F.scaled_dot_product_attention(query, key, value, attn_mask=seen, dropout_p=how.dropout)
     return mixed.transpose(1, 2).reshape(tokens, heads, width)
 
@@ -266,15 +257,12 @@ EQUAL = "equal"
 BACKENDS = {"each": per_sequence, "padded": padded, "flash": flash_kernel}
 
 
-def causal_mask(length: int, device: torch.device) -> Tensor:
-    """Return whether each key comes after each query: `(length, length)` bool."""
-    return torch.ones(length, length, dtype=torch.bool, device=device).triu(1)
-
-
-def in_window(length: int, window: int, device: torch.device) -> Tensor:
-    """Return whether each key is at most `window` positions from a query: `(length, length)`."""
+def visible(length: int, causal: bool, window: int | None, device: torch.device) -> Tensor:
+    """Return whether each query attends to each key, not after it, or near it: `(length, length)`."""
     position = torch.arange(length, device=device)
-    return (position[:, None] - position).abs() <= window
+    away = position[:, None] - position
+    seen = away >= 0 if causal else torch.ones_like(away, dtype=torch.bool)
+    return seen if window is None else seen & (away.abs() <= window)
 
 
 class TakeRows(torch.autograd.Function):

@@ -33,6 +33,7 @@ CONFIG, WEIGHTS = "config.json", "model.safetensors"
 SEGMENTS = "token_type_ids"  # transformers' name of the inputs that tell two texts apart
 HUB = re.compile(r"[\w.-]+(/[\w.-]+)?")  # names of models
 ABSURD = 1000  # times as many weights as there are
+PADDING = 128  # limit of padding rows in published matrices, whose number is a multiple of 8
 MOST_POSITIONS = 2**20  # for each, a rotary model keeps a row of a table
 INITIALISED = "randomly initialised"  # end of the notes on missing parameters
 NAMES = {"bert": BERT, "modernbert": MODERNBERT}  # by our architecture
@@ -242,7 +243,7 @@ def without_padding(folder: Path, config: ModelConfig, state: dict[str, Tensor],
         return config
     entries, rows = len(vocabulary.read(folder)[1]), config.vocab_size
     assert rows is not None
-    if not vocabulary.is_padding(rows, entries):
+    if not 0 < rows - entries < PADDING or rows % 8:
         vocabulary.check_size(config, entries, folder)
         return config
     for name in vocabulary.WORD_ROWS:

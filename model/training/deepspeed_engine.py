@@ -82,19 +82,13 @@ def ranks_of_this_node() -> int:
     return int(next(os.environ[name] for name in names if name in os.environ))
 
 
-def accumulation_steps(config: TrainConfig, world: World) -> int:
-    """Return the number of micro-batches per step on each rank."""
-    largest_share = math.ceil(config.batch_size / world.size)
-    return math.ceil(largest_share / int(config.micro_batch))
-
-
 def deepspeed_config(config: TrainConfig, world: World) -> dict[str, Any]:
     """Return the DeepSpeed configuration: derived from ours, then overridden by `config.deepspeed`.
 
     Raises:
         ConfigError: DeepSpeed would train incorrectly with this combination.
     """
-    accumulation = accumulation_steps(config, world)
+    accumulation = math.ceil(math.ceil(config.batch_size / world.size) / int(config.micro_batch))
     settings: dict[str, Any] = {
         "train_micro_batch_size_per_gpu": config.micro_batch,
         "gradient_accumulation_steps": accumulation,
@@ -295,17 +289,6 @@ def _whole(engine: Any, parameter: nn.Parameter, keys: Sequence[str]) -> tuple[T
     return fragments.safe_get_full_fp32_param(parameter), moments
 
 
-@contextmanager
-def averaged_weights(engine: Any) -> Iterator[None]:
-    """Let the engine compute with the average of the weights; every rank must enter."""
-    if not any(_optimizer(engine).state.values()):
-        yield  # no update has been applied yet
-        return
-    _link_optimizer_state(engine)
-    with averaged(engine):
-        yield
-
-
 def load_state(engine: Any, tensors: Tensors, step: int) -> None:
     """Load a checkpoint's fp32 weights and moments, after `step` updates, into the partitions.
 
@@ -436,13 +419,15 @@ def newest_share(step: Tensor, decay: float) -> Any:
 
 
 @contextmanager
-def averaged(engine: Any) -> Iterator[None]:
-    """Let an engine's module compute with the averages instead of the weights; all ranks enter."""
+def averaged_weights(engine: Any) -> Iterator[None]:
+    """Let the engine's module compute with the averages instead of the weights; all ranks enter."""
     kept = []
-    for parameter in engine.module.parameters():
-        for place, value in copies(engine, parameter):
-            kept.append((place, place.clone()))
-            place.copy_(value.view_as(place))
+    if any(_optimizer(engine).state.values()):  # else no update has been applied yet
+        _link_optimizer_state(engine)
+        for parameter in engine.module.parameters():
+            for place, value in copies(engine, parameter):
+                kept.append((place, place.clone()))
+                place.copy_(value.view_as(place))
     try:
         yield
     finally:

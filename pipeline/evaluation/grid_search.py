@@ -290,8 +290,7 @@ def do(context: SearchContext, folder: Path, runs: dict[Trial, str], number: int
 
         def on_batch() -> None:
             bar.update()
-            if alive is not None:
-                alive.beat()
+            alive.beat()
             if parent is not None and not parent.is_alive():  # no one waits for these runs any more
                 os._exit(Exit.RESTART)
 
