@@ -83,7 +83,10 @@ def train(config: TrainConfig) -> None:
             "processes",
             config.processes,
         )
-    silence_deepspeed()
+    import torch
+
+    if not torch.cuda.is_available():  # else DeepSpeed warns in every process
+        os.environ.setdefault("DS_ACCELERATOR", "cpu")
     from model.training import estimate, extending, trainer
 
     identity = fingerprint, sources = fingerprints.fingerprint("train", config)
@@ -98,14 +101,6 @@ def train(config: TrainConfig) -> None:
     elif stage.current("train", config, identity) is None:
         local = store_inputs.localised("train", config)
         make(local, Path(local.out))
-
-
-def silence_deepspeed() -> None:
-    """Select DeepSpeed's CPU accelerator without a GPU, to avoid a warning in every process."""
-    import torch
-
-    if not torch.cuda.is_available():
-        os.environ.setdefault("DS_ACCELERATOR", "cpu")
 
 
 if __name__ == "__main__":

@@ -100,7 +100,10 @@ def train(
     """Fine-tune `model` in place; yield the mean loss after each epoch."""
     model.to(device)
     # The optimizer updates `model`; in half precision a copy computes the passes.
-    worker = model if recipe.precision == "fp32" else half_copy(model, device)
+    worker = model
+    if recipe.precision != "fp32":
+        worker = copy.deepcopy(model).bfloat16()
+        prepare_for(device, torch.bfloat16, worker)
     optimizer = torch.optim.AdamW(
         parameter_groups(model, recipe.weight_decay), lr=recipe.learning_rate, eps=1e-6, fused=True
     )
@@ -121,13 +124,6 @@ def train(
             step += 1
             on_batch()
         yield float(loss_sum) / len(samples)
-
-
-def half_copy(model: BertWithHead, device: torch.device) -> BertWithHead:
-    """Return a copy in bf16, prepared for its device."""
-    copied = copy.deepcopy(model).bfloat16()
-    prepare_for(device, torch.bfloat16, copied)
-    return copied
 
 
 def update(model: BertWithHead, worker: BertWithHead, optimizer: torch.optim.Optimizer) -> None:

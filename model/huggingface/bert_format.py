@@ -193,18 +193,8 @@ def load(folder: Path | str) -> tuple[ModelConfig, dict[str, Tensor], list[str]]
     """
     folder = Path(folder)
     config = our_config(folder, read_config(folder))
-    return map_state_dict(folder, config, read_weights(folder, names_for(config)))
-
-
-def map_state_dict(
-    folder: Path, config: ModelConfig, found: dict[str, Tensor]
-) -> tuple[ModelConfig, dict[str, Tensor], list[str]]:
-    """Return the result of `load` from the tensors of `folder` in Hugging Face's names.
-
-    Raises:
-        InputError: The tensors do not match `config` or the vocabulary in `folder`.
-    """
     names = names_for(config)
+    found = read_weights(folder, names)
     check_sizes(folder, config, sum(tensor.numel() for tensor in found.values()))
     if config.layers > len(found):
         raise InputError(f"{config.layers} layers, but {len(found)} tensors in the weights", path=folder / CONFIG)

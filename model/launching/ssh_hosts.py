@@ -215,19 +215,16 @@ class SshHosts:
                 code = host.ended()
                 late = code == 255 and any(word in host.why() for word in LATE)
                 if code is not None and host.port is None and not late:
-                    raise InputError(f"{host.why()}; {self._advice(code)}", path=host.name)
+                    cure = f"every host needs this working directory and the same Python, {sys.executable}"
+                    if code == 255:
+                        cure = "`ssh HOST true` must work from here without a prompt"
+                    raise InputError(f"{host.why()}; {cure}", path=host.name)
                 if code is not None and time.monotonic() - host.tried > AGAIN:
                     host.open()
             if time.monotonic() > until:
                 names = ", ".join(host.name for host in waiting)
                 raise Restart(f"{names} did not answer within {self.patience:g} s ({waiting[0].why()})")
             time.sleep(POLL)
-
-    @staticmethod
-    def _advice(code: int) -> str:
-        if code == 255:
-            return "`ssh HOST true` must work from here without a prompt"
-        return f"every host needs this working directory and the same Python, {sys.executable}"
 
     def _send(self) -> None:
         """Send the command to all hosts."""

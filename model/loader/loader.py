@@ -333,7 +333,7 @@ class Loader:
         position -= np.repeat(starts[:-1], lengths)
         whole = Batch(
             input_ids=torch.from_numpy(ids.astype(np.int64)),
-            segment_ids=torch.from_numpy(np.repeat(_segments(len(rows)), runs.ravel())),
+            segment_ids=torch.from_numpy(np.repeat(np.arange(2 * len(rows)) & 1, runs.ravel())),
             position_ids=torch.from_numpy(position),
             cu_seqlens=torch.from_numpy(starts),
             max_length=0,  # each micro-batch has its own
@@ -405,11 +405,6 @@ def _check(folder: str, shards: list[Shard], objective: ObjectiveConfig, tokeniz
             objective.name,
             path=folder,
         )
-
-
-def _segments(sequences: int) -> Ints:
-    """Return 0 and 1 for the runs of each sequence, `(2 B,)`."""
-    return np.arange(2 * sequences) & 1
 
 
 def _cut(whole: Batch, cuts: Ints) -> list[Batch]:

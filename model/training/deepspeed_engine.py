@@ -403,19 +403,13 @@ def keep_average(optimizer: torch.optim.Optimizer, decay: float) -> None:
                     state = optimizer.state[parameter]
                     if AVERAGE not in state:
                         state[AVERAGE] = torch.zeros_like(parameter)
-                    state[AVERAGE].lerp_(parameter, newest_share(state["step"], decay))
+                    newest = (1 - decay) / (1 - decay ** state["step"].double())  # the first has all
+                    # A number if the step is in host memory, else a tensor: no device is waited for.
+                    share = float(newest) if newest.device.type == "cpu" else newest.float()
+                    state[AVERAGE].lerp_(parameter, share)
 
     optimizer.register_step_post_hook(after)
     optimizer.average_decay = decay  # type: ignore[attr-defined]
-
-
-def newest_share(step: Tensor, decay: float) -> Any:
-    """Return the part of the newest weights in the average of `step` states, 1 for the first.
-
-    A number if the step is in host memory, else a tensor: no device is waited for.
-    """
-    part = (1 - decay) / (1 - decay ** step.double())
-    return float(part) if step.device.type == "cpu" else part.float()
 
 
 @contextmanager

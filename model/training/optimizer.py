@@ -141,14 +141,10 @@ def orthogonal(matrix: Tensor, bf16: bool = False) -> Tensor:
     if bf16:
         x = iterated(x.bfloat16()).to(matrix.dtype)
     else:
-        x = iterated_gram(x) if fewer and products_are_exact() else iterated(x)
+        exact = torch.get_float32_matmul_precision() == "highest"  # else factors lose bits: TF32, on a GPU
+        x = iterated_gram(x) if fewer and exact else iterated(x)
     x *= max(1.0, rows / columns) ** 0.5
     return x.T if rows > columns else x
-
-
-def products_are_exact() -> bool:
-    """Return whether products of fp32 keep all bits of their factors: not in TF32, on a GPU."""
-    return torch.get_float32_matmul_precision() == "highest"
 
 
 def iterated(x: Tensor) -> Tensor:

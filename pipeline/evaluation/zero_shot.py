@@ -125,18 +125,8 @@ def vocabulary_of(config: EvaluateConfig, folder: Path) -> WordPiece:
     return WordPiece.load(vocab)
 
 
-def run_count(config: EvaluateConfig) -> int:
-    """See `Evaluation`: one process scores all models."""
-    return 1
-
-
-def run_part(config: EvaluateConfig, index: int, parts: int) -> bool:
-    """See `Evaluation`: the first part does everything."""
-    return index == 0
-
-
 def evaluate(config: EvaluateConfig, out: Path) -> tuple[Score, str, dict[str, str]]:
-    """See `Evaluation`.
+    """Score the models; return the score, the summary line, and other files by name.
 
     The files are for others: each pair's scores by the last model, and the sentences that it finds
     more likely, as the BabyLM pipeline collects them.
