@@ -509,9 +509,10 @@ def also_of(context: SearchContext, name: str, seeds: list[Record], random: list
     task = examples.task_of(name)
     metric = task.metrics[0]
     kind, part = context.also[name]
-    score, baseline = (
-        mean_of([one["also"][name][metric] for one in runs])[0] if runs else None for runs in (seeds, random)
-    )
+
+    def mean(runs: list[Record]) -> float:
+        return mean_of([one["also"][name][metric] for one in runs])[0]
+
     return Score(
         task=name,
         title=task.submission or name,
@@ -519,8 +520,8 @@ def also_of(context: SearchContext, name: str, seeds: list[Record], random: list
         metric=metric,
         positive=positive(task),
         rows={"train": len(context.train), "dev": len(part)},
-        score=score or 0.0,
-        baseline=baseline,
+        score=mean(seeds),
+        baseline=mean(random) if random else None,
         majority=kind.majority_baseline(context.train, part)[metric],
     )
 
