@@ -1,6 +1,6 @@
 """The Hugging Face format: reading and writing of folders for `from_pretrained`.
 
-`names` and `modernbert_names` hold the differences between architectures.
+`names` holds the differences between architectures.
 """
 
 import json
@@ -19,8 +19,7 @@ from torch import Tensor
 from model.config import ModelConfig
 from model.encoders.architectures import architecture_of, parameter_shapes
 from model.huggingface import model_card, vocabulary
-from model.huggingface.modernbert_names import MODERNBERT
-from model.huggingface.names import BERT, Names
+from model.huggingface.names import NAMES, Names
 from model.huggingface.read_weights import read_weights
 from pipeline.common import foreign_json
 from pipeline.common.errors import ConfigError, InputError, named
@@ -36,7 +35,6 @@ ABSURD = 1000  # times as many weights as there are
 PADDING = 128  # limit of padding rows in published matrices, whose number is a multiple of 8
 MOST_POSITIONS = 2**20  # for each, a rotary model keeps a row of a table
 INITIALISED = "randomly initialised"  # end of the notes on missing parameters
-NAMES = {"bert": BERT, "modernbert": MODERNBERT}  # by our architecture
 
 
 def initialised_parts(notes: Iterable[str]) -> list[str]:
@@ -56,7 +54,7 @@ def names_for(config: ModelConfig) -> Names:
     if config.architecture not in NAMES:
         raise InputError(
             f"architecture {config.architecture} has no Hugging Face format; add its names to NAMES in "
-            "model/huggingface/bert_format.py (docs/add-architecture.md)",
+            "model/huggingface/names.py (docs/add-architecture.md)",
             "train",
         )
     return NAMES[config.architecture]

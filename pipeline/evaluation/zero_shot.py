@@ -140,9 +140,7 @@ def evaluate(config: EvaluateConfig, out: Path) -> tuple[Score, str, dict[str, s
     folder = out / RUNS
     folder.mkdir(exist_ok=True)
     models = candidates(config)
-    pairs = minimal_pairs.read_pairs(config.data, config.task)
-    if config.maximum_rows is not None:
-        pairs = minimal_pairs.head(pairs, config.maximum_rows)
+    pairs = minimal_pairs.read_pairs(config.data, config.task, config.maximum_rows)
     with tqdm(
         total=2 * len(pairs) * (len(models) + config.baseline), desc=config.task.name, unit="sentence", disable=None
     ) as bar:

@@ -11,7 +11,7 @@ from benchmarks.model.train_worker import our_loss, pad, read
 from model.config import ModelConfig
 from model.encoders.bert import BertForPreTraining
 from model.encoders.encoder import prepare_for
-from model.huggingface.names import BERT
+from model.huggingface.names import NAMES
 
 CONFIG = ModelConfig(
     name="test", layers=3, hidden=128, heads=2, feed_forward=256, positions=128, dropout=0.0, attention_dropout=0.0
@@ -44,7 +44,7 @@ def test_on_a_gpu_losses_and_gradients_are_hugging_faces(attention: str, tmp_pat
     torch.manual_seed(0)
     ours = BertForPreTraining(dataclasses.replace(config, attention=attention)).to(device)
     theirs = HuggingFace(huggingface_config(config)).to(device)
-    state = {BERT.their_name(name): tensor for name, tensor in ours.state_dict().items()}
+    state = {NAMES["bert"].their_name(name): tensor for name, tensor in ours.state_dict().items()}
     theirs.load_state_dict(state, strict=False)
     loss = our_loss(ours, batch.to(device))
     expected = theirs(**pad(batch.to(device), 128)).loss

@@ -11,7 +11,7 @@ from transformers import BertConfig, BertForPreTraining, PreTrainedModel
 from model.config import ModelConfig
 from model.encoders import bert
 from model.encoders.batch import Batch
-from model.huggingface.names import BERT
+from model.huggingface.names import NAMES
 from pipeline.tokenization.wordpiece import SPECIAL
 from tests.model.sizes import small
 
@@ -37,7 +37,7 @@ def our_state() -> dict[str, torch.Tensor]:
 def write_theirs(folder: Path) -> BertForPreTraining:
     """Write a folder as transformers itself does; its model."""
     torch.manual_seed(1)
-    sizes = {name: getattr(CONFIG, ours) for ours, name in BERT.sizes.items()}
+    sizes = {name: getattr(CONFIG, ours) for ours, name in NAMES["bert"].sizes.items()}
     model = BertForPreTraining(BertConfig(**sizes)).eval()
     model.save_pretrained(folder)
     return model

@@ -8,7 +8,7 @@ from transformers import ModernBertConfig, ModernBertForMaskedLM
 from model.config import ModelConfig
 from model.encoders.batch import Batch
 from model.encoders.modernbert import ModernBertForPreTraining
-from model.huggingface.modernbert_names import MODERNBERT
+from model.huggingface.names import NAMES
 from tests.model.sizes import small
 from tests.model.tiny_bert import WORDS
 
@@ -38,7 +38,7 @@ def our_state(config: ModelConfig = CONFIG) -> dict[str, torch.Tensor]:
 def their_model() -> ModernBertForMaskedLM:
     """Made and drawn by transformers alone."""
     torch.manual_seed(1)
-    said = {theirs: getattr(CONFIG, ours) for ours, theirs in MODERNBERT.sizes.items()}
+    said = {theirs: getattr(CONFIG, ours) for ours, theirs in NAMES["modernbert"].sizes.items()}
     config = ModernBertConfig(
         **said,
         pad_token_id=0,

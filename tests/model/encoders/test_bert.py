@@ -13,7 +13,7 @@ from model.config import ModelConfig
 from model.encoders.architectures import parameter_shapes
 from model.encoders.batch import Batch
 from model.encoders.bert import BertForPreTraining
-from model.huggingface.names import BERT
+from model.huggingface.names import NAMES
 from pipeline.common.errors import ConfigError
 from tests.examples import examples
 
@@ -54,9 +54,9 @@ def ragged(lengths: list[int], vocab: int = VOCAB, seed: int = 0) -> Batch:
 
 def theirs_like(model: BertForPreTraining) -> Theirs:
     """Hugging Face's model of the same size with the same weights."""
-    sizes = {theirs: getattr(model.config, ours) for ours, theirs in BERT.sizes.items()}
+    sizes = {theirs: getattr(model.config, ours) for ours, theirs in NAMES["bert"].sizes.items()}
     theirs = Theirs(BertConfig(**sizes, attn_implementation="eager"))
-    state = {BERT.their_name(name): p.detach() for name, p in model.named_parameters()}
+    state = {NAMES["bert"].their_name(name): p.detach() for name, p in model.named_parameters()}
     missing, unexpected = theirs.load_state_dict(state, strict=False)
     assert not unexpected
     assert all("decoder" in name for name in missing)
@@ -94,9 +94,9 @@ def test_published_sizes_have_as_many_parameters_as_bert(root, name, parameters)
     assert sum(shape.numel() for shape in shapes.values()) == parameters
     with torch.device("meta"):
         config = size(root, name, vocab_size=30522)
-        theirs = Theirs(BertConfig(**{BERT.sizes[key]: getattr(config, key) for key in BERT.sizes}))
+        theirs = Theirs(BertConfig(**{NAMES["bert"].sizes[key]: getattr(config, key) for key in NAMES["bert"].sizes}))
     expected = {name: p.shape for name, p in theirs.named_parameters()}
-    assert {BERT.their_name(name): shape for name, shape in shapes.items()} == expected
+    assert {NAMES["bert"].their_name(name): shape for name, shape in shapes.items()} == expected
 
 
 @pytest.mark.parametrize("attention", ["each", "padded"])
@@ -118,7 +118,7 @@ def test_logits_losses_and_gradients_equal_those_of_hugging_face(root, name, lay
     found.loss.backward()
     their_gradients = {name: p.grad for name, p in theirs.named_parameters()}
     for name, parameter in model.named_parameters():
-        gradient, expected = parameter.grad, their_gradients[BERT.their_name(name)]
+        gradient, expected = parameter.grad, their_gradients[NAMES["bert"].their_name(name)]
         # A key's bias shifts all scores of a query alike: its gradient is zero but for rounding.
         scale = 1.0 if name.endswith("key_bias") else expected.norm()
         assert (gradient - expected).norm() <= 1e-4 * scale, name

@@ -18,8 +18,8 @@ from model.encoders.architectures import parameter_shapes
 from model.encoders.batch import Batch
 from model.encoders.encoder import Sequences
 from model.encoders.modernbert import ModernBertForPreTraining
-from model.huggingface.modernbert_names import MODERNBERT
-from model.huggingface.modernbert_names import settings as their_settings
+from model.huggingface.names import NAMES
+from model.huggingface.names import modernbert_settings as their_settings
 from model.training.optimizer import build_optimizer
 from pipeline.common.errors import ConfigError
 
@@ -65,8 +65,8 @@ def ragged(lengths: list[int], seed: int = 0) -> Batch:
 
 
 def their_config(config: ModelConfig) -> ModernBertConfig:
-    said = {theirs: getattr(config, ours) for ours, theirs in MODERNBERT.sizes.items()}
-    return ModernBertConfig(**said, **MODERNBERT.fixed, **their_settings(config, ENTRIES))
+    said = {theirs: getattr(config, ours) for ours, theirs in NAMES["modernbert"].sizes.items()}
+    return ModernBertConfig(**said, **NAMES["modernbert"].fixed, **their_settings(config, ENTRIES))
 
 
 def theirs_like(model: ModernBertForPreTraining, attention: str) -> Theirs:
@@ -74,7 +74,7 @@ def theirs_like(model: ModernBertForPreTraining, attention: str) -> Theirs:
     theirs = Theirs(their_config(model.config))
     theirs.config._attn_implementation = attention
     state = {name: p.detach() for name, p in model.named_parameters()}
-    missing, unexpected = theirs.load_state_dict(MODERNBERT.their_tensors(state), strict=False)
+    missing, unexpected = theirs.load_state_dict(NAMES["modernbert"].their_tensors(state), strict=False)
     assert not unexpected
     assert missing == ["decoder.weight"]
     theirs.tie_weights()
@@ -108,7 +108,7 @@ def differences(model: ModernBertForPreTraining, theirs: Theirs, batch: Batch) -
     apart = {"logits": (masked - read).abs().max().item(), "loss": (ours - loss).abs().item()}
     gradients = {name: p.grad for name, p in model.named_parameters()}
     others = {name: p.grad for name, p in theirs.named_parameters()}
-    for name, gradient in MODERNBERT.their_tensors(gradients).items():
+    for name, gradient in NAMES["modernbert"].their_tensors(gradients).items():
         scale = max(float(others[name].norm()), 1e-3)
         apart[name] = float((gradient - others[name]).norm()) / scale
     return apart
@@ -128,7 +128,7 @@ def test_sizes_have_as_many_parameters_as_modernbert(root, name):
         theirs = Theirs(their_config(config))
         ours = {name: torch.empty(shape) for name, shape in shapes.items()}
     expected = {name: p.shape for name, p in theirs.named_parameters()}
-    assert {n: t.shape for n, t in MODERNBERT.their_tensors(ours).items()} == expected
+    assert {n: t.shape for n, t in NAMES["modernbert"].their_tensors(ours).items()} == expected
     published = {"modern-base": 149_655_232, "modern-large": 395_881_664}
     count = sum(shape.numel() for shape in shapes.values())
     assert count == published.get(name, count)

@@ -13,7 +13,7 @@ from model.encoders.bert import BertForPreTraining
 from model.finetuning import loop
 from model.finetuning.features import Samples, TruncationConfig, batch_count, epoch_batches, tokenize
 from model.finetuning.heads import HeadConfig
-from model.huggingface.names import BERT
+from model.huggingface.names import NAMES
 from pipeline.common import counter_rng
 from pipeline.tokenization.wordpiece import WordPiece
 
@@ -120,10 +120,10 @@ def test_logits_are_those_of_transformers(wordpiece):
     texts = ["a b", "c d e f", "g", "h a"], ["c", "d e", "a b c", "b"]
     samples = tokenize(wordpiece, *texts, [0.0] * 4, WHOLE)
     model = loop.build(CONFIG, None, HeadConfig("class", 3), seed=0).eval()
-    sizes = {theirs: getattr(CONFIG, ours) for ours, theirs in BERT.sizes.items()}
+    sizes = {theirs: getattr(CONFIG, ours) for ours, theirs in NAMES["bert"].sizes.items()}
     theirs = BertForSequenceClassification(BertConfig(**sizes, num_labels=3)).eval()
     renamed = {
-        name.replace("head.", "classifier.") if name.startswith("head.") else BERT.their_name(name): tensor
+        name.replace("head.", "classifier.") if name.startswith("head.") else NAMES["bert"].their_name(name): tensor
         for name, tensor in model.state_dict().items()
     }
     theirs.load_state_dict(renamed)

@@ -25,7 +25,7 @@ from transformers import BertModel as TheirEncoder
 from model.config import ModelConfig
 from model.encoders import architectures, bert
 from model.huggingface import bert_format, vocabulary
-from model.huggingface.names import BERT
+from model.huggingface.names import NAMES
 from pipeline.common.errors import InputError
 from pipeline.tokenization.wordpiece import WordPiece
 from tests.refusals import refused
@@ -139,7 +139,7 @@ def test_what_was_saved_is_loaded(folder, state):
     config, found, notes = bert_format.load(folder)
     assert notes == []
     assert config.name == "saved"
-    assert all(getattr(config, key) == getattr(CONFIG, key) for key in BERT.sizes)
+    assert all(getattr(config, key) == getattr(CONFIG, key) for key in NAMES["bert"].sizes)
     assert list(found) == list(architectures.parameter_shapes(CONFIG))
     assert all(torch.equal(found[name], state[name]) for name in state)
 
@@ -258,7 +258,7 @@ def test_rows_that_only_pad_the_matrix_are_cut_off(tmp_path, state, vocab_folder
     torch.manual_seed(0)
     wide = bert.BertForPreTraining(config).state_dict()
     bert_format.save(tmp_path / "out", CONFIG, state, vocab_folder)
-    tensors = {BERT.their_name(name): tensor for name, tensor in wide.items()}
+    tensors = {NAMES["bert"].their_name(name): tensor for name, tensor in wide.items()}
     save_file(tensors, tmp_path / "out" / "model.safetensors")
     change(tmp_path / "out", vocab_size=rows)
     found, again, notes = bert_format.load(tmp_path / "out")
