@@ -34,7 +34,7 @@ def oom_kills() -> dict[str, int]:
         "this container": [_CGROUPS / own.strip("/") / "memory.events", _CGROUPS / "memory.events"],
         "this machine": [_MACHINE],
     }
-    found = {}
+    found: dict[str, int] = {}
     for name, files in places.items():
         for path in files:
             with contextlib.suppress(OSError, ValueError, KeyError):

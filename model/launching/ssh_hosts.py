@@ -8,6 +8,7 @@ connection is lost, and its ranks save and leave.
 import contextlib
 import json
 import os
+import re
 import secrets
 import shlex
 import signal
@@ -28,27 +29,10 @@ from model.resilience.watchdog import heard
 from pipeline.common.errors import ConfigError, Exit, InputError, Restart
 from pipeline.common.ports import free_port
 
-# Prefixes of the variables that are always sent.
-ALONG = (
-    "NCCL_",
-    "GLOO_",
-    "UCX_",
-    "FI_",
-    "OMP_",
-    "MKL_",
-    "KMP_",
-    "TORCH_",
-    "PYTORCH_",
-    "WANDB_",
-    "HF_",
-    "DS_",
-    "DEEPSPEED_",
-    "PYTHONHASHSEED",
-    "CUDA_LAUNCH",
-    "CUDA_DEVICE_MAX",
-    "AWS_",
-    "GOOGLE_",
-    "AZURE_",
+# The variables that are always sent, by their beginnings.
+ALONG = re.compile(
+    "NCCL_|GLOO_|UCX_|FI_|OMP_|MKL_|KMP_|TORCH_|PYTORCH_|WANDB_|HF_|DS_|DEEPSPEED_|PYTHONHASHSEED|"
+    "CUDA_LAUNCH|CUDA_DEVICE_MAX|AWS_|GOOGLE_|AZURE_"
 )
 
 READY = "train-node-ready"  # first line from a host, with a port that is free on it
@@ -301,7 +285,7 @@ def along(environment: Mapping[str, str]) -> dict[str, str]:
     Raises:
         ConfigError: A line of a file is not KEY=VALUE.
     """
-    sent = {key: value for key, value in environment.items() if key.startswith(ALONG)}
+    sent = {key: value for key, value in environment.items() if ALONG.match(key)}
     for folder in (Path.home(), Path.cwd()):
         path = folder / environment.get("DS_ENV_FILE", ".deepspeed_env")
         if path.is_file():

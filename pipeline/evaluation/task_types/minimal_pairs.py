@@ -38,10 +38,10 @@ class Pairs:
     bad: list[str] = field(default_factory=list)
     contexts: list[tuple[str, str]] = field(default_factory=list)  # of each; "": none
     paradigms: list[str] = field(default_factory=list)
-    counts: Counter[str] = field(default_factory=Counter)  # of good rows, by paradigm
     groups: dict[str, tuple[str, str]] = field(default_factory=dict)  # of a paradigm: see `group_of`
     malformed: list[str] = field(default_factory=list)  # rows left out: where and why
     other_files: list[str] = field(default_factory=list)  # files that hold no pairs
+    counts: Counter[str] = field(default_factory=Counter)  # of good rows, by paradigm
 
     def __len__(self) -> int:
         return len(self.good)

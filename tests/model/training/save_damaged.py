@@ -57,7 +57,7 @@ def ending(zero: dict[str, Any], precision: str, world: World, damage: float | N
 def main() -> None:
     card = rank_card.describe(TrainConfig(out=""), "")
     world = deepspeed_engine.start_world(card, 1, 600.0, 600.0)
-    deepspeed_keys.FIXED.pop("zero_optimization.round_robin_gradients")
+    deepspeed_keys.keys()["fixed"].pop("zero_optimization.round_robin_gradients")
     plain = [(0, "fp32"), (1, "fp32"), (2, "bf16"), (3, "bf16")]
     found = {
         "plain": {ending({"stage": stage}, kind, world, None) for stage, kind in plain},
