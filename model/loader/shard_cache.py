@@ -183,7 +183,7 @@ class Fetcher:
                 kept.replace(path)
                 return
             kept.unlink()
-        info = objects.head(source.address)
+        info = objects.client(source.address).head(source.address)
         if info is None or info.size != source.size:
             raise StoreError(f"not found as the manifest lists it; run prepare again {BY_FORCE}", path=source.address)
         objects.fetch(source.address, info, path, source.sha256)

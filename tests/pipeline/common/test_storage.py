@@ -14,10 +14,10 @@ import pytest
 
 from pipeline.common import storage
 from pipeline.common.errors import ConfigError, InputError, StoreError
-from pipeline.common.stores import objects
 from pipeline.config import CorpusConfig
 from pipeline.readers import SkipCounts, open_corpus
 from pipeline.stages import fingerprints
+from tests import objects
 from tests.refusals import refused
 
 TEXTS = [f"Document {n} has some words.\nAnd a second line of {n}." for n in range(200)]
