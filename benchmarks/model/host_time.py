@@ -184,7 +184,7 @@ def engine(layers: int, steps: int, ours: bool, compiled: bool) -> list[Row]:
     kept: list[Callable[..., None]] = [room.look_once, room.gather_flat]
     if not torch.distributed.is_initialized():
         deepspeed_engine.start_world(rank_card.describe(config, ""), 1, 600.0, 600.0)
-    world = deepspeed_engine.World(0, 1, 0, torch.device("cpu"))
+    world = deepspeed_engine.World(0, 1, torch.device("cpu"))
     if not ours:
         room.look_once = room.gather_flat = lambda *_: None
     try:

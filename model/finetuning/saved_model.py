@@ -10,13 +10,13 @@ from safetensors.torch import save_file
 from model.config import ModelConfig
 from model.finetuning.heads import BertWithHead, HeadConfig
 from model.huggingface import bert_format, vocabulary
-from model.huggingface.names import ANSWER, CHOICE, CLASS, TAG, Names
+from model.huggingface.names import ANSWER, CHOICE, CLASS, NAMES, TAG, Names
 from model.huggingface.read_weights import read_weights
 from pipeline.common.errors import InputError
 from pipeline.common.schema import built
 
 KINDS = {  # head type by class of transformers
-    named: kind for names in bert_format.NAMES.values() for kind, named in names.tuned.items()
+    named: kind for names in NAMES.values() for kind, named in names.tuned.items()
 }
 TRUNCATIONS, SHORTEST = ("head", "tail", "head_tail"), 8  # tokens of the shortest sequences
 ONE_CLASS = "single_label_classification"  # a problem type of transformers

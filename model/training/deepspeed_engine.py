@@ -51,7 +51,6 @@ class World:
 
     rank: int
     size: int
-    local_rank: int
     device: torch.device
 
 
@@ -73,7 +72,7 @@ def start_world(card: RankCard, threads: int | None, start_timeout: float = 1800
     backend = "nccl" if device.type == "cuda" else "gloo"
     process_group.join(backend, card, start_timeout, timeout, device)
     deepspeed.init_distributed(verbose=False, timeout=limit)
-    return World(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), int(os.environ["LOCAL_RANK"]), device)
+    return World(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), device)
 
 
 def ranks_of_this_node() -> int:

@@ -131,7 +131,7 @@ def open_wandb(config: TrackingConfig, out: Path, start: int, settings: dict[str
     return None
 
 
-def catch_up(run: Any, out: Path, rows: list[dict[str, Any]]) -> None:
+def catch_up(run: Any, rows: list[dict[str, Any]]) -> None:
     """Send the rows that a W&B run lacks: a start that was killed may not have sent or written all of its own.
 
     An offline run has all of them in its newest folder; those of earlier starts, which `wandb sync` may not be able to
@@ -308,7 +308,7 @@ class WeightsAndBiases(Sink):
     def __init__(self, run: Any, out: Path):
         self._run = run
         if run is not None and (rows := read_metrics(out)):
-            self._try(lambda run: catch_up(run, out, rows))
+            self._try(lambda run: catch_up(run, rows))
 
     def take(self, row: Row) -> None:
         """Log figures."""

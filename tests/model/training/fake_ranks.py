@@ -52,7 +52,7 @@ def looked_at(stage: int, rank: int) -> dict[str, Any]:
     torch.manual_seed(0)
     module = BertForPreTraining(SIZE)
     weights = {name: p.detach().bfloat16().float() for name, p in module.named_parameters()}
-    world = World(rank, WORLD, 0, torch.device("cpu"))
+    world = World(rank, WORLD, torch.device("cpu"))
     engine = deepspeed_engine.build_engine(module, config, world)
     found = {
         "case": [stage, rank],

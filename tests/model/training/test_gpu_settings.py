@@ -23,7 +23,7 @@ def settings(stage: str, device: str, precision: str = "bf16") -> dict:
     chosen = OmegaConf.to_container(OmegaConf.load(CONF / "deepspeed" / f"{stage}.yaml"))
     assert isinstance(chosen, dict)
     config = TrainConfig(out="", optimizer=OptimizerConfig(name="adamw"), precision=precision, deepspeed=chosen)
-    return deepspeed_config(config, World(0, 2, 0, torch.device(device)))
+    return deepspeed_config(config, World(0, 2, torch.device(device)))
 
 
 @pytest.mark.parametrize("stage", [name for name in STAGES if name != "zero0"])
