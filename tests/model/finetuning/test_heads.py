@@ -11,7 +11,7 @@ import torch
 import transformers
 
 from model.config import ModelConfig
-from model.encoders.bert import BertForPreTraining
+from model.encoders.architectures import build_model
 from model.encoders.encoder import prepare_for
 from model.finetuning import heads, loop, saved_model
 from model.finetuning.features import UNLABELLED, Samples
@@ -138,7 +138,7 @@ def test_a_frozen_encoder_stays_and_its_layers_are_mixed_as_transformers_has_the
     mix: str, pooling: str, vocab: Path
 ) -> None:
     torch.manual_seed(3)
-    weights = BertForPreTraining(CONFIG).state_dict()
+    weights = build_model(CONFIG).state_dict()
     head = HeadConfig("class", 2, frozen=True, layers=[0, -1], mix=mix, pooling=pooling)
     model = loop.build(CONFIG, weights, head, seed=1)
     samples = some(np.array([0.0, 1.0, 1.0, 0.0]))

@@ -23,7 +23,8 @@ from transformers import (
 from transformers import BertModel as TheirEncoder
 
 from model.config import ModelConfig
-from model.encoders import architectures, bert
+from model.encoders import architectures
+from model.encoders.architectures import build_model
 from model.huggingface import bert_format, vocabulary
 from model.huggingface.names import NAMES
 from pipeline.common.errors import InputError
@@ -256,7 +257,7 @@ def test_rows_that_only_pad_the_matrix_are_cut_off(tmp_path, state, vocab_folder
     rows = -(-len(WORDS) // 64) * 64
     config = ModelConfig(**{**vars(CONFIG), "vocab_size": rows})
     torch.manual_seed(0)
-    wide = bert.BertForPreTraining(config).state_dict()
+    wide = build_model(config).state_dict()
     bert_format.save(tmp_path / "out", CONFIG, state, vocab_folder)
     tensors = {NAMES["bert"].their_name(name): tensor for name, tensor in wide.items()}
     save_file(tensors, tmp_path / "out" / "model.safetensors")
@@ -283,7 +284,7 @@ def test_unused_ids_make_a_folder_that_we_and_transformers_read(tmp_path):
     tokenizer.normalizer, tokenizer.pre_tokenizer = CASED, BERT_WORDS
     tokenizer.save(str(tmp_path / "tokenizer.json"))
     config = replace(CONFIG, vocab_size=len(WORDS) + 3)
-    weights = bert.BertForPreTraining(config).state_dict()
+    weights = build_model(config).state_dict()
     bert_format.save(tmp_path / "out", config, weights, tmp_path)
     assert bert_format.load(tmp_path / "out")[0].vocab_size == config.vocab_size
     opened = AutoTokenizer.from_pretrained(tmp_path / "out")
@@ -310,7 +311,7 @@ def test_all_corpora_are_tokenized_as_training_saw_them(shared_data, tmp_path, n
     (tmp_path / "vocab" / "vocab.txt").write_bytes(source.read_bytes())
     ours = WordPiece.load(tmp_path / "vocab")
     config = ModelConfig(**{**vars(CONFIG), "vocab_size": ours.size})
-    weights = bert.BertForPreTraining(config).state_dict()
+    weights = build_model(config).state_dict()
     bert_format.save(tmp_path / "out", config, weights, tmp_path / "vocab")
     opened = AutoTokenizer.from_pretrained(tmp_path / "out")
     files = [path for path in sorted(shared_data.glob("wiki_text/*/**/*")) if path.is_file()]

@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 
 from model.config import OptimizerConfig, TrainConfig, deepspeed_keys
-from model.encoders.bert import BertForPreTraining
+from model.encoders.architectures import build_model
 from model.resilience import rank_card
 from model.training import deepspeed_engine
 from model.training.deepspeed_engine import World
@@ -31,7 +31,7 @@ def engine_after_a_step(zero: dict[str, Any], precision: str, world: World) -> A
         deepspeed={"zero_optimization": zero},
     )
     torch.manual_seed(0)
-    engine = deepspeed_engine.build_engine(BertForPreTraining(small()), config, world)
+    engine = deepspeed_engine.build_engine(build_model(small()), config, world)
     given = ragged([20, 31])
     engine.set_gradient_accumulation_boundary(True)
     masked, pair, _ = losses(*engine(given), given)
