@@ -26,7 +26,7 @@ from torch import Tensor
 
 from benchmarks.shared import heading
 from model.config import ModelConfig, OptimizerConfig, TrainConfig
-from model.encoders import flash
+from model.encoders import attention as flash
 from model.encoders.architectures import build_model
 from model.encoders.batch import Batch
 from model.encoders.encoder import Encoder

@@ -293,18 +293,14 @@ def push(name: str, folder: Path, revision: str | None = None, ignore: Iterable[
 def _push(name: str, folder: Path, revision: str | None, ignore: list[str]) -> str:
     from huggingface_hub import HfApi
 
-    api = HfApi(endpoint=endpoint())
+    api, delete = HfApi(endpoint=endpoint()), None
     api.create_repo(name, private=True, exist_ok=True)
-    if revision is None:
-        return str(api.upload_folder(repo_id=name, folder_path=folder, ignore_patterns=ignore))
-    api.create_branch(name, branch=revision, exist_ok=True)
+    if revision is not None:
+        api.create_branch(name, branch=revision, exist_ok=True)
+        delete = "*"  # what the branch has of the one that it was made from
     return str(
         api.upload_folder(
-            repo_id=name,
-            folder_path=folder,
-            revision=revision,
-            ignore_patterns=ignore,
-            delete_patterns="*",  # what the branch has of the one that it was made from
+            repo_id=name, folder_path=folder, revision=revision, ignore_patterns=ignore, delete_patterns=delete
         )
     )
 
