@@ -3,7 +3,6 @@
 import contextlib
 import datetime
 import json
-import netrc
 import os
 import re
 import secrets
@@ -51,15 +50,12 @@ def has_key() -> bool:
     if os.environ.get("WANDB_API_KEY"):
         return True
     import wandb
+    from requests.utils import get_netrc_auth
 
     server = urlsplit(os.environ.get("WANDB_BASE_URL") or wandb.Settings().base_url).netloc
     # wandb also reads keys of earlier logins, stored under the server's old name.
     hosts = (server, "api.wandb.ai") if server.endswith(FORGE) else (server,)
-    try:
-        keys = netrc.netrc(os.path.expanduser(os.environ.get("NETRC") or "~/.netrc"))
-        return any(keys.authenticators(host) is not None for host in hosts)
-    except (OSError, netrc.NetrcParseError):
-        return False
+    return any(get_netrc_auth(f"https://{host}") for host in hosts)
 
 
 def mode_of(typed: str) -> str:
