@@ -181,10 +181,9 @@ def their_config(config: ModelConfig, entries: list[str], dtype: torch.dtype) ->
 def load(folder: Path | str) -> tuple[ModelConfig, dict[str, Tensor], list[str]]:
     """Read a BERT or ModernBERT folder: sizes, fp32 weights in our names, and notes.
 
-    The notes list parameters that were initialised and tensors that were ignored.
-
-    Names may lack the encoder's prefix or use gamma and beta; weights may be one file or several,
-    .safetensors or .bin. Missing heads are initialised from a fixed seed.
+    The notes list parameters that were initialised and tensors that were ignored. Names may lack the
+    encoder's prefix or use gamma and beta; weights may be one file or several, .safetensors or .bin.
+    Missing heads are initialised from a fixed seed.
 
     Raises:
         InputError: Unsupported architecture, or a file is missing, broken or inconsistent.
