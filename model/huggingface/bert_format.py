@@ -121,12 +121,14 @@ def make_readable(folder: Path) -> None:
 
 
 def cast(name: str, tensor: Tensor, dtype: torch.dtype) -> Tensor:
-    """Convert a weight to `dtype`, without a copy if it has that type already.
+    """Convert a weight to `dtype`, without a copy if it has that type, and a memory of its own, already.
 
     Raises:
         InputError: A value is too large for `dtype` or not finite.
     """
     cast = tensor.to(dtype).contiguous()
+    if cast.untyped_storage().nbytes() > cast.nbytes:  # the hub's writer takes no part of a larger one
+        cast = cast.clone()
     bad = int((~torch.isfinite(tensor)).sum())
     if bad:
         raise InputError(
@@ -234,7 +236,7 @@ def without_padding(folder: Path, config: ModelConfig, state: dict[str, Tensor],
         vocabulary.check_size(config, entries, folder)
         return config
     for name in vocabulary.WORD_ROWS:
-        state[name] = state[name][:entries].clone()  # a view would be stored whole
+        state[name] = state[name][:entries].contiguous()
     notes.append(f"word embeddings: {rows - entries} of {rows:,} rows are padding, removed")
     return replace(config, vocab_size=entries)
 
