@@ -160,6 +160,15 @@ def test_files_are_no_larger_than_asked_and_transformers_opens_them(tmp_path, st
     assert all(torch.equal(again[name], state[name]) for name in state)
 
 
+def test_weights_that_are_parts_of_one_tensor_are_written_whole(tmp_path, state, vocab_folder):
+    sizes = [tensor.numel() for tensor in state.values()]
+    parts = torch.cat([tensor.flatten() for tensor in state.values()]).split(sizes)
+    shared = {name: part.view_as(state[name]) for name, part in zip(state, parts, strict=True)}
+    bert_format.save(tmp_path / "out", CONFIG, shared, vocab_folder)
+    found = bert_format.load(tmp_path / "out")[1]
+    assert all(torch.equal(found[name], state[name]) for name in state)
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_weights_of_half_the_size_are_the_nearest(tmp_path, state, vocab_folder, dtype):
     bert_format.save(tmp_path / "out", CONFIG, state, vocab_folder, dtype=dtype)
