@@ -42,14 +42,9 @@ AGAIN = 3.0  # seconds between ssh attempts to a host that does not answer
 # Detect a disconnected host after half a minute.
 OPTIONS = ("-T", "-o", "BatchMode=yes", "-o", "ServerAliveInterval=10", "-o", "ServerAliveCountMax=3")
 # ssh errors of a host that may still start.
-LATE = (
-    "timed out",
-    "No route to host",
-    "Connection refused",
-    "Connection reset",
-    "closed by remote",
-    "Network is unreachable",
-    "Connection closed by",
+LATE = re.compile(
+    "timed out|No route to host|Connection refused|Connection reset|closed by remote|Network is unreachable|"
+    "Connection closed by"
 )
 OURS = ("--hostfile", "-H", "--master_addr", "--master_port", "--ssh_port", "--launcher", "--no_ssh_check")
 REFUSED = ("--include", "-i", "--exclude", "-e", "--num_nodes", "--num_gpus", "--num_accelerators", "--launcher_args")
@@ -197,7 +192,7 @@ class SshHosts:
                 raise Restart(f"{signal.Signals(self.signals[0]).name} before the first step")
             for host in waiting:
                 code = host.ended()
-                late = code == 255 and any(word in host.why() for word in LATE)
+                late = code == 255 and LATE.search(host.why()) is not None
                 if code is not None and host.port is None and not late:
                     cure = f"every host needs this working directory and the same Python, {sys.executable}"
                     if code == 255:

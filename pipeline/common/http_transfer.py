@@ -8,7 +8,6 @@ so that a later attempt or run resumes only if the server still has that version
 import contextlib
 import json
 import os
-import re
 import shutil
 import sys
 import time
@@ -198,11 +197,12 @@ def _transfer(url: str, part: Path, patience: RetryPolicy, digest: str | None) -
     if offset and (version or digest):
         headers = {"Range": f"bytes={offset}-"} | ({"If-Range": version} if version else {})
     with _response(url, headers, patience) as response:
-        if response.status_code == 416 and _total(response) == offset:
+        span = response.headers.get("Content-Range", "")
+        if response.status_code == 416 and span.endswith(f"/{offset}"):
             return  # it was complete
         now = _version(response, url)
         if response.status_code == 206:
-            if _first(response) != offset or (version and now != known):
+            if not span.startswith(f"bytes {offset}-") or (version and now != known):
                 discard(part)
                 raise TransientError("the file has changed on the server; starting over")
         elif response.status_code == 200:
@@ -236,18 +236,6 @@ def _version(response: requests.Response, url: str) -> dict[str, str]:
         "etag": "" if etag.startswith("W/") else etag,
         "modified": response.headers.get("Last-Modified", ""),
     }
-
-
-def _total(response: requests.Response) -> int | None:
-    """Return the file's size in a `Content-Range`."""
-    match = re.search(r"/(\d+)$", response.headers.get("Content-Range", ""))
-    return int(match[1]) if match else None
-
-
-def _first(response: requests.Response) -> int | None:
-    """Return the position of the first byte in a `Content-Range`."""
-    match = re.match(r"bytes (\d+)-", response.headers.get("Content-Range", ""))
-    return int(match[1]) if match else None
 
 
 def _check_space(part: Path, missing: int | None, offset: int) -> None:
