@@ -30,19 +30,12 @@ HOSTFILE = "BERT_HOSTFILE"  # environment: the text of a hostfile that is in no 
 GPU_DEVICES = (cores.NVIDIA, Path("/dev/kfd"))  # of NVIDIA's and of AMD's driver
 
 
-def with_hostfile(command: LauncherCommand, folder: Path) -> LauncherCommand:
-    """Return the command with the environment's hostfile, if set, written to `folder`."""
-    text = os.environ.pop(HOSTFILE, None)
-    if text is None:
-        return command
-    path = folder / "hosts"
-    path.write_text(text)
-    return command.adding("--hostfile", str(path))
-
-
 def launch_here(words: list[str], launch: Launch, folder: Path) -> int:
     """Run the launcher on this machine; return the exit code."""
-    command = with_hostfile(LauncherCommand.parse(words), folder)
+    command = LauncherCommand.parse(words)
+    if (text := os.environ.pop(HOSTFILE, None)) is not None:
+        (folder / "hosts").write_text(text)
+        command = command.adding("--hostfile", str(folder / "hosts"))
     path = command.hostfile()
     if path is not None:
         launch.environment.setdefault(HOSTS, rank_hosts(read_hosts(path)))

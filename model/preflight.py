@@ -109,7 +109,7 @@ def all_reduce(device: torch.device, seconds: float) -> tuple[float, bool]:
     right = bool((numbers == size * (size + 1) / 2).all())
     numbers.zero_()
     once = timed(numbers, 1)
-    repeats = process_group.smallest(max(1, min(50, int(seconds / once))))
+    repeats = min(process_group.gather(max(1, min(50, int(seconds / once)))))
     spent = timed(numbers, repeats)
     moved = 2 * (size - 1) / size * numbers.nbytes * repeats
     return moved / spent, not process_group.any_rank(not right)
@@ -152,14 +152,6 @@ def preflight(wait: float, seconds: float, share: float) -> None:
     dist.destroy_process_group()
 
 
-def leave(code: int) -> NoReturn:
-    """End this rank; without waiting for lost ranks, as exit handlers could."""
-    rank_record.end_rank(code)
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(code)
-
-
 def main() -> NoReturn:
     """Run the command."""
     parser = Arguments(
@@ -172,16 +164,20 @@ def main() -> NoReturn:
     options = parser.parse_args()
     output.outlive_readers()
     rank_record.begin_rank()
+    code = Exit.DONE
     try:
         preflight(options.wait, options.seconds, options.share)
     except (UserError, Restart) as error:
         if os.environ.get("LOCAL_RANK", "0") == "0" or not isinstance(error, NodesBad):
             screen.tell(error)
-        leave(error.code)
+        code = error.code
     except BaseException:
         rank_record.end_rank(Exit.BUG)
         raise
-    leave(Exit.DONE)
+    rank_record.end_rank(code)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)  # exit handlers could wait for lost ranks
 
 
 if __name__ == "__main__":

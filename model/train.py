@@ -4,6 +4,7 @@ The only state of a run is its sample count and its checkpoint: order, masks and
 functions of (seed, position). Rerun the same command to resume a killed run.
 """
 
+import argparse
 import functools
 import sys
 from collections.abc import Callable, Mapping
@@ -26,16 +27,9 @@ from pipeline.stages import fingerprints, stage, store_inputs
 
 def launcher_arguments(argv: list[str]) -> list[str]:
     """Return the arguments without the launchers' `--local_rank=N`, which Hydra rejects."""
-    kept, skip = [], False
-    for argument in argv:
-        name = argument.partition("=")[0].replace("-", "_")
-        if skip:
-            skip = False
-        elif name == "__local_rank":
-            skip = "=" not in argument
-        else:
-            kept.append(argument)
-    return kept
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--local_rank", "--local-rank")
+    return parser.parse_known_args(argv)[1]
 
 
 def main(task: Callable[[TrainConfig], None] | None = None) -> NoReturn:
@@ -89,7 +83,10 @@ def train(config: TrainConfig) -> None:
             "processes",
             config.processes,
         )
-    silence_deepspeed()
+    import torch
+
+    if not torch.cuda.is_available():  # else DeepSpeed warns in every process
+        os.environ.setdefault("DS_ACCELERATOR", "cpu")
     from model.training import estimate, extending, trainer
 
     identity = fingerprint, sources = fingerprints.fingerprint("train", config)
@@ -104,14 +101,6 @@ def train(config: TrainConfig) -> None:
     elif stage.current("train", config, identity) is None:
         local = store_inputs.localised("train", config)
         make(local, Path(local.out))
-
-
-def silence_deepspeed() -> None:
-    """Select DeepSpeed's CPU accelerator without a GPU, to avoid a warning in every process."""
-    import torch
-
-    if not torch.cuda.is_available():
-        os.environ.setdefault("DS_ACCELERATOR", "cpu")
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from pipeline.common.atomic import write_text
 from pipeline.common.errors import ConfigError
 from pipeline.common.manifest import Result
 from pipeline.config import EvaluateConfig
-from pipeline.evaluation import evaluation_of
+from pipeline.evaluation import grid_search, zero_shot
 from pipeline.stages import stage
 
 
@@ -25,7 +25,7 @@ def make(config: EvaluateConfig, out: Path) -> Result:
     Raises:
         ConfigError, InputError: raised by the evaluation of the task's type.
     """
-    found, summary, files = evaluation_of(config.task).evaluate(config, out)
+    found, summary, files = (grid_search if config.task.trains else zero_shot).evaluate(config, out)
     for name, text in {"results.json": json.dumps(found.to_json(), indent=1) + "\n", **files}.items():
         write_text(out / name, text)
     return Result(summary=summary, figures=found.to_json())
@@ -33,7 +33,7 @@ def make(config: EvaluateConfig, out: Path) -> Result:
 
 def evaluate(config: EvaluateConfig) -> None:
     """Run the stage; with `part`, the worker that completes the runs writes the results."""
-    if config.part is None or evaluation_of(config.task).run_part(config, *config.part):
+    if config.part is None or grid_search.run_part(config, *config.part):
         stage.run("evaluate", config, make, in_place=True, wait=config.part is not None)
 
 

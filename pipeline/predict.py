@@ -183,15 +183,25 @@ def predicted(found: "SavedModel", samples: Any) -> Any:
     return loop.predict(found.model, samples, device_of())
 
 
+def logits_of(
+    found: "SavedModel", wordpiece: WordPiece, longest: int, first: list[str], second: list[str] | None
+) -> Any:
+    """Return the logits of texts, or of pairs."""
+    from model.finetuning.features import TruncationConfig, tokenize
+
+    framing = TruncationConfig(longest, found.reading.truncation)
+    return predicted(found, tokenize(wordpiece, first, second, [0.0] * len(first), framing))
+
+
 def classes(found: "SavedModel", wordpiece: WordPiece, longest: int, block: list[Row]) -> list[Answer]:
     """Predict the class of each line with all probabilities, or its score.
 
     Raises:
         InputError: the model classifies pairs, and a line has no tab.
     """
-    logits_of = class_logits(found, wordpiece, longest, [sides(found, row) for row in block])
+    every_logits = class_logits(found, wordpiece, longest, [sides(found, row) for row in block])
     answers = []
-    for row, logits in zip(block, logits_of, strict=True):
+    for row, logits in zip(block, every_logits, strict=True):
         if not found.labels:
             answers.append({"text": row.text, "score": round(float(logits[0]), 6)})
             continue
@@ -236,8 +246,6 @@ def class_logits(
     found: "SavedModel", wordpiece: WordPiece, longest: int, parts: list[tuple[str, str | None]]
 ) -> list[Any]:
     """Return the logits of single texts and of pairs, in their order."""
-    from model.finetuning.features import TruncationConfig, tokenize
-
     logits: list[Any] = [None] * len(parts)
     for paired in (False, True):
         rows = [row for row, (_, second) in enumerate(parts) if (second is not None) == paired]
@@ -245,9 +253,7 @@ def class_logits(
             continue
         first = [parts[row][0] for row in rows]
         second = [parts[row][1] or "" for row in rows] if paired else None
-        framing = TruncationConfig(longest, found.reading.truncation)
-        made = tokenize(wordpiece, first, second, [0.0] * len(rows), framing)
-        for row, values in zip(rows, predicted(found, made), strict=True):
+        for row, values in zip(rows, logits_of(found, wordpiece, longest, first, second), strict=True):
             logits[row] = values
     return logits
 
@@ -290,18 +296,13 @@ def endings(found: "SavedModel", wordpiece: WordPiece, longest: int, block: list
     Raises:
         InputError: a line has fewer than two endings.
     """
-    from model.finetuning.features import TruncationConfig, tokenize
-
     answers = []
     for row in block:
         first, *others = row.parts()
         if len(others) < 2:
             raise InputError("expected a sentence and at least two endings, separated by tabs", path=row.where)
-        framing = TruncationConfig(longest, found.reading.truncation)
-        count = len(others)
-        made = tokenize(wordpiece, [first] * count, others, [0.0] * count, framing)
-        scores = [float(logits[0]) for logits in predicted(found, made)]
-        best = int(np.argmax(scores))
+        scores = logits_of(found, wordpiece, longest, [first] * len(others), others)
+        best = int(np.argmax([float(logits[0]) for logits in scores]))
         answers.append({"text": first, "ending": others[best], "place": best})
     return answers
 

@@ -47,13 +47,14 @@ def main() -> None:
             train(source, out, options.size, options.steps, options.window, keys)
             shares = waits(out / "metrics.jsonl")
             print(f"| {name} | {statistics.median(shares):.2%} | {max(shares):.2%} |", flush=True)
-    objects.delete(f"s3://{options.bucket}/{info.key}" for info in objects.below(address))
+    store = objects.client(address)
+    parallel.each(lambda info: store.delete(f"s3://{options.bucket}/{info.key}"), store.below(address))
 
 
 def put(folder: Path, address: str) -> None:
     """Put the files of a stage's folder."""
     files = [path for path in folder.iterdir() if path.is_file()]
-    parallel.each(lambda path: objects.put_file(f"{address}/{path.name}", path, sha256(path)), files)
+    parallel.each(lambda path: objects.client(address).put_file(f"{address}/{path.name}", path, sha256(path)), files)
 
 
 def train(source: str, out: Path, size: str, steps: int, window: int, keys: list[str]) -> None:

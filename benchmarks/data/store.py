@@ -63,8 +63,8 @@ def measure(top: Path, bucket: str, files: int, megabytes: int, rounds: int) -> 
         assert {n: sha256(p) for n, p in again.files().items()} == sums
         for folder in top.iterdir():
             shutil.rmtree(folder)
-    names = (f"s3://{bucket}/{info.key}" for info in objects.below(address))
-    objects.delete(names)
+    store = objects.client(address)
+    parallel.each(lambda info: store.delete(f"s3://{bucket}/{info.key}"), store.below(address))
     for name, (seconds, cpu) in best.items():
         print(f"| {files} | {name} | {megabytes / seconds:.0f} | {cpu * 1000 / megabytes:.1f} |")
 

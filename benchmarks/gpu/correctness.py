@@ -9,7 +9,8 @@ from torch import Tensor
 from benchmarks.gpu import engines as gpu_engines
 from benchmarks.gpu.model import config_of, loss_of, make_batch, make_model, step_of, without_dropout
 from benchmarks.gpu.rows import Rows
-from model.encoders import attention, flash
+from model.encoders import attention
+from model.encoders import attention as flash
 
 LENGTHS = [128, 3, 77, 1, 40]
 HEADS, WIDTH = 4, 64

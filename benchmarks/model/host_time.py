@@ -26,7 +26,7 @@ from torch import Tensor
 
 from benchmarks.shared import heading
 from model.config import ModelConfig, OptimizerConfig, TrainConfig
-from model.encoders import flash
+from model.encoders import attention as flash
 from model.encoders.architectures import build_model
 from model.encoders.batch import Batch
 from model.encoders.encoder import Encoder
@@ -184,7 +184,7 @@ def engine(layers: int, steps: int, ours: bool, compiled: bool) -> list[Row]:
     kept: list[Callable[..., None]] = [room.look_once, room.gather_flat]
     if not torch.distributed.is_initialized():
         deepspeed_engine.start_world(rank_card.describe(config, ""), 1, 600.0, 600.0)
-    world = deepspeed_engine.World(0, 1, 0, torch.device("cpu"))
+    world = deepspeed_engine.World(0, 1, torch.device("cpu"))
     if not ours:
         room.look_once = room.gather_flat = lambda *_: None
     try:

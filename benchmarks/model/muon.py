@@ -20,8 +20,8 @@ from torch import Tensor, nn
 
 from benchmarks.model.train_worker import model_config
 from benchmarks.shared import heading, timed
-from model.encoders.architectures import build_encoder
-from model.training.muon import COEFFICIENTS, ITERATIONS, orthogonalise_whole
+from model.encoders.architectures import build_model
+from model.training.optimizer import COEFFICIENTS, ITERATIONS, orthogonalise_whole
 
 ROUNDS = 5
 
@@ -51,7 +51,7 @@ def matrices_of(size: str) -> list[Tensor]:
     """Return a random gradient of each matrix of the layers."""
     draws = torch.Generator().manual_seed(0)
     options = argparse.Namespace(size=size, length=128, dropout=0.0, attention="auto")
-    layers = build_encoder(model_config(options)).layers
+    layers = build_model(model_config(options)).encoder.layers
     return [torch.randn(p.shape, generator=draws) for p in layers.parameters() if p.dim() == 2]
 
 

@@ -19,9 +19,8 @@ from model.config import DataConfig, ModelConfig, ObjectiveConfig
 from model.encoders import attention, bert
 from model.encoders.architectures import build_model
 from model.encoders.batch import Batch
-from model.encoders.bert import BertForPreTraining
 from model.encoders.cross_entropy import cross_entropy
-from model.encoders.encoder import prepare_for
+from model.encoders.encoder import PretrainingModel, prepare_for
 from model.huggingface import bert_format
 from model.loader.loader import Loader
 from model.training import cost
@@ -148,7 +147,7 @@ def ablated(trick: str, config: ModelConfig, device: torch.device, dtype: torch.
     if trick == "dropout":
         bert.Dropout.forward = lambda self, x: F.dropout(x, self.share, self.training)  # type: ignore
         attention.drop = F.dropout  # type: ignore
-    module = BertForPreTraining(config).to(device, dtype)
+    module = build_model(config).to(device, dtype)
 
     def loss(batch: Batch) -> Tensor:
         if trick == "loss":
@@ -162,7 +161,7 @@ def ablated(trick: str, config: ModelConfig, device: torch.device, dtype: torch.
     return stepper(module, loss)
 
 
-def everywhere(module: BertForPreTraining, batch: Batch, trick: str) -> tuple[Tensor, Tensor]:
+def everywhere(module: PretrainingModel, batch: Batch, trick: str) -> tuple[Tensor, Tensor]:
     """Run the last layer, and optionally the masked-LM head, at every position."""
     x = module.encoder(batch.input_ids, batch.segment_ids, batch.position_ids, batch.cu_seqlens, batch.max_length)
     pair = module.next_sentence(module.pooler(x[batch.cu_seqlens[:-1]]))

@@ -55,8 +55,7 @@ def sample(options: argparse.Namespace) -> list[str]:
     from pipeline.evaluation import examples
     from pipeline.evaluation.task_types import minimal_pairs
 
-    pairs = minimal_pairs.read_pairs(options.data, examples.task_of("blimp"))
-    pairs = minimal_pairs.head(pairs, options.rows)
+    pairs = minimal_pairs.read_pairs(options.data, examples.task_of("blimp"), options.rows)
     return [text for pair in zip(pairs.good, pairs.bad, strict=True) for text in pair]
 
 

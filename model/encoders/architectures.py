@@ -6,7 +6,7 @@ import torch
 
 from model.config import ModelConfig
 from model.encoders.bert import BERT
-from model.encoders.encoder import Architecture, Encoder, PretrainingModel
+from model.encoders.encoder import Architecture, PretrainingModel
 from model.encoders.modernbert import MODERNBERT
 
 ARCHITECTURES = {"bert": BERT, "modernbert": MODERNBERT}
@@ -15,11 +15,6 @@ ARCHITECTURES = {"bert": BERT, "modernbert": MODERNBERT}
 def architecture_of(config: ModelConfig) -> Architecture:
     """Return the parts of the configured network."""
     return ARCHITECTURES[config.architecture]
-
-
-def build_encoder(config: ModelConfig) -> Encoder:
-    """Build an encoder without heads and with uninitialised parameters."""
-    return Encoder(config, architecture_of(config))
 
 
 def build_model(config: ModelConfig) -> PretrainingModel:

@@ -18,19 +18,24 @@ Shapes: B sequences, L longest of them, T real tokens, N heads, D width of a hea
 """
 
 import functools
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from model.encoders import flash
 from model.encoders.dropout import drop
 from pipeline.common.errors import ConfigError
 
 HALF = (torch.float16, torch.bfloat16)
 LONG = 1024  # tokens; scores of longer sequences are not kept for the backward pass
 RUN = 16  # sequences of equal length that `each` computes at once in half precision
+FAR = -1  # a window of all tokens
+WIDEST = 256  # head that the kernels take; the width must be a multiple of EIGHT
+EIGHT = 8
+
+# The dropout mask differs from call to call: the compiler may neither merge nor repeat calls.
+_TAGS = (torch.Tag.nondeterministic_seeded,)
 
 
 class AttentionArgs(NamedTuple):
@@ -69,7 +74,7 @@ def attend(
     return (equal_lengths if backend == EQUAL else BACKENDS[backend])(q, k, v, how)
 
 
-def resolve(backend: str, device: torch.device, dtype: torch.dtype, width: int = flash.EIGHT) -> str:
+def resolve(backend: str, device: torch.device, dtype: torch.dtype, width: int = EIGHT) -> str:
     """Return the name of the backend that `backend` means here; `auto` takes the fastest that fits.
 
     `width` is that of a head.
@@ -89,14 +94,14 @@ def resolve(backend: str, device: torch.device, dtype: torch.dtype, width: int =
     return backend
 
 
-def unsupported_reason(backend: str, device: torch.device, dtype: torch.dtype, width: int = flash.EIGHT) -> str | None:
+def unsupported_reason(backend: str, device: torch.device, dtype: torch.dtype, width: int = EIGHT) -> str | None:
     """Return why a backend cannot work here; None if it can."""
     if backend != "flash" or device.type == "meta":  # nothing is computed there
         return None
     if dtype not in HALF:
         return f"needs precision bf16 or fp16, not {str(dtype).removeprefix('torch.')}"
-    if width % flash.EIGHT or width > flash.WIDEST:
-        return f"needs heads of a multiple of {flash.EIGHT}, at most {flash.WIDEST}, not {width}"
+    if width % EIGHT or width > WIDEST:
+        return f"needs heads of a multiple of {EIGHT}, at most {WIDEST}, not {width}"
     if torch.cuda.get_device_capability(device) < (8, 0):
         return "needs a GPU of compute capability 8.0 or later"
     return None
@@ -182,12 +187,8 @@ def unseen_scores(length: int, how: AttentionArgs, like: Tensor) -> Tensor | Non
 
 def score_bias(size: int, causal: bool, window: int | None, dtype: torch.dtype, device: torch.device) -> Tensor:
     """Return 0 where a query attends to a key, minus infinity elsewhere: `(size, size)`."""
-    unseen = torch.zeros(size, size, dtype=torch.bool, device=device)
-    if causal:
-        unseen |= causal_mask(size, device)
-    if window is not None:
-        unseen |= ~in_window(size, window, device)
-    return torch.zeros(size, size, dtype=dtype, device=device).masked_fill_(unseen, -torch.inf)
+    bias = torch.zeros(size, size, dtype=dtype, device=device)
+    return bias.masked_fill_(~visible(size, causal, window, device), -torch.inf)
 
 
 kept_score_bias = functools.lru_cache(maxsize=16)(score_bias)
@@ -228,21 +229,117 @@ def padded(q: Tensor, k: Tensor, v: Tensor, how: AttentionArgs) -> Tensor:
 
     real = torch.arange(max_length, device=q.device) < lengths[:, None]  # (B, L)
     seen = real[:, None, None, :]  # (B, 1, 1 or L, L)
-    if causal:
-        seen = seen & ~causal_mask(max_length, q.device)
-    if window is not None:
+    if causal or window is not None:
         # Padding queries, whose output is unused, must attend to something: else they are NaN.
-        seen = seen & (in_window(max_length, window, q.device) | ~real[:, None, :, None])
+        seen = seen & (visible(max_length, causal, window, q.device) | ~real[:, None, :, None])
     mixed = F.scaled_dot_product_attention(pad(q), pad(k), pad(v), attn_mask=seen, dropout_p=dropout)  # (B, N, L, D)
     return take_rows(mixed.transpose(1, 2).reshape(rows, heads, width), places)
 
 
 def flash_kernel(q: Tensor, k: Tensor, v: Tensor, how: AttentionArgs) -> Tensor:
-    """PyTorch's flash attention, one operator for all of it: see `flash`."""
-    window = flash.FAR if how.window is None else how.window
+    """Compute PyTorch's flash attention, one operator for all of it."""
+    window = FAR if how.window is None else how.window
     mixed: Tensor
-    mixed, _, _ = flash.flash_attention(q, k, v, how.cu_seqlens, how.max_length, how.dropout, how.causal, window)
+    mixed, _, _ = flash_attention(q, k, v, how.cu_seqlens, how.max_length, how.dropout, how.causal, window)
     return mixed
+
+
+# PyTorch's own kernels `aten::_flash_attention_forward` and `_backward` do dropout, causal and local
+# attention over sequences laid end to end, but its public faces do not: `varlen_attn` has no dropout, and
+# nested tensors cost milliseconds of Python for each layer. The operator here is a direct call. The compiler
+# sees it as one node, so that a layer is one graph. It has no kernel for a CPU.
+@torch.library.custom_op("bert_pipeline::flash_attention", mutates_args=(), device_types="cuda", tags=_TAGS)
+def flash_attention(
+    q: Tensor, k: Tensor, v: Tensor, bounds: Tensor, longest: int, dropout: float, causal: bool, window: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return what each token mixes `(T, N, D)`, the logarithm of its weights' sum, and the seed.
+
+    Three times `(T, N, D)`; `bounds` `(B+1,)` int32; no sequence is longer than `longest`. A token
+    sees those at most `window` places away, or all of its sequence with `FAR`.
+    """
+    right = 0 if causal else window
+    out, total, seed, _, _ = torch.ops.aten._flash_attention_forward(
+        q,
+        k,
+        v,
+        bounds,
+        bounds,
+        longest,
+        longest,
+        dropout,
+        causal,
+        False,
+        window_size_left=window,
+        window_size_right=right,
+    )
+    return out.contiguous(), total, seed
+
+
+@torch.library.custom_op("bert_pipeline::flash_attention_backward", mutates_args=(), device_types="cuda")
+def flash_attention_backward(
+    gradient: Tensor,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    out: Tensor,
+    total: Tensor,
+    seed: Tensor,
+    bounds: Tensor,
+    longest: int,
+    dropout: float,
+    causal: bool,
+    window: int,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the gradients of queries, keys and values, each `(T, N, D)`."""
+    right = 0 if causal else window
+    found = torch.ops.aten._flash_attention_backward(
+        gradient,
+        q,
+        k,
+        v,
+        out,
+        total,
+        bounds,
+        bounds,
+        longest,
+        longest,
+        dropout,
+        causal,
+        seed,
+        torch.empty(0, device=q.device),
+        window_size_left=window,
+        window_size_right=right,
+    )
+    return found[0].contiguous(), found[1].contiguous(), found[2].contiguous()
+
+
+@flash_attention.register_fake
+def _forward_shapes(q: Tensor, *_: Any) -> tuple[Tensor, Tensor, Tensor]:
+    total = q.new_empty((q.shape[1], q.shape[0]), dtype=torch.promote_types(q.dtype, torch.float32))
+    return q.new_empty(q.shape), total, q.new_empty((2,), dtype=torch.uint64)
+
+
+@flash_attention_backward.register_fake
+def _backward_shapes(gradient: Tensor, q: Tensor, k: Tensor, v: Tensor, *_: Any) -> tuple[Tensor, Tensor, Tensor]:
+    return q.new_empty(q.shape), k.new_empty(k.shape), v.new_empty(v.shape)
+
+
+def _remember(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
+    q, k, v, bounds, *how = inputs
+    ctx.save_for_backward(q, k, v, *output, bounds)
+    ctx.how = how
+    ctx.set_materialize_grads(False)
+
+
+def _gradients(ctx: Any, gradient: Tensor | None, *_: None) -> tuple[Tensor | None, ...]:
+    if gradient is None:
+        return (None,) * 8
+    *saved, bounds = ctx.saved_tensors
+    found = flash_attention_backward(gradient.contiguous(), *saved, bounds, *ctx.how)
+    return (*found, *(None,) * 5)
+
+
+flash_attention.register_autograd(_gradients, setup_context=_remember)
 
 
 def equal_lengths(q: Tensor, k: Tensor, v: Tensor, how: AttentionArgs) -> Tensor:
@@ -253,11 +350,8 @@ def equal_lengths(q: Tensor, k: Tensor, v: Tensor, how: AttentionArgs) -> Tensor
     tokens, heads, width = q.shape
     length = how.max_length
     query, key, value = (x.view(-1, length, heads, width).transpose(1, 2) for x in (q, k, v))
-    seen = None  # all of them
-    if how.causal:
-        seen = ~causal_mask(length, q.device)
-    elif how.window is not None:
-        seen = in_window(length, how.window, q.device)
+    all_seen = how.window is None and not how.causal
+    seen = None if all_seen else visible(length, how.causal, how.window, q.device)
     mixed = F.scaled_dot_product_attention(query, key, value, attn_mask=seen, dropout_p=how.dropout)
     return mixed.transpose(1, 2).reshape(tokens, heads, width)
 
@@ -266,15 +360,12 @@ EQUAL = "equal"
 BACKENDS = {"each": per_sequence, "padded": padded, "flash": flash_kernel}
 
 
-def causal_mask(length: int, device: torch.device) -> Tensor:
-    """Return whether each key comes after each query: `(length, length)` bool."""
-    return torch.ones(length, length, dtype=torch.bool, device=device).triu(1)
-
-
-def in_window(length: int, window: int, device: torch.device) -> Tensor:
-    """Return whether each key is at most `window` positions from a query: `(length, length)`."""
+def visible(length: int, causal: bool, window: int | None, device: torch.device) -> Tensor:
+    """Return whether each query attends to each key, not after it, or near it: `(length, length)`."""
     position = torch.arange(length, device=device)
-    return (position[:, None] - position).abs() <= window
+    away = position[:, None] - position
+    seen = away >= 0 if causal else torch.ones_like(away, dtype=torch.bool)
+    return seen if window is None else seen & (away.abs() <= window)
 
 
 class TakeRows(torch.autograd.Function):

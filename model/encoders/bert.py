@@ -10,7 +10,7 @@ from torch.nn import functional as F
 from model.config import ModelConfig
 from model.encoders import attention
 from model.encoders.dropout import Dropout
-from model.encoders.encoder import Architecture, EncoderLayer, MaskedHead, PretrainingModel, Sequences, WordEmbeddings
+from model.encoders.encoder import Architecture, EncoderLayer, MaskedHead, Sequences, WordEmbeddings
 from model.encoders.projections import QueryKeyValue
 
 SEGMENTS = 2
@@ -103,10 +103,3 @@ BERT = Architecture(
     initialise=initialise_parameter,
     pairs=True,
 )
-
-
-class BertForPreTraining(PretrainingModel):
-    """BERT encoder with the masked-LM and next-sentence heads."""
-
-    def __init__(self, config: ModelConfig) -> None:
-        super().__init__(config, BERT)

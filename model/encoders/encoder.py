@@ -14,7 +14,7 @@ head reads, H hidden, N heads, D = H / N, F feed-forward, V vocabulary.
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -46,14 +46,6 @@ class Sequences:
     shared: dict[object, tuple[Tensor, Tensor]] = field(default_factory=dict)
 
 
-@runtime_checkable
-class Prepared(Protocol):
-    """A layer that makes something once for each pass, for all layers of its kind."""
-
-    def prepare(self, where: Sequences) -> None:
-        """Put it into `where.shared`."""
-
-
 class WordEmbeddings(nn.Module):
     """Embedding of ids, segments and positions, `(T,)` each, as `(T, H)`."""
 
@@ -68,6 +60,9 @@ class EncoderLayer(nn.Module):
     """A layer: self-attention, then `after`, which works row by row."""
 
     qkv: nn.Module  # the projections that the attention begins with
+
+    def prepare(self, where: Sequences) -> None:
+        """Put into `where.shared` what is made once for each pass, for all layers of a kind."""
 
     def attend(self, x: Tensor, where: Sequences) -> Tensor:
         """Return what attention mixes: `(T, H)` -> `(T, H)`."""
@@ -124,8 +119,6 @@ class Encoder(nn.Module):
         self.period = parts.period(config)
         self.embeddings = parts.embeddings(config)
         self.layers = nn.ModuleList(parts.layer(config, n) for n in range(config.layers))
-        # Asked once: the check of a protocol takes as long as a launch.
-        self._prepared = [layer for layer in self.layers if isinstance(layer, Prepared)]
         # What is called one after another as layers are: these, or graphs of several.
         self._calls: list[Callable[..., Tensor]] = list(self.layers)
         self.norm = parts.norm(config) if parts.norm else None
@@ -180,8 +173,8 @@ class Encoder(nn.Module):
         """Return where the sequences of `x` are, with what the layers have in common."""
         backend = self.backend(x.device, x.dtype)
         where = Sequences(position_ids, cu_seqlens, max_length, backend, self.multiple)
-        for layer in self._prepared:
-            layer.prepare(where)
+        for layer in self.layers:
+            layer.prepare(where)  # type: ignore[operator]
         if self.compiled:  # else the compiler takes sizes for constants that were the same twice
             from torch._dynamo import maybe_mark_dynamic  # seconds, which others need not wait
 

@@ -22,7 +22,7 @@ from torch.nn import functional as F
 from model.config import ModelConfig
 from model.encoders import attention
 from model.encoders.dropout import Dropout, drop
-from model.encoders.encoder import Architecture, EncoderLayer, MaskedHead, PretrainingModel, Sequences, WordEmbeddings
+from model.encoders.encoder import Architecture, EncoderLayer, MaskedHead, Sequences, WordEmbeddings
 from model.encoders.projections import QueryKeyValue
 
 CUTOFF = 2.0  # truncation of initial weights, in standard deviations
@@ -136,13 +136,6 @@ MODERNBERT = Architecture(
     pooler_source="masked_head",
     pooled_tokens=True,
 )
-
-
-class ModernBertForPreTraining(PretrainingModel):
-    """ModernBERT encoder with the masked-LM head."""
-
-    def __init__(self, config: ModelConfig) -> None:
-        super().__init__(config, MODERNBERT)
 
 
 @functools.lru_cache(maxsize=16)

@@ -50,8 +50,12 @@ class Samples:
     def lengths(self) -> Ints:
         """Return the tokens of each sample `(N,)`."""
         each = np.array([len(ids) for ids in self.ids], np.int64)
-        total = np.concatenate([[0], np.cumsum(each)])
-        return np.asarray(np.diff(total[self.bounds()]))
+        return np.diff(bounds_of(each)[self.bounds()])
+
+
+def bounds_of(sizes: npt.ArrayLike) -> Ints:
+    """Return where each of some pieces laid end to end begins, and the end of the last."""
+    return np.concatenate([[0], np.cumsum(sizes)])
 
 
 def texts(wordpiece: WordPiece, sentences: Sequence[str]) -> list[Ids]:

@@ -12,10 +12,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from model.config import ModelConfig
-from model.encoders.architectures import architecture_of, build_encoder
+from model.encoders.architectures import architecture_of
 from model.encoders.attention import padded_places
 from model.encoders.dropout import Dropout
-from model.encoders.encoder import initialise, summary_places
+from model.encoders.encoder import Encoder, initialise, summary_places
 from model.finetuning.features import UNLABELLED
 from model.huggingface.names import ANSWER, CHOICE, CLASS, TAG
 
@@ -40,8 +40,8 @@ class BertWithHead(nn.Module):
     def __init__(self, size: ModelConfig, config: HeadConfig) -> None:
         super().__init__()
         self.config = config
-        self.encoder = build_encoder(size)
         parts = architecture_of(size)
+        self.encoder = Encoder(size, parts)
         pools = config.kind in (CLASS, CHOICE) or parts.pooled_tokens
         self.pooler = parts.pooler(size) if pools and not config.frozen else None
         width = size.hidden

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from model.config import ModelConfig, ScheduleConfig
 from model.encoders.encoder import prepare_for
-from model.finetuning.features import Ints, Samples, batch_count, epoch_batches
+from model.finetuning.features import Ints, Samples, batch_count, bounds_of, epoch_batches
 from model.finetuning.heads import BertWithHead, HeadConfig, loss_of
 from model.huggingface.names import ANSWER, TAG
 from model.loader.device_copy import sent
@@ -44,7 +44,7 @@ def inputs(samples: Samples, rows: Ints, device: torch.device) -> tuple[Any, ...
     """Return the arguments of `BertWithHead.forward` for some samples, packed."""
     sequences, bounds = sequences_of(samples, rows)
     lengths = np.array([len(samples.ids[index]) for index in sequences])
-    starts = np.concatenate([[0], np.cumsum(lengths)])
+    starts = bounds_of(lengths)
     positions = np.arange(starts[-1]) - np.repeat(starts[:-1], lengths)
     segments = (positions >= np.repeat(samples.second[sequences], lengths)).astype(np.int64)
     ids = np.concatenate([samples.ids[index] for index in sequences])
@@ -58,7 +58,7 @@ def sequences_of(samples: Samples, rows: Ints) -> tuple[Ints, Ints]:
     """Return the sequences of B samples `(S,)`, and where each one's begin in them `(B+1,)`."""
     bounds = samples.bounds()
     counts = bounds[rows + 1] - bounds[rows]
-    begin = np.concatenate([[0], np.cumsum(counts)])
+    begin = bounds_of(counts)
     within = np.arange(begin[-1]) - np.repeat(begin[:-1], counts)
     return np.repeat(bounds[rows], counts) + within, begin
 
@@ -100,7 +100,10 @@ def train(
     """Fine-tune `model` in place; yield the mean loss after each epoch."""
     model.to(device)
     # The optimizer updates `model`; in half precision a copy computes the passes.
-    worker = model if recipe.precision == "fp32" else half_copy(model, device)
+    worker = model
+    if recipe.precision != "fp32":
+        worker = copy.deepcopy(model).bfloat16()
+        prepare_for(device, torch.bfloat16, worker)
     optimizer = torch.optim.AdamW(
         parameter_groups(model, recipe.weight_decay), lr=recipe.learning_rate, eps=1e-6, fused=True
     )
@@ -121,13 +124,6 @@ def train(
             step += 1
             on_batch()
         yield float(loss_sum) / len(samples)
-
-
-def half_copy(model: BertWithHead, device: torch.device) -> BertWithHead:
-    """Return a copy in bf16, prepared for its device."""
-    copied = copy.deepcopy(model).bfloat16()
-    prepare_for(device, torch.bfloat16, copied)
-    return copied
 
 
 def update(model: BertWithHead, worker: BertWithHead, optimizer: torch.optim.Optimizer) -> None:

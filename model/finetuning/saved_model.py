@@ -10,12 +10,13 @@ from safetensors.torch import save_file
 from model.config import ModelConfig
 from model.finetuning.heads import BertWithHead, HeadConfig
 from model.huggingface import bert_format, vocabulary
-from model.huggingface.names import ANSWER, CHOICE, CLASS, TAG, Names
+from model.huggingface.names import ANSWER, CHOICE, CLASS, NAMES, TAG, Names
 from model.huggingface.read_weights import read_weights
 from pipeline.common.errors import InputError
+from pipeline.common.schema import built
 
 KINDS = {  # head type by class of transformers
-    named: kind for names in bert_format.NAMES.values() for kind, named in names.tuned.items()
+    named: kind for names in NAMES.values() for kind, named in names.tuned.items()
 }
 TRUNCATIONS, SHORTEST = ("head", "tail", "head_tail"), 8  # tokens of the shortest sequences
 ONE_CLASS = "single_label_classification"  # a problem type of transformers
@@ -153,10 +154,9 @@ def reading_of(folder: Path, content: dict[str, Any]) -> Reading:
         InputError: It is not one that `evaluate` writes.
     """
     try:
-        found = Reading(**content.get(READING, {}))
+        found: Reading = built(Reading, asdict(Reading()) | content.get(READING, {}))
         length = found.sequence_length
-        known = found.truncation in TRUNCATIONS and isinstance(found.stride, int)
-        if not known or found.stride < 1 or not (length is None or length >= SHORTEST):
+        if found.truncation not in TRUNCATIONS or found.stride < 1 or (length is not None and length < SHORTEST):
             raise ValueError(f"{found}")
     except (TypeError, ValueError) as error:
         raise InputError(

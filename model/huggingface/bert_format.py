@@ -1,40 +1,40 @@
 """The Hugging Face format: reading and writing of folders for `from_pretrained`.
 
-`names` and `modernbert_names` hold the differences between architectures.
+`names` holds the differences between architectures.
 """
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+import sys
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_type_hints
 
 import torch
-from safetensors.torch import save_file
+from huggingface_hub import save_torch_state_dict
 from tokenizers import Tokenizer
 from torch import Tensor
 
 from model.config import ModelConfig
 from model.encoders.architectures import architecture_of, parameter_shapes
 from model.huggingface import model_card, vocabulary
-from model.huggingface.modernbert_names import MODERNBERT
-from model.huggingface.names import BERT, Names
+from model.huggingface.names import NAMES, Names
 from model.huggingface.read_weights import read_weights
 from pipeline.common import foreign_json
 from pipeline.common.errors import ConfigError, InputError, named
 from pipeline.common.manifest import Manifest
-from pipeline.common.schema import check
+from pipeline.common.schema import built, check
 from pipeline.tokenization.wordpiece import SPECIAL, is_wordpiece, special_names
 
-CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
+CONFIG, WEIGHTS = "config.json", "model.safetensors"
 
 SEGMENTS = "token_type_ids"  # transformers' name of the inputs that tell two texts apart
 HUB = re.compile(r"[\w.-]+(/[\w.-]+)?")  # names of models
 ABSURD = 1000  # times as many weights as there are
+PADDING = 128  # limit of padding rows in published matrices, whose number is a multiple of 8
 MOST_POSITIONS = 2**20  # for each, a rotary model keeps a row of a table
 INITIALISED = "randomly initialised"  # end of the notes on missing parameters
-NAMES = {"bert": BERT, "modernbert": MODERNBERT}  # by our architecture
 
 
 def initialised_parts(notes: Iterable[str]) -> list[str]:
@@ -54,7 +54,7 @@ def names_for(config: ModelConfig) -> Names:
     if config.architecture not in NAMES:
         raise InputError(
             f"architecture {config.architecture} has no Hugging Face format; add its names to NAMES in "
-            "model/huggingface/bert_format.py (docs/add-architecture.md)",
+            "model/huggingface/names.py (docs/add-architecture.md)",
             "train",
         )
     return NAMES[config.architecture]
@@ -85,7 +85,8 @@ def save(
     source, entries = vocabulary.read(vocab_folder)
     vocabulary.check_size(config, len(entries), vocab_folder)
     weights = {name: cast(name, tensor, dtype) for name, tensor in state.items()}
-    write_tensors(folder, names_for(config).their_tensors(weights), shard_bytes)
+    tensors = names_for(config).their_tensors(weights)
+    save_torch_state_dict(tensors, folder, max_shard_size=shard_bytes or sys.maxsize)
     write_tokenizer(folder, config, source, entries)
     write_json(folder / CONFIG, their_config(config, entries, dtype))
     parameters = sum(tensor.numel() for tensor in state.values())
@@ -120,12 +121,14 @@ def make_readable(folder: Path) -> None:
 
 
 def cast(name: str, tensor: Tensor, dtype: torch.dtype) -> Tensor:
-    """Convert a weight to `dtype`, without a copy if it has that type already.
+    """Convert a weight to `dtype`, without a copy if it has that type, and a memory of its own, already.
 
     Raises:
         InputError: A value is too large for `dtype` or not finite.
     """
     cast = tensor.to(dtype).contiguous()
+    if cast.untyped_storage().nbytes() > cast.nbytes:  # the hub's writer takes no part of a larger one
+        cast = cast.clone()
     bad = int((~torch.isfinite(tensor)).sum())
     if bad:
         raise InputError(
@@ -140,32 +143,6 @@ def cast(name: str, tensor: Tensor, dtype: torch.dtype) -> Tensor:
             "dtype",
         )
     return cast
-
-
-def write_tensors(folder: Path, tensors: dict[str, Tensor], shard_bytes: int | None) -> None:
-    """Write one file, or several with an index in transformers' format."""
-    parts = list(shards(tensors, shard_bytes)) if shard_bytes else [tensors]
-    if len(parts) == 1:
-        save_file(tensors, folder / WEIGHTS, metadata={"format": "pt"})
-        return
-    files: dict[str, str] = {}
-    for number, part in enumerate(parts, 1):
-        name = f"model-{number:05d}-of-{len(parts):05d}.safetensors"
-        save_file(part, folder / name, metadata={"format": "pt"})
-        files |= dict.fromkeys(part, name)
-    total = sum(tensor.nbytes for tensor in tensors.values())
-    write_json(folder / INDEX, {"metadata": {"total_size": total}, "weight_map": files})
-
-
-def shards(tensors: dict[str, Tensor], size: int) -> Iterator[dict[str, Tensor]]:
-    """Yield groups of tensors of at most `size` bytes; a larger tensor forms its own group."""
-    part: dict[str, Tensor] = {}
-    for name, tensor in tensors.items():
-        if part and sum(other.nbytes for other in part.values()) + tensor.nbytes > size:
-            yield part
-            part = {}
-        part[name] = tensor
-    yield part
 
 
 def write_json(path: Path, content: dict[str, Any]) -> None:
@@ -192,48 +169,31 @@ def read_config(folder: Path | str) -> dict[str, Any]:
 
 def their_config(config: ModelConfig, entries: list[str], dtype: torch.dtype) -> dict[str, Any]:
     """Return the content of config.json."""
-    names = names_for(config)
+    names, usual = names_for(config), dict(zip(special_names(entries), SPECIAL, strict=True))
     return {
         "architectures": [names.pretrained],
         "model_type": names.model_type,
         **{theirs: getattr(config, ours) for ours, theirs in names.sizes.items()},
         **names.fixed,
-        **names.settings(config, usual_names(entries)),
+        **names.settings(config, [usual.get(entry, entry) for entry in entries]),
         "dtype": str(dtype).removeprefix("torch."),
     }
-
-
-def usual_names(entries: list[str]) -> list[str]:
-    """Return the entries with BERT's names of the special tokens."""
-    renamed = dict(zip(special_names(entries), SPECIAL, strict=True))
-    return [renamed.get(entry, entry) for entry in entries]
 
 
 def load(folder: Path | str) -> tuple[ModelConfig, dict[str, Tensor], list[str]]:
     """Read a BERT or ModernBERT folder: sizes, fp32 weights in our names, and notes.
 
-    The notes list parameters that were initialised and tensors that were ignored.
-
-    Names may lack the encoder's prefix or use gamma and beta; weights may be one file or several,
-    .safetensors or .bin. Missing heads are initialised from a fixed seed.
+    The notes list parameters that were initialised and tensors that were ignored. Names may lack the
+    encoder's prefix or use gamma and beta; weights may be one file or several, .safetensors or .bin.
+    Missing heads are initialised from a fixed seed.
 
     Raises:
         InputError: Unsupported architecture, or a file is missing, broken or inconsistent.
     """
     folder = Path(folder)
     config = our_config(folder, read_config(folder))
-    return map_state_dict(folder, config, read_weights(folder, names_for(config)))
-
-
-def map_state_dict(
-    folder: Path, config: ModelConfig, found: dict[str, Tensor]
-) -> tuple[ModelConfig, dict[str, Tensor], list[str]]:
-    """Return the result of `load` from the tensors of `folder` in Hugging Face's names.
-
-    Raises:
-        InputError: The tensors do not match `config` or the vocabulary in `folder`.
-    """
     names = names_for(config)
+    found = read_weights(folder, names)
     check_sizes(folder, config, sum(tensor.numel() for tensor in found.values()))
     if config.layers > len(found):
         raise InputError(f"{config.layers} layers, but {len(found)} tensors in the weights", path=folder / CONFIG)
@@ -272,7 +232,7 @@ def without_padding(folder: Path, config: ModelConfig, state: dict[str, Tensor],
         return config
     entries, rows = len(vocabulary.read(folder)[1]), config.vocab_size
     assert rows is not None
-    if not vocabulary.is_padding(rows, entries):
+    if not 0 < rows - entries < PADDING or rows % 8:
         vocabulary.check_size(config, entries, folder)
         return config
     for name in vocabulary.WORD_ROWS:
@@ -306,24 +266,15 @@ def our_config(folder: Path, theirs: dict[str, Any]) -> ModelConfig:
         if missing:
             raise InputError(f"{missing[0]} is required", path=folder / CONFIG)
         sizes = names.defaults | sizes | names.read(theirs)
-        check_types(sizes, names)
+        kinds = get_type_hints(ModelConfig)
+        for ours, value in sizes.items():
+            built(kinds[ours], value, names.sizes.get(ours, ours))
         config = ModelConfig(name=folder.resolve().name, architecture=kind, **sizes)
         check((config.vocab_size or 0) >= 1, "vocab_size must be at least 1")
         check(config.positions <= MOST_POSITIONS, f"more than {MOST_POSITIONS:,} positions")
         return config
     except (AttributeError, TypeError, ValueError, OverflowError, ConfigError) as error:
         raise InputError(f"{error}", path=folder / CONFIG) from error
-
-
-def check_types(sizes: dict[str, Any], names: Names) -> None:
-    """Raise TypeError if a size has another type than ours."""
-    kinds = get_type_hints(ModelConfig)
-    for key, value in sizes.items():
-        kind = kinds[key]
-        fits = isinstance(value, int | float if kind is float else kind)
-        if not fits or (isinstance(value, bool) and kind is not bool):
-            word = "int" if key == "vocab_size" else kind.__name__
-            raise TypeError(f"{names.sizes.get(key, key)} is {value!r}, must be {word}")
 
 
 def check_sizes(folder: Path, config: ModelConfig, weights: int) -> None:

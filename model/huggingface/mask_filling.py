@@ -71,18 +71,12 @@ def fill(
 
 def likeliest(wordpiece: WordPiece, logits: Tensor, top: int, digits: int) -> list[dict[str, Any]]:
     """Return the `top` most probable entries by logits `(V,)`, with rounded probabilities."""
-    best = logits.softmax(-1).topk(min(top, len(logits)))
-    return [
-        {"word": word_of(wordpiece, index), "probability": round(value, digits)}
-        for value, index in zip(best.values.tolist(), best.indices.tolist(), strict=True)
-    ]
-
-
-def word_of(wordpiece: WordPiece, index: int) -> str:
-    """Return an entry as it is shown: of WordPiece with its "##", of others as text."""
-    if wordpiece.is_wordpiece:
-        return wordpiece.vocab[index]
-    return str(wordpiece.library.decode([index])).strip()
+    best, found = logits.softmax(-1).topk(min(top, len(logits))), []
+    for value, index in zip(best.values.tolist(), best.indices.tolist(), strict=True):
+        # Of WordPiece with its "##", of others as text.
+        word = wordpiece.vocab[index] if wordpiece.is_wordpiece else wordpiece.library.decode([index]).strip()
+        found.append({"word": word, "probability": round(value, digits)})
+    return found
 
 
 def pieces(wordpiece: WordPiece, text: str) -> npt.NDArray[np.int64]:

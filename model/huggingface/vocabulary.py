@@ -17,7 +17,6 @@ from pipeline.tokenization import wordpiece
 TOKENIZER, VOCAB, TOKENIZER_CONFIG = "tokenizer.json", "vocab.txt", "tokenizer_config.json"
 WORD_ROWS = ("encoder.embeddings.word.weight", "masked_head.bias")  # one row per entry
 ROLES = ("pad", "unk", "cls", "sep", "mask")  # of the special tokens
-PADDING = 128  # limit of padding rows in published matrices
 # Capitals, accents, ligatures, punctuation, control characters, Chinese, and a long word.
 SAMPLES = ("Foo Paris", "É café Über", "ﬁ ① x²", "don't (a-b), c.d!", "a\x07b", "中文a", "a" * 101)
 
@@ -61,11 +60,6 @@ def check_size(config: ModelConfig, entries: int, place: Path) -> None:
             "vocabulary that the model was trained with",
             path=place,
         )
-
-
-def is_padding(rows: int, entries: int) -> bool:
-    """Return whether rows without an entry are padding to a multiple of 8."""
-    return 0 < rows - entries < PADDING and rows % 8 == 0
 
 
 def extend_embeddings(

@@ -149,7 +149,5 @@ def _signal(pid: int, number: int) -> bool:
 
 
 def _signal_group(leader: int, number: int) -> None:
-    try:
+    with contextlib.suppress(ProcessLookupError):
         os.killpg(leader, number)
-    except ProcessLookupError:
-        return

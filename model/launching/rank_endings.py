@@ -1,5 +1,6 @@
 """What is known of ranks that ended without leaving an exit code: a signal, memory, or nothing."""
 
+import contextlib
 import signal
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -33,22 +34,12 @@ def oom_kills() -> dict[str, int]:
         "this container": [_CGROUPS / own.strip("/") / "memory.events", _CGROUPS / "memory.events"],
         "this machine": [_MACHINE],
     }
-    found = {}
+    found: dict[str, int] = {}
     for name, files in places.items():
         for path in files:
-            count = _counter(path, "oom_kill")
-            if count is not None:
-                found[name] = count
-                break
+            with contextlib.suppress(OSError, ValueError, KeyError):
+                found.setdefault(name, int(dict(map(str.split, path.read_text().splitlines()))["oom_kill"]))
     return found
-
-
-def _counter(path: Path, name: str) -> int | None:
-    try:
-        rows = dict(line.split() for line in path.read_text().splitlines())
-        return int(rows[name])
-    except (OSError, ValueError, KeyError):
-        return None
 
 
 @dataclass(frozen=True)

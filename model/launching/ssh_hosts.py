@@ -8,6 +8,7 @@ connection is lost, and its ranks save and leave.
 import contextlib
 import json
 import os
+import re
 import secrets
 import shlex
 import signal
@@ -28,27 +29,10 @@ from model.resilience.watchdog import heard
 from pipeline.common.errors import ConfigError, Exit, InputError, Restart
 from pipeline.common.ports import free_port
 
-# Prefixes of the variables that are always sent.
-ALONG = (
-    "NCCL_",
-    "GLOO_",
-    "UCX_",
-    "FI_",
-    "OMP_",
-    "MKL_",
-    "KMP_",
-    "TORCH_",
-    "PYTORCH_",
-    "WANDB_",
-    "HF_",
-    "DS_",
-    "DEEPSPEED_",
-    "PYTHONHASHSEED",
-    "CUDA_LAUNCH",
-    "CUDA_DEVICE_MAX",
-    "AWS_",
-    "GOOGLE_",
-    "AZURE_",
+# The variables that are always sent, by their beginnings.
+ALONG = re.compile(
+    "NCCL_|GLOO_|UCX_|FI_|OMP_|MKL_|KMP_|TORCH_|PYTORCH_|WANDB_|HF_|DS_|DEEPSPEED_|PYTHONHASHSEED|"
+    "CUDA_LAUNCH|CUDA_DEVICE_MAX|AWS_|GOOGLE_|AZURE_"
 )
 
 READY = "train-node-ready"  # first line from a host, with a port that is free on it
@@ -58,14 +42,9 @@ AGAIN = 3.0  # seconds between ssh attempts to a host that does not answer
 # Detect a disconnected host after half a minute.
 OPTIONS = ("-T", "-o", "BatchMode=yes", "-o", "ServerAliveInterval=10", "-o", "ServerAliveCountMax=3")
 # ssh errors of a host that may still start.
-LATE = (
-    "timed out",
-    "No route to host",
-    "Connection refused",
-    "Connection reset",
-    "closed by remote",
-    "Network is unreachable",
-    "Connection closed by",
+LATE = re.compile(
+    "timed out|No route to host|Connection refused|Connection reset|closed by remote|Network is unreachable|"
+    "Connection closed by"
 )
 OURS = ("--hostfile", "-H", "--master_addr", "--master_port", "--ssh_port", "--launcher", "--no_ssh_check")
 REFUSED = ("--include", "-i", "--exclude", "-e", "--num_nodes", "--num_gpus", "--num_accelerators", "--launcher_args")
@@ -213,21 +192,18 @@ class SshHosts:
                 raise Restart(f"{signal.Signals(self.signals[0]).name} before the first step")
             for host in waiting:
                 code = host.ended()
-                late = code == 255 and any(word in host.why() for word in LATE)
+                late = code == 255 and LATE.search(host.why()) is not None
                 if code is not None and host.port is None and not late:
-                    raise InputError(f"{host.why()}; {self._advice(code)}", path=host.name)
+                    cure = f"every host needs this working directory and the same Python, {sys.executable}"
+                    if code == 255:
+                        cure = "`ssh HOST true` must work from here without a prompt"
+                    raise InputError(f"{host.why()}; {cure}", path=host.name)
                 if code is not None and time.monotonic() - host.tried > AGAIN:
                     host.open()
             if time.monotonic() > until:
                 names = ", ".join(host.name for host in waiting)
                 raise Restart(f"{names} did not answer within {self.patience:g} s ({waiting[0].why()})")
             time.sleep(POLL)
-
-    @staticmethod
-    def _advice(code: int) -> str:
-        if code == 255:
-            return "`ssh HOST true` must work from here without a prompt"
-        return f"every host needs this working directory and the same Python, {sys.executable}"
 
     def _send(self) -> None:
         """Send the command to all hosts."""
@@ -304,7 +280,7 @@ def along(environment: Mapping[str, str]) -> dict[str, str]:
     Raises:
         ConfigError: A line of a file is not KEY=VALUE.
     """
-    sent = {key: value for key, value in environment.items() if key.startswith(ALONG)}
+    sent = {key: value for key, value in environment.items() if ALONG.match(key)}
     for folder in (Path.home(), Path.cwd()):
         path = folder / environment.get("DS_ENV_FILE", ".deepspeed_env")
         if path.is_file():

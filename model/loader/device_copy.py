@@ -6,7 +6,6 @@ stream of its own, it runs while the micro-batch before it is computed. On a CPU
 
 import queue
 import threading
-import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
@@ -83,7 +82,6 @@ class prefetch(Generic[Item]):
     """
 
     def __init__(self, source: Iterable[Item], depth: int = 2):
-        self.waited = 0.0  # seconds that the reader waited
         self._ready: queue.Queue[tuple[Item | None, BaseException | None]] = queue.Queue()
         self._room = threading.Semaphore(depth)
         self._bundle, self._taken = max(1, depth // 2), 0
@@ -106,9 +104,7 @@ class prefetch(Generic[Item]):
         return self
 
     def __next__(self) -> Item:
-        began = time.perf_counter()
         item, error = self._ready.get()
-        self.waited += time.perf_counter() - began
         if error is not None:
             self._ready.put((None, error))  # for further calls
             raise error

@@ -22,7 +22,7 @@ import torch
 
 from model.config import DataConfig, ObjectiveConfig
 from model.encoders.batch import Batch
-from model.loader.masking import Bools, Ints, Masker, Tokenizer
+from model.loader.masking import Bools, Ints, Masker
 from model.loader.sample_order import Mixture, Order, Span, Window, even_cuts
 from model.loader.shard_cache import ShardCache
 from pipeline.common import counter_rng
@@ -30,6 +30,7 @@ from pipeline.common.errors import ConfigError, InputError, named
 from pipeline.common.figures import CorpusCounts
 from pipeline.common.manifest import require_manifest, sha256
 from pipeline.shards import Shard, open_folder, words_per_token
+from pipeline.tokenization.wordpiece import WordPiece
 
 SCAN = 2**20  # tokens scanned at once
 _NONE = np.zeros(0, np.int64)
@@ -165,7 +166,7 @@ class Loader:
         self,
         data: DataConfig,
         objective: ObjectiveConfig,
-        tokenizer: Tokenizer,
+        tokenizer: WordPiece,
         seed: int,
         split: str,
         cache: ShardCache | None = None,
@@ -333,7 +334,7 @@ class Loader:
         position -= np.repeat(starts[:-1], lengths)
         whole = Batch(
             input_ids=torch.from_numpy(ids.astype(np.int64)),
-            segment_ids=torch.from_numpy(np.repeat(_segments(len(rows)), runs.ravel())),
+            segment_ids=torch.from_numpy(np.repeat(np.arange(2 * len(rows)) & 1, runs.ravel())),
             position_ids=torch.from_numpy(position),
             cu_seqlens=torch.from_numpy(starts),
             max_length=0,  # each micro-batch has its own
@@ -373,7 +374,7 @@ def order_of(shards: list[Shard], data: DataConfig, seed: int, number: int, shuf
     return Order(np.array([shard.rows for shard in shards], np.int64), own, data.window_rows, shuffle)
 
 
-def check_whole_words(objective: ObjectiveConfig, tokenizer: Tokenizer) -> None:
+def check_whole_words(objective: ObjectiveConfig, tokenizer: WordPiece) -> None:
     """Raise ConfigError if whole words are to be masked and the tokenizer does not mark them."""
     if objective.whole_word and not tokenizer.is_wordpiece:
         raise ConfigError(
@@ -384,7 +385,7 @@ def check_whole_words(objective: ObjectiveConfig, tokenizer: Tokenizer) -> None:
         )
 
 
-def _check(folder: str, shards: list[Shard], objective: ObjectiveConfig, tokenizer: Tokenizer) -> None:
+def _check(folder: str, shards: list[Shard], objective: ObjectiveConfig, tokenizer: WordPiece) -> None:
     info = shards[0].info
     if not sum(shard.rows for shard in shards):
         more = " or raise validation_share" if info.split == "validation" else ""
@@ -405,11 +406,6 @@ def _check(folder: str, shards: list[Shard], objective: ObjectiveConfig, tokeniz
             objective.name,
             path=folder,
         )
-
-
-def _segments(sequences: int) -> Ints:
-    """Return 0 and 1 for the runs of each sequence, `(2 B,)`."""
-    return np.arange(2 * sequences) & 1
 
 
 def _cut(whole: Batch, cuts: Ints) -> list[Batch]:

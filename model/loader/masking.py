@@ -8,13 +8,14 @@ V vocabulary.
 """
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from model.config import ObjectiveConfig
 from pipeline.common import counter_rng
+from pipeline.tokenization.wordpiece import WordPiece
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -22,18 +23,6 @@ Bools = npt.NDArray[np.bool_]
 # Offsets of the draws in a sample's random stream; a sequence is shorter than the gaps.
 _ORDER, _ACTION, _TOKEN, _CUT = 0, 2**20, 2**21, 3 * 2**20
 _LAST = np.uint32(0xFFFFFFFF)  # sorts after every position that may be chosen
-
-
-class Tokenizer(Protocol):
-    """The part of `pipeline.tokenization.wordpiece.WordPiece` that masking needs."""
-
-    vocab: list[str]
-    cls: int
-    sep: int
-    mask: int
-    special_ids: list[int]
-    sha256: str
-    is_wordpiece: bool  # whether "##" marks the pieces that continue a word
 
 
 @dataclass(frozen=True)
@@ -57,7 +46,7 @@ class Masker:
     whole.
     """
 
-    def __init__(self, tokenizer: Tokenizer, objective: ObjectiveConfig, longest: int, key: np.uint64):
+    def __init__(self, tokenizer: WordPiece, objective: ObjectiveConfig, longest: int, key: np.uint64):
         self._objective, self._key = objective, key
         self._mask, self._special = tokenizer.mask, sorted(tokenizer.special_ids)
         size = len(tokenizer.vocab)

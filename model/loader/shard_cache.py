@@ -65,12 +65,6 @@ class Source:
         return f"{self.sha256}.arrow"
 
 
-def read_failure(folder: Path) -> Exception:
-    """Return the error that the fetching process has written."""
-    record = json.loads((folder / FAILED).read_text())
-    return RuntimeError(record["problem"]) if record["kind"] == "RuntimeError" else of_record(record)
-
-
 class Fetcher:
     """Fetches for all ranks of a node, as far ahead as there is room."""
 
@@ -189,7 +183,7 @@ class Fetcher:
                 kept.replace(path)
                 return
             kept.unlink()
-        info = objects.head(source.address)
+        info = objects.client(source.address).head(source.address)
         if info is None or info.size != source.size:
             raise StoreError(f"not found as the manifest lists it; run prepare again {BY_FORCE}", path=source.address)
         objects.fetch(source.address, info, path, source.sha256)
@@ -319,7 +313,13 @@ class ShardCache:
             InputError: its folder is not writable.
         """
         self._reading = reading
-        self._check_size()
+        if self._limit and (needed := self.needed(reading)) > self._limit:
+            raise ConfigError(
+                "too small for the shards that are read at once, those of two windows (data.window_rows); set "
+                f"data.cache_size to {-(-needed // 10**6)}MB or more",
+                "data.cache_size",
+                estimate.size(self._limit),
+            )
         with writable(self._top, "data.cache"):
             self._join()
         self._open: list[Span] = []
@@ -351,7 +351,9 @@ class ShardCache:
     def failure(self) -> Exception | None:
         """Why no more shards will come; None as long as they do."""
         if self._failure is None and self._progress[-1]:
-            self._failure = read_failure(self._folder)
+            record = json.loads((self._folder / FAILED).read_text())
+            bug = record["kind"] == "RuntimeError"
+            self._failure = RuntimeError(record["problem"]) if bug else of_record(record)
         return self._failure
 
     def close(self) -> None:
@@ -383,16 +385,6 @@ class ShardCache:
             shards = {number for one in near for number in one.shards.tolist()}
             needed = max(needed, sum(self._shards[number].source.size for number in shards))
         return needed
-
-    def _check_size(self) -> None:
-        """Refuse a cache that cannot hold the shards of a batch."""
-        if self._limit and (needed := self.needed(self._reading)) > self._limit:
-            raise ConfigError(
-                "too small for the shards that are read at once, those of two windows (data.window_rows); set "
-                f"data.cache_size to {-(-needed // 10**6)}MB or more",
-                "data.cache_size",
-                estimate.size(self._limit),
-            )
 
     def _join(self) -> None:
         """Agree with the other ranks of this node on a folder, and on who fetches."""

@@ -56,14 +56,6 @@ def any_rank(flag: bool) -> bool:
     return bool(flags.numpy()[0])
 
 
-def smallest(number: int) -> int:
-    """Return the smallest of all ranks' numbers."""
-    numbers = torch.zeros(1, dtype=torch.int64)
-    numbers.numpy()[0] = number
-    dist.all_reduce(numbers, op=dist.ReduceOp.MIN, group=_host_group)
-    return int(numbers.numpy()[0])
-
-
 def gather(value: Any) -> list[Any]:
     """Return every rank's value, of types that JSON has, on all ranks, in rank order.
 
@@ -92,18 +84,6 @@ def check_shared_folder(folder: Path, timeout: float) -> None:
     """
     if dist.get_world_size() == 1:
         return
-    seen = sees_shared_folder(folder, timeout), socket.gethostname()
-    if unshared := sorted({host for sees, host in gather(seen) if not sees}):
-        raise InputError(
-            f"{', '.join(unshared)} cannot see files that rank 0 writes there; set out= "
-            "to a folder on a file system shared by all nodes",
-            "out",
-            folder,
-        )
-
-
-def sees_shared_folder(folder: Path, timeout: float) -> bool:
-    """Return whether this rank sees a file that rank 0 writes to a folder; all ranks call it."""
     name = folder / f".shared-{broadcast_from_rank0(uuid.uuid4().hex)}"
     if dist.get_rank() == 0:
         folder.mkdir(parents=True, exist_ok=True)
@@ -111,12 +91,18 @@ def sees_shared_folder(folder: Path, timeout: float) -> bool:
     dist.barrier()
     # Network file systems cache negative lookups for a while.
     until = time.monotonic() + min(VISIBLE, timeout / 2)
-    while not (seen := name.exists()) and time.monotonic() < until:
+    while not (sees := name.exists()) and time.monotonic() < until:
         time.sleep(0.2)
-    dist.barrier()
+    found = gather((sees, socket.gethostname()))  # all have looked
     if dist.get_rank() == 0:
         name.unlink()
-    return seen
+    if unshared := sorted({host for sees, host in found if not sees}):
+        raise InputError(
+            f"{', '.join(unshared)} cannot see files that rank 0 writes there; set out= "
+            "to a folder on a file system shared by all nodes",
+            "out",
+            folder,
+        )
 
 
 def is_peer_failure(error: BaseException) -> bool:

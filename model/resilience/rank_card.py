@@ -49,10 +49,6 @@ class RankCard:
         """Parse a card; raises ValueError, TypeError or KeyError on invalid text."""
         return RankCard(**json.loads(text))
 
-    def same_run(self, other: "RankCard") -> bool:
-        """Return whether both belong to one training."""
-        return (self.run, self.out) == (other.run, other.out)
-
     def differences(self, other: "RankCard") -> str:
         """Describe how `other` differs from this card; return an empty string if it does not."""
         parts = [

@@ -252,7 +252,7 @@ def _found(card: RankCard, start_timeout: float, until: float) -> Store:
             raise Restart(
                 f"{name_of(0)} did not start at {address}:{port} within {start_timeout:g} s ({first_line(error)})"
             ) from error
-        mine = known and first.same_run(card)
+        mine = known and (first.run, first.out) == (card.run, card.out)
         if mine and not started:
             return store
         if not mine and time.monotonic() > patience:

@@ -10,7 +10,6 @@ import signal
 import threading
 import time
 from collections.abc import Callable
-from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
@@ -37,7 +36,7 @@ class Watchdog:
         self._rank, self._limit, self._start_timeout = rank, limit, start_timeout
         self._training, self._closed = False, threading.Event()
         self._until = time.monotonic() + start_timeout
-        self._heartbeat = Heartbeat(Path(heartbeat), f"rank-{rank}") if heartbeat else None
+        self._heartbeat = Heartbeat(heartbeat, f"rank-{rank}")
         self._listen, self._tell = os.pipe()
         os.set_blocking(self._tell, False)
         signal.set_wakeup_fd(self._tell, warn_on_full_buffer=False)
@@ -48,8 +47,7 @@ class Watchdog:
     def starting(self) -> None:
         """Record progress before training: what remains has the whole time for a start again."""
         self._until = time.monotonic() + self._start_timeout
-        if self._heartbeat is not None:
-            self._heartbeat.beat()
+        self._heartbeat.beat()
 
     def training(self) -> None:
         """Record signals from now on instead of exiting: there is a state to save."""
@@ -58,8 +56,7 @@ class Watchdog:
     def beat(self) -> None:
         """Record progress."""
         self._until = time.monotonic() + self._limit
-        if self._heartbeat is not None:
-            self._heartbeat.beat()
+        self._heartbeat.beat()
 
     def leaving(self) -> None:
         """Limit the time to exit, as the peers are lost."""
@@ -76,8 +73,7 @@ class Watchdog:
             signal.signal(number, handler)
         os.close(self._listen)
         os.close(self._tell)
-        if self._heartbeat is not None:
-            self._heartbeat.close()
+        self._heartbeat.close()
 
     def _watch(self) -> None:
         while True:

@@ -51,7 +51,6 @@ class World:
 
     rank: int
     size: int
-    local_rank: int
     device: torch.device
 
 
@@ -73,7 +72,7 @@ def start_world(card: RankCard, threads: int | None, start_timeout: float = 1800
     backend = "nccl" if device.type == "cuda" else "gloo"
     process_group.join(backend, card, start_timeout, timeout, device)
     deepspeed.init_distributed(verbose=False, timeout=limit)
-    return World(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), int(os.environ["LOCAL_RANK"]), device)
+    return World(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), device)
 
 
 def ranks_of_this_node() -> int:
@@ -82,19 +81,13 @@ def ranks_of_this_node() -> int:
     return int(next(os.environ[name] for name in names if name in os.environ))
 
 
-def accumulation_steps(config: TrainConfig, world: World) -> int:
-    """Return the number of micro-batches per step on each rank."""
-    largest_share = math.ceil(config.batch_size / world.size)
-    return math.ceil(largest_share / int(config.micro_batch))
-
-
 def deepspeed_config(config: TrainConfig, world: World) -> dict[str, Any]:
     """Return the DeepSpeed configuration: derived from ours, then overridden by `config.deepspeed`.
 
     Raises:
         ConfigError: DeepSpeed would train incorrectly with this combination.
     """
-    accumulation = accumulation_steps(config, world)
+    accumulation = math.ceil(math.ceil(config.batch_size / world.size) / int(config.micro_batch))
     settings: dict[str, Any] = {
         "train_micro_batch_size_per_gpu": config.micro_batch,
         "gradient_accumulation_steps": accumulation,
@@ -295,17 +288,6 @@ def _whole(engine: Any, parameter: nn.Parameter, keys: Sequence[str]) -> tuple[T
     return fragments.safe_get_full_fp32_param(parameter), moments
 
 
-@contextmanager
-def averaged_weights(engine: Any) -> Iterator[None]:
-    """Let the engine compute with the average of the weights; every rank must enter."""
-    if not any(_optimizer(engine).state.values()):
-        yield  # no update has been applied yet
-        return
-    _link_optimizer_state(engine)
-    with averaged(engine):
-        yield
-
-
 def load_state(engine: Any, tensors: Tensors, step: int) -> None:
     """Load a checkpoint's fp32 weights and moments, after `step` updates, into the partitions.
 
@@ -420,29 +402,25 @@ def keep_average(optimizer: torch.optim.Optimizer, decay: float) -> None:
                     state = optimizer.state[parameter]
                     if AVERAGE not in state:
                         state[AVERAGE] = torch.zeros_like(parameter)
-                    state[AVERAGE].lerp_(parameter, newest_share(state["step"], decay))
+                    newest = (1 - decay) / (1 - decay ** state["step"].double())  # the first has all
+                    # A number if the step is in host memory, else a tensor: no device is waited for.
+                    share = float(newest) if newest.device.type == "cpu" else newest.float()
+                    state[AVERAGE].lerp_(parameter, share)
 
     optimizer.register_step_post_hook(after)
     optimizer.average_decay = decay  # type: ignore[attr-defined]
 
 
-def newest_share(step: Tensor, decay: float) -> Any:
-    """Return the part of the newest weights in the average of `step` states, 1 for the first.
-
-    A number if the step is in host memory, else a tensor: no device is waited for.
-    """
-    part = (1 - decay) / (1 - decay ** step.double())
-    return float(part) if step.device.type == "cpu" else part.float()
-
-
 @contextmanager
-def averaged(engine: Any) -> Iterator[None]:
-    """Let an engine's module compute with the averages instead of the weights; all ranks enter."""
+def averaged_weights(engine: Any) -> Iterator[None]:
+    """Let the engine's module compute with the averages instead of the weights; all ranks enter."""
     kept = []
-    for parameter in engine.module.parameters():
-        for place, value in copies(engine, parameter):
-            kept.append((place, place.clone()))
-            place.copy_(value.view_as(place))
+    if any(_optimizer(engine).state.values()):  # else no update has been applied yet
+        _link_optimizer_state(engine)
+        for parameter in engine.module.parameters():
+            for place, value in copies(engine, parameter):
+                kept.append((place, place.clone()))
+                place.copy_(value.view_as(place))
     try:
         yield
     finally:

@@ -132,18 +132,13 @@ def group_norms(groups: Iterable[Iterable[Tensor | None]], process_group: Any) -
 
     Squares are summed in fp64, as in DeepSpeed: in fp32 they overflow before the gradients do.
     """
-    sums: list[Tensor | None] = []
-    for group in groups:
-        gradients = [gradient for gradient in group if gradient is not None]
-        if gradients:
-            norms = torch._foreach_norm(gradients, 2, dtype=torch.float64)
-            sums.append(torch.stack(list(norms)).square().sum().float())
-        else:
-            sums.append(None)
-    known = next((total for total in sums if total is not None), None)
-    device = torch.accelerator.current_accelerator() if known is None else known.device
-    zero = torch.zeros((), device=device)
-    total = torch.stack([zero if value is None else value for value in sums])
+    found = [[gradient for gradient in group if gradient is not None] for group in groups]
+    device = next((one.device for group in found for one in group), torch.accelerator.current_accelerator())
+    total = torch.zeros(len(found), device=device)
+    for number, group in enumerate(found):
+        if group:
+            norms = torch._foreach_norm(group, 2, dtype=torch.float64)
+            total[number] = torch.stack(list(norms)).square().sum()
     dist.all_reduce(total, group=process_group)
     return total.sqrt()
 

@@ -170,8 +170,7 @@ def check_size(folder: Path | str, there: ModelConfig, here: ModelConfig) -> Non
         InputError: The sizes differ; the message lists every key to set.
     """
     # Learned positions are parameters; rotary ones may be extended.
-    fixed = (*SHAPE, "positions") if here.architecture == "bert" else (*SHAPE, *ARCHITECTURE)
-    fixed = ("architecture", *fixed) if "architecture" not in fixed else fixed
+    fixed = ("architecture", *SHAPE, "positions") if here.architecture == "bert" else (*SHAPE, *ARCHITECTURE)
     differ = [key for key in fixed if getattr(there, key) != getattr(here, key)]
     if differ:
         keys = " ".join(f"model.{key}={getattr(there, key)}" for key in fixed)

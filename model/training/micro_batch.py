@@ -36,7 +36,7 @@ def resolved(config: TrainConfig, model: ModelConfig, world: World, length: int)
             "auto",
         )
     share = math.ceil(config.batch_size / world.size)
-    return dataclasses.replace(config, micro_batch=process_group.smallest(min(share, tokens // length)))
+    return dataclasses.replace(config, micro_batch=min(process_group.gather(min(share, tokens // length))))
 
 
 def tokens_that_fit(config: TrainConfig, model: ModelConfig, world: World) -> int:

@@ -1,13 +1,30 @@
-"""The optimizer and its parameter groups."""
+"""The optimizers and their parameter groups."""
 
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
+from torch.optim.adamw import adamw
 
 from model.config import OptimizerConfig
-from model.training.muon import MOMENTUM, Muon
-from model.training.partitioned import Layout, PartitionedAdam, multiply, on_device, pieces_of, squares, whole_sums
+from model.training.partitioned import (
+    ADAM,
+    Group,
+    Layout,
+    PartitionedAdam,
+    multiply,
+    on_device,
+    pieces_of,
+    squares,
+    whole_sums,
+)
+
+COEFFICIENTS = (3.4445, -4.7750, 2.0315)  # of a quintic that is steep at zero
+ITERATIONS = 5
+AT_ONCE = 2**26  # elements of matrices that ranks exchange at a time
+MOMENTUM = "momentum"
+AVERAGE = "average"  # of the weights, an optimizer's moment like the others
 
 
 class Lamb(PartitionedAdam):
@@ -18,22 +35,14 @@ class Lamb(PartitionedAdam):
     published code, biases and layer norms have none.
     """
 
-    def _scale(self, parameters: list[Tensor], updates: list[Tensor], group: dict[str, Any]) -> None:
-        """Scale each parameter's update by its trust ratio, |parameter| / |update|, in place."""
-        if not group["adapt"]:
-            return
-        if not self.partitions:
-            adapt(parameters, updates, None)
-            return
-        for parameter, update in zip(parameters, updates, strict=True):
-            layout = self.partitions[parameter]
-            adapt(pieces_of(parameter, layout), pieces_of(update, layout), layout)
+    def _scale(self, parameters: list[Tensor], gradients: list[Tensor], updates: list[Tensor], group: Group) -> None:
+        if group["adapt"]:
+            super()._scale(parameters, gradients, updates, group)
 
-
-def adapt(pieces: list[Tensor], updates: list[Tensor], layout: Layout | None) -> None:
-    """Multiply `updates` by their parameters' trust ratios, in place; 1 where a norm is zero."""
-    weight, update = whole_sums((squares(pieces), squares(updates)), layout).sqrt()
-    multiply(updates, torch.where((weight > 0) & (update > 0), weight / update, 1.0))
+    def _rescale(self, measured: list[Tensor], updates: list[Tensor], layout: Layout | None) -> None:
+        """Multiply updates by trust ratios, |parameter| / |update|; by 1 where a norm is zero."""
+        weight, update = whole_sums((squares(measured), squares(updates)), layout).sqrt()
+        multiply(updates, torch.where((weight > 0) & (update > 0), weight / update, 1.0))
 
 
 class StableAdamW(PartitionedAdam):
@@ -45,32 +54,197 @@ class StableAdamW(PartitionedAdam):
     above one. It includes biases and layer norms.
     """
 
-    def _scale(self, parameters: list[Tensor], updates: list[Tensor], group: dict[str, Any]) -> None:
-        """Divide each parameter's update by the RMS of its ratios where above one, in place."""
-        ratios = self._ratios(parameters, group)
-        if not self.partitions:
-            clip(ratios, updates, None)
-            return
-        for parameter, ratio, update in zip(parameters, ratios, updates, strict=True):
-            layout = self.partitions[parameter]
-            clip(pieces_of(ratio, layout), pieces_of(update, layout), layout)
-
-    def _ratios(self, parameters: list[Tensor], group: dict[str, Any]) -> list[Tensor]:
+    def _measured(self, parameters: list[Tensor], gradients: list[Tensor], group: Group) -> list[Tensor]:
         """Return g / sqrt(v) per element, v bias-corrected and at least epsilon^2."""
         beta2, states = group["betas"][1], [self.state[p] for p in parameters]
         size = torch._foreach_sqrt([state["exp_avg_sq"] for state in states])
         torch._foreach_div_(size, (1 - beta2 ** int(states[0]["step"].numpy())) ** 0.5)
         torch._foreach_clamp_min_(size, group["eps"])
-        gradients = [p.grad.to(p.dtype) for p in parameters if p.grad is not None]
         return list(torch._foreach_div(gradients, size))
 
+    def _rescale(self, measured: list[Tensor], updates: list[Tensor], layout: Layout | None) -> None:
+        """Divide updates by the RMS of their parameters' ratios where it is above one."""
+        found = squares(measured)
+        counts = on_device(tuple(ratio.numel() for ratio in measured), found.device).float()
+        total, count = whole_sums((found, counts), layout)
+        multiply(updates, 1 / (total / count).sqrt().clamp_min(1.0))
 
-def clip(ratios: list[Tensor], updates: list[Tensor], layout: Layout | None) -> None:
-    """Divide `updates` by the RMS of their parameters' ratios where it is above one, in place."""
-    found = squares(ratios)
-    counts = on_device(tuple(ratio.numel() for ratio in ratios), found.device).float()
-    total, count = whole_sums((found, counts), layout)
-    multiply(updates, 1 / (total / count).sqrt().clamp_min(1.0))
+
+class Muon(PartitionedAdam):
+    """Muon for groups with the one moment `momentum`, AdamW for the others.
+
+    Jordan et al. 2024, "Muon: an optimizer for hidden layers in neural networks", with their
+    coefficients and scale: Nesterov momentum, five Newton-Schulz iterations, and a factor of
+    sqrt(rows / columns) where above one. Only matrices of hidden layers are updated so; embeddings,
+    heads and vectors by AdamW, whose learning rate is `rate_share` of Muon's. With `bf16`, matrices
+    are iterated in that precision, as published; all that is kept stays in fp32.
+    """
+
+    def __init__(self, groups: list[Group], lr: float, betas: tuple[float, float], eps: float, bf16: bool = False):
+        super().__init__(groups, lr, betas, eps)
+        self.bf16 = bf16
+
+    def _step_group(self, parameters: list[Tensor], gradients: list[Tensor], group: Group) -> None:
+        """Update the parameters of a group by Muon or AdamW."""
+        if group["moments"] == (MOMENTUM,):
+            super()._step_group(parameters, gradients, group)
+            return
+        states, (beta1, beta2) = self._states(parameters, group), group["betas"]
+        # A fused step on a GPU would wait for the numbers of the steps, in host memory.
+        fused = parameters[0].device.type == "cpu"
+        adamw(
+            parameters,
+            gradients,
+            [state["exp_avg"] for state in states],
+            [state["exp_avg_sq"] for state in states],
+            [],  # no greatest second moments
+            [state["step"] for state in states],
+            fused=fused,
+            foreach=not fused,
+            amsgrad=False,
+            maximize=False,
+            lr=group["lr"] * group["rate_share"],
+            beta1=beta1,
+            beta2=beta2,
+            eps=group["eps"],
+            weight_decay=group["weight_decay"],
+        )
+
+    def _updates(self, parameters: list[Tensor], gradients: list[Tensor], group: Group) -> list[Tensor]:
+        """Update the momentum of matrices; return Nesterov's."""
+        states = self._states(parameters, group)
+        for state in states:
+            state["step"] += 1
+        momenta = [state[MOMENTUM] for state in states]
+        torch._foreach_lerp_(momenta, gradients, 1 - group["momentum"])
+        return list(torch._foreach_lerp(gradients, momenta, group["momentum"]))
+
+    def _scale(self, parameters: list[Tensor], gradients: list[Tensor], updates: list[Tensor], group: Group) -> None:
+        """Orthogonalise the updates of whole matrices and add the decay, in place."""
+        if self.partitions:
+            for parameter, update in zip(parameters, updates, strict=True):
+                orthogonalise_pieces(update, self.partitions[parameter], self.bf16)
+        else:
+            orthogonalise_whole(updates, self.bf16)
+        torch._foreach_add_(updates, parameters, alpha=group["weight_decay"])
+
+
+def orthogonal(matrix: Tensor, bf16: bool = False) -> Tensor:
+    """Return about U V^T for a matrix U S V^T `(R, C)`, times sqrt(R / C) where R > C.
+
+    With `bf16` it is iterated in that precision.
+    """
+    rows, columns = matrix.shape
+    x: Tensor = matrix.T if rows > columns else matrix
+    x = x / (x.norm() + 1e-7)
+    fewer = max(matrix.shape) > 1.5 * min(matrix.shape)  # operations with the Gram matrix alone
+    if bf16:
+        x = iterated(x.bfloat16()).to(matrix.dtype)
+    else:
+        exact = torch.get_float32_matmul_precision() == "highest"  # else factors lose bits: TF32, on a GPU
+        x = iterated_gram(x) if fewer and exact else iterated(x)
+    x *= max(1.0, rows / columns) ** 0.5
+    return x.T if rows > columns else x
+
+
+def iterated(x: Tensor) -> Tensor:
+    """Return a matrix `(S, L)` after the Newton-Schulz iterations, in 5 (2 S^2 L + S^3)."""
+    a, b, c = COEFFICIENTS
+    for _ in range(ITERATIONS):
+        square = x @ x.T
+        polynomial = torch.addmm(square, square, square, beta=b, alpha=c)
+        x = torch.addmm(x, polynomial, x, beta=a)
+    return x
+
+
+def iterated_gram(x: Tensor) -> Tensor:
+    """Return the same in 2 S^2 L + 17 S^3, less where L > 1.5 S: only x x^T is iterated.
+
+    Each iteration multiplies x by a polynomial P of x x^T. These commute, so the next x x^T is
+    P x x^T P, and x itself is multiplied once, by the product of all. Sensitive to rounding: with
+    factors of 10 bits after the point, as in TF32, the singular values of a matrix of 64 x 192 may
+    be 1.4 times too large, with the 7 bits of bf16 several times; `iterated` keeps them in both.
+    """
+    a, b, c = COEFFICIENTS
+    square = x @ x.T
+    product: Tensor | None = None
+    for left in reversed(range(ITERATIONS)):
+        polynomial = torch.addmm(square, square, square, beta=b, alpha=c)
+        polynomial.diagonal().add_(a)
+        product = polynomial if product is None else polynomial @ product
+        if left:
+            square = polynomial @ square @ polynomial
+    assert product is not None
+    return product @ x
+
+
+def orthogonalise_pieces(flat: Tensor, layout: Layout, bf16: bool) -> None:
+    """Orthogonalise the matrices of which a flat partition has pieces, in place.
+
+    A rank computes those that it has whole. The others the ranks put together; each computes some
+    of them, and takes its pieces back. Every rank of the layout's group must call it, even with no
+    pieces.
+    """
+    parts = list(zip(layout.pieces, pieces_of(flat, layout), strict=True))
+    for piece, part in parts:
+        if piece.parameter not in layout.split:
+            matrix = part.view(layout.shapes[piece.parameter])
+            matrix.copy_(orthogonal(matrix.to(layout.device), bf16))
+    split = sorted(layout.split)
+    for first, last in portions([layout.shapes[number].numel() for number in split]):
+        shapes = [layout.shapes[number] for number in split[first:last]]
+        buffer = torch.zeros(sum(shape.numel() for shape in shapes), device=layout.device)
+        places = torch.split(buffer, [shape.numel() for shape in shapes])
+        wholes = dict(zip(split[first:last], places, strict=True))
+        mine = [
+            (part, wholes[piece.parameter][piece.offset : piece.offset + piece.size])
+            for piece, part in parts
+            if piece.parameter in wholes
+        ]
+        for part, place in mine:
+            place.copy_(part)
+        dist.all_reduce(buffer, group=layout.group)
+        share(buffer, shapes, layout.group, bf16)
+        for part, place in mine:
+            part.copy_(place)
+
+
+def orthogonalise_whole(matrices: list[Tensor], bf16: bool) -> None:
+    """Orthogonalise the same matrices on every rank, in place: each rank computes some of them."""
+    if not dist.is_initialized() or dist.get_world_size() == 1:
+        for matrix in matrices:
+            matrix.copy_(orthogonal(matrix, bf16))
+        return
+    for first, last in portions([matrix.numel() for matrix in matrices]):
+        portion = matrices[first:last]
+        buffer = torch.cat([matrix.flatten() for matrix in portion])
+        share(buffer, [matrix.shape for matrix in portion], None, bf16)
+        wholes = torch.split(buffer, [matrix.numel() for matrix in portion])
+        for matrix, whole in zip(portion, wholes, strict=True):
+            matrix.copy_(whole.view_as(matrix))
+
+
+def share(buffer: Tensor, shapes: list[torch.Size], group: Any, bf16: bool) -> None:
+    """Orthogonalise the matrices of a buffer that every rank has, each rank some, in place."""
+    rank, world = dist.get_rank(group), dist.get_world_size(group)
+    for number, whole in enumerate(torch.split(buffer, [shape.numel() for shape in shapes])):
+        if number % world == rank:
+            matrix = whole.view(shapes[number])
+            matrix.copy_(orthogonal(matrix, bf16))
+        else:
+            whole.zero_()
+    dist.all_reduce(buffer, group=group)
+
+
+def portions(sizes: list[int]) -> list[tuple[int, int]]:
+    """Return ranges of matrices that together have at most AT_ONCE elements, or are one."""
+    found, first, total = [], 0, 0
+    for number, size in enumerate(sizes):
+        if number > first and total + size > AT_ONCE:
+            found.append((first, number))
+            first, total = number, 0
+        total += size
+    return [*found, (first, len(sizes))] if sizes else []
 
 
 def parameter_groups(module: nn.Module, weight_decay: float) -> list[dict[str, object]]:
@@ -95,7 +269,7 @@ def muon_groups(module: nn.Module, config: OptimizerConfig) -> list[dict[str, ob
     known = {id(parameter) for parameter in hidden}
     matrices, vectors = parameter_groups(module, config.weight_decay)
     matrices["params"] = [p for p in matrices["params"] if id(p) not in known]  # type: ignore[attr-defined]
-    by_adam = {"moments": ADAM, "rate_share": config.adam_share}
+    by_adam = {"rate_share": config.adam_share}
     return [
         {"params": hidden, "weight_decay": config.weight_decay, "moments": (MOMENTUM,), "momentum": config.momentum},
         matrices | by_adam,
@@ -103,11 +277,7 @@ def muon_groups(module: nn.Module, config: OptimizerConfig) -> list[dict[str, ob
     ]
 
 
-ADAM = ("exp_avg", "exp_avg_sq")  # first and second moment
-AVERAGE = "average"  # of the weights, an optimizer's moment like the others
-
-
-def moment_keys(optimizer: torch.optim.Optimizer, group: dict[str, Any]) -> tuple[str, ...]:
+def moment_keys(optimizer: torch.optim.Optimizer, group: Group) -> tuple[str, ...]:
     """Return the names of the tensors that an optimizer keeps per parameter of a group.
 
     They have the parameter's shape. Where they differ from Adam's, the group has them as `moments`

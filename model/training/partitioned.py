@@ -14,6 +14,10 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+Group = dict[str, Any]  # of parameters: an optimizer's settings for them
+
+ADAM = ("exp_avg", "exp_avg_sq")  # first and second moment
+
 
 @dataclass(frozen=True)
 class Piece:
@@ -39,11 +43,11 @@ class Layout:
 class PartitionedAdam(torch.optim.Optimizer):
     """Adam over parameters or, once `partitions` describes them, over flat partitions.
 
-    A subclass implements `_scale`.
+    A subclass implements `_rescale`.
     """
 
-    def __init__(self, groups: list[dict[str, Any]], lr: float, betas: tuple[float, float], eps: float):
-        super().__init__(groups, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": 0.0})
+    def __init__(self, groups: list[Group], lr: float, betas: tuple[float, float], eps: float):
+        super().__init__(groups, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": 0.0, "moments": ADAM})
         self.partitions: dict[Tensor, Layout] = {}
 
     @torch.no_grad()
@@ -52,21 +56,34 @@ class PartitionedAdam(torch.optim.Optimizer):
         for group in self.param_groups:
             parameters = [p for p in group["params"] if p.grad is not None]
             if parameters:
-                self._step_group(parameters, group)
+                self._step_group(parameters, [p.grad.to(p.dtype) for p in parameters if p.grad is not None], group)
 
-    def _step_group(self, parameters: list[Tensor], group: dict[str, Any]) -> None:
-        updates = self._updates(parameters, group)
-        self._scale(parameters, updates, group)
+    def _step_group(self, parameters: list[Tensor], gradients: list[Tensor], group: Group) -> None:
+        updates = self._updates(parameters, gradients, group)
+        self._scale(parameters, gradients, updates, group)
         torch._foreach_add_(parameters, updates, alpha=-group["lr"])
 
-    def _scale(self, parameters: list[Tensor], updates: list[Tensor], group: dict[str, Any]) -> None:
+    def _scale(self, parameters: list[Tensor], gradients: list[Tensor], updates: list[Tensor], group: Group) -> None:
         """Scale the updates in place, by norms of whole parameters."""
+        measured = self._measured(parameters, gradients, group)
+        if not self.partitions:
+            self._rescale(measured, updates, None)
+            return
+        for parameter, one, update in zip(parameters, measured, updates, strict=True):
+            layout = self.partitions[parameter]
+            self._rescale(pieces_of(one, layout), pieces_of(update, layout), layout)
+
+    def _measured(self, parameters: list[Tensor], gradients: list[Tensor], group: Group) -> list[Tensor]:
+        """Return what `_rescale` takes norms of, in the parameters' shapes."""
+        return parameters
+
+    def _rescale(self, measured: list[Tensor], updates: list[Tensor], layout: Layout | None) -> None:
+        """Scale parameters' updates in place, or the pieces of one partition."""
         raise NotImplementedError
 
-    def _updates(self, parameters: list[Tensor], group: dict[str, Any]) -> list[Tensor]:
+    def _updates(self, parameters: list[Tensor], gradients: list[Tensor], group: Group) -> list[Tensor]:
         """Update the moments; return Adam's updates with decay, in the parameters' shapes."""
-        (beta1, beta2), states = group["betas"], [self._state(p) for p in parameters]
-        gradients = [p.grad.to(p.dtype) for p in parameters if p.grad is not None]
+        (beta1, beta2), states = group["betas"], self._states(parameters, group)
         first = [state["exp_avg"] for state in states]
         second = [state["exp_avg_sq"] for state in states]
         for state in states:
@@ -83,13 +100,13 @@ class PartitionedAdam(torch.optim.Optimizer):
         torch._foreach_add_(updates, parameters, alpha=group["weight_decay"])
         return list(updates)
 
-    def _state(self, parameter: Tensor) -> dict[str, Any]:
-        state: dict[str, Any] = self.state[parameter]
-        if not state:
-            state["step"] = torch.zeros(())
-            state["exp_avg"] = torch.zeros_like(parameter)
-            state["exp_avg_sq"] = torch.zeros_like(parameter)
-        return state
+    def _states(self, parameters: list[Tensor], group: Group) -> list[dict[str, Any]]:
+        """Return each parameter's state, which begins with zeros."""
+        for parameter in parameters:
+            if not self.state[parameter]:
+                moments = {key: torch.zeros_like(parameter) for key in group["moments"]}
+                self.state[parameter] = {"step": torch.zeros(()), **moments}
+        return [self.state[parameter] for parameter in parameters]
 
 
 def pieces_of(tensor: Tensor, layout: Layout) -> list[Tensor]:

@@ -3,7 +3,6 @@
 import contextlib
 import datetime
 import json
-import netrc
 import os
 import re
 import secrets
@@ -51,15 +50,12 @@ def has_key() -> bool:
     if os.environ.get("WANDB_API_KEY"):
         return True
     import wandb
+    from requests.utils import get_netrc_auth
 
     server = urlsplit(os.environ.get("WANDB_BASE_URL") or wandb.Settings().base_url).netloc
     # wandb also reads keys of earlier logins, stored under the server's old name.
     hosts = (server, "api.wandb.ai") if server.endswith(FORGE) else (server,)
-    try:
-        keys = netrc.netrc(os.path.expanduser(os.environ.get("NETRC") or "~/.netrc"))
-        return any(keys.authenticators(host) is not None for host in hosts)
-    except (OSError, netrc.NetrcParseError):
-        return False
+    return any(get_netrc_auth(f"https://{host}") for host in hosts)
 
 
 def mode_of(typed: str) -> str:
@@ -131,7 +127,7 @@ def open_wandb(config: TrackingConfig, out: Path, start: int, settings: dict[str
     return None
 
 
-def catch_up(run: Any, out: Path, rows: list[dict[str, Any]]) -> None:
+def catch_up(run: Any, rows: list[dict[str, Any]]) -> None:
     """Send the rows that a W&B run lacks: a start that was killed may not have sent or written all of its own.
 
     An offline run has all of them in its newest folder; those of earlier starts, which `wandb sync` may not be able to
@@ -308,7 +304,7 @@ class WeightsAndBiases(Sink):
     def __init__(self, run: Any, out: Path):
         self._run = run
         if run is not None and (rows := read_metrics(out)):
-            self._try(lambda run: catch_up(run, out, rows))
+            self._try(lambda run: catch_up(run, rows))
 
     def take(self, row: Row) -> None:
         """Log figures."""

@@ -126,8 +126,7 @@ def watch(plan: PreparePlan) -> Iterator[None]:
     """
     over, threads = threading.Event(), []
     with heartbeat.during("prepare") as alive:
-        beat = alive.beat if alive is not None else lambda: None
-        arguments = (plan, beat, lambda: over.wait(SLOWLY))
+        arguments = (plan, alive.beat, lambda: over.wait(SLOWLY))
         threads.append(threading.Thread(target=_beat, args=arguments, daemon=True))
         if sys.stderr.isatty():
             shown = (plan, lambda: over.wait(EVERY))

@@ -9,7 +9,6 @@ import contextlib
 import os
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 from pipeline.common.arguments import Arguments
@@ -19,37 +18,30 @@ INTERVAL = 1.0  # minimum seconds between two touches
 
 
 class Heartbeat:
-    """Heartbeat file of one process."""
+    """Heartbeat file of one process; without a folder it does nothing."""
 
-    def __init__(self, folder: Path, name: str):
-        folder.mkdir(parents=True, exist_ok=True)
-        self._path, self._last = folder / name, 0.0
+    def __init__(self, folder: Path | str | None, name: str):
+        self._path, self._last = Path(folder, name) if folder else None, 0.0
+        if self._path is not None:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
         self.beat()
 
     def beat(self) -> None:
         """Touch the file, at most once per INTERVAL."""
         now = time.monotonic()
-        if now - self._last >= INTERVAL:
+        if self._path is not None and now - self._last >= INTERVAL:
             self._path.touch()
             self._last = now
 
     def close(self) -> None:
         """Remove the file, so that the probe ignores a process that is done."""
-        self._path.unlink(missing_ok=True)
+        if self._path is not None:
+            self._path.unlink(missing_ok=True)
 
 
-@contextlib.contextmanager
-def during(name: str) -> Iterator[Heartbeat | None]:
-    """Keep a heartbeat while the body runs; None if the environment names no folder."""
-    folder = os.environ.get(FOLDER)
-    if not folder:
-        yield None
-        return
-    heartbeat = Heartbeat(Path(folder), name)
-    try:
-        yield heartbeat
-    finally:
-        heartbeat.close()
+def during(name: str) -> contextlib.closing[Heartbeat]:
+    """Keep a heartbeat in the environment's folder while the body runs."""
+    return contextlib.closing(Heartbeat(os.environ.get(FOLDER), name))
 
 
 def stale(folder: Path, seconds: float) -> list[str]:

@@ -8,9 +8,9 @@ so that a later attempt or run resumes only if the server still has that version
 import contextlib
 import json
 import os
-import re
 import shutil
 import sys
+import time
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import requests
-import tenacity
 import urllib3
 from tqdm import tqdm
 
@@ -118,44 +117,20 @@ def discard(part: Path) -> None:
 
 def _persist(once: Callable[[], Answer], url: str, patience: RetryPolicy, progress: Callable[[], int]) -> Answer:
     """Return the answer of the first attempt that succeeds; progress resets the count."""
-    reached = progress()
-    backoff = tenacity.wait_exponential(multiplier=PAUSE, max=LONGEST_PAUSE)
-
-    def count(state: tenacity.RetryCallState) -> None:
-        nonlocal reached
-        if progress() >= reached + PROGRESS:
-            state.attempt_number = 1
-        reached = progress()
-
-    def pause(state: tenacity.RetryCallState) -> float:
-        return min(max(backoff(state), _failure(state).pause), LONGEST_PAUSE)
-
-    def warn(state: tenacity.RetryCallState) -> None:
-        text = f"{url}: {_failure(state)}; trying again in {state.upcoming_sleep:.0f} s"
-        tqdm.write(redact.one_line(text), file=sys.stderr)
-
-    def give_up(state: tenacity.RetryCallState) -> Answer:
-        error = _failure(state)
-        kept = f"; {reached:,} bytes are kept, rerun to resume" if reached else ""
-        tries = pluralize(state.attempt_number, "attempt")
-        raise InputError(f"failed after {tries}: {error}{kept}", path=url) from error
-
-    return tenacity.Retrying(
-        retry=tenacity.retry_if_exception_type(TransientError),
-        after=count,
-        wait=pause,
-        before_sleep=warn,
-        retry_error_callback=give_up,
-        stop=tenacity.stop_after_attempt(patience.tries),
-    )(once)
-
-
-def _failure(state: tenacity.RetryCallState) -> TransientError:
-    """Return the error that ended an attempt."""
-    assert state.outcome is not None
-    error = state.outcome.exception()
-    assert isinstance(error, TransientError)
-    return error
+    reached, tries = progress(), 0
+    while True:
+        try:
+            return once()
+        except TransientError as error:
+            failure = error
+        before, reached = reached, progress()
+        tries = 1 if reached >= before + PROGRESS else tries + 1
+        if tries >= patience.tries:
+            kept = f"; {reached:,} bytes are kept, rerun to resume" if reached else ""
+            raise InputError(f"failed after {pluralize(tries, 'attempt')}: {failure}{kept}", path=url) from failure
+        pause = min(max(PAUSE * 2 ** (tries - 1), failure.pause), LONGEST_PAUSE)
+        tqdm.write(redact.one_line(f"{url}: {failure}; trying again in {pause:.0f} s"), file=sys.stderr)
+        time.sleep(pause)
 
 
 class _Session(requests.Session):
@@ -222,11 +197,12 @@ def _transfer(url: str, part: Path, patience: RetryPolicy, digest: str | None) -
     if offset and (version or digest):
         headers = {"Range": f"bytes={offset}-"} | ({"If-Range": version} if version else {})
     with _response(url, headers, patience) as response:
-        if response.status_code == 416 and _total(response) == offset:
+        span = response.headers.get("Content-Range", "")
+        if response.status_code == 416 and span.endswith(f"/{offset}"):
             return  # it was complete
         now = _version(response, url)
         if response.status_code == 206:
-            if _first(response) != offset or (version and now != known):
+            if not span.startswith(f"bytes {offset}-") or (version and now != known):
                 discard(part)
                 raise TransientError("the file has changed on the server; starting over")
         elif response.status_code == 200:
@@ -260,18 +236,6 @@ def _version(response: requests.Response, url: str) -> dict[str, str]:
         "etag": "" if etag.startswith("W/") else etag,
         "modified": response.headers.get("Last-Modified", ""),
     }
-
-
-def _total(response: requests.Response) -> int | None:
-    """Return the file's size in a `Content-Range`."""
-    match = re.search(r"/(\d+)$", response.headers.get("Content-Range", ""))
-    return int(match[1]) if match else None
-
-
-def _first(response: requests.Response) -> int | None:
-    """Return the position of the first byte in a `Content-Range`."""
-    match = re.match(r"bytes (\d+)-", response.headers.get("Content-Range", ""))
-    return int(match[1]) if match else None
 
 
 def _check_space(part: Path, missing: int | None, offset: int) -> None:

@@ -59,10 +59,6 @@ def outlive_readers() -> None:
         sys.stderr = sys.__stderr__ = _replace(sys.stderr, 2)  # type: ignore[misc, assignment]
 
 
-def _forgiving(errors: str | None) -> str:
-    return errors if errors and errors != "strict" else "backslashreplace"
-
-
 def is_gone() -> bool:
     """Return whether standard output has lost its reader."""
     return 1 in _lasting and _lasting[1].gone
@@ -86,7 +82,7 @@ def _replace(stream: TextIO | None, descriptor: int) -> TextIO:
     return _Shown(
         raw if stream.write_through else io.BufferedWriter(raw),
         encoding=stream.encoding,
-        errors=_forgiving(stream.errors),
+        errors="backslashreplace" if stream.errors in (None, "", "strict") else stream.errors,
         line_buffering=stream.line_buffering or descriptor == 2,
         write_through=stream.write_through,
     )

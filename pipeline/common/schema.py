@@ -6,6 +6,7 @@ graph. `runtime_option` cannot change the output, so it is not part of the finge
 """
 
 import math
+import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from types import NoneType
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from omegaconf import DictConfig  # takes 0.1 s to import, for composing alone
 
 MISSING = "???"  # OmegaConf's
+RULES = {"at_least": operator.ge, "above": operator.gt, "at_most": operator.le, "below": operator.lt}
 
 
 @dataclass(frozen=True)
@@ -31,19 +33,17 @@ class Limits:
 
     def allow(self, value: Any) -> bool:
         """Return whether the value is within the limits; NaN never is."""
-        return (
-            (not self.choices or value in self.choices)
-            and (self.at_least is None or value >= self.at_least)
-            and (self.above is None or value > self.above)
-            and (self.at_most is None or value <= self.at_most)
-            and (self.below is None or value < self.below)
-        )
+        if self.choices:
+            return value in self.choices
+        return all(RULES[name](value, limit) for name, limit in self._set())
 
     def __str__(self) -> str:
         if self.choices:
             return f"choose one of {', '.join(self.choices)}"
-        limits = (("at least", self.at_least), ("above", self.above), ("at most", self.at_most), ("below", self.below))
-        return "must be " + " and ".join(f"{words} {limit:g}" for words, limit in limits if limit is not None)
+        return "must be " + " and ".join(f"{name.replace('_', ' ')} {limit:g}" for name, limit in self._set())
+
+    def _set(self) -> list[tuple[str, float]]:
+        return [(name, getattr(self, name)) for name in RULES if getattr(self, name) is not None]
 
 
 def option(
@@ -136,7 +136,7 @@ def built(schema: Any, value: Any, key: str = "") -> Any:
         return value
     if origin is not schema and len(kinds) == 1:  # KIND | None
         return built(kinds[0], value, key)
-    raise ValueError(f"{key}={value}: not of type {schema}")
+    raise ValueError(f"{key} is {value!r}, must be {getattr(schema, '__name__', schema)}")
 
 
 @dataclass(kw_only=True)

@@ -30,12 +30,82 @@ from pipeline.common.stores.remote_file import SMALLEST, Info, Reader
 # What the module zipfile raises where an archive is damaged, or made to look so.
 BROKEN_ZIP = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, EOFError, RuntimeError, OSError, ValueError)
 BUFFER = 4 * 2**20  # bytes that one request asks for: a request costs some ten milliseconds
-# What Arrow does not read, or not well enough.
-_STORES: dict[str, Reader] = {**CLIENTS, "gcs": CLIENTS["gs"], "hf": hub}
 # Listed by the beginning of a name, others by folder.
 _BY_NAME = ("s3://", "gs://", "gcs://", "abfs://", "abfss://")
-_ARROW = ("hdfs", "viewfs", "file")
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
+
+
+class _Arrow:
+    """The reader of other file systems."""
+
+    def head(self, address: str) -> Info | None:
+        """Return what is known of a file; None if it is missing."""
+        with _reached(address) as (system, path):
+            found = system.get_file_info(path)
+        return self._info(found) if found.is_file else None
+
+    def below(self, address: str) -> list[Info]:
+        """List all files below a folder."""
+        from pyarrow import fs
+
+        with _reached(address) as (system, path):
+            found = system.get_file_info(fs.FileSelector(path, recursive=True))
+        return [self._info(each) for each in found if each.is_file]
+
+    def is_folder(self, address: str) -> bool:
+        """Return whether the address is of a folder."""
+        with _reached(address) as (system, path):
+            return bool(system.get_file_info(path).type.name == "Directory")
+
+    def opened(self, address: str, info: Info) -> Any:
+        """Return a file to read."""
+        with _reached(address) as (system, path):
+            return io.BufferedReader(system.open_input_file(path), BUFFER)
+
+    @staticmethod
+    def _info(found: Any) -> Info:
+        return Info(found.path.lstrip("/"), found.size or 0, found.mtime_ns or 0, "")
+
+
+@functools.lru_cache(maxsize=64)
+def _opened(root: str) -> tuple[Any, str]:
+    from pyarrow import ArrowException, fs  # as long to load as all else that a command starts with
+
+    try:
+        if root.partition("://")[0] not in ("hdfs", "viewfs"):
+            raise ValueError("not one of those that Arrow reads well enough")
+        return fs.FileSystem.from_uri(root)  # type: ignore[no-any-return]
+    except (ValueError, ArrowException) as error:
+        raise ConfigError(
+            "scheme not supported; use a path, s3://, gs://, abfs://, hf:// or hdfs://, or download the files first",
+            path=root,
+        ) from error
+
+
+@contextlib.contextmanager
+def _reached(address: str) -> Iterator[tuple[Any, str]]:
+    """Yield the file system of an address, one per bucket and process, and the path in it.
+
+    Errors of a store that is not reached become those of a user.
+    """
+    scheme, _, rest = address.partition("://")
+    bucket, _, inner = rest.partition("/")
+    try:
+        system, root = _opened(f"{scheme}://{bucket}")
+        yield system, f"{root}/{inner}".rstrip("/")
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise InputError(
+            f"cannot be reached ({error.strerror or first_line(error)}); check the address, the keys, the region and "
+            "the endpoint",
+            path=address,
+        ) from error
+
+
+_ARROW = _Arrow()
+# What Arrow does not read, or not well enough.
+_STORES: dict[str, Reader] = {**CLIENTS, "gcs": CLIENTS["gs"], "hf": hub}
 
 
 @dataclass(frozen=True)
@@ -89,10 +159,7 @@ class Remote:
         Raises:
             UserError: the store does not answer, or denies access.
         """
-        if self._store is not None:
-            return self._store.is_folder(self.address)
-        with _reached(self.address):
-            return bool(self._arrow_info().type.name == "Directory")
+        return self._store.is_folder(self.address)
 
     def is_file(self) -> bool:
         """Return whether it is an object.
@@ -100,10 +167,7 @@ class Remote:
         Raises:
             UserError: the store does not answer, or denies access.
         """
-        if self._store is not None:
-            return self._look() is not None
-        with _reached(self.address):
-            return bool(self._arrow_info().is_file)
+        return self._look() is not None
 
     def open(self, mode: str = "rb") -> BinaryIO:
         """Open the object for reading in any order.
@@ -112,12 +176,8 @@ class Remote:
             OSError: the object does not exist or is not readable.
         """
         assert mode == "rb"
-        if self._store is not None:
-            raw = self._store.opened(self.address, self._info())
-            return cast(BinaryIO, io.BufferedReader(raw, SMALLEST))
-        with _told():
-            system, inner = _system(self.address)
-            return cast(BinaryIO, io.BufferedReader(system.open_input_file(inner), BUFFER))
+        raw = self._store.opened(self.address, self._info())
+        return cast(BinaryIO, io.BufferedReader(raw, SMALLEST))
 
     def read_bytes(self) -> bytes:
         """Return the whole content."""
@@ -130,47 +190,25 @@ class Remote:
         Raises:
             UserError: the store does not answer, or denies access.
         """
-        if self._store is not None:
-            top, slash, rest = self.address.partition("://")
-            top += slash + rest.partition("/")[0]
-            return [Remote(f"{top}/{info.key}", [info]) for info in self._store.below(self.address)]
-        from pyarrow import fs
-
-        with _reached(self.address), _told():
-            system, inner = _system(self.address)
-            found = system.get_file_info(fs.FileSelector(inner, recursive=True))
-        scheme = self.address.partition("://")[0]
-        return [Remote(f"{scheme}://{i.path}") for i in found if i.is_file]
+        scheme, _, rest = self.address.partition("://")
+        top = f"{scheme}://{rest.partition('/')[0]}"
+        return [Remote(f"{top}/{info.key}", [info]) for info in self._store.below(self.address)]
 
     @property
-    def _store(self) -> Reader | None:
-        """Return the module that reads the store, or None if Arrow does."""
-        return _STORES.get(self.address.partition("://")[0])
+    def _store(self) -> Reader:
+        """Return what reads the store."""
+        return _STORES.get(self.address.partition("://")[0], _ARROW)
 
     def _look(self) -> Info | None:
         """Ask the store once; None if it is missing."""
         if not self._known:
-            assert self._store is not None
             self._known.append(self._store.head(self.address))
         return self._known[0]
 
     def _info(self) -> Info:
-        info: Info | None
-        if self._store is not None:
-            info = self._look()
-        else:
-            found = self._arrow_info()
-            missing = found.type.name == "NotFound"
-            known = Info(self.address, found.size or 0, found.mtime_ns or 0, "")
-            info = None if missing else known
-        if info is None:
+        if (info := self._look()) is None:
             raise FileNotFoundError(errno.ENOENT, "no such object", self.address)
         return info
-
-    def _arrow_info(self) -> Any:
-        with _told():
-            system, inner = _system(self.address)
-            return system.get_file_info(inner)
 
 
 File = Path | Remote
@@ -288,51 +326,3 @@ def _fits(names: Sequence[str], parts: Sequence[str]) -> bool:
     if part == "**":
         return _fits(names, rest or ["*"]) or (not hidden and _fits(names[1:], parts))
     return not hidden and fnmatch.fnmatchcase(names[0], part) and _fits(names[1:], rest)
-
-
-@functools.lru_cache(maxsize=64)
-def _opened(root: str) -> tuple[Any, str]:
-    from pyarrow import ArrowException, fs  # as long to load as all else that a command starts with
-
-    try:
-        if root.partition("://")[0] not in _ARROW:
-            raise ValueError("not one of those that Arrow reads well enough")
-        return fs.FileSystem.from_uri(root)  # type: ignore[no-any-return]
-    except (ValueError, ArrowException) as error:
-        raise ConfigError(
-            "scheme not supported; use a path, s3://, gs://, abfs://, hf:// or hdfs://, or download the files first",
-            path=root,
-        ) from error
-
-
-def _system(address: str) -> tuple[Any, str]:
-    """Return the file system of an address, one per bucket and process, and the path in it."""
-    scheme, _, rest = address.partition("://")
-    bucket, _, inner = rest.partition("/")
-    system, root = _opened(f"{scheme}://{bucket}")
-    return system, f"{root}/{inner}".rstrip("/")
-
-
-@contextlib.contextmanager
-def _reached(address: str) -> Iterator[None]:
-    """Turn errors of an unreachable store into user errors."""
-    try:
-        yield
-    except FileNotFoundError:
-        raise
-    except OSError as error:
-        raise InputError(
-            f"cannot be reached ({error.strerror}); check the address, the keys, the region and the endpoint",
-            path=address,
-        ) from error
-
-
-@contextlib.contextmanager
-def _told() -> Iterator[None]:
-    """Give Arrow's errors the message that Python's have."""
-    try:
-        yield
-    except OSError as error:
-        if error.strerror:
-            raise
-        raise OSError(error.errno or errno.EIO, first_line(error)) from error

@@ -44,7 +44,6 @@ Record = dict[str, Any]  # of a finished run: its trial, epochs, scores and pred
 
 PRETRAINED, RANDOM = "pretrained", "random"  # initial weights of a run
 RUNS, PREDICTIONS, MODEL = "runs", "predictions.tsv", "model"
-POINT = ("batch_size", "learning_rate")  # of the grid
 FAULTS = 20  # malformed rows that are listed; all are counted
 
 
@@ -163,12 +162,17 @@ def grid_of(config: EvaluateConfig) -> dict[Trial, str]:
 
 
 def run_count(config: EvaluateConfig) -> int:
-    """See `Evaluation`."""
-    return len(grid_of(config))
+    """Return how many runs there are to share out; one process scores all models as they are."""
+    return len(grid_of(config)) if config.task.trains else 1
 
 
 def run_part(config: EvaluateConfig, index: int, parts: int) -> bool:
-    """See `Evaluation`: the worker that completes the grid writes the results."""
+    """Do every `parts`-th run from `index` on; return whether to write the results now.
+
+    The worker that completes the grid writes them.
+    """
+    if not config.task.trains:
+        return index == 0
     keys = grid_of(config)
     mine = dict(list(keys.items())[index::parts])
     with StoreFolder("evaluate", config).part(f"{RUNS}/*.json"):
@@ -182,7 +186,9 @@ def run_part(config: EvaluateConfig, index: int, parts: int) -> bool:
 
 
 def evaluate(config: EvaluateConfig, out: Path) -> tuple[Score, str, dict[str, str]]:
-    """See `Evaluation`; the best model is in `model` with `keep`.
+    """Do the missing runs; return the score, the summary line, and other files by name.
+
+    The best model is in `model` with `keep`.
 
     Raises:
         ConfigError, InputError: raised by `prepare`, or a test set for `submit` is missing.
@@ -290,8 +296,7 @@ def do(context: SearchContext, folder: Path, runs: dict[Trial, str], number: int
 
         def on_batch() -> None:
             bar.update()
-            if alive is not None:
-                alive.beat()
+            alive.beat()
             if parent is not None and not parent.is_alive():  # no one waits for these runs any more
                 os._exit(Exit.RESTART)
 
@@ -308,13 +313,10 @@ def expectation(context: SearchContext, runs: int) -> Estimate:
     from model.encoders.device import device_of
     from model.training import device_peak, estimate
 
-    config, device = context.config, device_of()
+    config = context.config
     lengths = [np.fromiter(map(len, part.samples.ids), np.int64) for part in (context.train, context.dev)]
     work = estimate.tuning(context.size, config.epochs, runs, *lengths)
-    if device.type == "cpu":
-        speed = estimate.processor()
-    else:
-        speed = device_peak.tflops(device, config.precision) * 1e12
+    speed = device_peak.tflops(device_of(), config.precision) * 1e12
     rows = f"{len(context.train):,} + {len(context.dev):,} rows"
     about = f"{pluralize(runs, 'run')} of {pluralize(config.epochs, 'epoch')} on {rows}"
     seconds = work / (speed * estimate.REACHED)
@@ -450,7 +452,7 @@ def score_of(context: SearchContext, records: list[Record]) -> Score:
     """Return the score of a task, with its baselines."""
     task = context.config.task
     constant = context.kind.majority_baseline(context.train, context.dev)
-    pretrained, random = (
+    (pretrained, seeds), (random, others) = (
         best_point(task, [record for record in records if record["start"] == start]) for start in (PRETRAINED, RANDOM)
     )
     # A dev set that is a part of the training file has the same faults.
@@ -469,7 +471,7 @@ def score_of(context: SearchContext, records: list[Record]) -> Score:
         **{f"baseline_{name}": value for name, value in random.items() if name != "score"},
         majority=constant[task.metrics[0]],
         majority_scores=constant,
-        also={name: also_of(context, name, records, pretrained["point"], random.get("point")) for name in context.also},
+        also={name: also_of(context, name, seeds, others) for name in context.also},
         runs=[{name: record[name] for name in kept} for record in records],
         malformed=len(faults),
         faults=faults[:FAULTS],
@@ -482,37 +484,34 @@ def positive(task: TaskConfig) -> str | None:
     return task.labels[1] if two else None
 
 
-def best_point(task: TaskConfig, records: list[Record]) -> Record:
-    """Return the best point of the grid by its mean over the seeds, and the best single run."""
+def best_point(task: TaskConfig, records: list[Record]) -> tuple[Record, list[Record]]:
+    """Return the best point of the grid by its mean over the seeds, with the best single run; and its runs."""
     if not records:
-        return {}
+        return {}, []
     metric = task.metrics[0]
-    points: dict[tuple[int, float], list[dict[str, float]]] = {}
+    points: dict[tuple[int, float], list[Record]] = {}
     for record in records:
-        point = (record["batch_size"], record["learning_rate"])
-        points.setdefault(point, []).append(record["scores"])
-    means = {point: mean_of([seed[metric] for seed in seeds]) for point, seeds in points.items()}
+        points.setdefault((record["batch_size"], record["learning_rate"]), []).append(record)
+    means = {point: mean_of([seed["scores"][metric] for seed in seeds]) for point, seeds in points.items()}
     point = max(means, key=lambda one: means[one][0])
     seeds = points[point]
     return {
         "score": means[point][0],
-        "scores": {name: mean_of([seed[name] for seed in seeds])[0] for name in seeds[0]},
+        "scores": {name: mean_of([seed["scores"][name] for seed in seeds])[0] for name in seeds[0]["scores"]},
         "deviation": means[point][1],
         "best": max(record["scores"][metric] for record in records),
         "point": {"batch_size": point[0], "learning_rate": point[1], "seeds": len(seeds)},
-    }
+    }, seeds
 
 
-def also_of(context: SearchContext, name: str, records: list[Record], point: Record, random: Record | None) -> Score:
-    """Return the score on another task's dev set, at `point` of the grid, and `random` if any."""
+def also_of(context: SearchContext, name: str, seeds: list[Record], random: list[Record]) -> Score:
+    """Return the score on another task's dev set of the runs at the best point, and of `random` ones if any."""
     task = examples.task_of(name)
     metric = task.metrics[0]
     kind, part = context.also[name]
 
-    def mean(start: str, point: Record) -> float:
-        own = (record for record in records if record["start"] == start)
-        same = [one for one in own if all(one[key] == point[key] for key in POINT)]
-        return mean_of([one["also"][name][metric] for one in same])[0]
+    def mean(runs: list[Record]) -> float:
+        return mean_of([one["also"][name][metric] for one in runs])[0]
 
     return Score(
         task=name,
@@ -521,8 +520,8 @@ def also_of(context: SearchContext, name: str, records: list[Record], point: Rec
         metric=metric,
         positive=positive(task),
         rows={"train": len(context.train), "dev": len(part)},
-        score=mean(PRETRAINED, point),
-        baseline=mean(RANDOM, random) if random else None,
+        score=mean(seeds),
+        baseline=mean(random) if random else None,
         majority=kind.majority_baseline(context.train, part)[metric],
     )
 

@@ -5,10 +5,11 @@ TSV fields are split at tabs only: quotation marks are text, and often unbalance
 
 import codecs
 import csv
+import glob
 import io
 import json
 import zipfile
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path, PurePosixPath
@@ -51,17 +52,20 @@ def find(data: Path | str, folder: str, name: str) -> tuple[str, bytes] | None:
     if path.is_file():
         with readable(path):
             return str(path), _bytes_of(path, budget_of(path))
-    wanted = f"/{folder}/{name}" if folder else f"/{name}"
+    return next(_in_zips(data, folder, glob.escape(name), budget_of(path)), None)
+
+
+def _in_zips(data: Path, folder: str, pattern: str, room: Budget) -> Iterator[tuple[str, bytes]]:
+    """Yield path and content of what matches in a zip file, or in those of a folder."""
     for archive in [data] if data.is_file() else sorted(data.glob("*.zip")):
         try:
             with zipfile.ZipFile(archive) as file:
-                for member in file.namelist():
-                    if f"/{member}".endswith(wanted) and not member.startswith("__MACOSX"):
-                        place = f"{archive}:{member}"
-                        return place, unzipped(file, member, budget_of(place))
+                for member in sorted(file.namelist()):
+                    own = PurePosixPath(member).match(f"{folder}/{pattern}" if folder else pattern)
+                    if own and not member.startswith("__MACOSX"):
+                        yield f"{archive}:{member}", unzipped(file, member, room)
         except BROKEN_ZIP as error:
             raise InputError(f"is not a complete zip file ({error}); download it again", path=archive) from error
-    return None
 
 
 def budget_of(place: object) -> Budget:
@@ -111,17 +115,7 @@ def matching(data: Path | str, folder: str, pattern: str) -> list[tuple[str, byt
         if paths := sorted(path for path in place.glob(pattern) if path.is_file()):
             with readable(place):
                 return [(str(path), _bytes_of(path, room)) for path in paths]
-    found = []
-    for archive in [data] if data.is_file() else sorted(data.glob("*.zip")):
-        try:
-            with zipfile.ZipFile(archive) as file:
-                for member in sorted(file.namelist()):
-                    own = PurePosixPath(member).match(f"{folder}/{pattern}" if folder else pattern)
-                    if own and not member.startswith("__MACOSX"):
-                        found.append((f"{archive}:{member}", unzipped(file, member, room)))
-        except BROKEN_ZIP as error:
-            raise InputError(f"not a whole zip file ({error})", path=archive) from error
-    return found
+    return list(_in_zips(data, folder, pattern, room))
 
 
 def parse(

@@ -125,18 +125,8 @@ def vocabulary_of(config: EvaluateConfig, folder: Path) -> WordPiece:
     return WordPiece.load(vocab)
 
 
-def run_count(config: EvaluateConfig) -> int:
-    """See `Evaluation`: one process scores all models."""
-    return 1
-
-
-def run_part(config: EvaluateConfig, index: int, parts: int) -> bool:
-    """See `Evaluation`: the first part does everything."""
-    return index == 0
-
-
 def evaluate(config: EvaluateConfig, out: Path) -> tuple[Score, str, dict[str, str]]:
-    """See `Evaluation`.
+    """Score the models; return the score, the summary line, and other files by name.
 
     The files are for others: each pair's scores by the last model, and the sentences that it finds
     more likely, as the BabyLM pipeline collects them.
@@ -150,9 +140,7 @@ def evaluate(config: EvaluateConfig, out: Path) -> tuple[Score, str, dict[str, s
     folder = out / RUNS
     folder.mkdir(exist_ok=True)
     models = candidates(config)
-    pairs = minimal_pairs.read_pairs(config.data, config.task)
-    if config.maximum_rows is not None:
-        pairs = minimal_pairs.head(pairs, config.maximum_rows)
+    pairs = minimal_pairs.read_pairs(config.data, config.task, config.maximum_rows)
     with tqdm(
         total=2 * len(pairs) * (len(models) + config.baseline), desc=config.task.name, unit="sentence", disable=None
     ) as bar:

@@ -104,7 +104,7 @@ class Run:
             folder.mkdir(parents=True, exist_ok=True)
             write_text(folder / run_record.NAME, text, mode=0o600)
         if in_store(self.workdir):
-            objects.put(run_record.place_of(self.workdir), text.encode())
+            objects.client(self.workdir).put(run_record.place_of(self.workdir), text.encode())
 
     def digest(self, job: str) -> str:
         """Return what tells the job of this run from one with other settings or inputs."""

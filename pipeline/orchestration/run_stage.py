@@ -27,7 +27,7 @@ from pipeline.common import cores as machine
 from pipeline.common import heartbeat, run_record, screen
 from pipeline.common.errors import ConfigError, Exit, InputError, Restart
 from pipeline.config import EvaluateConfig, PrepareConfig
-from pipeline.evaluation import evaluation_of
+from pipeline.evaluation import grid_search
 from pipeline.orchestration import placement, run_document, stage_commands
 from pipeline.orchestration.job_status import PREFLIGHT
 from pipeline.orchestration.job_templates import DIGEST
@@ -71,7 +71,7 @@ def command(nodes: list[StageRecord], node: StageRecord, record: str) -> list[li
         return [words]
     index, parts = placement.part()
     configs = [cast(EvaluateConfig, other.config) for other in nodes]
-    grids = [evaluation_of(config.task).run_count(config) for config in configs]
+    grids = list(map(grid_search.run_count, configs))
     position = nodes.index(node)
     first = (index - sum(grids[:position])) % parts  # runs are numbered across all grids
     return [[*words, f"part=[{first},{parts}]"]] if first < grids[position] else []

@@ -77,7 +77,7 @@ class StoreFolder:
         top, _, name = self._address.rpartition("/")
         with lease.held(f"{top}/.{name}.lock", "out", wait) as held:
             self.copy.hold = held.hold
-            found = objects.read(f"{self._address}/{MANIFEST}")
+            found = objects.client(top).read(f"{self._address}/{MANIFEST}")
             self._version = found[1] if found is not None else None
             yield
 

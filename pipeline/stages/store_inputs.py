@@ -148,7 +148,7 @@ def fetch_input(root: Path, address: str, key: str, patterns: tuple[str, ...] = 
 def _fetch_listed(root: Path, address: str, key: str) -> Path:
     """Fetch what no stage made: all objects below an address, or the one at it."""
     top = address.rpartition("/")[0]
-    info = objects.head(address) if top.count("/") >= 2 else None
+    info = objects.client(address).head(address) if top.count("/") >= 2 else None
     here = Copy(root, top if info is not None else address)
     name = address.rpartition("/")[2]
     listed = {name: info} if info is not None else here.listed()

@@ -18,7 +18,7 @@ from transformers import BertConfig, BertForMaskedLM, ModernBertConfig, ModernBe
 
 from benchmarks.small import make_work
 from model.config import ModelConfig
-from model.encoders.bert import BertForPreTraining
+from model.encoders.architectures import build_model
 from model.huggingface import bert_format
 from pipeline.shards import open_folder, write_shard
 
@@ -185,7 +185,7 @@ def test_a_size_is_counted_and_trains(root: Path, tmp_path: Path) -> None:
     make_work(tmp_path / "work" / "sample")
     printed = follow(root, "add-model-size.md", tmp_path)
     size = ModelConfig(name="narrow", layers=6, hidden=192, heads=3, feed_forward=768, vocab_size=30522)
-    count = sum(parameter.numel() for parameter in BertForPreTraining(size).parameters())
+    count = sum(parameter.numel() for parameter in build_model(size).parameters())
     assert f"{count:,} parameters" in printed
     assert "train: " in printed
 
@@ -202,7 +202,7 @@ def test_a_task_is_evaluated(root: Path, tmp_path: Path) -> None:
     make_work(work)
     size = ModelConfig(name="tiny", layers=1, hidden=32, heads=2, feed_forward=64, vocab_size=125, positions=128)
     torch.manual_seed(0)
-    model = BertForPreTraining(size)
+    model = build_model(size)
     bert_format.save(work / "convert", size, model.state_dict(), work / "vocab")
     score = float(follow(root, "add-task.md", tmp_path).split()[-1])
     assert 0 <= score <= 1

@@ -9,9 +9,9 @@ import torch
 from benchmarks.data.samples import make_shards, make_vocab
 from benchmarks.model.train_worker import our_loss, pad, read
 from model.config import ModelConfig
-from model.encoders.bert import BertForPreTraining
+from model.encoders.architectures import build_model
 from model.encoders.encoder import prepare_for
-from model.huggingface.names import BERT
+from model.huggingface.names import NAMES
 
 CONFIG = ModelConfig(
     name="test", layers=3, hidden=128, heads=2, feed_forward=256, positions=128, dropout=0.0, attention_dropout=0.0
@@ -42,9 +42,9 @@ def test_on_a_gpu_losses_and_gradients_are_hugging_faces(attention: str, tmp_pat
     device = gpu()
     config, (batch, _) = batches(tmp_path)
     torch.manual_seed(0)
-    ours = BertForPreTraining(dataclasses.replace(config, attention=attention)).to(device)
+    ours = build_model(dataclasses.replace(config, attention=attention)).to(device)
     theirs = HuggingFace(huggingface_config(config)).to(device)
-    state = {BERT.their_name(name): tensor for name, tensor in ours.state_dict().items()}
+    state = {NAMES["bert"].their_name(name): tensor for name, tensor in ours.state_dict().items()}
     theirs.load_state_dict(state, strict=False)
     loss = our_loss(ours, batch.to(device))
     expected = theirs(**pad(batch.to(device), 128)).loss
@@ -78,7 +78,7 @@ def test_on_a_gpu_a_step_never_waits_for_the_host(tmp_path: Path, dropout: float
     device = gpu()
     config, both = batches(tmp_path)
     config = dataclasses.replace(config, dropout=dropout, attention_dropout=dropout)
-    model = BertForPreTraining(config).to(device, torch.bfloat16)
+    model = build_model(config).to(device, torch.bfloat16)
     prepare_for(torch.device("cuda"), torch.bfloat16, model)
     if compiled:
         model.encoder.compile_layers(device, torch.bfloat16)

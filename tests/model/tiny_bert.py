@@ -9,9 +9,9 @@ from tokenizers import BertWordPieceTokenizer
 from transformers import BertConfig, BertForPreTraining, PreTrainedModel
 
 from model.config import ModelConfig
-from model.encoders import bert
+from model.encoders.architectures import build_model
 from model.encoders.batch import Batch
-from model.huggingface.names import BERT
+from model.huggingface.names import NAMES
 from pipeline.tokenization.wordpiece import SPECIAL
 from tests.model.sizes import small
 
@@ -31,13 +31,13 @@ def make_vocabulary(folder: Path, lowercase: bool = True) -> Path:
 def our_state() -> dict[str, torch.Tensor]:
     """Random weights, always the same."""
     torch.manual_seed(0)
-    return bert.BertForPreTraining(CONFIG).state_dict()
+    return build_model(CONFIG).state_dict()
 
 
 def write_theirs(folder: Path) -> BertForPreTraining:
     """Write a folder as transformers itself does; its model."""
     torch.manual_seed(1)
-    sizes = {name: getattr(CONFIG, ours) for ours, name in BERT.sizes.items()}
+    sizes = {name: getattr(CONFIG, ours) for ours, name in NAMES["bert"].sizes.items()}
     model = BertForPreTraining(BertConfig(**sizes)).eval()
     model.save_pretrained(folder)
     return model
@@ -45,7 +45,7 @@ def write_theirs(folder: Path) -> BertForPreTraining:
 
 def our_logits(config: ModelConfig, state: dict[str, torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
     """Of one sequence of tokens 5 .. 34, at every position but the first."""
-    model = bert.BertForPreTraining(config).eval()
+    model = build_model(config).eval()
     model.load_state_dict(state)
     each, none = torch.arange(30), torch.zeros(30, dtype=torch.long)
     batch = Batch(each + 5, none, each, torch.tensor([0, 30]).int(), 30, each[1:], each[1:], none)

@@ -6,9 +6,9 @@ import torch
 from transformers import ModernBertConfig, ModernBertForMaskedLM
 
 from model.config import ModelConfig
+from model.encoders.architectures import build_model
 from model.encoders.batch import Batch
-from model.encoders.modernbert import ModernBertForPreTraining
-from model.huggingface.modernbert_names import MODERNBERT
+from model.huggingface.names import NAMES
 from tests.model.sizes import small
 from tests.model.tiny_bert import WORDS
 
@@ -32,13 +32,13 @@ CONFIG = small(
 def our_state(config: ModelConfig = CONFIG) -> dict[str, torch.Tensor]:
     """Random weights, always the same."""
     torch.manual_seed(0)
-    return ModernBertForPreTraining(config).state_dict()
+    return build_model(config).state_dict()
 
 
 def their_model() -> ModernBertForMaskedLM:
     """Made and drawn by transformers alone."""
     torch.manual_seed(1)
-    said = {theirs: getattr(CONFIG, ours) for ours, theirs in MODERNBERT.sizes.items()}
+    said = {theirs: getattr(CONFIG, ours) for ours, theirs in NAMES["modernbert"].sizes.items()}
     config = ModernBertConfig(
         **said,
         pad_token_id=0,
@@ -55,7 +55,7 @@ def their_model() -> ModernBertForMaskedLM:
 
 def our_logits(config: ModelConfig, state: dict[str, torch.Tensor]) -> torch.Tensor:
     """Of one sequence of tokens 5 .. 34, at every position."""
-    model = ModernBertForPreTraining(config).eval()
+    model = build_model(config).eval()
     model.load_state_dict(state)
     each, none = torch.arange(30), torch.zeros(30, dtype=torch.long)
     batch = Batch(each + 5, none, each, torch.tensor([0, 30]).int(), 30, each, each, none[:1])

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.common.stores import objects
+from tests import objects
 from tests.pipeline.server_program import serving
 
 PROGRAM = "AZURITE"  # environment: the program of Azurite

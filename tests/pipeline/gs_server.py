@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import requests
 
-from pipeline.common.stores import objects
+from tests import objects
 from tests.pipeline.server_program import serving
 
 PROGRAM = "FAKE_GCS"  # environment: the program of fake-gcs-server

@@ -9,7 +9,7 @@ from pathlib import Path
 import boto3
 import pytest
 
-from pipeline.common.stores import objects
+from tests import objects
 from tests.pipeline.server_program import serving
 
 GATEWAY = "VERSITYGW"  # environment: the program of versitygw

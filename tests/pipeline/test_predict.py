@@ -15,7 +15,6 @@ import torch
 import transformers
 
 from model.encoders.architectures import build_model
-from model.encoders.bert import BertForPreTraining
 from model.finetuning import loop, saved_model
 from model.finetuning.features import TruncationConfig, tokenize
 from model.finetuning.heads import HeadConfig
@@ -43,7 +42,7 @@ def vocab(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def pretrained(vocab: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("model")
     torch.manual_seed(0)
-    bert_format.save(folder, CONFIG, BertForPreTraining(CONFIG).state_dict(), vocab)
+    bert_format.save(folder, CONFIG, build_model(CONFIG).state_dict(), vocab)
     return folder
 
 
@@ -256,7 +255,7 @@ def test_a_mask_with_the_tokenizers_own_name_is_told(tmp_path, monkeypatch, caps
     (tmp_path / "vocab").mkdir()
     (tmp_path / "vocab/tokenizer.json").write_text(source)
     torch.manual_seed(0)
-    state = BertForPreTraining(CONFIG).state_dict()
+    state = build_model(CONFIG).state_dict()
     bert_format.save(tmp_path / "model", CONFIG, state, tmp_path / "vocab")
     with pytest.raises(InputError, match=r"write \[MASK\] for <mask>"):
         answers(tmp_path / "model", "the <mask> sat", monkeypatch, capsys)

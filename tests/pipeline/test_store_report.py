@@ -7,10 +7,9 @@ import pytest
 from pipeline import report, submit
 from pipeline.common.errors import InputError
 from pipeline.common.manifest import Manifest, file_checksums
-from pipeline.common.stores import objects
 from pipeline.config import ReportConfig, SubmitConfig
 from pipeline.evaluation import answers
-from tests import finished
+from tests import finished, objects
 from tests.refusals import refused
 
 pytestmark = pytest.mark.store

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.common.manifest import MANIFEST, Manifest
-from pipeline.common.stores import objects
+from tests import objects
 from tests.pipeline.test_run import STAGES, command, write_books
 
 pytestmark = [pytest.mark.slow, pytest.mark.store, pytest.mark.timeout(1800)]

@@ -11,7 +11,7 @@ from hostile import damaged, hammer
 from hypothesis import strategies as st
 
 from model.config import ModelConfig
-from model.encoders.bert import BertForPreTraining
+from model.encoders.architectures import build_model
 from model.huggingface import bert_format, vocabulary
 from model.huggingface.read_weights import parts_of, read_file
 from model.training import initial_weights
@@ -32,7 +32,7 @@ def model(tmp_path: Path) -> Path:
     """A folder in Hugging Face's format."""
     (tmp_path / "vocab").mkdir()
     (tmp_path / "vocab" / "tokenizer.json").write_text(build(ENTRIES, lowercase=True))
-    state = BertForPreTraining(SIZE).state_dict()
+    state = build_model(SIZE).state_dict()
     bert_format.save(tmp_path / "model", SIZE, state, tmp_path / "vocab")
     return tmp_path / "model"
 

@@ -16,10 +16,9 @@ from model.loader.shard_cache import ShardCache
 from pipeline.common import file_search
 from pipeline.common.errors import InputError
 from pipeline.common.manifest import Manifest
-from pipeline.common.stores import objects
 from pipeline.common.stores.mirror import Copy
 from pipeline.stages import store_inputs
-from tests import finished
+from tests import finished, objects
 from tests.pipeline.store_proxy import Proxy
 from tests.refusals import refused
 

@@ -8,7 +8,7 @@ import torch
 
 from benchmarks.small import make_work
 from model.config import ModelConfig
-from model.encoders.bert import BertForPreTraining
+from model.encoders.architectures import build_model
 from model.huggingface import bert_format
 from model.huggingface.read_weights import read_file
 from pipeline.common.errors import InputError
@@ -40,7 +40,7 @@ def test_a_pickle_that_would_act_is_refused_and_does_nothing(tmp_path: Path, nam
 
 def test_nothing_that_we_write_is_a_pickle(tmp_path: Path) -> None:
     make_work(tmp_path)
-    state = BertForPreTraining(SIZE).state_dict()
+    state = build_model(SIZE).state_dict()
     bert_format.save(tmp_path / "convert", SIZE, state, tmp_path / "vocab")
     written = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert len(written) > 5

@@ -61,22 +61,19 @@ class BackgroundUpload:
         self._thread = None
 
     def _run(self) -> None:
-        while True:
+        while self._error is None:
             with self._changed:
-                if not self._closing and self._done == self._saved:
-                    self._changed.wait(PAUSE)
+                self._changed.wait_for(lambda: self._closing or self._done < self._saved, PAUSE)
                 if self._closing and self._done == self._saved:
                     return
                 saved = self._saved
+            failed = None
             try:
                 self._work()
             except BaseException as error:
-                with self._changed:
-                    self._error = error
-                    self._changed.notify_all()
-                return
+                failed = error
             with self._changed:
-                self._done = saved
+                self._done, self._error = saved, failed
                 self._changed.notify_all()
 
 

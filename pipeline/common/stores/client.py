@@ -22,7 +22,7 @@ from typing import Any, ClassVar, NamedTuple
 from pipeline.common import parallel
 from pipeline.common.errors import BY_FORCE, ConfigError, Restart, StoreError, first_line
 from pipeline.common.stores import patience
-from pipeline.common.stores.remote_file import Info, RangeFile, RemoteFile, key_prefix, listed_prefix, parse
+from pipeline.common.stores.remote_file import Info, RemoteFile, key_prefix, listed_prefix, parse
 
 Page = tuple[list[Info], str | None]  # of a list, and the token of the next
 CHANGED = "was changed or deleted during the run; rerun the command"
@@ -222,7 +222,7 @@ class Client(ABC):
             found: bytes = self.call(address, request)
             return found
 
-        return RangeFile(address, info, read_range)
+        return RemoteFile(address, info, read_range)
 
     def read(self, address: str) -> tuple[bytes, str] | None:
         """Return the bytes of a small object and its ETag; None if it is missing."""

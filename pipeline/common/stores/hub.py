@@ -20,7 +20,6 @@ from pipeline.common.stores.patience import Again, until_answered
 from pipeline.common.stores.remote_file import Info, RemoteFile
 
 SCHEME = "hf://"
-BLOCK = 2**21  # bytes read ahead; an open file keeps about this much in memory
 TIMEOUT = 20.0  # seconds without a byte after which a request is repeated
 COMMIT = re.compile(r"[0-9a-f]{40}")
 _FORM = "write hf://datasets/OWNER/NAME@REVISION/PATH"
@@ -80,36 +79,18 @@ def below(address: str) -> list[Info]:
     return [_info(item) for item in found.values()]
 
 
-class HubFile(RemoteFile):
-    """A file of the hub to read, in any order, with one block read ahead."""
+def opened(address: str, info: Info) -> RemoteFile:
+    """Return a file of the hub as a file to read, in any order."""
 
-    def __init__(self, address: str, info: Info):
-        super().__init__(address, info.size)
-        self._file: Any = None
-
-    def _next(self, wanted: int) -> bytes:
-        with _refusals(self.address):
-            if self._file is None:
-                self._file = _system().open(
-                    _path(self.address), "rb", block_size=BLOCK, cache_type="readahead", size=self.size
-                )
-            self._file.seek(self._at)
-            data: bytes = self._file.read(wanted)
+    def read_range(start: int, stop: int) -> bytes:
+        with _refusals(address), _system().open(_path(address), "rb", cache_type="none", size=info.size) as file:
+            file.seek(start)
+            data: bytes = file.read(stop - start)
         if not data:
-            raise StoreError(f"the hub sent no bytes from {self._at} on; rerun the command", path=self.address)
+            raise StoreError(f"the hub sent no bytes from {start} on; rerun the command", path=address)
         return data
 
-    def close(self) -> None:
-        """Free the block that was read ahead."""
-        if self._file is not None:
-            self._file.close()
-            self._file = None
-        super().close()
-
-
-def opened(address: str, info: Info) -> RemoteFile:
-    """Return a file of the hub as a file to read."""
-    return HubFile(address, info)
+    return RemoteFile(address, info, read_range)
 
 
 def _path(address: str) -> str:
@@ -312,18 +293,14 @@ def push(name: str, folder: Path, revision: str | None = None, ignore: Iterable[
 def _push(name: str, folder: Path, revision: str | None, ignore: list[str]) -> str:
     from huggingface_hub import HfApi
 
-    api = HfApi(endpoint=endpoint())
+    api, delete = HfApi(endpoint=endpoint()), None
     api.create_repo(name, private=True, exist_ok=True)
-    if revision is None:
-        return str(api.upload_folder(repo_id=name, folder_path=folder, ignore_patterns=ignore))
-    api.create_branch(name, branch=revision, exist_ok=True)
+    if revision is not None:
+        api.create_branch(name, branch=revision, exist_ok=True)
+        delete = "*"  # what the branch has of the one that it was made from
     return str(
         api.upload_folder(
-            repo_id=name,
-            folder_path=folder,
-            revision=revision,
-            ignore_patterns=ignore,
-            delete_patterns="*",  # what the branch has of the one that it was made from
+            repo_id=name, folder_path=folder, revision=revision, ignore_patterns=ignore, delete_patterns=delete
         )
     )
 

@@ -28,7 +28,7 @@ class Lease:
     """A lock that this process holds, renewed by a thread."""
 
     def __init__(self, address: str, key: str):
-        self.address, self.key = address, key
+        self.address, self.key, self._store = address, key, objects.client(address)
         self._token = secrets.token_hex(8)
         self._etag: str | None = None
         self._lost, self._renewed = False, -LEASE  # when it was asked last, by the monotonic clock
@@ -47,7 +47,7 @@ class Lease:
         """
         first: str | None = None  # the lock as it was when it was seen first
         while not self._try():
-            found, age = objects.read(self.address), objects.age(self.address)
+            found, age = self._store.read(self.address), self._store.age(self.address)
             if found is None or age is None:
                 continue
             holder, etag = _holder(found[0]), found[1]
@@ -55,7 +55,7 @@ class Lease:
                 self._etag = etag
                 break
             if age > LEASE or _is_gone(holder):
-                self._etag = objects.put(self.address, self._text(), etag=etag)
+                self._etag = self._store.put(self.address, self._text(), etag=etag)
                 if self._etag is not None:
                     break
             elif first not in (None, etag) and not wait:
@@ -94,13 +94,13 @@ class Lease:
         with contextlib.suppress(StoreError, Restart):
             self._renew()  # another process may have taken it over meanwhile
             if not self._lost:
-                objects.delete([self.address])
+                self._store.delete(self.address)
 
     def _try(self) -> bool:
-        self._etag = objects.put(self.address, self._text(), absent=True)
+        self._etag = self._store.put(self.address, self._text(), absent=True)
         if self._etag is None:
             return False
-        again = objects.put(self.address, self._text(), absent=True)
+        again = self._store.put(self.address, self._text(), absent=True)
         if again is not None:
             self._etag = again
             print(
@@ -119,8 +119,8 @@ class Lease:
     def _renew(self) -> None:
         with self._one:
             now = time.monotonic()
-            etag = objects.put(self.address, self._text(), etag=self._etag)
-            if etag is None and (found := objects.read(self.address)) is not None:
+            etag = self._store.put(self.address, self._text(), etag=self._etag)
+            if etag is None and (found := self._store.read(self.address)) is not None:
                 # The answer to an earlier renewal of ours may have been lost.
                 etag = found[1] if _holder(found[0]).get("token") == self._token else None
             self._lost = self._lost or etag is None

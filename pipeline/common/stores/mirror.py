@@ -89,6 +89,7 @@ class Copy:
 
     def __init__(self, root: Path, address: str):
         self.address = storage.normal(address)
+        self._store = objects.client(self.address)
         self.path = local_path(root, self.address)
         self._index_file = self.path.with_name(f".{self.path.name}.index")
         self._one = threading.Lock()
@@ -115,7 +116,7 @@ class Copy:
     def listed(self) -> dict[str, Info]:
         """Return the objects of the folder by relative name."""
         start = len(parse(self.address)[1]) + 1
-        listed = {info.key[start:]: info for info in objects.below(self.address)}
+        listed = {info.key[start:]: info for info in self._store.below(self.address)}
         for name in listed:
             inside(self.path, name, self.address)
         return listed
@@ -179,7 +180,7 @@ class Copy:
         if stat.st_size <= LARGEST:  # as one piece: it may grow meanwhile
             data = path.read_bytes()
             checksum = hashlib.sha256(data).hexdigest()
-            etag = self._over(name, seen, functools.partial(objects.put, data=data))
+            etag = self._over(name, seen, functools.partial(self._store.put, data=data))
         elif checksum is not None:
             etag = self._over(name, seen, self._file(path, checksum))
         else:
@@ -189,9 +190,8 @@ class Copy:
                 etag = self._over(name, seen, self._file(Path(still.name), checksum))
         self.entries[name] = Entry(stat.st_size, stat.st_mtime_ns, checksum, etag)
 
-    @staticmethod
-    def _file(path: Path, checksum: str) -> Put:
-        return functools.partial(objects.put_file, path=path, checksum=checksum)
+    def _file(self, path: Path, checksum: str) -> Put:
+        return functools.partial(self._store.put_file, path=path, checksum=checksum)
 
     def _over(self, name: str, seen: str | None, put: Put) -> str:
         """Put an object over the version that was `seen` (None: over none); return its ETag.
@@ -205,7 +205,7 @@ class Copy:
             etag = put(place, absent=seen is None, etag=seen)
             if etag is not None:
                 return etag
-            info = objects.head(place)  # of an earlier start, or the answer to ours was lost
+            info = self._store.head(place)  # of an earlier start, or the answer to ours was lost
             seen = info.etag if info is not None else None
         raise Restart(f"{place}: another process writes it too")
 
@@ -217,8 +217,8 @@ class Copy:
         """
         self.hold()
         place = f"{self.address}/{name}"
-        etag = objects.put(place, data, absent=seen is None, etag=seen)
-        if etag is None and (found := objects.read(place)) is not None and found[0] == data:
+        etag = self._store.put(place, data, absent=seen is None, etag=seen)
+        if etag is None and (found := self._store.read(place)) is not None and found[0] == data:
             return found[1]  # the answer to an earlier request of ours was lost
         if etag is None:
             raise Restart(f"{place}: another process has changed it")
@@ -229,7 +229,7 @@ class Copy:
 
         def one(name: str) -> None:
             self.hold()
-            objects.delete([f"{self.address}/{name}"])
+            self._store.delete(f"{self.address}/{name}")
             self.entries.pop(name, None)
 
         parallel.each(one, names)

@@ -1,4 +1,4 @@
-"""Objects of a store, written, fetched and removed, whichever store it is.
+"""The clients of all stores, and files that are fetched from them.
 
 Every store takes conditions: an object is written only where it is missing, or only over the
 version that was read. It compares what arrives with a checksum; a fetched file is compared with its
@@ -8,7 +8,6 @@ sha256 here. Errors are those of `Client`.
 import contextlib
 import hashlib
 import os
-from collections.abc import Iterable
 from pathlib import Path
 
 from pipeline.common import parallel
@@ -33,44 +32,6 @@ class _Damaged(Exception):
 def client(address: str) -> Client:
     """Return the client of an address's store."""
     return CLIENTS[address.partition("://")[0].lower()]
-
-
-def head(address: str) -> Info | None:
-    """Return what the store says of an object; None if it is missing."""
-    return client(address).head(address)
-
-
-def below(address: str) -> list[Info]:
-    """List all objects below a folder, or whose keys begin as a prefix ending in `*` does."""
-    return client(address).below(address)
-
-
-def read(address: str) -> tuple[bytes, str] | None:
-    """Return the bytes of a small object and its ETag; None if it is missing."""
-    return client(address).read(address)
-
-
-def age(address: str) -> float | None:
-    """Return for how many seconds an object has not changed, by the clock of the store."""
-    return client(address).age(address)
-
-
-def put(address: str, data: bytes, *, absent: bool = False, etag: str | None = None) -> str | None:
-    """Write a small object; return its ETag, or None where the condition does not hold.
-
-    The condition is that the object is missing (`absent`), or that it still is that of `etag`.
-    """
-    return client(address).put(address, data, absent=absent, etag=etag)
-
-
-def put_file(address: str, path: Path, checksum: str, *, absent: bool = False, etag: str | None = None) -> str | None:
-    """Write a file of the sha256 `checksum` (hex) as an object, on the conditions of `put`."""
-    return client(address).put_file(address, path, checksum, absent=absent, etag=etag)
-
-
-def delete(addresses: Iterable[str]) -> None:
-    """Remove objects, those of them that are there."""
-    parallel.each(lambda address: client(address).delete(address), addresses)
 
 
 def fetch(address: str, info: Info, path: Path, checksum: str | None) -> str:

@@ -6,7 +6,7 @@ import re
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 from urllib.request import getproxies
@@ -82,15 +82,13 @@ def until_answered(address: str, endpoint: str, advice: str, request: Callable[[
         StoreError: the name of the host is unknown; `advice` says what to check.
         Restart: the store does not answer.
     """
-    began, notice = time.monotonic(), Notice(address)
-    for pause in pauses():
+    began, notice, pause = time.monotonic(), Notice(address), PAUSE
+    while True:
         try:
-            found = request()
+            return request()
         except Again as error:
             notice.failed(error)
             reason, asked, silent = str(error), error.pause, not error.answered
-        else:
-            return found
         spent = time.monotonic() - began
         if silent and spent > min(UNKNOWN, patience()) and is_unknown(endpoint):
             raise StoreError(f"the store cannot be reached ({reason}); check the network, {advice}", path=address)
@@ -99,7 +97,7 @@ def until_answered(address: str, endpoint: str, advice: str, request: Callable[[
                 f"{address}: the store did not answer for {spent:.0f} s ({reason}); check the network, {advice}"
             )
         time.sleep(max(pause, asked))
-    raise AssertionError("pauses have no end")
+        pause = min(2 * pause, LONGEST_PAUSE)
 
 
 def is_unknown(endpoint: str) -> bool:
@@ -110,14 +108,6 @@ def is_unknown(endpoint: str) -> bool:
     except socket.gaierror as error:
         return error.errno in (socket.EAI_NONAME, socket.EAI_NODATA) and not getproxies()
     return False
-
-
-def pauses() -> Iterator[float]:
-    """Yield the seconds to wait after each failed try, without end."""
-    pause = PAUSE
-    while True:
-        yield pause
-        pause = min(2 * pause, LONGEST_PAUSE)
 
 
 def patience() -> float:

@@ -2,7 +2,6 @@
 
 import dataclasses
 import io
-from abc import abstractmethod
 from collections.abc import Callable
 from datetime import datetime
 from typing import Any, Protocol
@@ -52,16 +51,16 @@ def listed_prefix(key: str) -> str:
 
 
 class RemoteFile(io.RawIOBase):
-    """The position in a file whose bytes `_next` requests."""
+    """A file whose requests are for longer ranges the longer it is read on.
 
-    def __init__(self, address: str, size: int):
+    The bytes of one request are in memory; `read_range` returns those from one position to before another.
+    """
+
+    def __init__(self, address: str, info: Info, read_range: Callable[[int, int], bytes]):
         super().__init__()
-        self.address, self.size = address, size
-        self._at = 0
-
-    @abstractmethod
-    def _next(self, wanted: int) -> bytes:
-        """Return one to `wanted` bytes from the position on."""
+        self.address, self.size = address, info.size
+        self._range, self._at = read_range, 0
+        self._part, self._part_start, self._asked = b"", 0, SMALLEST
 
     def readable(self) -> bool:
         """Return true: that is what it is for."""
@@ -76,9 +75,11 @@ class RemoteFile(io.RawIOBase):
         return self._at
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Move to a position."""
+        """Move to a position; elsewhere, requests are for short ranges again."""
         start = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self.size}[whence]
-        self._at = max(0, start + offset)
+        before, self._at = self._at, max(0, start + offset)
+        if self._at != before:
+            self._asked = SMALLEST
         return self._at
 
     def readinto(self, buffer: Any) -> int:
@@ -91,37 +92,15 @@ class RemoteFile(io.RawIOBase):
         wanted = min(len(buffer), self.size - self._at)
         if wanted <= 0:
             return 0
-        data = self._next(wanted)
-        buffer[: len(data)] = data
-        self._at += len(data)
-        return len(data)
-
-
-class RangeFile(RemoteFile):
-    """A file whose requests are for longer ranges the longer it is read on.
-
-    The bytes of one request are in memory; `read_range` returns those from one position to before another.
-    """
-
-    def __init__(self, address: str, info: Info, read_range: Callable[[int, int], bytes]):
-        super().__init__(address, info.size)
-        self._range = read_range
-        self._part, self._part_start, self._asked = b"", 0, SMALLEST
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Move to a position; elsewhere, requests are for short ranges again."""
-        before = self._at
-        if super().seek(offset, whence) != before:
-            self._asked = SMALLEST
-        return self._at
-
-    def _next(self, wanted: int) -> bytes:
         offset = self._at - self._part_start
         if not 0 <= offset < len(self._part):
             stop = min(self._at + max(self._asked, wanted), self.size)
             self._asked = min(2 * self._asked, LARGEST)
             self._part, self._part_start, offset = self._range(self._at, stop), self._at, 0
-        return self._part[offset : offset + wanted]
+        data = self._part[offset : offset + wanted]
+        buffer[: len(data)] = data
+        self._at += len(data)
+        return len(data)
 
 
 class Reader(Protocol):

@@ -113,11 +113,6 @@ def _contents(samples: Samples) -> list[bytes]:
     return [b"".join(each[start:end]) for start, end in pairwise(places.tolist())]
 
 
-def framing_of(config: EvaluateConfig) -> TruncationConfig:
-    """Return the configured truncation of texts."""
-    return TruncationConfig(config.sequence_length, config.truncation, config.chunks)
-
-
 def open_task_type(config: EvaluateConfig, task: TaskConfig, wordpiece: WordPiece) -> TaskType:
     """Return the type of `task`, with its files in `config.data`."""
     from pipeline.evaluation.task_types.classification import Choice, Classification
@@ -126,7 +121,8 @@ def open_task_type(config: EvaluateConfig, task: TaskConfig, wordpiece: WordPiec
 
     if task.kind in ("classification", "choice"):
         made = Choice if task.kind == "choice" else Classification
-        return made(config.data, task, wordpiece, framing_of(config))
+        framing = TruncationConfig(config.sequence_length, config.truncation, config.chunks)
+        return made(config.data, task, wordpiece, framing)
     if task.kind == "tagging":
         return Tagging(config.data, task, wordpiece, config.sequence_length)
     return Answers(config.data, task, wordpiece, config.sequence_length, config.stride)

@@ -6,8 +6,9 @@ that fine-tuning drives: it reads pairs, and makes tables of their scores.
 Shapes: N pairs, P paradigms, R resamples.
 """
 
+from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -40,13 +41,14 @@ class Pairs:
     groups: dict[str, tuple[str, str]] = field(default_factory=dict)  # of a paradigm: see `group_of`
     malformed: list[str] = field(default_factory=list)  # rows left out: where and why
     other_files: list[str] = field(default_factory=list)  # files that hold no pairs
+    counts: Counter[str] = field(default_factory=Counter)  # of good rows, by paradigm
 
     def __len__(self) -> int:
         return len(self.good)
 
 
-def read_pairs(data: str, task: TaskConfig) -> Pairs:
-    """Read the pairs of a task; files without any of its columns are left out.
+def read_pairs(data: str, task: TaskConfig, rows: int | None = None) -> Pairs:
+    """Read the pairs of a task, or the first `rows` of each paradigm; files without its columns are left out.
 
     Raises:
         InputError: no file matches, one is broken, or has only some of the columns.
@@ -65,32 +67,15 @@ def read_pairs(data: str, task: TaskConfig) -> Pairs:
             only = ", ".join(table.names)
             raise InputError(f"no column {lost[0]!r}, only {only}", "task.columns", path=place, line=1)
         else:
-            _add(pairs, table, task)
+            _add(pairs, table, task, rows)
     if not len(pairs):
         fault = pairs.malformed or [f"{place}: columns {names}" for place, names in seen.items()]
         raise InputError(f"no pair in {task.dev}, columns {', '.join(wanted)}; {fault[0]}", "data", data)
     return pairs
 
 
-def head(pairs: Pairs, rows: int) -> Pairs:
-    """Return the first `rows` pairs of each paradigm."""
-    seen: dict[str, int] = {}
-    kept = []
-    for place, name in enumerate(pairs.paradigms):
-        seen[name] = seen.get(name, 0) + 1
-        if seen[name] <= rows:
-            kept.append(place)
-    return replace(
-        pairs,
-        good=[pairs.good[n] for n in kept],
-        bad=[pairs.bad[n] for n in kept],
-        contexts=[pairs.contexts[n] for n in kept],
-        paradigms=[pairs.paradigms[n] for n in kept],
-    )
-
-
-def _add(pairs: Pairs, table: Table, task: TaskConfig) -> None:
-    """Add the rows of a file; those without one of the two sentences are malformed."""
+def _add(pairs: Pairs, table: Table, task: TaskConfig, most: int | None) -> None:
+    """Add the rows of a file, up to `most` of a paradigm; those without one of the two sentences are malformed."""
 
     def column(name: str, default: str) -> list[str]:
         if not name or name not in table.names:  # pandas leaves the name of its index empty
@@ -109,6 +94,9 @@ def _add(pairs: Pairs, table: Table, task: TaskConfig) -> None:
     for one, other, context, paradigm, group, line in rows:
         if not clean(one) or not clean(other):
             pairs.malformed.append(f"{table.place}, line {line}: a sentence is empty")
+            continue
+        pairs.counts[paradigm or stem] += 1
+        if most is not None and pairs.counts[paradigm or stem] > most:
             continue
         pairs.good.append(one)
         pairs.bad.append(other)

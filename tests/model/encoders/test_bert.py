@@ -10,10 +10,10 @@ from transformers import BertConfig
 from transformers import BertForPreTraining as Theirs
 
 from model.config import ModelConfig
-from model.encoders.architectures import parameter_shapes
+from model.encoders.architectures import build_model, parameter_shapes
 from model.encoders.batch import Batch
-from model.encoders.bert import BertForPreTraining
-from model.huggingface.names import BERT
+from model.encoders.encoder import PretrainingModel
+from model.huggingface.names import NAMES
 from pipeline.common.errors import ConfigError
 from tests.examples import examples
 
@@ -52,11 +52,11 @@ def ragged(lengths: list[int], vocab: int = VOCAB, seed: int = 0) -> Batch:
     )
 
 
-def theirs_like(model: BertForPreTraining) -> Theirs:
+def theirs_like(model: PretrainingModel) -> Theirs:
     """Hugging Face's model of the same size with the same weights."""
-    sizes = {theirs: getattr(model.config, ours) for ours, theirs in BERT.sizes.items()}
+    sizes = {theirs: getattr(model.config, ours) for ours, theirs in NAMES["bert"].sizes.items()}
     theirs = Theirs(BertConfig(**sizes, attn_implementation="eager"))
-    state = {BERT.their_name(name): p.detach() for name, p in model.named_parameters()}
+    state = {NAMES["bert"].their_name(name): p.detach() for name, p in model.named_parameters()}
     missing, unexpected = theirs.load_state_dict(state, strict=False)
     assert not unexpected
     assert all("decoder" in name for name in missing)
@@ -83,7 +83,7 @@ def padded(batch: Batch) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
     return inputs, real
 
 
-def loss(model: BertForPreTraining, batch: Batch) -> torch.Tensor:
+def loss(model: PretrainingModel, batch: Batch) -> torch.Tensor:
     masked, pairs = model(batch)
     return F.cross_entropy(masked, batch.masked_labels) + F.cross_entropy(pairs, batch.next_sentence_labels)
 
@@ -94,9 +94,9 @@ def test_published_sizes_have_as_many_parameters_as_bert(root, name, parameters)
     assert sum(shape.numel() for shape in shapes.values()) == parameters
     with torch.device("meta"):
         config = size(root, name, vocab_size=30522)
-        theirs = Theirs(BertConfig(**{BERT.sizes[key]: getattr(config, key) for key in BERT.sizes}))
+        theirs = Theirs(BertConfig(**{NAMES["bert"].sizes[key]: getattr(config, key) for key in NAMES["bert"].sizes}))
     expected = {name: p.shape for name, p in theirs.named_parameters()}
-    assert {BERT.their_name(name): shape for name, shape in shapes.items()} == expected
+    assert {NAMES["bert"].their_name(name): shape for name, shape in shapes.items()} == expected
 
 
 @pytest.mark.parametrize("attention", ["each", "padded"])
@@ -104,7 +104,7 @@ def test_published_sizes_have_as_many_parameters_as_bert(root, name, parameters)
 def test_logits_losses_and_gradients_equal_those_of_hugging_face(root, name, layers, attention):
     torch.manual_seed(0)
     config = size(root, name, layers=layers, attention=attention, initializer_range=0.05)
-    model = BertForPreTraining(config).eval()
+    model = build_model(config).eval()
     theirs, batch = theirs_like(model), ragged([17, 96, 33, 2, 60])
     inputs, real = padded(batch)
     found, (masked, pairs) = theirs(**inputs), model(batch)
@@ -118,7 +118,7 @@ def test_logits_losses_and_gradients_equal_those_of_hugging_face(root, name, lay
     found.loss.backward()
     their_gradients = {name: p.grad for name, p in theirs.named_parameters()}
     for name, parameter in model.named_parameters():
-        gradient, expected = parameter.grad, their_gradients[BERT.their_name(name)]
+        gradient, expected = parameter.grad, their_gradients[NAMES["bert"].their_name(name)]
         # A key's bias shifts all scores of a query alike: its gradient is zero but for rounding.
         scale = 1.0 if name.endswith("key_bias") else expected.norm()
         assert (gradient - expected).norm() <= 1e-4 * scale, name
@@ -126,7 +126,7 @@ def test_logits_losses_and_gradients_equal_those_of_hugging_face(root, name, lay
 
 @pytest.mark.parametrize("attention", ["each", "padded"])
 def test_a_causal_model_is_their_decoder(attention):
-    model = BertForPreTraining(small(causal=True, attention=attention)).double().eval()
+    model = build_model(small(causal=True, attention=attention)).double().eval()
     theirs = theirs_like(model).double().eval()
     batch = ragged([12, 2, 30])
     inputs, real = padded(batch)
@@ -140,7 +140,7 @@ def test_a_causal_model_is_their_decoder(attention):
 @given(lengths=st.lists(st.integers(2, 40), min_size=1, max_size=5), data=st.data())
 def test_a_last_layer_that_keeps_few_positions_computes_the_same(lengths, data):
     torch.manual_seed(0)
-    encoder = BertForPreTraining(small()).double().eval().encoder
+    encoder = build_model(small()).double().eval().encoder
     batch = ragged(lengths)
     tokens = len(batch.input_ids)
     keep = data.draw(st.lists(st.integers(0, tokens - 1), unique=True, max_size=9).map(torch.tensor))
@@ -152,7 +152,7 @@ def test_a_last_layer_that_keeps_few_positions_computes_the_same(lengths, data):
 
 def test_sequences_do_not_see_each_other():
     torch.manual_seed(0)
-    model = BertForPreTraining(small()).double().eval()
+    model = build_model(small()).double().eval()
     batch = ragged([9, 20, 5])
     changed = batch.input_ids.clone()
     changed[9:29] = 7
@@ -166,7 +166,7 @@ def test_sequences_do_not_see_each_other():
 def test_initialisation_follows_the_seed_alone():
     def state(seed: int, **changes) -> dict[str, torch.Tensor]:
         torch.manual_seed(seed)
-        return BertForPreTraining(small(**changes)).state_dict()
+        return build_model(small(**changes)).state_dict()
 
     first = state(0)
     for again in (state(0), state(0, attention="padded")):
@@ -181,7 +181,7 @@ def test_initialisation_follows_the_seed_alone():
 
 
 def test_dropout_is_drawn_from_the_seed_while_training():
-    model, batch = BertForPreTraining(small()).train(), ragged([12, 30])
+    model, batch = build_model(small()).train(), ragged([12, 30])
 
     def draw(seed: int) -> torch.Tensor:
         torch.manual_seed(seed)
@@ -192,7 +192,7 @@ def test_dropout_is_drawn_from_the_seed_while_training():
 
 
 def test_an_empty_batch_has_no_loss_and_no_gradient():
-    model, none = BertForPreTraining(small()), torch.zeros(0, dtype=torch.int64)
+    model, none = build_model(small()), torch.zeros(0, dtype=torch.int64)
     start = torch.zeros(1, dtype=torch.int32)
     batch = Batch(none, none, none, start, 0, none, none, none)
     masked, pairs = model(batch)
@@ -204,7 +204,7 @@ def test_an_empty_batch_has_no_loss_and_no_gradient():
 
 def test_a_model_learns_a_batch_by_heart():
     torch.manual_seed(0)
-    model, batch = BertForPreTraining(small(dropout=0.0, attention_dropout=0.0)), ragged([20, 31])
+    model, batch = build_model(small(dropout=0.0, attention_dropout=0.0)), ragged([20, 31])
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
     for _ in range(60):
         optimizer.zero_grad()
@@ -215,9 +215,9 @@ def test_a_model_learns_a_batch_by_heart():
 
 def test_a_model_without_a_vocabulary_is_refused():
     with pytest.raises(ConfigError, match="vocab_size"):
-        BertForPreTraining(small(vocab_size=None))
+        build_model(small(vocab_size=None))
 
 
 def test_an_attention_backend_that_cannot_work_is_refused():
     with pytest.raises(ConfigError, match="sdpa"):
-        BertForPreTraining(small(attention="sdpa"))(ragged([5]))
+        build_model(small(attention="sdpa"))(ragged([5]))

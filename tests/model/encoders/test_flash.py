@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from model.encoders import flash
+from model.encoders import attention as flash
 from tests.model.encoders import flash_on_cpu  # noqa: F401
 
 LENGTHS = [3, 1, 5]

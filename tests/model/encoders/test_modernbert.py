@@ -14,12 +14,11 @@ from transformers import ModernBertForMaskedLM as Theirs
 from transformers.models.modernbert import modeling_modernbert
 
 from model.config import ModelConfig, OptimizerConfig
-from model.encoders.architectures import parameter_shapes
+from model.encoders.architectures import build_model, parameter_shapes
 from model.encoders.batch import Batch
-from model.encoders.encoder import Sequences
-from model.encoders.modernbert import ModernBertForPreTraining
-from model.huggingface.modernbert_names import MODERNBERT
-from model.huggingface.modernbert_names import settings as their_settings
+from model.encoders.encoder import PretrainingModel, Sequences
+from model.huggingface.names import NAMES
+from model.huggingface.names import modernbert_settings as their_settings
 from model.training.optimizer import build_optimizer
 from pipeline.common.errors import ConfigError
 
@@ -65,16 +64,16 @@ def ragged(lengths: list[int], seed: int = 0) -> Batch:
 
 
 def their_config(config: ModelConfig) -> ModernBertConfig:
-    said = {theirs: getattr(config, ours) for ours, theirs in MODERNBERT.sizes.items()}
-    return ModernBertConfig(**said, **MODERNBERT.fixed, **their_settings(config, ENTRIES))
+    said = {theirs: getattr(config, ours) for ours, theirs in NAMES["modernbert"].sizes.items()}
+    return ModernBertConfig(**said, **NAMES["modernbert"].fixed, **their_settings(config, ENTRIES))
 
 
-def theirs_like(model: ModernBertForPreTraining, attention: str) -> Theirs:
+def theirs_like(model: PretrainingModel, attention: str) -> Theirs:
     """Hugging Face's model of the same size with the same weights."""
     theirs = Theirs(their_config(model.config))
     theirs.config._attn_implementation = attention
     state = {name: p.detach() for name, p in model.named_parameters()}
-    missing, unexpected = theirs.load_state_dict(MODERNBERT.their_tensors(state), strict=False)
+    missing, unexpected = theirs.load_state_dict(NAMES["modernbert"].their_tensors(state), strict=False)
     assert not unexpected
     assert missing == ["decoder.weight"]
     theirs.tie_weights()
@@ -94,7 +93,7 @@ def padded(batch: Batch) -> tuple[dict[str, Tensor], Tensor]:
     return inputs, real
 
 
-def differences(model: ModernBertForPreTraining, theirs: Theirs, batch: Batch) -> dict[str, float]:
+def differences(model: PretrainingModel, theirs: Theirs, batch: Batch) -> dict[str, float]:
     """The largest of the logits, the loss, and of all gradients as a share of their norm."""
     inputs, real = padded(batch)
     found, (masked, pairs) = theirs(**inputs), model(batch)
@@ -108,7 +107,7 @@ def differences(model: ModernBertForPreTraining, theirs: Theirs, batch: Batch) -
     apart = {"logits": (masked - read).abs().max().item(), "loss": (ours - loss).abs().item()}
     gradients = {name: p.grad for name, p in model.named_parameters()}
     others = {name: p.grad for name, p in theirs.named_parameters()}
-    for name, gradient in MODERNBERT.their_tensors(gradients).items():
+    for name, gradient in NAMES["modernbert"].their_tensors(gradients).items():
         scale = max(float(others[name].norm()), 1e-3)
         apart[name] = float((gradient - others[name]).norm()) / scale
     return apart
@@ -128,7 +127,7 @@ def test_sizes_have_as_many_parameters_as_modernbert(root, name):
         theirs = Theirs(their_config(config))
         ours = {name: torch.empty(shape) for name, shape in shapes.items()}
     expected = {name: p.shape for name, p in theirs.named_parameters()}
-    assert {n: t.shape for n, t in MODERNBERT.their_tensors(ours).items()} == expected
+    assert {n: t.shape for n, t in NAMES["modernbert"].their_tensors(ours).items()} == expected
     published = {"modern-base": 149_655_232, "modern-large": 395_881_664}
     count = sum(shape.numel() for shape in shapes.values())
     assert count == published.get(name, count)
@@ -139,7 +138,7 @@ def test_sizes_have_as_many_parameters_as_modernbert(root, name):
 def test_everything_equals_hugging_face_in_double_precision(lengths, attention, monkeypatch):
     monkeypatch.setattr(modeling_modernbert, "apply_rotary_pos_emb", rotate_in_double)
     torch.manual_seed(0)
-    model = ModernBertForPreTraining(small(attention=attention, initializer_range=0.3))
+    model = build_model(small(attention=attention, initializer_range=0.3))
     theirs = theirs_like(model.double(), "sdpa").double()
     apart = differences(model, theirs, ragged(lengths))
     assert max(apart.values()) <= 1e-9, apart
@@ -158,7 +157,7 @@ def test_everything_equals_hugging_face_in_double_precision(lengths, attention, 
 def test_logits_losses_and_gradients_equal_those_of_hugging_face(root, name, layers, lengths, attention):
     torch.manual_seed(0)
     config = size(root, name, layers=layers, attention=attention, initializer_range=0.05)
-    model = ModernBertForPreTraining(config)
+    model = build_model(config)
     apart = differences(model, theirs_like(model, "sdpa"), ragged(lengths))
     assert apart.pop("logits") <= 1e-5
     assert apart.pop("loss") <= 1e-5
@@ -167,7 +166,7 @@ def test_logits_losses_and_gradients_equal_those_of_hugging_face(root, name, lay
 
 def test_it_learns_along_the_curve_of_hugging_face():
     torch.manual_seed(0)
-    model = ModernBertForPreTraining(small(layers=3))
+    model = build_model(small(layers=3))
     theirs = theirs_like(model, "sdpa")
     batches = [ragged([40, 9, 3, 25], seed) for seed in range(8)]
     answers = {int(token): int(token * 7 % VOCAB) for token in range(VOCAB)}  # can be learnt
@@ -200,7 +199,7 @@ def test_it_learns_along_the_curve_of_hugging_face():
 @given(lengths=st.lists(st.integers(1, 70), min_size=1, max_size=5), data=st.data())
 def test_a_last_layer_that_keeps_few_positions_computes_the_same(lengths, data):
     torch.manual_seed(0)
-    encoder = ModernBertForPreTraining(small()).double().encoder
+    encoder = build_model(small()).double().encoder
     batch = ragged(lengths)
     tokens = len(batch.input_ids)
     keep = data.draw(st.lists(st.integers(0, tokens - 1), unique=True, max_size=9).map(torch.tensor))
@@ -214,7 +213,7 @@ def test_recomputed_layers_give_the_same_gradients():
     gradients = []
     for recompute in (False, True):
         torch.manual_seed(0)
-        model = ModernBertForPreTraining(small()).double()
+        model = build_model(small()).double()
         model.encoder.recompute = recompute
         batch = ragged([40, 7])
         F.cross_entropy(model(batch)[0], batch.masked_labels).backward()
@@ -224,7 +223,7 @@ def test_recomputed_layers_give_the_same_gradients():
 
 def test_sequences_do_not_see_each_other_and_positions_restart():
     torch.manual_seed(0)
-    model = ModernBertForPreTraining(small(initializer_range=0.3)).double()
+    model = build_model(small(initializer_range=0.3)).double()
     batch = ragged([60, 20, 60])
     ids = batch.input_ids.clone()
     ids[80:] = ids[:60]
@@ -242,7 +241,7 @@ def test_a_local_layer_sees_half_a_window_to_each_side():
     torch.manual_seed(0)
     # Of its four layers two are local; with one layer that sees all only the last may be local.
     config = small(layers=2, global_every=1000, local_window=8, initializer_range=0.3)
-    model = ModernBertForPreTraining(config).double()
+    model = build_model(config).double()
     local = model.encoder.layers[1]
     assert local.window == 4
     assert model.encoder.layers[0].window is None
@@ -254,7 +253,7 @@ def test_a_local_layer_sees_half_a_window_to_each_side():
 
 
 def test_an_empty_batch_has_no_loss_and_no_gradient():
-    model, none = ModernBertForPreTraining(small()), torch.zeros(0, dtype=torch.int64)
+    model, none = build_model(small()), torch.zeros(0, dtype=torch.int64)
     batch = Batch(none, none, none, torch.zeros(1, dtype=torch.int32), 0, none, none, none)
     masked, pairs = model(batch)
     assert masked.shape == (0, VOCAB)
@@ -266,7 +265,7 @@ def test_an_empty_batch_has_no_loss_and_no_gradient():
 def test_initialisation_follows_the_seed_and_is_cut_off():
     def state(seed: int) -> dict[str, Tensor]:
         torch.manual_seed(seed)
-        return ModernBertForPreTraining(small(hidden=64)).state_dict()
+        return build_model(small(hidden=64)).state_dict()
 
     first, again, other = state(0), state(0), state(1)
     assert all(torch.equal(first[name], again[name]) for name in first)
@@ -283,11 +282,11 @@ def test_initialisation_follows_the_seed_and_is_cut_off():
 
 def test_half_precision_follows_single_precision(root):
     torch.manual_seed(0)
-    model = ModernBertForPreTraining(size(root, "modern-tiny"))
+    model = build_model(size(root, "modern-tiny"))
     batch = ragged([300, 70, 5])
     exact = F.cross_entropy(model(batch)[0], batch.masked_labels)
     exact.backward()
-    half = ModernBertForPreTraining(model.config)
+    half = build_model(model.config)
     half.load_state_dict(model.state_dict())
     half.bfloat16()
     loss = F.cross_entropy(half(batch)[0].float(), batch.masked_labels)

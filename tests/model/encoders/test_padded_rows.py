@@ -6,18 +6,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
+from model.encoders.architectures import build_model
 from model.encoders.attention import pad_rows
 from model.encoders.batch import Batch
-from model.encoders.bert import BertForPreTraining
 from model.encoders.encoder import PretrainingModel, prepare_for
-from model.encoders.modernbert import ModernBertForPreTraining
 from model.training.step_metrics import losses
 from tests.examples import examples
 from tests.model.encoders import test_bert, test_modernbert
 
 MODELS = {
-    "bert": lambda: BertForPreTraining(test_bert.small(dropout=0.0, attention_dropout=0.0)),
-    "modernbert": lambda: ModernBertForPreTraining(test_modernbert.small()),
+    "bert": lambda: build_model(test_bert.small(dropout=0.0, attention_dropout=0.0)),
+    "modernbert": lambda: build_model(test_modernbert.small()),
 }
 
 
@@ -60,7 +59,7 @@ def test_an_empty_batch_stays_empty(architecture) -> None:
 
 
 def test_another_attention_gets_no_rows_that_belong_to_no_sequence() -> None:
-    model = BertForPreTraining(test_bert.small(attention="padded"))
+    model = build_model(test_bert.small(attention="padded"))
     prepare_for(torch.device("cpu"), torch.bfloat16, nn.Sequential(model))
     assert model.encoder.multiple == 1
 

@@ -9,11 +9,11 @@ from tokenizers import BertWordPieceTokenizer
 from transformers import BertConfig, BertForSequenceClassification
 
 from model.config import ModelConfig
-from model.encoders.bert import BertForPreTraining
+from model.encoders.architectures import build_model
 from model.finetuning import loop
 from model.finetuning.features import Samples, TruncationConfig, batch_count, epoch_batches, tokenize
 from model.finetuning.heads import HeadConfig
-from model.huggingface.names import BERT
+from model.huggingface.names import NAMES
 from pipeline.common import counter_rng
 from pipeline.tokenization.wordpiece import WordPiece
 
@@ -105,7 +105,7 @@ def test_a_sample_is_scored_the_same_alone_and_among_others(wordpiece):
 
 def test_pre_trained_weights_are_taken_and_the_head_is_new():
     torch.manual_seed(7)
-    weights = BertForPreTraining(CONFIG).state_dict()
+    weights = build_model(CONFIG).state_dict()
     model = loop.build(CONFIG, weights, HeadConfig("class", 3), seed=0)
     state = model.state_dict()
     assert state["head.weight"].shape == (3, 16)
@@ -120,10 +120,10 @@ def test_logits_are_those_of_transformers(wordpiece):
     texts = ["a b", "c d e f", "g", "h a"], ["c", "d e", "a b c", "b"]
     samples = tokenize(wordpiece, *texts, [0.0] * 4, WHOLE)
     model = loop.build(CONFIG, None, HeadConfig("class", 3), seed=0).eval()
-    sizes = {theirs: getattr(CONFIG, ours) for ours, theirs in BERT.sizes.items()}
+    sizes = {theirs: getattr(CONFIG, ours) for ours, theirs in NAMES["bert"].sizes.items()}
     theirs = BertForSequenceClassification(BertConfig(**sizes, num_labels=3)).eval()
     renamed = {
-        name.replace("head.", "classifier.") if name.startswith("head.") else BERT.their_name(name): tensor
+        name.replace("head.", "classifier.") if name.startswith("head.") else NAMES["bert"].their_name(name): tensor
         for name, tensor in model.state_dict().items()
     }
     theirs.load_state_dict(renamed)
@@ -146,7 +146,7 @@ def padded_batch(samples: Samples) -> dict[str, torch.Tensor]:
 
 
 def test_weights_that_lack_a_layer_are_refused():
-    weights = BertForPreTraining(CONFIG).state_dict()
+    weights = build_model(CONFIG).state_dict()
     del weights["pooler.dense.weight"]
     with pytest.raises(AssertionError, match=r"pooler\.dense\.weight"):
         loop.build(CONFIG, weights, HeadConfig("class", 2), seed=0)

@@ -11,12 +11,12 @@ import torch
 import transformers
 
 from model.config import ModelConfig
-from model.encoders.bert import BertForPreTraining
+from model.encoders.architectures import build_model
 from model.encoders.encoder import prepare_for
 from model.finetuning import heads, loop, saved_model
 from model.finetuning.features import UNLABELLED, Samples
 from model.finetuning.heads import HeadConfig
-from model.huggingface.names import BERT
+from model.huggingface.names import NAMES
 from pipeline.common.errors import InputError
 from pipeline.tokenization.wordpiece import SPECIAL, build
 from tests.refusals import refused
@@ -57,7 +57,7 @@ def saved(kind: str, outputs: int, vocab: Path) -> tuple[Any, Any]:
     ours = loop.build(CONFIG, None, HeadConfig(kind, outputs), seed=1).eval()
     folder = vocab.parent / kind
     saved_model.save(folder, ours, CONFIG, [], vocab)
-    opened = getattr(transformers, BERT.tuned[kind]).from_pretrained(folder, output_loading_info=True)
+    opened = getattr(transformers, NAMES["bert"].tuned[kind]).from_pretrained(folder, output_loading_info=True)
     assert not any(opened[1][key] for key in ("missing_keys", "unexpected_keys"))
     assert all(
         torch.equal(saved_model.load(folder)[1].model.state_dict()[name], tensor)
@@ -138,7 +138,7 @@ def test_a_frozen_encoder_stays_and_its_layers_are_mixed_as_transformers_has_the
     mix: str, pooling: str, vocab: Path
 ) -> None:
     torch.manual_seed(3)
-    weights = BertForPreTraining(CONFIG).state_dict()
+    weights = build_model(CONFIG).state_dict()
     head = HeadConfig("class", 2, frozen=True, layers=[0, -1], mix=mix, pooling=pooling)
     model = loop.build(CONFIG, weights, head, seed=1)
     samples = some(np.array([0.0, 1.0, 1.0, 0.0]))

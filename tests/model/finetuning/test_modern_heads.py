@@ -14,7 +14,7 @@ from tiny_modernbert import CONFIG, our_state
 from model.finetuning import loop, saved_model
 from model.finetuning.features import Samples
 from model.finetuning.heads import HeadConfig
-from model.huggingface.modernbert_names import MODERNBERT
+from model.huggingface.names import NAMES
 
 CPU = torch.device("cpu")
 LENGTHS = (7, 3, 22, 5)
@@ -55,7 +55,7 @@ def test_heads_are_those_of_transformers(tmp_path: Path, kind: str, outputs: int
     theirs, info = getattr(transformers, f"AutoModelFor{opener}").from_pretrained(
         tmp_path / "saved", output_loading_info=True
     )
-    assert type(theirs).__name__ == MODERNBERT.tuned[kind]
+    assert type(theirs).__name__ == NAMES["modernbert"].tuned[kind]
     assert not any(info[key] for key in ("missing_keys", "unexpected_keys", "mismatched_keys"))
     size, again = saved_model.load(tmp_path / "saved")
     assert size.classifier_pooling == pooling

@@ -23,9 +23,10 @@ from transformers import (
 from transformers import BertModel as TheirEncoder
 
 from model.config import ModelConfig
-from model.encoders import architectures, bert
+from model.encoders import architectures
+from model.encoders.architectures import build_model
 from model.huggingface import bert_format, vocabulary
-from model.huggingface.names import BERT
+from model.huggingface.names import NAMES
 from pipeline.common.errors import InputError
 from pipeline.tokenization.wordpiece import WordPiece
 from tests.refusals import refused
@@ -139,7 +140,7 @@ def test_what_was_saved_is_loaded(folder, state):
     config, found, notes = bert_format.load(folder)
     assert notes == []
     assert config.name == "saved"
-    assert all(getattr(config, key) == getattr(CONFIG, key) for key in BERT.sizes)
+    assert all(getattr(config, key) == getattr(CONFIG, key) for key in NAMES["bert"].sizes)
     assert list(found) == list(architectures.parameter_shapes(CONFIG))
     assert all(torch.equal(found[name], state[name]) for name in state)
 
@@ -157,6 +158,15 @@ def test_files_are_no_larger_than_asked_and_transformers_opens_them(tmp_path, st
     torch.testing.assert_close(found.prediction_logits[0, 1:], masked, atol=1e-5, rtol=0)
     again = bert_format.load(tmp_path / "out")[1]
     assert all(torch.equal(again[name], state[name]) for name in state)
+
+
+def test_weights_that_are_parts_of_one_tensor_are_written_whole(tmp_path, state, vocab_folder):
+    sizes = [tensor.numel() for tensor in state.values()]
+    parts = torch.cat([tensor.flatten() for tensor in state.values()]).split(sizes)
+    shared = {name: part.view_as(state[name]) for name, part in zip(state, parts, strict=True)}
+    bert_format.save(tmp_path / "out", CONFIG, shared, vocab_folder)
+    found = bert_format.load(tmp_path / "out")[1]
+    assert all(torch.equal(found[name], state[name]) for name in state)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
@@ -256,9 +266,9 @@ def test_rows_that_only_pad_the_matrix_are_cut_off(tmp_path, state, vocab_folder
     rows = -(-len(WORDS) // 64) * 64
     config = ModelConfig(**{**vars(CONFIG), "vocab_size": rows})
     torch.manual_seed(0)
-    wide = bert.BertForPreTraining(config).state_dict()
+    wide = build_model(config).state_dict()
     bert_format.save(tmp_path / "out", CONFIG, state, vocab_folder)
-    tensors = {BERT.their_name(name): tensor for name, tensor in wide.items()}
+    tensors = {NAMES["bert"].their_name(name): tensor for name, tensor in wide.items()}
     save_file(tensors, tmp_path / "out" / "model.safetensors")
     change(tmp_path / "out", vocab_size=rows)
     found, again, notes = bert_format.load(tmp_path / "out")
@@ -283,7 +293,7 @@ def test_unused_ids_make_a_folder_that_we_and_transformers_read(tmp_path):
     tokenizer.normalizer, tokenizer.pre_tokenizer = CASED, BERT_WORDS
     tokenizer.save(str(tmp_path / "tokenizer.json"))
     config = replace(CONFIG, vocab_size=len(WORDS) + 3)
-    weights = bert.BertForPreTraining(config).state_dict()
+    weights = build_model(config).state_dict()
     bert_format.save(tmp_path / "out", config, weights, tmp_path)
     assert bert_format.load(tmp_path / "out")[0].vocab_size == config.vocab_size
     opened = AutoTokenizer.from_pretrained(tmp_path / "out")
@@ -310,7 +320,7 @@ def test_all_corpora_are_tokenized_as_training_saw_them(shared_data, tmp_path, n
     (tmp_path / "vocab" / "vocab.txt").write_bytes(source.read_bytes())
     ours = WordPiece.load(tmp_path / "vocab")
     config = ModelConfig(**{**vars(CONFIG), "vocab_size": ours.size})
-    weights = bert.BertForPreTraining(config).state_dict()
+    weights = build_model(config).state_dict()
     bert_format.save(tmp_path / "out", config, weights, tmp_path / "vocab")
     opened = AutoTokenizer.from_pretrained(tmp_path / "out")
     files = [path for path in sorted(shared_data.glob("wiki_text/*/**/*")) if path.is_file()]

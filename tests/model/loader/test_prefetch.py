@@ -8,7 +8,7 @@ from model.loader.device_copy import prefetch
 from pipeline.common.errors import InputError
 
 
-def test_prefetch_keeps_the_order_and_measures_the_waiting():
+def test_prefetch_keeps_the_order():
     def slow():
         for item in range(5):
             time.sleep(0.02)
@@ -16,7 +16,6 @@ def test_prefetch_keeps_the_order_and_measures_the_waiting():
 
     ahead = prefetch(slow(), depth=2)
     assert list(ahead) == [0, 1, 2, 3, 4]
-    assert ahead.waited > 0.05
 
 
 def test_prefetch_runs_no_more_than_its_depth_ahead():

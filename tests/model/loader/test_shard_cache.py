@@ -15,9 +15,8 @@ from model.loader.loader import Loader
 from model.loader.shard_cache import Reading, ShardCache
 from pipeline.common.errors import ConfigError, Restart, StoreError
 from pipeline.common.manifest import file_checksums, sha256
-from pipeline.common.stores import objects
 from pipeline.shards import open_folder
-from tests import finished
+from tests import finished, objects
 from tests.model.loader.test_loader import TOKENIZER, join, same, write
 from tests.pipeline.store_proxy import Proxy
 from tests.refusals import refused

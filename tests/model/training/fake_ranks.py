@@ -19,7 +19,7 @@ from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from benchmarks.model.child_process import in_child
 from model.config import ModelConfig, OptimizerConfig, TrainConfig
-from model.encoders.bert import BertForPreTraining
+from model.encoders.architectures import build_model
 from model.training import deepspeed_engine
 from model.training.deepspeed_engine import FP32, World
 from model.training.partitioned import layouts
@@ -50,9 +50,9 @@ def looked_at(stage: int, rank: int) -> dict[str, Any]:
         deepspeed={"zero_optimization": {"stage": stage}, **FP32},
     )
     torch.manual_seed(0)
-    module = BertForPreTraining(SIZE)
+    module = build_model(SIZE)
     weights = {name: p.detach().bfloat16().float() for name, p in module.named_parameters()}
-    world = World(rank, WORLD, 0, torch.device("cpu"))
+    world = World(rank, WORLD, torch.device("cpu"))
     engine = deepspeed_engine.build_engine(module, config, world)
     found = {
         "case": [stage, rank],

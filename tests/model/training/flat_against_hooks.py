@@ -16,7 +16,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from model.config import OptimizerConfig, TrainConfig
-from model.encoders.bert import BertForPreTraining
+from model.encoders.architectures import build_model
 from model.resilience import rank_card
 from model.training import deepspeed_engine, deepspeed_patches
 from model.training.deepspeed_engine import FP32, World
@@ -36,7 +36,7 @@ class WithUnused(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.bert = BertForPreTraining(small())
+        self.bert = build_model(small())
         self.sometimes = nn.Parameter(torch.ones(5, 7))
         self.never = nn.Parameter(torch.ones(11, 3))
 

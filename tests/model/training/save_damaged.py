@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 
 from model.config import OptimizerConfig, TrainConfig, deepspeed_keys
-from model.encoders.bert import BertForPreTraining
+from model.encoders.architectures import build_model
 from model.resilience import rank_card
 from model.training import deepspeed_engine
 from model.training.deepspeed_engine import World
@@ -31,7 +31,7 @@ def engine_after_a_step(zero: dict[str, Any], precision: str, world: World) -> A
         deepspeed={"zero_optimization": zero},
     )
     torch.manual_seed(0)
-    engine = deepspeed_engine.build_engine(BertForPreTraining(small()), config, world)
+    engine = deepspeed_engine.build_engine(build_model(small()), config, world)
     given = ragged([20, 31])
     engine.set_gradient_accumulation_boundary(True)
     masked, pair, _ = losses(*engine(given), given)
@@ -57,7 +57,7 @@ def ending(zero: dict[str, Any], precision: str, world: World, damage: float | N
 def main() -> None:
     card = rank_card.describe(TrainConfig(out=""), "")
     world = deepspeed_engine.start_world(card, 1, 600.0, 600.0)
-    deepspeed_keys.FIXED.pop("zero_optimization.round_robin_gradients")
+    deepspeed_keys.keys()["fixed"].pop("zero_optimization.round_robin_gradients")
     plain = [(0, "fp32"), (1, "fp32"), (2, "bf16"), (3, "bf16")]
     found = {
         "plain": {ending({"stage": stage}, kind, world, None) for stage, kind in plain},

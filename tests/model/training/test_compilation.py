@@ -13,7 +13,7 @@ def decided(device: str, stage: int = 1, compile: bool | None = ComputeConfig().
     config = TrainConfig(
         out="", compute=ComputeConfig(compile=compile), deepspeed={"zero_optimization": {"stage": stage}}
     )
-    return compiles(config, World(0, 1, 0, torch.device(device)))
+    return compiles(config, World(0, 1, torch.device(device)))
 
 
 @pytest.mark.parametrize("stage", [0, 1, 2])

@@ -8,7 +8,7 @@ from model.training.deepspeed_engine import World, check_names, deepspeed_config
 from pipeline.common.errors import ConfigError
 
 ZERO = "deepspeed.zero_optimization"
-CPU = World(0, 2, 0, torch.device("cpu"))
+CPU = World(0, 2, torch.device("cpu"))
 
 
 def settings(stage: int, optimizer: str = "lamb", precision: str = "fp32", **deepspeed: object):

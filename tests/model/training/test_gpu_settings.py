@@ -7,8 +7,8 @@ import torch
 from omegaconf import OmegaConf
 
 from model.config import OptimizerConfig, TrainConfig
-from model.encoders.bert import BertForPreTraining
-from model.encoders.encoder import MaskedHead, prepare_for
+from model.encoders.architectures import build_model
+from model.encoders.encoder import MaskedHead, PretrainingModel, prepare_for
 from model.training import device_peak
 from model.training.deepspeed_engine import World, deepspeed_config
 from model.training.step_metrics import losses
@@ -23,7 +23,7 @@ def settings(stage: str, device: str, precision: str = "bf16") -> dict:
     chosen = OmegaConf.to_container(OmegaConf.load(CONF / "deepspeed" / f"{stage}.yaml"))
     assert isinstance(chosen, dict)
     config = TrainConfig(out="", optimizer=OptimizerConfig(name="adamw"), precision=precision, deepspeed=chosen)
-    return deepspeed_config(config, World(0, 2, 0, torch.device(device)))
+    return deepspeed_config(config, World(0, 2, torch.device(device)))
 
 
 @pytest.mark.parametrize("stage", [name for name in STAGES if name != "zero0"])
@@ -77,9 +77,9 @@ def test_made_up_entries_of_the_vocabulary_change_nothing() -> None:
         torch.testing.assert_close(one.grad.to_dense(), other.grad.to_dense())
 
 
-def make() -> BertForPreTraining:
+def make() -> PretrainingModel:
     torch.manual_seed(0)
-    return BertForPreTraining(dataclasses.replace(small(), dropout=0.0, attention_dropout=0.0))
+    return build_model(dataclasses.replace(small(), dropout=0.0, attention_dropout=0.0))
 
 
 def test_a_run_on_a_cpu_has_no_made_up_entries() -> None:

@@ -11,7 +11,7 @@ from transformers import BertConfig, BertForMaskedLM
 
 from model.config import ModelConfig
 from model.encoders.architectures import build_model
-from model.huggingface.names import BERT
+from model.huggingface.names import NAMES
 from model.training import checkpoint, initial_weights
 from pipeline.common import checkpoints
 from pipeline.common.errors import InputError
@@ -25,7 +25,7 @@ WORDS = WordPiece(build(ENTRIES))
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A masked LM without pooler and next-sentence head."""
-    sizes = {theirs: getattr(CONFIG, ours) for ours, theirs in BERT.sizes.items()}
+    sizes = {theirs: getattr(CONFIG, ours) for ours, theirs in NAMES["bert"].sizes.items()}
     torch.manual_seed(0)
     BertForMaskedLM(BertConfig(**sizes)).save_pretrained(tmp_path)
     return tmp_path

@@ -11,8 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from model.config import OptimizerConfig
 from model.training.deepspeed_engine import keep_average
-from model.training.muon import orthogonal
-from model.training.optimizer import build_optimizer, parameter_groups
+from model.training.optimizer import build_optimizer, orthogonal, parameter_groups
 
 
 def test_only_matrices_decay() -> None:

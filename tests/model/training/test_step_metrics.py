@@ -133,7 +133,7 @@ def test_laps_add_up_and_skipped_time_is_nobodys(monkeypatch: pytest.MonkeyPatch
 def test_pauses_are_no_time_of_training(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
     monkeypatch.setattr("time.perf_counter", lambda: now[0])
-    meter = Meter(World(0, 1, 0, torch.device("cpu")))
+    meter = Meter(World(0, 1, torch.device("cpu")))
     now[0] += 2.0
     with meter.paused():
         now[0] += 50.0

@@ -14,10 +14,10 @@ from pipeline.common import checkpoints
 from pipeline.common.errors import Exit
 from pipeline.common.manifest import MANIFEST, Manifest, begun, file_checksums
 from pipeline.common.ports import free_port
-from pipeline.common.stores import objects
 from pipeline.common.stores.mirror import local_path
 from pipeline.shards import open_folder
 from pipeline.tokenization.wordpiece import WordPiece
+from tests import objects
 from tests.model.conftest import SMALL, losses, train_many
 from tests.pipeline.store_proxy import Proxy
 

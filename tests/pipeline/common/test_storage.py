@@ -11,13 +11,14 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyarrow import fs
 
 from pipeline.common import storage
 from pipeline.common.errors import ConfigError, InputError, StoreError
-from pipeline.common.stores import objects
 from pipeline.config import CorpusConfig
 from pipeline.readers import SkipCounts, open_corpus
 from pipeline.stages import fingerprints
+from tests import objects
 from tests.refusals import refused
 
 TEXTS = [f"Document {n} has some words.\nAnd a second line of {n}." for n in range(200)]
@@ -98,6 +99,23 @@ def test_what_is_not_there_is_named(bucket: str) -> None:
     objects.delete([f"{bucket}/gone/a.txt"])
     with pytest.raises(InputError, match=rf"{bucket}/gone/a\.txt: "):
         list(reader.read(split, SkipCounts()))
+
+
+def test_a_file_system_of_arrow_is_read_as_a_store_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "w" / "c").mkdir(parents=True)
+    for name in ("a.txt", "b.md", "c/d.txt"):
+        (tmp_path / "w" / name).write_bytes(name.encode())
+    system = fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem())
+    monkeypatch.setattr(storage, "_opened", lambda root: (system, ""))
+    top = storage.at("hdfs://host/w")
+    assert storage.is_folder(top)
+    assert {str(file): file.read_bytes() for file in storage.below(top)} == {
+        f"{top}/{name}": name.encode() for name in ("a.txt", "b.md", "c/d.txt")
+    }
+    assert list(map(str, storage.matching(f"{top}/*.txt"))) == [f"{top}/a.txt"]
+    assert storage.at(f"{top}/a.txt").stat().st_size == 5
+    with pytest.raises(FileNotFoundError):
+        storage.at(f"{top}/gone.txt").open()
 
 
 @pytest.mark.parametrize(

@@ -10,11 +10,12 @@ import pytest
 from pipeline.common import parallel
 from pipeline.common.errors import InputError, StoreError
 from pipeline.common.manifest import MANIFEST, Manifest, Result
-from pipeline.common.stores import lease, objects
+from pipeline.common.stores import lease
 from pipeline.common.stores.remote_file import LARGEST, parse
 from pipeline.config import CorpusConfig, DownloadConfig, DownloadFile, TasksConfig
 from pipeline.stages import stage, store_folder, store_inputs
 from pipeline.stages.fingerprints import fingerprint_path
+from tests import objects
 from tests.pipeline import s3_server
 from tests.pipeline.stages.one_more_run import CutOff, resumed
 from tests.pipeline.store_proxy import Proxy

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from pipeline.common.manifest import MANIFEST, Manifest
-from pipeline.common.stores import objects
 from pipeline.common.stores.remote_file import parse
+from tests import objects
 from tests.pipeline.store_proxy import Proxy
 
 pytestmark = [pytest.mark.slow, pytest.mark.store, pytest.mark.timeout(900)]

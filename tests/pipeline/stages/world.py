@@ -29,11 +29,12 @@ from pipeline import convert
 from pipeline.common import checkpoints, parallel, storage
 from pipeline.common.errors import StoreError
 from pipeline.common.manifest import Manifest, Result
-from pipeline.common.stores import lease, objects
+from pipeline.common.stores import lease
 from pipeline.common.stores.background_upload import BackgroundUpload
 from pipeline.common.stores.remote_file import Info, listed_prefix, parse
 from pipeline.config import ConvertConfig
 from pipeline.stages import fingerprints, stage
+from tests import objects
 
 TRAININGS = {  # name: seed, steps; the first four steps of `long` are those of `short`
     "short": (1, 6),

@@ -13,8 +13,9 @@ from pipeline.common import storage
 from pipeline.common.errors import ConfigError, Restart, StoreError
 from pipeline.common.manifest import sha256
 from pipeline.common.redact import redact
-from pipeline.common.stores import mirror, objects
+from pipeline.common.stores import mirror
 from pipeline.stages import stage, store_folder, store_inputs
+from tests import objects
 from tests.pipeline import azure_server
 from tests.pipeline.stages.test_store_folder import Maker, download
 from tests.pipeline.store_proxy import RIGHT, Proxy

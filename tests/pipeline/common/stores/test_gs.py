@@ -9,7 +9,7 @@ import pytest
 from pipeline.common import parallel, storage
 from pipeline.common.errors import ConfigError, Restart, StoreError
 from pipeline.common.manifest import sha256
-from pipeline.common.stores import objects
+from tests import objects
 from tests.pipeline.store_proxy import RIGHT, Proxy
 from tests.refusals import refused
 

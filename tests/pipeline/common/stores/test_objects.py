@@ -12,11 +12,12 @@ import pytest
 from pipeline.common import storage
 from pipeline.common.errors import ConfigError, Exit, Restart, StoreError
 from pipeline.common.manifest import sha256
-from pipeline.common.stores import objects, patience
+from pipeline.common.stores import patience
 from pipeline.common.stores.remote_file import LARGEST
 from pipeline.config import CorpusConfig
 from pipeline.readers import SkipCounts, open_corpus
 from pipeline.tokenization.wordpiece import SPECIAL, build
+from tests import objects
 from tests.pipeline.common.reads import read_in_any_order
 from tests.pipeline.store_proxy import RIGHT, Proxy
 from tests.refusals import refused

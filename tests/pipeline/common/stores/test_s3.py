@@ -4,7 +4,7 @@ import pytest
 
 from pipeline.common import storage
 from pipeline.common.errors import StoreError
-from pipeline.common.stores import objects
+from tests import objects
 
 
 def test_no_keys_are_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
