@@ -120,7 +120,7 @@ class Tokenize(Task):
             yield from self.signed(*signed)
         write_text(plan.read_account(number), json.dumps(vars(account)))
         size = sum(split.size for split in splits)
-        report.finish(size, account.documents["read"])
+        report(size, account.documents["read"], ended=True)
 
     def signed(self, hashes: Hashes, signatures: Signatures) -> Iterator[Left]:
         """Yield the MinHash signatures of documents, and their bands."""
@@ -182,5 +182,5 @@ class WriteShards(Task):
         count = len(found.names)
         account = writing.write(plan, found, lambda done: report(done * count))
         write_text(plan.write_account(number), json.dumps(account))
-        report.finish(count)
+        report(count, ended=True)
         yield from ()

@@ -63,7 +63,7 @@ def test_a_file_of_short_texts_alone_is_named(tmp_path: Path, capsys: pytest.Cap
     ("text", "share"), [("abc def", 0), ("12 34", 1), ("a1 b2", 0.5), ("हिन्दी", 0), ("北京", 0), ("…", 1), ("", 1)]
 )
 def test_letters_and_their_marks_are_letters(text: str, share: float) -> None:
-    assert filters.NonLetterShare(0.5).share(text) == share
+    assert filters.non_letter_share(text) == share
 
 
 def test_patterns_are_found_on_any_line(tmp_path: Path) -> None:
