@@ -33,7 +33,7 @@ from pipeline.filtering import filters, minhash
 from pipeline.shards import ShardInfo
 from pipeline.shards.validation_share import LowestHashes, advice, sensible_count
 from pipeline.stages import stage
-from pipeline.stages.pinned_corpus import pin
+from pipeline.stages.fingerprints import pin
 from pipeline.tokenization.coverage import Coverage
 from pipeline.tokenization.word_segmentation import segmenter
 from pipeline.tokenization.wordpiece import WordPiece

@@ -21,8 +21,8 @@ from pipeline.common.schema import set_key
 from pipeline.config import ConvertConfig, EvaluateConfig, ReportConfig, RunConfig, StageConfig
 from pipeline.evaluation import examples
 from pipeline.orchestration.run_document import FORCED, StageRecord
-from pipeline.stages import fingerprints, store_inputs
-from pipeline.stages.pinned_corpus import pin
+from pipeline.stages import fingerprints, store_folder
+from pipeline.stages.fingerprints import pin
 from pipeline.stages.registry import type_of
 from pipeline.stages.stage import Identity
 
@@ -87,7 +87,7 @@ def own_results(workdir: str, known: Mapping[str, str]) -> list[str]:
     are left out.
     """
     made, found = {_absolute(path): one for path, one in known.items()}, []
-    folders = [path for path in store_inputs.stages_in(workdir) if _absolute(path) not in made]
+    folders = [path for path in store_folder.stages_in(workdir) if _absolute(path) not in made]
     there = [(path, one) for path in folders if (one := Manifest.read(path, of_input=True))]
     for path, manifest in sorted(there, key=lambda pair: pair[1].finished):
         places = {key: _absolute(str(manifest.config.get(key))) for key in manifest.inputs}
@@ -152,7 +152,7 @@ def check_places(config: RunConfig, nodes: list[StageRecord]) -> None:
                 raise InputError("does not exist; correct the path", key, path, where=f"stage {node.name}")
             if not made and key == "data" and isinstance(node.config, EvaluateConfig):
                 check_task(node, node.config)
-    if store_inputs.in_store(config.workdir):
+    if store_folder.in_store(config.workdir):
         return  # its lock has been written
     above = Path(config.workdir).absolute()
     while not os.path.exists(above):
@@ -163,7 +163,7 @@ def check_places(config: RunConfig, nodes: list[StageRecord]) -> None:
 
 def check_task(node: StageRecord, settings: EvaluateConfig) -> None:
     """Raise InputError if a folder of this machine lacks the files of a task."""
-    if store_inputs.in_store(settings.data):
+    if store_folder.in_store(settings.data):
         return
     try:
         examples.check_files(settings.data, settings.task)
@@ -193,7 +193,7 @@ def resume_step(out: str, fingerprint: str) -> str | None:
 
     The checkpoints of other settings are mentioned but not resumed.
     """
-    found = store_inputs.steps_saved(out)
+    found = store_folder.steps_saved(out)
     if steps := [step for run, step in found if run == checkpoints.run_name(fingerprint)]:
         return f"resumes after step {max(steps):,}"
     if not found:
@@ -228,7 +228,7 @@ def rerun_reason(
 
 def continues(config: StageConfig, sources: Mapping[str, str]) -> str:
     """Return where a training with other settings begins, as the end of a sentence."""
-    if not isinstance(config, TrainConfig) or store_inputs.in_store(config.out):
+    if not isinstance(config, TrainConfig) or store_folder.in_store(config.out):
         return ""
     common = fingerprints.fingerprint_in_part("train", config, sources, extending.is_common)
     step = extending.step_in_common(config, common)

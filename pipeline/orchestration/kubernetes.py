@@ -17,8 +17,8 @@ from pipeline.common.manifest import Manifest
 from pipeline.common.prometheus import Exporter
 from pipeline.config import ExecutorConfig
 from pipeline.orchestration import job_status, job_templates
-from pipeline.orchestration.custom_jobs import ANSWER, CRONJOBS, JOBS, RUNTIMES, TRAINJOBS, CustomObjects, by_name
 from pipeline.orchestration.follow import Answer, Away, Executor, Groups, StageFailed, announce_done, of_stage
+from pipeline.orchestration.job_status import ANSWER, CRONJOBS, JOBS, RUNTIMES, TRAINJOBS, CustomObjects, by_name
 from pipeline.orchestration.job_templates import Object, Owner, Template
 from pipeline.orchestration.run_document import Run, StageRecord, by_job
 

@@ -30,15 +30,17 @@ from tokenizers.processors import TemplateProcessing
 from pipeline.common.errors import InputError, is_panic, panics_refused, readable
 from pipeline.tokenization import normalization, pretokenize, tokenizer_folder
 from pipeline.tokenization.coverage import Coverage
-from pipeline.tokenization.known_words import (
+from pipeline.tokenization.pretokenize import (
     LONG_WORDS,
     LONGEST_WORD,
+    Bools,
+    Ids,
+    Lengths,
     ascii_tokenizer,
     members,
     uncached_reason,
     whole_words,
 )
-from pipeline.tokenization.pretokenize import Bools, Ids, Lengths
 from pipeline.tokenization.word_segmentation import Segmenter, word_starts
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")

@@ -14,7 +14,7 @@ from kubelet import now
 from small import Begin, Driver, Small, admission, quota
 
 from pipeline.common.errors import ConfigError, InputError, Restart, UserError
-from pipeline.orchestration import custom_jobs, job_templates, kubernetes
+from pipeline.orchestration import job_status, job_templates, kubernetes
 from pipeline.orchestration.follow import StageFailed
 
 pytestmark = [pytest.mark.k8s, pytest.mark.timeout(300)]
@@ -117,7 +117,7 @@ def wait(what: Callable[[], bool]) -> None:
 
 def templates(driver: kubernetes.KubernetesExecutor) -> list[job_templates.Template]:
     """The templates of the namespace."""
-    return job_templates.templates_of(driver.custom.find(custom_jobs.CRONJOBS))
+    return job_templates.templates_of(driver.custom.find(job_status.CRONJOBS))
 
 
 def is_active(small: Small, name: str) -> bool:

@@ -13,7 +13,7 @@ from pipeline.common.errors import ConfigError, Restart, UserError
 from pipeline.common.manifest import Manifest
 from pipeline.config import ExecutorConfig, ReportConfig
 from pipeline.orchestration import job_templates, kubernetes, run_stage
-from pipeline.orchestration.custom_jobs import CRONJOBS, JOBS
+from pipeline.orchestration.job_status import CRONJOBS, JOBS
 from pipeline.orchestration.job_templates import Owner
 from pipeline.orchestration.run_document import Run, StageRecord
 
