@@ -8,7 +8,6 @@ from pipeline.common import budget, foreign_json
 from pipeline.common.budget import parsed_size
 from pipeline.readers import Document, FileRange, SkipCounts
 from pipeline.readers.io import row_fields, text_lines
-from pipeline.readers.lines import document_id
 
 NAMES = text_lines.suffixes(".jsonl", ".json", ".ndjson")
 
@@ -35,7 +34,7 @@ class Reader(row_fields.RowReader):
             first, row = split.start == 0 and line.number == 1, None
             try:
                 row = parse(line.text)
-                document = self.document(row, document_id(split, line.number), tally)
+                document = self.document(row, text_lines.document_id(split, line.number), tally)
             except ValueError as error:
                 form = other_form(line.text) if first else None
                 # In a file of another format, or with other fields, every line would be skipped.

@@ -21,10 +21,4 @@ class Reader(text_lines.TextFiles):
         cure = "put one between documents, or use corpus=text corpus.options.document=line"
         for block in text_lines.blocks(lines, split, "corpus.reader", cure):
             text = "\n".join(line.text for line in block)
-            yield Document(document_id(split, block[0].number), text, sentence_lines=True)
-
-
-def document_id(split: FileRange, number: int) -> str:
-    """Return the id of the document that begins in a line of the split."""
-    part = f" counted from byte {split.start}" if split.start else ""
-    return f"{split.path} line {number}{part}"
+            yield Document(text_lines.document_id(split, block[0].number), text, sentence_lines=True)

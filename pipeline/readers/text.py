@@ -8,7 +8,7 @@ from pipeline.common.schema import check
 from pipeline.config import CorpusConfig
 from pipeline.readers import Document, FileRange, SkipCounts
 from pipeline.readers.io import archives, text_lines
-from pipeline.readers.lines import document_id
+from pipeline.readers.io.text_lines import document_id
 from pipeline.text import book_text
 
 SUFFIXES = (".txt", ".text")

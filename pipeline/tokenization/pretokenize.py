@@ -290,17 +290,3 @@ def ascii_tokenizer(tokenizer: Tokenizer, lowercase: bool) -> Tokenizer:
         found.normalizer = normalizers.Lowercase()
     found.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     return found
-
-
-def whole_words(spec: dict[str, Any]) -> dict[str, int]:
-    """Return the ids of words that are one token, as longest match first would find.
-
-    Only words of ASCII letters and digits, which normalization leaves unchanged once lowercased.
-    """
-    lowercase = members(spec["normalizer"])[-1]["lowercase"]
-    most = spec["model"]["max_input_chars_per_word"]
-    return {
-        entry: number
-        for entry, number in spec["model"]["vocab"].items()
-        if entry.isascii() and entry.isalnum() and len(entry) <= most and not (lowercase and entry != entry.lower())
-    }
