@@ -14,7 +14,16 @@ from typing import Any, NoReturn
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from pipeline.cli import composing, conf_files, entry_point
-from pipeline.cli.overrides import AROUND, SEARCH_PATH, as_text, check, quoted, readable, search_path, whole_number
+from pipeline.cli.overrides import (
+    SEARCH_PATH,
+    as_text,
+    check,
+    default_groups,
+    quoted,
+    readable,
+    search_path,
+    whole_number,
+)
 from pipeline.common import cores
 from pipeline.common.errors import ConfigError, InputError, UserError
 from pipeline.config import TASK_KINDS, EvaluateConfig, RunConfig, StageConfig
@@ -144,12 +153,11 @@ def in_package(word: str, own: list[Path]) -> str:
         raise ConfigError("all stages read one corpus; leave the stage out", f"{name}.{key}", value)
     if kind == "evaluate" and key == "task":
         return f"{sign}stages.{name}.tasks={value if value[:1] == '[' else f'[{value}]'}"
-    known = conf_files.choices(key, *own) if key in (*AROUND, *STAGES[kind].schema.__dataclass_fields__) else []
+    known = conf_files.choices(key, *own) if key in STAGES[kind].schema.__dataclass_fields__ else []
     if known and CHOSEN.fullmatch(value.strip("'\"")):
         if value.strip("'\"") not in known:
             raise conf_files.no_such(key, value, known).but(key=f"{name}.{key}")
-        package = f"stages.{name}" if key in AROUND else f"stages.{name}.{key}"
-        return f"{'+' if key == 'protocol' else ''}{key}@{package}={value}"
+        return f"{'' if key in default_groups(kind) else '+'}{key}@stages.{name}.{key}={value}"
     rest = whole_number(as_text(readable(rest), STAGES[kind].schema))
     added = kind == "evaluate" or OPENED.match(key) or sign == "+"
     return f"{'++' if added and sign != '~' else sign}stages.{name}.{rest}"
