@@ -18,7 +18,7 @@ from pipeline.common.errors import ConfigError, InputError, UserError, writable
 from pipeline.common.manifest import Manifest
 from pipeline.common.redact import redact
 from pipeline.common.schema import set_key
-from pipeline.config import ConvertConfig, EvaluateConfig, ReportConfig, RunConfig, StageConfig
+from pipeline.config import ConvertConfig, EvaluateConfig, ReportConfig, RunConfig, StageConfig, check
 from pipeline.evaluation import examples
 from pipeline.orchestration.run_document import FORCED, StageRecord
 from pipeline.stages import fingerprints, store_folder
@@ -300,13 +300,8 @@ def after_training(found: Stages, needs: Mapping[str, tuple[str, ...]]) -> list[
 
 def check_seeds(config: RunConfig, found: Stages, copied: list[str]) -> None:
     """Raise ConfigError if the run cannot have these seeds."""
-    problem = None
-    if not copied:
-        problem = f"recipe {config.recipe} has no training; leave seeds out"
-    elif len(set(config.seeds)) < len(config.seeds):
-        problem = "contains a value twice"
-    if problem is not None:
-        raise ConfigError(problem, "seeds", config.seeds)
+    check(bool(copied), f"recipe {config.recipe} has no training; leave seeds out", "seeds", config.seeds)
+    check(len(set(config.seeds)) == len(config.seeds), "contains a value twice", "seeds", config.seeds)
     for name in copied:
         settings = found[name]
         if isinstance(settings, TrainConfig) and settings.seed != config.seed:

@@ -30,8 +30,7 @@ from pipeline.common.errors import ConfigError, Exit, InputError, Restart
 from pipeline.config import EvaluateConfig, PrepareConfig
 from pipeline.evaluation import evaluation_of
 from pipeline.orchestration import run_document, stage_commands
-from pipeline.orchestration.job_status import PREFLIGHT
-from pipeline.orchestration.job_templates import DIGEST
+from pipeline.orchestration.job_status import DIGEST, PREFLIGHT
 from pipeline.orchestration.run_document import Run, StageRecord
 
 PORT = 29500  # of the rendezvous
