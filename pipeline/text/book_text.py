@@ -184,9 +184,4 @@ def _paragraphs(lines: list[str]) -> Iterator[str]:
             yield joined(block)
         block = []
         if heading:
-            yield _without_end(heading[2])
-
-
-def _without_end(heading: str) -> str:
-    """Return the text of a heading without the marks after it."""
-    return heading.rstrip("#").rstrip()
+            yield heading[2].rstrip("#").rstrip()  # any number of marks may end it

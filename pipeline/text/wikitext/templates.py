@@ -113,11 +113,6 @@ def _unit(code: str, single: bool, brief: bool) -> str:
     return name if single else str(_PLURALS.get(name, f"{name}s"))
 
 
-def _joined(arguments: Arguments) -> str:
-    """Render `{{chem|H|2|O}}` as H2O."""
-    return "".join(value for key, value in arguments.items() if key.isdigit())
-
-
 def _words(arguments: Arguments) -> str:
     """Render `{{unité|71|sièges}}` as 71 sièges."""
     return " ".join(value for key, value in arguments.items() if key.isdigit() and value)
@@ -160,16 +155,6 @@ def _verse(arguments: Arguments) -> str:
     return " ".join(shown[:end])
 
 
-def _old_style(arguments: Arguments) -> str:
-    """Render `{{OldStyleDate|February 2|1905|January 20}}` as February 2, 1905."""
-    return ", ".join(filter(None, map(arguments.get, "12")))
-
-
-def _power(arguments: Arguments) -> str:
-    """Render `{{e|24}}` as ×10^24."""
-    return f"×10^{arguments.get('1', '')}"
-
-
 def _value(arguments: Arguments) -> str:
     """Render `{{val|6.24|e=18|u=m}}` as 6.24×10^18 m."""
     power = f"×10^{arguments['e']}" if arguments.get("e") else ""
@@ -177,23 +162,22 @@ def _value(arguments: Arguments) -> str:
     return f"{arguments.get('1', '')}{power} {unit}".rstrip()
 
 
-def _hour(arguments: Arguments) -> str:
-    """Render `{{heure|8|30}}` as 8 h 30."""
-    return " h ".join(filter(None, map(arguments.get, "12")))
-
-
 _COMPUTED: dict[str, Rule] = {
     "convert": _measure,
-    "joined": _joined,
+    # {{chem|H|2|O}}: H2O
+    "joined": lambda arguments: "".join(value for key, value in arguments.items() if key.isdigit()),
     "words": _words,
     "fraction": _fraction,
     "japanese": _japanese,
     "as_of": _as_of,
     "verse": _verse,
-    "old_style": _old_style,
-    "power": _power,
+    # {{OldStyleDate|February 2|1905|January 20}}: February 2, 1905
+    "old_style": lambda arguments: ", ".join(filter(None, map(arguments.get, "12"))),
+    # {{e|24}}: ×10^24
+    "power": lambda arguments: f"×10^{arguments.get('1', '')}",
     "value": _value,
-    "hour": _hour,
+    # {{heure|8|30}}: 8 h 30
+    "hour": lambda arguments: " h ".join(filter(None, map(arguments.get, "12"))),
 }
 _FAMILIES = ("lang-", "لغة-", "formatnum:")  # prefixes of names that show their first argument
 
