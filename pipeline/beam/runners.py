@@ -362,7 +362,7 @@ def for_workers(config: PrepareConfig) -> PrepareConfig:
     Workers that this process starts have its directory: paths stay as typed, as in ids of
     documents.
     """
-    if starts_workers(config.runner):
+    if config.runner.name in ("local", "prism") or config.runner.options.get("environment_type") == "LOOPBACK":
         return config
     parts = {
         name: {**part, "path": absolute(part["path"])} if isinstance(part, Mapping) and part.get("path") else part
@@ -379,12 +379,6 @@ def for_workers(config: PrepareConfig) -> PrepareConfig:
         source=absolute(config.source),
         vocab=absolute(config.vocab),
     )
-
-
-def starts_workers(runner: RunnerConfig) -> bool:
-    """Return whether this process, or one that it starts, starts the workers."""
-    loopback = runner.options.get("environment_type") == "LOOPBACK"
-    return runner.name in ("local", "prism") or loopback
 
 
 def absolute(place: Text) -> Text:

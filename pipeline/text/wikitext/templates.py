@@ -22,13 +22,18 @@ _NAMES, _PLURALS, _SYMBOLS, _BETWEEN = (_UNITS[kind] for kind in ("names", "plur
 DIGITS = 4300  # of a number; Python refuses to convert longer ones
 
 
+def _numbered(arguments: Arguments) -> list[str]:
+    """Return the arguments without a name."""
+    return [value for key, value in arguments.items() if key.isdigit()]
+
+
 def _shown(keys: str) -> Rule:
     """Return a rule that shows the first of these arguments that is present."""
     names = keys.split("/")
 
     def rule(arguments: Arguments) -> str:
         if keys == "-1":
-            return next((arguments[key] for key in reversed([*arguments]) if key.isdigit()), "")
+            return next(reversed(_numbered(arguments)), "")
         return next((found for name in names if (found := arguments.get(name))), "")
 
     return rule
@@ -76,7 +81,7 @@ def _key(name: str) -> str:
 
 def _measure(arguments: Mapping[str, str]) -> str:
     """Render `{{convert|5|-|10|km|mi}}` as 5–10 kilometres: in the given unit, not converted."""
-    given = [value for key, value in arguments.items() if key.isdigit()]
+    given = _numbered(arguments)
     if len(given) < 2:
         return " ".join(given)
     text = _number(given[0])
@@ -113,14 +118,9 @@ def _unit(code: str, single: bool, brief: bool) -> str:
     return name if single else str(_PLURALS.get(name, f"{name}s"))
 
 
-def _words(arguments: Arguments) -> str:
-    """Render `{{unité|71|sièges}}` as 71 sièges."""
-    return " ".join(value for key, value in arguments.items() if key.isdigit() and value)
-
-
 def _fraction(arguments: Arguments) -> str:
     """Render `{{frac|2|1|3}}` as 2 1/3."""
-    numbers = [value for key, value in arguments.items() if key.isdigit()]
+    numbers = _numbered(arguments)
     if len(numbers) == 1:
         return f"1/{numbers[0]}"
     return " ".join([*numbers[:-2], "/".join(numbers[-2:])])
@@ -165,8 +165,9 @@ def _value(arguments: Arguments) -> str:
 _COMPUTED: dict[str, Rule] = {
     "convert": _measure,
     # {{chem|H|2|O}}: H2O
-    "joined": lambda arguments: "".join(value for key, value in arguments.items() if key.isdigit()),
-    "words": _words,
+    "joined": lambda arguments: "".join(_numbered(arguments)),
+    # {{unité|71|sièges}}: 71 sièges
+    "words": lambda arguments: " ".join(filter(None, _numbered(arguments))),
     "fraction": _fraction,
     "japanese": _japanese,
     "as_of": _as_of,
