@@ -51,7 +51,8 @@ class Tasks:
         listed = (report for report in self.reports if report in self.ended or report.name in there)
         found = {report: self.ended.get(report) or _reported(report) for report in listed}
         self.ended = {report: one for report, one in found.items() if one[2]}
-        self.done, self.documents = (sum(one[place] for one in found.values()) for place in (0, 1))
+        self.done = sum(done for done, _, _ in found.values())
+        self.documents = sum(count for _, count, _ in found.values())
 
 
 class Progress:
