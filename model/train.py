@@ -22,7 +22,7 @@ from model.config import TrainConfig
 from model.resilience import rank_record
 from pipeline.cli import entry_point
 from pipeline.common.errors import ConfigError, Exit
-from pipeline.stages import fingerprints, stage, store_inputs
+from pipeline.stages import fingerprints, stage, store_folder
 
 
 def launcher_arguments(argv: list[str]) -> list[str]:
@@ -90,8 +90,8 @@ def train(config: TrainConfig) -> None:
     from model.training import estimate, extending, trainer
 
     identity = fingerprint, sources = fingerprints.fingerprint("train", config)
-    store = store_inputs.checkpoint_store(config)
-    addresses = store_inputs.shard_addresses(config)
+    store = store_folder.checkpoint_store(config)
+    addresses = store_folder.shard_addresses(config)
     common = fingerprints.fingerprint_in_part("train", config, sources, extending.is_common)
     make = functools.partial(trainer.train, fingerprint=fingerprint, common=common, store=store, addresses=addresses)
     if int(os.environ.get("RANK", "0")) == 0:
@@ -99,7 +99,7 @@ def train(config: TrainConfig) -> None:
         stage.run("train", config, make, in_place=True, uploads=uploads, identity=identity)
         estimate.remember(config)
     elif stage.current("train", config, identity) is None:
-        local = store_inputs.localised("train", config)
+        local = store_folder.localised("train", config)
         make(local, Path(local.out))
 
 

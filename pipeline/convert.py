@@ -24,7 +24,7 @@ from pipeline.common.formatting import pluralize
 from pipeline.common.manifest import MANIFEST, Manifest, Result, require_manifest
 from pipeline.common.stores import hub
 from pipeline.config import ConvertConfig
-from pipeline.stages import stage, store_inputs
+from pipeline.stages import stage, store_folder
 from pipeline.tokenization.wordpiece import WordPiece
 
 if TYPE_CHECKING:
@@ -291,10 +291,10 @@ def push(config: ConvertConfig, name: str) -> None:
         InputError, Restart: the hub denies access, or does not answer.
     """
     folder = config.out
-    if store_inputs.in_store(folder):
-        root = store_inputs.root_of(config.mirror)
-        folder = str(store_inputs.fetch_input(root, folder, "out"))
-    local = store_inputs.localised("convert", config) if config.push_revisions else config
+    if store_folder.in_store(folder):
+        root = store_folder.root_of(config.mirror)
+        folder = str(store_folder.fetch_input(root, folder, "out"))
+    local = store_folder.localised("convert", config) if config.push_revisions else config
     revisions = chosen(Path(local.train), config.push_revisions) if config.push_revisions else {}
     for revision, path in revisions.items():
         with tempfile.TemporaryDirectory(dir=Path(folder).parent, prefix=".push-") as made:
@@ -312,7 +312,7 @@ def check_source(config: ConvertConfig) -> None:
     A checkpoint by its own path may: it is named.
     """
     unfinished = Manifest.read(config.train, of_input=True) is None
-    if unfinished and store_inputs.steps_saved(config.train) and Manifest.read(config.out):
+    if unfinished and store_folder.steps_saved(config.train) and Manifest.read(config.out):
         raise InputError(
             f"this training is not finished, and out={config.out} has a model; finish it, name a checkpoint "
             "(train=FOLDER/checkpoints/RUN/step-N), or set another out",

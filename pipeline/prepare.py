@@ -42,8 +42,8 @@ from pipeline.readers.io import byte_ranges
 from pipeline.shards import ShardInfo
 from pipeline.shards.validation_share import LowestHashes, advice, sensible_count
 from pipeline.stages import fingerprints, stage
-from pipeline.stages.pinned_corpus import pin
-from pipeline.stages.store_inputs import root_of
+from pipeline.stages.fingerprints import pin
+from pipeline.stages.store_folder import root_of
 from pipeline.tokenization.coverage import Coverage
 from pipeline.tokenization.word_segmentation import segmenter
 from pipeline.tokenization.wordpiece import WordPiece

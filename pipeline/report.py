@@ -23,7 +23,7 @@ from pipeline.config import ReportConfig
 from pipeline.evaluation import chance
 from pipeline.reporting import graph_svg, minimal_pair_tables, plots, score_tables, wandb_stages
 from pipeline.reporting.score_tables import Made, Stages, shown
-from pipeline.stages import stage, store_inputs
+from pipeline.stages import stage, store_folder
 
 PAGE = "report.html"
 FOLDED = ("Learning rate", "Model FLOP/s utilisation", "Waiting for data", "Throughput")
@@ -55,7 +55,7 @@ def finished(config: ReportConfig) -> list[tuple[str, Manifest]]:
     Raises:
         InputError: no stage is finished.
     """
-    folders = config.stages or store_inputs.stages_in(config.workdir)
+    folders = config.stages or store_folder.stages_in(config.workdir)
     found = [(folder, Manifest.read(folder, of_input=True)) for folder in folders]
     known = [(folder, made) for folder, made in found if made and made.stage != "report"]
     if not known:

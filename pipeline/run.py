@@ -19,7 +19,7 @@ from pipeline.orchestration.kubernetes import KubernetesExecutor
 from pipeline.orchestration.local import LocalExecutor
 from pipeline.orchestration.run_document import Run, StageRecord
 from pipeline.orchestration.slurm import SlurmExecutor
-from pipeline.stages import stage, store_folder, store_inputs
+from pipeline.stages import stage, store_folder
 
 
 def draw(nodes: list[StageRecord]) -> str:
@@ -45,7 +45,7 @@ def execute(config: RunConfig) -> None:
             "executor.preflight",
             True,
         )
-    if store_inputs.in_store(config.workdir):
+    if store_folder.in_store(config.workdir):
         config.workdir = storage.normal(config.workdir)
         if config.executor.name == "slurm":
             raise ConfigError(
@@ -93,7 +93,7 @@ def planned(config: RunConfig) -> tuple[list[StageRecord], str]:
 def run_graph(config: RunConfig) -> None:
     """Run what has to run of the graph."""
     nodes, expected = planned(config)
-    if config.executor.pods or store_inputs.in_store(config.workdir):
+    if config.executor.pods or store_folder.in_store(config.workdir):
         run_nodes(config, nodes, expected)  # the driver may not see the volume
         return
     with stage.locked_run(Path(config.workdir)):  # two would mix their logs
@@ -166,7 +166,7 @@ def executor(config: RunConfig, run: Run) -> Executor | None:
     if config.executor.name == "slurm":
         return SlurmExecutor(config.executor, run)
     return LocalExecutor(
-        store_inputs.local_place(config.workdir, config.mirror),
+        store_folder.local_place(config.workdir, config.mirror),
         config.cores,
         lambda node: stage_commands.command(node, run.place, config.processes, config.cores),
         lambda: store_folder.put_logs(config.workdir, config.mirror),

@@ -12,7 +12,7 @@ from pipeline.common.errors import InputError
 from pipeline.common.manifest import Result
 from pipeline.config import SubmitConfig, TaskConfig
 from pipeline.evaluation import answers, examples
-from pipeline.stages import stage, store_inputs
+from pipeline.stages import stage, store_folder
 
 ARCHIVE = "submission.zip"
 
@@ -99,8 +99,8 @@ def evaluations(config: SubmitConfig) -> list[str]:
     """Return the folders of the given evaluations, or of all those in the run."""
     if config.evaluations:
         return config.evaluations
-    if store_inputs.in_store(config.workdir):
-        return store_inputs.stages_in(config.workdir, "evaluate-*")
+    if store_folder.in_store(config.workdir):
+        return store_folder.stages_in(config.workdir, "evaluate-*")
     return sorted(map(str, Path(config.workdir).glob("evaluate-*")))
 
 

@@ -52,7 +52,7 @@ def keys(command: str) -> str:
         shown = "**must be set**" if key.default is None else shown
         row = (f"`{key.name}`", key.type, shown, cell(key.meaning))
         rows.append("| " + " | ".join(row) + " |")
-    parts = [f"### `{group}=`\n\n{choices(group)}" for group in groups(schema, command)]
+    parts = [f"### `{group}=`\n\n{choices(group)}" for group in groups(schema)]
     return "\n\n".join(["\n".join(rows), *parts])
 
 

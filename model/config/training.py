@@ -113,7 +113,7 @@ def check_objective(objective: ObjectiveConfig, model: ModelConfig) -> None:
     check(
         model.causal == (objective.predict == "next"),
         f"cannot be combined with {named('objective.predict')}={objective.predict}, as the next token is predicted "
-        "only by causal attention; set attention=causal, which sets both",
+        "only by causal attention; set objective=left_to_right and model.causal=true",
         "model.causal",
         model.causal,
     )

@@ -86,9 +86,7 @@ def check(size: ModelConfig, source: Path | str) -> None:
             to itself.
     """
     if size.causal:
-        raise InputError(
-            "causal models are not supported by keep and submit; use a model with attention=full", path=source
-        )
+        raise InputError("causal models are not supported by keep and submit; use one with full attention", path=source)
 
 
 def head_name(names: Names, kind: str) -> str:

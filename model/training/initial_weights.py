@@ -230,7 +230,7 @@ def start(folder: Path | str, config: ModelConfig, wordpiece: WordPiece) -> Sour
         )
     if source.config.causal and not config.causal:
         source.notes.append(
-            f"{folder}: is causal, but trained with full attention here; set attention=causal to keep it causal"
+            f"{folder}: is causal, but trained with full attention here; set model.causal=true to keep it causal"
         )
     changed = [key for key in CHOICES if getattr(source.config, key) != getattr(config, key)]
     if changed:

@@ -161,7 +161,7 @@ class DocumentReader:
             account.drop(document.id, "empty")
         elif len(text) < config.minimum_characters or len(parts) < self.minimum_sentences:
             account.drop(document.id, "short")
-        elif reason := self.reason(document.id, text):
+        elif reason := next((each.reason for each in self.filters if each.drops(document.id, text)), None):
             account.drop(document.id, "filtered", reason)
             account.filtered[reason] += 1
         else:
@@ -169,7 +169,3 @@ class DocumentReader:
             account.lowest.add(digest)
             return KeptDocument(digest, text, parts, document.copies, document.id)
         return None
-
-    def reason(self, name: str, text: str) -> str | None:
-        """Return the reason of the first filter that drops the document, or None."""
-        return next((each.reason for each in self.filters if each.drops(name, text)), None)

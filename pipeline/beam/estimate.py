@@ -157,22 +157,17 @@ def plan(config: PrepareConfig, splits: list[FileRange], layout: Exchange) -> li
     times = "; ".join(
         f"{count:,}: {rounded(START + seconds / count)}" for count in WORKERS if count == 1 or count <= tasks
     )
-    carrier = "the engine" if engine else "files in out"
+    carrier, each = "the engine" if engine else "files in out", f"{max(1, round(moved / parts / 1e3)):,} KB"
     step = f", merged in {layout.groups * layout.ranges:,} tasks" if layout.merges else ""
     needed = made + kept(config, text) + (0 if engine else moved)
     rows = {
         "corpus": f"{size(whole)} in files, {size(text)} of text, {tokens / 1e6:,.1f} M tokens",
         "splits": f"{len(splits):,}, read in {layout.reads:,} tasks",
         "shards": f"{layout.buckets:,}, written in {layout.writes:,} tasks",
-        "exchange": f"{size(moved)} in {parts:,} parts of {in_kilobytes(moved / parts)} through {carrier}{step}",
+        "exchange": f"{size(moved)} in {parts:,} parts of {each} through {carrier}{step}",
         "time": f"by workers of one core, if a start takes no longer than here: {times}",
         "disk": f"{size(needed)} in and next to out, of which {size(made)} are shards"
         + (f"; the engine's own store: {size(moved)} over all workers" if engine else ""),
         "memory": f"{size(memory(config, splits, text))} per worker",
     }
     return ["prepare: estimate, nothing is written", *(f"  {k:<9} {v}" for k, v in rows.items())]
-
-
-def in_kilobytes(count: float) -> str:
-    """Return bytes as `120 KB`."""
-    return f"{max(1, round(count / 1e3)):,} KB"

@@ -99,10 +99,6 @@ class Exchange:
         """Return the writing task of a bucket."""
         return bucket * self.writes // self.buckets
 
-    def range_of(self, write: int) -> int:
-        """Return the range of a writing task."""
-        return write * self.ranges // self.writes
-
     @property
     def range_bounds(self) -> list[int]:
         """Return the first bucket of each range, and the number of buckets."""

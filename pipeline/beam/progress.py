@@ -7,7 +7,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from tqdm import tqdm
@@ -30,55 +29,56 @@ class Report:
     def __init__(self, path: Path):
         self.path, self.last = path, time.monotonic()
 
-    def __call__(self, done: float, documents: int = 0) -> None:
-        """Report how much is done: bytes of a split, or the share of a shard."""
+    def __call__(self, done: float, documents: int = 0, ended: bool = False) -> None:
+        """Report how much is done: bytes of a split, or the share of a shard; and whether that is all."""
         now = time.monotonic()
-        if now - self.last >= EVERY:
+        if ended or now - self.last >= EVERY:
             self.last = now
-            self.write(done, documents, False)
-
-    def finish(self, done: float, documents: int = 0) -> None:
-        """Report that the task is done."""
-        self.write(done, documents, True)
-
-    def write(self, done: float, documents: int, finished: bool) -> None:
-        """Write the file; a folder that this machine cannot see has no progress to show."""
-        with contextlib.suppress(OSError):
-            self.path.write_text(json.dumps([done, documents, finished]))
+            with contextlib.suppress(OSError):  # a folder that this machine cannot see has no progress to show
+                self.path.write_text(json.dumps([done, documents, ended]))
 
 
-@dataclass
+class Tasks:
+    """The tasks of a phase, by their reports."""
+
+    def __init__(self, reports: list[Path]):
+        self.reports = reports
+        self.ended: dict[Path, tuple[float, int, bool]] = {}
+        self.done, self.documents = 0.0, 0
+
+    def look(self, there: set[str]) -> None:
+        """Add up the reports that are among the files `there`."""
+        listed = (report for report in self.reports if report in self.ended or report.name in there)
+        found = {report: self.ended.get(report) or _reported(report) for report in listed}
+        self.ended = {report: one for report, one in found.items() if one[2]}
+        self.done = sum(done for done, _, _ in found.values())
+        self.documents = sum(count for _, count, _ in found.values())
+
+
 class Progress:
-    """Progress of a job."""
+    """Progress of a job: the bytes that were read, and the shards that were written."""
 
-    plan: PreparePlan
-    bytes: float = 0  # of the corpus
-    documents: int = 0
-    read: dict[int, tuple[float, int]] = field(default_factory=dict)  # finished reading tasks
-    written: dict[int, tuple[float, int]] = field(default_factory=dict)  # finished writing tasks
-    shards: float = 0  # including fractions of unfinished ones
+    def __init__(self, plan: PreparePlan):
+        self.plan, exchange = plan, plan.exchange
+        self.read = Tasks([plan.report(plan.read_account(number)) for number in range(exchange.reads)])
+        self.written = Tasks([plan.report(plan.write_account(number)) for number in range(exchange.writes)])
 
     def look(self) -> None:
         """Read the tasks' files."""
-        try:
+        with contextlib.suppress(FileNotFoundError):  # removed already
             there = set(os.listdir(self.plan.scratch))
-        except FileNotFoundError:  # removed already
-            return
-        exchange = self.plan.exchange
-        reports = [self.plan.report(self.plan.read_account(read)) for read in range(exchange.reads)]
-        self.bytes, self.documents = _summed(reports, self.read, there)
-        reports = [self.plan.report(self.plan.write_account(k)) for k in range(exchange.writes)]
-        self.shards, _ = _summed(reports, self.written, there)
+            self.read.look(there)
+            self.written.look(there)
 
     @property
     def whole(self) -> int:
         """Return how many shards are written, counted when their task is done."""
-        return int(sum(count for count, _ in self.written.values()))
+        return int(sum(count for count, _, _ in self.written.ended.values()))
 
     @property
     def reading(self) -> bool:
         """Return whether part of the corpus is still unread."""
-        return len(self.read) < self.plan.exchange.reads
+        return len(self.read.ended) < len(self.read.reports)
 
 
 def start_over(plan: PreparePlan) -> str:
@@ -88,25 +88,9 @@ def start_over(plan: PreparePlan) -> str:
     for left in (*plan.scratch.glob("*.progress"), *plan.scratch.glob(f"*{ENDING}")):
         left.unlink(missing_ok=True)
     return (
-        f"{len(progress.read)} of {pluralize(exchange.reads, 'task')} had read, "
-        f"{len(progress.written)} of {exchange.writes} had written"
+        f"{len(progress.read.ended)} of {pluralize(exchange.reads, 'task')} had read, "
+        f"{len(progress.written.ended)} of {exchange.writes} had written"
     )
-
-
-def _summed(reports: list[Path], finished: dict[int, tuple[float, int]], there: set[str]) -> tuple[float, int]:
-    """Return what all tasks have done; add those that are now `finished`."""
-    done, documents = 0.0, 0
-    for index, report in enumerate(reports):
-        if index in finished:
-            found: tuple[float, int, bool] = (*finished[index], True)
-        elif report.name in there:
-            found = _reported(report)
-            if found[2]:
-                finished[index] = found[:2]
-        else:
-            continue
-        done, documents = done + found[0], documents + found[1]
-    return done, documents
 
 
 def _reported(report: Path) -> tuple[float, int, bool]:
@@ -150,7 +134,7 @@ def _beat(plan: PreparePlan, beat: Callable[[], None], pause: Callable[[], bool]
     while not pause():
         with contextlib.suppress(OSError):  # of a network file system: look again
             progress.look()
-        seen = progress.bytes, progress.shards
+        seen = progress.read.done, progress.written.done
         still = 0 if seen != before else still + 1
         if not still:
             beat()
@@ -181,8 +165,8 @@ def _show(plan: PreparePlan, pause: Callable[[], bool]) -> None:
         while progress.reading and not over:
             over = pause()
             progress.look()
-            bar.set_postfix_str(pluralize(progress.documents, "document"), refresh=False)
-            bar.update(max(progress.bytes - bar.n, 0))
+            bar.set_postfix_str(pluralize(progress.read.documents, "document"), refresh=False)
+            bar.update(max(progress.read.done - bar.n, 0))
             bar.refresh()
     if progress.reading:
         return  # it failed
@@ -192,7 +176,7 @@ def _show(plan: PreparePlan, pause: Callable[[], bool]) -> None:
             progress.look()
             shown = f"{progress.whole} of {pluralize(count, 'shard')}"
             bar.set_postfix_str(shown, refresh=False)
-            bar.update(max(progress.shards - bar.n, 0))
+            bar.update(max(progress.written.done - bar.n, 0))
             bar.refresh()
             if over:
                 return

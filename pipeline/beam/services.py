@@ -76,7 +76,8 @@ class Job:
             try:
                 return str(self.result.state)
             except GONE as error:
-                if time.monotonic() < until and not forgotten(error):
+                lost = isinstance(error, grpc.RpcError) and error.code() == grpc.StatusCode.NOT_FOUND
+                if time.monotonic() < until and not lost:
                     time.sleep(POLL)
                     continue
                 raise self.restart(f"{self.place()} stopped responding", "when it does") from error
@@ -229,11 +230,6 @@ def run_once(plan: PreparePlan, engine: Any, flags: Any, build: Callable[[Any], 
         raise
     finally:
         job.result._cleanup()
-
-
-def forgotten(error: BaseException) -> bool:
-    """Return whether the error means that the service has lost the job."""
-    return isinstance(error, grpc.RpcError) and error.code() == grpc.StatusCode.NOT_FOUND
 
 
 def innermost(reason: str) -> str:

@@ -10,6 +10,7 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from pipeline.beam import buckets, writing
@@ -23,7 +24,7 @@ from pipeline.beam.progress import Report
 from pipeline.beam.units import Unit, name_of
 from pipeline.common.atomic import write_text
 from pipeline.common.errors import InputError, Restart, UserError, disk_failure
-from pipeline.filtering import band_groups
+from pipeline.filtering import minhash
 from pipeline.filtering.minhash import Hashes, Signatures
 from pipeline.readers import FileRange
 from pipeline.tokenization.wordpiece import WordPiece
@@ -124,7 +125,7 @@ class Tokenize(Task):
         if documents.taken & documents.signed.keys():
             yield from self.signed(*documents.signatures())
         write_text(plan.read_account(number), json.dumps(vars(account)))
-        report.finish(size, account.documents["read"])
+        report(size, account.documents["read"], ended=True)
 
     def read(self, name: str, splits: list[FileRange], report: Report) -> Unit | None:
         """Read the documents of the splits and tokenize them; None if another task has found an error."""
@@ -148,11 +149,11 @@ class Tokenize(Task):
         """Yield the MinHash signatures of documents, and their bands."""
         tasks, threshold = self.plan.exchange.near_tasks, self.plan.config.filters.near_duplicates
         assert threshold is not None
-        for task, rows in band_groups.by_task(hashes[:, 1], tasks):
-            yield task, SIGNATURES, band_groups.pack(hashes[rows], signatures[rows])
-        entries = band_groups.band_entries(hashes, signatures, threshold)
-        for task, rows in band_groups.by_task(entries[:, 1], tasks):
-            yield task, BANDS, band_groups.to_bytes(entries[rows])
+        for task, rows in minhash.by_task(hashes[:, 1], tasks):
+            yield task, SIGNATURES, minhash.pack(hashes[rows], signatures[rows])
+        entries = minhash.band_entries(hashes, signatures, threshold)
+        for task, rows in minhash.by_task(entries[:, 1], tasks):
+            yield task, BANDS, minhash.to_bytes(entries[rows])
 
 
 class Merge(Task):
@@ -195,7 +196,7 @@ class WriteShards(Task):
     def work(self, number: int, given: Iterable[Part]) -> Iterator[Left]:
         """Write the shards of the documents, without their near duplicates."""
         plan, parts = self.plan, list(given)
-        near = band_groups.from_bytes(self.blobs(parts, NEAR), band_groups.DOCUMENT)
+        near = minhash.from_bytes(self.blobs(parts, NEAR), minhash.DOCUMENT)
         table = pa.concat_tables(map(buckets.unpack, self.blobs(parts, DOCUMENTS)))
         report = Report(plan.report(plan.write_account(number)))
         found = writing.load(plan, number, table, near)
@@ -204,5 +205,62 @@ class WriteShards(Task):
         count = len(found.names)
         account = writing.write(plan, found, lambda done: report(done * count))
         write_text(plan.write_account(number), json.dumps(account))
-        report.finish(count)
+        report(count, ended=True)
         yield from ()
+
+
+class PairCandidates(Task):
+    """Pair the documents that have an equal band."""
+
+    main = PAIRS
+
+    def work(self, number: int, given: Iterable[Part]) -> Iterator[Left]:
+        """Leave the pairs for the task of the larger document, and who needs which signature."""
+        tasks = self.plan.exchange.near_tasks
+        entries = minhash.from_bytes(self.blobs(given, BANDS), minhash.ENTRY)
+        pairs = minhash.candidate_pairs(entries)
+        for task, rows in minhash.by_task(pairs[:, 1], tasks):
+            yield task, PAIRS, minhash.to_bytes(pairs[rows])
+        wanted = minhash.wanted_signatures(pairs, tasks)
+        for task, rows in minhash.by_task(wanted[:, 2], tasks):
+            yield task, WANTED, minhash.to_bytes(wanted[rows])
+
+
+class SendSignatures(Task):
+    """Send the signatures of documents to the tasks that compare them."""
+
+    main = SIGNATURES
+
+    def work(self, number: int, given: Iterable[Part]) -> Iterator[Left]:
+        """Leave the signatures for each task that needs some."""
+        parts = list(given)
+        asked = minhash.from_bytes(self.blobs(parts, WANTED), minhash.WANTED)
+        if not len(asked):
+            return
+        asked = minhash.distinct(asked)
+        permutations = self.plan.config.filters.permutations
+        hashes, signatures = minhash.unpack(self.blobs(parts, SIGNATURES), permutations)
+        found = minhash.places(hashes, asked[:, 1:])
+        for task, rows in minhash.by_task(asked[:, 0], self.plan.exchange.near_tasks):
+            mine = found[rows]
+            yield task, SIGNATURES, minhash.pack(hashes[mine], signatures[mine])
+
+
+class ComparePairs(Task):
+    """Compare the signatures of candidate pairs."""
+
+    main = NEAR
+
+    def work(self, number: int, given: Iterable[Part]) -> Iterator[Left]:
+        """Leave the hashes of documents to leave out for the tasks that write them."""
+        plan, parts, filters = self.plan, list(given), self.plan.config.filters
+        assert filters.near_duplicates is not None
+        found = minhash.near_duplicates(
+            minhash.from_bytes(self.blobs(parts, PAIRS), minhash.PAIR),
+            *minhash.unpack(self.blobs(parts, SIGNATURES), filters.permutations),
+            filters.near_duplicates,
+        )
+        buckets = [plan.bucket(document.tobytes()) for document in found.astype(">u8")]
+        writes = np.array([plan.exchange.write_of(bucket) for bucket in buckets], np.uint64)
+        for write, rows in minhash.by_task(writes, plan.exchange.writes):
+            yield write, NEAR, minhash.to_bytes(found[rows])

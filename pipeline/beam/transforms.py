@@ -11,10 +11,23 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
-from pipeline.beam import near_duplicates, runners
+from pipeline.beam import runners
 from pipeline.beam.fast_import import beam
 from pipeline.beam.plan import PreparePlan
-from pipeline.beam.steps import BANDS, DOCUMENTS, SIGNATURES, Merge, Tokenize, Unpack, WriteShards
+from pipeline.beam.steps import (
+    BANDS,
+    DOCUMENTS,
+    PAIRS,
+    SIGNATURES,
+    WANTED,
+    ComparePairs,
+    Merge,
+    PairCandidates,
+    SendSignatures,
+    Tokenize,
+    Unpack,
+    WriteShards,
+)
 from pipeline.common.errors import of_record
 
 
@@ -31,8 +44,33 @@ def build(pipeline: beam.Pipeline, plan: PreparePlan) -> beam.PCollection:
     if plan.exchange.merges:
         parts = parts | "By place" >> beam.GroupByKey() | "Merge" >> beam.ParDo(Merge(plan))
     if plan.config.filters.near_duplicates is not None:
-        parts = (parts, near_duplicates.build(read, plan)) | "With near duplicates" >> beam.Flatten()
+        parts = (parts, near_duplicates(read, plan)) | "With near duplicates" >> beam.Flatten()
     return parts | "By bucket" >> beam.GroupByKey() | "Write shards" >> beam.ParDo(WriteShards(plan))
+
+
+def near_duplicates(read: Any, plan: PreparePlan) -> beam.PCollection:
+    """Return what finds near duplicates from `BANDS` and `SIGNATURES`, in tasks none of which has all documents.
+
+    A reading task leaves one entry per band of each document for the task of the band's key, and the
+    signature for the task of its hash. The rule is that of `pipeline.filtering.minhash`.
+    """
+    paired = (
+        read[BANDS]
+        | "By band" >> beam.GroupByKey()
+        | "Pair" >> beam.ParDo(PairCandidates(plan)).with_outputs(WANTED, main=PAIRS)
+    )
+    sent = (
+        (read[SIGNATURES], paired[WANTED])
+        | "Signatures and who needs them" >> beam.Flatten()
+        | "By document" >> beam.GroupByKey()
+        | "Send signatures" >> beam.ParDo(SendSignatures(plan))
+    )
+    return (
+        (paired[PAIRS], sent)
+        | "Pairs and signatures" >> beam.Flatten()
+        | "By larger document" >> beam.GroupByKey()
+        | "Compare" >> beam.ParDo(ComparePairs(plan))
+    )
 
 
 def raise_noted(plan: PreparePlan) -> None:

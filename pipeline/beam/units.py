@@ -17,6 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from pipeline.common import parallel
 from pipeline.common.atomic import atomic_path
 from pipeline.common.manifest import sha256
 from pipeline.common.stores import objects
@@ -43,7 +44,11 @@ class Units:
 
     def names(self) -> set[str]:
         """Return the names of all units."""
-        stored = (info.key.rpartition("/")[2] for info in objects.below(self.address)) if self.address else ()
+        stored = (
+            (info.key.rpartition("/")[2] for info in objects.client(self.address).below(self.address))
+            if self.address
+            else ()
+        )
         return {*(path.name for path in self.folder.glob(f"*{ENDING}")), *stored}
 
     def write(self, name: str, tables: Iterable[pa.Table], counts: dict[str, Any]) -> None:
@@ -63,12 +68,12 @@ class Units:
             with temporary.open("ab") as file:
                 file.write(END.pack(len(end), digest))
         if self.address:
-            objects.put_file(f"{self.address}/{name}", path, sha256(path))
+            objects.client(self.address).put_file(f"{self.address}/{name}", path, sha256(path))
 
     def read(self, name: str) -> Unit | None:
         """Return a unit; None if it is not there, or not as it was written."""
         path = self.folder / name
-        if not path.exists() and self.address and (info := objects.head(f"{self.address}/{name}")):
+        if not path.exists() and self.address and (info := objects.client(self.address).head(f"{self.address}/{name}")):
             objects.fetch(f"{self.address}/{name}", info, path, None)
         if not path.exists():
             return None
@@ -88,7 +93,8 @@ class Units:
         """Remove other units, and the folder if none is left; return the bytes of those that stay."""
         spare = self.names() - names
         if self.address:
-            objects.delete(f"{self.address}/{name}" for name in spare)
+            store = objects.client(self.address)
+            parallel.each(lambda name: store.delete(f"{self.address}/{name}"), spare)
         for path in self.folder.glob("*"):
             if path.name not in names:
                 path.unlink()

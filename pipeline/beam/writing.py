@@ -13,17 +13,16 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pipeline.beam import nested_tokens
+from pipeline.beam import buckets
 from pipeline.beam.buckets import as_numbers
 from pipeline.beam.dropped import Dropped, from_bytes
 from pipeline.beam.plan import PreparePlan
 from pipeline.beam.shard_sizes import check_tokens
 from pipeline.common import counter_rng
 from pipeline.common.manifest import sha256
-from pipeline.filtering import band_groups, filters
+from pipeline.filtering import filters, minhash
 from pipeline.shards import write_shard
-from pipeline.shards.best_fit import best_fit, cut_documents
-from pipeline.shards.full_sentences import full_sentences
+from pipeline.shards.full_sentences import best_fit, cut_documents, full_sentences
 from pipeline.shards.sentence_pairs import Documents, Pairs, gather, next_sentence_pairs
 
 Drawn = list[tuple[np.ndarray, Pairs]]  # per bucket: tokens, and pairs of them in keyed order
@@ -50,7 +49,7 @@ def load(plan: PreparePlan, write: int, table: pa.Table, found: np.ndarray) -> B
     `found` `(N, 2)` has the hashes of near duplicates.
     """
     first, end = plan.exchange.first_bucket(write), plan.exchange.first_bucket(write + 1)
-    tokens = sum(map(nested_tokens.count, table["ids"].chunks))
+    tokens = sum(map(buckets.count, table["ids"].chunks))
     check_tokens(plan.config, f"writing task {write}", tokens)
     table = table.combine_chunks()
     raw, copies = as_numbers(table["hash"].to_pylist()), table["copies"].to_numpy()
@@ -61,14 +60,14 @@ def load(plan: PreparePlan, write: int, table: pa.Table, found: np.ndarray) -> B
     distinct[1:] = (raw[order][1:] != raw[order][:-1]).any(axis=1)
     ordered, order = order, order[distinct]
     hashes = raw[order]
-    near = np.isin(band_groups.keys_of(hashes), band_groups.keys_of(found))
+    near = np.isin(minhash.keys_of(hashes), minhash.keys_of(found))
     dropped = Dropped()
     for rows, *why in ((ordered[~distinct], "duplicate", ""), (order[near], "filtered", filters.NEAR)):
         dropped.merge((from_bytes(name), *why) for name in table["id"].take(pa.array(rows)).to_pylist())
     left_out = (bucket, bucket[ordered][~distinct], bucket[order][near])
     read, duplicates, similar = (np.bincount(part, minlength=end - first) for part in left_out)
     order = order[~near]
-    ids, copies = nested_tokens.take(table["ids"].combine_chunks(), order), copies[order]
+    ids, copies = buckets.take(table["ids"].combine_chunks(), order), copies[order]
     words = table["words"].to_numpy()[order]
     del table
     pa.default_memory_pool().release_unused()

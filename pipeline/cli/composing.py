@@ -134,18 +134,12 @@ def explain(error: Exception) -> UserError:
     if twice := TWICE.search(text):
         return ConfigError(f"another {twice[1]} is chosen too; leave one of them out", twice[1], twice[2])
     if isinstance(error, MissingConfigException) and (lost := NO_CHOICE.search(text)):
-        return unknown_choice(lost[1], lost[2], text)
+        return no_such(lost[1], lost[2], re.findall(r"^\s+(\S+)$", text, re.M) or choices(lost[1]))  # which it lists
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     noise = ("full_key:", "object_type=", "reference_type=", "See https", "Set the environment")
     text = " ".join(line for line in lines if not line.startswith(noise))
     text = text.partition(" Config search path:")[0].replace("\t", " ")
     return ConfigError(f"{text} (at {full})" if full and full not in text else text)
-
-
-def unknown_choice(group: str, name: str, message: str) -> ConfigError:
-    """Return the error for an unknown choice of a group; Hydra's message lists the known ones."""
-    known = re.findall(r"^\s+(\S+)$", message, re.M) or choices(group)
-    return no_such(group, name, known)
 
 
 def check_keys(config: DictConfig, prefix: str = "") -> None:

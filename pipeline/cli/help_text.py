@@ -9,10 +9,10 @@ import textwrap
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from omegaconf import MISSING, DictConfig, OmegaConf
+from omegaconf import MISSING
 
 from pipeline.cli.conf_files import CONF, choices, paragraphs
-from pipeline.cli.overrides import default_groups, quoted
+from pipeline.cli.overrides import quoted
 from pipeline.config import StageConfig
 
 LONGEST = 120  # characters of a default that is worth showing
@@ -77,29 +77,9 @@ def plain(value: Any) -> str:
     return value if isinstance(value, str) and "${" in value else quoted(value)
 
 
-def groups(schema: type, name: str | None = None) -> list[str]:
-    """Return the config groups that a command is composed of.
-
-    With the `name` of the command, those too that it has by default without a key of that name,
-    and those whose files set keys of the command (`protocol` of evaluate).
-    """
-    found = [field.name for field in dataclasses.fields(schema) if choices(field.name)]
-    if name is None:
-        return found
-    known = {field.name for field in dataclasses.fields(schema)}
-    others = sorted(path.name for path in CONF.iterdir() if path.is_dir() and path.name not in known)
-    made = default_groups(name)
-    return found + [group for group in others if group in made or _sets_keys_of(group, known)]
-
-
-def _sets_keys_of(group: str, known: set[str]) -> bool:
-    """Return whether the files of a group set plain keys of a command, wherever it is chosen."""
-    path = CONF / group / f"{choices(group)[0]}.yaml"
-    if "@package _global_" not in path.read_text(encoding="utf-8"):
-        return False
-    content = OmegaConf.load(path)
-    assert isinstance(content, DictConfig)
-    return all(key in known and not OmegaConf.is_dict(value) for key, value in content.items())
+def groups(schema: type) -> list[str]:
+    """Return the config groups that a command is composed of."""
+    return [field.name for field in dataclasses.fields(schema) if choices(field.name)]
 
 
 def format_help(name: str, schema: type, values: Mapping[str, Any], width: int, bold: bool) -> str:
@@ -115,7 +95,7 @@ def format_help(name: str, schema: type, values: Mapping[str, Any], width: int, 
 
     head = paragraphs(CONF / f"{name}.yaml")
     parts = [*("\n".join(textwrap.wrap(part, width)) for part in head), ""]
-    chosen = groups(schema, name)
+    chosen = groups(schema)
     if chosen:
         parts.append("Choices (GROUP=NAME):")
         parts += [entry_of(f"{group}=", ", ".join(choices(group))) for group in chosen]

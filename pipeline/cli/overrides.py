@@ -26,7 +26,6 @@ BRACKET_FIRST = re.compile(r"\[[^\[\]]*\][^\]]+")  # a text, not a list: [ab]/x
 LIST = re.compile(r"\[([^\[\]{}()'\"\\$]*)\]")  # without quotation marks, and in one level
 QUOTES = "“”„‘’«»"  # of a text processor; a shell reads them as letters
 RESERVED = ("null", "true", "false", "inf", "nan")  # words that do not parse as text
-AROUND = ("attention", "protocol")  # groups whose files set keys next to them
 SEARCH_PATH = "hydra.searchpath"  # more folders of YAML files
 OPEN = re.compile(r"(corpus\.options|corpus\.parts|runner\.options)\b")  # groups that take any key
 # Of a run: keys of all trainings, whose schema the stages check.
@@ -99,7 +98,7 @@ def for_hydra(words: list[str], command: str, schema: type | None = None) -> lis
 def normalized(overrides: list[str], command: str, schema: type | None = None) -> list[str]:
     """Return overrides in Hydra's grammar, where a `+` that users type makes no difference."""
     made = default_groups(command)
-    words = [as_text(readable(word), schema) for word in overrides]
+    words = [by_name(as_text(readable(word), schema), schema) for word in overrides]
     words = [with_sign(whole_number(word), made, schema) for word in words]
     if command == "run":
         words = [OF_TRAININGS.sub("++", word, count=1) for word in words]
@@ -121,6 +120,13 @@ def as_text(word: str, schema: type | None) -> str:
     if items is None or not items[1].strip():
         return word
     return f"{key}=[{','.join(marked(item.strip()) for item in items[1].split(','))}]"
+
+
+def by_name(word: str, schema: type | None) -> str:
+    """Return `SECTION=NAME` as `SECTION.name=NAME`, of a section that differs by its name alone: it has no files."""
+    key = word.partition("=")[0].lstrip("+")
+    nameless = type_of(schema, f"{key}.name") is None or choices(key)
+    return word if nameless else word.lstrip("+").replace("=", ".name=", 1)
 
 
 def marked(value: str) -> str:
@@ -240,8 +246,7 @@ def with_sign(word: str, made: set[str], schema: type | None) -> str:
     """
     found = CHOICE.fullmatch(word)
     if found is not None and choices(found[1]):
-        package = "@_global_" if found[1] in AROUND else ""
-        return f"{'' if found[1] in made else '+'}{found[1]}{package}={quoted(found[3])}"
+        return f"{'' if found[1] in made else '+'}{found[1]}={quoted(found[3])}"
     added = ADDED.match(word)
     known = added is not None and ("." in added[1] or type_of(schema, added[1]) is not None)
     return f"+{word}" if known else word

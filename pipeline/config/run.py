@@ -114,4 +114,4 @@ class RunConfig(Section):
     )
     processes: int | None = option(None, "Training processes; null: as `processes` of the stage.", at_least=1)
     cores: int | None = option(None, "Cores shared by all stages; null: all.", at_least=1)
-    executor: ExecutorConfig = option()
+    executor: ExecutorConfig = group(ExecutorConfig)

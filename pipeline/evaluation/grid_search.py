@@ -28,8 +28,7 @@ from pipeline.config import EvaluateConfig, TaskConfig
 from pipeline.evaluation import answers, chance, examples, table_files
 from pipeline.evaluation.task_types import Dataset, TaskType, open_task_type, read_sides, remarks_of
 from pipeline.stages import fingerprints
-from pipeline.stages.store_folder import StoreFolder
-from pipeline.stages.store_inputs import local_place, localised
+from pipeline.stages.store_folder import StoreFolder, local_place, localised
 from pipeline.tokenization.coverage import Coverage
 from pipeline.tokenization.wordpiece import WordPiece
 

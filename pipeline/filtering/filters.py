@@ -10,11 +10,14 @@ import re
 import sys
 import unicodedata
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from pipeline.common import budget, counter_rng, file_search, foreign_json, storage
 from pipeline.common.budget import Budget
@@ -51,56 +54,36 @@ class Filter(Protocol):
         """Return whether to drop the cleaned document."""
 
 
-class MaxLength:
-    """Filter of overlong documents: lists, logs, data."""
+@dataclass
+class Rule:
+    """A filter that looks at the text alone."""
 
-    reason = "long"
-
-    def __init__(self, most: int):
-        self.most = most
-
-    def drops(self, name: str, text: str) -> bool:
-        """Return whether the document has more than `most` characters."""
-        return len(text) > self.most
-
-
-class NonLetterShare:
-    """Filter of numbers, code and tables: too many characters that are not letters."""
-
-    reason = "non-letters"
-
-    def __init__(self, most: float):
-        self.most = most
-        kept = (c for c in range(sys.maxunicode + 1) if unicodedata.category(chr(c))[0] in "LM")
-        self._is_letter = np.zeros(sys.maxunicode + 1, np.bool_)
-        self._is_letter[list(kept)] = True
-
-    def share(self, text: str) -> float:
-        """Return the share of non-letters among characters other than spaces.
-
-        Combining marks count as letters.
-        """
-        codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
-        written = len(codes) - text.count(" ") - text.count("\n")
-        letters = int(np.count_nonzero(self._is_letter[codes]))
-        return 1 - letters / written if written else 1.0
+    reason: str
+    broken: Callable[[str], object]
 
     def drops(self, name: str, text: str) -> bool:
-        """Return whether the share is larger than `most`."""
-        return self.share(text) > self.most
+        """Return whether the text breaks the rule."""
+        return bool(self.broken(text))
 
 
-class BannedPatterns:
-    """Filter of documents that match a regular expression."""
+@cache
+def _is_letter() -> npt.NDArray[np.bool_]:
+    """Return which characters are letters or marks on them."""
+    kept = (c for c in range(sys.maxunicode + 1) if unicodedata.category(chr(c))[0] in "LM")
+    found = np.zeros(sys.maxunicode + 1, np.bool_)
+    found[list(kept)] = True
+    return found
 
-    reason = "banned"
 
-    def __init__(self, patterns: list[re.Pattern[str]]):
-        self.patterns = patterns
+def non_letter_share(text: str) -> float:
+    """Return the share of non-letters among characters other than spaces: of numbers, code, tables.
 
-    def drops(self, name: str, text: str) -> bool:
-        """Return whether any pattern matches."""
-        return any(pattern.search(text) for pattern in self.patterns)
+    Combining marks count as letters.
+    """
+    codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
+    written = len(codes) - text.count(" ") - text.count("\n")
+    letters = int(np.count_nonzero(_is_letter()[codes]))
+    return 1 - letters / written if written else 1.0
 
 
 class Decontamination:
@@ -356,15 +339,15 @@ def build(config: FiltersConfig) -> list[Filter]:
         ConfigError, InputError: a pattern is invalid, or a file cannot be read.
     """
     chosen: list[Filter] = []
-    if config.maximum_characters is not None:
-        chosen.append(MaxLength(config.maximum_characters))
-    if config.maximum_non_letters is not None:
-        chosen.append(NonLetterShare(config.maximum_non_letters))
+    if (longest := config.maximum_characters) is not None:  # lists, logs, data
+        chosen.append(Rule("long", lambda text: len(text) > longest))
+    if (most := config.maximum_non_letters) is not None:
+        chosen.append(Rule("non-letters", lambda text: non_letter_share(text) > most))
     patterns = [compiled(pattern) for pattern in config.banned]
     if config.banned_file is not None:
         patterns += listed(config.banned_file)
     if patterns:
-        chosen.append(BannedPatterns(patterns))
+        chosen.append(Rule("banned", lambda text: any(pattern.search(text) for pattern in patterns)))
     if config.decontaminate:
         chosen.append(Decontamination(evaluation_files(config.decontaminate), config.ngram))
     return chosen

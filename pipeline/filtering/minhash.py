@@ -8,10 +8,19 @@ dropped.
 Signatures by Broder 1997, candidates by banding (Leskovec, Rajaraman and Ullman, Mining of Massive
 Datasets, section 3.4); each candidate pair is verified by its full signatures.
 
-Shapes: N documents, P permutations.
+A signature gives one entry per band. Tasks that have all entries of some bands pair documents whose
+bands are equal (`candidate_pairs`); tasks that have the signatures of both documents of a pair keep
+the larger of similar ones (`near_duplicates`). No signature is moved but to those tasks.
+
+Shapes: N documents, P permutations. Tables are of uint64, one row per entry or pair; a document is
+the two numbers of its hash:
+
+    entries  (E, 4)  band, its key, document                               32 bytes
+    pairs    (C, 4)  larger document, smaller document                     32 bytes
+    wanted   (W, 3)  task that needs the signature of the document, it     24 bytes
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -73,3 +82,121 @@ def band_keys(band: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint64]:
     for column in band.T:
         key = counter_rng.random_bits(key, column)
     return key
+
+
+Rows = npt.NDArray[np.uint64]
+ENTRY, PAIR, WANTED, DOCUMENT = 4, 4, 3, 2  # columns
+_ROWS = 1 << 14  # pairs compared at once: 16 MB of signatures
+
+
+def band_entries(hashes: Hashes, signatures: Signatures, threshold: float) -> Rows:
+    """Return the entries of all bands of some documents."""
+    permutations = signatures.shape[1]
+    rows = rows_per_band(permutations, threshold)
+    tables = [np.zeros((0, ENTRY), np.uint64)]
+    for band, first in enumerate(range(0, permutations - rows + 1, rows)):
+        key = band_keys(signatures[:, first : first + rows])
+        number = np.full(len(key), band, np.uint64)
+        tables.append(np.column_stack([number, key, hashes]))
+    return np.concatenate(tables)
+
+
+def candidate_pairs(entries: Rows) -> Rows:
+    """Return the pairs of documents with an equal band, each once.
+
+    Each document is paired with the one before it in the order of hashes, and with the first.
+    """
+    entries = distinct(shared(entries))
+    same = (entries[1:, :2] == entries[:-1, :2]).all(axis=1)
+    later = np.flatnonzero(same) + 1  # all but the first of each run
+    starts = np.where(np.concatenate([[False], same]), 0, np.arange(len(same) + 1))
+    first = np.maximum.accumulate(starts)[later]
+    smaller = np.concatenate([later - 1, first])
+    return distinct(np.hstack([entries[np.tile(later, 2), 2:], entries[smaller, 2:]]))
+
+
+def shared(entries: Rows) -> Rows:
+    """Return the entries whose key comes more than once, which are few: rows are dear to sort."""
+    _, kind, counts = np.unique(entries[:, 1], return_inverse=True, return_counts=True)
+    return entries[counts[kind] > 1]
+
+
+def wanted_signatures(pairs: Rows, tasks: int) -> Rows:
+    """Return which documents' signatures the task of the larger document of each pair needs."""
+    task = pairs[:, 1] % np.uint64(tasks)
+    documents = np.concatenate([pairs[:, :2], pairs[:, 2:]])
+    return distinct(np.column_stack([np.tile(task, 2), documents]))
+
+
+def near_duplicates(pairs: Rows, hashes: Hashes, signatures: Signatures, threshold: float) -> Hashes:
+    """Return the larger document of each pair whose signatures are similar, in ascending order."""
+    pairs = distinct(pairs)
+    larger, smaller = (places(hashes, pairs[:, k : k + 2]) for k in (0, 2))
+    like = np.zeros(len(pairs), np.bool_)
+    for start in range(0, len(pairs), _ROWS):
+        part = slice(start, start + _ROWS)
+        equal = signatures[larger[part]] == signatures[smaller[part]]
+        like[part] = equal.mean(axis=1) >= threshold
+    return distinct(pairs[like, :2])
+
+
+def places(hashes: Hashes, documents: Hashes) -> npt.NDArray[np.int64]:
+    """Return the rows of `documents` in `hashes`.
+
+    Raises:
+        RuntimeError: the engine has lost a document.
+    """
+    known, asked = keys_of(hashes), keys_of(documents)
+    order = np.argsort(known, kind="stable")
+    found = np.searchsorted(known[order], asked)
+    if len(asked) and (not len(order) or not np.isin(asked, known).all()):
+        raise RuntimeError("the engine has lost the signature of a document")
+    return order[found]
+
+
+def keys_of(hashes: Hashes) -> npt.NDArray[Any]:
+    """View hashes as single comparable values, `(N,)`."""
+    return np.ascontiguousarray(hashes).view("V16").ravel()
+
+
+def distinct(rows: Rows) -> Rows:
+    """Return the rows in ascending order, each once."""
+    rows = rows[np.lexsort(rows.T[::-1])]
+    kept = np.ones(len(rows), np.bool_)
+    kept[1:] = (rows[1:] != rows[:-1]).any(axis=1)
+    return rows[kept]
+
+
+def by_task(numbers: npt.NDArray[np.uint64], tasks: int) -> Iterator[tuple[int, npt.NDArray[np.int64]]]:
+    """Yield each task that has any of these entries, with their indices."""
+    task = (numbers % np.uint64(tasks)).astype(np.int64)
+    order = np.argsort(task, kind="stable")
+    for part in np.split(order, np.flatnonzero(np.diff(task[order])) + 1):
+        if len(part):
+            yield int(task[part[0]]), part
+
+
+def to_bytes(rows: Rows) -> bytes:
+    """Return a table in bytes."""
+    return rows.astype("<u8").tobytes()
+
+
+def from_bytes(parts: Iterable[bytes], columns: int) -> Rows:
+    """Return the rows of all parts of a table."""
+    return np.frombuffer(b"".join(parts), "<u8").reshape(-1, columns)
+
+
+def pack(hashes: Hashes, signatures: Signatures) -> bytes:
+    """Return hashes and signatures in bytes."""
+    return hashes.astype("<u8").tobytes() + signatures.astype("<u4").tobytes()
+
+
+def unpack(parts: Iterable[bytes], permutations: int) -> tuple[Hashes, Signatures]:
+    """Return the hashes and signatures of all parts."""
+    hashes, signatures = [np.zeros((0, 2), np.uint64)], [np.zeros((0, permutations), np.uint32)]
+    for part in parts:
+        count = len(part) // (16 + 4 * permutations)
+        hashes.append(np.frombuffer(part, "<u8", 2 * count).reshape(count, 2))
+        rest = np.frombuffer(part, "<u4", offset=16 * count)
+        signatures.append(rest.reshape(count, permutations))
+    return np.concatenate(hashes), np.concatenate(signatures)

@@ -1,10 +1,40 @@
-"""Stages' errors in the words of a run: its keys have prefixes, and it forces stages by name."""
+"""Keys and errors of stages in the words of a run: `steps` is `train.steps`, and it forces stages by name."""
 
+import dataclasses
+import typing
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from pipeline.common.errors import BY_FORCE, UserError, named, rendered
-from pipeline.orchestration.stage_keys import belongs_to_stage, is_passed_on
+from pipeline.config import RunConfig
 from pipeline.stages.registry import STAGES, type_of
+
+OWN = frozenset(field.name for field in dataclasses.fields(RunConfig)) | {"hydra"}
+# Keys and groups of stages that a run passes on, or derives from keys of its own.
+FROM_RUN = frozenset({"workdir", "mirror", "out", "task", "data", "seed", "force"})
+GROUPS_FROM_RUN = frozenset({"corpus", "model"})
+
+
+def has(schema: Any, key: str) -> bool:
+    """Return whether a schema has a dotted key; a dictionary has any."""
+    for part in key.split("."):
+        if not dataclasses.is_dataclass(schema):
+            return True
+        types = typing.get_type_hints(schema)
+        if part not in types:
+            return False
+        schema = types[part]
+    return True
+
+
+def belongs_to_stage(kind: str, key: str) -> bool:
+    """Return whether a run takes a key with the prefix of a stage of this type."""
+    return not is_passed_on(key) and has(STAGES[kind].schema, key)
+
+
+def is_passed_on(key: str) -> bool:
+    """Return whether stages get a key from the run."""
+    return key in FROM_RUN or key.partition(".")[0] in GROUPS_FROM_RUN
 
 
 def owner(name: str, stages: Iterable[str]) -> str:

@@ -14,11 +14,20 @@ from typing import Any, NoReturn
 from omegaconf import DictConfig, OmegaConf, open_dict
 
 from pipeline.cli import composing, conf_files, entry_point
-from pipeline.cli.overrides import AROUND, SEARCH_PATH, as_text, check, quoted, readable, search_path, whole_number
+from pipeline.cli.overrides import (
+    SEARCH_PATH,
+    as_text,
+    check,
+    default_groups,
+    quoted,
+    readable,
+    search_path,
+    whole_number,
+)
 from pipeline.common import cores
 from pipeline.common.errors import ConfigError, InputError, UserError
 from pipeline.config import TASK_KINDS, EvaluateConfig, RunConfig, StageConfig
-from pipeline.orchestration import advice, stage_keys
+from pipeline.orchestration import advice
 from pipeline.stages.registry import STAGES, type_of
 
 # A key of a stage among the words of a run: `train.steps=9`, `+train-512.deepspeed.KEY=9`.
@@ -107,18 +116,18 @@ def check_name(override: str, words: list[str]) -> None:
         raise ConfigError(f"{override}: no such key; did you mean {rest}={value}?")
     if key == "force" and not value.startswith("["):
         raise ConfigError(f"{override}: stages are required, as in --force train")
-    if name in stage_keys.OWN or STAGE_KEY.match(override):
+    if name in advice.OWN or STAGE_KEY.match(override):
         return
-    if difflib.get_close_matches(name, stage_keys.OWN, n=1, cutoff=ALIKE):
-        near = difflib.get_close_matches(name, stage_keys.OWN, n=1)
+    if difflib.get_close_matches(name, advice.OWN, n=1, cutoff=ALIKE):
+        near = difflib.get_close_matches(name, advice.OWN, n=1)
         raise ConfigError(f"{override}: no such key; did you mean {near[0]}{dot}{rest}?")
     recipe = recipe_stages(words) or STAGES
-    if stages := [one for one in recipe if stage_keys.belongs_to_stage(type_of(one), key)]:
+    if stages := [one for one in recipe if advice.belongs_to_stage(type_of(one), key)]:
         others = f" (stages with this key: {', '.join(stages)})" if stages[1:] else ""
         meant = f"{stages[0]}.{key}={value}"
         raise ConfigError(f"{override}: is a key of a stage; did you mean {meant}?{others}")
     if dot:
-        near = difflib.get_close_matches(name, [*STAGES, *stage_keys.OWN], n=1)
+        near = difflib.get_close_matches(name, [*STAGES, *advice.OWN], n=1)
         meant = f"did you mean {near[0]}.{rest}? " if near else ""
         raise ConfigError(f"{override}: no such stage; {meant}choose one of {', '.join(STAGES)}")
 
@@ -144,12 +153,11 @@ def in_package(word: str, own: list[Path]) -> str:
         raise ConfigError("all stages read one corpus; leave the stage out", f"{name}.{key}", value)
     if kind == "evaluate" and key == "task":
         return f"{sign}stages.{name}.tasks={value if value[:1] == '[' else f'[{value}]'}"
-    known = conf_files.choices(key, *own) if key in (*AROUND, *STAGES[kind].schema.__dataclass_fields__) else []
+    known = conf_files.choices(key, *own) if key in STAGES[kind].schema.__dataclass_fields__ else []
     if known and CHOSEN.fullmatch(value.strip("'\"")):
         if value.strip("'\"") not in known:
             raise conf_files.no_such(key, value, known).but(key=f"{name}.{key}")
-        package = f"stages.{name}" if key in AROUND else f"stages.{name}.{key}"
-        return f"{'+' if key == 'protocol' else ''}{key}@{package}={value}"
+        return f"{'' if key in default_groups(kind) else '+'}{key}@stages.{name}.{key}={value}"
     rest = whole_number(as_text(readable(rest), STAGES[kind].schema))
     added = kind == "evaluate" or OPENED.match(key) or sign == "+"
     return f"{'++' if added and sign != '~' else sign}stages.{name}.{rest}"

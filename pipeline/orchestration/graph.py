@@ -18,15 +18,16 @@ from pipeline.common.errors import ConfigError, InputError, UserError, writable
 from pipeline.common.manifest import Manifest
 from pipeline.common.redact import redact
 from pipeline.common.schema import set_key
-from pipeline.config import ConvertConfig, EvaluateConfig, ReportConfig, RunConfig, StageConfig
+from pipeline.config import ConvertConfig, EvaluateConfig, ReportConfig, RunConfig, StageConfig, check
 from pipeline.evaluation import examples
 from pipeline.orchestration.run_document import FORCED, StageRecord
-from pipeline.stages import fingerprints, store_inputs
-from pipeline.stages.pinned_corpus import pin
+from pipeline.stages import fingerprints, store_folder
+from pipeline.stages.fingerprints import pin
 from pipeline.stages.registry import type_of
 from pipeline.stages.stage import Identity
 
 OF_A_MODEL = ("convert", "evaluate")  # what a user adds to a run
+Stages = dict[str, StageConfig]
 LONGEST_SETTING = 40  # characters of a setting in the reason for a rerun
 
 
@@ -37,14 +38,13 @@ def plan(config: RunConfig) -> list[StageRecord]:
         ConfigError: an unknown key, a bad value, a cycle, or a stage of `force` that does not
             exist or cannot be forced.
     """
-    found: dict[str, tuple[str, StageConfig]] = {}
+    found: Stages = copy.deepcopy(config.stages)
     commits: dict[str, str] = {}  # all stages read the same one
-    for name, settings in copy.deepcopy(config.stages).items():
+    for name, settings in found.items():
         try:
             pin(settings, commits)
         except UserError as error:
             raise error.but(where=f"stage {name}") from error
-        found[name] = (type_of(name), settings)
     needs = needs_of(found)
     if config.seeds:
         found = with_copies(config, found, needs)
@@ -53,7 +53,7 @@ def plan(config: RunConfig) -> list[StageRecord]:
     nodes: dict[str, StageRecord] = {}
     for name in ordered(needs):
         before = {os.path.normpath(node.config.out): node.fingerprint for node in nodes.values()}
-        kind, settings = found[name]
+        kind, settings = type_of(name), found[name]
         if isinstance(settings, ReportConfig):
             settings.stages = [*settings.stages, *own_results(config.workdir, before)]
         redone = [other for other in needs[name] if nodes[other].reason is not None]
@@ -87,7 +87,7 @@ def own_results(workdir: str, known: Mapping[str, str]) -> list[str]:
     are left out.
     """
     made, found = {_absolute(path): one for path, one in known.items()}, []
-    folders = [path for path in store_inputs.stages_in(workdir) if _absolute(path) not in made]
+    folders = [path for path in store_folder.stages_in(workdir) if _absolute(path) not in made]
     there = [(path, one) for path in folders if (one := Manifest.read(path, of_input=True))]
     for path, manifest in sorted(there, key=lambda pair: pair[1].finished):
         places = {key: _absolute(str(manifest.config.get(key))) for key in manifest.inputs}
@@ -128,11 +128,11 @@ def check_force(config: RunConfig, stages: Iterable[str]) -> None:
         raise ConfigError(f"no such stage; choose one of {', '.join(stages)}", "force", unknown[0])
 
 
-def needs_of(found: Mapping[str, tuple[str, StageConfig]]) -> dict[str, tuple[str, ...]]:
+def needs_of(found: Stages) -> dict[str, tuple[str, ...]]:
     """Return the stages that each stage reads from, by name."""
-    makers = {os.path.normpath(settings.out): name for name, (_, settings) in found.items()}
+    makers = {os.path.normpath(settings.out): name for name, settings in found.items()}
     needs: dict[str, tuple[str, ...]] = {}
-    for name, (_, settings) in found.items():
+    for name, settings in found.items():
         paths = fingerprints.inputs(settings).values()
         read = (fingerprints.producer_of(path, makers) for path in paths)
         needs[name] = tuple(dict.fromkeys(maker for maker in read if maker is not None))
@@ -152,7 +152,7 @@ def check_places(config: RunConfig, nodes: list[StageRecord]) -> None:
                 raise InputError("does not exist; correct the path", key, path, where=f"stage {node.name}")
             if not made and key == "data" and isinstance(node.config, EvaluateConfig):
                 check_task(node, node.config)
-    if store_inputs.in_store(config.workdir):
+    if store_folder.in_store(config.workdir):
         return  # its lock has been written
     above = Path(config.workdir).absolute()
     while not os.path.exists(above):
@@ -163,7 +163,7 @@ def check_places(config: RunConfig, nodes: list[StageRecord]) -> None:
 
 def check_task(node: StageRecord, settings: EvaluateConfig) -> None:
     """Raise InputError if a folder of this machine lacks the files of a task."""
-    if store_inputs.in_store(settings.data):
+    if store_folder.in_store(settings.data):
         return
     try:
         examples.check_files(settings.data, settings.task)
@@ -190,11 +190,11 @@ def ordered(needs: Mapping[str, tuple[str, ...]]) -> list[str]:
 
 def first_step(config: StageConfig, fingerprint: str, sources: Mapping[str, str]) -> tuple[int, str]:
     """Return the step after which a training continues, and the end of a sentence that says so."""
-    if not isinstance(config, TrainConfig) or not (found := store_inputs.steps_saved(config.out)):
+    if not isinstance(config, TrainConfig) or not (found := store_folder.steps_saved(config.out)):
         return 0, ""
     if steps := [step for run, step in found if run == checkpoints.run_name(fingerprint)]:
         return max(steps), f"; resumes after step {max(steps):,}"
-    if store_inputs.in_store(config.out):
+    if store_folder.in_store(config.out):
         return 0, "; has checkpoints of other settings"
     common = fingerprints.fingerprint_in_part("train", config, sources, extending.is_common)
     if step := extending.step_in_common(config, common):
@@ -250,9 +250,6 @@ def shorten(value: Any) -> str:
     return text if len(text) <= LONGEST_SETTING else f"{text[: LONGEST_SETTING - 1]}…"
 
 
-Stages = dict[str, tuple[str, StageConfig]]
-
-
 def with_copies(config: RunConfig, found: Stages, needs: Mapping[str, tuple[str, ...]]) -> Stages:
     """Return the stages with copies for `config.seeds`, all stages of one seed after another.
 
@@ -262,7 +259,7 @@ def with_copies(config: RunConfig, found: Stages, needs: Mapping[str, tuple[str,
 
     Args:
         config: the run.
-        found: type and configuration of each stage, by name.
+        found: configuration of each stage, by name.
         needs: names of the stages that each stage reads from.
 
     Raises:
@@ -270,27 +267,26 @@ def with_copies(config: RunConfig, found: Stages, needs: Mapping[str, tuple[str,
     """
     copied = after_training(found, needs)
     check_seeds(config, found, copied)
-    reports = [name for name in copied if found[name][0] == "report"]
+    reports = [name for name in copied if type_of(name) == "report"]
     made = {name: one for name, one in found.items() if name not in copied}
     for seed in config.seeds:
         for name in copied:
             if name not in reports:
-                kind, settings = found[name]
                 own = name_for(name, seed, config.seed)
                 if own in made:
                     raise ConfigError(f"the recipe has a stage {own} already; rename it", "seeds", config.seeds)
-                made[own] = (kind, with_seed(config, seed, settings, found, copied))
+                made[own] = with_seed(config, seed, found[name], found, copied)
     for name in reports:
-        kind, settings = found[name]
+        settings = found[name]
         assert isinstance(settings, ReportConfig)
-        settings.stages = [one.out for other, (_, one) in made.items() if other not in reports]
-        made[name] = (kind, settings)
+        settings.stages = [one.out for other, one in made.items() if other not in reports]
+        made[name] = settings
     return made
 
 
 def after_training(found: Stages, needs: Mapping[str, tuple[str, ...]]) -> list[str]:
     """Return the stages that train, and those that read what they made, directly or not."""
-    reached = {name for name, (kind, _) in found.items() if kind == "train"}
+    reached = {name for name in found if type_of(name) == "train"}
     for _ in found:
         reached |= {name for name in found if reached & set(needs[name])}
     return [name for name in found if name in reached]
@@ -298,15 +294,10 @@ def after_training(found: Stages, needs: Mapping[str, tuple[str, ...]]) -> list[
 
 def check_seeds(config: RunConfig, found: Stages, copied: list[str]) -> None:
     """Raise ConfigError if the run cannot have these seeds."""
-    problem = None
-    if not copied:
-        problem = f"recipe {config.recipe} has no training; leave seeds out"
-    elif len(set(config.seeds)) < len(config.seeds):
-        problem = "contains a value twice"
-    if problem is not None:
-        raise ConfigError(problem, "seeds", config.seeds)
+    check(bool(copied), f"recipe {config.recipe} has no training; leave seeds out", "seeds", config.seeds)
+    check(len(set(config.seeds)) == len(config.seeds), "contains a value twice", "seeds", config.seeds)
     for name in copied:
-        settings = found[name][1]
+        settings = found[name]
         if isinstance(settings, TrainConfig) and settings.seed != config.seed:
             raise ConfigError(
                 f"cannot be combined with seeds={config.seeds}; leave one of them out", f"{name}.seed", settings.seed
@@ -330,7 +321,7 @@ def with_seed(config: RunConfig, seed: int, settings: StageConfig, found: Stages
         made.baseline = made.baseline and seed == keeper
     if isinstance(made, ConvertConfig) and made.push is not None:
         made.push = name_for(made.push, seed, config.seed)
-    makers = {os.path.normpath(found[name][1].out): found[name][1].out for name in copied}
+    makers = {os.path.normpath(found[name].out): found[name].out for name in copied}
     for key, path in fingerprints.inputs(settings).items():
         if (out := fingerprints.producer_of(path, makers)) is not None:
             inside = os.path.normpath(path).removeprefix(os.path.normpath(out))

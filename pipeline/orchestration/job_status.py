@@ -1,12 +1,142 @@
-"""Status of a Job, its pods and their events: pure functions of the API server's responses."""
+"""Jobs of stages, their pods and events: pure functions of the API server's objects.
 
+Objects are as the API has them: the client's models drop new fields. Jobs are made of the templates in
+k8s/pretrain.yaml: a suspended CronJob, or a TrainingRuntime of Kubeflow Trainer, with an annotation
+that lists stages or kinds of stages.
+
+A TrainJob of Kubeflow Trainer v2 makes a JobSet, which makes one Job with the pods: the counts of
+pods are that Job's.
+"""
+
+import copy
 import datetime
+import hashlib
+import json
 import re
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
-from pipeline.common.errors import Exit
-from pipeline.orchestration.custom_jobs import JOBSET
-from pipeline.orchestration.job_templates import Object
+from pipeline.common import formatting
+from pipeline.common.errors import ConfigError, Exit
+
+LISTED = "bert-pretrain/stages"  # annotation of a template
+RUN = "bert-pretrain/run"  # label of Jobs and pods: the name of the driver's Job
+STAGE = "bert-pretrain/stage"
+MADE_OF = "bert-pretrain/template"  # annotation of a Job: its template's name and content
+FOR = "bert-pretrain/digest"  # annotation of a Job: the digest of its stages
+COMPONENT = "app.kubernetes.io/component"
+RECORD = "BERT_RECORD"  # environment of pods: RUN/run.json#STAGE, which the template passes to `run_stage`
+DIGEST = "BERT_DIGEST"  # environment of pods: what the record has to be of
+GPU = "nvidia.com/gpu"
+RUNTIME = "TrainingRuntime"
+TRAINER = "trainer.kubeflow.org"
+
+Object = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Owner:
+    """The driver's own Job, with which the Jobs that it makes are deleted."""
+
+    name: str
+    uid: str
+
+
+@dataclass(frozen=True)
+class Template:
+    """What Jobs of some stages are made of."""
+
+    item: Object
+
+    @property
+    def name(self) -> str:
+        """Return its name."""
+        return str(self.item["metadata"]["name"])
+
+    @property
+    def stages(self) -> list[str]:
+        """Return the names and kinds of its stages."""
+        return str(self.item["metadata"]["annotations"][LISTED]).split()
+
+    @property
+    def is_runtime(self) -> bool:
+        """Return whether TrainJobs are made of it."""
+        return "jobTemplate" not in self.item["spec"]
+
+    @property
+    def job(self) -> Object:
+        """Return the spec of the Job with the pods."""
+        spec = self.item["spec"]
+        holder = spec["template"]["spec"]["replicatedJobs"][0]["template"] if self.is_runtime else spec["jobTemplate"]
+        found: Object = holder["spec"]
+        return found
+
+    @property
+    def content(self) -> str:
+        """Return its name, and what changes with what Jobs are made of."""
+        text = json.dumps(self.item["spec"], sort_keys=True)
+        return f"{self.name}-{hashlib.sha256(text.encode()).hexdigest()[:10]}"
+
+
+def templates_of(items: Iterable[Object]) -> list[Template]:
+    """Return the templates among objects of the cluster."""
+    return [Template(item) for item in items if LISTED in (item["metadata"].get("annotations") or {})]
+
+
+def choose(templates: Iterable[Template], stage: str, kind: str) -> Template:
+    """Return the template that lists a stage, or else its kind.
+
+    Raises:
+        ConfigError: none does, or several do.
+    """
+    for word in (stage, kind):
+        found = [each for each in templates if word in each.stages]
+        if len(found) > 1:
+            names = " and ".join(each.name for each in found)
+            raise ConfigError(f"templates {names} both list stage {word}; list it in one annotation {LISTED}")
+        if found:
+            return found[0]
+    raise ConfigError(
+        f"no template lists stage {stage} or kind {kind}; apply k8s/pretrain.yaml or your overlay, and list it in the "
+        f"annotation {LISTED} of a CronJob"
+    )
+
+
+def job_of(template: Template, stage: str, digest: str, record: str, owner: Owner | None) -> Object:
+    """Return the Job of a stage, or its TrainJob, whose pods read the run's `record`."""
+    labels = {STAGE: stage, COMPONENT: stage} | ({RUN: owner.name} if owner else {})
+    environment = [{"name": RECORD, "value": f"{record}#{stage}"}, {"name": DIGEST, "value": digest}]
+    source = template.item if template.is_runtime else template.item["spec"]["jobTemplate"]
+    metadata: Object = {
+        "name": stage,
+        "labels": {**(source.get("metadata", {}).get("labels") or {}), **labels},
+        "annotations": {MADE_OF: template.content, FOR: digest},
+    }
+    if owner:
+        # Neither `controller`, which Kueue would follow, nor `blockOwnerDeletion`, which needs more rights.
+        metadata["ownerReferences"] = [{"apiVersion": "batch/v1", "kind": "Job", "name": owner.name, "uid": owner.uid}]
+    if template.is_runtime:
+        runtime = {"apiGroup": TRAINER, "kind": RUNTIME, "name": template.name}
+        spec: Object = {"runtimeRef": runtime, "trainer": {"env": environment}}
+        return {"apiVersion": f"{TRAINER}/v1alpha1", "kind": "TrainJob", "metadata": metadata, "spec": spec}
+    spec = copy.deepcopy(template.job)
+    spec["template"].setdefault("metadata", {}).setdefault("labels", {}).update(labels)
+    for container in spec["template"]["spec"]["containers"]:
+        container["env"] = [*(container.get("env") or []), *environment]
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec}
+
+
+def described(template: Template, stage: str) -> str:
+    """Return one line about the Job that a stage would have."""
+    spec = template.job
+    limits = spec["template"]["spec"]["containers"][0].get("resources", {}).get("limits") or {}
+    most = ", ".join(f"{name} {amount}" for name, amount in limits.items() if name != GPU)
+    pods, gpus = spec.get("completions", 1), limits.get(GPU, 0)
+    deadline = formatting.duration(spec["activeDeadlineSeconds"]) if "activeDeadlineSeconds" in spec else "none"
+    counts = f"pods {pods} x GPUs {gpus}, limits {most or 'none'}"
+    return f"{stage:<12}  template {template.name}: {counts}, deadline {deadline}"
+
 
 PREFLIGHT = "preflight"  # the Job that checks the nodes, which is not a stage of a recipe
 PROGRESS = ("waiting", "suspended", "starting", "running", "complete", "failed")
@@ -135,3 +265,55 @@ def termination_message(pods: list[Any]) -> tuple[int, str]:
     ]
     ends.sort(key=lambda end: end.exit_code != Exit.USER)  # stable: newest first among equals
     return (ends[0].exit_code, (ends[0].message or "").strip()) if ends else (0, "")
+
+
+JOBSET = "jobset.sigs.k8s.io/jobset-name"  # label of a JobSet's Jobs and pods
+ANSWER = (10.0, 30.0)  # connect and read timeouts of the API server, in seconds
+CONDITIONS = {"Completed": "Complete"}  # names of conditions that differ from a Job's
+JOBS = ("batch", "v1", "jobs")
+CRONJOBS = ("batch", "v1", "cronjobs")
+RUNTIMES = ("trainer.kubeflow.org", "v1alpha1", "trainingruntimes")
+TRAINJOBS = ("trainer.kubeflow.org", "v1alpha1", "trainjobs")
+
+
+class CustomObjects:
+    """Objects of a namespace."""
+
+    def __init__(self, namespace: str):
+        from kubernetes import client
+
+        self.api, self.namespace = client.CustomObjectsApi(), namespace
+
+    def find(self, kind: tuple[str, str, str]) -> list[Object]:
+        """Return all objects of a kind."""
+        group, version, plural = kind
+        listed = self.api.list_namespaced_custom_object(group, version, self.namespace, plural, _request_timeout=ANSWER)
+        found: list[Object] = listed["items"]
+        return found
+
+    def create(self, item: Object) -> None:
+        """Create an object; one that is there already stays, and the next look finds it."""
+        from kubernetes.client.exceptions import ApiException
+
+        place = (*item["apiVersion"].split("/"), self.namespace, f"{item['kind'].lower()}s")
+        try:
+            self.api.create_namespaced_custom_object(*place, item, _request_timeout=ANSWER)
+        except ApiException as error:
+            if error.status != 409:
+                raise
+
+
+def by_name(jobs: list[Object], trainjobs: list[Object]) -> dict[str, Object]:
+    """Return Jobs by name, and TrainJobs as Jobs with the counts of those that have their pods."""
+    children = {job["metadata"].get("labels", {}).get(JOBSET): job for job in jobs}
+    found = [*jobs, *(as_job(item, children.get(item["metadata"]["name"], {})) for item in trainjobs)]
+    return {job["metadata"]["name"]: {"status": {}, **job} for job in found}
+
+
+def as_job(item: Object, child: Object) -> Object:
+    """Return a TrainJob as a Job; `child` is the one that has its pods, or empty."""
+    given = item.get("status", {}).get("conditions", [])
+    conditions = [{**one, "type": CONDITIONS.get(one["type"], one["type"])} for one in given]
+    spec = {"completions": child.get("spec", {}).get("completions"), **item["spec"]}
+    status = {**child.get("status", {}), "conditions": conditions}
+    return {**item, "spec": spec, "status": status, "child": child.get("metadata", {}).get("uid")}

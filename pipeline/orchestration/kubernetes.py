@@ -16,10 +16,20 @@ from pipeline.common.errors import ConfigError, Exit, UserError, records_in
 from pipeline.common.manifest import Manifest
 from pipeline.common.prometheus import Exporter
 from pipeline.config import ExecutorConfig
-from pipeline.orchestration import job_status, job_templates
-from pipeline.orchestration.custom_jobs import ANSWER, CRONJOBS, JOBS, RUNTIMES, TRAINJOBS, CustomObjects, by_name
+from pipeline.orchestration import job_status
 from pipeline.orchestration.follow import Answer, Away, Executor, Groups, StageFailed, announce_done, of_stage
-from pipeline.orchestration.job_templates import Object, Owner, Template
+from pipeline.orchestration.job_status import (
+    ANSWER,
+    CRONJOBS,
+    JOBS,
+    RUNTIMES,
+    TRAINJOBS,
+    CustomObjects,
+    Object,
+    Owner,
+    Template,
+    by_name,
+)
 from pipeline.orchestration.run_document import Run, StageRecord, by_job
 
 QUEUE = "kueue.x-k8s.io/queue-name"
@@ -72,8 +82,8 @@ class KubernetesExecutor(Executor):
         groups, templates = by_job(nodes), self._templates()
         if self._checks_nodes(groups):
             groups = {job_status.PREFLIGHT: [], **groups}
-        chosen = ((name, job_templates.choose(templates, name, kind_of(all_of))) for name, all_of in groups.items())
-        return "\n".join(job_templates.described(template, name) for name, template in chosen)
+        chosen = ((name, job_status.choose(templates, name, kind_of(all_of))) for name, all_of in groups.items())
+        return "\n".join(job_status.described(template, name) for name, template in chosen)
 
     def _checks_nodes(self, groups: Groups) -> bool:
         return self.config.preflight and any(kind_of(members) == "train" for members in groups.values())
@@ -91,7 +101,7 @@ class KubernetesExecutor(Executor):
                 found += self._ask(lambda: self.custom.find(RUNTIMES))
             except UserError:  # not installed, or the overlay `trainjob` is not applied
                 self.has_trainer = False
-        return job_templates.templates_of(found)
+        return job_status.templates_of(found)
 
     def _jobs(self) -> dict[str, Object]:
         """Return all Jobs of the namespace by name, and TrainJobs."""
@@ -100,7 +110,7 @@ class KubernetesExecutor(Executor):
 
     def _export(self, groups: Groups) -> None:
         """Export each stage's state and number of failed pods to Prometheus."""
-        made = {name for name, job in self.jobs.items() if job_templates.STAGE in job["metadata"].get("labels", {})}
+        made = {name for name, job in self.jobs.items() if job_status.STAGE in job["metadata"].get("labels", {})}
         for name in made | groups.keys():
             job = self.jobs.get(name)
             now = job_status.progress(job)
@@ -141,7 +151,7 @@ class KubernetesExecutor(Executor):
         waits = self._whose(job) if job is not None else ""
         if job is None or waits:
             if due:
-                self.say(name, waits or self._make(job_templates.choose(self.templates, name, kind_of(members)), name))
+                self.say(name, waits or self._make(job_status.choose(self.templates, name, kind_of(members)), name))
             return False
         now = job_status.progress(job)
         if now == "failed":
@@ -173,7 +183,7 @@ class KubernetesExecutor(Executor):
                 f"its Job belongs to job/{alive[0]}; use a namespace for each run, or kubectl delete job {alive[0]}",
                 where=f"stage {name}",
             )
-        if about.get("annotations", {}).get(job_templates.FOR) != self.record.digest(name):
+        if about.get("annotations", {}).get(job_status.FOR) != self.record.digest(name):
             raise UserError(
                 "the Job of this name is another run's, or was made for other settings or inputs; kubectl delete "
                 f"{job_status.resource(job)} {name}, and start the run again",
@@ -190,7 +200,7 @@ class KubernetesExecutor(Executor):
             lost = next(filter(None, (job_status.lost_node(pod, now) for pod in left)), "")
             return f"waits for the end of {len(left)} pods of its deleted Job{lost and f', {lost}'}"
         place = run_record.place_of(self.record.workdir)
-        item = job_templates.job_of(template, name, self.record.digest(name), place, self.owner)
+        item = job_status.job_of(template, name, self.record.digest(name), place, self.owner)
         self._ask(lambda: self.custom.create(item))
         return f"made of template {template.name}"
 
@@ -205,7 +215,7 @@ class KubernetesExecutor(Executor):
         else:
             self.say(name, self._condition(job))
         self._warn(job)
-        if about["annotations"][job_templates.MADE_OF] not in [template.content for template in self.templates]:
+        if about["annotations"][job_status.MADE_OF] not in [template.content for template in self.templates]:
             self._once(name, f"its template has changed; to restart with it: kubectl delete {kind} {name}")
 
     def _once(self, name: str, what: str) -> None:

@@ -127,7 +127,10 @@ class LocalExecutor(Executor):
             self.logs.mkdir(parents=True, exist_ok=True)
             file = log.open("wb")
         gpu = self._gpu(node)
-        ours = {} if gpu is None else {"CUDA_VISIBLE_DEVICES": ",".join(self._from(gpu))}
+        ours = {}
+        if gpu is not None:  # all, this one first: an evaluation's processes take one after another
+            place = self.gpus.index(gpu)
+            ours["CUDA_VISIBLE_DEVICES"] = ",".join(self.gpus[place:] + self.gpus[:place])
         if secrets := node.secrets():
             ours[run_record.SECRETS] = json.dumps(secrets)
         process = subprocess.Popen(
@@ -146,11 +149,6 @@ class LocalExecutor(Executor):
             return None
         taken = [child.gpu for child in self.running.values()]
         return min(self.gpus, key=taken.count)
-
-    def _from(self, gpu: str) -> list[str]:
-        """Return all GPUs, this one first: an evaluation's processes take one after another."""
-        place = self.gpus.index(gpu)
-        return self.gpus[place:] + self.gpus[:place]
 
     def _clear(self) -> None:
         """Clear the line of running stages from the terminal."""

@@ -21,7 +21,7 @@ from pipeline.common.schema import built, set_key
 from pipeline.common.stores import objects
 from pipeline.config import RunConfig, StageConfig
 from pipeline.stages.registry import STAGES
-from pipeline.stages.store_inputs import in_store, local_place
+from pipeline.stages.store_folder import in_store, local_place
 
 ROOT = Path(__file__).resolve().parents[2]
 FORCED = "forced"  # the reason for a rerun that the user asked for

@@ -16,7 +16,7 @@ from pipeline.common.errors import ConfigError, Restart, UserError, records_in
 from pipeline.config import ExecutorConfig
 from pipeline.orchestration.follow import Away, Executor, Groups, StageFailed, announce_done, delete_forced, failure
 from pipeline.orchestration.run_document import FORCED, Run, StageRecord, by_job
-from pipeline.orchestration.slurm_job import MODULE
+from pipeline.orchestration.slurm_job import MODULE, job_record
 from pipeline.stages.registry import STAGES
 
 NAME = "bert"  # prefix of job names, before the stage
@@ -189,10 +189,7 @@ class SlurmExecutor(Executor):
     def _failure(self, stage: str, state: str) -> Exception:
         """Return the exception for a failed job, from the log of its most relevant task."""
         job = self.jobs[stage]
-        shown = subprocess.run(
-            ["scontrol", "--oneliner", "show", "job", job], capture_output=True, text=True, check=False
-        ).stdout
-        code = next(filter(None, map(int, re.findall(r"\bExitCode=(\d+)", shown))), 1)
+        code = next(filter(None, map(int, re.findall(r"\bExitCode=(\d+)", job_record(job)))), 1)
         logs = sorted(self.logs.glob(f"{stage}-{job}*.out"))
         telling = [
             log for log in logs if any(error.code == code for error in records_in(log.read_text(errors="replace")))

@@ -179,12 +179,15 @@ def run_job(stage: str, workdir: Path) -> None:
         finish(stage, code, workdir)
 
 
+def job_record(job: str) -> str:
+    """Return what Slurm says of a job; nothing if it does not answer."""
+    words = ["scontrol", "--oneliner", "show", "job", job]
+    return subprocess.run(words, capture_output=True, text=True, check=False).stdout
+
+
 def state_of(job: str) -> tuple[str, str]:
     """Return Slurm's state of a job, such as RUNNING, and the reason; "" if it does not answer."""
-    shown = subprocess.run(
-        ["scontrol", "--oneliner", "show", "job", job], capture_output=True, text=True, check=False
-    ).stdout
-    fields = dict(word.partition("=")[::2] for word in reversed(shown.split()))
+    fields = dict(word.partition("=")[::2] for word in reversed(job_record(job).split()))
     return fields.get("JobState", ""), fields.get("Reason", "")
 
 

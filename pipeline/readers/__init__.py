@@ -30,7 +30,6 @@ class Document:
     """
 
     id: str  # stable source location, for error messages
-    title: str
     text: str
     language: str = ""  # set only if it differs from the corpus's
     sentence_lines: bool = False  # every line is one sentence

@@ -39,4 +39,4 @@ class Reader:
             tally.notes.update({f"{what} left out": n for what, n in book.passed.items()})
             if book.repaired:
                 tally.notes["mis-encoded letters mended"] += 1
-            yield Document(name, book.title or archives.stem(name), book.text)
+            yield Document(name, book.text)

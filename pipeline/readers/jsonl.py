@@ -1,37 +1,24 @@
 """JSON lines: one object per line, as published on the Hugging Face hub."""
 
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Any
 
 from pipeline.common import budget, foreign_json
 from pipeline.common.budget import parsed_size
-from pipeline.config import CorpusConfig
 from pipeline.readers import Document, FileRange, SkipCounts
 from pipeline.readers.io import row_fields, text_lines
-from pipeline.readers.lines import document_id
 
 NAMES = text_lines.suffixes(".jsonl", ".json", ".ndjson")
 
 
-class Reader:
-    """Reader of the field `text` of objects: one name, or several to concatenate.
+class Reader(row_fields.RowReader):
+    """Reader of the fields of objects."""
 
-    A dot selects a field of a nested object. A field may hold a string, a list of strings (each a
-    paragraph), or null (an empty document).
-    """
-
-    def __init__(
-        self,
-        corpus: CorpusConfig,
-        source: str,
-        *,
-        text: str | list[str] = "text",
-        title: str | None = None,
-        id: str | None = None,
-        where: str | None = None,
-    ):
-        self.fields = row_fields.RowFields(text, title, id, where)
-        self.files = text_lines.TextFiles(corpus, source, NAMES)
+    @cached_property
+    def files(self) -> text_lines.TextFiles:
+        """Return the files of lines."""
+        return text_lines.TextFiles(self.corpus, self.source, NAMES)
 
     def splits(self, split_bytes: int) -> list[FileRange]:
         """Cut the files into byte ranges of about `split_bytes`."""
@@ -47,7 +34,7 @@ class Reader:
             first, row = split.start == 0 and line.number == 1, None
             try:
                 row = parse(line.text)
-                document = self.fields.document(row, document_id(split, line.number), tally)
+                document = self.document(row, text_lines.document_id(split, line.number), tally)
             except ValueError as error:
                 form = other_form(line.text) if first else None
                 # In a file of another format, or with other fields, every line would be skipped.

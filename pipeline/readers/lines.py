@@ -9,26 +9,16 @@ from pipeline.readers.io import text_lines
 NAMES = text_lines.suffixes(".txt", ".sentences")
 
 
-class Reader:
+class Reader(text_lines.TextFiles):
     """Reader of files of sentences; lines are neither split nor joined."""
 
     def __init__(self, corpus: CorpusConfig, source: str):
-        self.files = text_lines.TextFiles(corpus, source, NAMES)
-
-    def splits(self, split_bytes: int) -> list[FileRange]:
-        """Cut the files into byte ranges of about `split_bytes`."""
-        return self.files.splits(split_bytes)
+        super().__init__(corpus, source, NAMES)
 
     def read(self, split: FileRange, tally: SkipCounts) -> Iterator[Document]:
         """Yield the documents that follow a blank line of the split."""
-        lines = self.files.lines(split, tally)
+        lines = self.lines(split, tally)
         cure = "put one between documents, or use corpus=text corpus.options.document=line"
         for block in text_lines.blocks(lines, split, "corpus.reader", cure):
             text = "\n".join(line.text for line in block)
-            yield Document(document_id(split, block[0].number), "", text, sentence_lines=True)
-
-
-def document_id(split: FileRange, number: int) -> str:
-    """Return the id of the document that begins in a line of the split."""
-    part = f" counted from byte {split.start}" if split.start else ""
-    return f"{split.path} line {number}{part}"
+            yield Document(text_lines.document_id(split, block[0].number), text, sentence_lines=True)

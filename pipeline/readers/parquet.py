@@ -11,7 +11,6 @@ import pyarrow.parquet as pq
 
 from pipeline.common import budget, storage
 from pipeline.common.errors import InputError
-from pipeline.config import CorpusConfig
 from pipeline.readers import Document, FileRange, SkipCounts, files_of
 from pipeline.readers.io import byte_ranges, compressed, row_fields
 
@@ -20,21 +19,8 @@ LARGEST_GROUP = 2**36  # bytes of a row group; a file may claim any number
 _DICTIONARY = re.compile(rb"\x15\x04\x15([\x80-\xff]{0,4}[\x00-\x7f])")  # its size follows
 
 
-class Reader:
-    """Reader of columns, named like the fields of `jsonl`; a split is a range of row groups."""
-
-    def __init__(
-        self,
-        corpus: CorpusConfig,
-        source: str,
-        *,
-        text: str | list[str] = "text",
-        title: str | None = None,
-        id: str | None = None,
-        where: str | None = None,
-    ):
-        self.corpus, self.source = corpus, source
-        self.fields = row_fields.RowFields(text, title, id, where)
+class Reader(row_fields.RowReader):
+    """Reader of columns; a split is a range of row groups."""
 
     def splits(self, split_bytes: int) -> list[FileRange]:
         """Cut between row groups, sized by the uncompressed bytes of the selected columns."""
@@ -60,7 +46,7 @@ class Reader:
                         number += 1
                         where = f"{split.path} row {number}"
                         try:
-                            document = self.fields.document(checked(row), where, tally)
+                            document = self.document(checked(row), where, tally)
                         except ValueError as error:
                             tally.reject(str(error), where)
                             continue
@@ -90,18 +76,16 @@ class Reader:
     def _check(self, path: str, file: Any) -> None:
         """Raise InputError unless the selected columns exist and hold text."""
         schema = file.schema_arrow
-        for name in self.fields.names():
+        for name in self.names():
             top = name if name in schema.names else name.partition(".")[0]
             if top not in schema.names:
-                key = self.fields.key(name)
+                key = self.key(name)
                 raise InputError(f"column {name} not found among {', '.join(schema.names)}; set {key}", key, path=path)
             if schema.names.count(top) > 1:
                 raise InputError(
-                    f"has {schema.names.count(top)} columns named {top}; rename the others",
-                    self.fields.key(name),
-                    path=path,
+                    f"has {schema.names.count(top)} columns named {top}; rename the others", self.key(name), path=path
                 )
-        for name in self.fields.text:
+        for name in self.text:
             kind = schema.field(name).type if name in schema.names else pa.string()
             if not holds_text(kind):
                 raise InputError(
@@ -111,7 +95,7 @@ class Reader:
     def _columns(self, file: Any) -> list[str]:
         """Return the selected top-level columns; selecting one selects all fields nested in it."""
         names = file.schema_arrow.names
-        wanted = self.fields.names()
+        wanted = self.names()
         return [name if name in names else name.partition(".")[0] for name in wanted]
 
     def _chunks(self, file: Any, group: int) -> list[Any]:

@@ -51,10 +51,9 @@ class Reader:
         top = folder(split.path)
         for path in byte_ranges.items_in_range(modules(split.path), split):
             name = path.relative_to(top).with_suffix("").as_posix()
-            title = ".".join([split.path, *name.split("/")]).removesuffix(".__init__")
             text = prose(path)
             if len(text) >= self.minimum:
-                yield Document(f"{split.path}/{name}.py", title, text)
+                yield Document(f"{split.path}/{name}.py", text)
             else:
                 tally["little prose"] += 1
 

@@ -8,7 +8,7 @@ from pipeline.common.schema import check
 from pipeline.config import CorpusConfig
 from pipeline.readers import Document, FileRange, SkipCounts
 from pipeline.readers.io import archives, text_lines
-from pipeline.readers.lines import document_id
+from pipeline.readers.io.text_lines import document_id
 from pipeline.text import book_text
 
 SUFFIXES = (".txt", ".text")
@@ -55,19 +55,19 @@ class Reader:
                 if not line.owned:
                     return
                 if line.text.strip():
-                    yield Document(document_id(split, line.number), "", line.text)
+                    yield Document(document_id(split, line.number), line.text)
             return
         key = "corpus.options.document"
         for block in text_lines.blocks(lines, split, key, f"set {key}=line"):
             texts = [line.text for line in block]
             text = book_text.joined(texts) if self.hard_wraps else "\n".join(texts)
-            yield Document(document_id(split, block[0].number), "", text)
+            yield Document(document_id(split, block[0].number), text)
 
     def _files(self, split: FileRange, tally: SkipCounts) -> Iterator[Document]:
         for name, raw in self.whole.read(split, tally):
             if decoded := archives.decode(name, raw, self.corpus, tally):
                 text = book_text.unwrapped(decoded.text) if self.hard_wraps else decoded.text
-                yield Document(name, archives.stem(name), text)
+                yield Document(name, text)
 
 
 def counted(lines: Iterable[text_lines.Line], count: int, split: FileRange) -> Iterator[Document]:
@@ -81,4 +81,4 @@ def counted(lines: Iterable[text_lines.Line], count: int, split: FileRange) -> I
             block.append(line.text)
         text = "\n".join(block)
         if text.strip():
-            yield Document(document_id(split, first.number), "", text)
+            yield Document(document_id(split, first.number), text)

@@ -21,20 +21,20 @@ _EMPTY = re.compile(r"\s?(?:\(\s*+(?:[,;]++\s*+)?\)|（[\s，；、,;]*+）)")
 _MARKUP = re.compile(r"</?[a-z]|\[\[|\{\{|-\{|__[A-Z]+__")
 
 
-class Reader:
+class Reader(text_lines.TextFiles):
     """Reader of articles; the title above each article is not part of its text.
 
     An article with nothing but a title (common: it held only templates) is an empty document.
     """
 
     def __init__(self, corpus: CorpusConfig, source: str):
-        self.corpus = corpus
-        self.files = _Files(corpus, source, ("",))
+        super().__init__(corpus, source, ("",))
         self.extractor = Extractor(corpus.language)
+        self._has_objects: dict[str, bool] = {}
 
-    def splits(self, split_bytes: int) -> list[FileRange]:
-        """Cut the files into byte ranges of about `split_bytes`."""
-        return self.files.splits(split_bytes)
+    def of_reader(self, found: list[File]) -> list[File]:
+        """Return the files whose names contain `wiki_00` (any number); all files if none do."""
+        return [path for path in found if _NAME.search(path.name)] or found
 
     def read(self, split: FileRange, tally: SkipCounts) -> Iterator[Document]:
         """Yield the articles whose first line the split owns.
@@ -42,7 +42,7 @@ class Reader:
         Raises:
             InputError: an article has no end, or WikiExtractor did not write the file.
         """
-        lines = self.files.lines(split, tally)
+        lines = self.lines(split, tally)
         first = True  # nothing but blank lines so far
         for line in lines:
             opened = _OPEN.match(line.text)
@@ -50,7 +50,7 @@ class Reader:
                 return
             if opened:
                 yield self._article(opened[1], self._body(split, line, lines))
-            elif line.text.startswith("{") and self.files.has_objects(split.path):
+            elif line.text.startswith("{") and self.has_objects(split.path):
                 if (document := self._object(split, line, tally)) is not None:
                     yield document
             elif first and line.text.strip() and split.start == 0:
@@ -103,18 +103,7 @@ class Reader:
             text = _MARK.sub("", text)
         if _MARKUP.search(text):
             text = self.extractor.text(text.replace("\n", "\n\n"))  # each line is a paragraph
-        return Document(f"{self.corpus.name}:{number}", title, _EMPTY.sub("", text))
-
-
-class _Files(text_lines.TextFiles):
-    """Files whose names contain `wiki_00` (any number); all files if none do."""
-
-    def __init__(self, corpus: CorpusConfig, source: str, names: tuple[str, ...]):
-        super().__init__(corpus, source, names)
-        self._has_objects: dict[str, bool] = {}
-
-    def of_reader(self, found: list[File]) -> list[File]:
-        return [path for path in found if _NAME.search(path.name)] or found
+        return Document(f"{self.corpus.name}:{number}", _EMPTY.sub("", text))
 
     def has_objects(self, path: str) -> bool:
         """Return whether a file holds JSON objects, by its first non-blank line.

@@ -46,7 +46,7 @@ class Reader:
             reason = skip_reason(page, site, extractor)
             text = "" if reason else extractor.text(page.text)
             if text:
-                yield Document(f"{self.name}:{page.id}", page.title, text)
+                yield Document(f"{self.name}:{page.id}", text)
             else:
                 tally[reason or "empty"] += 1
 

@@ -18,9 +18,10 @@ from model.training.tracking import RUN_ID, mode_of, project_of
 from pipeline.common.atomic import write_text
 from pipeline.common.errors import first_line
 from pipeline.common.figures import Conversion, CorpusCounts, Score
-from pipeline.common.manifest import MANIFEST, TRACKER, Manifest
+from pipeline.common.manifest import TRACKER, Manifest
 from pipeline.common.redact import without_secrets
 from pipeline.reporting.score_tables import Made, Stages, published, published_scores
+from pipeline.stages import store_folder
 
 RECORD = Path("wandb", "stages.json")  # in a run's folder: stage to id of its W&B run
 KINDS = {  # an artifact's type by the stage that makes it
@@ -38,12 +39,9 @@ MOST = 1000  # files of an artifact; the sums of more are one sum
 
 def log_finished(work: Path, project: str | None) -> None:
     """Log the stages of a run's folder that W&B does not have yet."""
-    found = {}
-    for path in sorted(work.glob(f"[!.]*/{MANIFEST}")):
-        manifest = Manifest.read(path.parent, of_input=True)
-        if manifest is not None and manifest.stage in KINDS:
-            found[path.parent.name] = Made.of(path.parent, manifest)
-    log(work, found, project)
+    folders = map(Path, store_folder.stages_in(str(work)))
+    read = ((folder, Manifest.read(folder, of_input=True)) for folder in folders)
+    log(work, {folder.name: Made.of(folder, made) for folder, made in read if made}, project)
 
 
 def log(work: Path, found: Stages, project: str | None) -> None:

@@ -103,7 +103,7 @@ class Shard:
         self.rows: int = batch.num_rows
         ids = batch.column("input_ids")
         # (rows+1,) int32 into `values`
-        self.offsets: npt.NDArray[np.int32] = _view(ids.buffers()[1], np.int32)[: self.rows + 1]
+        self.offsets: npt.NDArray[np.int32] = np.frombuffer(ids.buffers()[1], np.int32)[: self.rows + 1]
         # (tokens,) uint16 or uint32, the concatenated ids of all rows, with the word bit
         self.values: npt.NDArray[Any] = ids.values.to_numpy(zero_copy_only=True)
         self.tokens = len(self.values)
@@ -126,10 +126,6 @@ class Shard:
         """Return the flags `(rows,)` bool."""
         flags: npt.NDArray[np.bool_] = self._batch.column("is_random_next").to_numpy(zero_copy_only=False)
         return flags
-
-
-def _view(buffer: pa.Buffer, dtype: Any) -> npt.NDArray[Any]:
-    return np.frombuffer(buffer, dtype)
 
 
 def schema(info: ShardInfo) -> pa.Schema:

@@ -10,7 +10,7 @@ import dataclasses
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from pathlib import Path
 from typing import Any
 
@@ -249,3 +249,30 @@ def _lookup(nested: Mapping[str, Any], key: str, default: Any) -> Any:
 def _plain(value: Any) -> Any:
     """Return the value as a manifest stores it."""
     return json.loads(json.dumps(value, default=dataclasses.asdict))
+
+
+def pin(config: Any, known: MutableMapping[str, str] | None = None) -> None:
+    """Replace the revisions in a configuration's addresses of the hub by their commits.
+
+    A branch may move while a stage or a run reads it. `known` keeps the commits of several
+    configurations: each address is resolved once.
+
+    Raises:
+        ConfigError, StoreError: the data set is missing, or the token may not see it.
+        Restart: the hub does not answer.
+    """
+    known = {} if known is None else known
+
+    def pinned(place: str) -> str:
+        if place not in known:
+            known[place] = storage.pinned(place)
+        return known[place]
+
+    corpus = getattr(config, "corpus", None)
+    if corpus is None:
+        return
+    if corpus.path is not None:
+        corpus.path = pinned(corpus.path)
+    for part in corpus.parts.values():
+        if isinstance(part, MutableMapping) and part.get("path"):
+            part["path"] = pinned(str(part["path"]))

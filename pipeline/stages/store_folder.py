@@ -7,23 +7,174 @@ manifest, and is put last.
 """
 
 import contextlib
+import copy
 import dataclasses
 import fnmatch
+import glob
 import json
+import os
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from pipeline.common import parallel, storage
 from pipeline.common.checkpoints import FILE, FILES, STATE, SUMS, run_name, sums_of
 from pipeline.common.errors import InputError, Restart, StoreError
 from pipeline.common.manifest import MANIFEST, Manifest, Result, begun
+from pipeline.common.schema import set_key
 from pipeline.common.stores import lease, objects
-from pipeline.common.stores.background_upload import BackgroundUpload
-from pipeline.common.stores.mirror import Copy, Entry, addressed, hidden
+from pipeline.common.stores.background_upload import BackgroundUpload, CheckpointStore
+from pipeline.common.stores.mirror import Copy, Entry, addressed, default_root, hidden, local_path
 from pipeline.common.stores.remote_file import Info
 from pipeline.config import StageConfig
-from pipeline.stages.store_inputs import fetch_checkpoint, in_store, root_of
+from pipeline.stages.fingerprints import inputs
+
+# What a stage reads of its inputs, where that is not all of them.
+READS = {"report": ("*.json", "*.jsonl"), "submit": ("*.tsv", "*.json")}
+DEPTH = 4  # folders above an input that may have the manifest that names it
+
+Config = TypeVar("Config", bound=StageConfig)
+
+
+def root_of(mirror: str | None) -> Path:
+    """Return the folder of the local copies."""
+    return Path(os.path.abspath(mirror)) if mirror else default_root()
+
+
+def in_store(place: str) -> bool:
+    """Return whether a folder is in a store that this module keeps copies of."""
+    return place.lower().startswith(objects.SCHEMES)
+
+
+def local_place(place: str, mirror: str | None) -> Path:
+    """Return the local folder of a place: its copy's where it is in a store."""
+    return local_path(root_of(mirror), place) if in_store(place) else Path(place)
+
+
+def stages_in(workdir: str, pattern: str = "*") -> list[str]:
+    """Return the folders of finished stages in the folder of a run, sorted."""
+    found = storage.matching(f"{glob.escape(storage.normal(workdir))}/{pattern}/{MANIFEST}")
+    return [str(file.parent) for file in found if not hidden(file.parent.name)]
+
+
+def steps_saved(out: str) -> list[tuple[str, int]]:
+    """Return the checkpoints of a train stage, as (folder of the run, step), the newest last."""
+    place = storage.normal(out) if in_store(out) else out
+    files = storage.matching(f"{glob.escape(place)}/checkpoints/*/step-*/{SUMS}")
+    files.sort(key=lambda file: file.stat().st_mtime_ns)
+    found = (FILE.search(str(file)) for file in files)
+    return [(match[2], int(match[3])) for match in found if match]
+
+
+def checkpoint_store(config: StageConfig) -> CheckpointStore | None:
+    """Return how the ranks of a training share checkpoints; None: they share the folder."""
+    if not in_store(config.out):
+        return None
+
+    def fetch(path: Path) -> None:
+        copy = Copy(root_of(config.mirror), config.out)
+        with copy.reading() as free:  # it is not on rank 0's node, which has written it
+            if free:
+                fetch_checkpoint(copy, path.as_posix(), copy.listed())
+
+    return CheckpointStore(fetch)
+
+
+def localised(stage: str, config: Config) -> Config:
+    """Return the configuration with local paths, its inputs fetched.
+
+    Raises:
+        InputError, StoreError: an input is missing or damaged.
+        Restart: the store does not answer.
+    """
+    found, root = copy.deepcopy(config), root_of(config.mirror)
+    for key, place in inputs(config).items():
+        if in_store(place) and not key.startswith("corpus."):
+            set_key(found, key, str(fetch_input(root, place, key, _read_of(stage, key, config))))
+    for key in ("out", "workdir"):
+        if in_store(getattr(found, key)):
+            setattr(found, key, str(local_place(getattr(found, key), config.mirror)))
+    return found
+
+
+def _read_of(stage: str, key: str, config: StageConfig) -> tuple[str, ...]:
+    """Return patterns of the names that a stage reads of an input before it begins."""
+    data = getattr(config, "data", None) if key.startswith(("data.dir", "data.more")) else None
+    return READS.get(stage, ("*",)) if getattr(data, "cache", None) is None else ("validation-*",)
+
+
+def shard_addresses(config: Any) -> dict[str, str]:
+    """Return the addresses of a training's folders of shards, by the local folders of copies."""
+    stored = [storage.normal(place) for place in config.data.folders if in_store(place)]
+    return {str(local_place(place, config.mirror)): place for place in stored}
+
+
+def fetch_input(root: Path, address: str, key: str, patterns: tuple[str, ...] = ("*",)) -> Path:
+    """Fetch an input, a folder or a file; return its local path.
+
+    Raises:
+        InputError: there are no such files.
+        StoreError, Restart: the store refuses, or does not answer.
+    """
+    address = storage.normal(address)
+    top, inner = address, ""
+    for _ in range(DEPTH):
+        manifest = Manifest.read(top, of_input=True)
+        named = {
+            name: account["sha256"]
+            for name, account in (manifest.files if manifest else {}).items()
+            if name == inner or name.startswith(f"{inner}/" if inner else "")
+        }
+        if manifest is not None and (named or not inner):
+            break
+        above, _, last = top.rpartition("/")
+        top, inner = above, f"{last}/{inner}".rstrip("/")
+        if top.count("/") < 3:
+            manifest = None
+            break
+    else:
+        manifest = None
+    if manifest is None or manifest.changed(top, inner):
+        return _fetch_listed(root, address, key)
+    wanted: dict[str, str | None] = {
+        name: checksum
+        for name, checksum in named.items()
+        if any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
+    }
+    here = Copy(root, top)
+    with here.reading() as free:
+        if free:
+            here.fetch(wanted, here.listed() if wanted else {})
+            # Other ranks of this node may read the manifest now.
+            here.keep_only(lambda name: name in manifest.files or name == MANIFEST)
+            here.path.mkdir(parents=True, exist_ok=True)  # nothing of it may have been wanted
+            manifest.write(here.path)
+    return local_path(root, address)
+
+
+def _fetch_listed(root: Path, address: str, key: str) -> Path:
+    """Fetch what no stage made: all objects below an address, or the one at it."""
+    top = address.rpartition("/")[0]
+    info = objects.client(address).head(address) if top.count("/") >= 2 else None
+    here = Copy(root, top if info is not None else address)
+    name = address.rpartition("/")[2]
+    listed = {name: info} if info is not None else here.listed()
+    wanted: dict[str, str | None] = dict.fromkeys(n for n in listed if not hidden(n))
+    if not wanted:
+        raise InputError("not found; check the address", key, address)
+    with here.reading() as free:
+        if free:
+            here.fetch(wanted, listed)
+            if info is None:
+                here.keep_only(lambda name: name in wanted)
+    return local_path(root, address)
+
+
+def fetch_checkpoint(copy: Copy, group: str, listed: dict[str, Info]) -> None:
+    """Fetch a checkpoint by its sums, which go last."""
+    copy.fetch({f"{group}/{SUMS}": None}, listed)
+    sums = sums_of(copy.path / group)
+    copy.fetch({f"{group}/{name}": checksum for name, checksum in sums.items()}, listed)
 
 
 @contextlib.contextmanager

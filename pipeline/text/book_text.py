@@ -1,4 +1,4 @@
-"""Title and paragraphs from the text of books, without hard wraps, headers, licences and markup."""
+"""Paragraphs from the text of books, without hard wraps, headers, licences and markup."""
 
 import re
 from collections import Counter
@@ -13,7 +13,7 @@ WRAP = 120
 _BREAK = re.compile(r"\r\n|\r|\n|\f|\x85")
 _HEADING = re.compile(r"(#{1,6})\s++(.*)$")  # any number of # may end the line
 _RULE = re.compile(r"\s*([-_=*~.])(\s*\1){2,}\s*$")
-_FACT = re.compile(r"#{0,6}\s*(Title|Author|Authors|Year|Date|Language|Translator):\s*(.*)$")
+_FACT = re.compile(r"#{0,6}\s*(Title|Author|Authors|Year|Date|Language|Translator):")
 _SCAN = 40  # lines searched for header facts
 
 # Thai, Lao, Tibetan, Myanmar, Khmer, Tai scripts, Balinese, Javanese, Chinese and Japanese with their
@@ -41,7 +41,6 @@ _GUTENBERG_CREDIT = re.compile(
     r"(?:Produced|Prepared|E-?text prepared|Transcribed)\b.*\bby\b",
     re.IGNORECASE,
 )
-_GUTENBERG_TITLE = re.compile(r"^Title:\s*(.+)$", re.MULTILINE)
 
 _IMAGE = re.compile(r"!\[[^\[\]]*+\]\([^)\s\[]*+\)")
 _LINK = re.compile(r"\[([^\][]+)\]\([^()\s]+\)")
@@ -60,7 +59,6 @@ _FOLLOWS = frozenset("‘’‚“”„‹›«»…–—\xa0\xad¹²³")
 class Book:
     """A book; `text` has one paragraph or heading per line."""
 
-    title: str  # empty if the file does not state it
     text: str
     repaired: bool  # mojibake was found and decoded correctly
     passed: Counter[str] = field(default_factory=Counter)  # parts that are not in the text, by kind
@@ -69,10 +67,9 @@ class Book:
 def parse(text: str) -> Book:
     """Parse the text of a book's file."""
     whole = _MISREAD.sub(_reread, text) if _is_misread(text) else text
-    title, lines = without_licence(_BREAK.split(whole.replace("\ufeff", "")))
-    stated, lines = _without_header(lines)
+    lines = _without_header(without_licence(_BREAK.split(whole.replace("\ufeff", ""))))
     paragraphs = (plain(paragraph) for paragraph in _paragraphs(lines))
-    return Book(stated or title, "\n".join(filter(None, paragraphs)), whole != text)
+    return Book("\n".join(filter(None, paragraphs)), whole != text)
 
 
 def unwrapped(text: str) -> str:
@@ -126,19 +123,18 @@ def _reread(match: re.Match[str]) -> str:
         return match[0]
 
 
-def without_licence(lines: list[str]) -> tuple[str, list[str]]:
-    """Return the title in a Project Gutenberg header, and the lines between header and licence."""
+def without_licence(lines: list[str]) -> list[str]:
+    """Return the lines between a Project Gutenberg header and licence."""
     start = max((i for i, line in enumerate(lines[:1000]) if _GUTENBERG_START.match(line)), default=-1)
     if start < 0:
         marked = next((i for i, line in enumerate(lines) if _GUTENBERG_END.match(line)), None)
-        return "", lines if marked is None else lines[: _end_of(lines)]
-    header, body = "\n".join(lines[:start]), lines[start + 1 :]
+        return lines if marked is None else lines[: _end_of(lines)]
+    body = lines[start + 1 :]
     if "***" in lines[start] and not lines[start].rstrip().endswith("***"):
         # A long title continues on the next lines, up to three more stars.
         closing = (i for i, line in enumerate(body[:4]) if line.rstrip().endswith("***"))
         body = body[next(closing, -1) + 1 :]
-    title = _GUTENBERG_TITLE.search(header)
-    return title[1].strip() if title else "", _without_credit(body[: _end_of(body)])
+    return _without_credit(body[: _end_of(body)])
 
 
 def _end_of(body: list[str]) -> int:
@@ -163,20 +159,15 @@ def _without_credit(lines: list[str]) -> list[str]:
     return lines[next((i for i in range(first, len(lines)) if not lines[i].strip()), len(lines)) :]
 
 
-def _without_header(lines: list[str]) -> tuple[str, list[str]]:
-    """Return the title stated in the first lines, and the lines after these facts."""
-    title, end = "", 0
-    for number, line in enumerate(lines[:_SCAN]):
-        fact, heading = _FACT.match(line), _HEADING.match(line)
-        if fact:
-            title = fact[2].strip() if fact[1] == "Title" else title
-            end = number + 1
-        elif heading and heading[1] == "#" and not title:
-            title = _without_end(heading[2])
-            break
+def _without_header(lines: list[str]) -> list[str]:
+    """Return the lines after the facts that the first lines may state."""
+    end = 0
+    for number, line in enumerate(lines[:_SCAN], 1):
+        if _FACT.match(line):
+            end = number
         elif line.strip() and not _RULE.match(line):
             break
-    return title, lines[end:]
+    return lines[end:]
 
 
 def _paragraphs(lines: list[str]) -> Iterator[str]:
@@ -193,9 +184,4 @@ def _paragraphs(lines: list[str]) -> Iterator[str]:
             yield joined(block)
         block = []
         if heading:
-            yield _without_end(heading[2])
-
-
-def _without_end(heading: str) -> str:
-    """Return the text of a heading without the marks after it."""
-    return heading.rstrip("#").rstrip()
+            yield heading[2].rstrip("#").rstrip()  # any number of marks may end it

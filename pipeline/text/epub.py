@@ -1,4 +1,4 @@
-"""Title and paragraphs of an EPUB, versions 2 and 3, in reading order.
+"""Paragraphs of an EPUB, versions 2 and 3, in reading order.
 
 An EPUB is a zip archive: META-INF/container.xml names a package file, whose spine lists XHTML files
 in order. Source: https://www.w3.org/TR/epub-33/
@@ -199,11 +199,9 @@ def _read(archive: zipfile.ZipFile, language: str, encoding: str | None) -> Book
         lines += paragraphs(decoded(members.read(name), language, encoding), passed)
     others = [item for name, item in items.items() if name not in read]
     passed["pages out of the reading order"] = sum(i.get("media-type") in _PAGES for i in others)
-    _, kept = without_licence([line for paragraph in lines for line in (paragraph, "")])
-    titles = [found.text for found in _find(package, "title") if found.text]
-    title = " ".join(titles[0].split()) if titles else ""
+    kept = without_licence([line for paragraph in lines for line in (paragraph, "")])
     passed.pop("", None)
-    return Book(title, "\n".join(filter(None, kept)), False, +passed)
+    return Book("\n".join(filter(None, kept)), False, +passed)
 
 
 def _readable(items: dict[str, Element], name: str, read: set[str]) -> Element | str:

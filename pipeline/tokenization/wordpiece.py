@@ -18,7 +18,7 @@ import unicodedata
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain, repeat
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -30,15 +30,16 @@ from tokenizers.processors import TemplateProcessing
 from pipeline.common.errors import InputError, is_panic, panics_refused, readable
 from pipeline.tokenization import normalization, pretokenize, tokenizer_folder
 from pipeline.tokenization.coverage import Coverage
-from pipeline.tokenization.known_words import (
+from pipeline.tokenization.pretokenize import (
     LONG_WORDS,
     LONGEST_WORD,
+    Bools,
+    Ids,
+    Lengths,
     ascii_tokenizer,
     members,
     uncached_reason,
-    whole_words,
 )
-from pipeline.tokenization.pretokenize import Bools, Ids, Lengths
 from pipeline.tokenization.word_segmentation import Segmenter, word_starts
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
@@ -261,10 +262,8 @@ class WordPiece:
             self._kinds = pretokenize.CharClasses(self.library)
             *composed, bert = members(spec["normalizer"])
             self._composes = bool(composed)
-            self._lowercase: bool = bert["lowercase"]
-            self._plain = ascii_tokenizer(self.library, self._lowercase)
-            self._cache = pretokenize.Cache(self._ask_new)
-            self._whole_words = whole_words(spec)
+            self._plain = ascii_tokenizer(self.library, bert["lowercase"])
+            self._cache = pretokenize.Cache(self._ask_words)
             marks = (self.library.encode(mark, add_special_tokens=False).ids for mark in _MARKS)
             # (mark, id) of the first mark in the vocabulary, else None
             self._mark = next(
@@ -454,23 +453,6 @@ class WordPiece:
             ids += (one.ids for one in encoded)
         flat = np.fromiter(chain.from_iterable(ids), self.dtype)
         return flat, np.fromiter(map(len, ids), np.int64, len(ids))
-
-    def _ask_new(self, words: list[str]) -> tuple[Ids, Lengths]:
-        """Tokenize as `_ask` does, but look up words that are entries of the vocabulary."""
-        # Only ASCII words are looked up: normalization may change others.
-        keys = [word if word.isascii() else "" for word in words]
-        if self._lowercase:
-            keys = list(map(str.lower, keys))
-        get = self._whole_words.get
-        found = np.fromiter(map(get, keys, repeat(-1)), np.int64, len(words))
-        asked = np.flatnonzero(found < 0)
-        counts = np.ones(len(words), np.int64)
-        ids, counts[asked] = self._ask_words([words[index] for index in asked])
-        known = np.repeat(found >= 0, counts)
-        all_ids = np.empty(len(known), self.dtype)
-        all_ids[known] = found[found >= 0]
-        all_ids[~known] = ids
-        return all_ids, counts
 
     @panics_refused("tokenizer.json")
     def _ask_words(self, words: list[str]) -> tuple[Ids, Lengths]:

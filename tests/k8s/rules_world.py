@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from pipeline.orchestration import job_templates
+from pipeline.orchestration import job_status
 
 Object = dict[str, Any]
 
@@ -46,9 +46,9 @@ class World:
 
     def __init__(self, items: list[Object]):
         self.given = items
-        self.templates = job_templates.templates_of(items)
+        self.templates = job_status.templates_of(items)
         self.made = [
-            job_templates.job_of(template, stage, "0a", "/data/run/run.json", job_templates.Owner("driver", "7"))
+            job_status.job_of(template, stage, "0a", "/data/run/run.json", job_status.Owner("driver", "7"))
             for template in self.templates
             if not template.is_runtime
             for stage in template.stages

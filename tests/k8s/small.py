@@ -14,8 +14,7 @@ from kubelet import CAPACITY, now
 from pipeline.common.manifest import Manifest
 from pipeline.config import ExecutorConfig, ReportConfig
 from pipeline.orchestration import kubernetes
-from pipeline.orchestration.custom_jobs import JOBSET
-from pipeline.orchestration.job_templates import Owner
+from pipeline.orchestration.job_status import JOBSET, Owner
 from pipeline.orchestration.run_document import Run, StageRecord
 
 PART = {"app.kubernetes.io/part-of": "bert-pretrain"}

@@ -14,7 +14,7 @@ from kubelet import now
 from small import Begin, Driver, Small, admission, quota
 
 from pipeline.common.errors import ConfigError, InputError, Restart, UserError
-from pipeline.orchestration import custom_jobs, job_templates, kubernetes
+from pipeline.orchestration import job_status, kubernetes
 from pipeline.orchestration.follow import StageFailed
 
 pytestmark = [pytest.mark.k8s, pytest.mark.timeout(300)]
@@ -37,7 +37,7 @@ def test_stages_that_no_manifest_knows_have_the_template_of_their_kind(begin: Be
     small.declare("report")
     small.drive(small.node("own-first"), small.node("own-second-seed1", "own-first"))
     assert small.order == ["own-first", "own-second-seed1"]
-    assert small.job("own-second-seed1")["metadata"]["annotations"][job_templates.MADE_OF].startswith("for-report-")
+    assert small.job("own-second-seed1")["metadata"]["annotations"][job_status.MADE_OF].startswith("for-report-")
 
 
 def test_bad_configuration_is_reported_in_its_own_words(begin: Begin) -> None:
@@ -71,16 +71,13 @@ def test_the_driver_owns_its_jobs_and_takes_them_with_it(begin: Begin, capsys: p
     small.declare("a")
     owner = small.started()
     first = small.driver(small.node("a"))
-    first.custom.create(job_templates.job_of(*templates(first), "a", first.record.digest("a"), "/run.json", owner))
+    first.custom.create(job_status.job_of(*templates(first), "a", first.record.digest("a"), "/run.json", owner))
     wait(lambda: is_active(small, "a"))
     job = small.job("a")
     assert job["metadata"]["ownerReferences"] == [
         {"apiVersion": "batch/v1", "kind": "Job", "name": "driver", "uid": owner.uid}
     ]
-    assert (job["metadata"]["labels"][job_templates.RUN], job["metadata"]["labels"][job_templates.STAGE]) == (
-        "driver",
-        "a",
-    )
+    assert (job["metadata"]["labels"][job_status.RUN], job["metadata"]["labels"][job_status.STAGE]) == ("driver", "a")
     small.kubectl("delete", "job", "driver")
     assert small.started() != owner
     second = Driver(capsys, small, small.node("a"))
@@ -95,7 +92,7 @@ def test_a_driver_that_is_restarted_finds_its_jobs(begin: Begin, capsys: pytest.
     small.declare("a")
     small.started()
     driver = small.driver(small.node("a"))
-    made = job_templates.job_of(*templates(driver), "a", driver.record.digest("a"), "/run.json", small.owner)
+    made = job_status.job_of(*templates(driver), "a", driver.record.digest("a"), "/run.json", small.owner)
     for _ in range(2):  # the second one is there already
         driver.custom.create(made)
     uid = small.job("a")["metadata"]["uid"]
@@ -115,9 +112,9 @@ def wait(what: Callable[[], bool]) -> None:
         time.sleep(0.1)
 
 
-def templates(driver: kubernetes.KubernetesExecutor) -> list[job_templates.Template]:
+def templates(driver: kubernetes.KubernetesExecutor) -> list[job_status.Template]:
     """The templates of the namespace."""
-    return job_templates.templates_of(driver.custom.find(custom_jobs.CRONJOBS))
+    return job_status.templates_of(driver.custom.find(job_status.CRONJOBS))
 
 
 def is_active(small: Small, name: str) -> bool:
@@ -142,7 +139,7 @@ def test_a_job_that_nobody_owns_is_followed_if_it_is_for_the_same(begin: Begin) 
     small.declare("a")
     driver = small.driver(small.node("a"))
     for digest, place in ((driver.record.digest("a"), "a"), ("of other settings", "b")):
-        driver.custom.create(job_templates.job_of(*templates(driver), place, digest, "/run.json", None))
+        driver.custom.create(job_status.job_of(*templates(driver), place, digest, "/run.json", None))
     small.started()
     small.drive(small.node("a"))
     assert small.order.count("a") == 1

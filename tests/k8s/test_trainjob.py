@@ -10,7 +10,7 @@ import pytest
 from overlays import Object, extended, kustomize, of
 from rules import faults
 
-from pipeline.orchestration import job_templates
+from pipeline.orchestration import job_status
 
 MODELS = {"TrainJob": kubeflow.TrainerV1alpha1TrainJob, "TrainingRuntime": kubeflow.TrainerV1alpha1TrainingRuntime}
 LEFT_TO_IT = {"Service/train: selects no pods", "PodDisruptionBudget/train: selects no pods"}  # before a TrainJob
@@ -22,9 +22,9 @@ def items(root: Path) -> list[Object]:
     return kustomize(root / "k8s" / "overlays" / "trainjob")
 
 
-def template(items: list[Object]) -> job_templates.Template:
+def template(items: list[Object]) -> job_status.Template:
     """The template of training."""
-    return job_templates.choose(job_templates.templates_of(items), "train-512", "train")
+    return job_status.choose(job_status.templates_of(items), "train-512", "train")
 
 
 def is_taken(item: Object) -> bool:
@@ -44,7 +44,7 @@ def within(part: Any, whole: Any) -> bool:
 
 
 def test_its_models_take_all_fields(items: list[Object]) -> None:
-    made = job_templates.job_of(template(items), "train-512", "0a", "/data/wiki/run.json", None)
+    made = job_status.job_of(template(items), "train-512", "0a", "/data/wiki/run.json", None)
     assert made["kind"] == "TrainJob"
     assert all(map(is_taken, (made, template(items).item)))
 
@@ -90,5 +90,5 @@ def test_all_that_an_overlay_sets_reaches_the_runtime(root: Path, tmp_path: Path
     assert runtime.item["spec"]["mlPolicy"]["numNodes"] == runtime.job["completions"] == 5
     assert resources["requests"]["cpu"] == "3"
     assert resources["limits"]["nvidia.com/gpu"] == resources["limits"]["rdma/hca"] == "1"
-    made = job_templates.job_of(runtime, "train", "0a", "/data/wiki/run.json", None)
+    made = job_status.job_of(runtime, "train", "0a", "/data/wiki/run.json", None)
     assert made["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "bert-pretrain"

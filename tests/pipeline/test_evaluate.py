@@ -8,13 +8,10 @@ import numpy as np
 import pytest
 import torch
 import yaml
-from hydra import compose, initialize_config_dir
-from hydra.core.global_hydra import GlobalHydra
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from model.finetuning import loop, saved_model
 from pipeline import evaluate
-from pipeline.cli import composing, conf_files
 from pipeline.common.errors import ConfigError, InputError
 from pipeline.common.manifest import Manifest
 from pipeline.config import EvaluateConfig, TaskConfig
@@ -434,16 +431,6 @@ def test_a_mistake_in_a_tasks_files_does_not_wait_for_pytorch(model_folder: Path
     assert done.returncode == 2
     assert "train.tsv, line 1: column 'nope'" in done.stderr
     assert not [line for line in done.stderr.splitlines() if line.endswith(" torch")]
-
-
-@pytest.mark.parametrize(("protocol", "points"), [("paper", 40), ("small", 20), ("fixed", 5)])
-def test_the_published_protocols_are_grids(protocol, points):
-    composing.register("evaluate", EvaluateConfig)
-    GlobalHydra.instance().clear()
-    with initialize_config_dir(str(conf_files.CONF), version_base="1.3"):
-        composed = compose("evaluate", ["+task=rte", f"+protocol={protocol}", "baseline=false"])
-    config = composing.validate(composed, EvaluateConfig)
-    assert len(grid_search.grid_of(config)) == points
 
 
 def test_a_task_of_ones_own_asks_which_model(tmp_path: Path) -> None:

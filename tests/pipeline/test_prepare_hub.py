@@ -14,7 +14,7 @@ from pipeline.common.errors import ConfigError
 from pipeline.common.manifest import Manifest
 from pipeline.config import CorpusConfig
 from pipeline.readers import SkipCounts, open_corpus
-from pipeline.stages.pinned_corpus import pin
+from pipeline.stages.fingerprints import pin
 from pipeline.tokenization.wordpiece import SPECIAL, build
 from tests import forked
 from tests.pipeline.hub_server import Hub, environment, server

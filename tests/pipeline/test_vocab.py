@@ -17,7 +17,6 @@ from pipeline import vocab
 from pipeline.common.errors import ConfigError, InputError
 from pipeline.common.manifest import Result, sha256
 from pipeline.config import CorpusConfig, VocabConfig
-from pipeline.readers.io import text_sample
 from pipeline.text import clean
 from pipeline.tokenization.wordpiece import SPECIAL, WordPiece, build
 from tests.refusals import refused
@@ -185,7 +184,7 @@ def test_a_sample_is_spread_over_the_splits(books: Path, monkeypatch: pytest.Mon
 def test_a_sample_of_a_file_that_cannot_be_cut_is_spread_over_it(
     tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(text_sample, "PIECE", 1000)
+    monkeypatch.setattr(vocab, "PIECE", 1000)
     texts = [f"{'early' if number < 500 else 'late'} {number} " * 20 for number in range(1000)]
     path = tmp_path / name
     if ".tar" in name:

@@ -5,7 +5,6 @@ import tarfile
 import zipfile
 from collections.abc import Iterator
 from functools import cached_property
-from pathlib import PurePosixPath
 from typing import Self
 
 from pipeline.common import budget, storage
@@ -219,8 +218,3 @@ def decode(name: str, raw: bytes, corpus: CorpusConfig, tally: SkipCounts) -> De
     if (ends := encodings.line_ends(decoded.text)) != "LF":
         tally.notes[f"{ends} line ends"] += 1
     return decoded
-
-
-def stem(name: str) -> str:
-    """Return the name of a file without folders and suffixes."""
-    return PurePosixPath(compressed.plain_name(name)).stem

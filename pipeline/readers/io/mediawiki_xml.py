@@ -28,7 +28,6 @@ _HELD = 64  # bytes held back at the end of a chunk: more than the longest tag a
 class Site:
     """Header of a dump: the wiki's properties."""
 
-    database: str = ""  # such as enwiki
     namespaces: dict[int, str] = field(default_factory=dict)  # number -> local name
     utf8: bool = True  # required for reading it from the middle
 
@@ -53,7 +52,7 @@ def site(file: CompressedFile) -> Site:
         InputError: the file is damaged or not a dump.
     """
     parser: ET.XMLPullParser[Any] = ET.XMLPullParser(("start", "end"))
-    database, namespaces, utf8 = "", dict[int, str](), True
+    namespaces, utf8 = dict[int, str](), True
     root, room = None, _budget(file)
     chunks = file.read()
     try:
@@ -68,18 +67,16 @@ def site(file: CompressedFile) -> Site:
                 tag = _local(element)
                 if root is None:
                     root = _check_root(file, tag)
-                if (event, tag) == ("end", "dbname"):
-                    database = element.text or ""
-                elif (event, tag) == ("end", "namespace"):
+                if (event, tag) == ("end", "namespace"):
                     namespaces[int(element.get("key", "0"))] = element.text or ""
                 elif (event, tag) in (("end", "siteinfo"), ("start", "page")):
-                    return Site(database, namespaces, utf8)
+                    return Site(namespaces, utf8)
         parser.close()
     except MALFORMED as error:
         if why := file.stand_in():
             raise InputError(why, path=file.file) from error
         raise malformed(file, chunks, str(error)) from error
-    return Site(database, namespaces, utf8)
+    return Site(namespaces, utf8)
 
 
 def pages(file: CompressedFile, split: FileRange, tally: SkipCounts) -> Iterator[Page]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pipeline.common.errors import ConfigError
+from pipeline.config import CorpusConfig
 from pipeline.readers import Document, SkipCounts
 
 _CONDITION = re.compile(r"\s*([^\s<>=!][^<>=!]*)(<=|>=|==|!=|<|>)(?!=)\s*(\S.*)", re.S)
@@ -20,15 +21,29 @@ _COMPARED = {
 _LEFT_OUT = "left out by corpus.options.where"
 
 
-class RowFields:
-    """Names of the fields that hold text, title and id, and which rows are wanted."""
+class RowReader:
+    """Reader of rows: of the field `text`, or of several to concatenate.
 
-    def __init__(self, text: str | list[str], title: str | None, id: str | None, where: str | None = None):
-        """Check the names; `text` is one field, or several to concatenate; `where` is as `date >= 2026-09`.
+    A dot selects a field of a nested object. A field may hold a string, a list of strings (each a
+    paragraph), or null (an empty document).
+    """
+
+    def __init__(
+        self,
+        corpus: CorpusConfig,
+        source: str,
+        *,
+        text: str | list[str] = "text",
+        title: str | None = None,
+        id: str | None = None,
+        where: str | None = None,
+    ):
+        """Check the names; `where` is as `date >= 2026-09`; `title` has no effect but on fingerprints.
 
         Raises:
-            ConfigError: `text` is neither, or another is not a name.
+            ConfigError: `text` is neither a field nor a list of them, or another is not a name.
         """
+        self.corpus, self.source = corpus, source
         found = _CONDITION.fullmatch(where) if isinstance(where, str) else None
         if where is not None and found is None:
             raise ConfigError(
@@ -45,17 +60,16 @@ class RowFields:
         names = [text] if isinstance(text, str) else text
         if not isinstance(names, list) or not names or not all(isinstance(n, str) for n in names):
             raise ConfigError("must be a field name or a list of field names", "corpus.options.text", text)
-        self.text, self.title, self.id = names, title, id
+        self.text, self.id = names, id
 
     def names(self) -> list[str]:
         """Return the names of all fields that are read."""
         where = self.condition and self.condition[0]
-        return [*self.text, *(name for name in (self.title, self.id, where) if name)]
+        return [*self.text, *(name for name in (self.id, where) if name)]
 
     def key(self, name: str) -> str:
         """Return the config key that a field was named by."""
-        named = {"title": self.title, "id": self.id}
-        option = "text" if name in self.text else next((key for key, of in named.items() if of == name), "where")
+        option = "text" if name in self.text else "id" if name == self.id else "where"
         return f"corpus.options.{option}"
 
     def _wants(self, row: Mapping[str, Any]) -> bool:
@@ -85,9 +99,8 @@ class RowFields:
             tally[_LEFT_OUT] += 1
             return None
         parts = [part for name in self.text if (part := prose(self._value(row, name), name))]
-        title = self._value(row, self.title) if self.title else None
         name = self._value(row, self.id) if self.id else None
-        return Document(place if name is None else str(name), "" if title is None else str(title), "\n".join(parts))
+        return Document(place if name is None else str(name), "\n".join(parts))
 
     def _value(self, row: Mapping[str, Any], name: str) -> Any:
         """Return the value of a field, possibly nested (`meta.text`); of null all fields are null.

@@ -215,6 +215,12 @@ def place(split: FileRange, number: int) -> tuple[str, int | None]:
     return split.path, _line_ends(split) + number
 
 
+def document_id(split: FileRange, number: int) -> str:
+    """Return the id of the document that begins in a line of the split."""
+    part = f" counted from byte {split.start}" if split.start else ""
+    return f"{split.path} line {number}{part}"
+
+
 def bad_line(tally: SkipCounts, split: FileRange, number: int, why: str, *, offer_skip: bool = True) -> None:
     """Count a line that cannot be read, or fail: `SkipCounts.reject` with the line's location."""
     tally.reject(why, *place(split, number), offer_skip=offer_skip)

@@ -21,17 +21,13 @@ _TABLES = re.compile(r"\{\|(?<=\n\{\|)[^{}]*+(?<=\n\|)\}(?!\})")
 _BRACES = re.compile(r"\{(?:\{++|\|(?!\}))|\}++")
 
 
-def remove_templates(text: str) -> str:
-    """Remove well-formed templates."""
-    return TEMPLATES.sub("", text) if "{{" in text else text
-
-
 def remove_braces(text: str) -> str:
     """Remove templates, parameters and tables; of unpaired braces, only the braces.
 
     `text` starts with a line break: tables begin on a line of their own.
     """
-    text = remove_templates(text)
+    if "{{" in text:
+        text = TEMPLATES.sub("", text)
     for _ in range(3 if "{|" in text else 0):  # nested tables; deeper ones are left to the stack
         text, count = _TABLES.subn("", text)
         if not count:

@@ -22,37 +22,12 @@ def _element(*names: str) -> str:
 
 
 # Elements whose content is not wikitext or not prose: code, formulas, music, images, data.
-_OPAQUE = re.compile(
-    "<!--.*?(?:-->|\\Z)|"
-    + _element(
-        "nowiki",
-        "pre",
-        "math",
-        "chem",
-        "ce",
-        "syntaxhighlight",
-        "source",
-        "score",
-        "timeline",
-        "hiero",
-        "graph",
-        "gallery",
-        "imagemap",
-        "mapframe",
-        "maplink",
-        "inputbox",
-        "templatedata",
-        "templatestyles",
-        "categorytree",
-        "indicator",
-        "includeonly",
-        "dynamicpagelist",
-        "section",
-        "style",
-        "script",
-    ),
-    re.IGNORECASE | re.DOTALL,
-)
+_CODE = """
+nowiki pre math chem ce syntaxhighlight source score timeline hiero graph gallery imagemap mapframe
+maplink inputbox templatedata templatestyles categorytree indicator includeonly dynamicpagelist
+section style script
+"""
+_OPAQUE = re.compile("<!--.*?(?:-->|\\Z)|" + _element(*_CODE.split()), re.IGNORECASE | re.DOTALL)
 _NESTED = re.compile(_element("ref", "references", "table"), re.IGNORECASE)
 _NESTED_END = re.compile("</(?:ref|references|table)", re.IGNORECASE)
 _DEEPEST = 20  # levels of nesting removed

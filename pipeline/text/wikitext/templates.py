@@ -22,13 +22,18 @@ _NAMES, _PLURALS, _SYMBOLS, _BETWEEN = (_UNITS[kind] for kind in ("names", "plur
 DIGITS = 4300  # of a number; Python refuses to convert longer ones
 
 
+def _numbered(arguments: Arguments) -> list[str]:
+    """Return the arguments without a name."""
+    return [value for key, value in arguments.items() if key.isdigit()]
+
+
 def _shown(keys: str) -> Rule:
     """Return a rule that shows the first of these arguments that is present."""
     names = keys.split("/")
 
     def rule(arguments: Arguments) -> str:
         if keys == "-1":
-            return next((arguments[key] for key in reversed([*arguments]) if key.isdigit()), "")
+            return next(reversed(_numbered(arguments)), "")
         return next((found for name in names if (found := arguments.get(name))), "")
 
     return rule
@@ -76,7 +81,7 @@ def _key(name: str) -> str:
 
 def _measure(arguments: Mapping[str, str]) -> str:
     """Render `{{convert|5|-|10|km|mi}}` as 5–10 kilometres: in the given unit, not converted."""
-    given = [value for key, value in arguments.items() if key.isdigit()]
+    given = _numbered(arguments)
     if len(given) < 2:
         return " ".join(given)
     text = _number(given[0])
@@ -113,19 +118,9 @@ def _unit(code: str, single: bool, brief: bool) -> str:
     return name if single else str(_PLURALS.get(name, f"{name}s"))
 
 
-def _joined(arguments: Arguments) -> str:
-    """Render `{{chem|H|2|O}}` as H2O."""
-    return "".join(value for key, value in arguments.items() if key.isdigit())
-
-
-def _words(arguments: Arguments) -> str:
-    """Render `{{unité|71|sièges}}` as 71 sièges."""
-    return " ".join(value for key, value in arguments.items() if key.isdigit() and value)
-
-
 def _fraction(arguments: Arguments) -> str:
     """Render `{{frac|2|1|3}}` as 2 1/3."""
-    numbers = [value for key, value in arguments.items() if key.isdigit()]
+    numbers = _numbered(arguments)
     if len(numbers) == 1:
         return f"1/{numbers[0]}"
     return " ".join([*numbers[:-2], "/".join(numbers[-2:])])
@@ -160,16 +155,6 @@ def _verse(arguments: Arguments) -> str:
     return " ".join(shown[:end])
 
 
-def _old_style(arguments: Arguments) -> str:
-    """Render `{{OldStyleDate|February 2|1905|January 20}}` as February 2, 1905."""
-    return ", ".join(filter(None, map(arguments.get, "12")))
-
-
-def _power(arguments: Arguments) -> str:
-    """Render `{{e|24}}` as ×10^24."""
-    return f"×10^{arguments.get('1', '')}"
-
-
 def _value(arguments: Arguments) -> str:
     """Render `{{val|6.24|e=18|u=m}}` as 6.24×10^18 m."""
     power = f"×10^{arguments['e']}" if arguments.get("e") else ""
@@ -177,23 +162,23 @@ def _value(arguments: Arguments) -> str:
     return f"{arguments.get('1', '')}{power} {unit}".rstrip()
 
 
-def _hour(arguments: Arguments) -> str:
-    """Render `{{heure|8|30}}` as 8 h 30."""
-    return " h ".join(filter(None, map(arguments.get, "12")))
-
-
 _COMPUTED: dict[str, Rule] = {
     "convert": _measure,
-    "joined": _joined,
-    "words": _words,
+    # {{chem|H|2|O}}: H2O
+    "joined": lambda arguments: "".join(_numbered(arguments)),
+    # {{unité|71|sièges}}: 71 sièges
+    "words": lambda arguments: " ".join(filter(None, _numbered(arguments))),
     "fraction": _fraction,
     "japanese": _japanese,
     "as_of": _as_of,
     "verse": _verse,
-    "old_style": _old_style,
-    "power": _power,
+    # {{OldStyleDate|February 2|1905|January 20}}: February 2, 1905
+    "old_style": lambda arguments: ", ".join(filter(None, map(arguments.get, "12"))),
+    # {{e|24}}: ×10^24
+    "power": lambda arguments: f"×10^{arguments.get('1', '')}",
     "value": _value,
-    "hour": _hour,
+    # {{heure|8|30}}: 8 h 30
+    "hour": lambda arguments: " h ".join(filter(None, map(arguments.get, "12"))),
 }
 _FAMILIES = ("lang-", "لغة-", "formatnum:")  # prefixes of names that show their first argument
 

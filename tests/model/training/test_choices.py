@@ -36,7 +36,7 @@ OTHER = {
     **{name: (1, (f"objective={name}",)) for name in ("mlm", "wwm", "span")},
     "sop": (1, ("objective=sop", "data.dir=${workdir}/prepare-sop")),
     "mixture": (2, ("data.more=[${workdir}/prepare-more]", "data.weights=[1,2]")),
-    "causal": (1, ("attention=causal",)),
+    "causal": (1, ("objective=left_to_right", "model.causal=true")),
 }
 RUNS = SAME | LAMB | OTHER
 
@@ -103,9 +103,8 @@ def test_an_impossible_pair_of_choices_is_one_line(root: Path) -> None:
         check=False,
     )
     assert done.returncode == 2
-    assert "attention=causal" in done.stderr
+    assert "model.causal=true" in done.stderr
 
 
 def test_every_choice_is_known() -> None:
     assert conf_files.choices("compute") == ["compile", "plain", "recompute"]
-    assert conf_files.choices("attention") == ["causal", "full"]

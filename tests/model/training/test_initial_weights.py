@@ -51,7 +51,7 @@ def test_a_causal_start_trained_with_full_attention_is_noted(
     path = folder / "config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"is_decoder": True}))
     initial_weights.start(folder, replace(CONFIG, causal=causal), WORDS)
-    assert ("attention=causal" in capsys.readouterr().out) is not causal
+    assert ("model.causal=true" in capsys.readouterr().out) is not causal
 
 
 def test_settings_that_the_start_has_not_are_noted(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -20,11 +20,20 @@ from pipeline.beam.buckets import NewDocuments
 from pipeline.beam.carrier import Part
 from pipeline.beam.documents import DocumentCounts
 from pipeline.beam.exchange import NEAR_BYTES, Exchange
-from pipeline.beam.near_duplicates import ComparePairs, PairCandidates, SendSignatures
 from pipeline.beam.plan import PreparePlan
-from pipeline.beam.steps import BANDS, NEAR, PAIRS, SIGNATURES, WANTED, Tokenize
+from pipeline.beam.steps import (
+    BANDS,
+    NEAR,
+    PAIRS,
+    SIGNATURES,
+    WANTED,
+    ComparePairs,
+    PairCandidates,
+    SendSignatures,
+    Tokenize,
+)
 from pipeline.config import FiltersConfig, RunnerConfig
-from pipeline.filtering import band_groups, minhash
+from pipeline.filtering import minhash
 from pipeline.tokenization.wordpiece import SPECIAL, build
 from tests import preparing
 
@@ -106,7 +115,7 @@ def found_by_tasks(
     for step, kinds in steps.items():
         for task, parts_of in list(left.take(*kinds)):
             left.add(task, step(plan).work(task, parts_of))
-    return {write: band_groups.from_bytes(carrier.blobs(Path(), values, NEAR), 2) for write, values in left.take(NEAR)}
+    return {write: minhash.from_bytes(carrier.blobs(Path(), values, NEAR), 2) for write, values in left.take(NEAR)}
 
 
 def near_duplicates(hashes: np.ndarray, signatures: np.ndarray, threshold: float) -> set[bytes]:
@@ -156,7 +165,7 @@ def test_many_tasks_find_those_of_the_rule(
 
 def test_a_signature_that_the_engine_has_lost_is_an_error() -> None:
     plan = laid_out(0.5, 1, 1)
-    wanted = band_groups.to_bytes(np.array([[0, 1, 2]], np.uint64))
+    wanted = minhash.to_bytes(np.array([[0, 1, 2]], np.uint64))
     with pytest.raises(RuntimeError, match="lost"):
         list(SendSignatures(plan).work(0, [(WANTED, 0, 0, wanted)]))
 
@@ -166,6 +175,6 @@ def test_pairs_of_all_documents_are_few() -> None:
     count, bands = 1000, 18
     signatures = np.zeros((count, 128), np.uint32)
     hashes = np.arange(2 * count, dtype=np.uint64).reshape(count, 2)
-    entries = band_groups.band_entries(hashes, signatures, 0.8)
+    entries = minhash.band_entries(hashes, signatures, 0.8)
     assert len(entries) == bands * count
-    assert len(band_groups.candidate_pairs(entries)) < 2 * count
+    assert len(minhash.candidate_pairs(entries)) < 2 * count

@@ -44,23 +44,23 @@ def test_tasks_say_how_far_they_are(words: list[str], tmp_path: Path, monkeypatc
     plan = planned(words, tmp_path / "out")
     seen = progress.Progress(plan)
     seen.look()
-    assert (seen.bytes, seen.documents, seen.shards, seen.reading) == (0, 0, 0, True)
+    assert (seen.read.done, seen.read.documents, seen.written.done, seen.reading) == (0, 0, 0, True)
     transforms.run(plan)
     seen.look()
     (split,) = plan.splits
-    assert (seen.bytes, seen.documents, seen.reading) == (split.end, 30_000, False)
-    assert seen.shards == seen.whole == plan.exchange.buckets == 2
+    assert (seen.read.done, seen.read.documents, seen.reading) == (split.end, 30_000, False)
+    assert seen.written.done == seen.whole == plan.exchange.buckets == 2
     # What the tasks say while they work.
     reading, writing = plan.report(plan.read_account(0)), plan.report(plan.write_account(0))
     progress.Report(reading)(split.end * 3 / 4, 20_000)
     progress.Report(writing)(2 / 4)
     before = progress.Progress(plan)
     before.look()
-    assert (before.bytes, before.documents, before.reading) == (split.end * 3 / 4, 20_000, True)
-    assert (before.shards, before.whole) == (1 + 2 / 4, 1)
+    assert (before.read.done, before.read.documents, before.reading) == (split.end * 3 / 4, 20_000, True)
+    assert (before.written.done, before.whole) == (1 + 2 / 4, 1)
     reading.write_text("[12")  # it is just being written
     before.look()
-    assert before.bytes == 0
+    assert before.read.done == 0
     assert progress.start_over(plan) == "0 of 1 task had read, 1 of 2 had written"
     assert not list(plan.scratch.glob("*.progress"))
 
@@ -73,7 +73,7 @@ def test_a_heartbeat_follows_the_tasks_progress(words: list[str], tmp_path: Path
     def pause() -> bool:
         counts.append(len(beats))
         if len(counts) == 3:  # after a look without progress
-            progress.Report(plan.report(plan.read_account(0))).write(12, 1, False)
+            plan.report(plan.read_account(0)).write_text("[12, 1, false]")
         return len(counts) == 5
 
     progress._beat(plan, lambda: beats.append(1.0), pause)
@@ -83,12 +83,11 @@ def test_a_heartbeat_follows_the_tasks_progress(words: list[str], tmp_path: Path
 def test_a_job_that_hangs_is_named_once(words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     plan = planned(words, tmp_path / "out")
     looks = iter(range(3 * progress.STALLED))
-    report = progress.Report(plan.report(plan.read_account(0)))
 
     def pause() -> bool:
         look = next(looks, None)
         if look == progress.STALLED - 1:  # in time
-            report.write(12, 1, False)
+            plan.report(plan.read_account(0)).write_text("[12, 1, false]")
         return look is None
 
     progress._beat(plan, lambda: None, pause)

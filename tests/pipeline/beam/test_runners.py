@@ -22,7 +22,7 @@ from apache_beam.runners.worker.data_plane import ClosableOutputStream
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
-from pipeline.beam import endpoints, runners
+from pipeline.beam import runners
 from pipeline.beam.exchange import Exchange
 from pipeline.cli import composing, conf_files
 from pipeline.common.errors import ConfigError, Exit
@@ -288,7 +288,7 @@ def test_a_service_that_does_not_answer_is_named(root: Path, folder: Path, more:
 
 def test_an_address_where_another_service_answers_is_no_flink(job_service: str) -> None:
     with refused(ConfigError, key="runner.options.flink_master"):
-        endpoints.check_flink(job_service)
+        runners.check_flink(job_service)
 
 
 def test_a_service_that_goes_in_mid_run_asks_for_a_restart(root: Path, folder: Path) -> None:

@@ -157,8 +157,8 @@ def test_the_help_of_a_run_tells_how_to_reach_a_stage() -> None:
 @pytest.mark.parametrize(
     ("command", "shown"),
     [
-        ("pipeline.train", "  attention= causal, full"),
-        ("pipeline.evaluate", "  protocol= fixed, paper, small"),
+        ("pipeline.train", "  objective= left_to_right, mlm"),
+        ("pipeline.prepare", "  filters= web"),
         ("pipeline.vocab", "  corpus.name=(set by corpus=NAME) "),
     ],
 )

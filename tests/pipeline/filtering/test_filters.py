@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from pipeline import prepare
 from pipeline.common.errors import ConfigError, InputError
 from pipeline.config import CorpusConfig, FiltersConfig, PrepareConfig, RunnerConfig
-from pipeline.filtering import band_groups, filters, minhash, ngrams
+from pipeline.filtering import filters, minhash, ngrams
 from pipeline.shards import sentence_pairs
 from pipeline.stages import fingerprints
 from pipeline.text import clean
@@ -63,7 +63,7 @@ def test_a_file_of_short_texts_alone_is_named(tmp_path: Path, capsys: pytest.Cap
     ("text", "share"), [("abc def", 0), ("12 34", 1), ("a1 b2", 0.5), ("हिन्दी", 0), ("北京", 0), ("…", 1), ("", 1)]
 )
 def test_letters_and_their_marks_are_letters(text: str, share: float) -> None:
-    assert filters.NonLetterShare(0.5).share(text) == share
+    assert filters.non_letter_share(text) == share
 
 
 def test_patterns_are_found_on_any_line(tmp_path: Path) -> None:
@@ -239,8 +239,8 @@ def test_near_duplicates_leave_the_one_of_the_smallest_hash() -> None:
     hashes = np.random.default_rng(0).permutation(150).astype(np.uint64).repeat(2).reshape(-1, 2)
     expected = np.sort(hashes[:, 0].reshape(50, 3), axis=1)[:, 1:].ravel()
     for order in (slice(None), slice(None, None, -1)):
-        pairs = band_groups.candidate_pairs(band_groups.band_entries(hashes[order], signed[order], 0.8))
-        found = band_groups.near_duplicates(pairs, hashes, signed, 0.8)
+        pairs = minhash.candidate_pairs(minhash.band_entries(hashes[order], signed[order], 0.8))
+        found = minhash.near_duplicates(pairs, hashes, signed, 0.8)
         assert found[:, 0].tolist() == sorted(expected.tolist())
 
 

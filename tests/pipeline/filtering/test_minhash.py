@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 from pipeline.config import FiltersConfig
-from pipeline.filtering import band_groups, minhash
+from pipeline.filtering import minhash
 
 pytest.importorskip("rensa")
 WORDS, SHINGLE, PAIRS = 120, 5, 300
@@ -27,8 +27,8 @@ def left_out(texts: list[str], threshold: float, permutations: int) -> set[int]:
     """The texts that the pipeline leaves out, where their hashes ascend."""
     signed = minhash.MinHasher(FiltersConfig(permutations=permutations, shingle=SHINGLE)).sign(texts)
     hashes = np.column_stack([np.arange(len(texts)), np.zeros(len(texts))]).astype(np.uint64)
-    pairs = band_groups.candidate_pairs(band_groups.band_entries(hashes, signed, threshold))
-    return {int(row) for row in band_groups.near_duplicates(pairs, hashes, signed, threshold)[:, 0]}
+    pairs = minhash.candidate_pairs(minhash.band_entries(hashes, signed, threshold))
+    return {int(row) for row in minhash.near_duplicates(pairs, hashes, signed, threshold)[:, 0]}
 
 
 def chance(similarity: float, threshold: float, permutations: int) -> float:

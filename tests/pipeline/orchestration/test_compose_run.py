@@ -16,7 +16,7 @@ from omegaconf import DictConfig, OmegaConf
 from pipeline.cli import composing, conf_files, help_text, overrides
 from pipeline.common.formatting import flatten
 from pipeline.config import RunConfig
-from pipeline.orchestration import compose_run, stage_keys
+from pipeline.orchestration import advice, compose_run
 from pipeline.stages.registry import STAGES
 from tests import runs
 
@@ -54,12 +54,9 @@ def another(value: Any) -> Any:
 def cases() -> Iterator[tuple[str, str, str, str, Any]]:
     """(stage, group, choice, key of the group, another value than that of the choice)."""
     for kind, stage in STAGES.items():
-        for group in help_text.groups(stage.schema, kind):
-            for choice in conf_files.choices(group)[:: len(conf_files.choices(group)) - 1]:
-                path = conf_files.CONF / group / f"{choice}.yaml"
-                file = OmegaConf.load(path)
-                if "@package _global_" not in path.read_text():
-                    file = {group: of_command(kind, f"{group}={choice}")[group]}
+        for group in help_text.groups(stage.schema):
+            for choice in conf_files.choices(group)[:: max(1, len(conf_files.choices(group)) - 1)]:
+                file = {group: of_command(kind, f"{group}={choice}")[group]}
                 keys = flatten(OmegaConf.to_container(OmegaConf.create(file)))
                 for key, value in keys:
                     plain = isinstance(value, bool | int | float | str) and value != "???"
@@ -88,7 +85,7 @@ def test_a_choice_and_a_key_of_it_both_count(kind: str, group: str, choice: str,
     for order in itertools.permutations(words):
         found = dict(flatten(OmegaConf.to_container(of_command(kind, *order))))
         assert found == expected, order
-    if group in (*stage_keys.GROUPS_FROM_RUN, "task"):
+    if group in (*advice.GROUPS_FROM_RUN, "task"):
         return
     wanted = {k: v for k, v in expected.items() if k.startswith(about)}
     words = [form.format(f"{kind}.{group}", choice), f"{kind}.{key}={str(value).lower()}"]

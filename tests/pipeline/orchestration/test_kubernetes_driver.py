@@ -12,9 +12,8 @@ import yaml
 from pipeline.common.errors import ConfigError, Restart, UserError
 from pipeline.common.manifest import Manifest
 from pipeline.config import ExecutorConfig, ReportConfig
-from pipeline.orchestration import job_templates, kubernetes, run_stage
-from pipeline.orchestration.custom_jobs import CRONJOBS, JOBS
-from pipeline.orchestration.job_templates import Owner
+from pipeline.orchestration import job_status, kubernetes, run_stage
+from pipeline.orchestration.job_status import CRONJOBS, JOBS, Owner
 from pipeline.orchestration.run_document import Run, StageRecord
 
 pytest.importorskip("kubernetes.client", reason="the extra `kubernetes` is not installed")
@@ -142,7 +141,7 @@ def test_jobs_of_any_recipe_are_made_of_the_templates_in_order(
     assert train["metadata"]["ownerReferences"] == [
         {"apiVersion": "batch/v1", "kind": "Job", "name": OWNER.name, "uid": OWNER.uid}
     ]
-    assert train["metadata"]["labels"].items() >= {(job_templates.RUN, "driver"), (job_templates.STAGE, "train-own")}
+    assert train["metadata"]["labels"].items() >= {(job_status.RUN, "driver"), (job_status.STAGE, "train-own")}
     environment = {one["name"]: one.get("value") for one in train["spec"]["template"]["spec"]["containers"][0]["env"]}
     assert environment["BERT_RECORD"] == f"{cluster.folder}/run.json#train-own"
     assert train["spec"]["completions"] == made["preflight"]["spec"]["completions"] == 2
@@ -154,7 +153,7 @@ def test_jobs_of_any_recipe_are_made_of_the_templates_in_order(
 def test_a_driver_that_is_restarted_makes_nothing_twice(cluster: Cluster) -> None:
     nodes = of_a_recipe(cluster)[:2]
     first = driver(cluster, *nodes)
-    template = job_templates.choose(first._templates(), "tasks-own", "tasks")
+    template = job_status.choose(first._templates(), "tasks-own", "tasks")
     first._make(template, "tasks-own")
     first._make(template, "tasks-own")  # as if another driver had been quicker
     driver(cluster, *nodes).run(nodes)
@@ -163,8 +162,8 @@ def test_a_driver_that_is_restarted_makes_nothing_twice(cluster: Cluster) -> Non
 
 def other(cluster: Cluster, digest: str, owner: Owner | None) -> dict[str, Any]:
     """A Job of an earlier run that has the name of a stage."""
-    template = job_templates.choose(job_templates.templates_of(cluster.templates), "tasks", "tasks")
-    return cluster.job(job_templates.job_of(template, "tasks", digest, "/run.json", owner))
+    template = job_status.choose(job_status.templates_of(cluster.templates), "tasks", "tasks")
+    return cluster.job(job_status.job_of(template, "tasks", digest, "/run.json", owner))
 
 
 def test_a_job_of_an_earlier_run_is_waited_for_until_it_is_collected(
@@ -208,7 +207,7 @@ def test_a_changed_template_is_said_and_the_next_stage_takes_it(
 ) -> None:
     nodes = [node(cluster, "tasks", "tasks"), node(cluster, "convert", "convert", "tasks")]
     first = driver(cluster, *nodes)
-    first._make(job_templates.choose(first._templates(), "tasks", "tasks"), "tasks")
+    first._make(job_status.choose(first._templates(), "tasks", "tasks"), "tasks")
     light = next(item for item in cluster.templates if item["metadata"]["name"] == "light")
     light["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"][0]["image"] = "next:1"
     driver(cluster, *nodes).run(nodes)

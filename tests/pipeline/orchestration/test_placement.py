@@ -5,15 +5,15 @@ from pathlib import Path
 import pytest
 
 from pipeline.common.errors import ConfigError
-from pipeline.orchestration import placement
-from pipeline.orchestration.placement import Node
+from pipeline.orchestration import run_stage
+from pipeline.orchestration.run_stage import Node
 
 
 @pytest.fixture(autouse=True)
 def bare(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("HOSTS", "SERVICE", "NODES", "GPUS", "PORT", "PARTS"):
         monkeypatch.delenv(f"BERT_{name}", raising=False)
-    for name in (placement.MASTER, placement.TASK):
+    for name in (run_stage.MASTER, run_stage.TASK):
         monkeypatch.delenv(name, raising=False)
 
 
@@ -24,7 +24,7 @@ def put(monkeypatch: pytest.MonkeyPatch, **variables: str) -> None:
 
 def test_pods_of_a_job_meet_behind_its_service(monkeypatch: pytest.MonkeyPatch) -> None:
     put(monkeypatch, BERT_SERVICE="ranks", BERT_NODES="2", BERT_GPUS="8", JOB_COMPLETION_INDEX="1")
-    node = placement.node_of("train-512")
+    node = run_stage.node_of("train-512")
     assert node == Node(1, 8, ("train-512-0.ranks", "train-512-1.ranks"), 29500)
     assert node.options == [
         "--no_ssh",
@@ -40,12 +40,12 @@ def test_pods_of_a_job_meet_behind_its_service(monkeypatch: pytest.MonkeyPatch) 
 
 def test_nodes_of_another_scheduler_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
     put(monkeypatch, BERT_HOSTS="a7,a9", BERT_NODES="2", BERT_GPUS="0", JOB_COMPLETION_INDEX="0", BERT_PORT="4000")
-    node = placement.node_of("train")
+    node = run_stage.node_of("train")
     assert node == Node(0, 0, ("a7", "a9"), 4000)
     assert node.hostfile == "a7 slots=1\na9 slots=1\n"
     monkeypatch.setenv("BERT_NODES", "3")
     with pytest.raises(ConfigError, match="BERT_HOSTS=a7,a9") as raised:
-        placement.node_of("train")
+        run_stage.node_of("train")
     assert raised.value.key == "BERT_NODES"
 
 
@@ -54,7 +54,7 @@ def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch, missing: str)
     put(monkeypatch, BERT_SERVICE="ranks", BERT_NODES="2", BERT_GPUS="8", JOB_COMPLETION_INDEX="1")
     monkeypatch.delenv(missing)
     with pytest.raises(ConfigError) as raised:
-        placement.node_of("train")
+        run_stage.node_of("train")
     assert raised.value.key == missing
 
 
@@ -62,7 +62,7 @@ def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch, missing: str)
 def test_a_number_has_to_be_one(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     put(monkeypatch, BERT_SERVICE="ranks", BERT_NODES=text, BERT_GPUS="8", JOB_COMPLETION_INDEX="0")
     with pytest.raises(ConfigError, match=f"BERT_NODES='{text}'"):
-        placement.node_of("train")
+        run_stage.node_of("train")
 
 
 def torchrun(monkeypatch: pytest.MonkeyPatch, **others: str) -> None:
@@ -81,15 +81,15 @@ def torchrun(monkeypatch: pytest.MonkeyPatch, **others: str) -> None:
 def test_pods_of_a_trainjob_meet_as_torchrun_would(monkeypatch: pytest.MonkeyPatch) -> None:
     torchrun(monkeypatch)
     names = tuple(f"train-node-0-{index}.train" for index in range(3))
-    assert placement.node_of("train") == Node(1, 4, names, 29400)
+    assert run_stage.node_of("train") == Node(1, 4, names, 29400)
     monkeypatch.setenv("BERT_GPUS", "0")
-    assert placement.node_of("train").gpus == 0
+    assert run_stage.node_of("train").gpus == 0
 
 
 def test_processes_without_a_number_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     torchrun(monkeypatch, PET_NPROC_PER_NODE="auto")
     with pytest.raises(ConfigError) as caught:
-        placement.node_of("train")
+        run_stage.node_of("train")
     assert caught.value.key == "PET_NPROC_PER_NODE"
 
 
@@ -99,7 +99,7 @@ def test_tasks_of_slurm_meet_at_a_port_of_their_job(monkeypatch: pytest.MonkeyPa
     (tmp_path / "scontrol").chmod(0o755)
     put(monkeypatch, SLURM_PROCID="1", SLURM_STEP_NODELIST="a[7,9]", SLURM_STEP_NUM_NODES="2", SLURM_JOB_ID="123456")
     put(monkeypatch, PATH=f"{tmp_path}:/bin:/usr/bin", SLURM_GPUS_ON_NODE="8")
-    assert placement.node_of("train") == Node(1, 8, ("a7", "a9"), 23456)
-    assert placement.part() == (1, 2)
+    assert run_stage.node_of("train") == Node(1, 8, ("a7", "a9"), 23456)
+    assert run_stage.part() == (1, 2)
     put(monkeypatch, SLURM_PROCID="0", SLURM_ARRAY_TASK_ID="3", SLURM_ARRAY_TASK_COUNT="4")
-    assert placement.part() == (3, 4)
+    assert run_stage.part() == (3, 4)

@@ -29,6 +29,10 @@ def documents(
     return [d for s in opened.splits(split_bytes) for d in opened.read(s, tally)], tally
 
 
+def stem(document: Document) -> str:
+    return Path(document.id).stem
+
+
 def fill_folder(place: Path) -> Path:
     for name, text in BOOKS.items():
         (place / name).write_text(text)
@@ -68,7 +72,7 @@ def test_each_book_is_read_once_however_it_is_cut(
     fill: Callable[[Path], Path], split_bytes: int, tmp_path: Path
 ) -> None:
     found, _ = documents(fill(tmp_path), split_bytes)
-    assert [d.title for d in found] == ["ant", "bee", "cat", "dog"]
+    assert list(map(stem, found)) == ["ant", "bee", "cat", "dog"]
     assert found[0].text == "The story of ant.\nThe end."
 
 
@@ -138,17 +142,17 @@ def test_a_tar_compressed_in_parts_is_read_whole(tmp_path: Path) -> None:
     path = fill_tar(tmp_path)
     tar = gzip.decompress(path.read_bytes())
     path.write_bytes(b"".join(gzip.compress(tar[at : at + 700]) for at in range(0, len(tar), 700)))
-    assert [d.title for d in documents(path)[0]] == ["ant", "bee", "cat", "dog"]
+    assert list(map(stem, documents(path)[0])) == ["ant", "bee", "cat", "dog"]
 
 
 def test_tars_behind_one_another_are_read_whole(tmp_path: Path) -> None:
     path = fill_tar(tmp_path)
     packed = path.read_bytes()
     path.write_bytes(packed + packed)
-    assert [d.title for d in documents(path)[0]] == ["ant", "bee", "cat", "dog"] * 2
+    assert list(map(stem, documents(path)[0])) == ["ant", "bee", "cat", "dog"] * 2
     plain = path.with_name("books.tar")
     plain.write_bytes(gzip.decompress(packed + packed))
-    assert [d.title for d in documents(plain)[0]] == ["ant", "bee", "cat", "dog"] * 2
+    assert list(map(stem, documents(plain)[0])) == ["ant", "bee", "cat", "dog"] * 2
 
 
 def test_a_damaged_member_is_named(tmp_path: Path) -> None:
@@ -176,7 +180,6 @@ def test_real_books(shared_data: Path) -> None:
     assert not any(char in text for char in "\r\ufeff\x00")
     assert "# Title" not in text
     assert text.count("_") < 200
-    assert {"Hamlet", "The Black Cat", "Utopia"} <= {d.title for d in found}
 
 
 @pytest.mark.shared_data

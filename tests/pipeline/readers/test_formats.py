@@ -152,12 +152,12 @@ ROWS = [{"head": "One", "meta": {"body": "first"}, "key": 1}, {"head": None, "me
 
 
 def test_fields_are_named_nested_and_joined(tmp_path: Path) -> None:
-    expected = [("1", "One", "One\nfirst"), ("2", "", "second")]
+    expected = [("1", "One\nfirst"), ("2", "second")]
     (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
     pq.write_table(pa.Table.from_pylist(ROWS), tmp_path / "a.parquet")
     for reader in ("jsonl", "parquet"):
         corpus = config(reader, tmp_path / f"a.{reader}", options=FIELDS)
-        assert [(d.id, d.title, d.text) for d in read(corpus)[0]] == expected
+        assert [(d.id, d.text) for d in read(corpus)[0]] == expected
 
 
 @pytest.mark.parametrize("split_bytes", [50, 1 << 20])
@@ -195,10 +195,9 @@ def test_wikiextractor_text_is_cleaned_of_what_it_leaves(tmp_path: Path) -> None
     (tmp_path / "wiki_01").write_text('{"id": "8", "title": "B", "text": "B\\n\\nBody [[of|in]] B."}\n')
     (tmp_path / "wiki_02").write_text('<doc id="9" title=""C" of D">\n"C" of D\n\nE.\n</doc>\n')
     (article, other, quoted), _ = read(config("wikiextractor", tmp_path))
-    assert (article.id, article.title) == ("c:7", "Q & A")
-    assert article.text == "It is bold.\nHistory.\nOne"
-    assert (other.id, other.title, other.text) == ("c:8", "B", "Body in B.")
-    assert (quoted.id, quoted.title, quoted.text) == ("c:9", '"C" of D', "E.")
+    assert (article.id, article.text) == ("c:7", "It is bold.\nHistory.\nOne")
+    assert (other.id, other.text) == ("c:8", "Body in B.")
+    assert (quoted.id, quoted.text) == ("c:9", "E.")
 
 
 def test_braces_in_an_article_begin_no_document_for_any_cut(tmp_path: Path) -> None:
@@ -253,7 +252,7 @@ def test_names_may_be_in_capitals_and_have_the_characters_of_patterns(tmp_path: 
     (tmp_path / "B.TXT").write_text("Two.")
     (tmp_path / "C.TXT.GZ").write_bytes(gzip.compress(b"Three."))
     found, _ = read(config("text", tmp_path))
-    assert {d.title: d.text for d in found} == {"a": "One.", "B": "Two.", "C": "Three."}
+    assert {Path(d.id).name: d.text for d in found} == {"a.txt": "One.", "B.TXT": "Two.", "C.TXT.GZ": "Three."}
     (tmp_path / "d [2].txt").write_text("Four.")
     assert [d.text for d in read(config("lines", tmp_path / "d [2].txt"))[0]] == ["Four."]
 

@@ -66,12 +66,12 @@ def test_text_of_any_layout_is_text(column: pa.Array, tmp_path: Path) -> None:
     assert [document.text for document in found] == ["a", "", "a"]
 
 
-def test_titles_and_ids_stored_as_bytes_are_text(tmp_path: Path) -> None:
-    columns = {name: pa.array([f"{name} é".encode(), b"caf\xe9"]) for name in ("text", "title", "id")}
+def test_texts_and_ids_stored_as_bytes_are_text(tmp_path: Path) -> None:
+    columns = {name: pa.array([f"{name} é".encode(), b"caf\xe9"]) for name in ("text", "id")}
     pq.write_table(pa.table({**columns, "meta": [{"t": b"one"}, {"t": b"two"}]}), tmp_path / "a.parquet")
-    names = {"text": ["text", "meta.t"], "title": "title", "id": "id"}
+    names = {"text": ["text", "meta.t"], "id": "id"}
     found, tally = read(config("parquet", tmp_path, options=names, on_error="skip"))
-    assert found == [Document("id é", "title é", "text é\none")]
+    assert found == [Document("id é", "text é\none")]
     assert "row 2: not valid UTF-8" in tally.broken[0]
 
 
@@ -156,7 +156,7 @@ def test_fields_of_null_are_null(reader: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("reader", ["jsonl", "parquet"])
-@pytest.mark.parametrize("key", ["text", "title", "id"])
+@pytest.mark.parametrize("key", ["text", "id"])
 def test_a_missing_field_names_the_key_that_chose_it(reader: str, key: str, tmp_path: Path) -> None:
     path = tmp_path / f"a.{reader}"
     if reader == "jsonl":

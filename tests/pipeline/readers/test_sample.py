@@ -60,7 +60,6 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 def test_a_module_is_a_document_in_the_order_of_its_code(package: str) -> None:
     found, tally = documents(corpus_of(package, minimum_characters=20))
     assert [d.id for d in found] == [f"{package}/__init__.py", f"{package}/inner/deep.py"]
-    assert found[0].title == package
     assert found[1].text.split("\n") == [
         "First comes this sentence here.",
         SENTENCES,  # once, though it stands there twice
@@ -79,7 +78,7 @@ def test_cutting_loses_and_doubles_no_module(package: str) -> None:
 
 def test_a_part_of_a_package_can_be_read_alone(package: str) -> None:
     found, _ = documents(corpus_of(f"{package}.inner", minimum_characters=20))
-    assert [d.title for d in found] == [f"{package}.inner.deep"]
+    assert [d.id for d in found] == [f"{package}.inner/deep.py"]
 
 
 def test_splits_travel_to_workers() -> None:

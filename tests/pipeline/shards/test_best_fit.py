@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.common import counter_rng
-from pipeline.shards.best_fit import best_fit, cut_documents, fill
-from pipeline.shards.full_sentences import full_sentences
+from pipeline.shards.full_sentences import best_fit, cut_documents, fill, full_sentences
 from pipeline.shards.sentence_pairs import Pairs, gather
 from tests.pipeline.shards.made_documents import documents_of
 

@@ -13,7 +13,7 @@ from pipeline.common.manifest import MANIFEST, Manifest, Result
 from pipeline.common.stores import lease
 from pipeline.common.stores.remote_file import LARGEST, parse
 from pipeline.config import CorpusConfig, DownloadConfig, DownloadFile, TasksConfig
-from pipeline.stages import stage, store_folder, store_inputs
+from pipeline.stages import stage, store_folder
 from pipeline.stages.fingerprints import fingerprint_path
 from tests import objects
 from tests.pipeline import s3_server
@@ -82,7 +82,7 @@ def test_a_stage_in_a_store_is_known_elsewhere_without_its_data(bucket: str, sto
 def test_an_input_of_which_no_file_is_read_has_its_manifest(bucket: str, store: Proxy, tmp_path: Path) -> None:
     """As sample tasks and a dump have in the pod that makes the report."""
     made = stage.run("download", download(bucket, tmp_path / "a"), Maker({"dump.bz2": b"text"}))
-    place = store_inputs.fetch_input(tmp_path / "b", f"{bucket}/run/download", "stages.0", store_inputs.READS["report"])
+    place = store_folder.fetch_input(tmp_path / "b", f"{bucket}/run/download", "stages.0", store_folder.READS["report"])
     assert Manifest.read(place) == made
     assert [path.name for path in place.iterdir()] == [MANIFEST]
 
@@ -110,7 +110,7 @@ def test_the_manifest_of_an_input_is_there_at_any_time(
     """A rank fetches an input while another one, which has fetched it, reads it."""
     stage.run("download", download(bucket, tmp_path / "a"), Maker({"a.txt": b"a"}))
     place, there = f"{bucket}/run/download", list[bool]()
-    store_inputs.fetch_input(tmp_path / "b", place, "source")
+    store_folder.fetch_input(tmp_path / "b", place, "source")
     write = Manifest.write
 
     def noted(self: Manifest, folder: Path) -> None:
@@ -118,7 +118,7 @@ def test_the_manifest_of_an_input_is_there_at_any_time(
         write(self, folder)
 
     monkeypatch.setattr(Manifest, "write", noted)
-    store_inputs.fetch_input(tmp_path / "b", place, "source")
+    store_folder.fetch_input(tmp_path / "b", place, "source")
     assert there == [True]
 
 
@@ -170,24 +170,24 @@ def test_a_forced_stage_goes_on_on_another_machine(bucket: str, tmp_path: Path) 
 def test_files_that_no_stage_made_may_be_inputs(bucket: str, tmp_path: Path) -> None:
     objects.put(f"{bucket}/text/a.txt", b"a")
     objects.put(f"{bucket}/text/deep/b.txt", b"b")
-    folder = store_inputs.fetch_input(tmp_path, f"{bucket}/text", "data")
+    folder = store_folder.fetch_input(tmp_path, f"{bucket}/text", "data")
     assert {p.name: p.read_bytes() for p in folder.rglob("*.txt")} == {"a.txt": b"a", "b.txt": b"b"}
     assert fingerprint_path(folder) == fingerprint_path(f"{bucket}/text")
-    assert store_inputs.fetch_input(tmp_path, f"{bucket}/text/a.txt", "vocab").read_bytes() == b"a"
+    assert store_folder.fetch_input(tmp_path, f"{bucket}/text/a.txt", "vocab").read_bytes() == b"a"
     with refused(InputError, key="data"):
-        store_inputs.fetch_input(tmp_path, f"{bucket}/nothing", "data")
+        store_folder.fetch_input(tmp_path, f"{bucket}/nothing", "data")
 
 
 def test_a_part_of_a_stages_folder_is_an_input_too(bucket: str, tmp_path: Path) -> None:
     make = Maker({"model/a.txt": b"a", "other/b.txt": b"b"})
     stage.run("download", download(bucket, tmp_path / "a"), make)
-    folder = store_inputs.fetch_input(tmp_path / "b", f"{bucket}/run/download/model", "data")
+    folder = store_folder.fetch_input(tmp_path / "b", f"{bucket}/run/download/model", "data")
     assert [path.name for path in folder.iterdir()] == ["a.txt"]
     assert not list((tmp_path / "b").rglob("b.txt"))
 
 
 def test_logs_are_put(bucket: str, tmp_path: Path) -> None:
-    logs = store_inputs.local_place(f"{bucket}/run/logs", str(tmp_path))
+    logs = store_folder.local_place(f"{bucket}/run/logs", str(tmp_path))
     logs.mkdir(parents=True)
     (logs / "vocab.log").write_text("said")
     store_folder.put_logs(f"{bucket}/run", str(tmp_path))

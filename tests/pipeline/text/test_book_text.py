@@ -18,14 +18,14 @@ def test_lines_that_are_paragraphs_already_stay_apart() -> None:
     assert parse("\n".join(paragraphs)).text.split("\n")[1:] == ["Yes.", "No."]
 
 
-def test_a_header_gives_the_title_and_goes() -> None:
+def test_a_header_goes() -> None:
     book = parse("# Title: The Black Cat\r\n\r\n## Author: Poe\r\n\r\n-------\r\nFor the most wild,")
-    assert (book.title, book.text) == ("The Black Cat", "For the most wild,")
+    assert book.text == "For the most wild,"
 
 
-def test_a_first_heading_is_the_title_and_stays() -> None:
+def test_a_first_heading_stays() -> None:
     book = parse("# Walden\n\n## Economy\n\nWhen I wrote")
-    assert (book.title, book.text) == ("Walden", "Walden\nEconomy\nWhen I wrote")
+    assert book.text == "Walden\nEconomy\nWhen I wrote"
 
 
 def test_the_gutenberg_licence_goes() -> None:
@@ -34,7 +34,7 @@ def test_the_gutenberg_licence_goes() -> None:
         "*** START OF THE PROJECT GUTENBERG EBOOK EMMA ***\n\nEmma Woodhouse, handsome,\n"
         "clever, and rich\n\n*** END OF THE PROJECT GUTENBERG EBOOK EMMA ***\n\nUpdated editions"
     )
-    assert (book.title, book.text) == ("Emma", "Emma Woodhouse, handsome, clever, and rich")
+    assert book.text == "Emma Woodhouse, handsome, clever, and rich"
 
 
 @pytest.mark.parametrize(

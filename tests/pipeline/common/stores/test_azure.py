@@ -14,7 +14,7 @@ from pipeline.common.errors import ConfigError, Restart, StoreError
 from pipeline.common.manifest import sha256
 from pipeline.common.redact import redact
 from pipeline.common.stores import mirror
-from pipeline.stages import stage, store_folder, store_inputs
+from pipeline.stages import stage, store_folder
 from tests import objects
 from tests.pipeline import azure_server
 from tests.pipeline.stages.test_store_folder import Maker, download
@@ -162,7 +162,7 @@ def test_a_stage_in_an_account_of_the_address_is_known_on_another_machine(bucket
     assert made.figures["place"] == f"{place}/run"
     assert stage.run("download", download(place, tmp_path / "b"), make) == made
     assert make.calls == 1
-    folder = store_inputs.fetch_input(tmp_path / "b", f"{place}/run/download", "data")
+    folder = store_folder.fetch_input(tmp_path / "b", f"{place}/run/download", "data")
     assert (folder / "deep" / "b.txt").read_bytes() == b"b"
     with store_folder.locked_run(f"{place}/run"):
         assert objects.head(f"{bucket}/run/.lock") is not None

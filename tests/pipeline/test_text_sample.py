@@ -3,7 +3,7 @@
 import tracemalloc
 from pathlib import Path
 
-from pipeline.readers.io.text_sample import TextSample
+from pipeline.vocab import TextSample
 
 
 def test_a_sample_is_not_held_in_memory(tmp_path: Path) -> None:
