@@ -236,20 +236,14 @@ def class_logits(
     found: "SavedModel", wordpiece: WordPiece, longest: int, parts: list[tuple[str, str | None]]
 ) -> list[Any]:
     """Return the logits of single texts and of pairs, in their order."""
-    from model.finetuning.features import TruncationConfig, tokenize
+    from model.finetuning.features import Samples, TruncationConfig, tokenize
 
-    logits: list[Any] = [None] * len(parts)
-    for paired in (False, True):
-        rows = [row for row, (_, second) in enumerate(parts) if (second is not None) == paired]
-        if not rows:
-            continue
-        first = [parts[row][0] for row in rows]
-        second = [parts[row][1] or "" for row in rows] if paired else None
-        framing = TruncationConfig(longest, found.reading.truncation)
-        made = tokenize(wordpiece, first, second, [0.0] * len(rows), framing)
-        for row, values in zip(rows, predicted(found, made), strict=True):
-            logits[row] = values
-    return logits
+    framing = TruncationConfig(longest, found.reading.truncation)
+    each = [
+        tokenize(wordpiece, [first], None if second is None else [second], [0.0], framing) for first, second in parts
+    ]
+    ids, starts = [one.ids[0] for one in each], np.concatenate([one.second for one in each])
+    return list(predicted(found, Samples(ids, starts, np.zeros(len(ids)))))
 
 
 def tags(found: "SavedModel", wordpiece: WordPiece, longest: int, block: list[Row]) -> list[Answer]:

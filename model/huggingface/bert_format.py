@@ -5,13 +5,14 @@
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+import sys
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_type_hints
 
 import torch
-from safetensors.torch import save_file
+from huggingface_hub import save_torch_state_dict
 from tokenizers import Tokenizer
 from torch import Tensor
 
@@ -85,7 +86,8 @@ def save(
     source, entries = vocabulary.read(vocab_folder)
     vocabulary.check_size(config, len(entries), vocab_folder)
     weights = {name: cast(name, tensor, dtype) for name, tensor in state.items()}
-    write_tensors(folder, names_for(config).their_tensors(weights), shard_bytes)
+    tensors = names_for(config).their_tensors(weights)
+    save_torch_state_dict(tensors, folder, max_shard_size=shard_bytes or sys.maxsize)
     write_tokenizer(folder, config, source, entries)
     write_json(folder / CONFIG, their_config(config, entries, dtype))
     parameters = sum(tensor.numel() for tensor in state.values())
@@ -140,32 +142,6 @@ def cast(name: str, tensor: Tensor, dtype: torch.dtype) -> Tensor:
             "dtype",
         )
     return cast
-
-
-def write_tensors(folder: Path, tensors: dict[str, Tensor], shard_bytes: int | None) -> None:
-    """Write one file, or several with an index in transformers' format."""
-    parts = list(shards(tensors, shard_bytes)) if shard_bytes else [tensors]
-    if len(parts) == 1:
-        save_file(tensors, folder / WEIGHTS, metadata={"format": "pt"})
-        return
-    files: dict[str, str] = {}
-    for number, part in enumerate(parts, 1):
-        name = f"model-{number:05d}-of-{len(parts):05d}.safetensors"
-        save_file(part, folder / name, metadata={"format": "pt"})
-        files |= dict.fromkeys(part, name)
-    total = sum(tensor.nbytes for tensor in tensors.values())
-    write_json(folder / INDEX, {"metadata": {"total_size": total}, "weight_map": files})
-
-
-def shards(tensors: dict[str, Tensor], size: int) -> Iterator[dict[str, Tensor]]:
-    """Yield groups of tensors of at most `size` bytes; a larger tensor forms its own group."""
-    part: dict[str, Tensor] = {}
-    for name, tensor in tensors.items():
-        if part and sum(other.nbytes for other in part.values()) + tensor.nbytes > size:
-            yield part
-            part = {}
-        part[name] = tensor
-    yield part
 
 
 def write_json(path: Path, content: dict[str, Any]) -> None:
@@ -276,7 +252,7 @@ def without_padding(folder: Path, config: ModelConfig, state: dict[str, Tensor],
         vocabulary.check_size(config, entries, folder)
         return config
     for name in vocabulary.WORD_ROWS:
-        state[name] = state[name][:entries].contiguous()
+        state[name] = state[name][:entries].clone()
     notes.append(f"word embeddings: {rows - entries} of {rows:,} rows are padding, removed")
     return replace(config, vocab_size=entries)
 

@@ -131,6 +131,7 @@ class TaskConfig(Section, key="task"):
             )
         if self.kind == "classification":
             self.require(len(self.labels) != 1, "must be two or more, or empty for regression", "labels")
+            self.require(len({*self.labels}) == len(self.labels), "contains a label twice", "labels")
             known = known[:3] if self.labels else known[3:]
             known = known[:2] if len(self.labels) > 2 else known
         if self.kind == MINIMAL_PAIRS:

@@ -1,7 +1,4 @@
-"""What the files of a model's folder say of its tokenizer: its class, and added tokens.
-
-Transformers' classes were listed from release 5.23.
-"""
+"""What the files of a model's folder say of its tokenizer: its class, and added tokens."""
 
 import json
 from pathlib import Path
@@ -11,67 +8,16 @@ from tokenizers import AddedToken
 
 from pipeline.common import foreign_json
 from pipeline.common.errors import InputError
+from pipeline.common.tables import read_table
 
 CONFIG, MODEL, ADDED = "tokenizer_config.json", "config.json", "added_tokens.json"
 
-# Names of classes, without "Tokenizer" and "TokenizerFast".
-BERTS = frozenset(
-    (  # that read a vocab.txt as BertTokenizer does
-        "Bert",
-        "ConvBert",
-        "DPRContextEncoder",
-        "DPRQuestionEncoder",
-        "DPRReader",
-        "DistilBert",
-        "Electra",
-        "LayoutLM",
-        "Lxmert",
-        "MobileBert",
-        "RetriBert",
-        "SqueezeBert",
-    )
-)
-GENERAL = frozenset(("PreTrained", "TokenizersBackend"))  # that do what tokenizer.json says
-PYTHON = frozenset(
-    (  # that cut text by code of their own, whatever tokenizer.json says
-        "Bartpho",
-        "BertGeneration",
-        "BertJapanese",
-        "Bertweet",
-        "BioGpt",
-        "BlenderbotSmall",
-        "ByT5",
-        "CTRL",
-        "Canine",
-        "Cpm",
-        "CpmAnt",
-        "Esm",
-        "FSMT",
-        "Flaubert",
-        "GPTNeoXJapanese",
-        "JumanppBert",
-        "MyT5",
-        "PLBart",
-        "Perceiver",
-        "Phobert",
-        "ProphetNet",
-        "RoCBert",
-        "RoFormer",
-        "Tapas",
-        "XLM",
-    )
-)
-# Settings of classes that cut text by code of their own, with what BertTokenizer does.
-BASIC: dict[str, tuple[Any, ...]] = {
-    "do_basic_tokenize": (True,),
-    "never_split": ([],),
-    "word_tokenizer_type": ("basic",),
-    "subword_tokenizer_type": ("wordpiece",),
-}
+_TABLE = read_table(__file__, "tokenizer_folder.yaml")
+BERTS, GENERAL, PYTHON = (_TABLE[kind].split() for kind in ("bert", "general", "python"))
 
 
-def check_class(folder: Path, wordpiece: bool, library: bool) -> None:
-    """Check that a folder's class of tokenizer cuts text as is done here.
+def check_class(folder: Path, wordpiece: bool, library: bool) -> bool:
+    """Check that a folder's class of tokenizer cuts text as is done here; return whether it is BERT's.
 
     Args:
         folder: of the vocabulary.
@@ -88,7 +34,7 @@ def check_class(folder: Path, wordpiece: bool, library: bool) -> None:
         code = (code or {}).get("AutoTokenizer") or _dict(sizes.get("auto_map")).get("AutoTokenizer")
     if code:
         raise _refused(place, f"auto_map names code of its own for the tokenizer ({code})")
-    for key, values in BASIC.items():
+    for key, values in _TABLE["basic"].items():
         if stated.get(key) not in (None, *values):
             value = json.dumps(stated[key], ensure_ascii=False)
             raise _refused(place, f"{key} is {value}, which is not supported")
@@ -96,6 +42,7 @@ def check_class(folder: Path, wordpiece: bool, library: bool) -> None:
     kind = named.removesuffix("Fast").removesuffix("Tokenizer")
     if kind not in BERTS and not (library and (kind in GENERAL or not (wordpiece or kind in PYTHON))):
         raise _refused(place, f"tokenizer_class {named} cuts text in a way that is not supported")
+    return kind in BERTS
 
 
 def _refused(place: Path, fault: str) -> InputError:

@@ -56,7 +56,7 @@ def read_pairs(data: str, task: TaskConfig) -> Pairs:
     wanted = [*task.columns, *task.contexts]
     seen: dict[str, str] = {}
     for place, content in files:
-        table = table_files.parse(place, content, task.header, task.key, task.quoted, wanted, texts=True)
+        table = table_files.parse(place, content, task.header, task.key, task.quoted, wanted)
         lost = [name for name in wanted if name not in table.names]
         if len(lost) == len(wanted):
             pairs.other_files.append(place)
@@ -80,13 +80,8 @@ def head(pairs: Pairs, rows: int) -> Pairs:
         seen[name] = seen.get(name, 0) + 1
         if seen[name] <= rows:
             kept.append(place)
-    return replace(
-        pairs,
-        good=[pairs.good[n] for n in kept],
-        bad=[pairs.bad[n] for n in kept],
-        contexts=[pairs.contexts[n] for n in kept],
-        paradigms=[pairs.paradigms[n] for n in kept],
-    )
+    columns = ("good", "bad", "contexts", "paradigms")
+    return replace(pairs, **{name: [getattr(pairs, name)[n] for n in kept] for name in columns})
 
 
 def _add(pairs: Pairs, table: Table, task: TaskConfig) -> None:
