@@ -105,8 +105,7 @@ def names_of(head: HeadConfig, labels: list[str]) -> dict[str, Any]:
         "label2id": {word: number for number, word in enumerate(words)},
     }
     if head.kind == CLASS:
-        one = head.outputs == 1
-        content["problem_type"] = "regression" if one else ONE_CLASS
+        content["problem_type"] = "regression" if head.outputs == 1 else ONE_CLASS
     return content
 
 
@@ -143,9 +142,8 @@ def load(folder: Path | str) -> tuple[ModelConfig, SavedModel]:
     if lost := sorted({*model.state_dict()} - {*weights}):
         raise InputError(f"{len(lost)} tensors of {named} are missing, e.g. {lost[0]}", path=folder)
     model.load_state_dict(weights)
-    known = kind in (CLASS, TAG) and len(head["bias"]) > 1
-    labels, reading = stated_by(folder, content, len(head["bias"]))
-    return size, SavedModel(model.eval(), labels if known else [], content.get(TEXTS), reading)
+    labels, reading = stated_by(folder, content, len(head["bias"]) if kind in (CLASS, TAG) else 1)
+    return size, SavedModel(model.eval(), labels, content.get(TEXTS), reading)
 
 
 def stated_by(folder: Path, content: dict[str, Any], outputs: int) -> tuple[list[str], Reading]:
@@ -158,16 +156,15 @@ def stated_by(folder: Path, content: dict[str, Any], outputs: int) -> tuple[list
         words = {int(number): word for number, word in (content.get("id2label") or {}).items()}
         labels = [words.get(n, f"LABEL_{n}") for n in range(outputs)]
         found = Reading(**content.get(READING, {}))
-        length = found.sequence_length
         known = found.truncation in TRUNCATIONS and isinstance(found.stride, int) and len({*labels}) == outputs
-        if not known or found.stride < 1 or not (length is None or length >= SHORTEST):
+        if not known or found.stride < 1 or (found.sequence_length or SHORTEST) < SHORTEST:
             raise ValueError(f"{labels}, {found}")
     except (AttributeError, TypeError, ValueError) as error:
         raise InputError(
             f"id2label or {READING} is not what python -m pipeline.evaluate writes ({error}); correct it",
             path=folder / bert_format.CONFIG,
         ) from error
-    return labels, found
+    return labels if outputs > 1 else [], found
 
 
 def check_problem(folder: Path, content: dict[str, Any], kind: str, outputs: int) -> None:

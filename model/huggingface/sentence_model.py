@@ -12,7 +12,7 @@ from pipeline.common.file_search import inside, leads_out, say_left_out
 MODULES, BERT, MODEL = "modules.json", "sentence_bert_config.json", "config_sentence_transformers.json"
 # Settings of all modules, and of the first module, the BERT.
 SETTINGS = (MODULES, MODEL, BERT)
-POOLING = {"cls": "cls", "cls_token": "cls", "mean": "mean", "mean_tokens": "mean", "max": "max", "max_tokens": "max"}
+POOLINGS = ("cls", "mean", "max")
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ def pooling_of(folder: Path) -> Pooling | None:
         return None
     stated = _read(folder / modules[names.index("Pooling")]["path"] / "config.json")
     modes = [
-        key.removeprefix("pooling_mode_")
+        key.removeprefix("pooling_mode_").removesuffix("_tokens").removesuffix("_token")
         for key, value in stated.items()
         if key.startswith("pooling_mode_") and value is True
     ]
@@ -78,7 +78,7 @@ def pooling_of(folder: Path) -> Pooling | None:
     prompt = str((whole.get("prompts") or {}).get(whole.get("default_prompt_name")) or "")
     others = sorted({*names} - {"Transformer", "Pooling", "Normalize"})
     others += ["a prompt that is not pooled"] if prompt and stated.get("include_prompt") is False else []
-    if others or len(modes) != 1 or modes[0] not in POOLING:
+    if others or len(modes) != 1 or modes[0] not in POOLINGS:
         raise ConfigError(
             f"makes vectors by {', '.join([*modes, *others])}, which is not "
             "supported; set pooling to one of cls, mean, max to have it pooled otherwise",
@@ -87,7 +87,7 @@ def pooling_of(folder: Path) -> Pooling | None:
         )
     longest = first.get("max_seq_length") or _read(folder / "tokenizer_config.json").get("model_max_length")
     known = longest if isinstance(longest, int) and longest > 2 else None
-    return Pooling(POOLING[modes[0]], "Normalize" in names, known, prompt, bool(first.get("do_lower_case")))
+    return Pooling(modes[0], "Normalize" in names, known, prompt, bool(first.get("do_lower_case")))
 
 
 def _modules(folder: Path) -> list[dict[str, Any]]:

@@ -8,7 +8,7 @@ import csv
 import io
 import json
 import zipfile
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path, PurePosixPath
@@ -52,16 +52,20 @@ def find(data: Path | str, folder: str, name: str) -> tuple[str, bytes] | None:
         with readable(path):
             return str(path), _bytes_of(path, budget_of(path))
     wanted = f"/{folder}/{name}" if folder else f"/{name}"
+    return next(_members(data, lambda member: member.endswith(wanted), budget_of), None)
+
+
+def _members(data: Path, fits: Callable[[str], object], room: Callable[[str], Budget]) -> Iterator[tuple[str, bytes]]:
+    """Yield place and content of the members that fit, of a zip file or all of a folder."""
     for archive in [data] if data.is_file() else sorted(data.glob("*.zip")):
         try:
             with zipfile.ZipFile(archive) as file:
-                for member in file.namelist():
-                    if f"/{member}".endswith(wanted) and not member.startswith("__MACOSX"):
+                for member in sorted(file.namelist()):
+                    if fits(f"/{member}") and not member.startswith("__MACOSX"):
                         place = f"{archive}:{member}"
-                        return place, unzipped(file, member, budget_of(place))
+                        yield place, unzipped(file, member, room(place))
         except BROKEN_ZIP as error:
             raise InputError(f"is not a complete zip file ({error}); download it again", path=archive) from error
-    return None
 
 
 def budget_of(place: object) -> Budget:
@@ -111,17 +115,8 @@ def matching(data: Path | str, folder: str, pattern: str) -> list[tuple[str, byt
         if paths := sorted(path for path in place.glob(pattern) if path.is_file()):
             with readable(place):
                 return [(str(path), _bytes_of(path, room)) for path in paths]
-    found = []
-    for archive in [data] if data.is_file() else sorted(data.glob("*.zip")):
-        try:
-            with zipfile.ZipFile(archive) as file:
-                for member in sorted(file.namelist()):
-                    own = PurePosixPath(member).match(f"{folder}/{pattern}" if folder else pattern)
-                    if own and not member.startswith("__MACOSX"):
-                        found.append((f"{archive}:{member}", unzipped(file, member, room)))
-        except BROKEN_ZIP as error:
-            raise InputError(f"not a whole zip file ({error})", path=archive) from error
-    return found
+    wanted = f"{folder}/{pattern}" if folder else pattern
+    return list(_members(data, lambda member: PurePosixPath(member).match(wanted), lambda _: room))
 
 
 def parse(
