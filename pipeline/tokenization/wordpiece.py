@@ -170,7 +170,7 @@ def read(path: Path, options: normalization.Options | None = None) -> str:
     if path.suffix != ".json":
         vocab = read_vocab(path)
         check_special(vocab, str(path))
-        tokenizer_folder.check_class(path.parent, wordpiece=True, library=False)
+        tokenizer_folder.check_class(path.parent, SPECIAL, wordpiece=True, library=False)
         if options is None:
             options = normalization.of_config(path.with_name(tokenizer_folder.CONFIG))
         return _with_added(build(vocab, **options), path.parent)
@@ -186,9 +186,9 @@ def read(path: Path, options: normalization.Options | None = None) -> str:
     entries = tokenizer.get_vocab(with_added_tokens=True)
     if (last := max(entries.values(), default=0)) > 2 * len(entries) + UNUSED_IDS:
         raise InputError(f"{len(entries):,} entries have ids up to {last:,}; rebuild the vocabulary", path=path)
-    if special_names(entries) == SPECIAL:
+    if (names := special_names(entries)) == SPECIAL:
         check_special(entries, str(path))
-    is_bert = tokenizer_folder.check_class(path.parent, is_wordpiece(tokenizer), library=True)
+    is_bert = tokenizer_folder.check_class(path.parent, names, is_wordpiece(tokenizer), library=True)
     if (path.parent / tokenizer_folder.CONFIG).exists():
         text = _as_stated(text, normalization.of_config(path.parent / tokenizer_folder.CONFIG) if is_bert else {})
     text = _with_added(text, path.parent)

@@ -114,6 +114,8 @@ OTHER: list[tuple[str, dict[str, Any]]] = [
     ("tokenizer_config.json", {"auto_map": ["code.Mine", None]}),
     ("config.json", {"model_type": "bert", "auto_map": {"AutoTokenizer": ["code.Mine", None]}}),
     ("tokenizer_config.json", {"do_basic_tokenize": False}),
+    ("tokenizer_config.json", {"sep_token": "the"}),
+    ("tokenizer_config.json", {"mask_token": {"content": "the", "lstrip": True}}),
     ("tokenizer_config.json", {"never_split": ["ab.c"]}),
     ("tokenizer_config.json", {"word_tokenizer_type": "mecab"}),
     ("tokenizer_config.json", {"subword_tokenizer_type": "character"}),
