@@ -60,7 +60,8 @@ def embed(config: EmbedConfig) -> None:
         with tqdm(total=len(rows), unit="row", disable=None) as bar:
             for start in range(0, len(rows), BLOCK):
                 part = rows[start : start + BLOCK]
-                texts = [row.text for row in part]
+                texts = [own.prompt + row.text if own else row.text for row in part]
+                texts = list(map(str.lower, texts)) if own and own.lowercase else texts
                 samples = tokenize(wordpiece, texts, None, [0.0] * len(texts), framing)
                 vectors = embedder.vectors(samples)
                 if own and own.normalized:

@@ -33,9 +33,8 @@ class Embedder:
         self.size, state, _ = bert_format.load(folder)
         if max(map(abs, layers)) > self.size.layers:
             raise ConfigError(f"must be at most {self.size.layers}, the model's layers", "layers", layers)
-        head = HeadConfig("class", 1, frozen=True, layers=layers, mix=mix)
         with torch.device("meta"):
-            self._model = BertWithHead(self.size, head)
+            self._model = BertWithHead(self.size, HeadConfig("class", 1, frozen=True, layers=layers, mix=mix))
         mine = {name: state[name] for name in self._model.state_dict() if name in state}
         self._model.load_state_dict(mine, strict=False, assign=True)
         self.device = device_of()

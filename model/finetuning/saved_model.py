@@ -104,8 +104,7 @@ def names_of(head: HeadConfig, labels: list[str]) -> dict[str, Any]:
         "label2id": {word: number for number, word in enumerate(words)},
     }
     if head.kind == CLASS:
-        one = head.outputs == 1
-        content["problem_type"] = "regression" if one else ONE_CLASS
+        content["problem_type"] = "regression" if head.outputs == 1 else ONE_CLASS
     return content
 
 
@@ -126,7 +125,8 @@ def load(folder: Path | str) -> tuple[ModelConfig, SavedModel]:
             path=folder,
         )
     kind = KINDS[named]
-    size, state, _ = bert_format.load(folder)
+    size, state, notes = bert_format.load(folder)
+    check(size, folder)
     names = bert_format.names_for(size)
     tensors = read_weights(folder, names)
     name = head_name(names, kind)
@@ -135,33 +135,35 @@ def load(folder: Path | str) -> tuple[ModelConfig, SavedModel]:
         raise InputError(f"{name}.weight and {name}.bias, the head of {named}, not found", path=folder)
     check_problem(folder, content, kind, len(head["bias"]))
     model = BertWithHead(size, HeadConfig(kind, len(head["bias"])))
-    weights = model.pretrained(state)
+    random = {note.partition(":")[0] for note in notes if note.endswith(bert_format.INITIALISED)}
+    weights = model.pretrained({name: tensor for name, tensor in state.items() if name not in random})
     weights |= {f"head.{part}": t.float() for part, t in head.items() if t is not None}
+    if lost := sorted({*model.state_dict()} - {*weights}):
+        raise InputError(f"{len(lost)} tensors of {named} are missing, e.g. {lost[0]}", path=folder)
     model.load_state_dict(weights)
-    words = {int(number): word for number, word in (content.get("id2label") or {}).items()}
-    known = kind in (CLASS, TAG) and len(head["bias"]) > 1
-    labels = [words.get(n, f"LABEL_{n}") for n in range(len(head["bias"]))] if known else []
-    reading = reading_of(folder, content)
+    labels, reading = stated_by(folder, content, len(head["bias"]) if kind in (CLASS, TAG) else 1)
     return size, SavedModel(model.eval(), labels, content.get(TEXTS), reading)
 
 
-def reading_of(folder: Path, content: dict[str, Any]) -> Reading:
-    """Return the part of a text that a config.json says the model was tuned on.
+def stated_by(folder: Path, content: dict[str, Any], outputs: int) -> tuple[list[str], Reading]:
+    """Return the labels of the outputs, and the part of a text that the model was tuned on, by its config.json.
 
     Raises:
-        InputError: It is not one that `evaluate` writes.
+        InputError: They cannot be read, two labels are the same, or the part is not one that `evaluate` writes.
     """
     try:
+        words = {int(number): word for number, word in (content.get("id2label") or {}).items()}
+        labels = [words.get(n, f"LABEL_{n}") for n in range(outputs)]
         found: Reading = built(Reading, asdict(Reading()) | content.get(READING, {}))
-        length = found.sequence_length
-        if found.truncation not in TRUNCATIONS or found.stride < 1 or (length is not None and length < SHORTEST):
-            raise ValueError(f"{found}")
-    except (TypeError, ValueError) as error:
+        length, known = found.sequence_length, found.truncation in TRUNCATIONS and len({*labels}) == outputs
+        if not known or found.stride < 1 or (length is not None and length < SHORTEST):
+            raise ValueError(f"{labels}, {found}")
+    except (AttributeError, TypeError, ValueError) as error:
         raise InputError(
-            f"{READING} is not what python -m pipeline.evaluate writes ({error}); delete it",
+            f"id2label or {READING} is not what python -m pipeline.evaluate writes ({error}); correct it",
             path=folder / bert_format.CONFIG,
         ) from error
-    return found
+    return labels if outputs > 1 else [], found
 
 
 def check_problem(folder: Path, content: dict[str, Any], kind: str, outputs: int) -> None:

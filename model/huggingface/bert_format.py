@@ -236,7 +236,7 @@ def without_padding(folder: Path, config: ModelConfig, state: dict[str, Tensor],
         vocabulary.check_size(config, entries, folder)
         return config
     for name in vocabulary.WORD_ROWS:
-        state[name] = state[name][:entries].contiguous()
+        state[name] = state[name][:entries].clone()
     notes.append(f"word embeddings: {rows - entries} of {rows:,} rows are padding, removed")
     return replace(config, vocab_size=entries)
 

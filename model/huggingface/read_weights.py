@@ -16,6 +16,8 @@ from pipeline.common.file_search import inside
 # In order of preference; an index lists the files of the parts.
 FILES = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
 
+NUMBERS = (torch.float64, torch.float32, torch.bfloat16, torch.float16)  # others are quantised, with scales elsewhere
+
 
 def read_weights(folder: Path, names: Names) -> dict[str, Tensor]:
     """Read all tensors of a folder, with the names of `names`.
@@ -32,7 +34,15 @@ def read_weights(folder: Path, names: Names) -> dict[str, Tensor]:
             words = ".".join(names.words.split(".")[-2:])
             if not any(name.endswith(words) for name in found):
                 raise InputError(f"not a {names.title}: {words} not found", path=folder / name)
-            return names.canonical({n.removeprefix("module."): t for n, t in found.items()})
+            found = names.canonical({n.removeprefix("module."): t for n, t in found.items()})
+            for name, tensor in found.items():
+                if tensor.dtype not in NUMBERS or not tensor.isfinite().all():
+                    kind = str(tensor.dtype).removeprefix("torch.")
+                    raise InputError(
+                        f"{name} is {kind}, or not finite; use a model in fp32, bf16 or fp16 that has not diverged",
+                        path=folder,
+                    )
+            return found
     raise InputError(f"no weights found; expected one of {', '.join(FILES)}", path=folder)
 
 

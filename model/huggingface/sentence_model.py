@@ -9,10 +9,10 @@ from pipeline.common import foreign_json
 from pipeline.common.errors import ConfigError, InputError
 from pipeline.common.file_search import inside, leads_out, say_left_out
 
-MODULES, BERT = "modules.json", "sentence_bert_config.json"
+MODULES, BERT, MODEL = "modules.json", "sentence_bert_config.json", "config_sentence_transformers.json"
 # Settings of all modules, and of the first module, the BERT.
-SETTINGS = (MODULES, "config_sentence_transformers.json", BERT)
-POOLING = {"cls": "cls", "cls_token": "cls", "mean": "mean", "mean_tokens": "mean", "max": "max", "max_tokens": "max"}
+SETTINGS = (MODULES, MODEL, BERT)
+POOLINGS = ("cls", "mean", "max")
 
 
 @dataclass(frozen=True)
@@ -22,6 +22,8 @@ class Pooling:
     kind: str  # cls, mean or max
     normalized: bool
     longest: int | None  # most tokens of a text
+    prompt: str  # before each text
+    lowercase: bool
 
 
 def copy(source: Path, target: Path) -> None:
@@ -67,22 +69,25 @@ def pooling_of(folder: Path) -> Pooling | None:
         return None
     stated = _read(folder / modules[names.index("Pooling")]["path"] / "config.json")
     modes = [
-        key.removeprefix("pooling_mode_")
+        key.removeprefix("pooling_mode_").removesuffix("_tokens").removesuffix("_token")
         for key, value in stated.items()
         if key.startswith("pooling_mode_") and value is True
     ]
     modes += [str(stated["pooling_mode"])] if "pooling_mode" in stated else []
+    first, whole = _read(folder / BERT), _read(folder / MODEL)
+    prompt = str((whole.get("prompts") or {}).get(whole.get("default_prompt_name")) or "")
     others = sorted({*names} - {"Transformer", "Pooling", "Normalize"})
-    if others or len(modes) != 1 or modes[0] not in POOLING:
+    others += ["a prompt that is not pooled"] if prompt and stated.get("include_prompt") is False else []
+    if others or len(modes) != 1 or modes[0] not in POOLINGS:
         raise ConfigError(
             f"makes vectors by {', '.join([*modes, *others])}, which is not "
             "supported; set pooling to one of cls, mean, max to have it pooled otherwise",
             "pretrained",
             folder,
         )
-    longest = _read(folder / BERT).get("max_seq_length")
-    known = isinstance(longest, int) and longest > 2
-    return Pooling(POOLING[modes[0]], "Normalize" in names, longest if known else None)
+    longest = first.get("max_seq_length") or _read(folder / "tokenizer_config.json").get("model_max_length")
+    known = longest if isinstance(longest, int) and longest > 2 else None
+    return Pooling(modes[0], "Normalize" in names, known, prompt, bool(first.get("do_lower_case")))
 
 
 def _modules(folder: Path) -> list[dict[str, Any]]:

@@ -11,14 +11,14 @@ from pipeline.common.errors import InputError, readable
 DEEPEST = 100  # levels of lists and objects; what walks through them calls itself for each
 
 
-def parse(text: str | bytes, hook: Callable[[dict[str, Any]], Any] | None = None) -> Any:
-    """Return the value in a text; `hook` replaces its objects, as in `json.loads`.
+def parse(text: str | bytes, hook: Callable[[list[tuple[str, Any]]], Any] | None = None) -> Any:
+    """Return the value in a text; `hook` makes its objects of their pairs, as in `json.loads`.
 
     Raises:
         ValueError: it is not JSON, or is nested too deeply.
     """
     try:
-        value = json.loads(text, object_hook=hook)
+        value = json.loads(text, object_pairs_hook=hook)
     except ValueError as error:
         raise ValueError(f"not valid JSON ({error})") from error
     except RecursionError as error:

@@ -130,9 +130,9 @@ class TaskConfig(Section, key="task"):
                 "columns",
             )
         if self.kind == "classification":
-            self.require(len(self.labels) != 1, "must be two or more, or empty for regression", "labels")
-            known = known[:3] if self.labels else known[3:]
-            known = known[:2] if len(self.labels) > 2 else known
+            once = len({*self.labels}) == len(self.labels) != 1
+            self.require(once, "must be two or more, each once, or empty for regression", "labels")
+            known = known[: 2 if len(self.labels) > 2 else 3] if self.labels else known[3:]
         if self.kind == MINIMAL_PAIRS:
             self.require(len(self.columns) == 2, "must be two, of the good and the bad sentence", "columns")
             self.require(len(self.contexts) <= 2, "must be one column for both, or two", "contexts")

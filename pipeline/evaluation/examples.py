@@ -109,7 +109,8 @@ def read_examples(data: Path | str, task: TaskConfig, name: str, labelled: bool 
         content,
         task.header or not labelled,
         task.key,
-        needed=[*columns, *inside, *([task.label] if labelled else [])],
+        task.quoted,
+        [*columns, *inside, *([task.label] if labelled else [])],
     )
     texts = [texts_of(table, column) for column in columns]
     labels = [0.0] * len(table.rows)

@@ -7,6 +7,7 @@ import codecs
 import csv
 import io
 import itertools
+import re
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -21,6 +22,7 @@ from pipeline.evaluation import examples, table_files
 TABLES = (".csv", ".tsv", ".json", ".jsonl")
 LOOKED_AT = 20  # lines, for what a header names
 NAMES = frozenset(read_table(__file__, "input_rows.yaml").split())
+_TAGGED = re.compile(r"\S+[ \t](.*[ \t])?(O|[BIESLUM]-\S+)\s*")  # a line of a CoNLL file
 ALONE = ("label", "sentence", "sentences", "text", "texts")  # also without other columns
 
 
@@ -85,6 +87,9 @@ def _table_rows(config: PredictConfig | EmbedConfig, place: str, content: bytes)
     header = not config.columns or not all(name.isdecimal() for name in config.columns)
     kind = place if table_files.ends(place, *TABLES) else _kind_of(content, header)
     table = table_files.parse(place, content, header, needed=config.columns, kind=kind)
+    first = list(filter(None, table.rows[0])) if table.rows and not table.names else []
+    if len(first) > 1 and first == list(map(str, range(len(first)))):
+        table = table_files.parse(place, content, True, kind=kind)  # as evaluate reads it
     if not config.columns:
         known = ", ".join(map(repr, table.names))
         raise InputError(
@@ -124,9 +129,11 @@ def _refuse_header(place: str, lines: list[str]) -> None:
     lines = [line[:1000].replace("\r", "") for line in lines if line.strip()]
     if not lines:
         return
-    if (lines[0].startswith("{") and '":' in lines[0]) or lines[0].strip() == "[":
+    if (lines[0].startswith("{") and {'"', ":"} <= {*lines[0]}) or lines[0].strip() in "[{":
         raise _question(place)
-    for separator in "\t,;":
+    if lines[0].startswith("-DOCSTART-") or (len(lines) > 1 and all(map(_TAGGED.fullmatch, lines))):
+        raise InputError("is a table of words and tags, not texts; write one sentence per line", path=place, line=1)
+    for separator in "\t,;|":
         first, *others = csv.reader(lines, delimiter=separator)
         names = [_folded(name) for name in first]
         if not all(map(_is_name, names)) or len(set(names)) < len(names):

@@ -5,11 +5,10 @@ TSV fields are split at tabs only: quotation marks are text, and often unbalance
 
 import codecs
 import csv
-import glob
 import io
 import json
 import zipfile
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path, PurePosixPath
@@ -52,18 +51,19 @@ def find(data: Path | str, folder: str, name: str) -> tuple[str, bytes] | None:
     if path.is_file():
         with readable(path):
             return str(path), _bytes_of(path, budget_of(path))
-    return next(_in_zips(data, folder, glob.escape(name), budget_of(path)), None)
+    wanted = f"/{folder}/{name}" if folder else f"/{name}"
+    return next(_members(data, lambda member: member.endswith(wanted), budget_of), None)
 
 
-def _in_zips(data: Path, folder: str, pattern: str, room: Budget) -> Iterator[tuple[str, bytes]]:
-    """Yield path and content of what matches in a zip file, or in those of a folder."""
+def _members(data: Path, fits: Callable[[str], object], room: Callable[[str], Budget]) -> Iterator[tuple[str, bytes]]:
+    """Yield place and content of the members that fit, of a zip file or all of a folder."""
     for archive in [data] if data.is_file() else sorted(data.glob("*.zip")):
         try:
             with zipfile.ZipFile(archive) as file:
                 for member in sorted(file.namelist()):
-                    own = PurePosixPath(member).match(f"{folder}/{pattern}" if folder else pattern)
-                    if own and not member.startswith("__MACOSX"):
-                        yield f"{archive}:{member}", unzipped(file, member, room)
+                    if fits(f"/{member}") and not member.startswith("__MACOSX"):
+                        place = f"{archive}:{member}"
+                        yield place, unzipped(file, member, room(place))
         except BROKEN_ZIP as error:
             raise InputError(f"is not a complete zip file ({error}); download it again", path=archive) from error
 
@@ -115,7 +115,8 @@ def matching(data: Path | str, folder: str, pattern: str) -> list[tuple[str, byt
         if paths := sorted(path for path in place.glob(pattern) if path.is_file()):
             with readable(place):
                 return [(str(path), _bytes_of(path, room)) for path in paths]
-    return list(_in_zips(data, folder, pattern, room))
+    wanted = f"{folder}/{pattern}" if folder else pattern
+    return list(_members(data, lambda member: PurePosixPath(member).match(wanted), lambda _: room))
 
 
 def parse(
@@ -125,13 +126,12 @@ def parse(
     key: str | None = None,
     quoted: bool = False,
     needed: Collection[str] = (),
-    texts: bool = False,
     kind: str | None = None,
 ) -> Table:
     """Parse a file by the suffix of its name, before that of a compression, or by that of `kind`.
 
     With `quoted`, fields of TSV may be in quotation marks. Fields of CSV with a header that has
-    semicolons alone are divided by these. `needed`, `texts`: see `parse_json`.
+    semicolons alone are divided by these. `needed`: see `parse_json`.
 
     Raises:
         InputError: the file is malformed.
@@ -139,14 +139,14 @@ def parse(
     text = decode(place, content)
     kind = kind or place
     if ends(kind, ".json", ".jsonl"):
-        return parse_json(place, text, key, needed, texts, ends(kind, ".jsonl"))
+        return parse_json(place, text, key, needed, ends(kind, ".jsonl"))
     if ends(kind, ".csv") or quoted:
         csv.field_size_limit(2**31 - 1)  # a text may be longer than 128 KiB
         kind, separator = ("CSV", ",") if ends(kind, ".csv") else ("TSV", "\t")
         first = text.lstrip().partition("\n")[0]
         if kind == "CSV" and header and ";" in first and "," not in first:
             separator = ";"
-        reader = csv.reader(io.StringIO(text), delimiter=separator)
+        reader = csv.reader(io.StringIO(text), delimiter=separator, strict=True, skipinitialspace=True)
         try:
             found = [(reader.line_num, row) for row in reader if row]  # without blank lines
         except csv.Error as error:
@@ -169,12 +169,11 @@ def parse(
     return table
 
 
-def parse_json(place: str, text: str, key: str | None, needed: Collection[str], texts: bool, by_line: bool) -> Table:
+def parse_json(place: str, text: str, key: str | None, needed: Collection[str], by_line: bool) -> Table:
     """Parse objects, one `by_line` or in a list; the columns are all of their keys.
 
     With `key`, the file is an object and the list is its entry `key`. A row without a key that is
-    `needed` is malformed, with `texts` also one where it is not text; another key that is missing
-    is empty.
+    `needed` is malformed, also where it is null, a list or an object; another that is missing is empty.
 
     Raises:
         InputError: the file is malformed or has no objects.
@@ -186,10 +185,10 @@ def parse_json(place: str, text: str, key: str | None, needed: Collection[str], 
             objects, lines = [], []
             for number, line in enumerate(text.split("\n"), 1):
                 if line.strip():
-                    objects.append(foreign_json.parse(line))
+                    objects.append(foreign_json.parse(line, _by_name))
                     lines.append(number)
         else:
-            content = foreign_json.parse(text)
+            content = foreign_json.parse(text, _by_name)
             objects = content[key] if key is not None else content
     except ValueError as error:
         raise InputError(f"{error}", path=place, line=number) from error
@@ -200,12 +199,11 @@ def parse_json(place: str, text: str, key: str | None, needed: Collection[str], 
         raise InputError(f"is not a list of objects; set task.key to one of its keys: {keys}", "task.key", path=place)
     if not objects:
         raise InputError("has no objects", path=place)
-    objects = [{normalize("NFC", name): value for name, value in one.items()} for one in objects]
     names = list(dict.fromkeys(chain.from_iterable(objects)))
     needed = [name for name in needed if name in names]
     table = Table(place, names, [], [])
     for number, one in zip(lines or range(1, len(objects) + 1), objects, strict=True):
-        fault = fault_of(one, needed, texts)
+        fault = fault_of(one, needed)
         if fault is None:
             table.rows.append([text_of(one.get(name)) for name in names])
             table.lines.append(number)
@@ -214,12 +212,19 @@ def parse_json(place: str, text: str, key: str | None, needed: Collection[str], 
     return table
 
 
-def fault_of(row: dict[str, Any], needed: Collection[str], texts: bool) -> str | None:
-    """Return what a JSON object lacks, text with `texts`; None: nothing."""
+def _by_name(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = {normalize("NFC", name): value for name, value in pairs}
+    if len(found) < len(pairs):
+        raise ValueError(f"two keys of one name among {', '.join(map(repr, found))}")
+    return found
+
+
+def fault_of(row: dict[str, Any], needed: Collection[str]) -> str | None:
+    """Return what a JSON object lacks; None: nothing."""
     for name in needed:
-        if name not in row:
+        if row.get(name) is None:
             return f"{name!r} is missing"
-        if texts and not isinstance(row[name], str | None):
+        if isinstance(row[name], list | dict):
             return f"{name!r} is not text"
     return None
 

@@ -33,13 +33,6 @@ if TYPE_CHECKING:
 
 SCORES, PREDICTIONS = "scores.tsv", "predictions.json"
 LIKELIHOOD = "likelihood"  # the method of a causal model, whatever is set
-# What the BabyLM pipeline calls the paradigms of COMPS, by the names of its files.
-OF_COMPS = {
-    "comps_base": "base",
-    "comps_wugs": "wugs",
-    "comps_wugs_dist-before": "wugs_dist_before",
-    "comps_wugs_dist-in-between": "wugs_dist_in_between",
-}
 CHANCE = 0.5
 Floats = npt.NDArray[np.float64]
 
@@ -187,7 +180,9 @@ def predictions(task: TaskConfig, pairs: Pairs, scores: Floats) -> str:
     right = minimal_pairs.is_right(scores[:, 0], scores[:, 1])
     rows = zip(pairs.paradigms, pairs.good, pairs.bad, pairs.contexts, right, strict=True)
     for paradigm, good, bad, contexts, chosen in rows:
-        name = OF_COMPS.get(paradigm, paradigm) if task.name == "comps" else paradigm
+        name = paradigm
+        if task.name == "comps":  # its files are named otherwise there
+            name = paradigm.removeprefix("comps_").replace("-", "_")
         listed = found.setdefault(name, {"predictions": []})["predictions"]
         text, context = (good, contexts[0]) if chosen else (bad, contexts[1])
         if any(contexts):  # what was scored continues the context; if these differ, it is needed

@@ -16,11 +16,12 @@ _TABLE = read_table(__file__, "tokenizer_classes.yaml")
 BERTS, GENERAL, PYTHON = (frozenset(_TABLE[kind].split()) for kind in ("berts", "general", "python"))
 
 
-def check_class(folder: Path, wordpiece: bool, library: bool) -> None:
-    """Check that a folder's class of tokenizer cuts text as is done here.
+def check_class(folder: Path, names: tuple[str, ...], wordpiece: bool, library: bool) -> bool:
+    """Check that a folder's class of tokenizer cuts text as is done here; return whether it is BERT's.
 
     Args:
         folder: of the vocabulary.
+        names: of its five special tokens.
         wordpiece: whether the vocabulary is of WordPiece.
         library: whether it is a tokenizer.json, which says how text is cut.
 
@@ -38,10 +39,15 @@ def check_class(folder: Path, wordpiece: bool, library: bool) -> None:
         if stated.get(key) not in (None, value):
             found = json.dumps(stated[key], ensure_ascii=False)
             raise _refused(place, f"{key} is {found}, which is not supported")
+    for role, name in zip(("cls_token", "sep_token", "mask_token"), names[2:], strict=True):
+        own = _dict(stated.get(role)).get("content") or stated.get(role)
+        if own not in (None, name):
+            raise _refused(place, f"{role} is {own!r}, not {name!r}")
     named = str(stated.get("tokenizer_class") or sizes.get("tokenizer_class") or "Bert")
     kind = named.removesuffix("Fast").removesuffix("Tokenizer")
     if kind not in BERTS and not (library and (kind in GENERAL or not (wordpiece or kind in PYTHON))):
         raise _refused(place, f"tokenizer_class {named} cuts text in a way that is not supported")
+    return kind in BERTS
 
 
 def _refused(place: Path, fault: str) -> InputError:

@@ -171,7 +171,7 @@ def read(path: Path, options: normalization.Options | None = None) -> str:
     if path.suffix != ".json":
         vocab = read_vocab(path)
         check_special(vocab, str(path))
-        tokenizer_folder.check_class(path.parent, wordpiece=True, library=False)
+        tokenizer_folder.check_class(path.parent, SPECIAL, wordpiece=True, library=False)
         if options is None:
             options = normalization.of_config(path.with_name(tokenizer_folder.CONFIG))
         return _with_added(build(vocab, **options), path.parent)
@@ -179,6 +179,7 @@ def read(path: Path, options: normalization.Options | None = None) -> str:
         text = path.read_bytes().decode()  # keeps line ends, as the checksum covers them
     try:
         tokenizer = Tokenizer.from_str(text)
+        tokenizer.encode("\U00013000")  # without an unknown token, the library fails at such a letter
     except BaseException as error:  # the library raises nothing narrower
         if not (isinstance(error, Exception) or is_panic(error)):
             raise
@@ -186,11 +187,29 @@ def read(path: Path, options: normalization.Options | None = None) -> str:
     entries = tokenizer.get_vocab(with_added_tokens=True)
     if (last := max(entries.values(), default=0)) > 2 * len(entries) + UNUSED_IDS:
         raise InputError(f"{len(entries):,} entries have ids up to {last:,}; rebuild the vocabulary", path=path)
-    if special_names(entries) == SPECIAL:
+    if (names := special_names(entries)) == SPECIAL:
         check_special(entries, str(path))
-    tokenizer_folder.check_class(path.parent, is_wordpiece(tokenizer), library=True)
+    is_bert = tokenizer_folder.check_class(path.parent, names, is_wordpiece(tokenizer), library=True)
+    if (path.parent / tokenizer_folder.CONFIG).exists():
+        text = _as_stated(text, normalization.of_config(path.parent / tokenizer_folder.CONFIG) if is_bert else {})
     text = _with_added(text, path.parent)
     return text if tokenizer.padding is tokenizer.truncation is None else _without_padding(text)
+
+
+def _as_stated(source: str, options: normalization.Options) -> str:
+    """Return a tokenizer.json as transformers reads it in the folder of a model.
+
+    Special tokens that have no role here, as markers of entities, are found in text. BertTokenizer
+    takes `options` from the folder's tokenizer_config.json.
+    """
+    spec = json.loads(source)
+    roles, own = special_names(Tokenizer.from_str(source).get_vocab()), dict(spec["normalizer"] or {})
+    tokens = [token | {"special": token["special"] and token["content"] in roles} for token in spec["added_tokens"]]
+    if own.get("type") == "BertNormalizer":
+        names = {"split_chinese": "handle_chinese_chars"}
+        own |= {names.get(key, key): value for key, value in options.items() if value is not None}
+    made = spec | {"added_tokens": tokens, "normalizer": own or None}
+    return source if made == spec else json.dumps(made, ensure_ascii=False, indent=2)
 
 
 def _with_added(source: str, folder: Path) -> str:

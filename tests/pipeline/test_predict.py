@@ -364,6 +364,36 @@ def test_a_sentence_model_is_pooled_as_it_says(pretrained, tmp_path, settings, p
 
 
 @pytest.mark.parametrize(
+    ("file", "content", "text", "reads"),
+    [
+        (
+            "config_sentence_transformers.json",
+            {"prompts": {"q": "a mat "}, "default_prompt_name": "q"},
+            "cat",
+            "a mat cat",
+        ),
+        ("config_sentence_transformers.json", {"prompts": {"q": "a mat "}, "default_prompt_name": None}, "cat", "cat"),
+        ("tokenizer_config.json", {"do_lower_case": False, "model_max_length": 4}, "the cat sat", "the cat"),
+        ("sentence_bert_config.json", {"do_lower_case": True}, "the CAT", "the cat"),
+    ],
+)
+def test_a_sentence_model_reads_texts_as_its_files_say(pretrained, tmp_path, file, content, text, reads) -> None:
+    folder = sentence_model(pretrained, tmp_path / "model", {"pooling_mode": "mean"})
+    cased = json.loads((folder / "tokenizer_config.json").read_text()) | {"do_lower_case": False}
+    (folder / "tokenizer_config.json").write_text(json.dumps(cased))
+    (folder / "sentence_bert_config.json").write_text("{}")
+    before = json.loads((folder / file).read_text()) if (folder / file).exists() else {}
+    (folder / file).write_text(json.dumps(before | content))
+    common = {"pretrained": str(folder), "out": str(tmp_path / "out.npy"), "input": str(tmp_path / "in.txt")}
+    (tmp_path / "in.txt").write_text(text + "\n")
+    embed.embed(EmbedConfig(**common))
+    found = np.load(common["out"])
+    (tmp_path / "in.txt").write_text(reads + "\n")
+    embed.embed(EmbedConfig(**common, pooling="mean"))
+    np.testing.assert_allclose(found, np.load(common["out"]), atol=1e-6)
+
+
+@pytest.mark.parametrize(
     ("settings", "kinds"),
     [
         ({"pooling_mode_mean_tokens": True}, ["Dense"]),

@@ -67,7 +67,7 @@ class Choice(Classification):
         task, count = self._task, self.outputs
         place, content = examples.need(self._data, task, name)
         wanted = [*task.columns, *task.choices, *([task.label] if labelled else [])]
-        table = table_files.parse(place, content, header=True, key=task.key, needed=wanted)
+        table = table_files.parse(place, content, True, task.key, task.quoted, wanted)
         columns = examples.columns_of(table, wanted)
         first, second, truth = [], [], []
         every = zip(table.lines, table.rows, strict=True)

@@ -199,12 +199,13 @@ def parse(place: str, content: bytes) -> list[Question]:
                     answers = [] if item.get("is_impossible") else item.get("answers", [])
                     texts = [answer["text"] for answer in answers]
                     start = answers[0]["answer_start"] if answers else 0
+                    "".join((title, context, item["question"], *texts))  # others than texts are a TypeError
                     if texts and context[start : start + len(texts[0])] != texts[0]:
                         raise InputError(
                             f"question {item['id']}: answer {texts[0]!r} does not start at character {start}",
                             path=place,
                         )
-                    found.append(Question(item["id"], item["question"], context, texts, start, title))
+                    found.append(Question(str(item["id"]), item["question"], context, texts, start, title))
     except (ValueError, LookupError, TypeError, AttributeError) as error:
         raise InputError(f"is not in SQuAD's layout ({error!r})", path=place) from error
     if not found:
@@ -212,9 +213,9 @@ def parse(place: str, content: bytes) -> list[Question]:
     return found
 
 
-def without_surrogates(fields: dict[str, Any]) -> dict[str, Any]:
+def without_surrogates(fields: list[tuple[str, Any]]) -> dict[str, Any]:
     """Replace lone surrogates, which can be neither tokenized nor written; offsets stay."""
-    return {key: SURROGATE.sub("\ufffd", value) if isinstance(value, str) else value for key, value in fields.items()}
+    return {key: SURROGATE.sub("\ufffd", value) if isinstance(value, str) else value for key, value in fields}
 
 
 def with_marks(text: str, spans: list[tuple[int, int]]) -> list[tuple[int, int]]:

@@ -142,7 +142,7 @@ def parse(place: str, content: bytes, columns: list[int]) -> tuple[list[Sentence
         fields = _fields(line) if line.strip() else []
         if fields and is_comment(line):
             continue
-        if not fields or fields[0] == "-DOCSTART-":
+        if not fields or "-DOCSTART-" in fields:
             if sentences[-1][0]:
                 sentences.append(([], []))
         elif len(fields) < max(len(columns), max(columns) + 1):
@@ -158,7 +158,8 @@ def parse(place: str, content: bytes, columns: list[int]) -> tuple[list[Sentence
 
 
 def _fields(line: str) -> list[str]:
-    return line.split("\t") if "\t" in line else [part for part in line.split(" ") if part]
+    parts = line.split("\t") if "\t" in line else filter(None, line.split(" "))
+    return [part.strip(" ") for part in parts]
 
 
 def _comments(lines: list[str], columns: list[int]) -> Callable[[str], bool]:

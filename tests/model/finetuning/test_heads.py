@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 import transformers
+from safetensors.torch import load_file, save_file
 
 from model.config import ModelConfig
 from model.encoders.architectures import build_model
@@ -212,3 +213,26 @@ def test_rows_that_pad_products_of_bf16_reach_no_head(kind: str, pooling: str) -
     prepare_for(torch.device("cpu"), torch.bfloat16, ours)
     assert tokens % ours.encoder.multiple
     torch.testing.assert_close(ours(*arguments), wanted)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"id2label": {"0": "a", "1": "a"}}, "id2label"),
+        ({"id2label": {"a": "x"}}, "id2label"),
+        ({"id2label": ["a", "b"]}, "id2label"),
+        ({"is_decoder": True}, "causal"),
+        ({}, "pooler"),
+    ],
+)
+def test_a_tuned_model_that_would_answer_otherwise_is_refused(
+    vocab: Path, settings: dict[str, Any], message: str
+) -> None:
+    folder = vocab.parent / f"odd-{len(str(settings))}"
+    saved_model.save(folder, loop.build(CONFIG, None, HeadConfig("class", 2), seed=1), CONFIG, [], vocab)
+    config, weights = folder / "config.json", folder / "model.safetensors"
+    config.write_text(json.dumps(json.loads(config.read_text()) | settings))
+    if not settings:
+        save_file({name: t for name, t in load_file(weights).items() if "pooler" not in name}, weights)
+    with pytest.raises(InputError, match=message):
+        saved_model.load(folder)

@@ -100,3 +100,14 @@ def test_a_pickle_that_would_run_code_is_refused(theirs):
     torch.save({"bert.x": pytest.raises}, folder / "pytorch_model.bin")
     with refused(InputError, path=str(folder / "pytorch_model.bin")):
         bert_format.load(folder)
+
+
+@pytest.mark.parametrize("value", [torch.int8, torch.float8_e4m3fn, float("nan")])
+def test_quantised_and_diverged_weights_are_refused(theirs, value):
+    folder, model = theirs
+    tensors, name = forms(model)["gamma and beta"], "bert.encoder.layer.0.output.dense.weight"
+    kind = isinstance(value, torch.dtype)
+    tensors[name] = tensors[name].to(value) if kind else torch.full_like(tensors[name], value)
+    save_file(tensors, folder / "model.safetensors")
+    with refused(InputError, name, path=str(folder)):
+        bert_format.load(folder)

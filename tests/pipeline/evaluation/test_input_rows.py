@@ -117,6 +117,20 @@ def test_tsv_has_columns_with_a_header_or_without(tmp_path: Path) -> None:
         rows(tmp_path / "a.tsv", columns=["0"])
 
 
+def test_numbers_in_the_first_line_are_names_as_pandas_writes_them(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("0,1\na,5\n")
+    (tmp_path / "b.csv").write_text("a,5\nb,1\n")
+    assert [row.columns for row in rows(tmp_path / "a.csv", columns=["0"])] == [["a"]]
+    assert [row.columns for row in rows(tmp_path / "b.csv", columns=["0"])] == [["a"], ["b"]]
+
+
+@pytest.mark.parametrize("text", ["-DOCSTART- -X- O\n\nEU NNP O\n", "EU\tB-ORG\nsays\tO\n\nHe\tO\n"])
+def test_words_with_tags_are_no_texts(text: str, tmp_path: Path) -> None:
+    (tmp_path / "in.txt").write_text(text)
+    with refused(InputError, "words and tags", line=1):
+        rows(tmp_path / "in.txt")
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -128,6 +142,8 @@ def test_tsv_has_columns_with_a_header_or_without(tmp_path: Path) -> None:
         "nr;worte\n1;a\n2;b\n",
         "mã,câu\na1,thể thao\na2,thể thao\na3,x\na4,thể thao\n",
         '[\n{"text": "a"}\n]\n',
+        '{ "text" : "a"}\n',
+        "id|text\n1|a\n",
         "\ufeffText\tLabel\r\na\tb\r\n",
     ],
 )
@@ -148,6 +164,7 @@ def test_a_first_line_that_names_columns_is_a_question(text: str, tmp_path: Path
         "{curly}\nb\n",
         "1,2\n3,4\n",
         'a "quoted\nb"\n',
+        "blood of type O\n",
     ],
 )
 def test_texts_are_no_question(text: str, tmp_path: Path) -> None:
@@ -163,6 +180,7 @@ def test_texts_are_no_question(text: str, tmp_path: Path) -> None:
         ("a.csv", "text\n", ["text"]),
         ("a.csv", "text,b\na,b\n", ["c"]),
         ("a.jsonl", '{"text": "a"}\n{"b": 1}\n', ["text"]),
+        ("a.jsonl", '{"tokens": ["a", "b"]}\n', ["tokens"]),
         ("a.csv", "", ["text"]),
     ],
 )

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from pipeline.common.errors import InputError
+from pipeline.common.errors import ConfigError, InputError
 from pipeline.config import TaskConfig
 from pipeline.evaluation import examples, table_files
 from tests.refusals import refused
@@ -96,6 +96,42 @@ def test_json_rows_may_lack_keys_that_the_task_does_not_use(tmp_path: Path) -> N
         found = examples.read_examples(tmp_path, replace(OWN, columns=columns), "a.json")
         assert (found.first, found.labels) == (["a", "b", "c"], [1, 0, 0])
         assert found.malformed == [f"{tmp_path / 'a.json'}, row 3: 'text' is missing"]
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.csv", 'text,label\n"not closed,1\nsome "quoted" words,0\n'),
+        ("a.csv", 'text,label\n"a \\"good\\" film",1\n'),
+        ("a.jsonl", '{"text": "a", "text": "b", "label": 1}\n'),
+        ("a.json", '[{"c\u00e2u": "a", "ca\u0302u": "b", "text": "c", "label": 1}]'),
+    ],
+)
+def test_what_can_be_read_in_two_ways_is_refused(tmp_path: Path, name: str, content: str) -> None:
+    (tmp_path / name).write_text(content, encoding="utf-8")
+    with refused(InputError, path=str(tmp_path / name)):
+        examples.read_examples(tmp_path, OWN, name)
+
+
+def test_lists_and_nulls_are_no_texts(tmp_path: Path) -> None:
+    rows = [{"text": text, "label": 1} for text in (["a", "b"], {"a": 1}, None, 5, "d")]
+    (tmp_path / "a.json").write_text(json.dumps(rows))
+    found = examples.read_examples(tmp_path, OWN, "a.json")
+    assert (found.first, len(found.malformed)) == (["5", "d"], 3)
+
+
+def test_quoted_fields_are_those_that_were_written(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text('text, label\n "a, ""b""", "1"\nc, 0\n')
+    found = examples.read_examples(tmp_path, OWN, "a.csv")
+    assert (found.first, found.labels) == (['a, "b"', "c"], [1, 0])
+    (tmp_path / "a.tsv").write_text('text\tlabel\n"a ""b"""\t1\n"c\td"\t0\n')
+    found = examples.read_examples(tmp_path, replace(OWN, quoted=True), "a.tsv")
+    assert (found.first, found.labels) == (['a "b"', "c\td"], [1, 0])
+
+
+def test_two_classes_have_two_labels() -> None:
+    with refused(ConfigError, key="task.labels"):
+        replace(OWN, labels=["caf\u00e9", "cafe\u0301"])
 
 
 @pytest.mark.parametrize("where", ["in the folder", "itself"])

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tokenizers import Tokenizer, models
 from transformers import AutoTokenizer
 
 from model.encoders.architectures import build_model
@@ -113,6 +114,8 @@ OTHER: list[tuple[str, dict[str, Any]]] = [
     ("tokenizer_config.json", {"auto_map": ["code.Mine", None]}),
     ("config.json", {"model_type": "bert", "auto_map": {"AutoTokenizer": ["code.Mine", None]}}),
     ("tokenizer_config.json", {"do_basic_tokenize": False}),
+    ("tokenizer_config.json", {"sep_token": "the"}),
+    ("tokenizer_config.json", {"mask_token": {"content": "the", "lstrip": True}}),
     ("tokenizer_config.json", {"never_split": ["ab.c"]}),
     ("tokenizer_config.json", {"word_tokenizer_type": "mecab"}),
     ("tokenizer_config.json", {"subword_tokenizer_type": "character"}),
@@ -153,3 +156,34 @@ def test_classes_that_cut_as_bert_does_are_read(name: str, library: bool, tmp_pa
     theirs, ours = AutoTokenizer.from_pretrained(folder), WordPiece.load(folder)
     for text in ("The Über abc.", "中文 É"):
         assert ours.encode([text])[0].tolist() == theirs(text)["input_ids"][1:-1]
+
+
+NAMES = {"lowercase": "do_lower_case", "strip_accents": "strip_accents", "split_chinese": "tokenize_chinese_chars"}
+
+
+@pytest.mark.parametrize("lowercase", [False, True])
+@pytest.mark.parametrize("option", NAMES)
+def test_what_the_folder_says_of_a_berts_text_counts(option: str, lowercase: bool, tmp_path: Path) -> None:
+    options = {"lowercase": lowercase, "strip_accents": False, "split_chinese": True}
+    stated = {NAMES[name]: value for name, value in options.items()} | {NAMES[option]: not options[option]}
+    folder = folder_of(tmp_path / "a", {"tokenizer_config.json": stated}, build(WORDS, **options))
+    theirs, ours = AutoTokenizer.from_pretrained(folder), WordPiece.load(folder)
+    for text in ("The Über uber \u00fcber", "中文 the"):
+        assert ours.encode([text])[0].tolist() == theirs(text, add_special_tokens=False)["input_ids"]
+
+
+def test_trained_special_tokens_of_a_tokenizer_json_are_found_in_text(tmp_path: Path) -> None:
+    theirs = AutoTokenizer.from_pretrained(folder_of(tmp_path / "a", {}, build(WORDS, lowercase=True)))
+    theirs.add_special_tokens({"additional_special_tokens": ADDED[:2]})
+    theirs.add_tokens(ADDED[2:], special_tokens=True)
+    theirs.save_pretrained(tmp_path / "b")
+    ours = WordPiece.load(tmp_path / "b")
+    for text in TEXTS:
+        assert ours.encode([text])[0].tolist() == theirs(text, add_special_tokens=False)["input_ids"], text
+    assert set(ours.encode(["[MASK] [SEP]"])[0].tolist()).isdisjoint(ours.special_ids[2:])
+
+
+def test_a_tokenizer_that_fails_at_an_unknown_letter_is_refused(tmp_path: Path) -> None:
+    library = Tokenizer(models.Unigram([(word, -1.0) for word in WORDS]))
+    with pytest.raises(InputError):
+        WordPiece.load(folder_of(tmp_path / "a", {}, str(library.to_str())))

@@ -413,9 +413,9 @@ ROW = {"sentence_good": "a", "sentence_bad": "b", "UID": "x", "linguistics_term"
     [
         ([ROW | {"note": "n"}, ROW], ["a", "a"], []),
         ([{"sentence_good": "a"}, ROW], ["a"], ["row 1: 'sentence_bad' is missing"]),
-        ([ROW, ROW | {"sentence_good": 5}], ["a"], ["row 2: 'sentence_good' is not text"]),
+        ([ROW, ROW | {"sentence_good": 5}], ["a", "5"], []),
         ([ROW | {"sentence_bad": ["b"]}, ROW], ["a"], ["row 1: 'sentence_bad' is not text"]),
-        ([ROW, ROW | {"sentence_good": None}], ["a"], ["line 2: a sentence is empty"]),
+        ([ROW, ROW | {"sentence_good": None}], ["a"], ["row 2: 'sentence_good' is missing"]),
         ([ROW, ROW | {"sentence_bad": "\u200b"}], ["a"], ["line 2: a sentence is empty"]),
         ([ROW | {"sentence_good": "c \ud83d"}], ["c"], []),
     ],

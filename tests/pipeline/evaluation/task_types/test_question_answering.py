@@ -216,7 +216,7 @@ def test_an_answer_has_the_marks_of_its_last_letter(tmp_path: Path, form: Any, c
 
 def test_equal_ids_of_questions_are_refused_where_answers_are_written(tmp_path: Path, wordpiece: WordPiece) -> None:
     content = squad(("when?", "1248"), ("where?", "Rhine"))
-    content["data"][0]["paragraphs"][0]["qas"][1]["id"] = "0"
+    content["data"][0]["paragraphs"][0]["qas"][1]["id"] = 0
     made = kind(tmp_path, wordpiece, content, 64, 32)
     assert len(made.read("train.json")) == 2
     (tmp_path / "dev.json").write_text(json.dumps(content))
@@ -253,6 +253,17 @@ def test_other_files_are_refused(tmp_path: Path, wordpiece: WordPiece, content: 
     (tmp_path / "train.json").write_text(content)
     with refused(InputError, message, path=str(tmp_path / "train.json")):
         Answers(str(tmp_path), TASK, wordpiece, 64, 32).read("train.json")
+
+
+@pytest.mark.parametrize(
+    "change", [{"question": None}, {"answers": [{"text": "1248", "answer_start": 9}, {"text": 5}]}]
+)
+def test_what_is_no_text_is_refused(tmp_path: Path, wordpiece: WordPiece, change: dict[str, Any]) -> None:
+    content = squad(("?", "1248"))
+    asked = content["data"][0]["paragraphs"][0]["qas"][0]
+    asked |= {"answers": [asked["answers"][0], *change["answers"][1:]]} if "answers" in change else change
+    with refused(InputError, "SQuAD's layout", path=str(tmp_path / "train.json")):
+        kind(tmp_path, wordpiece, content, 64, 32).read("train.json")
 
 
 def test_an_answer_that_is_not_where_it_says_is_refused(tmp_path: Path, wordpiece: WordPiece) -> None:

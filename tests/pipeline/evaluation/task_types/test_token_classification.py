@@ -64,6 +64,11 @@ COMMENTED = [
 ]
 
 
+def test_columns_are_padded_and_documents_begin_in_any_column() -> None:
+    text = "1 -DOCSTART- O\n1 \tanna \tB-PER \t_\n2\tlives\tO\t_\n"
+    assert parse("f", text.encode(), [1, 2])[0] == [(["anna", "lives"], ["B-PER", "O"])]
+
+
 @pytest.mark.parametrize("text", COMMENTED)
 def test_comments_are_no_words(text: str) -> None:
     sentences, malformed = parse("f", text.encode(), [0, -1])
