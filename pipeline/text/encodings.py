@@ -78,15 +78,15 @@ def meant(name: str) -> str:
 
 @lru_cache
 def _letters(language: str) -> frozenset[str]:
-    """Return the letters beyond ASCII by which a language is told, and punctuation."""
+    """Return the letters beyond ASCII by which a language is told."""
     own = "".join(letters for several, letters in _LETTERS if language in several)
-    return frozenset(own or _TABLES["letters"][""]) | frozenset(_TABLES["letters"]["every"])
+    return frozenset(own or _TABLES["letters"][""])
 
 
 def likeness(text: str, language: str) -> float:
-    """Return the share of a language's letters in what is not ASCII; a capital is half a letter."""
-    known, beyond = _letters(base_code(language)), text.translate(_ASCII)
-    found = sum(1 if char in known else 0.5 if char.lower() in known else 0 for char in beyond)
+    """Return the share of a language's letters in what is not ASCII; a capital and a mark are half a letter."""
+    known, marks, beyond = _letters(base_code(language)), _TABLES["marks"], text.translate(_ASCII)
+    found = sum(1 if char in known else 0.5 if char.lower() in known or char in marks else 0 for char in beyond)
     return found / max(len(beyond), 1)
 
 
@@ -121,7 +121,7 @@ def in_line(raw: bytes, language: str, name: str) -> str:
         UnicodeDecodeError: it is in neither.
     """
     if raw.isascii() or name.startswith("utf-") or not _fits(raw, "utf-8", True):
-        return _decoded(raw, name)
+        return plain(raw, name)
     text, other = raw.decode(), raw.decode(name, "replace")
     return text if likeness(text, language) > likeness(other, language) else other
 
@@ -174,13 +174,13 @@ def decode(raw: bytes, language: str, encoding: str | None = None) -> Decoded:
         name = ordered
     try:
         if encoding or name not in candidates(language):
-            return Decoded(_decoded(raw, name).removeprefix("\ufeff"), name, True)
+            return Decoded(plain(raw, name).removeprefix("\ufeff"), name, True)
         return Decoded("\n".join(in_line(line, language, name) for line in raw.split(b"\n")), name, True)
     except UnicodeError:
         return Decoded(raw.decode(name, "replace").removeprefix("\ufeff"), name, False)
 
 
-def _decoded(raw: bytes, name: str) -> str:
+def plain(raw: bytes, name: str) -> str:
     """Decode strictly, but for cp1252, which maps every byte, C1 controls included."""
     return raw.decode("latin-1").translate(CP1252) if name == "cp1252" else raw.decode(name)
 
