@@ -8,6 +8,7 @@ therefore the legacy encodings of the corpus's language; that one is taken in wh
 """
 
 import codecs
+import re
 import unicodedata
 from collections import Counter
 from dataclasses import dataclass
@@ -36,6 +37,15 @@ _BLOCKS = 2
 _ESCAPED = {"iso2022_kr": b"\x1b$)C", "iso2022_jp_2": b"\x1b$", "hz": b"~{"}
 # Two printable bytes of ASCII are a Chinese character in UTF-16; more are text with zeros in it.
 _ASCII_SHARE = 0.75
+
+# Other formats by their first bytes: what is text in the eyes of `is_binary`, or may be if it is short.
+_FORMATS = re.compile(
+    rb"%PDF-|%!PS-|\{\\rtf\d|PK[\3\5]|7z\xbc\xaf|Rar!\x1a|LZIP|BZh[1-9]1AY|\x1f[\x8b\x9d]|\xfd7zXZ|\x28\xb5\x2f\xfd"
+    rb"|\x04\x22M\x18|\xff\x06\0\0sNaPpY|\]\0\0[\x80\0]|SQLite format|PAR1|ARROW1|bplist|\x7fELF|\xd0\xcf\x11\xe0"
+    rb"|\x89PNG|\xff\xd8\xff|GIF8|\x89HDF|\x80[\2-\5]|d\d+:announce|(?:\xef\xbb\xbf)?\s*<(?:\?xml|svg|rss|feed|plist)\b"
+    rb"|HTTP/\d(?:\.\d)? \d{3}\b|WARC/\d|MIME-Version:|\[(?:InternetShortcut|Desktop Entry)\]|magnet:\?"
+)
+FORMAT = "of another format, not text; convert it to text, or leave it out"
 
 BINARY = "binary, not text; convert it to text, or leave it out"
 CONTROL_SHARE = 0.01  # content with a larger share of control characters is binary
@@ -187,7 +197,7 @@ def plain(raw: bytes, name: str) -> str:
 
 def fault(raw: bytes, text: str) -> str | None:
     """Return why a file, or its beginning, is not text: `raw`, decoded as `text`; None if it is."""
-    return BINARY if is_binary(raw, text) else stand_in(text)
+    return BINARY if is_binary(raw, text) else stand_in(text) or (FORMAT if _FORMATS.match(raw) else None)
 
 
 def is_binary(raw: bytes, text: str) -> bool:
