@@ -23,8 +23,8 @@ _UNSPACED = re.compile(
     "\ua980-\ua9df\uaa60-\uaadf"
     "\uf900-\ufaff\ufe30-\ufe4f\uff00-\uffef\U00020000-\U0003ffff]"
 )
-# Dashes, ellipses and dots, which belong to the script next to them.
-_SHARED = "—―…‥·‧"
+# Dashes, ellipses, dots and quotation marks, which belong to the script next to them.
+_SHARED = "—―…‥·‧“”‘’"
 
 _GUTENBERG = r" OF (?:TH(?:E|IS) )?(?:COPYRIGHTED )?(?:PROJECT GUTENBERG|DISTRIBUTED PROOFREADERS)"
 _GUTENBERG_START = re.compile(rf"\s*\*{{2,}} ?START{_GUTENBERG}|\s*\*+ ?END\*? ?THE SMALL PRINT!", re.IGNORECASE)
@@ -83,7 +83,7 @@ def joined(lines: list[str]) -> str:
     pieces = lines[:1]
     for line in lines[1:]:
         before, after = pieces[-1].rstrip().rstrip(_SHARED)[-1:], line.lstrip().lstrip(_SHARED)[:1]
-        unspaced = _UNSPACED.match(before) and _UNSPACED.match(after)
+        unspaced = (_UNSPACED.match(before) and _UNSPACED.match(after)) or pieces[-1].rstrip().endswith("\xad")
         pieces[-1] = pieces[-1].rstrip() if unspaced else f"{pieces[-1]} "
         pieces.append(line.lstrip() if unspaced else line)
     return "".join(pieces)

@@ -4,25 +4,23 @@ Text that is UTF-8 but for a few torn letters is UTF-8. Bytes with control chara
 UTF-32 without a mark if these make text of them, as UTF-8 and most legacy encodings take any.
 
 Detectors that see only the bytes are often wrong on short or mostly ASCII text. The candidates are
-therefore the legacy encodings of the corpus's language; if several fit, `charset-normalizer`
-chooses by letter frequencies.
+therefore the legacy encodings of the corpus's language; that one is taken in which its letters are frequent.
 """
 
 import codecs
+import re
 import unicodedata
 from collections import Counter
 from dataclasses import dataclass
+from functools import lru_cache
 
 from pipeline.common.language_codes import base_code
 from pipeline.common.tables import read_table
 from pipeline.text.stand_ins import stand_in
 
-WESTERN = ("cp1252",)
-_LEGACY = {
-    language: tuple(names.split())
-    for names, languages in read_table(__file__, "encodings.yaml").items()
-    for language in languages.split()
-}
+_TABLES = read_table(__file__, "encodings.yaml")
+_LEGACY = {one: names.split() for names, several in _TABLES["encodings"].items() for one in several.split()}
+_LETTERS = [(several.split(), letters) for several, letters in _TABLES["letters"].items()]
 
 _MARKS = {
     codecs.BOM_UTF8: "utf-8-sig",
@@ -35,8 +33,19 @@ _UNMARKED = ("utf-32-le", "utf-32-be", "utf-16-le", "utf-16-be")
 # Text has such characters, or few blocks of 256; in the other byte order it has neither.
 _COMMON = frozenset(" \n\r\t.,:;!?'\"()-0123456789\u3000、。，．：；！？「」『』（）・…·“”‘’।॥،۔؟። ")
 _BLOCKS = 2
+# By escapes: of letters in seven bits.
+_ESCAPED = {"iso2022_kr": b"\x1b$)C", "iso2022_jp_2": b"\x1b$", "hz": b"~{"}
 # Two printable bytes of ASCII are a Chinese character in UTF-16; more are text with zeros in it.
 _ASCII_SHARE = 0.75
+
+# Other formats by their first bytes: what is text in the eyes of `is_binary`, or may be if it is short.
+_FORMATS = re.compile(
+    rb"%PDF-|%!PS-|\{\\rtf\d|PK[\3\5]|7z\xbc\xaf|Rar!\x1a|LZIP|BZh[1-9]1AY|\x1f[\x8b\x9d]|\xfd7zXZ|\x28\xb5\x2f\xfd"
+    rb"|\x04\x22M\x18|\xff\x06\0\0sNaPpY|\]\0\0[\x80\0]|SQLite format|PAR1|ARROW1|bplist|\x7fELF|\xd0\xcf\x11\xe0"
+    rb"|\x89PNG|\xff\xd8\xff|GIF8|\x89HDF|\x80[\2-\5]|d\d+:announce|(?:\xef\xbb\xbf)?\s*<(?:\?xml|svg|rss|feed|plist)\b"
+    rb"|HTTP/\d(?:\.\d)? \d{3}\b|WARC/\d|MIME-Version:|\[(?:InternetShortcut|Desktop Entry)\]|magnet:\?"
+)
+FORMAT = "of another format, not text; convert it to text, or leave it out"
 
 BINARY = "binary, not text; convert it to text, or leave it out"
 CONTROL_SHARE = 0.01  # content with a larger share of control characters is binary
@@ -45,6 +54,7 @@ FEW_CONTROLS = 8  # control characters allowed in any text, however short
 _CONTROLS = bytes(sorted({*range(32), 127} - {*range(7, 14), 27}))
 
 _HIGH = bytes(range(0x80, 0x100))
+_ASCII = dict.fromkeys(range(0x80))
 # Torn UTF-8 has more letters beyond ASCII per torn place than this. Re-encoded in the encodings of
 # their languages, texts in 15 languages have at most 0.4, their 40,000 lines at most 3.
 TORN = 4
@@ -65,9 +75,29 @@ class Decoded:
     whole: bool  # no bytes had to be replaced
 
 
-def candidates(language: str) -> tuple[str, ...]:
+def candidates(language: str) -> list[str]:
     """Return the legacy (pre-UTF-8) encodings of the language."""
-    return _LEGACY.get(base_code(language), WESTERN)
+    return _LEGACY.get(base_code(language), ["cp1252"])
+
+
+def meant(name: str) -> str:
+    """Return the encoding that is meant by a name: cp1252 where Latin-1 is said."""
+    known = codecs.lookup(name).name
+    return str(_TABLES["meant"].get(known, name))
+
+
+@lru_cache
+def _letters(language: str) -> frozenset[str]:
+    """Return the letters beyond ASCII by which a language is told."""
+    own = "".join(letters for several, letters in _LETTERS if language in several)
+    return frozenset(own or _TABLES["letters"][""])
+
+
+def likeness(text: str, language: str) -> float:
+    """Return the share of a language's letters in what is not ASCII; a capital and a mark are half a letter."""
+    known, marks, beyond = _letters(base_code(language)), _TABLES["marks"], text.translate(_ASCII)
+    found = sum(1 if char in known else 0.5 if char.lower() in known or char in marks else 0 for char in beyond)
+    return found / max(len(beyond), 1)
 
 
 def marked(raw: bytes) -> str | None:
@@ -77,22 +107,33 @@ def marked(raw: bytes) -> str | None:
 
 def detect(raw: bytes, language: str, *, final: bool = True) -> str:
     """Return the encoding of a text, or of its beginning (`final=False`)."""
-    if (stated := marked(raw)) is not None:
-        return stated
-    if (unmarked := wide(raw)) is not None:
-        return unmarked
+    if found := marked(raw) or escaped(raw, language) or wide(raw):
+        return found
     if _fits(raw, "utf-8", final) or is_torn_utf8(raw, final=final):
         return "utf-8"
-    known = candidates(language)
-    fitting = [name for name in known if _fits(raw, name, final)] or list(known[:1])
-    if len(fitting) > 1:
-        from charset_normalizer import from_bytes  # slow to import, and rarely used
+    first = next((at for at, byte in enumerate(raw) if byte > 0x7F), 0)
+    sample = raw[first : first + SAMPLE]
+    return max(candidates(language), key=lambda name: likeness(sample.decode(name, "replace"), language))
 
-        first = next((at for at, byte in enumerate(raw) if byte > 0x7F), 0)
-        best = from_bytes(raw[first : first + SAMPLE], cp_isolation=fitting).best()
-        if best is not None and best.encoding in fitting:
-            return best.encoding
-    return fitting[0]
+
+def escaped(raw: bytes, language: str) -> str | None:
+    """Return the encoding of text in seven bits whose letters follow escapes; None for anything else."""
+    if not raw.isascii():
+        return None
+    names = [name for name, mark in _ESCAPED.items() if mark in raw and (name != "hz" or base_code(language) == "zh")]
+    return next((name for name in names if _fits(raw, name, False)), None)
+
+
+def in_line(raw: bytes, language: str, name: str) -> str:
+    """Return the text of a line in a file of encoding `name`; some lines may be UTF-8 all the same.
+
+    Raises:
+        UnicodeDecodeError: it is in neither.
+    """
+    if raw.isascii() or name.startswith("utf-") or not _fits(raw, "utf-8", True):
+        return plain(raw, name)
+    text, other = raw.decode(), raw.decode(name, "replace")
+    return text if likeness(text, language) > likeness(other, language) else other
 
 
 def wide(raw: bytes) -> str | None:
@@ -134,24 +175,29 @@ def is_torn_utf8(raw: bytes, least: int = TORN, *, final: bool = True) -> bool:
 
 
 def decode(raw: bytes, language: str, encoding: str | None = None) -> Decoded:
-    """Decode `raw` in the stated encoding, else in the detected one."""
-    name = encoding or detect(raw, language)
+    """Decode `raw` in the stated encoding, else in the detected one, line by line where lines are in others."""
+    name = meant(encoding) if encoding else detect(raw, language)
     if codecs.lookup(name).name in ("utf-16", "utf-32") and marked(raw) is None:
         ordered = wide(raw) or ""  # Python would take the order of this machine
         if not ordered.startswith(codecs.lookup(name).name):
             return Decoded(raw.decode(name, "replace"), name, False)
         name = ordered
-    if name == "cp1252":  # maps every byte, C1 controls included
-        return Decoded(raw.decode("latin-1").translate(CP1252), name, True)
     try:
-        return Decoded(raw.decode(name).removeprefix("\ufeff"), name, True)
+        if encoding or name not in candidates(language):
+            return Decoded(plain(raw, name).removeprefix("\ufeff"), name, True)
+        return Decoded("\n".join(in_line(line, language, name) for line in raw.split(b"\n")), name, True)
     except UnicodeError:
         return Decoded(raw.decode(name, "replace").removeprefix("\ufeff"), name, False)
 
 
+def plain(raw: bytes, name: str) -> str:
+    """Decode strictly, but for cp1252, which maps every byte, C1 controls included."""
+    return raw.decode("latin-1").translate(CP1252) if name == "cp1252" else raw.decode(name)
+
+
 def fault(raw: bytes, text: str) -> str | None:
     """Return why a file, or its beginning, is not text: `raw`, decoded as `text`; None if it is."""
-    return BINARY if is_binary(raw, text) else stand_in(text)
+    return BINARY if is_binary(raw, text) else stand_in(text) or (FORMAT if _FORMATS.match(raw) else None)
 
 
 def is_binary(raw: bytes, text: str) -> bool:
@@ -179,8 +225,6 @@ def line_ends(text: str) -> str:
 
 
 def _fits(raw: bytes, name: str, final: bool) -> bool:
-    if name == "cp1252":
-        return True
     try:
         codecs.getincrementaldecoder(name)("strict").decode(raw, final)
     except UnicodeError:

@@ -17,8 +17,8 @@ from xml.etree.ElementTree import Element
 
 from pipeline.common.budget import Budget, parsed_size, unzipped
 from pipeline.common.storage import BROKEN_ZIP
-from pipeline.text.book_text import Book, without_licence
-from pipeline.text.encodings import decode, marked
+from pipeline.text.book_text import Book, joined, without_licence
+from pipeline.text.encodings import decode, marked, meant, plain, wide
 
 _PIECES = (b"<", b"=", b"&", b"\n")  # each makes an element, an attribute or a text of its own
 # Elements whose content is not text, and how they are counted; "": no part of a book.
@@ -30,11 +30,17 @@ _DROPPED = {
     "nav": "tables of contents",
     "svg": "drawings",
     "math": "formulas",
+    "audio": "",
+    "video": "",
+    "iframe": "",
 }
+# By epub:type or role: numbers in the text that are no part of it.
+_MARKS = {"pagebreak": "numbers of pages", "noteref": "numbers of notes"}
+_MARKS |= {f"doc-{kind}": what for kind, what in _MARKS.items()}
 _READINGS = ("rt", "rp", "rtc")  # of ruby; their end tags may be missing
 _BLOCK_NAMES = (
-    "address article aside blockquote body br caption dd div dl dt figcaption figure footer h1 h2 "
-    "h3 h4 h5 h6 header hr li main ol p pre section table td th tr ul"
+    "address article aside blockquote body br caption center dd details div dl dt fieldset figcaption figure "
+    "footer form h1 h2 h3 h4 h5 h6 header hgroup hr legend li main ol option p pre section summary table td th tr ul"
 )
 _BLOCKS = frozenset(_BLOCK_NAMES.split())
 _ANY_TAG = re.compile("<[^<>]*+>?")  # or the beginning of one
@@ -52,6 +58,8 @@ _DECLARED = re.compile(
 
 _HEADER = 1024  # bytes in which a page declares its encoding
 _TAG = re.compile(r"</?[A-Za-z!?]")
+# A document type with declarations, which the parser of HTML would take for text.
+_SUBSET = re.compile(r"[^<]*+(?:<\?[^>]*+>[^<]*+)?<!DOCTYPE[^\[>]*+\[[^\]]*+\]\s*>", re.IGNORECASE)
 
 
 class Broken(Exception):
@@ -67,11 +75,21 @@ class _Paragraphs(HTMLParser):
         self.open: list[str] = []
         self.dropped = 0
         self.reading = False  # within a reading of ruby
+        self.mark: list[str] = []  # open tags within a number that is no part of the text
         self.passed = Counter[str]()
 
-    def handle_starttag(self, tag: str, attrs: object) -> None:
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         tag = tag.rpartition(":")[2]
-        if tag in _DROPPED:
+        if tag in _BLOCKS:
+            self.end()
+        types = " ".join(value or "" for name, value in attrs if name in ("epub:type", "role")).split()
+        kind = next(filter(_MARKS.get, types), "")
+        if kind or tag in self.mark:
+            self.passed[_MARKS.get(kind, "")] += 1
+            self.mark.append(tag)
+        if tag == "body":
+            self.dropped = 0  # a head may have no end
+        elif tag in _DROPPED:
             self.dropped += 1
             self.passed[_DROPPED[tag]] += 1
         elif tag in _READINGS:
@@ -79,8 +97,6 @@ class _Paragraphs(HTMLParser):
             self.reading = True
         elif tag in ("ruby", "rb"):
             self.reading = False
-        if tag in _BLOCKS:
-            self.end()
 
     def handle_startendtag(self, tag: str, attrs: object) -> None:
         if tag.rpartition(":")[2] in _BLOCKS:
@@ -89,12 +105,14 @@ class _Paragraphs(HTMLParser):
     def handle_endtag(self, tag: str) -> None:
         tag = tag.rpartition(":")[2]
         self.dropped = max(0, self.dropped - (tag in _DROPPED))
+        if tag in self.mark:
+            self.mark.pop()
         self.reading = self.reading and tag not in (*_READINGS, "ruby")
         if tag in _BLOCKS:
             self.end()
 
     def handle_data(self, data: str) -> None:
-        if not self.dropped and not self.reading:
+        if not self.dropped and not self.reading and not self.mark:
             self.open.append(data)
 
     def unknown_decl(self, data: str) -> None:
@@ -103,9 +121,10 @@ class _Paragraphs(HTMLParser):
 
     def end(self) -> None:
         """End the current block."""
-        if paragraph := " ".join("".join(self.open).split()):
+        if paragraph := " ".join(joined("".join(self.open).split("\n")).split()):
             self.found.append(paragraph)
         self.open.clear()
+        self.mark.clear()
         self.reading = False
 
 
@@ -129,7 +148,7 @@ def paragraphs(page: str, passed: Counter[str]) -> list[str]:
     if not _TAG.search(page):
         return [" ".join(part.split()) for part in re.split(r"\n\s*\n", page) if part.strip()]
     parser = _Paragraphs()
-    parser.feed(page)
+    parser.feed(_SUBSET.sub("", page, 1) if _SUBSET.match(page) else page)
     # The parser's own end looks for the end of each open tag again: quadratic.
     for text in _ANY_TAG.split(parser.rawdata):
         parser.handle_data(unescape(text))
@@ -142,12 +161,15 @@ def decoded(raw: bytes, language: str, encoding: str | None) -> str:
     """Return the text of a page: by a byte order mark, as declared, as stated, or as detected."""
     found = _DECLARED.match(raw[:_HEADER])
     declared = (found[1] or found[2]).decode() if found else ""
-    for name in (declared, encoding or ""):
+    if marked(raw) or wide(raw):
+        return decode(raw, language).text
+    # What is UTF-8 is nothing else, but for letters in seven bits.
+    for name in (declared, encoding or "") if raw.isascii() else ("utf-8", declared, encoding or ""):
         # A declaration that can be read as ASCII is not of UTF-16.
-        if marked(raw) or not name or name.lower().startswith(("utf-16", "utf-32", "ucs")):
+        if not name or name.lower().startswith(("utf-16", "utf-32", "ucs")):
             continue
         try:
-            return raw.decode(name)
+            return plain(raw, meant(name))
         except (LookupError, UnicodeError):
             continue
     return decode(raw, language).text
@@ -177,17 +199,18 @@ class _Members:
 
 def _read(archive: zipfile.ZipFile, language: str, encoding: str | None) -> Book:
     members = _Members(archive)
-    if "META-INF/encryption.xml" in archive.namelist() and _encrypts_text(members):
-        raise Broken("encrypted (DRM)")
+    encrypted = _encrypted(members) if "META-INF/encryption.xml" in archive.namelist() else ()
     root = _find(ET.fromstring(members.read("META-INF/container.xml")), "rootfile")
-    if not root:
+    packages = [one.get("full-path", "").lstrip("/") for one in root if _MEDIA.match(one.get("media-type", "")) is None]
+    if not packages:
         raise Broken("META-INF/container.xml does not name a package file")
-    package_path = root[0].get("full-path", "")
+    package_path = packages[0]
     package = ET.fromstring(decoded(members.read(package_path), language, encoding))
     items = {item.get("id", ""): item for item in _find(package, "item")}
     passed = Counter({"other editions": len(root) - 1})
     lines: list[str] = []
     read: set[str] = set()
+    names: set[str] = set()  # of files: places may be of one and the same
     for reference in _find(package, "itemref"):
         item = _readable(items, reference.get("idref", ""), read)
         if isinstance(item, str):
@@ -195,7 +218,12 @@ def _read(archive: zipfile.ZipFile, language: str, encoding: str | None) -> Book
             continue
         base = posixpath.dirname(package_path)
         href = unquote(item.get("href", "").partition("#")[0])
-        name = posixpath.normpath(posixpath.join(base, href))
+        name = posixpath.normpath(posixpath.join("/", base, href)).lstrip("/")
+        if name in encrypted:
+            raise Broken("encrypted (DRM)")
+        if name in names:
+            continue
+        names.add(name)
         lines += paragraphs(decoded(members.read(name), language, encoding), passed)
     others = [item for name, item in items.items() if name not in read]
     passed["pages out of the reading order"] = sum(i.get("media-type") in _PAGES for i in others)
@@ -225,8 +253,7 @@ def _find(root: Element, tag: str) -> list[Element]:
     return [found for found in root.iter() if str(found.tag).rpartition("}")[2] == tag]
 
 
-def _encrypts_text(members: _Members) -> bool:
-    """Return whether anything but fonts is encrypted."""
+def _encrypted(members: _Members) -> set[str]:
+    """Return the names of the members that are encrypted."""
     listed = _find(ET.fromstring(members.read("META-INF/encryption.xml")), "CipherReference")
-    fonts = (".otf", ".ttf", ".woff", ".woff2")
-    return any(not found.get("URI", "").lower().endswith(fonts) for found in listed)
+    return {unquote(found.get("URI", "")) for found in listed}

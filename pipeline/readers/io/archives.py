@@ -1,6 +1,5 @@
 """One document per file: in folders, compressed, or in zip and tar archives."""
 
-import os
 import tarfile
 import zipfile
 from collections.abc import Iterator
@@ -82,8 +81,9 @@ class ArchiveFiles:
                     yield str(file), raw
 
     def wanted(self, name: str) -> bool:
-        """Return whether an archive's member is a document, not an AppleDouble file (`._x`)."""
-        return name.lower().endswith(self.suffixes) and not os.path.basename(name).startswith(".")
+        """Return whether an archive's member is a document: neither hidden nor what macOS adds."""
+        hidden = (part != ".." and part.startswith((".", "__MACOSX")) for part in PurePosixPath(name).parts)
+        return name.lower().endswith(self.loose) and not any(hidden)
 
     def _budget(self, name: str) -> Budget:
         return Budget(
@@ -97,20 +97,23 @@ class ArchiveFiles:
 
     def _file(self, path: File, tally: SkipCounts) -> bytes | None:
         """Return a document's decompressed bytes; None if it is broken and may be skipped."""
-        room = self._budget(str(path))
         try:
-            if not path.name.lower().endswith(compressed.PACKED):
-                room.take(path.stat().st_size)
-                return path.read_bytes()
+            self._budget(str(path)).take(path.stat().st_size)
+            return self._unpacked(str(path), path.read_bytes(), tally)
         except FileNotFoundError as error:
             raise InputError("was deleted during the run; rerun the command", path=path) from error
         except OSError as error:
             tally.reject(f"cannot be read ({error.strerror})", str(path))
             return None
+
+    def _unpacked(self, name: str, raw: bytes, tally: SkipCounts) -> bytes | None:
+        """Return a document's bytes, which may be compressed whatever its name is; None as `_file`."""
+        if name.lower().endswith(".epub") or not (raw or name.lower().endswith(compressed.PACKED)):
+            return raw
         try:
-            return compressed.CompressedFile(path).content(room)
+            return compressed.decompressed(name, raw, self._budget(name))
         except InputError as error:
-            tally.reject(error.problem, str(path))
+            tally.reject(error.problem, name)
             return None
 
     def _zip(self, split: FileRange, tally: SkipCounts) -> Iterator[tuple[str, bytes]]:
@@ -127,7 +130,8 @@ class ArchiveFiles:
                 except BROKEN_ZIP as error:
                     tally.reject(f"cannot be read ({error})", name)
                     continue
-                yield name, raw
+                if (content := self._unpacked(name, raw, tally)) is not None:
+                    yield name, content
 
     def _tar(self, split: FileRange, tally: SkipCounts) -> Iterator[tuple[str, bytes]]:
         """Stream the documents of a tar archive; nothing is written to disk."""
@@ -146,7 +150,9 @@ class ArchiveFiles:
                     self._budget(f"{path}/{member.name}").take(member.size)
                     file = archive.extractfile(member)
                     assert file is not None  # regular files have content
-                    yield f"{path}/{member.name}", file.read()
+                    name = f"{path}/{member.name}"
+                    if (content := self._unpacked(name, file.read(), tally)) is not None:
+                        yield name, content
             while stream.read(compressed.CHUNK):  # the checksum of what is compressed comes last
                 pass
         except BROKEN_TAR as error:

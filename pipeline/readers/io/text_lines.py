@@ -21,7 +21,7 @@ from pipeline.text import encodings
 HEAD = 1 << 20  # bytes of a file used to detect its encoding
 
 # Line ends cannot be found in the bytes of these: files are decoded from the beginning.
-_WIDE = ("utf-16", "utf-32", "utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be")
+_WIDE = ("utf-16", "utf-32", "utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be", "iso2022_jp_2", "iso2022_kr", "hz")
 
 
 def suffixes(*names: str) -> tuple[str, ...]:
@@ -101,7 +101,7 @@ class TextFiles:
             # A byte order mark takes precedence over the corpus's stated encoding.
             found = encodings.detect(head, self.corpus.language, final=len(head) < HEAD)
             marked = encodings.marked(head) is not None
-            name = found if marked else self.corpus.encoding or found
+            name = found if marked or not self.corpus.encoding else encodings.meant(self.corpus.encoding)
             if name != found and found.startswith(codecs.lookup(name).name):
                 name = found  # the order of the bytes, which utf-16 leaves open
             ends, newline = line_ends(head)
@@ -137,7 +137,8 @@ class TextFiles:
             tally.notes[f"files with {form.ends} line ends"] += 1
         for number, owned, raw in raw_lines(split, form):
             try:
-                text = raw.decode("utf-8" if form.wide else form.encoding)
+                name = "utf-8" if form.wide else form.encoding
+                text = raw.decode(name) if form.stated else encodings.in_line(raw, self.corpus.language, name)
             except UnicodeDecodeError as error:
                 if form.stated:
                     bad_line(tally, split, number, f"not valid {form.encoding} ({error.reason})")

@@ -107,6 +107,9 @@ def test_one_letter_that_is_certainly_wrong_decides_for_all() -> None:
         ("བོད་\nཡིག", "བོད་ཡིག"),
         ("你好——\n世界……\n再见", "你好——世界……再见"),
         ("a word —\nanother", "a word — another"),
+        ("他说：“你\n好。”然后\n“走了”\n。", "他说：“你好。”然后“走了”。"),
+        ("he said\n“go”", "he said “go”"),
+        ("a jum\xad\nping fox", "a jum\xadping fox"),
     ],
 )
 def test_lines_are_joined_as_their_script_is_written(lines: str, text: str) -> None:

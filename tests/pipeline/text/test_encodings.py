@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.text.encodings import candidates, decode, detect, is_binary, is_torn_utf8, line_ends, wide
+from pipeline.text.encodings import Decoded, candidates, decode, detect, is_binary, is_torn_utf8, line_ends, meant, wide
 
 TEXTS = {
     "en": "“Déjà vu” – he said, and the naïve façade fell.",
@@ -21,7 +21,18 @@ TEXTS = {
     "ja": "東京は日本の首都であり、世界最大の都市のひとつです。人口はおよそ千四百万人です。",
     "ko": "서울은 대한민국의 수도이자 최대 도시이다. 한강이 도시를 가로질러 흐른다.",
     "pl": "Zażółć gęślą jaźń. Wisła płynie przez Kraków i Warszawę, a później wpada do Bałtyku.",
-    "el": "Η Αθήνα είναι η πρωτεύουσα της Ελλάδας και η μεγαλύτερη πόλη της χώρας.",
+    "el": "Η Αθήνα είναι η πρωτεύουσα της Ελλάδας. Άγιος είναι και η μεγαλύτερη πόλη της χώρας.",
+    "cs": "Příliš žluťoučký kůň úpěl ďábelské ódy.",
+    "bg": "Старият пазач излезе на верандата. Снегът падаше тихо.",
+    "uk": "Старий наглядач вийшов на ганок. Їжак спав під ялинкою, і сніг падав на неї.",
+    "sr": "Стари чувар је изашао на трем. Снег је падао тихо, ђаци су ћутали.",
+    "hr": "Stari čuvar je izašao na trem. Snijeg je padao tiho, đaci su šutjeli.",
+    "lv": "Vecais sargs izgāja uz lieveņa. Sniegs klusi krita uz egles, ģērbies šķīvis.",
+    "tr": "Yaşlı bekçi verandaya çıktı. Kar sessizce ağaçların üzerine yağıyordu.",
+    "th": "ยามเฒ่าเดินออกมาที่ระเบียง หิมะตกลงบนต้นสนอย่างเงียบ ๆ",
+    "fa": "نگهبان پیر به ایوان رفت. برف آرام روی درخت می بارید.",
+    "ar": "خرج الحارس العجوز إلى الشرفة. كان الثلج يتساقط بهدوء على الشجرة.",
+    "he": "השומר הזקן יצא אל המרפסת. השלג ירד בשקט על העץ.",
 }
 
 
@@ -30,9 +41,42 @@ def test_the_encodings_of_a_language_are_found_out(language: str, codec: str) ->
     text = TEXTS[language]
     if codec == "big5hkscs":
         text = "臺北是中華民國的首都,也是全國的政治、文化與經濟中心。這座城市有許多博物館。"
-    decoded = decode(text.encode(codec, "replace"), language)
-    assert decoded.whole
-    assert decoded.text == text.encode(codec, "replace").decode(codec)
+    for raw in (text.encode(codec, "ignore"), text.encode(codec, "ignore") * 40):
+        decoded = decode(raw, language)
+        assert (decoded.text, decoded.whole) == (raw.decode(codec), True)
+
+
+@pytest.mark.parametrize(
+    ("language", "codec"), [("ja", "iso2022_jp"), ("ko", "iso2022_kr"), ("zh", "hz"), ("en", "iso2022_jp")]
+)
+def test_letters_in_seven_bits_are_read(language: str, codec: str) -> None:
+    text = TEXTS["ja" if language == "en" else language] + "\nOne ~ two.\n"
+    assert decode(text.encode(codec), language).text == text
+    assert decode(b"~{ is no letter, $B neither \x1b[0m", language).encoding == "utf-8"
+
+
+@pytest.mark.parametrize(
+    ("said", "raw", "text"),
+    [
+        ("latin-1", b"\x93smart\x94 caf\xe9 \x96 don\x92t", "“smart” café – don’t"),
+        ("gb2312", "镕".encode("gb18030"), "镕"),
+        ("shift_jis", "①".encode("cp932"), "①"),
+        ("euc_kr", "똠".encode("cp949"), "똠"),
+        ("iso8859-9", b"\x93\xfe\x94", "“ş”"),
+    ],
+)
+def test_what_is_meant_by_an_encoding_is_read(said: str, raw: bytes, text: str) -> None:
+    assert decode(raw, "en", said) == Decoded(text, meant(said), True)
+
+
+@pytest.mark.parametrize("language", TEXTS)
+def test_lines_of_a_file_may_be_in_two_encodings(language: str) -> None:
+    text, codec = TEXTS[language], candidates(language)[0]
+    old = text.encode(codec, "ignore")
+    for parts in ([old, text.encode()], [text.encode(), old, old, old], [old, b"plain", text.encode()] * 3):
+        assert decode(b"\n".join(parts), language).text == "\n".join(
+            part.decode(codec if part == old else "utf-8") for part in parts
+        )
 
 
 @pytest.mark.parametrize("codec", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-32"])

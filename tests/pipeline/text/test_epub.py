@@ -118,6 +118,31 @@ def test_what_is_passed_over_is_counted() -> None:
     assert (book.passed["formulas"], book.passed["drawings"]) == (1, 1)
 
 
+@pytest.mark.parametrize(
+    "number",
+    [
+        '<a epub:type="noteref" href="#n"><sup>13</sup></a>',
+        '<a role="doc-noteref">13</a>',
+        '<span epub:type="pagebreak" id="p"><span>1</span>3</span>',
+        '<span epub:type="backlink pagebreak">13</span>',
+        '<div role="doc-pagebreak">13</div>',
+    ],
+)
+def test_numbers_of_pages_and_notes_are_no_words(number: str) -> None:
+    book = epub.parse(chapters(("text/html", f"<p>One{number} word.</p><p>Two.</p>".encode())))
+    assert book.text.replace("One\nword", "One word") == "One word.\nTwo."
+    assert sum(book.passed.values()) == 1
+
+
+def test_a_page_that_is_listed_twice_is_read_once() -> None:
+    items = '<item id="a" href="c0#p1" media-type=""/><item id="b" href="/OPS/c0#p2" media-type=""/>'
+    package = f'<package><manifest>{items}</manifest><spine><itemref idref="a"/><itemref idref="b"/></spine></package>'
+    pdf = '<rootfile full-path="x.pdf" media-type="application/pdf"/>'
+    container = CONTAINER.replace("<rootfile ", pdf + "<rootfile ", 1)
+    files = {"META-INF/container.xml": container, "OPS/b.opf": package, "OPS/c0": "<p>One.</p>"}
+    assert epub.parse(packed(files)).text == "One."
+
+
 RUSSIAN = "Старый смотритель шёл."
 
 
@@ -135,6 +160,8 @@ RUSSIAN = "Старый смотритель шёл."
         ('<?xml version="1.0" encoding="utf-16"?>', "utf-16-le", "ru", None),
         ('<?xml version="1.0" encoding="utf-16"?>', "utf-16", "ru", "cp1251"),
         ('<?xml version="1.0" encoding="nonsense"?>', "utf-8", "en", None),
+        ('<meta charset="iso-8859-1">', "utf-8", "en", None),
+        ('<?xml version="1.0" encoding="koi8-r"?>', "utf-8", "ru", "cp1251"),
     ],
 )
 def test_a_chapter_is_read_as_declared_or_stated_or_in_its_language(
@@ -168,6 +195,12 @@ def test_readings_are_no_part_of_a_word(ruby: str) -> None:
         ("<p><![CDATA[a < b]]></p>", "a < b"),
         ("<h:p>One.</h:p><h:p>Two.</h:p>", "One.\nTwo."),
         ("Plain text\nof a page.\n\nMore.", "Plain text of a page.\nMore."),
+        ("<html><head><title>x</title><body><p>A head without an end.</p></body></html>", "A head without an end."),
+        ("<center>One</center><summary>Two</summary><hgroup><h1>3</h1></hgroup>Four", "One\nTwo\n3\nFour"),
+        ("<p>これは長い\n文章です。\r\n“改行”\nがあります。</p>", "これは長い文章です。“改行”があります。"),
+        ('<?xml version="1.0"?><!DOCTYPE html [<!ENTITY a "b">]><p>A.</p>', "A."),
+        ("<p>A.</p><video><p>Your reader shows no films.</p></video><audio>Nor plays</audio>", "A."),
+        ("<nav><ol><li>One</li></ol></nav><h1>One</h1>", "One"),
     ],
 )
 def test_all_text_of_a_page_is_read(page: str, text: str) -> None:

@@ -27,6 +27,17 @@ STAND_INS = {
     "raw": "404: Not Found",
     "hub": "Entry not found",
     "json": '{"error": "Invalid credentials in Authorization header"}',
+    "denied": "Access Denied\n",
+    "phrase": "503 Service Unavailable",
+    "gateway": "Bad Gateway",
+    "edge": "error code: 1020",
+    "gated": "Access to dataset a/b is restricted. You must be authenticated to access it.",
+    "piece": "<h1>Access denied</h1>\n<p>You are not allowed here.</p>\n",
+    "moved": '<a href="https://example.org/file">Moved Permanently</a>.\n',
+    "message": '{"message": "Forbidden"}',
+    "status": '{"message": "The identifier does not exist.", "status": 404}',
+    "problem": '{"type": "about:blank", "title": "Gone", "status": 410, "traceId": "00-a"}',
+    "array": '[{"error": "x"}]',
     "github": '{"message": "Not Found", "documentation_url": "https://…", "status": "404"}',
 }
 TEXTS = [
@@ -44,6 +55,10 @@ TEXTS = [
     "# External\n\nA chapter.",
     "Not found was he.",
     "Not Foundling",
+    "500",
+    "Gone",
+    "<h1>One</h1>\n<h1>Two</h1> and more",
+    '{"title": "Forbidden", "text": "a"}',
 ]
 READERS = {"text": "a.txt", "books": "a.md", "lines": "a.txt.gz", "jsonl": "a.jsonl.gz", "wikiextractor": "wiki_00"}
 
