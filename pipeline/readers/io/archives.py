@@ -4,6 +4,7 @@ import tarfile
 import zipfile
 from collections.abc import Iterator
 from functools import cached_property
+from pathlib import PurePosixPath
 from typing import Self
 
 from pipeline.common import budget, storage
