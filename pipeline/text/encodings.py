@@ -19,7 +19,9 @@ from pipeline.common.tables import read_table
 from pipeline.text.stand_ins import stand_in
 
 _TABLES = read_table(__file__, "encodings.yaml")
-_LEGACY = {one: names.split() for names, several in _TABLES["encodings"].items() for one in several.split()}
+_LEGACY: dict[str, list[str]] = {
+    one: names.split() for names, several in _TABLES["encodings"].items() for one in several.split()
+}
 _LETTERS = [(several.split(), letters) for several, letters in _TABLES["letters"].items()]
 
 _MARKS = {
