@@ -90,7 +90,7 @@ def meant(name: str) -> str:
 
 @lru_cache
 def _letters(language: str) -> frozenset[str]:
-    """Return the letters beyond ASCII by which a language is told."""
+    """Return the letters beyond ASCII that tell a language from others."""
     own = "".join(letters for several, letters in _LETTERS if language in several)
     return frozenset(own or _TABLES["letters"][""])
 

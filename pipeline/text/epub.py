@@ -75,7 +75,7 @@ class _Paragraphs(HTMLParser):
         self.open: list[str] = []
         self.dropped = 0
         self.reading = False  # within a reading of ruby
-        self.mark: list[str] = []  # open tags within a number that is no part of the text
+        self.mark: list[str] = []  # open tags within a number that is not part of the text
         self.passed = Counter[str]()
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
