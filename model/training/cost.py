@@ -58,7 +58,7 @@ def operations(config: ModelConfig, lengths: npt.ArrayLike, masked_share: float 
     The published count for BERT: 72 L H^2 t + 12 L H t^2 + 6 (H V + H^2) m t for a sequence of t
     real tokens, of which a share m is masked; L layers, H hidden, V vocabulary. It assumes a
     feed-forward size of 4 H; here that part, 48 L H^2 t, is 12 L H F t with the model's own F.
-    Padding and recomputation do not count; rows of the last layer that are not read do.
+    Padding and recomputation do not count; those rows of the last layer that are not read do.
 
     A gated unit counts 1.5 times its F. A local layer counts the pairs of tokens within each
     other's window instead of t^2.

@@ -83,7 +83,7 @@ def test_what_a_dry_run_counts_is_what_followed(said_and_logged, work: Path, tmp
     """Of so small a model, what is not counted (biases, names of tensors) is a part of a checkpoint."""
     shutil.copytree(work / "prepare", tmp_path / "prepare")
     offsets = open_folder(tmp_path / "prepare", "train")[0].offsets
-    lengths = Counter(map(str, np.diff(offsets) + 3))  # [CLS], [SEP], [SEP]
+    lengths = dict(Counter(map(str, np.diff(offsets) + 3)))  # [CLS], [SEP], [SEP]
     made = Manifest.read(tmp_path / "prepare")
     dataclasses.replace(made, figures=made.figures | {"lengths": lengths}).write(tmp_path / "prepare")
     for stage, found in said_and_logged[1].items():

@@ -176,9 +176,10 @@ tracker.close()
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_after_kills_and_resumes_w_and_bs_own_reader_finds_each_row_of_ours(root: Path, tmp_path: Path) -> None:
     clean = {key: value for key, value in os.environ.items() if not key.startswith("WANDB")}
-    for start, last in ((0, 240), (200, 250), (200, 420), (400, 450)):
+    for start, last in ((0, 240), (200, 250), (200, 450)):
         words = [sys.executable, "-c", LOST, str(tmp_path), str(start), str(last), "450"]
         done = subprocess.run(words, cwd=root, env=clean | {"HOME": str(tmp_path)}, check=False)
         assert done.returncode == (0 if last == 450 else -9)
