@@ -2,8 +2,13 @@
 
 import contextlib
 import math
+import os
 import shlex
 import shutil
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +18,7 @@ import pytest
 from safetensors.numpy import load_file
 
 from pipeline.common import checkpoints, run_record
+from pipeline.common.errors import Exit
 from pipeline.common.manifest import MANIFEST, Manifest
 from pipeline.orchestration import graph, run_document
 from tests import forked
@@ -61,6 +67,33 @@ def test_a_training_resumes_and_ends_as_it_did(release: dict[str, Any], tmp_path
         for command in release["commands"].values():
             if "pipeline.run " in command:
                 resume(top, command)
+
+
+@pytest.mark.slow
+def test_a_training_that_was_stopped_resumes_after_its_last_step(release: dict[str, Any]) -> None:
+    commands = [command for command in release["commands"].values() if "pipeline.train " in command]
+    if not commands:
+        pytest.skip("no training of it was stopped")
+    (command,) = commands
+    (out,) = (Path(word.removeprefix("out=")) for word in shlex.split(command) if word.startswith("out="))
+    saved = sorted(out.glob("checkpoints/*/step-*"))
+    process = subprocess.Popen(
+        [sys.executable, *shlex.split(command)[1:]],
+        env={**os.environ, "PYTHONPATH": str(forked.ROOT)},
+        text=True,
+        stdout=subprocess.PIPE,
+    )
+    with process:
+        assert process.stdout is not None
+        said = next(line for line in process.stdout if "resum" in line)
+        time.sleep(1)
+        process.send_signal(signal.SIGTERM)
+        process.stdout.read()
+    assert process.returncode == Exit.RESTART
+    assert str(int(saved[-1].name.removeprefix("step-"))) in said
+    now = sorted(out.glob("checkpoints/*/step-*"))
+    assert {path.parent for path in now} == {path.parent for path in saved}
+    assert now[-1].name > saved[-1].name
 
 
 def resume(top: Path, command: str) -> None:
