@@ -108,7 +108,9 @@ def _cells(raw_lines: list[str]) -> set[int]:
             waiting.clear()
             found.add(number)
             opened, blank = not line.startswith("|}"), False
-        elif line[0] == "|" or (line[0] == "!" and ("|" in line or "!!" in line or "=" in line)):
+        elif line[0] == "|" or (
+            line[0] == "!" and ("|" in line or "!!" in line or "=" in line or (opened and not blank))
+        ):
             near = near or _ATTRIBUTE.match(line) is not None
             waiting.append(number)
             if opened or near:
