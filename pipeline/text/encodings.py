@@ -84,8 +84,7 @@ def candidates(language: str) -> list[str]:
 
 def meant(name: str) -> str:
     """Return the encoding that is meant by a name: cp1252 where Latin-1 is said."""
-    known = codecs.lookup(name).name
-    return str(_TABLES["meant"].get(known, name))
+    return str(_TABLES["meant"].get(codecs.lookup(name).name, name))
 
 
 @lru_cache
@@ -113,8 +112,7 @@ def detect(raw: bytes, language: str, *, final: bool = True) -> str:
         return found
     if _fits(raw, "utf-8", final) or is_torn_utf8(raw, final=final):
         return "utf-8"
-    first = next((at for at, byte in enumerate(raw) if byte > 0x7F), 0)
-    sample = raw[first : first + SAMPLE]
+    sample = raw.lstrip(bytes(range(0x80)))[:SAMPLE]
     return max(candidates(language), key=lambda name: likeness(sample.decode(name, "replace"), language))
 
 
@@ -122,8 +120,8 @@ def escaped(raw: bytes, language: str) -> str | None:
     """Return the encoding of text in seven bits whose letters follow escapes; None for anything else."""
     if not raw.isascii():
         return None
-    names = [name for name, mark in _ESCAPED.items() if mark in raw and (name != "hz" or base_code(language) == "zh")]
-    return next((name for name in names if _fits(raw, name, False)), None)
+    known = {name: mark for name, mark in _ESCAPED.items() if name != "hz" or base_code(language) == "zh"}
+    return next((name for name, mark in known.items() if mark in raw and _fits(raw, name, False)), None)
 
 
 def in_line(raw: bytes, language: str, name: str) -> str:

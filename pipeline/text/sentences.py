@@ -19,8 +19,8 @@ _RUN = re.compile(rf"(?<![^ \n])[^ \n]{{{LONGEST_RUN + 1},}}")
 # Marks that end a sentence without a space behind them, and quotes that they close.
 _CLOSED = r"[”’»」』）》〉\"')\]]*"
 _END = re.compile(rf"(?:[。！？｡．।॥။።]|(?<=[^\0-\x7f])[!?])+{_CLOSED}")
-# Those of Khmer and Tibetan, which the library does not know.
-_UNKNOWN = re.compile(rf"(?:(?:[៕༎༏༐༑༔།]|។(?!ល។))(?: ?[༎༏༐༑༔།])*){_CLOSED} *(?=[^ \n])")
+# Those of Khmer, Tibetan, Amharic and Santali, which the library does not know.
+_UNKNOWN = re.compile(rf"(?:(?:[៕༎༏༐༑༔།᱾᱿]|፡፡|។(?!ល។))(?: ?[༎༏༐༑༔།])*+){_CLOSED} *(?=[^ \n])")
 # Brackets that begin a sentence, but close the one before.
 _CLOSING = ")]}）］｝〕】》〉」』"
 

@@ -14,6 +14,7 @@ from pipeline.text.wikitext import brackets, elements, language_variants, lines,
 from pipeline.text.wikitext.templates import Templates
 
 _SWITCH = re.compile(r"__(?:[^\W_a-z]+(?:_[^\W_a-z]+)*|(?i:(?:no|force)?toc|noeditsection|nogallery|(?:no)?index))__")
+_BAR = re.compile(r"(?<=\n)(\{?)\{\{!\}\}")  # of a table whose bars are templates
 _ENTITY = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});")
 # All white space but the space and the line feed, and invisible characters.
 _BLANK_SET = r"\t\r\x0b\x0c\x1c-\x1f\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"
@@ -51,7 +52,7 @@ class Extractor:
         text = lines.remove_link_sections(text)
         if "<" in text:
             text = elements.remove_references(text)
-        text = self._templates.expand(text)
+        text = self._templates.expand(_BAR.sub(r"\1|", text))
         if self._variants:
             text = language_variants.resolve(text)
         text = brackets.remove_braces(text)

@@ -11,6 +11,7 @@ _LIST = "*#:;"
 PROSE = 80
 _PROSE = re.compile(rf"\n[\w'\"(\[„“”«»‘’「『（][^\n]{{{PROSE - 1}}}")
 _WORD = re.compile(r"\w")
+_MARKED = re.compile("[|=]|!!")
 _CELL = re.compile(r"\n[ \t]*[|!]")
 _ROW = re.compile(r"\|(?:\}|\+(?!\d)|-+\s*(?:$|[\w-]+\s*=)|$)")
 _ATTRIBUTE = re.compile(
@@ -108,7 +109,7 @@ def _cells(raw_lines: list[str]) -> set[int]:
             waiting.clear()
             found.add(number)
             opened, blank = not line.startswith("|}"), False
-        elif line[0] == "|" or (line[0] == "!" and ("|" in line or "!!" in line or "=" in line)):
+        elif line[0] == "|" or (line[0] == "!" and ((opened and not blank) or _MARKED.search(line))):
             near = near or _ATTRIBUTE.match(line) is not None
             waiting.append(number)
             if opened or near:

@@ -28,6 +28,8 @@ TEXTS = st.text(st.sampled_from("ab A.!?。！\"“”'()«0 é中…:;\n") | st
         ("en", "It rained.) It stopped.\n) A line.", ["It rained.)", "It stopped.", ") A line."]),
         ("zh", "他走了。）」她留下了。", ["他走了。）」", "她留下了。"]),
         ("en", "", []),
+        ("bo", "བོད་ཡིག་འདི་ཡིན། གནམ་བཟང་། །", ["བོད་ཡིག་འདི་ཡིན།", "གནམ་བཟང་། །"]),
+        ("am", "አዎ፡፡ ደህና።", ["አዎ፡፡", "ደህና።"]),
     ],
 )
 def test_sentences_end_where_a_reader_ends_them(language: str, text: str, wanted: list[str]) -> None:

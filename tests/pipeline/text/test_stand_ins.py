@@ -122,3 +122,27 @@ def test_a_stand_in_for_an_archive_is_named(tmp_path: Path, reader: str, name: s
     (tmp_path / name).write_text(STAND_INS[kind])
     with refused(InputError, str(stand_in(STAND_INS[kind]))[:20], path=str(tmp_path / name)):
         read(reader, tmp_path)
+
+
+def test_documents_are_unpacked_whatever_their_names_are(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_bytes(gzip.compress(b"One."))
+    with zipfile.ZipFile(tmp_path / "b.zip", "w") as archive:
+        for name in ("c.txt.gz", ".git/d.txt", "__MACOSX/e.txt", "./f.txt"):
+            archive.writestr(name, gzip.compress(name.encode()))
+    found, tally = read("text", tmp_path)
+    assert [each.text for each in found] == ["One.", "c.txt.gz", "./f.txt"]
+    assert tally == {"not text": 2}
+
+
+@pytest.mark.parametrize(
+    "raw", [b"%PDF-1.4\n", b"{\\rtf1 a}", b"PK\3\4", b"<?xml version='1.0'?><d:error/>", b"WARC/1.0\r\n"]
+)
+def test_other_formats_are_no_text(tmp_path: Path, raw: bytes) -> None:
+    (tmp_path / "a.txt").write_bytes(raw)
+    with refused(InputError, path=str(tmp_path / "a.txt")):
+        read("text", tmp_path)
+
+
+def test_text_in_the_wrong_name_is_a_document(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_bytes(b"")
+    assert [each.text for each in read("text", tmp_path)[0]] == [""]

@@ -334,3 +334,10 @@ def test_trigrams_agree_with_the_oracle(shared_data: Path, name: str) -> None:
     print(f"{name}: precision {shared / ours:.4f}, recall {shared / theirs:.4f}")
     assert shared / ours >= 0.99, "precision"
     assert shared / theirs >= 0.99, "recall"
+
+
+@pytest.mark.parametrize(
+    "table", ["{{{!}} class=x\n{{!}}-\n{{!}} a\n{{!}}}", "{{Table start}}\n|-\n| a || b\n|-\n! h\n{{Table end}}"]
+)
+def test_tables_of_templates_are_tables(table: str) -> None:
+    assert Extractor("en").text(f"Before.\n{table}\nAfter.\n\n! Note this.") == "Before.\nAfter.\n! Note this."
