@@ -267,15 +267,18 @@ def make(config: PrepareConfig, out: Path) -> Result:
     if not kept and (expected := estimate.of(config, work.splits)):
         screen.say(f"prepare: {expected}")
     began = time.monotonic()
-    with resumable(work), watch(work):
-        transforms.run(work)
-    if not kept:
-        estimate.remember(config, work.splits, time.monotonic() - began)
-    counts, account = collect(work)
-    shutil.rmtree(work.scratch)
-    check_train(config, counts)
-    check_word_limit(config, counts)
-    check_held_out(config, counts, account.lowest)
+    with resumable(work):
+        with watch(work):
+            transforms.run(work)
+        if not kept:
+            estimate.remember(config, work.splits, time.monotonic() - began)
+        counts, account = collect(work)
+        shutil.rmtree(work.scratch)
+        if not counts.documents.get("read"):
+            work.units.remove_all_but(set())
+        check_train(config, counts)
+        check_word_limit(config, counts)
+        check_held_out(config, counts, account.lowest)
     account.dropped.write(out, counts.documents["read"] - counts.written)
     counts.warnings.extend(warnings(work, counts, account.lowest))
     kept = work.units.remove_all_but(set(work.unit_names) if config.keep_reading else set())

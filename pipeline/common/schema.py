@@ -5,6 +5,7 @@ folder that the stage reads: its content is part of the fingerprint, and it adds
 graph. `runtime_option` cannot change the output, so it is not part of the fingerprint.
 """
 
+import dataclasses
 import math
 import operator
 from collections.abc import Callable, Mapping
@@ -111,6 +112,11 @@ def set_key(nested: Any, key: str, value: Any) -> None:
         setattr(nested, first, value)
 
 
+def has_default(each: Any) -> bool:
+    """Return whether a field of a dataclass may be left out."""
+    return each.default_factory is not dataclasses.MISSING or each.default not in (dataclasses.MISSING, MISSING)
+
+
 def built(schema: Any, value: Any, key: str = "") -> Any:
     """Return plain values, as JSON has them, as an instance of `schema`, a dataclass or another type.
 
@@ -122,7 +128,10 @@ def built(schema: Any, value: Any, key: str = "") -> Any:
         return value
     if is_dataclass(schema) and isinstance(value, Mapping):
         hints, dot = get_type_hints(schema), key and f"{key}."
-        if wrong := sorted(value.keys() ^ {each.name for each in fields(schema)}):
+        known = {each.name: each for each in fields(schema)}
+        # What an earlier version has written lacks an option that is new since: it had the default.
+        lost = {name for name in known.keys() - value.keys() if not has_default(known[name])}
+        if wrong := sorted((value.keys() - known.keys()) | lost):
             raise ValueError(f"{dot}{wrong[0]}: {'no such key' if wrong[0] in value else 'missing'}")
         return schema(**{name: built(hints[name], item, f"{dot}{name}") for name, item in value.items()})  # type: ignore[operator]
     origin = get_origin(schema) or schema

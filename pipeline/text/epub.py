@@ -148,7 +148,8 @@ def paragraphs(page: str, passed: Counter[str]) -> list[str]:
     if not _TAG.search(page):
         return [" ".join(part.split()) for part in re.split(r"\n\s*\n", page) if part.strip()]
     parser = _Paragraphs()
-    parser.feed(_SUBSET.sub("", page, 1) if _SUBSET.match(page) else page)
+    subset = _SUBSET.match(page)
+    parser.feed(page[subset.end() :] if subset else page)
     # The parser's own end looks for the end of each open tag again: quadratic.
     for text in _ANY_TAG.split(parser.rawdata):
         parser.handle_data(unescape(text))

@@ -20,7 +20,8 @@ _RUN = re.compile(rf"(?<![^ \n])[^ \n]{{{LONGEST_RUN + 1},}}")
 _CLOSED = r"[”’»」』）》〉\"')\]]*"
 _END = re.compile(rf"(?:[。！？｡．।॥။።]|(?<=[^\0-\x7f])[!?])+{_CLOSED}")
 # Those of Khmer, Tibetan, Amharic and Santali, which the library does not know.
-_UNKNOWN = re.compile(rf"(?:(?:[៕༎༏༐༑༔།᱾᱿]|፡፡|។(?!ល។))(?: ?[༎༏༐༑༔།])*+){_CLOSED} *(?=[^ \n])")
+_MORE = "[༎༏༐༑༔།]"  # may follow one another: where they begin, none is before
+_UNKNOWN = re.compile(rf"(?<!{_MORE})(?<!{_MORE} )(?:[៕༎༏༐༑༔།᱾᱿]|፡፡|។(?!ល។))(?: ?{_MORE})*+{_CLOSED} *(?=[^ \n])")
 # Brackets that begin a sentence, but close the one before.
 _CLOSING = ")]}）］｝〕】》〉」』"
 

@@ -148,7 +148,7 @@ def test_a_killed_run_goes_on_and_a_finished_one_does_nothing(root: Path, corpus
     assert left.stdout == ""
 
     plan = run(command({}, corpus, work, "dry_run=true"))
-    assert lines_with(plan, f"run    resumes {saved[1]}") == ["train"]
+    assert lines_with(plan, f"; resumes {saved[1]}") == ["train"]
 
     second = run(command({}, corpus, work))
     kept = set(lines_with(second, "up to date")) - {"all"}  # the last line counts them

@@ -65,7 +65,8 @@ def main() -> None:
         "damaged": {ending({"stage": s}, "fp32", world, 0.125) for s in (1, 2, 3)},
         "infinite": {ending({"stage": 0}, "fp32", world, float("inf"))},
     }
-    print(json.dumps({name: sorted(endings) for name, endings in found.items()}), flush=True)
+    said = json.dumps({name: sorted(endings) for name, endings in found.items()})
+    print(f"{said}\n", end="", flush=True)  # at once: the other rank prints too
     dist.barrier()
 
 

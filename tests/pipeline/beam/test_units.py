@@ -12,11 +12,10 @@ from pipeline import prepare
 from pipeline.beam.units import Units
 from pipeline.common.errors import InputError
 from pipeline.common.manifest import require_manifest
-from pipeline.common.stores import objects
 from pipeline.config import FiltersConfig, PrepareConfig, RunnerConfig
 from pipeline.stages import stage
 from pipeline.tokenization.wordpiece import SPECIAL, build
-from tests import preparing
+from tests import objects, preparing
 from tests.refusals import refused
 
 WORDS = [f"word{number}" for number in range(60)]
