@@ -147,8 +147,11 @@ class Manifest:
 
 
 def begun(stage: str) -> bytes:
-    """Return the manifest of a folder in a store that `stage` has begun and not finished."""
-    return json.dumps({"format": FORMAT, BEGUN: stage}).encode()
+    """Return the manifest of a folder in a store that `stage` has begun and not finished.
+
+    No two are equal: S3 gives equal bytes one ETag, and who stood still would take another's for its own.
+    """
+    return json.dumps({"format": FORMAT, BEGUN: stage, "by": os.urandom(8).hex()}).encode()
 
 
 def sha256(path: storage.File) -> str:

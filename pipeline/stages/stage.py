@@ -204,8 +204,7 @@ def run(
             manifest = _made(store, config, make, out, in_place, uploads, wanted, sources)
         if store.stored:
             manifest = store.finish(manifest)
-    line = f"{stage}: {manifest.summary} in {manifest.seconds:.1f} s -> {place}"
-    screen.say(line)
+    screen.say(f"{stage}: {manifest.summary} in {manifest.seconds:.1f} s -> {place}")
     return manifest
 
 

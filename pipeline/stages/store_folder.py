@@ -229,7 +229,7 @@ class StoreFolder:
         with lease.held(f"{top}/.{name}.lock", "out", wait) as held:
             self.copy.hold = held.hold
             found = objects.client(top).read(f"{self._address}/{MANIFEST}")
-            self._version = found[1] if found is not None else None
+            self._version = found and found[1]
             yield
 
     def check_free(self, named: Path, in_place: bool) -> None:
@@ -260,10 +260,8 @@ class StoreFolder:
     def unsent(self, fingerprint: str) -> Manifest | None:
         """Return the manifest of what was made here as it is wanted, but not put yet."""
         manifest = Manifest.read(self.copy.path)
-        if manifest is None or manifest.fingerprint != fingerprint:
-            return None
-        if self.copy.sent == fingerprint:  # removed from the store since
-            return None
+        if manifest is None or manifest.fingerprint != fingerprint or self.copy.sent == fingerprint:
+            return None  # not made, or removed from the store since
         whole = self.copy.files().keys() | self.copy.listed().keys()
         return manifest if whole >= manifest.files.keys() else None
 

@@ -128,15 +128,16 @@ class Lease:
             self._etag = etag
 
     def _text(self) -> bytes:
-        fields = {
-            "host": socket.gethostname(),
-            "pid": os.getpid(),
-            "token": self._token,
-            "machine": _machine(),
-            "user": os.environ.get("USER", ""),
-            "renewed": time.time(),
-        }
-        return json.dumps(fields).encode()
+        return json.dumps(
+            {
+                "host": socket.gethostname(),
+                "pid": os.getpid(),
+                "token": self._token,
+                "machine": _machine(),
+                "user": os.environ.get("USER", ""),
+                "renewed": time.time(),
+            }
+        ).encode()
 
 
 @contextlib.contextmanager

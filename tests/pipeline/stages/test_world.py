@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
 from pipeline.common.errors import InputError, Restart, UserError
-from pipeline.common.manifest import begun
 from pipeline.common.stores.mirror import Copy
 from tests.examples import examples
 from tests.pipeline.stages.world import TRAININGS, World, kept, number_after
@@ -57,7 +56,7 @@ def test_what_was_made_is_put_again_although_its_older_checkpoints_are_elsewhere
     stored: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def cut_off(copy: Copy, name: str, seen: str | None, data: bytes) -> str:
-        if data != begun("train"):
+        if b"fingerprint" in data:
             raise Restart("the store does not answer")
         return replace(copy, name, seen, data)
 

@@ -94,7 +94,6 @@ def story(switches: tuple[int, ...], alike: bool, in_place: bool) -> int:
         turns = Turns(world, switches)
         results = turns.run(works)
         assert all(isinstance(one, Manifest | Restart) for one in results.values()), (switches, results)
-        assert any(isinstance(one, Manifest) for one in results.values()), switches
         requests, turns.inside = turns.count, True
         for machine in "ab":
             assert works[machine]().summary in ("ab" if alike else machine), switches
@@ -125,6 +124,7 @@ def test_a_holder_may_stand_still_before_any_request(alike: bool, in_place: bool
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("in_place", [False, True])
 @pytest.mark.parametrize("first", range(5, 17, 3))
 def test_each_holder_may_stand_still_before_any_request(first: int, in_place: bool) -> None:
