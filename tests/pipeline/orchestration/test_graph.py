@@ -269,7 +269,7 @@ def test_a_file_that_only_looks_changed_is_told_as_such(tmp_path: Path) -> None:
 
 
 def test_a_training_of_other_settings_is_named_with_its_step(tmp_path: Path) -> None:
-    settings = planned("+corpus=sample", f"workdir={tmp_path.parent}", f"train.out={tmp_path}")["train"].config
+    settings = planned("+corpus=sample", f"workdir={tmp_path}", f"train.out={tmp_path}")["train"].config
     assert graph.first_step(settings, "a" * 64, {}) == (0, "")
     for name in (f"{'b' * 12}/step-00000734", f"{'a' * 12}/step-00001000"):
         (tmp_path / "checkpoints" / name).mkdir(parents=True)
