@@ -115,6 +115,7 @@ def plan(config: PrepareConfig, out: Path) -> PreparePlan:
         separator=wordpiece.sep,
         exchange=exchange,
         short=short,
+        removed=filters.removed(config.filters.remove),
         units=units_of(config, out),
         reading=reading_key(config, info),
     )
@@ -159,8 +160,9 @@ def reading_key(config: PrepareConfig, info: ShardInfo) -> str:
     sources = {k: fingerprints.fingerprint_path(path) for k, path in files.items()}
     known = fingerprints.fingerprint_of("prepare", settings, sources)
     digest = hashlib.sha256(f"{info.tokenizer}{known}".encode())
-    for path in sorted(Path(__file__).parent.rglob("*.py")):
-        digest.update(path.read_bytes())
+    for path in sorted(Path(__file__).parent.rglob("*")):
+        if path.suffix in (".py", ".yaml"):  # its tables are data
+            digest.update(path.read_bytes())
     for need in metadata.requires("bert-pipeline") or ():
         name, _, extra = re.split(r"([^\w.-])", need, maxsplit=1)
         if "extra ==" not in extra:
@@ -175,8 +177,6 @@ def check_filters(config: PrepareConfig) -> dict[str, int]:
         ConfigError, InputError: a bad pattern or evaluation file, or a missing library.
     """
     chosen = filters.build(config.filters)
-    filters.removed.cache_clear()
-    filters.removed(config.filters.remove)
     if config.filters.near_duplicates is not None:
         minhash.MinHasher(config.filters)
     if short := filters.short_files(chosen):
@@ -233,10 +233,10 @@ def taken_up(work: PreparePlan) -> int:
     """Return how many reading tasks an earlier start has done; with `force` none."""
     if work.config.force:
         work.units.remove_all_but(set())
-    there, names = work.units.names(), work.unit_names
-    kept = sum(name in there for name in names)
+    there = work.units.names()
+    kept = sum(name in there for name in work.unit_names) if there else 0
     if kept:
-        screen.say(f"prepare: {kept:,} of {pluralize(len(names), 'reading task')} were done by an earlier start")
+        screen.say(f"prepare: {kept:,} of {pluralize(len(work.firsts), 'reading task')} were done by an earlier start")
     return kept
 
 
@@ -281,9 +281,9 @@ def make(config: PrepareConfig, out: Path) -> Result:
         check_held_out(config, counts, account.lowest)
     account.dropped.write(out, counts.documents["read"] - counts.written)
     counts.warnings.extend(warnings(work, counts, account.lowest))
-    kept = work.units.remove_all_but(set(work.unit_names) if config.keep_reading else set())
+    left = work.units.remove_all_but(set(work.unit_names) if config.keep_reading else set())
     return Result(
-        summary="; ".join([made_line(config, counts, kept), *(f"warning: {text}" for text in counts.warnings)]),
+        summary="; ".join([made_line(config, counts, left), *(f"warning: {text}" for text in counts.warnings)]),
         figures=counts.to_json(),
         sums={name: shard.sha256 for name, shard in counts.shards.items()},
     )
@@ -384,7 +384,7 @@ def warnings(plan: PreparePlan, counts: CorpusCounts, lowest: LowestHashes) -> l
         )
     if unknown := Coverage.of(counts.totals).warning:
         found.append(unknown)
-    if missed := sorted(filters.removed(config.filters.remove) - counts.removed.keys()):
+    if missed := sorted(plan.removed - counts.removed.keys()):
         found.append(
             f"{pluralize(len(missed), 'line')} of {config.filters.remove} name no document, such as {missed[0]}; "
             "ids are as in dropped.feather and inspect"

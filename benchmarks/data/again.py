@@ -8,19 +8,16 @@ whole process group, at `--moments` even times. Rows about what changed keep the
 """
 
 import argparse
+import contextlib
 import ctypes
 import os
-import resource
 import shutil
-import signal
 import statistics
-import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
-from benchmarks.data.prepare import learn, write
+from benchmarks.data.prepare import learn, measure, write
 from benchmarks.shared import heading
 from pipeline.common.manifest import Manifest
 
@@ -86,28 +83,14 @@ def divide(text: Path, folder: Path) -> None:
 
 
 def cost(command: list[str], kill: float | None) -> tuple[float, float]:
-    """Run a command, and kill its processes after some seconds; return CPU seconds and seconds."""
-    before, began = used(), time.monotonic()
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, start_new_session=True)
-    if kill is not None:
-        time.sleep(kill)
-        os.killpg(process.pid, signal.SIGKILL)
-    status = process.wait()
-    wall = time.monotonic() - began
-    while True:
-        try:
-            os.wait()
-        except ChildProcessError:
-            break
-    if status and kill is None:
-        raise SystemExit(f"failed: {' '.join(command)}")
-    return used() - before, wall
-
-
-def used() -> float:
-    """Return the CPU seconds of all processes that have ended."""
-    found = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return found.ru_utime + found.ru_stime
+    """Run a command, and kill its processes after some seconds; return CPU seconds, orphans' too, and seconds."""
+    found = measure(command, kill)
+    cpu = found.cpu
+    with contextlib.suppress(ChildProcessError):
+        while True:
+            _, _, used = os.wait3(0)
+            cpu += used.ru_utime + used.ru_stime
+    return cpu, found.wall
 
 
 def sums(folder: Path) -> dict[str, str]:

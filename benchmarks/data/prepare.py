@@ -18,6 +18,7 @@ import dataclasses
 import itertools
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -133,13 +134,17 @@ def stage(work: Path, text: str, *more: str) -> list[str]:
     return [sys.executable, *line.split(), f"out={work}/out", "force=true", *more]
 
 
-def measure(command: list[str]) -> Cost:
-    """Run a command to its end and return its cost."""
+def measure(command: list[str], kill: float | None = None) -> Cost:
+    """Run a command to its end, or kill its processes after some seconds; return its cost."""
     threads = {"TOKENIZERS_PARALLELISM": "false", "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
     began = time.monotonic()
-    process = subprocess.Popen(command, env=os.environ | threads, stdout=subprocess.DEVNULL)
+    alone, environment = kill is not None, os.environ | threads
+    process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, start_new_session=alone)
+    if kill is not None:
+        time.sleep(kill)
+        os.killpg(process.pid, signal.SIGKILL)
     _, status, used = os.wait4(process.pid, 0)
-    if status:
+    if status and kill is None:
         raise SystemExit(f"failed: {' '.join(command)}")
     cpu = used.ru_utime + used.ru_stime
     return Cost(cpu, time.monotonic() - began, used.ru_maxrss / 2**20)

@@ -121,14 +121,13 @@ class TokenizedDocuments:
 
 
 class NewDocuments:
-    """The documents of a reading task that writing tasks get, with their buckets."""
+    """The documents of a reading task that writing tasks get, with their buckets; none that is `removed`."""
 
-    def __init__(self, plan: PreparePlan, account: DocumentCounts):
-        self.plan, self.account = plan, account
+    def __init__(self, plan: PreparePlan, account: DocumentCounts, removed: frozenset[str]):
+        self.plan, self.account, self.removed = plan, account, removed
         self.most: dict[bytes, int] = {}  # largest number of copies of each kept document
         self.signed: dict[bytes, bytes] = {}  # MinHash signatures by hash
         self.taken = set[bytes]()  # hashes of documents that may be near duplicates
-        self.removed = filters.removed(plan.config.filters.remove)
 
     def take(self, batch: pa.RecordBatch) -> pa.Table:
         """Return the documents of a batch that are new, with their buckets.
@@ -174,7 +173,7 @@ class NewDocuments:
         """Return the hashes and MinHash signatures of the documents, in the order of hashes."""
         hashes = sorted(self.signed.keys() & self.taken)
         flat = np.frombuffer(b"".join(self.signed[each] for each in hashes), np.uint32)
-        return as_numbers(hashes), flat.reshape(len(hashes), -1)
+        return as_numbers(hashes), flat.reshape(-1, self.plan.config.filters.permutations)
 
 
 def in_portions(tables: Iterable[pa.Table], most: int) -> Iterator[pa.Table]:

@@ -35,13 +35,14 @@ class PreparePlan:
     separator: int  # the id of [SEP]
     exchange: Exchange
     short: dict[str, int]  # evaluation files that no document can match, see `filters.short_files`
+    removed: frozenset[str]  # what `filters.remove` names; tasks read it themselves
     units: Units
     reading: str  # a hash of all but the splits that determines what a reading task reads
     token: str = dataclasses.field(default_factory=lambda: secrets.token_hex(8))
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state sent to workers."""
-        return {**vars(self), "splits": [], "firsts": []}
+        return {**vars(self), "splits": [], "firsts": [], "removed": frozenset()}
 
     def check_current(self) -> None:
         """Raise where another run owns the folder.

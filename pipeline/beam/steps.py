@@ -24,7 +24,7 @@ from pipeline.beam.progress import Report
 from pipeline.beam.units import Unit, name_of
 from pipeline.common.atomic import write_text
 from pipeline.common.errors import InputError, Restart, UserError, disk_failure
-from pipeline.filtering import minhash
+from pipeline.filtering import filters, minhash
 from pipeline.filtering.minhash import Hashes, Signatures
 from pipeline.readers import FileRange
 from pipeline.tokenization.wordpiece import WordPiece
@@ -108,6 +108,7 @@ class Tokenize(Task):
         with self.noted():
             self.intake = DocumentReader(self.plan.config)
             self.wordpiece = vocabulary(self.plan.config.vocab, self.plan.info.tokenizer)
+            self.removed = filters.removed(self.plan.config.filters.remove)
 
     def work(self, number: int, given: Iterable[FileRange]) -> Iterator[Left]:
         """Read the splits, or take what an earlier start has read; leave their documents by bucket."""
@@ -118,12 +119,13 @@ class Tokenize(Task):
         if unit is None:
             return
         account.take(unit[0])
-        documents, first = NewDocuments(plan, account), plan.exchange.first_place(number)
+        documents, first = NewDocuments(plan, account, self.removed), plan.exchange.first_place(number)
         for table in in_portions(map(documents.take, unit[1]), portion(plan.config)):
             for k, blob in by_bucket(table, plan.exchange.range_bounds):
                 yield first + k, DOCUMENTS, blob
-        if documents.taken & documents.signed.keys():
-            yield from self.signed(*documents.signatures())
+        hashes, signatures = documents.signatures()
+        if len(hashes):
+            yield from self.signed(hashes, signatures)
         write_text(plan.read_account(number), json.dumps(vars(account)))
         report(size, account.documents["read"], ended=True)
 

@@ -44,12 +44,9 @@ class Units:
 
     def names(self) -> set[str]:
         """Return the names of all units."""
-        stored = (
-            (info.key.rpartition("/")[2] for info in objects.client(self.address).below(self.address))
-            if self.address
-            else ()
-        )
-        return {*(path.name for path in self.folder.glob(f"*{ENDING}")), *stored}
+        stored = objects.client(self.address).below(self.address) if self.address else []
+        names = (info.key.rpartition("/")[2] for info in stored)
+        return {*(path.name for path in self.folder.glob(f"*{ENDING}")), *names}
 
     def write(self, name: str, tables: Iterable[pa.Table], counts: dict[str, Any]) -> None:
         """Write a unit: documents, and the `counts` as they are when `tables` are over."""

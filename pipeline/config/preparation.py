@@ -239,7 +239,7 @@ class PrepareConfig(StageConfig):
     shard_bytes: int = option(64 * 2**20, "Bytes of input text per shard, about.", at_least=1)
     seed: int = option(0, "Seed of pairs and order.")
     keep_reading: bool = runtime_option(
-        False, "Keep what was read next to `out`: after a change, only new files are read; 0.4 byte per byte of text."
+        False, "Keep what was read next to `out`: after a change, only new files are read; half the bytes of the text."
     )
     dry_run: bool = runtime_option(
         False, "Print the plan with an estimate of time, disk and memory, and write nothing."

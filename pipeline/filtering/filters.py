@@ -5,7 +5,6 @@ duplicates are the exception, found between the two phases of `prepare`
 (`pipeline.filtering.minhash`).
 """
 
-import functools
 import re
 import sys
 import unicodedata
@@ -180,7 +179,6 @@ def lines_of(text: str) -> list[str]:
     return [line.removesuffix("\r") for line in text.split("\n")]
 
 
-@functools.lru_cache(maxsize=1)
 def removed(path: str | None) -> frozenset[str]:
     """Return the lines of `filters.remove`, ids and hashes of documents.
 

@@ -105,7 +105,7 @@ def found_by_tasks(
     """Return the near duplicates that each writing task gets."""
     left = Left(draw)
     for number, (hashes, signatures) in enumerate(parts):
-        read = NewDocuments(plan, DocumentCounts())
+        read = NewDocuments(plan, DocumentCounts(), frozenset())
         read.taken = {row.tobytes() for row in hashes.astype(">u8")}
         read.signed = {
             row.tobytes(): bytes(signature) for row, signature in zip(hashes.astype(">u8"), signatures, strict=True)

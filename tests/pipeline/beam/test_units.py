@@ -138,6 +138,20 @@ def test_other_settings_of_reading_and_force_read_again(
         assert {path.name for path in reads} == {path.name for path in (tmp_path / ".kept.reading").iterdir()}
 
 
+def test_code_and_tables_of_the_package_decide_what_is_read(
+    vocab: Path, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What an upgrade reads otherwise, also by data alone, is not taken from what was read before it."""
+    (tmp_path / "package" / "text").mkdir(parents=True)
+    monkeypatch.setattr(prepare, "__file__", str(tmp_path / "package" / "prepare.py"))
+    keys = set()
+    for name in ("a.py", "text/b.py", "text/c.yaml"):
+        for content in ("1", "2"):
+            (tmp_path / "package" / name).write_text(content)
+            keys.add(prepare.plan(config(tmp_path, "kept"), tmp_path / "kept").reading)
+    assert len(keys) == 6
+
+
 @pytest.mark.parametrize("damage", ["cut", "flip", "empty"])
 def test_what_was_damaged_is_read_again(
     damage: str, vocab: Path, corpus: Path, tmp_path: Path, reads: list[Path]
