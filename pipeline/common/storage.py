@@ -239,25 +239,17 @@ def pinned(place: str) -> str:
     return hub.pinned(normal(place))
 
 
-def content_mark(file: File) -> str:
-    """Return a word that changes when a file's content does, for fingerprints.
-
-    Raises:
-        OSError: the object does not exist or is not readable.
-    """
-    if isinstance(file, Remote) and file.address.startswith(hub.SCHEME):
-        return file.version  # the hub states no time of change
-    return str(file.stat().st_mtime_ns)
-
-
-def mark_and_size(file: File) -> tuple[str, int]:
-    """Return a word that changes when a file, its name or its content does, and its bytes.
+def mark_and_size(file: File, name: str | None = None) -> tuple[str, int]:
+    """Return a word that changes when a file's content does, or its name (None: its path), and its bytes.
 
     Raises:
         OSError: it does not exist or is not readable.
     """
-    size = file.stat().st_size
-    return f"{file}\x1f{size}\x1f{content_mark(file)}", size
+    stat = file.stat()
+    version: object = stat.st_mtime_ns
+    if isinstance(file, Remote) and file.address.startswith(hub.SCHEME):
+        version = file.version  # the hub states no time of change
+    return f"{name or file}\x1f{stat.st_size}\x1f{version}", stat.st_size
 
 
 def at(place: File | str) -> File:

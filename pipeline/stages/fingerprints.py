@@ -17,6 +17,7 @@ from typing import Any
 from pipeline.common import storage
 from pipeline.common.figures import Conversion
 from pipeline.common.manifest import Manifest, enclosing_manifest
+from pipeline.common.schema import has_default
 from pipeline.config import StageConfig
 from pipeline.stages.registry import stage_of
 
@@ -81,7 +82,7 @@ def defaults_of(schema: Any, prefix: str = "") -> dict[str, Any]:
             found |= defaults_of(field.type, f"{key}.")
         elif field.default_factory is not dataclasses.MISSING:
             found[key] = field.default_factory()
-        elif field.default is not dataclasses.MISSING and field.default != "???":
+        elif has_default(field):
             found[key] = field.default
     return found
 
@@ -149,11 +150,9 @@ def fingerprint_files(path: Path | str, of_readers: bool = False) -> str:
     digest = hashlib.sha256()
     for file in storage.below(top, left_out) if folder else storage.matching(str(path), left_out):
         with contextlib.suppress(FileNotFoundError):
-            stat = file.stat()
             name = str(file).removeprefix(f"{top}/") if folder else file.name
-            mark = storage.content_mark(file)
-            line = f"{name}\x1f{stat.st_size}\x1f{mark}\n"
-            digest.update(line.encode("utf-8", "surrogateescape"))  # a name need not be UTF-8
+            mark, _ = storage.mark_and_size(file, name)
+            digest.update(f"{mark}\n".encode("utf-8", "surrogateescape"))  # a name need not be UTF-8
     return digest.hexdigest()
 
 

@@ -190,20 +190,20 @@ def read(path: Path, options: normalization.Options | None = None) -> str:
     if (names := special_names(entries)) == SPECIAL:
         check_special(entries, str(path))
     is_bert = tokenizer_folder.check_class(path.parent, names, is_wordpiece(tokenizer), library=True)
-    if (path.parent / tokenizer_folder.CONFIG).exists():
-        text = _as_stated(text, normalization.of_config(path.parent / tokenizer_folder.CONFIG) if is_bert else {})
+    if (stated := path.with_name(tokenizer_folder.CONFIG)).exists():
+        text = _as_stated(text, names, normalization.of_config(stated) if is_bert else {})
     text = _with_added(text, path.parent)
     return text if tokenizer.padding is tokenizer.truncation is None else _without_padding(text)
 
 
-def _as_stated(source: str, options: normalization.Options) -> str:
+def _as_stated(source: str, roles: tuple[str, ...], options: normalization.Options) -> str:
     """Return a tokenizer.json as transformers reads it in the folder of a model.
 
-    Special tokens that have no role here, as markers of entities, are found in text. BertTokenizer
-    takes `options` from the folder's tokenizer_config.json.
+    Special tokens that have none of the `roles` here, as markers of entities, are found in text.
+    BertTokenizer takes `options` from the folder's tokenizer_config.json.
     """
     spec = json.loads(source)
-    roles, own = special_names(Tokenizer.from_str(source).get_vocab()), dict(spec["normalizer"] or {})
+    own = dict(spec["normalizer"] or {})
     tokens = [token | {"special": token["special"] and token["content"] in roles} for token in spec["added_tokens"]]
     if own.get("type") == "BertNormalizer":
         names = {"split_chinese": "handle_chinese_chars"}
