@@ -19,7 +19,7 @@ from importlib import metadata
 from pathlib import Path
 
 from pipeline import readers
-from pipeline.beam import documents, estimate, steps, transforms
+from pipeline.beam import documents, estimate, spent, steps, transforms
 from pipeline.beam.documents import OUTCOMES, DocumentCounts
 from pipeline.beam.estimate import text_bytes
 from pipeline.beam.exchange import PER_TOKEN, Exchange, portion
@@ -273,18 +273,21 @@ def make(config: PrepareConfig, out: Path) -> Result:
         if not kept:
             estimate.remember(config, work.splits, time.monotonic() - began)
         counts, account = collect(work)
+        used = spent.total(work.scratch.glob(f"*{spent.ENDING}"))
         shutil.rmtree(work.scratch)
         if not counts.documents.get("read"):
             work.units.remove_all_but(set())
         check_train(config, counts)
         check_word_limit(config, counts)
         check_held_out(config, counts, account.lowest)
+    screen.say(f"prepare: {spent.line(used)}")
     account.dropped.write(out, counts.documents["read"] - counts.written)
     counts.warnings.extend(warnings(work, counts, account.lowest))
     left = work.units.remove_all_but(set(work.unit_names) if config.keep_reading else set())
     return Result(
         summary="; ".join([made_line(config, counts, left), *(f"warning: {text}" for text in counts.warnings)]),
         figures=counts.to_json(),
+        spent=used,
         sums={name: shard.sha256 for name, shard in counts.shards.items()},
     )
 

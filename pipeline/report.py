@@ -63,9 +63,9 @@ def finished(config: ReportConfig) -> list[tuple[str, Manifest]]:
     return known
 
 
-def corpus_section(name: str, counts: CorpusCounts, config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the section of a corpus: source, document counts and instance lengths."""
-    corpus = config.get("corpus") or {}
+def corpus_section(name: str, counts: CorpusCounts, manifest: Manifest) -> dict[str, Any]:
+    """Return the section of a corpus: source, document counts, instance lengths, and where the time went."""
+    corpus = manifest.config.get("corpus") or {}
     origin = {
         "corpus": corpus.get("name"),
         "language": corpus.get("language"),
@@ -77,7 +77,11 @@ def corpus_section(name: str, counts: CorpusCounts, config: Mapping[str, Any]) -
     plot = plots.histogram(
         list(counts.lengths), list(counts.lengths.values()), "tokens of an instance", "instances (log scale)"
     )
-    return {"title": f"Corpus ({name})", "rows": rows, "plots": [(counts.lengths_line, plot)]}
+    drawn = [(counts.lengths_line, plot)]
+    if spent := manifest.spent:
+        kinds = zip(("processor", "waiting"), zip(*spent.values(), strict=True), strict=True)
+        drawn.append(("Where the time of the workers went", plots.bars(list(spent), list(kinds), "seconds")))
+    return {"title": f"Corpus ({name})", "rows": rows, "plots": drawn}
 
 
 def train_section(name: str, folder: Path) -> dict[str, Any]:
@@ -180,7 +184,7 @@ def make(config: ReportConfig, out: Path) -> Result:
     sections = []
     for name, one in leading.items():
         if isinstance(one.record, CorpusCounts):
-            sections.append(corpus_section(name, one.record, one.manifest.config))
+            sections.append(corpus_section(name, one.record, one.manifest))
         elif isinstance(one.record, TrainingSummary):
             sections.append(train_section(name, one.folder))
     pairs = minimal_pair_tables.sections(leading)

@@ -21,6 +21,7 @@ from pipeline.beam.exchange import portion
 from pipeline.beam.fast_import import beam
 from pipeline.beam.plan import PreparePlan, unpack
 from pipeline.beam.progress import Report
+from pipeline.beam.spent import ENDING, sampled
 from pipeline.beam.units import Unit, name_of
 from pipeline.common.atomic import write_text
 from pipeline.common.errors import InputError, Restart, UserError, disk_failure
@@ -61,10 +62,14 @@ class Task(beam.DoFn):
         if self.cancelled():
             return
         task, folder = element[0], None if self.plan.config.runner.by_engine else self.plan.scratch
-        with self.noted(), Carrier(folder) as carrier:
-            for number, (later, kind, blob) in enumerate(self.work(*element)):
-                left = later, (kind, task, number, carrier.put(blob))
-                yield left if kind == self.main else beam.pvalue.TaggedOutput(kind, left)
+        with self.noted():
+            with sampled() as spent, Carrier(folder) as carrier:
+                for number, (later, kind, blob) in enumerate(self.work(*element)):
+                    left = later, (kind, task, number, carrier.put(blob))
+                    yield left if kind == self.main else beam.pvalue.TaggedOutput(kind, left)
+            write_text(self.plan.scratch / f"{type(self).__name__}-{task}{ENDING}", json.dumps(spent))
+            for step, (used, _) in spent.items():  # an engine shows them
+                beam.metrics.Metrics.counter("prepare", f"{step}, processor ms").inc(round(1000 * used))
 
     def blobs(self, parts: Iterable[Part], kind: str) -> Iterator[pa.Buffer]:
         """Yield what earlier tasks have left of this kind, in their order."""

@@ -29,6 +29,7 @@ class Result:
     figures: dict[str, Any]  # JSON: everything the report or a later stage may need
     sums: dict[str, str] = dataclasses.field(default_factory=dict)  # known sha256 by relative path
     earlier: float = 0.0  # seconds that earlier starts spent on it
+    spent: dict[str, list[float]] = dataclasses.field(default_factory=dict)  # of the manifest
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -46,6 +47,7 @@ class Manifest:
     seconds: float  # over all starts
     finished: str  # UTC, ISO 8601
     times: dict[str, int] = dataclasses.field(default_factory=dict)  # of the files, in ns
+    spent: dict[str, list[float]] = dataclasses.field(default_factory=dict)  # by step: processor seconds, waits
     format: str = FORMAT
 
     @classmethod

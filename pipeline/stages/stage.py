@@ -279,6 +279,7 @@ def _made(
         times={name: (folder / name).stat().st_mtime_ns for name in files},
         figures=result.figures,
         summary=one_line(result.summary),
+        spent=result.spent,
         seconds=round(result.earlier + time.monotonic() - started, 3),
         finished=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
     )

@@ -92,6 +92,16 @@ def test_a_card_counts_the_documents_that_the_shards_have(work: Path) -> None:
     assert "1,241" in documents, "what they are of, with those that were skipped"
 
 
+def test_where_the_time_of_prepare_went_is_drawn_with_its_waits(work: Path) -> None:
+    assert "time of the workers" not in page(work), "of an earlier release"
+    place = work / "prepare" / MANIFEST
+    said = json.loads(place.read_text())
+    place.write_text(json.dumps(said | {"spent": {"read": [1.5, 0.2], "tokenize": [3.0, 0.0]}}))
+    (drawn,) = (part for part in page(work, "again").split("<figure>") if "time of the workers" in part)
+    for shown in ("read", "tokenize", "processor", "waiting", "seconds"):
+        assert f">{shown}<" in drawn
+
+
 def test_the_text_and_the_rows_that_a_score_is_of_are_named(work: Path) -> None:
     place = work / "prepare" / MANIFEST
     said = json.loads(place.read_text())

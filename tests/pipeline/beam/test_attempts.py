@@ -8,7 +8,7 @@ import pytest
 from hydra import compose, initialize_config_dir
 
 from pipeline import prepare
-from pipeline.beam import steps
+from pipeline.beam import spent, steps
 from pipeline.beam.carrier import ENDING
 from pipeline.beam.plan import PreparePlan, unpack
 from pipeline.cli import composing, conf_files
@@ -50,7 +50,11 @@ def attempt(plan: PreparePlan, packet: bytes, times: int) -> None:
 
 def content(plan: PreparePlan) -> dict[str, bytes]:
     files = [*Path(plan.out).glob("*.arrow"), *plan.scratch.iterdir()]
-    shown = [path for path in files if not path.name.startswith(".") and path.suffix not in (".progress", ENDING)]
+    shown = [
+        path
+        for path in files
+        if not path.name.startswith(".") and path.suffix not in (".progress", ENDING, spent.ENDING)
+    ]
     return {path.name: path.read_bytes() for path in shown}
 
 
