@@ -22,7 +22,7 @@ STEPS = {
     "pipeline.text": "clean",
     "pipeline.text.sentences": "sentences",
     "pipeline.beam.documents": "filter",
-    "pipeline.filtering": "filter",
+    "pipeline.filtering.filters": "filter",
     "pipeline.filtering.minhash": "near duplicates",
     "pipeline.tokenization": "tokenize",
     "pipeline.beam": "exchange",

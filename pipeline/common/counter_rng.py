@@ -50,7 +50,7 @@ def binomial_half(key: Bits, n: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """Count heads among `n` fair coin flips, per entry of `key` `(N,)` and `n` `(N,)`."""
     heads = np.zeros(n.shape, np.int64)
     for block in range(-(-int(n.max(initial=0)) // 64)):
-        take = np.clip(n - 64 * block, 0, 64)
+        take = np.minimum(np.maximum(n - 64 * block, 0), 64)  # np.clip takes ten times as long for few
         mask = np.where(
             take == 64,
             np.uint64(0xFFFFFFFFFFFFFFFF),

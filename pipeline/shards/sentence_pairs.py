@@ -72,8 +72,7 @@ class Pairs:
     @classmethod
     def concatenate(cls, parts: list["Pairs"]) -> "Pairs":
         """Concatenate the pairs of `parts`, in order."""
-        columns = zip(*(vars(part).values() for part in parts), strict=True)
-        return cls(*map(np.concatenate, columns))
+        return cls(*map(np.concatenate, zip(*(vars(part).values() for part in parts), strict=True)))
 
 
 def next_sentence_pairs(
@@ -108,42 +107,41 @@ def next_sentence_pairs(
 
     live = np.arange(len(documents)) if chosen is None else chosen
     here = documents.starts[:-1].copy()  # (D,) next sentence of each document
-    turns, turn = [], 1
+    turns, of = [_no_pairs()], [live[:0]]  # pairs, and their documents
     while len(live):
         first = here[live]
         if by_order:
             first -= (first == ends[live] - 1) & (first > documents.starts[live])
-        pairs, after = _turn(documents, live, first, target[live], keys[live], turn, by_order)
-        turns.append(_truncated(pairs, max_tokens, keys[live], turn)[pairs.b_len > 0])
+        pairs, after = _turn(documents, live, first, target[live], keys[live], len(turns), by_order)
+        turns.append(pairs)
+        of.append(live)
         here[live] = after
         live = live[after < ends[live]]
-        turn += 1
-    return Pairs.concatenate(turns) if turns else _no_pairs()
+    numbers = np.repeat(np.arange(len(of)), list(map(len, of)))
+    pairs = Pairs.concatenate(turns)
+    return _truncated(pairs, max_tokens, keys[np.concatenate(of)], numbers)[pairs.b_len > 0]
 
 
 def _turn(
     documents: Documents, live: Ints, first: Ints, target: Ints, keys: counter_rng.Bits, turn: int, by_order: bool
 ) -> tuple[Pairs, Ints]:
     """Draw one untruncated pair per live document; return also where its next chunk starts."""
-
-    def draw(purpose: int) -> int:
-        return turn * _DRAWS + purpose
-
+    drawn = counter_rng.uniform(keys, turn * _DRAWS + np.arange(_FRONT_A)[:, None])  # at once: a turn may have one pair
     offsets, end = documents.sentences, documents.starts[live + 1]
     last = _reach(offsets, first, end, target)
     count = last - first
-    middle = first + 1 + counter_rng.integers(keys, draw(_A_END), np.maximum(count - 1, 1))
+    middle = first + 1 + (drawn[_A_END] * np.maximum(count - 1, 1)).astype(np.int64)
     middle = np.where(count == 1, last, middle)
-    heads = counter_rng.uniform(keys, draw(_COIN)) < 0.5
+    heads = drawn[_COIN] < 0.5
     is_random = (count == 1) | heads
     low, size = documents.neighbours(live)
     is_random &= (size > 1) & (not by_order)
     a_len = offsets[middle] - offsets[first]
 
-    other = counter_rng.integers(keys, draw(_OTHER), np.maximum(size - 1, 1))
+    other = (drawn[_OTHER] * np.maximum(size - 1, 1)).astype(np.int64)
     other = low + np.minimum(other + (other >= live - low), size - 1)
     other_first, other_end = documents.starts[other], documents.starts[other + 1]
-    random_start = other_first + counter_rng.integers(keys, draw(_START), other_end - other_first)
+    random_start = other_first + (drawn[_START] * (other_end - other_first)).astype(np.int64)
     b_target = target - a_len
     random_end = _reach(offsets, random_start, other_end, b_target)
     # A chunk of one sentence has no rest: its true next is whatever follows it, if anything.
@@ -176,7 +174,7 @@ def _reach(offsets: Ints, first: Ints, end: Ints, tokens: Ints) -> Ints:
     return np.minimum(enough, end)
 
 
-def _truncated(pairs: Pairs, max_tokens: int, keys: counter_rng.Bits, turn: int) -> Pairs:
+def _truncated(pairs: Pairs, max_tokens: int, keys: counter_rng.Bits, turn: Ints) -> Pairs:
     """Truncate pairs to `max_tokens`: closed form of dropping from the longer, B if equal."""
     half = (max_tokens + 1) // 2
     kept_a = np.minimum(pairs.a_len, np.maximum(max_tokens - pairs.b_len, half))

@@ -519,7 +519,8 @@ class WordPiece:
     def _unknown_pieces(self, distinct: list[bytes], indices: Lengths, ids: Ids, before: Lengths) -> int:
         """Return how many characters of pieces are in unknown tokens among their `ids`."""
         places = np.flatnonzero(ids == self.unk)
-        pieces = np.unique(np.searchsorted(before, places, side="right") - 1)
+        # np.unique of many would take as long as all else.
+        pieces = np.flatnonzero(np.bincount(np.searchsorted(before, places, side="right") - 1))
         which, first, times = np.unique(indices[pieces], return_index=True, return_counts=True)
         texts = [distinct[piece].decode() for piece in which.tolist()]
         lost = np.fromiter(map(len, texts), np.int64, len(texts))
