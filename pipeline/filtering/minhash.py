@@ -64,7 +64,8 @@ class MinHasher:
 
         A text without words is only similar to an equal one.
         """
-        words = ngrams.words(text) or [text]
+        words = ngrams.numbers_of(text)
+        words = words if len(words) else ngrams.numbers([text])
         return ngrams.hashes(words, min(self.shingle, len(words)))
 
 

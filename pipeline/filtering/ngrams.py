@@ -8,7 +8,8 @@ import functools
 import hashlib
 import re
 import unicodedata
-from itertools import chain
+from collections.abc import Iterable
+from itertools import chain, pairwise
 
 import numpy as np
 
@@ -33,6 +34,7 @@ _UNSPACED = frozenset(
 _MARKS = range(0x300, 0x1F000)  # the planes above have only variation selectors
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)  # odd: multiplication loses no bits at any position
 _FINAL = np.uint64(0)
+BLOCK = 1 << 20  # characters
 
 
 class _Ids(dict[str, int]):
@@ -73,12 +75,24 @@ def words(text: str) -> list[str]:
     return _word().findall(unicodedata.normalize("NFC", text))
 
 
-def hashes(found: list[str], n: int) -> counter_rng.Bits:
-    """Return a hash of every n-gram: `(len(found) - n + 1,)`, empty if there are fewer words."""
-    count = len(found) - n + 1
+def numbers(found: Iterable[str]) -> counter_rng.Bits:
+    """Return a number of each word."""
+    return np.fromiter(map(_ids.__getitem__, found), np.uint64)
+
+
+def numbers_of(text: str) -> counter_rng.Bits:
+    """Return the numbers of a text's words; a long one is divided at line ends, as words take 80 bytes each."""
+    ends = [0]
+    while ends[-1] < len(text):
+        ends.append(text.find("\n", ends[-1] + BLOCK) + 1 or len(text))
+    return np.concatenate([numbers(()), *(numbers(words(text[a:b])) for a, b in pairwise(ends))])
+
+
+def hashes(ids: counter_rng.Bits, n: int) -> counter_rng.Bits:
+    """Return a hash of every n-gram of words' numbers: `(len(ids) - n + 1,)`, empty if there are fewer."""
+    count = len(ids) - n + 1
     if count <= 0:
         return np.zeros(0, np.uint64)
-    ids = np.fromiter(map(_ids.__getitem__, found), np.uint64, len(found))
     sums = np.zeros(count, np.uint64)
     for place in range(n):
         sums *= _FACTOR

@@ -113,10 +113,19 @@ def test_words_without_marks_are_runs_of_letters_and_digits(text: str) -> None:
     assert ngrams.words(text) == runs
 
 
+@given(st.text("aΣσ\u0301中\n .ก็", max_size=40), st.integers(1, 9))
+def test_a_long_text_has_the_words_of_its_lines(text: str, block: int) -> None:
+    """A text is read in blocks, so that its words are never in memory at once."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ngrams, "BLOCK", block)
+        found = ngrams.numbers_of(text)
+    assert found.tolist() == ngrams.numbers(ngrams.words(text)).tolist()
+
+
 @given(st.lists(st.sampled_from("abc"), max_size=30), st.integers(1, 6))
 def test_ngrams_are_equal_where_their_words_are(words: list[str], n: int) -> None:
     grams = [tuple(words[k : k + n]) for k in range(len(words) - n + 1)]
-    hashes = ngrams.hashes(words, n).tolist()
+    hashes = ngrams.hashes(ngrams.numbers(words), n).tolist()
     assert len(hashes) == len(grams)
     for (a, left), (b, right) in itertools.combinations(zip(grams, hashes, strict=True), 2):
         assert (a == b) == (left == right)
@@ -220,7 +229,7 @@ def test_evaluation_files_that_no_document_can_match_are_refused(tmp_path: Path)
 
 
 def jaccard(a: str, b: str, n: int) -> float:
-    first, second = (set(ngrams.hashes(ngrams.words(t), n).tolist()) for t in (a, b))
+    first, second = (set(ngrams.hashes(ngrams.numbers_of(t), n).tolist()) for t in (a, b))
     return len(first & second) / len(first | second)
 
 
