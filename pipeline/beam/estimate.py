@@ -1,14 +1,14 @@
 """What `prepare` will take: measured for a second on a part of the corpus, never by reading it all.
 
-Only reading, cleaning and cutting into sentences are measured, so that no vocabulary is needed: a
-run says what it will take before its vocabulary is there.
+Only reading, cleaning and cutting into sentences are timed, so that no vocabulary is needed: a run says
+what it will take before its vocabulary is there. Where it is, the tokens of the part are counted.
 """
 
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from pipeline.beam.documents import DocumentCounts, DocumentReader
+from pipeline.beam.documents import DocumentCounts, DocumentReader, KeptDocument
 from pipeline.beam.exchange import Exchange, portion
 from pipeline.common import estimate
 from pipeline.common.errors import Restart, UserError
@@ -16,6 +16,8 @@ from pipeline.common.estimate import Estimate, rounded, size
 from pipeline.config import PrepareConfig
 from pipeline.readers import FileRange, SkipCounts, open_corpus
 from pipeline.readers.io import read_position
+from pipeline.tokenization.coverage import Coverage
+from pipeline.tokenization.wordpiece import WordPiece
 
 # Bytes of text that a byte of such a file becomes, about: enough to choose the number of shards.
 EXPANSION = {".bz2": 3.0, ".gz": 3.0, ".zst": 3.0, ".xz": 4.0, ".xml": 0.7}
@@ -49,17 +51,18 @@ class Calibration:
     bytes: int  # of the file
     characters: int  # of text in them
     seconds: float  # that all of prepare would have taken
+    per_token: float  # characters
 
 
 def calibrate(config: PrepareConfig, split: FileRange) -> Calibration | None:
     """Read a split for about a second; None if nothing can be said of it."""
-    reader, counts, reached = DocumentReader(config), DocumentCounts(), [0]
+    reader, counts, reached, kept = DocumentReader(config), DocumentCounts(), [0], list[KeptDocument | None]()
     began, worked, accepting = time.perf_counter(), time.thread_time(), 0.0
     try:
         with read_position.followed(split, reached.append):
             for document in reader.reader.read(split, SkipCounts(config.corpus.on_error)):
                 before = time.perf_counter()
-                reader.accept(document, counts)
+                kept.append(reader.accept(document, counts))
                 accepting += time.perf_counter() - before
                 enough = reached[-1] and time.thread_time() - worked > CALIBRATION  # as much on a busy machine
                 if enough or time.perf_counter() - began > PATIENCE:
@@ -72,11 +75,22 @@ def calibrate(config: PrepareConfig, split: FileRange) -> Calibration | None:
     characters = counts.totals["characters"]
     if not characters or not max(reached):
         return None
-    return Calibration(max(reached), characters, seconds)
+    return Calibration(max(reached), characters, seconds, per_token(config, [each for each in kept if each]))
 
 
-def measured(config: PrepareConfig, splits: list[FileRange]) -> tuple[int, float, float | None]:
-    """Return the bytes of the files, of the text in them, and of files that a worker prepares per second.
+def per_token(config: PrepareConfig, documents: list[KeptDocument]) -> float:
+    """Return the characters per token of some documents, of English where the vocabulary is not there yet."""
+    try:
+        wordpiece = WordPiece.load(config.vocab)
+    except UserError:
+        return TEXT_OF_TOKEN
+    sentences = [sentence for each in documents for sentence in each.sentences]
+    ids, _ = wordpiece.encode_within(sentences, [gap for each in documents for gap in each.gaps], Coverage())
+    return sum(map(len, sentences)) / len(ids) if len(ids) else TEXT_OF_TOKEN
+
+
+def measured(config: PrepareConfig, splits: list[FileRange]) -> tuple[int, float, float, float | None]:
+    """Return the bytes of the files, the characters and tokens in them, and the bytes per second of a worker.
 
     The rate is that of the last run in this folder, else that of a short calibration.
     """
@@ -84,7 +98,8 @@ def measured(config: PrepareConfig, splits: list[FileRange]) -> tuple[int, float
     found = calibrate(config, splits[len(splits) // 2])
     text = whole * found.characters / found.bytes if found else text_bytes(splits)
     rate = estimate.rate_of(config.workdir, "prepare")
-    return whole, text, rate or (found.bytes / found.seconds if found else None)
+    tokens = text / (found.per_token if found else TEXT_OF_TOKEN)
+    return whole, text, tokens, rate or (found.bytes / found.seconds if found else None)
 
 
 def remember(config: PrepareConfig, splits: list[FileRange], seconds: float) -> None:
@@ -121,22 +136,21 @@ def of(config: PrepareConfig, splits: list[FileRange] | None = None) -> Estimate
         splits = open_corpus(config.corpus, config.source).splits(config.split_bytes)
     if text_bytes(splits) < SMALL:
         return None
-    whole, text, rate = measured(config, splits)
-    tokens = text / TEXT_OF_TOKEN
+    whole, text, tokens, rate = measured(config, splits)
     workers = config.runner.workers
     busy = min(workers, max(1, len(splits)))
     return Estimate(
         seconds=START + whole / rate / busy if rate and config.runner.name == "local" else None,
-        disk=BYTES_OF_TOKEN * tokens * (config.duplicates + 1) + kept(config, text),
+        disk=BYTES_OF_TOKEN * tokens * (config.duplicates + 1) + kept(config, text, tokens),
         memory=memory(config, splits, text) * workers,
         about=f"{size(text)} of text, {tokens / 1e6:,.1f} M tokens",
     )
 
 
-def kept(config: PrepareConfig, text: float) -> float:
-    """Return the bytes of what was read of a text."""
+def kept(config: PrepareConfig, text: float, tokens: float) -> float:
+    """Return the bytes of what was read of a text, by its characters and tokens."""
     signed = config.filters.near_duplicates is not None
-    return READ * text / TEXT_OF_TOKEN + signed * 4 * config.filters.permutations * text / SIGNED
+    return READ * tokens + signed * 4 * config.filters.permutations * text / SIGNED
 
 
 def plan(config: PrepareConfig, splits: list[FileRange], layout: Exchange) -> list[str]:
@@ -146,8 +160,7 @@ def plan(config: PrepareConfig, splits: list[FileRange], layout: Exchange) -> li
     other constants were measured; docs/scale.md says how.
     """
     calibrate(config, splits[0])  # loads what only the first document needs
-    whole, text, rate = measured(config, splits)
-    tokens = text / TEXT_OF_TOKEN
+    whole, text, tokens, rate = measured(config, splits)
     seconds = whole / rate if rate else text / RATE
     engine = config.runner.by_engine
     parts = layout.portions * layout.ranges + layout.merges * layout.groups * layout.writes
@@ -159,7 +172,7 @@ def plan(config: PrepareConfig, splits: list[FileRange], layout: Exchange) -> li
     )
     carrier, each = "the engine" if engine else "files in out", f"{max(1, round(moved / parts / 1e3)):,} KB"
     step = f", merged in {layout.groups * layout.ranges:,} tasks" if layout.merges else ""
-    needed = made + kept(config, text) + (0 if engine else moved)
+    needed = made + kept(config, text, tokens) + (0 if engine else moved)
     rows = {
         "corpus": f"{size(whole)} in files, {size(text)} of text, {tokens / 1e6:,.1f} M tokens",
         "splits": f"{len(splits):,}, read in {layout.reads:,} tasks",

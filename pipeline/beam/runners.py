@@ -70,7 +70,7 @@ def check_endpoints(runner: RunnerConfig) -> None:
     for key in ("flink_job_server_jar", "spark_job_server_jar"):
         place = options.get(key)
         if place and "://" not in place and not Path(place).is_file():
-            raise ConfigError("file not found; build it (see docs/md)", f"runner.options.{key}", place)
+            raise ConfigError("file not found; build it (see docs/runners.md)", f"runner.options.{key}", place)
 
 
 def check_port(key: str, address: str) -> None:
