@@ -3,8 +3,8 @@
 `python -m benchmarks.data.large --gigabytes 1 4` writes documents in five scripts (.jsonl.gz), as a
 function of their number: sentences of the sample corpus with words exchanged. Of each 20, one
 equals another, one nearly does (Jaccard index of word 5-grams about 0.9) and one only resembles
-another (below 0.6). There is one document of 100 MB, one line that is no JSON, and one file that is
-no archive. Then `prepare` with near duplicates runs, and each count is compared with what was
+another (below 0.6). There is one document of 100 MB, one line that is not JSON, and one file that is
+not an archive. Then `prepare` with near duplicates runs, and each count is compared with what was
 written. Said and used disk are without the corpus. Rows of 32 GB need 75 GB of disk.
 
     --gigabytes 0.05 --giant 5    the small form, in a minute
@@ -73,7 +73,7 @@ class Corpus:
         return self.written(draw, 10 + int(70 * draw.random() ** 3))
 
     def written(self, draw: random.Random, count: int) -> str:
-        """Return new text of so many sentences: no two share more than a few words in a row."""
+        """Return new text of `count` sentences: no two share more than a few words in a row."""
         script = draw.choice(SCRIPTS)
         lines = []
         for sentence in draw.choices(self.sentences, k=count):
