@@ -3,13 +3,13 @@ r"""What a small budget wants: settings of pre-training at equal tokens, one run
     python -m benchmarks.scores.budget --corpus wikiextractor --path FOLDER --data BLIMP \
       --out work/budget --model tiny --tokens 1e6
 
-Each row differs from the first in the settings that its name says, and reads the same text with the
-same vocabulary. A row is a line of OUT/rows.jsonl as soon as it is there: the held-out masked-LM
-accuracy, the mean of BLiMP's paradigms over `--pairs` pairs of each, and the processor time of
-training. A row that is there is not run again, so the command resumes. Held-out accuracies of rows
-with other masks or lengths are of other predictions: compare their BLiMP. `--rows NAME ...` runs
-some rows, `--jobs N` N rows at a time with a core each, `--show` prints the table of those that are
-there.
+The first row has Muon, batches of 16, sequences of 64 tokens and 15 % masks. Each other row differs
+in the settings that its name says, and reads the same text with the same vocabulary. A row is a line
+of OUT/rows.jsonl as soon as it is there: the held-out masked-LM accuracy, the mean of BLiMP's
+paradigms over `--pairs` pairs of each, and the processor time of training. A row that is there is
+not run again, so the command resumes. Held-out accuracies of rows with other masks or lengths are of
+other predictions: compare their BLiMP. `--rows NAME ...` runs some rows, `--jobs N` N rows at a time
+with a core each, `--show` prints the table of those that are there.
 """
 
 import argparse
