@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from pipeline.beam import spent
 from pipeline.beam.documents import DocumentCounts, KeptDocument
 from pipeline.beam.dropped import as_bytes, from_bytes
 from pipeline.beam.plan import PreparePlan
@@ -79,7 +80,8 @@ class TokenizedDocuments:
 
     def add(self, wordpiece: WordPiece, chunk: list[KeptDocument]) -> pa.Table:
         """Tokenize a chunk of documents; those without a token count as empty."""
-        ids, lengths = self.tokens_of(wordpiece, chunk)
+        with spent.on("tokenize"):
+            ids, lengths = self.tokens_of(wordpiece, chunk)
         counts = np.array([len(each.sentences) for each in chunk], np.int64)
         owner = np.repeat(np.arange(len(chunk)), counts)[lengths > 0]
         lengths = lengths[lengths > 0]
@@ -88,13 +90,15 @@ class TokenizedDocuments:
         documents = list(itertools.compress(chunk, kept))
         for each in itertools.compress(chunk, ~kept):
             self.account.drop(each.id, "empty")
+        with spent.on("near duplicates"):
+            signatures = self.signatures(documents)
         return pa.table(
             {
                 "hash": pa.array([each.hash for each in documents], pa.binary(16)),
                 "copies": pa.array([each.copies for each in documents], pa.uint16()),
                 "words": pa.array([each.words for each in documents], pa.int64()),
                 "id": pa.array([as_bytes(each.id) for each in documents], pa.binary()),
-                "signature": pa.array(self.signatures(documents), pa.binary()),
+                "signature": pa.array(signatures, pa.binary()),
                 "ids": nested(ids, lengths, sentence_counts[kept]),
             }
         )

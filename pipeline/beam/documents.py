@@ -1,11 +1,13 @@
 """Documents of a split: cleaned, filtered, split into sentences and counted."""
 
+import itertools
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 from pipeline import readers
+from pipeline.beam import spent
 from pipeline.beam.dropped import Dropped
 from pipeline.config import PrepareConfig
 from pipeline.filtering import filters
@@ -16,6 +18,7 @@ from pipeline.shards.validation_share import LowestHashes
 from pipeline.text import clean, sentences
 
 CHUNK = 4 * 2**20  # characters tokenized at once: fastest, with constant memory
+BLOCK = 2**16  # characters that a step takes at once
 OUTCOMES = ("empty", "short", "duplicate", "filtered", "written")
 
 
@@ -99,6 +102,18 @@ def minimum_sentences(config: PrepareConfig) -> int:
     return max(config.minimum_sentences, 1 + (config.pairs == "sop"))
 
 
+def next_block(documents: Iterator[Document]) -> list[Document]:
+    """Return the next documents, of about `BLOCK` characters; none at the end."""
+    block, size = list[Document](), 0
+    with spent.on("read"):
+        for document in documents:
+            block.append(document)
+            size += 64 + len(document.text)
+            if size >= BLOCK:
+                break
+    return block
+
+
 class DocumentReader:
     """Reader, cleaner, filter and sentence splitter of documents; one per worker."""
 
@@ -106,7 +121,7 @@ class DocumentReader:
         self.config = config
         self.reader = readers.open_corpus(config.corpus, config.source)
         self.filters = filters.build(config.filters)
-        self.minimum_sentences = minimum_sentences(config)
+        self.minimum_sentences, self.language = minimum_sentences(config), config.corpus.language
 
     def chunks(
         self, splits: list[FileRange], account: DocumentCounts, report: Callable[[float, int], None]
@@ -142,21 +157,31 @@ class DocumentReader:
             if isinstance(each, filters.Decontamination):
                 each.found, each.named = account.contaminated, []
                 account.named["contaminated"] = each.named
-        for document in self.reader.read(split, tally):
-            if (accepted := self.accept(document, account)) is not None:
-                yield accepted
+        documents = iter(self.reader.read(split, tally))
+        while block := next_block(documents):
+            yield from self.accept(block, account)
         account.skipped.update(tally)
         account.notes.update(tally.notes)
         account.named["broken"] = tally.broken
 
-    def accept(self, document: Document, account: DocumentCounts) -> KeptDocument | None:
-        """Return the document if it is kept; counted either way."""
+    def accept(self, block: list[Document], account: DocumentCounts) -> list[KeptDocument]:
+        """Return the documents that are kept; counted either way."""
+        with spent.on("clean"):
+            texts = [clean.clean(document.text) for document in block]
+        with spent.on("sentences"):
+            parts = [
+                sentences.split_sentences(text, each.language or self.language, by_lines=each.sentence_lines)
+                for text, each in zip(texts, block, strict=True)
+            ]
+        with spent.on("filter"):
+            account.documents["read"] += len(block)
+            account.totals["characters"] += sum(map(len, texts))
+            judged = map(self.judged, block, texts, parts, itertools.repeat(account))
+            return [document for document in judged if document is not None]
+
+    def judged(self, document: Document, text: str, parts: list[str], account: DocumentCounts) -> KeptDocument | None:
+        """Return a document if it is kept, else count why not."""
         config = self.config
-        account.documents["read"] += 1
-        text = clean.clean(document.text)
-        account.totals["characters"] += len(text)
-        language = document.language or config.corpus.language
-        parts = sentences.split_sentences(text, language, by_lines=document.sentence_lines)
         if not parts:
             account.drop(document.id, "empty")
         elif len(text) < config.minimum_characters or len(parts) < self.minimum_sentences:

@@ -56,13 +56,13 @@ class Calibration:
 
 def calibrate(config: PrepareConfig, split: FileRange) -> Calibration | None:
     """Read a split for about a second; None if nothing can be said of it."""
-    reader, counts, reached, kept = DocumentReader(config), DocumentCounts(), [0], list[KeptDocument | None]()
+    reader, counts, reached, kept = DocumentReader(config), DocumentCounts(), [0], list[KeptDocument]()
     began, worked, accepting = time.perf_counter(), time.thread_time(), 0.0
     try:
         with read_position.followed(split, reached.append):
             for document in reader.reader.read(split, SkipCounts(config.corpus.on_error)):
                 before = time.perf_counter()
-                kept.append(reader.accept(document, counts))
+                kept += reader.accept([document], counts)
                 accepting += time.perf_counter() - before
                 enough = reached[-1] and time.thread_time() - worked > CALIBRATION  # as much on a busy machine
                 if enough or time.perf_counter() - began > PATIENCE:
@@ -75,7 +75,7 @@ def calibrate(config: PrepareConfig, split: FileRange) -> Calibration | None:
     characters = counts.totals["characters"]
     if not characters or not max(reached):
         return None
-    return Calibration(max(reached), characters, seconds, per_token(config, [each for each in kept if each]))
+    return Calibration(max(reached), characters, seconds, per_token(config, kept))
 
 
 def per_token(config: PrepareConfig, documents: list[KeptDocument]) -> float:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pipeline.beam import buckets, writing
+from pipeline.beam import buckets, spent, writing
 from pipeline.beam.buckets import NewDocuments, TokenizedDocuments, by_bucket, in_portions
 from pipeline.beam.carrier import Carrier, Part, blobs
 from pipeline.beam.documents import DocumentCounts, DocumentReader
@@ -21,7 +21,6 @@ from pipeline.beam.exchange import portion
 from pipeline.beam.fast_import import beam
 from pipeline.beam.plan import PreparePlan, unpack
 from pipeline.beam.progress import Report
-from pipeline.beam.spent import ENDING, sampled
 from pipeline.beam.units import Unit, name_of
 from pipeline.common.atomic import write_text
 from pipeline.common.errors import InputError, Restart, UserError, disk_failure
@@ -48,6 +47,7 @@ class Task(beam.DoFn):
     """
 
     main = DOCUMENTS  # the kind of its untagged output
+    step = "exchange"  # of its time that is not counted otherwise
 
     def __init__(self, plan: PreparePlan):
         self.plan = plan
@@ -63,12 +63,12 @@ class Task(beam.DoFn):
             return
         task, folder = element[0], None if self.plan.config.runner.by_engine else self.plan.scratch
         with self.noted():
-            with sampled() as spent, Carrier(folder) as carrier:
+            with spent.counted(self.step) as times, Carrier(folder) as carrier:
                 for number, (later, kind, blob) in enumerate(self.work(*element)):
                     left = later, (kind, task, number, carrier.put(blob))
                     yield left if kind == self.main else beam.pvalue.TaggedOutput(kind, left)
-            write_text(self.plan.scratch / f"{type(self).__name__}-{task}{ENDING}", json.dumps(spent))
-            for step, (used, _) in spent.items():  # an engine shows them
+            write_text(self.plan.scratch / f"{type(self).__name__}-{task}{spent.ENDING}", json.dumps(times))
+            for step, (used, _) in times.items():  # an engine shows them
                 beam.metrics.Metrics.counter("prepare", f"{step}, processor ms").inc(round(1000 * used))
 
     def blobs(self, parts: Iterable[Part], kind: str) -> Iterator[pa.Buffer]:
@@ -219,7 +219,7 @@ class WriteShards(Task):
 class PairCandidates(Task):
     """Pair the documents that have an equal band."""
 
-    main = PAIRS
+    main, step = PAIRS, "near duplicates"
 
     def work(self, number: int, given: Iterable[Part]) -> Iterator[Left]:
         """Leave the pairs for the task of the larger document, and who needs which signature."""
@@ -236,7 +236,7 @@ class PairCandidates(Task):
 class SendSignatures(Task):
     """Send the signatures of documents to the tasks that compare them."""
 
-    main = SIGNATURES
+    main, step = SIGNATURES, "near duplicates"
 
     def work(self, number: int, given: Iterable[Part]) -> Iterator[Left]:
         """Leave the signatures for each task that needs some."""
@@ -256,7 +256,7 @@ class SendSignatures(Task):
 class ComparePairs(Task):
     """Compare the signatures of candidate pairs."""
 
-    main = NEAR
+    main, step = NEAR, "near duplicates"
 
     def work(self, number: int, given: Iterable[Part]) -> Iterator[Left]:
         """Leave the hashes of documents to leave out for the tasks that write them."""

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pipeline.beam import buckets
+from pipeline.beam import buckets, spent
 from pipeline.beam.buckets import as_numbers
 from pipeline.beam.dropped import Dropped, from_bytes
 from pipeline.beam.plan import PreparePlan
@@ -94,10 +94,12 @@ def write(plan: PreparePlan, buckets: Buckets, report: Callable[[float], None]) 
         if not name.startswith("train"):  # a score counts each document once
             copies[buckets.bounds[k] : buckets.bounds[k + 1]] = 1
     packing = account["packing"]
-    drawn = draw_pairs(buckets.documents, copies, plan, buckets.names, packing, report)
+    with spent.on("pairs"):
+        drawn = draw_pairs(buckets.documents, copies, plan, buckets.names, packing, report)
     for k in range(len(buckets.names)):
         if buckets.read[k]:
-            write_bucket(plan, buckets, k, copies, drawn[k], account)
+            with spent.on("write"):
+                write_bucket(plan, buckets, k, copies, drawn[k], account)
     return account
 
 
