@@ -16,10 +16,12 @@ from typing import Any
 from unicodedata import normalize
 
 from pipeline.common import budget, foreign_json
-from pipeline.common.budget import Budget, unzipped
+from pipeline.common.budget import Budget, parsed_size, unzipped
 from pipeline.common.errors import InputError, named, readable
 from pipeline.common.storage import BROKEN_ZIP
 from pipeline.readers.io import compressed
+
+PARSED = 4  # times the size of a table that its fields may take: those of SNLI are as large as its file
 
 
 @dataclass(frozen=True)
@@ -68,10 +70,10 @@ def _members(data: Path, fits: Callable[[str], object], room: Callable[[str], Bu
             raise InputError(f"is not a complete zip file ({error}); download it again", path=archive) from error
 
 
-def budget_of(place: object) -> Budget:
-    """Return the budget of a table, or of all files of one."""
-    why = f"larger than {budget.TABLE:,} bytes; keep fewer of its rows"
-    return Budget(lambda: InputError(why, path=place), budget.TABLE)
+def budget_of(place: object, times: int = 1) -> Budget:
+    """Return the budget of a table, or of all files of one; that of its parsed form is `times` as large."""
+    why = f"takes more than {times * budget.TABLE:,} bytes; keep fewer of its rows"
+    return Budget(lambda: InputError(why, path=place), times * budget.TABLE)
 
 
 def _bytes_of(path: Path, room: Budget) -> bytes:
@@ -91,6 +93,7 @@ def decode(place: str, content: bytes) -> str:
         text = content.removeprefix(codecs.BOM_UTF8).decode("utf-8")
     if not text.strip():
         raise InputError("is empty", path=place)
+    budget_of(place, PARSED).take(parsed_size(text, ",;\t\n"))
     return text
 
 
@@ -110,7 +113,7 @@ def matching(data: Path | str, folder: str, pattern: str) -> list[tuple[str, byt
     data = Path(data)
     room = budget_of(data / folder / pattern)
     if data.is_file() and data.suffix != ".zip":
-        return [(str(data), _bytes_of(data, budget_of(data)))]
+        return [(str(data), _bytes_of(data, room))]
     for place in (data / folder, data):
         if paths := sorted(path for path in place.glob(pattern) if path.is_file()):
             with readable(place):
