@@ -58,7 +58,7 @@ def hide(text: str) -> str:
     """Return the text with secrets replaced by asterisks, however they are quoted."""
     values = {value.strip() for name, value in os.environ.items() if _NAME.search(name)}
     found = _values(frozenset(value for value in values if len(value) >= LEAST))
-    return unsigned(found.sub(HIDDEN, text))  # last: an address may hold a part of one
+    return unsigned(found.sub(HIDDEN, text))  # values first: an address may hold a part of one
 
 
 def unsigned(text: str) -> str:
