@@ -3,7 +3,6 @@
 TSV fields are split at tabs only: quotation marks are text, and often unbalanced.
 """
 
-import codecs
 import csv
 import io
 import json
@@ -20,8 +19,6 @@ from pipeline.common.budget import Budget, parsed_size, unzipped
 from pipeline.common.errors import InputError, named, readable
 from pipeline.common.storage import BROKEN_ZIP
 from pipeline.readers.io import compressed
-
-PARSED = 4  # times the size of a table that its fields may take: those of SNLI are as large as its file
 
 
 @dataclass(frozen=True)
@@ -51,8 +48,7 @@ def find(data: Path | str, folder: str, name: str) -> tuple[str, bytes] | None:
         )
     path = data / folder / name
     if path.is_file():
-        with readable(path):
-            return str(path), _bytes_of(path, budget_of(path))
+        return str(path), _bytes_of(path, budget_of(path))
     wanted = f"/{folder}/{name}" if folder else f"/{name}"
     return next(_members(data, lambda member: member.endswith(wanted), budget_of), None)
 
@@ -71,14 +67,15 @@ def _members(data: Path, fits: Callable[[str], object], room: Callable[[str], Bu
 
 
 def budget_of(place: object, times: int = 1) -> Budget:
-    """Return the budget of a table, or of all files of one; that of its parsed form is `times` as large."""
+    """Return the budget of a table, or of all files of one, `times` as large for its fields."""
     why = f"takes more than {times * budget.TABLE:,} bytes; keep fewer of its rows"
     return Budget(lambda: InputError(why, path=place), times * budget.TABLE)
 
 
 def _bytes_of(path: Path, room: Budget) -> bytes:
-    room.take(path.stat().st_size)
-    return path.read_bytes()
+    with readable(path):
+        room.take(path.stat().st_size)
+        return path.read_bytes()
 
 
 def decode(place: str, content: bytes) -> str:
@@ -90,10 +87,10 @@ def decode(place: str, content: bytes) -> str:
     if place.lower().endswith(compressed.PACKED):
         content = compressed.decompressed(place, content, budget_of(place))
     with readable(place):
-        text = content.removeprefix(codecs.BOM_UTF8).decode("utf-8")
+        text = content.decode("utf-8-sig")
     if not text.strip():
         raise InputError("is empty", path=place)
-    budget_of(place, PARSED).take(parsed_size(text, ",;\t\n"))
+    budget_of(place, 4).take(parsed_size(text, ",;\t\n"))
     return text
 
 
@@ -116,8 +113,7 @@ def matching(data: Path | str, folder: str, pattern: str) -> list[tuple[str, byt
         return [(str(data), _bytes_of(data, room))]
     for place in (data / folder, data):
         if paths := sorted(path for path in place.glob(pattern) if path.is_file()):
-            with readable(place):
-                return [(str(path), _bytes_of(path, room)) for path in paths]
+            return [(str(path), _bytes_of(path, room)) for path in paths]
     wanted = f"{folder}/{pattern}" if folder else pattern
     return list(_members(data, lambda member: PurePosixPath(member).match(wanted), lambda _: room))
 
