@@ -143,7 +143,8 @@ benchmark: $(VENV)/.benchmarks  ## one of benchmarks/ next to its peer: make ben
 audit: $(READY)  ## licences of what is installed; known weaknesses in it, where the network has the list
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[audit]'
 	$(BIN)/pip-licenses --order=license --format=markdown --with-urls --ignore-packages bert-pipeline
-	$(BIN)/pip-audit --requirement constraints.txt --no-deps --disable-pip --progress-spinner off
+	for pins in constraints.txt docker/requirements-trainer-cuda.txt; do \
+		$(BIN)/pip-audit --requirement $$pins --no-deps --disable-pip --progress-spinner off || exit 1; done
 
 # Of Python's packages, with their hashes; Debian's are in the one that BuildKit adds to an image.
 SBOM ?= build/sbom

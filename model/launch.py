@@ -37,11 +37,12 @@ def launch_here(words: list[str], launch: Launch, folder: Path) -> int:
         (folder / "hosts").write_text(text)
         command = command.adding("--hostfile", str(folder / "hosts"))
     path = command.hostfile()
-    if path is not None:
-        launch.environment.setdefault(HOSTS, rank_hosts(read_hosts(path)))
-    if command.is_alone():  # other launchers of the same training would make another one
+    hosts = {} if path is None else read_hosts(path)
+    if hosts:
+        launch.environment.setdefault(HOSTS, rank_hosts(hosts))
+    if command.is_alone() or len(hosts) == 1:  # other launchers of the same training would make another one
         launch.environment[SECRET] = os.environ.get(SECRET) or secrets.token_hex(16)
-    counted = path is not None or command.option("--num_gpus", "--num_accelerators") is not None
+    counted = hosts or command.option("--num_gpus", "--num_accelerators") is not None
     if counted and os.environ.get("CUDA_VISIBLE_DEVICES"):  # deepspeed would say it ignores them
         launch.environment[GPUS] = os.environ.pop("CUDA_VISIBLE_DEVICES")
     if not any(device.exists() for device in GPU_DEVICES):

@@ -28,7 +28,7 @@ from model.resilience import process_group, rank_record, rendezvous
 from model.resilience.gpus import device_of_rank
 from model.resilience.rank_card import describe
 from model.training import device_peak
-from pipeline.common import output, screen
+from pipeline.common import screen
 from pipeline.common.arguments import Arguments
 from pipeline.common.errors import Exit, InputError, Restart, UserError, first_line
 from pipeline.common.formatting import pluralize
@@ -155,14 +155,13 @@ def preflight(wait: float, seconds: float, share: float) -> None:
 def main() -> NoReturn:
     """Run the command."""
     parser = Arguments(
-        "python -m model.preflight", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="python -m model.preflight", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--wait", type=float, default=120.0, help="seconds for all ranks to come")
     parser.add_argument("--seconds", type=float, default=3.0, help="of the all-reduce, about")
     parser.add_argument("--share", type=float, default=0.3, help="of the others' speed, below which a node is bad")
     parser.add_argument("--local_rank", "--local-rank", help=argparse.SUPPRESS)  # of launchers
     options = parser.parse_args()
-    output.outlive_readers()
     rank_record.begin_rank()
     code = Exit.DONE
     try:

@@ -75,12 +75,24 @@ def test_workflows_run_what_was_read_and_may_do_little(root: Path) -> None:
     for path in (root / ".github" / "workflows").iterdir():
         flow = yaml.safe_load(path.read_text())
         assert flow["permissions"] == {"contents": "read"}, path
-        for job in flow["jobs"].values():
+        for name, job in flow["jobs"].items():
+            more = {"packages": "write", "id-token": "write"} if name == "publish" else {}
+            assert job.get("permissions", {"contents": "read"}) == {"contents": "read"} | more, path
             used = [step["uses"] for step in job["steps"] if "uses" in step]
             assert all(re.fullmatch(r"[\w./-]+@[0-9a-f]{40}", one) for one in used), path
     weekly = yaml.safe_load((root / ".github" / "workflows" / "ci.yml").read_text())
     assert weekly[True]["schedule"], "YAML 1.1 reads `on` as true"
     assert "make audit" in [step.get("run") for step in weekly["jobs"]["audit"]["steps"]]
+
+
+def test_an_audit_looks_at_all_that_is_pinned(root: Path) -> None:
+    def pins(path: Path) -> set[str]:
+        return set(re.findall(r"^([\w.-]+==[^+\s]+)", path.read_text(), re.M))
+
+    shown = subprocess.check_output(["make", "--dry-run", "--always-make", "audit"], cwd=root, text=True)
+    looked_at = [root / name for name in re.findall(r"[\w/-]+\.txt", shown.partition("pip-licenses")[2])]
+    pinned = [root / "constraints.txt", *root.glob("docker/requirements-*.txt")]
+    assert set().union(*map(pins, pinned)) == set().union(*map(pins, looked_at))
 
 
 def test_hooks_fetch_nothing(root: Path) -> None:

@@ -106,7 +106,7 @@ class LauncherCommand:
 
     def is_alone(self) -> bool:
         """Return whether all ranks are on this machine."""
-        alone = {"deepspeed": self.hostfile() is None, "torchrun": self.option("--nnodes") is None}
+        alone = {"deepspeed": self.hostfile() is None, "torchrun": self.option("--nnodes") in (None, "1")}
         return alone.get(self.name, False)
 
     def with_free_port(self) -> "LauncherCommand":

@@ -38,6 +38,7 @@ from pipeline.beam.fast_import import (
 from pipeline.beam.pool import environment, secret, serve
 from pipeline.common import storage
 from pipeline.common.errors import ConfigError
+from pipeline.common.ports import free_port
 from pipeline.config import PrepareConfig, RunnerConfig
 
 PATIENCE = 5.0  # seconds to wait for a service's first response
@@ -86,15 +87,6 @@ def check_port(key: str, address: str) -> None:
             f"runner.options.{key}",
             address,
         ) from error
-
-
-def listens(host: str, port: int) -> bool:
-    """Return whether a service accepts connections at this address."""
-    try:
-        socket.create_connection((host, port), PATIENCE).close()
-    except OSError:
-        return False
-    return True
 
 
 def check_flink(master: str) -> None:
@@ -295,8 +287,7 @@ def prism(runner: RunnerConfig) -> Iterator[Engine]:
         ConfigError: Prism is not found, or does not start.
     """
     binary = find_prism(runner.options.get("prism_location"))
-    with socket.create_server(("localhost", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     process = subprocess.Popen(
         [binary, f"--job_port={port}", "--serve_http=false"],
         stdin=subprocess.DEVNULL,
@@ -305,7 +296,10 @@ def prism(runner: RunnerConfig) -> Iterator[Engine]:
     )
     try:
         until = time.monotonic() + 30
-        while not listens("localhost", port):
+        while True:
+            with contextlib.suppress(OSError):
+                socket.create_connection(("localhost", port), PATIENCE).close()
+                break
             if process.poll() is not None or time.monotonic() > until:
                 raise ConfigError(
                     "does not start; use a Prism binary of Beam 2.77", "runner.options.prism_location", binary

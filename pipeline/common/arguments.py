@@ -2,14 +2,18 @@
 
 import argparse
 import sys
-from typing import NoReturn
+from typing import Any, NoReturn
 
-from pipeline.common import screen
+from pipeline.common import output, screen
 from pipeline.common.errors import ConfigError, Exit
 
 
 class Arguments(argparse.ArgumentParser):
-    """A parser that explains a mistake in one line, without the usage."""
+    """A parser that explains a mistake in one line, without the usage, and nothing that is secret."""
+
+    def __init__(self, **options: Any):
+        output.outlive_readers()
+        super().__init__(**options)
 
     def error(self, message: str) -> NoReturn:
         """Print the mistake and exit."""

@@ -56,16 +56,12 @@ def stale(folder: Path, seconds: float) -> list[str]:
 
 def main() -> None:
     """Run the probe: exit with 0 while every process makes progress, else with 1."""
-    parser = Arguments(
-        "python -m pipeline.common.heartbeat", description="Check that a stage's processes on this node make progress."
-    )
+    parser = Arguments(prog="python -m pipeline.common.heartbeat", description="Check that a stage makes progress.")
     parser.add_argument("folder", type=Path, help=f"of the files: heartbeat= or {FOLDER}")
     parser.add_argument("seconds", type=float, help="highest age of a heartbeat")
     options = parser.parse_args()
-    folder, seconds = options.folder, options.seconds
-    silent = stale(folder, seconds)
-    if silent:
-        sys.exit(f"no heartbeat of {', '.join(silent)} for {seconds:g} s")
+    if silent := stale(options.folder, options.seconds):
+        sys.exit(f"no heartbeat of {', '.join(silent)} for {options.seconds:g} s")
 
 
 if __name__ == "__main__":

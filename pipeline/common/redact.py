@@ -58,8 +58,7 @@ def hide(text: str) -> str:
     """Return the text with secrets replaced by asterisks, however they are quoted."""
     values = {value.strip() for name, value in os.environ.items() if _NAME.search(name)}
     found = _values(frozenset(value for value in values if len(value) >= LEAST))
-    text = found.sub(HIDDEN, text) if found else text  # first: an address may hold a part of one
-    return unsigned(text)
+    return unsigned(found.sub(HIDDEN, text))  # values first: an address may hold a part of one
 
 
 def unsigned(text: str) -> str:
@@ -68,14 +67,14 @@ def unsigned(text: str) -> str:
 
 
 @functools.lru_cache(maxsize=4)
-def _values(values: frozenset[str]) -> re.Pattern[str] | None:
+def _values(values: frozenset[str]) -> re.Pattern[str]:
     """Return the pattern of secrets and of their long parts; one may begin with another."""
     parts = (_LONG.findall(value.replace("\\n", "\n")) for value in values)
     words = []
     for value in sorted(values.union(*parts), key=len, reverse=True):
         word = "".join(map(_written, value))
         words.append(word if len(value) >= SHORTEST else rf"{_BEGIN}{word}(?!\w)")
-    return re.compile("|".join(words)) if words else None
+    return re.compile("|".join(words) or "(?!)")
 
 
 @functools.cache

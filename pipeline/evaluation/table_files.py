@@ -3,7 +3,6 @@
 TSV fields are split at tabs only: quotation marks are text, and often unbalanced.
 """
 
-import codecs
 import csv
 import io
 import json
@@ -16,7 +15,7 @@ from typing import Any
 from unicodedata import normalize
 
 from pipeline.common import budget, foreign_json
-from pipeline.common.budget import Budget, unzipped
+from pipeline.common.budget import Budget, parsed_size, unzipped
 from pipeline.common.errors import InputError, named, readable
 from pipeline.common.storage import BROKEN_ZIP
 from pipeline.readers.io import compressed
@@ -49,8 +48,7 @@ def find(data: Path | str, folder: str, name: str) -> tuple[str, bytes] | None:
         )
     path = data / folder / name
     if path.is_file():
-        with readable(path):
-            return str(path), _bytes_of(path, budget_of(path))
+        return str(path), _bytes_of(path, budget_of(path))
     wanted = f"/{folder}/{name}" if folder else f"/{name}"
     return next(_members(data, lambda member: member.endswith(wanted), budget_of), None)
 
@@ -68,15 +66,16 @@ def _members(data: Path, fits: Callable[[str], object], room: Callable[[str], Bu
             raise InputError(f"is not a complete zip file ({error}); download it again", path=archive) from error
 
 
-def budget_of(place: object) -> Budget:
-    """Return the budget of a table, or of all files of one."""
-    why = f"larger than {budget.TABLE:,} bytes; keep fewer of its rows"
-    return Budget(lambda: InputError(why, path=place), budget.TABLE)
+def budget_of(place: object, times: int = 1) -> Budget:
+    """Return the budget of a table, or of all files of one, `times` as large for its fields."""
+    why = f"takes more than {times * budget.TABLE:,} bytes; keep fewer of its rows"
+    return Budget(lambda: InputError(why, path=place), times * budget.TABLE)
 
 
 def _bytes_of(path: Path, room: Budget) -> bytes:
-    room.take(path.stat().st_size)
-    return path.read_bytes()
+    with readable(path):
+        room.take(path.stat().st_size)
+        return path.read_bytes()
 
 
 def decode(place: str, content: bytes) -> str:
@@ -88,9 +87,10 @@ def decode(place: str, content: bytes) -> str:
     if place.lower().endswith(compressed.PACKED):
         content = compressed.decompressed(place, content, budget_of(place))
     with readable(place):
-        text = content.removeprefix(codecs.BOM_UTF8).decode("utf-8")
+        text = content.decode("utf-8-sig")
     if not text.strip():
         raise InputError("is empty", path=place)
+    budget_of(place, 4).take(parsed_size(text, ",;\t\n"))
     return text
 
 
@@ -110,11 +110,10 @@ def matching(data: Path | str, folder: str, pattern: str) -> list[tuple[str, byt
     data = Path(data)
     room = budget_of(data / folder / pattern)
     if data.is_file() and data.suffix != ".zip":
-        return [(str(data), _bytes_of(data, budget_of(data)))]
+        return [(str(data), _bytes_of(data, room))]
     for place in (data / folder, data):
         if paths := sorted(path for path in place.glob(pattern) if path.is_file()):
-            with readable(place):
-                return [(str(path), _bytes_of(path, room)) for path in paths]
+            return [(str(path), _bytes_of(path, room)) for path in paths]
     wanted = f"{folder}/{pattern}" if folder else pattern
     return list(_members(data, lambda member: PurePosixPath(member).match(wanted), lambda _: room))
 

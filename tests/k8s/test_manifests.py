@@ -172,6 +172,12 @@ def test_the_manifest_has_no_fault(text: str) -> None:
     assert faults(json.loads(text)) == []
 
 
+def test_only_training_has_secrets_unless_a_component_says_so(root: Path) -> None:
+    items = [item for item in yaml.safe_load_all((root / "k8s" / "pretrain.yaml").read_text()) if item]
+    with_secrets = {item["metadata"]["name"] for item in items if "secret" in json.dumps(item).lower()}
+    assert with_secrets == {"train"}
+
+
 def graph_of(overrides: str, folder: Path, root: Path) -> str:
     """What the driver would run."""
     (folder / "overrides").write_text(overrides)

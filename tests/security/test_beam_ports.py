@@ -2,8 +2,10 @@
 
 import json
 import os
+import socket
 import stat
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import grpc
@@ -37,7 +39,7 @@ def places(pid):
                 found.append(words[1].split(":")[0])
     return found
 
-runner = RunnerConfig(name="local", workers=2)
+runner = RunnerConfig(name="local", workers=int(sys.argv[2]))
 driver = os.getpid()
 from pipeline.beam.exchange import Exchange
 engine, flags = runners.local(runner)
@@ -50,13 +52,29 @@ LOOPBACK = {"0100007F", "00000000000000000000000001000000", "0000000000000000FFF
 
 
 @pytest.mark.slow
-def test_the_local_runner_listens_on_loopback_alone(root: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("workers", "ports"), [(1, 0), (2, 4)])
+def test_the_local_runner_listens_on_loopback_alone(root: Path, tmp_path: Path, workers: int, ports: int) -> None:
     script = LISTENING.replace("sys.argv[1]", repr(str(tmp_path)))
+    script = script.replace("sys.argv[2]", str(workers))
     done = forked.fresh("-c", script, env={**os.environ, "PYTHONPATH": str(root)})
     assert done.returncode == 0, done.stderr
     places = (tmp_path / "1").read_text().split()
-    assert len(places) >= 4
+    assert bool(places) == bool(ports)
+    assert len(places) >= ports
     assert set(places) <= LOOPBACK
+
+
+@pytest.mark.parametrize("asked", ["[::]:0", "localhost:0"])
+def test_a_server_of_this_process_listens_on_loopback(asked: str) -> None:
+    """That of a job service too, which asks for all addresses; `runners` has replaced gRPC's."""
+    server = grpc.server(ThreadPoolExecutor(1))
+    port = server.add_insecure_port(asked)
+    server.start()
+    with socket.create_connection(("localhost", port)):
+        kinds = [Path(f"/proc/self/net/{name}").read_text().splitlines()[1:] for name in ("tcp", "tcp6")]
+    places = [line.split()[1] for line in kinds[0] + kinds[1] if line.split()[3] == "0A"]
+    server.stop(0)
+    assert {place.split(":")[0] for place in places if place.endswith(f":{port:04X}")} <= LOOPBACK
 
 
 @pytest.fixture

@@ -102,6 +102,9 @@ TABLES: dict[str, tuple[str, Callable[[], bytes]]] = {
     "a table of zstd": ("dev.tsv.zst", zstd),
     "a table in a zip": ("a.zip", lambda: zipped(b"T/dev.tsv", deflated(b"x"), MUCH << 20)),
     "a table that lies": ("a.zip", lambda: zipped(b"T/dev.tsv", deflated(b"x"), 9)),
+    "a table of rows": ("dev.tsv.gz", lambda: gzip.compress(b"a\tb\n" * 15_000_000)),
+    "a table of fields": ("dev.csv.gz", lambda: gzip.compress(b"a;" * 30_000_000)),
+    "a table of lists": ("dev.json.gz", lambda: gzip.compress(b"[" + b"[]," * 20_000_000)),
 }
 # What is honest, or nothing, is read.
 READ = {"a dictionary": str(256 * 2**22), "a member of any size": "0"}

@@ -14,7 +14,10 @@ from typing import Any
 import pytest
 from torch._C._distributed_c10d import HashStore, TCPStore
 
-from model.launching.command_line import read_hosts
+from model.launch import launch_here
+from model.launching.command_line import LauncherCommand, read_hosts
+from model.launching.local_ranks import Launch
+from model.launching.ssh_hosts import SshHosts
 from model.resilience import rendezvous
 from model.resilience.rank_card import SECRET, RankCard
 from pipeline.common.errors import ConfigError, Restart
@@ -177,6 +180,35 @@ def test_the_launcher_gives_its_ranks_a_secret_that_no_command_line_has(tmp_path
     words = ["deepspeed", "--num_accelerators", "1", str(script)]
     done = forked.module("model.launch", *words, env={**os.environ, "DS_ACCELERATOR": "cpu"})
     assert "secret 32 False" in done.stdout, done.stderr
+
+
+@pytest.mark.parametrize("words", [["deepspeed", "--hostfile", "hosts"], ["torchrun", "--nnodes=1"], ["torchrun"]])
+def test_one_machine_has_a_secret_however_it_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv(SECRET, raising=False)
+    (tmp_path / "hosts").write_text("node0 slots=2\n")
+    made = Launch([], tmp_path)
+    monkeypatch.setattr(made, "run", lambda: 0)
+    launch_here([*words, "model/train.py"], made, tmp_path)
+    assert len(made.environment[SECRET]) == 32
+    assert made.environment[SECRET] not in str(made.command)
+
+
+def test_hosts_get_their_secret_by_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    words = ["deepspeed", "--hostfile", "hosts", "--master_port", "1", "model/train.py"]
+    both = SshHosts(LauncherCommand.parse(words), {"node0": 1, "node1": 1})
+    told: list[str] = []
+    for host in both.hosts:
+        monkeypatch.setattr(host, "tell", told.append)
+    both._send()
+    first, second = (json.loads(line) for line in told)
+    secret = first["environment"][SECRET]
+    assert len(secret) == 32
+    assert secret == second["environment"][SECRET]
+    shown = [first["command"], second["command"], *([*host.ssh, host.remote] for host in both.hosts)]
+    assert not any(secret in word for line in shown for word in line)
 
 
 @pytest.mark.parametrize("name", ["-oProxyCommand=touch${IFS}owned", "--", "-"])

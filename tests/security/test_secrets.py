@@ -254,6 +254,12 @@ def test_a_traceback_has_no_secret(root: Path) -> None:
     assert "Traceback" in done.stderr
 
 
+def test_a_command_without_a_configuration_hides_secrets_too(tmp_path: Path) -> None:
+    (tmp_path / SECRET).touch()
+    done = forked.module("pipeline.common.heartbeat", tmp_path, "-1", env=os.environ | {"HF_TOKEN": SECRET})
+    assert (done.returncode, done.stderr) == (1, "no heartbeat of *** for -1 s\n")
+
+
 def test_the_command_of_a_run_has_no_secret_in_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FTP_PASS", "it's mine")
     urls = ["ftp://host/it's mine/it%27s%20mine", f"https://me:it's@host/?sig={SECRET}"]

@@ -1,5 +1,6 @@
 """What a job of Slurm makes of its stages' ends."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -76,6 +77,16 @@ def test_a_job_of_all_stages_deletes_what_is_forced_at_its_first_start(
         monkeypatch.setenv("SLURM_RESTART_COUNT", restarts)
         drive_all(config)
         assert saved.exists() == there
+
+
+@pytest.mark.usefixtures("in_a_job")
+def test_each_job_has_a_secret_of_its_own() -> None:
+    made = set()
+    for _ in range(2):
+        slurm_job.begin()
+        made.add(os.environ["BERT_SECRET"])
+    assert {len(secret) for secret in made} == {32}
+    assert len(made) == 2
 
 
 @pytest.mark.usefixtures("in_a_job")
