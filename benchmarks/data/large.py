@@ -11,6 +11,7 @@ written. Said and used disk are without the corpus. Rows of 32 GB need 75 GB of 
 """
 
 import argparse
+import contextlib
 import gzip
 import itertools
 import json
@@ -133,8 +134,8 @@ def write(corpus: Corpus, folder: Path, giant: float) -> int:
 def peak(folder: Path, over: threading.Event, found: list[int]) -> None:
     """Append the bytes on disk below a folder, every second."""
     while not over.wait(1):
-        files = (path for path in folder.rglob("*"))
-        found.append(sum(size for path in files if (size := blocks(path))))
+        with contextlib.suppress(FileNotFoundError):  # a folder has gone meanwhile: look again
+            found.append(sum(map(blocks, folder.rglob("*"))))
 
 
 def blocks(path: Path) -> int:
@@ -153,9 +154,8 @@ def shingles(text: str) -> set[tuple[str, ...]]:
 
 def judged(corpus: Corpus, made: Manifest, out: Path) -> Iterator[str]:
     """Yield each difference between the counts and what was written, and what was found of near duplicates."""
-    counts, blocks = made.figures["documents"], corpus.count // 20
-    wanted = {"read": corpus.count + 1, "duplicate": blocks, "written": corpus.count + 1 - 2 * blocks}
-    wanted["filtered"] = blocks
+    counts, each = made.figures["documents"], corpus.count // 20
+    wanted = {"read": corpus.count + 1, "duplicate": each, "filtered": each, "written": corpus.count + 1 - 2 * each}
     for name, count in wanted.items():
         if counts.get(name, 0) != count:
             yield f"{name}: {counts.get(name, 0):,} instead of {count:,}"
@@ -165,14 +165,14 @@ def judged(corpus: Corpus, made: Manifest, out: Path) -> Iterator[str]:
     complete = len(rows) == counts["duplicate"] + counts["filtered"]
     found = Counter[str]()
     for number in range(NEAR, corpus.count, 20) if complete else ():
-        dropped = gone[corpus.id(number)] + gone[corpus.id(corpus.source(number))]
+        source = corpus.source(number)
+        dropped = gone[corpus.id(number)] + gone[corpus.id(source)]
         found["found" if dropped == 1 else "both" if dropped else "missed"] += 1
+        if not dropped:
+            one, other = (shingles(corpus.text(n)) for n in (number, source))
+            yield f"missed {corpus.id(number)}: Jaccard index {len(one & other) / len(one | other):.3f}"
     near = dict(found) if complete else "more rows than dropped.feather keeps"
     yield f"near: {near}; skipped: {made.figures['skipped']}"
-    for number in (n for n in range(NEAR, min(corpus.count, 20_000), 20) if not gone[corpus.id(n)]):
-        if complete and not gone[corpus.id(corpus.source(number))]:
-            one, other = (shingles(corpus.text(n)) for n in (number, corpus.source(number)))
-            yield f"missed {corpus.id(number)}: Jaccard index {len(one & other) / len(one | other):.3f}"
 
 
 def main() -> None:
@@ -188,14 +188,14 @@ def main() -> None:
         corpus = corpus_of(gigabytes)
         with tempfile.TemporaryDirectory(dir=options.folder) as folder:
             work, over, sizes = Path(folder), threading.Event(), [0]
-            size = write(corpus, work / "text", options.giant)
+            size = write(corpus, work / "text.jsonl", options.giant)
             (work / "first.jsonl").write_text(
                 "".join(json.dumps({"text": corpus.text(number)}) + "\n" for number in range(2000))
             )
             (work / "tokenizer.json").write_text(learn(work / "first.jsonl"))
             (work / "run").mkdir()
             command = [
-                *(word.replace(f"{work}/text.jsonl", f"{work}/text") for word in stage(work, "text")),
+                *stage(work, "text"),
                 *("corpus.options.id=id", "corpus.on_error=skip", "filters.near_duplicates=0.8"),
                 *(f"runner.workers={options.workers}", f"out={work}/run/out"),
             ]
@@ -215,7 +215,7 @@ def main() -> None:
                 f"| {max(sizes) / 1e9:.2f} | {formatting.byte_count(said[1]) / 1e9 if said else 0:.2f} |",
                 flush=True,
             )
-            notes += [f"{gigabytes} GB: {note}" for note in (*judged(corpus, made, work / "run" / "out"),)]
+            notes += [f"{gigabytes} GB: {note}" for note in judged(corpus, made, work / "run" / "out")]
             notes.append(f"{gigabytes} GB: {made.spent}")
     print("\n" + "\n".join(notes))
 

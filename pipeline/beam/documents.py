@@ -121,7 +121,7 @@ class DocumentReader:
         self.config = config
         self.reader = readers.open_corpus(config.corpus, config.source)
         self.filters = filters.build(config.filters)
-        self.minimum_sentences, self.language = minimum_sentences(config), config.corpus.language
+        self.minimum_sentences = minimum_sentences(config)
 
     def chunks(
         self, splits: list[FileRange], account: DocumentCounts, report: Callable[[float, int], None]
@@ -166,18 +166,18 @@ class DocumentReader:
 
     def accept(self, block: list[Document], account: DocumentCounts) -> list[KeptDocument]:
         """Return the documents that are kept; counted either way."""
+        usual = self.config.corpus.language
         with spent.on("clean"):
             texts = [clean.clean(document.text) for document in block]
         with spent.on("sentences"):
             parts = [
-                sentences.split_sentences(text, each.language or self.language, by_lines=each.sentence_lines)
+                sentences.split_sentences(text, each.language or usual, by_lines=each.sentence_lines)
                 for text, each in zip(texts, block, strict=True)
             ]
         with spent.on("filter"):
             account.documents["read"] += len(block)
             account.totals["characters"] += sum(map(len, texts))
-            judged = map(self.judged, block, texts, parts, itertools.repeat(account))
-            return [document for document in judged if document is not None]
+            return list(filter(None, map(self.judged, block, texts, parts, itertools.repeat(account))))
 
     def judged(self, document: Document, text: str, parts: list[str], account: DocumentCounts) -> KeptDocument | None:
         """Return a document if it is kept, else count why not."""

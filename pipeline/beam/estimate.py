@@ -22,6 +22,7 @@ from pipeline.tokenization.wordpiece import WordPiece
 # Bytes of text that a byte of such a file becomes, about: enough to choose the number of shards.
 EXPANSION = {".bz2": 3.0, ".gz": 3.0, ".zst": 3.0, ".xz": 4.0, ".xml": 0.7}
 CALIBRATION = 0.1  # seconds of a processor
+ENOUGH = 10_000  # sentences whose tokens are counted
 PATIENCE = 10.0  # seconds at most, on a busy machine
 SMALL = 10e6  # bytes of text
 REST = 3.0  # time of the rest of prepare, in that of cleaning and cutting (25 MB of English)
@@ -51,7 +52,7 @@ class Calibration:
     bytes: int  # of the file
     characters: int  # of text in them
     seconds: float  # that all of prepare would have taken
-    per_token: float  # characters
+    kept: list[KeptDocument]
 
 
 def calibrate(config: PrepareConfig, split: FileRange) -> Calibration | None:
@@ -75,7 +76,7 @@ def calibrate(config: PrepareConfig, split: FileRange) -> Calibration | None:
     characters = counts.totals["characters"]
     if not characters or not max(reached):
         return None
-    return Calibration(max(reached), characters, seconds, per_token(config, kept))
+    return Calibration(max(reached), characters, seconds, kept)
 
 
 def per_token(config: PrepareConfig, documents: list[KeptDocument]) -> float:
@@ -84,8 +85,9 @@ def per_token(config: PrepareConfig, documents: list[KeptDocument]) -> float:
         wordpiece = WordPiece.load(config.vocab)
     except UserError:
         return TEXT_OF_TOKEN
-    sentences = [sentence for each in documents for sentence in each.sentences]
-    ids, _ = wordpiece.encode_within(sentences, [gap for each in documents for gap in each.gaps], Coverage())
+    sentences = [sentence for each in documents for sentence in each.sentences][:ENOUGH]
+    gaps = [gap for each in documents for gap in each.gaps][:ENOUGH]
+    ids, _ = wordpiece.encode_within(sentences, gaps, Coverage())
     return sum(map(len, sentences)) / len(ids) if len(ids) else TEXT_OF_TOKEN
 
 
@@ -98,7 +100,7 @@ def measured(config: PrepareConfig, splits: list[FileRange]) -> tuple[int, float
     found = calibrate(config, splits[len(splits) // 2])
     text = whole * found.characters / found.bytes if found else text_bytes(splits)
     rate = estimate.rate_of(config.workdir, "prepare")
-    tokens = text / (found.per_token if found else TEXT_OF_TOKEN)
+    tokens = text / (per_token(config, found.kept) if found else TEXT_OF_TOKEN)
     return whole, text, tokens, rate or (found.bytes / found.seconds if found else None)
 
 

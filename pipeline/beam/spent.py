@@ -11,10 +11,10 @@ import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from pipeline.common.manifest import Spent
+
 STEPS = ("read", "clean", "sentences", "filter", "tokenize", "near duplicates", "exchange", "pairs", "write")
 ENDING = ".spent"
-
-Spent = dict[str, list[float]]  # by step: seconds of the processor, and seconds of waiting
 
 
 class _Clock(threading.local):

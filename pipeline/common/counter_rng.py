@@ -42,8 +42,12 @@ def uniform(key: np.uint64 | Bits, position: npt.ArrayLike) -> npt.NDArray[np.fl
 
 def integers(key: np.uint64 | Bits, position: npt.ArrayLike, high: npt.ArrayLike) -> npt.NDArray[np.int64]:
     """Draw integers from 0 .. high-1; the bias is below high / 2**53."""
-    drawn: npt.NDArray[np.int64] = (uniform(key, position) * np.asarray(high)).astype(np.int64)
-    return drawn
+    return below(uniform(key, position), high)
+
+
+def below(drawn: npt.NDArray[np.float64], high: npt.ArrayLike) -> npt.NDArray[np.int64]:
+    """Return draws from [0, 1) as integers from 0 .. high-1."""
+    return np.asarray(drawn * np.asarray(high), np.int64)
 
 
 def binomial_half(key: Bits, n: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:

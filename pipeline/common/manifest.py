@@ -21,6 +21,9 @@ TRACKER = "wandb/"  # W&B writes there after the stage has ended
 BEGUN = "begun"  # the stage that has begun a folder in a store
 
 
+Spent = dict[str, list[float]]  # by step: seconds of the processor, and seconds of waiting
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Result:
     """The results that a stage reports."""
@@ -29,7 +32,7 @@ class Result:
     figures: dict[str, Any]  # JSON: everything the report or a later stage may need
     sums: dict[str, str] = dataclasses.field(default_factory=dict)  # known sha256 by relative path
     earlier: float = 0.0  # seconds that earlier starts spent on it
-    spent: dict[str, list[float]] = dataclasses.field(default_factory=dict)  # of the manifest
+    spent: Spent = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -47,7 +50,7 @@ class Manifest:
     seconds: float  # over all starts
     finished: str  # UTC, ISO 8601
     times: dict[str, int] = dataclasses.field(default_factory=dict)  # of the files, in ns
-    spent: dict[str, list[float]] = dataclasses.field(default_factory=dict)  # by step: processor seconds, waits
+    spent: Spent = dataclasses.field(default_factory=dict)  # in the last start
     format: str = FORMAT
 
     @classmethod

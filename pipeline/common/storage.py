@@ -246,9 +246,8 @@ def mark_and_size(file: File, name: str | None = None) -> tuple[str, int]:
         OSError: it does not exist or is not readable.
     """
     stat = file.stat()
-    version: object = stat.st_mtime_ns
-    if isinstance(file, Remote) and file.address.startswith(hub.SCHEME):
-        version = file.version  # the hub states no time of change
+    # The hub states no time of change.
+    version = file.version if isinstance(file, Remote) and file.address.startswith(hub.SCHEME) else stat.st_mtime_ns
     return f"{name or file}\x1f{stat.st_size}\x1f{version}", stat.st_size
 
 

@@ -130,7 +130,7 @@ def _turn(
     offsets, end = documents.sentences, documents.starts[live + 1]
     last = _reach(offsets, first, end, target)
     count = last - first
-    middle = first + 1 + (drawn[_A_END] * np.maximum(count - 1, 1)).astype(np.int64)
+    middle = first + 1 + counter_rng.below(drawn[_A_END], np.maximum(count - 1, 1))
     middle = np.where(count == 1, last, middle)
     heads = drawn[_COIN] < 0.5
     is_random = (count == 1) | heads
@@ -138,10 +138,10 @@ def _turn(
     is_random &= (size > 1) & (not by_order)
     a_len = offsets[middle] - offsets[first]
 
-    other = (drawn[_OTHER] * np.maximum(size - 1, 1)).astype(np.int64)
+    other = counter_rng.below(drawn[_OTHER], np.maximum(size - 1, 1))
     other = low + np.minimum(other + (other >= live - low), size - 1)
     other_first, other_end = documents.starts[other], documents.starts[other + 1]
-    random_start = other_first + (drawn[_START] * (other_end - other_first)).astype(np.int64)
+    random_start = other_first + counter_rng.below(drawn[_START], other_end - other_first)
     b_target = target - a_len
     random_end = _reach(offsets, random_start, other_end, b_target)
     # A chunk of one sentence has no rest: its true next is whatever follows it, if anything.
