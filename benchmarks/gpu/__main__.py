@@ -16,6 +16,8 @@ import argparse
 import importlib.util
 import platform
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 
@@ -38,6 +40,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", nargs="*", default=list(PARTS), choices=list(PARTS))
     parser.add_argument("--out", type=Path, default=Path("results"))
+    parser.add_argument("--text", type=Path, help="folder of `vocab` and `prepare`, for C; default: random words")
     parser.add_argument("--small", action="store_true")
     options = parser.parse_args()
     if options.small:
@@ -47,7 +50,11 @@ def main() -> None:
     from benchmarks.gpu import sweep as gpu_sweep
     from benchmarks.gpu import training as gpu_training
 
-    run = {"A": gpu_correctness.run, "B": gpu_sweep.run, "C": gpu_training.run}
+    run: dict[str, Callable[[Rows, torch.device, bool], None]] = {
+        "A": gpu_correctness.run,
+        "B": gpu_sweep.run,
+        "C": partial(gpu_training.run, text=options.text),
+    }
     out = options.out.resolve()
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     for part in options.parts:

@@ -63,8 +63,8 @@ def against_reference(device: torch.device, kind: torch.dtype, causal: bool, win
     upstream = torch.linspace(-1, 1, expected.numel()).view(expected.shape)
     expected.backward(upstream)  # type: ignore[no-untyped-call]
     found.backward(upstream.to(device, kind))
-    pairs = [(found, expected), *((x.grad, y.grad) for x, y in zip(there, here, strict=True))]
-    distance = max(float((a.detach().float().cpu() - b.detach()).abs().max() / b.abs().max()) for a, b in pairs)
+    pairs = [(found.detach(), expected.detach()), *((x.grad, y.grad) for x, y in zip(there, here, strict=True))]
+    distance = max(float((a.float().cpu() - b).abs().max() / b.abs().max()) for a, b in pairs)
     return verdict(distance, 0.02)
 
 

@@ -2,7 +2,6 @@
 
 import importlib.util
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -19,6 +18,7 @@ STEPS = 8
 NEAR = 0.1  # how far a loss may be from plain data parallelism's in fp32
 OFFLOADED = "waits are for host memory"
 OWN_CURVE = ("lamb",)
+WAITS = {"zero3": 5}  # of a step: DeepSpeed's own, for its streams and the norm; one elsewhere
 
 
 def run(rows: Rows, device: torch.device, small: bool) -> None:
@@ -91,7 +91,6 @@ def outcomes(plan: dict[str, list[str]], limit: float) -> list[dict[str, Any]]:
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.model.engine_runs", json.dumps(plan)],
         cwd=ROOT,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
         check=False,
@@ -114,7 +113,8 @@ def judged(one: dict[str, Any], expected: dict[str, float]) -> dict[str, Any]:
     near = name in OWN_CURVE or farthest < NEAR
     waits = OFFLOADED if "offload" in name else one["waits"]
     whole = len(losses) == count and one["began"] == began
-    fine = near and whole and waits in (1, OFFLOADED)
+    right = waits in (WAITS.get(name, 1), OFFLOADED)
+    fine = near and whole and right
     first, last = next(iter(losses.values())), list(losses.values())[-1]
     return {
         "ok": fine and last < first,
@@ -123,5 +123,5 @@ def judged(one: dict[str, Any], expected: dict[str, float]) -> dict[str, Any]:
         "waits": waits,
         "first": first,
         "last": last,
-        "places": one["places"] if waits not in (1, OFFLOADED) else [],
+        "places": [] if right else one["places"],
     }

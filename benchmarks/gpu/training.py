@@ -1,7 +1,6 @@
 """Part C: a real pre-training by DeepSpeed's engine, killed in the middle and resumed."""
 
 import os
-import shlex
 import shutil
 import signal
 import subprocess
@@ -19,13 +18,13 @@ ROOT = Path(__file__).resolve().parents[2]
 SHOWN = ("step", "loss", "mfu", "tokens_per_second", "data_wait_share", "memory_gib")
 
 
-def run(rows: Rows, device: torch.device, small: bool) -> None:
-    """Train, kill, resume; or say what is missing."""
+def run(rows: Rows, device: torch.device, small: bool, text: Path | None = None) -> None:
+    """Train, kill, resume, on a run's prepared text or on random words; or say what is missing."""
     if lacks(rows, "training"):
         return
     work = rows.path.parent / "work"
     shutil.rmtree(work, ignore_errors=True)
-    words = settings(work, device, small)
+    words = settings(work, small, text)
     rows.attempt("training, killed", until_killed, words, work, rows.left / 2)
     rows.attempt("training, resumed", to_the_end, words, work, rows.left)
     found = [row for row in read(work / "train" / "metrics.jsonl") if row["kind"] == "train"]
@@ -33,37 +32,24 @@ def run(rows: Rows, device: torch.device, small: bool) -> None:
         rows.add("curve", **{key: row[key] for key in SHOWN if key in row})
 
 
-def settings(work: Path, device: torch.device, small: bool) -> list[str]:
-    """Write data, and return the overrides of the run."""
+def settings(work: Path, small: bool, text: Path | None) -> list[str]:
+    """Return the overrides of the run; without a text, write random words to train on."""
     from benchmarks import small as tiny
 
     if small:
         tiny.make_work(work)
         return [*tiny.settings(work, work / "train"), "steps=60", "save_every=10"]
-    make_data(work)
-    return [
-        f"workdir={work}",
-        f"out={work / 'train'}",
-        *shlex.split(
-            "model=base precision=bf16 batch_size=512 micro_batch=auto steps=300 save_every=50 log_every=5 "
-            "evaluate_every=150 tracking=none"
-        ),
-    ]
-
-
-def make_data(work: Path) -> None:
-    """Write a vocabulary of 30,522 entries, and shards of random words, some far more frequent."""
-    from benchmarks import small as tiny
-
-    tiny.make_work(work, words=30_517, rows=200_000, length=128)
+    if text is None:  # a vocabulary of 30,522 entries, and random words, some far more frequent
+        tiny.make_work(work, words=30_517, rows=200_000, length=128)
+    length = "steps=300 save_every=50 log_every=5" if text is None else "steps=1500 save_every=250 log_every=10"
+    common = "model=base precision=bf16 batch_size=512 micro_batch=auto clip=null optimizer=muon schedule=wsd"
+    every = "optimizer.learning_rate=2e-3 schedule.warmup_share=0.06 evaluate_every=500 tracking=none"
+    return [f"workdir={text or work}", f"out={work / 'train'}", *f"{common} {length} {every}".split()]
 
 
 def command(words: list[str]) -> subprocess.Popen[bytes]:
     """Start training in a group of processes of its own."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    return subprocess.Popen(
-        [sys.executable, "-m", "model.train", *words], cwd=ROOT, env=environment, start_new_session=True
-    )
+    return subprocess.Popen([sys.executable, "-m", "model.train", *words], cwd=ROOT, start_new_session=True)
 
 
 def saved(work: Path) -> list[str]:

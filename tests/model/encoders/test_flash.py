@@ -106,4 +106,4 @@ def test_on_a_gpu_the_backward_pass_drops_what_the_forward_pass_dropped() -> Non
     upstream = torch.randn_like(out)
     out.backward(upstream)
     expected = (out.float() * upstream.float()).sum()
-    assert (v.grad.float() * v.float()).sum() == pytest.approx(expected.item(), rel=0.05, abs=0.5)
+    assert (v.grad.float() * v.float()).sum().item() == pytest.approx(expected.item(), rel=0.05, abs=0.5)
