@@ -120,7 +120,7 @@ class Decontamination:
 
     def drops(self, name: str, text: str) -> bool:
         """Return whether any n-gram occurs in an evaluation file."""
-        hashes = ngrams.hashes(ngrams.numbers_of(text), self.n)
+        hashes = ngrams.hashes(ngrams.numbers_of([text])[0], self.n)
         if not len(hashes) or not len(self.grams):
             return False
         places = np.minimum(np.searchsorted(self.grams, hashes), len(self.grams) - 1)
@@ -140,7 +140,7 @@ def grams_of(path: Path, n: int) -> tuple[counter_rng.Bits, int]:
     grams, most = [np.zeros(0, np.uint64)], 0
     for text in evaluation_texts(path):
         # Documents are compared after cleaning, which joins what a ZWNJ or soft hyphen divides.
-        words = ngrams.numbers_of(clean.clean(text))
+        (words,) = ngrams.numbers_of([clean.clean(text)])
         grams.append(ngrams.hashes(words, n))
         most = max(most, len(words))
     return np.unique(np.concatenate(grams)), most

@@ -20,6 +20,7 @@ the two numbers of its hash:
     wanted   (W, 3)  task that needs the signature of the document, it     24 bytes
 """
 
+import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -53,20 +54,25 @@ class MinHasher:
 
     def sign(self, texts: Sequence[str]) -> Signatures:
         """Return the signatures `(N, P)` of the texts' sets of word n-grams (n = `shingle`)."""
-        rows = [self._shingles(text) for text in texts]
-        offsets = np.concatenate([[0], np.cumsum([len(row) for row in rows])]).astype(np.uint64)
+        words = ngrams.numbers_of(texts)
+        all_shingles = ngrams.hashes(np.concatenate([np.zeros(0, np.uint64), *words]), self.shingle)
+        rows, end = [], 0
+        for text, own in zip(texts, words, strict=True):
+            end += len(own)
+            first, last = end - len(own), end - self.shingle + 1
+            rows.append(all_shingles[first:last] if last > first else short(text, own))
+        offsets = np.cumsum([0, *map(len, rows)]).astype(np.uint64)
         flat = np.concatenate([np.zeros(0, np.uint64), *rows])
         matrix = self.minhash.digest_matrix_from_flat_token_hashes(flat, offsets, self.permutations, SEED)
         return np.array(matrix.to_rows(), np.uint32).reshape(len(texts), self.permutations)
 
-    def _shingles(self, text: str) -> counter_rng.Bits:
-        """Return the shingles' hashes; a text shorter than a shingle is one shingle.
 
-        A text without words is only similar to an equal one.
-        """
-        words = ngrams.numbers_of(text)
-        words = words if len(words) else ngrams.numbers([text])
-        return ngrams.hashes(words, min(self.shingle, len(words)))
+def short(text: str, words: counter_rng.Bits) -> counter_rng.Bits:
+    """Return the only shingle of a text with fewer words; without a word it is similar only to an equal text."""
+    if len(words):
+        return ngrams.hashes(words, len(words))
+    digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return np.frombuffer(digest, "<u8")
 
 
 def rows_per_band(permutations: int, threshold: float) -> int:

@@ -5,20 +5,21 @@ word; in Thai and other scripts without spaces a piece of one or two syllables i
 """
 
 import functools
-import hashlib
 import re
 import unicodedata
-from collections.abc import Iterable
-from itertools import chain, pairwise
+from collections.abc import Iterator, Sequence
+from itertools import chain
 
 import numpy as np
+import numpy.typing as npt
 
 from pipeline.common import counter_rng
 
+Places = npt.NDArray[np.int64]
+
+SEPARATOR, LETTER, IDEOGRAPH, MARK, LAST_MARK = range(5)  # kinds of characters
 # Scripts without spaces between words, of one character each: CJK ideographs, kana.
-_CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003134f"
-_LETTER = rf"[^\W_{_CJK}]"
-_ASCII_WORD = re.compile("[a-z0-9]+")
+_IDEOGRAPHS = ((0x3040, 0x3100), (0x3400, 0x4DC0), (0x4E00, 0xA000), (0xF900, 0xFB00), (0x20000, 0x31350))
 # Scripts without spaces whose vowels are marks: Thai and Lao, Burmese, Khmer, Tai Tham. A run of
 # letters would be a whole phrase; one that ends with its marks has about four characters in Thai.
 _UNSPACED = frozenset(
@@ -32,60 +33,103 @@ _UNSPACED = frozenset(
     )
 )
 _MARKS = range(0x300, 0x1F000)  # the planes above have only variation selectors
-_FACTOR = np.uint64(0x9E3779B97F4A7C15)  # odd: multiplication loses no bits at any position
+_LETTERS = range(0x40000)  # the planes above have none
+_FACTOR = 0x9E3779B97F4A7C15  # odd: multiplication loses no bits at any position
 _FINAL = np.uint64(0)
-BLOCK = 1 << 20  # characters
-
-
-class _Ids(dict[str, int]):
-    """Cache of a 64-bit hash per word, cleared at `MOST` entries to bound its memory."""
-
-    MOST = 1 << 20
-
-    def __missing__(self, word: str) -> int:
-        if len(self) >= self.MOST:
-            self.clear()
-        digest = hashlib.blake2b(word.encode("utf-8", "surrogatepass"), digest_size=8).digest()
-        self[word] = found = int.from_bytes(digest, "big")
-        return found
-
-
-_ids = _Ids()
+BLOCK, MOST = 1 << 16, 1 << 20  # characters at once, with blanks and without
+_BLANK = re.compile("[ \n]")
 
 
 @functools.cache
-def _word() -> re.Pattern[str]:
-    """Return the pattern of a word: letters and digits with the marks on and between them.
+def _kinds() -> npt.NDArray[np.uint8]:
+    """Return the kind of every character.
 
-    To the `re` module marks (vowels of Hindi, points of Hebrew, accents) do not belong to words.
+    Letters and digits are one kind. Marks (vowels of Hindi, points of Hebrew, accents) are not
+    letters to the `re` module, but belong to words.
     """
-    marks = [code for code in _MARKS if unicodedata.category(chr(code)) in ("Mn", "Mc")]
-    inner = "".join(chr(code) for code in marks if code not in _UNSPACED)
-    last = "".join(chr(code) for code in marks if code in _UNSPACED)
-    # Most words end before an ASCII character, which is seen sooner than whether it is a mark.
-    tail = rf"(?![\0-\x7f])(?:[{inner}]+{_LETTER}*)*[{last}]*"
-    return re.compile(rf"[{_CJK}]|{_LETTER}+(?:{tail})?")
+    kinds = np.full(0x110000, SEPARATOR, np.uint8)
+    for run in re.finditer(r"[^\W_]+", "".join(map(chr, _LETTERS))):
+        kinds[run.start() : run.end()] = LETTER
+    for code in _MARKS:
+        if unicodedata.category(chr(code)) in ("Mn", "Mc"):
+            kinds[code] = LAST_MARK if code in _UNSPACED else MARK
+    for first, end in _IDEOGRAPHS:
+        kinds[first:end] = IDEOGRAPH
+    return kinds
+
+
+@functools.cache
+def _powers(factor: int, count: int) -> counter_rng.Bits:
+    """Return `factor` to the powers 0 .. count-1."""
+    found = np.full(count, factor, np.uint64)
+    found[0] = 1
+    return np.multiply.accumulate(found)
 
 
 def words(text: str) -> list[str]:
     """Return the words of a text, in lower case and NFC."""
-    text = text.lower()
-    if text.isascii():
-        return _ASCII_WORD.findall(text)
-    return _word().findall(unicodedata.normalize("NFC", text))
+    text = _plain(text)
+    starts, ends = _bounds(_codes(text))
+    return [text[a:b] for a, b in zip(starts, ends, strict=True)]
 
 
-def numbers(found: Iterable[str]) -> counter_rng.Bits:
-    """Return a number of each word."""
-    return np.fromiter(map(_ids.__getitem__, found), np.uint64)
+def numbers_of(texts: Sequence[str]) -> list[counter_rng.Bits]:
+    """Return the number of each word of each text, the same wherever the word comes."""
+    plain = [_plain(text) for text in texts]
+    whole = "\n".join(plain)
+    places, numbers = [np.zeros(0, np.int64)], [np.zeros(0, np.uint64)]
+    for begin, end in _blocks(whole):
+        codes = _codes(whole[begin:end])
+        starts, ends = _bounds(codes)
+        places.append(starts + begin)
+        numbers.append(_numbers(codes, starts, ends))
+    begins = np.cumsum([len(text) + 1 for text in plain[:-1]])
+    return np.split(np.concatenate(numbers), np.searchsorted(np.concatenate(places), begins))
 
 
-def numbers_of(text: str) -> counter_rng.Bits:
-    """Return the numbers of a text's words; a long one is divided at line ends, as words take 80 bytes each."""
-    ends = [0]
-    while ends[-1] < len(text):
-        ends.append(text.find("\n", ends[-1] + BLOCK) + 1 or len(text))
-    return np.concatenate([numbers(()), *(numbers(words(text[a:b])) for a, b in pairwise(ends))])
+def _plain(text: str) -> str:
+    """Return the text in lower case and NFC."""
+    return unicodedata.normalize("NFC", text.lower())
+
+
+def _codes(text: str) -> npt.NDArray[np.uint32]:
+    return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), "<u4")
+
+
+def _blocks(text: str) -> Iterator[tuple[int, int]]:
+    """Divide a text behind blanks, as arrays take 40 bytes for each character; without blanks, anywhere."""
+    begin = 0
+    while begin < len(text):
+        blank = _BLANK.search(text, begin + BLOCK, begin + MOST)
+        end = blank.end() if blank else min(begin + MOST, len(text))
+        yield begin, end
+        begin = end
+
+
+def _bounds(codes: npt.NDArray[np.uint32]) -> tuple[Places, Places]:
+    """Return where words start and end: ideographs, and letters with the marks on and between them."""
+    kinds = _kinds()[codes]
+    for mark, becomes in ((MARK, LETTER), (LAST_MARK, LAST_MARK)):
+        marks = kinds == mark
+        if marks.any():  # they belong to a word if the last character before them that is none of them does
+            before = np.maximum.accumulate(np.where(marks, 0, np.arange(len(kinds))))
+            kinds[marks] = np.where(kinds[before] == LETTER, becomes, SEPARATOR)[marks]
+    letters = kinds == LETTER
+    begins = kinds == IDEOGRAPH
+    begins[:1] |= letters[:1]
+    begins[1:] |= letters[1:] & ~letters[:-1]
+    edges = np.append(np.flatnonzero(begins | (kinds == SEPARATOR)), len(kinds))
+    which = np.flatnonzero(begins[edges[:-1]])
+    return edges[which], edges[which + 1]
+
+
+def _numbers(codes: npt.NDArray[np.uint32], starts: Places, ends: Places) -> counter_rng.Bits:
+    """Return a hash of each word: its characters as the digits of a number, by differences of sums."""
+    count = 1 << len(codes).bit_length()
+    sums = np.zeros(len(codes) + 1, np.uint64)
+    np.cumsum(codes * _powers(_FACTOR, count)[: len(codes)], out=sums[1:])
+    shifts = _powers(pow(_FACTOR, -1, 1 << 64), count)[starts]
+    return counter_rng.random_bits(_FINAL, (sums[ends] - sums[starts]) * shifts)
 
 
 def hashes(ids: counter_rng.Bits, n: int) -> counter_rng.Bits:
@@ -95,6 +139,6 @@ def hashes(ids: counter_rng.Bits, n: int) -> counter_rng.Bits:
         return np.zeros(0, np.uint64)
     sums = np.zeros(count, np.uint64)
     for place in range(n):
-        sums *= _FACTOR
+        sums *= np.uint64(_FACTOR)
         sums += ids[place : place + count]
     return counter_rng.random_bits(_FINAL, sums)

@@ -105,12 +105,32 @@ def test_marks_belong_to_their_words(text: str, wanted: list[str]) -> None:
         assert ngrams.words(unicodedata.normalize(form, text)) == ngrams.words(text)
 
 
+IDEOGRAPHS = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003134f"
+
+
 @given(st.text(st.characters(exclude_categories=["Mn", "Mc", "Cs"])))
 def test_words_without_marks_are_runs_of_letters_and_digits(text: str) -> None:
     text = unicodedata.normalize("NFC", text.lower())
     assume(not any(unicodedata.category(char) in ("Mn", "Mc") for char in text))
-    runs = re.sub(rf"([{ngrams._CJK}])|[\W_]", r" \1 ", text).split()
+    runs = re.sub(rf"([{IDEOGRAPHS}])|[\W_]", r" \1 ", text).split()
     assert ngrams.words(text) == runs
+
+
+@given(st.text("aΩ9中か_ .\u0301\u0942\u093e\u0e01\u0e35\u0e48\u0e33\u17b6\u05b0", max_size=12))
+def test_words_are_what_their_grammar_says(text: str) -> None:
+    """Of letters, with marks on and between them; vowels of Thai and Khmer end a word."""
+    letters, marks, last = r"[^\W_\u3040-\u9fff]+", "[\u0301\u0942\u093e\u05b0]+", "[\u0e35\u0e48\u17b6]*"
+    text = unicodedata.normalize("NFC", text.lower())
+    grammar = rf"[\u3040-\u9fff]|{letters}(?:{marks}(?:{letters})?)*{last}"
+    assert ngrams.words(text) == re.findall(grammar, text)
+
+
+def test_no_letter_and_no_mark_is_left_out() -> None:
+    """The table of kinds reads ranges of code points only, as all are many."""
+    for code in range(0x110000):
+        char = chr(code)
+        if char.isalnum() or (unicodedata.category(char) in ("Mn", "Mc") and code < 0xE0000):
+            assert ngrams._kinds()[code] != ngrams.SEPARATOR, hex(code)
 
 
 @given(st.text("aΣσ\u0301中\n .ก็", max_size=40), st.integers(1, 9))
@@ -118,14 +138,29 @@ def test_a_long_text_has_the_words_of_its_lines(text: str, block: int) -> None:
     """A text is read in blocks, so that its words are never in memory at once."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ngrams, "BLOCK", block)
-        found = ngrams.numbers_of(text)
-    assert found.tolist() == ngrams.numbers(ngrams.words(text)).tolist()
+        found = ngrams.numbers_of([text, text])
+    assert [list(each) for each in found] == 2 * [[number(word) for word in ngrams.words(text)]]
+
+
+@given(st.lists(st.text("aΣ\u0301中\n .ก็", max_size=9), max_size=6))
+def test_texts_are_read_together_as_alone(texts: list[str]) -> None:
+    alone = [ngrams.numbers_of([text])[0].tolist() for text in texts]
+    assert [each.tolist() for each in ngrams.numbers_of(texts)][: len(texts)] == alone
+
+
+def number(word: str) -> np.uint64:
+    return ngrams.numbers_of([word])[0][0]
+
+
+def test_words_have_different_numbers() -> None:
+    found = ngrams.numbers_of([" ".join(map("".join, itertools.product("abc", repeat=9)))])[0]
+    assert len(set(found.tolist())) == 3**9
 
 
 @given(st.lists(st.sampled_from("abc"), max_size=30), st.integers(1, 6))
 def test_ngrams_are_equal_where_their_words_are(words: list[str], n: int) -> None:
     grams = [tuple(words[k : k + n]) for k in range(len(words) - n + 1)]
-    hashes = ngrams.hashes(ngrams.numbers(words), n).tolist()
+    hashes = ngrams.hashes(ngrams.numbers_of([" ".join(words)])[0], n).tolist()
     assert len(hashes) == len(grams)
     for (a, left), (b, right) in itertools.combinations(zip(grams, hashes, strict=True), 2):
         assert (a == b) == (left == right)
@@ -229,7 +264,7 @@ def test_evaluation_files_that_no_document_can_match_are_refused(tmp_path: Path)
 
 
 def jaccard(a: str, b: str, n: int) -> float:
-    first, second = (set(ngrams.hashes(ngrams.numbers_of(t), n).tolist()) for t in (a, b))
+    first, second = (set(ngrams.hashes(ngrams.numbers_of([t])[0], n).tolist()) for t in (a, b))
     return len(first & second) / len(first | second)
 
 
