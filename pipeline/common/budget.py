@@ -9,6 +9,7 @@ from typing import AnyStr
 
 DOCUMENT = 256 * 2**20  # bytes; a larger document would not fit in a worker's memory
 TABLE = 2 * DOCUMENT  # of a task: the largest common one, SNLI as JSON lines, has 487 MB
+FIELDS = 4 * TABLE  # what a table may become when it is parsed
 KEPT = 64  # bytes that Python keeps at least of each line, tag, entity or value
 _STEP = 2**12  # bytes of a zip member unpacked at once: of bzip2 they may become 80 MB
 

@@ -11,12 +11,15 @@ from pipeline.common.errors import InputError, readable
 DEEPEST = 100  # levels of lists and objects; what walks through them calls itself for each
 
 
-def parse(text: str | bytes, hook: Callable[[list[tuple[str, Any]]], Any] | None = None) -> Any:
+def parse(text: str, hook: Callable[[list[tuple[str, Any]]], Any] | None = None, most: int | None = None) -> Any:
     """Return the value in a text; `hook` makes its objects of their pairs, as in `json.loads`.
 
     Raises:
-        ValueError: it is not JSON, or is nested too deeply.
+        ValueError: it is not JSON, is nested too deeply, or takes more than `most` bytes (None: a document's).
     """
+    most = budget.DOCUMENT if most is None else most
+    if budget.parsed_size(text, ",:[{") > most:
+        raise ValueError(f"has too many values for {most:,} bytes")
     try:
         value = json.loads(text, object_pairs_hook=hook)
     except ValueError as error:

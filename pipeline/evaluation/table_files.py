@@ -66,10 +66,10 @@ def _members(data: Path, fits: Callable[[str], object], room: Callable[[str], Bu
             raise InputError(f"is not a complete zip file ({error}); download it again", path=archive) from error
 
 
-def budget_of(place: object, times: int = 1) -> Budget:
-    """Return the budget of a table, or of all files of one, `times` as large for its fields."""
-    why = f"takes more than {times * budget.TABLE:,} bytes; keep fewer of its rows"
-    return Budget(lambda: InputError(why, path=place), times * budget.TABLE)
+def budget_of(place: object, limit: int | None = None) -> Budget:
+    """Return the budget of a table (None: that of its files)."""
+    limit = budget.TABLE if limit is None else limit
+    return Budget(lambda: InputError(f"takes more than {limit:,} bytes; keep fewer of its rows", path=place), limit)
 
 
 def _bytes_of(path: Path, room: Budget) -> bytes:
@@ -90,7 +90,7 @@ def decode(place: str, content: bytes) -> str:
         text = content.decode("utf-8-sig")
     if not text.strip():
         raise InputError("is empty", path=place)
-    budget_of(place, 4).take(parsed_size(text, ",;\t\n"))
+    budget_of(place, budget.FIELDS).take(parsed_size(text, ",;\t\n"))
     return text
 
 
@@ -187,7 +187,7 @@ def parse_json(place: str, text: str, key: str | None, needed: Collection[str], 
                     objects.append(foreign_json.parse(line, _by_name))
                     lines.append(number)
         else:
-            content = foreign_json.parse(text, _by_name)
+            content = foreign_json.parse(text, _by_name, budget.FIELDS)
             objects = content[key] if key is not None else content
     except ValueError as error:
         raise InputError(f"{error}", path=place, line=number) from error

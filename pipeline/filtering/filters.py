@@ -245,7 +245,7 @@ def evaluation_texts(path: Path) -> Iterator[str]:
         pieces = lines_of(text) if kind == ".jsonl" or is_json_lines(text) else [text]
         for number, piece in enumerate(pieces, 1):
             try:
-                yield from strings(foreign_json.parse(piece)) if piece.strip() else ()
+                yield from strings(foreign_json.parse(piece, most=budget.FIELDS)) if piece.strip() else ()
             except ValueError as error:
                 raise InputError(
                     f"{error}; fix the file, or remove it from filters.decontaminate",

@@ -4,8 +4,7 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import Any
 
-from pipeline.common import budget, foreign_json
-from pipeline.common.budget import parsed_size
+from pipeline.common import foreign_json
 from pipeline.readers import Document, FileRange, SkipCounts
 from pipeline.readers.io import row_fields, text_lines
 
@@ -56,8 +55,6 @@ def other_form(first: str) -> str | None:
 
 def parse(line: str) -> dict[str, Any]:
     """Parse a line that must hold one JSON object; raise ValueError otherwise."""
-    if parsed_size(line, (",", ":")) > budget.DOCUMENT:
-        raise ValueError(f"has too many values for {budget.DOCUMENT:,} bytes")
     try:
         row = foreign_json.parse(line)
     except ValueError as error:

@@ -106,19 +106,27 @@ TABLES: dict[str, tuple[str, Callable[[], bytes]]] = {
     "a table of fields": ("dev.csv.gz", lambda: gzip.compress(b"a;" * 30_000_000)),
     "a table of lists": ("dev.json.gz", lambda: gzip.compress(b"[" + b"[]," * 20_000_000)),
 }
+MODELS: dict[str, tuple[str, Callable[[], bytes]]] = {
+    "a model's lists": ("config.json", lambda: b'{"a":[' + b"[]," * 20_000_000),
+    "a model's objects": ("tokenizer.json", lambda: b'{"a":[' + b"{}," * 20_000_000),
+    "a model's numbers": ("config.json", lambda: b'{"a":[' + b"7.5," * 15_000_000),
+}
 # What is honest, or nothing, is read.
 READ = {"a dictionary": str(256 * 2**22), "a member of any size": "0"}
 CHILD = """
 import json, os, resource, sys
-from pipeline.common import budget
+from pathlib import Path
+from pipeline.common import budget, foreign_json
 from pipeline.common.errors import InputError
 from pipeline.config import CorpusConfig, TaskConfig
 from pipeline.evaluation import examples
 from pipeline.readers import SkipCounts, open_corpus, readers
 readers()
-budget.DOCUMENT, budget.TABLE = budget.DOCUMENT // 4, budget.TABLE // 4
+budget.DOCUMENT, budget.TABLE, budget.FIELDS = (n // 4 for n in (budget.DOCUMENT, budget.TABLE, budget.FIELDS))
 
 def read(reader, path, name):
+    if reader == "model":
+        return foreign_json.read_object(Path(path))
     if reader == "task":
         labels = ["b", "c"]
         task = TaskConfig(name="t", folder="T", columns=["a"], labels=labels, metrics=["accuracy"])
@@ -154,6 +162,10 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
         (folder / "T").mkdir()
         (folder / name if name == "a.zip" else folder / "T" / name).write_bytes(make())
         asked[what] = ("task", str(folder), "dev.tsv" if name == "a.zip" else name)
+    for what, (name, make) in MODELS.items():
+        path = tmp_path_factory.mktemp("model") / name
+        path.write_bytes(make())
+        asked[what] = ("model", str(path), name)
     done = forked.fresh("-c", CHILD, CAP, input=json.dumps(list(asked.values())))
     told = list(map(json.loads, done.stdout.splitlines()))
     assert len(told) == len(asked), done.stderr
@@ -161,7 +173,7 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("what", [*DOCUMENTS, *TABLES])
+@pytest.mark.parametrize("what", [*DOCUMENTS, *TABLES, *MODELS])
 def test_a_bomb_is_refused_in_a_line(outcomes: dict[str, list[str]], what: str) -> None:
     kind, message = outcomes[what]
     if what in READ:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from model.finetuning.features import Samples
-from pipeline.common import foreign_json
+from pipeline.common import budget, foreign_json
 from pipeline.common.errors import InputError
 from pipeline.config import TaskConfig
 from pipeline.evaluation import examples, table_files
@@ -191,7 +191,7 @@ def parse(place: str, content: bytes) -> list[Question]:
     found = []
     try:
         text = table_files.decode(place, content)
-        for article in foreign_json.parse(text, without_surrogates)["data"]:
+        for article in foreign_json.parse(text, without_surrogates, budget.FIELDS)["data"]:
             title = article.get("title") or article["paragraphs"][0]["context"]
             for paragraph in article["paragraphs"]:
                 context = paragraph["context"]
