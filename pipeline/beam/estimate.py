@@ -14,6 +14,7 @@ from pipeline.common import estimate
 from pipeline.common.errors import Restart, UserError
 from pipeline.common.estimate import Estimate, rounded, size
 from pipeline.config import PrepareConfig
+from pipeline.filtering import minhash
 from pipeline.readers import FileRange, SkipCounts, open_corpus
 from pipeline.readers.io import read_position
 from pipeline.tokenization.coverage import Coverage
@@ -57,26 +58,30 @@ class Calibration:
 
 def calibrate(config: PrepareConfig, split: FileRange) -> Calibration | None:
     """Read a split for about a second; None if nothing can be said of it."""
-    reader, counts, reached, kept = DocumentReader(config), DocumentCounts(), [0], list[KeptDocument]()
+    reader, counts, kept = DocumentReader(config), DocumentCounts(), list[KeptDocument]()
+    marks = [(0, 0)]  # bytes, and the characters of the documents in them
+
+    def mark(position: int) -> None:
+        marks.append((position, counts.totals["characters"]))
+
     began, worked, accepting = time.perf_counter(), time.thread_time(), 0.0
     try:
-        with read_position.followed(split, reached.append):
+        with read_position.followed(split, mark):
             for document in reader.reader.read(split, SkipCounts(config.corpus.on_error)):
                 before = time.perf_counter()
                 kept += reader.accept([document], counts)
                 accepting += time.perf_counter() - before
-                enough = reached[-1] and time.thread_time() - worked > CALIBRATION  # as much on a busy machine
+                enough = all(marks[-1]) and time.thread_time() - worked > CALIBRATION  # as much on a busy machine
                 if enough or time.perf_counter() - began > PATIENCE:
                     break
             else:
-                reached.append(split.size)
+                mark(split.size)
     except (UserError, Restart):  # the job itself will say it
         return None
     seconds = time.perf_counter() - began + REST * accepting
-    characters = counts.totals["characters"]
-    if not characters or not max(reached):
+    if not all(marks[-1]):
         return None
-    return Calibration(max(reached), characters, seconds, kept)
+    return Calibration(*marks[-1], seconds * marks[-1][1] / counts.totals["characters"], kept)
 
 
 def per_token(config: PrepareConfig, documents: list[KeptDocument]) -> float:
@@ -97,7 +102,9 @@ def measured(config: PrepareConfig, splits: list[FileRange]) -> tuple[int, float
     The rate is that of the last run in this folder, else that of a short calibration.
     """
     whole = sum(split.size for split in splits)
-    found = calibrate(config, splits[len(splits) // 2])
+    # A small file may be broken or unlike the others; of equal splits, the middle one.
+    typical = min(range(len(splits)), key=lambda n: (-splits[n].size, abs(n - len(splits) // 2)))
+    found = calibrate(config, splits[typical])
     text = whole * found.characters / found.bytes if found else text_bytes(splits)
     rate = estimate.rate_of(config.workdir, "prepare")
     tokens = text / (per_token(config, found.kept) if found else TEXT_OF_TOKEN)
@@ -151,8 +158,12 @@ def of(config: PrepareConfig, splits: list[FileRange] | None = None) -> Estimate
 
 def kept(config: PrepareConfig, text: float, tokens: float) -> float:
     """Return the bytes of what was read of a text, by its characters and tokens."""
-    signed = config.filters.near_duplicates is not None
-    return READ * tokens + signed * 4 * config.filters.permutations * text / SIGNED
+    threshold, permutations = config.filters.near_duplicates, config.filters.permutations
+    if threshold is None:
+        return READ * tokens
+    bands = permutations // minhash.rows_per_band(permutations, threshold)
+    signed = 2 * 4 * permutations + 8 * minhash.ENTRY * bands  # signatures, kept and moved, and entries
+    return READ * tokens + signed * text / SIGNED
 
 
 def plan(config: PrepareConfig, splits: list[FileRange], layout: Exchange) -> list[str]:

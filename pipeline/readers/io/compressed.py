@@ -298,9 +298,11 @@ def _unpack(file: BinaryIO, at: int, split: FileRange, new: Callable[[], _Unpack
     """Decompress one stream after another from byte `at` on."""
     data = file.read(CHUNK)
     while data:
-        stream, owned = new(), at < split.end
+        stream, owned, reached = new(), at < split.end, at
         while not stream.eof:
-            if stream.needs_input and not data and not (data := file.read(CHUNK)):
+            if stream.needs_input and not data:
+                reached, data = file.tell(), file.read(CHUNK)
+            if stream.needs_input and not data:
                 raise InputError(
                     f"truncated at byte {file.tell()}, within the compressed stream that starts at byte {at}; "
                     "download the file again",
@@ -312,8 +314,8 @@ def _unpack(file: BinaryIO, at: int, split: FileRange, new: Callable[[], _Unpack
                 raise InputError(
                     f"damaged between bytes {at} and {file.tell()} ({error}); download the file again", path=split.path
                 ) from error
+            read_position.reached(split, reached)
             data = b""
-            read_position.reached(split, file.tell())
             for begin in range(0, len(unpacked), _UNPACKED):  # of zstd it may be more
                 yield unpacked[begin : begin + _UNPACKED], owned
         data = _past_padding(stream.unused_data, file)

@@ -1,7 +1,9 @@
 """What work will take is said from a part of it, and from what was measured before."""
 
+import gzip
 import itertools
 import json
+import random
 import re
 from pathlib import Path
 
@@ -70,6 +72,21 @@ def test_other_programs_do_not_shorten_the_part_that_is_read(tmp_path: Path, mon
     found = preparation.calibrate(config, split)
     assert found is not None
     assert found.bytes == split.size
+
+
+def test_the_text_of_compressed_files_is_measured_where_it_is_most(tmp_path: Path) -> None:
+    """Not in a small, broken file, nor in bytes that were read ahead of their text."""
+    draw, words = random.Random(0), [f"слово{number}" for number in range(3000)]
+    texts = [" ".join(draw.choices(words, k=300)) for _ in range(3000)]
+    lines = "".join(json.dumps({"text": text}, ensure_ascii=False) + "\n" for text in texts).encode()
+    for name in ("a", "c"):
+        (tmp_path / f"{name}.jsonl.gz").write_bytes(gzip.compress(lines))
+    (tmp_path / "b.jsonl.gz").write_bytes(b"broken")
+    config = configuration(tmp_path, 1)
+    config.corpus.path = f"{tmp_path}/*.jsonl.gz"
+    splits = open_corpus(config.corpus, config.source).splits(config.split_bytes)
+    _, characters, _, _ = preparation.measured(config, splits)
+    assert characters == pytest.approx(2 * sum(map(len, texts)), rel=0.1)
 
 
 def test_a_small_corpus_needs_no_estimate(tmp_path: Path) -> None:
