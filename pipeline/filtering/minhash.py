@@ -20,7 +20,6 @@ the two numbers of its hash:
     wanted   (W, 3)  task that needs the signature of the document, it     24 bytes
 """
 
-import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -69,10 +68,9 @@ class MinHasher:
 
 def short(text: str, words: counter_rng.Bits) -> counter_rng.Bits:
     """Return the only shingle of a text with fewer words; without a word it is similar only to an equal text."""
-    if len(words):
-        return ngrams.hashes(words, len(words))
-    digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
-    return np.frombuffer(digest, "<u8")
+    if not len(words):
+        (words,) = ngrams.numbers_of([text.encode("utf-8", "surrogatepass").hex()])
+    return ngrams.hashes(words, len(words))
 
 
 def rows_per_band(permutations: int, threshold: float) -> int:

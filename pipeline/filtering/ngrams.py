@@ -8,7 +8,6 @@ import functools
 import re
 import unicodedata
 from collections.abc import Iterator, Sequence
-from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
@@ -22,18 +21,7 @@ SEPARATOR, LETTER, IDEOGRAPH, MARK, LAST_MARK = range(5)  # kinds of characters
 _IDEOGRAPHS = ((0x3040, 0x3100), (0x3400, 0x4DC0), (0x4E00, 0xA000), (0xF900, 0xFB00), (0x20000, 0x31350))
 # Scripts without spaces whose vowels are marks: Thai and Lao, Burmese, Khmer, Tai Tham. A run of
 # letters would be a whole phrase; one that ends with its marks has about four characters in Thai.
-_UNSPACED = frozenset(
-    chain(
-        range(0xE00, 0xF00),
-        range(0x1000, 0x10A0),
-        range(0x1780, 0x1800),
-        range(0x1A20, 0x1AB0),
-        range(0xA9E0, 0xAA00),
-        range(0xAA60, 0xAA80),
-    )
-)
-_MARKS = range(0x300, 0x1F000)  # the planes above have only variation selectors
-_LETTERS = range(0x40000)  # the planes above have none
+_UNSPACED = ((0xE00, 0xF00), (0x1000, 0x10A0), (0x1780, 0x1800), (0x1A20, 0x1AB0), (0xA9E0, 0xAA00), (0xAA60, 0xAA80))
 _FACTOR = 0x9E3779B97F4A7C15  # odd: multiplication loses no bits at any position
 _FINAL = np.uint64(0)
 BLOCK, MOST = 1 << 16, 1 << 20  # characters at once, with blanks and without
@@ -48,11 +36,13 @@ def _kinds() -> npt.NDArray[np.uint8]:
     letters to the `re` module, but belong to words.
     """
     kinds = np.full(0x110000, SEPARATOR, np.uint8)
-    for run in re.finditer(r"[^\W_]+", "".join(map(chr, _LETTERS))):
+    for run in re.finditer(r"[^\W_]+", "".join(map(chr, range(0x40000)))):  # the planes above have no letters
         kinds[run.start() : run.end()] = LETTER
-    for code in _MARKS:
+    for code in range(0x300, 0x1F000):  # those above have only variation selectors
         if unicodedata.category(chr(code)) in ("Mn", "Mc"):
-            kinds[code] = LAST_MARK if code in _UNSPACED else MARK
+            kinds[code] = MARK
+    for first, end in _UNSPACED:
+        kinds[first:end][kinds[first:end] == MARK] = LAST_MARK
     for first, end in _IDEOGRAPHS:
         kinds[first:end] = IDEOGRAPH
     return kinds
@@ -60,17 +50,14 @@ def _kinds() -> npt.NDArray[np.uint8]:
 
 @functools.cache
 def _powers(factor: int, count: int) -> counter_rng.Bits:
-    """Return `factor` to the powers 0 .. count-1."""
-    found = np.full(count, factor, np.uint64)
-    found[0] = 1
-    return np.multiply.accumulate(found)
+    """Return `factor` to the powers 1 .. count."""
+    return np.multiply.accumulate(np.full(count, factor, np.uint64))
 
 
 def words(text: str) -> list[str]:
     """Return the words of a text, in lower case and NFC."""
     text = _plain(text)
-    starts, ends = _bounds(_codes(text))
-    return [text[a:b] for a, b in zip(starts, ends, strict=True)]
+    return [text[a:b] for a, b in zip(*_bounds(_codes(text)), strict=True)]
 
 
 def numbers_of(texts: Sequence[str]) -> list[counter_rng.Bits]:
@@ -81,8 +68,12 @@ def numbers_of(texts: Sequence[str]) -> list[counter_rng.Bits]:
     for begin, end in _blocks(whole):
         codes = _codes(whole[begin:end])
         starts, ends = _bounds(codes)
+        # A word's characters are the digits of its number: a difference of sums, shifted to its start.
+        count = 1 << len(codes).bit_length()
+        sums = np.cumsum(np.append(np.uint64(0), codes * _powers(_FACTOR, count)[: len(codes)]))
+        shifts = _powers(pow(_FACTOR, -1, 1 << 64), count)[starts]
         places.append(starts + begin)
-        numbers.append(_numbers(codes, starts, ends))
+        numbers.append(counter_rng.random_bits(_FINAL, (sums[ends] - sums[starts]) * shifts))
     begins = np.cumsum([len(text) + 1 for text in plain[:-1]])
     return np.split(np.concatenate(numbers), np.searchsorted(np.concatenate(places), begins))
 
@@ -121,15 +112,6 @@ def _bounds(codes: npt.NDArray[np.uint32]) -> tuple[Places, Places]:
     edges = np.append(np.flatnonzero(begins | (kinds == SEPARATOR)), len(kinds))
     which = np.flatnonzero(begins[edges[:-1]])
     return edges[which], edges[which + 1]
-
-
-def _numbers(codes: npt.NDArray[np.uint32], starts: Places, ends: Places) -> counter_rng.Bits:
-    """Return a hash of each word: its characters as the digits of a number, by differences of sums."""
-    count = 1 << len(codes).bit_length()
-    sums = np.zeros(len(codes) + 1, np.uint64)
-    np.cumsum(codes * _powers(_FACTOR, count)[: len(codes)], out=sums[1:])
-    shifts = _powers(pow(_FACTOR, -1, 1 << 64), count)[starts]
-    return counter_rng.random_bits(_FINAL, (sums[ends] - sums[starts]) * shifts)
 
 
 def hashes(ids: counter_rng.Bits, n: int) -> counter_rng.Bits:
