@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 DESELECTED := not k8s and not image and not ssh and not slurm and not engines and not netns
 
-.PHONY: help install demo test test-slow test-all test-k8s test-hosts test-ssh test-slurm test-image test-engines test-store test-versions coverage lint format docs docs-serve fuzz crashes mutants benchmark audit sbom images hooks constraints clean
+.PHONY: help install demo test test-slow test-all test-k8s test-hosts test-ssh test-slurm test-image test-engines test-store test-versions coverage lint format docs docs-serve fuzz crashes mutants benchmark audit sbom images release hooks constraints clean
 help:  ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
@@ -169,6 +169,9 @@ images:  ## build both images and push them: make images REGISTRY=registry.examp
 			-f docker/Dockerfile --target $$target -t $$name . \
 		&& $(BUILDER) push $$name || exit 1; \
 	done
+
+release: $(READY)  ## build the wheel and sdist, check them in an empty environment, print what is left to type
+	@$(BIN)/python -m tests.release
 
 hooks: $(READY)  ## run the linters before every commit
 	$(BIN)/pre-commit install
