@@ -1,9 +1,10 @@
-"""A wheel has all that the commands need, so that they run from any folder."""
+"""A wheel has all that the commands need, so that they run from any folder; a source archive makes it."""
 
 import os
 import shutil
 import subprocess
 import sys
+import tarfile
 import zipfile
 from pathlib import Path
 
@@ -15,13 +16,20 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def wheel(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel of this tree, built in a copy without a network."""
-    source, out = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
+def source(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of what is built."""
+    source = tmp_path_factory.mktemp("source")
     for name in ("pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE"):
         shutil.copy(root / name, source / name)
     for name in ("conf", "model", "pipeline"):
         shutil.copytree(root / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
+    return source
+
+
+@pytest.fixture(scope="module")
+def wheel(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel of this tree, built without a network."""
+    out = tmp_path_factory.mktemp("wheel")
     pip("wheel", "--no-build-isolation", "--no-index", "--wheel-dir", str(out), str(source))
     (made,) = out.glob("*.whl")
     return made
@@ -56,6 +64,20 @@ def test_a_wheel_has_every_file_of_the_tree_that_is_read(root: Path, wheel: Path
             name = path.relative_to(root).as_posix()
             assert (f"pipeline/{name}" if folder == "conf" else name) in names
     assert {name.partition("/")[0] for name in names if ".dist-info" not in name} == {"model", "pipeline"}
+
+
+def test_a_source_archive_has_all_that_is_built_and_no_part_of_the_tests(source: Path, tmp_path: Path) -> None:
+    (source / "tests").mkdir()
+    (source / "tests" / "test_a.py").touch()
+    script = f"from setuptools import build_meta; build_meta.build_sdist({str(tmp_path)!r})"
+    forked.fresh("-c", script, cwd=source, check=True)
+    (made,) = tmp_path.iterdir()
+    with tarfile.open(made) as file:
+        names = {name.partition("/")[2] for name in file.getnames()}
+    built = [path.relative_to(source) for name in ("conf", "model", "pipeline") for path in (source / name).rglob("*")]
+    assert {path.as_posix() for path in built} <= names
+    assert {"pyproject.toml", "setup.py", "LICENSE"} <= names
+    assert [name for name in names if name.startswith("tests")] == []
 
 
 def test_commands_run_from_any_folder(site: Path, tmp_path: Path) -> None:
