@@ -69,7 +69,8 @@ def commands() -> list[str]:
     """All modules that a user starts."""
     files = [path for part in ("pipeline", "model") for path in sorted((ROOT / part).glob("*.py"))]
     found = [path for path in files if '\nif __name__ == "__main__":' in path.read_text(encoding="utf-8")]
-    return [".".join(path.relative_to(ROOT).with_suffix("").parts) for path in found] + ["pipeline.beam.pool"]
+    names = [".".join(path.relative_to(ROOT).with_suffix("").parts) for path in found]
+    return [name.removesuffix(".__main__") for name in names] + ["pipeline.beam.pool"]
 
 
 def check_commands(elsewhere: str) -> None:
