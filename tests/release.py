@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PLACE = ROOT / "build" / "release"
 LOG, FILES, VENV = PLACE / "log.txt", PLACE / "files", PLACE / "venv"
 TAG = f"v{__version__}"
-ARCHIVE = ROOT / "tests" / "releases" / f"{__version__}.tar.xz"
+ARCHIVE = ROOT / "tests" / "releases" / f"{__version__}.json"  # the last of its files
 DEMO = (
     "+corpus=sample corpus.options.packages=[numpy,scipy] tasks=[sample_next] vocab.size=2000 train.steps=50 "
     "train.batch_size=8 train.micro_batch=8 train.processes=1 evaluate.epochs=1 workdir=work"
@@ -112,7 +112,7 @@ def release(elsewhere: str) -> None:
         python("-m", "pip", *words, cwd=elsewhere)
         check_commands(elsewhere)
     if not ARCHIVE.exists():
-        with step(f"write {ARCHIVE.relative_to(ROOT)}, which all later versions must read"):
+        with step("write into tests/releases what all later versions must read"):
             run(sys.executable, "-m", "tests.releases.archive", __version__)
     shutil.rmtree(VENV)
 
