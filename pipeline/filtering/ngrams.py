@@ -75,7 +75,7 @@ def numbers_of(texts: Sequence[str]) -> list[counter_rng.Bits]:
         places.append(starts + begin)
         numbers.append(counter_rng.random_bits(_FINAL, (sums[ends] - sums[starts]) * shifts))
     begins = np.cumsum([len(text) + 1 for text in plain[:-1]])
-    return np.split(np.concatenate(numbers), np.searchsorted(np.concatenate(places), begins))
+    return np.split(np.concatenate(numbers), np.searchsorted(np.concatenate(places), begins))[: len(texts)]
 
 
 def _plain(text: str) -> str:
