@@ -84,13 +84,14 @@ class Pool(fn_services.BeamFnExternalWorkerPoolServicer):
         return fn_messages.StartWorkerResponse(error=f"a worker did not start in {sys.executable}: {last}")
 
     def StopWorker(self, request: Any, context: Any) -> Any:
-        """Stop the worker that the same peer started under this id, else the only one."""
+        """Stop the worker that the same peer started under this id.
+
+        The request has no room for a secret, but the peer had it. One that connects again has another
+        port; its worker ends by itself when the engine closes the connection.
+        """
         with self.lock:
             found = self.workers[request.worker_id]
-            own = [each for each in found if each[0] == context.peer()]
-            # A reconnected peer has another port. Its worker ends by itself when the engine closes
-            # the connection: no need to guess which one to stop.
-            for each in own or found[: len(found) == 1]:
+            for each in [each for each in found if each[0] == context.peer()]:
                 found.remove(each)
                 stop(each[1])
         return fn_messages.StopWorkerResponse()

@@ -114,6 +114,27 @@ def test_a_pool_starts_no_worker_without_its_secret(
     assert pool.SECRET in start(port, **({} if given is None else {"secret": given}))
 
 
+def test_a_worker_is_stopped_only_by_who_started_it(cache: Path) -> None:
+    workers, server, port = pool.serve("localhost:0", pool.secret())
+    engine = grpc.server(ThreadPoolExecutor(1))
+    place = f"localhost:{engine.add_insecure_port('localhost:0')}"
+    engine.start()
+    request = fn_messages.StartWorkerRequest(worker_id="1", params={"secret": pool.secret()})
+    request.control_endpoint.url = place
+    own, other = (grpc.insecure_channel(f"localhost:{port}", [("grpc.use_local_subchannel_pool", 1)]) for _ in "ab")
+    with own, other:
+        mine, stranger = map(fn_services.BeamFnExternalWorkerPoolStub, (own, other))
+        assert mine.StartWorker(request).error == ""
+        (((_, worker),),) = workers.workers.values()
+        stranger.StopWorker(fn_messages.StopWorkerRequest(worker_id="1"))
+        assert workers.workers["1"]
+        assert worker.returncode is None
+        mine.StopWorker(fn_messages.StopWorkerRequest(worker_id="1"))
+        assert worker.returncode is not None
+    engine.stop(0)
+    server.stop(0)
+
+
 def test_the_secret_of_a_user_is_made_once_and_readable_by_no_other(cache: Path) -> None:
     made = pool.secret()
     assert len(made) == 32
