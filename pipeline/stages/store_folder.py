@@ -307,12 +307,14 @@ class StoreFolder:
     def resume(self, run: str, pattern: str = "*") -> None:
         """Fetch what is there of a stage that resumes; what is newer here stays."""
         listed = self.copy.listed()
-        for name in list(self.copy.entries):
-            path = self.copy.path / name
-            if name not in listed:  # another start has removed it
-                path.unlink(missing_ok=True)
-            if name not in listed or not path.exists():
-                del self.copy.entries[name]
+        gone = self.copy.entries.keys() - listed.keys()  # another start has removed them
+        forced = {match[2] for name in gone if (match := FILE.fullmatch(name))}
+        for name in self.copy.files().keys() - listed.keys():
+            # Checkpoints that were never put are older than the start that removed others of their training.
+            if name in gone or ((match := FILE.fullmatch(name)) and match[2] in forced):
+                (self.copy.path / name).unlink()
+        for name in [n for n in self.copy.entries if n in gone or not (self.copy.path / n).exists()]:
+            del self.copy.entries[name]
         others = [name for name in listed if not (FILE.fullmatch(name) or hidden(name) or name == MANIFEST)]
         seen = {name: entry.etag for name, entry in self.copy.entries.items()}
         new = [n for n in others if fnmatch.fnmatchcase(n, pattern) and seen.get(n) != listed[n].etag]

@@ -98,6 +98,16 @@ def test_to_force_a_training_leaves_the_checkpoints_of_others(world: World) -> N
     assert world.checkpoints("short") == before
 
 
+@pytest.mark.parametrize("moment", [52, 64, 76, 93])
+def test_a_training_that_was_forced_elsewhere_begins_again_here(stored: World, moment: int) -> None:
+    """What was not put when this machine was killed is older than the force: it is not taken up."""
+    stored.killed_at(moment, "b", lambda: stored.train("long", "b"))
+    stored.killed_at(45, "a", lambda: stored.train("long", "a", force=True))
+    stored.train("long", "b")
+    assert stored.checkpoints("long") == {step: number_after("long", step) for step in (0, 2, 6, 10)}
+    assert stored.wrong("train") == []
+
+
 @pytest.mark.parametrize("moment", range(0, 108, 4))
 def test_a_holder_that_stood_still_overwrites_no_finished_result(stored: World, moment: int) -> None:
     with suppress(UserError, Restart):
