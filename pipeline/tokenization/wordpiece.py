@@ -27,6 +27,7 @@ import pyarrow as pa
 from tokenizers import AddedToken, Encoding, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 from tokenizers.processors import TemplateProcessing
 
+from pipeline.common import foreign_json
 from pipeline.common.errors import InputError, is_panic, panics_refused, readable
 from pipeline.tokenization import normalization, pretokenize, tokenizer_folder
 from pipeline.tokenization.coverage import Coverage
@@ -178,6 +179,7 @@ def read(path: Path, options: normalization.Options | None = None) -> str:
     with readable(path):
         text = path.read_bytes().decode()  # keeps line ends, as the checksum covers them
     try:
+        foreign_json.parse(text)  # the library takes for JSON what is none
         tokenizer = Tokenizer.from_str(text)
         tokenizer.encode("\U00013000")  # without an unknown token, the library fails at such a letter
     except BaseException as error:  # the library raises nothing narrower

@@ -160,6 +160,13 @@ def test_a_damaged_file_of_a_model_is_read_or_named(model: Path, tmp_path: Path,
     hammer(check, damaged([whole], JSON), examples=40)
 
 
+def test_what_only_the_library_takes_for_json_is_refused(model: Path) -> None:
+    path = model / "tokenizer.json"
+    path.write_text(path.read_text().replace('"version": "1.0",', '"version": "1.0", "1.0",'))
+    with refused(InputError, "not valid JSON", path=str(path)):
+        WordPiece.load(model)
+
+
 @pytest.mark.fuzz
 def test_a_config_with_any_values_is_read_or_named(model: Path, tmp_path: Path) -> None:
     whole = json.loads((model / "config.json").read_text())
