@@ -41,10 +41,10 @@ def settings(work: Path, small: bool, text: Path | None) -> list[str]:
         return [*tiny.settings(work, work / "train"), "steps=60", "save_every=10"]
     if text is None:  # a vocabulary of 30,522 entries, and random words, some far more frequent
         tiny.make_work(work, words=30_517, rows=200_000, length=128)
-    length = "steps=300 save_every=50 log_every=5" if text is None else "steps=1500 save_every=250 log_every=10"
-    common = "model=base precision=bf16 batch_size=512 micro_batch=auto clip=null optimizer=muon schedule=wsd"
-    every = "optimizer.learning_rate=2e-3 schedule.warmup_share=0.06 evaluate_every=500 tracking=none"
-    return [f"workdir={text or work}", f"out={work / 'train'}", *f"{common} {length} {every}".split()]
+    steps = "steps=300 save_every=50 log_every=5" if text is None else "steps=1500 save_every=250 log_every=10"
+    batches = "model=base precision=bf16 batch_size=512 micro_batch=auto evaluate_every=500 tracking=none"
+    rate = "optimizer=muon optimizer.learning_rate=2e-3 schedule=wsd schedule.warmup_share=0.06 clip=null"
+    return [f"workdir={text or work}", f"out={work / 'train'}", *f"{batches} {steps} {rate}".split()]
 
 
 def command(words: list[str]) -> subprocess.Popen[bytes]:

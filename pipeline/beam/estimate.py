@@ -157,12 +157,9 @@ def of(config: PrepareConfig, splits: list[FileRange] | None = None) -> Estimate
 
 
 def kept(config: PrepareConfig, text: float, tokens: float) -> float:
-    """Return the bytes of what was read of a text, by its characters and tokens."""
+    """Return the bytes of what was read of a text, by its characters and tokens, and of what is compared of it."""
     threshold, permutations = config.filters.near_duplicates, config.filters.permutations
-    if threshold is None:
-        return READ * tokens
-    bands = permutations // minhash.rows_per_band(permutations, threshold)
-    signed = 2 * 4 * permutations + 8 * minhash.ENTRY * bands  # signatures, kept and moved, and entries
+    signed = 0 if threshold is None else 4 * permutations + minhash.sent_bytes(permutations, threshold)
     return READ * tokens + signed * text / SIGNED
 
 

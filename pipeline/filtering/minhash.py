@@ -81,6 +81,11 @@ def rows_per_band(permutations: int, threshold: float) -> int:
     return 1
 
 
+def sent_bytes(permutations: int, threshold: float) -> int:
+    """Return the bytes that a document sends to be compared: its signature, and an entry for each band."""
+    return 4 * permutations + 8 * ENTRY * (permutations // rows_per_band(permutations, threshold))
+
+
 def band_keys(band: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint64]:
     """Return a number for each row, equal where rows are."""
     key = np.zeros(len(band), np.uint64)

@@ -308,10 +308,10 @@ class StoreFolder:
         """Fetch what is there of a stage that resumes; what is newer here stays."""
         listed = self.copy.listed()
         gone = self.copy.entries.keys() - listed.keys()  # another start has removed them
-        forced = {match[2] for name in gone if (match := FILE.fullmatch(name))}
+        thinned = {match[2] for name in gone if (match := FILE.fullmatch(name))}
         for name in self.copy.files().keys() - listed.keys():
             # Checkpoints that were never put are older than the start that removed others of their training.
-            if name in gone or ((match := FILE.fullmatch(name)) and match[2] in forced):
+            if name in gone or ((match := FILE.fullmatch(name)) and match[2] in thinned):
                 (self.copy.path / name).unlink()
         for name in [n for n in self.copy.entries if n in gone or not (self.copy.path / n).exists()]:
             del self.copy.entries[name]

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -179,7 +180,7 @@ def read(path: Path, options: normalization.Options | None = None) -> str:
     with readable(path):
         text = path.read_bytes().decode()  # keeps line ends, as the checksum covers them
     try:
-        foreign_json.parse(text)  # the library takes for JSON what is none
+        spec = foreign_json.parse(text)  # the library takes for JSON what is none
         tokenizer = Tokenizer.from_str(text)
         tokenizer.encode("\U00013000")  # without an unknown token, the library fails at such a letter
     except BaseException as error:  # the library raises nothing narrower
@@ -193,18 +194,17 @@ def read(path: Path, options: normalization.Options | None = None) -> str:
         check_special(entries, str(path))
     is_bert = tokenizer_folder.check_class(path.parent, names, is_wordpiece(tokenizer), library=True)
     if (stated := path.with_name(tokenizer_folder.CONFIG)).exists():
-        text = _as_stated(text, names, normalization.of_config(stated) if is_bert else {})
+        text = _as_stated(text, spec, names, normalization.of_config(stated) if is_bert else {})
     text = _with_added(text, path.parent)
     return text if tokenizer.padding is tokenizer.truncation is None else _without_padding(text)
 
 
-def _as_stated(source: str, roles: tuple[str, ...], options: normalization.Options) -> str:
-    """Return a tokenizer.json as transformers reads it in the folder of a model.
+def _as_stated(source: str, spec: dict[str, Any], roles: tuple[str, ...], options: normalization.Options) -> str:
+    """Return a tokenizer.json, `spec` when it is parsed, as transformers reads it in the folder of a model.
 
     Special tokens that have none of the `roles` here, as markers of entities, are found in text.
     BertTokenizer takes `options` from the folder's tokenizer_config.json.
     """
-    spec = json.loads(source)
     own = dict(spec["normalizer"] or {})
     tokens = [token | {"special": token["special"] and token["content"] in roles} for token in spec["added_tokens"]]
     if own.get("type") == "BertNormalizer":
