@@ -426,7 +426,9 @@ class StoreFolder:
         return dataclasses.replace(result, summary=summary, figures=figures)
 
     def _remove(self, names: Iterable[str]) -> None:
-        """Remove objects, what makes others count first."""
-        listed = sorted(names)
-        for last in (True, False):
-            self.copy.forget([name for name in listed if name.endswith(SUMS) == last])
+        """Remove objects, what makes others count first, the newest first: no older one is missing meanwhile."""
+        listed = set(names)
+        sums = {name for name in listed if name.endswith(SUMS)}
+        for name in sorted(sums, reverse=True):
+            self.copy.forget([name])
+        self.copy.forget(sorted(listed - sums))

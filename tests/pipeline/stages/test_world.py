@@ -108,6 +108,15 @@ def test_a_training_that_was_forced_elsewhere_begins_again_here(stored: World, m
     assert stored.wrong("train") == []
 
 
+@pytest.mark.parametrize("moment", range(16))
+def test_a_longer_training_has_all_that_a_rule_keeps_although_a_force_was_cut_off(stored: World, moment: int) -> None:
+    """What a force has left of the shorter one are its first checkpoints, with no gap."""
+    stored.train("short", "a")
+    stored.killed_at(moment, "b", lambda: stored.train("short", "b", force=True))
+    stored.train("long", "b")
+    assert stored.checkpoints("long") == {step: number_after("long", step) for step in (0, 2, 6, 10)}
+
+
 @pytest.mark.parametrize("moment", range(0, 108, 4))
 def test_a_holder_that_stood_still_overwrites_no_finished_result(stored: World, moment: int) -> None:
     with suppress(UserError, Restart):
