@@ -1,5 +1,6 @@
 """Parquet files, as published on the Hugging Face hub."""
 
+import functools
 import os
 import re
 from collections.abc import Iterator
@@ -66,7 +67,7 @@ class Reader(row_fields.RowReader):
             local = isinstance(place, Path)
             source = pa.OSFile(os.fsencode(path)) if local else place.open()
             file = pq.ParquetFile(source, buffer_size=1 << 20, pre_buffer=False)
-        except (OSError, pa.ArrowException) as error:
+        except (OSError, ValueError, pa.ArrowException) as error:
             stand_in = compressed.CompressedFile(path).stand_in() if storage.at(path).is_file() else None
             why = stand_in or f"not a complete Parquet file ({error}); download the file again"
             raise InputError(f"{why}", path=path) from error
@@ -101,17 +102,9 @@ class Reader(row_fields.RowReader):
     def _chunks(self, file: Any, group: int) -> list[Any]:
         """Return what the file says of the selected columns in a row group."""
         wanted = {column.partition(".")[0] for column in self._columns(file)}
+        paths = [file.schema.column(index).path for index in range(len(file.schema))]
         meta = file.metadata.row_group(group)
-        columns = (meta.column(index) for index in range(meta.num_columns))
-        return [one for one in columns if one.path_in_schema.partition(".")[0] in wanted]
-
-    def _groups(self, file: Any) -> list[tuple[int, int]]:
-        """Return each row group and the size of its selected columns."""
-        found = []
-        for group in range(file.metadata.num_row_groups):
-            sizes = (chunk.total_uncompressed_size for chunk in self._chunks(file, group))
-            found.append((group, min(sum(sizes), LARGEST_GROUP)))
-        return found
+        return [meta.column(index) for index, path in enumerate(paths) if path.partition(".")[0] in wanted]
 
     def _rows_at_once(self, path: str, file: Any, group: int) -> int:
         """Return how many rows fit in memory: each may repeat a dictionary's largest value.
@@ -126,10 +119,30 @@ class Reader(row_fields.RowReader):
         """Return each row group with the number of rows before it, a mark, and its size."""
         before, found = 0, []
         mark, _ = storage.mark_and_size(storage.at(path))
-        for group, size in self._groups(file):
-            found.append(((group, before), f"{mark}\x1f{group}", size))
+        check_footer(path, mark, tuple(self._columns(file)))
+        for group in range(file.metadata.num_row_groups):
+            size = sum(chunk.total_uncompressed_size for chunk in self._chunks(file, group))
+            found.append(((group, before), f"{mark}\x1f{group}", min(size, LARGEST_GROUP)))
             before += file.metadata.row_group(group).num_rows
         return found
+
+
+@functools.lru_cache(256)
+def check_footer(path: str, mark: str, columns: tuple[str, ...]) -> None:
+    """Have the library check what a file says of these columns; asked for their sizes, it would end the process.
+
+    Raises:
+        InputError: it is damaged.
+    """
+    with storage.at(path).open("rb") as source:
+        file = pq.ParquetFile(source, buffer_size=1 << 20, pre_buffer=False)
+    for group in range(file.num_row_groups):
+        try:
+            next(file.iter_batches(1, [group], list(columns)), None)
+        except (OSError, pa.ArrowException) as error:
+            raise InputError(f"row group {group} is damaged ({error}); download the file again", path=path) from error
+        except ValueError:  # right so far: rows would be read now, but the file is closed
+            pass
 
 
 def dictionary_size(source: BinaryIO, chunk: Any) -> int:
