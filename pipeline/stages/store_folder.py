@@ -24,7 +24,7 @@ from pipeline.common.manifest import MANIFEST, Manifest, Result, begun
 from pipeline.common.schema import set_key
 from pipeline.common.stores import lease, objects
 from pipeline.common.stores.background_upload import BackgroundUpload, CheckpointStore
-from pipeline.common.stores.mirror import Copy, Entry, addressed, default_root, hidden, local_path
+from pipeline.common.stores.mirror import Copy, addressed, default_root, hidden, local_path, other_than
 from pipeline.common.stores.remote_file import Info
 from pipeline.config import StageConfig
 from pipeline.stages.fingerprints import inputs
@@ -391,7 +391,7 @@ class StoreFolder:
         listed = self.copy.listed()
         self.copy.drop_stale(listed)
         for name in manifest.files.keys() & listed.keys():  # what another start has put is replaced
-            self.copy.entries.setdefault(name, Entry(-1, 0, "", listed[name].etag))
+            self.copy.entries.setdefault(name, other_than(listed[name]))
         here = manifest.files.keys() & self.copy.files()
         parallel.each(lambda name: self.copy.put(name, manifest.files[name]["sha256"]), here)
         elsewhere = self._elsewhere(listed, run_name(manifest.fingerprint))

@@ -59,6 +59,11 @@ class Entry:
         return False
 
 
+def other_than(info: Info) -> Entry:
+    """Return the entry of a file that is not what the store has."""
+    return Entry(-1, 0, "", info.etag)
+
+
 def local_path(root: Path, address: str) -> Path:
     """Return where the copy of an address is.
 
@@ -149,7 +154,8 @@ class Copy:
             ):
                 return
             if checksum is not None and _has(path, info.size, checksum):
-                self._note(name, path, checksum, info.etag)
+                if known is None:  # else it is put again: the store's is another
+                    self._note(name, path, checksum, info.etag)
                 return
             found = objects.fetch(f"{self.address}/{name}", info, path, checksum)
             # What no stage made is known by its times: a copy has to be as good as the object.
@@ -235,10 +241,12 @@ class Copy:
         parallel.each(one, names)
 
     def drop_stale(self, listed: Mapping[str, Info]) -> None:
-        """Forget the entries of objects that the store does not have any more, or has otherwise."""
+        """Forget the entries of objects that the store does not have any more; note those that it has otherwise."""
         for name, entry in list(self.entries.items()):
-            if name not in listed or listed[name].etag != entry.etag:
+            if name not in listed:
                 del self.entries[name]
+            elif listed[name].etag != entry.etag:
+                self.entries[name] = other_than(listed[name])
 
     def keep_only(self, names: Callable[[str], bool]) -> None:
         """Remove the local files whose names are not wanted."""

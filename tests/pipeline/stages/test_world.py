@@ -71,6 +71,16 @@ def test_what_was_made_is_put_again_although_its_older_checkpoints_are_elsewhere
     assert stored.wrong("train") == []
 
 
+def test_what_somebody_changed_in_the_store_is_put_again_by_its_training(stored: World) -> None:
+    """Although another training was made there since."""
+    made = stored.train("short", "a")
+    name = f"{made.figures['checkpoint']}/model.safetensors"
+    stored.change("train", name, stored.names("train")[name][:-1] + b"?")
+    stored.train("long", "a", force=True)
+    stored.train("short", "a")
+    assert stored.wrong("train") == []
+
+
 def test_a_longer_training_goes_on_elsewhere_from_a_shorter_one(world: World, capsys: Capsys) -> None:
     world.train("short", "a")
     made = world.train("long", "b")
