@@ -12,11 +12,10 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from tqdm import tqdm
-
 from pipeline.cli import entry_point
 from pipeline.common import http_transfer
 from pipeline.common.atomic import write_text
+from pipeline.common.bars import Bar
 from pipeline.common.errors import ConfigError, InputError
 from pipeline.common.formatting import pluralize
 from pipeline.common.http_transfer import NotFound, RetryPolicy
@@ -111,10 +110,7 @@ def checksums(path: Path, digest: str | None) -> dict[str, str]:
     """Return the file's sha256 and its checksum by the algorithm of `digest`, by algorithm."""
     kinds = {"sha256", ALGORITHMS[len(digest)]} if digest else {"sha256"}
     hashes = {kind: hashlib.new(kind, usedforsecurity=False) for kind in kinds}
-    with (
-        path.open("rb") as file,
-        tqdm(total=path.stat().st_size, desc="check", unit="B", unit_scale=True, disable=None) as bar,
-    ):
+    with path.open("rb") as file, Bar("check", path.stat().st_size, "B") as bar:
         while chunk := file.read(http_transfer.CHUNK):
             for each in hashes.values():
                 each.update(chunk)

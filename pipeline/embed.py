@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
-from tqdm import tqdm
 
 from pipeline.cli import entry_point
 from pipeline.common.atomic import atomic_path
+from pipeline.common.bars import Bar
 from pipeline.common.errors import ConfigError, writable
 from pipeline.common.formatting import pluralize
 from pipeline.config import EmbedConfig
@@ -57,7 +57,7 @@ def embed(config: EmbedConfig) -> None:
         from model.finetuning.features import TruncationConfig, tokenize
 
         framing = TruncationConfig(longest, config.truncation)
-        with tqdm(total=len(rows), unit="row", disable=None) as bar:
+        with Bar("embed", len(rows), "rows") as bar:
             for start in range(0, len(rows), BLOCK):
                 part = rows[start : start + BLOCK]
                 texts = [own.prompt + row.text if own else row.text for row in part]

@@ -17,11 +17,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
-from tqdm import tqdm
 
 from pipeline import readers
 from pipeline.cli import entry_point
-from pipeline.common import counter_rng
+from pipeline.common import bars, counter_rng
 from pipeline.common.errors import InputError
 from pipeline.common.formatting import pluralize
 from pipeline.common.manifest import Result
@@ -82,7 +81,7 @@ def held_documents(config: TasksConfig) -> list[HeldOutDocument]:
     lowest = LowestHashes()  # of documents that are long enough
     read = gathered = 0
     plenty = PER_ROW * (config.train_rows + config.dev_rows)
-    for index in tqdm(order, desc="tasks", unit="part", disable=None):
+    for index in bars.each(order.tolist(), "tasks", "parts"):
         for document in reader.read(splits[index], readers.SkipCounts(config.corpus.on_error)):
             read += 1
             text = clean.clean(document.text)

@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 from tokenizers.trainers import WordPieceTrainer
-from tqdm import tqdm
 
 from pipeline import readers
 from pipeline.cli import entry_point
 from pipeline.common import counter_rng, storage
 from pipeline.common.atomic import write_text
+from pipeline.common.bars import Bar
 from pipeline.common.batching import batches
 from pipeline.common.errors import InputError
 from pipeline.common.formatting import pluralize
@@ -143,8 +143,7 @@ def sample_corpus(config: VocabConfig, folder: Path | None = None) -> TextSample
             read += 1
             yield document.text
 
-    bar = tqdm(total=config.sample_bytes, unit="B", unit_scale=True, desc="sample", disable=None)
-    with bar:
+    with Bar("sample", config.sample_bytes, "B") as bar:
         for visited, index in enumerate(counter_rng.permutation(key, len(splits))):
             missing = config.sample_bytes - sample.bytes
             share = min(missing, max(missing // (len(splits) - visited), LEAST_BYTES))

@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from tqdm import tqdm
-
 from model.config import TrackingConfig
 from pipeline.common import redact, screen
 from pipeline.common.atomic import write_text
+from pipeline.common.bars import Bar
 from pipeline.common.errors import ConfigError, InputError, first_line, named
+from pipeline.common.formatting import duration
 from pipeline.common.prometheus import Exporter
 
 TRAINER_URL = "KUBEFLOW_TRAINER_SERVER_URL"
@@ -42,7 +42,6 @@ MODES = {  # values of WANDB_MODE
     "disabled": "disabled",
 }
 # Metrics come last: a narrow terminal truncates them, not the bar or the remaining time.
-BAR = "{desc} {percentage:3.0f}%|{bar:16}| {n_fmt}/{total_fmt}, {remaining} left{postfix}"
 
 
 def has_key() -> bool:
@@ -362,31 +361,29 @@ class Prometheus(Sink):
 
 
 class Terminal(Sink):
-    """A bar on a terminal; elsewhere lines."""
+    """A bar; where no terminal is, lines as well."""
 
     def __init__(self, start: int, steps: int):
-        self._steps = steps
-        self._bar = tqdm(initial=start, total=steps, desc="train", bar_format=BAR, disable=not sys.stderr.isatty())
+        self._steps, self._bar = steps, Bar("train", steps, "steps", start)
 
     def take(self, row: Row) -> None:
         """Move the bar, or print a line of figures of training."""
         if row.kind == "update":
-            self._bar.update(row.step - self._bar.n)
+            self._bar.move(row.step)
         elif row.kind == "train":
-            self._bar.set_postfix_str(one_line(row.figures))
-            if self._bar.disable:
-                left = tqdm.format_interval(row.left)
+            self._bar.move(row.step, one_line(row.figures))
+            if not sys.stderr.isatty():
+                left = duration(row.left)
                 print(f"step {row.step:,}/{self._steps:,}, {left} left: {one_line(row.figures)}", flush=True)
 
     def close(self) -> None:
-        """Leave the bar as it is."""
+        """Take the bar away."""
         self._bar.close()
 
 
 def say(text: str) -> None:
-    """Print a line without breaking the progress bar."""
-    tqdm.write(screen.wrap(text, screen.width(sys.stdout)), file=sys.stdout)
-    sys.stdout.flush()
+    """Print a line above the bar."""
+    screen.say(text)
 
 
 LINE = {

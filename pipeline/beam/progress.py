@@ -1,4 +1,4 @@
-"""Progress bar and heartbeat based on the files that a job's tasks write, for every runner."""
+"""Bars and heartbeat based on the files that a job's tasks write, for every runner."""
 
 import contextlib
 import json
@@ -9,18 +9,15 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from tqdm import tqdm
-
 from pipeline.beam.carrier import ENDING
 from pipeline.beam.plan import PreparePlan
-from pipeline.common import heartbeat
+from pipeline.common import bars, heartbeat
+from pipeline.common.bars import Bar
 from pipeline.common.formatting import pluralize
 
 EVERY = 1.0  # seconds between a task's reports, and between reading them
 SLOWLY = 10.0  # seconds between reading them for the heartbeat
 STALLED = 60  # of these readings without progress before a line says so
-
-FORMAT = "prepare: {desc} {percentage:3.0f}%|{bar}| [{elapsed}<{remaining}{rate_fmt}{postfix}]"
 
 
 class Report:
@@ -104,7 +101,7 @@ def _reported(report: Path) -> tuple[float, int, bool]:
 
 @contextlib.contextmanager
 def watch(plan: PreparePlan) -> Iterator[None]:
-    """Show progress bars on a terminal, and keep the heartbeat, while the body runs.
+    """Show bars, and keep the heartbeat, while the body runs.
 
     The first bar counts the bytes read from the corpus, the second the shards written.
     """
@@ -112,7 +109,7 @@ def watch(plan: PreparePlan) -> Iterator[None]:
     with heartbeat.during("prepare") as alive:
         arguments = (plan, alive.beat, lambda: over.wait(SLOWLY))
         threads.append(threading.Thread(target=_beat, args=arguments, daemon=True))
-        if sys.stderr.isatty():
+        if bars.are_seen():
             shown = (plan, lambda: over.wait(EVERY))
             threads.append(threading.Thread(target=_show, args=shown, daemon=True))
         for thread in threads:
@@ -153,31 +150,17 @@ def _beat(plan: PreparePlan, beat: Callable[[], None], pause: Callable[[], bool]
 def _show(plan: PreparePlan, pause: Callable[[], bool]) -> None:
     """Draw both bars until `pause` returns True."""
     progress, over = Progress(plan), False
-    size = sum(split.size for split in plan.splits)
-    with tqdm(
-        total=size,
-        unit="B",
-        unit_scale=True,
-        unit_divisor=1024,
-        desc="reading",
-        bar_format=FORMAT.replace("{rate_fmt}", ", {rate_fmt}"),
-    ) as bar:
+    with Bar("reading", sum(split.size for split in plan.splits), "B") as bar:
         while progress.reading and not over:
             over = pause()
             progress.look()
-            bar.set_postfix_str(pluralize(progress.read.documents, "document"), refresh=False)
-            bar.update(max(progress.read.done - bar.n, 0))
-            bar.refresh()
+            bar.move(progress.read.done, pluralize(progress.read.documents, "document"))
     if progress.reading:
         return  # it failed
-    count = plan.exchange.buckets
-    with tqdm(total=count, desc="writing", bar_format=FORMAT.replace("{rate_fmt}", "")) as bar:
+    with Bar("writing", plan.exchange.buckets, "shards") as bar:
         while True:
             progress.look()
-            shown = f"{progress.whole} of {pluralize(count, 'shard')}"
-            bar.set_postfix_str(shown, refresh=False)
-            bar.update(max(progress.written.done - bar.n, 0))
-            bar.refresh()
+            bar.move(progress.written.done, f"{progress.whole} of them whole")
             if over:
                 return
             over = pause()

@@ -19,9 +19,9 @@ from typing import Any, TypeVar
 
 import requests
 import urllib3
-from tqdm import tqdm
 
-from pipeline.common import budget, redact, redirects
+from pipeline.common import budget, redact, redirects, screen
+from pipeline.common.bars import Bar
 from pipeline.common.budget import Budget
 from pipeline.common.errors import ConfigError, InputError
 from pipeline.common.formatting import pluralize
@@ -129,7 +129,7 @@ def _persist(once: Callable[[], Answer], url: str, patience: RetryPolicy, progre
             kept = f"; {reached:,} bytes are kept, rerun to resume" if reached else ""
             raise InputError(f"failed after {pluralize(tries, 'attempt')}: {failure}{kept}", path=url) from failure
         pause = min(max(PAUSE * 2 ** (tries - 1), failure.pause), LONGEST_PAUSE)
-        tqdm.write(redact.one_line(f"{url}: {failure}; trying again in {pause:.0f} s"), file=sys.stderr)
+        screen.say(redact.one_line(f"{url}: {failure}; trying again in {pause:.0f} s"), sys.stderr)
         time.sleep(pause)
 
 
@@ -261,9 +261,8 @@ def _append(response: requests.Response, part: Path, offset: int, missing: int |
         InputError: it cannot be written.
     """
     total = None if missing is None else offset + missing
-    bar = tqdm(total=total, initial=offset, desc=part.stem, unit="B", unit_scale=True, disable=None)
     try:
-        with bar, part.open("ab") as file:
+        with Bar(part.stem, total, "B", offset) as bar, part.open("ab") as file:
             # The connection's errors are urllib3's own: an OSError here is the disk's.
             while chunk := response.raw.read(CHUNK, decode_content=False):
                 file.write(chunk)

@@ -9,7 +9,7 @@ import io
 import os
 import re
 import sys
-from typing import TextIO
+from typing import Any, TextIO, cast
 
 from pipeline.common.redact import redact
 
@@ -27,6 +27,22 @@ class _Shown(io.TextIOWrapper):
         parts[::2] = map(redact, parts[::2])
         super().write("".join(parts))
         return len(text)
+
+
+class _Unfiltered:
+    def __init__(self, stream: TextIO):
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        return io.TextIOWrapper.write(self._stream, text)  # type: ignore[arg-type]
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+def unfiltered(stream: TextIO) -> TextIO:
+    """Return a stream for our own bars and colours, whose words were redacted before."""
+    return cast(TextIO, _Unfiltered(stream))
 
 
 class _Lasting(io.FileIO):

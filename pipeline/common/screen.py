@@ -1,4 +1,4 @@
-"""Lines on a terminal: wrapped at 80 columns with an indent; as they are for a program."""
+"""Lines on a terminal: wrapped with an indent, figures in bold; as they are for a program."""
 
 import json
 import os
@@ -8,11 +8,13 @@ import sys
 import textwrap
 from typing import TextIO
 
+from pipeline.common.bars import ROWS
 from pipeline.common.errors import Restart, UserError
+from pipeline.common.output import unfiltered
 from pipeline.common.redact import redact
 
 RECORDS = "BERT_ERRORS"  # environment: set in processes that an executor starts
-WIDEST = 80  # columns; a narrower terminal has its own width
+WIDEST = 120  # columns; a narrower terminal has its own width
 HANGING = 6  # spaces in front of what continues a line
 # Commands that a reader copies: their spaces are not places to break.
 _COMMAND = re.compile(r"(?:python|deepspeed|make|kubectl|pip) (?:-m )?[\w./-]+(?: [\w./+-]+=\S+)*")
@@ -50,10 +52,22 @@ def _wrapped(line: str, columns: int, indent: int) -> str:
     return "\n".join(parts).replace(_GLUE, " ")
 
 
+def cut(text: str, columns: int | None) -> str:
+    """Return a line of at most `columns`, with a sign where it was longer."""
+    return text if columns is None or len(text) <= columns else f"{text[: columns - 1]}…"
+
+
 def say(text: str, stream: TextIO | None = None) -> None:
-    """Print `text`, redacted, and wrapped where `stream` (standard output) is a terminal."""
+    """Print `text`, redacted; wrapped and with colours where `stream` (standard output) is a terminal."""
     stream = stream or sys.stdout
-    print(wrap(redact(text), width(stream)), file=stream, flush=True)
+    if not stream.isatty():
+        print(redact(text), file=stream, flush=True)
+        return
+    from rich.console import Console
+
+    ROWS.clear()
+    console = Console(file=unfiltered(stream), soft_wrap=True)
+    console.print(wrap(redact(text), width(stream)), markup=False, emoji=False)
 
 
 def tell(error: UserError | Restart) -> None:

@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from tqdm import tqdm
 
 from pipeline.common import cores, heartbeat, screen
 from pipeline.common.atomic import atomic_folder, write_text
+from pipeline.common.bars import Bar
 from pipeline.common.errors import ConfigError, Exit
 from pipeline.common.estimate import Estimate
 from pipeline.common.figures import Score, mean_of
@@ -285,12 +285,7 @@ def do(context: SearchContext, folder: Path, runs: dict[Trial, str], number: int
     parent = multiprocessing.parent_process()
     with (
         heartbeat.during(f"evaluate{number or ''}") as alive,
-        tqdm(
-            total=sum(batches_of(context, run) for run in runs),
-            desc=config.task.name,
-            unit="batch",
-            disable=None if number == 0 else True,
-        ) as bar,
+        Bar(config.task.name, sum(batches_of(context, run) for run in runs), "batches", silent=number > 0) as bar,
     ):
 
         def on_batch() -> None:
@@ -302,7 +297,7 @@ def do(context: SearchContext, folder: Path, runs: dict[Trial, str], number: int
         for run, key in runs.items():
             done[run] = {"key": key, **asdict(run), **fine_tune(context, folder, run, on_batch, device_of(number))}
             write_text(folder / run.name, json.dumps(done[run]) + "\n")
-            bar.set_postfix_str(f"{run.start} {metric} {done[run]['scores'][metric]:.3f}")
+            bar.move(bar.state.done, f"{run.start} {metric} {done[run]['scores'][metric]:.3f}")
             if config.keep or config.submit:
                 delete_losing_models(folder, done, best_of(metric, runs, done))
 

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-from tqdm import tqdm
 
 from pipeline.common import checkpoints, counter_rng, screen
 from pipeline.common.atomic import write_text
+from pipeline.common.bars import Bar
 from pipeline.common.errors import InputError, named
 from pipeline.common.figures import Conversion, PairScore, Score
 from pipeline.common.formatting import pluralize
@@ -134,9 +134,7 @@ def evaluate(config: EvaluateConfig, out: Path) -> tuple[Score, str, dict[str, s
     folder.mkdir(exist_ok=True)
     models = candidates(config)
     pairs = minimal_pairs.read_pairs(config.data, config.task, config.maximum_rows)
-    with tqdm(
-        total=2 * len(pairs) * (len(models) + config.baseline), desc=config.task.name, unit="sentence", disable=None
-    ) as bar:
+    with Bar(config.task.name, 2 * len(pairs) * (len(models) + config.baseline), "sentences") as bar:
         done = _each_scored(config, models, pairs, folder, bar)
         models = [model for model in models if model.name in done]
         last = models[-1]

@@ -1,6 +1,7 @@
 """Follow the stages of a run until all are done: one loop, whatever makes processes of them."""
 
 import shutil
+import sys
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
@@ -89,7 +90,8 @@ class Executor(ABC):
                     continue
                 for each, manifest in made.items():
                     assert manifest is not None
-                    screen.say(f"{self.tick}{each:<{width}}  {manifest.seconds:8.1f} s   {manifest.summary}")
+                    line = f"{self.tick}{each:<{width}}  {manifest.seconds:8.1f} s   {manifest.summary}"
+                    screen.say(screen.cut(line, screen.width(sys.stdout)))
                 done |= made.keys()
                 del groups[name]
             if groups:
@@ -129,7 +131,8 @@ def announce_done(nodes: list[StageRecord]) -> None:
         if node.reason is None:
             manifest = Manifest.read(node.out)
             assert manifest is not None
-            screen.say(f"{node.name:<{width}}  up to date   {manifest.summary}")
+            line = f"{node.name:<{width}}  up to date   {manifest.summary}"
+            screen.say(screen.cut(line, screen.width(sys.stdout)))
 
 
 def delete_forced(nodes: list[StageRecord]) -> None:

@@ -4,7 +4,6 @@ import contextlib
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -14,12 +13,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
+from pipeline.common import bars, run_record, screen
 from pipeline.common import cores as machine
-from pipeline.common import run_record, screen
 from pipeline.common.errors import Exit, writable
 from pipeline.common.formatting import duration
-from pipeline.common.redact import redact
-from pipeline.orchestration.follow import Executor, Groups, announce_done, delete_forced, failure
+from pipeline.orchestration.follow import Executor, Groups, announce_done, delete_forced, failure, width_of
 from pipeline.orchestration.run_document import StageRecord
 from pipeline.stages.registry import STAGES
 
@@ -34,6 +32,7 @@ class Running:
     node: StageRecord
     process: subprocess.Popen[bytes]
     log: Path
+    bar: Path  # how far it is
     file: IO[bytes]
     cores: int
     gpu: str | None = None  # its first one, of several; None: as the run has them
@@ -58,7 +57,7 @@ class LocalExecutor(Executor):
         self.logs, self.cores = workdir / "logs", cores
         self.gpus = machine.gpus()
         self.running: dict[str, Running] = {}  # by stage
-        self.live = sys.stdout.isatty()
+        self.live = sys.stdout.isatty() and sys.stderr.isatty()
 
     def run(self, nodes: list[StageRecord]) -> None:
         """Run the stages that have to run, in dependency order.
@@ -68,6 +67,7 @@ class LocalExecutor(Executor):
             KeyboardInterrupt: the user interrupted, and no stage had anything to save.
         """
         announce_done(nodes)
+        self.width = width_of(nodes)
         delete_forced(nodes)
         self.tick = "\u2713 " if self.live and "utf" in sys.stdout.encoding.lower() else ""
         try:
@@ -79,14 +79,11 @@ class LocalExecutor(Executor):
             self._stop()
 
     def look(self, groups: Groups) -> None:
-        """Print the running stages on one line, if on a terminal."""
-        if self.live and self.running:
-            parts = [
-                f"{name} {duration(time.monotonic() - child.began)}  " + redact(last_line(child.log) or "starts")
-                for name, child in self.running.items()
-            ]
-            columns = shutil.get_terminal_size().columns
-            print(f"\r\033[K{one_line(parts, columns)}", end="", flush=True)
+        """Show the bars of the running stages, or else the last lines of their logs."""
+        for name, child in self.running.items():
+            if self.live:
+                state = bars.read(child.bar) or bars.State("", note=last_line(child.log) or "starts")
+                bars.ROWS.show(name, f"{name:<{self.width}} {duration(time.monotonic() - child.began):>9}", state)
 
     def step(self, name: str, members: list[StageRecord], due: bool) -> bool:
         """Start a stage that is `due` when cores are free; return whether it has ended well."""
@@ -99,7 +96,7 @@ class LocalExecutor(Executor):
             return False
         del self.running[name]
         child.file.close()
-        self._clear()
+        self._end_bar(child)
         self.ended()
         if child.process.returncode:
             raise failure(name, child.process.returncode, child.log)
@@ -127,7 +124,9 @@ class LocalExecutor(Executor):
             self.logs.mkdir(parents=True, exist_ok=True)
             file = log.open("wb")
         gpu = self._gpu(node)
-        ours = {}
+        bar = self.logs / f".{node.name}.bar"
+        bar.unlink(missing_ok=True)  # of a start that was killed
+        ours = {"OMP_NUM_THREADS": str(cores), "PYTHONUNBUFFERED": "1", screen.RECORDS: "1", bars.PLACE: str(bar)}
         if gpu is not None:  # all, this one first: an evaluation's processes take one after another
             place = self.gpus.index(gpu)
             ours["CUDA_VISIBLE_DEVICES"] = ",".join(self.gpus[place:] + self.gpus[:place])
@@ -138,10 +137,10 @@ class LocalExecutor(Executor):
             stdin=subprocess.DEVNULL,
             stdout=file,
             stderr=subprocess.STDOUT,
-            env={**os.environ, "OMP_NUM_THREADS": str(cores), "PYTHONUNBUFFERED": "1", screen.RECORDS: "1", **ours},
+            env={**os.environ, **ours},
             start_new_session=True,
         )
-        self.running[node.name] = Running(node, process, log, file, cores, gpu)
+        self.running[node.name] = Running(node, process, log, bar, file, cores, gpu)
 
     def _gpu(self, node: StageRecord) -> str | None:
         """Return the first GPU for a stage that begins with one: one of the fewest such stages."""
@@ -150,10 +149,9 @@ class LocalExecutor(Executor):
         taken = [child.gpu for child in self.running.values()]
         return min(self.gpus, key=taken.count)
 
-    def _clear(self) -> None:
-        """Clear the line of running stages from the terminal."""
-        if self.live:
-            print("\r\033[K", end="", flush=True)
+    def _end_bar(self, child: Running) -> None:
+        child.bar.unlink(missing_ok=True)
+        bars.ROWS.remove(child.node.name)
 
     def _interrupted(self) -> None:
         """Stop the running stages.
@@ -162,8 +160,8 @@ class LocalExecutor(Executor):
             Restart: one of them saved its progress.
         """
         stopped = list(self.running.values())
-        self._clear()
         for child in stopped:
+            self._end_bar(child)
             what = "is saving" if child.node.kind == "train" else "is ending"
             print(f"stopping: {child.node.name} {what} …", flush=True)
         self._stop()
@@ -195,14 +193,6 @@ def signal_group(process: subprocess.Popen[bytes], sign: int) -> bool:
     except ProcessLookupError:
         return False
     return True
-
-
-def one_line(parts: list[str], columns: int) -> str:
-    """Join parts on one line, truncated to fit a terminal of `columns` columns."""
-    separator = " | "
-    room = max(8, (columns - 1 - len(separator) * (len(parts) - 1)) // len(parts))
-    cut = [part if len(part) <= room else part[: room - 1] + "…" for part in parts]
-    return separator.join(cut)[: columns - 1]
 
 
 def last_line(log: Path) -> str:

@@ -1,22 +1,9 @@
-"""What a person sees while a run works: one line that never breaks, times as people say them."""
+"""What a person sees while a run works: what a stage said last, times as people say them."""
 
 from pathlib import Path
 
-from hypothesis import given
-from hypothesis import strategies as st
-
 from pipeline.common.formatting import duration, moment
-from pipeline.orchestration.local import last_line, one_line
-
-
-@given(st.lists(st.text(max_size=200), min_size=1, max_size=9), st.integers(20, 300))
-def test_the_line_of_what_runs_fits_the_terminal(parts: list[str], columns: int) -> None:
-    assert len(one_line(parts, columns)) < columns
-
-
-def test_each_stage_has_its_share_of_the_line() -> None:
-    assert one_line(["train 5 s: step 1", "tasks 4 s: reading"], 80) == ("train 5 s: step 1 | tasks 4 s: reading")
-    assert one_line(["a" * 50, "b" * 50], 40) == "a" * 17 + "… | " + "b" * 17 + "…"
+from pipeline.orchestration.local import last_line
 
 
 def test_what_a_stage_says_is_shown_and_not_what_its_launcher_says(tmp_path: Path) -> None:

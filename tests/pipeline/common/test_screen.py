@@ -3,6 +3,7 @@
 import io
 import os
 import pty
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 
 from pipeline.common import screen
 
+COLOUR = re.compile(r"\x1b\[[\d;]*m")
 LINE = (
     "error: vocab=work/vocab: no vocabulary there; run python -m pipeline.vocab corpus=books "
     "corpus.path=/data/a/rather/long/path/to/some/books first, or type 'task.labels=[no, yes]'"
@@ -55,5 +57,5 @@ def test_a_mistake_fits_the_terminal(root: Path, columns: int) -> None:
     )
     os.close(side)
     lines = os.read(main, 10_000).decode().splitlines()
-    assert lines[0].startswith("error: corpus=boks: ")
-    assert max(map(len, lines)) <= min(80, columns)
+    assert COLOUR.sub("", lines[0]).startswith("error: corpus=boks: ")
+    assert max(len(COLOUR.sub("", line)) for line in lines) <= min(120, columns)
