@@ -20,7 +20,7 @@ from pipeline.text.stand_ins import stand_in
 
 _TABLES = read_table(__file__, "encodings.yaml")
 _LEGACY: dict[str, list[str]] = {
-    one: names.split() for names, several in _TABLES["encodings"].items() for one in several.split()
+    one: names.split() for names, several in _TABLES["encodings"].items() for one in several.split() or [""]
 }
 _LETTERS = [(several.split(), letters) for several, letters in _TABLES["letters"].items()]
 
@@ -51,12 +51,15 @@ FORMAT = "of another format, not text; convert it to text, or leave it out"
 
 BINARY = "binary, not text; convert it to text, or leave it out"
 CONTROL_SHARE = 0.01  # content with a larger share of control characters is binary
+LATIN_SHARE = 0.3  # of letters beyond ASCII in a text; Icelandic has 0.13
+FEW_BEYOND = 20  # of them in any text, however short
 FEW_CONTROLS = 8  # control characters allowed in any text, however short
 # Control characters that do not occur in text, as in file(1): all but BEL to CR, and ESC.
 _CONTROLS = bytes(sorted({*range(32), 127} - {*range(7, 14), 27}))
 
 _HIGH = bytes(range(0x80, 0x100))
 _ASCII = dict.fromkeys(range(0x80))
+_WORD = re.compile(r"[^\W\d_]+")
 # Torn UTF-8 has more letters beyond ASCII per torn place than this. Re-encoded in the encodings of
 # their languages, texts in 15 languages have at most 0.4, their 40,000 lines at most 3.
 TORN = 4
@@ -79,7 +82,7 @@ class Decoded:
 
 def candidates(language: str) -> list[str]:
     """Return the legacy (pre-UTF-8) encodings of the language."""
-    return _LEGACY.get(base_code(language), ["cp1252"])
+    return _LEGACY.get(base_code(language), _LEGACY[""])
 
 
 def meant(name: str) -> str:
@@ -95,10 +98,21 @@ def _letters(language: str) -> frozenset[str]:
 
 
 def likeness(text: str, language: str) -> float:
-    """Return the share of a language's letters in what is not ASCII; a capital and a mark are half a letter."""
+    """Return the share of a language's letters in what is not ASCII; a capital and a mark are half a letter.
+
+    Of western languages, letters of words with capitals inside do not count: quotes of one encoding are letters of
+    another.
+    """
     known, marks, beyond = _letters(base_code(language)), _TABLES["marks"], text.translate(_ASCII)
+    size = len(beyond)
+    if candidates(language) is _LEGACY[""]:
+        beyond = _WORD.sub(lambda word: word[0] if _has_one_case(word[0]) else "", text).translate(_ASCII)
     found = sum(1 if char in known else 0.5 if char.lower() in known or char in marks else 0 for char in beyond)
-    return found / max(len(beyond), 1)
+    return found / max(size, 1)
+
+
+def _has_one_case(word: str) -> bool:
+    return word in (word.lower(), word.upper(), word.capitalize())
 
 
 def marked(raw: bytes) -> str | None:
@@ -195,9 +209,23 @@ def plain(raw: bytes, name: str) -> str:
     return raw.decode("latin-1").translate(CP1252) if name == "cp1252" else raw.decode(name)
 
 
-def fault(raw: bytes, text: str) -> str | None:
-    """Return why a file, or its beginning, is not text: `raw`, decoded as `text`; None if it is."""
-    return BINARY if is_binary(raw, text) else stand_in(text) or (FORMAT if _FORMATS.match(raw) else None)
+def fault(raw: bytes, text: str, guessed: str | None = None) -> str | None:
+    """Return why a file, or its beginning, is not text: `raw`, decoded as `text`; None if it is.
+
+    `guessed` is an encoding that was not stated.
+    """
+    if is_binary(raw, text):
+        return BINARY
+    if guessed in _LEGACY[""] and _of_another_script(raw):
+        return f"not {guessed}: too many letters are beyond ASCII; set corpus.language or corpus.encoding"
+    return stand_in(text) or (FORMAT if _FORMATS.match(raw) else None)
+
+
+def _of_another_script(raw: bytes) -> bool:
+    """Return whether a text has more bytes beyond ASCII than one in Latin letters."""
+    written = raw.translate(None, b" \t\r\n")
+    beyond = len(written) - len(written.translate(None, _HIGH))
+    return beyond > max(LATIN_SHARE * len(written), FEW_BEYOND)
 
 
 def is_binary(raw: bytes, text: str) -> bool:

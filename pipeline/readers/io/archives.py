@@ -215,7 +215,7 @@ def decode(name: str, raw: bytes, corpus: CorpusConfig, tally: SkipCounts) -> De
     if corpus.encoding is not None and not decoded.whole:
         tally.reject(f"not valid {decoded.encoding}", name)
         return None
-    if why := encodings.fault(raw, decoded.text):
+    if why := encodings.fault(raw, decoded.text, None if stated else decoded.encoding):
         tally.reject(why, name)
         return None
     if not decoded.encoding.startswith("utf-8"):

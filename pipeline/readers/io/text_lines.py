@@ -106,7 +106,7 @@ class TextFiles:
                 name = found  # the order of the bytes, which utf-16 leaves open
             ends, newline = line_ends(head)
             stated = self.corpus.encoding is not None and not marked
-            fault = encodings.fault(head, head.decode(name, "replace"))
+            fault = encodings.fault(head, head.decode(name, "replace"), None if stated else name)
             self._forms[path] = FileFormat(name, stated, newline, ends, fault)
         return self._forms[path]
 

@@ -11,7 +11,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.text.encodings import Decoded, candidates, decode, detect, is_binary, is_torn_utf8, line_ends, meant, wide
+from pipeline.text.encodings import (
+    Decoded,
+    candidates,
+    decode,
+    detect,
+    fault,
+    is_binary,
+    is_torn_utf8,
+    line_ends,
+    meant,
+    wide,
+)
 
 TEXTS = {
     "en": "“Déjà vu” – he said, and the naïve façade fell.",
@@ -44,6 +55,39 @@ def test_the_encodings_of_a_language_are_found_out(language: str, codec: str) ->
     for raw in (text.encode(codec, "ignore"), text.encode(codec, "ignore") * 40):
         decoded = decode(raw, language)
         assert (decoded.text, decoded.whole) == (raw.decode(codec), True)
+
+
+WESTERN = {
+    "en": "“I can’t,” she said – “we don’t have any.” He’d left the café at 5.\nThe “best” of it… isn’t here.",
+    "de": "Für die Übung müssen „schöne“ Äpfel süß schmecken. Das Öl fließt über die Straße – täglich.",
+    "fr": "L’été dernier, «\xa0le garçon\xa0» était déjà très âgé où l’on naît… À bientôt, cœur\xa0!",
+    "es": "¿Cuándo llegó el niño? ¡Mañana será otro día! La cigüeña voló más allá del «corazón».",
+    "pt": "A ação não é só atenção: três irmãs põem pão à mesa — “você já está aí”.",
+    "it": "Perché la città è così? Però più là c’è un caffè, e la virtù “non ha età”.",
+    "sv": "Åsa gick över ön på våren. Där fanns små träd, och älgen åt gräs – ”så är det”.",
+    "da": "På øen er der små æbler. Ålen svømmer, og børnene spiser rødgrød med fløde.",
+    "ca": "L’ànima del país és això: qüestió de paciència… i “força”.",
+}
+
+
+@pytest.mark.parametrize("codec", ["cp1252", "mac_roman", "cp850"])
+@pytest.mark.parametrize("language", WESTERN)
+def test_western_text_of_other_machines_is_read(language: str, codec: str) -> None:
+    raw = WESTERN[language].encode(codec, "ignore")
+    assert decode(raw, language).text == raw.decode(codec)
+
+
+@pytest.mark.parametrize(
+    "codec", ["cp1251", "koi8_r", "cp1253", "cp1256", "cp1255", "cp874", "gb18030", "cp932", "cp949"]
+)
+def test_another_script_is_not_taken_for_western_letters(codec: str) -> None:
+    language = next(name for name in TEXTS if codec in candidates(name))
+    raw = (TEXTS[language] * 2).encode(codec, "ignore")
+    found = decode(raw, "en")
+    assert "set corpus.language" in str(fault(raw, found.text, found.encoding))
+    own = decode(raw, language)
+    assert fault(raw, own.text, own.encoding) is None
+    assert fault(raw, raw.decode("latin-1")) is None, "stated"
 
 
 @pytest.mark.parametrize(
