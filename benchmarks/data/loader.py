@@ -22,7 +22,7 @@ import torch
 from transformers import BertTokenizerFast, DataCollatorForLanguageModeling
 
 from benchmarks.data.samples import MASK, SIZE, make_shards, make_vocab, tokenizer_of
-from benchmarks.shared import heading, timed
+from benchmarks.shared import heading, keep, timed
 from model.config import DataConfig, ObjectiveConfig
 from model.loader.loader import Loader
 from pipeline.tokenization.wordpiece import SPECIAL
@@ -74,6 +74,7 @@ def measure(folder: Path, vocab: list[str], repeats: int) -> None:
         rates[name] = count / min(timed(run)[1] for _ in range(repeats))
     print(heading(f"{BATCH} x {LENGTH}, one core | samples/s of CPU time | speed-up of this loader"))
     for name, rate in rates.items():
+        keep(f"loader: {name}", rates["this loader"] / rate)
         print(f"| {name} | {rate:,.0f} | {rates['this loader'] / rate:.1f} x |")
 
 

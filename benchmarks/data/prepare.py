@@ -27,7 +27,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks.data.samples import learn_vocab
-from benchmarks.shared import heading
+from benchmarks.shared import heading, keep
 from pipeline import readers
 from pipeline.config import CorpusConfig
 from pipeline.text import clean
@@ -74,6 +74,7 @@ def main() -> None:
     print(heading("whole process | MB/s of CPU time | speed-up of ours | MB/s | memory, GiB"))
     first = next(iter(costs.values()))
     for name, cost in costs.items():
+        keep(f"prepare: {name}", cost.cpu / first.cpu)
         print(
             f"| {name} | {size / cost.cpu:.2f} | {cost.cpu / first.cpu:.1f} x "
             f"| {size / cost.wall:.2f} | {cost.memory:.2f} |"

@@ -16,7 +16,7 @@ os.environ["TOKENIZERS_PARALLELISM"] = "false"
 import numpy as np
 
 from benchmarks.data.samples import learn_vocab
-from benchmarks.shared import heading, timed
+from benchmarks.shared import heading, keep, timed
 from pipeline.text import clean, sentences
 from pipeline.tokenization import wordpiece
 from pipeline.tokenization.wordpiece import WordPiece
@@ -56,6 +56,7 @@ def main() -> None:
     print(f"{size:.1f} MB, {len(parts):,} sentences, {len(ours):,} tokens: ids identical\n")
     print(heading("one core | MB/s of CPU time | vs. the library"))
     for name, seconds in rates.items():
+        keep(f"tokenize: {name}", library / seconds)
         print(f"| {name} | {size / seconds:.1f} | {library / seconds:.1f} x |")
 
 

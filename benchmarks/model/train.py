@@ -23,7 +23,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from benchmarks.shared import heading
+from benchmarks.shared import heading, keep
 
 WITHOUT = {
     "masked-head": "scores at every position, not only masked ones",
@@ -178,6 +178,7 @@ def report(options: argparse.Namespace, rows: dict[str, Any]) -> None:
     )
     print(heading("| tokens/s | speed-up of ours | model GFLOP/s | MFU | peak memory | recompiled"))
     for peer, row in rows.items():
+        keep(f"step, {options.size}: {peer}", row["ratio"])
         rate, flops = row["tokens"] / row["seconds"], row["flops"] / row["seconds"]
         print(
             f"| {PEERS[peer]} | {rate:,.0f} | {row['ratio']:.2f} x | {flops / 1e9:,.0f} "

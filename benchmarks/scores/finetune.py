@@ -21,6 +21,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from benchmarks.shared import keep
+
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -73,6 +75,7 @@ def report(found: dict[str, list[dict[str, float]]]) -> None:
             columns.append(f"{statistics.mean(values):.3f} ± {spread:.3f}")
         print(f"{name:10}" + "".join(f"{column:>18}" for column in columns))
     means = {name: statistics.median(run["seconds"] for run in runs) for name, runs in found.items()}
+    keep("fine-tuning: Trainer", means["trainer"] / means["ours"])
     print(f"ours is {means['trainer'] / means['ours']:.2f} times as fast (medians)")
 
 

@@ -16,6 +16,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from benchmarks.shared import keep
+
 Scores = npt.NDArray[np.float64]
 METRICS = {"pll": "original", "word_l2r": "within_word_l2r"}  # minicons' names
 
@@ -46,6 +48,7 @@ def main() -> None:
         rate = len(sentences) / processor
         print(f"{name:10}{processor:9.2f} s of processor {wall:9.2f} s {rate:9.1f} sentences/s")
     ratio = seconds["minicons"] / seconds["ours"]
+    keep("minimal pairs: minicons", ratio[0])
     print(f"ours is {ratio[0]:.1f} times as fast ({ratio[1]:.1f} by the clock on the wall)")
     print(f"largest difference of a score {apart:.1e}")
 

@@ -131,7 +131,7 @@ class Bar:
         self._show(at_once=True)
 
     def update(self, more: float = 1.0) -> None:
-        """Go on."""
+        """Add to what is done."""
         self.move(self.state.done + more)
 
     def move(self, done: float, note: str | None = None) -> None:
