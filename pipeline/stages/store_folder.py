@@ -13,7 +13,7 @@ import fnmatch
 import glob
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -328,13 +328,10 @@ class StoreFolder:
         Which of them stay is for the training to decide: `checkpoints.prune` knows why. It may
         continue from one of another training.
         """
-        groups = {match[1]: match[2] for name in listed if (match := FILE.fullmatch(name))}
-        whole = [group for group in groups if all(f"{group}/{n}" in listed for n in (*FILES, SUMS))]
-        mine = [group for group in groups if groups[group] == run]
-        cut_off = [f"{group}/{n}" for group in mine if group not in whole for n in (SUMS, *FILES)]
-        self._remove([name for name in cut_off if name in listed])
+        groups = _groups(listed)
+        whole = [group for group in groups if _is_whole(group, listed)]
         self.copy.fetch({f"{group}/{name}": None for group in whole for name in (STATE, SUMS)}, listed)
-        for group in sorted(set(mine) & set(whole), reverse=True):
+        for group in sorted((group for group in whole if groups[group] == run), reverse=True):
             try:
                 return fetch_checkpoint(self.copy, group, listed)
             except StoreError as error:
@@ -394,15 +391,19 @@ class StoreFolder:
             self.copy.entries.setdefault(name, other_than(listed[name]))
         here = manifest.files.keys() & self.copy.files()
         parallel.each(lambda name: self.copy.put(name, manifest.files[name]["sha256"]), here)
-        elsewhere = self._elsewhere(listed, run_name(manifest.fingerprint))
+        run = run_name(manifest.fingerprint)
+        elsewhere = self._elsewhere(listed, run)
         manifest = dataclasses.replace(manifest, files=manifest.files | elsewhere)
         self.copy.save_index()
         listed = self.copy.listed()
         wrong = [n for n, f in manifest.files.items() if n not in listed or listed[n].size != f["bytes"]]
         if wrong:
             raise Restart(f"{self._address}/{wrong[0]}: another process changed it")
-        # Checkpoints of other settings, or kept for good by another start, stay.
-        self._remove(n for n in listed if n not in manifest.files and n != MANIFEST and not FILE.fullmatch(n))
+        # Checkpoints of other settings, or kept for good by another start, stay; not those that were cut off. A start
+        # does not remove these: if it stood still then, it would remove what the next one has put.
+        cut_off = {group for group, its in _groups(listed).items() if its == run and not _is_whole(group, listed)}
+        spare = listed.keys() - manifest.files.keys() - {MANIFEST}
+        self._remove(n for n in spare if not (match := FILE.fullmatch(n)) or match[1] in cut_off)
         manifest.write(self.copy.path)
         self._version = self.copy.replace(MANIFEST, self._version, (self.copy.path / MANIFEST).read_bytes())
         self.copy.sent = manifest.fingerprint
@@ -432,3 +433,12 @@ class StoreFolder:
         for name in sorted(sums, reverse=True):
             self.copy.forget([name])
         self.copy.forget(sorted(listed - sums))
+
+
+def _groups(listed: Iterable[str]) -> dict[str, str]:
+    """Return the checkpoints among the names of files, with their runs."""
+    return {match[1]: match[2] for name in listed if (match := FILE.fullmatch(name))}
+
+
+def _is_whole(group: str, listed: Container[str]) -> bool:
+    return all(f"{group}/{name}" in listed for name in (*FILES, SUMS))

@@ -138,6 +138,18 @@ def test_a_holder_that_stood_still_overwrites_no_finished_result(stored: World, 
     assert stored.checkpoints("short")[6] == number_after("short", 6)
 
 
+@pytest.mark.parametrize("moment", range(12))
+def test_a_holder_that_stood_still_removes_nothing_of_the_next_one(stored: World, moment: int) -> None:
+    """It has found a checkpoint that was cut off, and would remove it before it begins."""
+    stored.killed_at(33, "a", lambda: stored.train("long", "a"))
+    with suppress(UserError, Restart):
+        stored.stalled_at(
+            moment, lambda: stored.train("long", "a"), lambda: suppressed(lambda: stored.train("long", "b"))
+        )
+    assert stored.wrong("train") == []
+    assert stored.checkpoints("long") == {step: number_after("long", step) for step in (0, 2, 6, 10)}
+
+
 @pytest.mark.parametrize("data", [b"00007", b"7", None])
 def test_what_was_changed_in_a_finished_folder_is_read_or_made_again(world: World, data: bytes | None) -> None:
     world.train("short", "a")
