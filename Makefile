@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 DESELECTED := not k8s and not image and not ssh and not slurm and not engines and not netns
 
-.PHONY: help install demo test test-slow test-all test-k8s test-hosts test-ssh test-slurm test-image test-engines test-store test-versions coverage lint format docs docs-serve fuzz crashes mutants benchmark audit sbom images release hooks constraints clean
+.PHONY: help install demo test test-slow test-all test-k8s test-hosts test-ssh test-slurm test-image test-engines test-store test-versions coverage lint format docs docs-serve fuzz crashes mutants benchmark bench-check audit sbom images release hooks constraints clean
 help:  ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
@@ -139,6 +139,9 @@ $(VENV)/.benchmarks: $(READY)
 NAME ?=
 benchmark: $(VENV)/.benchmarks  ## one of benchmarks/ next to its peer: make benchmark NAME=loader
 	$(BIN)/python -m $(subst /,.,$(basename $(or $(wildcard benchmarks/*/$(NAME).py $(NAME:%=benchmarks/%/__main__.py)),$(error say which: NAME=loader, or another of benchmarks/))))
+
+bench-check: $(VENV)/.benchmarks  ## the ratios of a minute each, next to the last ones of this kind of processor
+	$(BIN)/python -m benchmarks.check
 
 audit: $(READY)  ## licences of what is installed; known weaknesses in it, where the network has the list
 	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[audit]'

@@ -74,7 +74,8 @@ def main() -> None:
     print(heading("whole process | MB/s of CPU time | speed-up of ours | MB/s | memory, GiB"))
     first = next(iter(costs.values()))
     for name, cost in costs.items():
-        keep(f"prepare: {name}", cost.cpu / first.cpu)
+        if name in PEERS:
+            keep(f"prepare: {name}", cost.cpu / first.cpu)
         print(
             f"| {name} | {size / cost.cpu:.2f} | {cost.cpu / first.cpu:.1f} x "
             f"| {size / cost.wall:.2f} | {cost.memory:.2f} |"

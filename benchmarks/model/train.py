@@ -178,7 +178,8 @@ def report(options: argparse.Namespace, rows: dict[str, Any]) -> None:
     )
     print(heading("| tokens/s | speed-up of ours | model GFLOP/s | MFU | peak memory | recompiled"))
     for peer, row in rows.items():
-        keep(f"step, {options.size}: {peer}", row["ratio"])
+        if peer.startswith("hf"):
+            keep(f"step, {options.size}: {PEERS[peer]}", row["ratio"])
         rate, flops = row["tokens"] / row["seconds"], row["flops"] / row["seconds"]
         print(
             f"| {PEERS[peer]} | {rate:,.0f} | {row['ratio']:.2f} x | {flops / 1e9:,.0f} "
