@@ -17,8 +17,7 @@ Figures = dict[str, Any]
 @cache
 def published() -> dict[str, list[Figures]]:
     """Return what others published, by task."""
-    found: dict[str, list[Figures]] = read_table(__file__, "published_minimal_pairs.yaml")
-    return found
+    return dict(read_table(__file__, "published_minimal_pairs.yaml"))
 
 
 def sections(stages: Stages) -> list[dict[str, Any]]:

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -35,14 +35,15 @@ class Made:
     manifest: Manifest
     record: Record | None
 
-    @classmethod
-    def of(cls, folder: Path, manifest: Manifest) -> "Made":
-        """Return a stage with the record of its manifest."""
-        return cls(folder, manifest, record_of(manifest))
-
 
 Stages = Mapping[str, Made]
 Groups = dict[str, dict[int, str]]  # names of stages by seed, by the stage of the recipe
+
+
+def finished(folders: Iterable[str]) -> dict[str, Made]:
+    """Return the finished stages by folder, which may be in a store."""
+    read = ((folder, Manifest.read(folder, of_input=True)) for folder in folders)
+    return {folder: Made(Path(folder), manifest, record_of(manifest)) for folder, manifest in read if manifest}
 
 
 def shown(value: float | None, deviation: float | None = None) -> str:
@@ -73,8 +74,7 @@ def score_plot(scores: list[Score]) -> str:
 @cache
 def published() -> dict[str, Any]:
     """Return what others published: the columns of GLUE, and models with scores in their order."""
-    found: dict[str, Any] = read_table(__file__, "published_scores.yaml")
-    return found
+    return dict(read_table(__file__, "published_scores.yaml"))
 
 
 def published_scores(model: dict[str, Any]) -> dict[str, float]:
