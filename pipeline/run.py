@@ -1,5 +1,6 @@
 """`python -m pipeline.run +corpus=NAME`: the whole graph of a recipe, from corpus to report."""
 
+import contextlib
 import dataclasses
 import os
 import signal
@@ -93,10 +94,9 @@ def planned(config: RunConfig) -> tuple[list[StageRecord], str]:
 def run_graph(config: RunConfig) -> None:
     """Run what has to run of the graph."""
     nodes, expected = planned(config)
-    if config.executor.pods or store_folder.in_store(config.workdir):
-        run_nodes(config, nodes, expected)  # the driver may not see the volume
-        return
-    with stage.locked_run(Path(config.workdir)):  # two would mix their logs
+    # The driver of pods may not see the volume; elsewhere two would mix their logs.
+    elsewhere = config.executor.pods or store_folder.in_store(config.workdir)
+    with contextlib.nullcontext() if elsewhere else stage.locked_run(Path(config.workdir)):
         run_nodes(config, nodes, expected)
 
 

@@ -125,7 +125,7 @@ def as_text(word: str, schema: type | None) -> str:
 def by_name(word: str, schema: type | None) -> str:
     """Return `SECTION=NAME` as `SECTION.name=NAME`, of a section that differs by its name alone: it has no files."""
     key = word.partition("=")[0].lstrip("+")
-    nameless = type_of(schema, f"{key}.name") is None or choices(key)
+    nameless = type_of(schema, f"{key}.name") in (None, Any) or choices(key)
     return word if nameless else word.lstrip("+").replace("=", ".name=", 1)
 
 
@@ -136,10 +136,11 @@ def marked(value: str) -> str:
 
 
 def type_of(schema: Any, key: str) -> Any:
-    """Return the type of a dotted key without None; None if the schema does not say."""
+    """Return the type of a dotted key without None: Any within what takes any key; None if there is no such key."""
     for name in key.split("."):
-        hints = typing.get_type_hints(schema) if dataclasses.is_dataclass(schema) else {}
-        schema = hints.get(name)
+        if not dataclasses.is_dataclass(schema):
+            return None if schema is None else Any
+        schema = typing.get_type_hints(schema).get(name)
         parts = [part for part in typing.get_args(schema) if part is not type(None)]
         if isinstance(schema, types.UnionType) and len(parts) == 1:
             schema = parts[0]
@@ -192,7 +193,7 @@ def check(words: list[str], schema: type | None = None) -> None:
         key, equals, value = word.partition("=")
         if set(key) & set(QUOTES) or value[:1] in {*QUOTES}:
             raise ConfigError("has curly quotation marks; type ' or \" instead", path=word)
-        if word.startswith("~") and type_of(schema, key[1:]) is not None:
+        if word.startswith("~") and type_of(schema, key[1:]) not in (None, Any):
             raise ConfigError(f"cannot be removed; set {key[1:]}=VALUE", key[1:], path=word)
         if not equals and not word.startswith("~"):
             before, after = overrides[index - 1] if index else "", overrides[index + 1 :]

@@ -118,8 +118,7 @@ def check_name(override: str, words: list[str]) -> None:
         raise ConfigError(f"{override}: stages are required, as in --force train")
     if name in advice.OWN or STAGE_KEY.match(override):
         return
-    if difflib.get_close_matches(name, advice.OWN, n=1, cutoff=ALIKE):
-        near = difflib.get_close_matches(name, advice.OWN, n=1)
+    if near := difflib.get_close_matches(name, advice.OWN, n=1, cutoff=ALIKE):
         raise ConfigError(f"{override}: no such key; did you mean {near[0]}{dot}{rest}?")
     recipe = recipe_stages(words) or STAGES
     if stages := [one for one in recipe if advice.belongs_to_stage(type_of(one), key)]:

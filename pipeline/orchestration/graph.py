@@ -47,7 +47,7 @@ def plan(config: RunConfig) -> list[StageRecord]:
             raise error.but(where=f"stage {name}") from error
     needs = needs_of(found)
     if config.seeds:
-        found = with_copies(config, found, needs)
+        found = with_copies(config, found, after_training(found, needs))
         needs = needs_of(found)
     check_force(config, found)
     nodes: dict[str, StageRecord] = {}
@@ -150,8 +150,12 @@ def check_places(config: RunConfig, nodes: list[StageRecord]) -> None:
             made = fingerprints.producer_of(path, makers) is not None
             if not made and not storage.is_folder(storage.at(path)) and not storage.matching(path):
                 raise InputError("does not exist; correct the path", key, path, where=f"stage {node.name}")
-            if not made and key == "data" and isinstance(node.config, EvaluateConfig):
-                check_task(node, node.config)
+            if made or key != "data" or not isinstance(node.config, EvaluateConfig) or store_folder.in_store(path):
+                continue
+            try:
+                examples.check_files(path, node.config.task)
+            except InputError as error:
+                raise error.but(where=f"stage {node.name}") from error
     if store_folder.in_store(config.workdir):
         return  # its lock has been written
     above = Path(config.workdir).absolute()
@@ -159,16 +163,6 @@ def check_places(config: RunConfig, nodes: list[StageRecord]) -> None:
         above = above.parent
     with writable(config.workdir, "workdir"), tempfile.TemporaryFile(dir=above):
         pass
-
-
-def check_task(node: StageRecord, settings: EvaluateConfig) -> None:
-    """Raise InputError if a folder of this machine lacks the files of a task."""
-    if store_folder.in_store(settings.data):
-        return
-    try:
-        examples.check_files(settings.data, settings.task)
-    except InputError as error:
-        raise error.but(where=f"stage {node.name}") from error
 
 
 def ordered(needs: Mapping[str, tuple[str, ...]]) -> list[str]:
@@ -250,7 +244,7 @@ def shorten(value: Any) -> str:
     return text if len(text) <= LONGEST_SETTING else f"{text[: LONGEST_SETTING - 1]}…"
 
 
-def with_copies(config: RunConfig, found: Stages, needs: Mapping[str, tuple[str, ...]]) -> Stages:
+def with_copies(config: RunConfig, found: Stages, copied: list[str]) -> Stages:
     """Return the stages with copies for `config.seeds`, all stages of one seed after another.
 
     Training, and all stages that read what it made, are copied; the others are shared. The stages
@@ -260,14 +254,13 @@ def with_copies(config: RunConfig, found: Stages, needs: Mapping[str, tuple[str,
     Args:
         config: the run.
         found: configuration of each stage, by name.
-        needs: names of the stages that each stage reads from.
+        copied: names of the stages that are copied, or report.
 
     Raises:
         ConfigError: the seeds cannot be used in this run.
     """
-    copied = after_training(found, needs)
     check_seeds(config, found, copied)
-    reports = [name for name in copied if type_of(name) == "report"]
+    reports = {name: one for name in copied if isinstance(one := found[name], ReportConfig)}
     made = {name: one for name, one in found.items() if name not in copied}
     for seed in config.seeds:
         for name in copied:
@@ -276,12 +269,9 @@ def with_copies(config: RunConfig, found: Stages, needs: Mapping[str, tuple[str,
                 if own in made:
                     raise ConfigError(f"the recipe has a stage {own} already; rename it", "seeds", config.seeds)
                 made[own] = with_seed(config, seed, found[name], found, copied)
-    for name in reports:
-        settings = found[name]
-        assert isinstance(settings, ReportConfig)
-        settings.stages = [one.out for other, one in made.items() if other not in reports]
-        made[name] = settings
-    return made
+    for settings in reports.values():
+        settings.stages = [one.out for one in made.values()]
+    return made | reports
 
 
 def after_training(found: Stages, needs: Mapping[str, tuple[str, ...]]) -> list[str]:

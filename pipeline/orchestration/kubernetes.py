@@ -90,7 +90,9 @@ class KubernetesExecutor(Executor):
 
     def look(self, groups: Groups) -> None:
         """Learn the templates and the states of all Jobs as they are now, and export these."""
-        self.jobs, self.templates = self._jobs(), self._templates()
+        trainjobs = self._ask(lambda: self.custom.find(TRAINJOBS)) if self.has_trainer else []
+        self.jobs = by_name(self._ask(lambda: self.custom.find(JOBS)), trainjobs)
+        self.templates = self._templates()
         self._export(groups)
 
     def _templates(self) -> list[Template]:
@@ -102,11 +104,6 @@ class KubernetesExecutor(Executor):
             except UserError:  # not installed, or the overlay `trainjob` is not applied
                 self.has_trainer = False
         return job_status.templates_of(found)
-
-    def _jobs(self) -> dict[str, Object]:
-        """Return all Jobs of the namespace by name, and TrainJobs."""
-        trainjobs = self._ask(lambda: self.custom.find(TRAINJOBS)) if self.has_trainer else []
-        return by_name(self._ask(lambda: self.custom.find(JOBS)), trainjobs)
 
     def _export(self, groups: Groups) -> None:
         """Export each stage's state and number of failed pods to Prometheus."""
@@ -226,9 +223,10 @@ class KubernetesExecutor(Executor):
 
     def _pods(self, kind: str, name: str) -> list[Any]:
         """Return the pods of a Job or TrainJob, newest first."""
-        label = f"{job_status.pod_label(kind)}={name}"
+        label = "batch.kubernetes.io/job-name" if kind == "job" else job_status.JOBSET  # whose value is the name
+        chosen = f"{label}={name}"
         listed = self._ask(
-            lambda: self.core.list_namespaced_pod(self.namespace, label_selector=label, _request_timeout=ANSWER)
+            lambda: self.core.list_namespaced_pod(self.namespace, label_selector=chosen, _request_timeout=ANSWER)
         )
         return sorted(listed.items, key=lambda pod: pod.metadata.creation_timestamp, reverse=True)
 

@@ -48,17 +48,6 @@ class Node:
     hosts: tuple[str, ...]  # in rank order
     port: int
 
-    @property
-    def options(self) -> list[str]:
-        """Return the options of deepspeed's launcher on this node."""
-        meet = ["--master_addr", self.hosts[0], "--master_port", str(self.port)]
-        return ["--no_ssh", "--node_rank", str(self.index), *meet]
-
-    @property
-    def hostfile(self) -> str:
-        """Return the text of the hostfile."""
-        return "".join(f"{name} slots={self.gpus or 1}\n" for name in self.hosts)
-
 
 def node_of(job: str) -> Node:
     """Return this node among those of a training; the pods of a Job are named after it.
@@ -137,8 +126,10 @@ def on_many_nodes(stage: str) -> list[str]:
         ConfigError: an environment variable is missing or inconsistent.
     """
     node = node_of(stage)
-    os.environ[HOSTFILE] = node.hostfile  # `model.launch` writes it to a temporary file
-    return node.options
+    # `model.launch` writes it to a temporary file.
+    os.environ[HOSTFILE] = "".join(f"{name} slots={node.gpus or 1}\n" for name in node.hosts)
+    meet = ["--master_addr", node.hosts[0], "--master_port", str(node.port)]
+    return ["--no_ssh", "--node_rank", str(node.index), *meet]
 
 
 def preflight() -> list[str]:
@@ -197,9 +188,8 @@ def run_stage(words: list[str]) -> NoReturn:
     os.environ.update(run.environment | os.environ)
     commands = [preflight()] if stage == PREFLIGHT else commands_of(stage, run, record, typed)
     for each in commands[:-1]:
-        code = subprocess.run(each, check=False).returncode
-        if code:
-            sys.exit(code if code > 0 else 128 - code)
+        if code := stage_commands.run(each):
+            sys.exit(code)
     if commands:
         os.execv(commands[-1][0], commands[-1])
     sys.exit(Exit.DONE)

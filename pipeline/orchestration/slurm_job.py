@@ -53,15 +53,11 @@ FINAL = (Exit.BUG, Exit.DIVERGED, Exit.USER)
 
 def to_step(code: int) -> int:
     """Return the exit code of a task for the exit code of its stage's process."""
-    if code < 0:
-        code = 128 - code
     return STEP_CODES.get(code, STEP_CODES[Exit.BUG] if code < 128 else 105) if code else 0
 
 
 def from_step(code: int) -> int:
-    """Return a stage's exit code from that of its srun (negative: a signal)."""
-    if code < 0:
-        code = 128 - code
+    """Return a stage's exit code from that of its srun."""
     return next((int(ours) for ours, step in STEP_CODES.items() if code == step), code)
 
 
@@ -73,8 +69,7 @@ def task(stage: str, words: list[str]) -> int:
     heard: list[int] = []
     for number in STOPPING:
         signal.signal(number, lambda number, frame: heard.append(number))
-    command = [sys.executable, *stage_commands.ELSEWHERE, *words]
-    code = subprocess.run(command, check=False).returncode
+    code = stage_commands.run([sys.executable, *stage_commands.ELSEWHERE, *words])
     # A signal while Python exits would replace the exit code.
     for number in STOPPING:
         signal.signal(number, signal.SIG_IGN)
@@ -99,8 +94,7 @@ def run_step(stage: str, nodes: int, words: list[str]) -> int:
         command.append(f"--cpus-per-task={os.environ['SLURM_CPUS_PER_TASK']}")
     print(f"slurm: stage {stage} on {nodes} of this job's nodes", flush=True)
     command += [sys.executable, "-m", MODULE, "--task", stage, *words]
-    code = subprocess.run(command, check=False).returncode
-    return from_step(code)
+    return from_step(stage_commands.run(command))
 
 
 def progress(workdir: Path) -> str:

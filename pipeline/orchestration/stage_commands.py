@@ -1,5 +1,6 @@
 """The command lines of stages, which read their settings from the record of their run."""
 
+import subprocess
 import sys
 from pathlib import Path
 
@@ -41,6 +42,12 @@ def command(
     if options is None:
         options = on_this_machine(ranks(node, processes, most))
     return [*launched(script, options), *settings]
+
+
+def run(words: list[str]) -> int:
+    """Run a command; return its exit code, that of a signal as shells say it."""
+    code = subprocess.run(words, check=False).returncode
+    return 128 - code if code < 0 else code
 
 
 def on_this_machine(ranks: int | None) -> list[str]:
