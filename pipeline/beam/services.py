@@ -44,18 +44,13 @@ class Job:
     """A job accepted by a service, observed through Beam's result object."""
 
     def __init__(self, runner: RunnerConfig, result: Any):
-        self.runner, self.result = runner, result
+        self.runner, self.result, self.name = runner, result, runner.name
         self.errors: list[str] = []
         # Flink accepts a job as one jar through its REST interface, without a job service.
         jobs = getattr(result._job_service, "_jobs", {})
         self.flink = jobs.get(result._job_id) if self.name == "flink" else None
         if self.flink is None:
             threading.Thread(target=self.listen, daemon=True).start()
-
-    @property
-    def name(self) -> str:
-        """Return the name of the runner."""
-        return self.runner.name
 
     def listen(self) -> None:
         """Collect the errors that the service reports, until the stream ends or breaks."""
@@ -199,15 +194,13 @@ def run(plan: PreparePlan, engine: Any, flags: Any, build: Callable[[Any], Any])
             except Died as error:
                 if not left:
                     raise
-                done = start_over(plan)
-                line = f"{error.problem}; retrying from the start ({done})"
+                line = f"{error.problem}; retrying from the start ({start_over(plan)})"
                 print(line, file=sys.stderr, flush=True)
             except ConfigError as error:
                 if left == plan.config.runner.retries:
                     raise
                 # Workers had started before: the pool has died since.
-                name = plan.config.runner.name
-                raise Restart(f"runner={name}: {error}", "then rerun the command") from error
+                raise Restart(f"runner={plan.config.runner.name}: {error}", "then rerun the command") from error
     finally:
         logging.disable(level)
 

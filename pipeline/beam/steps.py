@@ -35,6 +35,12 @@ DOCUMENTS, BANDS, SIGNATURES, PAIRS, WANTED, NEAR = "documents", "bands", "signa
 Left = tuple[int, str, bytes | pa.Buffer]  # the later task's number, kind, content
 
 
+def divided(kind: str, rows: minhash.Rows, numbers: np.ndarray, tasks: int) -> Iterator[Left]:
+    """Yield the part of a table that each task gets, by a number of each row."""
+    for task, mine in minhash.by_task(numbers, tasks):
+        yield task, kind, minhash.to_bytes(rows[mine])
+
+
 class Cancelled(Exception):
     """Another task has found an error."""
 
@@ -159,8 +165,7 @@ class Tokenize(Task):
         for task, rows in minhash.by_task(hashes[:, 1], tasks):
             yield task, SIGNATURES, minhash.pack(hashes[rows], signatures[rows])
         entries = minhash.band_entries(hashes, signatures, threshold)
-        for task, rows in minhash.by_task(entries[:, 1], tasks):
-            yield task, BANDS, minhash.to_bytes(entries[rows])
+        yield from divided(BANDS, entries, entries[:, 1], tasks)
 
 
 class Merge(Task):
@@ -226,11 +231,9 @@ class PairCandidates(Task):
         tasks = self.plan.exchange.near_tasks
         entries = minhash.from_bytes(self.blobs(given, BANDS), minhash.ENTRY)
         pairs = minhash.candidate_pairs(entries)
-        for task, rows in minhash.by_task(pairs[:, 1], tasks):
-            yield task, PAIRS, minhash.to_bytes(pairs[rows])
+        yield from divided(PAIRS, pairs, pairs[:, 1], tasks)
         wanted = minhash.wanted_signatures(pairs, tasks)
-        for task, rows in minhash.by_task(wanted[:, 2], tasks):
-            yield task, WANTED, minhash.to_bytes(wanted[rows])
+        yield from divided(WANTED, wanted, wanted[:, 2], tasks)
 
 
 class SendSignatures(Task):
@@ -269,5 +272,4 @@ class ComparePairs(Task):
         )
         buckets = [plan.bucket(document.tobytes()) for document in found.astype(">u8")]
         writes = np.array([plan.exchange.write_of(bucket) for bucket in buckets], np.uint64)
-        for write, rows in minhash.by_task(writes, plan.exchange.writes):
-            yield write, NEAR, minhash.to_bytes(found[rows])
+        yield from divided(NEAR, found, writes, plan.exchange.writes)

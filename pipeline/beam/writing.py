@@ -113,7 +113,7 @@ def write_bucket(
 ) -> None:
     """Write the shard of bucket `k`, unless it is empty, and add its counts."""
     mine, name = slice(*buckets.bounds[k : k + 2]), buckets.names[k]
-    written, split = mine.stop - mine.start, name.partition("-")[0]
+    written, split = int(mine.stop - mine.start), name.partition("-")[0]
     tokens, pairs = drawn
     special = np.where(pairs.b_len > 0, 3, 2)
     outcomes = {"duplicate": buckets.duplicates[k], "filtered": buckets.near[k], "written": written}
@@ -121,19 +121,18 @@ def write_bucket(
     if buckets.near[k]:
         account["filtered"][filters.NEAR] += int(buckets.near[k])
     random_next = int(pairs.is_random_next.sum())
-    repeats = int(copies[mine].sum()) - int(written)
     words, documents = buckets.words[mine], buckets.documents
     sentences = documents.starts[[mine.start, mine.stop]]
     kept = int(np.diff(documents.sentences[sentences])[0])  # tokens of documents, each once
     totals = {
         split: len(pairs),
         "random_next": random_next,
-        "repeats": repeats,
+        "repeats": int(copies[mine].sum()) - written,
         "sentences": int(np.diff(sentences)[0]),
         "tokens": kept,
     }
     if split == "validation":
-        totals |= {"validation_documents": int(written), "validation_random_next": random_next}
+        totals |= {"validation_documents": written, "validation_random_next": random_next}
     account["totals"].update(totals)
     account["lengths"].update((pairs.a_len + pairs.b_len + special).tolist())
     if not len(pairs):

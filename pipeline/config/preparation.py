@@ -1,7 +1,8 @@
 """The schemas from text to shards: `download`, `vocab`, `prepare`, `tasks`, and what they share."""
 
 import re
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from pipeline.common.errors import ConfigError, named
@@ -85,6 +86,16 @@ class CorpusConfig(Section, key="corpus"):
                     "corpus.encoding",
                     self.encoding,
                 ) from error
+
+    def with_places(self, change: Callable[[str], str]) -> "CorpusConfig":
+        """Return the corpus with its path, and those of its parts, changed."""
+        parts = {
+            name: {**part, "path": change(str(part["path"]))}
+            if isinstance(part, Mapping) and part.get("path")
+            else part
+            for name, part in self.parts.items()
+        }
+        return replace(self, path=self.path and change(self.path), parts=parts)
 
     @property
     def limit_bytes(self) -> int:

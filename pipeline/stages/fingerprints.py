@@ -267,11 +267,5 @@ def pin(config: Any, known: MutableMapping[str, str] | None = None) -> None:
             known[place] = storage.pinned(place)
         return known[place]
 
-    corpus = getattr(config, "corpus", None)
-    if corpus is None:
-        return
-    if corpus.path is not None:
-        corpus.path = pinned(corpus.path)
-    for part in corpus.parts.values():
-        if isinstance(part, MutableMapping) and part.get("path"):
-            part["path"] = pinned(str(part["path"]))
+    if corpus := getattr(config, "corpus", None):
+        config.corpus = corpus.with_places(pinned)
