@@ -237,16 +237,20 @@ class EvaluateConfig(StageConfig):
             self.require(len(set(values)) == len(values), "contains a value twice", key)
         self._check_saved()
 
+    @property
+    def saves(self) -> bool:
+        """Return whether the best model is saved."""
+        return self.keep or self.submit
+
     def _check_saved(self) -> None:
-        """Check that the best model can be saved, if `keep` or `submit` needs it."""
-        saved = self.keep or self.submit
+        """Check that the best model can be saved, if it is."""
         self.require(
-            self.encoder == "tuned" or not saved,
+            self.encoder == "tuned" or not self.saves,
             f"cannot be combined with keep and submit; set {named('encoder')}=tuned",
             "encoder",
         )
         self.require(
-            self.truncation != "chunks" or not saved,
+            self.truncation != "chunks" or not self.saves,
             "has no Hugging Face form, which keep and submit need; set another truncation",
             "truncation",
         )
@@ -264,12 +268,7 @@ class EvaluateConfig(StageConfig):
             "must be null, or all for tasks of kind minimal_pairs",
             "checkpoints",
         )
-        check(
-            self.task.trains or not (self.keep or self.submit),
-            "trains no model; remove keep and submit",
-            "task",
-            self.task.name,
-        )
+        check(self.task.trains or not self.saves, "trains no model; remove keep and submit", "task", self.task.name)
 
 
 @dataclass(kw_only=True)

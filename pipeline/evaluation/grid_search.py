@@ -117,7 +117,7 @@ def prepare(config: EvaluateConfig) -> SearchContext:
         torch.set_num_threads(config.threads)
     torch.set_flush_denormal(True)  # a matrix product takes 25 times longer with denormals on CPU
     size, weights, _ = bert_format.load(config.pretrained)
-    if config.keep or config.submit:
+    if config.saves:
         saved_model.check(size, config.pretrained)
     if config.sequence_length > size.positions:
         raise ConfigError(
@@ -199,12 +199,11 @@ def evaluate(config: EvaluateConfig, out: Path) -> tuple[Score, str, dict[str, s
         screen.say(f"{config.task.name}: {remark}")
     keys = grid_of(config)
     done = finished(folder, keys)
-    keeping = config.keep or config.submit
-    clean_output(out, folder, {run.stem for run in done} if keeping else set(), {run.name for run in done})
+    clean_output(out, folder, {run.name for run in done} | {run.stem for run in done if config.saves})
     best = best_run(context, folder, keys, done)
     records = [done[run] for run in keys]
     found = replace(score_of(context, records), coverage=context.coverage.counts(), remarks=remarks)
-    if keeping:
+    if config.saves:
         from model.huggingface import vocabulary
 
         vocabulary.check_ids(folder / best.stem)
@@ -252,7 +251,7 @@ def run_trials(context: SearchContext, folder: Path, keys: dict[Trial, str], don
     else:
         side_by_side(config, folder, [dict(list(todo.items())[n::count]) for n in range(count)])
     done |= finished(folder, todo)
-    if config.keep or config.submit:
+    if config.saves:
         delete_losing_models(folder, done, best_of(config.task.metrics[0], keys, done))
 
 
@@ -298,7 +297,7 @@ def do(context: SearchContext, folder: Path, runs: dict[Trial, str], number: int
             done[run] = {"key": key, **asdict(run), **fine_tune(context, folder, run, on_batch, device_of(number))}
             write_text(folder / run.name, json.dumps(done[run]) + "\n")
             bar.move(bar.state.done, f"{run.start} {metric} {done[run]['scores'][metric]:.3f}")
-            if config.keep or config.submit:
+            if config.saves:
                 delete_losing_models(folder, done, best_of(metric, runs, done))
 
 
@@ -322,30 +321,24 @@ def head_of(context: SearchContext) -> "HeadConfig":
     from model.finetuning.heads import HeadConfig
 
     config = context.config
-    chunks = config.chunk_pooling if config.truncation == "chunks" else "mean"
     return HeadConfig(
         context.kind.head,
         context.kind.outputs,
         config.encoder == "frozen",
-        list(config.layers),
+        config.layers,
         config.mix,
         config.pooling,
-        chunks,
+        config.chunk_pooling if config.truncation == "chunks" else "mean",
     )
 
 
 def fine_tune(
-    context: SearchContext,
-    folder: Path,
-    run: Trial,
-    on_batch: Callable[..., object],
-    device: "torch.device | None" = None,
+    context: SearchContext, folder: Path, run: Trial, on_batch: Callable[..., object], device: "torch.device"
 ) -> Record:
     """Do one run; return the loss and dev scores of each epoch, and the final predictions."""
-    from model.encoders.device import device_of
     from model.finetuning import loop
 
-    config, device = context.config, device or device_of()
+    config = context.config
     recipe = loop.Recipe(
         batch_size=run.batch_size,
         learning_rate=run.learning_rate,
@@ -366,7 +359,7 @@ def fine_tune(
         name: kind.score(part, answers.predict(model, kind, part, device, on_batch))
         for name, (kind, part) in context.also.items()
     }
-    if (config.keep or config.submit) and run.start == PRETRAINED:
+    if config.saves and run.start == PRETRAINED:
         save_model(context, model, folder / run.stem)
     return {"scores": epochs[-1]["scores"], "also": also, "epochs": epochs, "predictions": found}
 
@@ -375,14 +368,12 @@ def save_model(context: SearchContext, model: "BertWithHead", folder: Path) -> N
     """Write a run's model atomically."""
     from model.finetuning import saved_model
 
-    task = context.config.task
+    config, task = context.config, context.config.task
     labels = getattr(context.kind, "tags", task.labels)
     texts = len(task.columns) if task.kind == "classification" else None
-    config = context.config
     reading = saved_model.Reading(config.sequence_length, config.truncation, config.stride)
     with atomic_folder(folder) as temporary:
-        source = Path(config.pretrained)
-        saved_model.save(temporary, model, context.size, labels, source, texts, reading)
+        saved_model.save(temporary, model, context.size, labels, Path(config.pretrained), texts, reading)
 
 
 def best_of(metric: str, grid: Iterable[Trial], done: dict[Trial, Record]) -> Trial | None:
@@ -408,20 +399,19 @@ def best_run(context: SearchContext, folder: Path, keys: dict[Trial, str], done:
         run_trials(context, folder, keys, done)
         best = best_of(config.task.metrics[0], keys, done)
         assert best is not None
-        if (folder / best.stem).is_dir() or not (config.keep or config.submit):
+        if (folder / best.stem).is_dir() or not config.saves:
             return best
         done.pop(best)  # its model was not kept then; it may score less now than another
 
 
-def clean_output(out: Path, folder: Path, models: set[str], files: set[str]) -> None:
+def clean_output(out: Path, folder: Path, kept: set[str]) -> None:
     """Delete models and results of earlier runs that this one will not use."""
-    for path in folder.iterdir():
-        if path.is_dir() and path.name not in models:
+    spare = [path for path in folder.iterdir() if path.name not in kept]
+    for path in (*spare, out / MODEL, out / answers.FOLDER):
+        if path.is_dir():
             shutil.rmtree(path)
-        elif path.is_file() and path.name not in files:
-            path.unlink()
-    for name in (MODEL, answers.FOLDER):
-        shutil.rmtree(out / name, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
 
 
 def card_of(context: SearchContext, record: Record) -> str:

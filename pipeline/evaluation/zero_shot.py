@@ -23,7 +23,7 @@ from pipeline.common.manifest import Manifest
 from pipeline.config import EvaluateConfig, TaskConfig
 from pipeline.evaluation.grid_search import PRETRAINED, RANDOM, RUNS, Record
 from pipeline.evaluation.task_types import minimal_pairs
-from pipeline.evaluation.task_types.minimal_pairs import Pairs
+from pipeline.evaluation.task_types.minimal_pairs import Floats, Pairs
 from pipeline.stages import fingerprints
 from pipeline.tokenization.coverage import Coverage
 from pipeline.tokenization.wordpiece import WordPiece
@@ -32,9 +32,7 @@ if TYPE_CHECKING:
     from model.training.initial_weights import Source
 
 SCORES, PREDICTIONS = "scores.tsv", "predictions.json"
-LIKELIHOOD = "likelihood"  # the method of a causal model, whatever is set
 CHANCE = 0.5
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -61,7 +59,7 @@ def candidates(config: EvaluateConfig) -> list[Candidate]:
         bert_format.read_config(place)  # says where a model may be instead
         return [_converted(place)]
     folders = [path.parent for path in sorted(place.glob("*/config.json"))]
-    found = [_converted(folder) for folder in folders] or list(_checkpoints(place))
+    found = [_converted(folder) for folder in folders] or _checkpoints(place)
     if not found:
         raise InputError(
             "neither a train folder with checkpoints nor a folder of models, each in a folder of its own; "
@@ -138,30 +136,15 @@ def evaluate(config: EvaluateConfig, out: Path) -> tuple[Score, str, dict[str, s
         done = _each_scored(config, models, pairs, folder, bar)
         models = [model for model in models if model.name in done]
         last = models[-1]
-        baseline = None
-        if config.baseline:
-            baseline = _scored(config, last, RANDOM, pairs, folder, bar)
+        baseline = _scored(config, last, RANDOM, pairs, folder, bar) if config.baseline else None
     keep = {file_of(folder, one, PRETRAINED) for one in models}
     keep |= {file_of(folder, last, RANDOM)} if config.baseline else set()
     for path in folder.iterdir():
         if path.with_suffix("") not in keep:
             path.unlink()
-    wordpiece = vocabulary_of(config, last.folder)
-    wordpiece.encode([*pairs.good, *pairs.bad])
-    found = replace(
-        account(config, pairs, done[last.name], baseline),
-        coverage=wordpiece.coverage.counts(),
-        model=last.name,
-        method=method_of(config, last),
-    )
-    if config.checkpoints is not None:
-        points = [_point(one, done[one.name], pairs, config) for one in models]
-        found = replace(found, checkpoints=points)
-    return (
-        found,
-        describe(found, config.pretrained),
-        {SCORES: scores_table(pairs, done[last.name]), PREDICTIONS: predictions(config.task, pairs, done[last.name])},
-    )
+    found, scores = account(config, models, pairs, done, baseline), done[last.name]
+    files = {SCORES: scores_table(pairs, scores), PREDICTIONS: predictions(config.task, pairs, scores)}
+    return found, describe(found, config.pretrained), files
 
 
 def scores_table(pairs: Pairs, scores: Floats) -> str:
@@ -218,7 +201,7 @@ def method_of(config: EvaluateConfig, model: Candidate) -> str:
         causal = bert_format.our_config(model.folder, theirs).causal
     else:
         causal = checkpoints.read_state(model.folder).model.get("causal", False)
-    return LIKELIHOOD if causal else config.score
+    return "likelihood" if causal else config.score
 
 
 def file_of(folder: Path, model: Candidate, start: str) -> Path:
@@ -359,11 +342,16 @@ def _check(source: "Source", wordpiece: WordPiece, model: Candidate) -> None:
         )
 
 
-def account(config: EvaluateConfig, pairs: Pairs, scores: Floats, baseline: Floats | None) -> PairScore:
-    """Return the account of a task."""
-    task = config.task
-    tables = _tables(pairs, scores, config)
+def account(
+    config: EvaluateConfig, models: list[Candidate], pairs: Pairs, done: dict[str, Floats], baseline: Floats | None
+) -> PairScore:
+    """Return the account of a task, by the last of the models, and the learning curve of all."""
+    task, last = config.task, models[-1]
+    every = {name: _tables(pairs, scores, config) for name, scores in done.items()}
+    tables, scores = every[last.name], done[last.name]
     random = {} if baseline is None else _tables(pairs, baseline, config)
+    wordpiece = vocabulary_of(config, last.folder)
+    wordpiece.encode([*pairs.good, *pairs.bad])
     return PairScore(
         task=task.name,
         title=task.submission or task.folder or task.name,
@@ -382,6 +370,10 @@ def account(config: EvaluateConfig, pairs: Pairs, scores: Floats, baseline: Floa
         malformed=len(pairs.malformed),
         faults=pairs.malformed[:20],
         other_files=pairs.other_files,
+        coverage=wordpiece.coverage.counts(),
+        model=last.name,
+        method=method_of(config, last),
+        checkpoints=[] if config.checkpoints is None else [_point(one, every[one.name]) for one in models],
     )
 
 
@@ -390,9 +382,8 @@ def _tables(pairs: Pairs, scores: Floats, config: EvaluateConfig) -> Record:
     return minimal_pairs.accuracies(pairs, right, config.seeds[0])
 
 
-def _point(model: Candidate, scores: Floats, pairs: Pairs, config: EvaluateConfig) -> Record:
+def _point(model: Candidate, tables: Record) -> Record:
     """Return what the learning curve shows of a checkpoint."""
-    tables = _tables(pairs, scores, config)
     return {
         "name": model.name,
         "step": model.step,
