@@ -294,13 +294,15 @@ def push(config: ConvertConfig, name: str) -> None:
     if store_folder.in_store(folder):
         root = store_folder.root_of(config.mirror)
         folder = str(store_folder.fetch_input(root, folder, "out"))
-    local = store_folder.localised("convert", config) if config.push_revisions else config
-    revisions = chosen(Path(local.train), config.push_revisions) if config.push_revisions else {}
+    revisions = dict[str, Path]()
+    if config.push_revisions:
+        config = store_folder.localised("convert", config)
+        revisions = chosen(Path(config.train), config.push_revisions)
     for revision, path in revisions.items():
         with tempfile.TemporaryDirectory(dir=Path(folder).parent, prefix=".push-") as made:
             one = Path(made, revision)
             one.mkdir()
-            make_one(replace(local, train=str(path), checkpoints=None, average=1), one)
+            make_one(replace(config, train=str(path), checkpoints=None, average=1), one)
             print(f"convert: pushed to {hub.push(name, one, revision)}", flush=True)
     address = hub.push(name, Path(folder), ignore=[MANIFEST])
     print(f"convert: pushed to {address}", flush=True)

@@ -199,16 +199,16 @@ def classes(found: "SavedModel", wordpiece: WordPiece, longest: int, block: list
     Raises:
         InputError: the model classifies pairs, and a line has no tab.
     """
+    from scipy.special import softmax
+
     every_logits = class_logits(found, wordpiece, longest, [sides(found, row) for row in block])
     answers = []
     for row, logits in zip(block, every_logits, strict=True):
         if not found.labels:
             answers.append({"text": row.text, "score": round(float(logits[0]), 6)})
             continue
-        shares = np.exp(logits - logits.max())
-        shares = (shares / shares.sum()).round(6).tolist()
         label = found.labels[int(logits.argmax())]
-        every = dict(zip(found.labels, shares, strict=True))
+        every = dict(zip(found.labels, softmax(logits).round(6).tolist(), strict=True))
         answers.append({"text": row.text, "label": label, "probabilities": every})
     return answers
 

@@ -12,6 +12,7 @@ distinguishes the labels.
 """
 
 import dataclasses
+import itertools
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -81,27 +82,27 @@ def held_documents(config: TasksConfig) -> list[HeldOutDocument]:
     lowest = LowestHashes()  # of documents that are long enough
     read = gathered = 0
     plenty = PER_ROW * (config.train_rows + config.dev_rows)
-    for index in bars.each(order.tolist(), "tasks", "parts"):
-        for document in reader.read(splits[index], readers.SkipCounts(config.corpus.on_error)):
-            read += 1
-            text = clean.clean(document.text)
-            digest = document_hash(text)
-            mine = held_out(digest, config.validation_share)
-            if not mine and not lowest.wants(digest):
-                continue
-            key = int.from_bytes(digest[:8], "big")
-            language = document.language or config.corpus.language
-            found_parts = sentences.split_sentences(text, language, by_lines=document.sentence_lines)
-            parts = [" ".join(sentence.split()) for sentence in found_parts]
-            if len(parts) < 2:
-                continue
-            lowest.add(digest)
-            if mine and key not in found:
-                start = key % max(len(parts) - KEPT + 1, 1)
-                found[key] = HeldOutDocument(key, parts[start : start + KEPT])
-                gathered += len(found[key].sentences)
-            if gathered >= plenty and len(found) >= FEWEST:
-                break
+    for document in itertools.chain.from_iterable(
+        reader.read(splits[index], readers.SkipCounts(config.corpus.on_error))
+        for index in bars.each(order.tolist(), "tasks", "parts")
+    ):
+        read += 1
+        text = clean.clean(document.text)
+        digest = document_hash(text)
+        mine = held_out(digest, config.validation_share)
+        if not mine and not lowest.wants(digest):
+            continue
+        key = int.from_bytes(digest[:8], "big")
+        language = document.language or config.corpus.language
+        found_parts = sentences.split_sentences(text, language, by_lines=document.sentence_lines)
+        parts = [" ".join(sentence.split()) for sentence in found_parts]
+        if len(parts) < 2:
+            continue
+        lowest.add(digest)
+        if mine and key not in found:
+            start = key % max(len(parts) - KEPT + 1, 1)
+            found[key] = HeldOutDocument(key, parts[start : start + KEPT])
+            gathered += len(found[key].sentences)
         if gathered >= plenty and len(found) >= FEWEST:
             break
     if len(found) < FEWEST:
