@@ -89,20 +89,18 @@ def resolve(file: DownloadFile, patience: RetryPolicy) -> Source:
     Raises:
         UserError: the list cannot be downloaded, or does not list the file.
     """
-    name = name_of(file.url)
-    if file.digest is not None:
-        return Source(name, (file.url,), check_digest(file.digest, f"corpus.files: {name}"))
-    if file.sums is None:
-        return Source(name, (file.url,), None)
-    sums = http_transfer.read(file.sums, patience).decode("utf-8", "replace")
-    digest, listed = listed_digest(sums, name, file.sums)
-    if listed == name:
-        return Source(name, (file.url,), digest)
-    before, after = name.split(_LATEST, 1)
-    date = listed[len(before) : len(listed) - len(after)]
-    address = urlsplit(file.url)
-    of_date = address._replace(path=address.path.replace(_LATEST, date)).geturl()
-    return Source(name, (of_date, file.url), digest)
+    name, urls, digest = name_of(file.url), [file.url], file.digest
+    if digest is not None:
+        digest = check_digest(digest, f"corpus.files: {name}")
+    elif file.sums is not None:
+        sums = http_transfer.read(file.sums, patience).decode("utf-8", "replace")
+        digest, listed = listed_digest(sums, name, file.sums)
+        if listed != name:
+            before, after = name.split(_LATEST, 1)
+            date = listed[len(before) : len(listed) - len(after)]
+            address = urlsplit(file.url)
+            urls.insert(0, address._replace(path=address.path.replace(_LATEST, date)).geturl())
+    return Source(name, tuple(urls), digest)
 
 
 def checksums(path: Path, digest: str | None) -> dict[str, str]:

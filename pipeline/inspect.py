@@ -201,11 +201,10 @@ def trained_on(folder: Path, train: str, step: int, count: int, wordpiece: WordP
     share = objective.share_at(step - 1, steps)
     loader = Loader(data, objective, wordpiece, config["seed"], "train")
     made = loader.batch(sum(sizes[:-1]), min(count, sizes[-1]), share=share).batches[0]
-    if objective.predict == "masked":
-        yield f"step {step:,} of {steps:,}, {share:.1%} of the tokens masked:"
     shown = entries(wordpiece)
     words = [shown[token] for token in made.input_ids]
     if objective.predict == "masked":
+        yield f"step {step:,} of {steps:,}, {share:.1%} of the tokens masked:"
         marked = with_labels(words, made.masked_positions, made.masked_labels, shown)
         words = [marked.get(index, word) for index, word in enumerate(words)]
     for low, high in itertools.pairwise(made.cu_seqlens.tolist()):

@@ -80,7 +80,7 @@ def answerer(config: PredictConfig) -> tuple[Callable[[list[Row]], list[Answer]]
     wordpiece = WordPiece.load(folder)
     if named not in saved_model.KINDS:
         pretrained = Pretrained(config, wordpiece)
-        return pretrained.answer, wordpiece.coverage
+        return lambda block: list(map(pretrained.answer, block)), wordpiece.coverage
     size, found = saved_model.load(folder)
     longest = min(config.sequence_length or found.reading.sequence_length or size.positions, size.positions)
     kinds: dict[str, Callable[..., list[Answer]]] = {
@@ -107,16 +107,12 @@ class Pretrained:
         self.top, self.wordpiece = config.top, wordpiece
         self.longest = min(config.sequence_length or self.size.positions, self.size.positions)
 
-    def answer(self, block: list[Row]) -> list[Answer]:
+    def answer(self, row: Row) -> Answer:
         """Predict words for masks, or the probability that the second text follows the first.
 
         Raises:
-            InputError: a line has neither a mask nor a tab, or the model lacks the head for it.
+            InputError: the line has neither a mask nor a tab, or the model lacks the head for it.
         """
-        return [self.one(row) for row in block]
-
-    def one(self, row: Row) -> Answer:
-        """Predict for one line; raises as `answer`."""
         from model.huggingface import mask_filling
 
         where, line = row.where, row.text

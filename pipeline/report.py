@@ -86,19 +86,10 @@ def corpus_section(name: str, counts: CorpusCounts, manifest: Manifest) -> dict[
 def train_section(name: str, folder: Path) -> dict[str, Any]:
     """Return the section of a training run: curves over its steps."""
     rows = read_metrics(folder)
-    kinds = {kind: [r for r in rows if r["kind"] == kind] for kind in ("train", "validation")}
 
-    def curves(*keys: str) -> list[plots.Curve]:
-        return [
-            (
-                f"{kind}" if len(keys) == 1 else f"{kind}, {key.replace('_', ' ')}",
-                [r["step"] for r in part if key in r],
-                [r[key] for r in part if key in r],
-            )
-            for key in keys
-            for kind, part in kinds.items()
-            if any(key in r for r in part)
-        ]
+    def curves(key: str) -> list[plots.Curve]:
+        found = ((kind, [r for r in rows if r["kind"] == kind and key in r]) for kind in ("train", "validation"))
+        return [(kind, [r["step"] for r in part], [r[key] for r in part]) for kind, part in found if part]
 
     wanted = [
         (LOSSES["masked_lm_loss"], "masked_lm_loss", "nats per masked token"),
@@ -198,7 +189,7 @@ def make(config: ReportConfig, out: Path) -> Result:
         cards=cards(leading, pairs),
         command=command_of(config.workdir),
         samples=samples_of(leading),
-        dag=graph_svg.draw({name: one.manifest for name, one in stages.items()}),
+        dag=graph_svg.draw(stages),
         scores=scores,
         score_plot=score_tables.score_plot(scores),
         checkpoint_plots=score_tables.by_checkpoint(leading),

@@ -60,11 +60,6 @@ class Trial:
         """Return the name of its file, without the suffix."""
         return f"{self.start}-{self.batch_size}-{self.learning_rate!r}-{self.seed}"
 
-    @property
-    def name(self) -> str:
-        """Return the name of its file."""
-        return f"{self.stem}.json"
-
 
 @dataclass(frozen=True)
 class SearchContext:
@@ -78,10 +73,6 @@ class SearchContext:
     dev: Dataset
     also: dict[str, tuple[TaskType, Dataset]]  # other tasks' dev sets, by name
     coverage: Coverage  # of all of their texts
-
-    def parts(self) -> list[Dataset]:
-        """Return all datasets that are predicted after the last epoch."""
-        return [self.dev, *(part for _, part in self.also.values())]
 
 
 def prepare(config: EvaluateConfig) -> SearchContext:
@@ -199,7 +190,7 @@ def evaluate(config: EvaluateConfig, out: Path) -> tuple[Score, str, dict[str, s
         screen.say(f"{config.task.name}: {remark}")
     keys = grid_of(config)
     done = finished(folder, keys)
-    clean_output(out, folder, {run.name for run in done} | {run.stem for run in done if config.saves})
+    clean_output(out, folder, {f"{run.stem}.json" for run in done} | {run.stem for run in done if config.saves})
     best = best_run(context, folder, keys, done)
     records = [done[run] for run in keys]
     found = replace(score_of(context, records), coverage=context.coverage.counts(), remarks=remarks)
@@ -221,7 +212,7 @@ def finished(folder: Path, keys: dict[Trial, str]) -> dict[Trial, Record]:
     """Return the runs of `keys` that are done with the same inputs and settings."""
     done = {}
     for run, key in keys.items():
-        path = folder / run.name
+        path = folder / f"{run.stem}.json"
         record = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
         if record.get("key") == key:
             done[run] = record
@@ -233,10 +224,11 @@ def batches_of(context: SearchContext, run: Trial) -> int:
     from model.finetuning import loop
     from model.finetuning.features import batch_count
 
-    scoring = [batch_count(part.samples, loop.EVALUATION_BATCH) for part in context.parts()]
-    epochs = context.config.epochs
-    training = batch_count(context.train.samples, run.batch_size)
-    return epochs * (training + scoring[0]) + sum(scoring[1:])
+    def scoring(part: Dataset) -> int:
+        return batch_count(part.samples, loop.EVALUATION_BATCH)
+
+    each = batch_count(context.train.samples, run.batch_size) + scoring(context.dev)
+    return context.config.epochs * each + sum(scoring(part) for _, part in context.also.values())
 
 
 def run_trials(context: SearchContext, folder: Path, keys: dict[Trial, str], done: dict[Trial, Record]) -> None:
@@ -295,7 +287,7 @@ def do(context: SearchContext, folder: Path, runs: dict[Trial, str], number: int
 
         for run, key in runs.items():
             done[run] = {"key": key, **asdict(run), **fine_tune(context, folder, run, on_batch, device_of(number))}
-            write_text(folder / run.name, json.dumps(done[run]) + "\n")
+            write_text(folder / f"{run.stem}.json", json.dumps(done[run]) + "\n")
             bar.move(bar.state.done, f"{run.start} {metric} {done[run]['scores'][metric]:.3f}")
             if config.saves:
                 delete_losing_models(folder, done, best_of(metric, runs, done))

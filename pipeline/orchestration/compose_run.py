@@ -190,23 +190,18 @@ def of_words(name: str, schema: type, argv: list[str], asked: bool) -> Any:
         config = composed(words, own)
         if config is None:
             return None
+        root = copy.deepcopy(config)
+        root.stages = {}
         if asked:
-            composing.print_help(name, schema, root_of(config))
+            composing.print_help(name, schema, root)
             return None
-        made = composing.validate(root_of(config), RunConfig)
+        made = composing.validate(root, RunConfig)
     except composing.MISTAKES as error:
         check_stages(words)
         raise in_words_of_run(error) from error
     config.cores = made.cores = made.cores or cores.available()
     made.stages = {stage: validated(config, stage, of) for stage, of in with_evaluations(config, made, own).items()}
     return made
-
-
-def root_of(config: DictConfig) -> DictConfig:
-    """Return the configuration of a run without its stages."""
-    found = copy.deepcopy(config)
-    found.stages = {}
-    return found
 
 
 def in_words_of_run(error: Exception, stage: str | None = None) -> UserError:

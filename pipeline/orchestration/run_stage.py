@@ -143,8 +143,8 @@ def preflight() -> list[str]:
     return [*stage_commands.launched(script, on_many_nodes(PREFLIGHT)), *options]
 
 
-def command(nodes: list[StageRecord], node: StageRecord, record: str) -> list[list[str]]:
-    """Return this pod's commands for `node`, one of the Job's `nodes`; empty if it has no part."""
+def command(nodes: list[StageRecord], node: StageRecord, record: str) -> list[str]:
+    """Return this pod's command for `node`, one of the Job's `nodes`; empty if it has no part."""
     if node.kind == "train":
         words = stage_commands.command(node, record, options=on_many_nodes(node.name))
         if alive := os.environ.get(heartbeat.FOLDER):
@@ -152,16 +152,16 @@ def command(nodes: list[StageRecord], node: StageRecord, record: str) -> list[li
         host, _, port = os.environ.get("BERT_PROMETHEUS", "").rpartition(":")
         if host:
             words += [f"tracking.prometheus_host={json.dumps(host)}", f"tracking.prometheus_port={port}"]
-        return [words]
+        return words
     words = stage_commands.command(node, record)
     if not isinstance(node.config, EvaluateConfig):
-        return [words]
+        return words
     index, parts = part()
     configs = [cast(EvaluateConfig, other.config) for other in nodes]
     grids = list(map(grid_search.run_count, configs))
     position = nodes.index(node)
     first = (index - sum(grids[:position])) % parts  # runs are numbered across all grids
-    return [[*words, f"part=[{first},{parts}]"]] if first < grids[position] else []
+    return [*words, f"part=[{first},{parts}]"] if first < grids[position] else []
 
 
 def run_stage(words: list[str]) -> NoReturn:
@@ -211,12 +211,13 @@ def commands_of(stage: str, run: Run, record: str, typed: Mapping[str, str]) -> 
         raise Restart(f"{stage}: inputs are not done: {', '.join(missing)}")
     commands = []
     for node in mine:
-        screen.say(f"{node.name}: {'up to date' if node.made() else node.reason or 'changed since'}")
-        if not node.made():
-            changes = []
-            if isinstance(node.config, PrepareConfig) and node.config.runner.workers == run.cores:
-                changes.append(f"runner.workers={typed.get('cores') or machine.available()}")
-            commands += [[*words, *changes] for words in command(mine, node, record)]
+        made = node.made()
+        screen.say(f"{node.name}: {'up to date' if made else node.reason or 'changed since'}")
+        if made or not (words := command(mine, node, record)):
+            continue
+        if isinstance(node.config, PrepareConfig) and node.config.runner.workers == run.cores:
+            words.append(f"runner.workers={typed.get('cores') or machine.available()}")
+        commands.append(words)
     return commands
 
 

@@ -20,6 +20,7 @@ from pipeline.common.errors import first_line
 from pipeline.common.figures import Conversion, CorpusCounts, Record, Score
 from pipeline.common.manifest import TRACKER, Manifest
 from pipeline.common.redact import without_secrets
+from pipeline.reporting.graph_svg import needs_of
 from pipeline.reporting.score_tables import Made, Stages, finished, published, published_scores
 from pipeline.stages import store_folder
 
@@ -50,11 +51,11 @@ def log(work: Path, found: Stages, project: str | None) -> None:
         if mode_of("auto") == "disabled":
             return
         for name, made in sorted(found.items(), key=lambda one: one[1].manifest.finished):
-            manifest = made.manifest
-            if manifest.stage not in KINDS or known.get(name) == run_id(work, name, manifest):
+            identity = run_id(work, name, made.manifest)
+            if made.manifest.stage not in KINDS or known.get(name) == identity:
                 continue
-            log_stage(work, name, found, project)
-            known[name] = run_id(work, name, manifest)
+            log_stage(work, name, found, identity, project)
+            known[name] = identity
             write_text(record, json.dumps(known, indent=1))
     except Exception as error:  # no failure of W&B may end a run
         print(f"warning: stages are not logged to W&B ({first_line(error)})", flush=True)
@@ -69,8 +70,8 @@ def run_id(work: Path, name: str, manifest: Manifest) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
-def log_stage(work: Path, name: str, found: Stages, project: str | None) -> None:
-    """Log one stage: its settings, figures and artifact."""
+def log_stage(work: Path, name: str, found: Stages, identity: str, project: str | None) -> None:
+    """Log one stage, as the W&B run `identity`: its settings, figures and artifact."""
     import wandb
 
     manifest, record = found[name].manifest, found[name].record
@@ -78,7 +79,7 @@ def log_stage(work: Path, name: str, found: Stages, project: str | None) -> None
     (work / RECORD.parent).mkdir(exist_ok=True)
     run = wandb.init(
         project=project_of(project),
-        id=run_id(work, name, manifest),
+        id=identity,
         name=name,
         group=os.environ.get("WANDB_RUN_GROUP") or work.absolute().name,
         job_type=manifest.stage,
@@ -164,8 +165,7 @@ def log_artifact(run: Any, name: str, found: Stages) -> None:
     import wandb
 
     folder, manifest = found[name].folder, found[name].manifest
-    makers = {made.manifest.fingerprint: other for other, made in found.items()}
-    sources = [makers[of] for of in manifest.inputs.values() if of in makers]
+    sources = needs_of(found)[name]
     artifact = wandb.Artifact(
         f"{run.group}-{name}",
         type=KINDS[manifest.stage],

@@ -48,6 +48,7 @@ def config(tmp_path: Path) -> SubmitConfig:
     for task in ("rte", "wnli"):
         folder = tmp_path / f"evaluate-{task}" / answers.FOLDER
         folder.mkdir(parents=True)
+        finished.manifest("evaluate").write(folder.parent)
         one = examples.task_of(task)
         (folder / f"{one.submission}.tsv").write_text(submit.constant_rows(one))
     places = [str(tmp_path / f"evaluate-{task}") for task in ("rte", "wnli")]
