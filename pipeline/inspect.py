@@ -26,6 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from model.config import DataConfig, ObjectiveConfig, ScheduleConfig
+from model.finetuning.features import frame
 from model.loader.masking import Masker
 from pipeline.beam.documents import OUTCOMES
 from pipeline.cli import entry_point
@@ -103,8 +104,7 @@ def special_tokens(shard: Shard, row: int, wordpiece: WordPiece) -> npt.NDArray[
     """Return an instance, `[CLS] A [SEP]` or `[CLS] A [SEP] B [SEP]`, with ids as in the shard."""
     ids = shard.values[shard.offsets[row] : shard.offsets[row + 1]]
     a, b = ids[: shard.a_len[row]], ids[shard.a_len[row] :]
-    sep = [wordpiece.sep]
-    return np.concatenate([[wordpiece.cls], a, sep, *([b, sep] if len(b) else [])]).astype(np.int64)
+    return frame(wordpiece, a, b if len(b) else None)[0]
 
 
 def masked_text(shard: Shard, row: int, wordpiece: WordPiece, masker: Masker) -> str:

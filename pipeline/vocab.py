@@ -280,11 +280,10 @@ def make(config: VocabConfig, out: Path) -> Result:
     """Write vocab.txt and tokenizer.json into `out`."""
     figures: dict[str, Any] = {"asked": config.size}
     if config.existing is not None:
-        entries, source = existing.load(config)
+        source = existing.load(config)
         before = WordPiece(source).size
         if config.additions is not None or config.learn:
             source = extend_vocabulary(config, source, out)
-            entries = "".join(f"{entry}\n" for entry in WordPiece(source).vocab)
         tokenizer = WordPiece(source)
         summary = f"{before:,} entries from {config.existing}"
         figures["added"] = tokenizer.size - before
@@ -294,7 +293,6 @@ def make(config: VocabConfig, out: Path) -> Result:
         sample = sample_corpus(config, out)
         options = (config.lowercase is not False, config.strip_accents, config.split_chinese)
         vocab = learn(sample, wordpiece.build(list(SPECIAL), *options, new=True), config.size)
-        entries = "".join(f"{entry}\n" for entry in vocab)
         source = wordpiece.build(vocab, *options, new=True)
         tokenizer = WordPiece(source)
         figures |= measure(sample, tokenizer)
@@ -306,7 +304,7 @@ def make(config: VocabConfig, out: Path) -> Result:
             summary += f"; fewer than size={config.size:,}, the text has no more"
     # An entry of other kinds may be a line break, and an unused id has no line.
     if tokenizer.is_wordpiece and "" not in tokenizer.vocab:
-        write_text(out / "vocab.txt", entries)
+        write_text(out / "vocab.txt", "".join(f"{entry}\n" for entry in tokenizer.vocab))
     write_text(out / "tokenizer.json", source)
     treated = normalization.of_tokenizer(source)
     summary += f"; {treatment(treated)}"

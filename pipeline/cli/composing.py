@@ -75,7 +75,7 @@ def validate(config: DictConfig, schema: type[Config]) -> Config:
     """Return a composed config as its typed dataclass.
 
     Raises:
-        ConfigError: a value is missing, or a check of the dataclass (`__post_init__`) fails.
+        ConfigError: a value is missing, or a check of the dataclass fails.
     """
     if issubclass(schema, StageConfig):
         schema.complete(config)

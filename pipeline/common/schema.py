@@ -169,6 +169,10 @@ class Section:
             if not all(map(limits.allow, values)):
                 null = ", or null" if NoneType in get_args(each.type) else ""
                 raise ConfigError(f"{limits}{null}", key, value)
+        self.check_rules()
+
+    def check_rules(self) -> None:
+        """Check what no limit of one field says; by default nothing."""
 
     def require(self, rule: bool, problem: str, name: str) -> None:
         """Raise `ConfigError` for the value of a field unless `rule` holds."""

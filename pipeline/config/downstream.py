@@ -61,9 +61,8 @@ class ConvertConfig(StageConfig):
         "chck_1M; marked: those of save_at_words; all.",
     )
 
-    def __post_init__(self) -> None:
+    def check_rules(self) -> None:
         """Check the examples and what fits what."""
-        super().__post_init__()
         self.require(
             not self.ema or self.average == 1,
             f"cannot be combined with {named('ema')}=true; set one of them",
@@ -117,9 +116,8 @@ class TaskConfig(Section, key="task"):
     category: str = option("", "Of minimal_pairs: column that groups phenomena, if present.")
     quoted: bool = option(False, "Whether fields of TSV may be quoted, as pandas writes them.")
 
-    def __post_init__(self) -> None:
+    def check_rules(self) -> None:
         """Check that the columns can be found and the score is known."""
-        super().__post_init__()
         vars(self).update((name, composed(getattr(self, name))) for name in IN_TABLES)
         known = TASK_KINDS[self.kind].metrics
         if self.kind in ("classification", "choice"):
@@ -205,9 +203,8 @@ class EvaluateConfig(StageConfig):
     )
     part: list[int] | None = runtime_option(None, "[i, n]: every n-th run of the grid, from the i-th; null: all.")
 
-    def __post_init__(self) -> None:
-        """Check the limits and what cannot be combined."""
-        super().__post_init__()
+    def check_rules(self) -> None:
+        """Check what cannot be combined."""
         self.require(
             self.part is None or (len(self.part) == 2 and 0 <= self.part[0] < self.part[1]),
             "must be [i, n], i from 0 to below n",
@@ -319,9 +316,8 @@ class EmbedConfig(RowsConfig):
     sequence_length: int | None = option(None, "Tokens per text, at most; null: those of the model.", at_least=8)
     truncation: str = option("head", "Part of a long text that is kept.", choices=("head", "tail", "head_tail"))
 
-    def __post_init__(self) -> None:
-        """Check the limits and the ending of the file."""
-        super().__post_init__()
+    def check_rules(self) -> None:
+        """Check the columns and the ending of the file."""
         check(bool(self.layers), "must be at least one", "layers", "[]")
         self.require(len(self.columns) < 2, "must be one column, or a text with {NAME} in it", "columns")
         ends = (".arrow",) if self.pooling == "tokens" else (".arrow", ".npy")

@@ -55,9 +55,8 @@ class CorpusConfig(Section, key="corpus"):
     parts: dict[str, Any] = option({}, "Corpora of a mixture, each with a weight.")
     options: dict[str, Any] = option({}, "Options of the reader.")
 
-    def __post_init__(self) -> None:
-        """Check the limits, the language and the encoding."""
-        super().__post_init__()
+    def check_rules(self) -> None:
+        """Check the language and the encoding."""
         self.require(
             LANGUAGE.fullmatch(self.language) is not None,
             "not a language code; use the one in Wikipedia's addresses: vi, de, ceb, simple",
@@ -190,9 +189,8 @@ class VocabConfig(StageConfig):
     sample_bytes: int = option(100_000_000, "Bytes of text to learn from, spread over the corpus.", at_least=1)
     seed: int = option(0, "Seed of the sample.")
 
-    def __post_init__(self) -> None:
-        """Check the limits, and that there is something to append to."""
-        super().__post_init__()
+    def check_rules(self) -> None:
+        """Check that there is something to append to."""
         self.require(
             self.existing is not None or (self.additions is None and not self.learn),
             "additions and learn need a vocabulary to append to; set existing=FOLDER",
@@ -256,9 +254,8 @@ class PrepareConfig(StageConfig):
         False, "Print the plan with an estimate of time, disk and memory, and write nothing."
     )
 
-    def __post_init__(self) -> None:
-        """Check the limits, and that documents may share a sequence where they are to fit."""
-        super().__post_init__()
+    def check_rules(self) -> None:
+        """Check that documents may share a sequence where they are to fit."""
         self.require(
             self.packing == "sequential" or (self.pairs == "none" and self.cross_documents),
             f"requires {named('pairs')}=none and {named('cross_documents')}=true; set both",

@@ -12,6 +12,7 @@ from pipeline.config import ConvertConfig, PrepareConfig, RunConfig, VocabConfig
 from pipeline.orchestration import stage_commands
 from pipeline.orchestration.run_document import StageRecord
 from pipeline.tokenization import existing
+from pipeline.tokenization.wordpiece import WordPiece
 
 
 def of_stages(config: RunConfig, nodes: list[StageRecord]) -> dict[str, Estimate]:
@@ -55,10 +56,9 @@ def _entries(config: VocabConfig) -> int:
     if config.existing is None:
         return config.size
     try:
-        entries, _ = existing.load(config)
+        return WordPiece(existing.load(config)).size + config.learn
     except UserError:  # the stage itself will say it
         return config.size
-    return entries.count("\n") + config.learn
 
 
 def _gpu_speed(config: RunConfig) -> float | None:

@@ -8,7 +8,7 @@ import matplotlib as mpl
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from pipeline.common.errors import InputError
+from pipeline.common.errors import writable
 from pipeline.common.redact import one_line
 
 INK = "#123456"  # placeholder for the page's text colour
@@ -90,10 +90,8 @@ def histogram_png(path: Path, places: Sequence[int], counts: Sequence[int], x_la
     Raises:
         InputError: the file is not writable.
     """
-    try:
+    with writable(path, "--png"):
         histogram(places, counts, x_label, "instances").savefig(path, format="png", dpi=150)
-    except OSError as error:
-        raise InputError(f"is not writable ({error.strerror}); choose another file", path=path) from error
 
 
 def bars(names: Sequence[str], series: Sequence[tuple[str, Sequence[float]]], label: str) -> str:

@@ -226,7 +226,7 @@ def _delete(store: StoreFolder, named: Path, out: Path, wanted: str) -> None:
     files = made.files if made is not None and not progress else {}
     if store.stored:
         store.discard(lambda name: name in files or (progress and name.startswith(f"{progress}/")))
-    try:
+    with writable(out):
         if files and (out / MANIFEST).exists():  # what a killed start leaves is the stage's
             write_text(out / MANIFEST, begun(store.stage).decode())
         for name in [*files, MANIFEST]:
@@ -235,8 +235,6 @@ def _delete(store: StoreFolder, named: Path, out: Path, wanted: str) -> None:
         if progress and (out / progress).exists():
             (out / progress).rename(out / ".forced.tmp")
             remove_leftovers(out)
-    except PermissionError as error:
-        raise InputError(f"is not writable ({error.strerror}); set another out", "out", out) from error
 
 
 def _made(

@@ -12,7 +12,7 @@ from pipeline.common.errors import InputError
 from pipeline.config import SubmitConfig
 from pipeline.evaluation import answers, examples
 from pipeline.stages import stage
-from tests import forked
+from tests import finished, forked
 from tests.refusals import refused
 
 # Names and sizes of the test sets: Wang et al. 2018, table 1, and the server's own sample.

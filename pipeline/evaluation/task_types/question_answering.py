@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from model.finetuning.features import Samples
+from model.finetuning.features import Ids, Samples, frame
 from pipeline.common import budget, foreign_json
 from pipeline.common.errors import InputError
 from pipeline.config import TaskConfig
@@ -93,13 +93,13 @@ class Answers:
         samples = Samples(ids, np.array(second), np.array(labels, np.int64))
         return Dataset(samples, [question.answers for question in questions], (questions, windows))
 
-    def _tokens(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
+    def _tokens(self, text: str) -> tuple[Ids, list[tuple[int, int]]]:
         encoded = self._wordpiece.library.encode(text, add_special_tokens=False)
         self._wordpiece.coverage.characters += len(text)
         self._wordpiece.coverage.unknown += self._wordpiece.unknown_of(encoded)
-        return encoded.ids, encoded.offsets if text.isascii() else with_marks(text, encoded.offsets)
+        return np.array(encoded.ids, np.int64), encoded.offsets if text.isascii() else with_marks(text, encoded.offsets)
 
-    def _windows(self, index: int, question: Question, ids: list[int], spans: list[tuple[int, int]]) -> Any:
+    def _windows(self, index: int, question: Question, ids: Ids, spans: list[tuple[int, int]]) -> Any:
         """Yield [CLS] question [SEP] window [SEP] for each window of the passage."""
         asked = self._tokens(question.text)[0][: min(QUESTION, self._longest // 2)]
         room = self._longest - len(asked) - 3
@@ -118,11 +118,9 @@ class Answers:
             for start, end in zip(starts, ends, strict=True)
         ]
         best = np.argmax(context, 0) if len(ids) else places  # (length,) the window of each token
-        cls, sep = [self._wordpiece.cls], [self._wordpiece.sep]
         for number, (start, end) in enumerate(zip(starts, ends, strict=True)):
-            sequence = np.array([*cls, *asked, *sep, *ids[start:end], *sep], np.int64)
-            central = best[start:end] == number
-            yield Window(index, len(asked) + 2, spans[start:end], central), sequence
+            sequence, begin = frame(self._wordpiece, asked, ids[start:end])
+            yield Window(index, begin, spans[start:end], best[start:end] == number), sequence
 
     def decode(self, part: Dataset, logits: Logits) -> list[Any]:
         """Return [answer, margin by which no answer is more likely] per question."""

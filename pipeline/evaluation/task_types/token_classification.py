@@ -8,7 +8,7 @@ from unicodedata import normalize
 
 import numpy as np
 
-from model.finetuning.features import UNLABELLED, Samples, texts
+from model.finetuning.features import UNLABELLED, Samples, frame, texts
 from pipeline.common.errors import InputError
 from pipeline.config import TaskConfig
 from pipeline.evaluation import examples, table_files
@@ -92,8 +92,7 @@ class Tagging:
             first = [1, *(1 + np.cumsum(lengths)[:-1]).tolist()]
             label = np.full(size + 2, UNLABELLED, np.int64)
             label[first] = tags[start:end]
-            cls, sep = [self._wordpiece.cls], [self._wordpiece.sep]
-            sequence = np.concatenate([cls, *pieces[start:end], sep]).astype(np.int64)
+            sequence, _ = frame(self._wordpiece, np.concatenate(pieces[start:end]), None)
             yield Window(index, first), sequence, label
             start = end
 
