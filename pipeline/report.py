@@ -22,7 +22,7 @@ from pipeline.common.redact import redact
 from pipeline.config import ReportConfig
 from pipeline.evaluation import chance
 from pipeline.reporting import graph_svg, minimal_pair_tables, plots, score_tables, wandb_stages
-from pipeline.reporting.score_tables import Made, Stages, shown
+from pipeline.reporting.score_tables import Figures, Made, Stages, shown
 from pipeline.stages import stage, store_folder
 
 PAGE = "report.html"
@@ -62,7 +62,7 @@ def finished(config: ReportConfig) -> dict[str, Made]:
     return known
 
 
-def corpus_section(name: str, counts: CorpusCounts, manifest: Manifest) -> dict[str, Any]:
+def corpus_section(name: str, counts: CorpusCounts, manifest: Manifest) -> Figures:
     """Return the section of a corpus: source, document counts, instance lengths, and where the time went."""
     corpus = manifest.config.get("corpus") or {}
     origin = {
@@ -83,7 +83,7 @@ def corpus_section(name: str, counts: CorpusCounts, manifest: Manifest) -> dict[
     return {"title": f"Corpus ({name})", "rows": rows, "plots": drawn}
 
 
-def train_section(name: str, folder: Path) -> dict[str, Any]:
+def train_section(name: str, folder: Path) -> Figures:
     """Return the section of a training run: curves over its steps."""
     rows = read_metrics(folder)
 
@@ -121,7 +121,7 @@ class Card:
     remark: str | None = None  # what spoils the figure, in a sentence
 
 
-def cards(stages: Stages, pairs: list[dict[str, Any]]) -> list[Card]:
+def cards(stages: Stages, pairs: list[Figures]) -> list[Card]:
     """Return the few figures that say how a run went, a card for each task among them.
 
     `pairs` are the sections of minimal pairs.

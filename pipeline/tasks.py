@@ -41,6 +41,9 @@ NEXT_WORDS = range(5, 61)
 HALF_WORDS = range(30, 61)
 
 
+Texts = tuple[str, ...]  # of a row: one, or two
+
+
 @dataclasses.dataclass(frozen=True)
 class HeldOutDocument:
     """A held-out document: its key in every draw, and its sentences."""
@@ -49,12 +52,15 @@ class HeldOutDocument:
     sentences: list[str]
 
 
+Splitter = Callable[[HeldOutDocument], Iterator[Texts]]
+
+
 @dataclasses.dataclass(frozen=True)
 class Row:
     """An example of a task: one sentence, or two texts."""
 
     document: int  # index
-    parts: tuple[str, ...]
+    parts: Texts
     label: int = 1
 
 
@@ -131,7 +137,7 @@ def sides(documents: list[HeldOutDocument], dev_share: float) -> dict[str, list[
     return {"dev": documents[:cut], "train": documents[cut:]}
 
 
-def single_sentences(held: HeldOutDocument) -> Iterator[tuple[str, ...]]:
+def single_sentences(held: HeldOutDocument) -> Iterator[Texts]:
     """Yield sentences whose words can be shuffled."""
     for sentence in held.sentences:
         found, _ = words(sentence)
@@ -139,14 +145,14 @@ def single_sentences(held: HeldOutDocument) -> Iterator[tuple[str, ...]]:
             yield (sentence,)
 
 
-def sentence_pairs(held: HeldOutDocument) -> Iterator[tuple[str, ...]]:
+def sentence_pairs(held: HeldOutDocument) -> Iterator[Texts]:
     """Yield consecutive sentences; no sentence is in two pairs."""
     for first, second in zip(held.sentences[::2], held.sentences[1::2], strict=False):
         if len(words(first)[0]) in NEXT_WORDS and len(words(second)[0]) in NEXT_WORDS:
             yield first, second
 
 
-def passage_halves(held: HeldOutDocument) -> Iterator[tuple[str, ...]]:
+def passage_halves(held: HeldOutDocument) -> Iterator[Texts]:
     """Yield adjacent passages of whole sentences; a passage may be in two pairs."""
     before = ""
     piece: list[str] = []
@@ -163,11 +169,7 @@ def passage_halves(held: HeldOutDocument) -> Iterator[tuple[str, ...]]:
 
 
 def choose(
-    documents: list[HeldOutDocument],
-    parts_of: Callable[[HeldOutDocument], Iterator[tuple[str, ...]]],
-    count: int,
-    seen: set[str],
-    key: np.uint64,
+    documents: list[HeldOutDocument], parts_of: Splitter, count: int, seen: set[str], key: np.uint64
 ) -> list[Row]:
     """Return at most `count` rows, spread over the documents, whose first texts are not in `seen`.
 
@@ -231,8 +233,8 @@ class Task:
     """A sample task, and how its rows are made."""
 
     folder: str
-    columns: tuple[str, ...]
-    parts_of: Callable[[HeldOutDocument], Iterator[tuple[str, ...]]]
+    columns: Texts
+    parts_of: Splitter
     spoil: Callable[[list[Row], np.uint64], list[Row]]
 
     def rows(self, documents: list[HeldOutDocument], count: int, seen: set[str], key: np.uint64) -> list[Row]:
@@ -250,7 +252,7 @@ TASKS = (
 )
 
 
-def write(path: Path, columns: tuple[str, ...], rows: list[Row]) -> None:
+def write(path: Path, columns: Texts, rows: list[Row]) -> None:
     """Write the rows as a tab-separated file with a header, like the GLUE files."""
     lines = ["\t".join(["index", *columns, "label"])]
     for index, row in enumerate(rows):

@@ -61,6 +61,10 @@ class Trial:
         return f"{self.start}-{self.batch_size}-{self.learning_rate!r}-{self.seed}"
 
 
+Keys = dict[Trial, str]  # the key of each run of a grid, which determines its result
+Done = dict[Trial, Record]
+
+
 @dataclass(frozen=True)
 class SearchContext:
     """The configuration, weights and data that all runs share."""
@@ -131,7 +135,7 @@ def others(config: EvaluateConfig, wordpiece: WordPiece) -> dict[str, tuple[Task
     return found
 
 
-def grid_of(config: EvaluateConfig) -> dict[Trial, str]:
+def grid_of(config: EvaluateConfig) -> Keys:
     """Return every run of the grid with its key, the fingerprint of a stage of that run alone."""
     starts = (PRETRAINED, RANDOM) if config.baseline else (PRETRAINED,)
     found = {}
@@ -208,7 +212,7 @@ def evaluate(config: EvaluateConfig, out: Path) -> tuple[Score, str, dict[str, s
     return found, describe(found, config.pretrained), files
 
 
-def finished(folder: Path, keys: dict[Trial, str]) -> dict[Trial, Record]:
+def finished(folder: Path, keys: Keys) -> Done:
     """Return the runs of `keys` that are done with the same inputs and settings."""
     done = {}
     for run, key in keys.items():
@@ -231,7 +235,7 @@ def batches_of(context: SearchContext, run: Trial) -> int:
     return context.config.epochs * each + sum(scoring(part) for _, part in context.also.values())
 
 
-def run_trials(context: SearchContext, folder: Path, keys: dict[Trial, str], done: dict[Trial, Record]) -> None:
+def run_trials(context: SearchContext, folder: Path, keys: Keys, done: Done) -> None:
     """Do the runs that are missing from `done`, and add them; with `processes` side by side."""
     config = context.config
     todo = {run: key for run, key in keys.items() if run not in done}
@@ -247,7 +251,7 @@ def run_trials(context: SearchContext, folder: Path, keys: dict[Trial, str], don
         delete_losing_models(folder, done, best_of(config.task.metrics[0], keys, done))
 
 
-def side_by_side(config: EvaluateConfig, folder: Path, shares: list[dict[Trial, str]]) -> None:
+def side_by_side(config: EvaluateConfig, folder: Path, shares: list[Keys]) -> None:
     """Do each share of the runs in a process of its own; an error in one ends all."""
     if config.threads is None:
         config = replace(config, threads=max(1, cores.available() // len(shares)))
@@ -263,16 +267,16 @@ def side_by_side(config: EvaluateConfig, folder: Path, shares: list[dict[Trial, 
             raise
 
 
-def do_share(config: EvaluateConfig, folder: Path, share: dict[Trial, str], number: int) -> None:
+def do_share(config: EvaluateConfig, folder: Path, share: Keys, number: int) -> None:
     """Do some runs in a process, which reads the files itself: that is less than sending them."""
     do(prepare(config), folder, share, number)
 
 
-def do(context: SearchContext, folder: Path, runs: dict[Trial, str], number: int = 0) -> None:
+def do(context: SearchContext, folder: Path, runs: Keys, number: int = 0) -> None:
     """Do runs, and write a file of each; of several processes, `number` 0 shows its progress."""
     from model.encoders.device import device_of
 
-    config, metric, done = context.config, context.config.task.metrics[0], dict[Trial, Record]()
+    config, metric, done = context.config, context.config.task.metrics[0], Done()
     parent = multiprocessing.parent_process()
     with (
         heartbeat.during(f"evaluate{number or ''}") as alive,
@@ -368,7 +372,7 @@ def save_model(context: SearchContext, model: "BertWithHead", folder: Path) -> N
         saved_model.save(temporary, model, context.size, labels, Path(config.pretrained), texts, reading)
 
 
-def best_of(metric: str, grid: Iterable[Trial], done: dict[Trial, Record]) -> Trial | None:
+def best_of(metric: str, grid: Iterable[Trial], done: Done) -> Trial | None:
     """Return the pre-trained run with the highest score, or None if none is done.
 
     Ties go to the first in `grid`, so that the order in which runs end does not matter.
@@ -377,14 +381,14 @@ def best_of(metric: str, grid: Iterable[Trial], done: dict[Trial, Record]) -> Tr
     return max(pretrained, key=lambda run: float(done[run]["scores"][metric]), default=None)
 
 
-def delete_losing_models(folder: Path, done: dict[Trial, Record], best: Trial | None) -> None:
+def delete_losing_models(folder: Path, done: Done, best: Trial | None) -> None:
     """Delete the kept models of all these runs but the best; others may belong to a process."""
     for run in done:
         if run != best:
             shutil.rmtree(folder / run.stem, ignore_errors=True)
 
 
-def best_run(context: SearchContext, folder: Path, keys: dict[Trial, str], done: dict[Trial, Record]) -> Trial:
+def best_run(context: SearchContext, folder: Path, keys: Keys, done: Done) -> Trial:
     """Do the missing runs, and return the best; it is repeated if its model has to be kept."""
     config = context.config
     while True:

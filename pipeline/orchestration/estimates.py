@@ -10,12 +10,12 @@ from pipeline.common.errors import ConfigError, InputError, Restart, StoreError,
 from pipeline.common.estimate import Estimate, hours
 from pipeline.config import ConvertConfig, PrepareConfig, RunConfig, VocabConfig
 from pipeline.orchestration import stage_commands
-from pipeline.orchestration.run_document import StageRecord
+from pipeline.orchestration.run_document import Nodes
 from pipeline.tokenization import existing
 from pipeline.tokenization.wordpiece import WordPiece
 
 
-def of_stages(config: RunConfig, nodes: list[StageRecord]) -> dict[str, Estimate]:
+def of_stages(config: RunConfig, nodes: Nodes) -> dict[str, Estimate]:
     """Return the estimates of the stages that have to run and are long.
 
     With GPUs the number of ranks, and so the time of training, is not known yet; of a GPU that

@@ -20,7 +20,7 @@ from pipeline.common.redact import redact
 from pipeline.common.schema import set_key
 from pipeline.config import ConvertConfig, EvaluateConfig, ReportConfig, RunConfig, StageConfig, check
 from pipeline.evaluation import examples
-from pipeline.orchestration.run_document import FORCED, StageRecord
+from pipeline.orchestration.run_document import FORCED, Nodes, StageRecord
 from pipeline.stages import fingerprints, store_folder
 from pipeline.stages.fingerprints import pin
 from pipeline.stages.registry import type_of
@@ -31,7 +31,7 @@ Stages = dict[str, StageConfig]
 LONGEST_SETTING = 40  # characters of a setting in the reason for a rerun
 
 
-def plan(config: RunConfig) -> list[StageRecord]:
+def plan(config: RunConfig) -> Nodes:
     """Return the whole graph in an executable order; `config` has the configurations of its stages.
 
     Raises:
@@ -80,7 +80,7 @@ def standing(kind: str, settings: StageConfig, identity: Identity, redone: list[
     return fingerprint, reason, done
 
 
-def own_results(workdir: str, known: Mapping[str, str]) -> list[str]:
+def own_results(workdir: str, known: fingerprints.Sources) -> list[str]:
     """Return the folders in that of a run that its user made from what its stages make.
 
     `known` has the fingerprints of the stages by path. Results of a model that is now another one
@@ -139,7 +139,7 @@ def needs_of(found: Stages) -> dict[str, tuple[str, ...]]:
     return needs
 
 
-def check_places(config: RunConfig, nodes: list[StageRecord]) -> None:
+def check_places(config: RunConfig, nodes: Nodes) -> None:
     """Raise InputError if an external input does not exist or `workdir` is not writable.
 
     Also if the files of a task are missing in its folder: evaluation comes after hours of training.
@@ -182,7 +182,7 @@ def ordered(needs: Mapping[str, tuple[str, ...]]) -> list[str]:
     return done
 
 
-def first_step(config: StageConfig, fingerprint: str, sources: Mapping[str, str]) -> tuple[int, str]:
+def first_step(config: StageConfig, fingerprint: str, sources: fingerprints.Sources) -> tuple[int, str]:
     """Return the step after which a training continues, and the end of a sentence that says so."""
     if not isinstance(config, TrainConfig) or not (found := store_folder.steps_saved(config.out)):
         return 0, ""
@@ -200,7 +200,7 @@ def rerun_reason(
     present: Manifest,
     config: StageConfig,
     fault: str | None,
-    sources: Mapping[str, str],
+    sources: fingerprints.Sources,
     redone: list[str],
     begins: str,
 ) -> str:

@@ -30,7 +30,7 @@ from pipeline.orchestration.job_status import (
     Template,
     by_name,
 )
-from pipeline.orchestration.run_document import Run, StageRecord, by_job
+from pipeline.orchestration.run_document import Nodes, Run, by_job
 
 QUEUE = "kueue.x-k8s.io/queue-name"
 DRIVER = "driver"  # the name of the driver's own Job
@@ -54,7 +54,7 @@ class KubernetesExecutor(Executor):
         self.warned: set[str] = set()
         self.exporter = Exporter(config.prometheus_host, config.prometheus_port, "executor.prometheus_port")
 
-    def run(self, nodes: list[StageRecord]) -> None:
+    def run(self, nodes: Nodes) -> None:
         """Run the stages that have to run, in dependency order.
 
         Raises:
@@ -73,7 +73,7 @@ class KubernetesExecutor(Executor):
             self.say(job_status.PREFLIGHT, f"all nodes are good; kubectl logs job/{job_status.PREFLIGHT}")
         self.follow(nodes, groups)
 
-    def expected(self, nodes: list[StageRecord]) -> str:
+    def expected(self, nodes: Nodes) -> str:
         """Return a line about each Job that has to be made.
 
         Raises:
@@ -138,7 +138,7 @@ class KubernetesExecutor(Executor):
 
         return self.ask(asked)
 
-    def step(self, name: str, members: list[StageRecord], due: bool) -> bool:
+    def step(self, name: str, members: Nodes, due: bool) -> bool:
         """Make a Job that is `due`, print its state, and return whether it has ended well.
 
         Raises:
@@ -157,7 +157,7 @@ class KubernetesExecutor(Executor):
             self._report(job)
         return now == "complete"
 
-    def unmade(self, name: str, members: list[StageRecord]) -> Exception:
+    def unmade(self, name: str, members: Nodes) -> Exception:
         """Return the error of a Job that is complete and left no results."""
         return UserError(job_exhausted(self.jobs[name], members), where=f"stage {name}")
 
@@ -276,7 +276,7 @@ class KubernetesExecutor(Executor):
         )
 
 
-def kind_of(members: list[StageRecord]) -> str:
+def kind_of(members: Nodes) -> str:
     """Return the kind of a Job's stages; the check of nodes, which is none, is as training."""
     return members[0].kind if members else "train"
 
@@ -308,7 +308,7 @@ def connect(namespace: str | None) -> tuple[Any, str]:
     return client.CoreV1Api(), namespace or own
 
 
-def job_exhausted(job: Object, members: list[StageRecord]) -> str:
+def job_exhausted(job: Object, members: Nodes) -> str:
     """Return why a stage is not done although its Job is complete, and what to do."""
     again = f"kubectl delete {job_status.resource(job)}/{job['metadata']['name']} job/{DRIVER}, and start the run again"
     node = next(node for node in members if node.made() is None)

@@ -17,7 +17,7 @@ from pipeline.common import cores as machine
 from pipeline.common.errors import Exit, writable
 from pipeline.common.formatting import duration
 from pipeline.orchestration.follow import Executor, Groups, announce_done, delete_forced, failure, width_of
-from pipeline.orchestration.run_document import StageRecord
+from pipeline.orchestration.run_document import Nodes, StageRecord
 from pipeline.stages.registry import STAGES
 
 LAUNCHER = re.compile(r"\[\d{4}-\d\d-\d\d [^]]*\] \[[A-Z]+\]")  # DeepSpeed's lines
@@ -57,7 +57,7 @@ class LocalExecutor(Executor):
         self.running: dict[str, Running] = {}  # by stage
         self.live = sys.stdout.isatty() and sys.stderr.isatty()
 
-    def run(self, nodes: list[StageRecord]) -> None:
+    def run(self, nodes: Nodes) -> None:
         """Run the stages that have to run, in dependency order.
 
         Raises:
@@ -83,7 +83,7 @@ class LocalExecutor(Executor):
                 state = bars.read(child.bar) or bars.State("", note=last_line(child.log) or "starts")
                 bars.ROWS.show(name, f"{name:<{self.width}} {duration(time.monotonic() - child.began):>9}", state)
 
-    def step(self, name: str, members: list[StageRecord], due: bool) -> bool:
+    def step(self, name: str, members: Nodes, due: bool) -> bool:
         """Start a stage that is `due` when cores are free; return whether it has ended well."""
         child = self.running.get(name)
         if child is None:
@@ -100,7 +100,7 @@ class LocalExecutor(Executor):
             raise failure(name, child.process.returncode, child.log)
         return True
 
-    def unmade(self, name: str, members: list[StageRecord]) -> Exception:
+    def unmade(self, name: str, members: Nodes) -> Exception:
         """Return the error of a stage that has ended well and left no results."""
         return failure(name, Exit.DONE, self._log(name))
 

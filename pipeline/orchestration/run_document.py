@@ -65,6 +65,9 @@ class StageRecord:
         return {key: text for key, text in texts.items() if shown(text) != text}
 
 
+Nodes = list[StageRecord]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Run:
     """A run: the command that makes it again, the code that planned it, and its stages in order."""
@@ -168,9 +171,9 @@ def commit() -> str:
     return done.stdout.strip()
 
 
-def by_job(nodes: Iterable[StageRecord]) -> dict[str, list[StageRecord]]:
+def by_job(nodes: Iterable[StageRecord]) -> dict[str, Nodes]:
     """Return the stages that have to run by the name of their job."""
-    groups: dict[str, list[StageRecord]] = {}
+    groups: dict[str, Nodes] = {}
     for node in nodes:
         if node.reason is not None:
             groups.setdefault(node.job, []).append(node)

@@ -31,7 +31,7 @@ from pipeline.config import EvaluateConfig, PrepareConfig
 from pipeline.evaluation import grid_search
 from pipeline.orchestration import run_document, stage_commands
 from pipeline.orchestration.job_status import DIGEST, PREFLIGHT
-from pipeline.orchestration.run_document import Run, StageRecord
+from pipeline.orchestration.run_document import Nodes, Run, StageRecord
 
 PORT = 29500  # of the rendezvous
 INDEX = "JOB_COMPLETION_INDEX"  # environment: set by Kubernetes
@@ -143,7 +143,7 @@ def preflight() -> list[str]:
     return [*stage_commands.launched(script, on_many_nodes(PREFLIGHT)), *options]
 
 
-def command(nodes: list[StageRecord], node: StageRecord, record: str) -> list[str]:
+def command(nodes: Nodes, node: StageRecord, record: str) -> list[str]:
     """Return this pod's command for `node`, one of the Job's `nodes`; empty if it has no part."""
     if node.kind == "train":
         words = stage_commands.command(node, record, options=on_many_nodes(node.name))

@@ -15,7 +15,7 @@ from pathlib import Path
 from pipeline.common.errors import ConfigError, Restart, UserError, records_in
 from pipeline.config import ExecutorConfig
 from pipeline.orchestration.follow import Away, Executor, Groups, StageFailed, announce_done, delete_forced, failure
-from pipeline.orchestration.run_document import FORCED, Run, StageRecord, by_job
+from pipeline.orchestration.run_document import FORCED, Nodes, Run, by_job
 from pipeline.orchestration.slurm_job import MODULE, job_record
 from pipeline.stages.registry import STAGES
 
@@ -40,7 +40,7 @@ class SlurmExecutor(Executor):
         self.states: dict[str, str] = {}  # of jobs, at the last look
         self.jobs = self._queued()  # by stage: before the record of another run is written over theirs
 
-    def run(self, nodes: list[StageRecord]) -> None:
+    def run(self, nodes: Nodes) -> None:
         """Submit the stages that have to run and are not queued, and follow all jobs.
 
         Raises:
@@ -66,7 +66,7 @@ class SlurmExecutor(Executor):
             print(f"the jobs stay in the queue; to cancel them: scancel {mine}", flush=True)
             raise
 
-    def expected(self, nodes: list[StageRecord]) -> str:
+    def expected(self, nodes: Nodes) -> str:
         """Return the command and the script of each job that has to be submitted, after others by their names."""
         groups = by_job(nodes)
         jobs = dict(zip(groups, groups, strict=True)) | self.jobs
@@ -153,7 +153,7 @@ class SlurmExecutor(Executor):
             found[stage] = job
         return found
 
-    def step(self, name: str, members: list[StageRecord], due: bool) -> bool:
+    def step(self, name: str, members: Nodes, due: bool) -> bool:
         """Say the state of a job, and return whether it has ended well.
 
         Raises:
@@ -167,7 +167,7 @@ class SlurmExecutor(Executor):
             raise self._failure(name, state)
         return word == "COMPLETED"
 
-    def unmade(self, name: str, members: list[StageRecord]) -> Exception:
+    def unmade(self, name: str, members: Nodes) -> Exception:
         """Return the error of a job that has ended well and left no results."""
         return self._failure(name, "ended, but left no result with these settings")
 
@@ -202,7 +202,7 @@ class SlurmExecutor(Executor):
         return StageFailed(f"job {job} {state}: {error}")
 
 
-def awaited(nodes: list[StageRecord], members: list[StageRecord], jobs: dict[str, str]) -> list[str]:
+def awaited(nodes: Nodes, members: Nodes, jobs: dict[str, str]) -> list[str]:
     """Return the jobs whose end a job of the stages `members` waits for."""
     needs = {need for node in members for need in node.needs}
     first = [node for node in nodes if node.name in needs and node.reason is not None]

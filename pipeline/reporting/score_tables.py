@@ -16,6 +16,7 @@ from pipeline.evaluation import metrics
 from pipeline.reporting import plots
 from pipeline.stages import fingerprints
 
+Figures = dict[str, Any]  # of a row or a section, for the page
 COPY = re.compile(r"(.+)-seed(-?\d+)")  # the name of a stage of another seed than the run's
 ACCURACY = TrainingSummary.ACCURACY
 HELD_OUT = {
@@ -72,17 +73,17 @@ def score_plot(scores: list[Score]) -> str:
 
 
 @cache
-def published() -> dict[str, Any]:
+def published() -> Figures:
     """Return what others published: the columns of GLUE, and models with scores in their order."""
     return dict(read_table(__file__, "published_scores.yaml"))
 
 
-def published_scores(model: dict[str, Any]) -> dict[str, float]:
+def published_scores(model: Figures) -> dict[str, float]:
     """Return the scores of a published model by task."""
     return dict(zip(published()["columns"], model["scores"], strict=False))
 
 
-def glue_rows(stages: Stages) -> list[dict[str, Any]]:
+def glue_rows(stages: Stages) -> list[Figures]:
     """Return the GLUE scores of our models in percent, followed by the published ones."""
     ours: dict[str, dict[str, float]] = {"pre-trained": {}, "random initialisation": {}}
     for _, score in scores_in(stages):
@@ -96,7 +97,7 @@ def glue_rows(stages: Stages) -> list[dict[str, Any]]:
     return rows + [glue_row(one["name"], published_scores(one), one["source"]) for one in others]
 
 
-def glue_row(name: str, scores: Mapping[str, float], source: str) -> dict[str, Any]:
+def glue_row(name: str, scores: Mapping[str, float], source: str) -> Figures:
     """Return a model's scores in percent, with averages without WNLI (the paper's) and with it."""
     nine = metrics.glue_average(scores)
     ten = (nine * 9 + scores["wnli"]) / 10 if nine is not None and "wnli" in scores else None
@@ -108,7 +109,7 @@ def cell(value: float | None) -> str:
     return "" if value is None else f"{value:.1f}"
 
 
-def markdown(rows: list[dict[str, Any]]) -> str:
+def markdown(rows: list[Figures]) -> str:
     """Return the table as Markdown."""
     columns = published()["columns"]
     names = ["model", *columns.values(), "average", "with WNLI", "source"]
@@ -214,7 +215,7 @@ def named_scores(stage: str, record: Record | None) -> Iterator[tuple[str, float
         yield from ((f"{one.title} {one.metric_title}", one.score) for one in record.parts())
 
 
-def seed_scores(found: Groups, stages: Stages) -> dict[str, dict[str, Any]]:
+def seed_scores(found: Groups, stages: Stages) -> dict[str, Figures]:
     """Return mean, deviation and values by seed of each score that all seeds have.
 
     Titles that several stages have are followed by the stage's name.
@@ -260,7 +261,7 @@ def accuracies(folder: Path) -> tuple[list[int], list[float]]:
     return [row["step"] for row in rows], [row[ACCURACY] for row in rows]
 
 
-def places(points: list[dict[str, Any]]) -> tuple[list[float], str]:
+def places(points: list[Figures]) -> tuple[list[float], str]:
     """Return where checkpoints are on the axis of a learning curve, and its label."""
     for key, label in AXES:
         if all(point[key] is not None for point in points):

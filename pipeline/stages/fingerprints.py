@@ -21,6 +21,7 @@ from pipeline.common.schema import has_default
 from pipeline.config import StageConfig
 from pipeline.stages.registry import stage_of
 
+Sources = Mapping[str, str]  # fingerprints of inputs, by config key or by path
 CHECKPOINT = "chck_"  # how the folder of one of several converted checkpoints begins
 
 
@@ -134,7 +135,7 @@ def of_part(whole: str, path: Path | str) -> str:
     return f"{whole}/{name}" if name.startswith(CHECKPOINT) else whole
 
 
-def fingerprint_to_be(path: str, known: Mapping[str, str]) -> str | None:
+def fingerprint_to_be(path: str, known: Sources) -> str | None:
     """Return the fingerprint of an input that is made by a stage of `known`; None if none does."""
     made = producer_of(path, known)
     return made if made is None or os.path.normpath(path) in known else of_part(made, path)
@@ -156,7 +157,7 @@ def fingerprint_files(path: Path | str, of_readers: bool = False) -> str:
     return digest.hexdigest()
 
 
-def fingerprint(stage: str, config: StageConfig, known: Mapping[str, str] | None = None) -> tuple[str, dict[str, str]]:
+def fingerprint(stage: str, config: StageConfig, known: Sources | None = None) -> tuple[str, dict[str, str]]:
     """Return the stage's fingerprint, and those of its inputs by config key.
 
     `known` holds the fingerprints of input folders that do not exist yet, by path.
@@ -171,15 +172,13 @@ def fingerprint(stage: str, config: StageConfig, known: Mapping[str, str] | None
     return fingerprint_of(stage, changed_settings(config), sources), sources
 
 
-def fingerprint_in_part(
-    stage: str, config: StageConfig, sources: Mapping[str, str], counts: Callable[[str], bool]
-) -> str:
+def fingerprint_in_part(stage: str, config: StageConfig, sources: Sources, counts: Callable[[str], bool]) -> str:
     """Return the fingerprint of those settings and inputs of a stage whose keys count."""
     settings = {key: value for key, value in changed_settings(config).items() if counts(key)}
     return fingerprint_of(stage, settings, {key: value for key, value in sources.items() if counts(key)})
 
 
-def fingerprint_of(stage: str, settings: Mapping[str, Any], sources: Mapping[str, str]) -> str:
+def fingerprint_of(stage: str, settings: Mapping[str, Any], sources: Sources) -> str:
     """Return the fingerprint of a stage with these settings and fingerprints of its inputs."""
     version = stage_of(stage).version
     text = json.dumps(
@@ -190,7 +189,7 @@ def fingerprint_of(stage: str, settings: Mapping[str, Any], sources: Mapping[str
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def recognise(stage: str, config: StageConfig, wanted: str, sources: Mapping[str, str]) -> Manifest | None:
+def recognise(stage: str, config: StageConfig, wanted: str, sources: Sources) -> Manifest | None:
     """Return the manifest of `config.out` if its settings, inputs and files are the same.
 
     If the stage's version was raised since, only folders of slow stages are accepted, so that an
@@ -200,9 +199,7 @@ def recognise(stage: str, config: StageConfig, wanted: str, sources: Mapping[str
     return present if fault is None else None
 
 
-def compared(
-    stage: str, config: StageConfig, wanted: str, sources: Mapping[str, str]
-) -> tuple[Manifest | None, str | None]:
+def compared(stage: str, config: StageConfig, wanted: str, sources: Sources) -> tuple[Manifest | None, str | None]:
     """Return the stage's manifest of `config.out`, and None if `recognise` accepts it.
 
     Otherwise a file that is missing or has changed, or "".

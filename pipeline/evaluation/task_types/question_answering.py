@@ -28,6 +28,8 @@ LONGEST = 30  # maximum tokens of an answer
 BEST = 20  # candidate starts and ends
 PREDICTIONS = "predictions.json"
 
+Spans = list[tuple[int, int]]  # character offsets of each token
+
 ARTICLES = re.compile(r"\b(a|an|the)\b", re.UNICODE)
 PUNCTUATION = frozenset(string.punctuation)
 SURROGATE = re.compile("[\ud800-\udfff]")  # half a character, as JSON can hold it
@@ -51,7 +53,7 @@ class Window:
 
     question: int
     begin: int  # position of the passage in the sequence
-    spans: list[tuple[int, int]]  # character offsets of each of its tokens
+    spans: Spans  # character offsets of each of its tokens
     central: np.ndarray  # whether each token has its most context here
 
 
@@ -93,13 +95,13 @@ class Answers:
         samples = Samples(ids, np.array(second), np.array(labels, np.int64))
         return Dataset(samples, [question.answers for question in questions], (questions, windows))
 
-    def _tokens(self, text: str) -> tuple[Ids, list[tuple[int, int]]]:
+    def _tokens(self, text: str) -> tuple[Ids, Spans]:
         encoded = self._wordpiece.library.encode(text, add_special_tokens=False)
         self._wordpiece.coverage.characters += len(text)
         self._wordpiece.coverage.unknown += self._wordpiece.unknown_of(encoded)
         return np.array(encoded.ids, np.int64), encoded.offsets if text.isascii() else with_marks(text, encoded.offsets)
 
-    def _windows(self, index: int, question: Question, ids: Ids, spans: list[tuple[int, int]]) -> Any:
+    def _windows(self, index: int, question: Question, ids: Ids, spans: Spans) -> Any:
         """Yield [CLS] question [SEP] window [SEP] for each window of the passage."""
         asked = self._tokens(question.text)[0][: min(QUESTION, self._longest // 2)]
         room = self._longest - len(asked) - 3
@@ -216,7 +218,7 @@ def without_surrogates(fields: list[tuple[str, Any]]) -> dict[str, Any]:
     return {key: SURROGATE.sub("\ufffd", value) if isinstance(value, str) else value for key, value in fields}
 
 
-def with_marks(text: str, spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
+def with_marks(text: str, spans: Spans) -> Spans:
     """Return spans of tokens with the combining marks after them, which a normalizer drops."""
     found = []
     for (start, end), (after, _) in pairwise([*spans, (len(text), 0)]):
