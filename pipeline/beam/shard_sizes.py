@@ -3,15 +3,15 @@
 import math
 
 from pipeline.beam.estimate import TEXT_OF_TOKEN, text_bytes
+from pipeline.beam.units import Splits
 from pipeline.common.errors import ConfigError, named
 from pipeline.config import PrepareConfig, check
-from pipeline.readers import FileRange
 
 MOST_SHARDS = 20_000  # 1.2 TB of text by default: each costs a file, and a part of each split's
 MOST_TOKENS = 2**31 - 1  # of a shard, and of what a writing task has: offsets have 32 bits
 
 
-def buckets(splits: list[FileRange], shard_bytes: int, share: float) -> dict[str, int]:
+def buckets(splits: Splits, shard_bytes: int, share: float) -> dict[str, int]:
     """Return the number of shards per split of the data, a function of the input's size alone."""
     text = text_bytes(splits)
     train = max(1, math.ceil(text * (1 - share) / shard_bytes))
@@ -22,7 +22,7 @@ def buckets(splits: list[FileRange], shard_bytes: int, share: float) -> dict[str
     return {"train": train, "validation": validation}
 
 
-def check_sizes(config: PrepareConfig, splits: list[FileRange], shards: dict[str, int]) -> None:
+def check_sizes(config: PrepareConfig, splits: Splits, shards: dict[str, int]) -> None:
     """Raise before any work starts if shards would be too many, or too large.
 
     Raises:

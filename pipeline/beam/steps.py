@@ -21,7 +21,7 @@ from pipeline.beam.exchange import portion
 from pipeline.beam.fast_import import beam
 from pipeline.beam.plan import PreparePlan, unpack
 from pipeline.beam.progress import Report
-from pipeline.beam.units import Unit, name_of
+from pipeline.beam.units import Splits, Unit, name_of
 from pipeline.common.atomic import write_text
 from pipeline.common.errors import InputError, Restart, UserError, disk_failure
 from pipeline.filtering import filters, minhash
@@ -104,7 +104,7 @@ class Task(beam.DoFn):
 class Unpack(beam.DoFn):
     """Before the first phase: unpack the reading tasks."""
 
-    def process(self, element: bytes) -> Iterator[tuple[int, list[FileRange]]]:
+    def process(self, element: bytes) -> Iterator[tuple[int, Splits]]:
         """Yield (reading task, splits)."""
         yield from unpack(element)
 
@@ -140,7 +140,7 @@ class Tokenize(Task):
         write_text(plan.read_account(number), json.dumps(vars(account)))
         report(size, account.documents["read"], ended=True)
 
-    def read(self, name: str, splits: list[FileRange], report: Report) -> Unit | None:
+    def read(self, name: str, splits: Splits, report: Report) -> Unit | None:
         """Read the documents of the splits and tokenize them; None if another task has found an error."""
         account = DocumentCounts()
         found = TokenizedDocuments(self.plan, account)

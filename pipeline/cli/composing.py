@@ -20,7 +20,7 @@ from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBase
 
 from pipeline.cli import help_text
 from pipeline.cli.conf_files import CONF, choices, no_such
-from pipeline.cli.overrides import for_hydra, split
+from pipeline.cli.overrides import Words, for_hydra, split
 from pipeline.common.errors import ConfigError, UserError, named
 from pipeline.common.schema import StageConfig
 from pipeline.common.storage import is_address
@@ -176,7 +176,7 @@ def print_help(name: str, schema: type, config: DictConfig) -> None:
     print(help_text.format_help(name, schema, settings, width, bold), flush=True)
 
 
-def compose(name: str, schema: type, words: list[str]) -> DictConfig | None:
+def compose(name: str, schema: type, words: Words) -> DictConfig | None:
     """Compose `conf/NAME.yaml` with a command line; return None if an option like `--cfg` ran.
 
     Raises:
@@ -205,7 +205,7 @@ def compose(name: str, schema: type, words: list[str]) -> DictConfig | None:
     return composed[0] if composed else None
 
 
-def of_words(name: str, schema: type[Config], words: list[str], asked: bool) -> Config | None:
+def of_words(name: str, schema: type[Config], words: Words, asked: bool) -> Config | None:
     """Return the configuration of a command line; None if help was `asked` for, or an option ran.
 
     Raises:

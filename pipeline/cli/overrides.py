@@ -19,6 +19,7 @@ from omegaconf import DictConfig, ListConfig, OmegaConf
 from pipeline.cli.conf_files import CONF, choices
 from pipeline.common.errors import ConfigError
 
+Words = list[str]  # of a command line
 EXPONENT = re.compile(r"[+-]?\d+(\.\d+)?[eE]\+?\d{1,2}")  # 1e4, 1.5e3
 CHOICE = re.compile(r"\+*(\w+)=(['\"]?)([\w./-]+)\2")  # of a group: corpus=wiki, +corpus='wiki'
 ADDED = re.compile(r"\+([\w.]+)=")  # a key with one plus
@@ -32,7 +33,7 @@ OPEN = re.compile(r"(corpus\.options|corpus\.parts|runner\.options)\b")  # group
 OF_TRAININGS = re.compile(r"^\+*(?=model\.\w)")
 
 
-def search_path(overrides: list[str]) -> list[Path]:
+def search_path(overrides: Words) -> list[Path]:
     """Return the user's own folders of YAML files, which an override names."""
     named = [word for word in overrides if word.startswith(f"{SEARCH_PATH}=")]
     if not named:
@@ -79,7 +80,7 @@ def readable(word: str) -> str:
     return text if parsed(text) else word
 
 
-def for_hydra(words: list[str], command: str, schema: type | None = None) -> list[str]:
+def for_hydra(words: Words, command: str, schema: type | None = None) -> Words:
     """Return the words of a command line in the form of Hydra's parser: options, then overrides.
 
     The `+` of a choice is optional, whether or not the group has a default. What the schema says is
@@ -95,7 +96,7 @@ def for_hydra(words: list[str], command: str, schema: type | None = None) -> lis
     return [*options, *quiet, *normalized(overrides, command, schema)]
 
 
-def normalized(overrides: list[str], command: str, schema: type | None = None) -> list[str]:
+def normalized(overrides: Words, command: str, schema: type | None = None) -> Words:
     """Return overrides in Hydra's grammar, where a `+` that users type makes no difference."""
     made = default_groups(command)
     words = [by_name(as_text(readable(word), schema), schema) for word in overrides]
@@ -147,13 +148,13 @@ def type_of(schema: Any, key: str) -> Any:
     return schema
 
 
-def split(words: list[str]) -> tuple[list[str], list[str]]:
+def split(words: Words) -> tuple[Words, Words]:
     """Split words into options with their values, and all others."""
     takes_value = {
         name for action in get_args_parser()._actions if action.nargs is None for name in action.option_strings
     }
-    options: list[str] = []
-    others: list[str] = []
+    options: Words = []
+    others: Words = []
     rest = iter(words)
     for word in rest:
         if not word.startswith("-"):
@@ -165,7 +166,7 @@ def split(words: list[str]) -> tuple[list[str], list[str]]:
     return options, others
 
 
-def check_options(words: list[str], schema: type | None) -> None:
+def check_options(words: Words, schema: type | None) -> None:
     """Raise ConfigError for the first word that looks like an option but is not one of Hydra's."""
     parser = get_args_parser()
     parser.exit_on_error = False
@@ -185,7 +186,7 @@ def check_options(words: list[str], schema: type | None) -> None:
         raise ConfigError(f"no such option; {cure}", word)
 
 
-def check(words: list[str], schema: type | None = None) -> None:
+def check(words: Words, schema: type | None = None) -> None:
     """Raise ConfigError for the first word that is neither an option nor one value's override."""
     check_options(words, schema)
     overrides = split(words)[1]
@@ -220,7 +221,7 @@ def check(words: list[str], schema: type | None = None) -> None:
             )
 
 
-def joined(words: list[str]) -> str | None:
+def joined(words: Words) -> str | None:
     """Return an override that a space in a list has split, joined again; None if it is not one."""
     for count in range(2, len(words) + 1):
         text = " ".join(words[:count])

@@ -26,7 +26,7 @@ from pipeline.common.figures import Score, mean_of
 from pipeline.common.formatting import pluralize
 from pipeline.config import EvaluateConfig, TaskConfig
 from pipeline.evaluation import answers, chance, examples, table_files
-from pipeline.evaluation.task_types import Dataset, TaskType, open_task_type, read_sides, remarks_of
+from pipeline.evaluation.task_types import Dataset, Given, TaskType, open_task_type, read_sides, remarks_of
 from pipeline.stages import fingerprints
 from pipeline.stages.store_folder import StoreFolder, local_place, localised
 from pipeline.tokenization.coverage import Coverage
@@ -347,7 +347,7 @@ def fine_tune(
     weights = context.weights if run.start == PRETRAINED else None
     model = loop.build(context.size, weights, head_of(context), run.seed)
     epochs: list[Record] = []
-    found: list[Any] = []
+    found: Given = []
     for loss in loop.train(model, context.train.samples, recipe, device, on_batch):
         found = answers.predict(model, context.kind, context.dev, device, on_batch)
         epochs.append({"train_loss": loss, "scores": context.kind.score(context.dev, found)})

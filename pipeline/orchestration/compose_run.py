@@ -16,6 +16,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from pipeline.cli import composing, conf_files, entry_point
 from pipeline.cli.overrides import (
     SEARCH_PATH,
+    Words,
     as_text,
     check,
     default_groups,
@@ -54,14 +55,14 @@ for resolver in (own_name, phase):
     OmegaConf.register_new_resolver(resolver.__name__, resolver, replace=True)
 
 
-def expand(argv: list[str]) -> list[str]:
+def expand(argv: Words) -> Words:
     """Expand the words of a command line for Hydra.
 
     `--force STAGE` becomes `force=[STAGE]`, `@FILE` its lines.
     `--config-dir FOLDER` becomes an override, so that every stage finds the YAML files there.
     """
-    kept: list[str] = []
-    forced: list[str] = []
+    kept: Words = []
+    forced: Words = []
     words = iter(argv)
     for word in words:
         option, equals, value = word.partition("=")
@@ -92,7 +93,7 @@ def own_folder(path: str) -> str:
     return f"{SEARCH_PATH}={quoted([f'file://{folder.absolute()}'])}"
 
 
-def lines_of(path: str) -> list[str]:
+def lines_of(path: str) -> Words:
     """Return the overrides in a file, one per line, without comments and empty lines."""
     try:
         text = Path(path).read_text(encoding="utf-8")
@@ -103,7 +104,7 @@ def lines_of(path: str) -> list[str]:
     return [line for line in lines if line]
 
 
-def check_name(override: str, words: list[str]) -> None:
+def check_name(override: str, words: Words) -> None:
     """Raise ConfigError if a key is that of a stage, or begins with neither a stage nor a key of a run.
 
     `words` are the whole command line, which may name a recipe.
@@ -131,7 +132,7 @@ def check_name(override: str, words: list[str]) -> None:
         raise ConfigError(f"{override}: no such stage; {meant}choose one of {', '.join(STAGES)}")
 
 
-def start(words: list[str], task: Callable[[RunConfig], Any]) -> NoReturn:
+def start(words: Words, task: Callable[[RunConfig], Any]) -> NoReturn:
     """Compose a run of the words of a command line, and call `task` with it; see `entry_point.run`."""
     entry_point.run("run", RunConfig, task, words, read=of_words)
 
@@ -162,7 +163,7 @@ def in_package(word: str, own: list[Path]) -> str:
     return f"{'++' if added and sign != '~' else sign}stages.{name}.{rest}"
 
 
-def composed(words: list[str], own: list[Path]) -> DictConfig | None:
+def composed(words: Words, own: list[Path]) -> DictConfig | None:
     """Return what a command line composes, evaluations as templates; None if an option of Hydra ran.
 
     Raises:
@@ -176,7 +177,7 @@ def composed(words: list[str], own: list[Path]) -> DictConfig | None:
     return config
 
 
-def of_words(name: str, schema: type, argv: list[str], asked: bool) -> Any:
+def of_words(name: str, schema: type, argv: Words, asked: bool) -> Any:
     """Return the configuration of a command line, with those of its stages in their order.
 
     None if help was `asked` for, or an option of Hydra ran.
@@ -213,7 +214,7 @@ def in_words_of_run(error: Exception, stage: str | None = None) -> UserError:
     return found if stage is None else advice.in_plan(found, stage)
 
 
-def check_stages(words: list[str]) -> None:
+def check_stages(words: Words) -> None:
     """Raise ConfigError if words set keys of a stage that the recipe has not."""
     known = recipe_stages(words)
     for word in words:
@@ -222,7 +223,7 @@ def check_stages(words: list[str]) -> None:
             raise ConfigError(f"no such stage in the recipe; choose one of {', '.join(known)}", found[2])
 
 
-def recipe_stages(words: list[str]) -> list[str]:
+def recipe_stages(words: Words) -> list[str]:
     """Return the names of the recipe's stages; none if it cannot be read."""
     ours = ("recipe", SEARCH_PATH)
     chosen = [word for word in words if word.lstrip("+").partition("=")[0] in ours or "@stages." in word]
@@ -233,7 +234,7 @@ def recipe_stages(words: list[str]) -> list[str]:
         return []
 
 
-def for_all_trainings(config: DictConfig, words: list[str]) -> None:
+def for_all_trainings(config: DictConfig, words: Words) -> None:
     """Set the keys `model.KEY` of the words in all trainings, except where one has its own."""
     keys = {word.lstrip("+").partition("=")[0] for word in words}
     for key in sorted(key for key in keys if key.startswith("model.")):

@@ -11,13 +11,12 @@ from typing import TypeVar
 from pipeline.common import screen
 from pipeline.common.errors import Exit, InputError, Restart, UserError, records_in
 from pipeline.common.manifest import Manifest
-from pipeline.orchestration.run_document import FORCED, Nodes, StageRecord
+from pipeline.orchestration.run_document import FORCED, Groups, Nodes, StageRecord
 from pipeline.stages import stage
 
 VISIBLE = 120.0  # seconds until a file system shows another node's rename
 
 Answer = TypeVar("Answer")
-Groups = dict[str, Nodes]  # the stages of each job that is to come, by its name
 
 
 class StageFailed(Exception):

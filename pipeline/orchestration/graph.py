@@ -28,6 +28,7 @@ from pipeline.stages.stage import Identity
 
 OF_A_MODEL = ("convert", "evaluate")  # what a user adds to a run
 Stages = dict[str, StageConfig]
+Needs = dict[str, tuple[str, ...]]  # the stages that each stage reads from
 LONGEST_SETTING = 40  # characters of a setting in the reason for a rerun
 
 
@@ -128,10 +129,10 @@ def check_force(config: RunConfig, stages: Iterable[str]) -> None:
         raise ConfigError(f"no such stage; choose one of {', '.join(stages)}", "force", unknown[0])
 
 
-def needs_of(found: Stages) -> dict[str, tuple[str, ...]]:
+def needs_of(found: Stages) -> Needs:
     """Return the stages that each stage reads from, by name."""
     makers = {os.path.normpath(settings.out): name for name, settings in found.items()}
-    needs: dict[str, tuple[str, ...]] = {}
+    needs: Needs = {}
     for name, settings in found.items():
         paths = fingerprints.inputs(settings).values()
         read = (fingerprints.producer_of(path, makers) for path in paths)
@@ -165,7 +166,7 @@ def check_places(config: RunConfig, nodes: Nodes) -> None:
         pass
 
 
-def ordered(needs: Mapping[str, tuple[str, ...]]) -> list[str]:
+def ordered(needs: Needs) -> list[str]:
     """Sort names topologically, keeping their order where dependencies allow.
 
     Raises:
@@ -274,7 +275,7 @@ def with_copies(config: RunConfig, found: Stages, copied: list[str]) -> Stages:
     return made | reports
 
 
-def after_training(found: Stages, needs: Mapping[str, tuple[str, ...]]) -> list[str]:
+def after_training(found: Stages, needs: Needs) -> list[str]:
     """Return the stages that train, and those that read what they made, directly or not."""
     reached = {name for name in found if type_of(name) == "train"}
     for _ in found:

@@ -17,7 +17,7 @@ from pipeline.common.manifest import Manifest
 from pipeline.common.prometheus import Exporter
 from pipeline.config import ExecutorConfig
 from pipeline.orchestration import job_status
-from pipeline.orchestration.follow import Answer, Away, Executor, Groups, StageFailed, announce_done, of_stage
+from pipeline.orchestration.follow import Answer, Away, Executor, StageFailed, announce_done, of_stage
 from pipeline.orchestration.job_status import (
     ANSWER,
     CRONJOBS,
@@ -30,7 +30,7 @@ from pipeline.orchestration.job_status import (
     Template,
     by_name,
 )
-from pipeline.orchestration.run_document import Nodes, Run, by_job
+from pipeline.orchestration.run_document import Groups, Nodes, Run, by_job
 
 QUEUE = "kueue.x-k8s.io/queue-name"
 DRIVER = "driver"  # the name of the driver's own Job

@@ -16,8 +16,8 @@ from pipeline.common import bars, run_record, screen
 from pipeline.common import cores as machine
 from pipeline.common.errors import Exit, writable
 from pipeline.common.formatting import duration
-from pipeline.orchestration.follow import Executor, Groups, announce_done, delete_forced, failure, width_of
-from pipeline.orchestration.run_document import Nodes, StageRecord
+from pipeline.orchestration.follow import Executor, announce_done, delete_forced, failure, width_of
+from pipeline.orchestration.run_document import Groups, Nodes, StageRecord
 from pipeline.stages.registry import STAGES
 
 LAUNCHER = re.compile(r"\[\d{4}-\d\d-\d\d [^]]*\] \[[A-Z]+\]")  # DeepSpeed's lines

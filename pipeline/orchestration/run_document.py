@@ -66,6 +66,7 @@ class StageRecord:
 
 
 Nodes = list[StageRecord]
+Groups = dict[str, Nodes]  # the stages of each job that is to come, by its name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,9 +172,9 @@ def commit() -> str:
     return done.stdout.strip()
 
 
-def by_job(nodes: Iterable[StageRecord]) -> dict[str, Nodes]:
+def by_job(nodes: Iterable[StageRecord]) -> Groups:
     """Return the stages that have to run by the name of their job."""
-    groups: dict[str, Nodes] = {}
+    groups: Groups = {}
     for node in nodes:
         if node.reason is not None:
             groups.setdefault(node.job, []).append(node)

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from pipeline.common.errors import ConfigError, Restart, UserError, records_in
 from pipeline.config import ExecutorConfig
-from pipeline.orchestration.follow import Away, Executor, Groups, StageFailed, announce_done, delete_forced, failure
-from pipeline.orchestration.run_document import FORCED, Nodes, Run, by_job
+from pipeline.orchestration.follow import Away, Executor, StageFailed, announce_done, delete_forced, failure
+from pipeline.orchestration.run_document import FORCED, Groups, Nodes, Run, by_job
 from pipeline.orchestration.slurm_job import MODULE, job_record
 from pipeline.stages.registry import STAGES
 

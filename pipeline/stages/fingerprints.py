@@ -21,6 +21,7 @@ from pipeline.common.schema import has_default
 from pipeline.config import StageConfig
 from pipeline.stages.registry import stage_of
 
+Settings = dict[str, Any]  # by dotted key
 Sources = Mapping[str, str]  # fingerprints of inputs, by config key or by path
 CHECKPOINT = "chck_"  # how the folder of one of several converted checkpoints begins
 
@@ -61,20 +62,20 @@ def inputs(config: StageConfig) -> dict[str, str]:
     return found
 
 
-def settings_of(config: StageConfig) -> dict[str, Any]:
+def settings_of(config: StageConfig) -> Settings:
     """Return all settings by dotted key: everything but the inputs that determines the output."""
     return {key: value for key, role, value in walk_fields(config) if role == "setting" and key != "corpus.path"}
 
 
-def changed_settings(config: StageConfig) -> dict[str, Any]:
+def changed_settings(config: StageConfig) -> Settings:
     """Return the settings that differ from the schema's defaults, by dotted key."""
     defaults = defaults_of(type(config))
     return {key: value for key, value in settings_of(config).items() if key not in defaults or value != defaults[key]}
 
 
-def defaults_of(schema: Any, prefix: str = "") -> dict[str, Any]:
+def defaults_of(schema: Any, prefix: str = "") -> Settings:
     """Return the schema's default for each setting that has one, by dotted key."""
-    found: dict[str, Any] = {}
+    found: Settings = {}
     for field in dataclasses.fields(schema):
         key = prefix + field.name
         if field.metadata.get("role", "setting") != "setting":

@@ -20,7 +20,7 @@ from pipeline.common import budget, foreign_json
 from pipeline.common.errors import InputError
 from pipeline.config import TaskConfig
 from pipeline.evaluation import examples, table_files
-from pipeline.evaluation.task_types import Dataset, Keep, Logits, Scores, chosen
+from pipeline.evaluation.task_types import Dataset, Given, Keep, Logits, Scores, chosen
 from pipeline.tokenization.wordpiece import WordPiece
 
 QUESTION = 64  # maximum tokens of a question
@@ -124,7 +124,7 @@ class Answers:
             sequence, begin = frame(self._wordpiece, asked, ids[start:end])
             yield Window(index, begin, spans[start:end], best[start:end] == number), sequence
 
-    def decode(self, part: Dataset, logits: Logits) -> list[Any]:
+    def decode(self, part: Dataset, logits: Logits) -> Given:
         """Return [answer, margin by which no answer is more likely] per question."""
         questions, windows = part.extra
         found: list[list[Any]] = [["", np.inf] for _ in questions]
@@ -141,7 +141,7 @@ class Answers:
             for (text, none), score in zip(found, best, strict=True)
         ]
 
-    def score(self, part: Dataset, answers: list[Any]) -> Scores:
+    def score(self, part: Dataset, answers: Given) -> Scores:
         """Return exact match and F1; with unanswerable questions, at the threshold of best F1.
 
         The threshold is chosen on this dataset, as Devlin et al. 2019, section 4.3, do on dev.
@@ -162,7 +162,7 @@ class Answers:
         exact, f1 = np.mean([span_scores("", truth) for truth in dev.truth], 0)
         return {"f1": float(f1), "exact": float(exact)}
 
-    def export(self, part: Dataset, answers: list[Any]) -> dict[str, str]:
+    def export(self, part: Dataset, answers: Given) -> dict[str, str]:
         """Return the predictions file of the official scripts; an empty string means no answer.
 
         The script gives it the scores of `score`. With unanswerable questions, also the margins,
@@ -177,7 +177,7 @@ class Answers:
         return {PREDICTIONS: as_json(ids, texts), "null_odds.json": as_json(ids, margins)}
 
 
-def as_json(ids: list[str], values: list[Any]) -> str:
+def as_json(ids: list[str], values: Given) -> str:
     """Return a JSON object of one value per id."""
     return json.dumps(dict(zip(ids, values, strict=True)), ensure_ascii=False) + "\n"
 

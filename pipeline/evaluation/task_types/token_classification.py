@@ -12,7 +12,7 @@ from model.finetuning.features import UNLABELLED, Samples, frame, texts
 from pipeline.common.errors import InputError
 from pipeline.config import TaskConfig
 from pipeline.evaluation import examples, table_files
-from pipeline.evaluation.task_types import Dataset, Keep, Logits, Scores, chosen
+from pipeline.evaluation.task_types import Dataset, Given, Keep, Logits, Scores, chosen
 from pipeline.tokenization.wordpiece import WordPiece
 
 Sentence = tuple[list[str], list[str]]  # words, tags
@@ -96,7 +96,7 @@ class Tagging:
             yield Window(index, first), sequence, label
             start = end
 
-    def decode(self, part: Dataset, logits: Logits) -> list[Any]:
+    def decode(self, part: Dataset, logits: Logits) -> Given:
         """Return one tag per word, by sentence."""
         windows, sentences = part.extra
         found: list[list[str]] = [[] for _ in sentences]
@@ -105,7 +105,7 @@ class Tagging:
             found[window.sentence] += [self.tags[number] for number in best]
         return found
 
-    def score(self, part: Dataset, answers: list[Any]) -> Scores:
+    def score(self, part: Dataset, answers: Given) -> Scores:
         """Return the scores of `entity_scores`."""
         return entity_scores(part.truth, answers)
 
@@ -115,7 +115,7 @@ class Tagging:
         most = max(sorted(set(flat)), key=flat.count)
         return entity_scores(dev.truth, [[most] * len(tags) for tags in dev.truth])
 
-    def export(self, part: Dataset, answers: list[Any]) -> dict[str, str]:
+    def export(self, part: Dataset, answers: Given) -> dict[str, str]:
         """Return lines of word, true tag and predicted tag, the input of conlleval."""
         blocks = (
             "".join(map("{} {} {}\n".format, words, tags, given))
