@@ -1,7 +1,6 @@
 """Composition of configurations by Hydra: schemas, validation, errors that name the key."""
 
 import contextlib
-import dataclasses
 import difflib
 import os
 import re
@@ -22,7 +21,7 @@ from pipeline.cli import help_text
 from pipeline.cli.conf_files import CONF, choices, no_such
 from pipeline.cli.overrides import Words, for_hydra, split
 from pipeline.common.errors import ConfigError, UserError, named
-from pipeline.common.schema import StageConfig
+from pipeline.common.schema import StageConfig, walk_fields
 from pipeline.common.storage import is_address
 from pipeline.common.stores.objects import SCHEMES
 
@@ -222,7 +221,6 @@ def of_words(name: str, schema: type[Config], words: Words, asked: bool) -> Conf
         raise explain(error) from error
 
 
-ANY = ("corpus.path",)  # keys that are read directly from any store
 STORE = ("workdir", "out", "glue")  # keys of a stage or a run that may be in a store, like inputs
 LOCAL = ("pretrained", "input", "output", "heartbeat", "mirror")
 
@@ -230,26 +228,18 @@ LOCAL = ("pretrained", "input", "output", "heartbeat", "mirror")
 def check_addresses(config: Any) -> None:
     """Raise ConfigError if a key holds an object-store address that it cannot read or write."""
     stage = hasattr(config, "workdir")  # other commands make no local copies
-    for key, value, role in _paths(config):
-        if key in ANY or not is_address(value):
+    for key, role, value in walk_fields(config):
+        if role != "input" and key not in (*STORE, *LOCAL):
             continue
-        if stage and (role == "input" or key in STORE):
-            if value.lower().startswith(SCHEMES):
+        stored = stage and (role == "input" or key in STORE)
+        for place in value if isinstance(value, list) else [value]:
+            if not isinstance(place, str) or not is_address(place):
                 continue
-            raise ConfigError(
-                f"must be in {', '.join(SCHEMES)} or a local folder; only {ANY[0]} reads other stores", key, value
-            )
-        raise ConfigError("must be a local path; mount the bucket or copy it to this machine", key, value)
-
-
-def _paths(config: Any, prefix: str = "") -> Iterator[tuple[str, str, str]]:
-    """Yield the keys of a config that hold paths, with their values and roles."""
-    for field in dataclasses.fields(config):
-        value, key = getattr(config, field.name), f"{prefix}{field.name}"
-        role = field.metadata.get("role", "")
-        if dataclasses.is_dataclass(value):
-            yield from _paths(value, f"{key}.")
-        elif role == "input" or key in (*ANY, *STORE, *LOCAL):
-            for item in value if isinstance(value, list) else [value]:
-                if isinstance(item, str):
-                    yield key, item, role
+            if not stored:
+                raise ConfigError("must be a local path; mount the bucket or copy it to this machine", key, place)
+            if not place.lower().startswith(SCHEMES):
+                raise ConfigError(
+                    f"must be in {', '.join(SCHEMES)} or a local folder; only corpus.path reads other stores",
+                    key,
+                    place,
+                )

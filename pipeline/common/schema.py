@@ -8,7 +8,7 @@ graph. `runtime_option` cannot change the output, so it is not part of the finge
 import dataclasses
 import math
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from types import NoneType
 from typing import TYPE_CHECKING, Any, ClassVar, get_args, get_origin, get_type_hints
@@ -98,6 +98,22 @@ def is_finite(value: Any) -> bool:
 def check_choice(key: str, value: str, choices: tuple[str, ...]) -> None:
     """Raise `ConfigError` unless `value` is one of `choices`."""
     check(value in choices, str(Limits(choices=choices)), key, value)
+
+
+def walk_fields(config: Any) -> Iterator[tuple[str, str, Any]]:
+    """Yield (dotted key, role, value) of a config dataclass; role is input, runtime or setting."""
+    for each in fields(config):
+        value, role = getattr(config, each.name), each.metadata.get("role", "setting")
+        if role != "runtime" and is_dataclass(value):
+            for key, inner, item in walk_fields(value):
+                yield f"{each.name}.{key}", inner, item
+        else:
+            yield each.name, role, counted(each, value)
+
+
+def counted(each: Any, value: Any) -> Any:
+    """Return the part of a field's value that determines the output."""
+    return each.metadata.get("counts", lambda whole: whole)(value)
 
 
 def set_key(nested: Any, key: str, value: Any) -> None:

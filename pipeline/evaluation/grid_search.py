@@ -217,7 +217,7 @@ def finished(folder: Path, keys: Keys) -> Done:
     done = {}
     for run, key in keys.items():
         path = folder / f"{run.stem}.json"
-        record = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+        record = json.loads(path.read_bytes()) if path.exists() else {}
         if record.get("key") == key:
             done[run] = record
     return done

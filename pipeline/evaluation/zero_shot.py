@@ -231,7 +231,7 @@ def _scored(config: EvaluateConfig, model: Candidate, start: str, pairs: Pairs, 
     path = file_of(folder, model, start)
     known, scores = path.with_suffix(".json"), path.with_suffix(".npy")
     whole = known.is_file() and scores.is_file()
-    if whole and json.loads(known.read_text(encoding="utf-8")).get("key") == key:
+    if whole and json.loads(known.read_bytes()).get("key") == key:
         with scores.open("rb") as file:
             done = np.asarray(np.lib.format.read_array(file, allow_pickle=False))
         if len(done) == len(pairs):  # another release may take another row for malformed

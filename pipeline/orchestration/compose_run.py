@@ -154,8 +154,8 @@ def in_package(word: str, own: list[Path]) -> str:
     if kind == "evaluate" and key == "task":
         return f"{sign}stages.{name}.tasks={value if value[:1] == '[' else f'[{value}]'}"
     known = conf_files.choices(key, *own) if key in STAGES[kind].schema.__dataclass_fields__ else []
-    if known and CHOSEN.fullmatch(value.strip("'\"")):
-        if value.strip("'\"") not in known:
+    if known and CHOSEN.fullmatch(chosen := value.strip("'\"")):
+        if chosen not in known:
             raise conf_files.no_such(key, value, known).but(key=f"{name}.{key}")
         return f"{'' if key in default_groups(kind) else '+'}{key}@stages.{name}.{key}={value}"
     rest = whole_number(as_text(readable(rest), STAGES[kind].schema))

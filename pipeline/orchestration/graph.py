@@ -215,8 +215,7 @@ def rerun_reason(
         paths = fingerprints.inputs(config)
         # `fingerprints.fingerprint_path` hashes no more than this of an external input.
         looks = " (a file's name, size or time stamp)"
-        made = (fingerprints.manifest_of(paths[key]) for key in changed)
-        named = [key if by else key + looks for key, by in zip(changed, made, strict=True)]
+        named = [key if fingerprints.manifest_of(paths[key]) else key + looks for key in changed]
         return f"its input changed: {', '.join(named)}"
     corpus = getattr(config, "corpus", None)
     language = corpus.language if corpus is not None else ""

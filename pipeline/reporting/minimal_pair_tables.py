@@ -99,8 +99,9 @@ def others_of(task: str, tables: Figures) -> list[Published]:
         if part and "paradigms" not in entry:
             continue
         for number, name in enumerate(entry["models"]):
-            by_paradigm = {key: one[number] for key, one in entry.get("paradigms", {}).items()}
-            scores = {key: one[number] for key, one in entry.get("phenomena", {}).items()}
+            by_paradigm, scores = (
+                {key: one[number] for key, one in entry.get(kind, {}).items()} for kind in ("paradigms", "phenomena")
+            )
             if "overall" in entry:
                 scores[""] = entry["overall"][number]
             elif scores:

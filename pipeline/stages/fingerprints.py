@@ -10,36 +10,20 @@ import dataclasses
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping
 from pathlib import Path
 from typing import Any
 
 from pipeline.common import storage
 from pipeline.common.figures import Conversion
 from pipeline.common.manifest import Manifest, enclosing_manifest
-from pipeline.common.schema import has_default
+from pipeline.common.schema import counted, has_default, walk_fields
 from pipeline.config import StageConfig
 from pipeline.stages.registry import stage_of
 
 Settings = dict[str, Any]  # by dotted key
 Sources = Mapping[str, str]  # fingerprints of inputs, by config key or by path
 CHECKPOINT = "chck_"  # how the folder of one of several converted checkpoints begins
-
-
-def walk_fields(config: Any) -> Iterator[tuple[str, str, Any]]:
-    """Yield (dotted key, role, value) of a config dataclass; role is input, runtime or setting."""
-    for field in dataclasses.fields(config):
-        value, role = getattr(config, field.name), field.metadata.get("role", "setting")
-        if role != "runtime" and dataclasses.is_dataclass(value):
-            for key, inner, item in walk_fields(value):
-                yield f"{field.name}.{key}", inner, item
-        else:
-            yield field.name, role, counted(field, value)
-
-
-def counted(field: Any, value: Any) -> Any:
-    """Return the part of a field's value that determines the output."""
-    return field.metadata.get("counts", lambda whole: whole)(value)
 
 
 def inputs(config: StageConfig) -> dict[str, str]:
