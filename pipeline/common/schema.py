@@ -133,6 +133,11 @@ def has_default(each: Any) -> bool:
     return each.default_factory is not dataclasses.MISSING or each.default not in (dataclasses.MISSING, MISSING)
 
 
+def default_of(each: Any) -> Any:
+    """Return the default of a field that has one."""
+    return each.default if each.default_factory is dataclasses.MISSING else each.default_factory()
+
+
 def built(schema: Any, value: Any, key: str = "") -> Any:
     """Return plain values, as JSON has them, as an instance of `schema`, a dataclass or another type.
 

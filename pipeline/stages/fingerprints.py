@@ -17,7 +17,7 @@ from typing import Any
 from pipeline.common import storage
 from pipeline.common.figures import Conversion
 from pipeline.common.manifest import Manifest, enclosing_manifest
-from pipeline.common.schema import counted, has_default, walk_fields
+from pipeline.common.schema import counted, default_of, has_default, walk_fields
 from pipeline.config import StageConfig
 from pipeline.stages.registry import stage_of
 
@@ -66,10 +66,8 @@ def defaults_of(schema: Any, prefix: str = "") -> Settings:
             continue
         if isinstance(field.type, type) and dataclasses.is_dataclass(field.type):
             found |= defaults_of(field.type, f"{key}.")
-        elif field.default_factory is not dataclasses.MISSING:
-            found[key] = field.default_factory()
         elif has_default(field):
-            found[key] = field.default
+            found[key] = default_of(field)
     return found
 
 
