@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from model.finetuning.saved_model import SavedModel
 
 Answer = dict[str, Any]
+Rows = list[Row]
 BLOCK = 1024  # lines per batch
 MASK = "[MASK]"
 
@@ -56,14 +57,14 @@ def predict(config: PredictConfig) -> None:
     screen.say(f"predict: {coverage.line}", sys.stderr)
 
 
-def show(block: list[Row], answers: list[Answer]) -> None:
+def show(block: Rows, answers: list[Answer]) -> None:
     """Print one line of JSON per prediction, with the row's number and what else is known of it."""
     for row, one in zip(block, answers, strict=True):
         print(json.dumps({"row": row.number, **row.about, **one}, ensure_ascii=False))
     sys.stdout.flush()
 
 
-def answerer(config: PredictConfig) -> tuple[Callable[[list[Row]], list[Answer]], Coverage]:
+def answerer(config: PredictConfig) -> tuple[Callable[[Rows], list[Answer]], Coverage]:
     """Return the function that predicts for lines with the model of the folder, and its counts.
 
     Raises:
@@ -189,7 +190,7 @@ def logits_of(
     return predicted(found, tokenize(wordpiece, first, second, [0.0] * len(first), framing))
 
 
-def classes(found: "SavedModel", wordpiece: WordPiece, longest: int, block: list[Row]) -> list[Answer]:
+def classes(found: "SavedModel", wordpiece: WordPiece, longest: int, block: Rows) -> list[Answer]:
     """Predict the class of each line with all probabilities, or its score.
 
     Raises:
@@ -254,7 +255,7 @@ def class_logits(
     return logits
 
 
-def tags(found: "SavedModel", wordpiece: WordPiece, longest: int, block: list[Row]) -> list[Answer]:
+def tags(found: "SavedModel", wordpiece: WordPiece, longest: int, block: Rows) -> list[Answer]:
     """Predict the tags of the words of each line."""
     task = TaskConfig(name="predict", kind="tagging", label="1", labels=found.labels, metrics=["f1"])
     kind = Tagging("", task, wordpiece, longest)
@@ -264,7 +265,7 @@ def tags(found: "SavedModel", wordpiece: WordPiece, longest: int, block: list[Ro
     return [{"words": one, "tags": given} for one, given in zip(words, decided, strict=True)]
 
 
-def passages(found: "SavedModel", wordpiece: WordPiece, longest: int, block: list[Row]) -> list[Answer]:
+def passages(found: "SavedModel", wordpiece: WordPiece, longest: int, block: Rows) -> list[Answer]:
     """Predict the answer in each passage; `none` is the margin by which no answer is more likely.
 
     Raises:
@@ -286,7 +287,7 @@ def passages(found: "SavedModel", wordpiece: WordPiece, longest: int, block: lis
     ]
 
 
-def endings(found: "SavedModel", wordpiece: WordPiece, longest: int, block: list[Row]) -> list[Answer]:
+def endings(found: "SavedModel", wordpiece: WordPiece, longest: int, block: Rows) -> list[Answer]:
     """Predict the most likely ending of each line.
 
     Raises:

@@ -1,7 +1,7 @@
 """`python -m pipeline.report`: one self-contained page about a run: stages, curves, scores."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ PAGE = "report.html"
 FOLDED = ("Learning rate", "Model FLOP/s utilisation", "Waiting for data", "Throughput")
 
 
-def stages_of(config: ReportConfig) -> dict[str, Made]:
+def stages_of(config: ReportConfig) -> Stages:
     """Return the stages to report, by folder name: those of `stages`, else all of the run.
 
     Raises:
@@ -49,7 +49,7 @@ def stages_of(config: ReportConfig) -> dict[str, Made]:
     return found
 
 
-def finished(config: ReportConfig) -> dict[str, Made]:
+def finished(config: ReportConfig) -> Stages:
     """Return the stages to report, by folder, which may be in a store.
 
     Raises:
@@ -213,7 +213,7 @@ def make(config: ReportConfig, out: Path) -> Result:
     return Result(summary=summary, figures={"page": PAGE})
 
 
-def samples_of(stages: Mapping[str, Made]) -> list[tuple[str, Any]]:
+def samples_of(stages: Stages) -> list[tuple[str, Any]]:
     """Return what converted models fill into sentences, with their stages."""
     found = ((name, one.record) for name, one in stages.items())
     return [(name, sample) for name, one in found if isinstance(one, Conversion) for sample in one.samples]

@@ -64,6 +64,9 @@ class Row:
     label: int = 1
 
 
+Rows = list[Row]
+
+
 def words(text: str) -> tuple[list[str], str]:
     """Return the words of a text and their separator; characters if it has too few spaces."""
     found = text.split()
@@ -168,9 +171,7 @@ def passage_halves(held: HeldOutDocument) -> Iterator[Texts]:
         before, piece, count = text, [], 0
 
 
-def choose(
-    documents: list[HeldOutDocument], parts_of: Splitter, count: int, seen: set[str], key: np.uint64
-) -> list[Row]:
+def choose(documents: list[HeldOutDocument], parts_of: Splitter, count: int, seen: set[str], key: np.uint64) -> Rows:
     """Return at most `count` rows, spread over the documents, whose first texts are not in `seen`.
 
     The texts are added to `seen`.
@@ -189,7 +190,7 @@ def choose(
     return [rows[choice] for choice in counter_rng.permutation(key, len(rows))]
 
 
-def shuffled_words(rows: list[Row], key: np.uint64) -> list[Row]:
+def shuffled_words(rows: Rows, key: np.uint64) -> Rows:
     """Return the rows with all words but the first and last shuffled, label 0."""
     made = []
     for number, row in enumerate(rows):
@@ -203,7 +204,7 @@ def shuffled_words(rows: list[Row], key: np.uint64) -> list[Row]:
     return made
 
 
-def exchanged_seconds(rows: list[Row], _key: np.uint64) -> list[Row]:
+def exchanged_seconds(rows: Rows, _key: np.uint64) -> Rows:
     """Return the rows with second parts exchanged between documents, label 0.
 
     With rows sorted by document, a shift by the size of the largest group maps every row to another
@@ -214,7 +215,7 @@ def exchanged_seconds(rows: list[Row], _key: np.uint64) -> list[Row]:
         return []
     largest, size = counts.most_common(1)[0]
     surplus = max(0, 2 * size - len(rows))
-    kept: list[Row] = []
+    kept: Rows = []
     for row in sorted(rows, key=lambda row: row.document):
         if row.document == largest and surplus:
             surplus -= 1
@@ -235,9 +236,9 @@ class Task:
     folder: str
     columns: Texts
     parts_of: Splitter
-    spoil: Callable[[list[Row], np.uint64], list[Row]]
+    spoil: Callable[[Rows, np.uint64], Rows]
 
-    def rows(self, documents: list[HeldOutDocument], count: int, seen: set[str], key: np.uint64) -> list[Row]:
+    def rows(self, documents: list[HeldOutDocument], count: int, seen: set[str], key: np.uint64) -> Rows:
         """Return at most `count` rows, half of each label, in a keyed order."""
         chosen = choose(documents, self.parts_of, count - count % 2, seen, key)
         spoiled = self.spoil(chosen[1::2], key)
@@ -252,7 +253,7 @@ TASKS = (
 )
 
 
-def write(path: Path, columns: Texts, rows: list[Row]) -> None:
+def write(path: Path, columns: Texts, rows: Rows) -> None:
     """Write the rows as a tab-separated file with a header, like the GLUE files."""
     lines = ["\t".join(["index", *columns, "label"])]
     for index, row in enumerate(rows):

@@ -8,7 +8,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from pipeline.beam.documents import DocumentCounts, DocumentReader, KeptDocument
+from pipeline.beam.documents import DocumentCounts, DocumentReader, Kept
 from pipeline.beam.exchange import Exchange, portion
 from pipeline.beam.units import Splits
 from pipeline.common import estimate
@@ -54,12 +54,12 @@ class Calibration:
     bytes: int  # of the file
     characters: int  # of text in them
     seconds: float  # that all of prepare would have taken
-    kept: list[KeptDocument]
+    kept: Kept
 
 
 def calibrate(config: PrepareConfig, split: FileRange) -> Calibration | None:
     """Read a split for about a second; None if nothing can be said of it."""
-    reader, counts, kept = DocumentReader(config), DocumentCounts(), list[KeptDocument]()
+    reader, counts, kept = DocumentReader(config), DocumentCounts(), Kept()
     marks = [(0, 0)]  # bytes, and the characters of the documents in them
 
     def mark(position: int) -> None:
@@ -85,7 +85,7 @@ def calibrate(config: PrepareConfig, split: FileRange) -> Calibration | None:
     return Calibration(*marks[-1], seconds * marks[-1][1] / counts.totals["characters"], kept)
 
 
-def per_token(config: PrepareConfig, documents: list[KeptDocument]) -> float:
+def per_token(config: PrepareConfig, documents: Kept) -> float:
     """Return the characters per token of some documents, of English where the vocabulary is not there yet."""
     try:
         wordpiece = WordPiece.load(config.vocab)

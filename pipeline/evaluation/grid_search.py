@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 Record = dict[str, Any]  # of a finished run: its trial, epochs, scores and predictions
 
+Records = list[Record]
 PRETRAINED, RANDOM = "pretrained", "random"  # initial weights of a run
 RUNS, PREDICTIONS, MODEL = "runs", "predictions.tsv", "model"
 FAULTS = 20  # malformed rows that are listed; all are counted
@@ -346,7 +347,7 @@ def fine_tune(
     )
     weights = context.weights if run.start == PRETRAINED else None
     model = loop.build(context.size, weights, head_of(context), run.seed)
-    epochs: list[Record] = []
+    epochs: Records = []
     found: Given = []
     for loss in loop.train(model, context.train.samples, recipe, device, on_batch):
         found = answers.predict(model, context.kind, context.dev, device, on_batch)
@@ -428,7 +429,7 @@ def card_of(context: SearchContext, record: Record) -> str:
     return model_card.write_tuned(context.size, context.kind.head, config.pretrained, task.name, rows)
 
 
-def score_of(context: SearchContext, records: list[Record]) -> Score:
+def score_of(context: SearchContext, records: Records) -> Score:
     """Return the score of a task, with its baselines."""
     task = context.config.task
     constant = context.kind.majority_baseline(context.train, context.dev)
@@ -464,12 +465,12 @@ def positive(task: TaskConfig) -> str | None:
     return task.labels[1] if two else None
 
 
-def best_point(task: TaskConfig, records: list[Record]) -> tuple[Record, list[Record]]:
+def best_point(task: TaskConfig, records: Records) -> tuple[Record, Records]:
     """Return the best point of the grid by its mean over the seeds, with the best single run; and its runs."""
     if not records:
         return {}, []
     metric = task.metrics[0]
-    points: dict[tuple[int, float], list[Record]] = {}
+    points: dict[tuple[int, float], Records] = {}
     for record in records:
         points.setdefault((record["batch_size"], record["learning_rate"]), []).append(record)
     means = {point: mean_of([seed["scores"][metric] for seed in seeds]) for point, seeds in points.items()}
@@ -484,13 +485,13 @@ def best_point(task: TaskConfig, records: list[Record]) -> tuple[Record, list[Re
     }, seeds
 
 
-def also_of(context: SearchContext, name: str, seeds: list[Record], random: list[Record]) -> Score:
+def also_of(context: SearchContext, name: str, seeds: Records, random: Records) -> Score:
     """Return the score on another task's dev set of the runs at the best point, and of `random` ones if any."""
     task = examples.task_of(name)
     metric = task.metrics[0]
     kind, part = context.also[name]
 
-    def mean(runs: list[Record]) -> float:
+    def mean(runs: Records) -> float:
         return mean_of([one["also"][name][metric] for one in runs])[0]
 
     return Score(

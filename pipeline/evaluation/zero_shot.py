@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
+from model.finetuning.features import Ids
 from pipeline.common import checkpoints, counter_rng, screen
 from pipeline.common.atomic import write_text
 from pipeline.common.bars import Bar
@@ -23,7 +23,7 @@ from pipeline.common.manifest import Manifest
 from pipeline.config import EvaluateConfig, TaskConfig
 from pipeline.evaluation.grid_search import PRETRAINED, RANDOM, RUNS, Record
 from pipeline.evaluation.task_types import minimal_pairs
-from pipeline.evaluation.task_types.minimal_pairs import Floats, Pairs
+from pipeline.evaluation.task_types.minimal_pairs import Bools, Floats, Pairs
 from pipeline.stages import fingerprints
 from pipeline.tokenization.coverage import Coverage
 from pipeline.tokenization.wordpiece import WordPiece
@@ -283,7 +283,7 @@ def scores_of(config: EvaluateConfig, model: Candidate, start: str, pairs: Pairs
     return found.reshape(2, -1).T
 
 
-def framed(wordpiece: WordPiece, pairs: Pairs) -> tuple[list[npt.NDArray[np.int64]], npt.NDArray[np.int64]]:
+def framed(wordpiece: WordPiece, pairs: Pairs) -> tuple[list[Ids], Ids]:
     """Return [CLS] context sentence [SEP] of all good, then all bad sentences; where these start.
 
     A space divides context and sentence. No token spans both, but in a byte-level BPE the space is
@@ -299,7 +299,7 @@ def framed(wordpiece: WordPiece, pairs: Pairs) -> tuple[list[npt.NDArray[np.int6
     return [features.frame(wordpiece, ids, None)[0] for ids in whole], first
 
 
-def continuations(wordpiece: WordPiece, pairs: Pairs, first: npt.NDArray[np.int64]) -> list[npt.NDArray[np.bool_]]:
+def continuations(wordpiece: WordPiece, pairs: Pairs, first: Ids) -> list[Bools]:
     """Return whether the tokens of each sequence of `framed` continue a word.
 
     Raises:

@@ -25,6 +25,9 @@ TIME = re.compile(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?")  # a time limit of 
 OVER = ("BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "REVOKED", "TIMEOUT")
 
 
+Jobs = dict[str, str]  # ids by stage, or states by id
+
+
 class SlurmExecutor(Executor):
     """Executor of stages as jobs, which it submits at once and follows but never cancels."""
 
@@ -37,7 +40,7 @@ class SlurmExecutor(Executor):
             raise ConfigError("sbatch not found; run the command on a login node of the cluster", "executor", "slurm")
         self.config, self.record, self.workdir = config, run, Path(run.workdir).absolute()
         self.logs, self.poll = self.workdir / "logs", config.poll
-        self.states: dict[str, str] = {}  # of jobs, at the last look
+        self.states: Jobs = {}  # of jobs, at the last look
         self.jobs = self._queued()  # by stage: before the record of another run is written over theirs
 
     def run(self, nodes: Nodes) -> None:
@@ -129,7 +132,7 @@ class SlurmExecutor(Executor):
         """
         return self.ask(lambda: answer(words, text))
 
-    def _queued(self) -> dict[str, str]:
+    def _queued(self) -> Jobs:
         """Return the queued jobs of this run by stage.
 
         Raises:
@@ -174,7 +177,7 @@ class SlurmExecutor(Executor):
     def look(self, groups: Groups) -> None:
         """Learn the states of the jobs that Slurm still lists; for an array, the worst state."""
         listed = self._ask(["squeue", "--me", "--noheader", "--states=all", "--format=%F|%T|%r"])
-        found: dict[str, str] = {}
+        found: Jobs = {}
         wanted = {self.jobs[name] for name in groups}
         for line in listed.splitlines():
             job, state, reason = line.strip().split("|", 2)
@@ -202,7 +205,7 @@ class SlurmExecutor(Executor):
         return StageFailed(f"job {job} {state}: {error}")
 
 
-def awaited(nodes: Nodes, members: Nodes, jobs: dict[str, str]) -> list[str]:
+def awaited(nodes: Nodes, members: Nodes, jobs: Jobs) -> list[str]:
     """Return the jobs whose end a job of the stages `members` waits for."""
     needs = {need for node in members for need in node.needs}
     first = [node for node in nodes if node.name in needs and node.reason is not None]

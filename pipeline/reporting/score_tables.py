@@ -41,7 +41,7 @@ Stages = Mapping[str, Made]
 Groups = dict[str, dict[int, str]]  # names of stages by seed, by the stage of the recipe
 
 
-def finished(folders: Iterable[str]) -> dict[str, Made]:
+def finished(folders: Iterable[str]) -> Stages:
     """Return the finished stages by folder, which may be in a store."""
     read = ((folder, Manifest.read(folder, of_input=True)) for folder in folders)
     return {folder: Made(Path(folder), manifest, record_of(manifest)) for folder, manifest in read if manifest}
@@ -180,7 +180,7 @@ def leader(stages: Stages, found: Groups) -> int:
     return next(own, seeds[0][0] if seeds else 0)
 
 
-def leading(stages: Stages, found: Groups) -> dict[str, Made]:
+def leading(stages: Stages, found: Groups) -> Stages:
     """Return the stages with one of each group, its scores replaced by means.
 
     It is the one with a baseline, else that of `leader`.

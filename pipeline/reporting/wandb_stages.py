@@ -21,7 +21,7 @@ from pipeline.common.figures import Conversion, CorpusCounts, Record, Score
 from pipeline.common.manifest import TRACKER, Manifest
 from pipeline.common.redact import without_secrets
 from pipeline.reporting.graph_svg import needs_of
-from pipeline.reporting.score_tables import Made, Stages, finished, published, published_scores
+from pipeline.reporting.score_tables import Stages, finished, published, published_scores
 from pipeline.stages import store_folder
 
 RECORD = Path("wandb", "stages.json")  # in a run's folder: stage to id of its W&B run
@@ -38,7 +38,7 @@ HEAD = ("task", "metric", "dev", "random start", "most frequent", "BERT base, pu
 MOST = 1000  # files of an artifact; the sums of more are one sum
 
 
-def finished_in(work: Path) -> dict[str, Made]:
+def finished_in(work: Path) -> Stages:
     """Return the finished stages in the folder of a run."""
     return {made.folder.name: made for made in finished(store_folder.stages_in(str(work))).values()}
 
