@@ -175,7 +175,7 @@ class Job:
         return Died(f"runner={self.name}: the job failed ({innermost(reason)})")
 
 
-def run(plan: PreparePlan, engine: Any, flags: Any, build: Callable[[Any], Any]) -> None:
+def run(plan: PreparePlan, engine: Any, flags: Any, build: Callable[[Any, PreparePlan], Any]) -> None:
     """Run the graph made by `build` on the job service of `engine`.
 
     A job that ends because a process of the engine died is retried up to `runner.retries` times.
@@ -205,10 +205,10 @@ def run(plan: PreparePlan, engine: Any, flags: Any, build: Callable[[Any], Any])
         logging.disable(level)
 
 
-def run_once(plan: PreparePlan, engine: Any, flags: Any, build: Callable[[Any], Any]) -> None:
+def run_once(plan: PreparePlan, engine: Any, flags: Any, build: Callable[[Any, PreparePlan], Any]) -> None:
     """Submit the graph and wait until it is done; cancel the job on any error."""
     pipeline = beam.Pipeline(runner=engine, options=flags)
-    build(pipeline)
+    build(pipeline, plan)
     try:
         job = Job(plan.config.runner, pipeline.run())
     except GONE as error:

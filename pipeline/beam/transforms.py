@@ -109,7 +109,7 @@ def run(plan: PreparePlan) -> None:
             else:
                 from pipeline.beam import services  # imports an HTTP client
 
-                services.run(plan, engine, flags, lambda pipeline: build(pipeline, plan))
+                services.run(plan, engine, flags, build)
     finally:
         raise_noted(plan)
 
