@@ -8,7 +8,6 @@ the original vocabulary (vocab=null) or an extension of it.
 PyTorch and the model are imported when work starts, so that `--help` is fast.
 """
 
-import hashlib
 import tempfile
 from collections.abc import Callable
 from dataclasses import replace
@@ -21,7 +20,7 @@ from pipeline.common import checkpoints
 from pipeline.common.errors import BY_FORCE, ConfigError, InputError
 from pipeline.common.figures import Conversion
 from pipeline.common.formatting import pluralize
-from pipeline.common.manifest import MANIFEST, Manifest, Result, require_manifest
+from pipeline.common.manifest import MANIFEST, Manifest, Result, require_manifest, sha256_of
 from pipeline.common.stores import hub
 from pipeline.config import ConvertConfig
 from pipeline.stages import stage, store_folder
@@ -150,7 +149,7 @@ def with_vocabulary(config: ConvertConfig, source: "Source") -> "tuple[Source, P
                 vocab,
             )
     vocabulary.check_size(source.config, len(entries), vocab)
-    if source.tokenizer not in (None, hashlib.sha256(text.encode()).hexdigest()):
+    if source.tokenizer not in (None, sha256_of(text)):
         raise InputError(
             f"is not the vocabulary that {own} was trained with, although both have {rows:,} entries; set vocab to "
             "that one",

@@ -213,10 +213,10 @@ def check_options(runner: RunnerConfig) -> None:
             raise ConfigError(f"not an option of Beam; {cure}", key)
 
 
-def options(runner: RunnerConfig, **flags: Any) -> PipelineOptions:
-    """Return Beam's options: `flags`, overridden by the configuration."""
+def options(runner: RunnerConfig, flags: dict[str, str], **defaults: Any) -> PipelineOptions:
+    """Return Beam's options: `defaults`, overridden by the configuration, and that by `flags`."""
     configured = {key: value for key, value in runner.options.items() if value is not None}
-    return PipelineOptions.from_dictionary({"save_main_session": False, **flags, **configured})
+    return PipelineOptions.from_dictionary({"save_main_session": False, **defaults, **configured, **flags})
 
 
 @worker_handlers.WorkerHandler.register_environment(python_urns.SUBPROCESS_SDK, bytes)
@@ -254,7 +254,7 @@ def local(runner: RunnerConfig) -> Engine:
         processes = SubprocessSDKEnvironment.from_command_string(command)
     # DirectRunner may try to download a Go binary first; FnApiRunner is pure Python.
     engine = FnApiRunner(default_environment=processes)
-    return engine, options(runner, direct_num_workers=runner.workers)
+    return engine, options(runner, {}, direct_num_workers=runner.workers)
 
 
 @contextlib.contextmanager
@@ -332,12 +332,10 @@ def service(runner: RunnerConfig, flags: dict[str, str], pool: Pool | None) -> E
         raise ConfigError(f"{error}; {need}", "runner", runner.name) from error
     engine = kind()
     engine.lost_worker = pool and pool.lost  # for `services.run`
-    configured = {key: value for key, value in runner.options.items() if key not in flags}
-    if configured.get("environment_type") == "EXTERNAL" and configured.get("environment_config"):
-        place = str(configured["environment_config"])
-        configured["environment_config"] = environment(place, secret())
-    own = dataclasses.replace(runner, options=configured)
-    return engine, options(own, sdk_worker_parallelism=runner.workers, **flags)
+    place = runner.options.get("environment_config")
+    if not flags and place and runner.options.get("environment_type") == "EXTERNAL":
+        flags = {"environment_config": environment(str(place), secret())}
+    return engine, options(runner, flags, sdk_worker_parallelism=runner.workers)
 
 
 Text = TypeVar("Text", str, str | None)

@@ -1,7 +1,6 @@
 """The records that a run's driver makes once and everything else reads; see `common.run_record`."""
 
 import dataclasses
-import hashlib
 import json
 import shlex
 import subprocess
@@ -15,7 +14,7 @@ from pipeline import __version__
 from pipeline.common import cores, run_record, storage
 from pipeline.common.atomic import write_text
 from pipeline.common.errors import ConfigError, InputError, writable
-from pipeline.common.manifest import Manifest
+from pipeline.common.manifest import Manifest, sha256_of
 from pipeline.common.redact import hide, one_line, unsigned
 from pipeline.common.schema import built, set_key
 from pipeline.common.stores import objects
@@ -113,7 +112,7 @@ class Run:
     def digest(self, job: str) -> str:
         """Return what tells the job of this run from one with other settings or inputs."""
         made = [record.fingerprint for record in self.stages.values() if record.job == job]
-        return hashlib.sha256("".join(made).encode()).hexdigest()[:16]
+        return sha256_of("".join(made))[:16]
 
     def check_unsigned(self) -> None:
         """Raise ConfigError if a stage reads an address with a secret, which goes to no other machine."""

@@ -6,7 +6,6 @@ is not logged again. Artifacts are references with the checksums of the manifest
 was made from what, and no file is uploaded.
 """
 
-import hashlib
 import json
 import os
 from collections.abc import Sequence
@@ -18,7 +17,7 @@ from model.training.tracking import RUN_ID, mode_of, project_of
 from pipeline.common.atomic import write_text
 from pipeline.common.errors import first_line
 from pipeline.common.figures import Conversion, CorpusCounts, Record, Score
-from pipeline.common.manifest import TRACKER, Manifest
+from pipeline.common.manifest import TRACKER, Manifest, sha256_of
 from pipeline.common.redact import without_secrets
 from pipeline.reporting.graph_svg import needs_of
 from pipeline.reporting.score_tables import Stages, finished, published, published_scores
@@ -67,7 +66,7 @@ def run_id(work: Path, name: str, manifest: Manifest) -> str:
     if manifest.stage == "train" and own.exists():
         return own.read_text().strip()
     text = f"{work.absolute()}/{name}/{manifest.fingerprint}/{manifest.finished}"
-    return hashlib.sha256(text.encode()).hexdigest()[:8]
+    return sha256_of(text)[:8]
 
 
 def log_stage(work: Path, name: str, found: Stages, identity: str, project: str | None) -> None:
@@ -203,5 +202,5 @@ def references(folder: Path, manifest: Manifest) -> list[tuple[str, str]]:
     files = {path: of for path, of in manifest.files.items() if not path.startswith(TRACKER)}
     if len(files) > MOST:
         text = json.dumps({path: entry["sha256"] for path, entry in sorted(files.items())})
-        return [(f"{place}#sha256={hashlib.sha256(text.encode()).hexdigest()}", folder.name)]
+        return [(f"{place}#sha256={sha256_of(text)}", folder.name)]
     return [(f"{place}/{path}#sha256={of['sha256']}", path) for path, of in sorted(files.items())]

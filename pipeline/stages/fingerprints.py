@@ -16,7 +16,7 @@ from typing import Any
 
 from pipeline.common import storage
 from pipeline.common.figures import Conversion
-from pipeline.common.manifest import Manifest, enclosing_manifest
+from pipeline.common.manifest import Manifest, enclosing_manifest, sha256_of
 from pipeline.common.schema import counted, default_of, has_default, walk_fields
 from pipeline.config import StageConfig
 from pipeline.stages.registry import stage_of
@@ -164,12 +164,8 @@ def fingerprint_in_part(stage: str, config: StageConfig, sources: Sources, count
 def fingerprint_of(stage: str, settings: Mapping[str, Any], sources: Sources) -> str:
     """Return the fingerprint of a stage with these settings and fingerprints of its inputs."""
     version = stage_of(stage).version
-    text = json.dumps(
-        {"stage": stage, "version": version, "settings": settings, "inputs": sources},
-        sort_keys=True,
-        default=dataclasses.asdict,
-    )
-    return hashlib.sha256(text.encode()).hexdigest()
+    what = {"stage": stage, "version": version, "settings": settings, "inputs": sources}
+    return sha256_of(json.dumps(what, sort_keys=True, default=dataclasses.asdict))
 
 
 def recognise(stage: str, config: StageConfig, wanted: str, sources: Sources) -> Manifest | None:
