@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 Answer = dict[str, Any]
 Rows = list[Row]
+Replies = list[Answer]
 BLOCK = 1024  # lines per batch
 MASK = "[MASK]"
 
@@ -58,14 +59,14 @@ def predict(config: PredictConfig) -> None:
     screen.say(f"predict: {coverage.line}", sys.stderr)
 
 
-def show(block: Rows, answers: list[Answer]) -> None:
+def show(block: Rows, answers: Replies) -> None:
     """Print one line of JSON per prediction, with the row's number and what else is known of it."""
     for row, one in zip(block, answers, strict=True):
         print(json.dumps({"row": row.number, **row.about, **one}, ensure_ascii=False))
     sys.stdout.flush()
 
 
-def answerer(config: PredictConfig) -> tuple[Callable[[Rows], list[Answer]], Coverage]:
+def answerer(config: PredictConfig) -> tuple[Callable[[Rows], Replies], Coverage]:
     """Return the function that predicts for lines with the model of the folder, and its counts.
 
     Raises:
@@ -204,7 +205,7 @@ class Tuned:
         framing = TruncationConfig(self.longest, self.found.reading.truncation)
         return self.predicted(tokenize(self.wordpiece, first, second, [0.0] * len(first), framing))
 
-    def classes(self, block: Rows) -> list[Answer]:
+    def classes(self, block: Rows) -> Replies:
         """Predict the class of each line with all probabilities, or its score.
 
         Raises:
@@ -248,7 +249,7 @@ class Tuned:
                 logits[row] = values
         return logits
 
-    def tags(self, block: Rows) -> list[Answer]:
+    def tags(self, block: Rows) -> Replies:
         """Predict the tags of the words of each line."""
         task = TaskConfig(name="predict", kind="tagging", label="1", labels=self.found.labels, metrics=["f1"])
         kind = Tagging("", task, self.wordpiece, self.longest)
@@ -257,7 +258,7 @@ class Tuned:
         decided = kind.decode(part, self.predicted(part.samples))
         return [{"words": one, "tags": given} for one, given in zip(words, decided, strict=True)]
 
-    def passages(self, block: Rows) -> list[Answer]:
+    def passages(self, block: Rows) -> Replies:
         """Predict the answer in each passage; `none` is the margin by which no answer is more likely.
 
         Raises:
@@ -278,7 +279,7 @@ class Tuned:
             for one, (text, margin) in zip(questions, decided, strict=True)
         ]
 
-    def endings(self, block: Rows) -> list[Answer]:
+    def endings(self, block: Rows) -> Replies:
         """Predict the most likely ending of each line.
 
         Raises:

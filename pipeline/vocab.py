@@ -39,6 +39,9 @@ PIECE = 64 * 2**10  # minimum characters of a piece, except for the last one of 
 _BETWEEN = "\0"  # separates the documents of a piece; does not occur in cleaned text
 
 
+Piece = tuple[int, int]  # its offset and size in bytes
+
+
 class TextSample:
     """Cleaned documents, possibly truncated, in corpus order: in a file, for several passes in constant memory.
 
@@ -50,7 +53,7 @@ class TextSample:
     def __init__(self, folder: Path | None = None):
         """Create the temporary file in `folder`; None: the system's temporary folder."""
         self._file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115 (lives as long as this)
-        self._pieces: list[tuple[int, int]] = []  # offset and size in bytes
+        self._pieces: list[Piece] = []
         self.bytes = 0
         self.splits = 0  # sampled
 
@@ -91,13 +94,13 @@ class TextSample:
         self._keep(sorted((start, size) for _, start, size in kept))
         return min(total, most)
 
-    def _write(self, texts: list[str]) -> tuple[int, int]:
+    def _write(self, texts: list[str]) -> Piece:
         """Append a piece; return its offset and size in bytes."""
         cleaned = filter(None, map(clean.clean, texts))
         start = self._file.seek(0, 2)
         return start, self._file.write(_BETWEEN.join(cleaned).encode())
 
-    def _keep(self, pieces: list[tuple[int, int]]) -> None:
+    def _keep(self, pieces: list[Piece]) -> None:
         self._pieces += (piece for piece in pieces if piece[1])
         self.bytes += sum(size for _, size in pieces)
 

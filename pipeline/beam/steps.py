@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from pipeline.beam import buckets, spent, writing
 from pipeline.beam.buckets import NewDocuments, TokenizedDocuments, by_bucket, in_portions
-from pipeline.beam.carrier import Carrier, Part, blobs
+from pipeline.beam.carrier import Carrier, Parts, blobs
 from pipeline.beam.documents import DocumentCounts, DocumentReader
 from pipeline.beam.exchange import portion
 from pipeline.beam.fast_import import beam
@@ -77,7 +77,7 @@ class Task(beam.DoFn):
             for step, (used, _) in times.items():  # an engine shows them
                 beam.metrics.Metrics.counter("prepare", f"{step}, processor ms").inc(round(1000 * used))
 
-    def blobs(self, parts: Iterable[Part], kind: str) -> Iterator[pa.Buffer]:
+    def blobs(self, parts: Parts, kind: str) -> Iterator[pa.Buffer]:
         """Yield what earlier tasks have left of this kind, in their order."""
         return blobs(self.plan.scratch, parts, kind)
 
@@ -171,7 +171,7 @@ class Tokenize(Task):
 class Merge(Task):
     """Between the phases, if there would be too many parts: merge one range of one group."""
 
-    def work(self, number: int, given: Iterable[Part]) -> Iterator[Left]:
+    def work(self, number: int, given: Parts) -> Iterator[Left]:
         """Merge the documents of one place, for the writing tasks of its range."""
         exchange = self.plan.exchange
         index = number % exchange.ranges
@@ -205,7 +205,7 @@ def vocabulary(place: str, sha256: str) -> WordPiece:
 class WriteShards(Task):
     """Phase 2: write the shards of some buckets."""
 
-    def work(self, number: int, given: Iterable[Part]) -> Iterator[Left]:
+    def work(self, number: int, given: Parts) -> Iterator[Left]:
         """Write the shards of the documents, without their near duplicates."""
         plan, parts = self.plan, list(given)
         near = minhash.from_bytes(self.blobs(parts, NEAR), minhash.DOCUMENT)
@@ -226,7 +226,7 @@ class PairCandidates(Task):
 
     main, step = PAIRS, "near duplicates"
 
-    def work(self, number: int, given: Iterable[Part]) -> Iterator[Left]:
+    def work(self, number: int, given: Parts) -> Iterator[Left]:
         """Leave the pairs for the task of the larger document, and who needs which signature."""
         tasks = self.plan.exchange.near_tasks
         entries = minhash.from_bytes(self.blobs(given, BANDS), minhash.ENTRY)
@@ -241,7 +241,7 @@ class SendSignatures(Task):
 
     main, step = SIGNATURES, "near duplicates"
 
-    def work(self, number: int, given: Iterable[Part]) -> Iterator[Left]:
+    def work(self, number: int, given: Parts) -> Iterator[Left]:
         """Leave the signatures for each task that needs some."""
         parts = list(given)
         asked = minhash.from_bytes(self.blobs(parts, WANTED), minhash.WANTED)
@@ -261,7 +261,7 @@ class ComparePairs(Task):
 
     main, step = NEAR, "near duplicates"
 
-    def work(self, number: int, given: Iterable[Part]) -> Iterator[Left]:
+    def work(self, number: int, given: Parts) -> Iterator[Left]:
         """Leave the hashes of documents to leave out for the tasks that write them."""
         plan, parts, filters = self.plan, list(given), self.plan.config.filters
         assert filters.near_duplicates is not None

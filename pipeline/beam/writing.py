@@ -25,7 +25,9 @@ from pipeline.shards import write_shard
 from pipeline.shards.full_sentences import best_fit, cut_documents, full_sentences
 from pipeline.shards.sentence_pairs import Documents, Pairs, gather, next_sentence_pairs
 
-Drawn = list[tuple[np.ndarray, Pairs]]  # per bucket: tokens, and pairs of them in keyed order
+TokenPairs = tuple[np.ndarray, Pairs]  # tokens, and pairs of them in keyed order
+Drawn = list[TokenPairs]  # per bucket
+Account = dict[str, Any]  # counts, by the names of `DocumentCounts`
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,10 +86,10 @@ def load(plan: PreparePlan, write: int, table: pa.Table, found: np.ndarray) -> B
     return Buckets(names, documents, bounds, copies, words, read, duplicates, similar, dropped)
 
 
-def write(plan: PreparePlan, buckets: Buckets, report: Callable[[float], None]) -> dict[str, Any]:
+def write(plan: PreparePlan, buckets: Buckets, report: Callable[[float], None]) -> Account:
     """Write the shards of some buckets; return their counts."""
     counters = ("documents", "filtered", "totals", "packing")
-    account: dict[str, Any] = {name: Counter() for name in counters}
+    account: Account = {name: Counter() for name in counters}
     account |= {"lengths": Counter(), "shards": {}, "dropped": buckets.dropped}
     copies = buckets.copies.copy()
     for k, name in enumerate(buckets.names):
@@ -104,12 +106,7 @@ def write(plan: PreparePlan, buckets: Buckets, report: Callable[[float], None]) 
 
 
 def write_bucket(
-    plan: PreparePlan,
-    buckets: Buckets,
-    k: int,
-    copies: np.ndarray,
-    drawn: tuple[np.ndarray, Pairs],
-    account: dict[str, Any],
+    plan: PreparePlan, buckets: Buckets, k: int, copies: np.ndarray, drawn: TokenPairs, account: Account
 ) -> None:
     """Write the shard of bucket `k`, unless it is empty, and add its counts."""
     mine, name = slice(*buckets.bounds[k : k + 2]), buckets.names[k]
@@ -231,7 +228,7 @@ def divided(documents: Documents, pairs: Pairs) -> list[Pairs]:
     return [ordered[low:high] for low, high in itertools.pairwise(places)]
 
 
-def joined(parts: tuple[tuple[np.ndarray, Pairs], ...], shared: bool) -> tuple[np.ndarray, Pairs]:
+def joined(parts: tuple[TokenPairs, ...], shared: bool) -> TokenPairs:
     """Join the rounds of a bucket, whose tokens are `shared` or those of each round."""
     if len(parts) == 1:
         return parts[0]

@@ -20,6 +20,7 @@ from pipeline.cli.conf_files import CONF, choices
 from pipeline.common.errors import ConfigError
 
 Words = list[str]  # of a command line
+Folders = list[Path]  # of YAML files, next to ours
 EXPONENT = re.compile(r"[+-]?\d+(\.\d+)?[eE]\+?\d{1,2}")  # 1e4, 1.5e3
 CHOICE = re.compile(r"\+*(\w+)=(['\"]?)([\w./-]+)\2")  # of a group: corpus=wiki, +corpus='wiki'
 ADDED = re.compile(r"\+([\w.]+)=")  # a key with one plus
@@ -33,7 +34,7 @@ OPEN = re.compile(r"(corpus\.options|corpus\.parts|runner\.options)\b")  # group
 OF_TRAININGS = re.compile(r"^\+*(?=model\.\w)")
 
 
-def search_path(overrides: Words) -> list[Path]:
+def search_path(overrides: Words) -> Folders:
     """Return the user's own folders of YAML files, which an override names."""
     named = [word for word in overrides if word.startswith(f"{SEARCH_PATH}=")]
     if not named:

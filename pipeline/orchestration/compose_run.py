@@ -16,6 +16,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from pipeline.cli import composing, conf_files, entry_point
 from pipeline.cli.overrides import (
     SEARCH_PATH,
+    Folders,
     Words,
     as_text,
     check,
@@ -137,7 +138,7 @@ def start(words: Words, task: Callable[[RunConfig], Any]) -> NoReturn:
     entry_point.run("run", RunConfig, task, words, read=of_words)
 
 
-def in_package(word: str, own: list[Path]) -> str:
+def in_package(word: str, own: Folders) -> str:
     """Return an override of a stage in the package of that stage, and any other unchanged.
 
     Raises:
@@ -163,7 +164,7 @@ def in_package(word: str, own: list[Path]) -> str:
     return f"{'++' if added and sign != '~' else sign}stages.{name}.{rest}"
 
 
-def composed(words: Words, own: list[Path]) -> DictConfig | None:
+def composed(words: Words, own: Folders) -> DictConfig | None:
     """Return what a command line composes, evaluations as templates; None if an option of Hydra ran.
 
     Raises:
@@ -243,7 +244,7 @@ def for_all_trainings(config: DictConfig, words: Words) -> None:
                 OmegaConf.update(config, f"stages.{name}.{key}", OmegaConf.select(config, key))
 
 
-def with_evaluations(config: DictConfig, run: RunConfig, own: list[Path]) -> dict[str, str]:
+def with_evaluations(config: DictConfig, run: RunConfig, own: Folders) -> dict[str, str]:
     """Return the stages in their order, an evaluation for each task among them, with those of the recipe.
 
     A key of `evaluate-rte` is typed as one of `evaluate`, and one of `train` as its own.
@@ -278,7 +279,7 @@ def check_kinds(config: DictConfig) -> None:
             raise ConfigError(f"no such stage in recipe {config.recipe}; choose one of {', '.join(made)}", name)
 
 
-def add_evaluations(config: DictConfig, run: RunConfig, name: str, own: list[Path]) -> list[str]:
+def add_evaluations(config: DictConfig, run: RunConfig, name: str, own: Folders) -> list[str]:
     """Add an evaluation to the stages for each task of a template; return their names.
 
     One that scores checkpoints trains none, so it has the tasks without training alone.
@@ -305,7 +306,7 @@ def add_evaluations(config: DictConfig, run: RunConfig, name: str, own: list[Pat
     return found
 
 
-def task_of(task: str, own: list[Path]) -> DictConfig:
+def task_of(task: str, own: Folders) -> DictConfig:
     """Return the settings of a task; `own` are more folders of YAML files.
 
     Raises:

@@ -24,6 +24,7 @@ from typing import NoReturn, cast
 
 from model.launch import HOSTFILE
 from pipeline.cli import entry_point
+from pipeline.cli.overrides import Words
 from pipeline.common import cores as machine
 from pipeline.common import heartbeat, run_record, screen
 from pipeline.common.errors import ConfigError, Exit, InputError, Restart
@@ -119,7 +120,7 @@ def number(name: str, least: int, default: int | None = None) -> int:
     return int(text)
 
 
-def on_many_nodes(stage: str) -> list[str]:
+def on_many_nodes(stage: str) -> Words:
     """Return the launcher's options for one node of several.
 
     Raises:
@@ -132,7 +133,7 @@ def on_many_nodes(stage: str) -> list[str]:
     return ["--no_ssh", "--node_rank", str(node.index), *meet]
 
 
-def preflight() -> list[str]:
+def preflight() -> Words:
     """Return the command that checks this node and those that will train with it.
 
     Raises:
@@ -143,7 +144,7 @@ def preflight() -> list[str]:
     return [*stage_commands.launched(script, on_many_nodes(PREFLIGHT)), *options]
 
 
-def command(nodes: Nodes, node: StageRecord, record: str) -> list[str]:
+def command(nodes: Nodes, node: StageRecord, record: str) -> Words:
     """Return this pod's command for `node`, one of the Job's `nodes`; empty if it has no part."""
     if node.kind == "train":
         words = stage_commands.command(node, record, options=on_many_nodes(node.name))
@@ -164,7 +165,7 @@ def command(nodes: Nodes, node: StageRecord, record: str) -> list[str]:
     return [*words, f"part=[{first},{parts}]"] if first < grids[position] else []
 
 
-def run_stage(words: list[str]) -> NoReturn:
+def run_stage(words: Words) -> NoReturn:
     """Run this pod's part of a stage.
 
     Raises:
@@ -195,7 +196,7 @@ def run_stage(words: list[str]) -> NoReturn:
     sys.exit(Exit.DONE)
 
 
-def commands_of(stage: str, run: Run, record: str, typed: Mapping[str, str]) -> list[list[str]]:
+def commands_of(stage: str, run: Run, record: str, typed: Mapping[str, str]) -> list[Words]:
     """Return the commands of a Job's stages that are not made yet.
 
     Raises:

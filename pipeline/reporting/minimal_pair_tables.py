@@ -6,7 +6,7 @@ from statistics import mean
 from pipeline.common.figures import PairScore
 from pipeline.common.tables import read_table
 from pipeline.reporting import plots
-from pipeline.reporting.score_tables import Figures, Stages, places
+from pipeline.reporting.score_tables import Figures, Plot, Stages, places
 
 MOST_CURVES = len(plots.COLOURS)
 
@@ -123,7 +123,7 @@ def missing_paradigms(task: str, tables: Figures) -> set[str]:
     return {name for entry in entries for name in entry.get("paradigms", {})} - set(tables["paradigms"])
 
 
-def curves(score: PairScore) -> list[tuple[str, str]]:
+def curves(score: PairScore) -> list[Plot]:
     """Return the learning curves over the checkpoints: over all, and phenomena a few at a time."""
     points = score.checkpoints
     if len(points) < 2:

@@ -17,6 +17,7 @@ from pipeline.reporting import plots
 from pipeline.stages import fingerprints
 
 Figures = dict[str, Any]  # of a row or a section, for the page
+Plot = tuple[str, str]  # a caption, and the SVG
 COPY = re.compile(r"(.+)-seed(-?\d+)")  # the name of a stage of another seed than the run's
 ACCURACY = TrainingSummary.ACCURACY
 HELD_OUT = {
@@ -120,7 +121,7 @@ def markdown(rows: list[Figures]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def by_checkpoint(stages: Stages) -> list[tuple[str, str]]:
+def by_checkpoint(stages: Stages) -> list[Plot]:
     """Return a plot per task, and per training, of its score over checkpoint steps.
 
     The steps are read from the converted folders; a task with one checkpoint has no plot.
@@ -235,7 +236,7 @@ def seed_scores(found: Groups, stages: Stages) -> dict[str, Figures]:
     return result
 
 
-def seed_curves(found: Groups, stages: Stages) -> Iterator[tuple[str, str]]:
+def seed_curves(found: Groups, stages: Stages) -> Iterator[Plot]:
     """Yield the plots that have a curve per seed: held-out accuracy, and minimal pairs."""
     for stage, by_seed in found.items():
         held_out, pairs, labels, title = [], [], set(), ""

@@ -161,7 +161,7 @@ def fingerprint_in_part(stage: str, config: StageConfig, sources: Sources, count
     return fingerprint_of(stage, settings, {key: value for key, value in sources.items() if counts(key)})
 
 
-def fingerprint_of(stage: str, settings: Mapping[str, Any], sources: Sources) -> str:
+def fingerprint_of(stage: str, settings: Settings, sources: Sources) -> str:
     """Return the fingerprint of a stage with these settings and fingerprints of its inputs."""
     version = stage_of(stage).version
     what = {"stage": stage, "version": version, "settings": settings, "inputs": sources}
@@ -196,7 +196,7 @@ def compared(stage: str, config: StageConfig, wanted: str, sources: Sources) -> 
     return present, None if same else ""
 
 
-def changes(before: Mapping[str, Any], config: StageConfig) -> dict[str, tuple[Any, Any]]:
+def changes(before: Settings, config: StageConfig) -> dict[str, tuple[Any, Any]]:
     """Return the settings that differ from a manifest's, as (before, now) by dotted key.
 
     A setting missing from the manifest had today's default; the golden file ensures that.
@@ -212,7 +212,7 @@ def changes(before: Mapping[str, Any], config: StageConfig) -> dict[str, tuple[A
     return found
 
 
-def _lookup(nested: Mapping[str, Any], key: str, default: Any) -> Any:
+def _lookup(nested: Settings, key: str, default: Any) -> Any:
     value: Any = nested
     for part in key.split("."):
         if not isinstance(value, Mapping) or part not in value:
