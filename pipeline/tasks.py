@@ -87,8 +87,7 @@ def held_documents(config: TasksConfig) -> list[HeldOutDocument]:
     reader = readers.open_corpus(config.corpus, config.source)
     splits = reader.splits(SPLIT_BYTES)
     order = counter_rng.permutation(counter_rng.key(config.seed, "tasks", "splits"), len(splits))
-    found: dict[int, HeldOutDocument] = {}
-    lowest = LowestHashes()  # of documents that are long enough
+    found, lowest = dict[int, HeldOutDocument](), LowestHashes()  # of documents that are long enough
     read = gathered = 0
     plenty = PER_ROW * (config.train_rows + config.dev_rows)
     for document in itertools.chain.from_iterable(

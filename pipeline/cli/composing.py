@@ -230,7 +230,7 @@ def check_addresses(config: Any) -> None:
     stage = hasattr(config, "workdir")  # other commands make no local copies
     for key, role, value in walk_fields(config):
         if role != "input" and key not in (*STORE, *LOCAL):
-            continue
+            continue  # corpus.path may be in any store
         stored = stage and (role == "input" or key in STORE)
         for place in value if isinstance(value, list) else [value]:
             if not isinstance(place, str) or not is_address(place):

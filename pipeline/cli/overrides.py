@@ -138,7 +138,7 @@ def marked(value: str) -> str:
 
 
 def type_of(schema: Any, key: str) -> Any:
-    """Return the type of a dotted key without None: Any within what takes any key; None if there is no such key."""
+    """Return the type of a dotted key without None: Any within what takes any key; None: no such key."""
     for name in key.split("."):
         if not dataclasses.is_dataclass(schema):
             return None if schema is None else Any
