@@ -36,9 +36,6 @@ _KILLED = "removed our application: KILLED"
 class Died(Restart):
     """A job that ended because a process of the engine died."""
 
-    def __init__(self, what: str):
-        super().__init__(what, "rerun the command")
-
 
 class Job:
     """A job accepted by a service, observed through Beam's result object."""
@@ -122,7 +119,7 @@ class Job:
                 if not (scratch / "begun").exists():
                     self.check_begun(time.monotonic() - began)
             if lost_worker is not None and (how := lost_worker()):
-                raise Died(f"runner={self.name}: a worker process died ({how})")
+                raise Died(f"runner={self.name}: a worker process died ({how})", "rerun the command")
             time.sleep(POLL)
         if state == "CANCELLED":
             raise self.cancelled()
@@ -172,7 +169,7 @@ class Job:
                 "runner.options.environment_config",
                 self.runner.options.get("environment_config"),
             )
-        return Died(f"runner={self.name}: the job failed ({innermost(reason)})")
+        return Died(f"runner={self.name}: the job failed ({innermost(reason)})", "rerun the command")
 
 
 def run(plan: PreparePlan, engine: Any, flags: Any, build: Callable[[Any, PreparePlan], Any]) -> None:

@@ -88,8 +88,7 @@ def load(plan: PreparePlan, write: int, table: pa.Table, found: np.ndarray) -> B
 
 def write(plan: PreparePlan, buckets: Buckets, report: Callable[[float], None]) -> Account:
     """Write the shards of some buckets; return their counts."""
-    counters = ("documents", "filtered", "totals", "packing")
-    account: Account = {name: Counter() for name in counters}
+    account: Account = {name: Counter() for name in ("documents", "filtered", "totals", "packing")}
     account |= {"lengths": Counter(), "shards": {}, "dropped": buckets.dropped}
     copies = buckets.copies.copy()
     for k, name in enumerate(buckets.names):

@@ -39,8 +39,6 @@ TWICE = re.compile(r"Multiple values for (\w+)\. .*'override \w+: (\S+)'")
 NO_GROUP = re.compile(r"Invalid type assigned: .* is not a subclass of .*value: (.*)")
 NOT_ONE = re.compile(r"Cannot convert '(?:list|dict)' to string: '(.*)'")
 NOT_THERE = re.compile(r"Could not delete (?:from config\. )?'([^']+)'")
-NOT_NULL = re.compile(r"field '(.*)' is not Optional")
-NO_LIST = re.compile(r"is not a ListConfig, list or tuple")
 ALL_KEYS = f"{named('--help')} lists all keys"
 TYPES = {"Integer": "a whole number", "Float": "a number", "bool": "true or false"}
 
@@ -119,9 +117,9 @@ def explain(error: Exception) -> UserError:
     if isinstance(error, ValidationError):
         if wrong := WRONG_TYPE.search(text):
             return ConfigError(f"must be {TYPES[wrong[2] or wrong[3]]}", full, wrong[1])
-        if NOT_NULL.search(text):
+        if "is not Optional" in text:
             return ConfigError("must not be null", full, None)
-        if NO_LIST.search(text):
+        if "is not a ListConfig, list or tuple" in text:
             return ConfigError(f"must be a list; write {named(full)}=[VALUE]", full)
         if one := NO_GROUP.search(text):
             first = f"{error.key}.{names(OmegaConf.get_type(error.parent_node, error.key))[0]}"

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 Record = dict[str, Any]  # of a finished run: its trial, epochs, scores and predictions
 
 Records = list[Record]
+Evaluation = tuple[Score, str, dict[str, str]]  # with its summary line, and other files by name
 PRETRAINED, RANDOM = "pretrained", "random"  # initial weights of a run
 RUNS, PREDICTIONS, MODEL = "runs", "predictions.tsv", "model"
 FAULTS = 20  # malformed rows that are listed; all are counted
@@ -180,7 +181,7 @@ def run_part(config: EvaluateConfig, index: int, parts: int) -> bool:
     return len(finished(folder, keys)) == len(keys)
 
 
-def evaluate(config: EvaluateConfig, out: Path) -> tuple[Score, str, dict[str, str]]:
+def evaluate(config: EvaluateConfig, out: Path) -> Evaluation:
     """Do the missing runs; return the score, the summary line, and other files by name.
 
     The best model is in `model` with `keep`.

@@ -17,11 +17,11 @@ from pipeline.common import checkpoints, counter_rng, screen
 from pipeline.common.atomic import write_text
 from pipeline.common.bars import Bar
 from pipeline.common.errors import InputError, named
-from pipeline.common.figures import Conversion, PairScore, Score
+from pipeline.common.figures import Conversion, PairScore
 from pipeline.common.formatting import pluralize
 from pipeline.common.manifest import Manifest
 from pipeline.config import EvaluateConfig, TaskConfig
-from pipeline.evaluation.grid_search import PRETRAINED, RANDOM, RUNS, Record
+from pipeline.evaluation.grid_search import PRETRAINED, RANDOM, RUNS, Evaluation, Record
 from pipeline.evaluation.task_types import minimal_pairs
 from pipeline.evaluation.task_types.minimal_pairs import Bools, Floats, Pairs
 from pipeline.stages import fingerprints
@@ -116,7 +116,7 @@ def vocabulary_of(config: EvaluateConfig, folder: Path) -> WordPiece:
     return WordPiece.load(vocab)
 
 
-def evaluate(config: EvaluateConfig, out: Path) -> tuple[Score, str, dict[str, str]]:
+def evaluate(config: EvaluateConfig, out: Path) -> Evaluation:
     """Score the models; return the score, the summary line, and other files by name.
 
     The files are for others: each pair's scores by the last model, and the sentences that it finds

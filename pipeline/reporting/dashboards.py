@@ -5,7 +5,7 @@ tables of its corpus and its scores.
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -52,9 +52,9 @@ def workspace(entity: str, project: str) -> ws.Workspace:
     )
 
 
-def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> wr.MarkdownBlock:
+def table(head: Sequence[str], rows: Iterable[Iterable[str]]) -> wr.MarkdownBlock:
     """Return a Markdown table."""
-    lines = [list(head), ["---"] * len(list(head)), *map(list, rows)]
+    lines = [head, ["---"] * len(head), *rows]
     return wr.MarkdownBlock(text="\n".join(f"| {' | '.join(cells)} |" for cells in lines))
 
 
