@@ -142,6 +142,7 @@ def find_prism(location: str | None) -> str:
 
 
 Engine = tuple[Any, PipelineOptions]
+Flags = dict[str, str]  # options of Beam
 
 POLL, ENDS = 0.1, 2.0  # seconds that a worker has to end
 
@@ -213,7 +214,7 @@ def check_options(runner: RunnerConfig) -> None:
             raise ConfigError(f"not an option of Beam; {cure}", key)
 
 
-def options(runner: RunnerConfig, flags: dict[str, str], **defaults: Any) -> PipelineOptions:
+def options(runner: RunnerConfig, flags: Flags, **defaults: Any) -> PipelineOptions:
     """Return Beam's options: `defaults`, overridden by the configuration, and that by `flags`."""
     configured = {key: value for key, value in runner.options.items() if value is not None}
     return PipelineOptions.from_dictionary({"save_main_session": False, **defaults, **configured, **flags})
@@ -258,7 +259,7 @@ def local(runner: RunnerConfig) -> Engine:
 
 
 @contextlib.contextmanager
-def loopback() -> Iterator[tuple[dict[str, str], Pool]]:
+def loopback() -> Iterator[tuple[Flags, Pool]]:
     """Run a pool of workers in this process, for services on this machine; yield the options that say so too."""
     key = secrets.token_hex(16)
     pool, server, port = serve("localhost:0", key)
@@ -316,7 +317,7 @@ def in_turns(runner: RunnerConfig, pieces: int) -> RunnerConfig:
     return dataclasses.replace(runner, options=own)
 
 
-def service(runner: RunnerConfig, flags: dict[str, str], pool: Pool | None) -> Engine:
+def service(runner: RunnerConfig, flags: Flags, pool: Pool | None) -> Engine:
     """Return a runner behind a job service: Beam's own, Flink's, Spark's, Google's.
 
     `flags` are options that differ from the configuration, and `pool` has workers in this process.

@@ -22,9 +22,8 @@ from pipeline.config import ConvertConfig, EvaluateConfig, ReportConfig, RunConf
 from pipeline.evaluation import examples
 from pipeline.orchestration.run_document import FORCED, Nodes, StageRecord
 from pipeline.stages import fingerprints, store_folder
-from pipeline.stages.fingerprints import pin
+from pipeline.stages.fingerprints import Identity, pin
 from pipeline.stages.registry import type_of
-from pipeline.stages.stage import Identity
 
 OF_A_MODEL = ("convert", "evaluate")  # what a user adds to a run
 Stages = dict[str, StageConfig]

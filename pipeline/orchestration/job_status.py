@@ -33,6 +33,7 @@ RUNTIME = "TrainingRuntime"
 TRAINER = "trainer.kubeflow.org"
 
 Object = dict[str, Any]
+Pods = list[Any]
 
 
 @dataclass(frozen=True)
@@ -206,7 +207,7 @@ def lost_node(pod: Any, now: datetime.datetime) -> str:
     )
 
 
-def newest_warning(job: Object, pods: list[Any], events: list[Any]) -> str:
+def newest_warning(job: Object, pods: Pods, events: list[Any]) -> str:
     """Return the latest warning about a Job, its pods or its Workload of Kueue since its start."""
     names = {pod.metadata.name for pod in pods}
     owners = {job["metadata"]["uid"], job.get("child")}
@@ -248,7 +249,7 @@ def began(job: Object) -> datetime.datetime:
     return datetime.datetime.fromisoformat(job["status"].get("startTime") or job["metadata"]["creationTimestamp"])
 
 
-def termination_message(pods: list[Any]) -> tuple[int, str]:
+def termination_message(pods: Pods) -> tuple[int, str]:
     """Return exit code and last output of the most relevant failed pod: user errors first."""
     ends = [
         container.state.terminated

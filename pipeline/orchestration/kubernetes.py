@@ -27,6 +27,7 @@ from pipeline.orchestration.job_status import (
     CustomObjects,
     Object,
     Owner,
+    Pods,
     Template,
     by_name,
 )
@@ -82,8 +83,10 @@ class KubernetesExecutor(Executor):
         groups, templates = by_job(nodes), self._templates()
         if self._checks_nodes(groups):
             groups = {job_status.PREFLIGHT: [], **groups}
-        chosen = ((name, job_status.choose(templates, name, kind_of(all_of))) for name, all_of in groups.items())
-        return "\n".join(job_status.described(template, name) for name, template in chosen)
+        return "\n".join(
+            job_status.described(job_status.choose(templates, name, kind_of(all_of)), name)
+            for name, all_of in groups.items()
+        )
 
     def _checks_nodes(self, groups: Groups) -> bool:
         return self.config.preflight and any(kind_of(members) == "train" for members in groups.values())
@@ -221,7 +224,7 @@ class KubernetesExecutor(Executor):
             self.warned.add(known)
             print(f"{name:<12}  {what}", flush=True)
 
-    def _pods(self, kind: str, name: str) -> list[Any]:
+    def _pods(self, kind: str, name: str) -> Pods:
         """Return the pods of a Job or TrainJob, newest first."""
         label = "batch.kubernetes.io/job-name" if kind == "job" else job_status.JOBSET  # whose value is the name
         chosen = f"{label}={name}"
@@ -230,7 +233,7 @@ class KubernetesExecutor(Executor):
         )
         return sorted(listed.items, key=lambda pod: pod.metadata.creation_timestamp, reverse=True)
 
-    def _pods_of(self, job: Object) -> list[Any]:
+    def _pods_of(self, job: Object) -> Pods:
         return self._pods(job_status.resource(job), job["metadata"]["name"])
 
     def _condition(self, job: Object) -> str:

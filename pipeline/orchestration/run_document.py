@@ -23,6 +23,7 @@ from pipeline.stages.registry import STAGES
 from pipeline.stages.store_folder import in_store, local_place
 
 ROOT = Path(__file__).resolve().parents[2]
+Texts = dict[str, str]  # by name, or by dotted key
 FORCED = "forced"  # the reason for a rerun that the user asked for
 
 
@@ -58,7 +59,7 @@ class StageRecord:
         manifest = Manifest.read(self.out)
         return manifest if manifest is not None and manifest.fingerprint == self.fingerprint else None
 
-    def secrets(self, shown: Callable[[str], str] = hide) -> dict[str, str]:
+    def secrets(self, shown: Callable[[str], str] = hide) -> Texts:
         """Return the settings that hold secrets, by dotted key: those that `shown` changes."""
         texts = _texts(dataclasses.asdict(self.config))
         return {key: text for key, text in texts.items() if shown(text) != text}
@@ -78,7 +79,7 @@ class Run:
     command: str
     here: bool = True  # its stages are processes of this machine
     cores: int  # of the driver, which a stage elsewhere replaces by its own
-    environment: dict[str, str]  # variables of all stages, unless they are set
+    environment: Texts  # variables of all stages, unless they are set
     stages: dict[str, StageRecord]
     code: str = field(default_factory=code)
     version: int = run_record.VERSION
@@ -149,7 +150,7 @@ def of(config: RunConfig, nodes: Iterable[StageRecord], here: bool | None = None
     return run
 
 
-def names_for_wandb(config: RunConfig) -> dict[str, str]:
+def names_for_wandb(config: RunConfig) -> Texts:
     """Return the variables with the group and the tags of a run's stages.
 
     Tags are the recipe, the model's size, the corpus and the commit; the version without git.
@@ -208,7 +209,7 @@ def read(place: str) -> Run:
         raise InputError(f"is not the record of a run ({error}); start the run again", path=place) from error
 
 
-def _texts(value: Any, key: str = "") -> dict[str, str]:
+def _texts(value: Any, key: str = "") -> Texts:
     """Return the texts in nested dicts and lists, by dotted key."""
     if isinstance(value, str):
         return {key: value}

@@ -21,6 +21,7 @@ from pipeline.reporting.score_tables import Stages, scores_in, shown
 from pipeline.reporting.wandb_stages import HEAD, RECORD, compared, finished_in
 
 SECTIONS: dict[str, list[dict[str, Any]]] = read_table(__file__, "dashboards.yaml")["sections"]
+Blocks = list[Any]
 TABLES = ("prepare/corpus", "evaluate/scores", "convert/masked_sentences")
 
 
@@ -29,7 +30,7 @@ def panels(name: str) -> list[wr.LinePlot]:
     return [wr.LinePlot(**plot) for plot in SECTIONS[name]]
 
 
-def tables() -> list[Any]:
+def tables() -> Blocks:
     """Return the tables that stages log once: corpus, scores, filled masks."""
     return [
         *(wr.WeavePanelSummaryTable(table_name=name) for name in TABLES),
@@ -58,9 +59,9 @@ def table(head: Sequence[str], rows: Iterable[Iterable[str]]) -> wr.MarkdownBloc
     return wr.MarkdownBlock(text="\n".join(f"| {' | '.join(cells)} |" for cells in lines))
 
 
-def corpus_blocks(stages: Stages) -> list[Any]:
+def corpus_blocks(stages: Stages) -> Blocks:
     """Return the outcomes of documents and the fill of sequences."""
-    blocks: list[Any] = [wr.H1(text="Data")]
+    blocks: Blocks = [wr.H1(text="Data")]
     for name, made in stages.items():
         if isinstance(counts := made.record, CorpusCounts):
             blocks += [
@@ -71,7 +72,7 @@ def corpus_blocks(stages: Stages) -> list[Any]:
     return blocks
 
 
-def score_blocks(stages: Stages) -> list[Any]:
+def score_blocks(stages: Stages) -> Blocks:
     """Return every task's score with its baselines."""
     rows = []
     for _, found in scores_in(stages):
@@ -86,7 +87,7 @@ def report(entity: str, project: str, work: Path) -> wr.Report:
     Raises:
         InputError: No training was found, or W&B was off.
     """
-    blocks, found = list[Any](), finished_in(work)
+    blocks, found = Blocks(), finished_in(work)
     runs = {path.parent.name: path.read_text().strip() for path in work.glob(f"train*/{RUN_ID}")}
     logged = work / RECORD
     stages = json.loads(logged.read_text()) if runs and logged.exists() else {}

@@ -23,6 +23,7 @@ from pipeline.stages.registry import stage_of
 
 Settings = dict[str, Any]  # by dotted key
 Sources = Mapping[str, str]  # fingerprints of inputs, by config key or by path
+Identity = tuple[str, dict[str, str]]  # a fingerprint, and those of the inputs by config key
 CHECKPOINT = "chck_"  # how the folder of one of several converted checkpoints begins
 
 
@@ -140,7 +141,7 @@ def fingerprint_files(path: Path | str, of_readers: bool = False) -> str:
     return digest.hexdigest()
 
 
-def fingerprint(stage: str, config: StageConfig, known: Sources | None = None) -> tuple[str, dict[str, str]]:
+def fingerprint(stage: str, config: StageConfig, known: Sources | None = None) -> Identity:
     """Return the stage's fingerprint, and those of its inputs by config key.
 
     `known` holds the fingerprints of input folders that do not exist yet, by path.

@@ -26,12 +26,11 @@ from pipeline.common.manifest import MANIFEST, Manifest, Result, begun, file_che
 from pipeline.common.redact import one_line
 from pipeline.common.stores.background_upload import BackgroundUpload
 from pipeline.config import StageConfig
-from pipeline.stages.fingerprints import fingerprint, pin, recognise
+from pipeline.stages.fingerprints import Identity, fingerprint, pin, recognise
 from pipeline.stages.registry import stage_of
 from pipeline.stages.store_folder import StoreFolder, local_place, localised
 
 Config = TypeVar("Config", bound=StageConfig)
-Identity = tuple[str, dict[str, str]]  # a fingerprint, and those of the inputs by config key
 
 
 def output_place(out: str) -> Path:
