@@ -252,8 +252,7 @@ def extend_vocabulary(config: VocabConfig, source: str, folder: Path | None = No
         known |= dict.fromkeys(added)
     if config.learn:
         size = max(len(known) + config.learn, 100)
-        learnt = learn(sample_corpus(config, folder), source, size)
-        learnt = [word for word in learnt if word not in known]
+        learnt = [word for word in learn(sample_corpus(config, folder), source, size) if word not in known]
         lost = cut_up(tokenizer_with(spec, added + learnt), learnt)
         added += [word for word in learnt if word not in lost][: config.learn]
     return str(tokenizer_with(spec, added).to_str(pretty=True))

@@ -95,7 +95,6 @@ class SlurmExecutor(Executor):
         """Return the command that submits a job; the script is its input."""
         config, wide, array = self.config, kind == "train", kind == "evaluate"
         gpus = config.gpus if wide else min(1, config.gpus) if array else 0
-        named = {option: getattr(config, option) for option in ("account", "partition")}
         return [
             "sbatch",
             "--parsable",
@@ -112,7 +111,7 @@ class SlurmExecutor(Executor):
             f"--nodes={config.nodes if wide else 1}",
             f"--cpus-per-task={1 if STAGES[kind].one_core and not array else config.cpus}",
             *([f"--gpus-per-node={gpus}"] if gpus else []),
-            *(f"--{option}={value}" for option, value in named.items() if value),
+            *(f"--{option}={value}" for option in ("account", "partition") if (value := getattr(config, option))),
             *([f"--dependency=afterok:{':'.join(before)}", "--kill-on-invalid-dep=yes"] if before else []),
             *config.options.get("all", []),
             *config.options.get(kind, []),
