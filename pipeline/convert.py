@@ -8,7 +8,6 @@ the original vocabulary (vocab=null) or an extension of it.
 PyTorch and the model are imported when work starts, so that `--help` is fast.
 """
 
-import hashlib
 import tempfile
 from collections.abc import Callable
 from dataclasses import replace
@@ -21,7 +20,7 @@ from pipeline.common import checkpoints
 from pipeline.common.errors import BY_FORCE, ConfigError, InputError
 from pipeline.common.figures import Conversion
 from pipeline.common.formatting import pluralize
-from pipeline.common.manifest import MANIFEST, Manifest, Result, require_manifest
+from pipeline.common.manifest import MANIFEST, Manifest, Result, require_manifest, sha256_of
 from pipeline.common.stores import hub
 from pipeline.config import ConvertConfig
 from pipeline.stages import stage, store_folder
@@ -150,7 +149,7 @@ def with_vocabulary(config: ConvertConfig, source: "Source") -> "tuple[Source, P
                 vocab,
             )
     vocabulary.check_size(source.config, len(entries), vocab)
-    if source.tokenizer not in (None, hashlib.sha256(text.encode()).hexdigest()):
+    if source.tokenizer not in (None, sha256_of(text)):
         raise InputError(
             f"is not the vocabulary that {own} was trained with, although both have {rows:,} entries; set vocab to "
             "that one",
@@ -294,13 +293,15 @@ def push(config: ConvertConfig, name: str) -> None:
     if store_folder.in_store(folder):
         root = store_folder.root_of(config.mirror)
         folder = str(store_folder.fetch_input(root, folder, "out"))
-    local = store_folder.localised("convert", config) if config.push_revisions else config
-    revisions = chosen(Path(local.train), config.push_revisions) if config.push_revisions else {}
+    revisions = dict[str, Path]()
+    if config.push_revisions:
+        config = store_folder.localised("convert", config)
+        revisions = chosen(Path(config.train), config.push_revisions)
     for revision, path in revisions.items():
         with tempfile.TemporaryDirectory(dir=Path(folder).parent, prefix=".push-") as made:
             one = Path(made, revision)
             one.mkdir()
-            make_one(replace(local, train=str(path), checkpoints=None, average=1), one)
+            make_one(replace(config, train=str(path), checkpoints=None, average=1), one)
             print(f"convert: pushed to {hub.push(name, one, revision)}", flush=True)
     address = hub.push(name, Path(folder), ignore=[MANIFEST])
     print(f"convert: pushed to {address}", flush=True)

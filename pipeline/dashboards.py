@@ -34,13 +34,13 @@ def make(words: argparse.Namespace) -> None:
     if not words.work.is_dir():
         raise InputError("no such folder; name that of a run", path=words.work)
     if words.log:
-        wandb_stages.log_finished(words.work, words.project)
+        wandb_stages.log(words.work, wandb_stages.finished_in(words.work), words.project)
     page = dashboards.report(words.entity, words.project, words.work)
     board = dashboards.workspace(words.entity, words.project)
     if words.dry_run:
-        models = {"workspace": board._to_model(), "report": page._to_model()}
         found = {
-            name: model.model_dump(mode="json", by_alias=True, exclude_none=True) for name, model in models.items()
+            name: made._to_model().model_dump(mode="json", by_alias=True, exclude_none=True)
+            for name, made in {"workspace": board, "report": page}.items()
         }
         print(json.dumps(found, indent=1))
         return

@@ -7,7 +7,6 @@ only after its checksum was verified.
 import dataclasses
 import hashlib
 import re
-from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -90,20 +89,18 @@ def resolve(file: DownloadFile, patience: RetryPolicy) -> Source:
     Raises:
         UserError: the list cannot be downloaded, or does not list the file.
     """
-    name = name_of(file.url)
-    if file.digest is not None:
-        return Source(name, (file.url,), check_digest(file.digest, f"corpus.files: {name}"))
-    if file.sums is None:
-        return Source(name, (file.url,), None)
-    sums = http_transfer.read(file.sums, patience).decode("utf-8", "replace")
-    digest, listed = listed_digest(sums, name, file.sums)
-    if listed == name:
-        return Source(name, (file.url,), digest)
-    before, after = name.split(_LATEST, 1)
-    date = listed[len(before) : len(listed) - len(after)]
-    address = urlsplit(file.url)
-    of_date = address._replace(path=address.path.replace(_LATEST, date)).geturl()
-    return Source(name, (of_date, file.url), digest)
+    name, urls, digest = name_of(file.url), [file.url], file.digest
+    if digest is not None:
+        digest = check_digest(digest, f"corpus.files: {name}")
+    elif file.sums is not None:
+        sums = http_transfer.read(file.sums, patience).decode("utf-8", "replace")
+        digest, listed = listed_digest(sums, name, file.sums)
+        if listed != name:
+            before, after = name.split(_LATEST, 1)
+            date = listed[len(before) : len(listed) - len(after)]
+            address = urlsplit(file.url)
+            urls.insert(0, address._replace(path=address.path.replace(_LATEST, date)).geturl())
+    return Source(name, tuple(urls), digest)
 
 
 def checksums(path: Path, digest: str | None) -> dict[str, str]:
@@ -112,9 +109,9 @@ def checksums(path: Path, digest: str | None) -> dict[str, str]:
     hashes = {kind: hashlib.new(kind, usedforsecurity=False) for kind in kinds}
     with path.open("rb") as file, Bar("check", path.stat().st_size, "B") as bar:
         while chunk := file.read(http_transfer.CHUNK):
+            bar.update(len(chunk))
             for each in hashes.values():
                 each.update(chunk)
-            bar.update(len(chunk))
     return {kind: each.hexdigest() for kind, each in hashes.items()}
 
 
@@ -153,20 +150,6 @@ def addresses(config: DownloadConfig) -> dict[str, str]:
     return {name_of(file["url"]): file["url"] for file in files}
 
 
-def keep_addresses(out: Path, known: Mapping[str, str]) -> None:
-    """Write the notes that are missing, before the manifest with the addresses is lost."""
-    for name, url in known.items():
-        path = out / name
-        if path.exists() and not note_of(path).exists():
-            write_text(note_of(path), url)
-
-
-def is_elsewhere(source: Source, path: Path) -> bool:
-    """Return whether a file was downloaded from another address; without a note it was not."""
-    note = note_of(path)
-    return note.exists() and hide(note.read_text()) != hide(source.urls[-1])
-
-
 def obtain(source: Source, out: Path, config: DownloadConfig) -> dict[str, Any]:
     """Download a file unless it exists, and return its record for the manifest.
 
@@ -174,10 +157,9 @@ def obtain(source: Source, out: Path, config: DownloadConfig) -> dict[str, Any]:
         InputError: the download failed, or its checksum is wrong.
     """
     path, part = out / source.name, out / f"{source.name}.part"
-    url, kept = source.urls[0], False
-    # Without a checksum, the address alone says which file it is.
-    same = source.digest is not None or not is_elsewhere(source, path)
-    if path.exists() and same:
+    url, kept, note, address = source.urls[0], False, note_of(path), hide(source.urls[-1])
+    # Without a checksum, the address alone says which file it is: without a note it is the same.
+    if path.exists() and (source.digest or not note.exists() or hide(note.read_text()) == address):
         sums = checksums(path, source.digest)
         kept = is_right(sums, source.digest)
     if not kept:
@@ -196,9 +178,9 @@ def obtain(source: Source, out: Path, config: DownloadConfig) -> dict[str, Any]:
         part.replace(path)
         http_transfer.discard(part)
     if source.digest is None:
-        write_text(note_of(path), hide(source.urls[-1]))
+        write_text(note, address)
     else:
-        note_of(path).unlink(missing_ok=True)
+        note.unlink(missing_ok=True)
     return {
         "name": source.name,
         "url": url,
@@ -254,7 +236,10 @@ def run(config: DownloadConfig) -> Manifest:
     known = addresses(config)
 
     def with_addresses(config: DownloadConfig, out: Path) -> Result:
-        keep_addresses(out, known)
+        # The notes that are missing, as the manifest with the addresses is gone.
+        for name, url in known.items():
+            if (out / name).exists() and not note_of(out / name).exists():
+                write_text(note_of(out / name), url)
         return make(config, out)
 
     return stage.run("download", config, with_addresses, in_place=True)

@@ -37,27 +37,19 @@ def evaluate(config: EvaluateConfig) -> None:
         stage.run("evaluate", config, make, in_place=True, wait=config.part is not None)
 
 
-def check_model_named(words: list[str]) -> None:
-    """Raise ConfigError for a custom task without `pretrained` or `workdir` on the command line.
-
-    Otherwise the demo's model would silently be fine-tuned.
-    """
-    if "task=own" in (word.lstrip("+") for word in words) and not any(
-        word.startswith(("pretrained=", "workdir=")) for word in words
-    ):
-        raise ConfigError(
-            "is required; add pretrained=FOLDER, the model to fine-tune (pretrained=work/sample/convert is that of "
-            "make demo)",
-            "pretrained",
-        )
-
-
 def main() -> None:
     """Run the command."""
     words = sys.argv[1:]
 
     def checked(config: EvaluateConfig) -> None:
-        check_model_named(words)
+        named = any(word.startswith(("pretrained=", "workdir=")) for word in words)
+        if not named and "task=own" in (word.lstrip("+") for word in words):
+            # The demo's model would silently be fine-tuned.
+            raise ConfigError(
+                "is required; add pretrained=FOLDER, the model to fine-tune (pretrained=work/sample/convert is that "
+                "of make demo)",
+                "pretrained",
+            )
         evaluate(config)
         if run_record.OPTION not in words and Path(config.workdir, "report", "report.html").exists():
             print(f"python -m pipeline.report workdir={config.workdir} adds this to the report")

@@ -26,6 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from model.config import DataConfig, ObjectiveConfig, ScheduleConfig
+from model.finetuning.features import frame
 from model.loader.masking import Masker
 from pipeline.beam.documents import OUTCOMES
 from pipeline.cli import entry_point
@@ -103,8 +104,7 @@ def special_tokens(shard: Shard, row: int, wordpiece: WordPiece) -> npt.NDArray[
     """Return an instance, `[CLS] A [SEP]` or `[CLS] A [SEP] B [SEP]`, with ids as in the shard."""
     ids = shard.values[shard.offsets[row] : shard.offsets[row + 1]]
     a, b = ids[: shard.a_len[row]], ids[shard.a_len[row] :]
-    sep = [wordpiece.sep]
-    return np.concatenate([[wordpiece.cls], a, sep, *([b, sep] if len(b) else [])]).astype(np.int64)
+    return frame(wordpiece, a, b if len(b) else None)[0]
 
 
 def masked_text(shard: Shard, row: int, wordpiece: WordPiece, masker: Masker) -> str:
@@ -201,11 +201,10 @@ def trained_on(folder: Path, train: str, step: int, count: int, wordpiece: WordP
     share = objective.share_at(step - 1, steps)
     loader = Loader(data, objective, wordpiece, config["seed"], "train")
     made = loader.batch(sum(sizes[:-1]), min(count, sizes[-1]), share=share).batches[0]
-    if objective.predict == "masked":
-        yield f"step {step:,} of {steps:,}, {share:.1%} of the tokens masked:"
     shown = entries(wordpiece)
     words = [shown[token] for token in made.input_ids]
     if objective.predict == "masked":
+        yield f"step {step:,} of {steps:,}, {share:.1%} of the tokens masked:"
         marked = with_labels(words, made.masked_positions, made.masked_labels, shown)
         words = [marked.get(index, word) for index, word in enumerate(words)]
     for low, high in itertools.pairwise(made.cu_seqlens.tolist()):

@@ -13,6 +13,7 @@ import itertools
 import json
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from model.finetuning.saved_model import SavedModel
 
 Answer = dict[str, Any]
+Rows = list[Row]
+Replies = list[Answer]
 BLOCK = 1024  # lines per batch
 MASK = "[MASK]"
 
@@ -56,14 +59,14 @@ def predict(config: PredictConfig) -> None:
     screen.say(f"predict: {coverage.line}", sys.stderr)
 
 
-def show(block: list[Row], answers: list[Answer]) -> None:
+def show(block: Rows, answers: Replies) -> None:
     """Print one line of JSON per prediction, with the row's number and what else is known of it."""
     for row, one in zip(block, answers, strict=True):
         print(json.dumps({"row": row.number, **row.about, **one}, ensure_ascii=False))
     sys.stdout.flush()
 
 
-def answerer(config: PredictConfig) -> tuple[Callable[[list[Row]], list[Answer]], Coverage]:
+def answerer(config: PredictConfig) -> tuple[Callable[[Rows], Replies], Coverage]:
     """Return the function that predicts for lines with the model of the folder, and its counts.
 
     Raises:
@@ -80,17 +83,12 @@ def answerer(config: PredictConfig) -> tuple[Callable[[list[Row]], list[Answer]]
     wordpiece = WordPiece.load(folder)
     if named not in saved_model.KINDS:
         pretrained = Pretrained(config, wordpiece)
-        return pretrained.answer, wordpiece.coverage
+        return lambda block: list(map(pretrained.answer, block)), wordpiece.coverage
     size, found = saved_model.load(folder)
     longest = min(config.sequence_length or found.reading.sequence_length or size.positions, size.positions)
-    kinds: dict[str, Callable[..., list[Answer]]] = {
-        "class": classes,
-        "tag": tags,
-        "answer": passages,
-        "choice": endings,
-    }
-    work = kinds[found.model.config.kind]
-    return lambda block: work(found, wordpiece, longest, block), wordpiece.coverage
+    tuned = Tuned(found, wordpiece, longest)
+    kinds = {"class": tuned.classes, "tag": tuned.tags, "answer": tuned.passages, "choice": tuned.endings}
+    return kinds[found.model.config.kind], wordpiece.coverage
 
 
 class Pretrained:
@@ -107,16 +105,12 @@ class Pretrained:
         self.top, self.wordpiece = config.top, wordpiece
         self.longest = min(config.sequence_length or self.size.positions, self.size.positions)
 
-    def answer(self, block: list[Row]) -> list[Answer]:
+    def answer(self, row: Row) -> Answer:
         """Predict words for masks, or the probability that the second text follows the first.
 
         Raises:
-            InputError: a line has neither a mask nor a tab, or the model lacks the head for it.
+            InputError: the line has neither a mask nor a tab, or the model lacks the head for it.
         """
-        return [self.one(row) for row in block]
-
-    def one(self, row: Row) -> Answer:
-        """Predict for one line; raises as `answer`."""
         from model.huggingface import mask_filling
 
         where, line = row.where, row.text
@@ -175,44 +169,6 @@ class Pretrained:
         return ids, start
 
 
-def predicted(found: "SavedModel", samples: Any) -> Any:
-    """Return the logits of samples."""
-    from model.encoders.device import device_of
-    from model.finetuning import loop
-
-    return loop.predict(found.model, samples, device_of())
-
-
-def logits_of(
-    found: "SavedModel", wordpiece: WordPiece, longest: int, first: list[str], second: list[str] | None
-) -> Any:
-    """Return the logits of texts, or of pairs."""
-    from model.finetuning.features import TruncationConfig, tokenize
-
-    framing = TruncationConfig(longest, found.reading.truncation)
-    return predicted(found, tokenize(wordpiece, first, second, [0.0] * len(first), framing))
-
-
-def classes(found: "SavedModel", wordpiece: WordPiece, longest: int, block: list[Row]) -> list[Answer]:
-    """Predict the class of each line with all probabilities, or its score.
-
-    Raises:
-        InputError: the model classifies pairs, and a line has no tab.
-    """
-    every_logits = class_logits(found, wordpiece, longest, [sides(found, row) for row in block])
-    answers = []
-    for row, logits in zip(block, every_logits, strict=True):
-        if not found.labels:
-            answers.append({"text": row.text, "score": round(float(logits[0]), 6)})
-            continue
-        shares = np.exp(logits - logits.max())
-        shares = (shares / shares.sum()).round(6).tolist()
-        label = found.labels[int(logits.argmax())]
-        every = dict(zip(found.labels, shares, strict=True))
-        answers.append({"text": row.text, "label": label, "probabilities": every})
-    return answers
-
-
 def texts_of(row: Row, most: int) -> list[str]:
     """Return the texts of a row, of a line `most`.
 
@@ -227,84 +183,117 @@ def texts_of(row: Row, most: int) -> list[str]:
     return texts
 
 
-def sides(found: "SavedModel", row: Row) -> tuple[str, str | None]:
-    """Return the one or two texts of a row; a model of single texts reads a tab as a space.
+@dataclass(frozen=True)
+class Tuned:
+    """A fine-tuned model."""
 
-    Raises:
-        InputError: the model classifies pairs, and there is one text, or the other way round.
-    """
-    first, *others = texts_of(row, found.texts or 2)
-    if found.texts == 2 and not others:
-        raise InputError(
-            "has no tab, but the model classifies pairs; write two texts, separated by a tab, or set two columns",
-            path=row.where,
-        )
-    return first, others[0] if others else None
+    found: "SavedModel"
+    wordpiece: WordPiece
+    longest: int
 
+    def predicted(self, samples: Any) -> Any:
+        """Return the logits of samples."""
+        from model.encoders.device import device_of
+        from model.finetuning import loop
 
-def class_logits(
-    found: "SavedModel", wordpiece: WordPiece, longest: int, parts: list[tuple[str, str | None]]
-) -> list[Any]:
-    """Return the logits of single texts and of pairs, in their order."""
-    logits: list[Any] = [None] * len(parts)
-    for paired in (False, True):
-        rows = [row for row, (_, second) in enumerate(parts) if (second is not None) == paired]
-        if not rows:
-            continue
-        first = [parts[row][0] for row in rows]
-        second = [parts[row][1] or "" for row in rows] if paired else None
-        for row, values in zip(rows, logits_of(found, wordpiece, longest, first, second), strict=True):
-            logits[row] = values
-    return logits
+        return loop.predict(self.found.model, samples, device_of())
 
+    def logits_of(self, first: list[str], second: list[str] | None) -> Any:
+        """Return the logits of texts, or of pairs."""
+        from model.finetuning.features import TruncationConfig, tokenize
 
-def tags(found: "SavedModel", wordpiece: WordPiece, longest: int, block: list[Row]) -> list[Answer]:
-    """Predict the tags of the words of each line."""
-    task = TaskConfig(name="predict", kind="tagging", label="1", labels=found.labels, metrics=["f1"])
-    kind = Tagging("", task, wordpiece, longest)
-    words = [texts_of(row, 1)[0].split() for row in block]
-    part = kind.part_of([(one, []) for one in words], False, [], "")
-    decided = kind.decode(part, predicted(found, part.samples))
-    return [{"words": one, "tags": given} for one, given in zip(words, decided, strict=True)]
+        framing = TruncationConfig(self.longest, self.found.reading.truncation)
+        return self.predicted(tokenize(self.wordpiece, first, second, [0.0] * len(first), framing))
 
+    def classes(self, block: Rows) -> Replies:
+        """Predict the class of each line with all probabilities, or its score.
 
-def passages(found: "SavedModel", wordpiece: WordPiece, longest: int, block: list[Row]) -> list[Answer]:
-    """Predict the answer in each passage; `none` is the margin by which no answer is more likely.
+        Raises:
+            InputError: the model classifies pairs, and a line has no tab.
+        """
+        from scipy.special import softmax
 
-    Raises:
-        InputError: a line does not have two parts.
-    """
-    questions = []
-    for row in block:
-        question, *passage = texts_of(row, 2)
-        if not passage:
-            raise InputError("expected a tab between question and passage", path=row.where)
-        questions.append(Question(row.where, question, passage[0], [], 0))
-    task = TaskConfig(name="predict", kind="answers", metrics=["f1"])
-    kind = Answers("", task, wordpiece, longest, found.reading.stride)
-    part = kind.part_of(questions)
-    decided = kind.decode(part, predicted(found, part.samples))
-    return [
-        {"question": one.text, "answer": text, "none": margin}
-        for one, (text, margin) in zip(questions, decided, strict=True)
-    ]
+        answers, labels = [], self.found.labels
+        for row, logits in zip(block, self.class_logits(list(map(self.sides, block))), strict=True):
+            if not labels:
+                answers.append({"text": row.text, "score": round(float(logits[0]), 6)})
+                continue
+            every = dict(zip(labels, softmax(logits).round(6).tolist(), strict=True))
+            answers.append({"text": row.text, "label": labels[int(logits.argmax())], "probabilities": every})
+        return answers
 
+    def sides(self, row: Row) -> tuple[str, str | None]:
+        """Return the one or two texts of a row; a model of single texts reads a tab as a space.
 
-def endings(found: "SavedModel", wordpiece: WordPiece, longest: int, block: list[Row]) -> list[Answer]:
-    """Predict the most likely ending of each line.
+        Raises:
+            InputError: the model classifies pairs, and there is one text, or the other way round.
+        """
+        first, *others = texts_of(row, self.found.texts or 2)
+        if self.found.texts == 2 and not others:
+            raise InputError(
+                "has no tab, but the model classifies pairs; write two texts, separated by a tab, or set two columns",
+                path=row.where,
+            )
+        return first, others[0] if others else None
 
-    Raises:
-        InputError: a line has fewer than two endings.
-    """
-    answers = []
-    for row in block:
-        first, *others = row.parts()
-        if len(others) < 2:
-            raise InputError("expected a sentence and at least two endings, separated by tabs", path=row.where)
-        scores = logits_of(found, wordpiece, longest, [first] * len(others), others)
-        best = int(np.argmax([float(logits[0]) for logits in scores]))
-        answers.append({"text": first, "ending": others[best], "place": best})
-    return answers
+    def class_logits(self, parts: list[tuple[str, str | None]]) -> list[Any]:
+        """Return the logits of single texts and of pairs, in their order."""
+        logits: list[Any] = [None] * len(parts)
+        for paired in (False, True):
+            rows = [row for row, (_, second) in enumerate(parts) if (second is not None) == paired]
+            if not rows:
+                continue
+            first = [parts[row][0] for row in rows]
+            second = [parts[row][1] or "" for row in rows] if paired else None
+            for row, values in zip(rows, self.logits_of(first, second), strict=True):
+                logits[row] = values
+        return logits
+
+    def tags(self, block: Rows) -> Replies:
+        """Predict the tags of the words of each line."""
+        task = TaskConfig(name="predict", kind="tagging", label="1", labels=self.found.labels, metrics=["f1"])
+        kind = Tagging("", task, self.wordpiece, self.longest)
+        words = [texts_of(row, 1)[0].split() for row in block]
+        part = kind.part_of([(one, []) for one in words], False, [], "")
+        decided = kind.decode(part, self.predicted(part.samples))
+        return [{"words": one, "tags": given} for one, given in zip(words, decided, strict=True)]
+
+    def passages(self, block: Rows) -> Replies:
+        """Predict the answer in each passage; `none` is the margin by which no answer is more likely.
+
+        Raises:
+            InputError: a line does not have two parts.
+        """
+        questions = []
+        for row in block:
+            question, *passage = texts_of(row, 2)
+            if not passage:
+                raise InputError("expected a tab between question and passage", path=row.where)
+            questions.append(Question(row.where, question, passage[0], [], 0))
+        task = TaskConfig(name="predict", kind="answers", metrics=["f1"])
+        kind = Answers("", task, self.wordpiece, self.longest, self.found.reading.stride)
+        part = kind.part_of(questions)
+        decided = kind.decode(part, self.predicted(part.samples))
+        return [
+            {"question": one.text, "answer": text, "none": margin}
+            for one, (text, margin) in zip(questions, decided, strict=True)
+        ]
+
+    def endings(self, block: Rows) -> Replies:
+        """Predict the most likely ending of each line.
+
+        Raises:
+            InputError: a line has fewer than two endings.
+        """
+        answers = []
+        for row in block:
+            first, *others = row.parts()
+            if len(others) < 2:
+                raise InputError("expected a sentence and at least two endings, separated by tabs", path=row.where)
+            scores = self.logits_of([first] * len(others), others)
+            best = int(np.argmax([float(logits[0]) for logits in scores]))
+            answers.append({"text": first, "ending": others[best], "place": best})
+        return answers
 
 
 def main() -> None:

@@ -27,7 +27,7 @@ from pipeline.beam.plan import PreparePlan
 from pipeline.beam.progress import watch
 from pipeline.beam.runners import for_workers
 from pipeline.beam.shard_sizes import buckets, check_sizes
-from pipeline.beam.units import Units
+from pipeline.beam.units import Splits, Units
 from pipeline.cli import entry_point
 from pipeline.common import screen
 from pipeline.common.errors import InputError, named
@@ -60,7 +60,7 @@ FEWER = (
 MORE_TEXT = f"add documents of several sentences, or set {named('pairs')}=none for packed sentences"
 
 
-Layout = tuple[list[readers.FileRange], dict[str, int], list[int], Exchange]
+Layout = tuple[Splits, dict[str, int], list[int], Exchange]
 
 
 def laid_out(config: PrepareConfig) -> Layout:

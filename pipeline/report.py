@@ -1,7 +1,7 @@
 """`python -m pipeline.report`: one self-contained page about a run: stages, curves, scores."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -22,14 +22,14 @@ from pipeline.common.redact import redact
 from pipeline.config import ReportConfig
 from pipeline.evaluation import chance
 from pipeline.reporting import graph_svg, minimal_pair_tables, plots, score_tables, wandb_stages
-from pipeline.reporting.score_tables import Made, Stages, shown
+from pipeline.reporting.score_tables import Figures, Made, Stages, shown
 from pipeline.stages import stage, store_folder
 
 PAGE = "report.html"
 FOLDED = ("Learning rate", "Model FLOP/s utilisation", "Waiting for data", "Throughput")
 
 
-def stages_of(config: ReportConfig) -> dict[str, Made]:
+def stages_of(config: ReportConfig) -> Stages:
     """Return the stages to report, by folder name: those of `stages`, else all of the run.
 
     Raises:
@@ -37,33 +37,32 @@ def stages_of(config: ReportConfig) -> dict[str, Made]:
         InputError: no stage is finished.
     """
     found: dict[str, Made] = {}
-    for folder, manifest in finished(config):
-        path = Path(folder)
-        if path.name in found:
+    for made in finished(config).values():
+        name, folder = made.folder.name, made.folder
+        if name in found:
             raise ConfigError(
-                f"{found[path.name].folder} and {path} have the same name, by which a page refers to them; report one "
+                f"{found[name].folder} and {folder} have the same name, by which a page refers to them; report one "
                 "of them",
                 "stages",
             )
-        found[path.name] = Made.of(path, manifest)
+        found[name] = made
     return found
 
 
-def finished(config: ReportConfig) -> list[tuple[str, Manifest]]:
-    """Return the folders to report, which may be in a store, and their manifests.
+def finished(config: ReportConfig) -> Stages:
+    """Return the stages to report, by folder, which may be in a store.
 
     Raises:
         InputError: no stage is finished.
     """
-    folders = config.stages or store_folder.stages_in(config.workdir)
-    found = [(folder, Manifest.read(folder, of_input=True)) for folder in folders]
-    known = [(folder, made) for folder, made in found if made and made.stage != "report"]
+    every = score_tables.finished(config.stages or store_folder.stages_in(config.workdir))
+    known = {folder: made for folder, made in every.items() if made.manifest.stage != "report"}
     if not known:
         raise InputError("no finished stages found; run some first, or set workdir", "workdir", config.workdir)
     return known
 
 
-def corpus_section(name: str, counts: CorpusCounts, manifest: Manifest) -> dict[str, Any]:
+def corpus_section(name: str, counts: CorpusCounts, manifest: Manifest) -> Figures:
     """Return the section of a corpus: source, document counts, instance lengths, and where the time went."""
     corpus = manifest.config.get("corpus") or {}
     origin = {
@@ -74,32 +73,23 @@ def corpus_section(name: str, counts: CorpusCounts, manifest: Manifest) -> dict[
     rows = [(key, value) for key, value in origin.items() if value]
     rows += [(title, f"{count:,}") for title, count in counts.rows()]
     rows += [("warning", text) for text in counts.warnings]
-    plot = plots.histogram(
+    figure = plots.histogram(
         list(counts.lengths), list(counts.lengths.values()), "tokens of an instance", "instances (log scale)"
     )
-    drawn = [(counts.lengths_line, plot)]
+    drawn = [(counts.lengths_line, plots.svg(figure))]
     if spent := manifest.spent:
         kinds = zip(("processor", "waiting"), zip(*spent.values(), strict=True), strict=True)
         drawn.append(("Where the time of the workers went", plots.bars(list(spent), list(kinds), "seconds")))
     return {"title": f"Corpus ({name})", "rows": rows, "plots": drawn}
 
 
-def train_section(name: str, folder: Path) -> dict[str, Any]:
+def train_section(name: str, folder: Path) -> Figures:
     """Return the section of a training run: curves over its steps."""
     rows = read_metrics(folder)
-    kinds = {kind: [r for r in rows if r["kind"] == kind] for kind in ("train", "validation")}
 
-    def curves(*keys: str) -> list[plots.Curve]:
-        return [
-            (
-                f"{kind}" if len(keys) == 1 else f"{kind}, {key.replace('_', ' ')}",
-                [r["step"] for r in part if key in r],
-                [r[key] for r in part if key in r],
-            )
-            for key in keys
-            for kind, part in kinds.items()
-            if any(key in r for r in part)
-        ]
+    def curves(key: str) -> list[plots.Curve]:
+        found = ((kind, [r for r in rows if r["kind"] == kind and key in r]) for kind in ("train", "validation"))
+        return [(kind, [r["step"] for r in part], [r[key] for r in part]) for kind, part in found if part]
 
     wanted = [
         (LOSSES["masked_lm_loss"], "masked_lm_loss", "nats per masked token"),
@@ -131,7 +121,7 @@ class Card:
     remark: str | None = None  # what spoils the figure, in a sentence
 
 
-def cards(stages: Stages, pairs: list[dict[str, Any]]) -> list[Card]:
+def cards(stages: Stages, pairs: list[Figures]) -> list[Card]:
     """Return the few figures that say how a run went, a card for each task among them.
 
     `pairs` are the sections of minimal pairs.
@@ -163,15 +153,12 @@ def cards(stages: Stages, pairs: list[dict[str, Any]]) -> list[Card]:
 
 def title_of(manifests: Iterable[Manifest], workdir: Path) -> str:
     """Return the title of the page, with the name of the architecture that was trained last."""
-    kinds = [
-        manifest.config.get("model", {}).get("architecture", "bert")
-        for manifest in manifests
-        if manifest.stage == "train"
-    ]
-    if not kinds:
-        return f"Pre-training: {workdir.name}"
-    name = model_card.PUBLISHED.get(kinds[-1], (kinds[-1],))[0]
-    return f"{name} pre-training: {workdir.name}"
+    name = "Pre-training"
+    for manifest in manifests:
+        if manifest.stage == "train":
+            kind = manifest.config.get("model", {}).get("architecture", "bert")
+            name = f"{model_card.PUBLISHED.get(kind, (kind,))[0]} pre-training"
+    return f"{name}: {workdir.name}"
 
 
 def make(config: ReportConfig, out: Path) -> Result:
@@ -191,16 +178,18 @@ def make(config: ReportConfig, out: Path) -> Result:
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent / "reporting"), autoescape=select_autoescape(["j2"])
     )
-    environment.globals.update(shown=shown, cell=score_tables.cell, verdict=chance.verdict)
+    environment.globals.update(
+        shown=shown, cell=score_tables.cell, verdict=chance.verdict, duration=formatting.duration
+    )
     made = [one.manifest for one in stages.values()]
     page = environment.get_template("report.html.j2").render(
         title=title_of(made, workdir),
         finished=formatting.moment(max(one.finished for one in made)),
-        spent=formatting.duration(sum(one.seconds for one in made)),
+        spent=sum(one.seconds for one in made),
         cards=cards(leading, pairs),
         command=command_of(config.workdir),
         samples=samples_of(leading),
-        dag=graph_svg.draw({name: one.manifest for name, one in stages.items()}),
+        dag=graph_svg.draw(stages),
         scores=scores,
         score_plot=score_tables.score_plot(scores),
         checkpoint_plots=score_tables.by_checkpoint(leading),
@@ -212,7 +201,7 @@ def make(config: ReportConfig, out: Path) -> Result:
         published=published,
         minimal_pairs=pairs,
         sections=sections,
-        stages=table_rows(stages),
+        stages=sorted(stages.items(), key=lambda item: item[1].manifest.finished),
     )
     write_text(out / PAGE, redact(page))
     if groups:
@@ -224,29 +213,10 @@ def make(config: ReportConfig, out: Path) -> Result:
     return Result(summary=summary, figures={"page": PAGE})
 
 
-def samples_of(stages: Mapping[str, Made]) -> list[tuple[str, Any]]:
+def samples_of(stages: Stages) -> list[tuple[str, Any]]:
     """Return what converted models fill into sentences, with their stages."""
     found = ((name, one.record) for name, one in stages.items())
     return [(name, sample) for name, one in found if isinstance(one, Conversion) for sample in one.samples]
-
-
-def table_rows(stages: Mapping[str, Made]) -> list[dict[str, Any]]:
-    """Return the rows of the table of stages, in the order in which they finished."""
-    finished = sorted(stages.items(), key=lambda item: item[1].manifest.finished)
-    return [table_row(name, one.manifest) for name, one in finished]
-
-
-def table_row(name: str, manifest: Manifest) -> dict[str, Any]:
-    """Return a row of the table of stages."""
-    size = sum(file["bytes"] for file in manifest.files.values())
-    return {
-        "name": name,
-        "summary": manifest.summary,
-        "spent": formatting.duration(manifest.seconds),
-        "files": len(manifest.files),
-        "megabytes": f"{size / 1e6:,.1f}",
-        "fingerprint": manifest.fingerprint[:12],
-    }
 
 
 def run(config: ReportConfig) -> None:
@@ -255,7 +225,7 @@ def run(config: ReportConfig) -> None:
     Raises:
         InputError: none of them is finished.
     """
-    named = config.stages or [folder for folder, _ in finished(config)]
+    named = config.stages or list(finished(config))
     stage.run("report", replace(config, stages=named), make)
     if config.tracking.name == "wandb":
         found = stages_of(replace(config, stages=named))

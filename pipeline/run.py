@@ -1,5 +1,6 @@
 """`python -m pipeline.run +corpus=NAME`: the whole graph of a recipe, from corpus to report."""
 
+import contextlib
 import dataclasses
 import os
 import signal
@@ -17,12 +18,12 @@ from pipeline.orchestration import advice, compose_run, estimates, graph, run_do
 from pipeline.orchestration.follow import Executor, StageFailed
 from pipeline.orchestration.kubernetes import KubernetesExecutor
 from pipeline.orchestration.local import LocalExecutor
-from pipeline.orchestration.run_document import Run, StageRecord
+from pipeline.orchestration.run_document import Nodes, Run
 from pipeline.orchestration.slurm import SlurmExecutor
 from pipeline.stages import stage, store_folder
 
 
-def draw(nodes: list[StageRecord]) -> str:
+def draw(nodes: Nodes) -> str:
     """Return the graph as text: each stage, its dependencies, and whether it would run."""
     width = max(len(node.name) for node in nodes)
     sources = [", ".join(node.needs) if len(node.needs) < 4 else f"{len(node.needs)} stages" for node in nodes]
@@ -60,7 +61,7 @@ def execute(config: RunConfig) -> None:
         run_graph(config)
 
 
-def jobs_of(config: RunConfig, nodes: list[StageRecord]) -> str:
+def jobs_of(config: RunConfig, nodes: Nodes) -> str:
     """Return what a run would have others start, if they answer: Kubernetes, Slurm, or a person."""
     settings = dataclasses.replace(config.executor, prometheus_port=None)
     try:
@@ -73,14 +74,14 @@ def jobs_of(config: RunConfig, nodes: list[StageRecord]) -> str:
         return f"the jobs are not known: {error}"
 
 
-def by_hand(config: RunConfig, nodes: list[StageRecord]) -> str:
+def by_hand(config: RunConfig, nodes: Nodes) -> str:
     """Return the commands of the stages that have to run, for another scheduler."""
     place, start = run_record.place_of(config.workdir), " ".join(stage_commands.ELSEWHERE)
     jobs = [f"  python {start} {place}#{job}" for job in run_document.by_job(nodes)]
     return "\n".join(["run on each machine of a stage, in this order:", *jobs])
 
 
-def planned(config: RunConfig) -> tuple[list[StageRecord], str]:
+def planned(config: RunConfig) -> tuple[Nodes, str]:
     """Return the checked graph, and what it will take; empty if no stage is long."""
     nodes = graph.plan(config)
     if not config.executor.pods:
@@ -93,14 +94,13 @@ def planned(config: RunConfig) -> tuple[list[StageRecord], str]:
 def run_graph(config: RunConfig) -> None:
     """Run what has to run of the graph."""
     nodes, expected = planned(config)
-    if config.executor.pods or store_folder.in_store(config.workdir):
-        run_nodes(config, nodes, expected)  # the driver may not see the volume
-        return
-    with stage.locked_run(Path(config.workdir)):  # two would mix their logs
+    # The driver of pods may not see the volume; elsewhere two would mix their logs.
+    elsewhere = config.executor.pods or store_folder.in_store(config.workdir)
+    with contextlib.nullcontext() if elsewhere else stage.locked_run(Path(config.workdir)):
         run_nodes(config, nodes, expected)
 
 
-def run_nodes(config: RunConfig, nodes: list[StageRecord], expected: str) -> None:
+def run_nodes(config: RunConfig, nodes: Nodes, expected: str) -> None:
     """Run what has to run of a checked graph; `expected` says what it will take."""
     if expected:
         screen.say(expected)
@@ -138,7 +138,7 @@ def run_nodes(config: RunConfig, nodes: list[StageRecord], expected: str) -> Non
             print(f"report: {node.out}/report.html")
 
 
-def show_samples(nodes: list[StageRecord]) -> None:
+def show_samples(nodes: Nodes) -> None:
     """Show what the last model filled into masked sentences; nothing where none did.
 
     A stage that converts checkpoints keeps no samples.

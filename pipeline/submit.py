@@ -91,17 +91,9 @@ def checked(path: Path) -> str:
 
 
 def run(config: SubmitConfig) -> None:
-    """Make the zip file of the given evaluations, or of all those in the run."""
-    stage.run("submit", replace(config, evaluations=evaluations(config)), make)
-
-
-def evaluations(config: SubmitConfig) -> list[str]:
-    """Return the folders of the given evaluations, or of all those in the run."""
-    if config.evaluations:
-        return config.evaluations
-    if store_folder.in_store(config.workdir):
-        return store_folder.stages_in(config.workdir, "evaluate-*")
-    return sorted(map(str, Path(config.workdir).glob("evaluate-*")))
+    """Make the zip file of the given evaluations, or of all finished ones in the run."""
+    evaluations = config.evaluations or store_folder.stages_in(config.workdir, "evaluate-*")
+    stage.run("submit", replace(config, evaluations=evaluations), make)
 
 
 def main() -> None:

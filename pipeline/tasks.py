@@ -12,6 +12,7 @@ distinguishes the labels.
 """
 
 import dataclasses
+import itertools
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -40,6 +41,9 @@ NEXT_WORDS = range(5, 61)
 HALF_WORDS = range(30, 61)
 
 
+Texts = tuple[str, ...]  # of a row: one, or two
+
+
 @dataclasses.dataclass(frozen=True)
 class HeldOutDocument:
     """A held-out document: its key in every draw, and its sentences."""
@@ -48,13 +52,19 @@ class HeldOutDocument:
     sentences: list[str]
 
 
+Splitter = Callable[[HeldOutDocument], Iterator[Texts]]
+
+
 @dataclasses.dataclass(frozen=True)
 class Row:
     """An example of a task: one sentence, or two texts."""
 
     document: int  # index
-    parts: tuple[str, ...]
+    parts: Texts
     label: int = 1
+
+
+Rows = list[Row]
 
 
 def words(text: str) -> tuple[list[str], str]:
@@ -77,31 +87,30 @@ def held_documents(config: TasksConfig) -> list[HeldOutDocument]:
     reader = readers.open_corpus(config.corpus, config.source)
     splits = reader.splits(SPLIT_BYTES)
     order = counter_rng.permutation(counter_rng.key(config.seed, "tasks", "splits"), len(splits))
-    found: dict[int, HeldOutDocument] = {}
-    lowest = LowestHashes()  # of documents that are long enough
+    found, lowest = dict[int, HeldOutDocument](), LowestHashes()  # of documents that are long enough
     read = gathered = 0
     plenty = PER_ROW * (config.train_rows + config.dev_rows)
-    for index in bars.each(order.tolist(), "tasks", "parts"):
-        for document in reader.read(splits[index], readers.SkipCounts(config.corpus.on_error)):
-            read += 1
-            text = clean.clean(document.text)
-            digest = document_hash(text)
-            mine = held_out(digest, config.validation_share)
-            if not mine and not lowest.wants(digest):
-                continue
-            key = int.from_bytes(digest[:8], "big")
-            language = document.language or config.corpus.language
-            found_parts = sentences.split_sentences(text, language, by_lines=document.sentence_lines)
-            parts = [" ".join(sentence.split()) for sentence in found_parts]
-            if len(parts) < 2:
-                continue
-            lowest.add(digest)
-            if mine and key not in found:
-                start = key % max(len(parts) - KEPT + 1, 1)
-                found[key] = HeldOutDocument(key, parts[start : start + KEPT])
-                gathered += len(found[key].sentences)
-            if gathered >= plenty and len(found) >= FEWEST:
-                break
+    for document in itertools.chain.from_iterable(
+        reader.read(splits[index], readers.SkipCounts(config.corpus.on_error))
+        for index in bars.each(order.tolist(), "tasks", "parts")
+    ):
+        read += 1
+        text = clean.clean(document.text)
+        digest = document_hash(text)
+        mine = held_out(digest, config.validation_share)
+        if not mine and not lowest.wants(digest):
+            continue
+        key = int.from_bytes(digest[:8], "big")
+        language = document.language or config.corpus.language
+        found_parts = sentences.split_sentences(text, language, by_lines=document.sentence_lines)
+        parts = [" ".join(sentence.split()) for sentence in found_parts]
+        if len(parts) < 2:
+            continue
+        lowest.add(digest)
+        if mine and key not in found:
+            start = key % max(len(parts) - KEPT + 1, 1)
+            found[key] = HeldOutDocument(key, parts[start : start + KEPT])
+            gathered += len(found[key].sentences)
         if gathered >= plenty and len(found) >= FEWEST:
             break
     if len(found) < FEWEST:
@@ -130,7 +139,7 @@ def sides(documents: list[HeldOutDocument], dev_share: float) -> dict[str, list[
     return {"dev": documents[:cut], "train": documents[cut:]}
 
 
-def single_sentences(held: HeldOutDocument) -> Iterator[tuple[str, ...]]:
+def single_sentences(held: HeldOutDocument) -> Iterator[Texts]:
     """Yield sentences whose words can be shuffled."""
     for sentence in held.sentences:
         found, _ = words(sentence)
@@ -138,14 +147,14 @@ def single_sentences(held: HeldOutDocument) -> Iterator[tuple[str, ...]]:
             yield (sentence,)
 
 
-def sentence_pairs(held: HeldOutDocument) -> Iterator[tuple[str, ...]]:
+def sentence_pairs(held: HeldOutDocument) -> Iterator[Texts]:
     """Yield consecutive sentences; no sentence is in two pairs."""
     for first, second in zip(held.sentences[::2], held.sentences[1::2], strict=False):
         if len(words(first)[0]) in NEXT_WORDS and len(words(second)[0]) in NEXT_WORDS:
             yield first, second
 
 
-def passage_halves(held: HeldOutDocument) -> Iterator[tuple[str, ...]]:
+def passage_halves(held: HeldOutDocument) -> Iterator[Texts]:
     """Yield adjacent passages of whole sentences; a passage may be in two pairs."""
     before = ""
     piece: list[str] = []
@@ -161,13 +170,7 @@ def passage_halves(held: HeldOutDocument) -> Iterator[tuple[str, ...]]:
         before, piece, count = text, [], 0
 
 
-def choose(
-    documents: list[HeldOutDocument],
-    parts_of: Callable[[HeldOutDocument], Iterator[tuple[str, ...]]],
-    count: int,
-    seen: set[str],
-    key: np.uint64,
-) -> list[Row]:
+def choose(documents: list[HeldOutDocument], parts_of: Splitter, count: int, seen: set[str], key: np.uint64) -> Rows:
     """Return at most `count` rows, spread over the documents, whose first texts are not in `seen`.
 
     The texts are added to `seen`.
@@ -186,7 +189,7 @@ def choose(
     return [rows[choice] for choice in counter_rng.permutation(key, len(rows))]
 
 
-def shuffled_words(rows: list[Row], key: np.uint64) -> list[Row]:
+def shuffled_words(rows: Rows, key: np.uint64) -> Rows:
     """Return the rows with all words but the first and last shuffled, label 0."""
     made = []
     for number, row in enumerate(rows):
@@ -200,7 +203,7 @@ def shuffled_words(rows: list[Row], key: np.uint64) -> list[Row]:
     return made
 
 
-def exchanged_seconds(rows: list[Row], _key: np.uint64) -> list[Row]:
+def exchanged_seconds(rows: Rows, _key: np.uint64) -> Rows:
     """Return the rows with second parts exchanged between documents, label 0.
 
     With rows sorted by document, a shift by the size of the largest group maps every row to another
@@ -211,7 +214,7 @@ def exchanged_seconds(rows: list[Row], _key: np.uint64) -> list[Row]:
         return []
     largest, size = counts.most_common(1)[0]
     surplus = max(0, 2 * size - len(rows))
-    kept: list[Row] = []
+    kept: Rows = []
     for row in sorted(rows, key=lambda row: row.document):
         if row.document == largest and surplus:
             surplus -= 1
@@ -230,11 +233,11 @@ class Task:
     """A sample task, and how its rows are made."""
 
     folder: str
-    columns: tuple[str, ...]
-    parts_of: Callable[[HeldOutDocument], Iterator[tuple[str, ...]]]
-    spoil: Callable[[list[Row], np.uint64], list[Row]]
+    columns: Texts
+    parts_of: Splitter
+    spoil: Callable[[Rows, np.uint64], Rows]
 
-    def rows(self, documents: list[HeldOutDocument], count: int, seen: set[str], key: np.uint64) -> list[Row]:
+    def rows(self, documents: list[HeldOutDocument], count: int, seen: set[str], key: np.uint64) -> Rows:
         """Return at most `count` rows, half of each label, in a keyed order."""
         chosen = choose(documents, self.parts_of, count - count % 2, seen, key)
         spoiled = self.spoil(chosen[1::2], key)
@@ -249,7 +252,7 @@ TASKS = (
 )
 
 
-def write(path: Path, columns: tuple[str, ...], rows: list[Row]) -> None:
+def write(path: Path, columns: Texts, rows: Rows) -> None:
     """Write the rows as a tab-separated file with a header, like the GLUE files."""
     lines = ["\t".join(["index", *columns, "label"])]
     for index, row in enumerate(rows):

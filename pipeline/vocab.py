@@ -39,6 +39,9 @@ PIECE = 64 * 2**10  # minimum characters of a piece, except for the last one of 
 _BETWEEN = "\0"  # separates the documents of a piece; does not occur in cleaned text
 
 
+Piece = tuple[int, int]  # its offset and size in bytes
+
+
 class TextSample:
     """Cleaned documents, possibly truncated, in corpus order: in a file, for several passes in constant memory.
 
@@ -50,7 +53,7 @@ class TextSample:
     def __init__(self, folder: Path | None = None):
         """Create the temporary file in `folder`; None: the system's temporary folder."""
         self._file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115 (lives as long as this)
-        self._pieces: list[tuple[int, int]] = []  # offset and size in bytes
+        self._pieces: list[Piece] = []
         self.bytes = 0
         self.splits = 0  # sampled
 
@@ -91,13 +94,13 @@ class TextSample:
         self._keep(sorted((start, size) for _, start, size in kept))
         return min(total, most)
 
-    def _write(self, texts: list[str]) -> tuple[int, int]:
+    def _write(self, texts: list[str]) -> Piece:
         """Append a piece; return its offset and size in bytes."""
         cleaned = filter(None, map(clean.clean, texts))
         start = self._file.seek(0, 2)
         return start, self._file.write(_BETWEEN.join(cleaned).encode())
 
-    def _keep(self, pieces: list[tuple[int, int]]) -> None:
+    def _keep(self, pieces: list[Piece]) -> None:
         self._pieces += (piece for piece in pieces if piece[1])
         self.bytes += sum(size for _, size in pieces)
 
@@ -249,8 +252,7 @@ def extend_vocabulary(config: VocabConfig, source: str, folder: Path | None = No
         known |= dict.fromkeys(added)
     if config.learn:
         size = max(len(known) + config.learn, 100)
-        learnt = learn(sample_corpus(config, folder), source, size)
-        learnt = [word for word in learnt if word not in known]
+        learnt = [word for word in learn(sample_corpus(config, folder), source, size) if word not in known]
         lost = cut_up(tokenizer_with(spec, added + learnt), learnt)
         added += [word for word in learnt if word not in lost][: config.learn]
     return str(tokenizer_with(spec, added).to_str(pretty=True))
@@ -280,11 +282,10 @@ def make(config: VocabConfig, out: Path) -> Result:
     """Write vocab.txt and tokenizer.json into `out`."""
     figures: dict[str, Any] = {"asked": config.size}
     if config.existing is not None:
-        entries, source = existing.load(config)
+        source = existing.load(config)
         before = WordPiece(source).size
         if config.additions is not None or config.learn:
             source = extend_vocabulary(config, source, out)
-            entries = "".join(f"{entry}\n" for entry in WordPiece(source).vocab)
         tokenizer = WordPiece(source)
         summary = f"{before:,} entries from {config.existing}"
         figures["added"] = tokenizer.size - before
@@ -294,7 +295,6 @@ def make(config: VocabConfig, out: Path) -> Result:
         sample = sample_corpus(config, out)
         options = (config.lowercase is not False, config.strip_accents, config.split_chinese)
         vocab = learn(sample, wordpiece.build(list(SPECIAL), *options, new=True), config.size)
-        entries = "".join(f"{entry}\n" for entry in vocab)
         source = wordpiece.build(vocab, *options, new=True)
         tokenizer = WordPiece(source)
         figures |= measure(sample, tokenizer)
@@ -306,7 +306,7 @@ def make(config: VocabConfig, out: Path) -> Result:
             summary += f"; fewer than size={config.size:,}, the text has no more"
     # An entry of other kinds may be a line break, and an unused id has no line.
     if tokenizer.is_wordpiece and "" not in tokenizer.vocab:
-        write_text(out / "vocab.txt", entries)
+        write_text(out / "vocab.txt", "".join(f"{entry}\n" for entry in tokenizer.vocab))
     write_text(out / "tokenizer.json", source)
     treated = normalization.of_tokenizer(source)
     summary += f"; {treatment(treated)}"

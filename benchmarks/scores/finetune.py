@@ -90,6 +90,7 @@ def task_of(options: argparse.Namespace) -> Any:
 
 def ours(options: argparse.Namespace, seed: int) -> dict[str, float]:
     """Return seconds and last score of our loop."""
+    from model.encoders.device import device_of
     from pipeline.config import EvaluateConfig
     from pipeline.evaluation import grid_search
 
@@ -112,7 +113,7 @@ def ours(options: argparse.Namespace, seed: int) -> dict[str, float]:
     bench = grid_search.prepare(config)
     began = time.perf_counter()
     run = grid_search.Trial(grid_search.PRETRAINED, options.batch, options.rate, seed)
-    record = grid_search.fine_tune(bench, Path(), run, lambda *_: None)
+    record = grid_search.fine_tune(bench, Path(), run, lambda *_: None, device_of())
     seconds = time.perf_counter() - began
     return {"seconds": seconds, "score": record["scores"][config.task.metrics[0]]}
 

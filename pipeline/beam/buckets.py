@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from pipeline.beam import spent
-from pipeline.beam.documents import DocumentCounts, KeptDocument
+from pipeline.beam.documents import DocumentCounts, Kept
 from pipeline.beam.dropped import as_bytes, from_bytes
 from pipeline.beam.plan import PreparePlan
 from pipeline.filtering import filters
@@ -78,7 +78,7 @@ class TokenizedDocuments:
         self.signed: set[bytes] = set()  # hashes of documents
         self.cut = segmenter(plan.config.words) if plan.config.words else None
 
-    def add(self, wordpiece: WordPiece, chunk: list[KeptDocument]) -> pa.Table:
+    def add(self, wordpiece: WordPiece, chunk: Kept) -> pa.Table:
         """Tokenize a chunk of documents; those without a token count as empty."""
         with spent.on("tokenize"):
             ids, lengths = self.tokens_of(wordpiece, chunk)
@@ -103,7 +103,7 @@ class TokenizedDocuments:
             }
         )
 
-    def signatures(self, documents: list[KeptDocument]) -> list[bytes | None]:
+    def signatures(self, documents: Kept) -> list[bytes | None]:
         """Return the MinHash signature of each document, but of equal ones only that of the first."""
         if self.signer is None:
             return [None] * len(documents)
@@ -114,7 +114,7 @@ class TokenizedDocuments:
         signed = dict(zip(texts, map(bytes, self.signer.sign(list(texts.values()))), strict=True)) if texts else {}
         return [signed.pop(each.hash, None) for each in documents]
 
-    def tokens_of(self, wordpiece: WordPiece, chunk: list[KeptDocument]) -> tuple[Ids, Lengths]:
+    def tokens_of(self, wordpiece: WordPiece, chunk: Kept) -> tuple[Ids, Lengths]:
         """Return the ids of all sentences as stored in shards, and the token counts."""
         sentences = [sentence for each in chunk for sentence in each.sentences]
         if self.cut is None:

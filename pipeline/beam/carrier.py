@@ -16,6 +16,8 @@ import pyarrow as pa
 Token = bytes | tuple[str, int, int]  # the blob; or its file, where it starts there, and its size
 Part = tuple[str, int, int, Token]  # kind, task that left it, number within that, content
 
+Parts = Iterable[Part]
+
 ENDING = ".parts"
 ALIGNED = 64  # bytes: numbers are mapped
 
@@ -40,7 +42,7 @@ class Carrier(contextlib.ExitStack):
         return self.path.name, start, len(blob)
 
 
-def blobs(folder: Path, parts: Iterable[Part], kind: str) -> Iterator[pa.Buffer]:
+def blobs(folder: Path, parts: Parts, kind: str) -> Iterator[pa.Buffer]:
     """Yield the blobs of one kind in the order of the tasks that left them, whatever that of `parts`.
 
     A retried task may have left some twice.

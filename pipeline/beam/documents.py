@@ -51,18 +51,22 @@ class KeptDocument:
         return found
 
 
+Kept = list[KeptDocument]
+Counts = Counter[str]
+
+
 @dataclass
 class DocumentCounts:
     """Document counters; every document read ends in exactly one of `OUTCOMES`."""
 
-    documents: Counter[str] = field(default_factory=Counter)  # read, and by outcome
-    filtered: Counter[str] = field(default_factory=Counter)  # by filter
-    skipped: Counter[str] = field(default_factory=Counter)  # by the reader, by reason
-    notes: Counter[str] = field(default_factory=Counter)  # guesses and repairs
-    totals: Counter[str] = field(default_factory=Counter)
-    packing: Counter[str] = field(default_factory=Counter)  # of pairs=none: how full, how cut
-    contaminated: Counter[str] = field(default_factory=Counter)  # by evaluation file
-    removed: Counter[str] = field(default_factory=Counter)  # by line of `filters.remove`
+    documents: Counts = field(default_factory=Counter)  # read, and by outcome
+    filtered: Counts = field(default_factory=Counter)  # by filter
+    skipped: Counts = field(default_factory=Counter)  # by the reader, by reason
+    notes: Counts = field(default_factory=Counter)  # guesses and repairs
+    totals: Counts = field(default_factory=Counter)
+    packing: Counts = field(default_factory=Counter)  # of pairs=none: how full, how cut
+    contaminated: Counts = field(default_factory=Counter)  # by evaluation file
+    removed: Counts = field(default_factory=Counter)  # by line of `filters.remove`
     named: dict[str, list[str]] = field(default_factory=dict)  # single documents, by fault
     lowest: LowestHashes = field(default_factory=LowestHashes)  # the first to be held out
     dropped: Dropped = field(default_factory=Dropped)
@@ -125,13 +129,13 @@ class DocumentReader:
 
     def chunks(
         self, splits: list[FileRange], account: DocumentCounts, report: Callable[[float, int], None]
-    ) -> Iterator[list[KeptDocument]]:
+    ) -> Iterator[Kept]:
         """Yield the accepted documents in chunks of about `CHUNK` characters.
 
         A chunk may have documents of several splits. `account` has the counts of all splits that
         are finished; `report` gets the bytes and documents read so far.
         """
-        chunk: list[KeptDocument] = []
+        chunk: Kept = []
         size, before = 0, 0
         for split in splits:
             counts, start, read = DocumentCounts(), before, account.documents["read"]
@@ -164,7 +168,7 @@ class DocumentReader:
         account.notes.update(tally.notes)
         account.named["broken"] = tally.broken
 
-    def accept(self, block: list[Document], account: DocumentCounts) -> list[KeptDocument]:
+    def accept(self, block: list[Document], account: DocumentCounts) -> Kept:
         """Return the documents that are kept; counted either way."""
         usual = self.config.corpus.language
         with spent.on("clean"):

@@ -8,8 +8,9 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from pipeline.beam.documents import DocumentCounts, DocumentReader, KeptDocument
+from pipeline.beam.documents import DocumentCounts, DocumentReader, Kept
 from pipeline.beam.exchange import Exchange, portion
+from pipeline.beam.units import Splits
 from pipeline.common import estimate
 from pipeline.common.errors import Restart, UserError
 from pipeline.common.estimate import Estimate, rounded, size
@@ -33,7 +34,7 @@ WORKER = 0.25e9  # bytes of memory of a worker without documents
 PER_TEXT = 4.8  # bytes of memory per byte of text of a worker's task
 
 
-def text_bytes(splits: list[FileRange]) -> float:
+def text_bytes(splits: Splits) -> float:
     """Return the bytes of text in the input, about."""
     return sum(split.size * EXPANSION.get(Path(split.path).suffix, 1.0) for split in splits)
 
@@ -53,12 +54,12 @@ class Calibration:
     bytes: int  # of the file
     characters: int  # of text in them
     seconds: float  # that all of prepare would have taken
-    kept: list[KeptDocument]
+    kept: Kept
 
 
 def calibrate(config: PrepareConfig, split: FileRange) -> Calibration | None:
     """Read a split for about a second; None if nothing can be said of it."""
-    reader, counts, kept = DocumentReader(config), DocumentCounts(), list[KeptDocument]()
+    reader, counts, kept = DocumentReader(config), DocumentCounts(), Kept()
     marks = [(0, 0)]  # bytes, and the characters of the documents in them
 
     def mark(position: int) -> None:
@@ -84,7 +85,7 @@ def calibrate(config: PrepareConfig, split: FileRange) -> Calibration | None:
     return Calibration(*marks[-1], seconds * marks[-1][1] / counts.totals["characters"], kept)
 
 
-def per_token(config: PrepareConfig, documents: list[KeptDocument]) -> float:
+def per_token(config: PrepareConfig, documents: Kept) -> float:
     """Return the characters per token of some documents, of English where the vocabulary is not there yet."""
     try:
         wordpiece = WordPiece.load(config.vocab)
@@ -96,7 +97,7 @@ def per_token(config: PrepareConfig, documents: list[KeptDocument]) -> float:
     return sum(map(len, sentences)) / len(ids) if len(ids) else TEXT_OF_TOKEN
 
 
-def measured(config: PrepareConfig, splits: list[FileRange]) -> tuple[int, float, float, float | None]:
+def measured(config: PrepareConfig, splits: Splits) -> tuple[int, float, float, float | None]:
     """Return the bytes of the files, the characters and tokens in them, and the bytes per second of a worker.
 
     The rate is that of the last run in this folder, else that of a short calibration.
@@ -111,7 +112,7 @@ def measured(config: PrepareConfig, splits: list[FileRange]) -> tuple[int, float
     return whole, text, tokens, rate or (found.bytes / found.seconds if found else None)
 
 
-def remember(config: PrepareConfig, splits: list[FileRange], seconds: float) -> None:
+def remember(config: PrepareConfig, splits: Splits, seconds: float) -> None:
     """Keep the bytes that a worker prepared per second, where the start did not weigh much."""
     if config.runner.name == "local" and splits and seconds > 5 * START:
         busy = min(config.runner.workers, len(splits))
@@ -119,7 +120,7 @@ def remember(config: PrepareConfig, splits: list[FileRange], seconds: float) -> 
         estimate.remember_rate(config.workdir, "prepare", rate)
 
 
-def memory(config: PrepareConfig, splits: list[FileRange], text: float) -> float:
+def memory(config: PrepareConfig, splits: Splits, text: float) -> float:
     """Return the bytes of memory of a worker, which its largest task needs.
 
     `text` are the bytes of text in the corpus.
@@ -133,7 +134,7 @@ def memory(config: PrepareConfig, splits: list[FileRange], text: float) -> float
     return WORKER + PER_TEXT * min(text, max(reading, writing))
 
 
-def of(config: PrepareConfig, splits: list[FileRange] | None = None) -> Estimate | None:
+def of(config: PrepareConfig, splits: Splits | None = None) -> Estimate | None:
     """Return the estimate of a configuration, from the last run's rate or a short calibration.
 
     None where the corpus is so small that the line would be longer than the wait.
@@ -163,7 +164,7 @@ def kept(config: PrepareConfig, text: float, tokens: float) -> float:
     return READ * tokens + signed * text / SIGNED
 
 
-def plan(config: PrepareConfig, splits: list[FileRange], layout: Exchange) -> list[str]:
+def plan(config: PrepareConfig, splits: Splits, layout: Exchange) -> list[str]:
     """Return what `prepare dry_run=true` prints: the layout, as the job computes it, and its cost.
 
     Time is that of a second of reading on this machine, or of the last run in this folder. The

@@ -22,22 +22,15 @@ class _Later(types.ModuleType):
         return getattr(importlib.import_module(self.__name__), name)
 
 
-def _installed(name: str) -> bool:
-    try:
-        return importlib.util.find_spec(name) is not None
-    except ModuleNotFoundError:  # of a package around it
-        return False
-
-
 # Beam imports these if installed, for its data frames, MongoDB and stores; our readers have clients
 # of their own. That of Google's is used by Dataflow, whose extra brings apitools.
 _UNUSED = ["pandas", "pymongo", "bson", "boto3", "botocore", "azure"]
 # Beam requires HTTP clients on import, and uses them on Google's cloud alone; the client of its
 # storage uses them at once.
 _LATER = ["httplib2", "requests"]
-if not _installed("apitools"):
+if importlib.util.find_spec("apitools") is None:
     _UNUSED += ["google.cloud.storage"]
-elif _installed("google.cloud.storage"):
+else:
     _LATER = []
 
 _modules: dict[str, Any] = sys.modules

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.beam.exchange import Exchange
-from pipeline.beam.units import Units, name_of
+from pipeline.beam.units import Splits, Units, name_of
 from pipeline.config import PrepareConfig
 from pipeline.readers import FileRange
 from pipeline.shards import ShardInfo
@@ -29,7 +29,7 @@ class PreparePlan:
     config: PrepareConfig
     out: str
     info: ShardInfo
-    splits: list[FileRange]
+    splits: Splits
     firsts: list[int]  # first split of each reading task
     buckets: dict[str, int]  # train, validation -> number of buckets
     separator: int  # the id of [SEP]
@@ -56,7 +56,7 @@ class PreparePlan:
         """Write the marker of this run."""
         (self.scratch / f"run-{self.token}").touch()
 
-    def splits_of(self, read: int) -> list[FileRange]:
+    def splits_of(self, read: int) -> Splits:
         """Return the splits of a reading task."""
         end = self.firsts[read + 1] if read + 1 < len(self.firsts) else len(self.splits)
         return self.splits[self.firsts[read] : end]
@@ -111,7 +111,7 @@ class PreparePlan:
         return number % self.buckets["train"]
 
 
-def unpack(packet: bytes) -> Iterator[tuple[int, list[FileRange]]]:
+def unpack(packet: bytes) -> Iterator[tuple[int, Splits]]:
     """Yield the reading tasks of a packet, with their splits."""
     for read, splits in json.loads(zlib.decompress(packet)):
         yield read, [FileRange(*each) for each in splits]

@@ -67,9 +67,9 @@ class Pool(fn_services.BeamFnExternalWorkerPoolServicer):
                 f"another; set {SECRET} alike for the pool and for prepare"
             )
         with tempfile.NamedTemporaryFile(prefix="worker", suffix=".ready") as ready:
-            words = [sys.executable, "-m", "pipeline.beam.worker", "--id", request.worker_id]
-            words += ["--control", request.control_endpoint.url, "--ready", ready.name]
-            process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+            words = [request.worker_id, request.control_endpoint.url, ready.name]
+            command = [sys.executable, "-m", "pipeline.beam.worker", *words]
+            process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
             output: list[bytes] = []
             threading.Thread(target=drain, args=(process, output), daemon=True).start()
             until = time.monotonic() + STARTED

@@ -21,7 +21,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -35,7 +35,7 @@ from pipeline.beam.fast_import import (
     python_urns,
     worker_handlers,
 )
-from pipeline.beam.pool import environment, secret, serve
+from pipeline.beam.pool import Pool, environment, secret, serve
 from pipeline.common import storage
 from pipeline.common.errors import ConfigError
 from pipeline.common.ports import free_port
@@ -142,6 +142,7 @@ def find_prism(location: str | None) -> str:
 
 
 Engine = tuple[Any, PipelineOptions]
+Flags = dict[str, str]  # options of Beam
 
 POLL, ENDS = 0.1, 2.0  # seconds that a worker has to end
 
@@ -189,10 +190,10 @@ def start(runner: RunnerConfig, exchange: Exchange) -> Iterator[Engine]:
         if runner.name == "flink":
             runner = in_turns(runner, exchange.pieces)
         if runner.options.get("environment_type") == "LOOPBACK":
-            with loopback() as where:
-                yield service(runner, where)
+            with loopback() as (flags, pool):
+                yield service(runner, flags, pool)
         else:
-            yield service(runner)
+            yield service(runner, {}, None)
 
 
 def check_options(runner: RunnerConfig) -> None:
@@ -213,10 +214,10 @@ def check_options(runner: RunnerConfig) -> None:
             raise ConfigError(f"not an option of Beam; {cure}", key)
 
 
-def options(runner: RunnerConfig, **flags: Any) -> PipelineOptions:
-    """Return Beam's options: `flags`, overridden by the configuration."""
+def options(runner: RunnerConfig, flags: Flags, **defaults: Any) -> PipelineOptions:
+    """Return Beam's options: `defaults`, overridden by the configuration, and that by `flags`."""
     configured = {key: value for key, value in runner.options.items() if value is not None}
-    return PipelineOptions.from_dictionary({"save_main_session": False, **flags, **configured})
+    return PipelineOptions.from_dictionary({"save_main_session": False, **defaults, **configured, **flags})
 
 
 @worker_handlers.WorkerHandler.register_environment(python_urns.SUBPROCESS_SDK, bytes)
@@ -254,26 +255,18 @@ def local(runner: RunnerConfig) -> Engine:
         processes = SubprocessSDKEnvironment.from_command_string(command)
     # DirectRunner may try to download a Go binary first; FnApiRunner is pure Python.
     engine = FnApiRunner(default_environment=processes)
-    return engine, options(runner, direct_num_workers=runner.workers)
-
-
-@dataclasses.dataclass(frozen=True)
-class Place:
-    """Location of a service's workers, if it differs from the configuration."""
-
-    flags: dict[str, str] = dataclasses.field(default_factory=dict)
-    lost_worker: Callable[[], str | None] | None = None  # see `Pool.lost`
+    return engine, options(runner, {}, direct_num_workers=runner.workers)
 
 
 @contextlib.contextmanager
-def loopback() -> Iterator[Place]:
-    """Run a pool of workers in this process, for services on this machine."""
+def loopback() -> Iterator[tuple[Flags, Pool]]:
+    """Run a pool of workers in this process, for services on this machine; yield the options that say so too."""
     key = secrets.token_hex(16)
     pool, server, port = serve("localhost:0", key)
     place = environment(f"localhost:{port}", key)
     where = {"environment_type": "EXTERNAL", "environment_config": place}
     try:
-        yield Place(where, pool.lost)
+        yield where, pool
     finally:
         pool.stop()
         server.stop(0)
@@ -305,9 +298,8 @@ def prism(runner: RunnerConfig) -> Iterator[Engine]:
                     "does not start; use a Prism binary of Beam 2.77", "runner.options.prism_location", binary
                 )
             time.sleep(0.1)
-        with loopback() as where:
-            flags = {**where.flags, "job_endpoint": f"localhost:{port}"}
-            yield service(runner, Place(flags, where.lost_worker))
+        with loopback() as (flags, pool):
+            yield service(runner, {**flags, "job_endpoint": f"localhost:{port}"}, pool)
     finally:
         process.terminate()
         process.wait()
@@ -325,8 +317,10 @@ def in_turns(runner: RunnerConfig, pieces: int) -> RunnerConfig:
     return dataclasses.replace(runner, options=own)
 
 
-def service(runner: RunnerConfig, where: Place = Place()) -> Engine:
+def service(runner: RunnerConfig, flags: Flags, pool: Pool | None) -> Engine:
     """Return a runner behind a job service: Beam's own, Flink's, Spark's, Google's.
+
+    `flags` are options that differ from the configuration, and `pool` has workers in this process.
 
     Raises:
         ConfigError: Beam's dependencies for it are not installed.
@@ -338,13 +332,11 @@ def service(runner: RunnerConfig, where: Place = Place()) -> Engine:
         need = f"run pip install '{extra}'" if extra else "reinstall apache-beam"
         raise ConfigError(f"{error}; {need}", "runner", runner.name) from error
     engine = kind()
-    engine.lost_worker = where.lost_worker  # for `services.run`
-    configured = {key: value for key, value in runner.options.items() if key not in where.flags}
-    if configured.get("environment_type") == "EXTERNAL" and configured.get("environment_config"):
-        place = str(configured["environment_config"])
-        configured["environment_config"] = environment(place, secret())
-    own = dataclasses.replace(runner, options=configured)
-    return engine, options(own, sdk_worker_parallelism=runner.workers, **where.flags)
+    engine.lost_worker = pool and pool.lost  # for `services.run`
+    place = runner.options.get("environment_config")
+    if not flags and place and runner.options.get("environment_type") == "EXTERNAL":
+        flags = {"environment_config": environment(str(place), secret())}
+    return engine, options(runner, flags, sdk_worker_parallelism=runner.workers)
 
 
 Text = TypeVar("Text", str, str | None)
@@ -358,13 +350,9 @@ def for_workers(config: PrepareConfig) -> PrepareConfig:
     """
     if config.runner.name in ("local", "prism") or config.runner.options.get("environment_type") == "LOOPBACK":
         return config
-    parts = {
-        name: {**part, "path": absolute(part["path"])} if isinstance(part, Mapping) and part.get("path") else part
-        for name, part in config.corpus.parts.items()
-    }
     return dataclasses.replace(
         config,
-        corpus=dataclasses.replace(config.corpus, path=absolute(config.corpus.path), parts=parts),
+        corpus=config.corpus.with_places(absolute),
         filters=dataclasses.replace(
             config.filters,
             banned_file=absolute(config.filters.banned_file),

@@ -36,26 +36,18 @@ _KILLED = "removed our application: KILLED"
 class Died(Restart):
     """A job that ended because a process of the engine died."""
 
-    def __init__(self, what: str):
-        super().__init__(what, "rerun the command")
-
 
 class Job:
     """A job accepted by a service, observed through Beam's result object."""
 
     def __init__(self, runner: RunnerConfig, result: Any):
-        self.runner, self.result = runner, result
+        self.runner, self.result, self.name = runner, result, runner.name
         self.errors: list[str] = []
         # Flink accepts a job as one jar through its REST interface, without a job service.
         jobs = getattr(result._job_service, "_jobs", {})
         self.flink = jobs.get(result._job_id) if self.name == "flink" else None
         if self.flink is None:
             threading.Thread(target=self.listen, daemon=True).start()
-
-    @property
-    def name(self) -> str:
-        """Return the name of the runner."""
-        return self.runner.name
 
     def listen(self) -> None:
         """Collect the errors that the service reports, until the stream ends or breaks."""
@@ -127,7 +119,7 @@ class Job:
                 if not (scratch / "begun").exists():
                     self.check_begun(time.monotonic() - began)
             if lost_worker is not None and (how := lost_worker()):
-                raise Died(f"runner={self.name}: a worker process died ({how})")
+                raise Died(f"runner={self.name}: a worker process died ({how})", "rerun the command")
             time.sleep(POLL)
         if state == "CANCELLED":
             raise self.cancelled()
@@ -177,10 +169,10 @@ class Job:
                 "runner.options.environment_config",
                 self.runner.options.get("environment_config"),
             )
-        return Died(f"runner={self.name}: the job failed ({innermost(reason)})")
+        return Died(f"runner={self.name}: the job failed ({innermost(reason)})", "rerun the command")
 
 
-def run(plan: PreparePlan, engine: Any, flags: Any, build: Callable[[Any], Any]) -> None:
+def run(plan: PreparePlan, engine: Any, flags: Any, build: Callable[[Any, PreparePlan], Any]) -> None:
     """Run the graph made by `build` on the job service of `engine`.
 
     A job that ends because a process of the engine died is retried up to `runner.retries` times.
@@ -199,23 +191,21 @@ def run(plan: PreparePlan, engine: Any, flags: Any, build: Callable[[Any], Any])
             except Died as error:
                 if not left:
                     raise
-                done = start_over(plan)
-                line = f"{error.problem}; retrying from the start ({done})"
+                line = f"{error.problem}; retrying from the start ({start_over(plan)})"
                 print(line, file=sys.stderr, flush=True)
             except ConfigError as error:
                 if left == plan.config.runner.retries:
                     raise
                 # Workers had started before: the pool has died since.
-                name = plan.config.runner.name
-                raise Restart(f"runner={name}: {error}", "then rerun the command") from error
+                raise Restart(f"runner={plan.config.runner.name}: {error}", "then rerun the command") from error
     finally:
         logging.disable(level)
 
 
-def run_once(plan: PreparePlan, engine: Any, flags: Any, build: Callable[[Any], Any]) -> None:
+def run_once(plan: PreparePlan, engine: Any, flags: Any, build: Callable[[Any, PreparePlan], Any]) -> None:
     """Submit the graph and wait until it is done; cancel the job on any error."""
     pipeline = beam.Pipeline(runner=engine, options=flags)
-    build(pipeline)
+    build(pipeline, plan)
     try:
         job = Job(plan.config.runner, pipeline.run())
     except GONE as error:

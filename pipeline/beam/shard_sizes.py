@@ -3,15 +3,15 @@
 import math
 
 from pipeline.beam.estimate import TEXT_OF_TOKEN, text_bytes
+from pipeline.beam.units import Splits
 from pipeline.common.errors import ConfigError, named
 from pipeline.config import PrepareConfig, check
-from pipeline.readers import FileRange
 
 MOST_SHARDS = 20_000  # 1.2 TB of text by default: each costs a file, and a part of each split's
 MOST_TOKENS = 2**31 - 1  # of a shard, and of what a writing task has: offsets have 32 bits
 
 
-def buckets(splits: list[FileRange], shard_bytes: int, share: float) -> dict[str, int]:
+def buckets(splits: Splits, shard_bytes: int, share: float) -> dict[str, int]:
     """Return the number of shards per split of the data, a function of the input's size alone."""
     text = text_bytes(splits)
     train = max(1, math.ceil(text * (1 - share) / shard_bytes))
@@ -22,7 +22,7 @@ def buckets(splits: list[FileRange], shard_bytes: int, share: float) -> dict[str
     return {"train": train, "validation": validation}
 
 
-def check_sizes(config: PrepareConfig, splits: list[FileRange], shards: dict[str, int]) -> None:
+def check_sizes(config: PrepareConfig, splits: Splits, shards: dict[str, int]) -> None:
     """Raise before any work starts if shards would be too many, or too large.
 
     Raises:
@@ -35,9 +35,15 @@ def check_sizes(config: PrepareConfig, splits: list[FileRange], shards: dict[str
         "shard_bytes",
         config.shard_bytes,
     )
-    for split, tokens in tokens_per_shard(config, splits, shards).items():
+    text = text_bytes(splits)
+    weights = {name: float(part.get("weight", 1.0)) for name, part in config.corpus.parts.items()}
+    weighted = sum(text_bytes([split]) * weights.get(split.part, 1.0) for split in splits)
+    each_has = text_per_shard(config, text, shards)
+    for split, size in each_has.items():  # what is held out counts once
+        copies = weighted / max(1.0, text) if split == "train" else 1.0
+        tokens = size * copies * config.duplicates / TEXT_OF_TOKEN
         if tokens > MOST_TOKENS:
-            known = min(config.shard_bytes, text_bytes(splits))
+            known = min(config.shard_bytes, text)
             fits = math.floor(known * MOST_TOKENS / tokens / 2)
             raise ConfigError(
                 f"gives some {tokens:,.0f} tokens per {split} shard with {named('duplicates')}={config.duplicates} "
@@ -46,10 +52,8 @@ def check_sizes(config: PrepareConfig, splits: list[FileRange], shards: dict[str
                 "shard_bytes",
                 config.shard_bytes,
             )
-    text = text_bytes(splits)
     each = math.ceil(count / max(1, int(text // config.runner.task_bytes)))
-    largest = max(text_per_shard(config, splits, shards).values())
-    tokens = min(text, each * largest) / TEXT_OF_TOKEN
+    tokens = min(text, each * max(each_has.values())) / TEXT_OF_TOKEN
     if each > 1 and tokens > MOST_TOKENS:
         raise ConfigError(
             f"gives some {tokens:,.0f} tokens per task, more than {MOST_TOKENS:,}; reduce it",
@@ -58,22 +62,11 @@ def check_sizes(config: PrepareConfig, splits: list[FileRange], shards: dict[str
         )
 
 
-def text_per_shard(config: PrepareConfig, splits: list[FileRange], shards: dict[str, int]) -> dict[str, float]:
-    """Return the bytes of text that the documents of a shard have, about, per split of the data."""
-    text, share = text_bytes(splits), config.validation_share
+def text_per_shard(config: PrepareConfig, text: float, shards: dict[str, int]) -> dict[str, float]:
+    """Return the bytes of `text` that the documents of a shard have, about, per split of the data."""
+    share = config.validation_share
     parts = {"train": text * (1 - share), "validation": text * share}
     return {split: parts[split] / count for split, count in shards.items() if count}
-
-
-def tokens_per_shard(config: PrepareConfig, splits: list[FileRange], shards: dict[str, int]) -> dict[str, float]:
-    """Return the tokens of a shard, about, per split of the data, with repeated documents."""
-    weights = {name: float(part.get("weight", 1.0)) for name, part in config.corpus.parts.items()}
-    weighted = sum(text_bytes([split]) * weights.get(split.part, 1.0) for split in splits)
-    copies = {"train": weighted / max(1.0, text_bytes(splits)), "validation": 1.0}
-    return {
-        split: text * copies[split] * config.duplicates / TEXT_OF_TOKEN
-        for split, text in text_per_shard(config, splits, shards).items()
-    }
 
 
 def check_tokens(config: PrepareConfig, what: str, tokens: int) -> None:

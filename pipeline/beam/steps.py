@@ -15,13 +15,13 @@ import pyarrow as pa
 
 from pipeline.beam import buckets, spent, writing
 from pipeline.beam.buckets import NewDocuments, TokenizedDocuments, by_bucket, in_portions
-from pipeline.beam.carrier import Carrier, Part, blobs
+from pipeline.beam.carrier import Carrier, Parts, blobs
 from pipeline.beam.documents import DocumentCounts, DocumentReader
 from pipeline.beam.exchange import portion
 from pipeline.beam.fast_import import beam
 from pipeline.beam.plan import PreparePlan, unpack
 from pipeline.beam.progress import Report
-from pipeline.beam.units import Unit, name_of
+from pipeline.beam.units import Splits, Unit, name_of
 from pipeline.common.atomic import write_text
 from pipeline.common.errors import InputError, Restart, UserError, disk_failure
 from pipeline.filtering import filters, minhash
@@ -33,6 +33,12 @@ from pipeline.tokenization.wordpiece import WordPiece
 DOCUMENTS, BANDS, SIGNATURES, PAIRS, WANTED, NEAR = "documents", "bands", "signatures", "pairs", "wanted", "near"
 
 Left = tuple[int, str, bytes | pa.Buffer]  # the later task's number, kind, content
+
+
+def divided(kind: str, rows: minhash.Rows, numbers: np.ndarray, tasks: int) -> Iterator[Left]:
+    """Yield the part of a table that each task gets, by a number of each row."""
+    for task, mine in minhash.by_task(numbers, tasks):
+        yield task, kind, minhash.to_bytes(rows[mine])
 
 
 class Cancelled(Exception):
@@ -71,7 +77,7 @@ class Task(beam.DoFn):
             for step, (used, _) in times.items():  # an engine shows them
                 beam.metrics.Metrics.counter("prepare", f"{step}, processor ms").inc(round(1000 * used))
 
-    def blobs(self, parts: Iterable[Part], kind: str) -> Iterator[pa.Buffer]:
+    def blobs(self, parts: Parts, kind: str) -> Iterator[pa.Buffer]:
         """Yield what earlier tasks have left of this kind, in their order."""
         return blobs(self.plan.scratch, parts, kind)
 
@@ -98,7 +104,7 @@ class Task(beam.DoFn):
 class Unpack(beam.DoFn):
     """Before the first phase: unpack the reading tasks."""
 
-    def process(self, element: bytes) -> Iterator[tuple[int, list[FileRange]]]:
+    def process(self, element: bytes) -> Iterator[tuple[int, Splits]]:
         """Yield (reading task, splits)."""
         yield from unpack(element)
 
@@ -134,7 +140,7 @@ class Tokenize(Task):
         write_text(plan.read_account(number), json.dumps(vars(account)))
         report(size, account.documents["read"], ended=True)
 
-    def read(self, name: str, splits: list[FileRange], report: Report) -> Unit | None:
+    def read(self, name: str, splits: Splits, report: Report) -> Unit | None:
         """Read the documents of the splits and tokenize them; None if another task has found an error."""
         account = DocumentCounts()
         found = TokenizedDocuments(self.plan, account)
@@ -159,14 +165,13 @@ class Tokenize(Task):
         for task, rows in minhash.by_task(hashes[:, 1], tasks):
             yield task, SIGNATURES, minhash.pack(hashes[rows], signatures[rows])
         entries = minhash.band_entries(hashes, signatures, threshold)
-        for task, rows in minhash.by_task(entries[:, 1], tasks):
-            yield task, BANDS, minhash.to_bytes(entries[rows])
+        yield from divided(BANDS, entries, entries[:, 1], tasks)
 
 
 class Merge(Task):
     """Between the phases, if there would be too many parts: merge one range of one group."""
 
-    def work(self, number: int, given: Iterable[Part]) -> Iterator[Left]:
+    def work(self, number: int, given: Parts) -> Iterator[Left]:
         """Merge the documents of one place, for the writing tasks of its range."""
         exchange = self.plan.exchange
         index = number % exchange.ranges
@@ -200,7 +205,7 @@ def vocabulary(place: str, sha256: str) -> WordPiece:
 class WriteShards(Task):
     """Phase 2: write the shards of some buckets."""
 
-    def work(self, number: int, given: Iterable[Part]) -> Iterator[Left]:
+    def work(self, number: int, given: Parts) -> Iterator[Left]:
         """Write the shards of the documents, without their near duplicates."""
         plan, parts = self.plan, list(given)
         near = minhash.from_bytes(self.blobs(parts, NEAR), minhash.DOCUMENT)
@@ -221,16 +226,14 @@ class PairCandidates(Task):
 
     main, step = PAIRS, "near duplicates"
 
-    def work(self, number: int, given: Iterable[Part]) -> Iterator[Left]:
+    def work(self, number: int, given: Parts) -> Iterator[Left]:
         """Leave the pairs for the task of the larger document, and who needs which signature."""
         tasks = self.plan.exchange.near_tasks
         entries = minhash.from_bytes(self.blobs(given, BANDS), minhash.ENTRY)
         pairs = minhash.candidate_pairs(entries)
-        for task, rows in minhash.by_task(pairs[:, 1], tasks):
-            yield task, PAIRS, minhash.to_bytes(pairs[rows])
+        yield from divided(PAIRS, pairs, pairs[:, 1], tasks)
         wanted = minhash.wanted_signatures(pairs, tasks)
-        for task, rows in minhash.by_task(wanted[:, 2], tasks):
-            yield task, WANTED, minhash.to_bytes(wanted[rows])
+        yield from divided(WANTED, wanted, wanted[:, 2], tasks)
 
 
 class SendSignatures(Task):
@@ -238,7 +241,7 @@ class SendSignatures(Task):
 
     main, step = SIGNATURES, "near duplicates"
 
-    def work(self, number: int, given: Iterable[Part]) -> Iterator[Left]:
+    def work(self, number: int, given: Parts) -> Iterator[Left]:
         """Leave the signatures for each task that needs some."""
         parts = list(given)
         asked = minhash.from_bytes(self.blobs(parts, WANTED), minhash.WANTED)
@@ -258,7 +261,7 @@ class ComparePairs(Task):
 
     main, step = NEAR, "near duplicates"
 
-    def work(self, number: int, given: Iterable[Part]) -> Iterator[Left]:
+    def work(self, number: int, given: Parts) -> Iterator[Left]:
         """Leave the hashes of documents to leave out for the tasks that write them."""
         plan, parts, filters = self.plan, list(given), self.plan.config.filters
         assert filters.near_duplicates is not None
@@ -269,5 +272,4 @@ class ComparePairs(Task):
         )
         buckets = [plan.bucket(document.tobytes()) for document in found.astype(">u8")]
         writes = np.array([plan.exchange.write_of(bucket) for bucket in buckets], np.uint64)
-        for write, rows in minhash.by_task(writes, plan.exchange.writes):
-            yield write, NEAR, minhash.to_bytes(found[rows])
+        yield from divided(NEAR, found, writes, plan.exchange.writes)

@@ -109,7 +109,7 @@ def run(plan: PreparePlan) -> None:
             else:
                 from pipeline.beam import services  # imports an HTTP client
 
-                services.run(plan, engine, flags, lambda pipeline: build(pipeline, plan))
+                services.run(plan, engine, flags, build)
     finally:
         raise_noted(plan)
 
@@ -121,8 +121,8 @@ def accounts(plan: PreparePlan) -> Iterator[dict[str, Any]]:
         OSError: the engine has lost a task.
     """
     for read in range(plan.exchange.reads):
-        yield json.loads(plan.read_account(read).read_text(encoding="utf-8"))
+        yield json.loads(plan.read_account(read).read_bytes())
     for write in range(plan.exchange.writes):
         path = plan.write_account(write)
         if path.exists():  # else no document fell into its buckets
-            yield json.loads(path.read_text(encoding="utf-8"))
+            yield json.loads(path.read_bytes())

@@ -26,10 +26,11 @@ from pipeline.readers import FileRange
 ENDING = ".unit"
 END = struct.Struct("<Q32s")  # bytes of the counts, and the SHA-256 of all before
 
+Splits = list[FileRange]  # of the corpus, or of a task
 Unit = tuple[dict[str, Any], list[pa.RecordBatch]]  # counts, documents
 
 
-def name_of(key: str, splits: list[FileRange]) -> str:
+def name_of(key: str, splits: Splits) -> str:
     """Return the name of the unit of some splits; `key` is a hash of all else that determines it."""
     text = json.dumps([key, *(split.identity for split in splits)])
     return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:32] + ENDING

@@ -3,7 +3,6 @@
 Errors of tasks are not lost: exceptions are sent to the driver.
 """
 
-import argparse
 import gc
 import importlib
 import logging
@@ -19,7 +18,7 @@ def main() -> None:
     logging.disable(logging.WARNING)
     importlib.import_module("pipeline.beam.fast_import")  # before Beam imports itself
     if len(sys.argv) > 1:
-        serve_pool()
+        serve_pool(*sys.argv[1:])
         return
     from apache_beam.runners.worker import sdk_worker_main
 
@@ -27,20 +26,15 @@ def main() -> None:
     sdk_worker_main.main(sys.argv)
 
 
-def serve_pool() -> None:
-    """Serve the engine that requested this worker from a pool; see `pipeline.beam.pool`."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--id", required=True)
-    parser.add_argument("--control", required=True)
-    parser.add_argument("--ready", type=Path, required=True)
-    options = parser.parse_args()
+def serve_pool(identity: str, control: str, ready: str) -> None:
+    """Serve the engine that requested this worker from a pool, and note that it does; see `pipeline.beam.pool`."""
     logging.disable(logging.CRITICAL)  # the engine gets a task's traceback anyway
     from apache_beam.runners.worker.sdk_worker import SdkHarness
 
     importlib.import_module("pipeline.beam.transforms")
     # As in Beam's pool: no state cache, no second thread that flushes buffers.
-    harness = SdkHarness(options.control, worker_id=options.id, state_cache_size=0, data_buffer_time_limit_ms=0)
-    options.ready.write_text("ready")
+    harness = SdkHarness(control, worker_id=identity, state_cache_size=0, data_buffer_time_limit_ms=0)
+    Path(ready).write_text("ready")
     harness.run()
 
 

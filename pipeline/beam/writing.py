@@ -25,7 +25,9 @@ from pipeline.shards import write_shard
 from pipeline.shards.full_sentences import best_fit, cut_documents, full_sentences
 from pipeline.shards.sentence_pairs import Documents, Pairs, gather, next_sentence_pairs
 
-Drawn = list[tuple[np.ndarray, Pairs]]  # per bucket: tokens, and pairs of them in keyed order
+TokenPairs = tuple[np.ndarray, Pairs]  # tokens, and pairs of them in keyed order
+Drawn = list[TokenPairs]  # per bucket
+Account = dict[str, Any]  # counts, by the names of `DocumentCounts`
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,10 +86,9 @@ def load(plan: PreparePlan, write: int, table: pa.Table, found: np.ndarray) -> B
     return Buckets(names, documents, bounds, copies, words, read, duplicates, similar, dropped)
 
 
-def write(plan: PreparePlan, buckets: Buckets, report: Callable[[float], None]) -> dict[str, Any]:
+def write(plan: PreparePlan, buckets: Buckets, report: Callable[[float], None]) -> Account:
     """Write the shards of some buckets; return their counts."""
-    counters = ("documents", "filtered", "totals", "packing")
-    account: dict[str, Any] = {name: Counter() for name in counters}
+    account: Account = {name: Counter() for name in ("documents", "filtered", "totals", "packing")}
     account |= {"lengths": Counter(), "shards": {}, "dropped": buckets.dropped}
     copies = buckets.copies.copy()
     for k, name in enumerate(buckets.names):
@@ -104,16 +105,11 @@ def write(plan: PreparePlan, buckets: Buckets, report: Callable[[float], None]) 
 
 
 def write_bucket(
-    plan: PreparePlan,
-    buckets: Buckets,
-    k: int,
-    copies: np.ndarray,
-    drawn: tuple[np.ndarray, Pairs],
-    account: dict[str, Any],
+    plan: PreparePlan, buckets: Buckets, k: int, copies: np.ndarray, drawn: TokenPairs, account: Account
 ) -> None:
     """Write the shard of bucket `k`, unless it is empty, and add its counts."""
     mine, name = slice(*buckets.bounds[k : k + 2]), buckets.names[k]
-    written, split = mine.stop - mine.start, name.partition("-")[0]
+    written, split = int(mine.stop - mine.start), name.partition("-")[0]
     tokens, pairs = drawn
     special = np.where(pairs.b_len > 0, 3, 2)
     outcomes = {"duplicate": buckets.duplicates[k], "filtered": buckets.near[k], "written": written}
@@ -121,19 +117,18 @@ def write_bucket(
     if buckets.near[k]:
         account["filtered"][filters.NEAR] += int(buckets.near[k])
     random_next = int(pairs.is_random_next.sum())
-    repeats = int(copies[mine].sum()) - int(written)
     words, documents = buckets.words[mine], buckets.documents
     sentences = documents.starts[[mine.start, mine.stop]]
     kept = int(np.diff(documents.sentences[sentences])[0])  # tokens of documents, each once
     totals = {
         split: len(pairs),
         "random_next": random_next,
-        "repeats": repeats,
+        "repeats": int(copies[mine].sum()) - written,
         "sentences": int(np.diff(sentences)[0]),
         "tokens": kept,
     }
     if split == "validation":
-        totals |= {"validation_documents": int(written), "validation_random_next": random_next}
+        totals |= {"validation_documents": written, "validation_random_next": random_next}
     account["totals"].update(totals)
     account["lengths"].update((pairs.a_len + pairs.b_len + special).tolist())
     if not len(pairs):
@@ -232,7 +227,7 @@ def divided(documents: Documents, pairs: Pairs) -> list[Pairs]:
     return [ordered[low:high] for low, high in itertools.pairwise(places)]
 
 
-def joined(parts: tuple[tuple[np.ndarray, Pairs], ...], shared: bool) -> tuple[np.ndarray, Pairs]:
+def joined(parts: tuple[TokenPairs, ...], shared: bool) -> TokenPairs:
     """Join the rounds of a bucket, whose tokens are `shared` or those of each round."""
     if len(parts) == 1:
         return parts[0]

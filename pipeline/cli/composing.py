@@ -1,7 +1,6 @@
 """Composition of configurations by Hydra: schemas, validation, errors that name the key."""
 
 import contextlib
-import dataclasses
 import difflib
 import os
 import re
@@ -20,9 +19,9 @@ from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBase
 
 from pipeline.cli import help_text
 from pipeline.cli.conf_files import CONF, choices, no_such
-from pipeline.cli.overrides import for_hydra, split
+from pipeline.cli.overrides import Words, for_hydra, split
 from pipeline.common.errors import ConfigError, UserError, named
-from pipeline.common.schema import StageConfig
+from pipeline.common.schema import StageConfig, walk_fields
 from pipeline.common.storage import is_address
 from pipeline.common.stores.objects import SCHEMES
 
@@ -40,8 +39,6 @@ TWICE = re.compile(r"Multiple values for (\w+)\. .*'override \w+: (\S+)'")
 NO_GROUP = re.compile(r"Invalid type assigned: .* is not a subclass of .*value: (.*)")
 NOT_ONE = re.compile(r"Cannot convert '(?:list|dict)' to string: '(.*)'")
 NOT_THERE = re.compile(r"Could not delete (?:from config\. )?'([^']+)'")
-NOT_NULL = re.compile(r"field '(.*)' is not Optional")
-NO_LIST = re.compile(r"is not a ListConfig, list or tuple")
 ALL_KEYS = f"{named('--help')} lists all keys"
 TYPES = {"Integer": "a whole number", "Float": "a number", "bool": "true or false"}
 
@@ -75,7 +72,7 @@ def validate(config: DictConfig, schema: type[Config]) -> Config:
     """Return a composed config as its typed dataclass.
 
     Raises:
-        ConfigError: a value is missing, or a check of the dataclass (`__post_init__`) fails.
+        ConfigError: a value is missing, or a check of the dataclass fails.
     """
     if issubclass(schema, StageConfig):
         schema.complete(config)
@@ -120,9 +117,9 @@ def explain(error: Exception) -> UserError:
     if isinstance(error, ValidationError):
         if wrong := WRONG_TYPE.search(text):
             return ConfigError(f"must be {TYPES[wrong[2] or wrong[3]]}", full, wrong[1])
-        if NOT_NULL.search(text):
+        if "is not Optional" in text:
             return ConfigError("must not be null", full, None)
-        if NO_LIST.search(text):
+        if "is not a ListConfig, list or tuple" in text:
             return ConfigError(f"must be a list; write {named(full)}=[VALUE]", full)
         if one := NO_GROUP.search(text):
             first = f"{error.key}.{names(OmegaConf.get_type(error.parent_node, error.key))[0]}"
@@ -176,7 +173,7 @@ def print_help(name: str, schema: type, config: DictConfig) -> None:
     print(help_text.format_help(name, schema, settings, width, bold), flush=True)
 
 
-def compose(name: str, schema: type, words: list[str]) -> DictConfig | None:
+def compose(name: str, schema: type, words: Words) -> DictConfig | None:
     """Compose `conf/NAME.yaml` with a command line; return None if an option like `--cfg` ran.
 
     Raises:
@@ -205,7 +202,7 @@ def compose(name: str, schema: type, words: list[str]) -> DictConfig | None:
     return composed[0] if composed else None
 
 
-def of_words(name: str, schema: type[Config], words: list[str], asked: bool) -> Config | None:
+def of_words(name: str, schema: type[Config], words: Words, asked: bool) -> Config | None:
     """Return the configuration of a command line; None if help was `asked` for, or an option ran.
 
     Raises:
@@ -222,7 +219,6 @@ def of_words(name: str, schema: type[Config], words: list[str], asked: bool) -> 
         raise explain(error) from error
 
 
-ANY = ("corpus.path",)  # keys that are read directly from any store
 STORE = ("workdir", "out", "glue")  # keys of a stage or a run that may be in a store, like inputs
 LOCAL = ("pretrained", "input", "output", "heartbeat", "mirror")
 
@@ -230,26 +226,18 @@ LOCAL = ("pretrained", "input", "output", "heartbeat", "mirror")
 def check_addresses(config: Any) -> None:
     """Raise ConfigError if a key holds an object-store address that it cannot read or write."""
     stage = hasattr(config, "workdir")  # other commands make no local copies
-    for key, value, role in _paths(config):
-        if key in ANY or not is_address(value):
-            continue
-        if stage and (role == "input" or key in STORE):
-            if value.lower().startswith(SCHEMES):
+    for key, role, value in walk_fields(config):
+        if role != "input" and key not in (*STORE, *LOCAL):
+            continue  # corpus.path may be in any store
+        stored = stage and (role == "input" or key in STORE)
+        for place in value if isinstance(value, list) else [value]:
+            if not isinstance(place, str) or not is_address(place):
                 continue
-            raise ConfigError(
-                f"must be in {', '.join(SCHEMES)} or a local folder; only {ANY[0]} reads other stores", key, value
-            )
-        raise ConfigError("must be a local path; mount the bucket or copy it to this machine", key, value)
-
-
-def _paths(config: Any, prefix: str = "") -> Iterator[tuple[str, str, str]]:
-    """Yield the keys of a config that hold paths, with their values and roles."""
-    for field in dataclasses.fields(config):
-        value, key = getattr(config, field.name), f"{prefix}{field.name}"
-        role = field.metadata.get("role", "")
-        if dataclasses.is_dataclass(value):
-            yield from _paths(value, f"{key}.")
-        elif role == "input" or key in (*ANY, *STORE, *LOCAL):
-            for item in value if isinstance(value, list) else [value]:
-                if isinstance(item, str):
-                    yield key, item, role
+            if not stored:
+                raise ConfigError("must be a local path; mount the bucket or copy it to this machine", key, place)
+            if not place.lower().startswith(SCHEMES):
+                raise ConfigError(
+                    f"must be in {', '.join(SCHEMES)} or a local folder; only corpus.path reads other stores",
+                    key,
+                    place,
+                )

@@ -10,6 +10,7 @@ from pipeline.common import output, run_record, screen
 from pipeline.common.errors import ConfigError, Exit, InputError, Restart, UserError, first_line, is_panic
 
 Config = TypeVar("Config")
+IsFirst = Callable[[str], bool]  # whether no other process has printed a line
 
 
 def composed(name: str, schema: type[Config], words: list[str], asked: bool) -> Config | None:
@@ -24,7 +25,7 @@ def run(
     schema: type[Config],
     task: Callable[[Config], Any],
     argv: list[str] | None = None,
-    is_first: Callable[[str], bool] = lambda line: True,
+    is_first: IsFirst = lambda line: True,
     read: Callable[..., Config | None] = composed,
 ) -> NoReturn:
     """Compose `conf/NAME.yaml` with the command line, validate it, run `task`, and exit.
@@ -50,9 +51,7 @@ def run(
 
 
 def guarded(
-    body: Callable[[], Any],
-    is_first: Callable[[str], bool] = lambda line: True,
-    forced: Callable[[], bool] = lambda: False,
+    body: Callable[[], Any], is_first: IsFirst = lambda line: True, forced: Callable[[], bool] = lambda: False
 ) -> NoReturn:
     """Run `body` and exit, see `run`; what was `forced` would once more delete what can be resumed."""
     output.outlive_readers()
@@ -94,7 +93,7 @@ def _without_force(text: str, forced: bool) -> str:
     return text.replace("the same command", "the command without force") if forced else text
 
 
-def _end(error: UserError | Restart, is_first: Callable[[str], bool]) -> NoReturn:
+def _end(error: UserError | Restart, is_first: IsFirst) -> NoReturn:
     if is_first(str(error)):
         screen.tell(error)
     sys.exit(error.code)

@@ -13,6 +13,7 @@ from omegaconf import MISSING
 
 from pipeline.cli.conf_files import CONF, choices, paragraphs
 from pipeline.cli.overrides import quoted
+from pipeline.common.schema import default_of
 from pipeline.config import StageConfig
 
 LONGEST = 120  # characters of a default that is worth showing
@@ -47,15 +48,11 @@ def type_name(kind: Any) -> str:
 def keys(schema: type, values: Mapping[str, Any], prefix: str = "") -> Iterator[Key]:
     """Yield the keys of a schema, those of nested schemas by dotted names; `values` as composed."""
     for field in dataclasses.fields(schema):
-        value, kind = values.get(field.name, MISSING), field.type
+        kind, value = field.type, values[field.name] if field.name in values else default_of(field)
         if isinstance(kind, type) and dataclasses.is_dataclass(kind):
             inner = value if isinstance(value, dict) else {}
             yield from keys(kind, inner, f"{prefix}{field.name}.")
             continue
-        if field.name not in values and field.default is not dataclasses.MISSING:
-            value = field.default
-        elif field.name not in values and field.default_factory is not dataclasses.MISSING:
-            value = field.default_factory()
         shown = None if value == MISSING else plain(value)
         if shown is not None and len(shown) > LONGEST:
             shown = ""

@@ -19,6 +19,8 @@ from omegaconf import DictConfig, ListConfig, OmegaConf
 from pipeline.cli.conf_files import CONF, choices
 from pipeline.common.errors import ConfigError
 
+Words = list[str]  # of a command line
+Folders = list[Path]  # of YAML files, next to ours
 EXPONENT = re.compile(r"[+-]?\d+(\.\d+)?[eE]\+?\d{1,2}")  # 1e4, 1.5e3
 CHOICE = re.compile(r"\+*(\w+)=(['\"]?)([\w./-]+)\2")  # of a group: corpus=wiki, +corpus='wiki'
 ADDED = re.compile(r"\+([\w.]+)=")  # a key with one plus
@@ -32,7 +34,7 @@ OPEN = re.compile(r"(corpus\.options|corpus\.parts|runner\.options)\b")  # group
 OF_TRAININGS = re.compile(r"^\+*(?=model\.\w)")
 
 
-def search_path(overrides: list[str]) -> list[Path]:
+def search_path(overrides: Words) -> Folders:
     """Return the user's own folders of YAML files, which an override names."""
     named = [word for word in overrides if word.startswith(f"{SEARCH_PATH}=")]
     if not named:
@@ -79,7 +81,7 @@ def readable(word: str) -> str:
     return text if parsed(text) else word
 
 
-def for_hydra(words: list[str], command: str, schema: type | None = None) -> list[str]:
+def for_hydra(words: Words, command: str, schema: type | None = None) -> Words:
     """Return the words of a command line in the form of Hydra's parser: options, then overrides.
 
     The `+` of a choice is optional, whether or not the group has a default. What the schema says is
@@ -95,7 +97,7 @@ def for_hydra(words: list[str], command: str, schema: type | None = None) -> lis
     return [*options, *quiet, *normalized(overrides, command, schema)]
 
 
-def normalized(overrides: list[str], command: str, schema: type | None = None) -> list[str]:
+def normalized(overrides: Words, command: str, schema: type | None = None) -> Words:
     """Return overrides in Hydra's grammar, where a `+` that users type makes no difference."""
     made = default_groups(command)
     words = [by_name(as_text(readable(word), schema), schema) for word in overrides]
@@ -125,7 +127,7 @@ def as_text(word: str, schema: type | None) -> str:
 def by_name(word: str, schema: type | None) -> str:
     """Return `SECTION=NAME` as `SECTION.name=NAME`, of a section that differs by its name alone: it has no files."""
     key = word.partition("=")[0].lstrip("+")
-    nameless = type_of(schema, f"{key}.name") is None or choices(key)
+    nameless = type_of(schema, f"{key}.name") in (None, Any) or choices(key)
     return word if nameless else word.lstrip("+").replace("=", ".name=", 1)
 
 
@@ -136,23 +138,24 @@ def marked(value: str) -> str:
 
 
 def type_of(schema: Any, key: str) -> Any:
-    """Return the type of a dotted key without None; None if the schema does not say."""
+    """Return the type of a dotted key without None: Any within what takes any key; None: no such key."""
     for name in key.split("."):
-        hints = typing.get_type_hints(schema) if dataclasses.is_dataclass(schema) else {}
-        schema = hints.get(name)
+        if not dataclasses.is_dataclass(schema):
+            return None if schema is None else Any
+        schema = typing.get_type_hints(schema).get(name)
         parts = [part for part in typing.get_args(schema) if part is not type(None)]
         if isinstance(schema, types.UnionType) and len(parts) == 1:
             schema = parts[0]
     return schema
 
 
-def split(words: list[str]) -> tuple[list[str], list[str]]:
+def split(words: Words) -> tuple[Words, Words]:
     """Split words into options with their values, and all others."""
     takes_value = {
         name for action in get_args_parser()._actions if action.nargs is None for name in action.option_strings
     }
-    options: list[str] = []
-    others: list[str] = []
+    options: Words = []
+    others: Words = []
     rest = iter(words)
     for word in rest:
         if not word.startswith("-"):
@@ -164,7 +167,7 @@ def split(words: list[str]) -> tuple[list[str], list[str]]:
     return options, others
 
 
-def check_options(words: list[str], schema: type | None) -> None:
+def check_options(words: Words, schema: type | None) -> None:
     """Raise ConfigError for the first word that looks like an option but is not one of Hydra's."""
     parser = get_args_parser()
     parser.exit_on_error = False
@@ -184,7 +187,7 @@ def check_options(words: list[str], schema: type | None) -> None:
         raise ConfigError(f"no such option; {cure}", word)
 
 
-def check(words: list[str], schema: type | None = None) -> None:
+def check(words: Words, schema: type | None = None) -> None:
     """Raise ConfigError for the first word that is neither an option nor one value's override."""
     check_options(words, schema)
     overrides = split(words)[1]
@@ -192,7 +195,7 @@ def check(words: list[str], schema: type | None = None) -> None:
         key, equals, value = word.partition("=")
         if set(key) & set(QUOTES) or value[:1] in {*QUOTES}:
             raise ConfigError("has curly quotation marks; type ' or \" instead", path=word)
-        if word.startswith("~") and type_of(schema, key[1:]) is not None:
+        if word.startswith("~") and type_of(schema, key[1:]) not in (None, Any):
             raise ConfigError(f"cannot be removed; set {key[1:]}=VALUE", key[1:], path=word)
         if not equals and not word.startswith("~"):
             before, after = overrides[index - 1] if index else "", overrides[index + 1 :]
@@ -219,7 +222,7 @@ def check(words: list[str], schema: type | None = None) -> None:
             )
 
 
-def joined(words: list[str]) -> str | None:
+def joined(words: Words) -> str | None:
     """Return an override that a space in a list has split, joined again; None if it is not one."""
     for count in range(2, len(words) + 1):
         text = " ".join(words[:count])

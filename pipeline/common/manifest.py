@@ -165,6 +165,11 @@ def sha256(path: storage.File) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]
 
 
+def sha256_of(text: str) -> str:
+    """Return the SHA-256 checksum of a text in hex digits."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
 def require_manifest(folder: storage.File | str, stage: str, key: str) -> Manifest:
     """Return the manifest of an input folder, which may be in a store.
 

@@ -8,7 +8,7 @@ graph. `runtime_option` cannot change the output, so it is not part of the finge
 import dataclasses
 import math
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from types import NoneType
 from typing import TYPE_CHECKING, Any, ClassVar, get_args, get_origin, get_type_hints
@@ -100,6 +100,22 @@ def check_choice(key: str, value: str, choices: tuple[str, ...]) -> None:
     check(value in choices, str(Limits(choices=choices)), key, value)
 
 
+def walk_fields(config: Any) -> Iterator[tuple[str, str, Any]]:
+    """Yield (dotted key, role, value) of a config dataclass; role is input, runtime or setting."""
+    for each in fields(config):
+        value, role = getattr(config, each.name), each.metadata.get("role", "setting")
+        if role != "runtime" and is_dataclass(value):
+            for key, inner, item in walk_fields(value):
+                yield f"{each.name}.{key}", inner, item
+        else:
+            yield each.name, role, counted(each, value)
+
+
+def counted(each: Any, value: Any) -> Any:
+    """Return the part of a field's value that determines the output."""
+    return each.metadata.get("counts", lambda whole: whole)(value)
+
+
 def set_key(nested: Any, key: str, value: Any) -> None:
     """Set a dotted key of nested dataclasses, dicts and lists, where a number is a place."""
     first, _, rest = key.partition(".")
@@ -115,6 +131,11 @@ def set_key(nested: Any, key: str, value: Any) -> None:
 def has_default(each: Any) -> bool:
     """Return whether a field of a dataclass may be left out."""
     return each.default_factory is not dataclasses.MISSING or each.default not in (dataclasses.MISSING, MISSING)
+
+
+def default_of(each: Any) -> Any:
+    """Return the default of a field that has one."""
+    return each.default if each.default_factory is dataclasses.MISSING else each.default_factory()
 
 
 def built(schema: Any, value: Any, key: str = "") -> Any:
@@ -169,6 +190,10 @@ class Section:
             if not all(map(limits.allow, values)):
                 null = ", or null" if NoneType in get_args(each.type) else ""
                 raise ConfigError(f"{limits}{null}", key, value)
+        self.check_rules()
+
+    def check_rules(self) -> None:
+        """Check what no limit of one field says; by default nothing."""
 
     def require(self, rule: bool, problem: str, name: str) -> None:
         """Raise `ConfigError` for the value of a field unless `rule` holds."""

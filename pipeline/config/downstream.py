@@ -61,9 +61,8 @@ class ConvertConfig(StageConfig):
         "chck_1M; marked: those of save_at_words; all.",
     )
 
-    def __post_init__(self) -> None:
+    def check_rules(self) -> None:
         """Check the examples and what fits what."""
-        super().__post_init__()
         self.require(
             not self.ema or self.average == 1,
             f"cannot be combined with {named('ema')}=true; set one of them",
@@ -117,9 +116,8 @@ class TaskConfig(Section, key="task"):
     category: str = option("", "Of minimal_pairs: column that groups phenomena, if present.")
     quoted: bool = option(False, "Whether fields of TSV may be quoted, as pandas writes them.")
 
-    def __post_init__(self) -> None:
+    def check_rules(self) -> None:
         """Check that the columns can be found and the score is known."""
-        super().__post_init__()
         vars(self).update((name, composed(getattr(self, name))) for name in IN_TABLES)
         known = TASK_KINDS[self.kind].metrics
         if self.kind in ("classification", "choice"):
@@ -205,9 +203,8 @@ class EvaluateConfig(StageConfig):
     )
     part: list[int] | None = runtime_option(None, "[i, n]: every n-th run of the grid, from the i-th; null: all.")
 
-    def __post_init__(self) -> None:
-        """Check the limits and what cannot be combined."""
-        super().__post_init__()
+    def check_rules(self) -> None:
+        """Check what cannot be combined."""
         self.require(
             self.part is None or (len(self.part) == 2 and 0 <= self.part[0] < self.part[1]),
             "must be [i, n], i from 0 to below n",
@@ -237,16 +234,20 @@ class EvaluateConfig(StageConfig):
             self.require(len(set(values)) == len(values), "contains a value twice", key)
         self._check_saved()
 
+    @property
+    def saves(self) -> bool:
+        """Return whether the best model is saved."""
+        return self.keep or self.submit
+
     def _check_saved(self) -> None:
-        """Check that the best model can be saved, if `keep` or `submit` needs it."""
-        saved = self.keep or self.submit
+        """Check that the best model can be saved, if it is."""
         self.require(
-            self.encoder == "tuned" or not saved,
+            self.encoder == "tuned" or not self.saves,
             f"cannot be combined with keep and submit; set {named('encoder')}=tuned",
             "encoder",
         )
         self.require(
-            self.truncation != "chunks" or not saved,
+            self.truncation != "chunks" or not self.saves,
             "has no Hugging Face form, which keep and submit need; set another truncation",
             "truncation",
         )
@@ -264,12 +265,7 @@ class EvaluateConfig(StageConfig):
             "must be null, or all for tasks of kind minimal_pairs",
             "checkpoints",
         )
-        check(
-            self.task.trains or not (self.keep or self.submit),
-            "trains no model; remove keep and submit",
-            "task",
-            self.task.name,
-        )
+        check(self.task.trains or not self.saves, "trains no model; remove keep and submit", "task", self.task.name)
 
 
 @dataclass(kw_only=True)
@@ -320,9 +316,8 @@ class EmbedConfig(RowsConfig):
     sequence_length: int | None = option(None, "Tokens per text, at most; null: those of the model.", at_least=8)
     truncation: str = option("head", "Part of a long text that is kept.", choices=("head", "tail", "head_tail"))
 
-    def __post_init__(self) -> None:
-        """Check the limits and the ending of the file."""
-        super().__post_init__()
+    def check_rules(self) -> None:
+        """Check the columns and the ending of the file."""
         check(bool(self.layers), "must be at least one", "layers", "[]")
         self.require(len(self.columns) < 2, "must be one column, or a text with {NAME} in it", "columns")
         ends = (".arrow",) if self.pooling == "tokens" else (".arrow", ".npy")

@@ -1,7 +1,8 @@
 """The schemas from text to shards: `download`, `vocab`, `prepare`, `tasks`, and what they share."""
 
 import re
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from pipeline.common.errors import ConfigError, named
@@ -54,9 +55,8 @@ class CorpusConfig(Section, key="corpus"):
     parts: dict[str, Any] = option({}, "Corpora of a mixture, each with a weight.")
     options: dict[str, Any] = option({}, "Options of the reader.")
 
-    def __post_init__(self) -> None:
-        """Check the limits, the language and the encoding."""
-        super().__post_init__()
+    def check_rules(self) -> None:
+        """Check the language and the encoding."""
         self.require(
             LANGUAGE.fullmatch(self.language) is not None,
             "not a language code; use the one in Wikipedia's addresses: vi, de, ceb, simple",
@@ -85,6 +85,16 @@ class CorpusConfig(Section, key="corpus"):
                     "corpus.encoding",
                     self.encoding,
                 ) from error
+
+    def with_places(self, change: Callable[[str], str]) -> "CorpusConfig":
+        """Return the corpus with its path, and those of its parts, changed."""
+        parts = {
+            name: {**part, "path": change(str(part["path"]))}
+            if isinstance(part, Mapping) and part.get("path")
+            else part
+            for name, part in self.parts.items()
+        }
+        return replace(self, path=self.path and change(self.path), parts=parts)
 
     @property
     def limit_bytes(self) -> int:
@@ -179,9 +189,8 @@ class VocabConfig(StageConfig):
     sample_bytes: int = option(100_000_000, "Bytes of text to learn from, spread over the corpus.", at_least=1)
     seed: int = option(0, "Seed of the sample.")
 
-    def __post_init__(self) -> None:
-        """Check the limits, and that there is something to append to."""
-        super().__post_init__()
+    def check_rules(self) -> None:
+        """Check that there is something to append to."""
         self.require(
             self.existing is not None or (self.additions is None and not self.learn),
             "additions and learn need a vocabulary to append to; set existing=FOLDER",
@@ -245,9 +254,8 @@ class PrepareConfig(StageConfig):
         False, "Print the plan with an estimate of time, disk and memory, and write nothing."
     )
 
-    def __post_init__(self) -> None:
-        """Check the limits, and that documents may share a sequence where they are to fit."""
-        super().__post_init__()
+    def check_rules(self) -> None:
+        """Check that documents may share a sequence where they are to fit."""
         self.require(
             self.packing == "sequential" or (self.pairs == "none" and self.cross_documents),
             f"requires {named('pairs')}=none and {named('cross_documents')}=true; set both",

@@ -24,9 +24,8 @@ class ReportConfig(StageConfig):
         ReportTrackingConfig, "Tracker that gets all finished stages too, next to training.", "runtime"
     )
 
-    def __post_init__(self) -> None:
+    def check_rules(self) -> None:
         """Check that the tracker can read the stages."""
-        super().__post_init__()
         check(
             self.tracking.name != "wandb" or "://" not in self.workdir,
             f"stages in {self.workdir} are not logged; set tracking=none, or a local workdir",

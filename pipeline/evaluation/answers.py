@@ -10,7 +10,7 @@ from pipeline.common.atomic import write_text
 from pipeline.common.errors import ConfigError, InputError
 from pipeline.config import EvaluateConfig, TaskConfig
 from pipeline.evaluation import examples, table_files
-from pipeline.evaluation.task_types import Dataset, TaskType, open_task_type
+from pipeline.evaluation.task_types import Dataset, Given, TaskType, open_task_type
 
 if TYPE_CHECKING:
     import torch
@@ -27,12 +27,12 @@ def server_tasks() -> dict[str, TaskConfig]:
     return {task.submission: task for task in every if task.submission and task.test_rows}
 
 
-def rows(task: TaskConfig, answers: list[Any]) -> str:
+def rows(task: TaskConfig, answers: Given) -> str:
     """Return the text of a file of answers: a header and one answer per line."""
     return table(word(task, answer) for answer in answers)
 
 
-def submission_rows(task: TaskConfig, answers: list[Any]) -> str:
+def submission_rows(task: TaskConfig, answers: Given) -> str:
     """Return the text of a submission file; scores are as the GLUE server wants them, if it does.
 
     These are from 0 to 5, with three decimals (https://gluebenchmark.com/faq).
@@ -58,7 +58,7 @@ def word(task: TaskConfig, answer: Any) -> str:
 
 def predict(
     model: "BertWithHead", kind: TaskType, part: Dataset, device: "torch.device", on_batch: Callable[..., object]
-) -> list[Any]:
+) -> Given:
     """Return a model's answers to a dataset."""
     from model.finetuning import loop
 

@@ -10,7 +10,7 @@ from pipeline.cli import conf_files
 from pipeline.common.errors import InputError
 from pipeline.config import TASK_KINDS, TaskConfig
 from pipeline.evaluation import table_files
-from pipeline.evaluation.table_files import Table
+from pipeline.evaluation.table_files import Content, Table
 
 _FIELD = re.compile(r"\{([^{}]+)\}")  # a column within a sentence
 
@@ -47,7 +47,7 @@ def task_of(name: str) -> TaskConfig:
     return task
 
 
-def need(data: Path | str, task: TaskConfig, name: str) -> tuple[str, bytes]:
+def need(data: Path | str, task: TaskConfig, name: str) -> Content:
     """Return path and content of a file of a task.
 
     Raises:
@@ -68,7 +68,7 @@ def need(data: Path | str, task: TaskConfig, name: str) -> tuple[str, bytes]:
     raise InputError(f"task {task.name} needs {path}, which does not exist; {cure}", "data", data, path=path)
 
 
-def pair_files(data: Path | str, task: TaskConfig) -> list[tuple[str, bytes]]:
+def pair_files(data: Path | str, task: TaskConfig) -> list[Content]:
     """Return path and content of the files of a task of minimal pairs.
 
     Raises:

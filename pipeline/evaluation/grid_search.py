@@ -26,7 +26,7 @@ from pipeline.common.figures import Score, mean_of
 from pipeline.common.formatting import pluralize
 from pipeline.config import EvaluateConfig, TaskConfig
 from pipeline.evaluation import answers, chance, examples, table_files
-from pipeline.evaluation.task_types import Dataset, TaskType, open_task_type, read_sides, remarks_of
+from pipeline.evaluation.task_types import Dataset, Given, TaskType, open_task_type, read_sides, remarks_of
 from pipeline.stages import fingerprints
 from pipeline.stages.store_folder import StoreFolder, local_place, localised
 from pipeline.tokenization.coverage import Coverage
@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 
 Record = dict[str, Any]  # of a finished run: its trial, epochs, scores and predictions
 
+Records = list[Record]
+Evaluation = tuple[Score, str, dict[str, str]]  # with its summary line, and other files by name
 PRETRAINED, RANDOM = "pretrained", "random"  # initial weights of a run
 RUNS, PREDICTIONS, MODEL = "runs", "predictions.tsv", "model"
 FAULTS = 20  # malformed rows that are listed; all are counted
@@ -60,10 +62,9 @@ class Trial:
         """Return the name of its file, without the suffix."""
         return f"{self.start}-{self.batch_size}-{self.learning_rate!r}-{self.seed}"
 
-    @property
-    def name(self) -> str:
-        """Return the name of its file."""
-        return f"{self.stem}.json"
+
+Keys = dict[Trial, str]  # the key of each run of a grid, which determines its result
+Done = dict[Trial, Record]
 
 
 @dataclass(frozen=True)
@@ -78,10 +79,6 @@ class SearchContext:
     dev: Dataset
     also: dict[str, tuple[TaskType, Dataset]]  # other tasks' dev sets, by name
     coverage: Coverage  # of all of their texts
-
-    def parts(self) -> list[Dataset]:
-        """Return all datasets that are predicted after the last epoch."""
-        return [self.dev, *(part for _, part in self.also.values())]
 
 
 def prepare(config: EvaluateConfig) -> SearchContext:
@@ -117,7 +114,7 @@ def prepare(config: EvaluateConfig) -> SearchContext:
         torch.set_num_threads(config.threads)
     torch.set_flush_denormal(True)  # a matrix product takes 25 times longer with denormals on CPU
     size, weights, _ = bert_format.load(config.pretrained)
-    if config.keep or config.submit:
+    if config.saves:
         saved_model.check(size, config.pretrained)
     if config.sequence_length > size.positions:
         raise ConfigError(
@@ -140,7 +137,7 @@ def others(config: EvaluateConfig, wordpiece: WordPiece) -> dict[str, tuple[Task
     return found
 
 
-def grid_of(config: EvaluateConfig) -> dict[Trial, str]:
+def grid_of(config: EvaluateConfig) -> Keys:
     """Return every run of the grid with its key, the fingerprint of a stage of that run alone."""
     starts = (PRETRAINED, RANDOM) if config.baseline else (PRETRAINED,)
     found = {}
@@ -184,7 +181,7 @@ def run_part(config: EvaluateConfig, index: int, parts: int) -> bool:
     return len(finished(folder, keys)) == len(keys)
 
 
-def evaluate(config: EvaluateConfig, out: Path) -> tuple[Score, str, dict[str, str]]:
+def evaluate(config: EvaluateConfig, out: Path) -> Evaluation:
     """Do the missing runs; return the score, the summary line, and other files by name.
 
     The best model is in `model` with `keep`.
@@ -199,12 +196,11 @@ def evaluate(config: EvaluateConfig, out: Path) -> tuple[Score, str, dict[str, s
         screen.say(f"{config.task.name}: {remark}")
     keys = grid_of(config)
     done = finished(folder, keys)
-    keeping = config.keep or config.submit
-    clean_output(out, folder, {run.stem for run in done} if keeping else set(), {run.name for run in done})
+    clean_output(out, folder, {f"{run.stem}.json" for run in done} | {run.stem for run in done if config.saves})
     best = best_run(context, folder, keys, done)
     records = [done[run] for run in keys]
     found = replace(score_of(context, records), coverage=context.coverage.counts(), remarks=remarks)
-    if keeping:
+    if config.saves:
         from model.huggingface import vocabulary
 
         vocabulary.check_ids(folder / best.stem)
@@ -218,12 +214,12 @@ def evaluate(config: EvaluateConfig, out: Path) -> tuple[Score, str, dict[str, s
     return found, describe(found, config.pretrained), files
 
 
-def finished(folder: Path, keys: dict[Trial, str]) -> dict[Trial, Record]:
+def finished(folder: Path, keys: Keys) -> Done:
     """Return the runs of `keys` that are done with the same inputs and settings."""
     done = {}
     for run, key in keys.items():
-        path = folder / run.name
-        record = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+        path = folder / f"{run.stem}.json"
+        record = json.loads(path.read_bytes()) if path.exists() else {}
         if record.get("key") == key:
             done[run] = record
     return done
@@ -234,13 +230,14 @@ def batches_of(context: SearchContext, run: Trial) -> int:
     from model.finetuning import loop
     from model.finetuning.features import batch_count
 
-    scoring = [batch_count(part.samples, loop.EVALUATION_BATCH) for part in context.parts()]
-    epochs = context.config.epochs
-    training = batch_count(context.train.samples, run.batch_size)
-    return epochs * (training + scoring[0]) + sum(scoring[1:])
+    def scoring(part: Dataset) -> int:
+        return batch_count(part.samples, loop.EVALUATION_BATCH)
+
+    each = batch_count(context.train.samples, run.batch_size) + scoring(context.dev)
+    return context.config.epochs * each + sum(scoring(part) for _, part in context.also.values())
 
 
-def run_trials(context: SearchContext, folder: Path, keys: dict[Trial, str], done: dict[Trial, Record]) -> None:
+def run_trials(context: SearchContext, folder: Path, keys: Keys, done: Done) -> None:
     """Do the runs that are missing from `done`, and add them; with `processes` side by side."""
     config = context.config
     todo = {run: key for run, key in keys.items() if run not in done}
@@ -252,11 +249,11 @@ def run_trials(context: SearchContext, folder: Path, keys: dict[Trial, str], don
     else:
         side_by_side(config, folder, [dict(list(todo.items())[n::count]) for n in range(count)])
     done |= finished(folder, todo)
-    if config.keep or config.submit:
+    if config.saves:
         delete_losing_models(folder, done, best_of(config.task.metrics[0], keys, done))
 
 
-def side_by_side(config: EvaluateConfig, folder: Path, shares: list[dict[Trial, str]]) -> None:
+def side_by_side(config: EvaluateConfig, folder: Path, shares: list[Keys]) -> None:
     """Do each share of the runs in a process of its own; an error in one ends all."""
     if config.threads is None:
         config = replace(config, threads=max(1, cores.available() // len(shares)))
@@ -272,16 +269,16 @@ def side_by_side(config: EvaluateConfig, folder: Path, shares: list[dict[Trial, 
             raise
 
 
-def do_share(config: EvaluateConfig, folder: Path, share: dict[Trial, str], number: int) -> None:
+def do_share(config: EvaluateConfig, folder: Path, share: Keys, number: int) -> None:
     """Do some runs in a process, which reads the files itself: that is less than sending them."""
     do(prepare(config), folder, share, number)
 
 
-def do(context: SearchContext, folder: Path, runs: dict[Trial, str], number: int = 0) -> None:
+def do(context: SearchContext, folder: Path, runs: Keys, number: int = 0) -> None:
     """Do runs, and write a file of each; of several processes, `number` 0 shows its progress."""
     from model.encoders.device import device_of
 
-    config, metric, done = context.config, context.config.task.metrics[0], dict[Trial, Record]()
+    config, metric, done = context.config, context.config.task.metrics[0], Done()
     parent = multiprocessing.parent_process()
     with (
         heartbeat.during(f"evaluate{number or ''}") as alive,
@@ -296,9 +293,9 @@ def do(context: SearchContext, folder: Path, runs: dict[Trial, str], number: int
 
         for run, key in runs.items():
             done[run] = {"key": key, **asdict(run), **fine_tune(context, folder, run, on_batch, device_of(number))}
-            write_text(folder / run.name, json.dumps(done[run]) + "\n")
+            write_text(folder / f"{run.stem}.json", json.dumps(done[run]) + "\n")
             bar.move(bar.state.done, f"{run.start} {metric} {done[run]['scores'][metric]:.3f}")
-            if config.keep or config.submit:
+            if config.saves:
                 delete_losing_models(folder, done, best_of(metric, runs, done))
 
 
@@ -322,30 +319,24 @@ def head_of(context: SearchContext) -> "HeadConfig":
     from model.finetuning.heads import HeadConfig
 
     config = context.config
-    chunks = config.chunk_pooling if config.truncation == "chunks" else "mean"
     return HeadConfig(
         context.kind.head,
         context.kind.outputs,
         config.encoder == "frozen",
-        list(config.layers),
+        config.layers,
         config.mix,
         config.pooling,
-        chunks,
+        config.chunk_pooling if config.truncation == "chunks" else "mean",
     )
 
 
 def fine_tune(
-    context: SearchContext,
-    folder: Path,
-    run: Trial,
-    on_batch: Callable[..., object],
-    device: "torch.device | None" = None,
+    context: SearchContext, folder: Path, run: Trial, on_batch: Callable[..., object], device: "torch.device"
 ) -> Record:
     """Do one run; return the loss and dev scores of each epoch, and the final predictions."""
-    from model.encoders.device import device_of
     from model.finetuning import loop
 
-    config, device = context.config, device or device_of()
+    config = context.config
     recipe = loop.Recipe(
         batch_size=run.batch_size,
         learning_rate=run.learning_rate,
@@ -357,8 +348,8 @@ def fine_tune(
     )
     weights = context.weights if run.start == PRETRAINED else None
     model = loop.build(context.size, weights, head_of(context), run.seed)
-    epochs: list[Record] = []
-    found: list[Any] = []
+    epochs: Records = []
+    found: Given = []
     for loss in loop.train(model, context.train.samples, recipe, device, on_batch):
         found = answers.predict(model, context.kind, context.dev, device, on_batch)
         epochs.append({"train_loss": loss, "scores": context.kind.score(context.dev, found)})
@@ -366,7 +357,7 @@ def fine_tune(
         name: kind.score(part, answers.predict(model, kind, part, device, on_batch))
         for name, (kind, part) in context.also.items()
     }
-    if (config.keep or config.submit) and run.start == PRETRAINED:
+    if config.saves and run.start == PRETRAINED:
         save_model(context, model, folder / run.stem)
     return {"scores": epochs[-1]["scores"], "also": also, "epochs": epochs, "predictions": found}
 
@@ -375,17 +366,15 @@ def save_model(context: SearchContext, model: "BertWithHead", folder: Path) -> N
     """Write a run's model atomically."""
     from model.finetuning import saved_model
 
-    task = context.config.task
+    config, task = context.config, context.config.task
     labels = getattr(context.kind, "tags", task.labels)
     texts = len(task.columns) if task.kind == "classification" else None
-    config = context.config
     reading = saved_model.Reading(config.sequence_length, config.truncation, config.stride)
     with atomic_folder(folder) as temporary:
-        source = Path(config.pretrained)
-        saved_model.save(temporary, model, context.size, labels, source, texts, reading)
+        saved_model.save(temporary, model, context.size, labels, Path(config.pretrained), texts, reading)
 
 
-def best_of(metric: str, grid: Iterable[Trial], done: dict[Trial, Record]) -> Trial | None:
+def best_of(metric: str, grid: Iterable[Trial], done: Done) -> Trial | None:
     """Return the pre-trained run with the highest score, or None if none is done.
 
     Ties go to the first in `grid`, so that the order in which runs end does not matter.
@@ -394,34 +383,33 @@ def best_of(metric: str, grid: Iterable[Trial], done: dict[Trial, Record]) -> Tr
     return max(pretrained, key=lambda run: float(done[run]["scores"][metric]), default=None)
 
 
-def delete_losing_models(folder: Path, done: dict[Trial, Record], best: Trial | None) -> None:
+def delete_losing_models(folder: Path, done: Done, best: Trial | None) -> None:
     """Delete the kept models of all these runs but the best; others may belong to a process."""
     for run in done:
         if run != best:
             shutil.rmtree(folder / run.stem, ignore_errors=True)
 
 
-def best_run(context: SearchContext, folder: Path, keys: dict[Trial, str], done: dict[Trial, Record]) -> Trial:
+def best_run(context: SearchContext, folder: Path, keys: Keys, done: Done) -> Trial:
     """Do the missing runs, and return the best; it is repeated if its model has to be kept."""
     config = context.config
     while True:
         run_trials(context, folder, keys, done)
         best = best_of(config.task.metrics[0], keys, done)
         assert best is not None
-        if (folder / best.stem).is_dir() or not (config.keep or config.submit):
+        if (folder / best.stem).is_dir() or not config.saves:
             return best
         done.pop(best)  # its model was not kept then; it may score less now than another
 
 
-def clean_output(out: Path, folder: Path, models: set[str], files: set[str]) -> None:
+def clean_output(out: Path, folder: Path, kept: set[str]) -> None:
     """Delete models and results of earlier runs that this one will not use."""
-    for path in folder.iterdir():
-        if path.is_dir() and path.name not in models:
+    spare = [path for path in folder.iterdir() if path.name not in kept]
+    for path in (*spare, out / MODEL, out / answers.FOLDER):
+        if path.is_dir():
             shutil.rmtree(path)
-        elif path.is_file() and path.name not in files:
-            path.unlink()
-    for name in (MODEL, answers.FOLDER):
-        shutil.rmtree(out / name, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
 
 
 def card_of(context: SearchContext, record: Record) -> str:
@@ -442,7 +430,7 @@ def card_of(context: SearchContext, record: Record) -> str:
     return model_card.write_tuned(context.size, context.kind.head, config.pretrained, task.name, rows)
 
 
-def score_of(context: SearchContext, records: list[Record]) -> Score:
+def score_of(context: SearchContext, records: Records) -> Score:
     """Return the score of a task, with its baselines."""
     task = context.config.task
     constant = context.kind.majority_baseline(context.train, context.dev)
@@ -478,12 +466,12 @@ def positive(task: TaskConfig) -> str | None:
     return task.labels[1] if two else None
 
 
-def best_point(task: TaskConfig, records: list[Record]) -> tuple[Record, list[Record]]:
+def best_point(task: TaskConfig, records: Records) -> tuple[Record, Records]:
     """Return the best point of the grid by its mean over the seeds, with the best single run; and its runs."""
     if not records:
         return {}, []
     metric = task.metrics[0]
-    points: dict[tuple[int, float], list[Record]] = {}
+    points: dict[tuple[int, float], Records] = {}
     for record in records:
         points.setdefault((record["batch_size"], record["learning_rate"]), []).append(record)
     means = {point: mean_of([seed["scores"][metric] for seed in seeds]) for point, seeds in points.items()}
@@ -498,13 +486,13 @@ def best_point(task: TaskConfig, records: list[Record]) -> tuple[Record, list[Re
     }, seeds
 
 
-def also_of(context: SearchContext, name: str, seeds: list[Record], random: list[Record]) -> Score:
+def also_of(context: SearchContext, name: str, seeds: Records, random: Records) -> Score:
     """Return the score on another task's dev set of the runs at the best point, and of `random` ones if any."""
     task = examples.task_of(name)
     metric = task.metrics[0]
     kind, part = context.also[name]
 
-    def mean(runs: list[Record]) -> float:
+    def mean(runs: Records) -> float:
         return mean_of([one["also"][name][metric] for one in runs])[0]
 
     return Score(

@@ -141,13 +141,9 @@ def _refuse_header(place: str, lines: list[str]) -> None:
         known = not NAMES.isdisjoint(names) if len(names) > 1 else names[0] in ALONE and others
         same = len(names) > 1 and {*map(len, others)} == {len(names)}
         columns = list(zip(*others, strict=True)) if same else []
-        classes = separator != "\t" and any(map(_are_classes, columns))
+        classes = separator != "\t" and any(2 * len(set(column)) <= len(column) for column in columns)
         if known or classes or any(all(map(_is_number, column)) for column in columns):
             raise _question(place)
-
-
-def _are_classes(column: tuple[str, ...]) -> bool:
-    return 2 * len(set(column)) <= len(column)
 
 
 def _folded(name: str) -> str:

@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,11 +22,11 @@ def _correlation(measure: Callable[[Values, Values], Any], labels: Values, found
 
 
 METRICS: dict[str, Callable[[Values, Values], float]] = {
-    "accuracy": lambda labels, found: float(metrics.accuracy_score(labels, found)),
-    "f1": lambda labels, found: float(metrics.f1_score(labels, found, zero_division=0)),
-    "matthews": lambda labels, found: float(metrics.matthews_corrcoef(labels, found)),
-    "pearson": lambda labels, found: _correlation(stats.pearsonr, labels, found),
-    "spearman": lambda labels, found: _correlation(stats.spearmanr, labels, found),
+    "accuracy": metrics.accuracy_score,
+    "f1": partial(metrics.f1_score, zero_division=0),
+    "matthews": metrics.matthews_corrcoef,
+    "pearson": partial(_correlation, stats.pearsonr),
+    "spearman": partial(_correlation, stats.spearmanr),
 }
 
 # The columns of Devlin et al. 2019, table 1; their average counts every column once, MNLI twice.
@@ -36,7 +37,7 @@ def score(names: list[str], labels: Values, predictions: Values) -> dict[str, fl
     """Return the named metrics of predictions `(N,)` for labels `(N,)`; class indices or scores."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the undefined correlation of constant answers
-        return {name: METRICS[name](labels, predictions) for name in names}
+        return {name: float(METRICS[name](labels, predictions)) for name in names}
 
 
 def constant(names: list[str], train: Values, dev: Values, classes: int) -> dict[str, float]:

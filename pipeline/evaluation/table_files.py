@@ -20,6 +20,8 @@ from pipeline.common.errors import InputError, named, readable
 from pipeline.common.storage import BROKEN_ZIP
 from pipeline.readers.io import compressed
 
+Content = tuple[str, bytes]  # where a file is, and what is in it
+
 
 @dataclass(frozen=True)
 class Table:
@@ -32,7 +34,7 @@ class Table:
     malformed: list[str] = field(default_factory=list)  # skipped rows: location and reason
 
 
-def find(data: Path | str, folder: str, name: str) -> tuple[str, bytes] | None:
+def find(data: Path | str, folder: str, name: str) -> Content | None:
     """Return path and content of a task's file in a folder or a zip file; None if not found.
 
     Raises:
@@ -53,7 +55,7 @@ def find(data: Path | str, folder: str, name: str) -> tuple[str, bytes] | None:
     return next(_members(data, lambda member: member.endswith(wanted), budget_of), None)
 
 
-def _members(data: Path, fits: Callable[[str], object], room: Callable[[str], Budget]) -> Iterator[tuple[str, bytes]]:
+def _members(data: Path, fits: Callable[[str], object], room: Callable[[str], Budget]) -> Iterator[Content]:
     """Yield place and content of the members that fit, of a zip file or all of a folder."""
     for archive in [data] if data.is_file() else sorted(data.glob("*.zip")):
         try:
@@ -99,7 +101,7 @@ def ends(place: str, *suffixes: str) -> bool:
     return compressed.plain_name(place).endswith(suffixes)
 
 
-def matching(data: Path | str, folder: str, pattern: str) -> list[tuple[str, bytes]]:
+def matching(data: Path | str, folder: str, pattern: str) -> list[Content]:
     """Return the files of a task that match a pattern and where they were, by name.
 
     They are in `folder` of `data`, or in `data` itself, or in zip files there.

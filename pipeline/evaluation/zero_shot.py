@@ -11,19 +11,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 
+from model.finetuning.features import Ids
 from pipeline.common import checkpoints, counter_rng, screen
 from pipeline.common.atomic import write_text
 from pipeline.common.bars import Bar
 from pipeline.common.errors import InputError, named
-from pipeline.common.figures import Conversion, PairScore, Score
+from pipeline.common.figures import Conversion, PairScore
 from pipeline.common.formatting import pluralize
 from pipeline.common.manifest import Manifest
 from pipeline.config import EvaluateConfig, TaskConfig
-from pipeline.evaluation.grid_search import PRETRAINED, RANDOM, RUNS, Record
+from pipeline.evaluation.grid_search import PRETRAINED, RANDOM, RUNS, Evaluation, Record
 from pipeline.evaluation.task_types import minimal_pairs
-from pipeline.evaluation.task_types.minimal_pairs import Pairs
+from pipeline.evaluation.task_types.minimal_pairs import Bools, Floats, Pairs
 from pipeline.stages import fingerprints
 from pipeline.tokenization.coverage import Coverage
 from pipeline.tokenization.wordpiece import WordPiece
@@ -32,9 +32,7 @@ if TYPE_CHECKING:
     from model.training.initial_weights import Source
 
 SCORES, PREDICTIONS = "scores.tsv", "predictions.json"
-LIKELIHOOD = "likelihood"  # the method of a causal model, whatever is set
 CHANCE = 0.5
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -61,7 +59,7 @@ def candidates(config: EvaluateConfig) -> list[Candidate]:
         bert_format.read_config(place)  # says where a model may be instead
         return [_converted(place)]
     folders = [path.parent for path in sorted(place.glob("*/config.json"))]
-    found = [_converted(folder) for folder in folders] or list(_checkpoints(place))
+    found = [_converted(folder) for folder in folders] or _checkpoints(place)
     if not found:
         raise InputError(
             "neither a train folder with checkpoints nor a folder of models, each in a folder of its own; "
@@ -118,7 +116,7 @@ def vocabulary_of(config: EvaluateConfig, folder: Path) -> WordPiece:
     return WordPiece.load(vocab)
 
 
-def evaluate(config: EvaluateConfig, out: Path) -> tuple[Score, str, dict[str, str]]:
+def evaluate(config: EvaluateConfig, out: Path) -> Evaluation:
     """Score the models; return the score, the summary line, and other files by name.
 
     The files are for others: each pair's scores by the last model, and the sentences that it finds
@@ -138,30 +136,15 @@ def evaluate(config: EvaluateConfig, out: Path) -> tuple[Score, str, dict[str, s
         done = _each_scored(config, models, pairs, folder, bar)
         models = [model for model in models if model.name in done]
         last = models[-1]
-        baseline = None
-        if config.baseline:
-            baseline = _scored(config, last, RANDOM, pairs, folder, bar)
+        baseline = _scored(config, last, RANDOM, pairs, folder, bar) if config.baseline else None
     keep = {file_of(folder, one, PRETRAINED) for one in models}
     keep |= {file_of(folder, last, RANDOM)} if config.baseline else set()
     for path in folder.iterdir():
         if path.with_suffix("") not in keep:
             path.unlink()
-    wordpiece = vocabulary_of(config, last.folder)
-    wordpiece.encode([*pairs.good, *pairs.bad])
-    found = replace(
-        account(config, pairs, done[last.name], baseline),
-        coverage=wordpiece.coverage.counts(),
-        model=last.name,
-        method=method_of(config, last),
-    )
-    if config.checkpoints is not None:
-        points = [_point(one, done[one.name], pairs, config) for one in models]
-        found = replace(found, checkpoints=points)
-    return (
-        found,
-        describe(found, config.pretrained),
-        {SCORES: scores_table(pairs, done[last.name]), PREDICTIONS: predictions(config.task, pairs, done[last.name])},
-    )
+    found, scores = account(config, models, pairs, done, baseline), done[last.name]
+    files = {SCORES: scores_table(pairs, scores), PREDICTIONS: predictions(config.task, pairs, scores)}
+    return found, describe(found, config.pretrained), files
 
 
 def scores_table(pairs: Pairs, scores: Floats) -> str:
@@ -218,7 +201,7 @@ def method_of(config: EvaluateConfig, model: Candidate) -> str:
         causal = bert_format.our_config(model.folder, theirs).causal
     else:
         causal = checkpoints.read_state(model.folder).model.get("causal", False)
-    return LIKELIHOOD if causal else config.score
+    return "likelihood" if causal else config.score
 
 
 def file_of(folder: Path, model: Candidate, start: str) -> Path:
@@ -248,7 +231,7 @@ def _scored(config: EvaluateConfig, model: Candidate, start: str, pairs: Pairs, 
     path = file_of(folder, model, start)
     known, scores = path.with_suffix(".json"), path.with_suffix(".npy")
     whole = known.is_file() and scores.is_file()
-    if whole and json.loads(known.read_text(encoding="utf-8")).get("key") == key:
+    if whole and json.loads(known.read_bytes()).get("key") == key:
         with scores.open("rb") as file:
             done = np.asarray(np.lib.format.read_array(file, allow_pickle=False))
         if len(done) == len(pairs):  # another release may take another row for malformed
@@ -300,7 +283,7 @@ def scores_of(config: EvaluateConfig, model: Candidate, start: str, pairs: Pairs
     return found.reshape(2, -1).T
 
 
-def framed(wordpiece: WordPiece, pairs: Pairs) -> tuple[list[npt.NDArray[np.int64]], npt.NDArray[np.int64]]:
+def framed(wordpiece: WordPiece, pairs: Pairs) -> tuple[list[Ids], Ids]:
     """Return [CLS] context sentence [SEP] of all good, then all bad sentences; where these start.
 
     A space divides context and sentence. No token spans both, but in a byte-level BPE the space is
@@ -316,7 +299,7 @@ def framed(wordpiece: WordPiece, pairs: Pairs) -> tuple[list[npt.NDArray[np.int6
     return [features.frame(wordpiece, ids, None)[0] for ids in whole], first
 
 
-def continuations(wordpiece: WordPiece, pairs: Pairs, first: npt.NDArray[np.int64]) -> list[npt.NDArray[np.bool_]]:
+def continuations(wordpiece: WordPiece, pairs: Pairs, first: Ids) -> list[Bools]:
     """Return whether the tokens of each sequence of `framed` continue a word.
 
     Raises:
@@ -359,11 +342,16 @@ def _check(source: "Source", wordpiece: WordPiece, model: Candidate) -> None:
         )
 
 
-def account(config: EvaluateConfig, pairs: Pairs, scores: Floats, baseline: Floats | None) -> PairScore:
-    """Return the account of a task."""
-    task = config.task
-    tables = _tables(pairs, scores, config)
+def account(
+    config: EvaluateConfig, models: list[Candidate], pairs: Pairs, done: dict[str, Floats], baseline: Floats | None
+) -> PairScore:
+    """Return the account of a task, by the last of the models, and the learning curve of all."""
+    task, last = config.task, models[-1]
+    every = {name: _tables(pairs, scores, config) for name, scores in done.items()}
+    tables, scores = every[last.name], done[last.name]
     random = {} if baseline is None else _tables(pairs, baseline, config)
+    wordpiece = vocabulary_of(config, last.folder)
+    wordpiece.encode([*pairs.good, *pairs.bad])
     return PairScore(
         task=task.name,
         title=task.submission or task.folder or task.name,
@@ -382,6 +370,10 @@ def account(config: EvaluateConfig, pairs: Pairs, scores: Floats, baseline: Floa
         malformed=len(pairs.malformed),
         faults=pairs.malformed[:20],
         other_files=pairs.other_files,
+        coverage=wordpiece.coverage.counts(),
+        model=last.name,
+        method=method_of(config, last),
+        checkpoints=[] if config.checkpoints is None else [_point(one, every[one.name]) for one in models],
     )
 
 
@@ -390,9 +382,8 @@ def _tables(pairs: Pairs, scores: Floats, config: EvaluateConfig) -> Record:
     return minimal_pairs.accuracies(pairs, right, config.seeds[0])
 
 
-def _point(model: Candidate, scores: Floats, pairs: Pairs, config: EvaluateConfig) -> Record:
+def _point(model: Candidate, tables: Record) -> Record:
     """Return what the learning curve shows of a checkpoint."""
-    tables = _tables(pairs, scores, config)
     return {
         "name": model.name,
         "step": model.step,

@@ -1,10 +1,9 @@
 """Keys and errors of stages in the words of a run: `steps` is `train.steps`, and it forces stages by name."""
 
 import dataclasses
-import typing
 from collections.abc import Iterable, Mapping
-from typing import Any
 
+from pipeline.cli import overrides
 from pipeline.common.errors import BY_FORCE, UserError, named, rendered
 from pipeline.config import RunConfig
 from pipeline.stages.registry import STAGES, type_of
@@ -15,21 +14,9 @@ FROM_RUN = frozenset({"workdir", "mirror", "out", "task", "data", "seed", "force
 GROUPS_FROM_RUN = frozenset({"corpus", "model"})
 
 
-def has(schema: Any, key: str) -> bool:
-    """Return whether a schema has a dotted key; a dictionary has any."""
-    for part in key.split("."):
-        if not dataclasses.is_dataclass(schema):
-            return True
-        types = typing.get_type_hints(schema)
-        if part not in types:
-            return False
-        schema = types[part]
-    return True
-
-
 def belongs_to_stage(kind: str, key: str) -> bool:
     """Return whether a run takes a key with the prefix of a stage of this type."""
-    return not is_passed_on(key) and has(STAGES[kind].schema, key)
+    return not is_passed_on(key) and overrides.type_of(STAGES[kind].schema, key) is not None
 
 
 def is_passed_on(key: str) -> bool:

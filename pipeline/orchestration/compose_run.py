@@ -16,6 +16,8 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from pipeline.cli import composing, conf_files, entry_point
 from pipeline.cli.overrides import (
     SEARCH_PATH,
+    Folders,
+    Words,
     as_text,
     check,
     default_groups,
@@ -54,14 +56,14 @@ for resolver in (own_name, phase):
     OmegaConf.register_new_resolver(resolver.__name__, resolver, replace=True)
 
 
-def expand(argv: list[str]) -> list[str]:
+def expand(argv: Words) -> Words:
     """Expand the words of a command line for Hydra.
 
     `--force STAGE` becomes `force=[STAGE]`, `@FILE` its lines.
     `--config-dir FOLDER` becomes an override, so that every stage finds the YAML files there.
     """
-    kept: list[str] = []
-    forced: list[str] = []
+    kept: Words = []
+    forced: Words = []
     words = iter(argv)
     for word in words:
         option, equals, value = word.partition("=")
@@ -92,7 +94,7 @@ def own_folder(path: str) -> str:
     return f"{SEARCH_PATH}={quoted([f'file://{folder.absolute()}'])}"
 
 
-def lines_of(path: str) -> list[str]:
+def lines_of(path: str) -> Words:
     """Return the overrides in a file, one per line, without comments and empty lines."""
     try:
         text = Path(path).read_text(encoding="utf-8")
@@ -103,7 +105,7 @@ def lines_of(path: str) -> list[str]:
     return [line for line in lines if line]
 
 
-def check_name(override: str, words: list[str]) -> None:
+def check_name(override: str, words: Words) -> None:
     """Raise ConfigError if a key is that of a stage, or begins with neither a stage nor a key of a run.
 
     `words` are the whole command line, which may name a recipe.
@@ -118,8 +120,7 @@ def check_name(override: str, words: list[str]) -> None:
         raise ConfigError(f"{override}: stages are required, as in --force train")
     if name in advice.OWN or STAGE_KEY.match(override):
         return
-    if difflib.get_close_matches(name, advice.OWN, n=1, cutoff=ALIKE):
-        near = difflib.get_close_matches(name, advice.OWN, n=1)
+    if near := difflib.get_close_matches(name, advice.OWN, n=1, cutoff=ALIKE):
         raise ConfigError(f"{override}: no such key; did you mean {near[0]}{dot}{rest}?")
     recipe = recipe_stages(words) or STAGES
     if stages := [one for one in recipe if advice.belongs_to_stage(type_of(one), key)]:
@@ -132,12 +133,12 @@ def check_name(override: str, words: list[str]) -> None:
         raise ConfigError(f"{override}: no such stage; {meant}choose one of {', '.join(STAGES)}")
 
 
-def start(words: list[str], task: Callable[[RunConfig], Any]) -> NoReturn:
+def start(words: Words, task: Callable[[RunConfig], Any]) -> NoReturn:
     """Compose a run of the words of a command line, and call `task` with it; see `entry_point.run`."""
     entry_point.run("run", RunConfig, task, words, read=of_words)
 
 
-def in_package(word: str, own: list[Path]) -> str:
+def in_package(word: str, own: Folders) -> str:
     """Return an override of a stage in the package of that stage, and any other unchanged.
 
     Raises:
@@ -154,8 +155,8 @@ def in_package(word: str, own: list[Path]) -> str:
     if kind == "evaluate" and key == "task":
         return f"{sign}stages.{name}.tasks={value if value[:1] == '[' else f'[{value}]'}"
     known = conf_files.choices(key, *own) if key in STAGES[kind].schema.__dataclass_fields__ else []
-    if known and CHOSEN.fullmatch(value.strip("'\"")):
-        if value.strip("'\"") not in known:
+    if known and CHOSEN.fullmatch(chosen := value.strip("'\"")):
+        if chosen not in known:
             raise conf_files.no_such(key, value, known).but(key=f"{name}.{key}")
         return f"{'' if key in default_groups(kind) else '+'}{key}@stages.{name}.{key}={value}"
     rest = whole_number(as_text(readable(rest), STAGES[kind].schema))
@@ -163,7 +164,7 @@ def in_package(word: str, own: list[Path]) -> str:
     return f"{'++' if added and sign != '~' else sign}stages.{name}.{rest}"
 
 
-def composed(words: list[str], own: list[Path]) -> DictConfig | None:
+def composed(words: Words, own: Folders) -> DictConfig | None:
     """Return what a command line composes, evaluations as templates; None if an option of Hydra ran.
 
     Raises:
@@ -177,7 +178,7 @@ def composed(words: list[str], own: list[Path]) -> DictConfig | None:
     return config
 
 
-def of_words(name: str, schema: type, argv: list[str], asked: bool) -> Any:
+def of_words(name: str, schema: type, argv: Words, asked: bool) -> Any:
     """Return the configuration of a command line, with those of its stages in their order.
 
     None if help was `asked` for, or an option of Hydra ran.
@@ -191,23 +192,18 @@ def of_words(name: str, schema: type, argv: list[str], asked: bool) -> Any:
         config = composed(words, own)
         if config is None:
             return None
+        root = copy.deepcopy(config)
+        root.stages = {}
         if asked:
-            composing.print_help(name, schema, root_of(config))
+            composing.print_help(name, schema, root)
             return None
-        made = composing.validate(root_of(config), RunConfig)
+        made = composing.validate(root, RunConfig)
     except composing.MISTAKES as error:
         check_stages(words)
         raise in_words_of_run(error) from error
     config.cores = made.cores = made.cores or cores.available()
     made.stages = {stage: validated(config, stage, of) for stage, of in with_evaluations(config, made, own).items()}
     return made
-
-
-def root_of(config: DictConfig) -> DictConfig:
-    """Return the configuration of a run without its stages."""
-    found = copy.deepcopy(config)
-    found.stages = {}
-    return found
 
 
 def in_words_of_run(error: Exception, stage: str | None = None) -> UserError:
@@ -219,7 +215,7 @@ def in_words_of_run(error: Exception, stage: str | None = None) -> UserError:
     return found if stage is None else advice.in_plan(found, stage)
 
 
-def check_stages(words: list[str]) -> None:
+def check_stages(words: Words) -> None:
     """Raise ConfigError if words set keys of a stage that the recipe has not."""
     known = recipe_stages(words)
     for word in words:
@@ -228,7 +224,7 @@ def check_stages(words: list[str]) -> None:
             raise ConfigError(f"no such stage in the recipe; choose one of {', '.join(known)}", found[2])
 
 
-def recipe_stages(words: list[str]) -> list[str]:
+def recipe_stages(words: Words) -> list[str]:
     """Return the names of the recipe's stages; none if it cannot be read."""
     ours = ("recipe", SEARCH_PATH)
     chosen = [word for word in words if word.lstrip("+").partition("=")[0] in ours or "@stages." in word]
@@ -239,7 +235,7 @@ def recipe_stages(words: list[str]) -> list[str]:
         return []
 
 
-def for_all_trainings(config: DictConfig, words: list[str]) -> None:
+def for_all_trainings(config: DictConfig, words: Words) -> None:
     """Set the keys `model.KEY` of the words in all trainings, except where one has its own."""
     keys = {word.lstrip("+").partition("=")[0] for word in words}
     for key in sorted(key for key in keys if key.startswith("model.")):
@@ -248,7 +244,7 @@ def for_all_trainings(config: DictConfig, words: list[str]) -> None:
                 OmegaConf.update(config, f"stages.{name}.{key}", OmegaConf.select(config, key))
 
 
-def with_evaluations(config: DictConfig, run: RunConfig, own: list[Path]) -> dict[str, str]:
+def with_evaluations(config: DictConfig, run: RunConfig, own: Folders) -> dict[str, str]:
     """Return the stages in their order, an evaluation for each task among them, with those of the recipe.
 
     A key of `evaluate-rte` is typed as one of `evaluate`, and one of `train` as its own.
@@ -283,7 +279,7 @@ def check_kinds(config: DictConfig) -> None:
             raise ConfigError(f"no such stage in recipe {config.recipe}; choose one of {', '.join(made)}", name)
 
 
-def add_evaluations(config: DictConfig, run: RunConfig, name: str, own: list[Path]) -> list[str]:
+def add_evaluations(config: DictConfig, run: RunConfig, name: str, own: Folders) -> list[str]:
     """Add an evaluation to the stages for each task of a template; return their names.
 
     One that scores checkpoints trains none, so it has the tasks without training alone.
@@ -310,7 +306,7 @@ def add_evaluations(config: DictConfig, run: RunConfig, name: str, own: list[Pat
     return found
 
 
-def task_of(task: str, own: list[Path]) -> DictConfig:
+def task_of(task: str, own: Folders) -> DictConfig:
     """Return the settings of a task; `own` are more folders of YAML files.
 
     Raises:

@@ -1,7 +1,6 @@
 """What a run will take, before it starts: its long stages, each with what is known of it."""
 
 from dataclasses import replace
-from typing import cast
 
 from model.config import TrainConfig
 from model.training import cost
@@ -11,11 +10,12 @@ from pipeline.common.errors import ConfigError, InputError, Restart, StoreError,
 from pipeline.common.estimate import Estimate, hours
 from pipeline.config import ConvertConfig, PrepareConfig, RunConfig, VocabConfig
 from pipeline.orchestration import stage_commands
-from pipeline.orchestration.run_document import StageRecord
+from pipeline.orchestration.run_document import Nodes
 from pipeline.tokenization import existing
+from pipeline.tokenization.wordpiece import WordPiece
 
 
-def of_stages(config: RunConfig, nodes: list[StageRecord]) -> dict[str, Estimate]:
+def of_stages(config: RunConfig, nodes: Nodes) -> dict[str, Estimate]:
     """Return the estimates of the stages that have to run and are long.
 
     With GPUs the number of ranks, and so the time of training, is not known yet; of a GPU that
@@ -26,21 +26,18 @@ def of_stages(config: RunConfig, nodes: list[StageRecord]) -> dict[str, Estimate
     """
     found: dict[str, Estimate] = {}
     gpu = _gpu_speed(config)
-    lengths = {
-        str(node.out): cast(PrepareConfig, node.config).sequence_length for node in nodes if node.kind == "prepare"
-    }
-    sizes = [_entries(cast(VocabConfig, node.config)) for node in nodes if node.kind == "vocab"]
-    entries = sizes[0] if sizes else training.VOCABULARY
+    lengths = {str(node.out): node.config.sequence_length for node in nodes if isinstance(node.config, PrepareConfig)}
+    sizes = (_entries(node.config) for node in nodes if isinstance(node.config, VocabConfig))
+    entries = next(sizes, training.VOCABULARY)
     local, weights, marked = config.executor.here, 0.0, 0
     for node in nodes:
+        settings = node.config
         if node.reason is None:
             continue
-        if node.kind == "prepare":
-            expected = _preparation(cast(PrepareConfig, node.config))
-            if expected is not None:
+        if isinstance(settings, PrepareConfig):
+            if expected := _preparation(settings):
                 found[node.name] = expected
-        elif node.kind == "train":
-            settings = cast(TrainConfig, node.config)
+        elif isinstance(settings, TrainConfig):
             ranks = stage_commands.ranks(node, config.processes, config.cores)
             if settings.model.layers:
                 model = replace(settings.model, vocab_size=settings.model.vocab_size or entries)
@@ -49,9 +46,8 @@ def of_stages(config: RunConfig, nodes: list[StageRecord]) -> dict[str, Estimate
                 )
                 weights = training.WEIGHTS * cost.parameters(training.known(model))
                 marked = training.marked(settings)
-        elif node.kind == "convert" and gpu is not None and weights:
-            each = cast(ConvertConfig, node.config).checkpoints is not None
-            found[node.name] = Estimate(None, disk=weights * (marked if each else 1))
+        elif isinstance(settings, ConvertConfig) and gpu is not None and weights:
+            found[node.name] = Estimate(None, disk=weights * (marked if settings.checkpoints else 1))
     return found
 
 
@@ -60,21 +56,19 @@ def _entries(config: VocabConfig) -> int:
     if config.existing is None:
         return config.size
     try:
-        entries, _ = existing.load(config)
+        return WordPiece(existing.load(config)).size + config.learn
     except UserError:  # the stage itself will say it
         return config.size
-    return entries.count("\n") + config.learn
 
 
 def _gpu_speed(config: RunConfig) -> float | None:
     """Return the operations per second that the named GPU reaches; None if none is named."""
-    name = config.estimate_gpu
+    name, peaks = config.estimate_gpu, cost.peaks()
     if name is None:
         return None
-    peak = cost.peaks().get(name)
-    if peak is None:
-        raise ConfigError(f"its peak is not known; choose one of {', '.join(cost.peaks())}", "estimate_gpu", name)
-    return peak * 1e12 * config.estimate_mfu
+    if name not in peaks:
+        raise ConfigError(f"its peak is not known; choose one of {', '.join(peaks)}", "estimate_gpu", name)
+    return peaks[name] * 1e12 * config.estimate_mfu
 
 
 def _preparation(config: PrepareConfig) -> Estimate | None:

@@ -11,13 +11,12 @@ from typing import TypeVar
 from pipeline.common import screen
 from pipeline.common.errors import Exit, InputError, Restart, UserError, records_in
 from pipeline.common.manifest import Manifest
-from pipeline.orchestration.run_document import FORCED, StageRecord
+from pipeline.orchestration.run_document import FORCED, Groups, Nodes, StageRecord
 from pipeline.stages import stage
 
 VISIBLE = 120.0  # seconds until a file system shows another node's rename
 
 Answer = TypeVar("Answer")
-Groups = dict[str, list[StageRecord]]  # the stages of each job that is to come, by its name
 
 
 class StageFailed(Exception):
@@ -41,14 +40,14 @@ class Executor(ABC):
         self.said: dict[str, str] = {}  # the last line printed about each job
 
     @abstractmethod
-    def run(self, nodes: list[StageRecord]) -> None:
+    def run(self, nodes: Nodes) -> None:
         """Run the stages that have to run, until all are done.
 
         Raises:
             UserError, Restart, StageFailed: one failed; the message says which, and why.
         """
 
-    def expected(self, nodes: list[StageRecord]) -> str:
+    def expected(self, nodes: Nodes) -> str:
         """Return what `run` would have others start, for a person to read; nothing of this machine's."""
         return ""
 
@@ -57,7 +56,7 @@ class Executor(ABC):
         """Learn the states of all jobs that are to come."""
 
     @abstractmethod
-    def step(self, name: str, members: list[StageRecord], due: bool) -> bool:
+    def step(self, name: str, members: Nodes, due: bool) -> bool:
         """Start a job that is `due`, print its state, and return whether it has ended well.
 
         Raises:
@@ -65,10 +64,10 @@ class Executor(ABC):
         """
 
     @abstractmethod
-    def unmade(self, name: str, members: list[StageRecord]) -> Exception:
+    def unmade(self, name: str, members: Nodes) -> Exception:
         """Return the error of a job that has ended well and left no results."""
 
-    def follow(self, nodes: list[StageRecord], groups: Groups) -> None:
+    def follow(self, nodes: Nodes, groups: Groups) -> None:
         """Follow the jobs of `groups` until all are done.
 
         Raises:
@@ -124,7 +123,7 @@ def width_of(nodes: Iterable[StageRecord]) -> int:
     return max(len(node.name) for node in nodes)
 
 
-def announce_done(nodes: list[StageRecord]) -> None:
+def announce_done(nodes: Nodes) -> None:
     """Print one line for each stage that is up to date."""
     width = width_of(nodes)
     for node in nodes:
@@ -135,7 +134,7 @@ def announce_done(nodes: list[StageRecord]) -> None:
             screen.say(screen.cut(line, screen.width(sys.stdout)))
 
 
-def delete_forced(nodes: list[StageRecord]) -> None:
+def delete_forced(nodes: Nodes) -> None:
     """Delete the results of the stages that the user has named to run again."""
     for node in nodes:
         if node.reason == FORCED:

@@ -20,18 +20,18 @@ from pipeline.common.redact import redact
 from pipeline.common.schema import set_key
 from pipeline.config import ConvertConfig, EvaluateConfig, ReportConfig, RunConfig, StageConfig, check
 from pipeline.evaluation import examples
-from pipeline.orchestration.run_document import FORCED, StageRecord
+from pipeline.orchestration.run_document import FORCED, Nodes, StageRecord
 from pipeline.stages import fingerprints, store_folder
-from pipeline.stages.fingerprints import pin
+from pipeline.stages.fingerprints import Identity, pin
 from pipeline.stages.registry import type_of
-from pipeline.stages.stage import Identity
 
 OF_A_MODEL = ("convert", "evaluate")  # what a user adds to a run
 Stages = dict[str, StageConfig]
+Needs = dict[str, tuple[str, ...]]  # the stages that each stage reads from
 LONGEST_SETTING = 40  # characters of a setting in the reason for a rerun
 
 
-def plan(config: RunConfig) -> list[StageRecord]:
+def plan(config: RunConfig) -> Nodes:
     """Return the whole graph in an executable order; `config` has the configurations of its stages.
 
     Raises:
@@ -47,7 +47,7 @@ def plan(config: RunConfig) -> list[StageRecord]:
             raise error.but(where=f"stage {name}") from error
     needs = needs_of(found)
     if config.seeds:
-        found = with_copies(config, found, needs)
+        found = with_copies(config, found, after_training(found, needs))
         needs = needs_of(found)
     check_force(config, found)
     nodes: dict[str, StageRecord] = {}
@@ -80,7 +80,7 @@ def standing(kind: str, settings: StageConfig, identity: Identity, redone: list[
     return fingerprint, reason, done
 
 
-def own_results(workdir: str, known: Mapping[str, str]) -> list[str]:
+def own_results(workdir: str, known: fingerprints.Sources) -> list[str]:
     """Return the folders in that of a run that its user made from what its stages make.
 
     `known` has the fingerprints of the stages by path. Results of a model that is now another one
@@ -128,10 +128,10 @@ def check_force(config: RunConfig, stages: Iterable[str]) -> None:
         raise ConfigError(f"no such stage; choose one of {', '.join(stages)}", "force", unknown[0])
 
 
-def needs_of(found: Stages) -> dict[str, tuple[str, ...]]:
+def needs_of(found: Stages) -> Needs:
     """Return the stages that each stage reads from, by name."""
     makers = {os.path.normpath(settings.out): name for name, settings in found.items()}
-    needs: dict[str, tuple[str, ...]] = {}
+    needs: Needs = {}
     for name, settings in found.items():
         paths = fingerprints.inputs(settings).values()
         read = (fingerprints.producer_of(path, makers) for path in paths)
@@ -139,7 +139,7 @@ def needs_of(found: Stages) -> dict[str, tuple[str, ...]]:
     return needs
 
 
-def check_places(config: RunConfig, nodes: list[StageRecord]) -> None:
+def check_places(config: RunConfig, nodes: Nodes) -> None:
     """Raise InputError if an external input does not exist or `workdir` is not writable.
 
     Also if the files of a task are missing in its folder: evaluation comes after hours of training.
@@ -150,8 +150,12 @@ def check_places(config: RunConfig, nodes: list[StageRecord]) -> None:
             made = fingerprints.producer_of(path, makers) is not None
             if not made and not storage.is_folder(storage.at(path)) and not storage.matching(path):
                 raise InputError("does not exist; correct the path", key, path, where=f"stage {node.name}")
-            if not made and key == "data" and isinstance(node.config, EvaluateConfig):
-                check_task(node, node.config)
+            if made or key != "data" or not isinstance(node.config, EvaluateConfig) or store_folder.in_store(path):
+                continue
+            try:
+                examples.check_files(path, node.config.task)
+            except InputError as error:
+                raise error.but(where=f"stage {node.name}") from error
     if store_folder.in_store(config.workdir):
         return  # its lock has been written
     above = Path(config.workdir).absolute()
@@ -161,17 +165,7 @@ def check_places(config: RunConfig, nodes: list[StageRecord]) -> None:
         pass
 
 
-def check_task(node: StageRecord, settings: EvaluateConfig) -> None:
-    """Raise InputError if a folder of this machine lacks the files of a task."""
-    if store_folder.in_store(settings.data):
-        return
-    try:
-        examples.check_files(settings.data, settings.task)
-    except InputError as error:
-        raise error.but(where=f"stage {node.name}") from error
-
-
-def ordered(needs: Mapping[str, tuple[str, ...]]) -> list[str]:
+def ordered(needs: Needs) -> list[str]:
     """Sort names topologically, keeping their order where dependencies allow.
 
     Raises:
@@ -188,7 +182,7 @@ def ordered(needs: Mapping[str, tuple[str, ...]]) -> list[str]:
     return done
 
 
-def first_step(config: StageConfig, fingerprint: str, sources: Mapping[str, str]) -> tuple[int, str]:
+def first_step(config: StageConfig, fingerprint: str, sources: fingerprints.Sources) -> tuple[int, str]:
     """Return the step after which a training continues, and the end of a sentence that says so."""
     if not isinstance(config, TrainConfig) or not (found := store_folder.steps_saved(config.out)):
         return 0, ""
@@ -206,7 +200,7 @@ def rerun_reason(
     present: Manifest,
     config: StageConfig,
     fault: str | None,
-    sources: Mapping[str, str],
+    sources: fingerprints.Sources,
     redone: list[str],
     begins: str,
 ) -> str:
@@ -220,8 +214,7 @@ def rerun_reason(
         paths = fingerprints.inputs(config)
         # `fingerprints.fingerprint_path` hashes no more than this of an external input.
         looks = " (a file's name, size or time stamp)"
-        made = (fingerprints.manifest_of(paths[key]) for key in changed)
-        named = [key if by else key + looks for key, by in zip(changed, made, strict=True)]
+        named = [key if fingerprints.manifest_of(paths[key]) else key + looks for key in changed]
         return f"its input changed: {', '.join(named)}"
     corpus = getattr(config, "corpus", None)
     language = corpus.language if corpus is not None else ""
@@ -250,7 +243,7 @@ def shorten(value: Any) -> str:
     return text if len(text) <= LONGEST_SETTING else f"{text[: LONGEST_SETTING - 1]}…"
 
 
-def with_copies(config: RunConfig, found: Stages, needs: Mapping[str, tuple[str, ...]]) -> Stages:
+def with_copies(config: RunConfig, found: Stages, copied: list[str]) -> Stages:
     """Return the stages with copies for `config.seeds`, all stages of one seed after another.
 
     Training, and all stages that read what it made, are copied; the others are shared. The stages
@@ -260,14 +253,13 @@ def with_copies(config: RunConfig, found: Stages, needs: Mapping[str, tuple[str,
     Args:
         config: the run.
         found: configuration of each stage, by name.
-        needs: names of the stages that each stage reads from.
+        copied: names of the stages that are copied, or report.
 
     Raises:
         ConfigError: the seeds cannot be used in this run.
     """
-    copied = after_training(found, needs)
     check_seeds(config, found, copied)
-    reports = [name for name in copied if type_of(name) == "report"]
+    reports = {name: one for name in copied if isinstance(one := found[name], ReportConfig)}
     made = {name: one for name, one in found.items() if name not in copied}
     for seed in config.seeds:
         for name in copied:
@@ -276,15 +268,12 @@ def with_copies(config: RunConfig, found: Stages, needs: Mapping[str, tuple[str,
                 if own in made:
                     raise ConfigError(f"the recipe has a stage {own} already; rename it", "seeds", config.seeds)
                 made[own] = with_seed(config, seed, found[name], found, copied)
-    for name in reports:
-        settings = found[name]
-        assert isinstance(settings, ReportConfig)
-        settings.stages = [one.out for other, one in made.items() if other not in reports]
-        made[name] = settings
-    return made
+    for settings in reports.values():
+        settings.stages = [one.out for one in made.values()]
+    return made | reports
 
 
-def after_training(found: Stages, needs: Mapping[str, tuple[str, ...]]) -> list[str]:
+def after_training(found: Stages, needs: Needs) -> list[str]:
     """Return the stages that train, and those that read what they made, directly or not."""
     reached = {name for name in found if type_of(name) == "train"}
     for _ in found:

@@ -33,6 +33,7 @@ RUNTIME = "TrainingRuntime"
 TRAINER = "trainer.kubeflow.org"
 
 Object = dict[str, Any]
+Pods = list[Any]
 
 
 @dataclass(frozen=True)
@@ -69,8 +70,7 @@ class Template:
         """Return the spec of the Job with the pods."""
         spec = self.item["spec"]
         holder = spec["template"]["spec"]["replicatedJobs"][0]["template"] if self.is_runtime else spec["jobTemplate"]
-        found: Object = holder["spec"]
-        return found
+        return dict(holder["spec"])
 
     @property
     def content(self) -> str:
@@ -142,7 +142,6 @@ PREFLIGHT = "preflight"  # the Job that checks the nodes, which is not a stage o
 PROGRESS = ("waiting", "suspended", "starting", "running", "complete", "failed")
 LOST_AFTER = 60.0  # seconds that a pod may take to end before its node is considered lost
 LATE = 30.0  # seconds beyond a pod's grace period
-SHOWN_BY_PODS = ("FailedScheduling",)  # events that repeat a pod's condition
 
 
 def ending(job: Object) -> Object | None:
@@ -154,11 +153,6 @@ def ending(job: Object) -> Object | None:
 def resource(job: Object) -> str:
     """Return the name for kubectl of a Job's resource, or of a TrainJob's."""
     return str(job.get("kind", "Job")).lower()  # a list of Jobs leaves it out
-
-
-def pod_label(resource: str) -> str:
-    """Return the label of a Job's or a TrainJob's pods that has its name as the value."""
-    return "batch.kubernetes.io/job-name" if resource == "job" else JOBSET
 
 
 def counts(job: Object) -> tuple[int, int]:
@@ -213,7 +207,7 @@ def lost_node(pod: Any, now: datetime.datetime) -> str:
     )
 
 
-def newest_warning(job: Object, pods: list[Any], events: list[Any]) -> str:
+def newest_warning(job: Object, pods: Pods, events: list[Any]) -> str:
     """Return the latest warning about a Job, its pods or its Workload of Kueue since its start."""
     names = {pod.metadata.name for pod in pods}
     owners = {job["metadata"]["uid"], job.get("child")}
@@ -222,9 +216,9 @@ def newest_warning(job: Object, pods: list[Any], events: list[Any]) -> str:
     found = [
         (when, event)
         for event in events
-        if (when := happened(event)) is not None
+        if (when := happened(event))
         and when >= since
-        and event.reason not in SHOWN_BY_PODS
+        and event.reason != "FailedScheduling"  # which repeats a pod's condition
         and (
             event.involved_object.uid in owners
             or (event.involved_object.kind == "Pod" and event.involved_object.name in names)
@@ -255,7 +249,7 @@ def began(job: Object) -> datetime.datetime:
     return datetime.datetime.fromisoformat(job["status"].get("startTime") or job["metadata"]["creationTimestamp"])
 
 
-def termination_message(pods: list[Any]) -> tuple[int, str]:
+def termination_message(pods: Pods) -> tuple[int, str]:
     """Return exit code and last output of the most relevant failed pod: user errors first."""
     ends = [
         container.state.terminated
@@ -288,8 +282,7 @@ class CustomObjects:
         """Return all objects of a kind."""
         group, version, plural = kind
         listed = self.api.list_namespaced_custom_object(group, version, self.namespace, plural, _request_timeout=ANSWER)
-        found: list[Object] = listed["items"]
-        return found
+        return list(listed["items"])
 
     def create(self, item: Object) -> None:
         """Create an object; one that is there already stays, and the next look finds it."""

@@ -17,7 +17,7 @@ from pipeline.common.manifest import Manifest
 from pipeline.common.prometheus import Exporter
 from pipeline.config import ExecutorConfig
 from pipeline.orchestration import job_status
-from pipeline.orchestration.follow import Answer, Away, Executor, Groups, StageFailed, announce_done, of_stage
+from pipeline.orchestration.follow import Answer, Away, Executor, StageFailed, announce_done, of_stage
 from pipeline.orchestration.job_status import (
     ANSWER,
     CRONJOBS,
@@ -27,10 +27,11 @@ from pipeline.orchestration.job_status import (
     CustomObjects,
     Object,
     Owner,
+    Pods,
     Template,
     by_name,
 )
-from pipeline.orchestration.run_document import Run, StageRecord, by_job
+from pipeline.orchestration.run_document import Groups, Nodes, Run, by_job
 
 QUEUE = "kueue.x-k8s.io/queue-name"
 DRIVER = "driver"  # the name of the driver's own Job
@@ -54,7 +55,7 @@ class KubernetesExecutor(Executor):
         self.warned: set[str] = set()
         self.exporter = Exporter(config.prometheus_host, config.prometheus_port, "executor.prometheus_port")
 
-    def run(self, nodes: list[StageRecord]) -> None:
+    def run(self, nodes: Nodes) -> None:
         """Run the stages that have to run, in dependency order.
 
         Raises:
@@ -73,7 +74,7 @@ class KubernetesExecutor(Executor):
             self.say(job_status.PREFLIGHT, f"all nodes are good; kubectl logs job/{job_status.PREFLIGHT}")
         self.follow(nodes, groups)
 
-    def expected(self, nodes: list[StageRecord]) -> str:
+    def expected(self, nodes: Nodes) -> str:
         """Return a line about each Job that has to be made.
 
         Raises:
@@ -82,15 +83,19 @@ class KubernetesExecutor(Executor):
         groups, templates = by_job(nodes), self._templates()
         if self._checks_nodes(groups):
             groups = {job_status.PREFLIGHT: [], **groups}
-        chosen = ((name, job_status.choose(templates, name, kind_of(all_of))) for name, all_of in groups.items())
-        return "\n".join(job_status.described(template, name) for name, template in chosen)
+        return "\n".join(
+            job_status.described(job_status.choose(templates, name, kind_of(all_of)), name)
+            for name, all_of in groups.items()
+        )
 
     def _checks_nodes(self, groups: Groups) -> bool:
         return self.config.preflight and any(kind_of(members) == "train" for members in groups.values())
 
     def look(self, groups: Groups) -> None:
         """Learn the templates and the states of all Jobs as they are now, and export these."""
-        self.jobs, self.templates = self._jobs(), self._templates()
+        trainjobs = self._ask(lambda: self.custom.find(TRAINJOBS)) if self.has_trainer else []
+        self.jobs = by_name(self._ask(lambda: self.custom.find(JOBS)), trainjobs)
+        self.templates = self._templates()
         self._export(groups)
 
     def _templates(self) -> list[Template]:
@@ -102,11 +107,6 @@ class KubernetesExecutor(Executor):
             except UserError:  # not installed, or the overlay `trainjob` is not applied
                 self.has_trainer = False
         return job_status.templates_of(found)
-
-    def _jobs(self) -> dict[str, Object]:
-        """Return all Jobs of the namespace by name, and TrainJobs."""
-        trainjobs = self._ask(lambda: self.custom.find(TRAINJOBS)) if self.has_trainer else []
-        return by_name(self._ask(lambda: self.custom.find(JOBS)), trainjobs)
 
     def _export(self, groups: Groups) -> None:
         """Export each stage's state and number of failed pods to Prometheus."""
@@ -141,7 +141,7 @@ class KubernetesExecutor(Executor):
 
         return self.ask(asked)
 
-    def step(self, name: str, members: list[StageRecord], due: bool) -> bool:
+    def step(self, name: str, members: Nodes, due: bool) -> bool:
         """Make a Job that is `due`, print its state, and return whether it has ended well.
 
         Raises:
@@ -160,7 +160,7 @@ class KubernetesExecutor(Executor):
             self._report(job)
         return now == "complete"
 
-    def unmade(self, name: str, members: list[StageRecord]) -> Exception:
+    def unmade(self, name: str, members: Nodes) -> Exception:
         """Return the error of a Job that is complete and left no results."""
         return UserError(job_exhausted(self.jobs[name], members), where=f"stage {name}")
 
@@ -224,15 +224,16 @@ class KubernetesExecutor(Executor):
             self.warned.add(known)
             print(f"{name:<12}  {what}", flush=True)
 
-    def _pods(self, kind: str, name: str) -> list[Any]:
+    def _pods(self, kind: str, name: str) -> Pods:
         """Return the pods of a Job or TrainJob, newest first."""
-        label = f"{job_status.pod_label(kind)}={name}"
+        label = "batch.kubernetes.io/job-name" if kind == "job" else job_status.JOBSET  # whose value is the name
+        chosen = f"{label}={name}"
         listed = self._ask(
-            lambda: self.core.list_namespaced_pod(self.namespace, label_selector=label, _request_timeout=ANSWER)
+            lambda: self.core.list_namespaced_pod(self.namespace, label_selector=chosen, _request_timeout=ANSWER)
         )
         return sorted(listed.items, key=lambda pod: pod.metadata.creation_timestamp, reverse=True)
 
-    def _pods_of(self, job: Object) -> list[Any]:
+    def _pods_of(self, job: Object) -> Pods:
         return self._pods(job_status.resource(job), job["metadata"]["name"])
 
     def _condition(self, job: Object) -> str:
@@ -278,7 +279,7 @@ class KubernetesExecutor(Executor):
         )
 
 
-def kind_of(members: list[StageRecord]) -> str:
+def kind_of(members: Nodes) -> str:
     """Return the kind of a Job's stages; the check of nodes, which is none, is as training."""
     return members[0].kind if members else "train"
 
@@ -310,7 +311,7 @@ def connect(namespace: str | None) -> tuple[Any, str]:
     return client.CoreV1Api(), namespace or own
 
 
-def job_exhausted(job: Object, members: list[StageRecord]) -> str:
+def job_exhausted(job: Object, members: Nodes) -> str:
     """Return why a stage is not done although its Job is complete, and what to do."""
     again = f"kubectl delete {job_status.resource(job)}/{job['metadata']['name']} job/{DRIVER}, and start the run again"
     node = next(node for node in members if node.made() is None)

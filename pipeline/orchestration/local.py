@@ -11,14 +11,13 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO
 
 from pipeline.common import bars, run_record, screen
 from pipeline.common import cores as machine
 from pipeline.common.errors import Exit, writable
 from pipeline.common.formatting import duration
-from pipeline.orchestration.follow import Executor, Groups, announce_done, delete_forced, failure, width_of
-from pipeline.orchestration.run_document import StageRecord
+from pipeline.orchestration.follow import Executor, announce_done, delete_forced, failure, width_of
+from pipeline.orchestration.run_document import Groups, Nodes, StageRecord
 from pipeline.stages.registry import STAGES
 
 LAUNCHER = re.compile(r"\[\d{4}-\d\d-\d\d [^]]*\] \[[A-Z]+\]")  # DeepSpeed's lines
@@ -33,7 +32,6 @@ class Running:
     process: subprocess.Popen[bytes]
     log: Path
     bar: Path  # how far it is
-    file: IO[bytes]
     cores: int
     gpu: str | None = None  # its first one, of several; None: as the run has them
     began: float = field(default_factory=time.monotonic)
@@ -59,7 +57,7 @@ class LocalExecutor(Executor):
         self.running: dict[str, Running] = {}  # by stage
         self.live = sys.stdout.isatty() and sys.stderr.isatty()
 
-    def run(self, nodes: list[StageRecord]) -> None:
+    def run(self, nodes: Nodes) -> None:
         """Run the stages that have to run, in dependency order.
 
         Raises:
@@ -85,24 +83,24 @@ class LocalExecutor(Executor):
                 state = bars.read(child.bar) or bars.State("", note=last_line(child.log) or "starts")
                 bars.ROWS.show(name, f"{name:<{self.width}} {duration(time.monotonic() - child.began):>9}", state)
 
-    def step(self, name: str, members: list[StageRecord], due: bool) -> bool:
+    def step(self, name: str, members: Nodes, due: bool) -> bool:
         """Start a stage that is `due` when cores are free; return whether it has ended well."""
         child = self.running.get(name)
         if child is None:
-            if due and self._fits(members[0]):
+            free = self.cores - sum(other.cores for other in self.running.values())
+            if due and self._need(members[0]) <= free:
                 self._start(members[0])
             return False
         if child.process.poll() is None:
             return False
         del self.running[name]
-        child.file.close()
         self._end_bar(child)
         self.ended()
         if child.process.returncode:
             raise failure(name, child.process.returncode, child.log)
         return True
 
-    def unmade(self, name: str, members: list[StageRecord]) -> Exception:
+    def unmade(self, name: str, members: Nodes) -> Exception:
         """Return the error of a stage that has ended well and left no results."""
         return failure(name, Exit.DONE, self._log(name))
 
@@ -112,10 +110,6 @@ class LocalExecutor(Executor):
     def _need(self, node: StageRecord) -> int:
         kind = STAGES[node.kind]
         return 1 if kind.one_core or kind.shares_cores else self.cores
-
-    def _fits(self, node: StageRecord) -> bool:
-        free = self.cores - sum(child.cores for child in self.running.values())
-        return self._need(node) <= free
 
     def _start(self, node: StageRecord) -> None:
         log = self._log(node.name)
@@ -132,15 +126,16 @@ class LocalExecutor(Executor):
             ours["CUDA_VISIBLE_DEVICES"] = ",".join(self.gpus[place:] + self.gpus[:place])
         if secrets := node.secrets():
             ours[run_record.SECRETS] = json.dumps(secrets)
-        process = subprocess.Popen(
-            self.command(node),
-            stdin=subprocess.DEVNULL,
-            stdout=file,
-            stderr=subprocess.STDOUT,
-            env={**os.environ, **ours},
-            start_new_session=True,
-        )
-        self.running[node.name] = Running(node, process, log, bar, file, cores, gpu)
+        with file:
+            process = subprocess.Popen(
+                self.command(node),
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                env=os.environ | ours,
+                start_new_session=True,
+            )
+        self.running[node.name] = Running(node, process, log, bar, cores, gpu)
 
     def _gpu(self, node: StageRecord) -> str | None:
         """Return the first GPU for a stage that begins with one: one of the fewest such stages."""

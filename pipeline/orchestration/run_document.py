@@ -1,7 +1,6 @@
 """The records that a run's driver makes once and everything else reads; see `common.run_record`."""
 
 import dataclasses
-import hashlib
 import json
 import shlex
 import subprocess
@@ -15,7 +14,7 @@ from pipeline import __version__
 from pipeline.common import cores, run_record, storage
 from pipeline.common.atomic import write_text
 from pipeline.common.errors import ConfigError, InputError, writable
-from pipeline.common.manifest import Manifest
+from pipeline.common.manifest import Manifest, sha256_of
 from pipeline.common.redact import hide, one_line, unsigned
 from pipeline.common.schema import built, set_key
 from pipeline.common.stores import objects
@@ -24,6 +23,7 @@ from pipeline.stages.registry import STAGES
 from pipeline.stages.store_folder import in_store, local_place
 
 ROOT = Path(__file__).resolve().parents[2]
+Texts = dict[str, str]  # by name, or by dotted key
 FORCED = "forced"  # the reason for a rerun that the user asked for
 
 
@@ -59,10 +59,14 @@ class StageRecord:
         manifest = Manifest.read(self.out)
         return manifest if manifest is not None and manifest.fingerprint == self.fingerprint else None
 
-    def secrets(self, shown: Callable[[str], str] = hide) -> dict[str, str]:
+    def secrets(self, shown: Callable[[str], str] = hide) -> Texts:
         """Return the settings that hold secrets, by dotted key: those that `shown` changes."""
         texts = _texts(dataclasses.asdict(self.config))
         return {key: text for key, text in texts.items() if shown(text) != text}
+
+
+Nodes = list[StageRecord]
+Groups = dict[str, Nodes]  # the stages of each job that is to come, by its name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +79,7 @@ class Run:
     command: str
     here: bool = True  # its stages are processes of this machine
     cores: int  # of the driver, which a stage elsewhere replaces by its own
-    environment: dict[str, str]  # variables of all stages, unless they are set
+    environment: Texts  # variables of all stages, unless they are set
     stages: dict[str, StageRecord]
     code: str = field(default_factory=code)
     version: int = run_record.VERSION
@@ -109,7 +113,7 @@ class Run:
     def digest(self, job: str) -> str:
         """Return what tells the job of this run from one with other settings or inputs."""
         made = [record.fingerprint for record in self.stages.values() if record.job == job]
-        return hashlib.sha256("".join(made).encode()).hexdigest()[:16]
+        return sha256_of("".join(made))[:16]
 
     def check_unsigned(self) -> None:
         """Raise ConfigError if a stage reads an address with a secret, which goes to no other machine."""
@@ -146,7 +150,7 @@ def of(config: RunConfig, nodes: Iterable[StageRecord], here: bool | None = None
     return run
 
 
-def names_for_wandb(config: RunConfig) -> dict[str, str]:
+def names_for_wandb(config: RunConfig) -> Texts:
     """Return the variables with the group and the tags of a run's stages.
 
     Tags are the recipe, the model's size, the corpus and the commit; the version without git.
@@ -168,9 +172,9 @@ def commit() -> str:
     return done.stdout.strip()
 
 
-def by_job(nodes: Iterable[StageRecord]) -> dict[str, list[StageRecord]]:
+def by_job(nodes: Iterable[StageRecord]) -> Groups:
     """Return the stages that have to run by the name of their job."""
-    groups: dict[str, list[StageRecord]] = {}
+    groups: Groups = {}
     for node in nodes:
         if node.reason is not None:
             groups.setdefault(node.job, []).append(node)
@@ -205,7 +209,7 @@ def read(place: str) -> Run:
         raise InputError(f"is not the record of a run ({error}); start the run again", path=place) from error
 
 
-def _texts(value: Any, key: str = "") -> dict[str, str]:
+def _texts(value: Any, key: str = "") -> Texts:
     """Return the texts in nested dicts and lists, by dotted key."""
     if isinstance(value, str):
         return {key: value}

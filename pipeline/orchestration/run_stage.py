@@ -24,6 +24,7 @@ from typing import NoReturn, cast
 
 from model.launch import HOSTFILE
 from pipeline.cli import entry_point
+from pipeline.cli.overrides import Words
 from pipeline.common import cores as machine
 from pipeline.common import heartbeat, run_record, screen
 from pipeline.common.errors import ConfigError, Exit, InputError, Restart
@@ -31,7 +32,7 @@ from pipeline.config import EvaluateConfig, PrepareConfig
 from pipeline.evaluation import grid_search
 from pipeline.orchestration import run_document, stage_commands
 from pipeline.orchestration.job_status import DIGEST, PREFLIGHT
-from pipeline.orchestration.run_document import Run, StageRecord
+from pipeline.orchestration.run_document import Nodes, Run, StageRecord
 
 PORT = 29500  # of the rendezvous
 INDEX = "JOB_COMPLETION_INDEX"  # environment: set by Kubernetes
@@ -47,17 +48,6 @@ class Node:
     gpus: int  # of each; 0: one process on the CPU
     hosts: tuple[str, ...]  # in rank order
     port: int
-
-    @property
-    def options(self) -> list[str]:
-        """Return the options of deepspeed's launcher on this node."""
-        meet = ["--master_addr", self.hosts[0], "--master_port", str(self.port)]
-        return ["--no_ssh", "--node_rank", str(self.index), *meet]
-
-    @property
-    def hostfile(self) -> str:
-        """Return the text of the hostfile."""
-        return "".join(f"{name} slots={self.gpus or 1}\n" for name in self.hosts)
 
 
 def node_of(job: str) -> Node:
@@ -130,18 +120,20 @@ def number(name: str, least: int, default: int | None = None) -> int:
     return int(text)
 
 
-def on_many_nodes(stage: str) -> list[str]:
+def on_many_nodes(stage: str) -> Words:
     """Return the launcher's options for one node of several.
 
     Raises:
         ConfigError: an environment variable is missing or inconsistent.
     """
     node = node_of(stage)
-    os.environ[HOSTFILE] = node.hostfile  # `model.launch` writes it to a temporary file
-    return node.options
+    # `model.launch` writes it to a temporary file.
+    os.environ[HOSTFILE] = "".join(f"{name} slots={node.gpus or 1}\n" for name in node.hosts)
+    meet = ["--master_addr", node.hosts[0], "--master_port", str(node.port)]
+    return ["--no_ssh", "--node_rank", str(node.index), *meet]
 
 
-def preflight() -> list[str]:
+def preflight() -> Words:
     """Return the command that checks this node and those that will train with it.
 
     Raises:
@@ -152,8 +144,8 @@ def preflight() -> list[str]:
     return [*stage_commands.launched(script, on_many_nodes(PREFLIGHT)), *options]
 
 
-def command(nodes: list[StageRecord], node: StageRecord, record: str) -> list[list[str]]:
-    """Return this pod's commands for `node`, one of the Job's `nodes`; empty if it has no part."""
+def command(nodes: Nodes, node: StageRecord, record: str) -> Words:
+    """Return this pod's command for `node`, one of the Job's `nodes`; empty if it has no part."""
     if node.kind == "train":
         words = stage_commands.command(node, record, options=on_many_nodes(node.name))
         if alive := os.environ.get(heartbeat.FOLDER):
@@ -161,19 +153,19 @@ def command(nodes: list[StageRecord], node: StageRecord, record: str) -> list[li
         host, _, port = os.environ.get("BERT_PROMETHEUS", "").rpartition(":")
         if host:
             words += [f"tracking.prometheus_host={json.dumps(host)}", f"tracking.prometheus_port={port}"]
-        return [words]
+        return words
     words = stage_commands.command(node, record)
     if not isinstance(node.config, EvaluateConfig):
-        return [words]
+        return words
     index, parts = part()
     configs = [cast(EvaluateConfig, other.config) for other in nodes]
     grids = list(map(grid_search.run_count, configs))
     position = nodes.index(node)
     first = (index - sum(grids[:position])) % parts  # runs are numbered across all grids
-    return [[*words, f"part=[{first},{parts}]"]] if first < grids[position] else []
+    return [*words, f"part=[{first},{parts}]"] if first < grids[position] else []
 
 
-def run_stage(words: list[str]) -> NoReturn:
+def run_stage(words: Words) -> NoReturn:
     """Run this pod's part of a stage.
 
     Raises:
@@ -197,15 +189,14 @@ def run_stage(words: list[str]) -> NoReturn:
     os.environ.update(run.environment | os.environ)
     commands = [preflight()] if stage == PREFLIGHT else commands_of(stage, run, record, typed)
     for each in commands[:-1]:
-        code = subprocess.run(each, check=False).returncode
-        if code:
-            sys.exit(code if code > 0 else 128 - code)
+        if code := stage_commands.run(each):
+            sys.exit(code)
     if commands:
         os.execv(commands[-1][0], commands[-1])
     sys.exit(Exit.DONE)
 
 
-def commands_of(stage: str, run: Run, record: str, typed: Mapping[str, str]) -> list[list[str]]:
+def commands_of(stage: str, run: Run, record: str, typed: Mapping[str, str]) -> list[Words]:
     """Return the commands of a Job's stages that are not made yet.
 
     Raises:
@@ -221,12 +212,13 @@ def commands_of(stage: str, run: Run, record: str, typed: Mapping[str, str]) -> 
         raise Restart(f"{stage}: inputs are not done: {', '.join(missing)}")
     commands = []
     for node in mine:
-        screen.say(f"{node.name}: {'up to date' if node.made() else node.reason or 'changed since'}")
-        if not node.made():
-            changes = []
-            if isinstance(node.config, PrepareConfig) and node.config.runner.workers == run.cores:
-                changes.append(f"runner.workers={typed.get('cores') or machine.available()}")
-            commands += [[*words, *changes] for words in command(mine, node, record)]
+        made = node.made()
+        screen.say(f"{node.name}: {'up to date' if made else node.reason or 'changed since'}")
+        if made or not (words := command(mine, node, record)):
+            continue
+        if isinstance(node.config, PrepareConfig) and node.config.runner.workers == run.cores:
+            words.append(f"runner.workers={typed.get('cores') or machine.available()}")
+        commands.append(words)
     return commands
 
 

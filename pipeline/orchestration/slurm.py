@@ -14,8 +14,8 @@ from pathlib import Path
 
 from pipeline.common.errors import ConfigError, Restart, UserError, records_in
 from pipeline.config import ExecutorConfig
-from pipeline.orchestration.follow import Away, Executor, Groups, StageFailed, announce_done, delete_forced, failure
-from pipeline.orchestration.run_document import FORCED, Run, StageRecord, by_job
+from pipeline.orchestration.follow import Away, Executor, StageFailed, announce_done, delete_forced, failure
+from pipeline.orchestration.run_document import FORCED, Groups, Nodes, Run, by_job
 from pipeline.orchestration.slurm_job import MODULE, job_record
 from pipeline.stages.registry import STAGES
 
@@ -23,6 +23,9 @@ NAME = "bert"  # prefix of job names, before the stage
 MARGIN = 300  # seconds before the time limit when a stage is signalled to save
 TIME = re.compile(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?")  # a time limit of sbatch
 OVER = ("BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "REVOKED", "TIMEOUT")
+
+
+Jobs = dict[str, str]  # ids by stage, or states by id
 
 
 class SlurmExecutor(Executor):
@@ -37,10 +40,10 @@ class SlurmExecutor(Executor):
             raise ConfigError("sbatch not found; run the command on a login node of the cluster", "executor", "slurm")
         self.config, self.record, self.workdir = config, run, Path(run.workdir).absolute()
         self.logs, self.poll = self.workdir / "logs", config.poll
-        self.states: dict[str, str] = {}  # of jobs, at the last look
+        self.states: Jobs = {}  # of jobs, at the last look
         self.jobs = self._queued()  # by stage: before the record of another run is written over theirs
 
-    def run(self, nodes: list[StageRecord]) -> None:
+    def run(self, nodes: Nodes) -> None:
         """Submit the stages that have to run and are not queued, and follow all jobs.
 
         Raises:
@@ -66,7 +69,7 @@ class SlurmExecutor(Executor):
             print(f"the jobs stay in the queue; to cancel them: scancel {mine}", flush=True)
             raise
 
-    def expected(self, nodes: list[StageRecord]) -> str:
+    def expected(self, nodes: Nodes) -> str:
         """Return the command and the script of each job that has to be submitted, after others by their names."""
         groups = by_job(nodes)
         jobs = dict(zip(groups, groups, strict=True)) | self.jobs
@@ -92,7 +95,6 @@ class SlurmExecutor(Executor):
         """Return the command that submits a job; the script is its input."""
         config, wide, array = self.config, kind == "train", kind == "evaluate"
         gpus = config.gpus if wide else min(1, config.gpus) if array else 0
-        named = {option: getattr(config, option) for option in ("account", "partition")}
         return [
             "sbatch",
             "--parsable",
@@ -109,7 +111,7 @@ class SlurmExecutor(Executor):
             f"--nodes={config.nodes if wide else 1}",
             f"--cpus-per-task={1 if STAGES[kind].one_core and not array else config.cpus}",
             *([f"--gpus-per-node={gpus}"] if gpus else []),
-            *(f"--{option}={value}" for option, value in named.items() if value),
+            *(f"--{option}={value}" for option in ("account", "partition") if (value := getattr(config, option))),
             *([f"--dependency=afterok:{':'.join(before)}", "--kill-on-invalid-dep=yes"] if before else []),
             *config.options.get("all", []),
             *config.options.get(kind, []),
@@ -129,7 +131,7 @@ class SlurmExecutor(Executor):
         """
         return self.ask(lambda: answer(words, text))
 
-    def _queued(self) -> dict[str, str]:
+    def _queued(self) -> Jobs:
         """Return the queued jobs of this run by stage.
 
         Raises:
@@ -153,7 +155,7 @@ class SlurmExecutor(Executor):
             found[stage] = job
         return found
 
-    def step(self, name: str, members: list[StageRecord], due: bool) -> bool:
+    def step(self, name: str, members: Nodes, due: bool) -> bool:
         """Say the state of a job, and return whether it has ended well.
 
         Raises:
@@ -167,14 +169,14 @@ class SlurmExecutor(Executor):
             raise self._failure(name, state)
         return word == "COMPLETED"
 
-    def unmade(self, name: str, members: list[StageRecord]) -> Exception:
+    def unmade(self, name: str, members: Nodes) -> Exception:
         """Return the error of a job that has ended well and left no results."""
         return self._failure(name, "ended, but left no result with these settings")
 
     def look(self, groups: Groups) -> None:
         """Learn the states of the jobs that Slurm still lists; for an array, the worst state."""
         listed = self._ask(["squeue", "--me", "--noheader", "--states=all", "--format=%F|%T|%r"])
-        found: dict[str, str] = {}
+        found: Jobs = {}
         wanted = {self.jobs[name] for name in groups}
         for line in listed.splitlines():
             job, state, reason = line.strip().split("|", 2)
@@ -202,7 +204,7 @@ class SlurmExecutor(Executor):
         return StageFailed(f"job {job} {state}: {error}")
 
 
-def awaited(nodes: list[StageRecord], members: list[StageRecord], jobs: dict[str, str]) -> list[str]:
+def awaited(nodes: Nodes, members: Nodes, jobs: Jobs) -> list[str]:
     """Return the jobs whose end a job of the stages `members` waits for."""
     needs = {need for node in members for need in node.needs}
     first = [node for node in nodes if node.name in needs and node.reason is not None]

@@ -9,7 +9,6 @@ restart fixes. A job that was preempted, lost a node or reached its time limit i
 it was cancelled or has started STALLED times without a new checkpoint or result.
 """
 
-import hashlib
 import json
 import os
 import secrets
@@ -27,6 +26,7 @@ from pipeline.cli import entry_point
 from pipeline.common import output, run_record, screen
 from pipeline.common.atomic import write_text
 from pipeline.common.errors import ConfigError, Exit, UserError
+from pipeline.common.manifest import sha256_of
 from pipeline.config import RunConfig
 from pipeline.orchestration import compose_run, graph, run_document, stage_commands
 from pipeline.orchestration.follow import delete_forced
@@ -35,33 +35,21 @@ MODULE = "pipeline.orchestration.slurm_job"
 LEAVING = 5.0  # seconds in which training's other tasks end by themselves when one has ended
 STALLED = 3  # starts without progress, after which a job is not requeued
 KILLED, TERMINATED, HUNG_UP = 137, 143, 129  # 128 + signal
-AGAIN = (Exit.RESTART, TERMINATED, HUNG_UP, Exit.INTERRUPTED, KILLED)
+# By severity: after which a job starts again, and after which it does not.
+AGAIN = (Exit.RESTART, Exit.INTERRUPTED, HUNG_UP, TERMINATED, KILLED)
+FINAL = (Exit.BUG, Exit.DIVERGED, Exit.USER)
 # srun exits with the highest code of its tasks, so these are ordered by severity. A task that is
 # killed exits with 137; srun exits with 1 if it cannot start a task.
-STEP_CODES = {
-    Exit.RESTART: 101,
-    Exit.INTERRUPTED: 102,
-    HUNG_UP: 103,
-    TERMINATED: 104,
-    KILLED: 105,
-    Exit.BUG: 201,
-    Exit.DIVERGED: 202,
-    Exit.USER: 203,
-}
-FINAL = (Exit.BUG, Exit.DIVERGED, Exit.USER)
+STEP_CODES = {code: 101 + n for n, code in enumerate(AGAIN)} | {code: 201 + n for n, code in enumerate(FINAL)}
 
 
 def to_step(code: int) -> int:
     """Return the exit code of a task for the exit code of its stage's process."""
-    if code < 0:
-        code = 128 - code
     return STEP_CODES.get(code, STEP_CODES[Exit.BUG] if code < 128 else 105) if code else 0
 
 
 def from_step(code: int) -> int:
-    """Return a stage's exit code from that of its srun (negative: a signal)."""
-    if code < 0:
-        code = 128 - code
+    """Return a stage's exit code from that of its srun."""
     return next((int(ours) for ours, step in STEP_CODES.items() if code == step), code)
 
 
@@ -73,8 +61,7 @@ def task(stage: str, words: list[str]) -> int:
     heard: list[int] = []
     for number in STOPPING:
         signal.signal(number, lambda number, frame: heard.append(number))
-    command = [sys.executable, *stage_commands.ELSEWHERE, *words]
-    code = subprocess.run(command, check=False).returncode
+    code = stage_commands.run([sys.executable, *stage_commands.ELSEWHERE, *words])
     # A signal while Python exits would replace the exit code.
     for number in STOPPING:
         signal.signal(number, signal.SIG_IGN)
@@ -99,15 +86,14 @@ def run_step(stage: str, nodes: int, words: list[str]) -> int:
         command.append(f"--cpus-per-task={os.environ['SLURM_CPUS_PER_TASK']}")
     print(f"slurm: stage {stage} on {nodes} of this job's nodes", flush=True)
     command += [sys.executable, "-m", MODULE, "--task", stage, *words]
-    code = subprocess.run(command, check=False).returncode
-    return from_step(code)
+    return from_step(stage_commands.run(command))
 
 
 def progress(workdir: Path) -> str:
     """Return a digest of a run's checkpoints, results and finished stages."""
     found = [*workdir.glob("*/checkpoints/*/step-*"), *workdir.glob("*/*.json")]
     listed = sorted(f"{path} {path.stat().st_mtime_ns}" for path in found if path.exists())
-    return hashlib.sha256("\n".join(listed).encode()).hexdigest()
+    return sha256_of("\n".join(listed))
 
 
 def may_queue_again(workdir: Path, job: str) -> bool:

@@ -1,9 +1,11 @@
 """The command lines of stages, which read their settings from the record of their run."""
 
+import subprocess
 import sys
 from pathlib import Path
 
 from model.config import TrainConfig
+from pipeline.cli.overrides import Words
 from pipeline.common import cores, run_record
 from pipeline.common.ports import free_port
 from pipeline.orchestration.run_document import StageRecord
@@ -24,12 +26,8 @@ def ranks(node: StageRecord, processes: int | None, most: int | None = None) -> 
 
 
 def command(
-    node: StageRecord,
-    record: str,
-    processes: int | None = None,
-    most: int | None = None,
-    options: list[str] | None = None,
-) -> list[str]:
+    node: StageRecord, record: str, processes: int | None = None, most: int | None = None, options: Words | None = None
+) -> Words:
     """Return the command line of a stage, whose settings are in the file `record`.
 
     `options` are the launcher's, of a training on other machines too; None: on this one.
@@ -43,13 +41,19 @@ def command(
     return [*launched(script, options), *settings]
 
 
-def on_this_machine(ranks: int | None) -> list[str]:
+def run(words: Words) -> int:
+    """Run a command; return its exit code, that of a signal as shells say it."""
+    code = subprocess.run(words, check=False).returncode
+    return 128 - code if code < 0 else code
+
+
+def on_this_machine(ranks: int | None) -> Words:
     """Return the launcher's options for `ranks` ranks on this machine; None: one per GPU."""
     count = ["--num_accelerators", str(ranks)] if ranks else []
     return [*count, "--master_port", str(free_port())]  # the default is the same for every job
 
 
-def launched(script: Path | str, options: list[str]) -> list[str]:
+def launched(script: Path | str, options: Words) -> Words:
     """Return the command that starts ranks of a script.
 
     DeepSpeed's launcher alone neither forwards signals nor always reports its ranks' exit codes.

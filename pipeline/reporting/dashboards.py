@@ -5,7 +5,7 @@ tables of its corpus and its scores.
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +15,13 @@ from wandb_workspaces import expr
 
 from model.training.tracking import RUN_ID
 from pipeline.common.errors import InputError
-from pipeline.common.figures import CorpusCounts, Score
-from pipeline.common.manifest import Manifest
+from pipeline.common.figures import CorpusCounts
 from pipeline.common.tables import read_table
-from pipeline.reporting.score_tables import shown
-from pipeline.reporting.wandb_stages import HEAD, RECORD, compared
+from pipeline.reporting.score_tables import Stages, scores_in, shown
+from pipeline.reporting.wandb_stages import HEAD, RECORD, compared, finished_in
 
 SECTIONS: dict[str, list[dict[str, Any]]] = read_table(__file__, "dashboards.yaml")["sections"]
+Blocks = list[Any]
 TABLES = ("prepare/corpus", "evaluate/scores", "convert/masked_sentences")
 
 
@@ -30,7 +30,7 @@ def panels(name: str) -> list[wr.LinePlot]:
     return [wr.LinePlot(**plot) for plot in SECTIONS[name]]
 
 
-def tables() -> list[Any]:
+def tables() -> Blocks:
     """Return the tables that stages log once: corpus, scores, filled masks."""
     return [
         *(wr.WeavePanelSummaryTable(table_name=name) for name in TABLES),
@@ -53,34 +53,30 @@ def workspace(entity: str, project: str) -> ws.Workspace:
     )
 
 
-def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> wr.MarkdownBlock:
+def table(head: Sequence[str], rows: Iterable[Iterable[str]]) -> wr.MarkdownBlock:
     """Return a Markdown table."""
-    lines = [list(head), ["---"] * len(list(head)), *map(list, rows)]
+    lines = [head, ["---"] * len(head), *rows]
     return wr.MarkdownBlock(text="\n".join(f"| {' | '.join(cells)} |" for cells in lines))
 
 
-def corpus_blocks(work: Path) -> list[Any]:
+def corpus_blocks(stages: Stages) -> Blocks:
     """Return the outcomes of documents and the fill of sequences."""
-    blocks: list[Any] = [wr.H1(text="Data")]
-    for folder in sorted(work.glob("prepare*")):
-        manifest = Manifest.read(folder, of_input=True)
-        if manifest is None:
-            continue
-        counts = CorpusCounts.of(manifest)
-        blocks += [
-            wr.H2(text=f"{folder.name}: {manifest.summary}"),
-            table(("count", "of"), ((f"{n:,}", name) for name, n in counts.rows())),
-            wr.P(text=counts.lengths_line),
-        ]
+    blocks: Blocks = [wr.H1(text="Data")]
+    for name, made in stages.items():
+        if isinstance(counts := made.record, CorpusCounts):
+            blocks += [
+                wr.H2(text=f"{name}: {made.manifest.summary}"),
+                table(("count", "of"), ((f"{n:,}", title) for title, n in counts.rows())),
+                wr.P(text=counts.lengths_line),
+            ]
     return blocks
 
 
-def score_blocks(work: Path) -> list[Any]:
+def score_blocks(stages: Stages) -> Blocks:
     """Return every task's score with its baselines."""
     rows = []
-    for path in sorted(work.glob("evaluate*/results.json")):
-        found = Score.from_json(json.loads(path.read_text()))
-        title = found.title + (" (sample task)" if found.sample else "")
+    for _, found in scores_in(stages):
+        title = found.title + " (sample task)" * found.sample
         rows.append((title, found.metric_title, *map(shown, compared(found))))
     return [wr.H1(text="GLUE"), table(HEAD, rows) if rows else wr.P(text="No scores yet.")]
 
@@ -91,7 +87,7 @@ def report(entity: str, project: str, work: Path) -> wr.Report:
     Raises:
         InputError: No training was found, or W&B was off.
     """
-    blocks: list[Any] = []
+    blocks, found = Blocks(), finished_in(work)
     runs = {path.parent.name: path.read_text().strip() for path in work.glob(f"train*/{RUN_ID}")}
     logged = work / RECORD
     stages = json.loads(logged.read_text()) if runs and logged.exists() else {}
@@ -102,8 +98,8 @@ def report(entity: str, project: str, work: Path) -> wr.Report:
         runset = wr.Runset(name=work.name, filters=chosen)  # of the report's own project
         blocks += [wr.H1(text=name), wr.PanelGrid(runsets=[runset], panels=panels(name))]
         if name == "Data":
-            blocks[-2:-1] = corpus_blocks(work)
-    blocks += score_blocks(work)
+            blocks[-2:-1] = corpus_blocks(found)
+    blocks += score_blocks(found)
     return wr.Report(
         entity=entity,
         project=project,

@@ -5,7 +5,7 @@ from html import escape
 from statistics import mean
 
 from pipeline.common.formatting import duration
-from pipeline.common.manifest import Manifest
+from pipeline.reporting.score_tables import Stages
 
 ROW, GAP, HEIGHT, LETTER = 64, 48, 44, 7.6  # pixels; LETTER: upper bound of the average width
 
@@ -15,33 +15,33 @@ _HEAD = (
 )
 
 
-def needs_of(stages: Mapping[str, Manifest]) -> dict[str, list[str]]:
+def needs_of(stages: Stages) -> dict[str, list[str]]:
     """Return the stages that each stage read, by the fingerprints in its manifest."""
-    makers = {manifest.fingerprint: name for name, manifest in stages.items()}
+    makers = {made.manifest.fingerprint: name for name, made in stages.items()}
     return {
-        name: [makers[mark] for mark in manifest.inputs.values() if mark in makers] for name, manifest in stages.items()
+        name: [makers[mark] for mark in made.manifest.inputs.values() if mark in makers]
+        for name, made in stages.items()
     }
 
 
-def columns(stages: Mapping[str, Manifest], needs: Mapping[str, list[str]]) -> dict[str, int]:
+def columns(needs: Mapping[str, list[str]]) -> dict[str, int]:
     """Return the column of each stage: after its inputs, and sources just before their readers."""
     # A stage that was made again has finished after its readers: the arrows alone give the order.
-    found = dict.fromkeys(stages, 0)
-    for _ in stages:
-        for name in stages:
-            found[name] = 1 + max((found[other] for other in needs[name]), default=-1)
-    order = sorted(stages, key=found.__getitem__)
-    for name in reversed(order):
-        readers = [found[other] for other in stages if name in needs[other]]
-        if readers and not needs[name]:
-            found[name] = max(found[name], min(readers) - 1)
+    found = dict.fromkeys(needs, 0)
+    for _ in needs:
+        for name, others in needs.items():
+            found[name] = 1 + max((found[other] for other in others), default=-1)
+    for name, others in needs.items():
+        readers = [found[reader] for reader, read in needs.items() if name in read]
+        if readers and not others:
+            found[name] = min(readers) - 1
     return found
 
 
-def draw(stages: Mapping[str, Manifest]) -> str:
+def draw(stages: Stages) -> str:
     """Return an `<svg>` element in the colours of the page."""
     needs = needs_of(stages)
-    column = columns(stages, needs)
+    column = columns(needs)
     rows: dict[int, int] = {}
     row: dict[str, int] = {}
     for name in sorted(stages, key=lambda n: (column[n], not needs[n], _height(needs[n], row))):
@@ -65,7 +65,7 @@ def draw(stages: Mapping[str, Manifest]) -> str:
     for name, (x, y) in places.items():
         parts.append(f'<rect x="{x}" y="{y}" width="{wide}" height="{HEIGHT}" rx="8"/>')
         parts.append(f'<text x="{x + 10}" y="{y + 19}">{escape(name)}</text>')
-        seconds = duration(stages[name].seconds)
+        seconds = duration(stages[name].manifest.seconds)
         parts.append(f'<text class="soft" x="{x + 10}" y="{y + 36}">{seconds}</text>')
     return "".join([*parts, "</svg>"])
 

@@ -2,29 +2,27 @@
 
 from functools import cache
 from statistics import mean
-from typing import Any
 
 from pipeline.common.figures import PairScore
 from pipeline.common.tables import read_table
 from pipeline.reporting import plots
-from pipeline.reporting.score_tables import Stages, places
+from pipeline.reporting.score_tables import Figures, Plot, Stages, places
 
 MOST_CURVES = len(plots.COLOURS)
 
-Figures = dict[str, Any]
+Published = tuple[str, str, dict[str, float]]  # a model: its name, its source, and percent by phenomenon
 
 
 @cache
 def published() -> dict[str, list[Figures]]:
     """Return what others published, by task."""
-    found: dict[str, list[Figures]] = read_table(__file__, "published_minimal_pairs.yaml")
-    return found
+    return dict(read_table(__file__, "published_minimal_pairs.yaml"))
 
 
-def sections(stages: Stages) -> list[dict[str, Any]]:
+def sections(stages: Stages) -> list[Figures]:
     """Return a section per evaluation; curves over checkpoints are added to the task's table."""
     found = [made.record for made in stages.values() if isinstance(made.record, PairScore)]
-    parts: dict[str, dict[str, Any]] = {}
+    parts: dict[str, Figures] = {}
     sections = []
     for score in sorted(found, key=lambda one: bool(one.checkpoints)):
         if score.checkpoints and score.task in parts:
@@ -35,7 +33,7 @@ def sections(stages: Stages) -> list[dict[str, Any]]:
     return sections
 
 
-def section(score: PairScore) -> dict[str, Any]:
+def section(score: PairScore) -> Figures:
     """Return the table and the plots of one evaluation.
 
     A row is a phenomenon, or of a set without phenomena a paradigm: its name, our figures, the
@@ -64,7 +62,7 @@ def section(score: PairScore) -> dict[str, Any]:
     }
 
 
-def ranking(score: PairScore, known: list[tuple[str, str, dict[str, float]]]) -> list[tuple[str, str, float]]:
+def ranking(score: PairScore, known: list[Published]) -> list[tuple[str, str, float]]:
     """Return name, source and percentage over all of every model, best first."""
     found = [("this model", "", 100 * score.score)]
     if score.baseline is not None:
@@ -88,7 +86,7 @@ def note(score: PairScore) -> str:
     )
 
 
-def others_of(task: str, tables: Figures) -> list[tuple[str, str, dict[str, float]]]:
+def others_of(task: str, tables: Figures) -> list[Published]:
     """Return published models: name, source, and percent by phenomenon, "" that of all.
 
     Scores of paradigms are averaged over our phenomena; where one is missing, so is the mean. Of
@@ -101,8 +99,9 @@ def others_of(task: str, tables: Figures) -> list[tuple[str, str, dict[str, floa
         if part and "paradigms" not in entry:
             continue
         for number, name in enumerate(entry["models"]):
-            by_paradigm = {key: one[number] for key, one in entry.get("paradigms", {}).items()}
-            scores = {key: one[number] for key, one in entry.get("phenomena", {}).items()}
+            by_paradigm, scores = (
+                {key: one[number] for key, one in entry.get(kind, {}).items()} for kind in ("paradigms", "phenomena")
+            )
             if "overall" in entry:
                 scores[""] = entry["overall"][number]
             elif scores:
@@ -124,7 +123,7 @@ def missing_paradigms(task: str, tables: Figures) -> set[str]:
     return {name for entry in entries for name in entry.get("paradigms", {})} - set(tables["paradigms"])
 
 
-def curves(score: PairScore) -> list[tuple[str, str]]:
+def curves(score: PairScore) -> list[Plot]:
     """Return the learning curves over the checkpoints: over all, and phenomena a few at a time."""
     points = score.checkpoints
     if len(points) < 2:

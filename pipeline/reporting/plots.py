@@ -5,11 +5,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import matplotlib as mpl
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, MaxNLocator
+from matplotlib.ticker import MaxNLocator
 
-from pipeline.common.errors import InputError
+from pipeline.common.errors import writable
 from pipeline.common.redact import one_line
 
 INK = "#123456"  # placeholder for the page's text colour
@@ -54,44 +53,35 @@ def lines(curves: Sequence[Curve], x_label: str, y_label: str) -> str:
     """Plot curves over a common axis."""
     figure = Figure(figsize=SIZE, layout="constrained")
     axes = figure.add_subplot()
-    for number, (label, x, y) in enumerate(curves):
-        axes.plot(x, y, label=shown(label), color=COLOURS[number % len(COLOURS)], linewidth=1.4)
+    for place, (label, x, y) in enumerate(curves):
+        axes.plot(x, y, label=shown(label), color=COLOURS[place % len(COLOURS)], linewidth=1.4)
     axes.set(xlabel=shown(x_label), ylabel=shown(y_label))
-    _tidy(axes)
     if len(curves) > 1:
         axes.legend()
-    return svg(figure)
-
-
-def _tidy(axes: Axes) -> None:
-    """Set few ticks, a thin grid and readable numbers: 30,000; 0.001."""
+    # Few ticks, a thin grid and readable numbers: 30,000; 0.001.
     axes.grid(alpha=0.15)
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_locator(MaxNLocator(nbins=6, steps=[1, 2, 2.5, 5, 10]))
-        axis.set_major_formatter(FuncFormatter(lambda value, _: number(value)))
+        axis.set_major_formatter(number)
+    return svg(figure)
 
 
-def number(value: float) -> str:
+def number(value: float, _: object = None) -> str:
     """Format a tick label: thousands separators, no trailing zeros, scientific if below 0.001."""
     if value and abs(value) < 1e-3:
         return f"{value:.1e}".replace("e-0", "e-").replace(".0e", "e")
     return f"{value:,.4f}".rstrip("0").rstrip(".")
 
 
-def histogram_figure(places: Sequence[int], counts: Sequence[int], x_label: str, y_label: str) -> Figure:
+def histogram(places: Sequence[int], counts: Sequence[int], x_label: str, y_label: str) -> Figure:
     """Draw a histogram of whole numbers with their counts, in at most 64 bars."""
     figure = Figure(figsize=SIZE, layout="constrained")
     axes = figure.add_subplot()
     bins = min(64, max(places) - min(places) + 1)
     axes.hist(places, bins=bins, weights=counts, color=COLOURS[0], log=True)
     axes.set(xlabel=x_label, ylabel=y_label, ylim=(0.7, None))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: number(value)))
+    axes.yaxis.set_major_formatter(number)
     return figure
-
-
-def histogram(places: Sequence[int], counts: Sequence[int], x_label: str, y_label: str) -> str:
-    """Return the histogram as SVG."""
-    return svg(histogram_figure(places, counts, x_label, y_label))
 
 
 def histogram_png(path: Path, places: Sequence[int], counts: Sequence[int], x_label: str) -> None:
@@ -100,11 +90,8 @@ def histogram_png(path: Path, places: Sequence[int], counts: Sequence[int], x_la
     Raises:
         InputError: the file is not writable.
     """
-    figure = histogram_figure(places, counts, x_label, "instances")
-    try:
-        figure.savefig(path, format="png", dpi=150)
-    except OSError as error:
-        raise InputError(f"is not writable ({error.strerror}); choose another file", path=path) from error
+    with writable(path, "--png"):
+        histogram(places, counts, x_label, "instances").savefig(path, format="png", dpi=150)
 
 
 def bars(names: Sequence[str], series: Sequence[tuple[str, Sequence[float]]], label: str) -> str:

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -16,6 +16,8 @@ from pipeline.evaluation import metrics
 from pipeline.reporting import plots
 from pipeline.stages import fingerprints
 
+Figures = dict[str, Any]  # of a row or a section, for the page
+Plot = tuple[str, str]  # a caption, and the SVG
 COPY = re.compile(r"(.+)-seed(-?\d+)")  # the name of a stage of another seed than the run's
 ACCURACY = TrainingSummary.ACCURACY
 HELD_OUT = {
@@ -35,14 +37,15 @@ class Made:
     manifest: Manifest
     record: Record | None
 
-    @classmethod
-    def of(cls, folder: Path, manifest: Manifest) -> "Made":
-        """Return a stage with the record of its manifest."""
-        return cls(folder, manifest, record_of(manifest))
-
 
 Stages = Mapping[str, Made]
 Groups = dict[str, dict[int, str]]  # names of stages by seed, by the stage of the recipe
+
+
+def finished(folders: Iterable[str]) -> Stages:
+    """Return the finished stages by folder, which may be in a store."""
+    read = ((folder, Manifest.read(folder, of_input=True)) for folder in folders)
+    return {folder: Made(Path(folder), manifest, record_of(manifest)) for folder, manifest in read if manifest}
 
 
 def shown(value: float | None, deviation: float | None = None) -> str:
@@ -71,18 +74,17 @@ def score_plot(scores: list[Score]) -> str:
 
 
 @cache
-def published() -> dict[str, Any]:
+def published() -> Figures:
     """Return what others published: the columns of GLUE, and models with scores in their order."""
-    found: dict[str, Any] = read_table(__file__, "published_scores.yaml")
-    return found
+    return dict(read_table(__file__, "published_scores.yaml"))
 
 
-def published_scores(model: dict[str, Any]) -> dict[str, float]:
+def published_scores(model: Figures) -> dict[str, float]:
     """Return the scores of a published model by task."""
     return dict(zip(published()["columns"], model["scores"], strict=False))
 
 
-def glue_rows(stages: Stages) -> list[dict[str, Any]]:
+def glue_rows(stages: Stages) -> list[Figures]:
     """Return the GLUE scores of our models in percent, followed by the published ones."""
     ours: dict[str, dict[str, float]] = {"pre-trained": {}, "random initialisation": {}}
     for _, score in scores_in(stages):
@@ -96,7 +98,7 @@ def glue_rows(stages: Stages) -> list[dict[str, Any]]:
     return rows + [glue_row(one["name"], published_scores(one), one["source"]) for one in others]
 
 
-def glue_row(name: str, scores: Mapping[str, float], source: str) -> dict[str, Any]:
+def glue_row(name: str, scores: Mapping[str, float], source: str) -> Figures:
     """Return a model's scores in percent, with averages without WNLI (the paper's) and with it."""
     nine = metrics.glue_average(scores)
     ten = (nine * 9 + scores["wnli"]) / 10 if nine is not None and "wnli" in scores else None
@@ -108,7 +110,7 @@ def cell(value: float | None) -> str:
     return "" if value is None else f"{value:.1f}"
 
 
-def markdown(rows: list[dict[str, Any]]) -> str:
+def markdown(rows: list[Figures]) -> str:
     """Return the table as Markdown."""
     columns = published()["columns"]
     names = ["model", *columns.values(), "average", "with WNLI", "source"]
@@ -119,7 +121,7 @@ def markdown(rows: list[dict[str, Any]]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def by_checkpoint(stages: Stages) -> list[tuple[str, str]]:
+def by_checkpoint(stages: Stages) -> list[Plot]:
     """Return a plot per task, and per training, of its score over checkpoint steps.
 
     The steps are read from the converted folders; a task with one checkpoint has no plot.
@@ -179,7 +181,7 @@ def leader(stages: Stages, found: Groups) -> int:
     return next(own, seeds[0][0] if seeds else 0)
 
 
-def leading(stages: Stages, found: Groups) -> dict[str, Made]:
+def leading(stages: Stages, found: Groups) -> Stages:
     """Return the stages with one of each group, its scores replaced by means.
 
     It is the one with a baseline, else that of `leader`.
@@ -214,7 +216,7 @@ def named_scores(stage: str, record: Record | None) -> Iterator[tuple[str, float
         yield from ((f"{one.title} {one.metric_title}", one.score) for one in record.parts())
 
 
-def seed_scores(found: Groups, stages: Stages) -> dict[str, dict[str, Any]]:
+def seed_scores(found: Groups, stages: Stages) -> dict[str, Figures]:
     """Return mean, deviation and values by seed of each score that all seeds have.
 
     Titles that several stages have are followed by the stage's name.
@@ -234,7 +236,7 @@ def seed_scores(found: Groups, stages: Stages) -> dict[str, dict[str, Any]]:
     return result
 
 
-def seed_curves(found: Groups, stages: Stages) -> Iterator[tuple[str, str]]:
+def seed_curves(found: Groups, stages: Stages) -> Iterator[Plot]:
     """Yield the plots that have a curve per seed: held-out accuracy, and minimal pairs."""
     for stage, by_seed in found.items():
         held_out, pairs, labels, title = [], [], set(), ""
@@ -260,7 +262,7 @@ def accuracies(folder: Path) -> tuple[list[int], list[float]]:
     return [row["step"] for row in rows], [row[ACCURACY] for row in rows]
 
 
-def places(points: list[dict[str, Any]]) -> tuple[list[float], str]:
+def places(points: list[Figures]) -> tuple[list[float], str]:
     """Return where checkpoints are on the axis of a learning curve, and its label."""
     for key, label in AXES:
         if all(point[key] is not None for point in points):

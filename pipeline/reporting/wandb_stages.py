@@ -6,10 +6,9 @@ is not logged again. Artifacts are references with the checksums of the manifest
 was made from what, and no file is uploaded.
 """
 
-import hashlib
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -17,10 +16,11 @@ from typing import Any
 from model.training.tracking import RUN_ID, mode_of, project_of
 from pipeline.common.atomic import write_text
 from pipeline.common.errors import first_line
-from pipeline.common.figures import Conversion, CorpusCounts, Score
-from pipeline.common.manifest import TRACKER, Manifest
+from pipeline.common.figures import Conversion, CorpusCounts, Record, Score
+from pipeline.common.manifest import TRACKER, Manifest, sha256_of
 from pipeline.common.redact import without_secrets
-from pipeline.reporting.score_tables import Made, Stages, published, published_scores
+from pipeline.reporting.graph_svg import needs_of
+from pipeline.reporting.score_tables import Stages, finished, published, published_scores
 from pipeline.stages import store_folder
 
 RECORD = Path("wandb", "stages.json")  # in a run's folder: stage to id of its W&B run
@@ -37,11 +37,9 @@ HEAD = ("task", "metric", "dev", "random start", "most frequent", "BERT base, pu
 MOST = 1000  # files of an artifact; the sums of more are one sum
 
 
-def log_finished(work: Path, project: str | None) -> None:
-    """Log the stages of a run's folder that W&B does not have yet."""
-    folders = map(Path, store_folder.stages_in(str(work)))
-    read = ((folder, Manifest.read(folder, of_input=True)) for folder in folders)
-    log(work, {folder.name: Made.of(folder, made) for folder, made in read if made}, project)
+def finished_in(work: Path) -> Stages:
+    """Return the finished stages in the folder of a run."""
+    return {made.folder.name: made for made in finished(store_folder.stages_in(str(work))).values()}
 
 
 def log(work: Path, found: Stages, project: str | None) -> None:
@@ -52,11 +50,11 @@ def log(work: Path, found: Stages, project: str | None) -> None:
         if mode_of("auto") == "disabled":
             return
         for name, made in sorted(found.items(), key=lambda one: one[1].manifest.finished):
-            manifest = made.manifest
-            if manifest.stage not in KINDS or known.get(name) == run_id(work, name, manifest):
+            identity = run_id(work, name, made.manifest)
+            if made.manifest.stage not in KINDS or known.get(name) == identity:
                 continue
-            log_stage(work, name, found, project)
-            known[name] = run_id(work, name, manifest)
+            log_stage(work, name, found, identity, project)
+            known[name] = identity
             write_text(record, json.dumps(known, indent=1))
     except Exception as error:  # no failure of W&B may end a run
         print(f"warning: stages are not logged to W&B ({first_line(error)})", flush=True)
@@ -68,11 +66,11 @@ def run_id(work: Path, name: str, manifest: Manifest) -> str:
     if manifest.stage == "train" and own.exists():
         return own.read_text().strip()
     text = f"{work.absolute()}/{name}/{manifest.fingerprint}/{manifest.finished}"
-    return hashlib.sha256(text.encode()).hexdigest()[:8]
+    return sha256_of(text)[:8]
 
 
-def log_stage(work: Path, name: str, found: Stages, project: str | None) -> None:
-    """Log one stage: its settings, figures and artifact."""
+def log_stage(work: Path, name: str, found: Stages, identity: str, project: str | None) -> None:
+    """Log one stage, as the W&B run `identity`: its settings, figures and artifact."""
     import wandb
 
     manifest, record = found[name].manifest, found[name].record
@@ -80,7 +78,7 @@ def log_stage(work: Path, name: str, found: Stages, project: str | None) -> None
     (work / RECORD.parent).mkdir(exist_ok=True)
     run = wandb.init(
         project=project_of(project),
-        id=run_id(work, name, manifest),
+        id=identity,
         name=name,
         group=os.environ.get("WANDB_RUN_GROUP") or work.absolute().name,
         job_type=manifest.stage,
@@ -93,11 +91,14 @@ def log_stage(work: Path, name: str, found: Stages, project: str | None) -> None
     )
     try:
         if isinstance(record, CorpusCounts):
-            log_corpus(run, record)
-        elif isinstance(record, Conversion):
-            log_samples(run, record)
+            outcomes = {f"documents_{outcome}": count for outcome, count in record.documents.items()}
+            run.summary.update(outcomes | record.totals)
         elif isinstance(record, Score):
-            log_scores(run, record)
+            log_curves(run, record)
+            run.summary.update({key: getattr(record, key) for key in ("score", "baseline", "majority")})
+        for title, (columns, rows) in tables_of(record).items():
+            if rows:
+                run.log({title: wandb.Table(columns=list(columns), data=rows)})
         log_artifact(run, name, found)
     finally:
         run.finish()
@@ -112,29 +113,24 @@ def tags(found: Stages) -> list[str]:
     return list(dict.fromkeys(given))
 
 
-def log_corpus(run: Any, counts: CorpusCounts) -> None:
-    """Log the account of a corpus: documents by outcome, sums, lengths."""
-    import wandb
+def tables_of(record: Record | None) -> dict[str, tuple[Sequence[str], list[Any]]]:
+    """Return the columns and rows of the tables of a stage, by title.
 
-    outcomes = {f"documents_{outcome}": count for outcome, count in counts.documents.items()}
-    run.summary.update(outcomes | counts.totals)
-    lengths = sorted(counts.lengths.items())
-    run.log(
-        {
-            "prepare/corpus": wandb.Table(columns=["of", "count"], data=list(counts.rows())),
-            "prepare/lengths": wandb.Table(columns=["tokens", "instances"], data=lengths),
+    They are the account and the lengths of a corpus, masked sentences with the model's fillings, or the
+    score of a task with its baselines.
+    """
+    if isinstance(record, CorpusCounts):
+        lengths = sorted(record.lengths.items())
+        return {
+            "prepare/corpus": (("of", "count"), list(record.rows())),
+            "prepare/lengths": (("tokens", "instances"), lengths),
         }
-    )
-
-
-def log_samples(run: Any, made: Conversion) -> None:
-    """Log masked sentences with the model's fillings."""
-    import wandb
-
-    rows = [(sample["text"], "; ".join(map(filled, sample["masks"]))) for sample in made.samples]
-    if rows:
-        columns: list[str | int] = ["sentence", "filled in, with probability"]
-        run.log({"convert/masked_sentences": wandb.Table(columns=columns, data=rows)})
+    if isinstance(record, Conversion):
+        rows = [(sample["text"], "; ".join(map(filled, sample["masks"]))) for sample in record.samples]
+        return {"convert/masked_sentences": (("sentence", "filled in, with probability"), rows)}
+    if isinstance(record, Score):
+        return {"evaluate/scores": (HEAD, [(record.title, record.metric_title, *compared(record))])}
+    return {}
 
 
 def filled(words: list[dict[str, Any]]) -> str:
@@ -142,17 +138,18 @@ def filled(words: list[dict[str, Any]]) -> str:
     return ", ".join(f"{one['word']} {one['probability']:.2f}" for one in words)
 
 
-def log_scores(run: Any, found: Score) -> None:
-    """Log the curves of fine-tuning, and the score of a task with its baselines."""
-    import wandb
-
+def log_curves(run: Any, found: Score) -> None:
+    """Log the curves of fine-tuning: a row per epoch, the means over the runs of each start."""
     run.define_metric("evaluate/epoch")
     run.define_metric("evaluate/*", step_metric="evaluate/epoch")
-    for point in curves(found):
-        run.log(point)
-    row = [found.title, found.metric_title, *compared(found)]
-    run.log({"evaluate/scores": wandb.Table(columns=list(HEAD), data=[row])})
-    run.summary.update({key: getattr(found, key) for key in ("score", "baseline", "majority")})
+    for epoch in range(max((len(run["epochs"]) for run in found.runs), default=0)):
+        row: dict[str, float] = {"evaluate/epoch": epoch + 1}
+        for start, prefix in (("pretrained", ""), ("random", "random_")):
+            rows = [one["epochs"][epoch] for one in found.runs if one["start"] == start and epoch < len(one["epochs"])]
+            if rows:
+                row[f"evaluate/{prefix}score"] = fmean(one["scores"][found.metric] for one in rows)
+                row[f"evaluate/{prefix}train_loss"] = fmean(one["train_loss"] for one in rows)
+        run.log(row)
 
 
 def compared(found: Score) -> tuple[float | None, ...]:
@@ -162,25 +159,12 @@ def compared(found: Score) -> tuple[float | None, ...]:
     return found.score, found.baseline, found.majority, test and test / 100
 
 
-def curves(found: Score) -> Iterator[dict[str, float]]:
-    """Yield one row per epoch: the means over the runs of each start, of all points of the grid."""
-    for epoch in range(max((len(run["epochs"]) for run in found.runs), default=0)):
-        row: dict[str, float] = {"evaluate/epoch": epoch + 1}
-        for start, prefix in (("pretrained", ""), ("random", "random_")):
-            rows = [run["epochs"][epoch] for run in found.runs if run["start"] == start and epoch < len(run["epochs"])]
-            if rows:
-                row[f"evaluate/{prefix}score"] = fmean(one["scores"][found.metric] for one in rows)
-                row[f"evaluate/{prefix}train_loss"] = fmean(one["train_loss"] for one in rows)
-        yield row
-
-
 def log_artifact(run: Any, name: str, found: Stages) -> None:
     """Log what a stage made, by reference, and what it was made from."""
     import wandb
 
     folder, manifest = found[name].folder, found[name].manifest
-    makers = {made.manifest.fingerprint: other for other, made in found.items()}
-    sources = [makers[of] for of in manifest.inputs.values() if of in makers]
+    sources = needs_of(found)[name]
     artifact = wandb.Artifact(
         f"{run.group}-{name}",
         type=KINDS[manifest.stage],
@@ -218,5 +202,5 @@ def references(folder: Path, manifest: Manifest) -> list[tuple[str, str]]:
     files = {path: of for path, of in manifest.files.items() if not path.startswith(TRACKER)}
     if len(files) > MOST:
         text = json.dumps({path: entry["sha256"] for path, entry in sorted(files.items())})
-        return [(f"{place}#sha256={hashlib.sha256(text.encode()).hexdigest()}", folder.name)]
+        return [(f"{place}#sha256={sha256_of(text)}", folder.name)]
     return [(f"{place}/{path}#sha256={of['sha256']}", path) for path, of in sorted(files.items())]

@@ -10,34 +10,21 @@ import dataclasses
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping
 from pathlib import Path
 from typing import Any
 
 from pipeline.common import storage
 from pipeline.common.figures import Conversion
-from pipeline.common.manifest import Manifest, enclosing_manifest
-from pipeline.common.schema import has_default
+from pipeline.common.manifest import Manifest, enclosing_manifest, sha256_of
+from pipeline.common.schema import counted, default_of, has_default, walk_fields
 from pipeline.config import StageConfig
 from pipeline.stages.registry import stage_of
 
+Settings = dict[str, Any]  # by dotted key
+Sources = Mapping[str, str]  # fingerprints of inputs, by config key or by path
+Identity = tuple[str, dict[str, str]]  # a fingerprint, and those of the inputs by config key
 CHECKPOINT = "chck_"  # how the folder of one of several converted checkpoints begins
-
-
-def walk_fields(config: Any) -> Iterator[tuple[str, str, Any]]:
-    """Yield (dotted key, role, value) of a config dataclass; role is input, runtime or setting."""
-    for field in dataclasses.fields(config):
-        value, role = getattr(config, field.name), field.metadata.get("role", "setting")
-        if role != "runtime" and dataclasses.is_dataclass(value):
-            for key, inner, item in walk_fields(value):
-                yield f"{field.name}.{key}", inner, item
-        else:
-            yield field.name, role, counted(field, value)
-
-
-def counted(field: Any, value: Any) -> Any:
-    """Return the part of a field's value that determines the output."""
-    return field.metadata.get("counts", lambda whole: whole)(value)
 
 
 def inputs(config: StageConfig) -> dict[str, str]:
@@ -60,30 +47,28 @@ def inputs(config: StageConfig) -> dict[str, str]:
     return found
 
 
-def settings_of(config: StageConfig) -> dict[str, Any]:
+def settings_of(config: StageConfig) -> Settings:
     """Return all settings by dotted key: everything but the inputs that determines the output."""
     return {key: value for key, role, value in walk_fields(config) if role == "setting" and key != "corpus.path"}
 
 
-def changed_settings(config: StageConfig) -> dict[str, Any]:
+def changed_settings(config: StageConfig) -> Settings:
     """Return the settings that differ from the schema's defaults, by dotted key."""
     defaults = defaults_of(type(config))
     return {key: value for key, value in settings_of(config).items() if key not in defaults or value != defaults[key]}
 
 
-def defaults_of(schema: Any, prefix: str = "") -> dict[str, Any]:
+def defaults_of(schema: Any, prefix: str = "") -> Settings:
     """Return the schema's default for each setting that has one, by dotted key."""
-    found: dict[str, Any] = {}
+    found: Settings = {}
     for field in dataclasses.fields(schema):
         key = prefix + field.name
         if field.metadata.get("role", "setting") != "setting":
             continue
         if isinstance(field.type, type) and dataclasses.is_dataclass(field.type):
             found |= defaults_of(field.type, f"{key}.")
-        elif field.default_factory is not dataclasses.MISSING:
-            found[key] = field.default_factory()
         elif has_default(field):
-            found[key] = field.default
+            found[key] = default_of(field)
     return found
 
 
@@ -134,7 +119,7 @@ def of_part(whole: str, path: Path | str) -> str:
     return f"{whole}/{name}" if name.startswith(CHECKPOINT) else whole
 
 
-def fingerprint_to_be(path: str, known: Mapping[str, str]) -> str | None:
+def fingerprint_to_be(path: str, known: Sources) -> str | None:
     """Return the fingerprint of an input that is made by a stage of `known`; None if none does."""
     made = producer_of(path, known)
     return made if made is None or os.path.normpath(path) in known else of_part(made, path)
@@ -156,7 +141,7 @@ def fingerprint_files(path: Path | str, of_readers: bool = False) -> str:
     return digest.hexdigest()
 
 
-def fingerprint(stage: str, config: StageConfig, known: Mapping[str, str] | None = None) -> tuple[str, dict[str, str]]:
+def fingerprint(stage: str, config: StageConfig, known: Sources | None = None) -> Identity:
     """Return the stage's fingerprint, and those of its inputs by config key.
 
     `known` holds the fingerprints of input folders that do not exist yet, by path.
@@ -171,26 +156,20 @@ def fingerprint(stage: str, config: StageConfig, known: Mapping[str, str] | None
     return fingerprint_of(stage, changed_settings(config), sources), sources
 
 
-def fingerprint_in_part(
-    stage: str, config: StageConfig, sources: Mapping[str, str], counts: Callable[[str], bool]
-) -> str:
+def fingerprint_in_part(stage: str, config: StageConfig, sources: Sources, counts: Callable[[str], bool]) -> str:
     """Return the fingerprint of those settings and inputs of a stage whose keys count."""
     settings = {key: value for key, value in changed_settings(config).items() if counts(key)}
     return fingerprint_of(stage, settings, {key: value for key, value in sources.items() if counts(key)})
 
 
-def fingerprint_of(stage: str, settings: Mapping[str, Any], sources: Mapping[str, str]) -> str:
+def fingerprint_of(stage: str, settings: Settings, sources: Sources) -> str:
     """Return the fingerprint of a stage with these settings and fingerprints of its inputs."""
     version = stage_of(stage).version
-    text = json.dumps(
-        {"stage": stage, "version": version, "settings": settings, "inputs": sources},
-        sort_keys=True,
-        default=dataclasses.asdict,
-    )
-    return hashlib.sha256(text.encode()).hexdigest()
+    what = {"stage": stage, "version": version, "settings": settings, "inputs": sources}
+    return sha256_of(json.dumps(what, sort_keys=True, default=dataclasses.asdict))
 
 
-def recognise(stage: str, config: StageConfig, wanted: str, sources: Mapping[str, str]) -> Manifest | None:
+def recognise(stage: str, config: StageConfig, wanted: str, sources: Sources) -> Manifest | None:
     """Return the manifest of `config.out` if its settings, inputs and files are the same.
 
     If the stage's version was raised since, only folders of slow stages are accepted, so that an
@@ -200,9 +179,7 @@ def recognise(stage: str, config: StageConfig, wanted: str, sources: Mapping[str
     return present if fault is None else None
 
 
-def compared(
-    stage: str, config: StageConfig, wanted: str, sources: Mapping[str, str]
-) -> tuple[Manifest | None, str | None]:
+def compared(stage: str, config: StageConfig, wanted: str, sources: Sources) -> tuple[Manifest | None, str | None]:
     """Return the stage's manifest of `config.out`, and None if `recognise` accepts it.
 
     Otherwise a file that is missing or has changed, or "".
@@ -220,7 +197,7 @@ def compared(
     return present, None if same else ""
 
 
-def changes(before: Mapping[str, Any], config: StageConfig) -> dict[str, tuple[Any, Any]]:
+def changes(before: Settings, config: StageConfig) -> dict[str, tuple[Any, Any]]:
     """Return the settings that differ from a manifest's, as (before, now) by dotted key.
 
     A setting missing from the manifest had today's default; the golden file ensures that.
@@ -236,7 +213,7 @@ def changes(before: Mapping[str, Any], config: StageConfig) -> dict[str, tuple[A
     return found
 
 
-def _lookup(nested: Mapping[str, Any], key: str, default: Any) -> Any:
+def _lookup(nested: Settings, key: str, default: Any) -> Any:
     value: Any = nested
     for part in key.split("."):
         if not isinstance(value, Mapping) or part not in value:
@@ -267,11 +244,5 @@ def pin(config: Any, known: MutableMapping[str, str] | None = None) -> None:
             known[place] = storage.pinned(place)
         return known[place]
 
-    corpus = getattr(config, "corpus", None)
-    if corpus is None:
-        return
-    if corpus.path is not None:
-        corpus.path = pinned(corpus.path)
-    for part in corpus.parts.values():
-        if isinstance(part, MutableMapping) and part.get("path"):
-            part["path"] = pinned(str(part["path"]))
+    if corpus := getattr(config, "corpus", None):
+        config.corpus = corpus.with_places(pinned)

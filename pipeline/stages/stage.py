@@ -26,12 +26,11 @@ from pipeline.common.manifest import MANIFEST, Manifest, Result, begun, file_che
 from pipeline.common.redact import one_line
 from pipeline.common.stores.background_upload import BackgroundUpload
 from pipeline.config import StageConfig
-from pipeline.stages.fingerprints import fingerprint, pin, recognise
+from pipeline.stages.fingerprints import Identity, fingerprint, pin, recognise
 from pipeline.stages.registry import stage_of
 from pipeline.stages.store_folder import StoreFolder, local_place, localised
 
 Config = TypeVar("Config", bound=StageConfig)
-Identity = tuple[str, dict[str, str]]  # a fingerprint, and those of the inputs by config key
 
 
 def output_place(out: str) -> Path:
@@ -226,7 +225,7 @@ def _delete(store: StoreFolder, named: Path, out: Path, wanted: str) -> None:
     files = made.files if made is not None and not progress else {}
     if store.stored:
         store.discard(lambda name: name in files or (progress and name.startswith(f"{progress}/")))
-    try:
+    with writable(out):
         if files and (out / MANIFEST).exists():  # what a killed start leaves is the stage's
             write_text(out / MANIFEST, begun(store.stage).decode())
         for name in [*files, MANIFEST]:
@@ -235,8 +234,6 @@ def _delete(store: StoreFolder, named: Path, out: Path, wanted: str) -> None:
         if progress and (out / progress).exists():
             (out / progress).rename(out / ".forced.tmp")
             remove_leftovers(out)
-    except PermissionError as error:
-        raise InputError(f"is not writable ({error.strerror}); set another out", "out", out) from error
 
 
 def _made(

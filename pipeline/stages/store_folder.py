@@ -178,7 +178,7 @@ def fetch_checkpoint(copy: Copy, group: str, listed: dict[str, Info]) -> None:
 
 
 @contextlib.contextmanager
-def locked_run(workdir: str, wait: bool = False) -> Iterator[None]:
+def locked_run(workdir: str) -> Iterator[None]:
     """Hold the lock of a run's folder, where that is in a store.
 
     Raises:
@@ -187,7 +187,7 @@ def locked_run(workdir: str, wait: bool = False) -> Iterator[None]:
     if not in_store(workdir):
         yield
         return
-    with lease.held(f"{storage.normal(workdir)}/.lock", "workdir", wait):
+    with lease.held(f"{storage.normal(workdir)}/.lock", "workdir"):
         yield
 
 

@@ -1,14 +1,13 @@
-"""An existing vocabulary: its entries, and the tokenizer that they make."""
+"""An existing vocabulary: the tokenizer that its entries make."""
 
 from pathlib import Path
 
 from pipeline.config import VocabConfig
 from pipeline.tokenization import normalization, tokenizer_folder, wordpiece
-from pipeline.tokenization.wordpiece import WordPiece
 
 
-def load(config: VocabConfig) -> tuple[str, str]:
-    """Return the contents of vocab.txt and tokenizer.json of the vocabulary `existing`.
+def load(config: VocabConfig) -> str:
+    """Return the tokenizer.json of the vocabulary `existing`.
 
     A tokenizer.json may be of any kind, and defines its normalization, as a tokenizer_config.json
     does in a folder; that of a vocab.txt is configured, and `lowercase=null` derives it from the
@@ -28,11 +27,10 @@ def load(config: VocabConfig) -> tuple[str, str]:
     if path.suffix == ".json" or (path.is_dir() and not only_vocab):
         source = wordpiece.read(path)
         normalization.combined(options, normalization.of_tokenizer(source), str(path))
-    elif path.is_dir():
+        return source
+    if path.is_dir():
         stated = normalization.of_config(path / tokenizer_folder.CONFIG)
-        source = wordpiece.read(path, normalization.combined(options, stated, str(path)))
-    else:
-        vocab = wordpiece.read_vocab(path)
-        wordpiece.check_special(vocab, str(path))
-        source = wordpiece.build(vocab, **options)
-    return "".join(f"{entry}\n" for entry in WordPiece(source).vocab), source
+        return wordpiece.read(path, normalization.combined(options, stated, str(path)))
+    vocab = wordpiece.read_vocab(path)
+    wordpiece.check_special(vocab, str(path))
+    return wordpiece.build(vocab, **options)

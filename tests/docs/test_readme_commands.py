@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 from fences import FENCE, blocks, commands
 
-from pipeline.cli import composing, conf_files
+from pipeline.cli import composing, conf_files, overrides
 from pipeline.config import RunConfig
-from pipeline.orchestration import advice, compose_run, graph
+from pipeline.orchestration import compose_run, graph
 from pipeline.stages.registry import STAGES
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -134,7 +134,7 @@ def test_a_command_is_there_and_has_these_keys(page: str, line: str) -> None:
 def test_a_key_in_the_text_is_one_that_a_run_takes(page: str, code: str) -> None:
     compose_run.expand([code if "=" in code else f"{code}=VALUE"])  # exits if not
     if found := STAGE_KEY.match(code):
-        assert advice.has(STAGES[found[1]].schema, found[2])
+        assert overrides.type_of(STAGES[found[1]].schema, found[2]) is not None
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

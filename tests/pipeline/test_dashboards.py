@@ -41,7 +41,7 @@ def work(tmp_path: Path) -> Path:
     for name in ("prepare", "train", "evaluate-rte"):
         (tmp_path / name).mkdir()
     (tmp_path / "train" / RUN_ID).write_text("12ab34cd")
-    (tmp_path / "evaluate-rte" / "results.json").write_text(json.dumps(SCORES))
+    finished.manifest("evaluate", figures=SCORES).write(tmp_path / "evaluate-rte")
     finished.manifest("prepare", figures=DONE, summary="106 documents").write(tmp_path / "prepare")
     return tmp_path
 

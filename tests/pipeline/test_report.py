@@ -15,6 +15,7 @@ from pipeline.common.errors import ConfigError, InputError
 from pipeline.common.manifest import MANIFEST
 from pipeline.config import ReportConfig
 from pipeline.reporting import graph_svg
+from pipeline.reporting.score_tables import Made
 from pipeline.stages import stage
 from tests import finished
 from tests.refusals import refused
@@ -333,14 +334,14 @@ def test_samples_and_the_command_of_the_run_are_on_the_page(work: Path) -> None:
 
 def test_a_stage_that_was_made_again_stays_left_of_its_readers() -> None:
     stages = {
-        name: finished.manifest(name, fingerprint=name, inputs=inputs, finished=when)
+        name: Made(Path(name), finished.manifest(name, fingerprint=name, inputs=inputs, finished=when), None)
         for name, inputs, when in (
             ("evaluate", {"pretrained": "convert"}, "1"),
             ("convert", {"train": "train"}, "2"),
             ("train", {}, "3"),
         )
     }
-    columns = graph_svg.columns(stages, graph_svg.needs_of(stages))
+    columns = graph_svg.columns(graph_svg.needs_of(stages))
     assert columns == {"train": 0, "convert": 1, "evaluate": 2}
 
 

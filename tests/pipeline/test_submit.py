@@ -12,7 +12,7 @@ from pipeline.common.errors import InputError
 from pipeline.config import SubmitConfig
 from pipeline.evaluation import answers, examples
 from pipeline.stages import stage
-from tests import forked
+from tests import finished, forked
 from tests.refusals import refused
 
 # Names and sizes of the test sets: Wang et al. 2018, table 1, and the server's own sample.
@@ -48,6 +48,7 @@ def config(tmp_path: Path) -> SubmitConfig:
     for task in ("rte", "wnli"):
         folder = tmp_path / f"evaluate-{task}" / answers.FOLDER
         folder.mkdir(parents=True)
+        finished.manifest("evaluate").write(folder.parent)
         one = examples.task_of(task)
         (folder / f"{one.submission}.tsv").write_text(submit.constant_rows(one))
     places = [str(tmp_path / f"evaluate-{task}") for task in ("rte", "wnli")]

@@ -19,6 +19,7 @@ from pipeline.tokenization.wordpiece import WordPiece
 
 Logits = Sequence[npt.NDArray[np.float32]]  # as returned by `loop.predict`
 Scores = dict[str, float]
+Given = list[Any]  # answers to a dataset, as JSON values
 Keep = Callable[[str], bool]  # predicate: keep the example with this text?
 Item = TypeVar("Item")
 
@@ -28,7 +29,7 @@ class Dataset:
     """One dataset of a task: model inputs and true answers."""
 
     samples: Samples
-    truth: list[Any]  # one JSON value per answer; empty in a test set
+    truth: Given  # one JSON value per answer; empty in a test set
     extra: Any = None  # what the task type needs to convert logits to answers
     malformed: list[str] = field(default_factory=list)  # skipped rows: location and reason
 
@@ -45,16 +46,16 @@ class TaskType(Protocol):
     def read(self, name: str, labelled: bool = True, rows: int | None = None, keep: Keep | None = None) -> Dataset:
         """Read file `name` of the task: the first `rows` of the examples that `keep` accepts."""
 
-    def decode(self, part: Dataset, logits: Logits) -> list[Any]:
+    def decode(self, part: Dataset, logits: Logits) -> Given:
         """Return the answers to a dataset, as JSON values."""
 
-    def score(self, part: Dataset, answers: list[Any]) -> Scores:
+    def score(self, part: Dataset, answers: Given) -> Scores:
         """Return at least the task's metrics of the answers."""
 
     def majority_baseline(self, train: Dataset, dev: Dataset) -> Scores:
         """Return the scores on dev of always giving the most frequent answer of train."""
 
-    def export(self, part: Dataset, answers: list[Any]) -> dict[str, str]:
+    def export(self, part: Dataset, answers: Given) -> dict[str, str]:
         """Return the answers in exchange formats other than the table, by file name."""
 
 

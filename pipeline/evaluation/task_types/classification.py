@@ -1,14 +1,12 @@
 """Classification of, or regression on, sentences and sentence pairs, and choice of an ending."""
 
-from typing import Any
-
 import numpy as np
 
 from model.finetuning.features import Samples, TruncationConfig, tokenize
 from pipeline.common.errors import InputError
 from pipeline.config import TaskConfig
 from pipeline.evaluation import examples, metrics, table_files
-from pipeline.evaluation.task_types import Dataset, Keep, Logits, Scores, chosen
+from pipeline.evaluation.task_types import Dataset, Given, Keep, Logits, Scores, chosen
 from pipeline.tokenization.wordpiece import WordPiece
 
 
@@ -30,13 +28,13 @@ class Classification:
         samples = tokenize(self._wordpiece, found.first, found.second, found.labels, self._framing)
         return Dataset(samples, found.labels if labelled else [], None, found.malformed)
 
-    def decode(self, part: Dataset, logits: Logits) -> list[Any]:
+    def decode(self, part: Dataset, logits: Logits) -> Given:
         """Return class indices, or scores rounded to six decimals."""
         if not self._classes:
             return [round(float(value[0]), 6) for value in logits]
         return [int(value.argmax()) for value in logits]
 
-    def score(self, part: Dataset, answers: list[Any]) -> Scores:
+    def score(self, part: Dataset, answers: Given) -> Scores:
         """See `TaskType`."""
         return metrics.score(self._task.metrics, np.array(part.truth), np.array(answers))
 
@@ -45,7 +43,7 @@ class Classification:
         truths = [np.array(part.truth, np.float64) for part in (train, dev)]
         return metrics.constant(self._task.metrics, truths[0], truths[1], self._classes)
 
-    def export(self, part: Dataset, answers: list[Any]) -> dict[str, str]:
+    def export(self, part: Dataset, answers: Given) -> dict[str, str]:
         """Return no files, as the table is the exchange format."""
         return {}
 

@@ -15,18 +15,20 @@ from typing import Any
 
 import numpy as np
 
-from model.finetuning.features import Samples
+from model.finetuning.features import Ids, Samples, frame
 from pipeline.common import budget, foreign_json
 from pipeline.common.errors import InputError
 from pipeline.config import TaskConfig
 from pipeline.evaluation import examples, table_files
-from pipeline.evaluation.task_types import Dataset, Keep, Logits, Scores, chosen
+from pipeline.evaluation.task_types import Dataset, Given, Keep, Logits, Scores, chosen
 from pipeline.tokenization.wordpiece import WordPiece
 
 QUESTION = 64  # maximum tokens of a question
 LONGEST = 30  # maximum tokens of an answer
 BEST = 20  # candidate starts and ends
 PREDICTIONS = "predictions.json"
+
+Spans = list[tuple[int, int]]  # character offsets of each token
 
 ARTICLES = re.compile(r"\b(a|an|the)\b", re.UNICODE)
 PUNCTUATION = frozenset(string.punctuation)
@@ -51,7 +53,7 @@ class Window:
 
     question: int
     begin: int  # position of the passage in the sequence
-    spans: list[tuple[int, int]]  # character offsets of each of its tokens
+    spans: Spans  # character offsets of each of its tokens
     central: np.ndarray  # whether each token has its most context here
 
 
@@ -93,13 +95,13 @@ class Answers:
         samples = Samples(ids, np.array(second), np.array(labels, np.int64))
         return Dataset(samples, [question.answers for question in questions], (questions, windows))
 
-    def _tokens(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
+    def _tokens(self, text: str) -> tuple[Ids, Spans]:
         encoded = self._wordpiece.library.encode(text, add_special_tokens=False)
         self._wordpiece.coverage.characters += len(text)
         self._wordpiece.coverage.unknown += self._wordpiece.unknown_of(encoded)
-        return encoded.ids, encoded.offsets if text.isascii() else with_marks(text, encoded.offsets)
+        return np.array(encoded.ids, np.int64), encoded.offsets if text.isascii() else with_marks(text, encoded.offsets)
 
-    def _windows(self, index: int, question: Question, ids: list[int], spans: list[tuple[int, int]]) -> Any:
+    def _windows(self, index: int, question: Question, ids: Ids, spans: Spans) -> Any:
         """Yield [CLS] question [SEP] window [SEP] for each window of the passage."""
         asked = self._tokens(question.text)[0][: min(QUESTION, self._longest // 2)]
         room = self._longest - len(asked) - 3
@@ -118,13 +120,11 @@ class Answers:
             for start, end in zip(starts, ends, strict=True)
         ]
         best = np.argmax(context, 0) if len(ids) else places  # (length,) the window of each token
-        cls, sep = [self._wordpiece.cls], [self._wordpiece.sep]
         for number, (start, end) in enumerate(zip(starts, ends, strict=True)):
-            sequence = np.array([*cls, *asked, *sep, *ids[start:end], *sep], np.int64)
-            central = best[start:end] == number
-            yield Window(index, len(asked) + 2, spans[start:end], central), sequence
+            sequence, begin = frame(self._wordpiece, asked, ids[start:end])
+            yield Window(index, begin, spans[start:end], best[start:end] == number), sequence
 
-    def decode(self, part: Dataset, logits: Logits) -> list[Any]:
+    def decode(self, part: Dataset, logits: Logits) -> Given:
         """Return [answer, margin by which no answer is more likely] per question."""
         questions, windows = part.extra
         found: list[list[Any]] = [["", np.inf] for _ in questions]
@@ -141,7 +141,7 @@ class Answers:
             for (text, none), score in zip(found, best, strict=True)
         ]
 
-    def score(self, part: Dataset, answers: list[Any]) -> Scores:
+    def score(self, part: Dataset, answers: Given) -> Scores:
         """Return exact match and F1; with unanswerable questions, at the threshold of best F1.
 
         The threshold is chosen on this dataset, as Devlin et al. 2019, section 4.3, do on dev.
@@ -162,7 +162,7 @@ class Answers:
         exact, f1 = np.mean([span_scores("", truth) for truth in dev.truth], 0)
         return {"f1": float(f1), "exact": float(exact)}
 
-    def export(self, part: Dataset, answers: list[Any]) -> dict[str, str]:
+    def export(self, part: Dataset, answers: Given) -> dict[str, str]:
         """Return the predictions file of the official scripts; an empty string means no answer.
 
         The script gives it the scores of `score`. With unanswerable questions, also the margins,
@@ -177,7 +177,7 @@ class Answers:
         return {PREDICTIONS: as_json(ids, texts), "null_odds.json": as_json(ids, margins)}
 
 
-def as_json(ids: list[str], values: list[Any]) -> str:
+def as_json(ids: list[str], values: Given) -> str:
     """Return a JSON object of one value per id."""
     return json.dumps(dict(zip(ids, values, strict=True)), ensure_ascii=False) + "\n"
 
@@ -218,7 +218,7 @@ def without_surrogates(fields: list[tuple[str, Any]]) -> dict[str, Any]:
     return {key: SURROGATE.sub("\ufffd", value) if isinstance(value, str) else value for key, value in fields}
 
 
-def with_marks(text: str, spans: list[tuple[int, int]]) -> list[tuple[int, int]]:
+def with_marks(text: str, spans: Spans) -> Spans:
     """Return spans of tokens with the combining marks after them, which a normalizer drops."""
     found = []
     for (start, end), (after, _) in pairwise([*spans, (len(text), 0)]):

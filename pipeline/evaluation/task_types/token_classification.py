@@ -8,14 +8,16 @@ from unicodedata import normalize
 
 import numpy as np
 
-from model.finetuning.features import UNLABELLED, Samples, texts
+from model.finetuning.features import UNLABELLED, Samples, frame, texts
 from pipeline.common.errors import InputError
 from pipeline.config import TaskConfig
 from pipeline.evaluation import examples, table_files
-from pipeline.evaluation.task_types import Dataset, Keep, Logits, Scores, chosen
+from pipeline.evaluation.task_types import Dataset, Given, Keep, Logits, Scores, chosen
 from pipeline.tokenization.wordpiece import WordPiece
 
-Sentence = tuple[list[str], list[str]]  # words, tags
+Tags = list[str]  # of a sentence
+Sentence = tuple[list[str], Tags]  # words, tags
+Parsed = tuple[list[Sentence], list[str]]  # sentences, malformed lines
 OUTSIDE = "O"
 ALONE = ("S", "U")  # prefixes of an entity of one word
 PREFIXES = (OUTSIDE, "B", "I", "E", "L", *ALONE)
@@ -40,7 +42,7 @@ class Tagging:
         self.tags = task.labels or sorted({tag for _, tags in self._sentences(task.train)[0] for tag in tags})
         self.outputs = len(self.tags)
 
-    def _sentences(self, name: str, labelled: bool = True) -> tuple[list[Sentence], list[str]]:
+    def _sentences(self, name: str, labelled: bool = True) -> Parsed:
         place, content = examples.need(self._data, self._task, name)
         columns = [*(self._task.columns or ["0"]), *([self._task.label] if labelled else [])]
         return parse(place, content, [int(column) for column in columns])
@@ -92,21 +94,20 @@ class Tagging:
             first = [1, *(1 + np.cumsum(lengths)[:-1]).tolist()]
             label = np.full(size + 2, UNLABELLED, np.int64)
             label[first] = tags[start:end]
-            cls, sep = [self._wordpiece.cls], [self._wordpiece.sep]
-            sequence = np.concatenate([cls, *pieces[start:end], sep]).astype(np.int64)
+            sequence, _ = frame(self._wordpiece, np.concatenate(pieces[start:end]), None)
             yield Window(index, first), sequence, label
             start = end
 
-    def decode(self, part: Dataset, logits: Logits) -> list[Any]:
+    def decode(self, part: Dataset, logits: Logits) -> Given:
         """Return one tag per word, by sentence."""
         windows, sentences = part.extra
-        found: list[list[str]] = [[] for _ in sentences]
+        found: list[Tags] = [[] for _ in sentences]
         for window, values in zip(windows, logits, strict=True):
             best = values[window.first].argmax(-1)
             found[window.sentence] += [self.tags[number] for number in best]
         return found
 
-    def score(self, part: Dataset, answers: list[Any]) -> Scores:
+    def score(self, part: Dataset, answers: Given) -> Scores:
         """Return the scores of `entity_scores`."""
         return entity_scores(part.truth, answers)
 
@@ -116,7 +117,7 @@ class Tagging:
         most = max(sorted(set(flat)), key=flat.count)
         return entity_scores(dev.truth, [[most] * len(tags) for tags in dev.truth])
 
-    def export(self, part: Dataset, answers: list[Any]) -> dict[str, str]:
+    def export(self, part: Dataset, answers: Given) -> dict[str, str]:
         """Return lines of word, true tag and predicted tag, the input of conlleval."""
         blocks = (
             "".join(map("{} {} {}\n".format, words, tags, given))
@@ -125,7 +126,7 @@ class Tagging:
         return {"predictions.conll": "\n".join(blocks)}
 
 
-def parse(place: str, content: bytes, columns: list[int]) -> tuple[list[Sentence], list[str]]:
+def parse(place: str, content: bytes, columns: list[int]) -> Parsed:
     """Parse sentences of words and tags (none if `columns` has one entry), and malformed lines.
 
     A sentence ends at an empty line; columns are separated by tabs, or else by spaces. Other spaces
@@ -186,7 +187,7 @@ def _comments(lines: list[str], columns: list[int]) -> Callable[[str], bool]:
     return is_comment
 
 
-def entities(tags: list[str]) -> set[tuple[int, int, str]]:
+def entities(tags: Tags) -> set[tuple[int, int, str]]:
     """Return (first word, word after the last, type) of each entity, as found by conlleval.
 
     An entity begins at B- or S-, or where the type changes; it ends at E- or S-, or before a tag
@@ -210,7 +211,7 @@ def entities(tags: list[str]) -> set[tuple[int, int, str]]:
     return found
 
 
-def entity_scores(truth: list[list[str]], answers: list[list[str]]) -> Scores:
+def entity_scores(truth: list[Tags], answers: list[Tags]) -> Scores:
     """Return precision, recall and F1 of whole entities with their types; accuracy of words."""
     right = given = wanted = words = same = 0
     for tags, found in zip(truth, answers, strict=True):

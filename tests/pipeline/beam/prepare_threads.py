@@ -13,7 +13,7 @@ from pipeline.config import RunnerConfig
 def threaded(runner: RunnerConfig) -> runners.Engine:
     """Run each worker as a thread, as the SDK processes of Flink, Spark and Dataflow do."""
     engine = FnApiRunner(default_environment=EmbeddedPythonGrpcEnvironment())
-    return engine, runners.options(runner, direct_num_workers=int(os.environ["THREADS"]))
+    return engine, runners.options(runner, {}, direct_num_workers=int(os.environ["THREADS"]))
 
 
 runners.local = threaded

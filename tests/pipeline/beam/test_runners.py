@@ -238,7 +238,7 @@ def configured(runner: str, *more: str) -> pipeline_options.PipelineOptions:
     with initialize_config_dir(str(conf_files.CONF), version_base="1.3"):
         composed = compose("prepare", ["+corpus=books", f"runner={runner}", *more])
     runner = RunnerConfig(**OmegaConf.to_container(composed.runner))
-    return runners.service(runner, runners.Place())[1]
+    return runners.service(runner, {}, None)[1]
 
 
 def test_clusters_are_told_what_the_configuration_says() -> None:

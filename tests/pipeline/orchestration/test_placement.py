@@ -1,9 +1,11 @@
 """What a process makes of the environment of its job."""
 
+import os
 from pathlib import Path
 
 import pytest
 
+from model.launch import HOSTFILE
 from pipeline.common.errors import ConfigError
 from pipeline.orchestration import run_stage
 from pipeline.orchestration.run_stage import Node
@@ -26,7 +28,8 @@ def test_pods_of_a_job_meet_behind_its_service(monkeypatch: pytest.MonkeyPatch) 
     put(monkeypatch, BERT_SERVICE="ranks", BERT_NODES="2", BERT_GPUS="8", JOB_COMPLETION_INDEX="1")
     node = run_stage.node_of("train-512")
     assert node == Node(1, 8, ("train-512-0.ranks", "train-512-1.ranks"), 29500)
-    assert node.options == [
+    monkeypatch.setenv(HOSTFILE, "")
+    assert run_stage.on_many_nodes("train-512") == [
         "--no_ssh",
         "--node_rank",
         "1",
@@ -35,14 +38,16 @@ def test_pods_of_a_job_meet_behind_its_service(monkeypatch: pytest.MonkeyPatch) 
         "--master_port",
         "29500",
     ]
-    assert node.hostfile == "train-512-0.ranks slots=8\ntrain-512-1.ranks slots=8\n"
+    assert os.environ[HOSTFILE] == "train-512-0.ranks slots=8\ntrain-512-1.ranks slots=8\n"
 
 
 def test_nodes_of_another_scheduler_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
     put(monkeypatch, BERT_HOSTS="a7,a9", BERT_NODES="2", BERT_GPUS="0", JOB_COMPLETION_INDEX="0", BERT_PORT="4000")
     node = run_stage.node_of("train")
     assert node == Node(0, 0, ("a7", "a9"), 4000)
-    assert node.hostfile == "a7 slots=1\na9 slots=1\n"
+    monkeypatch.setenv(HOSTFILE, "")
+    run_stage.on_many_nodes("train")
+    assert os.environ[HOSTFILE] == "a7 slots=1\na9 slots=1\n"
     monkeypatch.setenv("BERT_NODES", "3")
     with pytest.raises(ConfigError, match="BERT_HOSTS=a7,a9") as raised:
         run_stage.node_of("train")

@@ -72,7 +72,7 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def log(work: Path) -> None:
-    wandb_stages.log_finished(work, "bert")
+    wandb_stages.log(work, wandb_stages.finished_in(work), "bert")
     wandb.teardown()  # its service writes until it ends
 
 

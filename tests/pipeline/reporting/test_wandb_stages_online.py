@@ -35,7 +35,7 @@ import sys
 from pathlib import Path
 from pipeline.reporting import wandb_stages
 for time in ("first", "second"):
-    wandb_stages.log_finished(Path(sys.argv[1]), "bert-pipeline")
+    wandb_stages.log(Path(sys.argv[1]), wandb_stages.finished_in(Path(sys.argv[1])), "bert-pipeline")
     print(time, "done", flush=True)
 """
 
