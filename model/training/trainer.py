@@ -24,7 +24,7 @@ from model.training import checkpoint, cost, estimate, history, micro_batch, sta
 from model.training.deepspeed_engine import averaged_weights, gather_state, scale_of
 from model.training.history import OF_AVERAGE
 from model.training.schedule import batch_size, lr_factor, steps_before_decay, warmup_steps
-from model.training.start import Restored, Session
+from model.training.start import Session
 from model.training.step_metrics import Meter, losses
 from model.training.tracking import Tracker, read_metrics, take_back
 from pipeline.common import checkpoints, counter_rng
@@ -40,11 +40,18 @@ AHEAD = 4096  # approximate samples per rank to prefetch
 class Trainer:
     """Training loop of one rank."""
 
-    def __init__(self, session: Session, restored: Restored, tracker: Tracker, guard: Watchdog, store: CheckpointStore):
-        self.plan, self.world, self.peak = session.plan, session.world, session.peak
-        self.tracker, self.guard, self.store = tracker, guard, store
+    def __init__(self, session: Session, guard: Watchdog, store: CheckpointStore):
+        """Restore the state and open the trackers."""
+        restored = start.restore(session, store, guard.beat)
+        self.guard, self.store = guard, store
+        plan, world = session.plan, session.world
+        self.plan, self.world, self.peak = plan, world, session.peak
         self.engine, self.words, self.state = restored.engine, restored.words, restored.state
-        self.config, state = self.plan.config, self.state
+        self.config, state = plan.config, restored.state
+        if world.rank == 0:
+            take_back(plan.out, plan.folder)
+        settings = dataclasses.asdict(plan.config) | {"world_size": world.size, "steps": plan.steps}
+        self.tracker = Tracker(plan.config.tracking, plan.out, world.rank, state.step, plan.steps, settings)
         self.meter = Meter(self.world, self._operations, self.peak)
         self.step, self.samples, self.tokens = state.step, state.samples, state.tokens
         self.health = Health(self.config.bad_steps, state.skipped)
@@ -94,18 +101,14 @@ class Trainer:
         Raises:
             ConfigError, InputError: `data.cache_size` is too small, or the folder is not writable.
         """
-        config, steps = self.config, self.plan.steps
-        sizes = [batch_size(config.schedule, config.batch_size, step, steps) for step in range(self.step, steps)]
-        stop = self.samples + sum(sizes)
-        if config.epochs is not None:
-            stop = min(stop, config.epochs * self.plan.loader.samples)
+        sizes = [size for _, _, size in self._batches_left()]
         cache.begin(
             Reading(
                 run=self.plan.folder.name,
                 rank=self.world.rank,
                 spans=self.plan.loader.spans,
                 start=self.samples,
-                stop=stop,
+                stop=self.samples + sum(sizes),
                 batch=max(sizes, default=1),
                 gather=process_group.gather,
                 beat=self.guard.beat,
@@ -144,16 +147,22 @@ class Trainer:
         for batch in self.words.until_limit(self._drawn_batches()):
             yield batch, [copy(part) for part in batch.batches]
 
-    def _drawn_batches(self) -> Iterator[GlobalBatch]:
-        """Yield this rank's part of every batch up to the last step or epoch."""
-        world, config, start = self.world, self.config, self.samples
+    def _batches_left(self) -> Iterator[tuple[int, int, int]]:
+        """Yield step, first sample and size of every batch up to the last step or epoch."""
+        config, first = self.config, self.samples
         for step in range(self.step, self.plan.steps):
             size = batch_size(config.schedule, config.batch_size, step, self.plan.steps)
-            if config.epochs is not None and start + size > config.epochs * self.plan.loader.samples:
+            if config.epochs is not None and first + size > config.epochs * self.plan.loader.samples:
                 return
+            yield step, first, size
+            first += size
+
+    def _drawn_batches(self) -> Iterator[GlobalBatch]:
+        """Yield this rank's part of every batch that is left."""
+        world, config = self.world, self.config
+        for step, first, size in self._batches_left():
             share = config.objective.share_at(step, self.plan.steps)
-            yield self.plan.loader.batch(start, size, world.rank, world.size, config.micro_batch, share)
-            start += size
+            yield self.plan.loader.batch(first, size, world.rank, world.size, config.micro_batch, share)
 
     def _update(self, batch: GlobalBatch, parts: list[Copied]) -> None:
         """Run forward, backward and one optimizer step over a global batch."""
@@ -382,40 +391,14 @@ class Trainer:
         return Result(summary=summary.line, figures=summary.to_json(), earlier=self.state.seconds)
 
 
-def begin(
-    config: TrainConfig,
-    out: Path,
-    fingerprint: str,
-    common: str,
-    guard: Watchdog,
-    store: CheckpointStore | None = None,
-    addresses: Mapping[str, str] | None = None,
-) -> Trainer:
-    """Plan, join the other ranks and restore the state; arguments as of `train`."""
-    store = store or CheckpointStore()
-    session = start.join(start.plan(config, out, fingerprint, common, addresses or {}), guard.starting)
-    restored = start.restore(session, store, guard.beat)
-    plan, world = session.plan, session.world
-    if world.rank == 0:
-        take_back(out, plan.folder)
-    settings = dataclasses.asdict(plan.config) | {"world_size": world.size, "steps": plan.steps}
-    tracker = Tracker(config.tracking, out, world.rank, restored.state.step, plan.steps, settings)
-    return Trainer(session, restored, tracker, guard, store)
-
-
 def train(
-    config: TrainConfig,
-    out: Path,
-    fingerprint: str,
-    common: str,
-    store: CheckpointStore | None = None,
-    addresses: Mapping[str, str] | None = None,
+    config: TrainConfig, out: Path, fingerprint: str, common: str, store: CheckpointStore, addresses: Mapping[str, str]
 ) -> Result:
     """Train as one of the ranks, resuming from the newest checkpoint of `fingerprint`, if any.
 
     `common` is a hash of the inputs and of the settings that every step depends on, by which the
-    first steps of another training in `out` are recognised as this one's. With a `store` the ranks
-    share checkpoints through it, not through the folder. `addresses` are where the shards of local
+    first steps of another training in `out` are recognised as this one's. The ranks share checkpoints
+    as `store` says. `addresses` are where the shards of local
     folders come from, for `data.cache`.
 
     Raises:
@@ -428,7 +411,8 @@ def train(
     # Longer than the start timeout: waiting for peers raises an error of its own.
     guard = Watchdog(rank, config.start_timeout + LEAVING, config.watchdog, config.heartbeat)
     try:
-        trainer = begin(config, out, fingerprint, common, guard, store, addresses)
+        session = start.join(start.plan(config, out, fingerprint, common, addresses), guard.starting)
+        trainer = Trainer(session, guard, store)
         with contextlib.closing(trainer.tracker):
             result = trainer.run()
     except Exception as error:
