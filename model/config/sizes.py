@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 
+from pipeline.common.errors import ConfigError
 from pipeline.common.schema import Section, check, option
 
 # Layers, hidden size, heads and feed-forward size of the published models (as in conf/model).
@@ -69,6 +70,13 @@ class ModelConfig(Section, key="model"):
                 f"rotary positions need heads of an even width, not {self.hidden // self.heads}",
                 "heads",
             )
+
+    @property
+    def entries(self) -> int:
+        """Return the entries of the vocabulary, where they are known."""
+        if self.vocab_size is None:
+            raise ConfigError("is required; set it to the tokenizer's size", "model.vocab_size")
+        return self.vocab_size
 
     @property
     def size_name(self) -> str:

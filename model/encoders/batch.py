@@ -10,14 +10,20 @@ import torch
 
 
 @dataclass(frozen=True)
-class Batch:
-    """One micro-batch; every tensor on one device."""
+class Packed:
+    """Sequences laid end to end; every tensor on one device."""
 
     input_ids: torch.Tensor  # (T,) int64
     segment_ids: torch.Tensor  # (T,) int64: 0 up to the first [SEP], 1 after it
     position_ids: torch.Tensor  # (T,) int64: 0 .. length-1 in each sequence
     cu_seqlens: torch.Tensor  # (B+1,) int32: where each sequence starts, and T
     max_length: int  # of a sequence in the batch
+
+
+@dataclass(frozen=True)
+class Batch(Packed):
+    """One micro-batch of pre-training."""
+
     masked_positions: torch.Tensor  # (M,) int64 into T, ascending
     masked_labels: torch.Tensor  # (M,) int64: the original tokens
     next_sentence_labels: torch.Tensor  # (B,) int64: 0 if B follows A, else 1

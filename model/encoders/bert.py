@@ -82,17 +82,9 @@ class Pooler(nn.Module):
         return torch.tanh(self.dense(summary))
 
 
-def initialise_parameter(name: str, parameter: Tensor, config: ModelConfig) -> None:
-    """Initialise one parameter in place, as in Devlin et al.'s code.
-
-    Matrices are normal(0, `initializer_range`), norms one, biases zero.
-    """
-    if parameter.dim() > 1:
-        nn.init.normal_(parameter, std=config.initializer_range)
-    elif name.endswith("norm.weight"):
-        nn.init.ones_(parameter)
-    else:
-        nn.init.zeros_(parameter)
+def initialise_matrix(name: str, parameter: Tensor, config: ModelConfig) -> None:
+    """Draw one matrix in place from normal(0, `initializer_range`), as in Devlin et al.'s code."""
+    nn.init.normal_(parameter, std=config.initializer_range)
 
 
 BERT = Architecture(
@@ -100,6 +92,6 @@ BERT = Architecture(
     layer=lambda config, number: Layer(config),
     pooler=Pooler,
     masked_head=MaskedHead,
-    initialise=initialise_parameter,
+    initialise=initialise_matrix,
     pairs=True,
 )

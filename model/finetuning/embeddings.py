@@ -48,9 +48,8 @@ class Embedder:
         found: list[npt.NDArray[np.float32]] = [np.zeros(0, np.float32)] * len(samples)
         lengths = samples.lengths()
         for rows in batches(lengths):
-            arguments = loop.inputs(samples, rows, self.device)[:-1]
-            starts = arguments[3]
-            x = self._model.features(*arguments)  # (T, W)
+            batch, _ = loop.inputs(samples, rows, self.device)
+            x, starts = self._model.features(batch), batch.cu_seqlens  # (T, W), (N+1,)
             if self._pooling == "tokens":
                 parts = np.split(x.float().cpu().numpy(), np.cumsum(lengths[rows])[:-1])
             else:

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from model.config import ModelConfig
 from model.encoders.architectures import architecture_of, parameter_shapes
+from model.encoders.encoder import initialise
 from model.huggingface import model_card, vocabulary
 from model.huggingface.names import NAMES, Names
 from model.huggingface.read_weights import read_weights
@@ -230,8 +231,7 @@ def without_padding(folder: Path, config: ModelConfig, state: dict[str, Tensor],
     """
     if not vocabulary.exists(folder):
         return config
-    entries, rows = len(vocabulary.read(folder)[1]), config.vocab_size
-    assert rows is not None
+    entries, rows = len(vocabulary.read(folder)[1]), config.entries
     if not 0 < rows - entries < PADDING or rows % 8:
         vocabulary.check_size(config, entries, folder)
         return config
@@ -284,7 +284,7 @@ def check_sizes(folder: Path, config: ModelConfig, weights: int) -> None:
         InputError: It has; a network of such sizes is not even described.
     """
     layer = config.hidden * (4 * config.hidden + 2 * config.feed_forward)
-    if config.layers * layer + (config.vocab_size or 0) * config.hidden > ABSURD * weights:
+    if config.layers * layer + config.entries * config.hidden > ABSURD * weights:
         raise InputError(
             f"its sizes need far more than the {weights:,} weights that are there; correct it", path=folder / CONFIG
         )
@@ -302,6 +302,5 @@ def init_missing(shapes: dict[str, torch.Size], config: ModelConfig) -> dict[str
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         state = {name: torch.empty(shape) for name, shape in shapes.items()}
-        for name, tensor in state.items():
-            architecture_of(config).initialise(name, tensor, config)
+        initialise(state.items(), config, architecture_of(config))
     return state

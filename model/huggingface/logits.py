@@ -61,7 +61,6 @@ def random_batch(config: ModelConfig) -> Batch:
 
     Learned positions are all tested; rotary ones follow a formula and may span thousands of tokens.
     """
-    assert config.vocab_size is not None
     longest = config.positions
     if config.architecture == "modernbert":
         longest = min(longest, 4 * config.local_window)

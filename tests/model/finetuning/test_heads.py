@@ -81,8 +81,8 @@ def test_tags_are_those_of_transformers_and_so_is_their_loss(vocab: Path) -> Non
     logits = loop.predict(ours, samples, CPU)
     for row, length in enumerate(LENGTHS):
         np.testing.assert_allclose(logits[row], found.logits[row, :length].detach(), atol=1e-6)
-    arguments = loop.inputs(samples, np.arange(4), CPU)
-    loss = heads.loss_of("tag", ours(*arguments), loop.labels_of(samples, np.arange(4), "tag", CPU), *arguments[3:5])
+    packed, bounds = loop.inputs(samples, np.arange(4), CPU)
+    loss = heads.loss_of("tag", ours(packed, bounds), loop.labels_of(samples, np.arange(4), "tag", CPU), packed)
     torch.testing.assert_close(loss, found.loss)
 
 
@@ -92,17 +92,16 @@ def test_answers_are_those_of_transformers_and_so_is_their_loss(vocab: Path) -> 
     ours, theirs = saved("answer", 2, vocab)
     batch = padded(samples)
     found = theirs(**{name: batch[name] for name in batch})
-    arguments = loop.inputs(samples, np.arange(4), CPU)
-    logits = ours(*arguments)
-    split = heads.pad(logits, *arguments[3:5])
+    packed, bounds = loop.inputs(samples, np.arange(4), CPU)
+    logits = ours(packed, bounds)
     real = batch["attention_mask"].bool()
-    torch.testing.assert_close(split[..., 0][real], found.start_logits[real], atol=1e-6, rtol=0)
-    torch.testing.assert_close(split[..., 1][real], found.end_logits[real], atol=1e-6, rtol=0)
+    torch.testing.assert_close(logits[:, 0], found.start_logits[real], atol=1e-6, rtol=0)
+    torch.testing.assert_close(logits[:, 1], found.end_logits[real], atol=1e-6, rtol=0)
     masked = [x.masked_fill(~real, -torch.inf) for x in (found.start_logits, found.end_logits)]
     expected = sum(
         torch.nn.functional.cross_entropy(x, torch.from_numpy(labels[:, side])) for side, x in enumerate(masked)
     )
-    torch.testing.assert_close(heads.loss_of("answer", logits, torch.from_numpy(labels), *arguments[3:5]), expected / 2)
+    torch.testing.assert_close(heads.loss_of("answer", logits, torch.from_numpy(labels), packed), expected / 2)
 
 
 def test_choices_are_those_of_transformers(vocab: Path) -> None:
@@ -120,8 +119,8 @@ def test_chunks_are_pooled_as_said(kind: str) -> None:
     grouped = some(np.zeros(2), groups=[0, 1, 4])
     found = np.stack(loop.predict(model, grouped, CPU))
     with torch.no_grad():
-        ids, segments, positions, starts, longest, _ = loop.inputs(grouped, np.arange(2), CPU)
-        first = model.encoder(ids, segments, positions, starts, longest, starts[:-1])
+        batch, _ = loop.inputs(grouped, np.arange(2), CPU)
+        first = model.encoder(batch, batch.cu_seqlens[:-1])
         vectors = model.pooler(first)
         several = vectors[1:]
         if kind == "mean":
