@@ -16,6 +16,7 @@ from model.finetuning import loop
 from model.finetuning.features import Samples
 from model.finetuning.heads import BertWithHead, HeadConfig, pool_tokens
 from model.huggingface import bert_format
+from model.loader.sample_order import Ints
 from pipeline.common.errors import ConfigError
 
 BATCH_TOKENS = 8192  # approximate tokens per forward pass
@@ -60,7 +61,7 @@ class Embedder:
         return found
 
 
-def batches(lengths: npt.NDArray[np.int64]) -> Iterator[npt.NDArray[np.int64]]:
+def batches(lengths: Ints) -> Iterator[Ints]:
     """Yield each text's index once, grouped by similar length, up to BATCH_TOKENS per batch."""
     order = np.argsort(lengths, kind="stable")
     groups = np.cumsum(lengths[order]) // BATCH_TOKENS

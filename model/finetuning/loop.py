@@ -16,10 +16,11 @@ from torch import Tensor, nn
 from model.config import ModelConfig, ScheduleConfig
 from model.encoders.batch import Packed
 from model.encoders.encoder import prepare_for
-from model.finetuning.features import Ints, Samples, batch_count, bounds_of, epoch_batches
+from model.finetuning.features import Samples, batch_count, bounds_of, epoch_batches
 from model.finetuning.heads import BertWithHead, HeadConfig, loss_of
 from model.huggingface.names import ANSWER, TAG
 from model.loader.device_copy import sent
+from model.loader.sample_order import Ints
 from model.training.optimizer import parameter_groups
 from model.training.schedule import lr_factor
 from pipeline.common import counter_rng

@@ -2,12 +2,12 @@
 
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 
 import torch
 from safetensors.torch import save_file
 
 from model.config import ModelConfig
+from model.config.kinds import Json
 from model.finetuning.heads import BertWithHead, HeadConfig
 from model.huggingface import bert_format, vocabulary
 from model.huggingface.names import ANSWER, CHOICE, CLASS, NAMES, TAG, Names
@@ -94,12 +94,12 @@ def head_name(names: Names, kind: str) -> str:
     return names.answer_head if kind == ANSWER else "classifier"
 
 
-def names_of(head: HeadConfig, labels: list[str]) -> dict[str, Any]:
+def names_of(head: HeadConfig, labels: list[str]) -> Json:
     """Return the labels and problem type for config.json."""
     if head.kind == CHOICE:
         return {}
     words = labels or [f"LABEL_{number}" for number in range(head.outputs)]
-    content: dict[str, Any] = {
+    content: Json = {
         "id2label": {str(number): word for number, word in enumerate(words)},
         "label2id": {word: number for number, word in enumerate(words)},
     }
@@ -145,7 +145,7 @@ def load(folder: Path | str) -> tuple[ModelConfig, SavedModel]:
     return size, SavedModel(model.eval(), labels, content.get(TEXTS), reading)
 
 
-def stated_by(folder: Path, content: dict[str, Any], outputs: int) -> tuple[list[str], Reading]:
+def stated_by(folder: Path, content: Json, outputs: int) -> tuple[list[str], Reading]:
     """Return the labels of the outputs, and the part of a text that the model was tuned on, by its config.json.
 
     Raises:
@@ -166,7 +166,7 @@ def stated_by(folder: Path, content: dict[str, Any], outputs: int) -> tuple[list
     return labels if outputs > 1 else [], found
 
 
-def check_problem(folder: Path, content: dict[str, Any], kind: str, outputs: int) -> None:
+def check_problem(folder: Path, content: Json, kind: str, outputs: int) -> None:
     """Check that several outputs of a classification are classes of which one is right.
 
     Raises:

@@ -18,15 +18,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from model.encoders.attention import EQUAL
 from model.encoders.device import exact_products
 from model.encoders.encoder import MaskedHead, PretrainingModel, Sequences
-from model.finetuning.features import Ids, Ints
+from model.finetuning.features import Ids
 from model.loader.device_copy import sent
+from model.loader.sample_order import Bools, Floats, Ints
 
 BATCH_TOKENS = 4096  # of one forward pass: its matrices stay in a core's cache
 GPU_TOKENS = 1 << 17
@@ -66,9 +66,9 @@ class SentenceScorer:
         self,
         sequences: Sequence[Ids],
         first: Ints,
-        goes_on: Sequence[npt.NDArray[np.bool_]] | None = None,
+        goes_on: Sequence[Bools] | None = None,
         on_sentences: Callable[[float], object] = lambda count: None,
-    ) -> npt.NDArray[np.float64]:
+    ) -> Floats:
         """Return the log-likelihood `(S,)` of each sequence from [CLS] to [SEP].
 
         The tokens from position `first` `(S,)` on count, [SEP] does not. With `goes_on`, whether
@@ -92,7 +92,7 @@ class SentenceScorer:
             found[rows] = np.bincount(queries.sentence, values, len(rows))
         return found
 
-    def _values(self, queries: Queries, on_share: Callable[[float], object]) -> npt.NDArray[np.float64]:
+    def _values(self, queries: Queries, on_share: Callable[[float], object]) -> Floats:
         """Return the log-probability `(P,)` of each label."""
         found = np.zeros(len(queries.label))
         copies, length = queries.copies.shape
@@ -122,7 +122,7 @@ class SentenceScorer:
             x = layer(x, where, wanted if number == last else None)
         return x if encoder.norm is None else encoder.norm(x)
 
-    def _log_probabilities(self, states: Tensor, row: Ints, label: Ints) -> npt.NDArray[np.float64]:
+    def _log_probabilities(self, states: Tensor, row: Ints, label: Ints) -> Floats:
         """Return the log-probability `(P,)` of labels `(P,)` at rows `(P,)` of `(K, H)`."""
         head = self._model.masked_head
         assert isinstance(head, MaskedHead)
@@ -156,7 +156,7 @@ def log_sum_exp(hidden: Tensor, words: Tensor, bias: Tensor, columns: int) -> Te
     return (total.log_() + greatest).squeeze(-1)
 
 
-def masked_queries(ids: Ids, first: Ints, mask: int, goes_on: npt.NDArray[np.bool_] | None) -> Queries:
+def masked_queries(ids: Ids, first: Ints, mask: int, goes_on: Bools | None) -> Queries:
     """Return a masked copy of sentences `(S, L)` for each token from position `first` `(S,)`.
 
     With `goes_on` `(S, L)`, whether each token continues the word of the one before it, the later

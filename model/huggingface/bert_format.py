@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import get_type_hints
 
 import torch
 from huggingface_hub import save_torch_state_dict
@@ -17,6 +17,7 @@ from tokenizers import Tokenizer
 from torch import Tensor
 
 from model.config import ModelConfig
+from model.config.kinds import Json, Weights
 from model.encoders.architectures import architecture_of, parameter_shapes
 from model.encoders.encoder import initialise
 from model.huggingface import model_card, vocabulary
@@ -64,13 +65,13 @@ def names_for(config: ModelConfig) -> Names:
 def save(
     folder: Path | str,
     config: ModelConfig,
-    state: dict[str, Tensor],
+    state: Weights,
     vocab_folder: Path | str,
     manifests: Iterable[Manifest] = (),
     *,
     dtype: torch.dtype = torch.float32,
     shard_bytes: int | None = None,
-    remarks: dict[str, Any] | None = None,
+    remarks: Json | None = None,
 ) -> None:
     """Write weights, sizes, tokenizer and model card (with the metrics of `manifests`).
 
@@ -146,12 +147,12 @@ def cast(name: str, tensor: Tensor, dtype: torch.dtype) -> Tensor:
     return cast
 
 
-def write_json(path: Path, content: dict[str, Any]) -> None:
+def write_json(path: Path, content: Json) -> None:
     """Write an indented JSON file."""
     path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
-def read_config(folder: Path | str) -> dict[str, Any]:
+def read_config(folder: Path | str) -> Json:
     """Read the config.json of a folder in Hugging Face format.
 
     Raises:
@@ -168,7 +169,7 @@ def read_config(folder: Path | str) -> dict[str, Any]:
     return foreign_json.read_object(folder / CONFIG)
 
 
-def their_config(config: ModelConfig, entries: list[str], dtype: torch.dtype) -> dict[str, Any]:
+def their_config(config: ModelConfig, entries: list[str], dtype: torch.dtype) -> Json:
     """Return the content of config.json."""
     names, usual = names_for(config), dict(zip(special_names(entries), SPECIAL, strict=True))
     return {
@@ -181,7 +182,7 @@ def their_config(config: ModelConfig, entries: list[str], dtype: torch.dtype) ->
     }
 
 
-def load(folder: Path | str) -> tuple[ModelConfig, dict[str, Tensor], list[str]]:
+def load(folder: Path | str) -> tuple[ModelConfig, Weights, list[str]]:
     """Read a BERT or ModernBERT folder: sizes, fp32 weights in our names, and notes.
 
     The notes list parameters that were initialised and tensors that were ignored. Names may lack the
@@ -200,7 +201,7 @@ def load(folder: Path | str) -> tuple[ModelConfig, dict[str, Tensor], list[str]]
         raise InputError(f"{config.layers} layers, but {len(found)} tensors in the weights", path=folder / CONFIG)
     check_decoder(folder, found, names)
     shapes = parameter_shapes(config)
-    state: dict[str, Tensor] = {}
+    state: Weights = {}
     missing = []
     for name, shape in shapes.items():
         tensor = found.pop(names.their_name(name), None)
@@ -223,7 +224,7 @@ def load(folder: Path | str) -> tuple[ModelConfig, dict[str, Tensor], list[str]]
     return config, {name: state[name] for name in shapes}, notes
 
 
-def without_padding(folder: Path, config: ModelConfig, state: dict[str, Tensor], notes: list[str]) -> ModelConfig:
+def without_padding(folder: Path, config: ModelConfig, state: Weights, notes: list[str]) -> ModelConfig:
     """Check the weights against the vocabulary in `folder`, and remove padding rows.
 
     Raises:
@@ -241,7 +242,7 @@ def without_padding(folder: Path, config: ModelConfig, state: dict[str, Tensor],
     return replace(config, vocab_size=entries)
 
 
-def our_config(folder: Path, theirs: dict[str, Any]) -> ModelConfig:
+def our_config(folder: Path, theirs: Json) -> ModelConfig:
     """Return the sizes in a config.json.
 
     Raises:
@@ -290,14 +291,14 @@ def check_sizes(folder: Path, config: ModelConfig, weights: int) -> None:
         )
 
 
-def check_decoder(folder: Path, found: dict[str, Tensor], names: Names) -> None:
+def check_decoder(folder: Path, found: Weights, names: Names) -> None:
     """Remove the decoder from `found`, and check that it equals the word embeddings."""
     weight, words = found.pop(names.decoder, None), found.get(names.words)
     if weight is not None and words is not None and not torch.equal(weight, words):
         raise InputError("the decoder must be tied to the word embeddings", path=folder)
 
 
-def init_missing(shapes: dict[str, torch.Size], config: ModelConfig) -> dict[str, Tensor]:
+def init_missing(shapes: dict[str, torch.Size], config: ModelConfig) -> Weights:
     """Return freshly initialised parameters, always the same ones."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)

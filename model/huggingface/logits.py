@@ -8,12 +8,13 @@ from torch import Tensor
 from transformers.utils import logging
 
 from model.config import ModelConfig
+from model.config.kinds import Weights
 from model.encoders.architectures import model_with
 from model.encoders.batch import Batch
 from model.huggingface import bert_format
 
 
-def compare(folder: Path, config: ModelConfig, state: dict[str, Tensor]) -> float:
+def compare(folder: Path, config: ModelConfig, state: Weights) -> float:
     """Return the largest difference of any logit between our model and the folder, loaded again.
 
     In double precision rounding is negligible, so any larger difference is a mistake.
@@ -50,7 +51,7 @@ def theirs(folder: Path, config: ModelConfig, batch: Batch, dtype: torch.dtype) 
     return [masked] if pairs is None or config.causal else [masked, pairs]
 
 
-def ours(config: ModelConfig, state: dict[str, Tensor], batch: Batch) -> list[Tensor]:
+def ours(config: ModelConfig, state: Weights, batch: Batch) -> list[Tensor]:
     """Return both logits of our model in double precision; its memory is freed on return."""
     masked, pairs = model_with(config, state).double()(batch)
     return [masked] if pairs is None else [masked, pairs]

@@ -22,8 +22,8 @@ import torch
 
 from model.config import DataConfig, ObjectiveConfig
 from model.encoders.batch import Batch
-from model.loader.masking import Bools, Ints, Masker
-from model.loader.sample_order import Mixture, Order, Span, Window, even_cuts
+from model.loader.masking import Masker
+from model.loader.sample_order import Bools, Ints, Mixture, Order, Span, Window, even_cuts
 from model.loader.shard_cache import ShardCache
 from pipeline.common import counter_rng
 from pipeline.common.errors import ConfigError, InputError, named

@@ -14,11 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from model.config import ObjectiveConfig
+from model.loader.sample_order import Bools, Ints
 from pipeline.common import counter_rng
 from pipeline.tokenization.wordpiece import WordPiece
-
-Ints = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 
 # Offsets of the draws in a sample's random stream; a sequence is shorter than the gaps.
 _ORDER, _ACTION, _TOKEN, _CUT = 0, 2**20, 2**21, 3 * 2**20

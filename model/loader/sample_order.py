@@ -15,7 +15,9 @@ import numpy.typing as npt
 
 from pipeline.common import counter_rng
 
+Bools = npt.NDArray[np.bool_]
 Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)

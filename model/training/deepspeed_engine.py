@@ -18,6 +18,7 @@ from pydantic import ValidationError
 from torch import Tensor, nn
 
 from model.config import TrainConfig, deepspeed_keys
+from model.config.kinds import Json, Weights
 from model.encoders.device import choose_products, has_compiler
 from model.encoders.encoder import prepare_for
 from model.resilience import process_group
@@ -81,14 +82,14 @@ def ranks_of_this_node() -> int:
     return int(next(os.environ[name] for name in names if name in os.environ))
 
 
-def deepspeed_config(config: TrainConfig, world: World) -> dict[str, Any]:
+def deepspeed_config(config: TrainConfig, world: World) -> Json:
     """Return the DeepSpeed configuration: derived from ours, then overridden by `config.deepspeed`.
 
     Raises:
         ConfigError: DeepSpeed would train incorrectly with this combination.
     """
     accumulation = math.ceil(math.ceil(config.batch_size / world.size) / int(config.micro_batch))
-    settings: dict[str, Any] = {
+    settings: Json = {
         "train_micro_batch_size_per_gpu": config.micro_batch,
         "gradient_accumulation_steps": accumulation,
         "train_batch_size": config.micro_batch * accumulation * world.size,
@@ -115,7 +116,7 @@ def deepspeed_config(config: TrainConfig, world: World) -> dict[str, Any]:
     return settings
 
 
-def reject_unsupported(config: TrainConfig, settings: dict[str, Any], world: World) -> None:
+def reject_unsupported(config: TrainConfig, settings: Json, world: World) -> None:
     """Reject option combinations that DeepSpeed accepts but trains incorrectly."""
     zero = settings.get("zero_optimization", {})
     stage, precision = zero.get("stage", 0), config.precision
@@ -134,7 +135,7 @@ def reject_unsupported(config: TrainConfig, settings: dict[str, Any], world: Wor
         )
 
 
-class _Lookups(dict[str, Any]):
+class _Lookups(Json):
     """A configuration that notes which names are looked up in it, there or not."""
 
     def __init__(self, values: Mapping[str, Any]):
@@ -239,7 +240,7 @@ def _optimizer(engine: Any) -> torch.optim.Optimizer:
     return inner
 
 
-def gather_state(engine: Any, compare: bool = True) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
+def gather_state(engine: Any, compare: bool = True) -> tuple[Weights, Weights]:
     """Gather whole fp32 weights and moments by name on rank 0; every rank must call it.
 
     `compare` looks whether they are the weights that the model computes with, to the bit. On a CPU
@@ -249,8 +250,8 @@ def gather_state(engine: Any, compare: bool = True) -> tuple[dict[str, torch.Ten
         FloatingPointError: A weight is not finite.
         RuntimeError: The optimizer's weights are not those that the model computes with.
     """
-    weights: dict[str, torch.Tensor] = {}
-    moments: dict[str, torch.Tensor] = {}
+    weights: Weights = {}
+    moments: Weights = {}
     infinite = different = False
     if any(_optimizer(engine).state.values()):
         _link_optimizer_state(engine)
@@ -279,7 +280,7 @@ def gather_state(engine: Any, compare: bool = True) -> tuple[dict[str, torch.Ten
     return weights, moments
 
 
-def _whole(engine: Any, parameter: nn.Parameter, keys: Sequence[str]) -> tuple[Tensor, dict[str, Tensor]]:
+def _whole(engine: Any, parameter: nn.Parameter, keys: Sequence[str]) -> tuple[Tensor, Weights]:
     """Return a parameter's fp32 weight and moments, gathered from the ranks."""
     if engine.zero_optimization_stage() == 0:
         state = engine.optimizer.state[parameter]
@@ -335,14 +336,14 @@ def _scatter(engine: Any, parameter: nn.Parameter, weight: Tensor, moments: Mapp
             fragments.safe_set_full_optimizer_state(parameter, moment, key)
 
 
-def _own_part(parameter: nn.Parameter, whole: torch.Tensor) -> torch.Tensor:
+def _own_part(parameter: nn.Parameter, whole: Tensor) -> Tensor:
     """Return the part of a tensor that this rank owns at stage 3: an equal one, or what is left."""
     size = parameter.ds_tensor.numel()  # type: ignore[attr-defined]
     start = size * torch.distributed.get_rank()
     return whole.flatten()[start : start + size]
 
 
-def _padded(parameter: nn.Parameter, whole: torch.Tensor) -> torch.Tensor:
+def _padded(parameter: nn.Parameter, whole: Tensor) -> Tensor:
     """Return this rank's part in the size that all ranks have, with zeros."""
     part = _own_part(parameter, whole)
     size = parameter.ds_tensor.numel()  # type: ignore[attr-defined]

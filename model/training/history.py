@@ -4,8 +4,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from model.config.kinds import Json
 from model.training.tracking import read_metrics
 from pipeline.common.figures import TrainingSummary
 from pipeline.common.manifest import Manifest
@@ -74,12 +75,12 @@ def validation_of(made: Manifest, source: "Source", average: bool) -> dict[str, 
     return found if len(source.steps) == 1 else {}
 
 
-def overfitting(rows: list[dict[str, Any]]) -> list[str]:
+def overfitting(rows: list[Json]) -> list[str]:
     """Return a sentence for each held-out loss of a curve that rose while that of training fell."""
     return [text for key, title in LOSSES.items() if (text := _overfitting(rows, title, key))]
 
 
-def _overfitting(rows: list[dict[str, Any]], title: str, key: str) -> str | None:
+def _overfitting(rows: list[Json], title: str, key: str) -> str | None:
     held = [(row["step"], row[key]) for row in rows if row["kind"] == "validation" and key in row]
     if len(held) < 2:
         return None

@@ -13,6 +13,7 @@ from model.training.partitioned import (
     Group,
     Layout,
     PartitionedAdam,
+    TensorList,
     multiply,
     on_device,
     pieces_of,
@@ -35,11 +36,11 @@ class Lamb(PartitionedAdam):
     published code, biases and layer norms have none.
     """
 
-    def _scale(self, parameters: list[Tensor], gradients: list[Tensor], updates: list[Tensor], group: Group) -> None:
+    def _scale(self, parameters: TensorList, gradients: TensorList, updates: TensorList, group: Group) -> None:
         if group["adapt"]:
             super()._scale(parameters, gradients, updates, group)
 
-    def _rescale(self, measured: list[Tensor], updates: list[Tensor], layout: Layout | None) -> None:
+    def _rescale(self, measured: TensorList, updates: TensorList, layout: Layout | None) -> None:
         """Multiply updates by trust ratios, |parameter| / |update|; by 1 where a norm is zero."""
         weight, update = whole_sums((squares(measured), squares(updates)), layout).sqrt()
         multiply(updates, torch.where((weight > 0) & (update > 0), weight / update, 1.0))
@@ -54,7 +55,7 @@ class StableAdamW(PartitionedAdam):
     above one. It includes biases and layer norms.
     """
 
-    def _measured(self, parameters: list[Tensor], gradients: list[Tensor], group: Group) -> list[Tensor]:
+    def _measured(self, parameters: TensorList, gradients: TensorList, group: Group) -> TensorList:
         """Return g / sqrt(v) per element, v bias-corrected and at least epsilon^2."""
         beta2, states = group["betas"][1], [self.state[p] for p in parameters]
         size = torch._foreach_sqrt([state["exp_avg_sq"] for state in states])
@@ -62,7 +63,7 @@ class StableAdamW(PartitionedAdam):
         torch._foreach_clamp_min_(size, group["eps"])
         return list(torch._foreach_div(gradients, size))
 
-    def _rescale(self, measured: list[Tensor], updates: list[Tensor], layout: Layout | None) -> None:
+    def _rescale(self, measured: TensorList, updates: TensorList, layout: Layout | None) -> None:
         """Divide updates by the RMS of their parameters' ratios where it is above one."""
         found = squares(measured)
         counts = on_device(tuple(ratio.numel() for ratio in measured), found.device).float()
@@ -84,7 +85,7 @@ class Muon(PartitionedAdam):
         super().__init__(groups, lr, betas, eps)
         self.bf16 = bf16
 
-    def _step_group(self, parameters: list[Tensor], gradients: list[Tensor], group: Group) -> None:
+    def _step_group(self, parameters: TensorList, gradients: TensorList, group: Group) -> None:
         """Update the parameters of a group by Muon or AdamW."""
         if group["moments"] == (MOMENTUM,):
             super()._step_group(parameters, gradients, group)
@@ -110,7 +111,7 @@ class Muon(PartitionedAdam):
             weight_decay=group["weight_decay"],
         )
 
-    def _updates(self, parameters: list[Tensor], gradients: list[Tensor], group: Group) -> list[Tensor]:
+    def _updates(self, parameters: TensorList, gradients: TensorList, group: Group) -> TensorList:
         """Update the momentum of matrices; return Nesterov's."""
         states = self._states(parameters, group)
         for state in states:
@@ -119,7 +120,7 @@ class Muon(PartitionedAdam):
         torch._foreach_lerp_(momenta, gradients, 1 - group["momentum"])
         return list(torch._foreach_lerp(gradients, momenta, group["momentum"]))
 
-    def _scale(self, parameters: list[Tensor], gradients: list[Tensor], updates: list[Tensor], group: Group) -> None:
+    def _scale(self, parameters: TensorList, gradients: TensorList, updates: TensorList, group: Group) -> None:
         """Orthogonalise the updates of whole matrices and add the decay, in place."""
         if self.partitions:
             for parameter, update in zip(parameters, updates, strict=True):
@@ -209,7 +210,7 @@ def orthogonalise_pieces(flat: Tensor, layout: Layout, bf16: bool) -> None:
             part.copy_(place)
 
 
-def orthogonalise_whole(matrices: list[Tensor], bf16: bool) -> None:
+def orthogonalise_whole(matrices: TensorList, bf16: bool) -> None:
     """Orthogonalise the same matrices on every rank, in place: each rank computes some of them."""
     if not dist.is_initialized() or dist.get_world_size() == 1:
         for matrix in matrices:

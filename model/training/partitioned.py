@@ -14,6 +14,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+TensorList = list[Tensor]
 Group = dict[str, Any]  # of parameters: an optimizer's settings for them
 
 ADAM = ("exp_avg", "exp_avg_sq")  # first and second moment
@@ -58,12 +59,12 @@ class PartitionedAdam(torch.optim.Optimizer):
             if parameters:
                 self._step_group(parameters, [p.grad.to(p.dtype) for p in parameters if p.grad is not None], group)
 
-    def _step_group(self, parameters: list[Tensor], gradients: list[Tensor], group: Group) -> None:
+    def _step_group(self, parameters: TensorList, gradients: TensorList, group: Group) -> None:
         updates = self._updates(parameters, gradients, group)
         self._scale(parameters, gradients, updates, group)
         torch._foreach_add_(parameters, updates, alpha=-group["lr"])
 
-    def _scale(self, parameters: list[Tensor], gradients: list[Tensor], updates: list[Tensor], group: Group) -> None:
+    def _scale(self, parameters: TensorList, gradients: TensorList, updates: TensorList, group: Group) -> None:
         """Scale the updates in place, by norms of whole parameters."""
         measured = self._measured(parameters, gradients, group)
         if not self.partitions:
@@ -73,15 +74,15 @@ class PartitionedAdam(torch.optim.Optimizer):
             layout = self.partitions[parameter]
             self._rescale(pieces_of(one, layout), pieces_of(update, layout), layout)
 
-    def _measured(self, parameters: list[Tensor], gradients: list[Tensor], group: Group) -> list[Tensor]:
+    def _measured(self, parameters: TensorList, gradients: TensorList, group: Group) -> TensorList:
         """Return what `_rescale` takes norms of, in the parameters' shapes."""
         return parameters
 
-    def _rescale(self, measured: list[Tensor], updates: list[Tensor], layout: Layout | None) -> None:
+    def _rescale(self, measured: TensorList, updates: TensorList, layout: Layout | None) -> None:
         """Scale parameters' updates in place, or the pieces of one partition."""
         raise NotImplementedError
 
-    def _updates(self, parameters: list[Tensor], gradients: list[Tensor], group: Group) -> list[Tensor]:
+    def _updates(self, parameters: TensorList, gradients: TensorList, group: Group) -> TensorList:
         """Update the moments; return Adam's updates with decay, in the parameters' shapes."""
         (beta1, beta2), states = group["betas"], self._states(parameters, group)
         first = [state["exp_avg"] for state in states]
@@ -100,7 +101,7 @@ class PartitionedAdam(torch.optim.Optimizer):
         torch._foreach_add_(updates, parameters, alpha=group["weight_decay"])
         return list(updates)
 
-    def _states(self, parameters: list[Tensor], group: Group) -> list[dict[str, Any]]:
+    def _states(self, parameters: TensorList, group: Group) -> list[dict[str, Any]]:
         """Return each parameter's state, which begins with zeros."""
         for parameter in parameters:
             if not self.state[parameter]:
@@ -109,7 +110,7 @@ class PartitionedAdam(torch.optim.Optimizer):
         return [self.state[parameter] for parameter in parameters]
 
 
-def pieces_of(tensor: Tensor, layout: Layout) -> list[Tensor]:
+def pieces_of(tensor: Tensor, layout: Layout) -> TensorList:
     """Split a flat partition, or a tensor of its size, into one piece per parameter."""
     return [tensor[piece.start : piece.start + piece.size] for piece in layout.pieces]
 
@@ -136,14 +137,14 @@ def on_device(numbers: tuple[int, ...], device: torch.device) -> Tensor:
     return torch.tensor(numbers, dtype=torch.int64, device=device)
 
 
-def squares(tensors: list[Tensor]) -> Tensor:
+def squares(tensors: TensorList) -> Tensor:
     """Return the sum of squares of each tensor, `(len(tensors),)` fp32."""
     if not tensors:
         return torch.zeros(0)
     return torch.stack(list(torch._foreach_norm(tensors))).float().square()
 
 
-def multiply(updates: list[Tensor], factors: Tensor) -> None:
+def multiply(updates: TensorList, factors: Tensor) -> None:
     """Multiply each update by its factor, in place."""
     if updates:
         torch._foreach_mul_(updates, list(factors.to(updates[0].device).unbind()))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
+from torch import Tensor
 from torch.nn import functional
 
 from model.encoders.batch import Batch
@@ -74,9 +75,7 @@ class PhaseTimer:
         return total
 
 
-def losses(
-    masked_logits: torch.Tensor, pair_logits: torch.Tensor | None, batch: Batch
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+def losses(masked_logits: Tensor, pair_logits: Tensor | None, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
     """Return both losses of logits `(M, V)` and `(B, 2)`, summed, and the metrics of `SUMS`.
 
     Overwrites the masked-LM logits. Without pair logits (no next-sentence head) the pair loss is
@@ -133,7 +132,7 @@ class Meter:
         """Return the time since the last `restart`, without pauses."""
         return time.perf_counter() - self._began
 
-    def add(self, sums: torch.Tensor, finite_only: bool = True) -> None:
+    def add(self, sums: Tensor, finite_only: bool = True) -> None:
         """Add one micro-batch's metrics, without waiting for the device.
 
         If they are not finite, its update is skipped and only the micro-batch's size counts.

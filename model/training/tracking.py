@@ -18,6 +18,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from model.config import TrackingConfig
+from model.config.kinds import Json
 from pipeline.common import redact, screen
 from pipeline.common.atomic import write_text
 from pipeline.common.bars import Bar
@@ -84,7 +85,7 @@ def project_of(typed: str | None) -> str:
     return typed or os.environ.get("WANDB_PROJECT") or "bert-pipeline"
 
 
-def open_wandb(config: TrackingConfig, out: Path, start: int, settings: dict[str, Any]) -> Any:
+def open_wandb(config: TrackingConfig, out: Path, start: int, settings: Json) -> Any:
     """Start the W&B run, or resume that of the step `start`; None if W&B is off or unavailable.
 
     What starts at 0 is a run of its own: W&B ignores steps before the last one of a run.
@@ -126,7 +127,7 @@ def open_wandb(config: TrackingConfig, out: Path, start: int, settings: dict[str
     return None
 
 
-def catch_up(run: Any, rows: list[dict[str, Any]]) -> None:
+def catch_up(run: Any, rows: list[Json]) -> None:
     """Send the rows that a W&B run lacks: a start that was killed may not have sent or written all of its own.
 
     An offline run has all of them in its newest folder; those of earlier starts, which `wandb sync` may not be able to
@@ -189,7 +190,7 @@ def share(out: Path, other: Path, run: Path, step: int) -> None:
         write_text(target, "".join(line for line, row in rows_of(source) if row["step"] <= step))
 
 
-def rows_of(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+def rows_of(path: Path) -> Iterator[tuple[str, Json]]:
     """Yield the lines of a curve with their rows; damaged ones are left out, with a warning.
 
     A killed writer may have left a part of the last one, which is written again.
@@ -242,7 +243,7 @@ class Sink:
 class Tracker:
     """The sinks of rank 0; other ranks have none."""
 
-    def __init__(self, config: TrackingConfig, out: Path, rank: int, start: int, steps: int, settings: dict[str, Any]):
+    def __init__(self, config: TrackingConfig, out: Path, rank: int, start: int, steps: int, settings: Json):
         self._start, self._steps, self._began = start, steps, time.monotonic()
         self.sinks: list[Sink] = []
         if rank == 0:
@@ -406,7 +407,7 @@ def one_line(figures: Mapping[str, float]) -> str:
     return ", ".join(shown.format(figures[key]) for key, shown in LINE.items() if key in figures)
 
 
-def read_metrics(folder: Path) -> list[dict[str, Any]]:
+def read_metrics(folder: Path) -> list[Json]:
     """Read the records of a run's metrics.jsonl; return an empty list if missing."""
     return [row for _, row in rows_of(folder / METRICS)]
 
@@ -420,7 +421,7 @@ class TrainJobStatus(Sink):
 
     def __init__(self, url: str, steps: int):
         self._url, self._steps = url, steps
-        self._newest: dict[str, Any] | None = None
+        self._newest: Json | None = None
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._send_all, daemon=True)
         self._thread.start()
@@ -455,7 +456,7 @@ class TrainJobStatus(Sink):
                     print(f"warning: progress of the TrainJob is not shown ({error})", flush=True)
                 failed = True
 
-    def _send(self, status: dict[str, Any] | None) -> None:
+    def _send(self, status: Json | None) -> None:
         token = Path(os.environ.get(TRAINER_TOKEN, "")).read_text().strip()
         request = urllib.request.Request(
             self._url,

@@ -1,0 +1,9 @@
+"""Types that many modules name."""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Json = dict[str, Any]  # an object
+Weights = dict[str, "Tensor"]  # by the names of parameters
