@@ -10,7 +10,7 @@ from torch.nn import functional as F
 from model.config import ModelConfig
 from model.encoders import attention
 from model.encoders.dropout import Dropout
-from model.encoders.encoder import Architecture, EncoderLayer, MaskedHead, Sequences, WordEmbeddings
+from model.encoders.encoder import Architecture, EncoderLayer, MaskedHead, Sequences, WordEmbeddings, layer_norm
 from model.encoders.projections import QueryKeyValue
 
 SEGMENTS = 2
@@ -23,7 +23,7 @@ class Embeddings(WordEmbeddings):
         super().__init__(config)
         self.position = nn.Embedding(config.positions, config.hidden)
         self.segment = nn.Embedding(SEGMENTS, config.hidden)
-        self.norm = nn.LayerNorm(config.hidden, eps=config.layer_norm_epsilon)
+        self.norm = layer_norm(config)
         self.dropout = Dropout(config.dropout)
 
     def forward(self, input_ids: Tensor, segment_ids: Tensor, position_ids: Tensor) -> Tensor:
@@ -39,7 +39,7 @@ class Residual(nn.Module):
         super().__init__()
         self.dense = nn.Linear(width, config.hidden)
         self.dropout = Dropout(config.dropout)
-        self.norm = nn.LayerNorm(config.hidden, eps=config.layer_norm_epsilon)
+        self.norm = layer_norm(config)
 
     def forward(self, x: Tensor, residual: Tensor) -> Tensor:
         """Map `(T, width)` and `(T, H)` -> `(T, H)`."""

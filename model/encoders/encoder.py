@@ -227,7 +227,25 @@ def summary_places(cu_seqlens: Tensor, config: ModelConfig) -> Tensor:
     return cu_seqlens[1:] - 1 if config.causal else cu_seqlens[:-1]
 
 
-class MaskedHead(nn.Module):
+def layer_norm(config: ModelConfig, bias: bool = True) -> nn.LayerNorm:
+    """Build a layer norm."""
+    return nn.LayerNorm(config.hidden, eps=config.layer_norm_epsilon, bias=bias)
+
+
+class Transform(nn.Module):
+    """What heads compute first: projection, activation and norm."""
+
+    def __init__(self, config: ModelConfig, bias: bool = True) -> None:
+        super().__init__()
+        self.dense = nn.Linear(config.hidden, config.hidden, bias=bias)
+        self.norm = layer_norm(config, bias)
+
+    def hidden(self, x: Tensor) -> Tensor:
+        """Map hidden states `(K, H)` to what is read next `(K, H)`."""
+        return self.norm(F.gelu(self.dense(x)))  # type: ignore[no-any-return]
+
+
+class MaskedHead(Transform):
     """Masked-LM head; the decoder is the word embeddings plus a bias.
 
     Matrix products on a GPU are several times slower where rows are not aligned, so logits may be
@@ -238,9 +256,7 @@ class MaskedHead(nn.Module):
     multiple = 1  # of entries, padding included
 
     def __init__(self, config: ModelConfig, bias: bool = True) -> None:
-        super().__init__()
-        self.dense = nn.Linear(config.hidden, config.hidden, bias=bias)
-        self.norm = nn.LayerNorm(config.hidden, eps=config.layer_norm_epsilon, bias=bias)
+        super().__init__(config, bias)
         self.bias = nn.Parameter(torch.empty(config.entries))
 
     def forward(self, x: Tensor, words: Tensor) -> Tensor:
@@ -251,10 +267,6 @@ class MaskedHead(nn.Module):
             words = F.pad(words, (0, 0, 0, missing))
             bias = F.pad(bias, (0, missing), value=-torch.inf)
         return F.linear(self.hidden(x), words, bias)
-
-    def hidden(self, x: Tensor) -> Tensor:
-        """Map hidden states `(M, H)` to what the decoder reads `(M, H)`."""
-        return self.norm(F.gelu(self.dense(x)))  # type: ignore[no-any-return]
 
 
 class PretrainingModel(nn.Module):

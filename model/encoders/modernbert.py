@@ -22,16 +22,22 @@ from torch.nn import functional as F
 from model.config import ModelConfig
 from model.encoders import attention
 from model.encoders.dropout import Dropout, drop
-from model.encoders.encoder import Architecture, EncoderLayer, MaskedHead, Sequences, WordEmbeddings
+from model.encoders.encoder import (
+    Architecture,
+    EncoderLayer,
+    MaskedHead,
+    Sequences,
+    Transform,
+    WordEmbeddings,
+    layer_norm,
+)
 from model.encoders.projections import QueryKeyValue
 
 CUTOFF = 2.0  # truncation of initial weights, in standard deviations
 ENDS_A_BRANCH = ("mix.weight", "down.weight", "masked_head.dense.weight", "pooler.dense.weight")
 
 
-def make_norm(config: ModelConfig) -> nn.LayerNorm:
-    """Build a layer norm without a bias."""
-    return nn.LayerNorm(config.hidden, eps=config.layer_norm_epsilon, bias=False)
+make_norm = functools.partial(layer_norm, bias=False)
 
 
 class Embeddings(WordEmbeddings):
@@ -92,17 +98,12 @@ class Layer(EncoderLayer):
         return x + self.down(self.dropout(F.gelu(value) * gate))  # type: ignore[no-any-return]
 
 
-class Pooler(nn.Module):
+class Pooler(Transform):
     """Pooler of fine-tuning heads: the first part of the masked-LM head."""
-
-    def __init__(self, config: ModelConfig) -> None:
-        super().__init__()
-        self.dense = nn.Linear(config.hidden, config.hidden, bias=False)
-        self.norm = make_norm(config)
 
     def forward(self, x: Tensor) -> Tensor:
         """Map `(B, H)` -> `(B, H)`."""
-        return self.norm(F.gelu(self.dense(x)))  # type: ignore[no-any-return]
+        return self.hidden(x)
 
 
 def initialise_matrix(name: str, parameter: Tensor, config: ModelConfig) -> None:
@@ -124,8 +125,8 @@ MODERNBERT = Architecture(
     embeddings=Embeddings,
     layer=Layer,
     norm=make_norm,
-    pooler=Pooler,
-    masked_head=lambda config: MaskedHead(config, bias=False),
+    pooler=functools.partial(Pooler, bias=False),
+    masked_head=functools.partial(MaskedHead, bias=False),
     initialise=initialise_matrix,
     period=lambda config: config.global_every,
     pooler_source="masked_head",

@@ -13,7 +13,6 @@ while they are in a core's cache.
 Shapes: S sentences, L tokens of each in a batch, C copies, P predictions, V vocabulary.
 """
 
-import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -88,12 +87,12 @@ class SentenceScorer:
                 if goes_on is not None:
                     marks = np.stack([goes_on[row] for row in rows.tolist()])
                 queries = masked_queries(ids, first[rows], self._mask, marks)
-            values = self._values(queries, functools.partial(_share, on_sentences, len(rows)))
+            values = self._values(queries, len(rows), on_sentences)
             found[rows] = np.bincount(queries.sentence, values, len(rows))
         return found
 
-    def _values(self, queries: Queries, on_share: Callable[[float], object]) -> Floats:
-        """Return the log-probability `(P,)` of each label."""
+    def _values(self, queries: Queries, sentences: int, on_sentences: Callable[[float], object]) -> Floats:
+        """Return the log-probability `(P,)` of each label; report shares of the sentences as they are done."""
         found = np.zeros(len(queries.label))
         copies, length = queries.copies.shape
         size = max(1, self._tokens // length)
@@ -104,7 +103,7 @@ class SentenceScorer:
             keep, row = np.unique(place, return_inverse=True)
             states = self._states(queries.copies[start:stop], keep)
             found[low:high] = self._log_probabilities(states, row, queries.label[low:high])
-            on_share((stop - start) / copies)
+            on_sentences((stop - start) / copies * sentences)
         return found
 
     def _states(self, copies: Ids, keep: Ints) -> Tensor:
@@ -133,11 +132,6 @@ class SentenceScorer:
         rows, columns = self._piece
         every = [log_sum_exp(part, words, bias, columns) for part in torch.split(hidden, rows)]
         return np.asarray((wanted - torch.cat(every)[at]).double().cpu().numpy())
-
-
-def _share(on_sentences: Callable[[float], object], count: int, share: float) -> None:
-    """Report the progress of a share of some sentences."""
-    on_sentences(share * count)
 
 
 def log_sum_exp(hidden: Tensor, words: Tensor, bias: Tensor, columns: int) -> Tensor:

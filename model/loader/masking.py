@@ -125,9 +125,7 @@ class Masker:
         order &= ~self._place_bits
         order |= place
         order[place >= lengths[:, None]] = _LAST
-        at = np.flatnonzero(special)
-        row = np.searchsorted(starts, at, side="right") - 1
-        order[row, at - starts[row]] = _LAST
+        order[_cells(starts, np.flatnonzero(special))] = _LAST
         return order
 
     def _tokens(self, order: Any, starts: Ints, counts: Ints) -> Ints:
@@ -156,11 +154,8 @@ class Masker:
         pieces = np.diff(begins, append=len(continues))
 
         size = np.zeros(order.shape, np.int64)
-        row = np.searchsorted(starts, begins, side="right") - 1
-        size[row, begins - starts[row]] = pieces
-        inner = np.flatnonzero(continues)
-        row = np.searchsorted(starts, inner, side="right") - 1
-        order[row, inner - starts[row]] = _LAST
+        size[_cells(starts, begins)] = pieces
+        order[_cells(starts, np.flatnonzero(continues))] = _LAST
 
         ranked = np.sort(order, axis=1)
         none = ranked == _LAST
@@ -183,6 +178,12 @@ class Masker:
         random = self._ordinary[counter_rng.integers(keys, _TOKEN + places, len(self._ordinary))]
         changed = objective.mask_token_share + objective.random_token_share
         return np.where(action < objective.mask_token_share, self._mask, np.where(action < changed, random, labels))
+
+
+def _cells(starts: Ints, at: Ints) -> tuple[Ints, Ints]:
+    """Return the sequences of tokens of the batch, and their places in these."""
+    row = np.searchsorted(starts, at, side="right") - 1
+    return row, at - starts[row]
 
 
 def join_words(continues: Bools, cut: Bools, longest: int) -> Bools:

@@ -461,17 +461,15 @@ def compiles(config: TrainConfig, world: World) -> bool:
     Raises:
         ConfigError: it is asked for on a GPU without a C compiler.
     """
-    chosen = config.compute.compile
-    if chosen is False or (chosen is None and world.device.type != "cuda"):
-        return False
-    if world.device.type == "cuda" and not has_compiler():
-        if chosen:
-            raise ConfigError(
-                "found no C compiler with Python's headers, which Triton needs at run time; install gcc and "
-                "python3-dev, or set compute.compile=false",
-                "compute.compile",
-                True,
-            )
-        return False
-    stage = config.deepspeed.get("zero_optimization", {}).get("stage", 0)
-    return bool(chosen or stage < 3)
+    chosen, on_a_gpu = config.compute.compile, world.device.type == "cuda"
+    if chosen is None:
+        stage = config.deepspeed.get("zero_optimization", {}).get("stage", 0)
+        return on_a_gpu and stage < 3 and has_compiler()
+    if chosen and on_a_gpu and not has_compiler():
+        raise ConfigError(
+            "found no C compiler with Python's headers, which Triton needs at run time; install gcc and "
+            "python3-dev, or set compute.compile=false",
+            "compute.compile",
+            True,
+        )
+    return chosen

@@ -13,6 +13,7 @@ from safetensors.torch import load_file, save_file
 
 from model.config import ModelConfig
 from model.encoders.architectures import build_model
+from model.encoders.batch import Packed
 from model.encoders.encoder import prepare_for
 from model.finetuning import heads, loop, saved_model
 from model.finetuning.features import UNLABELLED, Samples
@@ -207,7 +208,7 @@ def test_rows_that_pad_products_of_bf16_reach_no_head(kind: str, pooling: str) -
     tokens = int(starts[-1])
     ids = torch.arange(tokens) % 25 + 5
     places = torch.cat([torch.arange(length) for length in LENGTHS])
-    arguments = (ids, torch.zeros_like(ids), places, starts.int(), max(LENGTHS), None)
+    arguments = (Packed(ids, torch.zeros_like(ids), places, starts.int(), max(LENGTHS)), None)
     wanted = ours(*arguments)
     prepare_for(torch.device("cpu"), torch.bfloat16, ours)
     assert tokens % ours.encoder.multiple
