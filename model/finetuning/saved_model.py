@@ -6,8 +6,7 @@ from pathlib import Path
 import torch
 from safetensors.torch import save_file
 
-from model.config import ModelConfig
-from model.config.kinds import Json
+from model.config import Json, ModelConfig
 from model.finetuning.heads import BertWithHead, HeadConfig
 from model.huggingface import bert_format, vocabulary
 from model.huggingface.names import ANSWER, CHOICE, CLASS, NAMES, TAG, Names

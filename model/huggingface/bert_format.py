@@ -16,8 +16,7 @@ from huggingface_hub import save_torch_state_dict
 from tokenizers import Tokenizer
 from torch import Tensor
 
-from model.config import ModelConfig
-from model.config.kinds import Json, Weights
+from model.config import Json, ModelConfig, Weights
 from model.encoders.architectures import architecture_of, parameter_shapes
 from model.encoders.encoder import initialise
 from model.huggingface import model_card, vocabulary

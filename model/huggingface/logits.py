@@ -7,8 +7,7 @@ import transformers
 from torch import Tensor
 from transformers.utils import logging
 
-from model.config import ModelConfig
-from model.config.kinds import Weights
+from model.config import ModelConfig, Weights
 from model.encoders.architectures import model_with
 from model.encoders.batch import Batch
 from model.huggingface import bert_format

@@ -11,8 +11,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from model.config import ModelConfig
-from model.config.kinds import Json
+from model.config import Json, ModelConfig
 from model.encoders.architectures import model_with
 from model.encoders.batch import Batch
 from model.huggingface import bert_format

@@ -6,8 +6,7 @@ from typing import Any, Self
 
 import torch
 
-from model.config import ModelConfig
-from model.config.kinds import Json, Weights
+from model.config import Json, ModelConfig, Weights
 from pipeline.common.tables import read_table
 
 BUFFERS = ("position_ids", "token_type_ids")  # of old versions, not weights

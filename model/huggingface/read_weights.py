@@ -8,7 +8,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
-from model.config.kinds import Weights
+from model.config import Weights
 from model.huggingface.names import Names
 from pipeline.common import foreign_json
 from pipeline.common.errors import InputError, first_line

@@ -8,8 +8,7 @@ from pathlib import Path
 import torch
 from tokenizers import Tokenizer, processors
 
-from model.config import ModelConfig
-from model.config.kinds import Json, Weights
+from model.config import Json, ModelConfig, Weights
 from pipeline.common.errors import InputError, first_line
 from pipeline.tokenization import wordpiece
 

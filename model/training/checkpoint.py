@@ -19,7 +19,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from model.config.kinds import Weights
+from model.config import Weights
 from pipeline.common import checkpoints
 from pipeline.common.atomic import write_text
 from pipeline.common.errors import BY_FORCE, InputError, named

@@ -17,8 +17,7 @@ from deepspeed.runtime.config_utils import DeepSpeedConfigModel
 from pydantic import ValidationError
 from torch import Tensor, nn
 
-from model.config import TrainConfig, deepspeed_keys
-from model.config.kinds import Json, Weights
+from model.config import Json, TrainConfig, Weights, deepspeed_keys
 from model.encoders.device import choose_products, has_compiler
 from model.encoders.encoder import prepare_for
 from model.resilience import process_group

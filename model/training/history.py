@@ -6,7 +6,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-from model.config.kinds import Json
+from model.config import Json
 from model.training.tracking import read_metrics
 from pipeline.common.figures import TrainingSummary
 from pipeline.common.manifest import Manifest

@@ -5,8 +5,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from model.config import AUTO, SHAPE, ModelConfig, TrainConfig
-from model.config.kinds import Weights
+from model.config import AUTO, SHAPE, ModelConfig, TrainConfig, Weights
 from model.huggingface import bert_format, vocabulary
 from model.huggingface.read_weights import weight_files
 from model.training import checkpoint

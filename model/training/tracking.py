@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from model.config import TrackingConfig
-from model.config.kinds import Json
+from model.config import Json, TrackingConfig
 from pipeline.common import redact, screen
 from pipeline.common.atomic import write_text
 from pipeline.common.bars import Bar
