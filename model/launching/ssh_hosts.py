@@ -19,13 +19,12 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import FrameType
 from typing import IO
 
 from model.launching.command_line import LauncherCommand, rank_hosts
 from model.launching.local_ranks import POLL, merge
 from model.resilience.rank_card import HOSTS, RUN, SECRET
-from model.resilience.watchdog import heard
+from model.resilience.watchdog import note_signals
 from pipeline.common.errors import ConfigError, Exit, InputError, Restart
 from pipeline.common.ports import free_port
 
@@ -169,8 +168,7 @@ class SshHosts:
             UserError: A host is unreachable or not set up.
             Restart: A host was not ready in time, or a signal arrived before all were ready.
         """
-        for number in heard():
-            signal.signal(number, self._hear)
+        note_signals(self.signals)
         try:
             self._open()
             self._send()
@@ -178,9 +176,6 @@ class SshHosts:
         finally:
             for host in self.hosts:
                 host.close()
-
-    def _hear(self, number: int, frame: FrameType | None) -> None:
-        self.signals.append(number)
 
     def _open(self) -> None:
         """Log in to all hosts; retry those that may still be starting."""

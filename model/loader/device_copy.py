@@ -8,7 +8,7 @@ import queue
 import threading
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -73,15 +73,15 @@ def sent(array: npt.NDArray[np.integer[Any]], device: torch.device) -> torch.Ten
     return tensor.to(device, non_blocking=True)
 
 
-class prefetch(Generic[Item]):
+class prefetch(Iterator[Item]):
     """Iterator that a thread keeps `depth` items ahead of its reader.
 
     numpy releases the interpreter lock in its loops, so the thread runs while the model computes.
-    `next` re-raises exceptions of the source. `close`, or the end of a `with` block, stops the
-    thread. It is woken for half of `depth` at once, as each wake-up also costs the reader time.
+    `next` re-raises exceptions of the source. `close` stops the thread. It is woken for half of
+    `depth` at once, as each wake-up also costs the reader time.
     """
 
-    def __init__(self, source: Iterable[Item], depth: int = 2):
+    def __init__(self, source: Iterable[Item], depth: int):
         self._ready: queue.Queue[tuple[Item | None, BaseException | None]] = queue.Queue()
         self._room = threading.Semaphore(depth)
         self._bundle, self._taken = max(1, depth // 2), 0
@@ -100,9 +100,6 @@ class prefetch(Generic[Item]):
         except BaseException as error:  # including StopIteration; passed on to the reader
             self._ready.put((None, error))
 
-    def __iter__(self) -> Iterator[Item]:
-        return self
-
     def __next__(self) -> Item:
         item, error = self._ready.get()
         if error is not None:
@@ -119,9 +116,3 @@ class prefetch(Generic[Item]):
         self._closed = True
         self._room.release()
         self._thread.join()
-
-    def __enter__(self) -> "prefetch[Item]":
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()

@@ -144,9 +144,7 @@ class Fetcher:
         while True:
             slowest = int(self._progress[:-1].min())
             near = [span for span in near[:-1] if span.last > slowest] + near[-1:]
-            if not self._limit or _size(self._of(*near)) <= self._limit:
-                return near
-            if self._closing.wait(LOOK):
+            if not self._limit or _size(self._of(*near)) <= self._limit or self._closing.wait(LOOK):
                 return near
 
     def _evict(self, near: list[Span]) -> None:

@@ -16,6 +16,7 @@ from deepspeed.runtime.config import DeepSpeedConfig
 from deepspeed.runtime.config_utils import DeepSpeedConfigModel
 from pydantic import ValidationError
 from torch import Tensor, nn
+from torch.optim import Optimizer
 
 from model.config import Json, TrainConfig, Weights, deepspeed_keys
 from model.encoders.device import choose_products, has_compiler
@@ -233,9 +234,9 @@ def build_engine(module: nn.Module, config: TrainConfig, world: World) -> Any:
     return engine
 
 
-def _optimizer(engine: Any) -> torch.optim.Optimizer:
+def _optimizer(engine: Any) -> Optimizer:
     """Return the torch optimizer inside ZeRO's wrapper."""
-    inner: torch.optim.Optimizer = getattr(engine.optimizer, "optimizer", engine.optimizer)
+    inner: Optimizer = getattr(engine.optimizer, "optimizer", engine.optimizer)
     return inner
 
 
@@ -349,7 +350,7 @@ def _padded(parameter: nn.Parameter, whole: Tensor) -> Tensor:
     return torch.nn.functional.pad(part, (0, size - part.numel()))
 
 
-def _make_state(engine: Any, optimizer: torch.optim.Optimizer) -> None:
+def _make_state(engine: Any, optimizer: Optimizer) -> None:
     """Create zero moments: before its first step the optimizer has none to write into.
 
     An average begins with the weights; the first update replaces it.
@@ -386,7 +387,7 @@ def _link_optimizer_state(engine: Any) -> None:
             fragments.lazy_init_hp_params_optimizer_state(parameters, flat, wrapper.optimizer.state)
 
 
-def keep_average(optimizer: torch.optim.Optimizer, decay: float) -> None:
+def keep_average(optimizer: Optimizer, decay: float) -> None:
     """Make an optimizer update the average of its parameters after each of its steps.
 
     Each rank averages the fp32 weights that it owns, so that checkpoints gather and scatter the
@@ -395,7 +396,7 @@ def keep_average(optimizer: torch.optim.Optimizer, decay: float) -> None:
     """
 
     @torch.no_grad()
-    def after(optimizer: torch.optim.Optimizer, *_: Any) -> None:
+    def after(optimizer: Optimizer, *_: Any) -> None:
         for group in optimizer.param_groups:
             for parameter in group["params"]:
                 if parameter.grad is not None:  # else it was not updated

@@ -186,9 +186,9 @@ class Meter:
         }
         if self._work is None:
             return shares
-        done = torch.tensor([self._operations, self._peak * 1e12], dtype=torch.float64)
-        most = torch.tensor(memory(self.world.device))
-        done, most = done.to(self.world.device), most.to(self.world.device)
+        device = self.world.device
+        done = torch.tensor([self._operations, self._peak * 1e12], dtype=torch.float64, device=device)
+        most = torch.tensor(memory(device), device=device)
         dist.all_reduce(done)
         dist.all_reduce(most, op=dist.ReduceOp.MAX)
         operations, peak = done.tolist()

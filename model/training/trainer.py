@@ -75,7 +75,8 @@ class Trainer:
                 self._save(mark=0.0)
         if self.plan.cache is not None:
             self._fetch_ahead(self.plan.cache)
-        with prefetch(self._global_batches(), ahead) as batches, contextlib.closing(self.plan.loader):
+        batches = prefetch(self._global_batches(), ahead)
+        with contextlib.closing(batches), contextlib.closing(self.plan.loader):
             self.meter.clock.skip()
             for batch, parts in batches:
                 self.meter.clock.lap("data")
