@@ -134,9 +134,7 @@ class Encoder(nn.Module):
                 x = checkpoint(call, x, where, wanted, use_reentrant=False)
             else:
                 x = call(x, where, wanted)
-        x = x if self.norm is None else self.norm(x)
-        assert isinstance(x, Tensor)
-        return x
+        return x if self.norm is None else self.norm(x)  # type: ignore[no-any-return]
 
     def states(self, batch: Packed) -> list[Tensor]:
         """Return the outputs of the embeddings and of each layer, `layers + 1` times `(T, H)`.

@@ -56,7 +56,8 @@ class SshHost:
     name: str
     remote: str  # the command line for the host's shell
     ssh: list[str]
-    process: subprocess.Popen[str] | None = None
+    process: subprocess.Popen[str] = field(init=False)
+    input: IO[str] | None = None  # of the process; None before its start
     port: int | None = None  # free on the host; None until it is ready
     errors: list[str] = field(default_factory=list)  # standard error, before it was ready
     readers: list[threading.Thread] = field(default_factory=list)
@@ -75,29 +76,24 @@ class SshHost:
             errors="replace",
             start_new_session=True,
         )
-        assert self.process.stdout is not None
-        assert self.process.stderr is not None
+        self.input = self.process.stdin
         self.readers = [_reader(self.process.stdout, self._hear), _reader(self.process.stderr, self._hear_error)]
 
     def tell(self, line: str) -> None:
         """Write a line to the host; a lost host is detected elsewhere."""
-        assert self.process is not None
-        assert self.process.stdin is not None
         with contextlib.suppress(OSError, ValueError):
-            self.process.stdin.write(f"{line}\n")
-            self.process.stdin.flush()
+            print(line, file=self.input, flush=True)
 
     def close(self) -> None:
         """Close the host's input: its ranks save and leave."""
-        if self.process is not None and self.process.stdin is not None:
+        if self.input is not None:
             with contextlib.suppress(OSError):
-                self.process.stdin.close()
+                self.input.close()
             if self.port is None:  # still logging in: does not read its input
                 self.process.terminate()
 
     def ended(self) -> int | None:
         """Return the exit code once ssh has ended and all its output is printed."""
-        assert self.process is not None
         code = self.process.poll()
         if code is not None:
             for reader in self.readers:
@@ -122,9 +118,9 @@ class SshHost:
             print(f"{self.name}: {line}", file=sys.stderr, flush=True)
 
 
-def _reader(stream: IO[str], hear: Callable[[str], None]) -> threading.Thread:
+def _reader(stream: IO[str] | None, hear: Callable[[str], None]) -> threading.Thread:
     def read() -> None:
-        for line in stream:
+        for line in stream or ():
             hear(line.rstrip("\n"))
 
     thread = threading.Thread(target=read, daemon=True)

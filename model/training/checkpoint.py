@@ -115,8 +115,7 @@ class Tensors:
 
     def weight(self, name: str) -> Tensor:
         """Return the fp32 weight of a parameter."""
-        tensor: Tensor = self._files[0].get_tensor(name)  # type: ignore[no-untyped-call]
-        return tensor
+        return self._files[0].get_tensor(name)  # type: ignore[no-any-return, no-untyped-call]
 
     @cached_property
     def moments(self) -> set[tuple[str, str]]:
@@ -126,6 +125,4 @@ class Tensors:
 
     def moment(self, key: str, name: str) -> Tensor:
         """Return a moment of a parameter, in the parameter's shape."""
-        file = self._files[1]
-        tensor: Tensor = file.get_tensor(f"{key}.{name}")  # type: ignore[no-untyped-call]
-        return tensor
+        return self._files[1].get_tensor(f"{key}.{name}")  # type: ignore[no-any-return, no-untyped-call]
