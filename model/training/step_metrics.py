@@ -13,6 +13,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.nn import functional
 
+from model.config import Figures
 from model.encoders.batch import Batch
 from model.encoders.cross_entropy import cross_entropy
 from model.training.device_peak import memory
@@ -64,7 +65,7 @@ class PhaseTimer:
         else:
             self._marks.append((phase, time.perf_counter()))
 
-    def seconds(self, phases: Iterable[str] = PHASES) -> dict[str, float]:
+    def seconds(self, phases: Iterable[str] = PHASES) -> Figures:
         """Return the seconds of each phase since `restart`; waits for the device."""
         total = dict.fromkeys(phases, 0.0)
         if self._events:
@@ -151,7 +152,7 @@ class Meter:
         dist.all_reduce(total)
         return int(total)
 
-    def read(self, next_sentence: bool) -> dict[str, float]:
+    def read(self, next_sentence: bool) -> Figures:
         """Return the metrics over all ranks since the last call; every rank must call it.
 
         Losses and accuracies are omitted if no update was finite: zero would look like the best
@@ -162,7 +163,7 @@ class Meter:
         self._sums.zero_()
         seconds = self.seconds()
         masked, sequences = sums["masked"], sums["sequences"]
-        figures: dict[str, float] = {}
+        figures: Figures = {}
         if masked:
             figures["loss"] = figures["masked_lm_loss"] = sums["masked_lm_loss"] / masked
             figures["masked_lm_accuracy"] = sums["masked_lm_correct"] / masked
@@ -178,7 +179,7 @@ class Meter:
             **self._efficiency(seconds),
         }
 
-    def _efficiency(self, seconds: float) -> dict[str, float]:
+    def _efficiency(self, seconds: float) -> Figures:
         """Return this rank's shares of time, MFU of all ranks and peak memory of any rank."""
         shares = {
             "data_wait_share" if phase == "data" else f"{phase}_share": spent / seconds

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from model.config import Json, TrackingConfig
+from model.config import Figures, Json, TrackingConfig
 from pipeline.common import redact, screen
 from pipeline.common.atomic import write_text
 from pipeline.common.bars import Bar
@@ -140,7 +140,7 @@ def catch_up(run: Any, rows: list[Json]) -> None:
                 other.rename(other.with_name(f"earlier-{other.name}"))
 
 
-def send(run: Any, kind: str, step: int, figures: Mapping[str, float]) -> None:
+def send(run: Any, kind: str, step: int, figures: Figures) -> None:
     """Send one row to a W&B run."""
     run.log({f"{kind}/{key}": value for key, value in figures.items()}, step=step)
 
@@ -220,7 +220,7 @@ class Row:
 
     kind: str  # train or validation; update and checkpoint have no figures
     step: int
-    figures: Mapping[str, float]
+    figures: Figures
     left: float  # seconds until the last step, about
 
 
@@ -399,7 +399,7 @@ LINE = {
 }
 
 
-def one_line(figures: Mapping[str, float]) -> str:
+def one_line(figures: Figures) -> str:
     """Format the metrics of the progress line."""
     return ", ".join(shown.format(figures[key]) for key, shown in LINE.items() if key in figures)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
-from model.config import TrainConfig
+from model.config import Figures, TrainConfig
 from model.encoders.batch import Batch
 from model.loader.device_copy import Copied, Copier, prefetch
 from model.loader.loader import GlobalBatch, Loader
@@ -266,7 +266,7 @@ class Trainer:
             f"{self.peak:.3g} TFLOP/s per device {best}{done}"
         )
 
-    def _evaluate(self) -> dict[str, float] | None:
+    def _evaluate(self) -> Figures | None:
         """Evaluate on held-out samples, the average of the weights too; None: it is not finite."""
         found = self._held_out_figures()
         finite = all(map(math.isfinite, found.values()))
@@ -278,7 +278,7 @@ class Trainer:
         return found if finite else None
 
     @torch.no_grad()
-    def _held_out_figures(self) -> dict[str, float]:
+    def _held_out_figures(self) -> Figures:
         """Return losses and accuracies on held-out samples, of the average of the weights too.
 
         Samples and masks do not depend on the number of ranks; all ranks take part.
@@ -292,12 +292,12 @@ class Trainer:
         self.engine.train()
         return found
 
-    def _figures_of_weights(self) -> dict[str, float]:
+    def _figures_of_weights(self) -> Figures:
         """Return losses and accuracies of the weights that the engine computes with now, of each named part too."""
         parts = {name and f"{name}_": self._figures_of(loader) for name, loader in self.plan.held_out.items()}
         return {f"{name}{key}": value for name, found in parts.items() for key, value in found.items()}
 
-    def _figures_of(self, loader: Loader) -> dict[str, float]:
+    def _figures_of(self, loader: Loader) -> Figures:
         config, world = self.config, self.world
         meter = Meter(world)
         count = min(config.evaluate_samples, loader.samples)
@@ -363,7 +363,7 @@ class Trainer:
             first_steps=self.plan.first_steps.hash_of(self.step),
         )
 
-    def _result(self, validation: dict[str, float]) -> Result:
+    def _result(self, validation: Figures) -> Result:
         """Return the run's metrics for the manifest; each accuracy has its baseline."""
         if self.world.rank == 0:
             for warning in history.overfitting(read_metrics(self.plan.out)):
