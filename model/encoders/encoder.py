@@ -134,7 +134,7 @@ class Encoder(nn.Module):
                 x = checkpoint(call, x, where, wanted, use_reentrant=False)
             else:
                 x = call(x, where, wanted)
-        return x if self.norm is None else self.norm(x)  # type: ignore[no-any-return]
+        return x if self.norm is None else self.norm(x)
 
     def states(self, batch: Packed) -> list[Tensor]:
         """Return the outputs of the embeddings and of each layer, `layers + 1` times `(T, H)`.

@@ -4,7 +4,6 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import torch
-from safetensors.torch import save_file
 
 from model.config import Json, ModelConfig
 from model.finetuning.heads import BertWithHead, HeadConfig
@@ -66,15 +65,12 @@ def save(
     head = head_name(names, kind)
     own = {f"{head}.{part}": state.pop(f"head.{part}") for part in ("weight", "bias")}
     folder.mkdir(parents=True, exist_ok=True)
-    save_file(names.their_tensors(state) | own, folder / bert_format.WEIGHTS, metadata={"format": "pt"})
     text, entries = vocabulary.read(source)
     config = bert_format.their_config(size, entries, torch.float32)
     config |= {"architectures": [names.tuned[kind]], **names_of(model.config, labels)}
     config |= {TEXTS: texts} if texts is not None else {}
     config |= {READING: asdict(reading)} if reading is not None else {}
-    bert_format.write_json(folder / bert_format.CONFIG, config)
-    bert_format.write_tokenizer(folder, size, text, entries)
-    bert_format.make_readable(folder)
+    bert_format.write(folder, size, names.their_tensors(state) | own, config, text, entries)
 
 
 def check(size: ModelConfig, source: Path | str) -> None:

@@ -28,7 +28,7 @@ from pipeline.common.manifest import Manifest
 from pipeline.common.schema import built, check
 from pipeline.tokenization.wordpiece import SPECIAL, is_wordpiece, special_names
 
-CONFIG, WEIGHTS = "config.json", "model.safetensors"
+CONFIG = "config.json"
 
 SEGMENTS = "token_type_ids"  # transformers' name of the inputs that tell two texts apart
 HUB = re.compile(r"[\w.-]+(/[\w.-]+)?")  # names of models
@@ -86,10 +86,6 @@ def save(
     source, entries = vocabulary.read(vocab_folder)
     vocabulary.check_size(config, len(entries), vocab_folder)
     weights = {name: cast(name, tensor, dtype) for name, tensor in state.items()}
-    tensors = names_for(config).their_tensors(weights)
-    save_torch_state_dict(tensors, folder, max_shard_size=shard_bytes or sys.maxsize)
-    write_tokenizer(folder, config, source, entries)
-    write_json(folder / CONFIG, their_config(config, entries, dtype))
     parameters = sum(tensor.numel() for tensor in state.values())
     text = model_card.write(
         config,
@@ -100,11 +96,26 @@ def save(
         special_names(entries)[-1],
     )
     (folder / "README.md").write_text(text, encoding="utf-8")
-    make_readable(folder)
+    theirs = their_config(config, entries, dtype)
+    write(folder, config, names_for(config).their_tensors(weights), theirs, source, entries, shard_bytes)
 
 
-def write_tokenizer(folder: Path, config: ModelConfig, source: str, entries: list[str]) -> None:
-    """Write the tokenizer's files from the text of tokenizer.json and the entries by id."""
+def write(
+    folder: Path,
+    config: ModelConfig,
+    tensors: Weights,
+    theirs: Json,
+    source: str,
+    entries: list[str],
+    shard_bytes: int | None = None,
+) -> None:
+    """Write the files that transformers reads, and make all of the folder readable for everybody.
+
+    `tensors` and the content `theirs` of config.json are in Hugging Face's words; `source` is the
+    text of tokenizer.json, `entries` are those of the vocabulary by id.
+    """
+    save_torch_state_dict(tensors, folder, max_shard_size=shard_bytes or sys.maxsize)
+    write_json(folder / CONFIG, theirs)
     settings = names_for(config).tokenizer
     made = vocabulary.framed(source, SEGMENTS in settings["model_input_names"])
     (folder / vocabulary.TOKENIZER).write_bytes(made.encode())
@@ -113,11 +124,7 @@ def write_tokenizer(folder: Path, config: ModelConfig, source: str, entries: lis
         (folder / vocabulary.VOCAB).write_bytes(lines.encode())
     settings = settings | vocabulary.tokenizer_config(config, source)
     write_json(folder / vocabulary.TOKENIZER_CONFIG, settings)
-
-
-def make_readable(folder: Path) -> None:
-    """Make a folder's files world-readable: safetensors files are private to their owner."""
-    for path in folder.iterdir():
+    for path in folder.iterdir():  # safetensors files are private to their owner
         path.chmod(0o644)
 
 
