@@ -120,14 +120,15 @@ class Encoder(nn.Module):
         self._calls: list[Callable[..., Tensor]] = list(self.layers)
         self.norm = parts.norm(config) if parts.norm else None
 
-    def forward(self, batch: Packed, keep: Tensor | None = None) -> Tensor:
+    def forward(self, batch: Packed, keep: Tensor | None = None, backend: str | None = None) -> Tensor:
         """Return the hidden states of a batch, `(T, H)`, or `(K, H)` at the positions `keep`.
 
         `keep` `(K,)` holds distinct positions in any order; the last layer skips the others, which
         does not change the result. Rows that pad the result up to a multiple of `self.multiple`
-        follow.
+        follow. `backend` is a name from `attention.resolve`, or `attention.EQUAL`; None: the
+        configured one.
         """
-        x, where = self._embedded(batch, self.multiple)
+        x, where = self._embedded(batch, self.multiple, backend)
         for number, call in enumerate(self._calls, 1):
             wanted = keep if number == len(self._calls) else None
             if self.recompute and torch.is_grad_enabled():
@@ -149,13 +150,13 @@ class Encoder(nn.Module):
             found[-1] = self.norm(found[-1])
         return found
 
-    def _embedded(self, batch: Packed, multiple: int = 1) -> tuple[Tensor, Sequences]:
+    def _embedded(self, batch: Packed, multiple: int = 1, backend: str | None = None) -> tuple[Tensor, Sequences]:
         """Return the embeddings of a batch, padded, and what all layers know of its sequences."""
         input_ids, segment_ids, position_ids = (
             attention.pad_rows(ids, multiple) for ids in (batch.input_ids, batch.segment_ids, batch.position_ids)
         )
         x: Tensor = self.embeddings(input_ids, segment_ids, position_ids)  # (T, H)
-        backend = self.backend(x.device, x.dtype)
+        backend = backend or self.backend(x.device, x.dtype)
         where = Sequences(position_ids, batch.cu_seqlens, batch.max_length, backend, multiple)
         for layer in self.layers:
             layer.prepare(where)  # type: ignore[operator]

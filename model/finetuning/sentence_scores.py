@@ -21,8 +21,9 @@ import torch
 from torch import Tensor
 
 from model.encoders.attention import EQUAL
+from model.encoders.batch import Packed
 from model.encoders.device import exact_products
-from model.encoders.encoder import MaskedHead, PretrainingModel, Sequences
+from model.encoders.encoder import MaskedHead, PretrainingModel
 from model.finetuning.features import Ids
 from model.loader.device_copy import sent
 from model.loader.sample_order import Bools, Floats, Ints
@@ -113,13 +114,8 @@ class SentenceScorer:
         ids = sent(copies.reshape(-1).astype(np.int64), device)
         positions = torch.arange(length, device=device).repeat(count)
         starts = torch.arange(0, len(ids) + 1, length, dtype=torch.int32, device=device)
-        wanted = sent(keep, device)
-        x: Tensor = encoder.embeddings(ids, torch.zeros_like(ids), positions)
-        where = Sequences(positions, starts, length, EQUAL)
-        last = len(encoder.layers) - 1
-        for number, layer in enumerate(encoder.layers):
-            x = layer(x, where, wanted if number == last else None)
-        return x if encoder.norm is None else encoder.norm(x)
+        batch = Packed(ids, torch.zeros_like(ids), positions, starts, length)
+        return encoder(batch, sent(keep, device), EQUAL)  # type: ignore[no-any-return]
 
     def _log_probabilities(self, states: Tensor, row: Ints, label: Ints) -> Floats:
         """Return the log-probability `(P,)` of labels `(P,)` at rows `(P,)` of `(K, H)`."""

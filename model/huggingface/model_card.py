@@ -91,10 +91,14 @@ def write(
 def header_of(config: ModelConfig, license: str | None, language: str | None) -> Rows:
     """Return the card's header, which the hub reads."""
     fills = [] if config.causal else ["fill-mask"]
-    header: Rows = {"license": one_line(license or "unknown"), "library_name": "transformers"}
-    header |= {"pipeline_tag": "fill-mask"} if fills else {}
-    header |= {"language": one_line(language)} if language else {}
-    return header | {"tags": [config.architecture, *fills]}
+    header = {
+        "license": one_line(license or "unknown"),
+        "library_name": "transformers",
+        "pipeline_tag": "".join(fills),
+        "language": one_line(language or ""),
+        "tags": [config.architecture, *fills],
+    }
+    return {key: value for key, value in header.items() if value}
 
 
 def head(config: ModelConfig, about: str | None, header: Rows, start: str, objective: str, rows: Rows) -> str:

@@ -23,7 +23,7 @@ from typing import IO
 
 from model.launching.command_line import LauncherCommand, rank_hosts
 from model.launching.local_ranks import POLL, merge
-from model.resilience.rank_card import HOSTS, RUN, SECRET
+from model.resilience.rank_card import HOSTS, ROOT, RUN, SECRET
 from model.resilience.watchdog import note_signals
 from pipeline.common.errors import ConfigError, Exit, InputError, Restart
 from pipeline.common.ports import free_port
@@ -35,7 +35,6 @@ ALONG = re.compile(
 )
 
 READY = "train-node-ready"  # first line from a host, with a port that is free on it
-ROOT = Path(__file__).resolve().parents[2]
 START_TIMEOUT = 1800.0  # as the setting `start_timeout` of training
 AGAIN = 3.0  # seconds between ssh attempts to a host that does not answer
 # Detect a disconnected host after half a minute.

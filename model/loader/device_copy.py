@@ -45,9 +45,7 @@ class Copier:
 
     def __init__(self, device: torch.device):
         self._device = device
-        self._stream: torch.cuda.Stream | None = None
-        if device.type == "cuda":
-            self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+        self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]
 
     def __call__(self, batch: Batch) -> Copied:
         """Start to copy a batch; on a CPU, return it as it is."""

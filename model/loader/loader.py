@@ -151,7 +151,7 @@ class GlobalBatch:
     batches: list[Batch]  # the same number on every rank
     masked: int  # positions, over all ranks
     sequences: int  # over all ranks
-    words: float | None = None  # of the text, over all ranks; None: the shards do not know
+    words: float | None  # of the text, over all ranks; None: the shards do not know
     last: bool = False  # the run ends with it
 
 
