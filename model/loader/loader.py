@@ -304,7 +304,7 @@ class Loader:
     def most_frequent_pair_share(self) -> float:
         """Return the share of the more frequent class of sentence pairs, in all samples."""
         rows = sum(shard.rows for shard in self._shards)
-        share = sum(int(shard.is_random_next.sum()) for shard in self._shards) / max(rows, 1)
+        share = sum(int(shard.is_random_next.sum()) for shard in self._shards) / rows
         return max(share, 1 - share)
 
     def _batches(self, rows: SampleTable, samples: Ints, masked: Ints, cuts: Ints) -> list[Batch]:

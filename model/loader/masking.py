@@ -117,7 +117,7 @@ class Masker:
     def _priorities(self, keys: counter_rng.Bits, starts: Ints, special: Bools) -> Any:
         """Return a random order of each sequence's positions, special last: `(B, L)` uint32."""
         lengths = np.diff(starts)
-        pairs = (int(lengths.max(initial=0)) + 1) // 2  # one random word serves two positions
+        pairs = (int(lengths.max()) + 1) // 2  # one random word serves two positions
         places = np.broadcast_to(_ORDER + np.arange(pairs), (len(keys), pairs))
         words = np.ascontiguousarray(counter_rng.random_bits(keys[:, None], places)).astype("<u8", copy=False)
         order = words.view("<u4")
@@ -130,7 +130,7 @@ class Masker:
 
     def _tokens(self, order: Any, starts: Ints, counts: Ints) -> Ints:
         """Return the first positions in each sequence's order, `(M,)`."""
-        most = int(counts.max(initial=0))
+        most = int(counts.max())
         places = np.sort(order, axis=1)[:, :most] & self._place_bits
         positions = places + starts[:-1, None]
         return np.asarray(positions[np.arange(most) < counts[:, None]])

@@ -125,7 +125,7 @@ def fixed_bytes(setting: Setting) -> float:
     by the ranks, from stage 2 on gradients, from stage 3 on weights.
     """
     size = 2 if setting.half else 4
-    ranks = max(1, setting.ranks)
+    ranks = setting.ranks
     weights = size / (ranks if setting.stage >= 3 else 1)
     gradients = size / (ranks if setting.stage >= 2 else 1)
     if setting.half and setting.stage == 1:

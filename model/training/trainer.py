@@ -47,7 +47,8 @@ class Trainer:
         plan, world = session.plan, session.world
         self.plan, self.world, self.peak = plan, world, session.peak
         self.engine, self.words, self.state = restored.engine, restored.words, restored.state
-        self.config, state = plan.config, restored.state
+        self.config, self.loader, self.steps = plan.config, plan.loader, plan.steps
+        state = restored.state
         if world.rank == 0:
             take_back(plan.out, plan.folder)
         settings = dataclasses.asdict(plan.config) | {"world_size": world.size, "steps": plan.steps}
@@ -76,7 +77,7 @@ class Trainer:
         if self.plan.cache is not None:
             self._fetch_ahead(self.plan.cache)
         batches = prefetch(self._global_batches(), ahead)
-        with contextlib.closing(batches), contextlib.closing(self.plan.loader):
+        with contextlib.closing(batches), contextlib.closing(self.loader):
             self.meter.clock.skip()
             for batch, parts in batches:
                 self.meter.clock.lap("data")
@@ -93,7 +94,7 @@ class Trainer:
         if validation is None:
             raise self._diverged("the held-out loss is not finite after the last step")
         self._save()
-        self.plan.loader.remove_cache()
+        self.loader.remove_cache()
         return self._result(validation)
 
     def _fetch_ahead(self, cache: ShardCache) -> None:
@@ -107,7 +108,7 @@ class Trainer:
             Reading(
                 run=self.plan.folder.name,
                 rank=self.world.rank,
-                spans=self.plan.loader.spans,
+                spans=self.loader.spans,
                 start=self.samples,
                 stop=self.samples + sum(sizes),
                 batch=max(sizes, default=1),
@@ -118,7 +119,7 @@ class Trainer:
 
     def _operations(self, batch: Batch) -> float:
         """Return the operations of learning from a batch on the host."""
-        share = self.config.objective.share_at(self.step, self.plan.steps)
+        share = self.config.objective.share_at(self.step, self.steps)
         return cost.operations(self.plan.model, batch.cu_seqlens.diff().numpy(), share)
 
     def _leave_if_due(self) -> None:
@@ -134,7 +135,7 @@ class Trainer:
             raise self.health.divergence_error(str(self._save()))
         if self.stop:
             self._save()
-            if failure := self.plan.loader.failure:
+            if failure := self.loader.failure:
                 raise failure
             signal = self.guard.signal or "another rank's signal"
             self.tracker.alert("Training stopped", f"{signal}, saved after step {self.step:,}")
@@ -151,9 +152,9 @@ class Trainer:
     def _batches_left(self) -> Iterator[tuple[int, int, int]]:
         """Yield step, first sample and size of every batch up to the last step or epoch."""
         config, first = self.config, self.samples
-        for step in range(self.step, self.plan.steps):
-            size = batch_size(config.schedule, config.batch_size, step, self.plan.steps)
-            if config.epochs is not None and first + size > config.epochs * self.plan.loader.samples:
+        for step in range(self.step, self.steps):
+            size = batch_size(config.schedule, config.batch_size, step, self.steps)
+            if config.epochs is not None and first + size > config.epochs * self.loader.samples:
                 return
             yield step, first, size
             first += size
@@ -162,15 +163,15 @@ class Trainer:
         """Yield this rank's part of every batch that is left."""
         world, config = self.world, self.config
         for step, first, size in self._batches_left():
-            share = config.objective.share_at(step, self.plan.steps)
-            yield self.plan.loader.batch(first, size, world.rank, world.size, config.micro_batch, share)
+            share = config.objective.share_at(step, self.steps)
+            yield self.loader.batch(first, size, world.rank, world.size, config.micro_batch, share)
 
     def _update(self, batch: GlobalBatch, parts: list[Copied]) -> None:
         """Run forward, backward and one optimizer step over a global batch."""
         config, world = self.config, self.world
         # Dropout also depends on the position only: a resumed run draws the same masks.
         torch.manual_seed(int(counter_rng.key(config.seed, "dropout", self.step, world.rank) >> 1))
-        rate = config.optimizer.learning_rate * lr_factor(config.schedule, self.step, self.plan.steps)
+        rate = config.optimizer.learning_rate * lr_factor(config.schedule, self.step, self.steps)
         for group in self.engine.optimizer.param_groups:
             group["lr"] = rate
         # DeepSpeed averages over ranks and over the micro-batches of a full batch, but the loss is
@@ -190,7 +191,7 @@ class Trainer:
             self.engine.backward(loss * scale)
             self.meter.clock.lap("backward")
             if last:
-                leave = self.guard.signal is not None or self.plan.loader.failure is not None
+                leave = self.guard.signal is not None or self.loader.failure is not None
                 self.stop = process_group.any_rank(leave)
             self.engine.step()
             self.meter.clock.lap("step")
@@ -244,7 +245,7 @@ class Trainer:
         marks = map(checkpoints.mark_of, checkpoints.steps(self.plan.folder).values())
         self.words.say_passed({mark for mark in marks if mark is not None}, self.tracker.say)
         self.tracker.say(f"train: {self._summary()}")
-        whole = dataclasses.replace(self.config, steps=self.plan.steps)
+        whole = dataclasses.replace(self.config, steps=self.steps)
         expected = estimate.training(whole, self.plan.model, self.peak * 1e12, self.world.size, self.step)
         if expected.worth_saying:
             self.tracker.say(f"train: {expected}")
@@ -255,14 +256,14 @@ class Trainer:
         done = f", resumed after step {self.step:,}" if self.step else ""
         count = sum(getattr(p, "ds_numel", p.numel()) for p in engine.module.parameters())
         # On a shared CPU the measured peak is too low, which inflates MFU.
-        passes = self.plan.steps * config.batch_size / self.plan.loader.samples
+        passes = self.steps * config.batch_size / self.loader.samples
         best = "(measured under current load)" if world.device.type == "cpu" else "peak"
         batches = pluralize(engine.gradient_accumulation_steps(), "micro-batch", "es")
         return (
             f"{self.plan.model.name}, {count:,} parameters, {world.size} x {world.device.type}, "
-            f"{config.precision}, ZeRO stage {engine.zero_optimization_stage()}, {self.plan.steps:,} "
+            f"{config.precision}, ZeRO stage {engine.zero_optimization_stage()}, {self.steps:,} "
             f"steps of {config.batch_size} samples ({batches} per rank), "
-            f"{warmup_steps(config.schedule, self.plan.steps):,} of them warm-up, {passes:.1f} passes over the text, "
+            f"{warmup_steps(config.schedule, self.steps):,} of them warm-up, {passes:.1f} passes over the text, "
             f"{self.peak:.3g} TFLOP/s per device {best}{done}"
         )
 
@@ -326,7 +327,7 @@ class Trainer:
             self._write(mark)
         if self.world.rank == 0:
             if not self.health.row:  # else those before may be the good ones
-                stable = steps_before_decay(self.config.schedule, self.plan.steps)
+                stable = steps_before_decay(self.config.schedule, self.steps)
                 checkpoints.prune(path, self.config.keep, self.config.keep_every, stable, self.best.get("step"))
             self.store.upload(self.guard.beat, wait=self.stop or self.health.limit_reached)
         dist.barrier()
@@ -377,9 +378,9 @@ class Trainer:
         held_out, pairs = self.plan.held_out[""], "next_sentence_accuracy" in validation
         summary = TrainingSummary(
             steps=self.step,
-            planned_steps=self.plan.steps,
+            planned_steps=self.steps,
             samples=self.samples,
-            samples_per_epoch=self.plan.loader.samples,
+            samples_per_epoch=self.loader.samples,
             tokens=self.tokens,
             words=self.words.count,
             validation=validation,
