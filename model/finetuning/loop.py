@@ -50,8 +50,13 @@ def inputs(samples: Samples, rows: Ints, device: torch.device) -> tuple[Packed, 
     positions = np.arange(starts[-1]) - np.repeat(starts[:-1], lengths)
     segments = (positions >= np.repeat(samples.second[sequences], lengths)).astype(np.int64)
     ids = np.concatenate([samples.ids[index] for index in sequences])
-    arrays = (ids, segments, positions, starts.astype(np.int32))
-    batch = Packed(*(sent(array, device) for array in arrays), max_length=int(lengths.max()))
+    batch = Packed(
+        sent(ids, device),
+        sent(segments, device),
+        sent(positions, device),
+        sent(starts.astype(np.int32), device),
+        int(lengths.max()),
+    )
     return batch, sent(bounds, device) if len(samples.groups) else None
 
 

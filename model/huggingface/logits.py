@@ -71,7 +71,7 @@ def random_batch(config: ModelConfig) -> Batch:
     position_ids = torch.cat([torch.arange(length) for length in lengths])
     ends = torch.tensor(lengths).repeat_interleave(torch.tensor(lengths))
     return Batch(
-        input_ids=torch.randint(config.vocab_size, (tokens,), generator=draw),
+        input_ids=torch.randint(config.entries, (tokens,), generator=draw),
         segment_ids=(2 * position_ids >= ends).long(),
         position_ids=position_ids,
         cu_seqlens=cu_seqlens.int(),

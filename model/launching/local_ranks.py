@@ -12,7 +12,7 @@ from pathlib import Path
 
 from model.launching.rank_endings import Endings
 from model.resilience.rank_record import RANKS
-from model.resilience.watchdog import note_signals
+from model.resilience.watchdog import heard
 from pipeline.common.errors import ConfigError, Exit
 
 POLL = 0.1  # seconds
@@ -132,6 +132,12 @@ class Launch:
             with contextlib.suppress(OSError, ValueError):  # torchrun starts a rank again, which removes its code
                 found[path.stem] = int(path.read_text())
         return found
+
+
+def note_signals(into: list[int]) -> None:
+    """Append the signals that stop training to a list as they come, and do nothing else."""
+    for number in heard():
+        signal.signal(number, lambda number, frame: into.append(number))
 
 
 def _signal(pid: int, number: int) -> bool:

@@ -22,9 +22,8 @@ from pathlib import Path
 from typing import IO
 
 from model.launching.command_line import LauncherCommand, rank_hosts
-from model.launching.local_ranks import POLL, merge
+from model.launching.local_ranks import POLL, merge, note_signals
 from model.resilience.rank_card import HOSTS, ROOT, RUN, SECRET
-from model.resilience.watchdog import note_signals
 from pipeline.common.errors import ConfigError, Exit, InputError, Restart
 from pipeline.common.ports import free_port
 

@@ -108,12 +108,6 @@ def heard() -> list[signal.Signals]:
     return [number for number in STOPPING if not (nohup and number == signal.SIGHUP)]
 
 
-def note_signals(into: list[int]) -> None:
-    """Append the signals that stop training to a list as they come, and do nothing else."""
-    for number in heard():
-        signal.signal(number, lambda number, frame: into.append(number))
-
-
 def _noted(number: int, frame: FrameType | None) -> None:
     """Do nothing: the wakeup fd passes the signal to the watchdog thread."""
 

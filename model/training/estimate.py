@@ -93,8 +93,12 @@ def checkpoints(config: TrainConfig, steps: int) -> int:
     kept = config.keep + 1 + (config.schedule.name == "wsd") + config.keep_best  # one before its decay
     if config.keep_every is not None:
         kept += steps // config.keep_every
-    marks = config.save_at_words
-    return kept + len(marks) + bool(marks)  # one of them before the first step
+    return kept + marked(config)
+
+
+def marked(config: TrainConfig) -> int:
+    """Return how many checkpoints `save_at_words` keeps, one of them before the first step."""
+    return len(config.save_at_words) + bool(config.save_at_words)
 
 
 def training(

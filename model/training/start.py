@@ -23,7 +23,7 @@ from pipeline.common.errors import BY_FORCE, InputError
 from pipeline.common.stores.background_upload import CheckpointStore
 from pipeline.tokenization.wordpiece import WordPiece
 
-Beat = Callable[[], None]  # says that a wait goes on
+Beat = Callable[[], None]  # called while something is waited for
 
 
 @dataclass(frozen=True)

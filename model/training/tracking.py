@@ -255,7 +255,7 @@ class Tracker:
     def log(self, kind: str, step: int, figures: Mapping[str, float] = {}) -> None:
         """Pass one row to all sinks; `step` counts updates from 1."""
         spent = (time.monotonic() - self._began) / max(step - self._start, 1)
-        row = Row(kind, step, figures, (self._steps - step) * spent)
+        row = Row(kind, step, dict(figures), (self._steps - step) * spent)
         for sink in self.sinks:
             sink.take(row)
 
