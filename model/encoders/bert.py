@@ -58,11 +58,10 @@ class Layer(EncoderLayer):
         self.down = Residual(config.feed_forward, config)
 
     def attend(self, x: Tensor, where: Sequences) -> Tensor:
-        """Return what attention mixes: `(T, H)` -> `(T, H)`."""
+        """Return what attention mixes: `(T, H)` -> `(T, N, D)`."""
         dropout = self.attention_dropout if self.training else 0.0
         q, k, v = self.qkv(x)
-        mixed = attention.attend(q, k, v, where.cu_seqlens, where.max_length, dropout, where.backend, self.causal)
-        return mixed.flatten(1)
+        return attention.attend(q, k, v, where.cu_seqlens, where.max_length, dropout, where.backend, self.causal)
 
     def after(self, mixed: Tensor, x: Tensor) -> Tensor:
         """Compute what follows the attention: two `(K, H)` tensors -> `(K, H)`."""

@@ -62,7 +62,7 @@ class EncoderLayer(nn.Module):
         """Put into `where.shared` what is made once for each pass, for all layers of a kind."""
 
     def attend(self, x: Tensor, where: Sequences) -> Tensor:
-        """Return what attention mixes: `(T, H)` -> `(T, H)`."""
+        """Return what attention mixes: `(T, H)` -> `(T, N, D)`."""
         raise NotImplementedError
 
     def after(self, mixed: Tensor, x: Tensor) -> Tensor:
@@ -74,7 +74,7 @@ class EncoderLayer(nn.Module):
 
         T includes padding, and K too gets it, up to `where.multiple`.
         """
-        mixed = self.attend(x, where)
+        mixed = self.attend(x, where).flatten(1)
         if keep is not None:
             mixed, x = (attention.pad_rows(attention.take_rows(rows, keep), where.multiple) for rows in (mixed, x))
         return self.after(mixed, x)

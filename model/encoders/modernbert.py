@@ -77,7 +77,7 @@ class Layer(EncoderLayer):
         rotation(where, *self.table)
 
     def attend(self, x: Tensor, where: Sequences) -> Tensor:
-        """Return what attention mixes: `(T, H)` -> `(T, H)`."""
+        """Return what attention mixes: `(T, H)` -> `(T, N, D)`."""
         q, k, v = self.qkv(self.attention_norm(x))
         angles = rotation(where, *self.table)
         return attention.attend(
@@ -89,7 +89,7 @@ class Layer(EncoderLayer):
             self.share if self.training else 0.0,
             where.backend,
             window=self.window,
-        ).flatten(1)
+        )
 
     def after(self, mixed: Tensor, x: Tensor) -> Tensor:
         """Compute what follows the attention: two `(K, H)` tensors -> `(K, H)`."""
