@@ -94,7 +94,7 @@ def resolve(backend: str, device: torch.device, dtype: torch.dtype, width: int =
     return backend
 
 
-def unsupported_reason(backend: str, device: torch.device, dtype: torch.dtype, width: int = EIGHT) -> str | None:
+def unsupported_reason(backend: str, device: torch.device, dtype: torch.dtype, width: int) -> str | None:
     """Return why a backend cannot work here; None if it can."""
     if backend != "flash" or device.type == "meta":  # nothing is computed there
         return None

@@ -1,6 +1,6 @@
 """Fine-tuned models as Hugging Face folders, for `AutoModelForSequenceClassification` etc."""
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
@@ -37,8 +37,8 @@ class SavedModel:
 
     model: BertWithHead
     labels: list[str]  # empty for scores, choices and answers
-    texts: int | None = None  # of a sample: 1, or 2 for pairs; None if the folder does not say
-    reading: Reading = field(default_factory=Reading)
+    texts: int | None  # of a sample: 1, or 2 for pairs; None if the folder does not say
+    reading: Reading
 
 
 def save(

@@ -47,7 +47,7 @@ class Order:
     rows: Ints  # (S,) rows of each shard
     seed: int
     window_rows: int  # approximate number of rows shuffled together
-    shuffle: bool = True
+    shuffle: bool
 
     @property
     def samples(self) -> int:

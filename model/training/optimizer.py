@@ -82,7 +82,7 @@ class Muon(PartitionedAdam):
     are iterated in that precision, as published; all that is kept stays in fp32.
     """
 
-    def __init__(self, groups: list[Group], lr: float, betas: tuple[float, float], eps: float, bf16: bool = False):
+    def __init__(self, groups: list[Group], lr: float, betas: tuple[float, float], eps: float, bf16: bool):
         super().__init__(groups, lr, betas, eps)
         self.bf16 = bf16
 

@@ -22,7 +22,6 @@ from model.resilience.nonfinite import Health
 from model.resilience.watchdog import LEAVING, Watchdog
 from model.training import checkpoint, cost, estimate, history, micro_batch, start
 from model.training.deepspeed_engine import averaged_weights, gather_state, scale_of
-from model.training.history import OF_AVERAGE
 from model.training.schedule import batch_size, lr_factor, steps_before_decay, warmup_steps
 from model.training.start import Session
 from model.training.step_metrics import Meter, losses
@@ -289,7 +288,7 @@ class Trainer:
         if self.config.ema is not None:
             with averaged_weights(self.engine):
                 averaged = self._figures_of_weights()
-            found |= {f"{OF_AVERAGE}{key}": value for key, value in averaged.items()}
+            found |= {f"{history.OF_AVERAGE}{key}": value for key, value in averaged.items()}
         self.engine.train()
         return found
 
