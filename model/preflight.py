@@ -32,19 +32,13 @@ from pipeline.common import screen
 from pipeline.common.arguments import Arguments
 from pipeline.common.errors import Exit, InputError, Restart, UserError, first_line
 from pipeline.common.formatting import pluralize
+from pipeline.common.schema import StageConfig
 
 OPERATION = 180.0  # seconds that a rank may wait for another
 
 
 class NodesBad(InputError):
     """Nodes that would spoil a training."""
-
-
-@dataclass(frozen=True)
-class Identity:
-    """What all ranks of one check share."""
-
-    out: str = "preflight"
 
 
 @dataclass(frozen=True)
@@ -68,7 +62,7 @@ def check(wait: float, seconds: float, share: float) -> list[Line]:
     """
     device = device_of_rank()
     backend, precision = ("nccl", "bf16") if device.type == "cuda" else ("gloo", "fp32")
-    process_group.join(backend, describe(Identity(), "preflight"), wait, OPERATION, device)
+    process_group.join(backend, describe(StageConfig(out="preflight"), "preflight"), wait, OPERATION, device)
     host = rendezvous.host_of(int(os.environ["RANK"])) or socket.gethostname()
     mine = host, device_peak.measured(device, device_peak.TYPES[precision])
     found = [(host, speed) for host, speed in process_group.gather(mine)]

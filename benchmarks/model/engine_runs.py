@@ -26,9 +26,11 @@ from benchmarks.model.child_process import in_child
 from benchmarks.model.host_waits import HostWaits, warned
 from model.config import TrainConfig
 from model.resilience.watchdog import Watchdog
-from model.training import trainer as training
+from model.training import start
+from model.training.trainer import Trainer
 from pipeline.cli import composing, conf_files
 from pipeline.common.ports import free_port
+from pipeline.common.stores.background_upload import CheckpointStore
 
 
 def train(name: str, overrides: list[str]) -> None:
@@ -37,7 +39,8 @@ def train(name: str, overrides: list[str]) -> None:
         config = composing.validate(compose("train", overrides), TrainConfig)
     out = Path(config.out)
     out.mkdir(parents=True, exist_ok=True)
-    trainer: Any = training.begin(config, out, "f" * 64, "c" * 64, Watchdog(0, 600.0, 600.0, None))
+    session = start.join(start.plan(config, out, "f" * 64, "c" * 64, {}), lambda: None)
+    trainer: Any = Trainer(session, Watchdog(0, 600.0, 600.0, None), CheckpointStore())
     found: dict[str, Any] = {"run": name, "began": trainer.step}
     update = trainer._update
 

@@ -163,7 +163,7 @@ def ablated(trick: str, config: ModelConfig, device: torch.device, dtype: torch.
 
 def everywhere(module: PretrainingModel, batch: Batch, trick: str) -> tuple[Tensor, Tensor]:
     """Run the last layer, and optionally the masked-LM head, at every position."""
-    x = module.encoder(batch.input_ids, batch.segment_ids, batch.position_ids, batch.cu_seqlens, batch.max_length)
+    x = module.encoder(batch)
     pair = module.next_sentence(module.pooler(x[batch.cu_seqlens[:-1]]))
     words = module.encoder.embeddings.word.weight
     if trick == "last-layer":

@@ -5,6 +5,7 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from model.config.kinds import Json
 from pipeline.common.errors import ConfigError, named
 from pipeline.common.formatting import flatten
 from pipeline.common.tables import read_table
@@ -14,9 +15,9 @@ if TYPE_CHECKING:
 
 
 @functools.cache
-def keys() -> dict[str, Any]:
+def keys() -> Json:
     """Return what each key of DeepSpeed is to us."""
-    found: dict[str, Any] = read_table(__file__, "deepspeed_keys.yaml")
+    found: Json = read_table(__file__, "deepspeed_keys.yaml")
     return found
 
 
@@ -25,13 +26,13 @@ def _among(key: str, names: Any) -> str | None:
     return next((name for name in names if f"{key}.".startswith(f"{name}.")), None)
 
 
-def of_output(typed: Mapping[str, Any]) -> dict[str, Any]:
+def of_output(typed: Mapping[str, Any]) -> Json:
     """Return what may change the output, by dotted key."""
     known = [key for names in keys().values() for key in names]
     return {key: value for key, value in flatten(typed) if _among(key, known) is None}
 
 
-def derived(config: "TrainConfig") -> dict[str, Any]:
+def derived(config: "TrainConfig") -> Json:
     """Return the keys that follow from ours, whatever the ranks."""
     kinds = {kind: {"enabled": config.precision == kind} for kind in ("bf16", "fp16")}
     return {"gradient_clipping": config.clip or 0.0, **kinds}

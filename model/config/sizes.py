@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass, replace
 
-from pipeline.common.schema import Section, check, option
+from pipeline.common.errors import ConfigError
+from pipeline.common.schema import Section, option
 
 # Layers, hidden size, heads and feed-forward size of the published models (as in conf/model).
 PUBLISHED = {
@@ -54,9 +55,7 @@ class ModelConfig(Section, key="model"):
         """Check the limits and what fits what."""
         super().__post_init__()
         for key in (*SHAPE, "positions"):
-            check(
-                self.name == AUTO or getattr(self, key) >= 1, "must be at least 1", f"model.{key}", getattr(self, key)
-            )
+            self.require(self.name == AUTO or getattr(self, key) >= 1, "must be at least 1", key)
         self.require(
             0 in (self.hidden, self.heads) or self.hidden % self.heads == 0,
             f"must divide model.hidden={self.hidden}",
@@ -69,6 +68,13 @@ class ModelConfig(Section, key="model"):
                 f"rotary positions need heads of an even width, not {self.hidden // self.heads}",
                 "heads",
             )
+
+    @property
+    def entries(self) -> int:
+        """Return the entries of the vocabulary, where they are known."""
+        if self.vocab_size is None:
+            raise ConfigError("is required; set it to the tokenizer's size", "model.vocab_size")
+        return self.vocab_size
 
     @property
     def size_name(self) -> str:

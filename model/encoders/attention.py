@@ -94,7 +94,7 @@ def resolve(backend: str, device: torch.device, dtype: torch.dtype, width: int =
     return backend
 
 
-def unsupported_reason(backend: str, device: torch.device, dtype: torch.dtype, width: int = EIGHT) -> str | None:
+def unsupported_reason(backend: str, device: torch.device, dtype: torch.dtype, width: int) -> str | None:
     """Return why a backend cannot work here; None if it can."""
     if backend != "flash" or device.type == "meta":  # nothing is computed there
         return None
@@ -239,8 +239,7 @@ def padded(q: Tensor, k: Tensor, v: Tensor, how: AttentionArgs) -> Tensor:
 def flash_kernel(q: Tensor, k: Tensor, v: Tensor, how: AttentionArgs) -> Tensor:
     """Compute PyTorch's flash attention, one operator for all of it."""
     window = FAR if how.window is None else how.window
-    mixed: Tensor
-    mixed, _, _ = flash_attention(q, k, v, how.cu_seqlens, how.max_length, how.dropout, how.causal, window)
+    mixed: Tensor = flash_attention(q, k, v, *how[:-1], window)[0]
     return mixed
 
 

@@ -7,24 +7,31 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
+from torch import Tensor
 
 
 @dataclass(frozen=True)
-class Batch:
-    """One micro-batch; every tensor on one device."""
+class Packed:
+    """Sequences laid end to end; every tensor on one device."""
 
-    input_ids: torch.Tensor  # (T,) int64
-    segment_ids: torch.Tensor  # (T,) int64: 0 up to the first [SEP], 1 after it
-    position_ids: torch.Tensor  # (T,) int64: 0 .. length-1 in each sequence
-    cu_seqlens: torch.Tensor  # (B+1,) int32: where each sequence starts, and T
+    input_ids: Tensor  # (T,) int64
+    segment_ids: Tensor  # (T,) int64: 0 up to the first [SEP], 1 after it
+    position_ids: Tensor  # (T,) int64: 0 .. length-1 in each sequence
+    cu_seqlens: Tensor  # (B+1,) int32: where each sequence starts, and T
     max_length: int  # of a sequence in the batch
-    masked_positions: torch.Tensor  # (M,) int64 into T, ascending
-    masked_labels: torch.Tensor  # (M,) int64: the original tokens
-    next_sentence_labels: torch.Tensor  # (B,) int64: 0 if B follows A, else 1
 
-    def tensors(self) -> dict[str, torch.Tensor]:
+
+@dataclass(frozen=True)
+class Batch(Packed):
+    """One micro-batch of pre-training."""
+
+    masked_positions: Tensor  # (M,) int64 into T, ascending
+    masked_labels: Tensor  # (M,) int64: the original tokens
+    next_sentence_labels: Tensor  # (B,) int64: 0 if B follows A, else 1
+
+    def tensors(self) -> dict[str, Tensor]:
         """Return the tensors by name."""
-        return {name: value for name, value in vars(self).items() if isinstance(value, torch.Tensor)}
+        return {name: value for name, value in vars(self).items() if isinstance(value, Tensor)}
 
     def to(self, device: torch.device) -> "Batch":
         """Return the batch on another device; copies from pinned memory are asynchronous."""

@@ -10,7 +10,7 @@ from torch.nn import functional as F
 from model.config import ModelConfig
 from model.encoders import attention
 from model.encoders.dropout import Dropout
-from model.encoders.encoder import Architecture, EncoderLayer, MaskedHead, Sequences, WordEmbeddings
+from model.encoders.encoder import Architecture, EncoderLayer, MaskedHead, Sequences, WordEmbeddings, layer_norm
 from model.encoders.projections import QueryKeyValue
 
 SEGMENTS = 2
@@ -23,7 +23,7 @@ class Embeddings(WordEmbeddings):
         super().__init__(config)
         self.position = nn.Embedding(config.positions, config.hidden)
         self.segment = nn.Embedding(SEGMENTS, config.hidden)
-        self.norm = nn.LayerNorm(config.hidden, eps=config.layer_norm_epsilon)
+        self.norm = layer_norm(config)
         self.dropout = Dropout(config.dropout)
 
     def forward(self, input_ids: Tensor, segment_ids: Tensor, position_ids: Tensor) -> Tensor:
@@ -39,7 +39,7 @@ class Residual(nn.Module):
         super().__init__()
         self.dense = nn.Linear(width, config.hidden)
         self.dropout = Dropout(config.dropout)
-        self.norm = nn.LayerNorm(config.hidden, eps=config.layer_norm_epsilon)
+        self.norm = layer_norm(config)
 
     def forward(self, x: Tensor, residual: Tensor) -> Tensor:
         """Map `(T, width)` and `(T, H)` -> `(T, H)`."""
@@ -58,11 +58,10 @@ class Layer(EncoderLayer):
         self.down = Residual(config.feed_forward, config)
 
     def attend(self, x: Tensor, where: Sequences) -> Tensor:
-        """Return what attention mixes: `(T, H)` -> `(T, H)`."""
+        """Return what attention mixes: `(T, H)` -> `(T, N, D)`."""
         dropout = self.attention_dropout if self.training else 0.0
         q, k, v = self.qkv(x)
-        mixed = attention.attend(q, k, v, where.cu_seqlens, where.max_length, dropout, where.backend, self.causal)
-        return mixed.flatten(1)
+        return attention.attend(q, k, v, where.cu_seqlens, where.max_length, dropout, where.backend, self.causal)
 
     def after(self, mixed: Tensor, x: Tensor) -> Tensor:
         """Compute what follows the attention: two `(K, H)` tensors -> `(K, H)`."""
@@ -82,17 +81,9 @@ class Pooler(nn.Module):
         return torch.tanh(self.dense(summary))
 
 
-def initialise_parameter(name: str, parameter: Tensor, config: ModelConfig) -> None:
-    """Initialise one parameter in place, as in Devlin et al.'s code.
-
-    Matrices are normal(0, `initializer_range`), norms one, biases zero.
-    """
-    if parameter.dim() > 1:
-        nn.init.normal_(parameter, std=config.initializer_range)
-    elif name.endswith("norm.weight"):
-        nn.init.ones_(parameter)
-    else:
-        nn.init.zeros_(parameter)
+def initialise_matrix(name: str, parameter: Tensor, config: ModelConfig) -> None:
+    """Draw one matrix in place from normal(0, `initializer_range`), as in Devlin et al.'s code."""
+    nn.init.normal_(parameter, std=config.initializer_range)
 
 
 BERT = Architecture(
@@ -100,6 +91,6 @@ BERT = Architecture(
     layer=lambda config, number: Layer(config),
     pooler=Pooler,
     masked_head=MaskedHead,
-    initialise=initialise_parameter,
+    initialise=initialise_matrix,
     pairs=True,
 )

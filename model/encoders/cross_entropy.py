@@ -40,7 +40,7 @@ class CrossEntropy(torch.autograd.Function):
         values, padding = whole[: len(labels)], whole[len(labels) :]
         on_cpu = values.device.type == "cpu"  # where an index takes six times as long as a value
         classes = torch.arange(values.shape[1]) if on_cpu else None
-        for piece, label in zip(pieces(values), pieces(labels[:, None], values), strict=True):
+        for piece, label in zip(pieces(values, values), pieces(labels[:, None], values), strict=True):
             # In training, fp32 logits are overwritten here, others below.
             x = piece.to(torch.float32, copy=not wanted)
             score = x.gather(-1, label)  # (rows, 1)
@@ -69,13 +69,12 @@ class CrossEntropy(torch.autograd.Function):
         """Return the saved gradient, scaled in place."""
         (values,) = ctx.saved_tensors
         factor = gradient.view(1, 1)  # a 0-d tensor would be rounded to the logits' type
-        for piece in pieces(values):
+        for piece in pieces(values, values):
             piece.mul_(factor)
         return values, None
 
 
-def pieces(x: Tensor, like: Tensor | None = None) -> tuple[Tensor, ...]:
+def pieces(x: Tensor, like: Tensor) -> tuple[Tensor, ...]:
     """Split `x` `(M, ...)` by rows into pieces of a size that suits `like` `(M, V)`."""
-    like = x if like is None else like
     limit = CACHED if like.device.type == "cpu" else LAUNCHED
     return torch.split(x, max(1, limit // max(1, like.shape[1])))

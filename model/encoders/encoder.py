@@ -12,7 +12,7 @@ head reads, H hidden, N heads, D = H / N, F feed-forward, V vocabulary.
 """
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,8 +23,7 @@ from torch.utils.checkpoint import checkpoint
 
 from model.config import ModelConfig
 from model.encoders import attention
-from model.encoders.batch import Batch
-from pipeline.common.errors import ConfigError
+from model.encoders.batch import Batch, Packed
 
 VARIANTS = 64  # graphs of the same code at most; a handful are made
 TOGETHER = 4  # layers of a compiled graph at most, unless kinds of layers repeat after more
@@ -51,9 +50,7 @@ class WordEmbeddings(nn.Module):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        if config.vocab_size is None:
-            raise ConfigError("is required; set it to the tokenizer's size", "model.vocab_size")
-        self.word = nn.Embedding(config.vocab_size, config.hidden)  # the decoder's matrix too
+        self.word = nn.Embedding(config.entries, config.hidden)  # the decoder's matrix too
 
 
 class EncoderLayer(nn.Module):
@@ -65,7 +62,7 @@ class EncoderLayer(nn.Module):
         """Put into `where.shared` what is made once for each pass, for all layers of a kind."""
 
     def attend(self, x: Tensor, where: Sequences) -> Tensor:
-        """Return what attention mixes: `(T, H)` -> `(T, H)`."""
+        """Return what attention mixes: `(T, H)` -> `(T, N, D)`."""
         raise NotImplementedError
 
     def after(self, mixed: Tensor, x: Tensor) -> Tensor:
@@ -77,7 +74,7 @@ class EncoderLayer(nn.Module):
 
         T includes padding, and K too gets it, up to `where.multiple`.
         """
-        mixed = self.attend(x, where)
+        mixed = self.attend(x, where).flatten(1)
         if keep is not None:
             mixed, x = (attention.pad_rows(attention.take_rows(rows, keep), where.multiple) for rows in (mixed, x))
         return self.after(mixed, x)
@@ -99,7 +96,7 @@ class Architecture:
     # Called with the hidden states `(B, H)` of the summary tokens -> `(B, H)`.
     pooler: Callable[[ModelConfig], nn.Module]
     masked_head: Callable[[ModelConfig], nn.Module]  # called with `(M, H)`, `(V, H)` -> `(M, V)`
-    initialise: Callable[[str, Tensor, ModelConfig], None]  # one parameter, in place
+    initialise: Callable[[str, Tensor, ModelConfig], object]  # one matrix, in place
     period: Callable[[ModelConfig], int] = lambda _: 1  # layers, after which their kinds repeat
     pairs: bool = False  # has a next-sentence head: pooler and head are pre-trained
     # Name of the pre-trained module from which a pooler for fine-tuning starts.
@@ -123,65 +120,53 @@ class Encoder(nn.Module):
         self._calls: list[Callable[..., Tensor]] = list(self.layers)
         self.norm = parts.norm(config) if parts.norm else None
 
-    def forward(
-        self,
-        input_ids: Tensor,
-        segment_ids: Tensor,
-        position_ids: Tensor,
-        cu_seqlens: Tensor,
-        max_length: int,
-        keep: Tensor | None = None,
-    ) -> Tensor:
-        """Map ids `(T,)` int64 -> hidden states `(T, H)`, or `(K, H)` at the positions `keep`.
+    def forward(self, batch: Packed, keep: Tensor | None = None, backend: str | None = None) -> Tensor:
+        """Return the hidden states of a batch, `(T, H)`, or `(K, H)` at the positions `keep`.
 
-        `cu_seqlens` `(B+1,)` int32 holds the start of each sequence, and T; none is longer than
-        `max_length`. `keep` `(K,)` holds distinct positions in any order; the last layer skips the
-        others, which does not change the result. Rows that pad the result up to a multiple of
-        `self.multiple` follow.
+        `keep` `(K,)` holds distinct positions in any order; the last layer skips the others, which
+        does not change the result. Rows that pad the result up to a multiple of `self.multiple`
+        follow. `backend` is a name from `attention.resolve`, or `attention.EQUAL`; None: the
+        configured one.
         """
-        input_ids, segment_ids, position_ids = (
-            attention.pad_rows(ids, self.multiple) for ids in (input_ids, segment_ids, position_ids)
-        )
-        x = self.embeddings(input_ids, segment_ids, position_ids)  # (T, H)
-        where = self._sequences(x, position_ids, cu_seqlens, max_length)
+        x, where = self._embedded(batch, self.multiple, backend)
         for number, call in enumerate(self._calls, 1):
             wanted = keep if number == len(self._calls) else None
             if self.recompute and torch.is_grad_enabled():
                 x = checkpoint(call, x, where, wanted, use_reentrant=False)
             else:
                 x = call(x, where, wanted)
-        x = x if self.norm is None else self.norm(x)
-        assert isinstance(x, Tensor)
-        return x
+        return x if self.norm is None else self.norm(x)
 
-    def states(
-        self, input_ids: Tensor, segment_ids: Tensor, position_ids: Tensor, cu_seqlens: Tensor, max_length: int
-    ) -> list[Tensor]:
+    def states(self, batch: Packed) -> list[Tensor]:
         """Return the outputs of the embeddings and of each layer, `layers + 1` times `(T, H)`.
 
-        Arguments as in `forward`. The last output includes the final norm, if any.
+        The last output includes the final norm, if any.
         """
-        found = [self.embeddings(input_ids, segment_ids, position_ids)]
-        where = self._sequences(found[0], position_ids, cu_seqlens, max_length)
+        x, where = self._embedded(batch)
+        found = [x]
         for layer in self.layers:
             found.append(layer(found[-1], where, None))
         if self.norm is not None:
             found[-1] = self.norm(found[-1])
         return found
 
-    def _sequences(self, x: Tensor, position_ids: Tensor, cu_seqlens: Tensor, max_length: int) -> Sequences:
-        """Return where the sequences of `x` are, with what the layers have in common."""
-        backend = self.backend(x.device, x.dtype)
-        where = Sequences(position_ids, cu_seqlens, max_length, backend, self.multiple)
+    def _embedded(self, batch: Packed, multiple: int = 1, backend: str | None = None) -> tuple[Tensor, Sequences]:
+        """Return the embeddings of a batch, padded, and what all layers know of its sequences."""
+        input_ids, segment_ids, position_ids = (
+            attention.pad_rows(ids, multiple) for ids in (batch.input_ids, batch.segment_ids, batch.position_ids)
+        )
+        x: Tensor = self.embeddings(input_ids, segment_ids, position_ids)  # (T, H)
+        backend = backend or self.backend(x.device, x.dtype)
+        where = Sequences(position_ids, batch.cu_seqlens, batch.max_length, backend, multiple)
         for layer in self.layers:
             layer.prepare(where)  # type: ignore[operator]
         if self.compiled:  # else the compiler takes sizes for constants that were the same twice
             from torch._dynamo import maybe_mark_dynamic  # seconds, which others need not wait
 
             common = (table for tables in where.shared.values() for table in tables)
-            for tensor in (position_ids, cu_seqlens, *common):
+            for tensor in (position_ids, batch.cu_seqlens, *common):
                 maybe_mark_dynamic(tensor, 0)
-        return where
+        return x, where
 
     def backend(self, device: torch.device, dtype: torch.dtype) -> str:
         """Return the name of the attention backend for a device and a type.
@@ -241,7 +226,25 @@ def summary_places(cu_seqlens: Tensor, config: ModelConfig) -> Tensor:
     return cu_seqlens[1:] - 1 if config.causal else cu_seqlens[:-1]
 
 
-class MaskedHead(nn.Module):
+def layer_norm(config: ModelConfig, bias: bool = True) -> nn.LayerNorm:
+    """Build a layer norm."""
+    return nn.LayerNorm(config.hidden, eps=config.layer_norm_epsilon, bias=bias)
+
+
+class Transform(nn.Module):
+    """What heads compute first: projection, activation and norm."""
+
+    def __init__(self, config: ModelConfig, bias: bool = True) -> None:
+        super().__init__()
+        self.dense = nn.Linear(config.hidden, config.hidden, bias=bias)
+        self.norm = layer_norm(config, bias)
+
+    def hidden(self, x: Tensor) -> Tensor:
+        """Map hidden states `(K, H)` to what is read next `(K, H)`."""
+        return self.norm(F.gelu(self.dense(x)))  # type: ignore[no-any-return]
+
+
+class MaskedHead(Transform):
     """Masked-LM head; the decoder is the word embeddings plus a bias.
 
     Matrix products on a GPU are several times slower where rows are not aligned, so logits may be
@@ -252,11 +255,8 @@ class MaskedHead(nn.Module):
     multiple = 1  # of entries, padding included
 
     def __init__(self, config: ModelConfig, bias: bool = True) -> None:
-        super().__init__()
-        self.dense = nn.Linear(config.hidden, config.hidden, bias=bias)
-        self.norm = nn.LayerNorm(config.hidden, eps=config.layer_norm_epsilon, bias=bias)
-        assert config.vocab_size is not None
-        self.bias = nn.Parameter(torch.empty(config.vocab_size))
+        super().__init__(config, bias)
+        self.bias = nn.Parameter(torch.empty(config.entries))
 
     def forward(self, x: Tensor, words: Tensor) -> Tensor:
         """Map hidden states `(M, H)`, word embeddings `(V, H)` -> logits `(M, V)`, V padded."""
@@ -266,10 +266,6 @@ class MaskedHead(nn.Module):
             words = F.pad(words, (0, 0, 0, missing))
             bias = F.pad(bias, (0, missing), value=-torch.inf)
         return F.linear(self.hidden(x), words, bias)
-
-    def hidden(self, x: Tensor) -> Tensor:
-        """Map hidden states `(M, H)` to what the decoder reads `(M, H)`."""
-        return self.norm(F.gelu(self.dense(x)))  # type: ignore[no-any-return]
 
 
 class PretrainingModel(nn.Module):
@@ -288,7 +284,7 @@ class PretrainingModel(nn.Module):
         self.masked_head = parts.masked_head(config)
         if parts.pairs:
             self.next_sentence = nn.Linear(config.hidden, 2)
-        initialise(self, config, parts)
+        initialise(self.named_parameters(), config, parts)
 
     def forward(self, batch: Batch) -> tuple[Tensor, Tensor | None]:
         """Return masked-LM logits `(M, V)` and next-sentence logits `(B, 2)`.
@@ -300,9 +296,7 @@ class PretrainingModel(nn.Module):
             summary = summary[:0]
         # Summary tokens are never masked or predicted from: `keep` has distinct positions.
         keep = torch.cat((summary, batch.masked_positions))  # (K,) = (B + M,)
-        x = self.encoder(
-            batch.input_ids, batch.segment_ids, batch.position_ids, batch.cu_seqlens, batch.max_length, keep
-        )
+        x = self.encoder(batch, keep)
         pooled, masked = x[: len(summary)], x[len(summary) :]  # (B, H), (M, H)
         words = self.encoder.embeddings.word.weight
         logits = self.masked_head(masked, words)
@@ -324,7 +318,11 @@ def prepare_for(device: torch.device, dtype: torch.dtype, module: nn.Module) -> 
             part.multiple = 64
 
 
-def initialise(module: nn.Module, config: ModelConfig, parts: Architecture) -> None:
-    """Initialise all parameters in order of definition."""
-    for name, parameter in module.named_parameters():
-        parts.initialise(name, parameter, config)
+def initialise(parameters: Iterable[tuple[str, Tensor]], config: ModelConfig, parts: Architecture) -> None:
+    """Initialise named parameters in their order: matrices as the architecture does, norms one, biases zero."""
+    with torch.no_grad():
+        for name, parameter in parameters:
+            if parameter.dim() > 1:
+                parts.initialise(name, parameter, config)
+            else:
+                parameter.fill_(name.endswith("norm.weight"))

@@ -22,16 +22,22 @@ from torch.nn import functional as F
 from model.config import ModelConfig
 from model.encoders import attention
 from model.encoders.dropout import Dropout, drop
-from model.encoders.encoder import Architecture, EncoderLayer, MaskedHead, Sequences, WordEmbeddings
+from model.encoders.encoder import (
+    Architecture,
+    EncoderLayer,
+    MaskedHead,
+    Sequences,
+    Transform,
+    WordEmbeddings,
+    layer_norm,
+)
 from model.encoders.projections import QueryKeyValue
 
 CUTOFF = 2.0  # truncation of initial weights, in standard deviations
 ENDS_A_BRANCH = ("mix.weight", "down.weight", "masked_head.dense.weight", "pooler.dense.weight")
 
 
-def make_norm(config: ModelConfig) -> nn.LayerNorm:
-    """Build a layer norm without a bias."""
-    return nn.LayerNorm(config.hidden, eps=config.layer_norm_epsilon, bias=False)
+make_norm = functools.partial(layer_norm, bias=False)
 
 
 class Embeddings(WordEmbeddings):
@@ -54,9 +60,9 @@ class Layer(EncoderLayer):
         super().__init__()
         sees_all = number % config.global_every == 0
         self.window = None if sees_all else config.local_window // 2  # tokens on each side
-        self.base = config.rotary_global if sees_all else config.rotary_local
-        self.positions, self.share = config.positions, config.attention_dropout
-        self.head_width = config.hidden // config.heads
+        base = config.rotary_global if sees_all else config.rotary_local
+        self.table = config.positions, config.hidden // config.heads, base  # of angles
+        self.share = config.attention_dropout
         # The first layer's input is normalised already.
         self.attention_norm = make_norm(config) if number else nn.Identity()
         self.qkv = QueryKeyValue(config.hidden, config.heads, bias=False)
@@ -68,12 +74,12 @@ class Layer(EncoderLayer):
 
     def prepare(self, where: Sequences) -> None:
         """Compute the angles of the pass, outside of what may be compiled."""
-        rotation(where, self.positions, self.head_width, self.base)
+        rotation(where, *self.table)
 
     def attend(self, x: Tensor, where: Sequences) -> Tensor:
-        """Return what attention mixes: `(T, H)` -> `(T, H)`."""
+        """Return what attention mixes: `(T, H)` -> `(T, N, D)`."""
         q, k, v = self.qkv(self.attention_norm(x))
-        angles = rotation(where, self.positions, q.shape[-1], self.base)
+        angles = rotation(where, *self.table)
         return attention.attend(
             rotate(q, angles),
             rotate(k, angles),
@@ -83,7 +89,7 @@ class Layer(EncoderLayer):
             self.share if self.training else 0.0,
             where.backend,
             window=self.window,
-        ).flatten(1)
+        )
 
     def after(self, mixed: Tensor, x: Tensor) -> Tensor:
         """Compute what follows the attention: two `(K, H)` tensors -> `(K, H)`."""
@@ -92,46 +98,36 @@ class Layer(EncoderLayer):
         return x + self.down(self.dropout(F.gelu(value) * gate))  # type: ignore[no-any-return]
 
 
-class Pooler(nn.Module):
+class Pooler(Transform):
     """Pooler of fine-tuning heads: the first part of the masked-LM head."""
-
-    def __init__(self, config: ModelConfig) -> None:
-        super().__init__()
-        self.dense = nn.Linear(config.hidden, config.hidden, bias=False)
-        self.norm = make_norm(config)
 
     def forward(self, x: Tensor) -> Tensor:
         """Map `(B, H)` -> `(B, H)`."""
-        return self.norm(F.gelu(self.dense(x)))  # type: ignore[no-any-return]
+        return self.hidden(x)
 
 
-def initialise_parameter(name: str, parameter: Tensor, config: ModelConfig) -> None:
-    """Initialise one parameter in place: matrices truncated normal, norms one, biases zero.
+def initialise_matrix(name: str, parameter: Tensor, config: ModelConfig) -> None:
+    """Draw one matrix in place from a truncated normal distribution.
 
     The deviation shrinks with the number of layers for the output matrices of residual branches,
     and with the input width for a task's head.
     """
-    if parameter.dim() > 1:
-        deviation = config.initializer_range
-        if name.endswith(ENDS_A_BRANCH):
-            deviation /= math.sqrt(2 * config.layers)
-        elif name == "head.weight":
-            deviation = config.hidden**-0.5
-        limit = CUTOFF * deviation
-        nn.init.trunc_normal_(parameter, std=deviation, a=-limit, b=limit)
-    elif name.endswith("norm.weight"):
-        nn.init.ones_(parameter)
-    else:
-        nn.init.zeros_(parameter)
+    deviation = config.initializer_range
+    if name.endswith(ENDS_A_BRANCH):
+        deviation /= math.sqrt(2 * config.layers)
+    elif name == "head.weight":
+        deviation = config.hidden**-0.5
+    limit = CUTOFF * deviation
+    nn.init.trunc_normal_(parameter, std=deviation, a=-limit, b=limit)
 
 
 MODERNBERT = Architecture(
     embeddings=Embeddings,
     layer=Layer,
     norm=make_norm,
-    pooler=Pooler,
-    masked_head=lambda config: MaskedHead(config, bias=False),
-    initialise=initialise_parameter,
+    pooler=functools.partial(Pooler, bias=False),
+    masked_head=functools.partial(MaskedHead, bias=False),
+    initialise=initialise_matrix,
     period=lambda config: config.global_every,
     pooler_source="masked_head",
     pooled_tokens=True,

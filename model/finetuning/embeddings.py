@@ -16,6 +16,7 @@ from model.finetuning import loop
 from model.finetuning.features import Samples
 from model.finetuning.heads import BertWithHead, HeadConfig, pool_tokens
 from model.huggingface import bert_format
+from model.loader.sample_order import Ints
 from pipeline.common.errors import ConfigError
 
 BATCH_TOKENS = 8192  # approximate tokens per forward pass
@@ -48,9 +49,8 @@ class Embedder:
         found: list[npt.NDArray[np.float32]] = [np.zeros(0, np.float32)] * len(samples)
         lengths = samples.lengths()
         for rows in batches(lengths):
-            arguments = loop.inputs(samples, rows, self.device)[:-1]
-            starts = arguments[3]
-            x = self._model.features(*arguments)  # (T, W)
+            batch, _ = loop.inputs(samples, rows, self.device)
+            x, starts = self._model.features(batch), batch.cu_seqlens  # (T, W), (N+1,)
             if self._pooling == "tokens":
                 parts = np.split(x.float().cpu().numpy(), np.cumsum(lengths[rows])[:-1])
             else:
@@ -61,7 +61,7 @@ class Embedder:
         return found
 
 
-def batches(lengths: npt.NDArray[np.int64]) -> Iterator[npt.NDArray[np.int64]]:
+def batches(lengths: Ints) -> Iterator[Ints]:
     """Yield each text's index once, grouped by similar length, up to BATCH_TOKENS per batch."""
     order = np.argsort(lengths, kind="stable")
     groups = np.cumsum(lengths[order]) // BATCH_TOKENS

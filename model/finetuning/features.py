@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from model.loader.sample_order import Ints
 from pipeline.common import counter_rng
 from pipeline.tokenization.wordpiece import WordPiece
 
-Ids = npt.NDArray[np.int64]
-Ints = npt.NDArray[np.int64]
+Ids = Ints
 
 SORTED = 32  # batches sorted by length together: short ones are cheap
 HEAD_SHARE = 128 / 510  # share of the head in head_tail (Sun et al. 2019, section 5.3.1)

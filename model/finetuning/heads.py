@@ -5,7 +5,6 @@ W input width of the head, C outputs.
 """
 
 from dataclasses import dataclass, field
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +13,7 @@ from torch.nn import functional
 from model.config import ModelConfig
 from model.encoders.architectures import architecture_of
 from model.encoders.attention import padded_places
+from model.encoders.batch import Packed
 from model.encoders.dropout import Dropout
 from model.encoders.encoder import Encoder, initialise, summary_places
 from model.finetuning.features import UNLABELLED
@@ -54,7 +54,7 @@ class BertWithHead(nn.Module):
             self.attention = nn.Linear(width, 1)
         self.dropout = Dropout(size.dropout)
         self.head = nn.Linear(width, 1 if config.kind == CHOICE else config.outputs)
-        initialise(self, size, parts)
+        initialise(self.named_parameters(), size, parts)
 
     def pretrained(self, weights: dict[str, Tensor]) -> dict[str, Tensor]:
         """Return the pre-trained weights that this model has too, by its names.
@@ -77,25 +77,23 @@ class BertWithHead(nn.Module):
             self.encoder.eval()
         return self
 
-    def forward(
-        self, ids: Tensor, segments: Tensor, positions: Tensor, starts: Tensor, longest: int, bounds: Tensor | None
-    ) -> Tensor:
+    def forward(self, batch: Packed, bounds: Tensor | None) -> Tensor:
         """Return logits `(B, C)`, or `(T, C)` per token.
 
-        Ids, segments and positions are `(T,)`, `starts` is `(S+1,)`. `bounds` `(B+1,)` holds the
-        first sequence of each sample, and S; None if every sample is one sequence.
+        `bounds` `(B+1,)` holds the first sequence of each sample, and S; None if every sample is
+        one sequence.
         """
-        arguments = (ids, segments, positions, starts, longest)
+        starts = batch.cu_seqlens
         whole = self.config.kind in (CLASS, CHOICE)
         places = summary_places(starts, self.encoder.config).long() if whole else None
         if self.config.frozen:
-            x = self.features(*arguments)  # (T, W)
+            x = self.features(batch)  # (T, W)
             x = x if places is None else pool_tokens(x, starts, places, self.config.pooling)
         else:
             pooling = self.encoder.config.classifier_pooling
             keep = places if pooling == "cls" else None  # only these tokens are read
-            rows = len(ids if keep is None else keep)
-            x = self.encoder(*arguments, keep)[:rows]  # (S, H), or (T, H), without padding
+            rows = len(batch.input_ids if keep is None else keep)
+            x = self.encoder(batch, keep)[:rows]  # (S, H), or (T, H), without padding
             if places is not None and keep is None:
                 x = pool_tokens(x, starts, places, pooling)
             x = x if self.pooler is None else self.pooler(x)
@@ -106,15 +104,11 @@ class BertWithHead(nn.Module):
             logits = logits.view(-1, self.config.outputs)
         return logits  # type: ignore[no-any-return]
 
-    @torch.no_grad()
-    def states(self, *arguments: Any) -> list[Tensor]:
-        """Return the selected layers' hidden states, each `(T, H)`."""
-        every = self.encoder.states(*arguments)
-        return [every[layer] for layer in self.config.layers]
-
-    def features(self, *arguments: Any) -> Tensor:
+    def features(self, batch: Packed) -> Tensor:
         """Return the mix of the selected layers `(T, W)`."""
-        states = self.states(*arguments)
+        with torch.no_grad():
+            every = self.encoder.states(batch)
+        states = [every[layer] for layer in self.config.layers]
         if self.config.mix == "concat":
             return torch.cat(states, -1)
         stacked = torch.stack(states)  # (K, T, H)
@@ -158,25 +152,19 @@ def pool_tokens(x: Tensor, starts: Tensor, places: Tensor, kind: str) -> Tensor:
     return pool(x, owners(starts, len(x)), len(starts) - 1, kind)
 
 
-def loss_of(kind: str, logits: Tensor, labels: Tensor, starts: Tensor, longest: int) -> Tensor:
+def loss_of(kind: str, logits: Tensor, labels: Tensor, batch: Packed) -> Tensor:
     """Return the mean loss of a batch: cross entropy, or squared error for scores.
 
     Labels are `(B,)`; `(T,)` for tags, some of them `UNLABELLED`; `(S, 2)` for answers, the first
-    and the last token within the sequence. `starts` and `longest` as in `BertWithHead.forward`.
+    and the last token within the sequence.
     """
     if kind == ANSWER:
-        padded = pad(logits, starts, longest)  # (S, L, 2)
-        return functional.cross_entropy(padded, labels.long())
+        longest = batch.max_length
+        places = padded_places(batch.cu_seqlens, longest, len(logits))  # (T,)
+        padded = logits.new_full((len(labels) * longest, 2), -torch.inf).index_copy(0, places, logits)
+        return functional.cross_entropy(padded.view(-1, longest, 2), labels.long())
     if kind == TAG:
         return functional.cross_entropy(logits, labels.long(), ignore_index=UNLABELLED)
     if logits.shape[1] == 1:
         return functional.mse_loss(logits[:, 0], labels.to(logits.dtype))
     return functional.cross_entropy(logits, labels.long())
-
-
-def pad(logits: Tensor, starts: Tensor, longest: int) -> Tensor:
-    """Pad `(T, C)` -> `(S, L, C)` with minus infinity; L is `longest`."""
-    count, outputs = len(starts) - 1, logits.shape[1]
-    places = padded_places(starts, longest, len(logits))  # (T,)
-    padded = logits.new_full((count * longest, outputs), -torch.inf)
-    return padded.index_copy(0, places, logits).view(count, longest, outputs)

@@ -14,11 +14,13 @@ import torch
 from torch import Tensor, nn
 
 from model.config import ModelConfig, ScheduleConfig
+from model.encoders.batch import Packed
 from model.encoders.encoder import prepare_for
-from model.finetuning.features import Ints, Samples, batch_count, bounds_of, epoch_batches
+from model.finetuning.features import Samples, batch_count, bounds_of, epoch_batches
 from model.finetuning.heads import BertWithHead, HeadConfig, loss_of
 from model.huggingface.names import ANSWER, TAG
 from model.loader.device_copy import sent
+from model.loader.sample_order import Ints
 from model.training.optimizer import parameter_groups
 from model.training.schedule import lr_factor
 from pipeline.common import counter_rng
@@ -40,7 +42,7 @@ class Recipe:
     precision: str = "fp32"  # or bf16: of the passes; weights and moments stay fp32
 
 
-def inputs(samples: Samples, rows: Ints, device: torch.device) -> tuple[Any, ...]:
+def inputs(samples: Samples, rows: Ints, device: torch.device) -> tuple[Packed, Tensor | None]:
     """Return the arguments of `BertWithHead.forward` for some samples, packed."""
     sequences, bounds = sequences_of(samples, rows)
     lengths = np.array([len(samples.ids[index]) for index in sequences])
@@ -48,10 +50,14 @@ def inputs(samples: Samples, rows: Ints, device: torch.device) -> tuple[Any, ...
     positions = np.arange(starts[-1]) - np.repeat(starts[:-1], lengths)
     segments = (positions >= np.repeat(samples.second[sequences], lengths)).astype(np.int64)
     ids = np.concatenate([samples.ids[index] for index in sequences])
-    arrays = (ids, segments, positions, starts.astype(np.int32))
-    tensors = [sent(array, device) for array in arrays]
-    grouped = sent(bounds, device) if len(samples.groups) else None
-    return *tensors, int(lengths.max()), grouped
+    batch = Packed(
+        sent(ids, device),
+        sent(segments, device),
+        sent(positions, device),
+        sent(starts.astype(np.int32), device),
+        int(lengths.max()),
+    )
+    return batch, sent(bounds, device) if len(samples.groups) else None
 
 
 def sequences_of(samples: Samples, rows: Ints) -> tuple[Ints, Ints]:
@@ -73,10 +79,8 @@ def labels_of(samples: Samples, rows: Ints, kind: str, device: torch.device) -> 
 def batch_loss(model: BertWithHead, samples: Samples, rows: Ints, device: torch.device) -> Tensor:
     """Return the mean loss of some samples; the host does not wait for the device."""
     kind = model.config.kind
-    arguments = inputs(samples, rows, device)
-    *_, starts, longest, _ = arguments
-    labels = labels_of(samples, rows, kind, device)
-    return loss_of(kind, model(*arguments).float(), labels, starts, longest)
+    batch, bounds = inputs(samples, rows, device)
+    return loss_of(kind, model(batch, bounds).float(), labels_of(samples, rows, kind, device), batch)
 
 
 def build(size: ModelConfig, weights: dict[str, Tensor] | None, head: HeadConfig, seed: int) -> BertWithHead:

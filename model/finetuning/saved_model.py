@@ -1,13 +1,11 @@
 """Fine-tuned models as Hugging Face folders, for `AutoModelForSequenceClassification` etc."""
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
-from safetensors.torch import save_file
 
-from model.config import ModelConfig
+from model.config import Json, ModelConfig
 from model.finetuning.heads import BertWithHead, HeadConfig
 from model.huggingface import bert_format, vocabulary
 from model.huggingface.names import ANSWER, CHOICE, CLASS, NAMES, TAG, Names
@@ -39,8 +37,8 @@ class SavedModel:
 
     model: BertWithHead
     labels: list[str]  # empty for scores, choices and answers
-    texts: int | None = None  # of a sample: 1, or 2 for pairs; None if the folder does not say
-    reading: Reading = field(default_factory=Reading)
+    texts: int | None  # of a sample: 1, or 2 for pairs; None if the folder does not say
+    reading: Reading
 
 
 def save(
@@ -67,15 +65,12 @@ def save(
     head = head_name(names, kind)
     own = {f"{head}.{part}": state.pop(f"head.{part}") for part in ("weight", "bias")}
     folder.mkdir(parents=True, exist_ok=True)
-    save_file(names.their_tensors(state) | own, folder / bert_format.WEIGHTS, metadata={"format": "pt"})
     text, entries = vocabulary.read(source)
     config = bert_format.their_config(size, entries, torch.float32)
     config |= {"architectures": [names.tuned[kind]], **names_of(model.config, labels)}
     config |= {TEXTS: texts} if texts is not None else {}
     config |= {READING: asdict(reading)} if reading is not None else {}
-    bert_format.write_json(folder / bert_format.CONFIG, config)
-    bert_format.write_tokenizer(folder, size, text, entries)
-    bert_format.make_readable(folder)
+    bert_format.write(folder, size, names.their_tensors(state) | own, config, text, entries)
 
 
 def check(size: ModelConfig, source: Path | str) -> None:
@@ -94,12 +89,12 @@ def head_name(names: Names, kind: str) -> str:
     return names.answer_head if kind == ANSWER else "classifier"
 
 
-def names_of(head: HeadConfig, labels: list[str]) -> dict[str, Any]:
+def names_of(head: HeadConfig, labels: list[str]) -> Json:
     """Return the labels and problem type for config.json."""
     if head.kind == CHOICE:
         return {}
     words = labels or [f"LABEL_{number}" for number in range(head.outputs)]
-    content: dict[str, Any] = {
+    content: Json = {
         "id2label": {str(number): word for number, word in enumerate(words)},
         "label2id": {word: number for number, word in enumerate(words)},
     }
@@ -145,7 +140,7 @@ def load(folder: Path | str) -> tuple[ModelConfig, SavedModel]:
     return size, SavedModel(model.eval(), labels, content.get(TEXTS), reading)
 
 
-def stated_by(folder: Path, content: dict[str, Any], outputs: int) -> tuple[list[str], Reading]:
+def stated_by(folder: Path, content: Json, outputs: int) -> tuple[list[str], Reading]:
     """Return the labels of the outputs, and the part of a text that the model was tuned on, by its config.json.
 
     Raises:
@@ -166,7 +161,7 @@ def stated_by(folder: Path, content: dict[str, Any], outputs: int) -> tuple[list
     return labels if outputs > 1 else [], found
 
 
-def check_problem(folder: Path, content: dict[str, Any], kind: str, outputs: int) -> None:
+def check_problem(folder: Path, content: Json, kind: str, outputs: int) -> None:
     """Check that several outputs of a classification are classes of which one is right.
 
     Raises:

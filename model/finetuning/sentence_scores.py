@@ -13,20 +13,20 @@ while they are in a core's cache.
 Shapes: S sentences, L tokens of each in a batch, C copies, P predictions, V vocabulary.
 """
 
-import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from model.encoders.attention import EQUAL
+from model.encoders.batch import Packed
 from model.encoders.device import exact_products
-from model.encoders.encoder import MaskedHead, PretrainingModel, Sequences
-from model.finetuning.features import Ids, Ints
+from model.encoders.encoder import MaskedHead, PretrainingModel
+from model.finetuning.features import Ids
 from model.loader.device_copy import sent
+from model.loader.sample_order import Bools, Floats, Ints
 
 BATCH_TOKENS = 4096  # of one forward pass: its matrices stay in a core's cache
 GPU_TOKENS = 1 << 17
@@ -66,9 +66,9 @@ class SentenceScorer:
         self,
         sequences: Sequence[Ids],
         first: Ints,
-        goes_on: Sequence[npt.NDArray[np.bool_]] | None = None,
+        goes_on: Sequence[Bools] | None = None,
         on_sentences: Callable[[float], object] = lambda count: None,
-    ) -> npt.NDArray[np.float64]:
+    ) -> Floats:
         """Return the log-likelihood `(S,)` of each sequence from [CLS] to [SEP].
 
         The tokens from position `first` `(S,)` on count, [SEP] does not. With `goes_on`, whether
@@ -88,12 +88,12 @@ class SentenceScorer:
                 if goes_on is not None:
                     marks = np.stack([goes_on[row] for row in rows.tolist()])
                 queries = masked_queries(ids, first[rows], self._mask, marks)
-            values = self._values(queries, functools.partial(_share, on_sentences, len(rows)))
+            values = self._values(queries, len(rows), on_sentences)
             found[rows] = np.bincount(queries.sentence, values, len(rows))
         return found
 
-    def _values(self, queries: Queries, on_share: Callable[[float], object]) -> npt.NDArray[np.float64]:
-        """Return the log-probability `(P,)` of each label."""
+    def _values(self, queries: Queries, sentences: int, on_sentences: Callable[[float], object]) -> Floats:
+        """Return the log-probability `(P,)` of each label; report shares of the sentences as they are done."""
         found = np.zeros(len(queries.label))
         copies, length = queries.copies.shape
         size = max(1, self._tokens // length)
@@ -104,7 +104,7 @@ class SentenceScorer:
             keep, row = np.unique(place, return_inverse=True)
             states = self._states(queries.copies[start:stop], keep)
             found[low:high] = self._log_probabilities(states, row, queries.label[low:high])
-            on_share((stop - start) / copies)
+            on_sentences((stop - start) / copies * sentences)
         return found
 
     def _states(self, copies: Ids, keep: Ints) -> Tensor:
@@ -114,15 +114,10 @@ class SentenceScorer:
         ids = sent(copies.reshape(-1).astype(np.int64), device)
         positions = torch.arange(length, device=device).repeat(count)
         starts = torch.arange(0, len(ids) + 1, length, dtype=torch.int32, device=device)
-        wanted = sent(keep, device)
-        x: Tensor = encoder.embeddings(ids, torch.zeros_like(ids), positions)
-        where = Sequences(positions, starts, length, EQUAL)
-        last = len(encoder.layers) - 1
-        for number, layer in enumerate(encoder.layers):
-            x = layer(x, where, wanted if number == last else None)
-        return x if encoder.norm is None else encoder.norm(x)
+        batch = Packed(ids, torch.zeros_like(ids), positions, starts, length)
+        return encoder(batch, sent(keep, device), EQUAL)  # type: ignore[no-any-return]
 
-    def _log_probabilities(self, states: Tensor, row: Ints, label: Ints) -> npt.NDArray[np.float64]:
+    def _log_probabilities(self, states: Tensor, row: Ints, label: Ints) -> Floats:
         """Return the log-probability `(P,)` of labels `(P,)` at rows `(P,)` of `(K, H)`."""
         head = self._model.masked_head
         assert isinstance(head, MaskedHead)
@@ -133,11 +128,6 @@ class SentenceScorer:
         rows, columns = self._piece
         every = [log_sum_exp(part, words, bias, columns) for part in torch.split(hidden, rows)]
         return np.asarray((wanted - torch.cat(every)[at]).double().cpu().numpy())
-
-
-def _share(on_sentences: Callable[[float], object], count: int, share: float) -> None:
-    """Report the progress of a share of some sentences."""
-    on_sentences(share * count)
 
 
 def log_sum_exp(hidden: Tensor, words: Tensor, bias: Tensor, columns: int) -> Tensor:
@@ -156,7 +146,7 @@ def log_sum_exp(hidden: Tensor, words: Tensor, bias: Tensor, columns: int) -> Te
     return (total.log_() + greatest).squeeze(-1)
 
 
-def masked_queries(ids: Ids, first: Ints, mask: int, goes_on: npt.NDArray[np.bool_] | None) -> Queries:
+def masked_queries(ids: Ids, first: Ints, mask: int, goes_on: Bools | None) -> Queries:
     """Return a masked copy of sentences `(S, L)` for each token from position `first` `(S,)`.
 
     With `goes_on` `(S, L)`, whether each token continues the word of the one before it, the later

@@ -9,15 +9,16 @@ import sys
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import get_type_hints
 
 import torch
 from huggingface_hub import save_torch_state_dict
 from tokenizers import Tokenizer
 from torch import Tensor
 
-from model.config import ModelConfig
+from model.config import Json, ModelConfig, Weights
 from model.encoders.architectures import architecture_of, parameter_shapes
+from model.encoders.encoder import initialise
 from model.huggingface import model_card, vocabulary
 from model.huggingface.names import NAMES, Names
 from model.huggingface.read_weights import read_weights
@@ -27,7 +28,7 @@ from pipeline.common.manifest import Manifest
 from pipeline.common.schema import built, check
 from pipeline.tokenization.wordpiece import SPECIAL, is_wordpiece, special_names
 
-CONFIG, WEIGHTS = "config.json", "model.safetensors"
+CONFIG = "config.json"
 
 SEGMENTS = "token_type_ids"  # transformers' name of the inputs that tell two texts apart
 HUB = re.compile(r"[\w.-]+(/[\w.-]+)?")  # names of models
@@ -63,13 +64,13 @@ def names_for(config: ModelConfig) -> Names:
 def save(
     folder: Path | str,
     config: ModelConfig,
-    state: dict[str, Tensor],
+    state: Weights,
     vocab_folder: Path | str,
     manifests: Iterable[Manifest] = (),
     *,
     dtype: torch.dtype = torch.float32,
     shard_bytes: int | None = None,
-    remarks: dict[str, Any] | None = None,
+    remarks: Json | None = None,
 ) -> None:
     """Write weights, sizes, tokenizer and model card (with the metrics of `manifests`).
 
@@ -85,10 +86,6 @@ def save(
     source, entries = vocabulary.read(vocab_folder)
     vocabulary.check_size(config, len(entries), vocab_folder)
     weights = {name: cast(name, tensor, dtype) for name, tensor in state.items()}
-    tensors = names_for(config).their_tensors(weights)
-    save_torch_state_dict(tensors, folder, max_shard_size=shard_bytes or sys.maxsize)
-    write_tokenizer(folder, config, source, entries)
-    write_json(folder / CONFIG, their_config(config, entries, dtype))
     parameters = sum(tensor.numel() for tensor in state.values())
     text = model_card.write(
         config,
@@ -99,11 +96,26 @@ def save(
         special_names(entries)[-1],
     )
     (folder / "README.md").write_text(text, encoding="utf-8")
-    make_readable(folder)
+    theirs = their_config(config, entries, dtype)
+    write(folder, config, names_for(config).their_tensors(weights), theirs, source, entries, shard_bytes)
 
 
-def write_tokenizer(folder: Path, config: ModelConfig, source: str, entries: list[str]) -> None:
-    """Write the tokenizer's files from the text of tokenizer.json and the entries by id."""
+def write(
+    folder: Path,
+    config: ModelConfig,
+    tensors: Weights,
+    theirs: Json,
+    source: str,
+    entries: list[str],
+    shard_bytes: int | None = None,
+) -> None:
+    """Write the files that transformers reads, and make all of the folder readable for everybody.
+
+    `tensors` and the content `theirs` of config.json are in Hugging Face's words; `source` is the
+    text of tokenizer.json, `entries` are those of the vocabulary by id.
+    """
+    save_torch_state_dict(tensors, folder, max_shard_size=shard_bytes or sys.maxsize)
+    write_json(folder / CONFIG, theirs)
     settings = names_for(config).tokenizer
     made = vocabulary.framed(source, SEGMENTS in settings["model_input_names"])
     (folder / vocabulary.TOKENIZER).write_bytes(made.encode())
@@ -112,11 +124,7 @@ def write_tokenizer(folder: Path, config: ModelConfig, source: str, entries: lis
         (folder / vocabulary.VOCAB).write_bytes(lines.encode())
     settings = settings | vocabulary.tokenizer_config(config, source)
     write_json(folder / vocabulary.TOKENIZER_CONFIG, settings)
-
-
-def make_readable(folder: Path) -> None:
-    """Make a folder's files world-readable: safetensors files are private to their owner."""
-    for path in folder.iterdir():
+    for path in folder.iterdir():  # safetensors files are private to their owner
         path.chmod(0o644)
 
 
@@ -145,12 +153,12 @@ def cast(name: str, tensor: Tensor, dtype: torch.dtype) -> Tensor:
     return cast
 
 
-def write_json(path: Path, content: dict[str, Any]) -> None:
+def write_json(path: Path, content: Json) -> None:
     """Write an indented JSON file."""
     path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
-def read_config(folder: Path | str) -> dict[str, Any]:
+def read_config(folder: Path | str) -> Json:
     """Read the config.json of a folder in Hugging Face format.
 
     Raises:
@@ -167,7 +175,7 @@ def read_config(folder: Path | str) -> dict[str, Any]:
     return foreign_json.read_object(folder / CONFIG)
 
 
-def their_config(config: ModelConfig, entries: list[str], dtype: torch.dtype) -> dict[str, Any]:
+def their_config(config: ModelConfig, entries: list[str], dtype: torch.dtype) -> Json:
     """Return the content of config.json."""
     names, usual = names_for(config), dict(zip(special_names(entries), SPECIAL, strict=True))
     return {
@@ -180,7 +188,7 @@ def their_config(config: ModelConfig, entries: list[str], dtype: torch.dtype) ->
     }
 
 
-def load(folder: Path | str) -> tuple[ModelConfig, dict[str, Tensor], list[str]]:
+def load(folder: Path | str) -> tuple[ModelConfig, Weights, list[str]]:
     """Read a BERT or ModernBERT folder: sizes, fp32 weights in our names, and notes.
 
     The notes list parameters that were initialised and tensors that were ignored. Names may lack the
@@ -199,7 +207,7 @@ def load(folder: Path | str) -> tuple[ModelConfig, dict[str, Tensor], list[str]]
         raise InputError(f"{config.layers} layers, but {len(found)} tensors in the weights", path=folder / CONFIG)
     check_decoder(folder, found, names)
     shapes = parameter_shapes(config)
-    state: dict[str, Tensor] = {}
+    state: Weights = {}
     missing = []
     for name, shape in shapes.items():
         tensor = found.pop(names.their_name(name), None)
@@ -222,7 +230,7 @@ def load(folder: Path | str) -> tuple[ModelConfig, dict[str, Tensor], list[str]]
     return config, {name: state[name] for name in shapes}, notes
 
 
-def without_padding(folder: Path, config: ModelConfig, state: dict[str, Tensor], notes: list[str]) -> ModelConfig:
+def without_padding(folder: Path, config: ModelConfig, state: Weights, notes: list[str]) -> ModelConfig:
     """Check the weights against the vocabulary in `folder`, and remove padding rows.
 
     Raises:
@@ -230,8 +238,7 @@ def without_padding(folder: Path, config: ModelConfig, state: dict[str, Tensor],
     """
     if not vocabulary.exists(folder):
         return config
-    entries, rows = len(vocabulary.read(folder)[1]), config.vocab_size
-    assert rows is not None
+    entries, rows = len(vocabulary.read(folder)[1]), config.entries
     if not 0 < rows - entries < PADDING or rows % 8:
         vocabulary.check_size(config, entries, folder)
         return config
@@ -241,7 +248,7 @@ def without_padding(folder: Path, config: ModelConfig, state: dict[str, Tensor],
     return replace(config, vocab_size=entries)
 
 
-def our_config(folder: Path, theirs: dict[str, Any]) -> ModelConfig:
+def our_config(folder: Path, theirs: Json) -> ModelConfig:
     """Return the sizes in a config.json.
 
     Raises:
@@ -284,24 +291,23 @@ def check_sizes(folder: Path, config: ModelConfig, weights: int) -> None:
         InputError: It has; a network of such sizes is not even described.
     """
     layer = config.hidden * (4 * config.hidden + 2 * config.feed_forward)
-    if config.layers * layer + (config.vocab_size or 0) * config.hidden > ABSURD * weights:
+    if config.layers * layer + config.entries * config.hidden > ABSURD * weights:
         raise InputError(
             f"its sizes need far more than the {weights:,} weights that are there; correct it", path=folder / CONFIG
         )
 
 
-def check_decoder(folder: Path, found: dict[str, Tensor], names: Names) -> None:
+def check_decoder(folder: Path, found: Weights, names: Names) -> None:
     """Remove the decoder from `found`, and check that it equals the word embeddings."""
     weight, words = found.pop(names.decoder, None), found.get(names.words)
     if weight is not None and words is not None and not torch.equal(weight, words):
         raise InputError("the decoder must be tied to the word embeddings", path=folder)
 
 
-def init_missing(shapes: dict[str, torch.Size], config: ModelConfig) -> dict[str, Tensor]:
+def init_missing(shapes: dict[str, torch.Size], config: ModelConfig) -> Weights:
     """Return freshly initialised parameters, always the same ones."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         state = {name: torch.empty(shape) for name, shape in shapes.items()}
-        for name, tensor in state.items():
-            architecture_of(config).initialise(name, tensor, config)
+        initialise(state.items(), config, architecture_of(config))
     return state

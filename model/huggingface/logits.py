@@ -7,13 +7,13 @@ import transformers
 from torch import Tensor
 from transformers.utils import logging
 
-from model.config import ModelConfig
+from model.config import ModelConfig, Weights
 from model.encoders.architectures import model_with
 from model.encoders.batch import Batch
 from model.huggingface import bert_format
 
 
-def compare(folder: Path, config: ModelConfig, state: dict[str, Tensor]) -> float:
+def compare(folder: Path, config: ModelConfig, state: Weights) -> float:
     """Return the largest difference of any logit between our model and the folder, loaded again.
 
     In double precision rounding is negligible, so any larger difference is a mistake.
@@ -50,7 +50,7 @@ def theirs(folder: Path, config: ModelConfig, batch: Batch, dtype: torch.dtype) 
     return [masked] if pairs is None or config.causal else [masked, pairs]
 
 
-def ours(config: ModelConfig, state: dict[str, Tensor], batch: Batch) -> list[Tensor]:
+def ours(config: ModelConfig, state: Weights, batch: Batch) -> list[Tensor]:
     """Return both logits of our model in double precision; its memory is freed on return."""
     masked, pairs = model_with(config, state).double()(batch)
     return [masked] if pairs is None else [masked, pairs]
@@ -61,7 +61,6 @@ def random_batch(config: ModelConfig) -> Batch:
 
     Learned positions are all tested; rotary ones follow a formula and may span thousands of tokens.
     """
-    assert config.vocab_size is not None
     longest = config.positions
     if config.architecture == "modernbert":
         longest = min(longest, 4 * config.local_window)
@@ -72,7 +71,7 @@ def random_batch(config: ModelConfig) -> Batch:
     position_ids = torch.cat([torch.arange(length) for length in lengths])
     ends = torch.tensor(lengths).repeat_interleave(torch.tensor(lengths))
     return Batch(
-        input_ids=torch.randint(config.vocab_size, (tokens,), generator=draw),
+        input_ids=torch.randint(config.entries, (tokens,), generator=draw),
         segment_ids=(2 * position_ids >= ends).long(),
         position_ids=position_ids,
         cu_seqlens=cu_seqlens.int(),

@@ -5,14 +5,13 @@ Shapes: L tokens of a sequence, V vocabulary.
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from model.config import ModelConfig
+from model.config import Json, ModelConfig
 from model.encoders.architectures import model_with
 from model.encoders.batch import Batch
 from model.huggingface import bert_format
@@ -50,9 +49,7 @@ def examples(folder: Path | str, wordpiece: WordPiece, count: int) -> list[str]:
     return [text.replace(wordpiece.vocab[wordpiece.mask], MASK) for text in found]
 
 
-def fill(
-    config: ModelConfig, state: Mapping[str, Tensor], wordpiece: WordPiece, texts: Sequence[str]
-) -> list[dict[str, Any]]:
+def fill(config: ModelConfig, state: Mapping[str, Tensor], wordpiece: WordPiece, texts: Sequence[str]) -> list[Json]:
     """Return for each text its likeliest words with probabilities, mask by mask.
 
     Texts without a mask or longer than the model's positions are left out.
@@ -69,7 +66,7 @@ def fill(
     return found
 
 
-def likeliest(wordpiece: WordPiece, logits: Tensor, top: int, digits: int) -> list[dict[str, Any]]:
+def likeliest(wordpiece: WordPiece, logits: Tensor, top: int, digits: int) -> list[Json]:
     """Return the `top` most probable entries by logits `(V,)`, with rounded probabilities."""
     best, found = logits.softmax(-1).topk(min(top, len(logits))), []
     for value, index in zip(best.values.tolist(), best.indices.tolist(), strict=True):

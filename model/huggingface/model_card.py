@@ -30,6 +30,7 @@ PUBLISHED = {
     "bert": ("BERT", "[Devlin et al. 2019](https://arxiv.org/abs/1810.04805)"),
     "modernbert": ("ModernBERT", "[Warner et al. 2024](https://arxiv.org/abs/2412.13663)"),
 }
+Rows = dict[str, Any]  # cells by title
 UNLICENSED = "unknown; fill in the header: under which licence you give these weights away"
 
 ENGLISH = "The capital of France is [MASK]."
@@ -49,7 +50,7 @@ def write(
     config: ModelConfig,
     parameters: int,
     manifests: Iterable[Manifest],
-    remarks: dict[str, Any],
+    remarks: Rows,
     kind_of_entries: str = "WordPiece",
     mask: str = "[MASK]",
 ) -> str:
@@ -87,18 +88,20 @@ def write(
     return text + USE.format(example=redact(json.dumps(example.replace("[MASK]", mask), ensure_ascii=False)))
 
 
-def header_of(config: ModelConfig, license: str | None, language: str | None) -> dict[str, Any]:
+def header_of(config: ModelConfig, license: str | None, language: str | None) -> Rows:
     """Return the card's header, which the hub reads."""
     fills = [] if config.causal else ["fill-mask"]
-    header: dict[str, Any] = {"license": one_line(license or "unknown"), "library_name": "transformers"}
-    header |= {"pipeline_tag": "fill-mask"} if fills else {}
-    header |= {"language": one_line(language)} if language else {}
-    return header | {"tags": [config.architecture, *fills]}
+    header = {
+        "license": one_line(license or "unknown"),
+        "library_name": "transformers",
+        "pipeline_tag": "".join(fills),
+        "language": one_line(language or ""),
+        "tags": [config.architecture, *fills],
+    }
+    return {key: value for key, value in header.items() if value}
 
 
-def head(
-    config: ModelConfig, about: str | None, header: dict[str, Any], start: str, objective: str, rows: dict[str, Any]
-) -> str:
+def head(config: ModelConfig, about: str | None, header: Rows, start: str, objective: str, rows: Rows) -> str:
     """Return a card up to its first table."""
     kind, paper = PUBLISHED[config.architecture]
     return HEAD.format(
@@ -128,9 +131,9 @@ python -m pipeline.predict pretrained=PATH/OF/THIS/FOLDER input=TEXT
 """
 
 
-def write_tuned(config: ModelConfig, head_kind: str, origin: Path | str, task: str, rows: dict[str, Any]) -> str:
+def write_tuned(config: ModelConfig, head_kind: str, origin: Path | str, task: str, rows: Rows) -> str:
     """Return the text of README.md of a model that was tuned on `task` from that at `origin`."""
-    header: dict[str, Any] = {"license": "unknown", "library_name": "transformers", "pipeline_tag": TASKS[head_kind]}
+    header: Rows = {"license": "unknown", "library_name": "transformers", "pipeline_tag": TASKS[head_kind]}
     header |= {"tags": [config.architecture]}
     start, rows = f"`{name_of(str(origin))}` fine-tuned", rows | {"licence": UNLICENSED}
     return head(config, task, header, start, f"on {task}", rows) + TUNED_USE
@@ -160,18 +163,18 @@ def name_of(origin: str) -> str:
     return Path(origin).name
 
 
-def section(title: str, rows: dict[str, Any]) -> str:
+def section(title: str, rows: Rows) -> str:
     """Return a heading and a table of two columns, or an empty string without rows."""
     return f"\n## {title}\n\n| | |\n|---|---|\n{table(rows)}\n" if rows else ""
 
 
-def table(rows: dict[str, Any]) -> str:
+def table(rows: Rows) -> str:
     """Return Markdown table rows."""
     cells = ([one_line(str(cell)).replace("|", r"\|") for cell in row] for row in rows.items() if row[1] is not None)
     return "\n".join(f"| {key} | {value} |" for key, value in cells)
 
 
-def data_rows(prepare: Manifest, corpus: dict[str, Any]) -> dict[str, Any]:
+def data_rows(prepare: Manifest, corpus: Rows) -> Rows:
     """Return the rows about the training data."""
     counts = CorpusCounts.of(prepare)
     return {
@@ -187,7 +190,7 @@ def data_rows(prepare: Manifest, corpus: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def sources(corpus: dict[str, Any]) -> list[str]:
+def sources(corpus: Rows) -> list[str]:
     """Return the sources of the text: the name of a user's file or folder, else URLs."""
     if corpus.get("path") is not None:
         return [one_line(Path(corpus["path"]).name or corpus["path"])]
@@ -196,7 +199,7 @@ def sources(corpus: dict[str, Any]) -> list[str]:
     return own + [source for part in parts for source in sources(part)]
 
 
-def recipe_rows(train: Manifest) -> dict[str, Any]:
+def recipe_rows(train: Manifest) -> Rows:
     """Return the rows about training."""
     config, summary = train.config, TrainingSummary.of(train)
     optimizer, schedule = config.get("optimizer", {}), config.get("schedule", {})
@@ -216,7 +219,7 @@ def recipe_rows(train: Manifest) -> dict[str, Any]:
     }
 
 
-def figure_rows(train: Manifest) -> dict[str, Any]:
+def figure_rows(train: Manifest) -> Rows:
     """Return the rows of held-out metrics and baselines; none if the weights were not evaluated."""
     summary = TrainingSummary.of(train)
     if not summary.validation:

@@ -5,9 +5,8 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import torch
-from torch import Tensor
 
-from model.config import ModelConfig
+from model.config import Json, ModelConfig, Weights
 from pipeline.common.tables import read_table
 
 BUFFERS = ("position_ids", "token_type_ids")  # of old versions, not weights
@@ -32,18 +31,18 @@ class Names:
     # Prefixes of our names -> theirs; the first match applies.
     parts: dict[str, str]
     sizes: dict[str, str]  # our size -> theirs
-    defaults: dict[str, Any]  # our sizes that their config may lack, where our defaults differ
-    fixed: dict[str, Any]  # config fields of which we support one value
+    defaults: Json  # our sizes that their config may lack, where our defaults differ
+    fixed: Json  # config fields of which we support one value
     heads: tuple[str, ...]  # prefixes of our names of optional weights, initialised if missing
     words: str  # their name of the word embeddings
     decoder: str  # their name of the decoder, which is tied to them
     # Tensors as found in a file -> tensors with the names of `parts`.
-    canonical: Callable[[dict[str, Tensor]], dict[str, Tensor]]
-    pack: Callable[[dict[str, Tensor]], dict[str, Tensor]]  # tensors by `parts` -> their format
+    canonical: Callable[[Weights], Weights]
+    pack: Callable[[Weights], Weights]  # tensors by `parts` -> their format
     # Fields of config.json other than `sizes` and `fixed`, from our sizes and the entries by id.
-    settings: Callable[[ModelConfig, list[str]], dict[str, Any]]
-    read: Callable[[dict[str, Any]], dict[str, Any]]  # their config -> our settings not in `sizes`
-    tokenizer: dict[str, Any]  # fields of tokenizer_config.json
+    settings: Callable[[ModelConfig, list[str]], Json]
+    read: Callable[[Json], Json]  # their config -> our settings not in `sizes`
+    tokenizer: Json  # fields of tokenizer_config.json
     exact_attention: str  # their attention that computes fully in double precision
 
     @classmethod
@@ -62,12 +61,12 @@ class Names:
                 return theirs.format(layer) + name[len(ours) :]
         raise KeyError(name)
 
-    def their_tensors(self, state: dict[str, Tensor]) -> dict[str, Tensor]:
+    def their_tensors(self, state: Weights) -> Weights:
         """Return our parameters in Hugging Face's names and layout."""
         return self.pack({self.their_name(name): tensor for name, tensor in state.items()})
 
 
-def bert_canonical(found: dict[str, Tensor]) -> dict[str, Tensor]:
+def bert_canonical(found: Weights) -> Weights:
     """Add the prefix `bert.`, rename gamma and beta, and drop buffers."""
     bare = not any(name.startswith("bert.") for name in found)
     renamed = {}
@@ -84,15 +83,15 @@ def bert_canonical(found: dict[str, Tensor]) -> dict[str, Tensor]:
     return renamed
 
 
-def bert_settings(config: ModelConfig, entries: list[str]) -> dict[str, Any]:
+def bert_settings(config: ModelConfig, entries: list[str]) -> Json:
     """Return the fields of config.json for special entries and constants."""
     return {"pad_token_id": entries.index("[PAD]"), "classifier_dropout": None, "use_cache": True}
 
 
-def modernbert_canonical(found: dict[str, Tensor]) -> dict[str, Tensor]:
+def modernbert_canonical(found: Weights) -> Weights:
     """Add the prefix `model.`, and split the projections."""
     bare = not any(name.startswith("model.") for name in found)
-    renamed: dict[str, Tensor] = {}
+    renamed: Weights = {}
     for name, tensor in found.items():
         name = f"model.{name}" if bare and name.startswith(BARE) else name
         if name.endswith(FUSED) and not len(tensor) % 3:
@@ -103,9 +102,9 @@ def modernbert_canonical(found: dict[str, Tensor]) -> dict[str, Tensor]:
     return renamed
 
 
-def modernbert_pack(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+def modernbert_pack(tensors: Weights) -> Weights:
     """Fuse the projections of queries, keys and values into one matrix, as Hugging Face has them."""
-    packed: dict[str, Tensor] = {}
+    packed: Weights = {}
     for name, tensor in tensors.items():
         whole, _, part = name.rpartition(".")
         if not whole.endswith(FUSED):
@@ -115,7 +114,7 @@ def modernbert_pack(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     return packed
 
 
-def modernbert_settings(config: ModelConfig, entries: list[str]) -> dict[str, Any]:
+def modernbert_settings(config: ModelConfig, entries: list[str]) -> Json:
     """Return positions and layers in the format of transformers 5 and of earlier versions."""
     first, last = entries.index("[CLS]"), entries.index("[SEP]")
     kinds = [LOCAL if n % config.global_every else GLOBAL for n in range(config.layers)]
@@ -136,7 +135,7 @@ def modernbert_settings(config: ModelConfig, entries: list[str]) -> dict[str, An
     }
 
 
-def modernbert_read(theirs: dict[str, Any]) -> dict[str, Any]:
+def modernbert_read(theirs: Json) -> Json:
     """Read the global layers and the rotary bases, in either format.
 
     Raises:
@@ -150,7 +149,7 @@ def modernbert_read(theirs: dict[str, Any]) -> dict[str, Any]:
         every = indices[1] if len(indices) > 1 else max(len(kinds), 1)
         if kinds != [LOCAL if index % every else GLOBAL for index in range(len(kinds))]:
             raise ValueError(f"layer_types is {kinds}, must repeat one {GLOBAL} followed by a fixed number of {LOCAL}")
-    found: dict[str, Any] = {"global_every": every}
+    found: Json = {"global_every": every}
     bases, scaling = theirs.get("rope_parameters") or {}, theirs.get("rope_scaling") or {}
     for ours, kind, old in (
         ("rotary_global", GLOBAL, "global_rope_theta"),

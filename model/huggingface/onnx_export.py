@@ -31,19 +31,6 @@ def check_installed() -> None:
             raise ConfigError(f"{name} is not installed; pip install -e '.[onnx]'", "onnx", True) from error
 
 
-class Outputs(nn.Module):
-    """Hugging Face model that returns a tuple, as an ONNX graph needs."""
-
-    def __init__(self, model: nn.Module) -> None:
-        super().__init__()
-        self.model = model
-
-    def forward(self, ids: Tensor, mask: Tensor, types: Tensor) -> tuple[Tensor, Tensor]:
-        """Map three `(B, L)` tensors -> both logits."""
-        found = self.model(input_ids=ids, attention_mask=mask, token_type_ids=types)
-        return found.prediction_logits, found.seq_relationship_logits
-
-
 def sample(config: Any, rows: int, longest: int, seed: int) -> tuple[Tensor, Tensor, Tensor]:
     """Return random padded inputs; the first row has full length."""
     draw = torch.Generator().manual_seed(seed)
@@ -64,12 +51,14 @@ def write(folder: Path) -> float:
     """
     from transformers import BertForPreTraining
 
-    theirs = BertForPreTraining.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager")
-    model = Outputs(theirs.eval())
+    # An ONNX graph needs a tuple of outputs.
+    model = BertForPreTraining.from_pretrained(
+        folder, dtype=torch.float32, attn_implementation="eager", return_dict=False
+    ).eval()
     batch = torch.export.Dim("batch")
-    limit = theirs.config.max_position_embeddings
+    limit = model.config.max_position_embeddings
     length = torch.export.Dim("length", min=2, max=limit)
-    traced = sample(theirs.config, 2, min(8, limit), seed=0)
+    traced = sample(model.config, 2, min(8, limit), seed=0)
     with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
         warnings.simplefilter("ignore")  # from inside the exporter
         torch.onnx.export(
@@ -82,7 +71,7 @@ def write(folder: Path) -> float:
             external_data=False,
             dynamic_shapes=[{0: batch, 1: length}] * 3,
         )
-    difference = compare(folder / MODEL, model, sample(theirs.config, 3, limit, seed=1))
+    difference = compare(folder / MODEL, model, sample(model.config, 3, limit, seed=1))
     if not difference <= TOLERANCE:
         raise RuntimeError(
             f"wrong ONNX export: logits differ from PyTorch by {difference:.1e}, more than {TOLERANCE:.0e}"

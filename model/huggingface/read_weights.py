@@ -8,6 +8,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
+from model.config import Weights
 from model.huggingface.names import Names
 from pipeline.common import foreign_json
 from pipeline.common.errors import InputError, first_line
@@ -19,7 +20,7 @@ FILES = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin
 NUMBERS = (torch.float64, torch.float32, torch.bfloat16, torch.float16)  # others are quantised, with scales elsewhere
 
 
-def read_weights(folder: Path, names: Names) -> dict[str, Tensor]:
+def read_weights(folder: Path, names: Names) -> Weights:
     """Read all tensors of a folder, with the names of `names`.
 
     Raises:
@@ -28,7 +29,7 @@ def read_weights(folder: Path, names: Names) -> dict[str, Tensor]:
     for name in FILES:
         if (folder / name).exists():
             parts = parts_of(folder / name) if name.endswith(".json") else [folder / name]
-            found: dict[str, Tensor] = {}
+            found: Weights = {}
             for part in parts:
                 found |= read_file(part)
             words = ".".join(names.words.split(".")[-2:])
@@ -68,7 +69,7 @@ def parts_of(index: Path) -> list[Path]:
     return sorted(parts)
 
 
-def read_file(path: Path) -> dict[str, Tensor]:
+def read_file(path: Path) -> Weights:
     """Read the tensors of one file; does not execute code in pickled files.
 
     Raises:

@@ -3,8 +3,8 @@
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+from model.config import Json
 from pipeline.common import foreign_json
 from pipeline.common.errors import ConfigError, InputError
 from pipeline.common.file_search import inside, leads_out, say_left_out
@@ -90,7 +90,7 @@ def pooling_of(folder: Path) -> Pooling | None:
     return Pooling(modes[0], "Normalize" in names, known, prompt, bool(first.get("do_lower_case")))
 
 
-def _modules(folder: Path) -> list[dict[str, Any]]:
+def _modules(folder: Path) -> list[Json]:
     """Return the list of modules, each with its `path`; an empty one without such a list."""
     path = folder / MODULES
     if not path.is_file():
@@ -104,6 +104,6 @@ def _modules(folder: Path) -> list[dict[str, Any]]:
         raise InputError(f"not a list of modules ({error})", path=path) from error
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _read(path: Path) -> Json:
     """Return the object of a JSON file; an empty one without a file."""
     return foreign_json.read_object(path) if path.is_file() else {}

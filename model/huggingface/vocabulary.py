@@ -4,13 +4,11 @@ import json
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
 import torch
 from tokenizers import Tokenizer, processors
-from torch import Tensor
 
-from model.config import ModelConfig
+from model.config import Json, ModelConfig, Weights
 from pipeline.common.errors import InputError, first_line
 from pipeline.tokenization import wordpiece
 
@@ -62,9 +60,7 @@ def check_size(config: ModelConfig, entries: int, place: Path) -> None:
         )
 
 
-def extend_embeddings(
-    config: ModelConfig, state: dict[str, Tensor], old: str, entries: list[str]
-) -> tuple[ModelConfig, dict[str, Tensor]]:
+def extend_embeddings(config: ModelConfig, state: Weights, old: str, entries: list[str]) -> tuple[ModelConfig, Weights]:
     """Add rows for the entries that a vocabulary has beyond those of tokenizer `old`.
 
     A new entry is initialised to the mean of its former word pieces, or of all entries if these
@@ -82,7 +78,7 @@ def extend_embeddings(
     return replace(config, vocab_size=len(entries)), grown
 
 
-def tokenizer_config(config: ModelConfig, source: str) -> dict[str, Any]:
+def tokenizer_config(config: ModelConfig, source: str) -> Json:
     """Return the content of tokenizer_config.json, from which transformers builds the tokenizer.
 
     `BertTokenizer` ignores what tokenizer.json says of normalization and words: it builds its own
@@ -134,7 +130,7 @@ def framed(source: str, segments: bool) -> str:
     return str(library.to_str(pretty=True))
 
 
-def is_bert(spec: dict[str, Any]) -> bool:
+def is_bert(spec: Json) -> bool:
     """Return whether transformers' `BertTokenizer` can express the content of a tokenizer.json."""
     model, normalizer = spec["model"], spec["normalizer"] or {}
     return (

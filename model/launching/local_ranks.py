@@ -9,7 +9,6 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import FrameType
 
 from model.launching.rank_endings import Endings
 from model.resilience.rank_record import RANKS
@@ -58,8 +57,7 @@ class Launch:
     def run(self) -> int:
         """Run the launcher until all its descendants have ended; return the exit code."""
         ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-        for number in heard():
-            signal.signal(number, self._hear)
+        note_signals(self.signals)
         try:
             child = subprocess.Popen(
                 self.command,
@@ -93,9 +91,6 @@ class Launch:
         """Return what became of the ranks that left no exit code; nothing if all of them did."""
         ranks = sorted(self._read("pid").keys() - self._read("code").keys())
         return self.endings.describe(ranks, [] if self.orphaned else self.signals, self.launcher)
-
-    def _hear(self, number: int, frame: FrameType | None) -> None:
-        self.signals.append(number)
 
     def _reap(self, launcher: int) -> bool:
         """Reap ended processes; return whether any are left."""
@@ -137,6 +132,12 @@ class Launch:
             with contextlib.suppress(OSError, ValueError):  # torchrun starts a rank again, which removes its code
                 found[path.stem] = int(path.read_text())
         return found
+
+
+def note_signals(into: list[int]) -> None:
+    """Append the signals that stop training to a list as they come, and do nothing else."""
+    for number in heard():
+        signal.signal(number, lambda number, frame: into.append(number))
 
 
 def _signal(pid: int, number: int) -> bool:

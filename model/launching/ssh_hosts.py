@@ -19,13 +19,11 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import FrameType
 from typing import IO
 
 from model.launching.command_line import LauncherCommand, rank_hosts
-from model.launching.local_ranks import POLL, merge
-from model.resilience.rank_card import HOSTS, RUN, SECRET
-from model.resilience.watchdog import heard
+from model.launching.local_ranks import POLL, merge, note_signals
+from model.resilience.rank_card import HOSTS, ROOT, RUN, SECRET
 from pipeline.common.errors import ConfigError, Exit, InputError, Restart
 from pipeline.common.ports import free_port
 
@@ -36,7 +34,6 @@ ALONG = re.compile(
 )
 
 READY = "train-node-ready"  # first line from a host, with a port that is free on it
-ROOT = Path(__file__).resolve().parents[2]
 START_TIMEOUT = 1800.0  # as the setting `start_timeout` of training
 AGAIN = 3.0  # seconds between ssh attempts to a host that does not answer
 # Detect a disconnected host after half a minute.
@@ -57,7 +54,8 @@ class SshHost:
     name: str
     remote: str  # the command line for the host's shell
     ssh: list[str]
-    process: subprocess.Popen[str] | None = None
+    process: subprocess.Popen[str] = field(init=False)
+    input: IO[str] | None = None  # of the process; None before its start
     port: int | None = None  # free on the host; None until it is ready
     errors: list[str] = field(default_factory=list)  # standard error, before it was ready
     readers: list[threading.Thread] = field(default_factory=list)
@@ -76,29 +74,24 @@ class SshHost:
             errors="replace",
             start_new_session=True,
         )
-        assert self.process.stdout is not None
-        assert self.process.stderr is not None
+        self.input = self.process.stdin
         self.readers = [_reader(self.process.stdout, self._hear), _reader(self.process.stderr, self._hear_error)]
 
     def tell(self, line: str) -> None:
         """Write a line to the host; a lost host is detected elsewhere."""
-        assert self.process is not None
-        assert self.process.stdin is not None
         with contextlib.suppress(OSError, ValueError):
-            self.process.stdin.write(f"{line}\n")
-            self.process.stdin.flush()
+            print(line, file=self.input, flush=True)
 
     def close(self) -> None:
         """Close the host's input: its ranks save and leave."""
-        if self.process is not None and self.process.stdin is not None:
+        if self.input is not None:
             with contextlib.suppress(OSError):
-                self.process.stdin.close()
+                self.input.close()
             if self.port is None:  # still logging in: does not read its input
                 self.process.terminate()
 
     def ended(self) -> int | None:
         """Return the exit code once ssh has ended and all its output is printed."""
-        assert self.process is not None
         code = self.process.poll()
         if code is not None:
             for reader in self.readers:
@@ -123,9 +116,9 @@ class SshHost:
             print(f"{self.name}: {line}", file=sys.stderr, flush=True)
 
 
-def _reader(stream: IO[str], hear: Callable[[str], None]) -> threading.Thread:
+def _reader(stream: IO[str] | None, hear: Callable[[str], None]) -> threading.Thread:
     def read() -> None:
-        for line in stream:
+        for line in stream or ():
             hear(line.rstrip("\n"))
 
     thread = threading.Thread(target=read, daemon=True)
@@ -169,8 +162,7 @@ class SshHosts:
             UserError: A host is unreachable or not set up.
             Restart: A host was not ready in time, or a signal arrived before all were ready.
         """
-        for number in heard():
-            signal.signal(number, self._hear)
+        note_signals(self.signals)
         try:
             self._open()
             self._send()
@@ -178,9 +170,6 @@ class SshHosts:
         finally:
             for host in self.hosts:
                 host.close()
-
-    def _hear(self, number: int, frame: FrameType | None) -> None:
-        self.signals.append(number)
 
     def _open(self) -> None:
         """Log in to all hosts; retry those that may still be starting."""

@@ -8,7 +8,7 @@ import queue
 import threading
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -45,9 +45,7 @@ class Copier:
 
     def __init__(self, device: torch.device):
         self._device = device
-        self._stream: torch.cuda.Stream | None = None
-        if device.type == "cuda":
-            self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+        self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]
 
     def __call__(self, batch: Batch) -> Copied:
         """Start to copy a batch; on a CPU, return it as it is."""
@@ -73,15 +71,15 @@ def sent(array: npt.NDArray[np.integer[Any]], device: torch.device) -> torch.Ten
     return tensor.to(device, non_blocking=True)
 
 
-class prefetch(Generic[Item]):
+class prefetch(Iterator[Item]):
     """Iterator that a thread keeps `depth` items ahead of its reader.
 
     numpy releases the interpreter lock in its loops, so the thread runs while the model computes.
-    `next` re-raises exceptions of the source. `close`, or the end of a `with` block, stops the
-    thread. It is woken for half of `depth` at once, as each wake-up also costs the reader time.
+    `next` re-raises exceptions of the source. `close` stops the thread. It is woken for half of
+    `depth` at once, as each wake-up also costs the reader time.
     """
 
-    def __init__(self, source: Iterable[Item], depth: int = 2):
+    def __init__(self, source: Iterable[Item], depth: int):
         self._ready: queue.Queue[tuple[Item | None, BaseException | None]] = queue.Queue()
         self._room = threading.Semaphore(depth)
         self._bundle, self._taken = max(1, depth // 2), 0
@@ -100,9 +98,6 @@ class prefetch(Generic[Item]):
         except BaseException as error:  # including StopIteration; passed on to the reader
             self._ready.put((None, error))
 
-    def __iter__(self) -> Iterator[Item]:
-        return self
-
     def __next__(self) -> Item:
         item, error = self._ready.get()
         if error is not None:
@@ -119,9 +114,3 @@ class prefetch(Generic[Item]):
         self._closed = True
         self._room.release()
         self._thread.join()
-
-    def __enter__(self) -> "prefetch[Item]":
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()

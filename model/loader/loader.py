@@ -22,8 +22,8 @@ import torch
 
 from model.config import DataConfig, ObjectiveConfig
 from model.encoders.batch import Batch
-from model.loader.masking import Bools, Ints, Masker
-from model.loader.sample_order import Mixture, Order, Span, Window, even_cuts
+from model.loader.masking import Masker
+from model.loader.sample_order import Bools, Ints, Mixture, Order, Span, Window, even_cuts
 from model.loader.shard_cache import ShardCache
 from pipeline.common import counter_rng
 from pipeline.common.errors import ConfigError, InputError, named
@@ -151,7 +151,7 @@ class GlobalBatch:
     batches: list[Batch]  # the same number on every rank
     masked: int  # positions, over all ranks
     sequences: int  # over all ranks
-    words: float | None = None  # of the text, over all ranks; None: the shards do not know
+    words: float | None  # of the text, over all ranks; None: the shards do not know
     last: bool = False  # the run ends with it
 
 
@@ -304,7 +304,7 @@ class Loader:
     def most_frequent_pair_share(self) -> float:
         """Return the share of the more frequent class of sentence pairs, in all samples."""
         rows = sum(shard.rows for shard in self._shards)
-        share = sum(int(shard.is_random_next.sum()) for shard in self._shards) / max(rows, 1)
+        share = sum(int(shard.is_random_next.sum()) for shard in self._shards) / rows
         return max(share, 1 - share)
 
     def _batches(self, rows: SampleTable, samples: Ints, masked: Ints, cuts: Ints) -> list[Batch]:

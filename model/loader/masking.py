@@ -14,11 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from model.config import ObjectiveConfig
+from model.loader.sample_order import Bools, Ints
 from pipeline.common import counter_rng
 from pipeline.tokenization.wordpiece import WordPiece
-
-Ints = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 
 # Offsets of the draws in a sample's random stream; a sequence is shorter than the gaps.
 _ORDER, _ACTION, _TOKEN, _CUT = 0, 2**20, 2**21, 3 * 2**20
@@ -119,7 +117,7 @@ class Masker:
     def _priorities(self, keys: counter_rng.Bits, starts: Ints, special: Bools) -> Any:
         """Return a random order of each sequence's positions, special last: `(B, L)` uint32."""
         lengths = np.diff(starts)
-        pairs = (int(lengths.max(initial=0)) + 1) // 2  # one random word serves two positions
+        pairs = (int(lengths.max()) + 1) // 2  # one random word serves two positions
         places = np.broadcast_to(_ORDER + np.arange(pairs), (len(keys), pairs))
         words = np.ascontiguousarray(counter_rng.random_bits(keys[:, None], places)).astype("<u8", copy=False)
         order = words.view("<u4")
@@ -127,14 +125,12 @@ class Masker:
         order &= ~self._place_bits
         order |= place
         order[place >= lengths[:, None]] = _LAST
-        at = np.flatnonzero(special)
-        row = np.searchsorted(starts, at, side="right") - 1
-        order[row, at - starts[row]] = _LAST
+        order[_cells(starts, np.flatnonzero(special))] = _LAST
         return order
 
     def _tokens(self, order: Any, starts: Ints, counts: Ints) -> Ints:
         """Return the first positions in each sequence's order, `(M,)`."""
-        most = int(counts.max(initial=0))
+        most = int(counts.max())
         places = np.sort(order, axis=1)[:, :most] & self._place_bits
         positions = places + starts[:-1, None]
         return np.asarray(positions[np.arange(most) < counts[:, None]])
@@ -158,11 +154,8 @@ class Masker:
         pieces = np.diff(begins, append=len(continues))
 
         size = np.zeros(order.shape, np.int64)
-        row = np.searchsorted(starts, begins, side="right") - 1
-        size[row, begins - starts[row]] = pieces
-        inner = np.flatnonzero(continues)
-        row = np.searchsorted(starts, inner, side="right") - 1
-        order[row, inner - starts[row]] = _LAST
+        size[_cells(starts, begins)] = pieces
+        order[_cells(starts, np.flatnonzero(continues))] = _LAST
 
         ranked = np.sort(order, axis=1)
         none = ranked == _LAST
@@ -185,6 +178,12 @@ class Masker:
         random = self._ordinary[counter_rng.integers(keys, _TOKEN + places, len(self._ordinary))]
         changed = objective.mask_token_share + objective.random_token_share
         return np.where(action < objective.mask_token_share, self._mask, np.where(action < changed, random, labels))
+
+
+def _cells(starts: Ints, at: Ints) -> tuple[Ints, Ints]:
+    """Return the sequences of tokens of the batch, and their places in these."""
+    row = np.searchsorted(starts, at, side="right") - 1
+    return row, at - starts[row]
 
 
 def join_words(continues: Bools, cut: Bools, longest: int) -> Bools:

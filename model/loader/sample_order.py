@@ -15,7 +15,9 @@ import numpy.typing as npt
 
 from pipeline.common import counter_rng
 
+Bools = npt.NDArray[np.bool_]
 Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,7 @@ class Order:
     rows: Ints  # (S,) rows of each shard
     seed: int
     window_rows: int  # approximate number of rows shuffled together
-    shuffle: bool = True
+    shuffle: bool
 
     @property
     def samples(self) -> int:

@@ -20,10 +20,9 @@ from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
-import numpy.typing as npt
 
 from model.config import DataConfig
-from model.loader.sample_order import Span
+from model.loader.sample_order import Ints, Span
 from pipeline.common import estimate, parallel
 from pipeline.common.atomic import remove_leftovers, write_text
 from pipeline.common.errors import (
@@ -68,9 +67,7 @@ class Source:
 class Fetcher:
     """Fetches for all ranks of a node, as far ahead as there is room."""
 
-    def __init__(
-        self, folder: Path, limit: int, sources: list[Source], reading: "Reading", progress: npt.NDArray[np.int64]
-    ):
+    def __init__(self, folder: Path, limit: int, sources: list[Source], reading: "Reading", progress: Ints):
         """Start.
 
         Args:
@@ -147,9 +144,7 @@ class Fetcher:
         while True:
             slowest = int(self._progress[:-1].min())
             near = [span for span in near[:-1] if span.last > slowest] + near[-1:]
-            if not self._limit or _size(self._of(*near)) <= self._limit:
-                return near
-            if self._closing.wait(LOOK):
+            if not self._limit or _size(self._of(*near)) <= self._limit or self._closing.wait(LOOK):
                 return near
 
     def _evict(self, near: list[Span]) -> None:
@@ -427,6 +422,6 @@ class ShardCache:
         return mine
 
 
-def _progress(folder: Path, ranks: int, mode: Any) -> npt.NDArray[np.int64]:
+def _progress(folder: Path, ranks: int, mode: Any) -> Ints:
     """Map the sample that each rank of the node reads, and whether fetching has failed."""
     return np.memmap(folder / PROGRESS, np.int64, mode, shape=(ranks + 1,))

@@ -46,9 +46,8 @@ def meet(card: RankCard, start_timeout: float) -> tuple[Store, int, int]:
     if size == 1:
         # A single rank needs no agreed port.
         handle = socket.create_server(("127.0.0.1", 0)).detach()
-        alone = TCPStore("127.0.0.1", 0, is_master=True, master_listen_fd=handle)
-        return prefixed(alone, card), rank, size
-    if rank == 0:
+        store: Store = TCPStore("127.0.0.1", 0, is_master=True, master_listen_fd=handle)
+    elif rank == 0:
         store = _served(until)
         tell(store, _CARD, card.to_json())
         _welcome(store, size, start_timeout, until)

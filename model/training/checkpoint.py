@@ -15,19 +15,18 @@ import shutil
 from functools import cached_property
 from pathlib import Path
 
-import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
+from torch import Tensor
 
+from model.config import Weights
 from pipeline.common import checkpoints
 from pipeline.common.atomic import write_text
 from pipeline.common.errors import BY_FORCE, InputError, named
 from pipeline.common.manifest import sha256
 
 
-def write(
-    folder: Path, state: checkpoints.State, weights: dict[str, torch.Tensor], moments: dict[str, torch.Tensor]
-) -> Path:
+def write(folder: Path, state: checkpoints.State, weights: Weights, moments: Weights) -> Path:
     """Write a checkpoint below `folder`, first under a temporary name; return its path.
 
     Raises:
@@ -67,7 +66,7 @@ def _sync(path: Path) -> None:
         os.close(handle)
 
 
-def average(path: Path, state: checkpoints.State, count: int) -> tuple[dict[str, torch.Tensor], list[int]]:
+def average(path: Path, state: checkpoints.State, count: int) -> tuple[Weights, list[int]]:
     """Return the mean fp32 weights of `count` checkpoints, and their steps.
 
     `path`, with its `state`, is the last of them, whatever its name; the others precede it in the
@@ -114,10 +113,9 @@ class Tensors:
         except (OSError, SafetensorError) as error:
             raise InputError(f"cannot be read ({error})", path=path) from error
 
-    def weight(self, name: str) -> torch.Tensor:
+    def weight(self, name: str) -> Tensor:
         """Return the fp32 weight of a parameter."""
-        tensor: torch.Tensor = self._files[0].get_tensor(name)  # type: ignore[no-untyped-call]
-        return tensor
+        return self._files[0].get_tensor(name)  # type: ignore[no-any-return, no-untyped-call]
 
     @cached_property
     def moments(self) -> set[tuple[str, str]]:
@@ -125,8 +123,6 @@ class Tensors:
         names: list[str] = self._files[1].keys()  # type: ignore[no-untyped-call]
         return {(key, name) for key, _, name in (each.partition(".") for each in names)}
 
-    def moment(self, key: str, name: str) -> torch.Tensor:
+    def moment(self, key: str, name: str) -> Tensor:
         """Return a moment of a parameter, in the parameter's shape."""
-        file = self._files[1]
-        tensor: torch.Tensor = file.get_tensor(f"{key}.{name}")  # type: ignore[no-untyped-call]
-        return tensor
+        return self._files[1].get_tensor(f"{key}.{name}")  # type: ignore[no-any-return, no-untyped-call]

@@ -44,10 +44,9 @@ def published(name: str) -> float | None:
 
 def parameters(model: ModelConfig) -> int:
     """Return the number of parameters, to within those of norms and biases."""
-    assert model.vocab_size is not None
     modern = model.architecture == "modernbert"
     layer = 4 * model.hidden**2 + (3 if modern else 2) * model.hidden * model.feed_forward
-    words = model.vocab_size + (0 if modern else model.positions)
+    words = model.entries + (0 if modern else model.positions)
     heads = (1 if modern else 2) * model.hidden**2
     return model.layers * layer + words * model.hidden + heads
 
@@ -65,9 +64,8 @@ def operations(config: ModelConfig, lengths: npt.ArrayLike, masked_share: float 
     """
     layers, hidden, wide = config.layers, config.hidden, config.feed_forward
     modern = config.architecture == "modernbert"
-    assert config.vocab_size is not None
     token: float = 24 * layers * hidden**2 + (18 if modern else 12) * layers * hidden * wide
-    token += 6 * (hidden * config.vocab_size + hidden**2) * masked_share
+    token += 6 * (hidden * config.entries + hidden**2) * masked_share
     count = np.asarray(lengths, np.float64)
     pairs = layers * (count**2).sum()
     if modern:
@@ -115,8 +113,7 @@ def token_bytes(setting: Setting) -> float:
     if setting.recompute:  # of each layer its input, and one layer whole
         layers = model.layers * model.hidden * size + each
     embeddings = 24 + model.hidden * (size + (model.dropout > 0))
-    assert model.vocab_size is not None
-    head = setting.mask_share * size * (model.vocab_size + 4 * model.hidden)
+    head = setting.mask_share * size * (model.entries + 4 * model.hidden)
     return layers + embeddings + head
 
 
@@ -128,7 +125,7 @@ def fixed_bytes(setting: Setting) -> float:
     by the ranks, from stage 2 on gradients, from stage 3 on weights.
     """
     size = 2 if setting.half else 4
-    ranks = max(1, setting.ranks)
+    ranks = setting.ranks
     weights = size / (ranks if setting.stage >= 3 else 1)
     gradients = size / (ranks if setting.stage >= 2 else 1)
     if setting.half and setting.stage == 1:

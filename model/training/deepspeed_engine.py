@@ -16,8 +16,9 @@ from deepspeed.runtime.config import DeepSpeedConfig
 from deepspeed.runtime.config_utils import DeepSpeedConfigModel
 from pydantic import ValidationError
 from torch import Tensor, nn
+from torch.optim import Optimizer
 
-from model.config import TrainConfig, deepspeed_keys
+from model.config import Json, TrainConfig, Weights, deepspeed_keys
 from model.encoders.device import choose_products, has_compiler
 from model.encoders.encoder import prepare_for
 from model.resilience import process_group
@@ -81,14 +82,14 @@ def ranks_of_this_node() -> int:
     return int(next(os.environ[name] for name in names if name in os.environ))
 
 
-def deepspeed_config(config: TrainConfig, world: World) -> dict[str, Any]:
+def deepspeed_config(config: TrainConfig, world: World) -> Json:
     """Return the DeepSpeed configuration: derived from ours, then overridden by `config.deepspeed`.
 
     Raises:
         ConfigError: DeepSpeed would train incorrectly with this combination.
     """
     accumulation = math.ceil(math.ceil(config.batch_size / world.size) / int(config.micro_batch))
-    settings: dict[str, Any] = {
+    settings: Json = {
         "train_micro_batch_size_per_gpu": config.micro_batch,
         "gradient_accumulation_steps": accumulation,
         "train_batch_size": config.micro_batch * accumulation * world.size,
@@ -115,7 +116,7 @@ def deepspeed_config(config: TrainConfig, world: World) -> dict[str, Any]:
     return settings
 
 
-def reject_unsupported(config: TrainConfig, settings: dict[str, Any], world: World) -> None:
+def reject_unsupported(config: TrainConfig, settings: Json, world: World) -> None:
     """Reject option combinations that DeepSpeed accepts but trains incorrectly."""
     zero = settings.get("zero_optimization", {})
     stage, precision = zero.get("stage", 0), config.precision
@@ -134,7 +135,7 @@ def reject_unsupported(config: TrainConfig, settings: dict[str, Any], world: Wor
         )
 
 
-class _Lookups(dict[str, Any]):
+class _Lookups(Json):
     """A configuration that notes which names are looked up in it, there or not."""
 
     def __init__(self, values: Mapping[str, Any]):
@@ -233,13 +234,13 @@ def build_engine(module: nn.Module, config: TrainConfig, world: World) -> Any:
     return engine
 
 
-def _optimizer(engine: Any) -> torch.optim.Optimizer:
+def _optimizer(engine: Any) -> Optimizer:
     """Return the torch optimizer inside ZeRO's wrapper."""
-    inner: torch.optim.Optimizer = getattr(engine.optimizer, "optimizer", engine.optimizer)
+    inner: Optimizer = getattr(engine.optimizer, "optimizer", engine.optimizer)
     return inner
 
 
-def gather_state(engine: Any, compare: bool = True) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
+def gather_state(engine: Any, compare: bool = True) -> tuple[Weights, Weights]:
     """Gather whole fp32 weights and moments by name on rank 0; every rank must call it.
 
     `compare` looks whether they are the weights that the model computes with, to the bit. On a CPU
@@ -249,8 +250,8 @@ def gather_state(engine: Any, compare: bool = True) -> tuple[dict[str, torch.Ten
         FloatingPointError: A weight is not finite.
         RuntimeError: The optimizer's weights are not those that the model computes with.
     """
-    weights: dict[str, torch.Tensor] = {}
-    moments: dict[str, torch.Tensor] = {}
+    weights: Weights = {}
+    moments: Weights = {}
     infinite = different = False
     if any(_optimizer(engine).state.values()):
         _link_optimizer_state(engine)
@@ -279,7 +280,7 @@ def gather_state(engine: Any, compare: bool = True) -> tuple[dict[str, torch.Ten
     return weights, moments
 
 
-def _whole(engine: Any, parameter: nn.Parameter, keys: Sequence[str]) -> tuple[Tensor, dict[str, Tensor]]:
+def _whole(engine: Any, parameter: nn.Parameter, keys: Sequence[str]) -> tuple[Tensor, Weights]:
     """Return a parameter's fp32 weight and moments, gathered from the ranks."""
     if engine.zero_optimization_stage() == 0:
         state = engine.optimizer.state[parameter]
@@ -335,21 +336,21 @@ def _scatter(engine: Any, parameter: nn.Parameter, weight: Tensor, moments: Mapp
             fragments.safe_set_full_optimizer_state(parameter, moment, key)
 
 
-def _own_part(parameter: nn.Parameter, whole: torch.Tensor) -> torch.Tensor:
+def _own_part(parameter: nn.Parameter, whole: Tensor) -> Tensor:
     """Return the part of a tensor that this rank owns at stage 3: an equal one, or what is left."""
     size = parameter.ds_tensor.numel()  # type: ignore[attr-defined]
     start = size * torch.distributed.get_rank()
     return whole.flatten()[start : start + size]
 
 
-def _padded(parameter: nn.Parameter, whole: torch.Tensor) -> torch.Tensor:
+def _padded(parameter: nn.Parameter, whole: Tensor) -> Tensor:
     """Return this rank's part in the size that all ranks have, with zeros."""
     part = _own_part(parameter, whole)
     size = parameter.ds_tensor.numel()  # type: ignore[attr-defined]
     return torch.nn.functional.pad(part, (0, size - part.numel()))
 
 
-def _make_state(engine: Any, optimizer: torch.optim.Optimizer) -> None:
+def _make_state(engine: Any, optimizer: Optimizer) -> None:
     """Create zero moments: before its first step the optimizer has none to write into.
 
     An average begins with the weights; the first update replaces it.
@@ -386,7 +387,7 @@ def _link_optimizer_state(engine: Any) -> None:
             fragments.lazy_init_hp_params_optimizer_state(parameters, flat, wrapper.optimizer.state)
 
 
-def keep_average(optimizer: torch.optim.Optimizer, decay: float) -> None:
+def keep_average(optimizer: Optimizer, decay: float) -> None:
     """Make an optimizer update the average of its parameters after each of its steps.
 
     Each rank averages the fp32 weights that it owns, so that checkpoints gather and scatter the
@@ -395,7 +396,7 @@ def keep_average(optimizer: torch.optim.Optimizer, decay: float) -> None:
     """
 
     @torch.no_grad()
-    def after(optimizer: torch.optim.Optimizer, *_: Any) -> None:
+    def after(optimizer: Optimizer, *_: Any) -> None:
         for group in optimizer.param_groups:
             for parameter in group["params"]:
                 if parameter.grad is not None:  # else it was not updated
@@ -460,17 +461,15 @@ def compiles(config: TrainConfig, world: World) -> bool:
     Raises:
         ConfigError: it is asked for on a GPU without a C compiler.
     """
-    chosen = config.compute.compile
-    if chosen is False or (chosen is None and world.device.type != "cuda"):
-        return False
-    if world.device.type == "cuda" and not has_compiler():
-        if chosen:
-            raise ConfigError(
-                "found no C compiler with Python's headers, which Triton needs at run time; install gcc and "
-                "python3-dev, or set compute.compile=false",
-                "compute.compile",
-                True,
-            )
-        return False
-    stage = config.deepspeed.get("zero_optimization", {}).get("stage", 0)
-    return bool(chosen or stage < 3)
+    chosen, on_a_gpu = config.compute.compile, world.device.type == "cuda"
+    if chosen is None:
+        stage = config.deepspeed.get("zero_optimization", {}).get("stage", 0)
+        return on_a_gpu and stage < 3 and has_compiler()
+    if chosen and on_a_gpu and not has_compiler():
+        raise ConfigError(
+            "found no C compiler with Python's headers, which Triton needs at run time; install gcc and "
+            "python3-dev, or set compute.compile=false",
+            "compute.compile",
+            True,
+        )
+    return chosen

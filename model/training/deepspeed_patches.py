@@ -18,7 +18,7 @@ from deepspeed.runtime.engine import ZERO_OPTIMIZATION, DeepSpeedEngine
 from torch import Tensor
 from torch.distributed import distributed_c10d
 
-from model.training.partitioned import fragments
+from model.training.partitioned import TensorList, fragments
 from pipeline.common.errors import InputError
 
 VERSION = "0.19.8"  # `pyproject.toml` has the range; a test compares them
@@ -143,7 +143,7 @@ def group_norms(groups: Iterable[Iterable[Tensor | None]], process_group: Any) -
     return total.sqrt()
 
 
-def clip(wrapper: Any, flat: list[Tensor], norm: Tensor) -> None:
+def clip(wrapper: Any, flat: TensorList, norm: Tensor) -> None:
     """Unscale and clip as DeepSpeed does, without a second look at the norm."""
     scale: float | Tensor = wrapper.loss_scale
     if wrapper.clip_grad > 0:
@@ -180,7 +180,7 @@ class Bucket:
     group: int
     first: int  # the index in the group of its first parameter
     start: int  # where they begin in the flat weights
-    parameters: list[Tensor] = field(default_factory=list)
+    parameters: TensorList = field(default_factory=list)
     size: int = 0
     filled: bool = False  # whether an earlier micro-batch of this step is in the sums
     sent: Any = None  # the reduction over the ranks, once it has begun
@@ -204,8 +204,8 @@ class FlatGradients:
     def __init__(self, wrapper: Any, parameters: Iterable[Tensor]) -> None:
         self.wrapper, self.ranks = wrapper, wrapper.dp_process_group
         self.world = dist.get_world_size(self.ranks)
-        self.flat: list[Tensor] = []  # of each group; none between steps
-        self.views: list[list[Tensor]] = []  # of each group and parameter
+        self.flat: TensorList = []  # of each group; none between steps
+        self.views: list[TensorList] = []  # of each group and parameter
         groups = list(enumerate(wrapper.bit16_groups))
         places = {parameter: place for place, parameter in enumerate(parameters)}
         self.buckets = in_backward_order(
@@ -306,7 +306,7 @@ class FlatGradients:
             parameter.grad = None
 
 
-def buckets(group: int, parameters: list[Tensor], most: int) -> list[Bucket]:
+def buckets(group: int, parameters: TensorList, most: int) -> list[Bucket]:
     """Cut a parameter group into buckets of at most `most` elements, or of one parameter."""
     found: list[Bucket] = []
     start = 0
@@ -328,7 +328,7 @@ def in_backward_order(every: list[Bucket], places: Mapping[Tensor, int]) -> list
     return sorted(every, key=lambda one: -min(places[p] for p in one.parameters))
 
 
-def sizes(parameters: list[Tensor], start: int, size: int) -> list[int]:
+def sizes(parameters: TensorList, start: int, size: int) -> list[int]:
     """Return the sizes of what a partition of the flat weights has: parts of parameters, padding.
 
     >>> sizes([torch.empty(3), torch.empty(2, 2)], start=2, size=7)

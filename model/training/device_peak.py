@@ -1,7 +1,6 @@
 """Peak throughput of a device, the denominator of MFU, and peak memory."""
 
 import resource
-import sys
 import time
 
 import torch
@@ -46,5 +45,4 @@ def memory(device: torch.device) -> float:
     """Return the peak memory of this process in GiB: the GPU's, else the machine's."""
     if device.type == "cuda":
         return float(torch.cuda.max_memory_allocated(device) / 2**30)
-    unit = 1 if sys.platform == "darwin" else 2**10
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 2**30
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20

@@ -55,7 +55,7 @@ def memory_of(model: ModelConfig) -> float:
     return STATE * cost.parameters(known(model)) + PROCESS
 
 
-def mean_length(folder: str, sequence_length: int = 128) -> tuple[float, int]:
+def mean_length(folder: str, sequence_length: int) -> tuple[float, int]:
     """Return the tokens of an instance on average and their number, by the shards' manifest.
 
     The number is 0 if they are not there yet.

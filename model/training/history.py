@@ -4,8 +4,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from model.config import Json
 from model.training.tracking import read_metrics
 from pipeline.common.figures import TrainingSummary
 from pipeline.common.manifest import Manifest
@@ -74,22 +75,16 @@ def validation_of(made: Manifest, source: "Source", average: bool) -> dict[str, 
     return found if len(source.steps) == 1 else {}
 
 
-def overfitting(rows: list[dict[str, Any]]) -> list[str]:
-    """Return a sentence for each held-out loss of a curve that rose while that of training fell."""
-    return [text for key, title in LOSSES.items() if (text := _overfitting(rows, title, key))]
-
-
-def _overfitting(rows: list[dict[str, Any]], title: str, key: str) -> str | None:
-    held = [(row["step"], row[key]) for row in rows if row["kind"] == "validation" and key in row]
-    if len(held) < 2:
-        return None
-    step, best = min(held, key=lambda pair: pair[1])
-    late = [row[key] for row in rows if row["kind"] == "train" and key in row and row["step"] > step]
-    half = len(late) // 2
-    falls = half > 0 and fmean(late[half:]) < fmean(late[:half])
-    if held[-1][1] < RISES * best or not falls:
-        return None
-    return (
-        f"{title} of held-out text rose from {best:.3f} at step {step:,} to {held[-1][1]:.3f}, "
-        "while that of training fell: more text, or fewer steps, would help"
-    )
+def overfitting(rows: list[Json]) -> Iterator[str]:
+    """Yield a sentence for each held-out loss of a curve that rose while that of training fell."""
+    for key, title in LOSSES.items():
+        held = [(row[key], row["step"]) for row in rows if row["kind"] == "validation" and key in row]
+        best, step = min(held, default=(0.0, 0))
+        late = [row[key] for row in rows if row["kind"] == "train" and key in row and row["step"] > step]
+        half = len(late) // 2
+        falls = half > 0 and fmean(late[half:]) < fmean(late[:half])
+        if falls and held and held[-1][0] >= RISES * best:
+            yield (
+                f"{title} of held-out text rose from {best:.3f} at step {step:,} to {held[-1][0]:.3f}, "
+                "while that of training fell: more text, or fewer steps, would help"
+            )

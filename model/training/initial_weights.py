@@ -5,9 +5,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor
-
-from model.config import AUTO, SHAPE, ModelConfig, TrainConfig
+from model.config import AUTO, SHAPE, ModelConfig, TrainConfig, Weights
 from model.huggingface import bert_format, vocabulary
 from model.huggingface.read_weights import weight_files
 from model.training import checkpoint
@@ -27,7 +25,7 @@ class Source:
     """Weights of a model and their origin."""
 
     config: ModelConfig
-    state: dict[str, Tensor]  # fp32, our names
+    state: Weights  # fp32, our names
     notes: list[str] = field(default_factory=list)  # initialised and ignored tensors
     steps: list[int] = field(default_factory=list)  # of our checkpoints that were averaged
     last: tuple[Path, State] | None = None  # the last of these checkpoints
@@ -87,7 +85,7 @@ def read(place: Path | str, average: int = 1, ema: bool = False) -> Source:
     return Source(ModelConfig(**state.model), weights, [], steps, last)
 
 
-def moving_average(path: Path) -> dict[str, Tensor]:
+def moving_average(path: Path) -> Weights:
     """Return the moving average of the weights in a checkpoint.
 
     Raises:

@@ -13,6 +13,8 @@ from model.training.partitioned import (
     Group,
     Layout,
     PartitionedAdam,
+    Step,
+    TensorList,
     multiply,
     on_device,
     pieces_of,
@@ -35,11 +37,11 @@ class Lamb(PartitionedAdam):
     published code, biases and layer norms have none.
     """
 
-    def _scale(self, parameters: list[Tensor], gradients: list[Tensor], updates: list[Tensor], group: Group) -> None:
-        if group["adapt"]:
-            super()._scale(parameters, gradients, updates, group)
+    def _scale(self, step: Step, updates: TensorList) -> None:
+        if step.group["adapt"]:
+            super()._scale(step, updates)
 
-    def _rescale(self, measured: list[Tensor], updates: list[Tensor], layout: Layout | None) -> None:
+    def _rescale(self, measured: TensorList, updates: TensorList, layout: Layout | None) -> None:
         """Multiply updates by trust ratios, |parameter| / |update|; by 1 where a norm is zero."""
         weight, update = whole_sums((squares(measured), squares(updates)), layout).sqrt()
         multiply(updates, torch.where((weight > 0) & (update > 0), weight / update, 1.0))
@@ -54,15 +56,15 @@ class StableAdamW(PartitionedAdam):
     above one. It includes biases and layer norms.
     """
 
-    def _measured(self, parameters: list[Tensor], gradients: list[Tensor], group: Group) -> list[Tensor]:
+    def _measured(self, step: Step) -> TensorList:
         """Return g / sqrt(v) per element, v bias-corrected and at least epsilon^2."""
-        beta2, states = group["betas"][1], [self.state[p] for p in parameters]
-        size = torch._foreach_sqrt([state["exp_avg_sq"] for state in states])
-        torch._foreach_div_(size, (1 - beta2 ** int(states[0]["step"].numpy())) ** 0.5)
-        torch._foreach_clamp_min_(size, group["eps"])
-        return list(torch._foreach_div(gradients, size))
+        size = torch._foreach_sqrt([state["exp_avg_sq"] for state in step.states])
+        count = int(step.states[0]["step"].numpy())
+        torch._foreach_div_(size, (1 - step.group["betas"][1] ** count) ** 0.5)
+        torch._foreach_clamp_min_(size, step.group["eps"])
+        return list(torch._foreach_div(step.gradients, size))
 
-    def _rescale(self, measured: list[Tensor], updates: list[Tensor], layout: Layout | None) -> None:
+    def _rescale(self, measured: TensorList, updates: TensorList, layout: Layout | None) -> None:
         """Divide updates by the RMS of their parameters' ratios where it is above one."""
         found = squares(measured)
         counts = on_device(tuple(ratio.numel() for ratio in measured), found.device).float()
@@ -80,16 +82,17 @@ class Muon(PartitionedAdam):
     are iterated in that precision, as published; all that is kept stays in fp32.
     """
 
-    def __init__(self, groups: list[Group], lr: float, betas: tuple[float, float], eps: float, bf16: bool = False):
+    def __init__(self, groups: list[Group], lr: float, betas: tuple[float, float], eps: float, bf16: bool):
         super().__init__(groups, lr, betas, eps)
         self.bf16 = bf16
 
-    def _step_group(self, parameters: list[Tensor], gradients: list[Tensor], group: Group) -> None:
+    def _step_group(self, step: Step) -> None:
         """Update the parameters of a group by Muon or AdamW."""
+        parameters, gradients, states, group = step
         if group["moments"] == (MOMENTUM,):
-            super()._step_group(parameters, gradients, group)
+            super()._step_group(step)
             return
-        states, (beta1, beta2) = self._states(parameters, group), group["betas"]
+        beta1, beta2 = group["betas"]
         # A fused step on a GPU would wait for the numbers of the steps, in host memory.
         fused = parameters[0].device.type == "cpu"
         adamw(
@@ -110,23 +113,22 @@ class Muon(PartitionedAdam):
             weight_decay=group["weight_decay"],
         )
 
-    def _updates(self, parameters: list[Tensor], gradients: list[Tensor], group: Group) -> list[Tensor]:
+    def _updates(self, step: Step) -> TensorList:
         """Update the momentum of matrices; return Nesterov's."""
-        states = self._states(parameters, group)
-        for state in states:
+        for state in step.states:
             state["step"] += 1
-        momenta = [state[MOMENTUM] for state in states]
-        torch._foreach_lerp_(momenta, gradients, 1 - group["momentum"])
-        return list(torch._foreach_lerp(gradients, momenta, group["momentum"]))
+        momenta, rate = [state[MOMENTUM] for state in step.states], step.group["momentum"]
+        torch._foreach_lerp_(momenta, step.gradients, 1 - rate)
+        return list(torch._foreach_lerp(step.gradients, momenta, rate))
 
-    def _scale(self, parameters: list[Tensor], gradients: list[Tensor], updates: list[Tensor], group: Group) -> None:
+    def _scale(self, step: Step, updates: TensorList) -> None:
         """Orthogonalise the updates of whole matrices and add the decay, in place."""
         if self.partitions:
-            for parameter, update in zip(parameters, updates, strict=True):
+            for parameter, update in zip(step.parameters, updates, strict=True):
                 orthogonalise_pieces(update, self.partitions[parameter], self.bf16)
         else:
             orthogonalise_whole(updates, self.bf16)
-        torch._foreach_add_(updates, parameters, alpha=group["weight_decay"])
+        torch._foreach_add_(updates, step.parameters, alpha=step.group["weight_decay"])
 
 
 def orthogonal(matrix: Tensor, bf16: bool = False) -> Tensor:
@@ -209,7 +211,7 @@ def orthogonalise_pieces(flat: Tensor, layout: Layout, bf16: bool) -> None:
             part.copy_(place)
 
 
-def orthogonalise_whole(matrices: list[Tensor], bf16: bool) -> None:
+def orthogonalise_whole(matrices: TensorList, bf16: bool) -> None:
     """Orthogonalise the same matrices on every rank, in place: each rank computes some of them."""
     if not dist.is_initialized() or dist.get_world_size() == 1:
         for matrix in matrices:

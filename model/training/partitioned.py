@@ -8,15 +8,25 @@ sums of whole parameters at every stage and world size.
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
+TensorList = list[Tensor]
 Group = dict[str, Any]  # of parameters: an optimizer's settings for them
 
 ADAM = ("exp_avg", "exp_avg_sq")  # first and second moment
+
+
+class Step(NamedTuple):
+    """One step of the parameters of a group that have gradients."""
+
+    parameters: TensorList
+    gradients: TensorList
+    states: list[dict[str, Any]]
+    group: Group
 
 
 @dataclass(frozen=True)
@@ -56,51 +66,53 @@ class PartitionedAdam(torch.optim.Optimizer):
         for group in self.param_groups:
             parameters = [p for p in group["params"] if p.grad is not None]
             if parameters:
-                self._step_group(parameters, [p.grad.to(p.dtype) for p in parameters if p.grad is not None], group)
+                gradients = [p.grad.to(p.dtype) for p in parameters if p.grad is not None]
+                self._step_group(Step(parameters, gradients, self._states(parameters, group), group))
 
-    def _step_group(self, parameters: list[Tensor], gradients: list[Tensor], group: Group) -> None:
-        updates = self._updates(parameters, gradients, group)
-        self._scale(parameters, gradients, updates, group)
-        torch._foreach_add_(parameters, updates, alpha=-group["lr"])
+    def _step_group(self, step: Step) -> None:
+        updates = self._updates(step)
+        self._scale(step, updates)
+        torch._foreach_add_(step.parameters, updates, alpha=-step.group["lr"])
 
-    def _scale(self, parameters: list[Tensor], gradients: list[Tensor], updates: list[Tensor], group: Group) -> None:
+    def _scale(self, step: Step, updates: TensorList) -> None:
         """Scale the updates in place, by norms of whole parameters."""
-        measured = self._measured(parameters, gradients, group)
+        measured = self._measured(step)
         if not self.partitions:
             self._rescale(measured, updates, None)
             return
-        for parameter, one, update in zip(parameters, measured, updates, strict=True):
+        for parameter, one, update in zip(step.parameters, measured, updates, strict=True):
             layout = self.partitions[parameter]
             self._rescale(pieces_of(one, layout), pieces_of(update, layout), layout)
 
-    def _measured(self, parameters: list[Tensor], gradients: list[Tensor], group: Group) -> list[Tensor]:
+    def _measured(self, step: Step) -> TensorList:
         """Return what `_rescale` takes norms of, in the parameters' shapes."""
-        return parameters
+        return step.parameters
 
-    def _rescale(self, measured: list[Tensor], updates: list[Tensor], layout: Layout | None) -> None:
+    def _rescale(self, measured: TensorList, updates: TensorList, layout: Layout | None) -> None:
         """Scale parameters' updates in place, or the pieces of one partition."""
         raise NotImplementedError
 
-    def _updates(self, parameters: list[Tensor], gradients: list[Tensor], group: Group) -> list[Tensor]:
+    def _updates(self, step: Step) -> TensorList:
         """Update the moments; return Adam's updates with decay, in the parameters' shapes."""
-        (beta1, beta2), states = group["betas"], self._states(parameters, group)
+        parameters, gradients, states, group = step
+        beta1, beta2 = group["betas"]
         first = [state["exp_avg"] for state in states]
         second = [state["exp_avg_sq"] for state in states]
         for state in states:
             state["step"] += 1
-        step = int(states[0]["step"].numpy())  # in host memory: no device is waited for
+        count = int(states[0]["step"].numpy())  # in host memory: no device is waited for
         torch._foreach_lerp_(first, gradients, 1 - beta1)
         torch._foreach_mul_(second, beta2)
         torch._foreach_addcmul_(second, gradients, gradients, 1 - beta2)
         size = torch._foreach_sqrt(second)
-        torch._foreach_div_(size, (1 - beta2**step) ** 0.5)
+        torch._foreach_div_(size, (1 - beta2**count) ** 0.5)
         torch._foreach_add_(size, group["eps"])
-        updates = torch._foreach_div(first, 1 - beta1**step)
+        updates = torch._foreach_div(first, 1 - beta1**count)
         torch._foreach_div_(updates, size)
         torch._foreach_add_(updates, parameters, alpha=group["weight_decay"])
         return list(updates)
 
-    def _states(self, parameters: list[Tensor], group: Group) -> list[dict[str, Any]]:
+    def _states(self, parameters: TensorList, group: Group) -> list[dict[str, Any]]:
         """Return each parameter's state, which begins with zeros."""
         for parameter in parameters:
             if not self.state[parameter]:
@@ -109,7 +121,7 @@ class PartitionedAdam(torch.optim.Optimizer):
         return [self.state[parameter] for parameter in parameters]
 
 
-def pieces_of(tensor: Tensor, layout: Layout) -> list[Tensor]:
+def pieces_of(tensor: Tensor, layout: Layout) -> TensorList:
     """Split a flat partition, or a tensor of its size, into one piece per parameter."""
     return [tensor[piece.start : piece.start + piece.size] for piece in layout.pieces]
 
@@ -136,14 +148,14 @@ def on_device(numbers: tuple[int, ...], device: torch.device) -> Tensor:
     return torch.tensor(numbers, dtype=torch.int64, device=device)
 
 
-def squares(tensors: list[Tensor]) -> Tensor:
+def squares(tensors: TensorList) -> Tensor:
     """Return the sum of squares of each tensor, `(len(tensors),)` fp32."""
     if not tensors:
         return torch.zeros(0)
     return torch.stack(list(torch._foreach_norm(tensors))).float().square()
 
 
-def multiply(updates: list[Tensor], factors: Tensor) -> None:
+def multiply(updates: TensorList, factors: Tensor) -> None:
     """Multiply each update by its factor, in place."""
     if updates:
         torch._foreach_mul_(updates, list(factors.to(updates[0].device).unbind()))

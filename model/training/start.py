@@ -23,6 +23,8 @@ from pipeline.common.errors import BY_FORCE, InputError
 from pipeline.common.stores.background_upload import CheckpointStore
 from pipeline.tokenization.wordpiece import WordPiece
 
+Beat = Callable[[], None]  # called while something is waited for
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -104,7 +106,7 @@ def plan(config: TrainConfig, out: Path, fingerprint: str, common: str, addresse
     )
 
 
-def join(plan: Plan, beat: Callable[[], None]) -> Session:
+def join(plan: Plan, beat: Beat) -> Session:
     """Meet the other ranks and verify the shards with them; `beat` is called for each shard.
 
     Raises:
@@ -123,7 +125,7 @@ def join(plan: Plan, beat: Callable[[], None]) -> Session:
     return Session(dataclasses.replace(plan, config=config), world, peak)
 
 
-def restore(session: Session, store: CheckpointStore, beat: Callable[[], None]) -> Restored:
+def restore(session: Session, store: CheckpointStore, beat: Beat) -> Restored:
     """Build the engine and load the newest checkpoint, or the weights of `start`, if any.
 
     Raises:
@@ -157,9 +159,7 @@ def restore(session: Session, store: CheckpointStore, beat: Callable[[], None]) 
     return Restored(engine, state, words, found is not None)
 
 
-def newest(
-    plan: Plan, data: str, rank: int, store: CheckpointStore, beat: Callable[[], None]
-) -> tuple[Path, State] | None:
+def newest(plan: Plan, data: str, rank: int, store: CheckpointStore, beat: Beat) -> tuple[Path, State] | None:
     """Return the newest checkpoint, the same on all ranks, with its files on this node.
 
     `data` is the checksum of the shards.

@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
+from torch import Tensor
 from torch.nn import functional
 
+from model.config import Figures
 from model.encoders.batch import Batch
 from model.encoders.cross_entropy import cross_entropy
 from model.training.device_peak import memory
@@ -63,7 +65,7 @@ class PhaseTimer:
         else:
             self._marks.append((phase, time.perf_counter()))
 
-    def seconds(self, phases: Iterable[str] = PHASES) -> dict[str, float]:
+    def seconds(self, phases: Iterable[str] = PHASES) -> Figures:
         """Return the seconds of each phase since `restart`; waits for the device."""
         total = dict.fromkeys(phases, 0.0)
         if self._events:
@@ -74,9 +76,7 @@ class PhaseTimer:
         return total
 
 
-def losses(
-    masked_logits: torch.Tensor, pair_logits: torch.Tensor | None, batch: Batch
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+def losses(masked_logits: Tensor, pair_logits: Tensor | None, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
     """Return both losses of logits `(M, V)` and `(B, 2)`, summed, and the metrics of `SUMS`.
 
     Overwrites the masked-LM logits. Without pair logits (no next-sentence head) the pair loss is
@@ -133,7 +133,7 @@ class Meter:
         """Return the time since the last `restart`, without pauses."""
         return time.perf_counter() - self._began
 
-    def add(self, sums: torch.Tensor, finite_only: bool = True) -> None:
+    def add(self, sums: Tensor, finite_only: bool = True) -> None:
         """Add one micro-batch's metrics, without waiting for the device.
 
         If they are not finite, its update is skipped and only the micro-batch's size counts.
@@ -152,7 +152,7 @@ class Meter:
         dist.all_reduce(total)
         return int(total)
 
-    def read(self, next_sentence: bool) -> dict[str, float]:
+    def read(self, next_sentence: bool) -> Figures:
         """Return the metrics over all ranks since the last call; every rank must call it.
 
         Losses and accuracies are omitted if no update was finite: zero would look like the best
@@ -163,7 +163,7 @@ class Meter:
         self._sums.zero_()
         seconds = self.seconds()
         masked, sequences = sums["masked"], sums["sequences"]
-        figures: dict[str, float] = {}
+        figures: Figures = {}
         if masked:
             figures["loss"] = figures["masked_lm_loss"] = sums["masked_lm_loss"] / masked
             figures["masked_lm_accuracy"] = sums["masked_lm_correct"] / masked
@@ -179,7 +179,7 @@ class Meter:
             **self._efficiency(seconds),
         }
 
-    def _efficiency(self, seconds: float) -> dict[str, float]:
+    def _efficiency(self, seconds: float) -> Figures:
         """Return this rank's shares of time, MFU of all ranks and peak memory of any rank."""
         shares = {
             "data_wait_share" if phase == "data" else f"{phase}_share": spent / seconds
@@ -187,9 +187,9 @@ class Meter:
         }
         if self._work is None:
             return shares
-        done = torch.tensor([self._operations, self._peak * 1e12], dtype=torch.float64)
-        most = torch.tensor(memory(self.world.device))
-        done, most = done.to(self.world.device), most.to(self.world.device)
+        device = self.world.device
+        done = torch.tensor([self._operations, self._peak * 1e12], dtype=torch.float64, device=device)
+        most = torch.tensor(memory(device), device=device)
         dist.all_reduce(done)
         dist.all_reduce(most, op=dist.ReduceOp.MAX)
         operations, peak = done.tolist()

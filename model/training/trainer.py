@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
-from model.config import TrainConfig
+from model.config import Figures, TrainConfig
 from model.encoders.batch import Batch
 from model.loader.device_copy import Copied, Copier, prefetch
 from model.loader.loader import GlobalBatch, Loader
@@ -22,9 +22,8 @@ from model.resilience.nonfinite import Health
 from model.resilience.watchdog import LEAVING, Watchdog
 from model.training import checkpoint, cost, estimate, history, micro_batch, start
 from model.training.deepspeed_engine import averaged_weights, gather_state, scale_of
-from model.training.history import OF_AVERAGE
 from model.training.schedule import batch_size, lr_factor, steps_before_decay, warmup_steps
-from model.training.start import Restored, Session
+from model.training.start import Session
 from model.training.step_metrics import Meter, losses
 from model.training.tracking import Tracker, read_metrics, take_back
 from pipeline.common import checkpoints, counter_rng
@@ -40,11 +39,19 @@ AHEAD = 4096  # approximate samples per rank to prefetch
 class Trainer:
     """Training loop of one rank."""
 
-    def __init__(self, session: Session, restored: Restored, tracker: Tracker, guard: Watchdog, store: CheckpointStore):
-        self.plan, self.world, self.peak = session.plan, session.world, session.peak
-        self.tracker, self.guard, self.store = tracker, guard, store
+    def __init__(self, session: Session, guard: Watchdog, store: CheckpointStore):
+        """Restore the state and open the trackers."""
+        restored = start.restore(session, store, guard.beat)
+        self.guard, self.store = guard, store
+        plan, world = session.plan, session.world
+        self.plan, self.world, self.peak = plan, world, session.peak
         self.engine, self.words, self.state = restored.engine, restored.words, restored.state
-        self.config, state = self.plan.config, self.state
+        self.config, self.loader, self.steps = plan.config, plan.loader, plan.steps
+        state = restored.state
+        if world.rank == 0:
+            take_back(plan.out, plan.folder)
+        settings = dataclasses.asdict(plan.config) | {"world_size": world.size, "steps": plan.steps}
+        self.tracker = Tracker(plan.config.tracking, plan.out, world.rank, state.step, plan.steps, settings)
         self.meter = Meter(self.world, self._operations, self.peak)
         self.step, self.samples, self.tokens = state.step, state.samples, state.tokens
         self.health = Health(self.config.bad_steps, state.skipped)
@@ -68,7 +75,8 @@ class Trainer:
                 self._save(mark=0.0)
         if self.plan.cache is not None:
             self._fetch_ahead(self.plan.cache)
-        with prefetch(self._global_batches(), ahead) as batches, contextlib.closing(self.plan.loader):
+        batches = prefetch(self._global_batches(), ahead)
+        with contextlib.closing(batches), contextlib.closing(self.loader):
             self.meter.clock.skip()
             for batch, parts in batches:
                 self.meter.clock.lap("data")
@@ -85,7 +93,7 @@ class Trainer:
         if validation is None:
             raise self._diverged("the held-out loss is not finite after the last step")
         self._save()
-        self.plan.loader.remove_cache()
+        self.loader.remove_cache()
         return self._result(validation)
 
     def _fetch_ahead(self, cache: ShardCache) -> None:
@@ -94,18 +102,14 @@ class Trainer:
         Raises:
             ConfigError, InputError: `data.cache_size` is too small, or the folder is not writable.
         """
-        config, steps = self.config, self.plan.steps
-        sizes = [batch_size(config.schedule, config.batch_size, step, steps) for step in range(self.step, steps)]
-        stop = self.samples + sum(sizes)
-        if config.epochs is not None:
-            stop = min(stop, config.epochs * self.plan.loader.samples)
+        sizes = [size for _, _, size in self._batches_left()]
         cache.begin(
             Reading(
                 run=self.plan.folder.name,
                 rank=self.world.rank,
-                spans=self.plan.loader.spans,
+                spans=self.loader.spans,
                 start=self.samples,
-                stop=stop,
+                stop=self.samples + sum(sizes),
                 batch=max(sizes, default=1),
                 gather=process_group.gather,
                 beat=self.guard.beat,
@@ -114,7 +118,7 @@ class Trainer:
 
     def _operations(self, batch: Batch) -> float:
         """Return the operations of learning from a batch on the host."""
-        share = self.config.objective.share_at(self.step, self.plan.steps)
+        share = self.config.objective.share_at(self.step, self.steps)
         return cost.operations(self.plan.model, batch.cu_seqlens.diff().numpy(), share)
 
     def _leave_if_due(self) -> None:
@@ -130,7 +134,7 @@ class Trainer:
             raise self.health.divergence_error(str(self._save()))
         if self.stop:
             self._save()
-            if failure := self.plan.loader.failure:
+            if failure := self.loader.failure:
                 raise failure
             signal = self.guard.signal or "another rank's signal"
             self.tracker.alert("Training stopped", f"{signal}, saved after step {self.step:,}")
@@ -144,23 +148,29 @@ class Trainer:
         for batch in self.words.until_limit(self._drawn_batches()):
             yield batch, [copy(part) for part in batch.batches]
 
-    def _drawn_batches(self) -> Iterator[GlobalBatch]:
-        """Yield this rank's part of every batch up to the last step or epoch."""
-        world, config, start = self.world, self.config, self.samples
-        for step in range(self.step, self.plan.steps):
-            size = batch_size(config.schedule, config.batch_size, step, self.plan.steps)
-            if config.epochs is not None and start + size > config.epochs * self.plan.loader.samples:
+    def _batches_left(self) -> Iterator[tuple[int, int, int]]:
+        """Yield step, first sample and size of every batch up to the last step or epoch."""
+        config, first = self.config, self.samples
+        for step in range(self.step, self.steps):
+            size = batch_size(config.schedule, config.batch_size, step, self.steps)
+            if config.epochs is not None and first + size > config.epochs * self.loader.samples:
                 return
-            share = config.objective.share_at(step, self.plan.steps)
-            yield self.plan.loader.batch(start, size, world.rank, world.size, config.micro_batch, share)
-            start += size
+            yield step, first, size
+            first += size
+
+    def _drawn_batches(self) -> Iterator[GlobalBatch]:
+        """Yield this rank's part of every batch that is left."""
+        world, config = self.world, self.config
+        for step, first, size in self._batches_left():
+            share = config.objective.share_at(step, self.steps)
+            yield self.loader.batch(first, size, world.rank, world.size, config.micro_batch, share)
 
     def _update(self, batch: GlobalBatch, parts: list[Copied]) -> None:
         """Run forward, backward and one optimizer step over a global batch."""
         config, world = self.config, self.world
         # Dropout also depends on the position only: a resumed run draws the same masks.
         torch.manual_seed(int(counter_rng.key(config.seed, "dropout", self.step, world.rank) >> 1))
-        rate = config.optimizer.learning_rate * lr_factor(config.schedule, self.step, self.plan.steps)
+        rate = config.optimizer.learning_rate * lr_factor(config.schedule, self.step, self.steps)
         for group in self.engine.optimizer.param_groups:
             group["lr"] = rate
         # DeepSpeed averages over ranks and over the micro-batches of a full batch, but the loss is
@@ -180,7 +190,7 @@ class Trainer:
             self.engine.backward(loss * scale)
             self.meter.clock.lap("backward")
             if last:
-                leave = self.guard.signal is not None or self.plan.loader.failure is not None
+                leave = self.guard.signal is not None or self.loader.failure is not None
                 self.stop = process_group.any_rank(leave)
             self.engine.step()
             self.meter.clock.lap("step")
@@ -234,7 +244,7 @@ class Trainer:
         marks = map(checkpoints.mark_of, checkpoints.steps(self.plan.folder).values())
         self.words.say_passed({mark for mark in marks if mark is not None}, self.tracker.say)
         self.tracker.say(f"train: {self._summary()}")
-        whole = dataclasses.replace(self.config, steps=self.plan.steps)
+        whole = dataclasses.replace(self.config, steps=self.steps)
         expected = estimate.training(whole, self.plan.model, self.peak * 1e12, self.world.size, self.step)
         if expected.worth_saying:
             self.tracker.say(f"train: {expected}")
@@ -245,18 +255,18 @@ class Trainer:
         done = f", resumed after step {self.step:,}" if self.step else ""
         count = sum(getattr(p, "ds_numel", p.numel()) for p in engine.module.parameters())
         # On a shared CPU the measured peak is too low, which inflates MFU.
-        passes = self.plan.steps * config.batch_size / self.plan.loader.samples
+        passes = self.steps * config.batch_size / self.loader.samples
         best = "(measured under current load)" if world.device.type == "cpu" else "peak"
         batches = pluralize(engine.gradient_accumulation_steps(), "micro-batch", "es")
         return (
             f"{self.plan.model.name}, {count:,} parameters, {world.size} x {world.device.type}, "
-            f"{config.precision}, ZeRO stage {engine.zero_optimization_stage()}, {self.plan.steps:,} "
+            f"{config.precision}, ZeRO stage {engine.zero_optimization_stage()}, {self.steps:,} "
             f"steps of {config.batch_size} samples ({batches} per rank), "
-            f"{warmup_steps(config.schedule, self.plan.steps):,} of them warm-up, {passes:.1f} passes over the text, "
+            f"{warmup_steps(config.schedule, self.steps):,} of them warm-up, {passes:.1f} passes over the text, "
             f"{self.peak:.3g} TFLOP/s per device {best}{done}"
         )
 
-    def _evaluate(self) -> dict[str, float] | None:
+    def _evaluate(self) -> Figures | None:
         """Evaluate on held-out samples, the average of the weights too; None: it is not finite."""
         found = self._held_out_figures()
         finite = all(map(math.isfinite, found.values()))
@@ -268,7 +278,7 @@ class Trainer:
         return found if finite else None
 
     @torch.no_grad()
-    def _held_out_figures(self) -> dict[str, float]:
+    def _held_out_figures(self) -> Figures:
         """Return losses and accuracies on held-out samples, of the average of the weights too.
 
         Samples and masks do not depend on the number of ranks; all ranks take part.
@@ -278,16 +288,16 @@ class Trainer:
         if self.config.ema is not None:
             with averaged_weights(self.engine):
                 averaged = self._figures_of_weights()
-            found |= {f"{OF_AVERAGE}{key}": value for key, value in averaged.items()}
+            found |= {f"{history.OF_AVERAGE}{key}": value for key, value in averaged.items()}
         self.engine.train()
         return found
 
-    def _figures_of_weights(self) -> dict[str, float]:
+    def _figures_of_weights(self) -> Figures:
         """Return losses and accuracies of the weights that the engine computes with now, of each named part too."""
         parts = {name and f"{name}_": self._figures_of(loader) for name, loader in self.plan.held_out.items()}
         return {f"{name}{key}": value for name, found in parts.items() for key, value in found.items()}
 
-    def _figures_of(self, loader: Loader) -> dict[str, float]:
+    def _figures_of(self, loader: Loader) -> Figures:
         config, world = self.config, self.world
         meter = Meter(world)
         count = min(config.evaluate_samples, loader.samples)
@@ -316,7 +326,7 @@ class Trainer:
             self._write(mark)
         if self.world.rank == 0:
             if not self.health.row:  # else those before may be the good ones
-                stable = steps_before_decay(self.config.schedule, self.plan.steps)
+                stable = steps_before_decay(self.config.schedule, self.steps)
                 checkpoints.prune(path, self.config.keep, self.config.keep_every, stable, self.best.get("step"))
             self.store.upload(self.guard.beat, wait=self.stop or self.health.limit_reached)
         dist.barrier()
@@ -353,7 +363,7 @@ class Trainer:
             first_steps=self.plan.first_steps.hash_of(self.step),
         )
 
-    def _result(self, validation: dict[str, float]) -> Result:
+    def _result(self, validation: Figures) -> Result:
         """Return the run's metrics for the manifest; each accuracy has its baseline."""
         if self.world.rank == 0:
             for warning in history.overfitting(read_metrics(self.plan.out)):
@@ -367,9 +377,9 @@ class Trainer:
         held_out, pairs = self.plan.held_out[""], "next_sentence_accuracy" in validation
         summary = TrainingSummary(
             steps=self.step,
-            planned_steps=self.plan.steps,
+            planned_steps=self.steps,
             samples=self.samples,
-            samples_per_epoch=self.plan.loader.samples,
+            samples_per_epoch=self.loader.samples,
             tokens=self.tokens,
             words=self.words.count,
             validation=validation,
@@ -382,40 +392,14 @@ class Trainer:
         return Result(summary=summary.line, figures=summary.to_json(), earlier=self.state.seconds)
 
 
-def begin(
-    config: TrainConfig,
-    out: Path,
-    fingerprint: str,
-    common: str,
-    guard: Watchdog,
-    store: CheckpointStore | None = None,
-    addresses: Mapping[str, str] | None = None,
-) -> Trainer:
-    """Plan, join the other ranks and restore the state; arguments as of `train`."""
-    store = store or CheckpointStore()
-    session = start.join(start.plan(config, out, fingerprint, common, addresses or {}), guard.starting)
-    restored = start.restore(session, store, guard.beat)
-    plan, world = session.plan, session.world
-    if world.rank == 0:
-        take_back(out, plan.folder)
-    settings = dataclasses.asdict(plan.config) | {"world_size": world.size, "steps": plan.steps}
-    tracker = Tracker(config.tracking, out, world.rank, restored.state.step, plan.steps, settings)
-    return Trainer(session, restored, tracker, guard, store)
-
-
 def train(
-    config: TrainConfig,
-    out: Path,
-    fingerprint: str,
-    common: str,
-    store: CheckpointStore | None = None,
-    addresses: Mapping[str, str] | None = None,
+    config: TrainConfig, out: Path, fingerprint: str, common: str, store: CheckpointStore, addresses: Mapping[str, str]
 ) -> Result:
     """Train as one of the ranks, resuming from the newest checkpoint of `fingerprint`, if any.
 
     `common` is a hash of the inputs and of the settings that every step depends on, by which the
-    first steps of another training in `out` are recognised as this one's. With a `store` the ranks
-    share checkpoints through it, not through the folder. `addresses` are where the shards of local
+    first steps of another training in `out` are recognised as this one's. The ranks share checkpoints
+    as `store` says. `addresses` are where the shards of local
     folders come from, for `data.cache`.
 
     Raises:
@@ -428,7 +412,8 @@ def train(
     # Longer than the start timeout: waiting for peers raises an error of its own.
     guard = Watchdog(rank, config.start_timeout + LEAVING, config.watchdog, config.heartbeat)
     try:
-        trainer = begin(config, out, fingerprint, common, guard, store, addresses)
+        session = start.join(start.plan(config, out, fingerprint, common, addresses), guard.starting)
+        trainer = Trainer(session, guard, store)
         with contextlib.closing(trainer.tracker):
             result = trainer.run()
     except Exception as error:

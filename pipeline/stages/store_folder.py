@@ -66,10 +66,10 @@ def steps_saved(out: str) -> list[tuple[str, int]]:
     return [(match[2], int(match[3])) for match in found if match]
 
 
-def checkpoint_store(config: StageConfig) -> CheckpointStore | None:
-    """Return how the ranks of a training share checkpoints; None: they share the folder."""
+def checkpoint_store(config: StageConfig) -> CheckpointStore:
+    """Return how the ranks of a training share checkpoints."""
     if not in_store(config.out):
-        return None
+        return CheckpointStore()
 
     def fetch(path: Path) -> None:
         copy = Copy(root_of(config.mirror), config.out)

@@ -203,10 +203,9 @@ def test_a_last_layer_that_keeps_few_positions_computes_the_same(lengths, data):
     batch = ragged(lengths)
     tokens = len(batch.input_ids)
     keep = data.draw(st.lists(st.integers(0, tokens - 1), unique=True, max_size=9).map(torch.tensor))
-    inputs = (batch.input_ids, batch.segment_ids, batch.position_ids, batch.cu_seqlens, batch.max_length)
-    whole = encoder(*inputs)
-    torch.testing.assert_close(encoder(*inputs, keep.long()), whole[keep.long()])
-    torch.testing.assert_close(encoder.states(*inputs)[-1], whole)
+    whole = encoder(batch)
+    torch.testing.assert_close(encoder(batch, keep.long()), whole[keep.long()])
+    torch.testing.assert_close(encoder.states(batch)[-1], whole)
 
 
 def test_recomputed_layers_give_the_same_gradients():

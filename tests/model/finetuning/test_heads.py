@@ -13,6 +13,7 @@ from safetensors.torch import load_file, save_file
 
 from model.config import ModelConfig
 from model.encoders.architectures import build_model
+from model.encoders.batch import Packed
 from model.encoders.encoder import prepare_for
 from model.finetuning import heads, loop, saved_model
 from model.finetuning.features import UNLABELLED, Samples
@@ -81,8 +82,8 @@ def test_tags_are_those_of_transformers_and_so_is_their_loss(vocab: Path) -> Non
     logits = loop.predict(ours, samples, CPU)
     for row, length in enumerate(LENGTHS):
         np.testing.assert_allclose(logits[row], found.logits[row, :length].detach(), atol=1e-6)
-    arguments = loop.inputs(samples, np.arange(4), CPU)
-    loss = heads.loss_of("tag", ours(*arguments), loop.labels_of(samples, np.arange(4), "tag", CPU), *arguments[3:5])
+    packed, bounds = loop.inputs(samples, np.arange(4), CPU)
+    loss = heads.loss_of("tag", ours(packed, bounds), loop.labels_of(samples, np.arange(4), "tag", CPU), packed)
     torch.testing.assert_close(loss, found.loss)
 
 
@@ -92,17 +93,16 @@ def test_answers_are_those_of_transformers_and_so_is_their_loss(vocab: Path) -> 
     ours, theirs = saved("answer", 2, vocab)
     batch = padded(samples)
     found = theirs(**{name: batch[name] for name in batch})
-    arguments = loop.inputs(samples, np.arange(4), CPU)
-    logits = ours(*arguments)
-    split = heads.pad(logits, *arguments[3:5])
+    packed, bounds = loop.inputs(samples, np.arange(4), CPU)
+    logits = ours(packed, bounds)
     real = batch["attention_mask"].bool()
-    torch.testing.assert_close(split[..., 0][real], found.start_logits[real], atol=1e-6, rtol=0)
-    torch.testing.assert_close(split[..., 1][real], found.end_logits[real], atol=1e-6, rtol=0)
+    torch.testing.assert_close(logits[:, 0], found.start_logits[real], atol=1e-6, rtol=0)
+    torch.testing.assert_close(logits[:, 1], found.end_logits[real], atol=1e-6, rtol=0)
     masked = [x.masked_fill(~real, -torch.inf) for x in (found.start_logits, found.end_logits)]
     expected = sum(
         torch.nn.functional.cross_entropy(x, torch.from_numpy(labels[:, side])) for side, x in enumerate(masked)
     )
-    torch.testing.assert_close(heads.loss_of("answer", logits, torch.from_numpy(labels), *arguments[3:5]), expected / 2)
+    torch.testing.assert_close(heads.loss_of("answer", logits, torch.from_numpy(labels), packed), expected / 2)
 
 
 def test_choices_are_those_of_transformers(vocab: Path) -> None:
@@ -120,8 +120,8 @@ def test_chunks_are_pooled_as_said(kind: str) -> None:
     grouped = some(np.zeros(2), groups=[0, 1, 4])
     found = np.stack(loop.predict(model, grouped, CPU))
     with torch.no_grad():
-        ids, segments, positions, starts, longest, _ = loop.inputs(grouped, np.arange(2), CPU)
-        first = model.encoder(ids, segments, positions, starts, longest, starts[:-1])
+        batch, _ = loop.inputs(grouped, np.arange(2), CPU)
+        first = model.encoder(batch, batch.cu_seqlens[:-1])
         vectors = model.pooler(first)
         several = vectors[1:]
         if kind == "mean":
@@ -208,7 +208,7 @@ def test_rows_that_pad_products_of_bf16_reach_no_head(kind: str, pooling: str) -
     tokens = int(starts[-1])
     ids = torch.arange(tokens) % 25 + 5
     places = torch.cat([torch.arange(length) for length in LENGTHS])
-    arguments = (ids, torch.zeros_like(ids), places, starts.int(), max(LENGTHS), None)
+    arguments = (Packed(ids, torch.zeros_like(ids), places, starts.int(), max(LENGTHS)), None)
     wanted = ours(*arguments)
     prepare_for(torch.device("cpu"), torch.bfloat16, ours)
     assert tokens % ours.encoder.multiple

@@ -87,7 +87,7 @@ def test_a_frozen_encoder_gives_normalised_states() -> None:
     state = our_state()
     head = HeadConfig("class", 2, frozen=True, layers=[0, -1], mix="concat", pooling="mean")
     model = loop.build(CONFIG, state, head, seed=1).eval()
-    arguments = loop.inputs(some(), np.arange(4), CPU)[:-1]
-    states = model.states(*arguments)
-    torch.testing.assert_close(states[-1], model.encoder(*arguments))
-    assert [x.shape for x in states] == [(sum(LENGTHS), 16)] * 2
+    batch, _ = loop.inputs(some(), np.arange(4), CPU)
+    first, last = model.features(batch).split(16, dim=1)
+    torch.testing.assert_close(last, model.encoder(batch))
+    assert first.shape == last.shape == (sum(LENGTHS), 16)

@@ -1,6 +1,7 @@
 """A thread makes batches ahead: in order, no more than asked for, and its errors are not lost."""
 
 import time
+from contextlib import closing
 
 import pytest
 
@@ -20,7 +21,7 @@ def test_prefetch_keeps_the_order():
 
 def test_prefetch_runs_no_more_than_its_depth_ahead():
     made = []
-    with prefetch((made.append(item) or item for item in range(100)), depth=3) as ahead:
+    with closing(prefetch((made.append(item) or item for item in range(100)), depth=3)) as ahead:
         assert next(ahead) == 0
         time.sleep(0.1)
         assert len(made) == 4
@@ -31,7 +32,7 @@ def test_prefetch_hands_errors_to_the_reader():
         yield 1
         raise InputError("shard gone")
 
-    ahead = prefetch(broken())
+    ahead = prefetch(broken(), depth=2)
     assert next(ahead) == 1
     for _ in range(2):
         with pytest.raises(InputError, match="shard gone"):

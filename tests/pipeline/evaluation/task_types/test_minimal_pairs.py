@@ -382,9 +382,9 @@ def test_a_model_without_its_masked_lm_head_is_refused(tmp_path: Path, model_fol
     write_blimp(tmp_path / "data")
     bare = tmp_path / "bare"
     shutil.copytree(model_folder, bare)
-    weights = load_file(bare / bert_format.WEIGHTS)
+    weights = load_file(bare / "model.safetensors")
     kept = {name: tensor for name, tensor in weights.items() if not name.startswith("cls.")}
-    save_file(kept, bare / bert_format.WEIGHTS, metadata={"format": "pt"})
+    save_file(kept, bare / "model.safetensors", metadata={"format": "pt"})
     with refused(InputError, key="pretrained", path=str(bare)):
         stage.run("evaluate", config_of(tmp_path, bare), evaluate.make, in_place=True)
 
