@@ -181,7 +181,7 @@ def _check_status(url: str, response: requests.Response) -> None:
     if response.status_code in (404, 410):
         raise NotFound(f"{status}; check the address", path=url)
     if response.status_code >= 400 and response.status_code != 416:
-        raise InputError(f"{status}", path=url)
+        raise InputError(status, path=url)
 
 
 def _transfer(url: str, part: Path, patience: RetryPolicy, digest: str | None) -> None:

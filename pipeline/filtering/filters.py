@@ -280,7 +280,7 @@ def text_of(path: Path) -> str:
     raw = bytes_of(path)
     text = encodings.decode(raw, "en").text
     if why := encodings.fault(raw, text):
-        raise InputError(f"{why}", path=path)
+        raise InputError(why, path=path)
     return text
 
 
