@@ -12,7 +12,9 @@ import dataclasses
 
 import numpy as np
 
-from pipeline.shards.sentence_pairs import Documents, Ints, Pairs, Tokens
+from pipeline.common.counter_rng import Ints
+from pipeline.shards import Tokens
+from pipeline.shards.sentence_pairs import Documents, Pairs
 
 
 @dataclasses.dataclass(frozen=True)

@@ -11,12 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from pipeline.common import counter_rng
-
-Tokens = npt.NDArray[Any]
-Ints = npt.NDArray[np.int64]
+from pipeline.common.counter_rng import Bits, Ints
+from pipeline.shards import Flags, Tokens
 
 # Positions of the draws within one turn of one document.
 _A_END, _COIN, _OTHER, _START, _FRONT_A, _FRONT_B = range(6)
@@ -40,7 +38,7 @@ class Documents:
     tokens: Tokens  # (T,) ids
     sentences: Ints  # (S+1,) start of each sentence in `tokens`, and T
     starts: Ints  # (D+1,) start of each document in `sentences`, and S
-    keys: counter_rng.Bits  # (D,) uint64, from the hash of each text
+    keys: Bits  # (D,) uint64, from the hash of each text
     buckets: Ints  # (B+1,) start of each bucket in documents, and D
 
     def neighbours(self, chosen: Ints) -> tuple[Ints, Ints]:
@@ -64,7 +62,7 @@ class Pairs:
     a_len: Ints
     b_start: Ints
     b_len: Ints
-    is_random_next: npt.NDArray[np.bool_]
+    is_random_next: Flags
 
     def __len__(self) -> int:
         return len(self.a_start)
@@ -126,7 +124,7 @@ def next_sentence_pairs(
 
 
 def _turn(
-    documents: Documents, live: Ints, first: Ints, target: Ints, keys: counter_rng.Bits, turn: int, by_order: bool
+    documents: Documents, live: Ints, first: Ints, target: Ints, keys: Bits, turn: int, by_order: bool
 ) -> tuple[Pairs, Ints]:
     """Draw one untruncated pair per live document; return also where its next chunk starts."""
     drawn = counter_rng.uniform(keys, turn * _DRAWS + np.arange(_FRONT_A)[:, None])  # at once: a turn may have one pair
@@ -177,7 +175,7 @@ def _reach(offsets: Ints, first: Ints, end: Ints, tokens: Ints) -> Ints:
     return np.minimum(enough, end)
 
 
-def _truncated(pairs: Pairs, max_tokens: int, keys: counter_rng.Bits, turn: Ints) -> Pairs:
+def _truncated(pairs: Pairs, max_tokens: int, keys: Bits, turn: Ints) -> Pairs:
     """Truncate pairs to `max_tokens`: closed form of dropping from the longer, B if equal."""
     half = (max_tokens + 1) // 2
     kept_a = np.minimum(pairs.a_len, np.maximum(max_tokens - pairs.b_len, half))

@@ -9,9 +9,9 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
-import numpy.typing as npt
 
 from pipeline.common.errors import ConfigError
+from pipeline.tokenization.pretokenize import Bools, Bytes
 
 Segmenter = Callable[[str], list[str]]  # sentence -> words, including spaces, covering all of it
 
@@ -36,7 +36,7 @@ def segmenter(name: str) -> Segmenter:
     return cut
 
 
-def word_starts(sentences: Sequence[str], data: npt.NDArray[np.uint8], cut: Segmenter) -> npt.NDArray[np.bool_]:
+def word_starts(sentences: Sequence[str], data: Bytes, cut: Segmenter) -> Bools:
     """Return whether a word starts at each byte of `data`, the UTF-8 of `sentences`: `(bytes,)`.
 
     A sentence without a Chinese character counts as one word.

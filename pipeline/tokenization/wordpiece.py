@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 from tokenizers import AddedToken, Encoding, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 from tokenizers.processors import TemplateProcessing
@@ -36,6 +35,7 @@ from pipeline.tokenization.pretokenize import (
     LONG_WORDS,
     LONGEST_WORD,
     Bools,
+    Bytes,
     Ids,
     Lengths,
     ascii_tokenizer,
@@ -351,7 +351,7 @@ class WordPiece:
                 found.append((np.array(one.ids, self.dtype), np.diff(at, prepend=0, append=len(one))))
         return self._joined(found)
 
-    def _buffer(self, sentences: list[str], coverage: Coverage) -> tuple[list[str], npt.NDArray[np.uint8], Lengths]:
+    def _buffer(self, sentences: list[str], coverage: Coverage) -> tuple[list[str], Bytes, Lengths]:
         """Return `utf8_buffer` of the sentences, which a cut may not divide within a letter."""
         coverage.characters += sum(map(len, sentences))
         if not self.uncached and self._composes:
@@ -488,12 +488,12 @@ class WordPiece:
                 parts.append(self._ask(part))
         return self._joined(parts)
 
-    def _chunks(self, data: npt.NDArray[np.uint8], bounds: Lengths, coverage: Coverage) -> Iterator["_Chunk"]:
+    def _chunks(self, data: Bytes, bounds: Lengths, coverage: Coverage) -> Iterator["_Chunk"]:
         """Tokenize the sentences delimited by `bounds` in UTF-8 `data`, some at a time."""
         for part in map(bounds.__getitem__, pretokenize.chunks(bounds)):
             yield self._chunk(data[part[0] : part[-1]], part - part[0], part[0], coverage)
 
-    def _chunk(self, data: npt.NDArray[np.uint8], bounds: Lengths, begin: int, coverage: Coverage) -> "_Chunk":
+    def _chunk(self, data: Bytes, bounds: Lengths, begin: int, coverage: Coverage) -> "_Chunk":
         """Tokenize all of UTF-8 `data`, which is at byte `begin` of the text."""
         starts = pretokenize.starts(data, bounds, self._kinds)
         cuts = np.append(starts, len(data))  # (N+1,)
