@@ -11,7 +11,7 @@ import itertools
 import lzma
 import re
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
@@ -219,7 +219,7 @@ class CompressedFile:
         Raises:
             InputError: as `read`; the room is not enough.
         """
-        return _gathered(self.read(), room)
+        return room.gathered(chunk for chunk, _ in self.read())
 
     @contextlib.contextmanager
     def _opened(self) -> Iterator[tuple[BinaryIO, str]]:
@@ -281,15 +281,7 @@ def decompressed(place: str, content: bytes, room: Budget) -> bytes:
     if kind == "plain":
         return content
     whole = FileRange(place, 0, len(content))
-    return _gathered(_unpack(io.BytesIO(content), 0, whole, _UNPACKERS[kind]), room)
-
-
-def _gathered(chunks: Iterable[tuple[bytes, bool]], room: Budget) -> bytes:
-    content = bytearray()
-    for chunk, _ in chunks:
-        room.take(len(chunk))
-        content += chunk
-    return bytes(content)
+    return room.gathered(chunk for chunk, _ in _unpack(io.BytesIO(content), 0, whole, _UNPACKERS[kind]))
 
 
 def _plain(file: BinaryIO, at: int, split: FileRange) -> Iterator[tuple[bytes, bool]]:
