@@ -58,6 +58,17 @@ def say_left_out(place: str, links: int) -> None:
         screen.say(f"warning: {place}: {said}", sys.stderr)
 
 
+def visible(folder: Path) -> dict[str, Path]:
+    """Return the files below a folder that are not hidden, by relative name, sorted."""
+    found = ((path.relative_to(folder).as_posix(), path) for path in sorted(folder.rglob("*")) if path.is_file())
+    return {name: path for name, path in found if not hidden(name)}
+
+
+def hidden(name: str) -> bool:
+    """Return whether a relative path is that of a lock or a temporary file."""
+    return any(part.startswith(".") for part in name.split("/"))
+
+
 def is_folder(path: Path) -> bool:
     """Return whether `path` is a folder.
 

@@ -6,6 +6,7 @@ so that a later attempt or run resumes only if the server still has that version
 """
 
 import contextlib
+import functools
 import json
 import os
 import shutil
@@ -98,10 +99,7 @@ def fetch(url: str, part: Path, patience: RetryPolicy, *, digest: str | None) ->
     Raises:
         InputError: the download failed, or the disk is full; the part is kept for another run.
     """
-
-    def once() -> None:
-        _transfer(url, part, patience, digest)
-
+    once = functools.partial(_transfer, url, part, patience, digest)
     _persist(once, url, patience, lambda: part.stat().st_size if part.exists() else 0)
 
 

@@ -20,11 +20,12 @@ from typing import Any, TypeVar
 from pipeline.common import parallel, storage
 from pipeline.common.checkpoints import FILE, FILES, STATE, SUMS, run_name, sums_of
 from pipeline.common.errors import InputError, Restart, StoreError
+from pipeline.common.file_search import hidden
 from pipeline.common.manifest import MANIFEST, Manifest, Result, begun
 from pipeline.common.schema import set_key
 from pipeline.common.stores import lease, objects
 from pipeline.common.stores.background_upload import BackgroundUpload, CheckpointStore
-from pipeline.common.stores.mirror import Copy, addressed, default_root, hidden, local_path, other_than
+from pipeline.common.stores.mirror import Copy, addressed, default_root, local_path, other_than
 from pipeline.common.stores.remote_file import Info
 from pipeline.config import StageConfig
 from pipeline.stages.fingerprints import inputs
