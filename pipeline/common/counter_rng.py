@@ -20,7 +20,13 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 def key(seed: int, purpose: str, *parts: int | str) -> np.uint64:
     """Return the 64-bit key of a seed and purpose; `parts` refine it (an epoch, a bucket name)."""
     text = "\x1f".join([str(seed), purpose, *map(str, parts)])
-    return np.uint64(int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big"))
+    return number_of(text)
+
+
+def number_of(text: str) -> np.uint64:
+    """Return a hash of a text."""
+    digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return np.uint64(int.from_bytes(digest, "big"))
 
 
 def random_bits(key: np.uint64 | Bits, position: npt.ArrayLike) -> Bits:

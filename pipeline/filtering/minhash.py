@@ -28,7 +28,7 @@ import numpy.typing as npt
 
 from pipeline.common import counter_rng
 from pipeline.common.counter_rng import Bits
-from pipeline.common.errors import ConfigError
+from pipeline.common.schema import library
 from pipeline.config import FiltersConfig
 from pipeline.filtering import ngrams
 from pipeline.filtering.ngrams import Places
@@ -44,13 +44,7 @@ class MinHasher:
     """Signatures of texts, computed with `rensa`."""
 
     def __init__(self, config: FiltersConfig):
-        try:
-            import rensa
-        except ImportError as error:
-            raise ConfigError(
-                f"rensa is not installed ({error}); run pip install rensa", "filters.near_duplicates"
-            ) from error
-        self.minhash: Any = rensa.RMinHash
+        self.minhash = library("rensa", "filters.near_duplicates").RMinHash
         self.permutations, self.shingle = config.permutations, config.shingle
 
     def sign(self, texts: Sequence[str]) -> Signatures:

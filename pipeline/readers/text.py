@@ -64,7 +64,7 @@ class Reader:
             yield Document(document_id(split, block[0].number), text)
 
     def _files(self, split: FileRange, tally: SkipCounts) -> Iterator[Document]:
-        for name, raw in self.whole.read(split, tally):
+        for name, raw in self.whole.contents(split, tally):
             if decoded := archives.decode(name, raw, self.corpus, tally):
                 text = book_text.unwrapped(decoded.text) if self.hard_wraps else decoded.text
                 yield Document(name, text)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from pipeline.common.errors import ConfigError
+from pipeline.common.schema import library
 from pipeline.tokenization.pretokenize import Bools, Bytes
 
 Segmenter = Callable[[str], list[str]]  # sentence -> words, including spaces, covering all of it
@@ -28,11 +28,9 @@ def segmenter(name: str) -> Segmenter:
         ConfigError: its library is not installed.
     """
     assert name in SEGMENTERS
-    try:
-        import rjieba
-    except ImportError as error:
-        raise ConfigError(f"rjieba is not installed ({error}); run pip install rjieba", "words", name) from error
-    cut: Segmenter = rjieba.Jieba().cut  # a separate instance: other code cannot add words to it
+    cut: Segmenter = (
+        library("rjieba", "words", name).Jieba().cut
+    )  # a separate instance: other code cannot add words to it
     return cut
 
 

@@ -65,7 +65,7 @@ class ArchiveFiles:
             return size_limit.cut(found, self.files, place, self.corpus)
         return found
 
-    def read(self, split: FileRange, tally: SkipCounts) -> Iterator[tuple[str, bytes]]:
+    def contents(self, split: FileRange, tally: SkipCounts) -> Iterator[tuple[str, bytes]]:
         """Yield names and bytes of the documents that begin in the split.
 
         Raises:
