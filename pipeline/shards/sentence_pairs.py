@@ -154,19 +154,8 @@ def _turn(
     after = np.where(is_random, middle, true_end)
     if not by_order:
         return Pairs(*a, *b, is_random), after
-    return _swapped(Pairs(*a, *b, heads & (b_end > b_first))), after
-
-
-def _swapped(pairs: Pairs) -> Pairs:
-    """Swap A and B in pairs marked by `is_random_next`."""
-    swap = pairs.is_random_next
-    return Pairs(
-        a_start=np.where(swap, pairs.b_start, pairs.a_start),
-        a_len=np.where(swap, pairs.b_len, pairs.a_len),
-        b_start=np.where(swap, pairs.a_start, pairs.b_start),
-        b_len=np.where(swap, pairs.a_len, pairs.b_len),
-        is_random_next=swap,
-    )
+    swap = heads & (b_end > b_first)
+    return Pairs(*np.where(swap, b, a), *np.where(swap, a, b), swap), after
 
 
 def _reach(offsets: Ints, first: Ints, end: Ints, tokens: Ints) -> Ints:

@@ -142,12 +142,12 @@ class Copy:
                 return
             if checksum is not None and _has(path, info.size, checksum):
                 if known is None:  # else it is put again: the store's is another
-                    self._note(name, path, checksum, info.etag)
+                    self._note(name, path.stat(), checksum, info.etag)
                 return
             found = objects.fetch(f"{self.address}/{name}", info, path, checksum)
             # What no stage made is known by its times: a copy has to be as good as the object.
             os.utime(path, ns=(info.mtime_ns, info.mtime_ns))
-            self._note(name, path, found, info.etag)
+            self._note(name, path.stat(), found, info.etag)
 
         missing = next((name for name in wanted if name not in listed), None)
         if missing is not None:
@@ -181,7 +181,7 @@ class Copy:
                 shutil.copyfile(path, still.name)
                 checksum = sha256(Path(still.name))
                 etag = self._over(name, seen, self._file(Path(still.name), checksum))
-        self.entries[name] = Entry(stat.st_size, stat.st_mtime_ns, checksum, etag)
+        self._note(name, stat, checksum, etag)
 
     def _file(self, path: Path, checksum: str) -> Put:
         return functools.partial(self._store.put_file, path=path, checksum=checksum)
@@ -265,8 +265,7 @@ class Copy:
                     return
             yield True
 
-    def _note(self, name: str, path: Path, checksum: str, etag: str) -> None:
-        stat = path.stat()
+    def _note(self, name: str, stat: os.stat_result, checksum: str, etag: str) -> None:
         self.entries[name] = Entry(stat.st_size, stat.st_mtime_ns, checksum, etag)
 
 
