@@ -30,7 +30,7 @@ class Exporter:
         except OSError as error:
             raise ConfigError(f"{error.strerror} ({host})", key, port) from error
 
-    def set(self, name: str, value: float, **labels: str) -> None:
+    def set(self, name: str, value: float, help_text: str = "", **labels: str) -> None:
         """Set a gauge for one combination of labels."""
         if self._server is None:
             return
@@ -38,7 +38,7 @@ class Exporter:
 
         if name not in self._gauges:
             self._gauges[name] = prometheus_client.Gauge(
-                PREFIX + name, name.replace("_", " "), list(labels), registry=self._registry
+                PREFIX + name, help_text or name.replace("_", " "), list(labels), registry=self._registry
             )
         gauge = self._gauges[name]
         (gauge.labels(**labels) if labels else gauge).set(value)

@@ -155,7 +155,8 @@ def _turn(
     if not by_order:
         return Pairs(*a, *b, is_random), after
     swap = heads & (b_end > b_first)
-    return Pairs(*np.where(swap, b, a), *np.where(swap, a, b), swap), after
+    (a_start, a_length), (b_start, b_length) = np.where(swap, b, a), np.where(swap, a, b)
+    return Pairs(a_start, a_length, b_start, b_length, swap), after
 
 
 def _reach(offsets: Ints, first: Ints, end: Ints, tokens: Ints) -> Ints:
