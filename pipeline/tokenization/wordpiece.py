@@ -15,7 +15,7 @@ import json
 import os
 import re
 import unicodedata
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 from tokenizers import AddedToken, Encoding, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 from tokenizers.processors import TemplateProcessing
@@ -35,7 +36,6 @@ from pipeline.tokenization.pretokenize import (
     LONG_WORDS,
     LONGEST_WORD,
     Bools,
-    Bytes,
     Ids,
     Lengths,
     ascii_tokenizer,
@@ -285,9 +285,16 @@ class WordPiece:
             self._composes = bool(composed)
             self._plain = ascii_tokenizer(self.library, bert["lowercase"])
             self._cache = pretokenize.Cache(self._ask_words)
-            marks = {mark: self.library.encode(mark, add_special_tokens=False).ids for mark in _MARKS}
-            known = ((mark, ids[0]) for mark, ids in marks.items() if len(ids) == 1 and ids[0] != self.unk)
-            self._mark = next(known, None)  # the first mark in the vocabulary, and its id
+            marks = (self.library.encode(mark, add_special_tokens=False).ids for mark in _MARKS)
+            # (mark, id) of the first mark in the vocabulary, else None
+            self._mark = next(
+                (
+                    (mark, ids[0])
+                    for mark, ids in zip(_MARKS, marks, strict=True)
+                    if len(ids) == 1 and ids[0] != self.unk
+                ),
+                None,
+            )
 
     @classmethod
     def load(cls, folder: Path | str) -> "WordPiece":
@@ -311,12 +318,12 @@ class WordPiece:
             ids, counts = self._ask(texts)
             coverage.unknown += self._unknown_in(texts, ids, counts)
             return ids, counts
-        # The places of a chunk's pieces need most memory.
-        return self._joined((chunk.ids, chunk.lengths) for chunk in self._chunks(data, bounds, coverage))
-
-    def _joined(self, parts: Iterable[tuple[Ids, Lengths]]) -> tuple[Ids, Lengths]:
-        """Concatenate the ids and the counts of parts."""
-        ids, counts = map(np.concatenate, zip((np.zeros(0, self.dtype), np.zeros(0, np.int64)), *parts, strict=True))
+        parts = [(np.zeros(0, self.dtype), np.zeros(0, np.int64))]
+        for part in pretokenize.chunks(bounds):
+            chunk = self._chunk(data, bounds[part])  # the places of its pieces need most memory
+            coverage.unknown += chunk.unknown
+            parts.append((chunk.ids, chunk.lengths))
+        ids, counts = map(np.concatenate, zip(*parts, strict=True))
         return ids, counts
 
     def encode_within(self, parts: list[str], gaps: list[str | None], coverage: Coverage) -> tuple[Ids, Lengths]:
@@ -338,20 +345,22 @@ class WordPiece:
                 paragraphs[-1].append(f"{gap}{part}")
             size += len(part)
         texts = ["".join(paragraph) for paragraph in paragraphs]
-        found: list[tuple[Ids, Lengths]] = []
+        found = [np.zeros(0, np.int64)]
+        ids = [np.zeros(0, self.dtype)]
         for start in range(0, len(texts), _BATCH):
             batch = slice(start, start + _BATCH)
             encoded = self.library.encode_batch(texts[batch], add_special_tokens=False)
             for one, paragraph in zip(encoded, paragraphs[batch], strict=True):
+                ids.append(np.array(one.ids, self.dtype))
                 coverage.unknown += self.unknown_of(one)
                 # A token that begins in a part, or in the gap before it, is of that part.
                 begins = np.fromiter((first for first, _ in one.offsets), np.int64, len(one))
                 ends = np.cumsum([len(part) for part in paragraph])[:-1]
                 at = np.searchsorted(np.maximum.accumulate(begins), ends)
-                found.append((np.array(one.ids, self.dtype), np.diff(at, prepend=0, append=len(one))))
-        return self._joined(found)
+                found.append(np.diff(at, prepend=0, append=len(one)))
+        return np.concatenate(ids), np.concatenate(found)
 
-    def _buffer(self, sentences: list[str], coverage: Coverage) -> tuple[list[str], Bytes, Lengths]:
+    def _buffer(self, sentences: list[str], coverage: Coverage) -> tuple[list[str], npt.NDArray[np.uint8], Lengths]:
         """Return `utf8_buffer` of the sentences, which a cut may not divide within a letter."""
         coverage.characters += sum(map(len, sentences))
         if not self.uncached and self._composes:
@@ -410,9 +419,12 @@ class WordPiece:
         sentences, data, bounds = self._buffer(sentences, coverage)
         starts = word_starts(sentences, data, cut)
         parts = [(np.zeros(0, self.dtype), np.zeros(0, np.int64), np.zeros(0, np.bool_))]
-        for chunk in self._chunks(data, bounds, coverage):
+        for part in map(bounds.__getitem__, pretokenize.chunks(bounds)):
+            chunk = self._chunk(data, part)
+            coverage.unknown += chunk.unknown
             goes_on = self.continues[chunk.ids]
-            inner = pretokenize.are_chinese(data, chunk.starts) & ~starts[chunk.starts]
+            places = chunk.starts + part[0]
+            inner = pretokenize.are_chinese(data, places) & ~starts[places]
             goes_on[chunk.firsts[inner]] = True
             first = np.cumsum(chunk.lengths) - chunk.lengths
             goes_on[first[chunk.lengths > 0]] = False
@@ -472,7 +484,7 @@ class WordPiece:
         """
         if self._mark is None:
             return self._ask(words)
-        parts = []
+        parts = [(np.zeros(0, self.dtype), np.zeros(0, np.int64))]
         mark, mark_id = self._mark
         for start in range(0, len(words), _BATCH):
             part = words[start : start + _BATCH]
@@ -486,15 +498,13 @@ class WordPiece:
                 parts.append((ids[ids != mark_id], np.diff(at, prepend=-1) - 1))
             else:
                 parts.append(self._ask(part))
-        return self._joined(parts)
+        found = [part[0] for part in parts]
+        return np.concatenate(found), np.concatenate([part[1] for part in parts])
 
-    def _chunks(self, data: Bytes, bounds: Lengths, coverage: Coverage) -> Iterator["_Chunk"]:
-        """Tokenize the sentences delimited by `bounds` in UTF-8 `data`, some at a time."""
-        for part in map(bounds.__getitem__, pretokenize.chunks(bounds)):
-            yield self._chunk(data[part[0] : part[-1]], part - part[0], part[0], coverage)
-
-    def _chunk(self, data: Bytes, bounds: Lengths, begin: int, coverage: Coverage) -> "_Chunk":
-        """Tokenize all of UTF-8 `data`, which is at byte `begin` of the text."""
+    def _chunk(self, data: npt.NDArray[np.uint8], bounds: Lengths) -> "_Chunk":
+        """Tokenize the sentences delimited by `bounds` in UTF-8 `data`."""
+        data = data[bounds[0] : bounds[-1]]
+        bounds = bounds - bounds[0]
         starts = pretokenize.starts(data, bounds, self._kinds)
         cuts = np.append(starts, len(data))  # (N+1,)
         words, bounds_of_words = pretokenize.without_spaces(data, cuts)
@@ -505,8 +515,8 @@ class WordPiece:
         ids, counts = self._cache.encode(distinct, indices)  # (T,), (N,)
         before = np.concatenate([[0], np.cumsum(counts)])
         lengths = np.diff(before[np.searchsorted(cuts, bounds)])
-        coverage.unknown += self._unknown_pieces(distinct, indices, ids, before)
-        return _Chunk(ids, lengths, starts + begin, before[:-1])
+        unknown = self._unknown_pieces(distinct, indices, ids, before)
+        return _Chunk(ids, lengths, starts, before[:-1], unknown)
 
     def _unknown_pieces(self, distinct: list[bytes], indices: Lengths, ids: Ids, before: Lengths) -> int:
         """Return how many characters of pieces are in unknown tokens among their `ids`."""
@@ -530,3 +540,4 @@ class _Chunk:
     lengths: Lengths  # (S,) tokens of each sentence
     starts: Lengths  # (N,) byte offset of each piece
     firsts: Lengths  # (N,) first token of each piece
+    unknown: int  # characters
