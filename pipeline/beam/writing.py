@@ -170,7 +170,6 @@ def draw_pairs(
 
     With pairs=none, `packing` counts how full sequences are and how many documents were cut.
     """
-    assert documents.buckets is not None
     config = plan.config
     rounds = config.duplicates * copies.astype(np.int64)
     count = int(rounds.max(initial=config.duplicates))
@@ -198,7 +197,6 @@ def sequences(
     documents: Documents, chosen: np.ndarray, plan: PreparePlan, key: np.uint64, packing: Counter[str]
 ) -> Drawn:
     """Return the packed sequences of each bucket, with tokens of their own; count them."""
-    assert documents.buckets is not None
     config, most = plan.config, plan.config.sequence_length - 2
     separator = plan.separator if config.cross_documents else None
     bounds = documents.buckets.tolist()

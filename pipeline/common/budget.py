@@ -4,7 +4,7 @@ Whatever unpacks, parses or gathers what others wrote counts while it reads, in 
 """
 
 import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import AnyStr
 
 DOCUMENT = 256 * 2**20  # bytes; a larger document would not fit in a worker's memory
@@ -27,6 +27,14 @@ class Budget:
         if self.left < 0:
             raise self.refused()
 
+    def gathered(self, pieces: Iterable[bytes]) -> bytes:
+        """Count and concatenate pieces."""
+        content = bytearray()
+        for piece in pieces:
+            self.take(len(piece))
+            content += piece
+        return bytes(content)
+
 
 def parsed_size(data: AnyStr, marks: Sequence[AnyStr]) -> int:
     """Return the bytes that `data` may take when it is parsed, with a piece for each mark."""
@@ -35,9 +43,5 @@ def parsed_size(data: AnyStr, marks: Sequence[AnyStr]) -> int:
 
 def unzipped(archive: zipfile.ZipFile, member: zipfile.ZipInfo | str, budget: Budget) -> bytes:
     """Return the content of a member, whose header may lie about its size."""
-    content = bytearray()
     with archive.open(member) as file:
-        while piece := file.read(_STEP):
-            budget.take(len(piece))
-            content += piece
-    return bytes(content)
+        return budget.gathered(iter(lambda: file.read(_STEP), b""))

@@ -14,6 +14,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+from pipeline.common import foreign_json
 from pipeline.common.atomic import remove_leftovers, write_text
 from pipeline.common.errors import InputError
 from pipeline.common.manifest import Manifest, sha256
@@ -85,7 +86,7 @@ def read_state(path: Path) -> State:
         if fields["format"] != FORMAT:
             raise InputError(f"format {fields['format']} is not supported; expected {FORMAT}", path=path)
         state = State(**fields)
-        sums = dict(line.split()[::-1] for line in (path / SUMS).read_text().splitlines())
+        sums = _sums(path)
         for name in FILES:
             if sha256(path / name) != sums[name]:
                 raise InputError(f"damaged, does not match its checksum in {SUMS}", path=path / name)
@@ -151,10 +152,7 @@ def mark_of(path: Path) -> float | None:
 
 def noted(path: Path, key: str) -> Any:
     """Return a field of a checkpoint's state, unverified; None if it is missing or damaged."""
-    try:
-        return json.loads((path / STATE).read_text()).get(key)
-    except (OSError, ValueError, AttributeError):
-        return None
+    return foreign_json.own(path / STATE).get(key)
 
 
 def runs(folder: Path) -> Path:
@@ -176,9 +174,12 @@ def of_another(run: str, name: str) -> bool:
 def sums_of(folder: Path) -> dict[str, str]:
     """Return the checksums of a checkpoint by name; none if they are missing or damaged."""
     with contextlib.suppress(OSError, ValueError):
-        lines = (folder / SUMS).read_text().splitlines()
-        return {name: checksum for checksum, name in map(str.split, lines)}
+        return _sums(folder)
     return {}
+
+
+def _sums(folder: Path) -> dict[str, str]:
+    return {name: checksum for checksum, name in map(str.split, (folder / SUMS).read_text().splitlines())}
 
 
 def other_settings(folder: Path) -> Path | None:

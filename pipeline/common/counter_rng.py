@@ -11,6 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 Bits = npt.NDArray[np.uint64]
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
@@ -18,7 +20,13 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 def key(seed: int, purpose: str, *parts: int | str) -> np.uint64:
     """Return the 64-bit key of a seed and purpose; `parts` refine it (an epoch, a bucket name)."""
     text = "\x1f".join([str(seed), purpose, *map(str, parts)])
-    return np.uint64(int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big"))
+    return number_of(text)
+
+
+def number_of(text: str) -> np.uint64:
+    """Return a hash of a text."""
+    digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return np.uint64(int.from_bytes(digest, "big"))
 
 
 def random_bits(key: np.uint64 | Bits, position: npt.ArrayLike) -> Bits:
@@ -35,22 +43,22 @@ def random_bits(key: np.uint64 | Bits, position: npt.ArrayLike) -> Bits:
     return np.asarray(z)
 
 
-def uniform(key: np.uint64 | Bits, position: npt.ArrayLike) -> npt.NDArray[np.float64]:
+def uniform(key: np.uint64 | Bits, position: npt.ArrayLike) -> Floats:
     """Draw from [0, 1) with 53 random bits."""
     return (random_bits(key, position) >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
-def integers(key: np.uint64 | Bits, position: npt.ArrayLike, high: npt.ArrayLike) -> npt.NDArray[np.int64]:
+def integers(key: np.uint64 | Bits, position: npt.ArrayLike, high: npt.ArrayLike) -> Ints:
     """Draw integers from 0 .. high-1; the bias is below high / 2**53."""
     return below(uniform(key, position), high)
 
 
-def below(drawn: npt.NDArray[np.float64], high: npt.ArrayLike) -> npt.NDArray[np.int64]:
+def below(drawn: Floats, high: npt.ArrayLike) -> Ints:
     """Return draws from [0, 1) as integers from 0 .. high-1."""
     return np.asarray(drawn * np.asarray(high), np.int64)
 
 
-def binomial_half(key: Bits, n: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+def binomial_half(key: Bits, n: Ints) -> Ints:
     """Count heads among `n` fair coin flips, per entry of `key` `(N,)` and `n` `(N,)`."""
     heads = np.zeros(n.shape, np.int64)
     for block in range(-(-int(n.max(initial=0)) // 64)):
@@ -64,6 +72,6 @@ def binomial_half(key: Bits, n: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     return heads
 
 
-def permutation(key: np.uint64, n: int) -> npt.NDArray[np.int64]:
+def permutation(key: np.uint64, n: int) -> Ints:
     """Return the keyed permutation of 0 .. n-1, `(n,)` int64."""
     return np.argsort(random_bits(key, np.arange(n)), kind="stable")

@@ -47,8 +47,16 @@ def rendered(text: str, say: Callable[[str], str] = str) -> str:
 class _Told(Exception):
     """An exception whose message a person reads: one line, without secrets."""
 
+    code: ClassVar[Exit]
+    RECORDED: ClassVar[tuple[str, ...]] = ("problem",)
+
     def __init__(self, message: str):
         super().__init__(one_line(rendered(message)))
+
+    def record(self) -> dict[str, Any]:
+        """Return the fields for JSON, without secrets."""
+        fields = without_secrets({name: getattr(self, name) for name in self.RECORDED})
+        return {"kind": type(self).__name__, **fields, "code": int(self.code)}
 
 
 class _Unset(enum.Enum):
@@ -77,7 +85,8 @@ class UserError(_Told):
         where: what the sentence begins with, such as the stage.
     """
 
-    code: ClassVar[Exit] = Exit.USER
+    code = Exit.USER
+    RECORDED = ("problem", "key", "value", "path", "line", "where")
 
     def __init__(
         self,
@@ -98,11 +107,7 @@ class UserError(_Told):
             place = self.path if line is None else f"{path}, line {line}"
         else:
             place = key
-        super().__init__(": ".join(part for part in (where, place, problem) if part))
-
-    def record(self) -> dict[str, Any]:
-        """Return the fields for JSON, without secrets."""
-        return _record(self, "problem", "key", "value", "path", "line", "where") | {"code": int(self.code)}
+        super().__init__(": ".join(filter(None, (where, place, problem))))
 
     def but(self, **changes: Any) -> "UserError":
         """Return this error with other fields."""
@@ -137,20 +142,11 @@ class Restart(_Told):
         again: what to do.
     """
 
-    code: ClassVar[Exit] = Exit.RESTART
+    code = Exit.RESTART
 
     def __init__(self, problem: str, again: str = ""):
         self.problem, self.again = problem, again
-        super().__init__("; ".join(part for part in (problem, again) if part))
-
-    def record(self) -> dict[str, Any]:
-        """Return the fields for JSON, without secrets."""
-        return _record(self, "problem") | {"code": int(self.code)}
-
-
-def _record(error: object, *names: str) -> dict[str, Any]:
-    found: dict[str, Any] = without_secrets({name: getattr(error, name) for name in names})
-    return {"kind": type(error).__name__} | found
+        super().__init__("; ".join(filter(None, (problem, again))))
 
 
 def of_record(record: Mapping[str, Any]) -> UserError | Restart:

@@ -1,9 +1,11 @@
 """How long work will take and how much room it needs, said before it starts; and measured rates."""
 
+import contextlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
 
+from pipeline.common import foreign_json
 from pipeline.common.formatting import duration
 
 RATES = "rates.json"  # in a run's folder: what its last stages did per second on this machine
@@ -59,21 +61,12 @@ def size(count: float) -> str:
 
 def rate_of(workdir: Path | str, name: str) -> float | None:
     """Return what the last stage of this kind did per second in this run's folder; None if none."""
-    try:
-        value = json.loads(Path(workdir, RATES).read_text(encoding="utf-8"))[name]
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
+    value = foreign_json.own(Path(workdir, RATES)).get(name)
     return float(value) if isinstance(value, int | float) and value > 0 else None
 
 
 def remember_rate(workdir: Path | str, name: str, value: float) -> None:
     """Keep what a stage did per second; where nothing can be written, nothing is kept."""
     path = Path(workdir, RATES)
-    try:
-        known = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        known = {}
-    try:
-        path.write_text(json.dumps({**known, name: value}) + "\n", encoding="utf-8")  # half of it is as good as none
-    except (OSError, TypeError):
-        return
+    with contextlib.suppress(OSError):  # half of it is as good as none
+        path.write_text(json.dumps(foreign_json.own(path) | {name: value}) + "\n", encoding="utf-8")

@@ -33,8 +33,8 @@ class Record:
 
     @classmethod
     def of(cls, manifest: Manifest) -> Self:
-        """Return the record in a manifest."""
-        return cls.from_json(manifest.figures)
+        """Return the record in a manifest, which has the time itself."""
+        return cls.from_json(manifest.figures | {"seconds": manifest.seconds})
 
     @classmethod
     def from_json(cls, figures: Mapping[str, Any]) -> Self:
@@ -217,11 +217,6 @@ class TrainingSummary(Record):
     seconds: float = 0.0  # over all starts
 
     ACCURACY: ClassVar = "masked_lm_accuracy"
-
-    @classmethod
-    def of(cls, manifest: Manifest) -> Self:
-        """Return the record in a manifest, which has the time itself."""
-        return replace(cls.from_json(manifest.figures), seconds=manifest.seconds)
 
     def to_json(self) -> dict[str, Any]:
         """Return the record for a manifest."""

@@ -21,6 +21,7 @@ from pipeline.common.formatting import pluralize
 
 # A folder that is searched; the links found that lead out of it, None: all links are followed.
 _Within = tuple[Path, set[Path] | None]
+_Place = Path | os.DirEntry[str]
 # A folder in the root of a file system that only root can read.
 _LOST = "lost+found"
 
@@ -57,6 +58,17 @@ def say_left_out(place: str, links: int) -> None:
         screen.say(f"warning: {place}: {said}", sys.stderr)
 
 
+def visible(folder: Path) -> dict[str, Path]:
+    """Return the files below a folder that are not hidden, by relative name, sorted."""
+    found = ((path.relative_to(folder).as_posix(), path) for path in sorted(folder.rglob("*")) if path.is_file())
+    return {name: path for name, path in found if not hidden(name)}
+
+
+def hidden(name: str) -> bool:
+    """Return whether a relative path is that of a lock or a temporary file."""
+    return any(part.startswith(".") for part in name.split("/"))
+
+
 def is_folder(path: Path) -> bool:
     """Return whether `path` is a folder.
 
@@ -80,13 +92,8 @@ def files_below(top: Path, left_out: set[Path] | None = None) -> list[Path]:
     within = top, left_out
     for folder in _folders(top, within):
         for entry in _entries(folder):
-            if entry.is_symlink() and _leaves(Path(entry.path), within):
-                continue
-            with readable(Path(entry.path)):
-                if entry.is_file():
-                    found.append(Path(entry.path))
-                elif entry.is_symlink():
-                    _check_link(Path(entry.path))
+            if not _leaves(entry, within) and _is_file(entry):
+                found.append(Path(entry))
     return found
 
 
@@ -107,10 +114,11 @@ def files_matching(pattern: str, left_out: set[Path] | None = None) -> list[Path
     return sorted(set(_expand(Path(whole.anchor), parts, (named, left_out))))
 
 
-def _leaves(path: Path, within: _Within) -> bool:
-    """Return whether a path below a folder leads out of it, and note it if so."""
+def _leaves(place: _Place, within: _Within) -> bool:
+    """Return whether a path is a link that leads out of the folder that it is below, and note it if so."""
     top, left_out = within
-    if left_out is None or top not in path.parents or not leads_out(top, path):
+    path = Path(place)
+    if left_out is None or not place.is_symlink() or top not in path.parents or not leads_out(top, path):
         return False
     left_out.add(path)
     return True
@@ -134,16 +142,12 @@ def _expand(folder: Path, parts: tuple[str, ...], within: _Within) -> Iterator[P
     else:
         names = []
     for path in (folder / name for name in names):
-        if path.is_symlink() and _leaves(path, within):
+        if _leaves(path, within):
             continue
         if rest:
             yield from _expand(path, rest, within)
-            continue
-        with readable(path):
-            if path.is_file():
-                yield path
-            elif path.is_symlink():
-                _check_link(path)
+        elif _is_file(path):
+            yield path
 
 
 def _folders(top: Path, within: _Within) -> Iterator[Path]:
@@ -163,9 +167,8 @@ def _folders(top: Path, within: _Within) -> Iterator[Path]:
                 seen.add(identity)
                 inner = [entry for entry in _entries(folder) if entry.is_dir()]
             yield folder
-            links = [Path(entry.path) for entry in inner if entry.is_symlink()]
-            linked += (link for link in links if not _leaves(link, within))
-            waiting += (Path(entry.path) for entry in inner if not entry.is_symlink())
+            linked += (Path(entry) for entry in inner if entry.is_symlink() and not _leaves(entry, within))
+            waiting += (Path(entry) for entry in inner if not entry.is_symlink())
 
 
 def _entries(folder: Path, hidden: bool = False) -> Iterator["os.DirEntry[str]"]:
@@ -178,8 +181,11 @@ def _entries(folder: Path, hidden: bool = False) -> Iterator["os.DirEntry[str]"]
             yield entry
 
 
-def _check_link(path: Path) -> None:
-    """Raise InputError if a link is broken."""
-    if not path.exists():
-        target = os.readlink(path)
-        raise InputError(f"link to {target}, which does not exist; restore it or delete the link", path=path)
+def _is_file(place: _Place) -> bool:
+    """Return whether there is a file; raise InputError if there is a broken link."""
+    path = Path(place)
+    with readable(path):
+        if place.is_symlink() and not path.exists():
+            target = os.readlink(path)
+            raise InputError(f"link to {target}, which does not exist; restore it or delete the link", path=path)
+        return place.is_file()

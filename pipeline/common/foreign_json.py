@@ -1,5 +1,6 @@
-"""JSON that others wrote: any of it is parsed, or refused in a line."""
+"""JSON that others wrote: any of it is parsed, or refused in a line; and what this program noted."""
 
+import contextlib
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -48,6 +49,15 @@ def read(path: Path) -> Any:
             return parse(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise InputError(f"{error}", path=path) from error
+
+
+def own(path: Path) -> dict[str, Any]:
+    """Return the object in a file that this program wrote; an empty one if it is missing or damaged."""
+    with contextlib.suppress(OSError, ValueError):
+        found = json.loads(path.read_bytes())
+        if isinstance(found, dict):
+            return found
+    return {}
 
 
 def read_object(path: Path) -> dict[str, Any]:

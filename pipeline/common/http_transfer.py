@@ -6,6 +6,7 @@ so that a later attempt or run resumes only if the server still has that version
 """
 
 import contextlib
+import functools
 import json
 import os
 import shutil
@@ -15,12 +16,12 @@ import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import requests
 import urllib3
 
-from pipeline.common import budget, redact, redirects, screen
+from pipeline.common import budget, foreign_json, redact, redirects, screen
 from pipeline.common.bars import Bar
 from pipeline.common.budget import Budget
 from pipeline.common.errors import ConfigError, InputError
@@ -63,14 +64,15 @@ def read(url: str, patience: RetryPolicy) -> bytes:
     why = f"larger than {budget.DOCUMENT:,} bytes; check the address"
 
     def once() -> bytes:
-        room, content = Budget(lambda: InputError(why, path=url)), bytearray()
         with _response(url, {}, patience) as response:
-            while chunk := response.raw.read(CHUNK, decode_content=False):
-                room.take(len(chunk))
-                content += chunk
-            return _decoded(url, bytes(content), response)
+            return _decoded(url, Budget(lambda: InputError(why, path=url)).gathered(_chunks(response)), response)
 
     return _persist(once, url, patience, lambda: 0)
+
+
+def _chunks(response: requests.Response) -> Iterator[bytes]:
+    """Yield the body as it comes."""
+    return iter(lambda: response.raw.read(CHUNK, decode_content=False), b"")
 
 
 def _decoded(url: str, content: bytes, response: requests.Response) -> bytes:
@@ -97,10 +99,7 @@ def fetch(url: str, part: Path, patience: RetryPolicy, *, digest: str | None) ->
     Raises:
         InputError: the download failed, or the disk is full; the part is kept for another run.
     """
-
-    def once() -> None:
-        _transfer(url, part, patience, digest)
-
+    once = functools.partial(_transfer, url, part, patience, digest)
     _persist(once, url, patience, lambda: part.stat().st_size if part.exists() else 0)
 
 
@@ -181,12 +180,12 @@ def _check_status(url: str, response: requests.Response) -> None:
     if response.status_code in (404, 410):
         raise NotFound(f"{status}; check the address", path=url)
     if response.status_code >= 400 and response.status_code != 416:
-        raise InputError(f"{status}", path=url)
+        raise InputError(status, path=url)
 
 
 def _transfer(url: str, part: Path, patience: RetryPolicy, digest: str | None) -> None:
     """Request the missing bytes once, and append them."""
-    note = _read_note(part)
+    note = foreign_json.own(note_of(part))
     of_part = note.pop("digest", None)
     if digest and of_part and of_part != digest:  # of another file, as of an older dump
         discard(part)
@@ -217,15 +216,6 @@ def _transfer(url: str, part: Path, patience: RetryPolicy, digest: str | None) -
             part.unlink(missing_ok=True)
         note_of(part).write_text(json.dumps(now | {"digest": digest}))
         _append(response, part, offset, missing)
-
-
-def _read_note(part: Path) -> dict[str, Any]:
-    """Return the note of a part, or an empty one."""
-    with contextlib.suppress(OSError, ValueError):
-        found = json.loads(note_of(part).read_text())
-        if isinstance(found, dict):
-            return found
-    return {}
 
 
 def _version(response: requests.Response, url: str) -> dict[str, str]:
@@ -264,7 +254,7 @@ def _append(response: requests.Response, part: Path, offset: int, missing: int |
     try:
         with Bar(part.stem, total, "B", offset) as bar, part.open("ab") as file:
             # The connection's errors are urllib3's own: an OSError here is the disk's.
-            while chunk := response.raw.read(CHUNK, decode_content=False):
+            for chunk in _chunks(response):
                 file.write(chunk)
                 bar.update(len(chunk))
     except OSError as error:

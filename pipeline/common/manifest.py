@@ -203,10 +203,8 @@ def file_checksums(
 
     Checksums in `known` are reused.
     """
-    files = {}
-    for path in sorted(folder.rglob("*")):
-        name = path.relative_to(folder).as_posix()
-        hidden = any(part.startswith(".") for part in Path(name).parts)
-        if path.is_file() and name != MANIFEST and not hidden and not other(name):
-            files[name] = {"bytes": path.stat().st_size, "sha256": known.get(name) or sha256(path)}
-    return files
+    return {
+        name: {"bytes": path.stat().st_size, "sha256": known.get(name) or sha256(path)}
+        for name, path in file_search.visible(folder).items()
+        if name != MANIFEST and not other(name)
+    }

@@ -16,9 +16,6 @@ def each(work: Callable[[Item], object], items: Iterable[Item]) -> None:
         for item in listed:
             work(item)
         return
-    pool = ThreadPoolExecutor(min(THREADS, len(listed)), thread_name_prefix="store")
-    try:
-        for _ in pool.map(work, listed):
+    with ThreadPoolExecutor(min(THREADS, len(listed)), thread_name_prefix="store") as pool:
+        for _ in pool.map(work, listed):  # an error cancels what has not begun
             pass
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)

@@ -6,6 +6,7 @@ graph. `runtime_option` cannot change the output, so it is not part of the finge
 """
 
 import dataclasses
+import importlib
 import math
 import operator
 from collections.abc import Callable, Iterator, Mapping
@@ -84,6 +85,14 @@ def check(rule: bool, problem: str, key: str | None = None, value: object = UNSE
     """Raise `ConfigError` unless `rule` holds."""
     if not rule:
         raise ConfigError(problem, key, value)
+
+
+def library(name: str, key: str, value: object = UNSET) -> Any:
+    """Import a library that an option needs; raise `ConfigError` if it is not installed."""
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise ConfigError(f"{name} is not installed ({error}); run pip install {name}", key, value) from error
 
 
 def is_finite(value: Any) -> bool:

@@ -121,8 +121,6 @@ class Decontamination:
     def drops(self, name: str, text: str) -> bool:
         """Return whether any n-gram occurs in an evaluation file."""
         hashes = ngrams.hashes(ngrams.numbers_of([text])[0], self.n)
-        if not len(hashes) or not len(self.grams):
-            return False
         places = np.minimum(np.searchsorted(self.grams, hashes), len(self.grams) - 1)
         shared = np.flatnonzero(self.grams[places] == hashes)
         if not len(shared):
@@ -199,10 +197,8 @@ def evaluation_files(places: list[str]) -> list[Path]:
         top = Path(place)
         if file_search.is_folder(top):
             # The files that the fingerprint covers: a change of any other would go unnoticed.
-            found_files = sorted(Path(str(path)) for path in storage.below(top))
-            all_files = [path for path in found_files if not path.name.startswith(NOT_READ)]
-            files = [path for path in all_files if kind_of(path) in KINDS]
-            check_left_out(place, [path for path in all_files if kind_of(path) not in KINDS])
+            all_files = sorted(Path(str(path)) for path in storage.below(top))
+            files = [path for path in all_files if not path.name.startswith(NOT_READ) and is_read(place, path)]
         else:
             files = file_search.files_matching(place)
         if not files:
@@ -216,17 +212,23 @@ def kind_of(path: Path) -> str:
     return Path(compressed.plain_name(path.name.lower())).suffix
 
 
-def check_left_out(place: str, files: list[Path]) -> None:
-    """Raise InputError if a file in an evaluation folder may hold text that is not read."""
-    for path in files:
-        if not ABOUT.fullmatch(path.name) and path.stat().st_size:
-            raise InputError(
-                f"{path} is not one of {', '.join(KINDS)} (plain or compressed), so its text might not be found; "
-                "convert or delete it, or name the files instead of the folder to compare it as plain text",
-                "filters.decontaminate",
-                place,
-                path=path,
-            )
+def is_read(place: str, path: Path) -> bool:
+    """Return whether a file in an evaluation folder is read.
+
+    Raises:
+        InputError: it is not, and may hold text.
+    """
+    if kind_of(path) in KINDS:
+        return True
+    if not ABOUT.fullmatch(path.name) and path.stat().st_size:
+        raise InputError(
+            f"{path} is not one of {', '.join(KINDS)} (plain or compressed), so its text might not be found; "
+            "convert or delete it, or name the files instead of the folder to compare it as plain text",
+            "filters.decontaminate",
+            place,
+            path=path,
+        )
+    return False
 
 
 def evaluation_texts(path: Path) -> Iterator[str]:
@@ -238,10 +240,7 @@ def evaluation_texts(path: Path) -> Iterator[str]:
         InputError: the file cannot be read.
     """
     text, kind = text_of(path), kind_of(path)
-    if kind == ".tsv":  # without quoting, as in GLUE
-        for line in lines_of(text):
-            yield from line.split("\t")
-    elif kind in (".json", ".jsonl"):
+    if kind in (".json", ".jsonl"):
         pieces = lines_of(text) if kind == ".jsonl" or is_json_lines(text) else [text]
         for number, piece in enumerate(pieces, 1):
             try:
@@ -253,10 +252,14 @@ def evaluation_texts(path: Path) -> Iterator[str]:
                     path=path,
                     line=number,
                 ) from error
+        return
+    lines = lines_of(text)
+    if kind == ".tsv":  # without quoting, as in GLUE
+        for line in lines:
+            yield from line.split("\t")
     else:
         yield text
-    if kind not in (".json", ".jsonl"):
-        yield " ".join(words_of_columns(lines_of(text)))
+    yield " ".join(words_of_columns(lines))
 
 
 def is_json_lines(text: str) -> bool:
@@ -280,7 +283,7 @@ def text_of(path: Path) -> str:
     raw = bytes_of(path)
     text = encodings.decode(raw, "en").text
     if why := encodings.fault(raw, text):
-        raise InputError(f"{why}", path=path)
+        raise InputError(why, path=path)
     return text
 
 

@@ -27,11 +27,13 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.common import counter_rng
-from pipeline.common.errors import ConfigError
+from pipeline.common.counter_rng import Bits
+from pipeline.common.schema import library
 from pipeline.config import FiltersConfig
 from pipeline.filtering import ngrams
+from pipeline.filtering.ngrams import Places
 
-Hashes = npt.NDArray[np.uint64]  # (N, 2): the 16 bytes of a document's hash
+Hashes = Bits  # (N, 2): the 16 bytes of a document's hash
 Signatures = npt.NDArray[np.uint32]  # (N, P)
 
 SEED = 1  # of the permutations
@@ -42,13 +44,7 @@ class MinHasher:
     """Signatures of texts, computed with `rensa`."""
 
     def __init__(self, config: FiltersConfig):
-        try:
-            import rensa
-        except ImportError as error:
-            raise ConfigError(
-                f"rensa is not installed ({error}); run pip install rensa", "filters.near_duplicates"
-            ) from error
-        self.minhash: Any = rensa.RMinHash
+        self.minhash = library("rensa", "filters.near_duplicates").RMinHash
         self.permutations, self.shingle = config.permutations, config.shingle
 
     def sign(self, texts: Sequence[str]) -> Signatures:
@@ -66,7 +62,7 @@ class MinHasher:
         return np.array(matrix.to_rows(), np.uint32).reshape(len(texts), self.permutations)
 
 
-def short(text: str, words: counter_rng.Bits) -> counter_rng.Bits:
+def short(text: str, words: Bits) -> Bits:
     """Return the only shingle of a text with fewer words; without a word it is similar only to an equal text."""
     if not len(words):
         (words,) = ngrams.numbers_of([text.encode("utf-8", "surrogatepass").hex()])
@@ -86,7 +82,7 @@ def sent_bytes(permutations: int, threshold: float) -> int:
     return 4 * permutations + 8 * ENTRY * (permutations // rows_per_band(permutations, threshold))
 
 
-def band_keys(band: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint64]:
+def band_keys(band: Signatures) -> Bits:
     """Return a number for each row, equal where rows are."""
     key = np.zeros(len(band), np.uint64)
     for column in band.T:
@@ -94,7 +90,7 @@ def band_keys(band: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint64]:
     return key
 
 
-Rows = npt.NDArray[np.uint64]
+Rows = Bits
 ENTRY, PAIR, WANTED, DOCUMENT = 4, 4, 3, 2  # columns
 _ROWS = 1 << 14  # pairs compared at once: 16 MB of signatures
 
@@ -150,7 +146,7 @@ def near_duplicates(pairs: Rows, hashes: Hashes, signatures: Signatures, thresho
     return distinct(pairs[like, :2])
 
 
-def places(hashes: Hashes, documents: Hashes) -> npt.NDArray[np.int64]:
+def places(hashes: Hashes, documents: Hashes) -> Places:
     """Return the rows of `documents` in `hashes`.
 
     Raises:
@@ -177,7 +173,7 @@ def distinct(rows: Rows) -> Rows:
     return rows[kept]
 
 
-def by_task(numbers: npt.NDArray[np.uint64], tasks: int) -> Iterator[tuple[int, npt.NDArray[np.int64]]]:
+def by_task(numbers: Bits, tasks: int) -> Iterator[tuple[int, Places]]:
     """Yield each task that has any of these entries, with their indices."""
     task = (numbers % np.uint64(tasks)).astype(np.int64)
     order = np.argsort(task, kind="stable")

@@ -13,8 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.common import counter_rng
+from pipeline.common.counter_rng import Bits
 
 Places = npt.NDArray[np.int64]
+Codes = npt.NDArray[np.uint32]
 
 SEPARATOR, LETTER, IDEOGRAPH, MARK, LAST_MARK = range(5)  # kinds of characters
 # Scripts without spaces between words, of one character each: CJK ideographs, kana.
@@ -49,7 +51,7 @@ def _kinds() -> npt.NDArray[np.uint8]:
 
 
 @functools.cache
-def _powers(factor: int, count: int) -> counter_rng.Bits:
+def _powers(factor: int, count: int) -> Bits:
     """Return `factor` to the powers 1 .. count."""
     return np.multiply.accumulate(np.full(count, factor, np.uint64))
 
@@ -60,7 +62,7 @@ def words(text: str) -> list[str]:
     return [text[a:b] for a, b in zip(*_bounds(_codes(text)), strict=True)]
 
 
-def numbers_of(texts: Sequence[str]) -> list[counter_rng.Bits]:
+def numbers_of(texts: Sequence[str]) -> list[Bits]:
     """Return the number of each word of each text, the same wherever the word comes."""
     plain = [_plain(text) for text in texts]
     whole = "\n".join(plain)
@@ -83,7 +85,7 @@ def _plain(text: str) -> str:
     return unicodedata.normalize("NFC", text.lower())
 
 
-def _codes(text: str) -> npt.NDArray[np.uint32]:
+def _codes(text: str) -> Codes:
     return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), "<u4")
 
 
@@ -97,7 +99,7 @@ def _blocks(text: str) -> Iterator[tuple[int, int]]:
         begin = end
 
 
-def _bounds(codes: npt.NDArray[np.uint32]) -> tuple[Places, Places]:
+def _bounds(codes: Codes) -> tuple[Places, Places]:
     """Return where words start and end: ideographs, and letters with the marks on and between them."""
     kinds = _kinds()[codes]
     for mark, becomes in ((MARK, LETTER), (LAST_MARK, LAST_MARK)):
@@ -114,7 +116,7 @@ def _bounds(codes: npt.NDArray[np.uint32]) -> tuple[Places, Places]:
     return edges[which], edges[which + 1]
 
 
-def hashes(ids: counter_rng.Bits, n: int) -> counter_rng.Bits:
+def hashes(ids: Bits, n: int) -> Bits:
     """Return a hash of every n-gram of words' numbers: `(len(ids) - n + 1,)`, empty if there are fewer."""
     count = len(ids) - n + 1
     if count <= 0:

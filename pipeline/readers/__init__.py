@@ -17,6 +17,7 @@ from typing import Protocol
 
 from pipeline.common import file_search, storage
 from pipeline.common.errors import ConfigError, InputError
+from pipeline.common.schema import library
 from pipeline.common.storage import File
 from pipeline.config import CorpusConfig
 from pipeline.readers.io import size_limit
@@ -242,13 +243,9 @@ class FixEncoding:
     """Wrapper of a reader that repairs mojibake in its documents with ftfy."""
 
     def __init__(self, reader: Reader):
-        try:
-            import ftfy
-        except ImportError as error:
-            raise ConfigError(f"ftfy is not installed ({error}); run pip install ftfy", "corpus.mend", True) from error
         self.reader = reader
         # Encoding only: no normalisation, no straightened quotation marks, no split ligatures.
-        self.fix = ftfy.fix_encoding
+        self.fix: Callable[[str], str] = library("ftfy", "corpus.mend", True).fix_encoding
 
     def splits(self, split_bytes: int) -> list[FileRange]:
         """Return the splits of the wrapped reader."""

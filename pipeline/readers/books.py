@@ -11,20 +11,15 @@ from pipeline.text.stand_ins import stand_in
 SUFFIXES = (".txt", ".md", ".epub")
 
 
-class Reader:
+class Reader(archives.ArchiveFiles):
     """Reader of books; removes Project Gutenberg headers and licences, and hard wraps."""
 
     def __init__(self, corpus: CorpusConfig, source: str):
-        self.corpus = corpus
-        self.files = archives.ArchiveFiles(corpus, source, SUFFIXES)
-
-    def splits(self, split_bytes: int) -> list[FileRange]:
-        """Cut the books into parts of about `split_bytes`."""
-        return self.files.splits(split_bytes)
+        super().__init__(corpus, source, SUFFIXES)
 
     def read(self, split: FileRange, tally: SkipCounts) -> Iterator[Document]:
         """Yield the books that begin in the split."""
-        for name, raw in self.files.read(split, tally):
+        for name, raw in self.contents(split, tally):
             if name.lower().endswith(".epub"):
                 try:
                     book = epub.parse(raw, self.corpus.language, self.corpus.encoding)

@@ -6,9 +6,9 @@ from typing import Any
 
 from pipeline.common import foreign_json
 from pipeline.readers import Document, FileRange, SkipCounts
-from pipeline.readers.io import row_fields, text_lines
+from pipeline.readers.io import compressed, row_fields, text_lines
 
-NAMES = text_lines.suffixes(".jsonl", ".json", ".ndjson")
+NAMES = compressed.suffixes(".jsonl", ".json", ".ndjson")
 
 
 class Reader(row_fields.RowReader):

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 from pipeline.config import CorpusConfig
 from pipeline.readers import Document, FileRange, SkipCounts
-from pipeline.readers.io import text_lines
+from pipeline.readers.io import compressed, text_lines
 
-NAMES = text_lines.suffixes(".txt", ".sentences")
+NAMES = compressed.suffixes(".txt", ".sentences")
 
 
 class Reader(text_lines.TextFiles):

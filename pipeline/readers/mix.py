@@ -7,7 +7,6 @@ seed: it depends neither on the order of files nor on the splits.
 
 import contextlib
 import dataclasses
-import hashlib
 import re
 from collections.abc import Iterator, Mapping
 from types import GenericAlias
@@ -87,8 +86,7 @@ def keys_of_part(name: str) -> Iterator[None]:
 
 def repeat_count(key: np.uint64, text: str, weight: float) -> int:
     """Return how often to repeat a document; `weight` on average."""
-    digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
-    drawn = counter_rng.uniform(key, np.uint64(int.from_bytes(digest, "big")))
+    drawn = counter_rng.uniform(key, counter_rng.number_of(text))
     return int(weight) + bool(drawn < weight - int(weight))
 
 

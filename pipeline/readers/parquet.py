@@ -70,7 +70,7 @@ class Reader(row_fields.RowReader):
         except (OSError, ValueError, pa.ArrowException) as error:
             stand_in = compressed.CompressedFile(path).stand_in() if storage.at(path).is_file() else None
             why = stand_in or f"not a complete Parquet file ({error}); download the file again"
-            raise InputError(f"{why}", path=path) from error
+            raise InputError(why, path=path) from error
         self._check(path, file)
         return file
 

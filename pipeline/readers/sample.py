@@ -200,7 +200,7 @@ def _blocks(lines: list[str]) -> Iterator[list[str]]:
         after = lines[number] if number < len(lines) else ""
         text = line.strip()
         indent = len(line) - len(line.lstrip())
-        if text.startswith("```") or text.startswith("~~~"):
+        if text.startswith(("```", "~~~")):
             state.fenced = not state.fenced
             yield from state.take()
         elif state.fenced:

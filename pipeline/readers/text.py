@@ -7,7 +7,7 @@ from itertools import chain, islice
 from pipeline.common.schema import check
 from pipeline.config import CorpusConfig
 from pipeline.readers import Document, FileRange, SkipCounts
-from pipeline.readers.io import archives, text_lines
+from pipeline.readers.io import archives, compressed, text_lines
 from pipeline.readers.io.text_lines import document_id
 from pipeline.text import book_text
 
@@ -32,7 +32,7 @@ class Reader:
         )
         self.corpus, self.document, self.hard_wraps = corpus, document, hard_wraps
         self.whole = archives.ArchiveFiles(corpus, source, SUFFIXES)
-        self.files = text_lines.TextFiles(corpus, source, text_lines.suffixes(*SUFFIXES))
+        self.files = text_lines.TextFiles(corpus, source, compressed.suffixes(*SUFFIXES))
 
     def splits(self, split_bytes: int) -> list[FileRange]:
         """Cut between files, or at any byte if a document is smaller and begins at a mark."""
@@ -64,7 +64,7 @@ class Reader:
             yield Document(document_id(split, block[0].number), text)
 
     def _files(self, split: FileRange, tally: SkipCounts) -> Iterator[Document]:
-        for name, raw in self.whole.read(split, tally):
+        for name, raw in self.whole.contents(split, tally):
             if decoded := archives.decode(name, raw, self.corpus, tally):
                 text = book_text.unwrapped(decoded.text) if self.hard_wraps else decoded.text
                 yield Document(name, text)

@@ -32,6 +32,10 @@ from pipeline.common.errors import InputError, first_line
 from pipeline.common.figures import CorpusCounts, ShardCounts
 from pipeline.common.manifest import Manifest
 
+Tokens = npt.NDArray[Any]  # uint16 or uint32
+Flags = npt.NDArray[np.bool_]
+Integers = npt.NDArray[np.integer[Any]]
+
 FORMATS = ("shard/1", "shard/2")  # plain ids; ids with a word bit
 KEY = b"shard"
 SPLITS = ("train", "validation")
@@ -65,7 +69,7 @@ class ShardInfo:
         """Return the bit of a stored id that marks words; 0: none."""
         return 0 if self.words is None else 1 << (8 * self.dtype.itemsize - 1)
 
-    def marked(self, ids: npt.NDArray[Any], goes_on: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:
+    def marked(self, ids: Tokens, goes_on: Flags) -> Tokens:
         """Return ids as stored; `goes_on`: the token continues a word; both `(T,)`."""
         stored = ids.astype(self.dtype)
         stored[goes_on] |= self.dtype.type(self.word_bit)
@@ -105,12 +109,12 @@ class Shard:
         # (rows+1,) int32 into `values`
         self.offsets: npt.NDArray[np.int32] = np.frombuffer(ids.buffers()[1], np.int32)[: self.rows + 1]
         # (tokens,) uint16 or uint32, the concatenated ids of all rows, with the word bit
-        self.values: npt.NDArray[Any] = ids.values.to_numpy(zero_copy_only=True)
+        self.values: Tokens = ids.values.to_numpy(zero_copy_only=True)
         self.tokens = len(self.values)
         # (rows,) uint16
         self.a_len: npt.NDArray[np.uint16] = batch.column("a_len").to_numpy(zero_copy_only=True)
 
-    def ids(self, low: int, high: int) -> npt.NDArray[Any]:
+    def ids(self, low: int, high: int) -> Tokens:
         """Return the ids of tokens `low` to `high - 1`, without the word bit."""
         stored = self.values[low:high]
         return stored & (self.info.word_bit - 1) if self.info.word_bit else stored
@@ -122,9 +126,9 @@ class Shard:
                 os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_WILLNEED)
 
     @cached_property
-    def is_random_next(self) -> npt.NDArray[np.bool_]:
+    def is_random_next(self) -> Flags:
         """Return the flags `(rows,)` bool."""
-        flags: npt.NDArray[np.bool_] = self._batch.column("is_random_next").to_numpy(zero_copy_only=False)
+        flags: Flags = self._batch.column("is_random_next").to_numpy(zero_copy_only=False)
         return flags
 
 
@@ -141,12 +145,7 @@ def schema(info: ShardInfo) -> pa.Schema:
 
 
 def write_shard(
-    path: Path,
-    info: ShardInfo,
-    values: npt.NDArray[Any],
-    offsets: npt.NDArray[np.integer[Any]],
-    a_len: npt.NDArray[np.integer[Any]],
-    is_random_next: npt.NDArray[np.bool_],
+    path: Path, info: ShardInfo, values: Tokens, offsets: Integers, a_len: Integers, is_random_next: Flags
 ) -> None:
     """Write a shard atomically.
 

@@ -9,20 +9,19 @@ Shapes: T tokens, S sentences, D documents, K pieces, N sequences.
 """
 
 import dataclasses
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from pipeline.common import counter_rng
-from pipeline.shards.sentence_pairs import Documents, Ints, Pairs
+from pipeline.common.counter_rng import Ints
+from pipeline.shards import Tokens
+from pipeline.shards.sentence_pairs import Documents, Pairs
 
 
 @dataclasses.dataclass(frozen=True)
 class Stream:
     """Documents concatenated in some order, optionally with separators."""
 
-    tokens: npt.NDArray[Any]  # (T,)
+    tokens: Tokens  # (T,)
     starts: Ints  # (S,) of each sentence in `tokens`
     ends: Ints  # (S,)
     limits: Ints  # (S,) sentence before which a sequence containing this one must end
@@ -39,8 +38,8 @@ def stream(documents: Documents, order: Ints, longest: int, separator: int | Non
     begins = np.cumsum(sizes) - sizes  # (D,) start of each document in the new tokens
     mark = np.array([] if separator is None else [separator], documents.tokens.dtype)
     spans = zip(bounds[order].tolist(), bounds[order + 1].tolist(), strict=True)
-    parts = [part for low, high in spans for part in (documents.tokens[low:high], mark)]
-    tokens = np.concatenate(parts) if parts else documents.tokens
+    parts = (part for low, high in spans for part in (documents.tokens[low:high], mark))
+    tokens = np.concatenate([mark[:0], *parts])
 
     counts = np.diff(documents.starts)[order]  # sentences of each document
     which = _ranges(documents.starts[order], counts)
@@ -58,17 +57,15 @@ def stream(documents: Documents, order: Ints, longest: int, separator: int | Non
 
 
 def full_sentences(
-    documents: Documents, max_tokens: int, key: np.uint64, *, separator: int | None, chosen: Ints | None = None
-) -> tuple[npt.NDArray[Any], Pairs]:
+    documents: Documents, max_tokens: int, key: np.uint64, *, separator: int | None, chosen: Ints
+) -> tuple[Tokens, Pairs]:
     """Pack whole sentences into slices of at most `max_tokens` of the returned tokens `(T,)`.
 
-    Segment B is empty. The documents (all, or those `chosen`) are in keyed order. No token is lost:
-    an overlong sentence is cut. `separator` is the id between two documents in one sequence; with
-    None, each sequence ends with its document.
+    Segment B is empty. The `chosen` documents are in keyed order. No token is lost: an overlong
+    sentence is cut. `separator` is the id between two documents in one sequence; with None, each
+    sequence ends with its document.
     """
-    live = np.arange(len(documents)) if chosen is None else chosen
-    order = live[np.argsort(counter_rng.random_bits(key, documents.keys[live]), kind="stable")]
-    laid = stream(documents, order, max_tokens, separator)
+    laid = stream(documents, documents.ordered(chosen, key), max_tokens, separator)
     reach = np.searchsorted(laid.ends, laid.starts + max_tokens, side="right")
     following = np.minimum(reach, laid.limits).tolist()
     first, here = [], 0
@@ -77,9 +74,7 @@ def full_sentences(
         here = following[here]
     a_start = laid.starts[np.array(first, np.int64)]
     last = np.array([*first[1:], len(following)], np.int64)[: len(first)] - 1
-    a_len = laid.ends[last] - a_start
-    none = np.zeros(len(first), np.int64)
-    return laid.tokens, Pairs(a_start, a_len, none, none.copy(), none.astype(np.bool_))
+    return laid.tokens, Pairs.single(a_start, laid.ends[last] - a_start)
 
 
 def _ranges(first: Ints, counts: Ints) -> Ints:
@@ -90,8 +85,8 @@ def _ranges(first: Ints, counts: Ints) -> Ints:
 
 
 def best_fit(
-    documents: Documents, max_tokens: int, key: np.uint64, *, separator: int, chosen: Ints | None = None
-) -> tuple[npt.NDArray[Any], Pairs]:
+    documents: Documents, max_tokens: int, key: np.uint64, *, separator: int, chosen: Ints
+) -> tuple[Tokens, Pairs]:
     """Pack documents into slices of at most `max_tokens` of the returned tokens `(T,)`.
 
     Arguments and result are those of `full_sentences`. Pieces of a sequence are in keyed order.
@@ -99,18 +94,14 @@ def best_fit(
     tokens, pieces = full_sentences(documents, max_tokens, key, separator=None, chosen=chosen)
     sequences = fill(pieces.a_len.tolist(), max_tokens)
     mark = np.array([separator], tokens.dtype)
-    parts = []
+    parts = [tokens[:0]]
     for sequence in sequences:
-        for number, piece in enumerate(sequence):
+        for piece in sequence:
             first = pieces.a_start[piece]
-            parts += [mark] if number else []
-            parts.append(tokens[first : first + pieces.a_len[piece]])
+            parts += (tokens[first : first + pieces.a_len[piece]], mark)
+        parts.pop()
     lengths = np.array([pieces.a_len[sequence].sum() + len(sequence) - 1 for sequence in sequences], np.int64)
-    none = np.zeros(len(sequences), np.int64)
-    return (
-        np.concatenate(parts) if parts else tokens,
-        Pairs(np.cumsum(lengths) - lengths, lengths, none, none.copy(), none.astype(np.bool_)),
-    )
+    return np.concatenate(parts), Pairs.single(np.cumsum(lengths) - lengths, lengths)
 
 
 def fill(sizes: list[int], most: int) -> list[list[int]]:
@@ -155,7 +146,7 @@ def cut_documents(
     sizes = np.diff(documents.sentences[documents.starts])
     if packing == "best_fit" or separator is None:
         return int((sizes[chosen] > max_tokens).sum())
-    order = chosen[np.argsort(counter_rng.random_bits(key, documents.keys[chosen]), kind="stable")]
+    order = documents.ordered(chosen, key)
     ends = np.cumsum(sizes[order] + 1)
     before = np.searchsorted(starts, ends - sizes[order] - 1, "right")
     inside = np.searchsorted(starts, ends) - before

@@ -11,11 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from pipeline.common import counter_rng
-
-Ints = npt.NDArray[np.int64]
+from pipeline.common.counter_rng import Bits, Ints
+from pipeline.shards import Flags, Tokens
 
 # Positions of the draws within one turn of one document.
 _A_END, _COIN, _OTHER, _START, _FRONT_A, _FRONT_B = range(6)
@@ -36,18 +35,20 @@ def held_out(digest: bytes, share: float) -> bool:
 class Documents:
     """Concatenated tokenized documents; no sentence and no document is empty."""
 
-    tokens: npt.NDArray[Any]  # (T,) ids
+    tokens: Tokens  # (T,) ids
     sentences: Ints  # (S+1,) start of each sentence in `tokens`, and T
     starts: Ints  # (D+1,) start of each document in `sentences`, and S
-    keys: counter_rng.Bits  # (D,) uint64, from the hash of each text
-    buckets: Ints | None = None  # (B+1,) start of each bucket in documents, and D; None: one bucket
+    keys: Bits  # (D,) uint64, from the hash of each text
+    buckets: Ints  # (B+1,) start of each bucket in documents, and D
 
-    def neighbours(self, chosen: Ints) -> tuple[Ints | int, Ints | int]:
+    def neighbours(self, chosen: Ints) -> tuple[Ints, Ints]:
         """Return the first document of the bucket of each of `chosen`, and how many it has."""
-        if self.buckets is None:
-            return 0, len(self)
         owner = np.searchsorted(self.buckets, chosen, side="right") - 1
         return self.buckets[owner], np.diff(self.buckets)[owner]
+
+    def ordered(self, chosen: Ints, key: np.uint64) -> Ints:
+        """Return the `chosen` documents in keyed order."""
+        return chosen[np.argsort(counter_rng.random_bits(key, self.keys[chosen]), kind="stable")]
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -61,7 +62,7 @@ class Pairs:
     a_len: Ints
     b_start: Ints
     b_len: Ints
-    is_random_next: npt.NDArray[np.bool_]
+    is_random_next: Flags
 
     def __len__(self) -> int:
         return len(self.a_start)
@@ -74,17 +75,17 @@ class Pairs:
         """Concatenate the pairs of `parts`, in order."""
         return cls(*map(np.concatenate, zip(*(vars(part).values() for part in parts), strict=True)))
 
+    @classmethod
+    def single(cls, start: Ints, length: Ints) -> "Pairs":
+        """Return slices with an empty segment B."""
+        none = np.zeros_like(start)
+        return cls(start, length, none, none, none.astype(np.bool_))
+
 
 def next_sentence_pairs(
-    documents: Documents,
-    max_tokens: int,
-    short_probability: float,
-    key: np.uint64,
-    chosen: Ints | None = None,
-    *,
-    by_order: bool = False,
+    documents: Documents, max_tokens: int, short_probability: float, key: np.uint64, chosen: Ints, *, by_order: bool
 ) -> Pairs:
-    """Draw the pairs of all documents (or of those `chosen`) once, as the reference code does.
+    """Draw the pairs of the `chosen` documents once, as the reference code does.
 
     From its start, a document is cut into chunks of whole sentences of at least `target` tokens
     (the last may be shorter). Segment A is the chunk's first 1 .. n-1 sentences. B is the rest, or
@@ -105,9 +106,9 @@ def next_sentence_pairs(
     short = counter_rng.uniform(keys, 0) < short_probability
     target[short] = 2 + counter_rng.integers(keys[short], 1, max_tokens - 1)
 
-    live = np.arange(len(documents)) if chosen is None else chosen
+    live = chosen
     here = documents.starts[:-1].copy()  # (D,) next sentence of each document
-    turns, of = [_no_pairs()], [live[:0]]  # pairs, and their documents
+    turns, of = [Pairs.single(live[:0], live[:0])], [live[:0]]  # pairs, and their documents
     while len(live):
         first = here[live]
         if by_order:
@@ -123,7 +124,7 @@ def next_sentence_pairs(
 
 
 def _turn(
-    documents: Documents, live: Ints, first: Ints, target: Ints, keys: counter_rng.Bits, turn: int, by_order: bool
+    documents: Documents, live: Ints, first: Ints, target: Ints, keys: Bits, turn: int, by_order: bool
 ) -> tuple[Pairs, Ints]:
     """Draw one untruncated pair per live document; return also where its next chunk starts."""
     drawn = counter_rng.uniform(keys, turn * _DRAWS + np.arange(_FRONT_A)[:, None])  # at once: a turn may have one pair
@@ -153,19 +154,9 @@ def _turn(
     after = np.where(is_random, middle, true_end)
     if not by_order:
         return Pairs(*a, *b, is_random), after
-    return _swapped(Pairs(*a, *b, heads & (b_end > b_first))), after
-
-
-def _swapped(pairs: Pairs) -> Pairs:
-    """Swap A and B in pairs marked by `is_random_next`."""
-    swap = pairs.is_random_next
-    return Pairs(
-        a_start=np.where(swap, pairs.b_start, pairs.a_start),
-        a_len=np.where(swap, pairs.b_len, pairs.a_len),
-        b_start=np.where(swap, pairs.a_start, pairs.b_start),
-        b_len=np.where(swap, pairs.a_len, pairs.b_len),
-        is_random_next=swap,
-    )
+    swap = heads & (b_end > b_first)
+    (a_start, a_length), (b_start, b_length) = np.where(swap, b, a), np.where(swap, a, b)
+    return Pairs(a_start, a_length, b_start, b_length, swap), after
 
 
 def _reach(offsets: Ints, first: Ints, end: Ints, tokens: Ints) -> Ints:
@@ -174,22 +165,21 @@ def _reach(offsets: Ints, first: Ints, end: Ints, tokens: Ints) -> Ints:
     return np.minimum(enough, end)
 
 
-def _truncated(pairs: Pairs, max_tokens: int, keys: counter_rng.Bits, turn: Ints) -> Pairs:
+def _truncated(pairs: Pairs, max_tokens: int, keys: Bits, turn: Ints) -> Pairs:
     """Truncate pairs to `max_tokens`: closed form of dropping from the longer, B if equal."""
     half = (max_tokens + 1) // 2
     kept_a = np.minimum(pairs.a_len, np.maximum(max_tokens - pairs.b_len, half))
     kept_b = np.minimum(pairs.b_len, max_tokens - kept_a)
-    front_a = counter_rng.binomial_half(counter_rng.random_bits(keys, turn * _DRAWS + _FRONT_A), pairs.a_len - kept_a)
-    front_b = counter_rng.binomial_half(counter_rng.random_bits(keys, turn * _DRAWS + _FRONT_B), pairs.b_len - kept_b)
-    return Pairs(pairs.a_start + front_a, kept_a, pairs.b_start + front_b, kept_b, pairs.is_random_next)
+
+    def front(draw: int, dropped: Ints) -> Ints:
+        return counter_rng.binomial_half(counter_rng.random_bits(keys, turn * _DRAWS + draw), dropped)
+
+    a_start = pairs.a_start + front(_FRONT_A, pairs.a_len - kept_a)
+    b_start = pairs.b_start + front(_FRONT_B, pairs.b_len - kept_b)
+    return Pairs(a_start, kept_a, b_start, kept_b, pairs.is_random_next)
 
 
-def _no_pairs() -> Pairs:
-    empty = np.zeros(0, np.int64)
-    return Pairs(empty, empty, empty, empty, np.zeros(0, np.bool_))
-
-
-def gather(tokens: npt.NDArray[Any], pairs: Pairs) -> tuple[npt.NDArray[Any], Ints]:
+def gather(tokens: Tokens, pairs: Pairs) -> tuple[Tokens, Ints]:
     """Concatenate the tokens of the pairs, A then B: `(sum of lengths,)`, and offsets `(N+1,)`."""
     offsets = np.zeros(len(pairs) + 1, np.int64)
     np.cumsum(pairs.a_len + pairs.b_len, out=offsets[1:])

@@ -1,7 +1,6 @@
 """Search for the `validation_share` that holds out a given number of documents, by their hashes."""
 
 import math
-from bisect import insort
 
 LOWEST = 8  # hashes kept
 
@@ -15,9 +14,8 @@ class LowestHashes(list[float]):
 
     def add(self, digest: bytes) -> None:
         """Add a document if it is among the first to be held out."""
-        if self.wants(digest) and (place := _place(digest)) not in self:
-            insort(self, place)
-            del self[LOWEST:]
+        if self.wants(digest):
+            self.merge([_place(digest)])
 
     def merge(self, other: list[float]) -> None:
         """Merge the lowest hashes of another part of the corpus."""

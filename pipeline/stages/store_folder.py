@@ -17,14 +17,14 @@ from collections.abc import Callable, Container, Iterable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pipeline.common import parallel, storage
+from pipeline.common import file_search, parallel, storage
 from pipeline.common.checkpoints import FILE, FILES, STATE, SUMS, run_name, sums_of
 from pipeline.common.errors import InputError, Restart, StoreError
 from pipeline.common.manifest import MANIFEST, Manifest, Result, begun
 from pipeline.common.schema import set_key
 from pipeline.common.stores import lease, objects
 from pipeline.common.stores.background_upload import BackgroundUpload, CheckpointStore
-from pipeline.common.stores.mirror import Copy, addressed, default_root, hidden, local_path, other_than
+from pipeline.common.stores.mirror import Copy, addressed, default_root, local_path, other_than
 from pipeline.common.stores.remote_file import Info
 from pipeline.config import StageConfig
 from pipeline.stages.fingerprints import inputs
@@ -54,7 +54,7 @@ def local_place(place: str, mirror: str | None) -> Path:
 def stages_in(workdir: str, pattern: str = "*") -> list[str]:
     """Return the folders of finished stages in the folder of a run, sorted."""
     found = storage.matching(f"{glob.escape(storage.normal(workdir))}/{pattern}/{MANIFEST}")
-    return [str(file.parent) for file in found if not hidden(file.parent.name)]
+    return [str(file.parent) for file in found if not file_search.hidden(file.parent.name)]
 
 
 def steps_saved(out: str) -> list[tuple[str, int]]:
@@ -159,7 +159,7 @@ def _fetch_listed(root: Path, address: str, key: str) -> Path:
     here = Copy(root, top if info is not None else address)
     name = address.rpartition("/")[2]
     listed = {name: info} if info is not None else here.listed()
-    wanted: dict[str, str | None] = dict.fromkeys(n for n in listed if not hidden(n))
+    wanted: dict[str, str | None] = dict.fromkeys(n for n in listed if not file_search.hidden(n))
     if not wanted:
         raise InputError("not found; check the address", key, address)
     with here.reading() as free:
@@ -315,7 +315,7 @@ class StoreFolder:
                 (self.copy.path / name).unlink()
         for name in [n for n in self.copy.entries if n in gone or not (self.copy.path / n).exists()]:
             del self.copy.entries[name]
-        others = [name for name in listed if not (FILE.fullmatch(name) or hidden(name) or name == MANIFEST)]
+        others = [name for name in listed if not (FILE.fullmatch(name) or file_search.hidden(name) or name == MANIFEST)]
         seen = {name: entry.etag for name, entry in self.copy.entries.items()}
         new = [n for n in others if fnmatch.fnmatchcase(n, pattern) and seen.get(n) != listed[n].etag]
         self.copy.fetch(dict.fromkeys(new), listed)

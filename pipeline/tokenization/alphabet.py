@@ -2,7 +2,7 @@
 
 import sys
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 import numpy.typing as npt
@@ -57,24 +57,25 @@ def choose(letters: dict[str, int], tokenizer: Tokenizer, size: int) -> tuple[li
         size: entries of the vocabulary.
     """
     kept: dict[str, bool] = {}  # letter -> can occur inside a word
-    room, seen, enough = size // 2, 0, COVERAGE * sum(letters.values())
-    for letter in sorted(letters, key=lambda letter: (letter > "~", -letters[letter], letter)):
+    seen, enough = 0, COVERAGE * sum(letters.values())
+    ranked = sorted(letters, key=lambda letter: (letter > "~", -letters[letter], letter))
+    for letter, joins in _fitting(ranked, size // 2, tokenizer):
         if letter > "~" and seen >= enough:
-            break
-        joins = _joins(letter, tokenizer)
-        room -= 1 + joins
-        if room < 0:
             break
         seen += letters[letter]
         kept[letter] = joins
-    room = size // 8
-    for letter in _rare(letters, kept, tokenizer):
+    kept.update(_fitting(_rare(letters, kept, tokenizer), size // 8, tokenizer))
+    return sorted(kept), sorted(letter for letter, joins in kept.items() if joins)
+
+
+def _fitting(letters: Iterable[str], room: int, tokenizer: Tokenizer) -> Iterator[tuple[str, bool]]:
+    """Yield the first letters that `room` entries hold, and whether each can occur inside a word."""
+    for letter in letters:
         joins = _joins(letter, tokenizer)
         room -= 1 + joins
         if room < 0:
-            break
-        kept[letter] = joins
-    return sorted(kept), sorted(letter for letter, joins in kept.items() if joins)
+            return
+        yield letter, joins
 
 
 def _rare(letters: dict[str, int], kept: Iterable[str], tokenizer: Tokenizer) -> list[str]:

@@ -20,6 +20,7 @@ import pyarrow as pa
 from tokenizers import Tokenizer, normalizers, pre_tokenizers
 
 Ids = npt.NDArray[Any]  # uint16 or uint32
+Bytes = npt.NDArray[np.uint8]
 Lengths = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
 
@@ -55,9 +56,9 @@ class CharClasses:
         self.ascii = np.full(256, _INSIDE, np.uint8)
         self.ascii[:128] = self.of(np.arange(128))
 
-    def of(self, codes: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
+    def of(self, codes: Ids) -> Bytes:
         """Return the class of each character `(N,)`."""
-        found: npt.NDArray[np.uint8] = self._table[codes]
+        found: Bytes = self._table[codes]
         unknown = codes[found == _UNKNOWN]
         if len(unknown):
             self._learn([chr(code) for code in np.unique(unknown)])
@@ -88,7 +89,7 @@ class CharClasses:
         return found
 
 
-def starts(data: npt.NDArray[np.uint8], bounds: Lengths, kinds: CharClasses) -> Lengths:
+def starts(data: Bytes, bounds: Lengths, kinds: CharClasses) -> Lengths:
     """Return where the pieces of UTF-8 `data` start `(N,)`: each a word or a single character.
 
     Spaces belong to the piece before them. Every sentence (start: `bounds`) starts a piece.
@@ -106,7 +107,7 @@ def starts(data: npt.NDArray[np.uint8], bounds: Lengths, kinds: CharClasses) -> 
     return np.flatnonzero(found)
 
 
-def without_spaces(data: npt.NDArray[np.uint8], cuts: Lengths) -> tuple[bytes, Lengths]:
+def without_spaces(data: Bytes, cuts: Lengths) -> tuple[bytes, Lengths]:
     """Return the text without spaces, and `cuts` as positions in it.
 
     Without spaces, a word is the same piece whether a space follows it or not.
@@ -121,7 +122,7 @@ def without_spaces(data: npt.NDArray[np.uint8], cuts: Lengths) -> tuple[bytes, L
     return words, new
 
 
-def are_chinese(data: npt.NDArray[np.uint8], places: Lengths) -> Bools:
+def are_chinese(data: Bytes, places: Lengths) -> Bools:
     """Return whether the character at each position of UTF-8 `data` is common Chinese: `(N,)`."""
     lead = data[places]
     found: Bools = (lead >= 0xE4) & (lead <= 0xE9)
@@ -129,7 +130,7 @@ def are_chinese(data: npt.NDArray[np.uint8], places: Lengths) -> Bools:
     return found
 
 
-def _codes(data: npt.NDArray[np.uint8], places: Lengths) -> npt.NDArray[Any]:
+def _codes(data: Bytes, places: Lengths) -> Ids:
     """Decode the three-byte characters at positions `places` `(N,)`."""
     code = (data[places] & 0xF).astype(np.uint16) << 12
     code |= (data[places + 1] & 0x3F).astype(np.uint16) << 6
@@ -223,7 +224,7 @@ def _gather(places: Lengths, counts: Lengths, starts: Lengths, pool: Ids) -> tup
     return pool[shift], counts
 
 
-def utf8_buffer(sentences: list[str]) -> tuple[list[str], npt.NDArray[np.uint8], Lengths]:
+def utf8_buffer(sentences: list[str]) -> tuple[list[str], Bytes, Lengths]:
     """Return the sentences, their concatenated UTF-8, and the offset of each in it `(S+1,)`.
 
     Lone surrogates are removed.

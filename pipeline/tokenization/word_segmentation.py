@@ -9,9 +9,9 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
-import numpy.typing as npt
 
-from pipeline.common.errors import ConfigError
+from pipeline.common.schema import library
+from pipeline.tokenization.pretokenize import Bools, Bytes
 
 Segmenter = Callable[[str], list[str]]  # sentence -> words, including spaces, covering all of it
 
@@ -28,15 +28,13 @@ def segmenter(name: str) -> Segmenter:
         ConfigError: its library is not installed.
     """
     assert name in SEGMENTERS
-    try:
-        import rjieba
-    except ImportError as error:
-        raise ConfigError(f"rjieba is not installed ({error}); run pip install rjieba", "words", name) from error
-    cut: Segmenter = rjieba.Jieba().cut  # a separate instance: other code cannot add words to it
+    cut: Segmenter = (
+        library("rjieba", "words", name).Jieba().cut
+    )  # a separate instance: other code cannot add words to it
     return cut
 
 
-def word_starts(sentences: Sequence[str], data: npt.NDArray[np.uint8], cut: Segmenter) -> npt.NDArray[np.bool_]:
+def word_starts(sentences: Sequence[str], data: Bytes, cut: Segmenter) -> Bools:
     """Return whether a word starts at each byte of `data`, the UTF-8 of `sentences`: `(bytes,)`.
 
     A sentence without a Chinese character counts as one word.

@@ -108,7 +108,7 @@ def _look(address: str) -> dict[str, Any] | None:
         try:
             return dict(_system().info(_path(address)))
         except FileNotFoundError as error:
-            if error.__cause__ is not None and hasattr(error.__cause__, "response"):
+            if hasattr(error.__cause__, "response"):
                 raise  # the data set or the revision is missing
             return None
 

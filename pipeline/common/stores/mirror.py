@@ -21,7 +21,7 @@ from pathlib import Path
 from pipeline.common import parallel, storage
 from pipeline.common.atomic import write_text
 from pipeline.common.errors import BY_FORCE, ConfigError, InputError, Restart, StoreError
-from pipeline.common.file_search import inside
+from pipeline.common.file_search import inside, visible
 from pipeline.common.manifest import sha256
 from pipeline.common.stores import azure, objects
 from pipeline.common.stores.remote_file import LARGEST, Info, parse
@@ -84,11 +84,6 @@ def addressed(root: Path, text: str) -> str:
     return text
 
 
-def hidden(name: str) -> bool:
-    """Return whether a relative path is that of a lock or a temporary file."""
-    return any(part.startswith(".") for part in name.split("/"))
-
-
 class Copy:
     """One folder of a store and its local copy."""
 
@@ -128,12 +123,7 @@ class Copy:
 
     def files(self) -> dict[str, Path]:
         """Return the local files by relative name, but hidden ones."""
-        found = {}
-        for path in sorted(self.path.rglob("*")):
-            name = path.relative_to(self.path).as_posix()
-            if not hidden(name) and path.is_file():
-                found[name] = path
-        return found
+        return visible(self.path)
 
     def fetch(self, wanted: Mapping[str, str | None], listed: Mapping[str, Info]) -> None:
         """Fetch what is not here yet of `wanted`, sha256 (None: not known) by relative name.
@@ -147,20 +137,17 @@ class Copy:
             path, checksum = inside(self.path, name, self.address), wanted[name]
             info = listed[name]
             known = self.entries.get(name)
-            if (
-                known is not None
-                and known.is_of(path)
-                and (known.etag == info.etag if checksum is None else known.sha256 == checksum)
-            ):
+            same = known and (known.etag == info.etag if checksum is None else known.sha256 == checksum)
+            if known and same and known.is_of(path):
                 return
             if checksum is not None and _has(path, info.size, checksum):
                 if known is None:  # else it is put again: the store's is another
-                    self._note(name, path, checksum, info.etag)
+                    self._note(name, path.stat(), checksum, info.etag)
                 return
             found = objects.fetch(f"{self.address}/{name}", info, path, checksum)
             # What no stage made is known by its times: a copy has to be as good as the object.
             os.utime(path, ns=(info.mtime_ns, info.mtime_ns))
-            self._note(name, path, found, info.etag)
+            self._note(name, path.stat(), found, info.etag)
 
         missing = next((name for name in wanted if name not in listed), None)
         if missing is not None:
@@ -194,7 +181,7 @@ class Copy:
                 shutil.copyfile(path, still.name)
                 checksum = sha256(Path(still.name))
                 etag = self._over(name, seen, self._file(Path(still.name), checksum))
-        self.entries[name] = Entry(stat.st_size, stat.st_mtime_ns, checksum, etag)
+        self._note(name, stat, checksum, etag)
 
     def _file(self, path: Path, checksum: str) -> Put:
         return functools.partial(self._store.put_file, path=path, checksum=checksum)
@@ -278,8 +265,7 @@ class Copy:
                     return
             yield True
 
-    def _note(self, name: str, path: Path, checksum: str, etag: str) -> None:
-        stat = path.stat()
+    def _note(self, name: str, stat: os.stat_result, checksum: str, etag: str) -> None:
         self.entries[name] = Entry(stat.st_size, stat.st_mtime_ns, checksum, etag)
 
 

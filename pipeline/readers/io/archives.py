@@ -39,7 +39,7 @@ class ArchiveFiles:
 
     def __init__(self, corpus: CorpusConfig, source: str, suffixes: tuple[str, ...]):
         self.corpus, self.source, self.suffixes = corpus, source, suffixes
-        self.loose = tuple(name + end for name in suffixes for end in ("", *compressed.PACKED))
+        self.loose = compressed.suffixes(*suffixes)
 
     @cached_property
     def files(self) -> list[File]:
@@ -65,7 +65,7 @@ class ArchiveFiles:
             return size_limit.cut(found, self.files, place, self.corpus)
         return found
 
-    def read(self, split: FileRange, tally: SkipCounts) -> Iterator[tuple[str, bytes]]:
+    def contents(self, split: FileRange, tally: SkipCounts) -> Iterator[tuple[str, bytes]]:
         """Yield names and bytes of the documents that begin in the split.
 
         Raises:
@@ -204,7 +204,7 @@ def zip_members(path: File) -> list[zipfile.ZipInfo]:
             return [m for m in archive.infolist() if m.filename and not m.is_dir()]
     except BROKEN_ZIP as error:
         why = compressed.CompressedFile(path).stand_in() or f"not a readable zip archive ({error}); download it again"
-        raise InputError(f"{why}", path=path) from error
+        raise InputError(why, path=path) from error
 
 
 def decode(name: str, raw: bytes, corpus: CorpusConfig, tally: SkipCounts) -> Decoded | None:

@@ -9,6 +9,7 @@ import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeVar
 
+from pipeline.common import counter_rng
 from pipeline.common.errors import InputError
 from pipeline.readers import FileRange
 from pipeline.readers.io import read_position
@@ -77,7 +78,6 @@ def firsts(sizes: Iterable[tuple[str, float]], least: int) -> list[int]:
             found.append(index)
             held = 0.0
         held += size
-        digest = hashlib.blake2b(name.encode("utf-8", "surrogatepass"), digest_size=8).digest()
-        by_chance = int.from_bytes(digest, "big") / 2**64 * least < 2 * size
+        by_chance = int(counter_rng.number_of(name)) / 2**64 * least < 2 * size
         ended = held >= 2 * least or (held >= least and by_chance)
     return found

@@ -11,7 +11,7 @@ import itertools
 import lzma
 import re
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
@@ -29,19 +29,31 @@ CHUNK = 1 << 18  # bytes read at once
 BEYOND = 2**13  # first bytes read after a range: often no more than the end of a line
 _UNPACKED = 1 << 20  # decompressed bytes yielded at once, whatever the compression ratio
 
+# Kinds by their first bytes; of zstd also a frame without data, which other programs may write first
+# (RFC 8878, section 3.1.2).
+_MAGIC = {
+    "zip": rb"PK\x03\x04",
+    "7z": rb"7z\xbc\xaf\x27\x1c",
+    "gzip": rb"\x1f\x8b",
+    "zstd": rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18",
+    "xz": rb"\xfd7zXZ\x00",
+    "bzip2": rb"BZh[1-9]",
+}
 # "BZh", the block size, and the magic number of a block (pi): 2**-77 by chance at a given byte.
 _STREAM = re.compile(rb"BZh[1-9]1AY&SY")
 _STREAM_LENGTH = 10
 # Multistream dumps have 100 pages per stream: a file without a second one in this range has one.
 _LOOK = 64 << 20
 
-_FOREIGN = {b"PK\x03\x04": "zip", b"7z\xbc\xaf\x27\x1c": "7z"}
-_PACKINGS = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"\xfd7zXZ\x00": "xz"}
-# A zstd frame without data, which other programs may write first (RFC 8878, section 3.1.2).
-_SKIPPABLE = re.compile(rb"[\x50-\x5f]\x2a\x4d\x18")
+
 _WINDOW = 1 << 31  # largest zstd window in bytes, as written by `zstd --long=31`
 EMPTY = "is empty; replace or delete the file"
 PACKED = (".gz", ".bz2", ".zst", ".xz")  # suffixes of compressed files
+
+
+def suffixes(*names: str) -> tuple[str, ...]:
+    """Return the suffixes, each also with those of compressed files."""
+    return tuple(name + packed for name in names for packed in ("", *PACKED))
 
 
 class _Unpacker(Protocol):
@@ -123,16 +135,11 @@ def plain_name(name: str) -> str:
 
 def _kind(path: File | str, head: bytes) -> str:
     if not head:
-        raise InputError(f"{EMPTY}", path=path)
-    for magic, name in _FOREIGN.items():
-        if head.startswith(magic):
-            raise InputError(f"{name} is not supported; extract it, or use gzip or bzip2", path=path)
-    for magic, name in _PACKINGS.items():
-        if head.startswith(magic):
-            return name
-    if _SKIPPABLE.match(head):
-        return "zstd"
-    return "bzip2" if re.match(rb"BZh[1-9]", head) else "plain"
+        raise InputError(EMPTY, path=path)
+    kind = next((name for name, magic in _MAGIC.items() if re.match(magic, head)), "plain")
+    if kind not in ("plain", *_UNPACKERS):
+        raise InputError(f"{kind} is not supported; extract it, or use gzip or bzip2", path=path)
+    return kind
 
 
 class CompressedFile:
@@ -212,14 +219,15 @@ class CompressedFile:
         Raises:
             InputError: as `read`; the room is not enough.
         """
-        return _gathered(self.read(), room)
+        return room.gathered(chunk for chunk, _ in self.read())
 
     @contextlib.contextmanager
     def _opened(self) -> Iterator[tuple[BinaryIO, str]]:
         """Open the file, whose compression is known by its first bytes."""
-        with contextlib.ExitStack() as stack:
+        with readable(self.file):
+            file = self.file.open("rb")
+        with file:
             with readable(self.file):
-                file = stack.enter_context(self.file.open("rb"))
                 head = file.read(8)
             yield file, _kind(self.file, head)
 
@@ -273,15 +281,7 @@ def decompressed(place: str, content: bytes, room: Budget) -> bytes:
     if kind == "plain":
         return content
     whole = FileRange(place, 0, len(content))
-    return _gathered(_unpack(io.BytesIO(content), 0, whole, _UNPACKERS[kind]), room)
-
-
-def _gathered(chunks: Iterable[tuple[bytes, bool]], room: Budget) -> bytes:
-    content = bytearray()
-    for chunk, _ in chunks:
-        room.take(len(chunk))
-        content += chunk
-    return bytes(content)
+    return room.gathered(chunk for chunk, _ in _unpack(io.BytesIO(content), 0, whole, _UNPACKERS[kind]))
 
 
 def _plain(file: BinaryIO, at: int, split: FileRange) -> Iterator[tuple[bytes, bool]]:

@@ -58,9 +58,8 @@ def site(file: CompressedFile) -> Site:
     try:
         for count, (data, _) in enumerate(chunks):
             if count == 0:
-                utf8 = data[:2] not in (b"\xff\xfe", b"\xfe\xff") and b"<page>"[:1] in data[:64]
                 declared = data[:100].partition(b"encoding=")[2][1:6].lower()
-                utf8 = utf8 and b"\0" not in data[:64] and declared in (b"", b"utf-8")
+                utf8 = b"<" in data[:64] and b"\0" not in data[:64] and declared in (b"", b"utf-8")
             room.take(budget.parsed_size(data, _PIECES))
             parser.feed(data)
             for event, element in _events(parser):

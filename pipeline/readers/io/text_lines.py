@@ -24,11 +24,6 @@ HEAD = 1 << 20  # bytes of a file used to detect its encoding
 _WIDE = ("utf-16", "utf-32", "utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be", "iso2022_jp_2", "iso2022_kr", "hz")
 
 
-def suffixes(*names: str) -> tuple[str, ...]:
-    """Return the suffixes, each also with those of compressed files."""
-    return tuple(name + packed for name in names for packed in ("", *compressed.PACKED))
-
-
 @dataclass(frozen=True, slots=True)
 class Line:
     """A line without its line end."""

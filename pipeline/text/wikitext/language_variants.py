@@ -19,9 +19,7 @@ def resolve(text: str) -> str:
     for _ in range(4):  # blocks within blocks
         if "-{" not in text:
             break
-        text, count = _VARIANT.subn(_choose, text)
-        if not count:
-            break
+        text = _VARIANT.sub(_choose, text)
     return text
 
 
@@ -42,7 +40,4 @@ def _choose(match: re.Match[str]) -> str:
     choices = {
         rule[1].lower(): rules[rule.end() : end].strip().rstrip(";") for rule, end in zip(starts, ends, strict=True)
     }
-    for variant in _PREFERRED:
-        if variant in choices:
-            return choices[variant]
-    return next(iter(choices.values()), rules)
+    return next((choices[variant] for variant in (*_PREFERRED, *choices) if variant in choices), rules)

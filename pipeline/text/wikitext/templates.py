@@ -8,6 +8,7 @@ common one.
 import itertools
 import re
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from pipeline.common.language_codes import base_code
@@ -27,50 +28,37 @@ def _numbered(arguments: Arguments) -> list[str]:
     return [value for key, value in arguments.items() if key.isdigit()]
 
 
-def _shown(keys: str) -> Rule:
-    """Return a rule that shows the first of these arguments that is present."""
-    names = keys.split("/")
-
-    def rule(arguments: Arguments) -> str:
-        if keys == "-1":
-            return next(reversed(_numbered(arguments)), "")
-        return next((found for name in names if (found := arguments.get(name))), "")
-
-    return rule
+def _shown(keys: str, arguments: Arguments) -> str:
+    """Show the first of these arguments that is present."""
+    if keys == "-1":
+        return next(reversed(_numbered(arguments)), "")
+    return next((found for name in keys.split("/") if (found := arguments.get(name))), "")
 
 
-def _text(text: str) -> Rule:
-    """Return a rule that shows a text: with an argument, or whatever the arguments are."""
+def _text(text: str, arguments: Arguments) -> str:
+    """Show a text: with an argument, or whatever the arguments are."""
     before, brace, rest = text.partition("{")
     keys, _, after = rest.partition("}")
-    if not brace:
-        return lambda _: text
-    shown = _shown(keys)
-
-    def rule(arguments: Arguments) -> str:
-        found = shown(arguments)
-        return before + found + after if found else ""
-
-    return rule
+    found = _shown(keys, arguments)
+    return before + found + after if found or not brace else ""
 
 
-def _paragraph(keys: str) -> Rule:
-    """Return a rule that shows an argument as a paragraph of its own."""
-    shown = _shown(keys)
-    return lambda arguments: f"\n\n{shown(arguments)}\n\n"
+def _paragraph(keys: str, arguments: Arguments) -> str:
+    """Show an argument as a paragraph of its own."""
+    return f"\n\n{_shown(keys, arguments)}\n\n"
+
+
+def _computed(name: str, arguments: Arguments) -> str:
+    """Show what a function makes of the arguments."""
+    return _COMPUTED[name](arguments)
 
 
 def _rules(table: Mapping[str, Mapping[Any, str]]) -> dict[str, Rule]:
     """Return the rules of one language's part of the table."""
-    rules = {name: _text(text) for name, text in table.get("text", {}).items()}
-    kinds: dict[str, Callable[[str], Rule]] = {
-        "shown": _shown,
-        "paragraph": _paragraph,
-        "computed": lambda name: _COMPUTED[name],
-    }
-    for kind, rule in kinds.items():
+    rules: dict[str, Rule] = {name: partial(_text, text) for name, text in table.get("text", {}).items()}
+    for kind, rule in (("shown", _shown), ("paragraph", _paragraph), ("computed", _computed)):
         for what, names in table.get(kind, {}).items():
-            rules |= dict.fromkeys(map(_key, names.split(",")), rule(str(what)))
+            rules |= dict.fromkeys(map(_key, names.split(",")), partial(rule, str(what)))
     return rules
 
 
@@ -79,7 +67,7 @@ def _key(name: str) -> str:
     return name.replace("_", " ").strip().lower()
 
 
-def _measure(arguments: Mapping[str, str]) -> str:
+def _measure(arguments: Arguments) -> str:
     """Render `{{convert|5|-|10|km|mi}}` as 5–10 kilometres: in the given unit, not converted."""
     given = _numbered(arguments)
     if len(given) < 2:
@@ -187,12 +175,7 @@ class Templates:
     """Templates of one language's wiki."""
 
     def __init__(self, language: str) -> None:
-        self.language = language
         self._rules = _rules(_TABLES["common"]) | _rules(_TABLES.get(base_code(language), {}))
-
-    def __reduce__(self) -> tuple[type["Templates"], tuple[str]]:
-        """Pickle only the language: rules are lambdas and closures."""
-        return Templates, (self.language,)
 
     def expand(self, text: str) -> str:
         """Replace templates by their visible text; most have none."""

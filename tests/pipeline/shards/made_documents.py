@@ -14,4 +14,5 @@ def documents_of(lengths: list[list[int]]) -> Documents:
         sentences=np.concatenate([[0], np.cumsum(sentences)]).astype(np.int64),
         starts=np.concatenate([[0], np.cumsum([len(d) for d in lengths])]).astype(np.int64),
         keys=counter_rng.random_bits(counter_rng.key(7, "documents"), np.arange(len(lengths))),
+        buckets=np.array([0, len(lengths)]),
     )

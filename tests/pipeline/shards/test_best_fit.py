@@ -37,7 +37,7 @@ corpora = st.lists(st.lists(st.integers(1, 40), min_size=1, max_size=8), max_siz
 @given(corpora, st.integers(4, 60))
 def test_every_token_is_in_one_sequence_and_only_long_documents_are_cut(lengths: list[list[int]], most: int) -> None:
     documents = documents_of(lengths)
-    found = rows(*best_fit(documents, most, KEY, separator=SEPARATOR))
+    found = rows(*best_fit(documents, most, KEY, separator=SEPARATOR, chosen=np.arange(len(lengths))))
     assert all(0 < len(row) <= most for row in found)
     every = [piece for row in found for piece in pieces(row)]
     assert sorted(token for piece in every for token in piece) == list(range(sum(map(sum, lengths))))
@@ -73,7 +73,7 @@ def test_cut_documents_are_counted_in_both_packings(lengths: list[list[int]], mo
     chosen = np.arange(len(lengths))
     owner = np.repeat(np.arange(len(lengths)), [sum(d) for d in lengths])
     for name, pack in (("sequential", full_sentences), ("best_fit", best_fit)):
-        tokens, pairs = pack(documents, most, KEY, separator=SEPARATOR)
+        tokens, pairs = pack(documents, most, KEY, separator=SEPARATOR, chosen=np.arange(len(lengths)))
         homes: dict[int, set[int]] = {}
         for number, row in enumerate(rows(tokens, pairs)):
             for token in row:
@@ -87,9 +87,9 @@ def test_documents_of_many_lengths_leave_few_places_free() -> None:
     draws = np.random.default_rng(0)
     lengths = [[20] * int(n) for n in np.clip(draws.lognormal(2.5, 1.2, 2000), 1, 400)]
     documents, most = documents_of(lengths), 1022
-    _, pairs = best_fit(documents, most, KEY, separator=SEPARATOR)
+    _, pairs = best_fit(documents, most, KEY, separator=SEPARATOR, chosen=np.arange(len(lengths)))
     assert pairs.a_len.sum() / (len(pairs) * most) > 0.98
-    starts = full_sentences(documents, most, KEY, separator=SEPARATOR)[1].a_start
+    starts = full_sentences(documents, most, KEY, separator=SEPARATOR, chosen=np.arange(len(lengths)))[1].a_start
     chosen = np.arange(len(lengths))
     few, many = (
         cut_documents(documents, most, KEY, SEPARATOR, chosen, name, starts) for name in ("best_fit", "sequential")

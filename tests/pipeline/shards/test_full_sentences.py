@@ -21,8 +21,11 @@ def packed(lengths: list[list[int]], most: int, separator: int | None, seed: int
         sentences=np.concatenate([[0], np.cumsum(sentences)]).astype(np.int64),
         starts=np.concatenate([[0], np.cumsum([len(d) for d in lengths])]).astype(np.int64),
         keys=counter_rng.random_bits(counter_rng.key(7, "documents"), np.arange(len(lengths))),
+        buckets=np.array([0, len(lengths)]),
     )
-    tokens, pairs = full_sentences(documents, most, counter_rng.key(seed, "x"), separator=separator)
+    tokens, pairs = full_sentences(
+        documents, most, counter_rng.key(seed, "x"), separator=separator, chosen=np.arange(len(lengths))
+    )
     assert not pairs.b_len.any()
     values, offsets = gather(tokens, pairs)
     return [part.tolist() for part in np.split(values, offsets[1:-1])] if len(pairs) else []

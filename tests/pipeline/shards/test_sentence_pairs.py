@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.common import counter_rng
-from pipeline.shards.sentence_pairs import Documents, document_hash, gather, held_out, next_sentence_pairs
+from pipeline.shards.sentence_pairs import Documents, Pairs, document_hash, gather, held_out, next_sentence_pairs
 from tests.examples import examples
 from tests.pipeline.shards.made_documents import documents_of
 
@@ -85,9 +85,16 @@ def truncated(a: list[int], b: list[int], limit: int, own: np.ndarray, turn: int
     return a, b
 
 
+def pairs_of(lengths: list[list[int]], max_tokens: int, short: float) -> Pairs:
+    """The pairs of documents whose sentences have these lengths."""
+    key, chosen = counter_rng.key(0, "pairs"), np.arange(len(lengths))
+    return next_sentence_pairs(documents_of(lengths), max_tokens, short, key, chosen, by_order=False)
+
+
 def vectorised_pairs(documents: Documents, *rest: object, by_order: bool = False) -> list[Pair]:
     """The same as lists."""
-    pairs = next_sentence_pairs(documents, *rest, by_order=by_order)  # type: ignore[arg-type]
+    chosen = np.arange(len(documents))
+    pairs = next_sentence_pairs(documents, *rest, chosen, by_order=by_order)  # type: ignore[arg-type]
     values, offsets = gather(documents.tokens, pairs)
     return [
         (values[low : low + a].tolist(), values[low + a : high].tolist(), bool(is_random))
@@ -157,7 +164,7 @@ def test_statistics_are_those_of_the_published_code() -> None:
     lengths = [
         np.maximum(1, draws.lognormal(3.0, 0.6, draws.integers(5, 60))).astype(int).tolist() for _ in range(3000)
     ]
-    pairs = next_sentence_pairs(documents_of(lengths), 125, 0.1, counter_rng.key(0, "pairs"))
+    pairs = pairs_of(lengths, 125, 0.1)
     total = pairs.a_len + pairs.b_len + 3
     assert 0.53 < pairs.is_random_next.mean() < 0.60
     assert 0.68 < (total == 128).mean() < 0.82
@@ -165,13 +172,13 @@ def test_statistics_are_those_of_the_published_code() -> None:
 
 
 def test_a_corpus_of_one_document_has_no_random_next() -> None:
-    pairs = next_sentence_pairs(documents_of([[5] * 40]), 30, 0.0, counter_rng.key(0, "pairs"))
+    pairs = pairs_of([[5] * 40], 30, 0.0)
     assert len(pairs) > 3
     assert not pairs.is_random_next.any()
 
 
 def test_no_documents_give_no_pairs() -> None:
-    assert len(next_sentence_pairs(documents_of([]), 30, 0.0, counter_rng.key(0, "pairs"))) == 0
+    assert len(pairs_of([], 30, 0.0)) == 0
 
 
 @pytest.mark.parametrize("share", [0.0, 0.01, 0.3])
