@@ -239,7 +239,7 @@ def padded(q: Tensor, k: Tensor, v: Tensor, how: AttentionArgs) -> Tensor:
 def flash_kernel(q: Tensor, k: Tensor, v: Tensor, how: AttentionArgs) -> Tensor:
     """Compute PyTorch's flash attention, one operator for all of it."""
     window = FAR if how.window is None else how.window
-    mixed: Tensor = flash_attention(q, k, v, *how[:-1], window)[0]
+    mixed: Tensor = flash_attention(q, k, v, how.cu_seqlens, how.max_length, how.dropout, how.causal, window)[0]
     return mixed
 
 
