@@ -3,7 +3,7 @@
 import sys
 from types import TracebackType
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 
 def _end(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:

@@ -71,7 +71,7 @@ def has_cluster() -> None:
 def cluster(tmp_path_factory: pytest.TempPathFactory, root: Path, has_cluster: None) -> Iterator[Cluster]:
     """Two nodes whose image is this machine."""
     here = this_machine(root, Path(sys.executable))
-    images = {f"bert-pipeline/{target}:0.1.0": here for target in ("prepare", "trainer")}
+    images = {f"bert-pipeline/{target}:0.2.0": here for target in ("prepare", "trainer")}
     made = Cluster(tmp_path_factory.mktemp("cluster"), images)
     try:
         yield made.start()

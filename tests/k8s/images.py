@@ -45,7 +45,7 @@ class Builder:
 
     def build(self, root: Path, target: str) -> str:
         """Build a target; its name."""
-        name = f"bert-pipeline/{target}:0.1.0"
+        name = f"bert-pipeline/{target}:0.2.0"
         self.variant = self.variant or variant(root)
         self.buildah(
             "bud",

@@ -54,7 +54,7 @@ def images(builder: Builder, root: Path) -> dict[str, Path]:
 
 @pytest.mark.parametrize("target", ["prepare", "trainer"])
 def test_an_image_is_small_in_what_it_may_and_holds(builder: Builder, images: dict[str, Path], target: str) -> None:
-    name = f"bert-pipeline/{target}:0.1.0"
+    name = f"bert-pipeline/{target}:0.2.0"
     held, folder = builder.inspect(name), images[name]
     config = held["config"]
     assert config["User"] == "1000:1000"
@@ -77,7 +77,7 @@ def test_an_image_is_small_in_what_it_may_and_holds(builder: Builder, images: di
 def test_an_image_imports_what_its_commands_need(
     builder: Builder, images: dict[str, Path], target: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    name = f"bert-pipeline/{target}:0.1.0"
+    name = f"bert-pipeline/{target}:0.2.0"
     script = IMPORTS[target].replace(" triton,", "" if builder.variant == "cpu" else " triton,")
     python = f"cd /app && PYTHONPATH=/app HOME=/tmp exec /opt/venv/bin/python -c '{script}'"
     # In namespaces of its own, with /proc, which DeepSpeed reads when it is imported.
@@ -102,7 +102,7 @@ def test_only_the_trainer_has_pytorch(images: dict[str, Path]) -> None:
 
 
 def test_the_prepare_image_is_a_beam_worker(images: dict[str, Path]) -> None:
-    folder = images["bert-pipeline/prepare:0.1.0"]
+    folder = images["bert-pipeline/prepare:0.2.0"]
     python = "cd /app && exec /opt/venv/bin/python -m pipeline.beam.pool -h"
     said = sh("chroot", "--userspec=1000:1000", folder, "/bin/sh", "-c", python)
     assert "--port" in said
@@ -176,9 +176,9 @@ def test_an_edit_installs_nothing_again(builder: Builder, images: dict[str, Path
     for name in ("conf", "docker", "model", "pipeline"):
         shutil.copytree(root / name, tmp_path / name)
     (tmp_path / "pipeline" / "run.py").open("a").write("\n# An edit.\n")
-    before = builder.inspect("bert-pipeline/trainer:0.1.0")["rootfs"]["diff_ids"]
+    before = builder.inspect("bert-pipeline/trainer:0.2.0")["rootfs"]["diff_ids"]
     builder.build(tmp_path, "trainer")
-    after = builder.inspect("bert-pipeline/trainer:0.1.0")["rootfs"]["diff_ids"]
+    after = builder.inspect("bert-pipeline/trainer:0.2.0")["rootfs"]["diff_ids"]
     same = [old == new for old, new in zip(before, after, strict=True)]
     assert same.count(False) == 1, "only the layer of the edited folder is another"
 

@@ -332,7 +332,7 @@ def test_a_rehearsal_keeps_what_it_rehearses(root: Path) -> None:
     kinds = {"ConfigMap", "CronJob"}  # sizes, images and overrides
     assert [i for i in made if i["kind"] not in kinds] == [i for i in site if i["kind"] not in kinds]
     by_stage = {name: held["image"] for name, held in containers(made).items()}
-    trainer = "registry.example.com/bert-pipeline/trainer:0.1.0"
+    trainer = "registry.example.com/bert-pipeline/trainer:0.2.0"
     assert {by_stage[stage] for stage in ("light", "prepare")} == {trainer}
 
 

@@ -56,7 +56,7 @@ def uncommented(root: Path, folder: Path, name: str) -> list[Object]:
 def test_every_image_has_the_registry(root: Path, name: str) -> None:
     items = kustomize(root / "k8s" / "overlays" / name)
     images = set(re.findall(r"'image': '([^']*)'", str(items)))
-    expected = {f"registry.example.com/bert-pipeline/{each}:0.1.0" for each in ("prepare", "trainer")}
+    expected = {f"registry.example.com/bert-pipeline/{each}:0.2.0" for each in ("prepare", "trainer")}
     assert images == expected
 
 

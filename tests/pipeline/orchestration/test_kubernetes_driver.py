@@ -213,7 +213,7 @@ def test_a_changed_template_is_said_and_the_next_stage_takes_it(
     driver(cluster, *nodes).run(nodes)
     assert "its template has changed; to restart with it: kubectl delete job tasks" in capsys.readouterr().out
     images = [item["spec"]["template"]["spec"]["containers"][0]["image"] for item in cluster.made]
-    assert images == ["bert-pipeline/trainer:0.1.0", "next:1"]
+    assert images == ["bert-pipeline/trainer:0.2.0", "next:1"]
 
 
 def test_a_stage_without_a_template_is_named_before_anything_runs(cluster: Cluster) -> None:
