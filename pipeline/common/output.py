@@ -42,7 +42,7 @@ class _Unfiltered:
 
 def unfiltered(stream: TextIO) -> TextIO:
     """Return a stream for our own bars and colours, whose words were redacted before."""
-    return cast(TextIO, _Unfiltered(stream))
+    return cast(TextIO, _Unfiltered(stream)) if isinstance(stream, io.TextIOWrapper) else stream
 
 
 class _Lasting(io.FileIO):
