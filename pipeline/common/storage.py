@@ -124,7 +124,7 @@ class Remote:
     """
 
     address: str
-    listed: Info | None = field(default=None, compare=False, repr=False)
+    _known: list[Info | None] = field(default_factory=list, compare=False, repr=False)
 
     def __str__(self) -> str:
         return self.address
@@ -167,7 +167,7 @@ class Remote:
         Raises:
             UserError: the store does not answer, or denies access.
         """
-        return self._found is not None
+        return self._look() is not None
 
     def open(self, mode: str = "rb") -> BinaryIO:
         """Open the object for reading in any order.
@@ -192,22 +192,23 @@ class Remote:
         """
         scheme, _, rest = self.address.partition("://")
         top = f"{scheme}://{rest.partition('/')[0]}"
-        return [Remote(f"{top}/{info.key}", info) for info in self._store.below(self.address)]
+        return [Remote(f"{top}/{info.key}", [info]) for info in self._store.below(self.address)]
 
     @property
     def _store(self) -> Reader:
         """Return what reads the store."""
         return _STORES.get(self.address.partition("://")[0], _ARROW)
 
-    @functools.cached_property
-    def _found(self) -> Info | None:
+    def _look(self) -> Info | None:
         """Ask the store once; None if it is missing."""
-        return self.listed or self._store.head(self.address)
+        if not self._known:
+            self._known.append(self._store.head(self.address))
+        return self._known[0]
 
     def _info(self) -> Info:
-        if self._found is None:
+        if (info := self._look()) is None:
             raise FileNotFoundError(errno.ENOENT, "no such object", self.address)
-        return self._found
+        return info
 
 
 File = Path | Remote
