@@ -152,7 +152,7 @@ def test_the_environment_has_another_secret_where_machines_differ(cache: Path, m
 @pytest.mark.parametrize("config", ["here:5000", '{"url": "here:5000"}', '{"url": "here:5000", "params": {"a": "b"}}'])
 def test_a_service_gets_the_secret_for_its_pool(cache: Path, config: str) -> None:
     options = {"environment_type": "EXTERNAL", "environment_config": config}
-    _, flags = service(RunnerConfig(name="spark", options=options), options, None)
+    _, flags = service(RunnerConfig(name="spark", options=options), {}, None)
     found = json.loads(flags.get_all_options()["environment_config"])
     assert (found["url"], found["params"]["secret"]) == ("here:5000", pool.secret())
     assert ("a" in found["params"]) == ("params" in config)
