@@ -403,7 +403,7 @@ class StoreFolder:
         # does not remove these: if it stood still then, it would remove what the next one has put.
         cut_off = {group for group, its in _groups(listed).items() if its == run and not _is_whole(group, listed)}
         spare = listed.keys() - manifest.files.keys() - {MANIFEST}
-        self._remove(n for n in spare if not (match := FILE.fullmatch(n)) or match[1] in cut_off)
+        self._remove(n for n in spare if n.rpartition("/")[0] in cut_off or not n.startswith("checkpoints/"))
         manifest.write(self.copy.path)
         self._version = self.copy.replace(MANIFEST, self._version, (self.copy.path / MANIFEST).read_bytes())
         self.copy.sent = manifest.fingerprint

@@ -118,12 +118,14 @@ class Lease:
 
     def _renew(self) -> None:
         with self._one:
+            if self._lost:  # the lock is another's now: to put ours would end its work
+                return
             now = time.monotonic()
             etag = self._store.put(self.address, self._text(), etag=self._etag)
             if etag is None and (found := self._store.read(self.address)) is not None:
                 # The answer to an earlier renewal of ours may have been lost.
                 etag = found[1] if _holder(found[0]).get("token") == self._token else None
-            self._lost = self._lost or etag is None
+            self._lost = etag is None
             self._renewed = now
             self._etag = etag
 

@@ -108,6 +108,12 @@ def test_to_force_a_training_leaves_the_checkpoints_of_others(world: World) -> N
     assert world.checkpoints("short") == before
 
 
+def test_each_training_keeps_the_name_of_its_newest_checkpoint(world: World) -> None:
+    world.train("short", "a")
+    world.train("other", "b")
+    assert len([name for name in world.names("train") if name.endswith("/latest")]) == 2
+
+
 @pytest.mark.parametrize("moment", [52, 64, 76, 93])
 def test_a_training_that_was_forced_elsewhere_begins_again_here(stored: World, moment: int) -> None:
     """What was not put when this machine was killed is older than the force: it is not taken up."""
