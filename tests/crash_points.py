@@ -41,7 +41,8 @@ RANDOM = re.compile(r"/\.tmp\w{6}$|#\d+$|[0-9a-f]{16}")
 HOW = ("kill", "ENOSPC", "EIO")
 LIMIT = 120.0  # seconds of a command
 TIMES = re.compile(
-    rb'"(seconds|finished|times|[a-z_]*per_second|mfu|data_wait_share|began|time)": ?("[^"]*"|[\d.e+-]+|\{[^}]*\})'
+    rb'"(seconds|finished|times|spent|[a-z_]*per_second|mfu|data_wait_share|began|time)": ?'
+    rb'("[^"]*"|[\d.e+-]+|\{[^}]*\})'
 )
 TRAIN = (
     "model=tiny model.hidden=16 model.feed_forward=32 model.heads=2 model.positions=32 batch_size=8 micro_batch=8 "
