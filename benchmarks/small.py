@@ -9,6 +9,11 @@ from pipeline.shards import ShardInfo, write_shard
 from pipeline.tokenization.wordpiece import SPECIAL, WordPiece, build
 
 WORDS = 120
+# Settings of a whole run that takes minutes; only `workdir` is missing.
+SMALL_RUN = (
+    "+corpus=sample corpus.options.packages=[numpy,scipy] tasks=[sample_next] vocab.size=2000 train.steps=50 "
+    "train.batch_size=8 train.micro_batch=8 train.processes=1 evaluate.epochs=1"
+)
 LENGTH = 32
 
 

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NoReturn
 
+from benchmarks.small import SMALL_RUN
 from pipeline import __version__
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -24,10 +25,6 @@ PLACE = ROOT / "build" / "release"
 LOG, FILES, VENV = PLACE / "log.txt", PLACE / "files", PLACE / "venv"
 TAG = f"v{__version__}"
 ARCHIVE = ROOT / "tests" / "releases" / f"{__version__}.json"  # the last of its files
-DEMO = (
-    "+corpus=sample corpus.options.packages=[numpy,scipy] tasks=[sample_next] vocab.size=2000 train.steps=50 "
-    "train.batch_size=8 train.micro_batch=8 train.processes=1 evaluate.epochs=1 workdir=work"
-)
 # Nothing of this tree, and of no other environment.
 OWN = {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")}
 EMPTY = OWN | {"PATH": f"{VENV / 'bin'}{os.pathsep}{os.environ['PATH']}"}
@@ -103,7 +100,7 @@ def release(elsewhere: str) -> None:
     with step(f"show the help of {len(commands())} commands"):
         check_commands(elsewhere)
     with step("run the demo with 50 steps"):
-        python("-m", "pipeline.run", *shlex.split(DEMO), cwd=elsewhere)
+        python("-m", "pipeline.run", *SMALL_RUN.split(), "workdir=work", cwd=elsewhere)
         if not Path(elsewhere, "work", "report", "report.html").exists():
             refuse(f"the demo made no report; its output is in {LOG}")
     with step("install the sdist, show the help again"):

@@ -16,7 +16,7 @@ from model.finetuning import loop
 from model.finetuning.features import Samples
 from model.finetuning.heads import BertWithHead, HeadConfig, pool_tokens
 from model.huggingface import bert_format
-from model.loader.sample_order import Ints
+from pipeline.common.counter_rng import Ints
 from pipeline.common.errors import ConfigError
 
 BATCH_TOKENS = 8192  # approximate tokens per forward pass

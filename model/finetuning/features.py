@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from model.loader.sample_order import Ints
 from pipeline.common import counter_rng
+from pipeline.common.counter_rng import Ints
 from pipeline.tokenization.wordpiece import WordPiece
 
 Ids = Ints

@@ -20,10 +20,10 @@ from model.finetuning.features import Samples, batch_count, bounds_of, epoch_bat
 from model.finetuning.heads import BertWithHead, HeadConfig, loss_of
 from model.huggingface.names import ANSWER, TAG
 from model.loader.device_copy import sent
-from model.loader.sample_order import Ints
 from model.training.optimizer import parameter_groups
 from model.training.schedule import lr_factor
 from pipeline.common import counter_rng
+from pipeline.common.counter_rng import Ints
 
 CLIP = 1.0  # largest gradient norm
 EVALUATION_BATCH = 128

@@ -26,7 +26,8 @@ from model.encoders.device import exact_products
 from model.encoders.encoder import MaskedHead, PretrainingModel
 from model.finetuning.features import Ids
 from model.loader.device_copy import sent
-from model.loader.sample_order import Bools, Floats, Ints
+from model.loader.sample_order import Bools
+from pipeline.common.counter_rng import Floats, Ints
 
 BATCH_TOKENS = 4096  # of one forward pass: its matrices stay in a core's cache
 GPU_TOKENS = 1 << 17

@@ -14,10 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.common import counter_rng
+from pipeline.common.counter_rng import Ints
 
 Bools = npt.NDArray[np.bool_]
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)

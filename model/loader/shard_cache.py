@@ -22,9 +22,10 @@ from typing import IO, Any
 import numpy as np
 
 from model.config import DataConfig
-from model.loader.sample_order import Ints, Span
+from model.loader.sample_order import Span
 from pipeline.common import estimate, parallel
 from pipeline.common.atomic import remove_leftovers, write_text
+from pipeline.common.counter_rng import Ints
 from pipeline.common.errors import (
     BY_FORCE,
     ConfigError,

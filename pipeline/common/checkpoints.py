@@ -25,8 +25,9 @@ FILES = (WEIGHTS, MOMENTS, STATE)
 SUMS = "SHA256SUMS"  # of these files
 LATEST = "latest"  # the name of the newest checkpoint, for other tools
 BRANCH = "stable"  # the names of those that are kept for longer trainings, or as the best, alone
+RUNS = "checkpoints"  # the folder of a stage that has them
 # A file of a checkpoint by its path in the stage's folder: the checkpoint, the run, the step.
-FILE = re.compile(r"(checkpoints/([^/]+)/step-(\d+))/[^/]+")
+FILE = re.compile(rf"({RUNS}/([^/]+)/step-(\d+))/[^/]+")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -157,7 +158,7 @@ def noted(path: Path, key: str) -> Any:
 
 def runs(folder: Path) -> Path:
     """Return the folder of a train stage's checkpoints, with one subfolder per fingerprint."""
-    return folder / "checkpoints"
+    return folder / RUNS
 
 
 def run_name(fingerprint: str) -> str:

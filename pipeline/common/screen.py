@@ -52,11 +52,6 @@ def _wrapped(line: str, columns: int, indent: int) -> str:
     return "\n".join(parts).replace(_GLUE, " ")
 
 
-def cut(text: str, columns: int | None) -> str:
-    """Return a line of at most `columns`, with a sign where it was longer."""
-    return text if columns is None or len(text) <= columns else f"{text[: columns - 1]}…"
-
-
 def say(text: str, stream: TextIO | None = None) -> None:
     """Print `text`, redacted; wrapped and with colours where `stream` (standard output) is a terminal."""
     stream = stream or sys.stdout
@@ -68,6 +63,12 @@ def say(text: str, stream: TextIO | None = None) -> None:
     ROWS.clear()
     console = Console(file=unfiltered(stream), soft_wrap=True)
     console.print(wrap(redact(text), width(stream)), markup=False, emoji=False)
+
+
+def say_line(text: str) -> None:
+    """Print one line on standard output, cut where a terminal is narrower."""
+    columns = width(sys.stdout)
+    say(text if columns is None or len(text) <= columns else f"{text[: columns - 1]}…")
 
 
 def tell(error: UserError | Restart) -> None:

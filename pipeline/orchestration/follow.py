@@ -1,7 +1,6 @@
 """Follow the stages of a run until all are done: one loop, whatever makes processes of them."""
 
 import shutil
-import sys
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
@@ -89,8 +88,7 @@ class Executor(ABC):
                     continue
                 for each, manifest in made.items():
                     assert manifest is not None
-                    line = f"{self.tick}{each:<{width}}  {manifest.seconds:8.1f} s   {manifest.summary}"
-                    screen.say(screen.cut(line, screen.width(sys.stdout)))
+                    screen.say_line(f"{self.tick}{each:<{width}}  {manifest.seconds:8.1f} s   {manifest.summary}")
                 done |= made.keys()
                 del groups[name]
             if groups:
@@ -130,8 +128,7 @@ def announce_done(nodes: Nodes) -> None:
         if node.reason is None:
             manifest = Manifest.read(node.out)
             assert manifest is not None
-            line = f"{node.name:<{width}}  up to date   {manifest.summary}"
-            screen.say(screen.cut(line, screen.width(sys.stdout)))
+            screen.say_line(f"{node.name:<{width}}  up to date   {manifest.summary}")
 
 
 def delete_forced(nodes: Nodes) -> None:

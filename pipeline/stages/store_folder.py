@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from pipeline.common import file_search, parallel, storage
-from pipeline.common.checkpoints import FILE, FILES, STATE, SUMS, run_name, sums_of
+from pipeline.common.checkpoints import FILE, FILES, RUNS, STATE, SUMS, run_name, sums_of
 from pipeline.common.errors import InputError, Restart, StoreError
 from pipeline.common.manifest import MANIFEST, Manifest, Result, begun
 from pipeline.common.schema import set_key
@@ -60,7 +60,7 @@ def stages_in(workdir: str, pattern: str = "*") -> list[str]:
 def steps_saved(out: str) -> list[tuple[str, int]]:
     """Return the checkpoints of a train stage, as (folder of the run, step), the newest last."""
     place = storage.normal(out) if in_store(out) else out
-    files = storage.matching(f"{glob.escape(place)}/checkpoints/*/step-*/{SUMS}")
+    files = storage.matching(f"{glob.escape(place)}/{RUNS}/*/step-*/{SUMS}")
     files.sort(key=lambda file: file.stat().st_mtime_ns)
     found = (FILE.search(str(file)) for file in files)
     return [(match[2], int(match[3])) for match in found if match]
@@ -403,7 +403,7 @@ class StoreFolder:
         # does not remove these: if it stood still then, it would remove what the next one has put.
         cut_off = {group for group, its in _groups(listed).items() if its == run and not _is_whole(group, listed)}
         spare = listed.keys() - manifest.files.keys() - {MANIFEST}
-        self._remove(n for n in spare if n.rpartition("/")[0] in cut_off or not n.startswith("checkpoints/"))
+        self._remove(n for n in spare if n.rpartition("/")[0] in cut_off or not n.startswith(f"{RUNS}/"))
         manifest.write(self.copy.path)
         self._version = self.copy.replace(MANIFEST, self._version, (self.copy.path / MANIFEST).read_bytes())
         self.copy.sent = manifest.fingerprint

@@ -28,9 +28,8 @@ def segmenter(name: str) -> Segmenter:
         ConfigError: its library is not installed.
     """
     assert name in SEGMENTERS
-    cut: Segmenter = (
-        library("rjieba", "words", name).Jieba().cut
-    )  # a separate instance: other code cannot add words to it
+    own = library("rjieba", "words", name).Jieba()  # other code cannot add words to it
+    cut: Segmenter = own.cut
     return cut
 
 

@@ -18,6 +18,7 @@ from wandb.sdk.lib import wbauth
 from model.config import TrackingConfig
 from model.training.tracking import METRICS, RUN_ID, Tracker, has_key, mode_of, read_metrics, take_back
 from pipeline.common.errors import ConfigError
+from tests.terminal import plain
 from tests.wandb_files import history, records
 from tests.wandb_server import KEY, WandbServer
 
@@ -339,7 +340,7 @@ def test_a_narrow_terminal_shows_the_bar_and_the_time_that_is_left(root: Path, t
     termios.tcsetwinsize(theirs, (24, 80))
     words = [sys.executable, "-c", BAR, str(tmp_path)]
     subprocess.run(words, cwd=root, stderr=theirs, check=True)
-    drawn = re.sub(r"\x1b\[[?\d;]*[A-Za-z]", "", os.read(ours, 9999).decode())
+    drawn = plain(os.read(ours, 9999))
     os.close(ours)
     os.close(theirs)
     lines = [line.strip() for line in drawn.replace("\n", "\r").split("\r")]

@@ -18,6 +18,7 @@ from pipeline.beam.plan import PreparePlan
 from pipeline.cli import composing, conf_files
 from pipeline.config import PrepareConfig
 from pipeline.tokenization.wordpiece import SPECIAL, build
+from tests.terminal import plain
 
 
 @pytest.fixture
@@ -118,8 +119,7 @@ def test_a_terminal_shows_both_phases_to_their_end(root: Path, words: list[str],
         shown += more
     os.close(terminal)
     assert process.wait() == 0
-    plain = re.sub(r"\x1b\[[?\d;]*[A-Za-z]", "", shown.decode())
-    lines = [part for part in plain.replace("\n", "\r").split("\r") if part.strip()]
+    lines = [part for part in plain(shown).replace("\n", "\r").split("\r") if part.strip()]
     reading = [line for line in lines if "reading" in line]
     writing = [line for line in lines if "writing" in line]
     assert lines == reading + writing
