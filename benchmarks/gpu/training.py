@@ -43,8 +43,9 @@ def settings(work: Path, small: bool, text: Path | None) -> list[str]:
         tiny.make_work(work, words=30_517, rows=200_000, length=128)
     steps = "steps=300 save_every=50 log_every=5" if text is None else "steps=1500 save_every=250 log_every=10"
     batches = "model=base precision=bf16 batch_size=512 micro_batch=auto evaluate_every=500 tracking=none"
-    rate = "optimizer=muon optimizer.learning_rate=2e-3 schedule=wsd schedule.warmup_share=0.06 clip=null"
-    return [f"workdir={text or work}", f"out={work / 'train'}", *f"{batches} {steps} {rate}".split()]
+    rate = "optimizer=muon optimizer.learning_rate=2e-3 optimizer.adam_share=0.4 optimizer.betas=[0.9,0.98] clip=null"
+    schedule = "schedule=wsd schedule.warmup_share=0.04 schedule.decay=sqrt schedule.decay_share=0.4"
+    return [f"workdir={text or work}", f"out={work / 'train'}", *f"{batches} {steps} {rate} {schedule}".split()]
 
 
 def command(words: list[str]) -> subprocess.Popen[bytes]:

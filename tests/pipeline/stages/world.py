@@ -90,6 +90,9 @@ class Store:
         return bool(self.below(address))
 
     def opened(self, address: str, info: Info) -> io.BytesIO:
+        """Bound to one version, as in those of s3://."""
+        if self.head(address) != info:
+            raise StoreError("changed since it was listed", path=address)
         return io.BytesIO(self.data[address][0])
 
     def read(self, address: str) -> tuple[bytes, str] | None:
