@@ -262,8 +262,12 @@ class StoreFolder:
         manifest = Manifest.read(self.copy.path)
         if manifest is None or manifest.fingerprint != fingerprint or self.copy.sent == fingerprint:
             return None  # not made, or removed from the store since
-        whole = self.copy.files().keys() | self.copy.listed().keys()
-        return manifest if whole >= manifest.files.keys() else None
+        here = self.copy.files()
+        if manifest.files.keys() - here.keys() - self.copy.listed().keys():
+            return None
+        made = {name: account for name, account in manifest.files.items() if name in here}
+        # Who read a folder that somebody had changed has fetched the manifest too, and other files than it says.
+        return None if dataclasses.replace(manifest, files=made).changed(self.copy.path) else manifest
 
     def begin(self, in_place: bool, run: str) -> None:
         """Get the place ready: what an earlier start has left of this stage is fetched.

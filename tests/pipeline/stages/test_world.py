@@ -81,6 +81,17 @@ def test_what_somebody_changed_in_the_store_is_put_again_by_its_training(stored:
     assert stored.wrong("train") == []
 
 
+@pytest.mark.parametrize("cut", [0, 1])
+def test_what_was_fetched_as_somebody_changed_it_is_made_again(stored: World, cut: int) -> None:
+    """By the machine that has read it for another stage."""
+    made = stored.train("short", "a")
+    name = f"{made.figures['checkpoint']}/model.safetensors"
+    stored.change("train", name, stored.names("train")[name][: -1 - cut] + b"?")
+    suppressed(lambda: stored.convert("train", "convert", "b"))
+    stored.train("short", "b")
+    assert stored.wrong("train") == []
+
+
 def test_a_longer_training_goes_on_elsewhere_from_a_shorter_one(world: World, capsys: Capsys) -> None:
     world.train("short", "a")
     made = world.train("long", "b")
