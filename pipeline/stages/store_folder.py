@@ -262,12 +262,11 @@ class StoreFolder:
         manifest = Manifest.read(self.copy.path)
         if manifest is None or manifest.fingerprint != fingerprint or self.copy.sent == fingerprint:
             return None  # not made, or removed from the store since
-        here = self.copy.files()
-        if manifest.files.keys() - here.keys() - self.copy.listed().keys():
-            return None
-        made = {name: account for name, account in manifest.files.items() if name in here}
+        here, there = self.copy.files(), self.copy.listed()
         # Who read a folder that somebody had changed has fetched the manifest too, and other files than it says.
-        return None if dataclasses.replace(manifest, files=made).changed(self.copy.path) else manifest
+        made = dataclasses.replace(manifest, files={n: f for n, f in manifest.files.items() if n in here})
+        whole = manifest.files.keys() <= here.keys() | there.keys()
+        return manifest if whole and not made.changed(self.copy.path) else None
 
     def begin(self, in_place: bool, run: str) -> None:
         """Get the place ready: what an earlier start has left of this stage is fetched.
@@ -367,14 +366,13 @@ class StoreFolder:
         """Put what is new, and remove what is gone: of a checkpoint the sums first, or last."""
         files = self.copy.files()
         files.pop(MANIFEST, None)
-        known = self.copy.entries.keys() - {MANIFEST}
         # Of what depends on other files the deeper ones are older.
         for name in sorted(files, key=lambda name: (name.endswith(SUMS), -name.count("/"), name)):
             group = FILE.fullmatch(name)
             sums = sums_of(self.copy.path / group[1]) if group else {}
             with contextlib.suppress(FileNotFoundError):
                 self.copy.put(name, sums.get(name.rpartition("/")[2]))
-        gone = {name for name in known if not (self.copy.path / name).exists()}
+        gone = {name for name in self.copy.entries.keys() - {MANIFEST} if not (self.copy.path / name).exists()}
         groups = {match[1] for name in gone if (match := FILE.fullmatch(name))}
         self._remove([*gone, *(f"{g}/{n}" for g in groups for n in FILES if f"{g}/{n}" not in gone)])
         self.copy.save_index()
@@ -400,8 +398,7 @@ class StoreFolder:
         manifest = dataclasses.replace(manifest, files=manifest.files | elsewhere)
         self.copy.save_index()
         listed = self.copy.listed()
-        wrong = [n for n, f in manifest.files.items() if n not in listed or listed[n].size != f["bytes"]]
-        if wrong:
+        if wrong := [n for n, f in manifest.files.items() if n not in listed or listed[n].size != f["bytes"]]:
             raise Restart(f"{self._address}/{wrong[0]}: another process changed it")
         # Checkpoints of other settings, or kept for good by another start, stay; not those that were cut off. A start
         # does not remove these: if it stood still then, it would remove what the next one has put.
