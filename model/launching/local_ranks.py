@@ -27,9 +27,7 @@ def verdict(launcher: int, pids: dict[str, int], codes: dict[str, int]) -> int:
     """
     if not pids:
         return launcher if launcher > 0 else Exit.RESTART
-    if launcher != 0:
-        return merge([*codes.values(), Exit.RESTART])
-    return merge([codes.get(rank, Exit.RESTART) for rank in pids])
+    return merge([codes.get(rank, Exit.RESTART) for rank in pids] + [Exit.RESTART] * (launcher != 0))
 
 
 def merge(codes: Iterable[int]) -> int:
@@ -50,6 +48,7 @@ class Launch:
     environment: dict[str, str] = field(default_factory=dict)  # that the launcher gets too
     launcher: int | None = None  # its exit code, when it has ended
     signals: list[int] = field(default_factory=list)  # signals that came
+    running: list[int] = field(default_factory=list)  # pids of the ranks when the first signal came
     passed: dict[int, int] = field(default_factory=dict)  # pid -> number of signals passed on
     orphaned: bool = False  # the launcher ended first, and the signals are our own
     endings: Endings = field(default_factory=Endings)
@@ -73,6 +72,8 @@ class Launch:
         until = float("inf")
         while self._reap(child.pid):
             alive = self._alive()
+            if not self.signals:
+                self.running = alive
             if self.launcher is not None:
                 until = min(until, time.monotonic() + ORPHANED)
                 if not alive:
@@ -82,15 +83,17 @@ class Launch:
             if self.signals or self.launcher is not None:
                 self._pass_on(child.pid, alive)
             time.sleep(POLL)
-        _signal_group(child.pid, signal.SIGKILL)  # leftover helper processes
+        _signal(-child.pid, signal.SIGKILL)  # leftover helper processes
         child.returncode = self.launcher
         assert self.launcher is not None
         return verdict(self.launcher, self._read("pid"), self._read("code"))
 
     def lost(self) -> str:
         """Return what became of the ranks that left no exit code; nothing if all of them did."""
-        ranks = sorted(self._read("pid").keys() - self._read("code").keys())
-        return self.endings.describe(ranks, [] if self.orphaned else self.signals, self.launcher)
+        pids = self._read("pid")
+        ranks = sorted(pids.keys() - self._read("code").keys())
+        by_signals = not self.orphaned and {pids[rank] for rank in ranks} <= {*self.running, *self.passed}
+        return self.endings.describe(ranks, self.signals if by_signals else [], self.launcher)
 
     def _reap(self, launcher: int) -> bool:
         """Reap ended processes; return whether any are left."""
@@ -107,8 +110,7 @@ class Launch:
     def _alive(self) -> list[int]:
         """Return the process ids of the running ranks."""
         ended = self._read("code")
-        ranks = [pid for rank, pid in self._read("pid").items() if rank not in ended]
-        return [pid for pid in ranks if _signal(pid, 0)]
+        return [pid for rank, pid in self._read("pid").items() if rank not in ended and _runs(pid)]
 
     def _pass_on(self, launcher: int, ranks: list[int]) -> None:
         """Tell the ranks what came; those that outlive their launcher, to save and leave."""
@@ -119,7 +121,7 @@ class Launch:
             # Nothing to save yet. Once for each signal: a launcher that ends others by a command
             # would start that command again.
             if self.passed.get(launcher, 0) < len(self.signals):
-                _signal_group(launcher, signal.SIGTERM)
+                _signal(-launcher, signal.SIGTERM)
             self.passed[launcher] = len(self.signals)
         for pid in ranks:
             for number in self.signals[self.passed.get(pid, 0) :]:
@@ -140,15 +142,14 @@ def note_signals(into: list[int]) -> None:
         signal.signal(number, lambda number, frame: into.append(number))
 
 
-def _signal(pid: int, number: int) -> bool:
-    """Signal a process; return False if it does not exist."""
-    try:
-        os.kill(pid, number)
-    except ProcessLookupError:
-        return False
-    return True
+def _runs(pid: int) -> bool:
+    """Return whether a process runs; one that has ended may wait for its parent to look."""
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    return False
 
 
-def _signal_group(leader: int, number: int) -> None:
+def _signal(pid: int, number: int) -> None:
+    """Signal a process, or the group of a negative one, if it exists."""
     with contextlib.suppress(ProcessLookupError):
-        os.killpg(leader, number)
+        os.kill(pid, number)

@@ -203,6 +203,24 @@ def test_a_rank_that_leaves_early_was_not_killed(tmp_path: Path) -> None:
     assert "killed" not in said
 
 
+# A launcher that looks at its rank too late.
+SLOW = UNREADY.replace("subprocess.Popen", "import time; child = subprocess.Popen").replace(
+    ".wait()", "; time.sleep(3); child.wait()"
+)
+
+
+def test_a_rank_that_was_killed_before_a_signal_came_is_named(tmp_path: Path) -> None:
+    """Another host sends it, as it has lost that rank."""
+    process = start(SLOW, tmp_path)
+    os.kill(descendants(process.pid)[-1], signal.SIGKILL)
+    time.sleep(1)
+    process.send_signal(signal.SIGTERM)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == Exit.RESTART
+    assert said.startswith("stopped: rank-0 ")
+    assert "killed" in said
+
+
 def test_launchers_are_found_where_the_environment_is_not_activated(tmp_path: Path) -> None:
     done = forked.fresh(
         *shlex.split("-m model.launch torchrun --help"),
