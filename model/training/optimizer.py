@@ -24,7 +24,8 @@ from model.training.partitioned import (
 
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)  # of a quintic that is steep at zero
 ITERATIONS = 5
-AT_ONCE = 2**26  # elements of matrices that ranks exchange at a time
+AT_ONCE = 2**26  # elements of matrices that ranks exchange, or a GPU iterates, at a time
+IN_CACHE = 2**19  # that a CPU iterates at a time
 MOMENTUM = "momentum"
 AVERAGE = "average"  # of the weights, an optimizer's moment like the others
 
@@ -131,31 +132,43 @@ class Muon(PartitionedAdam):
         torch._foreach_add_(updates, step.parameters, alpha=step.group["weight_decay"])
 
 
-def orthogonal(matrix: Tensor, bf16: bool = False) -> Tensor:
-    """Return about U V^T for a matrix U S V^T `(R, C)`, times sqrt(R / C) where R > C.
+def orthogonalise(matrices: TensorList, bf16: bool, device: torch.device) -> None:
+    """Orthogonalise matrices in place, on a device: those of one shape together, or a GPU waits for the host."""
+    shapes: dict[torch.Size, TensorList] = {}
+    for matrix in matrices:
+        shapes.setdefault(matrix.shape, []).append(matrix)
+    most = AT_ONCE if device.type == "cuda" else IN_CACHE
+    for same in shapes.values():
+        for first, last in portions([matrix.numel() for matrix in same], most):
+            batch = orthogonal(torch.stack(same[first:last]).to(device), bf16)
+            torch._foreach_copy_(same[first:last], list(batch.unbind()))
 
-    With `bf16` it is iterated in that precision.
+
+def orthogonal(matrices: Tensor, bf16: bool = False) -> Tensor:
+    """Return about U V^T for each matrix U S V^T of `(N, R, C)`, times sqrt(R / C) where R > C.
+
+    With `bf16` they are iterated in that precision.
     """
-    rows, columns = matrix.shape
-    x: Tensor = matrix.T if rows > columns else matrix
-    x = x / (x.norm() + 1e-7)
-    fewer = max(matrix.shape) > 1.5 * min(matrix.shape)  # operations with the Gram matrix alone
+    rows, columns = matrices.shape[1:]
+    x: Tensor = matrices.mT if rows > columns else matrices
+    x = x / (x.norm(dim=(1, 2), keepdim=True) + 1e-7)
+    fewer = max(rows, columns) > 1.5 * min(rows, columns)  # operations with the Gram matrix alone
     if bf16:
-        x = iterated(x.bfloat16()).to(matrix.dtype)
+        x = iterated(x.bfloat16()).to(matrices.dtype)
     else:
         exact = torch.get_float32_matmul_precision() == "highest"  # else factors lose bits: TF32, on a GPU
         x = iterated_gram(x) if fewer and exact else iterated(x)
     x *= max(1.0, rows / columns) ** 0.5
-    return x.T if rows > columns else x
+    return x.mT if rows > columns else x
 
 
 def iterated(x: Tensor) -> Tensor:
-    """Return a matrix `(S, L)` after the Newton-Schulz iterations, in 5 (2 S^2 L + S^3)."""
+    """Return matrices `(N, S, L)` after the Newton-Schulz iterations, in 5 (2 S^2 L + S^3) each."""
     a, b, c = COEFFICIENTS
     for _ in range(ITERATIONS):
-        square = x @ x.T
-        polynomial = torch.addmm(square, square, square, beta=b, alpha=c)
-        x = torch.addmm(x, polynomial, x, beta=a)
+        square = x @ x.mT
+        polynomial = torch.baddbmm(square, square, square, beta=b, alpha=c)
+        x = torch.baddbmm(x, polynomial, x, beta=a)
     return x
 
 
@@ -168,11 +181,11 @@ def iterated_gram(x: Tensor) -> Tensor:
     be 1.4 times too large, with the 7 bits of bf16 several times; `iterated` keeps them in both.
     """
     a, b, c = COEFFICIENTS
-    square = x @ x.T
+    square = x @ x.mT
     product: Tensor | None = None
     for left in reversed(range(ITERATIONS)):
-        polynomial = torch.addmm(square, square, square, beta=b, alpha=c)
-        polynomial.diagonal().add_(a)
+        polynomial = torch.baddbmm(square, square, square, beta=b, alpha=c)
+        polynomial.diagonal(dim1=1, dim2=2).add_(a)
         product = polynomial if product is None else polynomial @ product
         if left:
             square = polynomial @ square @ polynomial
@@ -188,10 +201,8 @@ def orthogonalise_pieces(flat: Tensor, layout: Layout, bf16: bool) -> None:
     pieces.
     """
     parts = list(zip(layout.pieces, pieces_of(flat, layout), strict=True))
-    for piece, part in parts:
-        if piece.parameter not in layout.split:
-            matrix = part.view(layout.shapes[piece.parameter])
-            matrix.copy_(orthogonal(matrix.to(layout.device), bf16))
+    own = [part.view(layout.shapes[piece.parameter]) for piece, part in parts if piece.parameter not in layout.split]
+    orthogonalise(own, bf16, layout.device)
     split = sorted(layout.split)
     for first, last in portions([layout.shapes[number].numel() for number in split]):
         shapes = [layout.shapes[number] for number in split[first:last]]
@@ -214,8 +225,7 @@ def orthogonalise_pieces(flat: Tensor, layout: Layout, bf16: bool) -> None:
 def orthogonalise_whole(matrices: TensorList, bf16: bool) -> None:
     """Orthogonalise the same matrices on every rank, in place: each rank computes some of them."""
     if not dist.is_initialized() or dist.get_world_size() == 1:
-        for matrix in matrices:
-            matrix.copy_(orthogonal(matrix, bf16))
+        orthogonalise(matrices, bf16, matrices[0].device)
         return
     for first, last in portions([matrix.numel() for matrix in matrices]):
         portion = matrices[first:last]
@@ -229,20 +239,20 @@ def orthogonalise_whole(matrices: TensorList, bf16: bool) -> None:
 def share(buffer: Tensor, shapes: list[torch.Size], group: Any, bf16: bool) -> None:
     """Orthogonalise the matrices of a buffer that every rank has, each rank some, in place."""
     rank, world = dist.get_rank(group), dist.get_world_size(group)
-    for number, whole in enumerate(torch.split(buffer, [shape.numel() for shape in shapes])):
-        if number % world == rank:
-            matrix = whole.view(shapes[number])
-            matrix.copy_(orthogonal(matrix, bf16))
-        else:
+    wholes = torch.split(buffer, [shape.numel() for shape in shapes])
+    mine = [whole.view(shape) for whole, shape in zip(wholes, shapes, strict=True)][rank::world]
+    orthogonalise(mine, bf16, buffer.device)
+    for number, whole in enumerate(wholes):
+        if number % world != rank:
             whole.zero_()
     dist.all_reduce(buffer, group=group)
 
 
-def portions(sizes: list[int]) -> list[tuple[int, int]]:
-    """Return ranges of matrices that together have at most AT_ONCE elements, or are one."""
+def portions(sizes: list[int], most: int = AT_ONCE) -> list[tuple[int, int]]:
+    """Return ranges of matrices that together have at most `most` elements, or are one."""
     found, first, total = [], 0, 0
     for number, size in enumerate(sizes):
-        if number > first and total + size > AT_ONCE:
+        if number > first and total + size > most:
             found.append((first, number))
             first, total = number, 0
         total += size
