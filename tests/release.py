@@ -79,11 +79,15 @@ def check_commands(elsewhere: str) -> None:
 
 
 def build() -> tuple[str, str]:
-    """Build both files from the last commit, without what else lies in this tree; return their paths."""
+    """Build both files from the last commit, without what else lies in this tree; return their paths.
+
+    A commit gives one wheel, to the byte; an sdist has the times at which its folders were made.
+    """
+    dated = OWN | {"SOURCE_DATE_EPOCH": git("log", "-1", "--format=%ct").strip()}
     with tempfile.TemporaryDirectory() as source:
         tar = subprocess.run(["git", "archive", "HEAD"], cwd=ROOT, stdout=subprocess.PIPE, check=True).stdout
         subprocess.run(["tar", "-x", "-C", source], input=tar, check=True)
-        run(sys.executable, "-m", "build", "--outdir", str(FILES), source)
+        run(sys.executable, "-m", "build", "--outdir", str(FILES), source, env=dated)
     (wheel,), (sdist,) = FILES.glob("*.whl"), FILES.glob("*.tar.gz")
     return str(wheel), str(sdist)
 
