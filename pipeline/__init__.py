@@ -24,5 +24,5 @@ def _end(kind: type[BaseException], error: BaseException, trace: TracebackType |
 
 # Of a command, `python -m pipeline.run`, not of a program that imports this package.
 _main = getattr(sys.modules["__main__"], "__file__", None) or ""
-if sys.argv[:1] == ["-m"] or _main.endswith("model/train.py"):
+if sys.argv[:1] == ["-m"] or _main.endswith(("model/train.py", "model/preflight.py")):
     sys.excepthook = _end

@@ -10,7 +10,9 @@ import pytest
 from tests import forked
 
 
-@pytest.mark.parametrize("words", [["-m", "pipeline.run"], ["-m", "pipeline.inspect"], ["model/train.py"]])
+@pytest.mark.parametrize(
+    "words", [["-m", "pipeline.run"], ["-m", "pipeline.inspect"], ["model/train.py"], ["model/preflight.py"]]
+)
 def test_a_python_without_the_libraries_is_named(words: list[str]) -> None:
     done = forked.fresh("-S", *words)  # -S: without site-packages
     assert done.returncode == 2, done.stderr
