@@ -16,6 +16,11 @@ LONGEST = 2048
 # the characters take four times as long, 400,000 of them 15 s. Longer runs are broken.
 LONGEST_RUN = 10_000
 _RUN = re.compile(rf"(?<![^ \n])[^ \n]{{{LONGEST_RUN + 1},}}")
+# It looks for the end of a quotation up to the end of the line, and again at the next one: lines with many that it
+# does not find, as of »Hej.» or „Hallo.”, are broken too, after a sentence where there is one.
+_OPENINGS = (("«", "»"), ("»", "«"), ("‹", "›"), ("‘", "’"), ("“", "”„"), ("„", "“"))
+_LOOKS = 10**9  # characters that are looked at for a line: half a second
+_PART = re.compile(rf".{{1,{LONGEST_RUN}}}(?<=[.!?»«›’”“]) |.{{1,{LONGEST_RUN}}} |.{{1,{LONGEST_RUN}}}")
 # Marks that end a sentence without a space behind them, and quotes that they close.
 _CLOSED = r"[”’»」』）》〉\"')\]]*"
 _END = re.compile(rf"(?:[。！？｡．।॥။።]|(?<=[^\0-\x7f])[!?])+{_CLOSED}")
@@ -47,6 +52,9 @@ def split_sentences(text: str, language: str, *, by_lines: bool = False) -> list
     language = wikipedia_code(language)
     if not text.isascii():
         text = _UNKNOWN.sub(r"\g<0>\n", text)
+        if _looks(text) > _LOOKS:
+            cut = (_PART.findall(line) if _looks(line) > _LOOKS else [line] for line in text.split("\n"))
+            text = "\n".join("\n".join(parts) for parts in cut)
     if _has_run(text):
         text = _RUN.sub(_broken, text)
     # The library takes blank lines as paragraph ends: one call per document is enough, and an open
@@ -68,6 +76,12 @@ def split_sentences(text: str, language: str, *, by_lines: bool = False) -> list
     if max(map(len, found), default=0) > LONGEST:
         found = [piece for sentence in found for piece in _capped(sentence)]
     return found
+
+
+def _looks(text: str) -> int:
+    """Return about how many characters the library looks at for quotations that do not end."""
+    missing = (text.count(mark) - sum(map(text.count, ends)) for mark, ends in _OPENINGS)
+    return len(text) * sum(max(0, count) for count in missing)
 
 
 def _has_run(text: str) -> bool:

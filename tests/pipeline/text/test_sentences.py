@@ -87,8 +87,34 @@ def test_the_library_gets_no_endless_run_of_sentences(
     assert max(map(len, seen)) <= LONGEST_RUN + len(f"One. {sentence}")
 
 
+@pytest.mark.parametrize("sentence", ["»Hej.» sa han till mig.", "„Hallo.” mondta ma neki.", "‚Hallo.‘ sagte er.", "«"])
+def test_the_library_gets_no_long_line_of_quotations_that_do_not_end(
+    sentence: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would look for their ends to the end of the line, from each of them."""
+    seen: list[str] = []
+
+    def segment(language: str, text: str) -> list[str]:
+        seen.extend(text.split("\n"))
+        return sentencex.segment(language, text)
+
+    monkeypatch.setattr(sentences, "segment", segment)
+    text = " ".join([sentence] * (800_000 // len(sentence)))
+    found = split_sentences(text, "de")
+    assert max(map(len, seen)) <= LONGEST_RUN + 1  # a space
+    assert "".join("".join(found).split()) == "".join(text.split())
+
+
 @pytest.mark.parametrize(
-    "text", ["今天天气很好。" * 1400, "今天天气很好。 " * 9000, "He left. " * 9000, "x.y!" * 9000, "今天" * 9000]
+    "text",
+    [
+        "今天天气很好。" * 1400,
+        "今天天气很好。 " * 9000,
+        "He left. " * 9000,
+        "x.y!" * 9000,
+        "今天" * 9000,
+        "„Ja.“ " * 20_000,
+    ],
 )
 def test_other_long_lines_reach_the_library_as_they_are(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[str] = []
