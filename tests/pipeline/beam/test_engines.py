@@ -76,10 +76,10 @@ def command(folder: Path, out: Path, cluster: Cluster | None, *more: str) -> lis
 
 
 def done(root: Path, words: list[str], out: Path) -> Manifest:
-    """The manifest of a run that succeeds."""
+    """The manifest of a run that succeeds; an engine that was just started may lose a worker of the one before."""
     ran = subprocess.run(words, cwd=root, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr
-    assert ran.stderr == ""
+    assert all(map(RETRIED.search, ran.stderr.splitlines())), ran.stderr
     return require_manifest(out, "prepare", "out")
 
 
