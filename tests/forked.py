@@ -35,6 +35,8 @@ PRELOADED = (
     "model.finetuning.loop",
     "model.huggingface.bert_format",
     "deepspeed.runtime.zero.muon.original_muon",  # seconds, at the first optimizer
+    "deepspeed.module_inject.auto_ep_layer",
+    "pipeline.cli.composing",
 )
 
 
@@ -109,8 +111,13 @@ def serve() -> None:
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # imports print
     sys.path.insert(0, str(ROOT))
+    import deepspeed
+    from hydra.core.plugins import Plugins
+
     for name in PRELOADED:
         import_module(name)
+    Plugins.instance()  # Hydra looks for them once
+    assert deepspeed.ops.__compatible_ops__  # asks a compiler once
     gc.collect()
     gc.freeze()  # children do not copy pages to count what they never free
     threads = {path.read_text().strip() for path in Path("/proc/self/task").glob("*/comm")}

@@ -38,3 +38,9 @@ def history(folder: Path) -> list[dict[str, Any]]:
         for r in found
         if r.WhichOneof("record_type") == "history"
     ]
+
+
+def of(folder: Path, kind: str) -> list[Any]:
+    """Return all records of a kind."""
+    paths = sorted(folder.glob("wandb/offline-run-*/*.wandb"))
+    return [getattr(r, kind) for p in paths for r in records(p) if r.WhichOneof("record_type") == kind]

@@ -10,6 +10,7 @@ import contextlib
 import datetime
 import itertools
 import os
+import shlex
 import signal
 import subprocess
 import threading
@@ -211,19 +212,8 @@ class Kubelet(threading.Thread):
         with self.log_of(pod).open("wb") as log:
             sandbox.process = subprocess.Popen(
                 [
-                    "ip",
-                    "netns",
-                    "exec",
-                    network,
-                    "unshare",
-                    "--mount",
-                    "--uts",
-                    "--ipc",
-                    "--pid",
-                    "--fork",
-                    "--kill-child",
-                    "sh",
-                    "-c",
+                    *shlex.split(f"ip netns exec {network} unshare --mount --uts --ipc --pid --fork"),
+                    *shlex.split("--kill-child sh -c"),
                     script,
                 ],
                 stdin=subprocess.DEVNULL,
@@ -315,20 +305,8 @@ class Kubelet(threading.Thread):
             time.sleep(0.1)  # its volumes are being mounted
         done = subprocess.run(
             [
-                "nsenter",
-                f"--target={inside}",
-                "--mount",
-                "--net",
-                "--pid",
-                "--root",
-                "setpriv",
-                "--reuid",
-                user,
-                "--regid",
-                user,
-                "--clear-groups",
-                "env",
-                "-C",
+                *shlex.split(f"nsenter --target={inside} --mount --net --pid --root"),
+                *shlex.split(f"setpriv --reuid {user} --regid {user} --clear-groups env -C"),
                 place,
                 *words,
             ],

@@ -19,7 +19,7 @@ def kustomize(folder: Path) -> list[Object]:
         pytest.skip("kubectl is not on this machine")
     made = subprocess.run([kubectl, "kustomize", folder], capture_output=True, text=True, check=False)
     assert made.returncode == 0, made.stderr
-    return list(yaml.safe_load_all(made.stdout))
+    return list(yaml.load_all(made.stdout, yaml.CSafeLoader))  # as safe_load_all, in a tenth of the time
 
 
 def extended(root: Path, folder: Path, overlay: str, *components: str) -> Path:

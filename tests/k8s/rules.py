@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator
 
 import kubernetes_validate
+from kubernetes_validate import utils
 from rules_pods import pod_faults
 from rules_world import Object, World, number, quantity, unknown
 
@@ -19,6 +20,8 @@ VERSIONS = ("1.31", "1.37")  # the oldest that has all we use, and the newest pu
 RUN_STAGE = "pipeline.orchestration.run_stage"
 NEVER = "0 0 31 2 *"
 TRAINING = "bert-pretrain/role"
+# The validator reads all definitions again for each object.
+utils.schema_contents, utils.all_versions = map(functools.cache, (utils.schema_contents, utils.all_versions))
 SIDECAR = "sidecar.istio.io/inject"
 TRIES = 3  # of a pod that fails by itself, before its Job fails
 GRACE = 300  # seconds for all ranks to agree on a step and save

@@ -11,11 +11,11 @@ from api import Object, Refused, ended
 from control_plane import KUBECTL, ControlPlane
 from kubelet import CAPACITY, now
 
-from pipeline.common.manifest import Manifest
 from pipeline.config import ExecutorConfig, ReportConfig
 from pipeline.orchestration import kubernetes
 from pipeline.orchestration.job_status import JOBSET, Owner
 from pipeline.orchestration.run_document import Run, StageRecord
+from tests import finished
 
 PART = {"app.kubernetes.io/part-of": "bert-pretrain"}
 Begin = Callable[["Ends"], "Small"]
@@ -142,18 +142,7 @@ class Small:
         self.order.append(job)
         if code == 0:
             (self.folder / job).mkdir(exist_ok=True)
-            Manifest(
-                stage="report",
-                fingerprint=job,
-                version=1,
-                config={},
-                inputs={},
-                files={},
-                figures={},
-                summary=f"{job} made",
-                seconds=1.0,
-                finished=now(),
-            ).write(self.folder / job)
+            finished.manifest("report", fingerprint=job, summary=f"{job} made", finished=now()).write(self.folder / job)
         state = {
             "terminated": {
                 "exitCode": code,

@@ -21,6 +21,8 @@ DIGEST = f"sha256:{'0a' * 32}"
 SIZES = ("large-nodes", "small-nodes")  # one of them; all others go with any
 LONE = ("admission", "cpu", "gang", "shell", "store")  # not with any other
 COMPONENTS = ("rdma", "kueue", "topology", "placement", "openshift", "monitoring", "keys", "report-key")
+PAIRS = zip(itertools.cycle(SIZES), itertools.combinations(COMPONENTS, 2), strict=False)
+COMPOSED = [*PAIRS, *((size, COMPONENTS) for size in SIZES)]
 
 # object, field, value: each a mistake that somebody could make.
 MISTAKES = [
@@ -288,8 +290,7 @@ def test_a_patch_of_containers_reaches_every_stage(root: Path, tmp_path: Path) -
     assert all(c["args"] for c in held.values())
 
 
-@pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("others", [*itertools.combinations(COMPONENTS, 2), COMPONENTS])
+@pytest.mark.parametrize(("size", "others"), COMPOSED)
 def test_components_compose(root: Path, size: str, others: tuple[str, ...], tmp_path: Path) -> None:
     names = [f"../../components/{name}" for name in (size, *others, "size")]
     items = overlay(root, tmp_path, configMapGenerator=[settings("gpus=4")], components=names)

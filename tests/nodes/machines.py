@@ -123,18 +123,8 @@ class Machine:
         with (self.folder / "boot.log").open("ab") as log:
             self.first = subprocess.Popen(
                 [
-                    "nsenter",
-                    f"--net=/run/netns/{self.namespace}",
-                    "unshare",
-                    "--mount",
-                    "--uts",
-                    "--pid",
-                    "--fork",
-                    "--kill-child",
-                    "--propagation",
-                    "private",
-                    "bash",
-                    "-c",
+                    *shlex.split(f"nsenter --net=/run/netns/{self.namespace} unshare --mount --uts --pid --fork"),
+                    *shlex.split("--kill-child --propagation private bash -c"),
                     script,
                 ],
                 stdin=subprocess.DEVNULL,

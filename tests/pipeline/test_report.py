@@ -32,10 +32,8 @@ def manifest(folder: Path, stage: str, fingerprint: str, inputs: dict[str, str],
     ).write(folder)
 
 
-@pytest.fixture
-def work(tmp_path: Path) -> Path:
-    """A run with a hostile task name."""
-    folder = tmp_path / "work"
+def write_run(folder: Path) -> Path:
+    """Write a run with a hostile task name."""
     manifest(folder / "vocab", "vocab", "a", {})
     manifest(
         folder / "prepare",
@@ -57,21 +55,16 @@ def work(tmp_path: Path) -> Path:
     )
     rows = [{"kind": "train", "step": step, "masked_lm_loss": 9 - step, "tokens_per_second": 5} for step in (1, 2, 3)]
     (folder / "train" / METRICS).write_text("".join(json.dumps(row) + "\n" for row in rows))
-    manifest(
-        folder / "evaluate-x",
-        "evaluate",
-        "d",
-        {"pretrained": "c"},
-        task="x",
-        title="<script>alert(1)</script>",
-        sample=True,
-        metric="accuracy",
-        score=0.7251,
-        baseline=0.5182,
-        majority=0.5,
-        rows={"train": 4000, "dev": 1000},
-    )
+    more = {"title": "<script>alert(1)</script>", "sample": True, "baseline": 0.5182}
+    score_of(folder, "x", 0.7251, {"pretrained": "c"}, **more, rows={"train": 4000, "dev": 1000})
     return folder
+
+
+def score_of(folder: Path, task: str, score: float, inputs: dict[str, str] | None = None, /, **more: object) -> None:
+    """Write an evaluation of a task, which is one of GLUE unless more is said."""
+    usual = {"task": task, "title": task, "sample": False, "metric": "accuracy", "baseline": 0.5, "majority": 0.5}
+    figures = usual | {"score": score, "rows": {"train": 1, "dev": 1}} | more
+    manifest(folder / f"evaluate-{task}", "evaluate", "e", inputs or {}, **figures)
 
 
 def page(work: Path, out: str = "report") -> str:
@@ -80,14 +73,25 @@ def page(work: Path, out: str = "report") -> str:
     return (work / out / "report.html").read_text()
 
 
-def test_the_figures_stand_on_the_page(work: Path) -> None:
-    text = page(work)
+@pytest.fixture
+def work(tmp_path: Path) -> Path:
+    """A run that a test may change."""
+    return write_run(tmp_path / "work")
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The page of that run as it is."""
+    return page(write_run(tmp_path_factory.mktemp("run") / "work"))
+
+
+def test_the_figures_stand_on_the_page(text: str) -> None:
     for shown in ("1,200", "56,789", "0.193", "0.059", "0.725", "0.518", "sample task", "redirect"):
         assert shown in text
 
 
-def test_a_card_counts_the_documents_that_the_shards_have(work: Path) -> None:
-    cards = [part.split("</div>")[0] for part in page(work).split('<div class="card">')[1:]]
+def test_a_card_counts_the_documents_that_the_shards_have(text: str) -> None:
+    cards = [part.split("</div>")[0] for part in text.split('<div class="card">')[1:]]
     (documents,) = (card for card in cards if card.startswith("documents"))
     assert "<b>1,200</b>" in documents
     assert "1,241" in documents, "what they are of, with those that were skipped"
@@ -121,8 +125,8 @@ def test_a_text_may_have_a_name_of_any_bytes(work: Path) -> None:
     assert r"caf\udce9" in page(work)
 
 
-def test_the_page_reaches_for_nothing(work: Path) -> None:
-    text = re.sub(r'xmlns(:\w+)?="[^"]*"', "", page(work))
+def test_the_page_reaches_for_nothing(text: str) -> None:
+    text = re.sub(r'xmlns(:\w+)?="[^"]*"', "", text)
     assert not re.search(r'(src|href)="(?!#)', text)
     assert not re.search(r"url\((?!#)", text)
     assert "<script" not in text
@@ -142,26 +146,26 @@ def test_a_held_out_loss_that_rises_is_a_warning(work: Path) -> None:
         assert bool(re.search(r"rose from 0\.600 .*0\.800", text)) == warned
 
 
-def test_small_curves_are_folded(work: Path) -> None:
-    folded = re.search(r"<details>.*?</details>", page(work), flags=re.DOTALL)
+def test_small_curves_are_folded(text: str) -> None:
+    folded = re.search(r"<details>.*?</details>", text, flags=re.DOTALL)
     assert "Throughput" in folded[0]
     assert "Masked-LM loss" not in folded[0]
 
 
-def test_what_others_named_is_text(work: Path) -> None:
-    assert "&lt;script&gt;alert(1)" in page(work)
+def test_what_others_named_is_text(text: str) -> None:
+    assert "&lt;script&gt;alert(1)" in text
 
 
-def test_every_plot_is_well_formed_and_takes_the_colour_of_the_page(work: Path) -> None:
-    found = re.findall(r"<svg.*?</svg>", page(work), flags=re.DOTALL)
+def test_every_plot_is_well_formed_and_takes_the_colour_of_the_page(text: str) -> None:
+    found = re.findall(r"<svg.*?</svg>", text, flags=re.DOTALL)
     assert len(found) >= 4
-    for text in found:
-        ET.fromstring(text)
-    assert any("currentColor" in text for text in found)
+    for plot in found:
+        ET.fromstring(plot)
+    assert any("currentColor" in plot for plot in found)
 
 
-def test_the_graph_has_an_arrow_for_each_input(work: Path) -> None:
-    graph = re.search(r'<svg class="dag".*?</svg>', page(work), flags=re.DOTALL)
+def test_the_graph_has_an_arrow_for_each_input(text: str) -> None:
+    graph = re.search(r'<svg class="dag".*?</svg>', text, flags=re.DOTALL)
     assert graph[0].count("<path") == 3
     assert graph[0].count("<rect") == 4
 
@@ -191,33 +195,15 @@ def test_nothing_to_report_is_an_error(tmp_path: Path) -> None:
         stage.run("report", config, report.make)
 
 
-def glue(folder: Path, task: str, score: float, **more: object) -> None:
-    manifest(
-        folder / f"evaluate-{task}",
-        "evaluate",
-        "e",
-        {},
-        task=task,
-        title=task,
-        sample=False,
-        metric="accuracy",
-        score=score,
-        baseline=0.5,
-        majority=0.5,
-        rows={"train": 1, "dev": 1},
-        **more,
-    )
-
-
 def test_scores_stand_beside_published_ones_with_both_averages(work: Path) -> None:
     also = {
         "mnli_mm": {"metric": "accuracy", "score": 0.6, "baseline": 0.4},
         "ax": {"metric": "matthews", "score": 0.1, "baseline": None},
     }
-    glue(work, "mnli", 0.7, also=also)
+    score_of(work, "mnli", 0.7, also=also)
     for task in ("qqp", "qnli", "sst2", "cola", "stsb", "mrpc", "rte"):
-        glue(work, task, 0.8)
-    glue(work, "wnli", 0.5)
+        score_of(work, task, 0.8)
+    score_of(work, "wnli", 0.5)
     text = page(work)
     rows = json.loads((work / "report" / "scores.json").read_text())
     ours, random, *others = rows
@@ -241,7 +227,7 @@ def test_without_glue_nothing_is_compared(work: Path) -> None:
 def test_scores_are_drawn_over_the_checkpoints_that_they_are_of(work: Path) -> None:
     for step, score in ((100, 0.6), (200, 0.7)):
         manifest(work / f"convert-{step}", "convert", "f", {}, step=step)
-        glue(work, f"rte-{step}", score)
+        score_of(work, f"rte-{step}", score)
         configure(work / f"evaluate-rte-{step}", {"pretrained": str(work / f"convert-{step}")}, task="rte", title="RTE")
     text = page(work)
     assert text.count("RTE over checkpoints") == 1
@@ -253,7 +239,7 @@ def test_checkpoints_of_two_trainings_are_two_curves(work: Path) -> None:
         name = f"{train}-{step}"
         manifest(work / f"convert-{name}", "convert", "f", {}, step=step)
         configure(work / f"convert-{name}", {"train": str(work / train)})
-        glue(work, f"rte-{name}", 0.6)
+        score_of(work, f"rte-{name}", 0.6)
         configure(work / f"evaluate-rte-{name}", {"pretrained": str(work / f"convert-{name}")}, task="rte", title="RTE")
     assert page(work).count("RTE over checkpoints") == 2
 
@@ -264,7 +250,7 @@ def test_checkpoints_may_have_been_converted_one_by_one_or_together(work: Path) 
         one = work / f"convert-{step}"
         manifest(one, "convert", "f", {}, step=step)
         configure(one, {"train": str(trained / f"step-{step:08d}")})
-        glue(work, f"rte-{step}", 0.6)
+        score_of(work, f"rte-{step}", 0.6)
         configure(work / f"evaluate-rte-{step}", {"pretrained": str(one)}, task="rte", title="RTE")
     both, steps = work / "convert-checkpoints", {"chck_1M": {"step": 10}, "chck_2M": {"step": 20}}
     for name in steps:
@@ -278,7 +264,7 @@ def test_checkpoints_may_have_been_converted_one_by_one_or_together(work: Path) 
     )
     made.write(both)
     for name in steps:
-        glue(work, f"wnli-{name}", 0.6)
+        score_of(work, f"wnli-{name}", 0.6)
         place = {"pretrained": str(both / name)}
         configure(work / f"evaluate-wnli-{name}", place, task="wnli", title="WNLI")
     text = page(work)
@@ -302,13 +288,13 @@ def configure(folder: Path, config: dict[str, str], **figures: object) -> None:
 
 def test_sets_that_a_model_was_scored_on_too_have_rows(work: Path) -> None:
     also = {"mnli_mm": {"title": "MNLI-mm", "metric": "accuracy", "score": 0.61, "baseline": 0.4}}
-    glue(work, "mnli", 0.7, also=also)
+    score_of(work, "mnli", 0.7, also=also)
     text = page(work)
     assert re.search(r"MNLI-mm.*?0\.610", text, flags=re.DOTALL)
 
 
 def test_each_task_has_a_card_with_its_baselines_and_chance_is_called_that(work: Path) -> None:
-    glue(work, "rte", 0.5)
+    score_of(work, "rte", 0.5)
     text = page(work)
     card = next(part for part in text.split('<div class="card">') if part.startswith("rte "))
     assert "<b>0.500</b>" in card
@@ -347,7 +333,7 @@ def test_a_stage_that_was_made_again_stays_left_of_its_readers() -> None:
 
 def test_a_page_of_all_stages_is_made_again_when_one_more_is_there(work: Path) -> None:
     assert "rte" not in page(work)
-    glue(work, "rte", 0.7)
+    score_of(work, "rte", 0.7)
     assert "rte" in page(work)
 
 
@@ -408,20 +394,8 @@ def test_scores_over_seeds_have_mean_and_deviation(work: Path) -> None:
             most_frequent_accuracy=0.0593,
             validation={"masked_lm_accuracy": accuracy},
         )
-        manifest(
-            work / f"evaluate-x-seed{seed}",
-            "evaluate",
-            f"{seed}f"[-1],
-            {"pretrained": "c"},
-            task="x",
-            title="X",
-            sample=True,
-            metric="accuracy",
-            score=score,
-            baseline=None,
-            majority=0.5,
-            rows={"train": 4000, "dev": 1000},
-        )
+        more = {"task": "x", "title": "X", "sample": True, "baseline": None}
+        score_of(work, f"x-seed{seed}", score, {"pretrained": "c"}, **more, rows={"train": 4000, "dev": 1000})
         manifest(work / f"evaluate-blimp-seed{seed}", "evaluate", "9", {}, **pairs_figures(score=score))
     text = page(work)
     assert "Scores over 3 seeds of pre-training" in text

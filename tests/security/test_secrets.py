@@ -93,20 +93,10 @@ def test_a_secret_is_hidden_however_it_is_written(
 
 @pytest.mark.parametrize(
     "name",
-    [
-        "HF_TOKEN",
-        "FTP_PASS",
-        "SMTP_PASSWD",
-        "MYSQL_PWD",
-        "PGPASSWORD",
-        "KEY_PASSPHRASE",
-        "SSHPASS",
-        "STORE_CREDENTIALS",
-        "AZURE_STORAGE_SAS",
-        "A_SECRET",
-        "db_password",
-        "API_KEYS",
-    ],
+    shlex.split(
+        "HF_TOKEN FTP_PASS SMTP_PASSWD MYSQL_PWD PGPASSWORD KEY_PASSPHRASE SSHPASS STORE_CREDENTIALS "
+        "AZURE_STORAGE_SAS A_SECRET db_password API_KEYS"
+    ),
 )
 def test_a_variable_whose_name_says_so_is_secret(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(name, SECRET)

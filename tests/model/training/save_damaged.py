@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections import defaultdict
 from typing import Any
 
 os.environ |= {"DEEPSPEED_LOG_LEVEL": "warning", "DS_ACCELERATOR": "cpu"}
@@ -40,13 +41,15 @@ def engine_after_a_step(zero: dict[str, Any], precision: str, world: World) -> A
     return engine
 
 
-def ending(zero: dict[str, Any], precision: str, world: World, damage: float | None) -> str:
-    """Return what gathering raises, if anything; `damage` is a weight of the last rank."""
-    engine = engine_after_a_step(zero, precision, world)
-    if damage is not None and world.rank == world.size - 1:
+def damage(engine: Any, world: World, weight: float) -> None:
+    """Change a weight of the last rank."""
+    if world.rank == world.size - 1:
         parameter = next(engine.module.parameters())
-        place = parameter.ds_tensor if zero["stage"] == 3 else parameter
-        place.data.view(-1)[0] = damage
+        getattr(parameter, "ds_tensor", parameter).data.view(-1)[0] = weight
+
+
+def ending(engine: Any) -> str:
+    """Return what gathering raises, if anything."""
     try:
         deepspeed_engine.gather_state(engine)
     except (RuntimeError, FloatingPointError) as error:
@@ -58,13 +61,14 @@ def main() -> None:
     card = rank_card.describe(TrainConfig(out=""), "")
     world = deepspeed_engine.start_world(card, 1, 600.0, 600.0)
     deepspeed_keys.keys()["fixed"].pop("zero_optimization.round_robin_gradients")
-    plain = [(0, "fp32"), (1, "fp32"), (2, "bf16"), (3, "bf16")]
-    found = {
-        "plain": {ending({"stage": stage}, kind, world, None) for stage, kind in plain},
-        "mixed": {ending({"stage": s, **MIXED}, "fp32", world, None) for s in (1, 2)},
-        "damaged": {ending({"stage": s}, "fp32", world, 0.125) for s in (1, 2, 3)},
-        "infinite": {ending({"stage": 0}, "fp32", world, float("inf"))},
-    }
+    found: dict[str, set[str]] = defaultdict(set)
+    for stage, kind in ((0, "fp32"), (1, "fp32"), (2, "bf16"), (3, "bf16")):
+        engine = engine_after_a_step({"stage": stage}, kind, world)
+        found["plain"].add(ending(engine))
+        damage(engine, world, 0.125 if stage else float("inf"))
+        found["damaged" if stage else "infinite"].add(ending(engine))
+    for stage in (1, 2):
+        found["mixed"].add(ending(engine_after_a_step({"stage": stage, **MIXED}, "fp32", world)))
     said = json.dumps({name: sorted(endings) for name, endings in found.items()})
     print(f"{said}\n", end="", flush=True)  # at once: the other rank prints too
     dist.barrier()

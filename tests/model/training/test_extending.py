@@ -106,6 +106,7 @@ def test_steps_are_the_same_if_all_that_they_depend_on_is(one, other, step) -> N
         {"ema": 0.9},
         {"precision": "bf16"},
         {"optimizer": OptimizerConfig(name="adamw", learning_rate=1e-3)},
+        {"optimizer": OptimizerConfig(name="adamw", betas=[0.9, 0.9])},
         {"model": dataclasses.replace(MODEL, layers=3)},
     ],
 )
@@ -194,18 +195,6 @@ def test_a_longer_training_is_the_same_as_one_from_the_start(
 
 
 @pytest.mark.slow
-def test_the_shorter_training_stays_and_can_be_made_again(
-    train: Callable[..., str], short: Path, tmp_path: Path
-) -> None:
-    both = copied(short, tmp_path)
-    before = losses(both)
-    train(both, *LONG)
-    said = train(both, *SHORT)
-    assert "resumed after step 20" in said
-    assert losses(both) == before
-
-
-@pytest.mark.slow
 def test_a_rerun_names_what_one_that_was_killed_had_saved(
     train: Callable[..., str], short: Path, tmp_path: Path
 ) -> None:
@@ -223,10 +212,9 @@ def test_a_rerun_names_what_one_that_was_killed_had_saved(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("words", [["schedule.warmup_steps=3"], ["seed=1"], ["optimizer.betas=[0.9,0.9]"]])
-def test_steps_that_differ_are_made(train: Callable[..., str], short: Path, tmp_path: Path, words: list[str]) -> None:
+def test_steps_that_differ_are_made(train: Callable[..., str], short: Path, tmp_path: Path) -> None:
     out = copied(short, tmp_path)
-    said = train(out, *LONG, "steps=21", *words)
+    said = train(out, *LONG, "steps=21", "schedule.warmup_steps=3")
     assert "resumed" not in said
     assert len(losses(out)) == 21
 

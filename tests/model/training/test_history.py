@@ -14,7 +14,7 @@ from model.training.optimizer import AVERAGE
 from model.training.tracking import METRICS
 from pipeline.common import checkpoints
 from pipeline.common.figures import TrainingSummary
-from pipeline.common.manifest import Manifest
+from tests import finished
 
 CONFIG = ModelConfig(name="small", layers=1, hidden=16, heads=2, feed_forward=32, positions=20, vocab_size=30)
 LAST = {"masked_lm_loss": 1.25, "average_masked_lm_loss": 1.5}
@@ -43,17 +43,8 @@ def folder(tmp_path: Path) -> Path:
     rows = [{"kind": "train", "step": 3, "loss": 9.0}, {"kind": "validation", "step": 3, **EARLIER}]
     (train / METRICS).write_text("".join(json.dumps(row) + "\n" for row in rows))
     figures = {"steps": 7, "tokens": 700, "validation": LAST, "device": "cpu"}
-    Manifest(
-        stage="train",
-        fingerprint="t" * 64,
-        version=1,
-        inputs={},
-        files={},
-        summary="",
-        config={"data": {"dir": str(tmp_path / "prepare")}},
-        figures=figures,
-        seconds=3.5,
-        finished="now",
+    finished.manifest(
+        "train", fingerprint="t" * 64, config={"data": {"dir": str(tmp_path / "prepare")}}, figures=figures, seconds=3.5
     ).write(train)
     return train
 

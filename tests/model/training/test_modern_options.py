@@ -1,6 +1,7 @@
 """Muon, averaged weights, a schedule of masks: the same at every ZeRO stage and on a resume."""
 
 import re
+import shlex
 import shutil
 from pathlib import Path
 
@@ -21,27 +22,20 @@ from pipeline.common.manifest import Manifest
 from pipeline.config import ConvertConfig
 from pipeline.stages import stage
 from pipeline.tokenization.wordpiece import WordPiece
+from tests import finished
 from tests.model.conftest import SMALL, losses, rows, train_many
 
 pytestmark = pytest.mark.slow
 
 STEPS, DECAY = 12, 0.8
 MUON = (
-    "model=modern-tiny",
-    "model.local_window=8",
-    "objective=modern",
+    *shlex.split("model=modern-tiny model.local_window=8 objective=modern"),
     *SMALL[1:],
-    f"steps={STEPS}",
-    "objective.mask_share=[0.5,0.1]",
-    "optimizer=muon",
-    "optimizer.learning_rate=5e-2",
-    "optimizer.adam_share=0.2",
-    "optimizer.weight_decay=0",
-    "schedule=constant",
-    "schedule.warmup_share=0",
-    "clip=null",
-    f"ema={DECAY}",
-    "keep=99",
+    *shlex.split(
+        f"steps={STEPS} objective.mask_share=[0.5,0.1] optimizer=muon optimizer.learning_rate=5e-2 "
+        "optimizer.adam_share=0.2 optimizer.weight_decay=0 schedule=constant schedule.warmup_share=0 clip=null "
+        f"ema={DECAY} keep=99"
+    ),
 )
 RUNS = ("2-1", "0-2", "1-2", "2-2", "3-2", "cut")
 
@@ -145,18 +139,7 @@ def test_the_average_scores_as_training_said(runs: Path, work: Path) -> None:
 def test_the_average_is_converted(runs: Path, work: Path, tmp_path: Path) -> None:
     """`convert ema=true` writes it, and compares its logits with those of transformers."""
     shutil.copytree(work / "vocab", tmp_path / "vocab")
-    Manifest(
-        stage="vocab",
-        fingerprint="",
-        version=1,
-        config={},
-        inputs={},
-        files={},
-        figures={},
-        summary="",
-        seconds=0.0,
-        finished="",
-    ).write(tmp_path / "vocab")
+    finished.manifest("vocab").write(tmp_path / "vocab")
     config = ConvertConfig(
         workdir=str(tmp_path),
         out=str(tmp_path / "convert"),

@@ -20,6 +20,7 @@ from pipeline.common.manifest import Manifest, require_manifest
 from pipeline.config import ConvertConfig, EvaluateConfig
 from pipeline.evaluation import examples, zero_shot
 from pipeline.stages import stage
+from tests import finished
 from tests.model.conftest import COUNTED, SMALL, counted, rows, train_many
 
 pytestmark = pytest.mark.slow
@@ -207,18 +208,7 @@ def converted(runs: Path, work: Path) -> Path:
     """The marked checkpoints as folders of models."""
     vocab = runs / "vocab"
     shutil.copytree(work / "vocab", vocab)
-    Manifest(
-        stage="vocab",
-        fingerprint="",
-        version=1,
-        config={},
-        inputs={},
-        files={},
-        figures={},
-        summary="",
-        seconds=0.0,
-        finished="",
-    ).write(vocab)
+    finished.manifest("vocab").write(vocab)
     config = ConvertConfig(
         workdir=str(runs),
         out=str(runs / "convert"),

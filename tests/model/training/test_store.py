@@ -17,7 +17,7 @@ from pipeline.common.ports import free_port
 from pipeline.common.stores.mirror import local_path
 from pipeline.shards import open_folder
 from pipeline.tokenization.wordpiece import WordPiece
-from tests import objects
+from tests import finished, objects
 from tests.model.conftest import SMALL, losses, train_many
 from tests.pipeline.store_proxy import Proxy
 
@@ -133,17 +133,11 @@ def prepared(folder: Path, wordpiece: WordPiece) -> None:
     write_split(folder, wordpiece, "validation", 40, 9)
     shards = [shard for split in ("train", "validation") for shard in open_folder(folder, split)]
     counted = {s.path.name: {"rows": s.rows, "tokens": s.tokens, "words": s.tokens} for s in shards}
-    Manifest(
-        stage="prepare",
+    finished.manifest(
+        "prepare",
         fingerprint="c" * 64,
-        version=1,
-        config={},
-        inputs={},
         files=file_checksums(folder, {}),
         figures={"sequence_length": 32, "shards": counted},
-        summary="",
-        seconds=0.0,
-        finished="",
     ).write(folder)
 
 

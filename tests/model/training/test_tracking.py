@@ -5,6 +5,7 @@ import json
 import os
 import pty
 import re
+import shutil
 import subprocess
 import sys
 import termios
@@ -19,7 +20,7 @@ from model.config import TrackingConfig
 from model.training.tracking import METRICS, RUN_ID, Tracker, has_key, mode_of, read_metrics, take_back
 from pipeline.common.errors import ConfigError
 from tests.terminal import plain
-from tests.wandb_files import history, records
+from tests.wandb_files import history, of
 from tests.wandb_server import KEY, WandbServer
 
 
@@ -33,28 +34,37 @@ def run(out: Path, start: int, steps: list[int], **settings: Any) -> None:
     tracker.close()
 
 
-@pytest.fixture
-def out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+@pytest.fixture(scope="module")
+def logged(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run that was logged to step 4, and resumed after step 3."""
+    folder = tmp_path_factory.mktemp("group") / "train"
+    folder.mkdir()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("WANDB_API_KEY", raising=False)
+        run(folder, 0, [1, 2, 3, 4])
+        run(folder, 3, [4, 5, 6])
+        wandb.teardown()  # its service writes until it ends, and would serve the tests' processes
+    return folder
+
+
+@pytest.fixture
+def out(logged: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of it, for a test that goes on with it."""
     monkeypatch.delenv("WANDB_API_KEY", raising=False)
-    run(tmp_path, 0, [1, 2, 3, 4])
-    run(tmp_path, 3, [4, 5, 6])
-    wandb.teardown()  # its service writes until it ends, and would serve the tests' processes
-    return tmp_path
+    return Path(shutil.copytree(logged, tmp_path / logged.parent.name / "train", symlinks=True))
 
 
-def test_weights_and_biases_holds_what_was_logged(out: Path) -> None:
-    rows = [row for row in history(out) if "train/loss" in row]
+def test_weights_and_biases_holds_what_was_logged(logged: Path) -> None:
+    rows = [row for row in history(logged) if "train/loss" in row]
     assert [row["_step"] for row in rows] == [1, 2, 3, 4, 5, 6], "the newest folder has all of them"
     assert all(row["train/loss"] == 8 / row["_step"] for row in rows)
-    last = [row for row in history(out) if "validation/masked_lm_accuracy" in row][-1]
+    last = [row for row in history(logged) if "validation/masked_lm_accuracy" in row][-1]
     assert last["validation/masked_lm_accuracy"] == 0.25
     assert last["_step"] == 6
 
 
-def test_a_resumed_run_keeps_its_id_and_its_settings(out: Path) -> None:
-    paths = list(out.glob("wandb/offline-run-*/*.wandb"))
-    runs = [r.run for path in paths for r in records(path) if r.WhichOneof("record_type") == "run"]
+def test_a_resumed_run_keeps_its_id_and_its_settings(logged: Path) -> None:
+    runs = of(logged, "run")
     assert len({run.run_id for run in runs}) == 1
     settings = {item.key: json.loads(item.value_json) for item in runs[0].config.update}
     assert settings["seed"] == 7
@@ -113,16 +123,14 @@ def test_what_starts_again_at_step_0_is_a_run_of_its_own(out: Path) -> None:
     before = (out / RUN_ID).read_text()
     run(out, 0, [1, 2])
     wandb.teardown()
-    paths = list(out.glob("wandb/offline-run-*/*.wandb"))
-    runs = [r.run for path in paths for r in records(path) if r.WhichOneof("record_type") == "run"]
+    runs = of(out, "run")
     assert {run.run_id for run in runs} == {before, (out / RUN_ID).read_text()}
     assert before != (out / RUN_ID).read_text()
 
 
-def test_a_training_is_one_job_of_the_runs_group(out: Path) -> None:
-    paths = list(out.glob("wandb/offline-run-*/*.wandb"))
-    runs = [r.run for path in paths for r in records(path) if r.WhichOneof("record_type") == "run"]
-    assert {(run.run_group, run.job_type) for run in runs} == {(out.parent.name, "train")}
+def test_a_training_is_one_job_of_the_runs_group(logged: Path) -> None:
+    runs = of(logged, "run")
+    assert {(run.run_group, run.job_type) for run in runs} == {(logged.parent.name, "train")}
 
 
 def synchronised(out: Path) -> tuple[str, dict[str, Any], dict[int, dict[str, Any]]]:
@@ -197,13 +205,11 @@ def test_an_alert_reaches_weights_and_biases(tmp_path: Path) -> None:
     tracker.alert("Training diverged", "after step 7")
     tracker.close()
     wandb.teardown()
-    paths = tmp_path.glob("wandb/offline-run-*/*.wandb")
-    found = [r.alert for p in paths for r in records(p) if r.WhichOneof("record_type") == "alert"]
-    assert [(one.title, one.text) for one in found] == [("Training diverged", "after step 7")]
+    assert [(one.title, one.text) for one in of(tmp_path, "alert")] == [("Training diverged", "after step 7")]
 
 
-def test_own_rows_are_not_written_twice_after_a_resume(out: Path) -> None:
-    rows = [row for row in read_metrics(out) if row["kind"] == "train"]
+def test_own_rows_are_not_written_twice_after_a_resume(logged: Path) -> None:
+    rows = [row for row in read_metrics(logged) if row["kind"] == "train"]
     assert [row["step"] for row in rows] == [1, 2, 3, 4, 5, 6]
 
 
@@ -400,8 +406,7 @@ def test_names_of_the_environment_are_taken_unless_typed(
     config = TrackingConfig(name="wandb", mode="offline", project=typed)
     Tracker(config, tmp_path, 0, 0, 10, {}).close()
     wandb.teardown()
-    paths = tmp_path.glob("wandb/offline-run-*/*.wandb")
-    (run,) = [r.run for p in paths for r in records(p) if r.WhichOneof("record_type") == "run"]
+    (run,) = of(tmp_path, "run")
     assert (run.project, run.entity, run.run_id) == (project, "team", "run7")
     assert (tmp_path / RUN_ID).read_text() == "run7"
 

@@ -12,9 +12,16 @@ from tiny_bert import CONFIG
 from model.config import DataConfig, ModelConfig, ObjectiveConfig, ScheduleConfig, TrainConfig
 from model.encoders.architectures import parameter_shapes
 from model.training import cost, estimate
-from pipeline.common.manifest import Manifest
+from tests import finished
 
 MODERN = replace(tiny_modernbert.CONFIG, positions=8192)
+
+
+def planned(folder: Path, **more: Any) -> TrainConfig:
+    """Ten steps over shards that are not made yet."""
+    data = DataConfig(dir=f"{folder}/prepare", vocab="")
+    usual = {"steps": 10, "data": data, "objective": ObjectiveConfig(), "schedule": ScheduleConfig()}
+    return TrainConfig(out=str(folder), workdir=str(folder), **usual | more)
 
 
 @pytest.mark.parametrize("config", [CONFIG, MODERN], ids=["bert", "modernbert"])
@@ -45,18 +52,7 @@ def test_folders_of_several_lengths_count_by_their_shares(tmp_path: Path) -> Non
     assert estimate.of_a_sample(data, MODERN, expected)[0] == pytest.approx((1800 + 900) / 2)
     for folder, lengths in ((short, {"100": 30}), (long, {"200": 10})):
         Path(folder).mkdir()
-        Manifest(
-            stage="prepare",
-            fingerprint="",
-            version=1,
-            config={},
-            inputs={},
-            files={},
-            figures={"lengths": lengths},
-            summary="",
-            seconds=0.0,
-            finished="",
-        ).write(Path(folder))
+        finished.manifest("prepare", figures={"lengths": lengths}).write(Path(folder))
     tokens, work = estimate.of_a_sample(data, MODERN, expected)
     assert tokens == pytest.approx((200 + 3 * 100) / 4)
     assert work == pytest.approx((each[200] + 3 * each[100]) / 4)
@@ -71,15 +67,7 @@ def test_folders_of_several_lengths_count_by_their_shares(tmp_path: Path) -> Non
     ],
 )
 def test_tokens_that_are_predicted_cost_a_head_each(objective: ObjectiveConfig, share: float, tmp_path: Path) -> None:
-    config = TrainConfig(
-        out=str(tmp_path),
-        steps=10,
-        batch_size=4,
-        objective=objective,
-        schedule=ScheduleConfig(),
-        data=DataConfig(dir=str(tmp_path / "prepare"), vocab=""),
-        workdir=str(tmp_path),
-    )
+    config = planned(tmp_path, batch_size=4, objective=objective)
     found = estimate.training(config, MODERN, speed=1e9, sequence_lengths={config.data.dir: 100})
     work = 40 * cost.operations(MODERN, [90], share)
     steps = 10 * estimate.STEP
@@ -87,16 +75,7 @@ def test_tokens_that_are_predicted_cost_a_head_each(objective: ObjectiveConfig, 
 
 
 def test_the_same_samples_in_smaller_batches_take_longer(tmp_path: Path) -> None:
-    data = DataConfig(dir=str(tmp_path / "prepare"), vocab="")
-    config = TrainConfig(
-        out=str(tmp_path),
-        steps=10,
-        batch_size=40,
-        data=data,
-        schedule=ScheduleConfig(),
-        objective=ObjectiveConfig(),
-        workdir=str(tmp_path),
-    )
+    config = planned(tmp_path, batch_size=40)
     few = estimate.training(config, MODERN, speed=1e12).seconds
     many = estimate.training(replace(config, steps=100, batch_size=4), MODERN, speed=1e12).seconds
     assert few is not None
@@ -108,17 +87,7 @@ def test_the_same_samples_in_smaller_batches_take_longer(tmp_path: Path) -> None
     ("settings", "kept"), [({}, 3), ({"keep": 5}, 6), ({"keep_every": 4}, 5), ({"save_at_words": [1.0, 2.0]}, 6)]
 )
 def test_all_checkpoints_that_are_kept_need_room(settings: dict[str, Any], kept: int, tmp_path: Path) -> None:
-    folder = str(tmp_path)
-    data = DataConfig(dir=folder, vocab="")
-    config = TrainConfig(
-        out=folder,
-        steps=10,
-        data=data,
-        objective=ObjectiveConfig(),
-        schedule=ScheduleConfig(),
-        workdir=folder,
-        **settings,
-    )
+    config = planned(tmp_path, **settings)
     plain = estimate.training(config, MODERN, speed=1e9)
     assert plain.disk == kept * estimate.SAVED * cost.parameters(MODERN)
     averaged = estimate.training(replace(config, ema=0.9), MODERN, speed=1e9)

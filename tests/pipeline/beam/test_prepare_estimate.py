@@ -79,8 +79,9 @@ def test_the_text_of_compressed_files_is_measured_where_it_is_most(tmp_path: Pat
     draw, words = random.Random(0), [f"слово{number}" for number in range(3000)]
     texts = [" ".join(draw.choices(words, k=300)) for _ in range(3000)]
     lines = "".join(json.dumps({"text": text}, ensure_ascii=False) + "\n" for text in texts).encode()
+    packed = gzip.compress(lines, compresslevel=1)
     for name in ("a", "c"):
-        (tmp_path / f"{name}.jsonl.gz").write_bytes(gzip.compress(lines))
+        (tmp_path / f"{name}.jsonl.gz").write_bytes(packed)
     (tmp_path / "b.jsonl.gz").write_bytes(b"broken")
     config = configuration(tmp_path, 1)
     config.corpus.path = f"{tmp_path}/*.jsonl.gz"

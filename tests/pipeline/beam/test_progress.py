@@ -20,12 +20,14 @@ from pipeline.config import PrepareConfig
 from pipeline.tokenization.wordpiece import SPECIAL, build
 from tests.terminal import plain
 
+DOCUMENTS = 6000
+
 
 @pytest.fixture
 def words(tmp_path: Path) -> list[str]:
     """Return the words of a command line for a corpus of one file."""
     (tmp_path / "tokenizer.json").write_text(build([*SPECIAL, "words", "."]))
-    (tmp_path / "a.txt").write_text("\n\n".join(f"Words {n}.\nMore words." for n in range(30_000)))
+    (tmp_path / "a.txt").write_text("\n\n".join(f"Words {n}.\nMore words." for n in range(DOCUMENTS)))
     return shlex.split(
         f"+corpus=lines corpus.path={tmp_path}/a.txt vocab={tmp_path} out={tmp_path}/out "
         "minimum_characters=0 validation_share=0.5 duplicates=3 runner.task_bytes=1"
@@ -50,15 +52,15 @@ def test_tasks_say_how_far_they_are(words: list[str], tmp_path: Path, monkeypatc
     transforms.run(plan)
     seen.look()
     (split,) = plan.splits
-    assert (seen.read.done, seen.read.documents, seen.reading) == (split.end, 30_000, False)
+    assert (seen.read.done, seen.read.documents, seen.reading) == (split.end, DOCUMENTS, False)
     assert seen.written.done == seen.whole == plan.exchange.buckets == 2
     # What the tasks say while they work.
     reading, writing = plan.report(plan.read_account(0)), plan.report(plan.write_account(0))
-    progress.Report(reading)(split.end * 3 / 4, 20_000)
+    progress.Report(reading)(split.end * 3 / 4, 4000)
     progress.Report(writing)(2 / 4)
     before = progress.Progress(plan)
     before.look()
-    assert (before.read.done, before.read.documents, before.reading) == (split.end * 3 / 4, 20_000, True)
+    assert (before.read.done, before.read.documents, before.reading) == (split.end * 3 / 4, 4000, True)
     assert (before.written.done, before.whole) == (1 + 2 / 4, 1)
     reading.write_text("[12")  # it is just being written
     before.look()
@@ -125,5 +127,5 @@ def test_a_terminal_shows_both_phases_to_their_end(root: Path, words: list[str],
     assert lines == reading + writing
     assert all(len(line) <= 100 for line in lines)
     assert "100%" in reading[-1]
-    assert "30,000 documents" in reading[-1]
+    assert f"{DOCUMENTS:,} documents" in reading[-1]
     assert re.search(r"100% 2 of 2 shards.* 2 of them whole", writing[-1])

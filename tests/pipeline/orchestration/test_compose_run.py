@@ -19,6 +19,7 @@ from pipeline.config import RunConfig
 from pipeline.orchestration import advice, compose_run
 from pipeline.stages.registry import STAGES
 from tests import runs
+from tests.examples import examples
 
 NEEDED = {"corpus": "corpus=text", "task": "task=own"}  # groups without a default
 FORMS = ("{}={}", "+{}={}", "++{}={}", "{}='{}'", '{}="{}"')
@@ -55,7 +56,8 @@ def cases() -> Iterator[tuple[str, str, str, str, Any]]:
     """(stage, group, choice, key of the group, another value than that of the choice)."""
     for kind, stage in STAGES.items():
         for group in help_text.groups(stage.schema):
-            for choice in conf_files.choices(group)[:: max(1, len(conf_files.choices(group)) - 1)]:
+            choices = conf_files.choices(group)
+            for choice in [choices[-1], choices[0]][: examples(min(2, len(choices)), quick=1)]:
                 file = {group: of_command(kind, f"{group}={choice}")[group]}
                 keys = flatten(OmegaConf.to_container(OmegaConf.create(file)))
                 for key, value in keys:

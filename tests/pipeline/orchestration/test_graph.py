@@ -14,10 +14,10 @@ from pipeline.cli import conf_files
 from pipeline.cli.overrides import quoted
 from pipeline.common.errors import ConfigError, InputError
 from pipeline.common.formatting import flatten
-from pipeline.common.manifest import Manifest
 from pipeline.config import ReportConfig, RunConfig
 from pipeline.orchestration import compose_run, graph, stage_commands
 from pipeline.stages import fingerprints
+from tests import finished
 from tests.runs import composed, planned
 
 texts = st.text(st.characters(codec="ascii", min_codepoint=32)) | st.sampled_from(["NULL", "inf"])
@@ -248,18 +248,7 @@ def test_a_file_that_only_looks_changed_is_told_as_such(tmp_path: Path) -> None:
 
     vocab = graph.plan(config)[0]
     fingerprint, inputs = fingerprints.fingerprint("vocab", vocab.config)
-    Manifest(
-        stage="vocab",
-        fingerprint=fingerprint,
-        version=1,
-        config={},
-        inputs=inputs,
-        files={},
-        figures={},
-        summary="",
-        seconds=0.0,
-        finished="now",
-    ).write(tmp_path / "vocab")
+    finished.manifest("vocab", fingerprint=fingerprint, inputs=inputs).write(tmp_path / "vocab")
     assert reason() is None
     os.utime(tmp_path / "a.txt", (0, 0))
     changed = reason()
@@ -308,17 +297,8 @@ def test_a_report_keeps_what_was_made_from_the_stages_of_its_run(
         ("train-seed7", "train", "data.dir", "work/prepare", "p"),
     ):
         (tmp_path / "work" / name).mkdir(parents=True)
-        Manifest(
-            stage=kind,
-            fingerprint=f"of {name}",
-            version=1,
-            config={key: read},
-            files={},
-            inputs={key: fingerprint, "data": "d"},
-            figures={},
-            summary="",
-            seconds=0.0,
-            finished="now",
+        finished.manifest(
+            kind, fingerprint=f"of {name}", config={key: read}, inputs={key: fingerprint, "data": "d"}
         ).write(tmp_path / "work" / name)
     own = ["convert-bf16", "evaluate-bf16", "evaluate-own"]
     assert stages_of_report() == [*recipe, *own]

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from pipeline.common.manifest import Manifest
 from pipeline.config import ReportConfig
 from pipeline.orchestration import job_status, kubernetes
 from pipeline.orchestration.run_document import StageRecord
+from tests import finished
 
 client = pytest.importorskip("kubernetes.client", reason="the extra `kubernetes` is not installed")
 BEGAN = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
@@ -46,21 +46,10 @@ def node(out: Path) -> StageRecord:
     )
 
 
-def write(out: Path, fingerprint: str, finished: datetime.datetime) -> None:
+def write(out: Path, fingerprint: str, ended: datetime.datetime) -> None:
     """A folder that a stage has made."""
     out.mkdir()
-    Manifest(
-        stage="report",
-        fingerprint=fingerprint,
-        version=1,
-        config={},
-        inputs={},
-        files={},
-        figures={},
-        summary="",
-        seconds=1.0,
-        finished=finished.isoformat(),
-    ).write(out)
+    finished.manifest("report", fingerprint=fingerprint, finished=ended.isoformat()).write(out)
 
 
 def test_a_job_is_over_when_a_condition_says_so() -> None:

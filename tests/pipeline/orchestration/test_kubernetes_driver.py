@@ -10,11 +10,11 @@ import pytest
 import yaml
 
 from pipeline.common.errors import ConfigError, Restart, UserError
-from pipeline.common.manifest import Manifest
 from pipeline.config import ExecutorConfig, ReportConfig
 from pipeline.orchestration import job_status, kubernetes, run_stage
 from pipeline.orchestration.job_status import CRONJOBS, JOBS, Owner
 from pipeline.orchestration.run_document import Run, StageRecord
+from tests import finished
 
 pytest.importorskip("kubernetes.client", reason="the extra `kubernetes` is not installed")
 NOW = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
@@ -25,7 +25,7 @@ class Cluster:
     """An API server with the templates of k8s/pretrain.yaml; Jobs are complete at the second look."""
 
     def __init__(self, root: Path, folder: Path):
-        items = yaml.safe_load_all((root / "k8s" / "pretrain.yaml").read_text())
+        items = yaml.load_all((root / "k8s" / "pretrain.yaml").read_text(), yaml.CSafeLoader)
         self.templates = [item for item in items if item["kind"] == "CronJob"]
         self.folder, self.jobs, self.pods = folder, list[dict[str, Any]](), list[Any]()
         self.made, self.numbers, self.ends = list[dict[str, Any]](), itertools.count(), True
@@ -76,18 +76,7 @@ class Cluster:
 def write(out: Path) -> None:
     """A folder that a stage has made."""
     out.mkdir(exist_ok=True)
-    Manifest(
-        stage="report",
-        fingerprint=out.name,
-        version=1,
-        config={},
-        inputs={},
-        files={},
-        figures={},
-        summary=f"{out.name} made",
-        seconds=1.0,
-        finished=NOW.isoformat(),
-    ).write(out)
+    finished.manifest("report", fingerprint=out.name, summary=f"{out.name} made", finished=NOW.isoformat()).write(out)
 
 
 @pytest.fixture

@@ -15,11 +15,11 @@ from types import SimpleNamespace
 import pytest
 
 from pipeline.common.errors import Diverged, Exit, InputError, Restart, UserError
-from pipeline.common.manifest import Manifest
 from pipeline.config import ReportConfig
 from pipeline.orchestration.follow import StageFailed, failure
 from pipeline.orchestration.local import LocalExecutor
 from pipeline.orchestration.run_document import StageRecord
+from tests import finished
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -92,18 +92,7 @@ def test_a_finished_stage_is_ticked_on_a_terminal(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], live: bool, mark: str
 ) -> None:
     (tmp_path / "tasks").mkdir()
-    Manifest(
-        stage="tasks",
-        fingerprint="f",
-        version=1,
-        config={},
-        inputs={},
-        files={},
-        figures={},
-        summary="some rows",
-        seconds=1.0,
-        finished="",
-    ).write(tmp_path / "tasks")
+    finished.manifest("tasks", fingerprint="f", summary="some rows").write(tmp_path / "tasks")
     executor = LocalExecutor(tmp_path, 1, command)
     executor.live = live
     executor.run([script(tmp_path, "tasks", "")])

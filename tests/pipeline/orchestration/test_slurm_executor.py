@@ -11,11 +11,11 @@ import pytest
 
 from pipeline import run as commands
 from pipeline.common.errors import ConfigError
-from pipeline.common.manifest import Manifest
 from pipeline.config import ExecutorConfig
 from pipeline.orchestration import graph, run_document
 from pipeline.orchestration.run_document import Run
 from pipeline.orchestration.slurm import MARGIN, SlurmExecutor, margin
+from tests import finished
 from tests.pipeline.orchestration.test_graph import composed_run
 
 
@@ -61,17 +61,8 @@ def test_a_forced_stage_is_done_when_its_folder_is_a_new_one(
 ) -> None:
     run = planned(tmp_path / "work", "force=[vocab]")
     node = run.stages["vocab"]
-    made = Manifest(
-        stage="vocab",
-        fingerprint=node.fingerprint,
-        version=2,
-        config={},
-        inputs={},
-        files={},
-        figures={},
-        summary="the old one",
-        seconds=1.0,
-        finished="2026-11-01T00:00:00+00:00",
+    made = finished.manifest(
+        "vocab", fingerprint=node.fingerprint, version=2, summary="the old one", finished="2026-11-01T00:00:00+00:00"
     )
     out = Path(node.config.out)
     out.mkdir(parents=True)

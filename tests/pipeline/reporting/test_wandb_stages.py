@@ -13,7 +13,7 @@ from pipeline.cli import composing
 from pipeline.config import ReportConfig
 from pipeline.reporting import wandb_stages
 from tests import finished
-from tests.wandb_files import history, records
+from tests.wandb_files import history, of
 
 FIGURES: dict[str, dict[str, Any]] = {
     "prepare": {
@@ -76,13 +76,9 @@ def log(work: Path) -> None:
     wandb.teardown()  # its service writes until it ends
 
 
-def of(work: Path, kind: str) -> list[Any]:
-    """All records of a kind."""
-    paths = sorted(work.glob("wandb/offline-run-*/*.wandb"))
-    return [getattr(r, kind) for p in paths for r in records(p) if r.WhichOneof("record_type") == kind]
-
-
-def test_every_stage_is_one_run_of_the_group(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_stage_is_one_run_of_the_group_with_an_artifact_of_references(
+    work: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("WANDB_TAGS", "devlin,abc123")
     log(work)
     runs = {run.display_name: run for run in of(work, "run")}
@@ -100,10 +96,6 @@ def test_every_stage_is_one_run_of_the_group(work: Path, monkeypatch: pytest.Mon
     rows = [row for text in written for row in json.loads(text)["data"]]
     assert ["RTE", "accuracy", 0.65, 0.53, 0.527, pytest.approx(0.664)] in rows
     assert ["A [MASK] day.", "fine 0.50"] in rows
-
-
-def test_artifacts_are_references_with_the_sums_of_the_manifests(work: Path) -> None:
-    log(work)
     found = {one.name: one for one in of(work, "artifact") if one.name.startswith("wiki-")}
     assert found.keys() == {f"wiki-{name}" for name in FIGURES}
     assert found["wiki-prepare"].type == "shards"
