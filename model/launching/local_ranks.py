@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from model.launching.rank_endings import Endings
+from model.launching import rank_endings
 from model.resilience.rank_record import RANKS
 from model.resilience.watchdog import heard
 from pipeline.common.errors import ConfigError, Exit
@@ -52,7 +52,7 @@ class Launch:
     signals: list[int] = field(default_factory=list)  # signals that came
     passed: dict[int, int] = field(default_factory=dict)  # pid -> number of signals passed on
     orphaned: bool = False  # the launcher ended first, and the signals are our own
-    endings: Endings = field(default_factory=Endings)
+    oom_before: dict[str, int] = field(default_factory=rank_endings.oom_kills)
 
     def run(self) -> int:
         """Run the launcher until all its descendants have ended; return the exit code."""
@@ -90,7 +90,7 @@ class Launch:
     def lost(self) -> str:
         """Return what became of the ranks that left no exit code; nothing if all of them did."""
         ranks = sorted(self._read("pid").keys() - self._read("code").keys())
-        return self.endings.describe(ranks, [] if self.orphaned else self.signals, self.launcher)
+        return rank_endings.describe(self.oom_before, ranks, [] if self.orphaned else self.signals, self.launcher)
 
     def _reap(self, launcher: int) -> bool:
         """Reap ended processes; return whether any are left."""
