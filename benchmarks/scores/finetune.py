@@ -169,10 +169,10 @@ def rows(options: argparse.Namespace, task: Any, tokenizer: Any, name: str, coun
     """Return the first `count` examples of a task's file, tokenized for the Trainer."""
     from pipeline.evaluation import examples
 
-    read = examples.read_examples(options.data, task, name)
-    read = read.take(list(range(len(read)))[:count])
-    made = tokenizer(read.first, read.second, truncation=True, max_length=options.length)
-    labels = [int(label) if task.labels else label for label in read.labels]
+    read = examples.read_examples(options.data, task, name)[0][:count]
+    texts = map(list, zip(*(texts for texts, _ in read), strict=True))
+    made = tokenizer(*texts, truncation=True, max_length=options.length)
+    labels = [int(label) if task.labels else label for _, label in read]
     lengths = map(len, made["input_ids"])
     return [
         {**{key: made[key][n] for key in made}, "labels": label, "length": length}

@@ -17,8 +17,7 @@ if TYPE_CHECKING:
 @functools.cache
 def keys() -> Json:
     """Return what each key of DeepSpeed is to us."""
-    found: Json = read_table(__file__, "deepspeed_keys.yaml")
-    return found
+    return dict(read_table(__file__, "deepspeed_keys.yaml"))
 
 
 def _among(key: str, names: Any) -> str | None:

@@ -92,9 +92,8 @@ class OptimizerConfig(Section, key="optimizer"):
         above=0,
     )
 
-    def __post_init__(self) -> None:
-        """Check the limits and the number of betas."""
-        super().__post_init__()
+    def check_rules(self) -> None:
+        """Check the number of betas."""
         self.require(len(self.betas) == 2, "must be two numbers", "betas")
 
 

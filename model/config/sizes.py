@@ -51,9 +51,8 @@ class ModelConfig(Section, key="model"):
     rotary_global: float = option(160_000.0, "modernbert: base of the rotary positions in the other layers.", above=0)
     classifier_pooling: str = option("cls", "modernbert: what fine-tuned heads read.", choices=("cls", "mean"))
 
-    def __post_init__(self) -> None:
-        """Check the limits and what fits what."""
-        super().__post_init__()
+    def check_rules(self) -> None:
+        """Check what fits what."""
         for key in (*SHAPE, "positions"):
             self.require(self.name == AUTO or getattr(self, key) >= 1, "must be at least 1", key)
         self.require(
@@ -87,6 +86,5 @@ class ModelConfig(Section, key="model"):
 
     def filled(self, other: "ModelConfig") -> "ModelConfig":
         """Return this size with the values of `other` where it has zeros, under its true name."""
-        zeros = {key: getattr(other, key) for key in (*SHAPE, "positions") if not getattr(self, key)}
-        found = replace(self, **{key: getattr(other, key) for key in zeros})
+        found = replace(self, **{key: getattr(self, key) or getattr(other, key) for key in (*SHAPE, "positions")})
         return replace(found, name=found.size_name)

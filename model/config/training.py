@@ -67,9 +67,8 @@ class DataConfig(Section, key="data"):
     )
     cache_size: str | None = runtime_option(None, "Most bytes of shards in `cache`: 200GB, 1.5TB; null: no limit.")
 
-    def __post_init__(self) -> None:
-        """Check the limits, the number of weights and the cache."""
-        super().__post_init__()
+    def check_rules(self) -> None:
+        """Check the number of weights and the cache."""
         self.require(self.cache is None or "://" not in self.cache, "must be a local folder", "cache")
         self.require(
             self.cache_size is None or (self.cache is not None and byte_count(self.cache_size) > 0),
@@ -210,9 +209,8 @@ class TrainConfig(StageConfig):
         is_small = 0 < self.model.hidden <= SMALL  # 0: the size is that of `start`
         return max(1, min(cores, self.batch_size // SHARE)) if is_small else 1
 
-    def __post_init__(self) -> None:
-        """Check the limits and what fits what."""
-        super().__post_init__()
+    def check_rules(self) -> None:
+        """Check what fits what."""
         deepspeed_keys.check(self.deepspeed, deepspeed_keys.derived(self))
         self.require(
             self.micro_batch == AUTO or (isinstance(self.micro_batch, int) and self.micro_batch >= 1),

@@ -371,14 +371,14 @@ class TakeRows(torch.autograd.Function):
     """`x[index]` for distinct rows: its gradient is a parallel copy, not a serial sum."""
 
     @staticmethod
-    def forward(ctx: torch.autograd.function.FunctionCtx, x: Tensor, index: Tensor) -> Tensor:
+    def forward(ctx: Any, x: Tensor, index: Tensor) -> Tensor:
         """Map `(R, ...)`, `(K,)` -> `(K, ...)`."""
         ctx.save_for_backward(index)
-        ctx.rows = x.shape[0]  # type: ignore[attr-defined]
+        ctx.rows = x.shape[0]
         return x.index_select(0, index)
 
     @staticmethod
-    def backward(ctx, gradient: Tensor) -> tuple[Tensor, None]:  # type: ignore[no-untyped-def]
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
         """Map `(K, ...)` -> `(R, ...)`, zero for rows not in `index`."""
         (index,) = ctx.saved_tensors
         return put_rows(gradient, index, ctx.rows), None

@@ -14,6 +14,7 @@ D width of a head, P positions in a table.
 
 import functools
 import math
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -159,13 +160,13 @@ class Rotate(torch.autograd.Function):
     """Rotation of rows by their angles; the backward pass rotates the gradient back."""
 
     @staticmethod
-    def forward(ctx: torch.autograd.function.FunctionCtx, x: Tensor, cosines: Tensor, sines: Tensor) -> Tensor:
+    def forward(ctx: Any, x: Tensor, cosines: Tensor, sines: Tensor) -> Tensor:
         """Map `(T, N, D)`, `(T, 1, D)` and `(T, 1, D/2)` -> `(T, N, D)`."""
         ctx.save_for_backward(cosines, sines)
         return turn(x, cosines, sines, 1.0)
 
     @staticmethod
-    def backward(ctx, gradient: Tensor) -> tuple[Tensor, None, None]:  # type: ignore[no-untyped-def]
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
         """Rotate the gradient `(T, N, D)` back."""
         cosines, sines = ctx.saved_tensors
         return turn(gradient, cosines, sines, -1.0), None, None

@@ -85,9 +85,7 @@ class SentenceScorer:
             if self._causal:
                 queries = next_token_queries(ids, first[rows])
             else:
-                marks = None
-                if goes_on is not None:
-                    marks = np.stack([goes_on[row] for row in rows.tolist()])
+                marks = None if goes_on is None else np.stack([goes_on[row] for row in rows.tolist()])
                 queries = masked_queries(ids, first[rows], self._mask, marks)
             values = self._values(queries, len(rows), on_sentences)
             found[rows] = np.bincount(queries.sentence, values, len(rows))

@@ -220,7 +220,7 @@ def load(folder: Path | str) -> tuple[ModelConfig, Weights, list[str]]:
             )
         else:
             state[name] = tensor.float().contiguous()
-    lost = [names.their_name(name) for name in missing if not name.startswith(names.heads)]
+    lost = [names.their_name(name) for name in missing if not name.startswith(tuple(names.heads))]
     if lost:
         raise InputError(f"{len(lost)} tensors are missing, e.g. {lost[0]}", path=folder)
     state |= init_missing({name: shapes[name] for name in missing}, config)

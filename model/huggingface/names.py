@@ -33,7 +33,7 @@ class Names:
     sizes: dict[str, str]  # our size -> theirs
     defaults: Json  # our sizes that their config may lack, where our defaults differ
     fixed: Json  # config fields of which we support one value
-    heads: tuple[str, ...]  # prefixes of our names of optional weights, initialised if missing
+    heads: list[str]  # prefixes of our names of optional weights, initialised if missing
     words: str  # their name of the word embeddings
     decoder: str  # their name of the decoder, which is tied to them
     # Tensors as found in a file -> tensors with the names of `parts`.
@@ -48,8 +48,7 @@ class Names:
     @classmethod
     def of(cls, kind: str, **computed: Any) -> Self:
         """Return the names in the table of an architecture, with what is computed for it."""
-        table = read_table(__file__, "names.yaml")[kind]
-        return cls(**table | {"heads": tuple(table["heads"])} | computed)
+        return cls(**read_table(__file__, "names.yaml")[kind], **computed)
 
     def their_name(self, name: str) -> str:
         """Return Hugging Face's name of one of our parameters."""

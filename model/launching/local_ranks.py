@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from model.launching.rank_endings import Endings
+from model.launching import rank_endings
 from model.resilience.rank_record import RANKS
 from model.resilience.watchdog import heard
 from pipeline.common.errors import ConfigError, Exit
@@ -51,7 +51,7 @@ class Launch:
     running: list[int] = field(default_factory=list)  # pids of the ranks when the first signal came
     passed: dict[int, int] = field(default_factory=dict)  # pid -> number of signals passed on
     orphaned: bool = False  # the launcher ended first, and the signals are our own
-    endings: Endings = field(default_factory=Endings)
+    oom_before: dict[str, int] = field(default_factory=rank_endings.oom_kills)
 
     def run(self) -> int:
         """Run the launcher until all its descendants have ended; return the exit code."""
@@ -93,7 +93,7 @@ class Launch:
         pids = self._read("pid")
         ranks = sorted(pids.keys() - self._read("code").keys())
         by_signals = not self.orphaned and {pids[rank] for rank in ranks} <= {*self.running, *self.passed}
-        return self.endings.describe(ranks, self.signals if by_signals else [], self.launcher)
+        return rank_endings.describe(self.oom_before, ranks, self.signals if by_signals else [], self.launcher)
 
     def _reap(self, launcher: int) -> bool:
         """Reap ended processes; return whether any are left."""

@@ -3,7 +3,6 @@
 import contextlib
 import signal
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 
 _CGROUPS, _MACHINE = Path("/sys/fs/cgroup"), Path("/proc/vmstat")
@@ -42,31 +41,24 @@ def oom_kills() -> dict[str, int]:
     return found
 
 
-@dataclass(frozen=True)
-class Endings:
-    """What was seen from the start of a launcher to the end of its last rank."""
+def describe(oom_before: dict[str, int], ranks: Sequence[str], signals: Sequence[int], launcher: int | None) -> str:
+    """Return why `ranks` left no exit code; nothing if all of them did.
 
-    oom_before: dict[str, int] = field(default_factory=oom_kills)
-
-    def describe(self, ranks: Sequence[str], signals: Sequence[int], launcher: int | None) -> str:
-        """Return why `ranks` left no exit code; nothing if all of them did.
-
-        Args:
-            ranks: those without an exit code.
-            signals: what this process was sent and passed on.
-            launcher: the launcher's exit code.
-        """
-        if not ranks:
-            return ""
-        if signals:
-            return f"{signal.Signals(signals[0]).name} before anything was saved"
-        name = signal_name(launcher) if launcher else None
-        killed = "; ".join(f"{rank} was killed" for rank in ranks)
-        return f"{killed}{f' by {name}' if name else ''}{self._memory()}"
-
-    def _memory(self) -> str:
-        now = oom_kills()
-        for place, before in self.oom_before.items():
-            if now.get(place, before) > before:
-                return f" (out of memory: the kernel ended {now[place] - before} of the processes of {place} meanwhile)"
-        return " (the kernel counted no kill for memory)" if now else ""
+    Args:
+        oom_before: the result of `oom_kills` before they were started.
+        ranks: those without an exit code.
+        signals: what this process was sent and passed on.
+        launcher: the launcher's exit code.
+    """
+    if not ranks:
+        return ""
+    if signals:
+        return f"{signal.Signals(signals[0]).name} before anything was saved"
+    name = signal_name(launcher) if launcher else None
+    now = oom_kills()
+    memory = " (the kernel counted no kill for memory)" if now else ""
+    for place, before in oom_before.items():
+        if (more := now.get(place, before) - before) > 0:
+            memory = f" (out of memory: the kernel ended {more} of the processes of {place} meanwhile)"
+            break
+    return f"{'; '.join(f'{rank} was killed' for rank in ranks)}{f' by {name}' if name else ''}{memory}"

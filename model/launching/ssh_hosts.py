@@ -130,7 +130,18 @@ class SshHosts:
     """One training on all hosts of a hostfile."""
 
     def __init__(self, command: LauncherCommand, hosts: dict[str, int]):
-        self.check(command)
+        """Read what each host will be sent.
+
+        Raises:
+            ConfigError: an option of deepspeed would have another meaning here.
+        """
+        for name in REFUSED:
+            if command.option(name) is not None:
+                raise ConfigError("is not supported; list only the hosts and slots to use in --hostfile", name)
+        if command.option("--launcher") not in (None, "pdsh", "ssh"):
+            raise ConfigError(
+                "cannot be combined with model.launch, which starts the hosts by ssh; remove one of them", "--launcher"
+            )
         self.command, self.slots = command, hosts
         self.environment = along(os.environ)  # read before a host waits for it
         port = command.option("--ssh_port")
@@ -143,17 +154,6 @@ class SshHosts:
         self.hosts = [SshHost(name, remote, ssh) for name in hosts]
         self.signals: list[int] = []  # signals received
         self.patience = command.number("start_timeout", START_TIMEOUT)
-
-    @staticmethod
-    def check(command: LauncherCommand) -> None:
-        """Reject deepspeed options that would have another meaning here."""
-        for name in REFUSED:
-            if command.option(name) is not None:
-                raise ConfigError("is not supported; list only the hosts and slots to use in --hostfile", name)
-        if command.option("--launcher") not in (None, "pdsh", "ssh"):
-            raise ConfigError(
-                "cannot be combined with model.launch, which starts the hosts by ssh; remove one of them", "--launcher"
-            )
 
     def run(self) -> int:
         """Run the command on all hosts until it has ended on each; return the exit code.

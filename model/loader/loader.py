@@ -7,7 +7,6 @@ number of masked tokens in the global batch.
 Shapes: N samples, B sequences, T tokens, M masked positions.
 """
 
-import hashlib
 import heapq
 import itertools
 from collections.abc import Callable, Iterator
@@ -29,7 +28,7 @@ from pipeline.common import counter_rng
 from pipeline.common.counter_rng import Ints
 from pipeline.common.errors import ConfigError, InputError, named
 from pipeline.common.figures import CorpusCounts
-from pipeline.common.manifest import require_manifest, sha256
+from pipeline.common.manifest import require_manifest, sha256, sha256_of
 from pipeline.shards import Shard, open_folder, words_per_token
 from pipeline.tokenization.wordpiece import WordPiece
 
@@ -178,7 +177,6 @@ class Loader:
             InputError: Shards are missing, broken, empty, or made with another tokenizer.
             ConfigError: The objective needs sentence pairs that the shards do not have.
         """
-        check_whole_words(objective, tokenizer)
         self._cache = cache
         folders = [open_folder(folder, split) if cache is None else cache.shards(folder) for folder in data.folders]
         self._shards = [shard for folder in folders for shard in folder]
@@ -375,8 +373,7 @@ def order_of(shards: list[Shard], data: DataConfig, seed: int, number: int, shuf
     return Order(np.array([shard.rows for shard in shards], np.int64), own, data.window_rows, shuffle)
 
 
-def check_whole_words(objective: ObjectiveConfig, tokenizer: WordPiece) -> None:
-    """Raise ConfigError if whole words are to be masked and the tokenizer does not mark them."""
+def _check(folder: str, shards: list[Shard], objective: ObjectiveConfig, tokenizer: WordPiece) -> None:
     if objective.whole_word and not tokenizer.is_wordpiece:
         raise ConfigError(
             "requires a WordPiece tokenizer, whose entries show where words begin; set "
@@ -384,9 +381,6 @@ def check_whole_words(objective: ObjectiveConfig, tokenizer: WordPiece) -> None:
             "objective.whole_word",
             True,
         )
-
-
-def _check(folder: str, shards: list[Shard], objective: ObjectiveConfig, tokenizer: WordPiece) -> None:
     info = shards[0].info
     if not sum(shard.rows for shard in shards):
         more = " or raise validation_share" if info.split == "validation" else ""
@@ -450,7 +444,7 @@ class ShardFiles:
     def checksum(self) -> str:
         """Return a checksum over all shards' checksums in the order of the folders."""
         sums = (f"{path.name} {entry['sha256']}\n" for path, entry in self._listed.items())
-        return hashlib.sha256("".join(sums).encode()).hexdigest()
+        return sha256_of("".join(sums))
 
     def verify(
         self,

@@ -56,13 +56,8 @@ class Order:
     def window(self, index: int) -> Window:
         """Return the window of a global sample index, a pure function."""
         epoch, here, span, following = self._locate(index)
-        return Window(
-            first=span.first,
-            last=span.last,
-            shards=span.shards,
-            order=self._permutation(span.last - span.first, "rows", epoch, here),
-            following=following,
-        )
+        order = self._permutation(span.last - span.first, "rows", epoch, here)
+        return Window(**vars(span), order=order, following=following)
 
     def spans(self, index: int) -> Iterator[Span]:
         """Yield the spans from that of a global sample index on, without end."""

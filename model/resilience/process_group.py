@@ -72,11 +72,6 @@ def gather(value: Any) -> list[Any]:
     return [json.loads(row[:length].tobytes()) for row, length in texts]
 
 
-def broadcast_from_rank0(value: Any) -> Any:
-    """Return rank 0's value, of types that JSON has, on every rank."""
-    return gather(value if dist.get_rank() == 0 else None)[0]
-
-
 def check_shared_folder(folder: Path, timeout: float) -> None:
     """Check that all nodes see the same checkpoint folder; every rank raises the same error.
 
@@ -84,7 +79,7 @@ def check_shared_folder(folder: Path, timeout: float) -> None:
     """
     if dist.get_world_size() == 1:
         return
-    name = folder / f".shared-{broadcast_from_rank0(uuid.uuid4().hex)}"
+    name = folder / f".shared-{gather(uuid.uuid4().hex)[0]}"
     if dist.get_rank() == 0:
         folder.mkdir(parents=True, exist_ok=True)
         write_text(name, "")

@@ -135,12 +135,7 @@ def _left(until: float) -> timedelta:
 
 
 def _client(until: float) -> Store:
-    address, port = _wait_for_port(until), _address()[1]
-    return TCPStore(address, port, is_master=False, timeout=_left(until), wait_for_workers=False)
-
-
-def _wait_for_port(until: float) -> str:
-    """Wait until rank 0's port accepts connections; return the address that does.
+    """Wait until rank 0's port accepts connections; return its store.
 
     PyTorch's client would wait too, but prints a trace of its C++ code when it gives up.
 
@@ -151,11 +146,13 @@ def _wait_for_port(until: float) -> str:
         patience = min(CONNECTING, max(1.0, until - time.monotonic()))
         try:
             with socket.create_connection(_address(), timeout=patience) as connection:
-                return str(connection.getpeername()[0])
+                address = str(connection.getpeername()[0])
+                break
         except OSError:
             if time.monotonic() + RETRY > until:
                 raise
         time.sleep(RETRY)
+    return TCPStore(address, _address()[1], is_master=False, timeout=_left(until), wait_for_workers=False)
 
 
 def _served(until: float) -> Store:

@@ -91,15 +91,12 @@ class Watchdog:
             ready, _, _ = select.select([self._listen], [], [], min(left, 1.0))
             if ready:
                 for number in os.read(self._listen, 64):
-                    self._heard(number)
+                    if number in STOPPING and self.signal is None:
+                        self.signal = signal.Signals(number).name
+                        if not self._training:
+                            exit_for_restart(f"rank {self._rank}: {self.signal} before the first step")
             if self._closed.is_set():
                 return
-
-    def _heard(self, number: int) -> None:
-        if number in STOPPING and self.signal is None:
-            self.signal = signal.Signals(number).name
-            if not self._training:
-                exit_for_restart(f"rank {self._rank}: {self.signal} before the first step")
 
 
 def heard() -> list[signal.Signals]:

@@ -76,10 +76,13 @@ def average(path: Path, state: checkpoints.State, count: int) -> tuple[Weights, 
     Raises:
         InputError: There are fewer than `count` checkpoints, or one is damaged.
     """
-    earlier = [other for step, other in checkpoints.steps(path.parent).items() if step < state.step]
     branch = path.parent / checkpoints.BRANCH
     apart = branch.read_text().split() if branch.exists() else []
-    before = [other for other in earlier if checkpoints.mark_of(other) is None and other.name not in apart]
+    before = [
+        other
+        for step, other in checkpoints.steps(path.parent).items()
+        if step < state.step and checkpoints.mark_of(other) is None and other.name not in apart
+    ]
     if len(before) + 1 < count:
         raise InputError(
             f"{named('average')}={count} needs {count} checkpoints up to {path.name}, found {len(before) + 1} apart "

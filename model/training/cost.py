@@ -30,8 +30,7 @@ ON_A_CPU = 4096  # tokens: more leave its caches
 @functools.cache
 def peaks() -> dict[str, float]:
     """Return the published TFLOP/s by device."""
-    found: dict[str, float] = read_table(__file__, "cost.yaml")
-    return found
+    return dict(read_table(__file__, "cost.yaml"))
 
 
 def published(name: str) -> float | None:

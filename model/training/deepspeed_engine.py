@@ -236,8 +236,7 @@ def build_engine(module: nn.Module, config: TrainConfig, world: World) -> Any:
 
 def _optimizer(engine: Any) -> Optimizer:
     """Return the torch optimizer inside ZeRO's wrapper."""
-    inner: Optimizer = getattr(engine.optimizer, "optimizer", engine.optimizer)
-    return inner
+    return getattr(engine.optimizer, "optimizer", engine.optimizer)  # type: ignore[no-any-return]
 
 
 def gather_state(engine: Any, compare: bool = True) -> tuple[Weights, Weights]:
@@ -256,7 +255,7 @@ def gather_state(engine: Any, compare: bool = True) -> tuple[Weights, Weights]:
     if any(_optimizer(engine).state.values()):
         _link_optimizer_state(engine)
     else:  # no update has been applied yet: the moments are zeros
-        _make_state(engine, _optimizer(engine))
+        _make_state(engine)
     for name, parameter in engine.module.named_parameters():
         weight, found = _whole(engine, parameter, engine.moments[name])
         own, live = weight, parameter.detach()
@@ -298,7 +297,6 @@ def load_state(engine: Any, tensors: Tensors, step: int) -> None:
     Raises:
         InputError: The checkpoint has the moments of another type of optimizer.
     """
-    optimizer = _optimizer(engine)
     wanted = {(key, name) for name, keys in engine.moments.items() for key in keys}
     if missing := sorted({key for key, name in wanted - tensors.moments if key != AVERAGE}):
         raise InputError(
@@ -307,7 +305,7 @@ def load_state(engine: Any, tensors: Tensors, step: int) -> None:
             "optimizer",
             path=tensors.path,
         )
-    _make_state(engine, optimizer)
+    _make_state(engine)
     for name, parameter in engine.module.named_parameters():
         weight = tensors.weight(name).to(engine.device)
         moments = {
@@ -316,7 +314,7 @@ def load_state(engine: Any, tensors: Tensors, step: int) -> None:
             for key in engine.moments[name]
         }
         _scatter(engine, parameter, weight, moments)
-    for entry in optimizer.state.values():
+    for entry in _optimizer(engine).state.values():
         entry["step"] = torch.full_like(entry["step"], float(step))
 
 
@@ -350,11 +348,12 @@ def _padded(parameter: nn.Parameter, whole: Tensor) -> Tensor:
     return torch.nn.functional.pad(part, (0, size - part.numel()))
 
 
-def _make_state(engine: Any, optimizer: Optimizer) -> None:
+def _make_state(engine: Any) -> None:
     """Create zero moments: before its first step the optimizer has none to write into.
 
     An average begins with the weights; the first update replaces it.
     """
+    optimizer = _optimizer(engine)
     groups = optimizer.param_groups
     flat = getattr(engine.optimizer, "fp32_partitioned_groups_flat", None)  # stage 3
     if flat is None:

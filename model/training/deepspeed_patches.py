@@ -185,11 +185,6 @@ class Bucket:
     filled: bool = False  # whether an earlier micro-batch of this step is in the sums
     sent: Any = None  # the reduction over the ranks, once it has begun
 
-    @property
-    def ready(self) -> bool:
-        """Whether all have gradients."""
-        return all(parameter.grad is not None for parameter in self.parameters)
-
 
 class FlatGradients:
     """The sums of a step's gradients at ZeRO 1, in fp32, in one flat buffer for each group.
@@ -216,7 +211,7 @@ class FlatGradients:
             (rank * size, size, sizes(group, rank * size, size))
             for (_, group), size in zip(groups, wrapper.partition_size, strict=True)
         ]
-        self._last = [min(one.parameters, key=places.__getitem__) for one in self.buckets]
+        self._last: list[Any] = [min(one.parameters, key=places.__getitem__) for one in self.buckets]
 
     @staticmethod
     def suits(wrapper: Any) -> bool:
@@ -231,8 +226,7 @@ class FlatGradients:
 
     def hooks(self) -> list[Any]:
         """Register a hook on the parameter of each bucket whose gradient is computed last."""
-        every: list[Any] = self._last
-        return [one.register_post_accumulate_grad_hook(lambda _: self.take()) for one in every]
+        return [one.register_post_accumulate_grad_hook(lambda _: self.take()) for one in self._last]
 
     @torch.no_grad()
     def take(self, at_the_end: bool = False) -> None:
@@ -247,7 +241,7 @@ class FlatGradients:
         for bucket in self.buckets:
             if bucket.sent is not None:
                 continue
-            if not at_the_end and not bucket.ready:
+            if not at_the_end and any(parameter.grad is None for parameter in bucket.parameters):
                 if last and self.world > 1:
                     return  # the order
                 continue

@@ -115,8 +115,9 @@ def _in_common(folder: Path, first_steps: FirstSteps, done: int) -> list[Path]:
 def _take_up(path: Path, step: int, folder: Path, fetch: Callable[[Path], None]) -> None:
     """Link a checkpoint and those before it that are kept for their words; copy their curve."""
     tracking.share(folder.parent.parent, path.parent, folder, step)
-    before = [other for number, other in checkpoints.steps(path.parent).items() if number < step]
-    for each in (*(other for other in before if checkpoints.mark_of(other) is not None), path):
+    earlier = checkpoints.steps(path.parent).items()
+    marked = (other for number, other in earlier if number < step and checkpoints.mark_of(other) is not None)
+    for each in (*marked, path):
         fetch(each.relative_to(folder.parents[1]))
         target = folder / each.name
         if target.exists():  # an interrupted start linked it, or it is damaged

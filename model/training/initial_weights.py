@@ -132,8 +132,8 @@ def fitted(config: TrainConfig, wordpiece: WordPiece, length: int) -> ModelConfi
     model = config.model
     if model.name == AUTO and config.start is not None:
         there = size_of(config.start)
-        model = replace(model.filled(there), layer_norm_epsilon=there.layer_norm_epsilon)
-        model = replace(model, **architecture_of(there, model))
+        model = model.filled(there)
+        model = replace(model, layer_norm_epsilon=there.layer_norm_epsilon, **architecture_of(there, model))
         if config.objective.next_sentence and model.architecture != "bert":
             raise ConfigError(
                 f"{config.start} is a {model.architecture}, which has no next-sentence head; add "

@@ -66,26 +66,21 @@ def is_too_large(error: BaseException) -> bool:
     )
 
 
-def advice(config: TrainConfig, rank: int, folder: Path) -> ConfigError:
-    """Return what ends a run whose memory is too small, and leave it for the other ranks."""
-    now = config.micro_batch
-    half = now // 2 if isinstance(now, int) else 8
-    smaller = f"{named('micro_batch')}={half}, " if half else ""
-    error = ConfigError(
-        f"out of memory on rank {rank}; take {smaller}{named('compute')}=recompute, or a ZeRO stage that divides "
-        f"more, such as {named('deepspeed')}=zero2_offload",
-        "micro_batch",
-        now,
-    )
-    folder.mkdir(parents=True, exist_ok=True)
-    write_text(folder / NOTE, json.dumps(error.record()))
-    return error
-
-
 def ending(error: BaseException, config: TrainConfig, rank: int, folder: Path) -> UserError | Restart | None:
-    """Return what an error that ends training means, where it is not a bug."""
+    """Return what an error that ends training means, where it is not a bug; leave a lack of memory for other ranks."""
     if is_too_large(error):
-        return advice(config, rank, folder)
+        now = config.micro_batch
+        half = now // 2 if isinstance(now, int) else 8
+        smaller = f"{named('micro_batch')}={half}, " if half else ""
+        advice = ConfigError(
+            f"out of memory on rank {rank}; take {smaller}{named('compute')}=recompute, or a ZeRO stage that divides "
+            f"more, such as {named('deepspeed')}=zero2_offload",
+            "micro_batch",
+            now,
+        )
+        folder.mkdir(parents=True, exist_ok=True)
+        write_text(folder / NOTE, json.dumps(advice.record()))
+        return advice
     if process_group.is_peer_failure(error):
         if (folder / NOTE).exists():  # a lost rank left why, if its memory was too small
             return of_record(json.loads((folder / NOTE).read_text(encoding="utf-8")))

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -63,23 +63,12 @@ class Plan:
         )
 
 
-@dataclass(frozen=True)
-class Session:
+class Session(NamedTuple):
     """A plan with the samples of a micro-batch, and this rank among those that carry it out."""
 
     plan: Plan
     world: World
     peak: float  # TFLOP/s of the device
-
-
-@dataclass(frozen=True)
-class Restored:
-    """An engine, and where a training continues with it."""
-
-    engine: Any
-    state: State
-    words: run_length.WordsSeen
-    resumed: bool  # from a checkpoint of this training, which need not be saved again
 
 
 def plan(config: TrainConfig, out: Path, fingerprint: str, common: str, addresses: Mapping[str, str]) -> Plan:
@@ -125,13 +114,16 @@ def join(plan: Plan, beat: Beat) -> Session:
     return Session(dataclasses.replace(plan, config=config), world, peak)
 
 
-def restore(session: Session, store: CheckpointStore, beat: Beat) -> Restored:
+def restore(session: Session, store: CheckpointStore, beat: Beat) -> tuple[Any, run_length.WordsSeen, State, bool]:
     """Build the engine and load the newest checkpoint, or the weights of `start`, if any.
+
+    With the engine comes where training continues: the words seen, the state, and whether that is
+    of a checkpoint of this training, which need not be saved again.
 
     Raises:
         InputError: They do not fit this training.
     """
-    plan, world = session.plan, session.world
+    plan, world, _ = session
     config, state, tensors = plan.config, plan.beginning, None
     torch.manual_seed(int(counter_rng.key(config.seed, "initialise") >> 1))
     module = build_model(plan.model)
@@ -156,7 +148,7 @@ def restore(session: Session, store: CheckpointStore, beat: Beat) -> Restored:
     if tensors is not None:
         load_state(engine, tensors, state.updates)
         restore_scale(engine.optimizer, state.loss_scale)
-    return Restored(engine, state, words, found is not None)
+    return engine, words, state, found is not None
 
 
 def newest(plan: Plan, data: str, rank: int, store: CheckpointStore, beat: Beat) -> tuple[Path, State] | None:
@@ -175,7 +167,7 @@ def newest(plan: Plan, data: str, rank: int, store: CheckpointStore, beat: Beat)
         needs_words = bool(config.words or config.save_at_words)
         own = extending.newest(plan.folder, plan.first_steps, data, needs_words, store.uploads.fetch)
     store.upload(beat)  # other nodes fetch what this one may have alone
-    sent = process_group.broadcast_from_rank0(own and (str(own[0]), dataclasses.asdict(own[1])))
+    sent = process_group.gather(own and (str(own[0]), dataclasses.asdict(own[1])))[0]
     if sent is None:
         return None
     path, state = Path(sent[0]), State(**sent[1])

@@ -4,7 +4,7 @@ Shapes: M masked positions, V vocabulary, B sequences.
 """
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,7 @@ from torch.nn import functional
 from model.config import Figures
 from model.encoders.batch import Batch
 from model.encoders.cross_entropy import cross_entropy
-from model.training.device_peak import memory
+from model.training.device_peak import memory, synchronize
 
 if TYPE_CHECKING:  # figures need no DeepSpeed
     from model.training.deepspeed_engine import World
@@ -50,14 +50,10 @@ class PhaseTimer:
     def restart(self) -> None:
         """Discard all laps and start over."""
         self._marks: list[tuple[str | None, Any]] = []  # times, or events of the device
-        self.skip()
-
-    def skip(self) -> None:
-        """Assign the time since the last mark to no phase."""
         self.lap(None)
 
     def lap(self, phase: str | None) -> None:
-        """Assign the time since the last mark to `phase`."""
+        """Assign the time since the last mark to `phase`; None: to none."""
         if self._events:
             event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
             event.record()
@@ -65,9 +61,9 @@ class PhaseTimer:
         else:
             self._marks.append((phase, time.perf_counter()))
 
-    def seconds(self, phases: Iterable[str] = PHASES) -> Figures:
+    def seconds(self) -> Figures:
         """Return the seconds of each phase since `restart`; waits for the device."""
-        total = dict.fromkeys(phases, 0.0)
+        total = dict.fromkeys(PHASES, 0.0)
         if self._events:
             torch.cuda.synchronize()
         for (_, before), (phase, now) in zip(self._marks, self._marks[1:], strict=False):
@@ -123,8 +119,7 @@ class Meter:
     @contextmanager
     def paused(self) -> Iterator[None]:
         """Leave out the time of the body, which ends when the device has done its work."""
-        if self.world.device.type == "cuda":
-            torch.cuda.synchronize(self.world.device)  # what is still computed is training
+        synchronize(self.world.device)  # what is still computed is training
         began = time.perf_counter()
         yield
         self._began += time.perf_counter() - began

@@ -35,11 +35,13 @@ RUN_ID = "wandb-run-id"
 OWNER = ".metrics-of"  # the name of the folder of checkpoints that these two belong to
 FORGE = "forge.coreweave.com"  # domain of W&B's own server since wandb 0.31
 MODES = {  # values of WANDB_MODE
-    **dict.fromkeys(("online", "run", "shared"), "online"),
-    **dict.fromkeys(("offline", "dryrun"), "offline"),
+    "online": "online",
+    "run": "online",
+    "shared": "online",
+    "offline": "offline",
+    "dryrun": "offline",
     "disabled": "disabled",
 }
-# Metrics come last: a narrow terminal truncates them, not the bar or the remaining time.
 
 
 def has_key() -> bool:
@@ -178,8 +180,7 @@ def share(out: Path, other: Path, run: Path, step: int) -> None:
 
     `run` and `other` are the folders of their checkpoints in `out`.
     """
-    mark = out / OWNER
-    owner = _name_in(mark)
+    owner = _name_in(out / OWNER)
     source = (out if owner == other.name else other) / METRICS
     target = (out if owner == run.name else run) / METRICS
     if source.exists():
@@ -267,7 +268,7 @@ class Tracker:
     def say(self, text: str) -> None:
         """Print a line on rank 0."""
         if self.sinks:
-            say(text)
+            screen.say(text)
 
     def close(self) -> None:
         """Close all sinks, the bar first."""
@@ -326,7 +327,7 @@ class WeightsAndBiases(Sink):
                 act(self._run)
         except Exception as error:  # no failure of W&B may stop training
             self._run = None
-            say(f"warning: logging to W&B stopped ({first_line(error)}); see {METRICS}")
+            screen.say(f"warning: logging to W&B stopped ({first_line(error)}); see {METRICS}")
             _forget_wandb()
 
 
@@ -377,11 +378,6 @@ class Terminal(Sink):
     def close(self) -> None:
         """Take the bar away."""
         self._bar.close()
-
-
-def say(text: str) -> None:
-    """Print a line above the bar."""
-    screen.say(text)
 
 
 LINE = {

@@ -41,13 +41,11 @@ class Trainer:
 
     def __init__(self, session: Session, guard: Watchdog, store: CheckpointStore):
         """Restore the state and open the trackers."""
-        restored = start.restore(session, store, guard.beat)
         self.guard, self.store = guard, store
-        plan, world = session.plan, session.world
-        self.plan, self.world, self.peak = plan, world, session.peak
-        self.engine, self.words, self.state = restored.engine, restored.words, restored.state
+        plan, world, self.peak = session
+        self.engine, self.words, state, resumed = start.restore(session, store, guard.beat)
+        self.plan, self.world, self.state = plan, world, state
         self.config, self.loader, self.steps = plan.config, plan.loader, plan.steps
-        state = restored.state
         if world.rank == 0:
             take_back(plan.out, plan.folder)
         settings = dataclasses.asdict(plan.config) | {"world_size": world.size, "steps": plan.steps}
@@ -55,7 +53,7 @@ class Trainer:
         self.meter = Meter(self.world, self._operations, self.peak)
         self.step, self.samples, self.tokens = state.step, state.samples, state.tokens
         self.health = Health(self.config.bad_steps, state.skipped)
-        self.saved = state.step if restored.resumed else -1  # the step of the newest checkpoint
+        self.saved = state.step if resumed else -1  # the step of the newest checkpoint
         self.best = state.best  # with `keep_best`, its step and held-out figures
         self.compared = False  # whether what is saved was compared with the model's weights
         self.stop = False  # whether any rank got a signal
@@ -77,7 +75,7 @@ class Trainer:
             self._fetch_ahead(self.plan.cache)
         batches = prefetch(self._global_batches(), ahead)
         with contextlib.closing(batches), contextlib.closing(self.loader):
-            self.meter.clock.skip()
+            self.meter.clock.lap(None)
             for batch, parts in batches:
                 self.meter.clock.lap("data")
                 self._update(batch, parts)
@@ -87,7 +85,7 @@ class Trainer:
                 self.tracker.log("update", self.step)
                 self._after_step(batch.last, reached)
                 self._leave_if_due()
-                self.meter.clock.skip()
+                self.meter.clock.lap(None)
         self.words.check_end(self.step, self.tracker.say)
         validation = self._evaluate()
         if validation is None:
@@ -118,8 +116,7 @@ class Trainer:
 
     def _operations(self, batch: Batch) -> float:
         """Return the operations of learning from a batch on the host."""
-        share = self.config.objective.share_at(self.step, self.steps)
-        return cost.operations(self.plan.model, batch.cu_seqlens.diff().numpy(), share)
+        return cost.operations(self.plan.model, batch.cu_seqlens.diff().numpy(), self._mask_share(self.step))
 
     def _leave_if_due(self) -> None:
         """Save and leave if a rank got a signal or training diverged.
@@ -144,9 +141,16 @@ class Trainer:
 
     def _global_batches(self) -> Iterator[tuple[GlobalBatch, list[Copied]]]:
         """Yield this rank's part of every remaining batch, its copies to the device started."""
-        copy = Copier(self.world.device)
-        for batch in self.words.until_limit(self._drawn_batches()):
+        copy, world, config = Copier(self.world.device), self.world, self.config
+        drawn = (
+            self.loader.batch(first, size, world.rank, world.size, config.micro_batch, self._mask_share(step))
+            for step, first, size in self._batches_left()
+        )
+        for batch in self.words.until_limit(drawn):
             yield batch, [copy(part) for part in batch.batches]
+
+    def _mask_share(self, step: int) -> float:
+        return self.config.objective.share_at(step, self.steps)
 
     def _batches_left(self) -> Iterator[tuple[int, int, int]]:
         """Yield step, first sample and size of every batch up to the last step or epoch."""
@@ -157,13 +161,6 @@ class Trainer:
                 return
             yield step, first, size
             first += size
-
-    def _drawn_batches(self) -> Iterator[GlobalBatch]:
-        """Yield this rank's part of every batch that is left."""
-        world, config = self.world, self.config
-        for step, first, size in self._batches_left():
-            share = config.objective.share_at(step, self.steps)
-            yield self.loader.batch(first, size, world.rank, world.size, config.micro_batch, share)
 
     def _update(self, batch: GlobalBatch, parts: list[Copied]) -> None:
         """Run forward, backward and one optimizer step over a global batch."""
@@ -334,7 +331,7 @@ class Trainer:
         return path
 
     def _write(self, mark: float | None) -> None:
-        """Write a checkpoint: all ranks gather, rank 0 writes."""
+        """Write a checkpoint: all ranks gather, rank 0 writes; `mark` is that of `save_at_words`."""
         try:
             weights, moments = gather_state(self.engine, compare=not self.compared)
         except FloatingPointError as error:
@@ -344,24 +341,21 @@ class Trainer:
         self.guard.beat()
         if self.world.rank == 0:
             self.store.uploads.wait(self.guard.beat)  # at most one checkpoint is not there yet
-            checkpoint.write(self.plan.folder, self._state(tokens, mark), weights, moments)
+            state = dataclasses.replace(
+                self.state,
+                step=self.step,
+                samples=self.samples,
+                tokens=tokens,
+                skipped=self.health.skipped,
+                words=self.words.count,
+                seconds=self.state.seconds + time.monotonic() - self.plan.began,
+                loss_scale=scale_of(self.engine.optimizer, self.config.precision),
+                best=self.best,
+                mark=mark,
+                first_steps=self.plan.first_steps.hash_of(self.step),
+            )
+            checkpoint.write(self.plan.folder, state, weights, moments)
             self.tracker.log("checkpoint", self.step)
-
-    def _state(self, tokens: int, mark: float | None) -> checkpoints.State:
-        """Return the position after `self.step` updates; `mark` is that of `save_at_words`."""
-        return dataclasses.replace(
-            self.state,
-            step=self.step,
-            samples=self.samples,
-            tokens=tokens,
-            skipped=self.health.skipped,
-            words=self.words.count,
-            seconds=self.state.seconds + time.monotonic() - self.plan.began,
-            loss_scale=scale_of(self.engine.optimizer, self.config.precision),
-            best=self.best,
-            mark=mark,
-            first_steps=self.plan.first_steps.hash_of(self.step),
-        )
 
     def _result(self, validation: Figures) -> Result:
         """Return the run's metrics for the manifest; each accuracy has its baseline."""

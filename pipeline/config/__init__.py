@@ -7,7 +7,6 @@ there.
 from pipeline.common.schema import StageConfig, check
 from pipeline.config.downstream import (
     MINIMAL_PAIRS,
-    TASK_KINDS,
     ConvertConfig,
     EmbedConfig,
     EvaluateConfig,

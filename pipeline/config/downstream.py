@@ -17,20 +17,13 @@ def composed(value: str | list[str]) -> str | list[str]:
     return normalize("NFC", value) if isinstance(value, str) else [normalize("NFC", v) for v in value]
 
 
-@dataclass(frozen=True)
-class TaskKind:
-    """What the configuration knows of a type of task."""
-
-    metrics: tuple[str, ...]  # that it can be scored by
-    trains: bool = True  # whether models are fine-tuned for it; else they are scored as they are
-
-
+# The types of tasks, each with the metrics that it can be scored by.
 TASK_KINDS = {
-    "classification": TaskKind(("accuracy", "matthews", "f1", "pearson", "spearman")),
-    "choice": TaskKind(("accuracy",)),
-    "tagging": TaskKind(("f1", "precision", "recall", "accuracy")),
-    "answers": TaskKind(("f1", "exact")),
-    MINIMAL_PAIRS: TaskKind(("accuracy",), trains=False),
+    "classification": ("accuracy", "matthews", "f1", "pearson", "spearman"),
+    "choice": ("accuracy",),
+    "tagging": ("f1", "precision", "recall", "accuracy"),
+    "answers": ("f1", "exact"),
+    MINIMAL_PAIRS: ("accuracy",),
 }
 
 
@@ -119,7 +112,7 @@ class TaskConfig(Section, key="task"):
     def check_rules(self) -> None:
         """Check that the columns can be found and the score is known."""
         vars(self).update((name, composed(getattr(self, name))) for name in IN_TABLES)
-        known = TASK_KINDS[self.kind].metrics
+        known = TASK_KINDS[self.kind]
         if self.kind in ("classification", "choice"):
             self.require(len(self.columns) in (1, 2), "must be one column, or two for pairs of sentences", "columns")
             self.require(
@@ -150,7 +143,7 @@ class TaskConfig(Section, key="task"):
     @property
     def trains(self) -> bool:
         """Return whether models are fine-tuned for the task; else they are scored as they are."""
-        return TASK_KINDS[self.kind].trains
+        return self.kind != MINIMAL_PAIRS
 
 
 @dataclass(kw_only=True)
@@ -216,7 +209,12 @@ class EvaluateConfig(StageConfig):
             "force",
             f"true, part={self.part}",
         )
-        self._check_zero_shot()
+        self.require(
+            self.checkpoints is None or (self.checkpoints == "all" and not self.task.trains),
+            "must be null, or all for tasks of kind minimal_pairs",
+            "checkpoints",
+        )
+        check(self.task.trains or not self.saves, "trains no model; remove keep and submit", "task", self.task.name)
         self.require(
             self.truncation != "chunks" or self.task.kind != "choice",
             f"task {self.task.name} chooses among endings, each of which is one sequence; set another truncation",
@@ -257,15 +255,6 @@ class EvaluateConfig(StageConfig):
             f"task {task.name} lacks a test set; set {named('submit')}=false, or set task.test and task.submission",
             "submit",
         )
-
-    def _check_zero_shot(self) -> None:
-        """Check what belongs to tasks without a training, or not."""
-        self.require(
-            self.checkpoints is None or (self.checkpoints == "all" and not self.task.trains),
-            "must be null, or all for tasks of kind minimal_pairs",
-            "checkpoints",
-        )
-        check(self.task.trains or not self.saves, "trains no model; remove keep and submit", "task", self.task.name)
 
 
 @dataclass(kw_only=True)

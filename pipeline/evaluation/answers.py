@@ -107,8 +107,8 @@ def answered_tasks(config: EvaluateConfig) -> list[TaskConfig]:
         elif table_files.find(config.data, task.folder, task.test) is None:
             continue
         if task.kind == "classification":  # others are refused when they are answered
-            test_set = examples.read_examples(config.data, task, task.test, labelled=False)
-            refuse_malformed(task, test_set.malformed)
+            _, malformed = examples.read_examples(config.data, task, task.test, labelled=False)
+            refuse_malformed(task, malformed)
         found.append(task)
     if not found:
         raise ConfigError(

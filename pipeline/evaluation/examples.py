@@ -3,38 +3,20 @@
 import math
 import re
 import unicodedata
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from pipeline.cli import conf_files
 from pipeline.common.errors import InputError
-from pipeline.config import TASK_KINDS, TaskConfig
+from pipeline.config import TaskConfig
 from pipeline.evaluation import table_files
 from pipeline.evaluation.table_files import Content, Table
 
 _FIELD = re.compile(r"\{([^{}]+)\}")  # a column within a sentence
 
 
-@dataclass(frozen=True)
-class Examples:
-    """The N examples of one file of a task."""
-
-    first: list[str]
-    second: list[str] | None  # None: a task of single sentences
-    labels: list[float]  # class indices or scores; zeros if the file has none
-    malformed: list[str] = field(default_factory=list)  # skipped rows: location and reason
-
-    def __len__(self) -> int:
-        return len(self.first)
-
-    def take(self, rows: list[int]) -> "Examples":
-        """Return the examples at these indices."""
-        return Examples(
-            [self.first[row] for row in rows],
-            None if self.second is None else [self.second[row] for row in rows],
-            [self.labels[row] for row in rows],
-            self.malformed,
-        )
+# Of a row: one or two sentences, then the endings of a choice; the index of its class, the number of
+# the right ending, or its score.
+Example = tuple[tuple[str, ...], float]
 
 
 def task_of(name: str) -> TaskConfig:
@@ -87,22 +69,24 @@ def pair_files(data: Path | str, task: TaskConfig) -> list[Content]:
 
 def check_files(data: Path | str, task: TaskConfig) -> None:
     """Raise InputError if the files with which a task begins are not there."""
-    if TASK_KINDS[task.kind].trains:
+    if task.trains:
         need(data, task, task.train)
     else:
         pair_files(data, task)
 
 
-def read_examples(data: Path | str, task: TaskConfig, name: str, labelled: bool = True) -> Examples:
-    """Return the examples of file `name` of a task, without rows of the wrong number of fields.
+def read_examples(
+    data: Path | str, task: TaskConfig, name: str, labelled: bool = True
+) -> tuple[list[Example], list[str]]:
+    """Return the examples of a file of a task, and where and why rows of it were left out.
 
-    Test files are not `labelled`: they always have a header, and columns of their own.
+    Test files are not `labelled`: they always have a header, columns of their own, and zeros for labels.
 
     Raises:
         InputError: the file or a column is missing, a label is unknown, or no row is valid.
     """
     place, content = need(data, task, name)
-    columns = task.columns if labelled else task.test_columns or task.columns
+    columns = [*(task.columns if labelled else task.test_columns or task.columns), *task.choices]
     inside = [name for column in columns for name in _FIELD.findall(column)]
     table = table_files.parse(
         place,
@@ -120,11 +104,10 @@ def read_examples(data: Path | str, task: TaskConfig, name: str, labelled: bool 
             label_of(place, number, row[label].strip(), task)
             for number, row in zip(table.lines, table.rows, strict=True)
         ]
-    examples = Examples(texts[0], texts[1] if len(texts) == 2 else None, labels, table.malformed)
-    if not len(examples):
-        fault = f"; {examples.malformed[0]}" if examples.malformed else ""
+    if not labels:
+        fault = f"; {table.malformed[0]}" if table.malformed else ""
         raise InputError(f"no valid rows{fault}", path=place)
-    return examples
+    return list(zip(zip(*texts, strict=True), labels, strict=True)), table.malformed
 
 
 def texts_of(table: Table, column: str) -> list[str]:
@@ -166,19 +149,17 @@ def columns_of(table: Table, wanted: list[str]) -> list[int]:
 
 
 def label_of(place: str, number: int, text: str, task: TaskConfig) -> float:
-    """Return the class index of a label, or the score.
+    """Return the class index of a label, the number of the right ending, or the score.
 
     Raises:
         InputError: the label is unknown, or the score is not a finite number.
     """
-    if task.labels:
+    if known := list(map(str, range(len(task.choices)))) or task.labels:
         text = unicodedata.normalize("NFC", text)
-        if text not in task.labels:
-            known = ", ".join(task.labels)
-            raise InputError(
-                f"label {text!r} is not one of {known}; set task.labels", "task.labels", path=place, line=number
-            )
-        return task.labels.index(text)
+        if text not in known:
+            cure, key = ("", None) if task.choices else ("; set task.labels", "task.labels")
+            raise InputError(f"label {text!r} is not one of {', '.join(known)}{cure}", key, path=place, line=number)
+        return known.index(text)
     try:
         value = float(text)
     except ValueError:

@@ -237,8 +237,8 @@ def batches_of(context: SearchContext, run: Trial) -> int:
     return context.config.epochs * each + sum(scoring(part) for _, part in context.also.values())
 
 
-def run_trials(context: SearchContext, folder: Path, keys: Keys, done: Done) -> None:
-    """Do the runs that are missing from `done`, and add them; with `processes` side by side."""
+def run_trials(context: SearchContext, folder: Path, keys: Keys, done: Done) -> Trial | None:
+    """Do the runs that are missing from `done`, and add them; with `processes` side by side. Return the best."""
     config = context.config
     todo = {run: key for run, key in keys.items() if run not in done}
     if todo and (expected := expectation(context, len(todo))).worth_saying:
@@ -249,8 +249,7 @@ def run_trials(context: SearchContext, folder: Path, keys: Keys, done: Done) -> 
     else:
         side_by_side(config, folder, [dict(list(todo.items())[n::count]) for n in range(count)])
     done |= finished(folder, todo)
-    if config.saves:
-        delete_losing_models(folder, done, best_of(config.task.metrics[0], keys, done))
+    return only_best(config, folder, keys, done)
 
 
 def side_by_side(config: EvaluateConfig, folder: Path, shares: list[Keys]) -> None:
@@ -295,8 +294,7 @@ def do(context: SearchContext, folder: Path, runs: Keys, number: int = 0) -> Non
             done[run] = {"key": key, **asdict(run), **fine_tune(context, folder, run, on_batch, device_of(number))}
             write_text(folder / f"{run.stem}.json", json.dumps(done[run]) + "\n")
             bar.move(bar.state.done, f"{run.start} {metric} {done[run]['scores'][metric]:.3f}")
-            if config.saves:
-                delete_losing_models(folder, done, best_of(metric, runs, done))
+            only_best(config, folder, runs, done)
 
 
 def expectation(context: SearchContext, runs: int) -> Estimate:
@@ -383,21 +381,21 @@ def best_of(metric: str, grid: Iterable[Trial], done: Done) -> Trial | None:
     return max(pretrained, key=lambda run: float(done[run]["scores"][metric]), default=None)
 
 
-def delete_losing_models(folder: Path, done: Done, best: Trial | None) -> None:
-    """Delete the kept models of all these runs but the best; others may belong to a process."""
-    for run in done:
+def only_best(config: EvaluateConfig, folder: Path, grid: Iterable[Trial], done: Done) -> Trial | None:
+    """Return the best of these runs, and delete the models of the others; more may belong to a process."""
+    best = best_of(config.task.metrics[0], grid, done)
+    for run in done if config.saves else ():
         if run != best:
             shutil.rmtree(folder / run.stem, ignore_errors=True)
+    return best
 
 
 def best_run(context: SearchContext, folder: Path, keys: Keys, done: Done) -> Trial:
     """Do the missing runs, and return the best; it is repeated if its model has to be kept."""
-    config = context.config
     while True:
-        run_trials(context, folder, keys, done)
-        best = best_of(config.task.metrics[0], keys, done)
+        best = run_trials(context, folder, keys, done)
         assert best is not None
-        if (folder / best.stem).is_dir() or not config.saves:
+        if (folder / best.stem).is_dir() or not context.config.saves:
             return best
         done.pop(best)  # its model was not kept then; it may score less now than another
 

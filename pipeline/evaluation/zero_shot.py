@@ -133,7 +133,14 @@ def evaluate(config: EvaluateConfig, out: Path) -> Evaluation:
     models = candidates(config)
     pairs = minimal_pairs.read_pairs(config.data, config.task, config.maximum_rows)
     with Bar(config.task.name, 2 * len(pairs) * (len(models) + config.baseline), "sentences") as bar:
-        done = _each_scored(config, models, pairs, folder, bar)
+        done = {}
+        for model in models:
+            try:
+                done[model.name] = _scored(config, model, PRETRAINED, pairs, folder, bar)
+            except InputError:
+                if model.folder.exists() or model is models[-1]:
+                    raise
+                screen.say(f"{model.name}: left out; the training has removed it since")
         models = [model for model in models if model.name in done]
         last = models[-1]
         baseline = _scored(config, last, RANDOM, pairs, folder, bar) if config.baseline else None
@@ -158,7 +165,7 @@ def scores_table(pairs: Pairs, scores: Floats) -> str:
 def predictions(task: TaskConfig, pairs: Pairs, scores: Floats) -> str:
     """Return the sentence chosen of each pair as JSON, by paradigm, as the BabyLM pipeline does."""
     found: dict[str, dict[str, list[dict[str, str]]]] = {}
-    right = minimal_pairs.is_right(scores[:, 0], scores[:, 1])
+    right = minimal_pairs.is_right(scores)
     rows = zip(pairs.paradigms, pairs.good, pairs.bad, pairs.contexts, right, strict=True)
     for paradigm, good, bad, contexts, chosen in rows:
         name = paradigm
@@ -207,21 +214,6 @@ def method_of(config: EvaluateConfig, model: Candidate) -> str:
 def file_of(folder: Path, model: Candidate, start: str) -> Path:
     """Return where the scores of a model are, without the ending."""
     return folder / (RANDOM if start == RANDOM else f"{PRETRAINED}-{model.name}".replace(".", "_"))
-
-
-def _each_scored(
-    config: EvaluateConfig, models: list[Candidate], pairs: Pairs, folder: Path, bar: Any
-) -> dict[str, Floats]:
-    """Return the scores by model, without those that a running training has removed meanwhile."""
-    done = {}
-    for model in models:
-        try:
-            done[model.name] = _scored(config, model, PRETRAINED, pairs, folder, bar)
-        except InputError:
-            if model.folder.exists() or model is models[-1]:
-                raise
-            screen.say(f"{model.name}: left out; the training has removed it since")
-    return done
 
 
 def _scored(config: EvaluateConfig, model: Candidate, start: str, pairs: Pairs, folder: Path, bar: Any) -> Floats:
@@ -378,8 +370,7 @@ def account(
 
 
 def _tables(pairs: Pairs, scores: Floats, config: EvaluateConfig) -> Record:
-    right = minimal_pairs.is_right(scores[:, 0], scores[:, 1])
-    return minimal_pairs.accuracies(pairs, right, config.seeds[0])
+    return minimal_pairs.accuracies(pairs, minimal_pairs.is_right(scores), config.seeds[0])
 
 
 def _point(model: Candidate, tables: Record) -> Record:

@@ -28,7 +28,7 @@ from pipeline.cli.overrides import (
 )
 from pipeline.common import cores
 from pipeline.common.errors import ConfigError, InputError, UserError
-from pipeline.config import TASK_KINDS, EvaluateConfig, RunConfig, StageConfig
+from pipeline.config import MINIMAL_PAIRS, EvaluateConfig, RunConfig, StageConfig
 from pipeline.orchestration import advice
 from pipeline.stages.registry import STAGES, type_of
 
@@ -292,8 +292,7 @@ def add_evaluations(config: DictConfig, run: RunConfig, name: str, own: Folders)
         tasks = template.pop("tasks")
     for task in tasks:
         content = task_of(task, own)
-        kind = TASK_KINDS.get(content.get("kind"))
-        if template.get("checkpoints") and (kind is None or kind.trains):
+        if template.get("checkpoints") and content.get("kind") != MINIMAL_PAIRS:
             continue
         ours = {"task": content, "data": task_data(run, task)}
         try:

@@ -136,14 +136,13 @@ def test_memory_is_named_where_the_kernel_counted_it() -> None:
     now = rank_endings.oom_kills()
     assert now, "neither /proc/vmstat nor memory.events can be read"
     place = next(iter(now))
-    before = rank_endings.Endings({place: now[place] - 1})
-    said = before.describe(["rank-0"], [], -9)
+    said = rank_endings.describe({place: now[place] - 1}, ["rank-0"], [], -9)
     assert said.startswith("rank-0 ")
     assert "out of memory" in said
-    uncounted = rank_endings.Endings(now).describe(["rank-0"], [], 247)
+    uncounted = rank_endings.describe(now, ["rank-0"], [], 247)
     assert "no kill" in uncounted
     assert "out of memory" not in uncounted
-    assert rank_endings.Endings(now).describe([], [], 0) == ""
+    assert rank_endings.describe(now, [], [], 0) == ""
 
 
 def test_ranks_that_outlive_their_launcher_save_and_none_is_left(job: "subprocess.Popen[str]", tmp_path: Path) -> None:

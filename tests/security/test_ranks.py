@@ -106,7 +106,7 @@ from model.resilience import process_group
 from tests.security.test_ranks import CARD
 process_group.join("gloo", CARD, 30, 30, torch.device("cpu"))
 print(process_group.gather([int(os.environ["RANK"]), "é", None, {"a": 1.5}]))
-print(process_group.broadcast_from_rank0(int(os.environ["RANK"]) + 7), flush=True)
+print(process_group.gather(int(os.environ["RANK"]) + 7)[0], flush=True)
 nodes = {os.readlink(path) for path in Path("/proc/self/fd").iterdir() if path.is_symlink()}
 for name in ("tcp", "tcp6"):
     for line in Path(f"/proc/self/net/{name}").read_text().splitlines()[1:]:

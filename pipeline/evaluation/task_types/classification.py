@@ -3,9 +3,8 @@
 import numpy as np
 
 from model.finetuning.features import Samples, TruncationConfig, tokenize
-from pipeline.common.errors import InputError
 from pipeline.config import TaskConfig
-from pipeline.evaluation import examples, metrics, table_files
+from pipeline.evaluation import examples, metrics
 from pipeline.evaluation.task_types import Dataset, Given, Keep, Logits, Scores, chosen
 from pipeline.tokenization.wordpiece import WordPiece
 
@@ -22,11 +21,15 @@ class Classification:
 
     def read(self, name: str, labelled: bool = True, rows: int | None = None, keep: Keep | None = None) -> Dataset:
         """See `TaskType`."""
-        found = examples.read_examples(self._data, self._task, name, labelled)
-        places = range(len(found))
-        found = found.take(chosen(places, keep, lambda place: found.first[place], rows))
-        samples = tokenize(self._wordpiece, found.first, found.second, found.labels, self._framing)
-        return Dataset(samples, found.labels if labelled else [], None, found.malformed)
+        every, malformed = examples.read_examples(self._data, self._task, name, labelled)
+        found = chosen(every, keep, lambda example: example[0][0], rows)
+        labels = [label for _, label in found]
+        samples = self._samples([texts for texts, _ in found], labels)
+        return Dataset(samples, labels if labelled else [], None, malformed)
+
+    def _samples(self, texts: list[tuple[str, ...]], labels: list[float]) -> Samples:
+        second = [text for one in texts for text in one[1:]]
+        return tokenize(self._wordpiece, [one[0] for one in texts], second or None, labels, self._framing)
 
     def decode(self, part: Dataset, logits: Logits) -> Given:
         """Return class indices, or scores rounded to six decimals."""
@@ -56,33 +59,10 @@ class Choice(Classification):
 
     head = "choice"
 
-    def read(self, name: str, labelled: bool = True, rows: int | None = None, keep: Keep | None = None) -> Dataset:
-        """See `TaskType`.
-
-        Raises:
-            InputError: a label is not the number of an ending, from 0.
-        """
-        task, count = self._task, self.outputs
-        place, content = examples.need(self._data, task, name)
-        wanted = [*task.columns, *task.choices, *([task.label] if labelled else [])]
-        table = table_files.parse(place, content, True, task.key, task.quoted, wanted)
-        columns = examples.columns_of(table, wanted)
-        first, second, truth = [], [], []
-        every = zip(table.lines, table.rows, strict=True)
-        for line, row in chosen(every, keep, lambda item: item[1][columns[0]], rows):
-            fields = [row[column].strip() for column in columns]
-            begun = fields[1] if len(task.columns) == 2 else ""
-            endings = fields[len(task.columns) :][:count]
-            first += [fields[0]] * count
-            second += [f"{begun} {ending}".strip() for ending in endings]
-            if labelled:
-                if fields[-1] not in map(str, range(count)):
-                    raise InputError(
-                        f"label {fields[-1]!r} must be a number from 0 to {count - 1}", path=place, line=line
-                    )
-                truth.append(int(fields[-1]))
+    def _samples(self, texts: list[tuple[str, ...]], labels: list[float]) -> Samples:
+        count = self.outputs
+        first = [one[0] for one in texts for _ in range(count)]
+        second = [" ".join([*one[1:-count], ending]).strip() for one in texts for ending in one[-count:]]
         pairs = tokenize(self._wordpiece, first, second, [0.0] * len(first), self._framing)
-        number = len(first) // count
-        labels = np.array(truth if labelled else [0] * number, np.float64)
-        samples = Samples(pairs.ids, pairs.second, labels, np.arange(number + 1) * count)
-        return Dataset(samples, truth, None, table.malformed)
+        groups = np.arange(len(texts) + 1) * count
+        return Samples(pairs.ids, pairs.second, np.array(labels, np.float64), groups)

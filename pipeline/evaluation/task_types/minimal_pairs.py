@@ -110,13 +110,13 @@ def _without_surrogates(text: str) -> str:
     return text if text.isascii() else text.encode(errors="ignore").decode()
 
 
-def is_right(good: Floats, bad: Floats) -> Bools:
-    """Return whether the good sentence wins `(N,)`.
+def is_right(scores: Floats) -> Bools:
+    """Return whether the good sentence wins `(N,)`, by scores `(N, 2)` of the good and the bad one.
 
     A tie counts as right, as in the official BabyLM pipeline, which takes the first of the
     sentences with the greatest score, and has the good one first. How many there are is counted.
     """
-    return np.asarray(good >= bad)
+    return np.asarray(scores[:, 0] >= scores[:, 1])
 
 
 def accuracies(pairs: Pairs, right: Bools, seed: int = 0) -> dict[str, Any]:

@@ -5,6 +5,7 @@ metrics are those of the official script.
 """
 
 import collections
+import functools
 import json
 import re
 import string
@@ -75,24 +76,21 @@ class Answers:
         """
         place, content = examples.need(self._data, self._task, name)
         found = chosen(parse(place, content), keep, lambda question: question.article, rows)
-        (identity, count), *_ = collections.Counter(one.identity for one in found).most_common(1)
-        if count > 1 and (keep is not None or name != self._task.train):
-            raise InputError(f"{count} questions have the id {identity!r}; give each its own", path=place)
+        for identity, count in collections.Counter(one.identity for one in found).most_common(1):
+            if count > 1 and (keep is not None or name != self._task.train):
+                raise InputError(f"{count} questions have the id {identity!r}; give each its own", path=place)
         return self.part_of(found)
 
     def part_of(self, questions: list[Question]) -> Dataset:
         """Convert questions to samples."""
-        windows, ids, second, labels = [], [], [], []
-        spans: dict[str, Any] = {}
+        windows, ids, labels = [], [], []
+        passage = functools.lru_cache(1)(self._tokens)  # most questions follow another on the same one
         for index, question in enumerate(questions):
-            if question.context not in spans:
-                spans = {question.context: self._tokens(question.context)}
-            for window, sequence in self._windows(index, question, *spans[question.context]):
+            for window, sequence in self._windows(index, question, *passage(question.context)):
                 windows.append(window)
                 ids.append(sequence)
-                second.append(window.begin)
                 labels.append(target(question, window))
-        samples = Samples(ids, np.array(second), np.array(labels, np.int64))
+        samples = Samples(ids, np.array([window.begin for window in windows]), np.array(labels, np.int64))
         return Dataset(samples, [question.answers for question in questions], (questions, windows))
 
     def _tokens(self, text: str) -> tuple[Ids, Spans]:

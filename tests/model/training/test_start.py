@@ -51,8 +51,8 @@ from pipeline.common.stores.background_upload import CheckpointStore
 from tests.model.training.test_start import config
 plan = start.plan(config(Path(sys.argv[1])), Path(sys.argv[2]), "f" * 64, "c", {})
 session = start.join(plan, lambda: None)
-restored = start.restore(session, CheckpointStore(), lambda: None)
-print("found", session.world.size, session.plan.config.micro_batch, restored.state.step, restored.resumed)
+_, _, state, resumed = start.restore(session, CheckpointStore(), lambda: None)
+print("found", session.world.size, session.plan.config.micro_batch, state.step, resumed)
 """
 
 

@@ -13,6 +13,7 @@ from pipeline.common.errors import ConfigError, InputError
 from pipeline.config import TaskConfig
 from pipeline.evaluation import examples
 from pipeline.evaluation.task_types import token_classification
+from tests.pipeline.evaluation.columns import Columns, read_columns
 from tests.refusals import refused
 
 PAIR = TaskConfig(name="pair", folder="PAIR", columns=["a", "b"], labels=["no", "yes"], metrics=["accuracy"])
@@ -30,14 +31,14 @@ def write(folder: Path, task: TaskConfig, content: str | bytes, name: str = "tra
     return path
 
 
-def read(folder: Path, task: TaskConfig, content: str | bytes) -> examples.Examples:
+def read(folder: Path, task: TaskConfig, content: str | bytes) -> Columns:
     write(folder, task, content)
-    return examples.read_examples(folder, task, "train.tsv")
+    return read_columns(folder, task, "train.tsv")
 
 
 def test_quotation_marks_are_text(tmp_path):
     found = read(tmp_path, PAIR, HEADER + '0\t"Yes\tno\tyes\n1\tb\tc"\tno\n')
-    assert (found.first, found.second, found.labels) == (['"Yes', "b"], ["no", 'c"'], [1, 0])
+    assert (found.texts[0], found.texts[1], found.labels) == (['"Yes', "b"], ["no", 'c"'], [1, 0])
 
 
 @pytest.mark.parametrize(
@@ -53,7 +54,7 @@ def test_quotation_marks_are_text(tmp_path):
 )
 def test_a_row_is_the_same_however_the_file_is_written(tmp_path, content):
     found = read(tmp_path, PAIR, content)
-    assert (found.first, found.second, found.labels) == (["x"], ["y"], [1])
+    assert (found.texts[0], found.texts[1], found.labels) == (["x"], ["y"], [1])
 
 
 @pytest.mark.parametrize("forms", [("NFC", "NFD"), ("NFD", "NFC"), ("NFD", "NFD")])
@@ -74,15 +75,15 @@ def test_names_and_labels_are_the_same_however_they_are_encoded(tmp_path, name, 
     else:
         content = "\n".join(("," if name == "a.csv" else "\t").join(row) for row in rows)
     write(tmp_path, task, written(content), name)
-    found = examples.read_examples(tmp_path, task, name)
-    assert (found.first, found.second, found.labels) == (["x"], [unicodedata.normalize("NFC", "y là gì")], [1])
+    found = read_columns(tmp_path, task, name)
+    assert (found.texts[0], found.texts[1], found.labels) == (["x"], [unicodedata.normalize("NFC", "y là gì")], [1])
     tags = token_classification.parse("a", written("nhà\tB-khó").encode(), [0, 1])[0]
     assert tags == [([written("nhà")], ["B-" + unicodedata.normalize("NFC", "khó")])]
 
 
 def test_other_line_separators_of_unicode_end_no_row(tmp_path):
     found = read(tmp_path, PAIR, HEADER + "0\tx\u2028z\ty\x85\x0c!\tyes\n")
-    assert (found.first, found.second) == (["x\u2028z"], ["y\x85\x0c!"])
+    assert (found.texts[0], found.texts[1]) == (["x\u2028z"], ["y\x85\x0c!"])
 
 
 def test_malformed_rows_are_left_out_and_named(tmp_path):
@@ -102,7 +103,7 @@ def test_what_is_written_is_read(tmp_path_factory, rows):
     content = "".join(f"{n}\t{a}\t{b}\t{label}\n" for n, (a, b, label) in enumerate(rows))
     found = read(tmp_path_factory.mktemp("glue"), PAIR, HEADER + content)
     labels = [PAIR.labels[int(label)] for label in found.labels]
-    assert list(zip(found.first, found.second, labels, strict=True)) == rows
+    assert list(zip(*found.texts, labels, strict=True)) == rows
     assert not found.malformed
 
 
@@ -134,9 +135,9 @@ def test_what_cannot_be_read_is_told_with_its_place(tmp_path, content, line, mes
 
 def test_a_missing_file_is_told_with_where_it_belongs(tmp_path):
     with pytest.raises(InputError, match=r"RTE/dev\.tsv"):
-        examples.read_examples(tmp_path, task_of("rte"), "dev.tsv")
+        read_columns(tmp_path, task_of("rte"), "dev.tsv")
     with pytest.raises(InputError, match=r"pipeline\.tasks"):
-        examples.read_examples(tmp_path, task_of("sample_next"), "dev.tsv")
+        read_columns(tmp_path, task_of("sample_next"), "dev.tsv")
 
 
 # As the official files begin; the folder, a row that has its columns, and what must be read.
@@ -186,7 +187,7 @@ def test_every_task_reads_its_official_columns(tmp_path, name):
     task = task_of(name)
     assert (task.name, task.sample) == (name, name.startswith("sample_"))
     found = read(tmp_path, task, content)
-    assert (found.first, found.second, found.labels) == ([first], None if second is None else [second], [label])
+    assert (found.texts, found.labels) == ([[text] for text in (first, second) if text is not None], [label])
 
 
 @pytest.mark.parametrize("name", sorted(BABYLM))
@@ -195,9 +196,8 @@ def test_every_babylm_task_reads_what_the_challenge_reads(tmp_path, name):
     task = task_of(f"babylm_{name}")
     (tmp_path / task.folder).mkdir()
     (tmp_path / task.folder / task.train).write_text(json.dumps({**row, "label": 1}) + "\n")
-    found = examples.read_examples(tmp_path, task, task.train)
-    assert found.second is not None
-    assert (found.first[0], found.second[0], found.labels) == (*expected, [1])
+    found = read_columns(tmp_path, task, task.train)
+    assert (found.texts, found.labels) == ([[text] for text in expected], [1])
 
 
 def test_an_unknown_column_within_a_sentence_is_named(tmp_path):
@@ -246,9 +246,9 @@ def test_a_task_that_cannot_work_is_refused(change, key, word):
 )
 def test_real_files_are_read_row_for_row(shared_data, place, task, name, rows, label):
     config = task_of(task)
-    found = examples.read_examples(shared_data / place, config, name)
+    found = read_columns(shared_data / place, config, name)
     lines = (shared_data / place / config.folder / name).read_bytes().count(b"\n")
     assert not found.malformed
-    assert len(found) == rows or lines - config.header <= len(found) <= lines
+    assert len(found.labels) == rows or lines - config.header <= len(found.labels) <= lines
     assert config.labels[int(found.labels[0])] == label
-    assert all(found.first)
+    assert all(found.texts[0])

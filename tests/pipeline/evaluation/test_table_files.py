@@ -14,6 +14,7 @@ import zstandard
 from pipeline.common.errors import ConfigError, InputError
 from pipeline.config import TaskConfig
 from pipeline.evaluation import examples, table_files
+from tests.pipeline.evaluation.columns import read_columns
 from tests.refusals import refused
 
 OWN = TaskConfig(name="own", columns=["text"], labels=["0", "1"], metrics=["accuracy"])
@@ -34,22 +35,22 @@ def test_a_task_of_ones_own_may_be_json_or_csv(tmp_path: Path, name: str, suffix
     }[name]
     (tmp_path / (name + suffix)).write_bytes(PACKINGS[suffix](content.encode()))
     task = replace(OWN, key="mine" if name == "nested.json" else None)
-    found = examples.read_examples(tmp_path, task, name + suffix)
-    assert (found.first, found.labels) == (["good", "b\u2028d"], [1, 0])
+    found = read_columns(tmp_path, task, name + suffix)
+    assert (found.texts[0], found.labels) == (["good", "b\u2028d"], [1, 0])
 
 
 @pytest.mark.parametrize("cut", [5, -3])
 def test_a_compressed_file_that_is_not_whole_is_named(tmp_path: Path, cut: int) -> None:
     (tmp_path / "a.csv.gz").write_bytes(gzip.compress(b"text,label\ngood,1\n" * 9)[:cut])
     with refused(InputError, r"a\.csv\.gz: truncated at byte", path=str(tmp_path / "a.csv.gz")):
-        examples.read_examples(tmp_path, OWN, "a.csv.gz")
+        read_columns(tmp_path, OWN, "a.csv.gz")
 
 
 def test_a_csv_text_may_be_long_and_blank_lines_are_no_rows(tmp_path: Path) -> None:
     text = "a long text " * 20_000
     (tmp_path / "a.csv").write_text(f"\ntext,label\n\n{text},1\n\n")
-    found = examples.read_examples(tmp_path, OWN, "a.csv")
-    assert (found.first, found.labels, found.malformed) == ([text.strip()], [1], [])
+    found = read_columns(tmp_path, OWN, "a.csv")
+    assert (found.texts[0], found.labels, found.malformed) == ([text.strip()], [1], [])
 
 
 @pytest.mark.parametrize("content", ["[]", '{"mine": []}'])
@@ -57,7 +58,7 @@ def test_a_list_of_nothing_is_named(tmp_path: Path, content: str) -> None:
     (tmp_path / "a.json").write_text(content)
     task = replace(OWN, key="mine" if content.startswith("{") else None)
     with refused(InputError, "no objects", path=str(tmp_path / "a.json")):
-        examples.read_examples(tmp_path, task, "a.json")
+        read_columns(tmp_path, task, "a.json")
 
 
 def test_a_damaged_member_of_a_zip_file_is_named(tmp_path: Path) -> None:
@@ -73,15 +74,15 @@ def test_a_damaged_member_of_a_zip_file_is_named(tmp_path: Path) -> None:
 
 def test_rows_without_a_key_are_named_and_broken_json_too(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text('{"text": "a", "label": "1"}\n{"text": "a"}\n')
-    found = examples.read_examples(tmp_path, OWN, "a.jsonl")
+    found = read_columns(tmp_path, OWN, "a.jsonl")
     (row,) = found.malformed
     assert row.startswith(f"{tmp_path / 'a.jsonl'}, row 2: 'label' ")
     (tmp_path / "a.jsonl").write_text('{"text": "a", "label": "1"}\n{"text":\n')
     with refused(InputError, "JSON", path=str(tmp_path / "a.jsonl"), line=2):
-        examples.read_examples(tmp_path, OWN, "a.jsonl")
+        read_columns(tmp_path, OWN, "a.jsonl")
     (tmp_path / "a.json").write_text('{"x": [], "y": []}')
     with refused(InputError, "x, y", key="task.key"):
-        examples.read_examples(tmp_path, OWN, "a.json")
+        read_columns(tmp_path, OWN, "a.json")
 
 
 def test_json_rows_may_lack_keys_that_the_task_does_not_use(tmp_path: Path) -> None:
@@ -93,8 +94,8 @@ def test_json_rows_may_lack_keys_that_the_task_does_not_use(tmp_path: Path) -> N
     ]
     (tmp_path / "a.json").write_text(json.dumps(rows))
     for columns in (["text"], ["{text}"]):
-        found = examples.read_examples(tmp_path, replace(OWN, columns=columns), "a.json")
-        assert (found.first, found.labels) == (["a", "b", "c"], [1, 0, 0])
+        found = read_columns(tmp_path, replace(OWN, columns=columns), "a.json")
+        assert (found.texts[0], found.labels) == (["a", "b", "c"], [1, 0, 0])
         assert found.malformed == [f"{tmp_path / 'a.json'}, row 3: 'text' is missing"]
 
 
@@ -110,23 +111,23 @@ def test_json_rows_may_lack_keys_that_the_task_does_not_use(tmp_path: Path) -> N
 def test_what_can_be_read_in_two_ways_is_refused(tmp_path: Path, name: str, content: str) -> None:
     (tmp_path / name).write_text(content, encoding="utf-8")
     with refused(InputError, path=str(tmp_path / name)):
-        examples.read_examples(tmp_path, OWN, name)
+        read_columns(tmp_path, OWN, name)
 
 
 def test_lists_and_nulls_are_no_texts(tmp_path: Path) -> None:
     rows = [{"text": text, "label": 1} for text in (["a", "b"], {"a": 1}, None, 5, "d")]
     (tmp_path / "a.json").write_text(json.dumps(rows))
-    found = examples.read_examples(tmp_path, OWN, "a.json")
-    assert (found.first, len(found.malformed)) == (["5", "d"], 3)
+    found = read_columns(tmp_path, OWN, "a.json")
+    assert (found.texts[0], len(found.malformed)) == (["5", "d"], 3)
 
 
 def test_quoted_fields_are_those_that_were_written(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text('text, label\n "a, ""b""", "1"\nc, 0\n')
-    found = examples.read_examples(tmp_path, OWN, "a.csv")
-    assert (found.first, found.labels) == (['a, "b"', "c"], [1, 0])
+    found = read_columns(tmp_path, OWN, "a.csv")
+    assert (found.texts[0], found.labels) == (['a, "b"', "c"], [1, 0])
     (tmp_path / "a.tsv").write_text('text\tlabel\n"a ""b"""\t1\n"c\td"\t0\n')
-    found = examples.read_examples(tmp_path, replace(OWN, quoted=True), "a.tsv")
-    assert (found.first, found.labels) == (['a "b"', "c\td"], [1, 0])
+    found = read_columns(tmp_path, replace(OWN, quoted=True), "a.tsv")
+    assert (found.texts[0], found.labels) == (['a "b"', "c\td"], [1, 0])
 
 
 def test_two_classes_have_two_labels() -> None:
@@ -143,19 +144,19 @@ def test_the_official_zip_files_are_read_as_they_are(tmp_path: Path, where: str)
         archive.writestr("__MACOSX/RTE/train.tsv", "junk")
         archive.writestr("RTE/train.tsv", content)
     data = tmp_path if where == "in the folder" else path
-    found = examples.read_examples(data, examples.task_of("rte"), "train.tsv")
-    assert (found.first, found.second, found.labels) == (["A."], ["B."], [1])
+    found = read_columns(data, examples.task_of("rte"), "train.tsv")
+    assert (found.texts[0], found.texts[1], found.labels) == (["A."], ["B."], [1])
     assert table_files.find(data, "RTE", "dev.tsv") is None
     path.write_bytes(b"PK")
     with refused(InputError, path=str(path)):
-        examples.read_examples(data, examples.task_of("rte"), "train.tsv")
+        read_columns(data, examples.task_of("rte"), "train.tsv")
 
 
 def test_test_sets_have_no_labels_and_cola_has_a_header_there_alone(tmp_path: Path) -> None:
     (tmp_path / "CoLA").mkdir()
     (tmp_path / "CoLA" / "test.tsv").write_text("index\tsentence\n0\tI ate.\n1\tHe eat.\n")
-    found = examples.read_examples(tmp_path, examples.task_of("cola"), "test.tsv", labelled=False)
-    assert (found.first, found.labels) == (["I ate.", "He eat."], [0, 0])
+    found = read_columns(tmp_path, examples.task_of("cola"), "test.tsv", labelled=False)
+    assert (found.texts[0], found.labels) == (["I ate.", "He eat."], [0, 0])
 
 
 @pytest.mark.shared_data
@@ -170,16 +171,16 @@ def test_test_sets_have_no_labels_and_cola_has_a_header_there_alone(tmp_path: Pa
 def test_real_test_sets_are_read(shared_data: Path, place: str, task: str, rows: int | None) -> None:
     config = examples.task_of(task)
     assert config.test is not None
-    found = examples.read_examples(shared_data / place, config, config.test, labelled=False)
+    found = read_columns(shared_data / place, config, config.test, labelled=False)
     assert not found.malformed
-    assert len(found) == (rows or len(found)) >= 90
+    assert len(found.labels) == (rows or len(found.labels)) >= 90
     assert rows is None or rows == config.test_rows
 
 
 @pytest.mark.shared_data
 def test_adversarial_glue_is_a_task_by_a_few_settings(shared_data: Path) -> None:
     task = replace(OWN, columns=["sentence"], key="sst2")
-    found = examples.read_examples(shared_data / "glue" / "advglue", task, "dev_ann.json")
-    assert len(found) > 100
-    assert found.first[0].startswith("it 's an uneven treat that bores fun")
+    found = read_columns(shared_data / "glue" / "advglue", task, "dev_ann.json")
+    assert len(found.labels) > 100
+    assert found.texts[0][0].startswith("it 's an uneven treat that bores fun")
     assert found.labels[0] == 1

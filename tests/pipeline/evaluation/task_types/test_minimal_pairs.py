@@ -126,7 +126,7 @@ def test_scores_that_are_there_are_not_computed_again(tmp_path: Path, model_fold
 
 
 def test_a_tie_is_right_as_the_first_of_equals_is_taken() -> None:
-    right = minimal_pairs.is_right(np.array([-1.0, -2.0, -3.0]), np.array([-1.0, -1.0, -4.0]))
+    right = minimal_pairs.is_right(np.array([[-1.0, -1.0], [-2.0, -1.0], [-3.0, -4.0]]))
     assert right.tolist() == [True, False, True]
 
 
