@@ -156,8 +156,7 @@ def of_record(record: Mapping[str, Any]) -> UserError | Restart:
         return Restart(**fields)
     if fields["value"] is None:
         del fields["value"]
-    kinds = (ConfigError, InputError, StoreError, Diverged)
-    return {kind.__name__: kind for kind in kinds}.get(record["kind"], UserError)(**fields)
+    return {kind.__name__: kind for kind in UserError.__subclasses__()}.get(record["kind"], UserError)(**fields)
 
 
 def records_in(text: str) -> list[UserError | Restart]:
