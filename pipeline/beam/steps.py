@@ -19,7 +19,7 @@ from pipeline.beam.carrier import Carrier, Parts, blobs
 from pipeline.beam.documents import DocumentCounts, DocumentReader
 from pipeline.beam.exchange import portion
 from pipeline.beam.fast_import import beam
-from pipeline.beam.plan import PreparePlan, unpack
+from pipeline.beam.plan import PreparePlan
 from pipeline.beam.progress import Report
 from pipeline.beam.units import Splits, Unit, name_of
 from pipeline.common.atomic import write_text
@@ -65,7 +65,7 @@ class Task(beam.DoFn):
     def process(self, element: tuple[int, Iterable[Any]]) -> Iterator[Any]:
         """Run a task, unless one has found an error; yield (later task, `Part`)."""
         self.plan.check_current()
-        if self.cancelled():
+        if self.plan.error_note.exists():
             return
         task, folder = element[0], None if self.plan.config.runner.by_engine else self.plan.scratch
         with self.noted():
@@ -81,10 +81,6 @@ class Task(beam.DoFn):
         """Yield what earlier tasks have left of this kind, in their order."""
         return blobs(self.plan.scratch, parts, kind)
 
-    def cancelled(self) -> bool:
-        """Return whether a task has found an error."""
-        return self.plan.error_note.exists()
-
     @contextlib.contextmanager
     def noted(self) -> Iterator[None]:
         """Write a user error raised in the body to the file that the driver reads."""
@@ -99,14 +95,6 @@ class Task(beam.DoFn):
                 write_text(self.plan.error_note, json.dumps({"disk": str(error)}))
             except OSError:  # that disk is also the note's: an empty file needs no space
                 self.plan.error_note.touch()
-
-
-class Unpack(beam.DoFn):
-    """Before the first phase: unpack the reading tasks."""
-
-    def process(self, element: bytes) -> Iterator[tuple[int, Splits]]:
-        """Yield (reading task, splits)."""
-        yield from unpack(element)
 
 
 class Tokenize(Task):
@@ -147,7 +135,7 @@ class Tokenize(Task):
 
         def tables() -> Iterator[pa.Table]:
             for chunk in self.intake.chunks(splits, account, report):
-                if self.cancelled():
+                if self.plan.error_note.exists():
                     raise Cancelled
                 if chunk:
                     yield found.add(self.wordpiece, chunk)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -42,15 +42,6 @@ NOT_READ = "train"  # beginning of names of training data
 _SAME = 0.95  # share of rows with as many columns; others are marks of documents
 _NUMBER = re.compile(r"\d+(?:[-.]\d+)?")  # of a word in its sentence (CoNLL-U, CoNLL-2012)
 _BEFORE = 3  # columns that may stand before the word: of the document, its part, the word's number
-
-
-class Filter(Protocol):
-    """A reason to drop a document."""
-
-    reason: str
-
-    def drops(self, name: str, text: str) -> bool:
-        """Return whether to drop the cleaned document."""
 
 
 @dataclass
@@ -131,6 +122,9 @@ class Decontamination:
             passage = " ".join(ngrams.words(text)[shared[0] : shared[0] + self.n])
             self.named.append(f"{name}: shares with {file}: {passage}")
         return True
+
+
+Filter = Rule | Decontamination  # a reason to drop a document
 
 
 def grams_of(path: Path, n: int) -> tuple[counter_rng.Bits, int]:
@@ -280,22 +274,17 @@ def text_of(path: Path) -> str:
     Raises:
         InputError: it cannot be read, is damaged, or is not text.
     """
-    raw = bytes_of(path)
+    with readable(path):
+        size = path.stat().st_size
+    raw = b""
+    if size or path.name.lower().endswith(compressed.PACKED):
+        large = f"larger than {budget.TABLE:,} bytes when decompressed; split it"
+        room = Budget(lambda: InputError(large, path=path), max(size, budget.TABLE))
+        raw = compressed.CompressedFile(path).content(room)
     text = encodings.decode(raw, "en").text
     if why := encodings.fault(raw, text):
         raise InputError(why, path=path)
     return text
-
-
-def bytes_of(path: Path) -> bytes:
-    """Return the decompressed bytes of a file."""
-    with readable(path):
-        size = path.stat().st_size
-    if not size and not path.name.lower().endswith(compressed.PACKED):
-        return b""
-    why = f"larger than {budget.TABLE:,} bytes when decompressed; split it"
-    room = Budget(lambda: InputError(why, path=path), max(size, budget.TABLE))
-    return compressed.CompressedFile(path).content(room)
 
 
 def strings(value: Any) -> Iterator[str]:

@@ -318,12 +318,17 @@ class WordPiece:
             ids, counts = self._ask(texts)
             coverage.unknown += self._unknown_in(texts, ids, counts)
             return ids, counts
-        parts = [(np.zeros(0, self.dtype), np.zeros(0, np.int64))]
+        parts = []
         for part in pretokenize.chunks(bounds):
             chunk = self._chunk(data, bounds[part])  # the places of its pieces need most memory
             coverage.unknown += chunk.unknown
             parts.append((chunk.ids, chunk.lengths))
-        ids, counts = map(np.concatenate, zip(*parts, strict=True))
+        return self._joined(parts)
+
+    def _joined(self, parts: list[tuple[Ids, Lengths]]) -> tuple[Ids, Lengths]:
+        """Concatenate the ids and the counts of parts."""
+        none = np.zeros(0, self.dtype), np.zeros(0, np.int64)
+        ids, counts = map(np.concatenate, zip(none, *parts, strict=True))
         return ids, counts
 
     def encode_within(self, parts: list[str], gaps: list[str | None], coverage: Coverage) -> tuple[Ids, Lengths]:
@@ -345,20 +350,18 @@ class WordPiece:
                 paragraphs[-1].append(f"{gap}{part}")
             size += len(part)
         texts = ["".join(paragraph) for paragraph in paragraphs]
-        found = [np.zeros(0, np.int64)]
-        ids = [np.zeros(0, self.dtype)]
+        found = []
         for start in range(0, len(texts), _BATCH):
             batch = slice(start, start + _BATCH)
             encoded = self.library.encode_batch(texts[batch], add_special_tokens=False)
             for one, paragraph in zip(encoded, paragraphs[batch], strict=True):
-                ids.append(np.array(one.ids, self.dtype))
                 coverage.unknown += self.unknown_of(one)
                 # A token that begins in a part, or in the gap before it, is of that part.
                 begins = np.fromiter((first for first, _ in one.offsets), np.int64, len(one))
                 ends = np.cumsum([len(part) for part in paragraph])[:-1]
                 at = np.searchsorted(np.maximum.accumulate(begins), ends)
-                found.append(np.diff(at, prepend=0, append=len(one)))
-        return np.concatenate(ids), np.concatenate(found)
+                found.append((np.array(one.ids, self.dtype), np.diff(at, prepend=0, append=len(one))))
+        return self._joined(found)
 
     def _buffer(self, sentences: list[str], coverage: Coverage) -> tuple[list[str], npt.NDArray[np.uint8], Lengths]:
         """Return `utf8_buffer` of the sentences, which a cut may not divide within a letter."""
@@ -484,7 +487,7 @@ class WordPiece:
         """
         if self._mark is None:
             return self._ask(words)
-        parts = [(np.zeros(0, self.dtype), np.zeros(0, np.int64))]
+        parts = []
         mark, mark_id = self._mark
         for start in range(0, len(words), _BATCH):
             part = words[start : start + _BATCH]
@@ -498,8 +501,7 @@ class WordPiece:
                 parts.append((ids[ids != mark_id], np.diff(at, prepend=-1) - 1))
             else:
                 parts.append(self._ask(part))
-        found = [part[0] for part in parts]
-        return np.concatenate(found), np.concatenate([part[1] for part in parts])
+        return self._joined(parts)
 
     def _chunk(self, data: npt.NDArray[np.uint8], bounds: Lengths) -> "_Chunk":
         """Tokenize the sentences delimited by `bounds` in UTF-8 `data`."""

@@ -13,7 +13,7 @@ import re
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol
+from typing import Any, BinaryIO
 
 import zstandard
 
@@ -54,18 +54,6 @@ PACKED = (".gz", ".bz2", ".zst", ".xz")  # suffixes of compressed files
 def suffixes(*names: str) -> tuple[str, ...]:
     """Return the suffixes, each also with those of compressed files."""
     return tuple(name + packed for name in names for packed in ("", *PACKED))
-
-
-class _Unpacker(Protocol):
-    """Incremental decompressor of one stream."""
-
-    @property
-    def eof(self) -> bool: ...
-    @property
-    def needs_input(self) -> bool: ...
-    @property
-    def unused_data(self) -> bytes: ...
-    def decompress(self, data: bytes, max_length: int) -> bytes: ...
 
 
 class _Gzip:
@@ -118,6 +106,8 @@ class _Zstd:
         return self._inner.decompress(waiting[: self.STEP])
 
 
+# Decompressors of one stream.
+_Unpacker = bz2.BZ2Decompressor | lzma.LZMADecompressor | _Gzip | _Zstd
 _UNPACKERS: dict[str, Callable[[], _Unpacker]] = {
     "gzip": _Gzip,
     "bzip2": bz2.BZ2Decompressor,
