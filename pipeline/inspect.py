@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from model.config import DataConfig, ObjectiveConfig, ScheduleConfig
 from model.finetuning.features import frame
@@ -36,7 +35,7 @@ from pipeline.common.errors import InputError
 from pipeline.common.figures import CorpusCounts, TrainingSummary
 from pipeline.common.formatting import pluralize
 from pipeline.common.manifest import MANIFEST, Manifest, require_manifest, sha256
-from pipeline.shards import SPLITS, Shard, open_folder
+from pipeline.shards import SPLITS, Shard, Tokens, open_folder
 from pipeline.tokenization.wordpiece import WordPiece
 
 SPACES = ("Ġ", "▁")  # as they begin an entry
@@ -100,7 +99,7 @@ def bars(lengths: Mapping[int, int], width: int) -> Iterator[str]:
         yield f"{f'{first}-{last}' if last > first else first!s:>9} {count:>12,} {drawn}"
 
 
-def special_tokens(shard: Shard, row: int, wordpiece: WordPiece) -> npt.NDArray[Any]:
+def special_tokens(shard: Shard, row: int, wordpiece: WordPiece) -> Tokens:
     """Return an instance, `[CLS] A [SEP]` or `[CLS] A [SEP] B [SEP]`, with ids as in the shard."""
     ids = shard.values[shard.offsets[row] : shard.offsets[row + 1]]
     a, b = ids[: shard.a_len[row]], ids[shard.a_len[row] :]

@@ -32,10 +32,10 @@ from pipeline.tokenization.wordpiece import WordPiece
 # Kinds of blobs that tasks leave.
 DOCUMENTS, BANDS, SIGNATURES, PAIRS, WANTED, NEAR = "documents", "bands", "signatures", "pairs", "wanted", "near"
 
-Left = tuple[int, str, bytes | pa.Buffer]  # the later task's number, kind, content
+Left = Iterator[tuple[int, str, bytes | pa.Buffer]]  # the later task's number, kind, content
 
 
-def divided(kind: str, rows: minhash.Rows, numbers: np.ndarray, tasks: int) -> Iterator[Left]:
+def divided(kind: str, rows: minhash.Rows, numbers: np.ndarray, tasks: int) -> Left:
     """Yield the part of a table that each task gets, by a number of each row."""
     for task, mine in minhash.by_task(numbers, tasks):
         yield task, kind, minhash.to_bytes(rows[mine])
@@ -58,7 +58,7 @@ class Task(beam.DoFn):
     def __init__(self, plan: PreparePlan):
         self.plan = plan
 
-    def work(self, number: int, given: Iterable[Any]) -> Iterator[Left]:
+    def work(self, number: int, given: Iterable[Any]) -> Left:
         """Run task `number` of the step, with what earlier ones have left."""
         raise NotImplementedError
 
@@ -109,7 +109,7 @@ class Tokenize(Task):
             self.wordpiece = vocabulary(self.plan.config.vocab, self.plan.info.tokenizer)
             self.removed = filters.removed(self.plan.config.filters.remove)
 
-    def work(self, number: int, given: Iterable[FileRange]) -> Iterator[Left]:
+    def work(self, number: int, given: Iterable[FileRange]) -> Left:
         """Read the splits, or take what an earlier start has read; leave their documents by bucket."""
         plan, account, splits = self.plan, DocumentCounts(), list(given)
         report, size = Report(plan.report(plan.read_account(number))), sum(split.size for split in splits)
@@ -146,7 +146,7 @@ class Tokenize(Task):
             return self.plan.units.read(name)
         return None
 
-    def signed(self, hashes: Hashes, signatures: Signatures) -> Iterator[Left]:
+    def signed(self, hashes: Hashes, signatures: Signatures) -> Left:
         """Yield the MinHash signatures of documents, and their bands."""
         tasks, threshold = self.plan.exchange.near_tasks, self.plan.config.filters.near_duplicates
         assert threshold is not None
@@ -159,7 +159,7 @@ class Tokenize(Task):
 class Merge(Task):
     """Between the phases, if there would be too many parts: merge one range of one group."""
 
-    def work(self, number: int, given: Parts) -> Iterator[Left]:
+    def work(self, number: int, given: Parts) -> Left:
         """Merge the documents of one place, for the writing tasks of its range."""
         exchange = self.plan.exchange
         index = number % exchange.ranges
@@ -193,7 +193,7 @@ def vocabulary(place: str, sha256: str) -> WordPiece:
 class WriteShards(Task):
     """Phase 2: write the shards of some buckets."""
 
-    def work(self, number: int, given: Parts) -> Iterator[Left]:
+    def work(self, number: int, given: Parts) -> Left:
         """Write the shards of the documents, without their near duplicates."""
         plan, parts = self.plan, list(given)
         near = minhash.from_bytes(self.blobs(parts, NEAR), minhash.DOCUMENT)
@@ -214,7 +214,7 @@ class PairCandidates(Task):
 
     main, step = PAIRS, "near duplicates"
 
-    def work(self, number: int, given: Parts) -> Iterator[Left]:
+    def work(self, number: int, given: Parts) -> Left:
         """Leave the pairs for the task of the larger document, and who needs which signature."""
         tasks = self.plan.exchange.near_tasks
         entries = minhash.from_bytes(self.blobs(given, BANDS), minhash.ENTRY)
@@ -229,7 +229,7 @@ class SendSignatures(Task):
 
     main, step = SIGNATURES, "near duplicates"
 
-    def work(self, number: int, given: Parts) -> Iterator[Left]:
+    def work(self, number: int, given: Parts) -> Left:
         """Leave the signatures for each task that needs some."""
         parts = list(given)
         asked = minhash.from_bytes(self.blobs(parts, WANTED), minhash.WANTED)
@@ -249,7 +249,7 @@ class ComparePairs(Task):
 
     main, step = NEAR, "near duplicates"
 
-    def work(self, number: int, given: Parts) -> Iterator[Left]:
+    def work(self, number: int, given: Parts) -> Left:
         """Leave the hashes of documents to leave out for the tasks that write them."""
         plan, parts, filters = self.plan, list(given), self.plan.config.filters
         assert filters.near_duplicates is not None

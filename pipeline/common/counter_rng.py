@@ -13,6 +13,7 @@ import numpy.typing as npt
 Bits = npt.NDArray[np.uint64]
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
+Numbers = npt.ArrayLike
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
@@ -29,7 +30,7 @@ def number_of(text: str) -> np.uint64:
     return np.uint64(int.from_bytes(digest, "big"))
 
 
-def random_bits(key: np.uint64 | Bits, position: npt.ArrayLike) -> Bits:
+def random_bits(key: np.uint64 | Bits, position: Numbers) -> Bits:
     """Return random `uint64` in the broadcast shape of `key` and `position` (non-negative)."""
     with np.errstate(over="ignore"):
         z = np.asarray(position).astype(np.uint64)
@@ -43,17 +44,17 @@ def random_bits(key: np.uint64 | Bits, position: npt.ArrayLike) -> Bits:
     return np.asarray(z)
 
 
-def uniform(key: np.uint64 | Bits, position: npt.ArrayLike) -> Floats:
+def uniform(key: np.uint64 | Bits, position: Numbers) -> Floats:
     """Draw from [0, 1) with 53 random bits."""
     return (random_bits(key, position) >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
-def integers(key: np.uint64 | Bits, position: npt.ArrayLike, high: npt.ArrayLike) -> Ints:
+def integers(key: np.uint64 | Bits, position: Numbers, high: Numbers) -> Ints:
     """Draw integers from 0 .. high-1; the bias is below high / 2**53."""
     return below(uniform(key, position), high)
 
 
-def below(drawn: Floats, high: npt.ArrayLike) -> Ints:
+def below(drawn: Floats, high: Numbers) -> Ints:
     """Return draws from [0, 1) as integers from 0 .. high-1."""
     return np.asarray(drawn * np.asarray(high), np.int64)
 

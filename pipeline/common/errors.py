@@ -59,11 +59,7 @@ class _Told(Exception):
         return {"kind": type(self).__name__, **fields, "code": int(self.code)}
 
 
-class _Unset(enum.Enum):
-    UNSET = enum.auto()
-
-
-UNSET = _Unset.UNSET  # unlike null, which users can set
+UNSET = object()  # unlike null, which users can set
 
 
 def shown(value: object) -> str:

@@ -12,6 +12,9 @@ from typing import Any, ClassVar, Self
 
 from pipeline.common.manifest import Manifest
 
+Json = dict[str, Any]
+Counts = dict[str, int]
+Values = dict[str, float]
 SCHEMA = 2  # 1 had no number, and `prepare` counted tokens of equal documents each time
 
 
@@ -53,7 +56,7 @@ class Record:
         plain = {key: dict(one) if isinstance(one, dict) else one for key, one in known.items()}
         return cls(**{key: one for key, one in plain.items() if one is not None})
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         """Return the record for a manifest."""
         return {"schema": SCHEMA, **asdict(self)}
 
@@ -75,14 +78,14 @@ class CorpusCounts(Record):
     """The account of a corpus in shards: documents by outcome, and what is left of them."""
 
     stage: ClassVar = "prepare"
-    documents: dict[str, int] = empty_dict()  # read, and by outcome
-    filtered: dict[str, int] = empty_dict()  # by filter
-    skipped: dict[str, int] = empty_dict()  # by the reader, by reason
-    notes: dict[str, int] = empty_dict()  # guesses and repairs
-    totals: dict[str, int] = empty_dict()
-    packing: dict[str, float] = empty_dict()  # of pairs=none
-    contaminated: dict[str, int] = empty_dict()  # by evaluation file
-    removed: dict[str, int] = empty_dict()  # by line of `filters.remove`
+    documents: Counts = empty_dict()  # read, and by outcome
+    filtered: Counts = empty_dict()  # by filter
+    skipped: Counts = empty_dict()  # by the reader, by reason
+    notes: Counts = empty_dict()  # guesses and repairs
+    totals: Counts = empty_dict()
+    packing: Values = empty_dict()  # of pairs=none
+    contaminated: Counts = empty_dict()  # by evaluation file
+    removed: Counts = empty_dict()  # by line of `filters.remove`
     named: dict[str, list[str]] = empty_dict()  # single documents, by fault
     dropped: int = 0  # rows of dropped.feather
     lengths: dict[int, int] = empty_dict()  # instances by tokens
@@ -122,7 +125,7 @@ class CorpusCounts(Record):
             warnings=[text.removeprefix("warning: ") for text in made.warnings],
         )
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         """Return the record for a manifest."""
         lengths = {str(length): count for length, count in sorted(self.lengths.items())}
         return super().to_json() | {"lengths": lengths}
@@ -217,7 +220,7 @@ class TrainingSummary(Record):
     samples_per_epoch: int | None = None
     tokens: int = 0  # of the samples, without padding
     words: float | None = None  # of the text; None: not known
-    validation: dict[str, float] = empty_dict()  # held-out loss and accuracies
+    validation: Values = empty_dict()  # held-out loss and accuracies
     deviation: float | None = None  # of the accuracy, of a mean over seeds
     most_frequent_accuracy: float | None = None  # of always giving the most frequent answer
     most_frequent_pair_accuracy: float | None = None
@@ -228,7 +231,7 @@ class TrainingSummary(Record):
 
     ACCURACY: ClassVar = "masked_lm_accuracy"
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         """Return the record for a manifest."""
         return {key: value for key, value in super().to_json().items() if key != "seconds"}
 
@@ -299,24 +302,24 @@ class Score(Record):
     kind: str | None = None
     metric: str = ""
     positive: str | None = None  # the label that precision, recall and F1 of two classes are of
-    rows: dict[str, int] = empty_dict()  # of train and dev
+    rows: Counts = empty_dict()  # of train and dev
     score: float = 0.0
-    scores: dict[str, float] = empty_dict()  # by metric
+    scores: Values = empty_dict()  # by metric
     deviation: float | None = None
     best: float | None = None
-    point: dict[str, Any] = empty_dict()  # of the grid
+    point: Json = empty_dict()  # of the grid
     baseline: float | None = None
-    baseline_scores: dict[str, float] = empty_dict()
+    baseline_scores: Values = empty_dict()
     baseline_deviation: float | None = None
     baseline_best: float | None = None
-    baseline_point: dict[str, Any] = empty_dict()
+    baseline_point: Json = empty_dict()
     majority: float | None = None
-    majority_scores: dict[str, float] = empty_dict()
+    majority_scores: Values = empty_dict()
     also: dict[str, "Score"] = empty_dict()  # the same model on other dev sets
-    runs: list[dict[str, Any]] = empty_list()  # of the grid
+    runs: list[Json] = empty_list()  # of the grid
     malformed: int = 0  # rows left out
     faults: list[str] = empty_list()  # the first of these
-    coverage: dict[str, int] = empty_dict()  # characters, and unknown ones
+    coverage: Counts = empty_dict()  # characters, and unknown ones
     remarks: list[str] = empty_list()  # what makes the score doubtful
     submission: list[str] = empty_list()  # test sets that were answered
 
@@ -360,12 +363,12 @@ class PairScore(Score):
 
     interval: list[float] = empty_list()  # of 95 %
     ties: int = 0  # counted as right
-    tables: dict[str, Any] = empty_dict()  # by paradigm, phenomenon, category
-    baseline_tables: dict[str, Any] = empty_dict()
+    tables: Json = empty_dict()  # by paradigm, phenomenon, category
+    baseline_tables: Json = empty_dict()
     other_files: list[str] = empty_list()  # without pairs
     model: str = ""
     method: str = ""
-    checkpoints: list[dict[str, Any]] = empty_list()  # points of the learning curve
+    checkpoints: list[Json] = empty_list()  # points of the learning curve
 
     def of_seeds(self, others: Sequence[Score]) -> Self:
         """Return the score itself: its tables are of one seed."""
@@ -386,7 +389,7 @@ class Conversion(Record):
     dtype: str = "fp32"
     added_entries: int = 0
     notes: list[str] = empty_list()
-    samples: list[dict[str, Any]] = empty_list()  # masks that it filled in
+    samples: list[Json] = empty_list()  # masks that it filled in
     largest_logit_difference: float | None = None
     largest_onnx_difference: float | None = None
     checkpoints: dict[str, "Conversion"] = empty_dict()

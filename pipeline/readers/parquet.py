@@ -77,8 +77,7 @@ class Reader(row_fields.RowReader):
     def _check(self, path: str, file: Any) -> None:
         """Raise InputError unless the selected columns exist and hold text."""
         schema = file.schema_arrow
-        for name in self.names():
-            top = name if name in schema.names else name.partition(".")[0]
+        for name, top in zip(self.names(), self._columns(file), strict=True):
             if top not in schema.names:
                 key = self.key(name)
                 raise InputError(f"column {name} not found among {', '.join(schema.names)}; set {key}", key, path=path)
@@ -96,8 +95,7 @@ class Reader(row_fields.RowReader):
     def _columns(self, file: Any) -> list[str]:
         """Return the selected top-level columns; selecting one selects all fields nested in it."""
         names = file.schema_arrow.names
-        wanted = self.names()
-        return [name if name in names else name.partition(".")[0] for name in wanted]
+        return [name if name in names else name.partition(".")[0] for name in self.names()]
 
     def _chunks(self, file: Any, group: int) -> list[Any]:
         """Return what the file says of the selected columns in a row group."""

@@ -138,13 +138,13 @@ def _codes(data: Bytes, places: Lengths) -> Ids:
     return code
 
 
-def chunks(bounds: Lengths) -> Iterator[slice]:
-    """Yield runs of whole sentences of about `CHUNK` bytes, as slices of `bounds`."""
+def chunks(bounds: Lengths) -> Iterator[Lengths]:
+    """Yield the parts of `bounds` that delimit runs of whole sentences of about `CHUNK` bytes."""
     first, last = 0, len(bounds) - 1
     while first < last:
         end = int(np.searchsorted(bounds, bounds[first] + CHUNK))
         end = min(max(end, first + 1), last)
-        yield slice(first, end + 1)
+        yield bounds[first : end + 1]
         first = end
 
 

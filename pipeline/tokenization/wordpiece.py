@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 from tokenizers import AddedToken, Encoding, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 from tokenizers.processors import TemplateProcessing
@@ -36,6 +35,7 @@ from pipeline.tokenization.pretokenize import (
     LONG_WORDS,
     LONGEST_WORD,
     Bools,
+    Bytes,
     Ids,
     Lengths,
     ascii_tokenizer,
@@ -43,6 +43,9 @@ from pipeline.tokenization.pretokenize import (
     uncached_reason,
 )
 from pipeline.tokenization.word_segmentation import Segmenter, word_starts
+
+Texts = list[str]
+Encoded = tuple[Ids, Lengths]  # the concatenated ids of texts, and the token count of each
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
@@ -61,7 +64,7 @@ _BATCH = 256  # texts: the library's results are large, and slow once they excee
 _MARKS = "|;!,."  # possible separators of words tokenized together
 
 
-def read_vocab(path: Path) -> list[str]:
+def read_vocab(path: Path) -> Texts:
     """Return the entries of a vocab.txt; line n (from 0) is id n.
 
     Raises:
@@ -85,7 +88,7 @@ def read_vocab(path: Path) -> list[str]:
 
 
 def build(
-    vocab: list[str],
+    vocab: Texts,
     lowercase: bool | None = None,
     strip_accents: bool | None = None,
     split_chinese: bool | None = True,
@@ -123,7 +126,7 @@ def build(
     return str(tokenizer.to_str(pretty=True))
 
 
-def is_cased(vocab: list[str]) -> bool:
+def is_cased(vocab: Texts) -> bool:
     """Return whether more than `CASED_SHARE` of the words in bicameral scripts have capitals.
 
     Only entries of letters count: lower-case vocabularies have others, such as `[CLS]` and `<S>`. A
@@ -241,7 +244,7 @@ def _without_padding(source: str) -> str:
     return json.dumps(spec, ensure_ascii=False, indent=2)
 
 
-def entries_of(library: Tokenizer) -> list[str]:
+def entries_of(library: Tokenizer) -> Texts:
     """Return all entries by id, including added tokens; "" for unused ids."""
     ids: dict[str, int] = library.get_vocab(with_added_tokens=True)
     entries = [""] * (max(ids.values()) + 1)
@@ -305,7 +308,7 @@ class WordPiece:
         """
         return cls(read(Path(folder)))
 
-    def encode(self, sentences: list[str], coverage: Coverage | None = None) -> tuple[Ids, Lengths]:
+    def encode(self, sentences: Texts, coverage: Coverage | None = None) -> Encoded:
         """Return the concatenated ids of all sentences `(T,)`, and the token counts `(S,)`.
 
         Adds no special tokens. Ids are uint16 up to 65,536 entries, else uint32. Lone surrogates
@@ -320,18 +323,18 @@ class WordPiece:
             return ids, counts
         parts = []
         for part in pretokenize.chunks(bounds):
-            chunk = self._chunk(data, bounds[part])  # the places of its pieces need most memory
+            chunk = self._chunk(data, part)  # the places of its pieces need most memory
             coverage.unknown += chunk.unknown
             parts.append((chunk.ids, chunk.lengths))
         return self._joined(parts)
 
-    def _joined(self, parts: list[tuple[Ids, Lengths]]) -> tuple[Ids, Lengths]:
+    def _joined(self, parts: list[Encoded]) -> Encoded:
         """Concatenate the ids and the counts of parts."""
         none = np.zeros(0, self.dtype), np.zeros(0, np.int64)
         ids, counts = map(np.concatenate, zip(none, *parts, strict=True))
         return ids, counts
 
-    def encode_within(self, parts: list[str], gaps: list[str | None], coverage: Coverage) -> tuple[Ids, Lengths]:
+    def encode_within(self, parts: Texts, gaps: list[str | None], coverage: Coverage) -> Encoded:
         """Encode parts of texts as `encode` does whole paragraphs, and return the ids of each part.
 
         `gaps` are what precedes each part in its text: nothing, a space, a line end, or None at the
@@ -340,7 +343,7 @@ class WordPiece:
         if not self.uncached:
             return self.encode(parts, coverage)
         parts, _, _ = self._buffer(parts, coverage)
-        paragraphs: list[list[str]] = []
+        paragraphs: list[Texts] = []
         size = 0
         for part, gap in zip(self.library_texts(parts), gaps, strict=True):
             if gap in (None, "\n") or size > (LONGEST_PARAGRAPH if gap else 2 * LONGEST_PARAGRAPH):
@@ -363,7 +366,7 @@ class WordPiece:
                 found.append((np.array(one.ids, self.dtype), np.diff(at, prepend=0, append=len(one))))
         return self._joined(found)
 
-    def _buffer(self, sentences: list[str], coverage: Coverage) -> tuple[list[str], npt.NDArray[np.uint8], Lengths]:
+    def _buffer(self, sentences: Texts, coverage: Coverage) -> tuple[Texts, Bytes, Lengths]:
         """Return `utf8_buffer` of the sentences, which a cut may not divide within a letter."""
         coverage.characters += sum(map(len, sentences))
         if not self.uncached and self._composes:
@@ -379,7 +382,7 @@ class WordPiece:
         places = zip(ids, encoded.offsets, strict=True)
         return sum(end - start for number, (start, end) in places if number == self.unk)
 
-    def _unknown_in(self, texts: list[str], ids: Ids, counts: Lengths) -> int:
+    def _unknown_in(self, texts: Texts, ids: Ids, counts: Lengths) -> int:
         """Return how many characters of texts are in unknown tokens among their `ids`."""
         places = np.flatnonzero(ids == self.unk)
         rows = np.unique(np.searchsorted(np.cumsum(counts), places, side="right"))
@@ -395,7 +398,7 @@ class WordPiece:
         first, second, both = (self.library.encode(text, add_special_tokens=False).ids for text in (".", "a", ". a"))
         return not self.is_wordpiece and both != first + second
 
-    def within_text(self, parts: list[str], spaces: Iterable[bool]) -> list[str]:
+    def within_text(self, parts: Texts, spaces: Iterable[bool]) -> Texts:
         """Return parts of texts as they are there: with the space that precedes them, if any.
 
         Nothing changes unless the vocabulary is `spaced`.
@@ -410,7 +413,7 @@ class WordPiece:
         return not self.uncached and self._kinds.stands_alone("中")
 
     def encode_words(
-        self, sentences: list[str], cut: Segmenter, coverage: Coverage | None = None
+        self, sentences: Texts, cut: Segmenter, coverage: Coverage | None = None
     ) -> tuple[Ids, Lengths, Bools]:
         """Encode as `encode` does, and return whether each token continues a word `(T,)`.
 
@@ -422,7 +425,7 @@ class WordPiece:
         sentences, data, bounds = self._buffer(sentences, coverage)
         starts = word_starts(sentences, data, cut)
         parts = [(np.zeros(0, self.dtype), np.zeros(0, np.int64), np.zeros(0, np.bool_))]
-        for part in map(bounds.__getitem__, pretokenize.chunks(bounds)):
+        for part in pretokenize.chunks(bounds):
             chunk = self._chunk(data, part)
             coverage.unknown += chunk.unknown
             goes_on = self.continues[chunk.ids]
@@ -440,7 +443,7 @@ class WordPiece:
         """Return whether each entry of the vocabulary continues a word `(V,)`."""
         return np.array([entry.startswith("##") for entry in self.vocab], np.bool_)
 
-    def word_marks(self, sentences: list[str]) -> list[Bools]:
+    def word_marks(self, sentences: Texts) -> list[Bools]:
         """Return whether each token of a sentence continues the word of the one before `(T,)`, by sentence.
 
         Entries of WordPiece say so themselves. Others, as byte-level BPE, divide words that their
@@ -458,7 +461,7 @@ class WordPiece:
         """Return whether text is divided into words before these are divided into tokens."""
         return self.is_wordpiece or not self.word_marks(["a b"])[0][1:].all()
 
-    def library_texts(self, sentences: list[str]) -> list[str]:
+    def library_texts(self, sentences: Texts) -> Texts:
         """Return sentences so that the library finds no special token in them."""
         if self._in_text is None:
             return sentences
@@ -468,7 +471,7 @@ class WordPiece:
         ]
 
     @panics_refused("tokenizer.json")
-    def _ask(self, texts: list[str]) -> tuple[Ids, Lengths]:
+    def _ask(self, texts: Texts) -> Encoded:
         """Tokenize with the library: return concatenated ids and the count of each text."""
         ids: list[list[int]] = []
         for start in range(0, len(texts), _BATCH):
@@ -479,7 +482,7 @@ class WordPiece:
         return flat, np.fromiter(map(len, ids), np.int64, len(ids))
 
     @panics_refused("tokenizer.json")
-    def _ask_words(self, words: list[str]) -> tuple[Ids, Lengths]:
+    def _ask_words(self, words: Texts) -> Encoded:
         """Tokenize as `_ask` does, but join words by marks into one text: several times as fast.
 
         Words and marks are separated by spaces, where the library cuts anyway. If the numbers of
@@ -503,7 +506,7 @@ class WordPiece:
                 parts.append(self._ask(part))
         return self._joined(parts)
 
-    def _chunk(self, data: npt.NDArray[np.uint8], bounds: Lengths) -> "_Chunk":
+    def _chunk(self, data: Bytes, bounds: Lengths) -> "_Chunk":
         """Tokenize the sentences delimited by `bounds` in UTF-8 `data`."""
         data = data[bounds[0] : bounds[-1]]
         bounds = bounds - bounds[0]

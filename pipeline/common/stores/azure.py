@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 from pipeline.common.errors import first_line
 from pipeline.common.stores import patience
-from pipeline.common.stores.client import CHANGED, At, Client, Failure, Page
+from pipeline.common.stores.client import CHANGED, At, Client, Failure, Got, Page, Span
 from pipeline.common.stores.remote_file import Info
 
 CONNECTION = "AZURE_STORAGE_CONNECTION_STRING"
@@ -117,7 +117,7 @@ class Azure(Client):
         infos = [_info(blob) for blob in next(pages, ()) if not _is_directory(blob)]
         return infos, pages.continuation_token or None
 
-    def _get(self, at: At, etag: str | None = None, span: tuple[int, int] | None = None) -> tuple[bytes, str]:
+    def _get(self, at: At, etag: str | None = None, span: Span = None) -> Got:
         bound: dict[str, Any] = {} if etag is None else self._condition(etag)
         # A range is not decompressed: what was put with a Content-Encoding is read as it is stored.
         part = {"offset": span[0], "length": span[1] - span[0], "decompress": False} if span else {}

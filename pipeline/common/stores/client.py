@@ -25,6 +25,8 @@ from pipeline.common.stores import patience
 from pipeline.common.stores.remote_file import Info, RemoteFile, key_prefix, listed_prefix, parse
 
 Page = tuple[list[Info], str | None]  # of a list, and the token of the next
+Got = tuple[bytes, str]  # content, and ETag
+Span = tuple[int, int] | None  # of bytes: from the one to before the other; None: all
 CHANGED = "was changed or deleted during the run; rerun the command"
 
 
@@ -98,8 +100,8 @@ class Client(ABC):
         """Return a page of the objects whose keys begin with a prefix, and the next one's token."""
 
     @abstractmethod
-    def _get(self, at: At, etag: str | None = None, span: tuple[int, int] | None = None) -> tuple[bytes, str]:
-        """Return the bytes of a version from the one to before the other, or all; and the ETag."""
+    def _get(self, at: At, etag: str | None = None, span: Span = None) -> Got:
+        """Return the bytes of a version, or of a part of it, and the ETag."""
 
     @abstractmethod
     def _put(self, at: At, data: bytes, **condition: Any) -> str:
@@ -224,9 +226,9 @@ class Client(ABC):
 
         return RemoteFile(address, info, read_range)
 
-    def read(self, address: str) -> tuple[bytes, str] | None:
+    def read(self, address: str) -> Got | None:
         """Return the bytes of a small object and its ETag; None if it is missing."""
-        found: tuple[bytes, str] | None = self.call(address, self._get, missing=True)
+        found: Got | None = self.call(address, self._get, missing=True)
         return found
 
     def delete(self, address: str) -> None:

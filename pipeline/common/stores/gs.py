@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 from pipeline.common.errors import Restart
 from pipeline.common.stores import patience
-from pipeline.common.stores.client import At, Client, Failure, Page, check
+from pipeline.common.stores.client import At, Client, Failure, Got, Page, Span, check
 from pipeline.common.stores.remote_file import Info
 
 _ONCE: dict[str, Any] = {"retry": None, "timeout": (10, 20)}  # seconds to connect; without a byte
@@ -86,7 +86,7 @@ class Gs(Client):
         infos = [Info.at(b.name, b.size, b.time_created, str(b.generation)) for b in next(listed.pages, ())]
         return infos, listed.next_page_token
 
-    def _get(self, at: At, etag: str | None = None, span: tuple[int, int] | None = None) -> tuple[bytes, str]:
+    def _get(self, at: At, etag: str | None = None, span: Span = None) -> Got:
         blob = _blob(at, generation=None if etag is None else int(etag))
         body, (start, stop) = patience.Body(), span or (None, None)
         # The store has checksums of whole objects alone.

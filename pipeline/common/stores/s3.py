@@ -10,7 +10,7 @@ import hashlib
 from typing import Any, ClassVar
 
 from pipeline.common.stores import patience
-from pipeline.common.stores.client import At, Client, Failure, Page
+from pipeline.common.stores.client import At, Client, Failure, Got, Page, Span
 from pipeline.common.stores.remote_file import Info
 
 _PASSING = {
@@ -106,7 +106,7 @@ class S3(Client):
         infos = [Info.at(item["Key"], item["Size"], item["LastModified"], item["ETag"]) for item in found]
         return infos, page["NextContinuationToken"] if page.get("IsTruncated") else None
 
-    def _get(self, at: At, etag: str | None = None, span: tuple[int, int] | None = None) -> tuple[bytes, str]:
+    def _get(self, at: At, etag: str | None = None, span: Span = None) -> Got:
         bound = {"IfMatch": etag} if etag is not None else {}
         bound |= {"Range": f"bytes={span[0]}-{span[1] - 1}"} if span else {}
         answer = at.client.get_object(**_named(at), **bound)

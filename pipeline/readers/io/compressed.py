@@ -25,6 +25,7 @@ from pipeline.readers import FileRange
 from pipeline.readers.io import read_position
 from pipeline.text import stand_ins
 
+Chunks = Iterator[tuple[bytes, bool]]  # of a range: bytes, and whether the range owns them
 CHUNK = 1 << 18  # bytes read at once
 BEYOND = 2**13  # first bytes read after a range: often no more than the end of a line
 _UNPACKED = 1 << 20  # decompressed bytes yielded at once, whatever the compression ratio
@@ -181,7 +182,7 @@ class CompressedFile:
         mark = self.stamp
         return [FileRange(str(self.file), start, end, mark) for start, end in itertools.pairwise(bounds)]
 
-    def read(self, split: FileRange | None = None) -> Iterator[tuple[bytes, bool]]:
+    def read(self, split: FileRange | None = None) -> Chunks:
         """Yield the decompressed bytes of a range, or all, in chunks, each with whether the range owns it.
 
         Bytes after the range follow, not owned, until the caller stops: a document that starts in
@@ -274,7 +275,7 @@ def decompressed(place: str, content: bytes, room: Budget) -> bytes:
     return room.gathered(chunk for chunk, _ in _unpack(io.BytesIO(content), 0, whole, _UNPACKERS[kind]))
 
 
-def _plain(file: BinaryIO, at: int, split: FileRange) -> Iterator[tuple[bytes, bool]]:
+def _plain(file: BinaryIO, at: int, split: FileRange) -> Chunks:
     end, beyond = split.end, BEYOND
     while data := file.read(min(CHUNK, end - at) if at < end else beyond):
         read_position.reached(split, at)
@@ -284,7 +285,7 @@ def _plain(file: BinaryIO, at: int, split: FileRange) -> Iterator[tuple[bytes, b
         at += len(data)
 
 
-def _unpack(file: BinaryIO, at: int, split: FileRange, new: Callable[[], _Unpacker]) -> Iterator[tuple[bytes, bool]]:
+def _unpack(file: BinaryIO, at: int, split: FileRange, new: Callable[[], _Unpacker]) -> Chunks:
     """Decompress one stream after another from byte `at` on."""
     data = file.read(CHUNK)
     while data:
