@@ -2,9 +2,9 @@
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from jinja2 import Environment, FileSystemLoader, select_autoescape
 
@@ -111,8 +111,7 @@ def train_section(name: str, folder: Path) -> Figures:
     }
 
 
-@dataclass(frozen=True)
-class Card:
+class Card(NamedTuple):
     """A figure that says how a run went, next to what it is compared with."""
 
     title: str

@@ -20,7 +20,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from types import ModuleType
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO, NamedTuple, cast
 
 from pipeline.common import file_search
 from pipeline.common.errors import ConfigError, InputError, first_line
@@ -110,8 +110,7 @@ _ARROW = _Arrow()
 _STORES: dict[str, Client | ModuleType] = {**CLIENTS, "gcs": CLIENTS["gs"], "hf": hub}
 
 
-@dataclass(frozen=True)
-class Stat:
+class Stat(NamedTuple):
     """Size and modification time of a file, with the names of `os.stat_result`."""
 
     st_size: int

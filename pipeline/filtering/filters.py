@@ -89,23 +89,21 @@ class Decontamination:
         self.n = n
         self.files = [str(path) for path in files]
         self.short: dict[str, int] = {}
-        parts = []
-        for index, path in enumerate(files):
+        found = []
+        for path in files:
             unique, most = grams_of(path, n)
-            parts.append((unique, np.full(len(unique), index)))
+            found.append(unique)
             if 0 < most < n:
                 self.short[str(path)] = most
-        values = np.concatenate([np.zeros(0, np.uint64), *(part for part, _ in parts)])
-        owners = np.concatenate([np.zeros(0, np.int64), *(owner for _, owner in parts)])
         # An n-gram in several files is attributed to the first.
-        self.grams, first = np.unique(values, return_index=True)
+        self.grams, first = np.unique(np.concatenate(found), return_index=True)
         if not len(self.grams):
             raise InputError(
                 f"no text of {n} words there; correct the paths, or reduce filters.ngram",
                 "filters.decontaminate",
                 ", ".join(self.files),
             )
-        self.owners = owners[first]
+        self.owners = np.repeat(np.arange(len(files)), list(map(len, found)))[first]
         self.found = Counter[str]()
         self.named: list[str] = []
 

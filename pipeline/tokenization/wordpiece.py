@@ -16,11 +16,10 @@ import os
 import re
 import unicodedata
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -199,7 +198,9 @@ def read(path: Path, options: normalization.Options | None = None) -> str:
     if (stated := path.with_name(tokenizer_folder.CONFIG)).exists():
         text = _as_stated(text, spec, names, normalization.of_config(stated) if is_bert else {})
     text = _with_added(text, path.parent)
-    return text if tokenizer.padding is tokenizer.truncation is None else _without_padding(text)
+    if tokenizer.padding is tokenizer.truncation is None:
+        return text
+    return json.dumps(json.loads(text) | {"padding": None, "truncation": None}, ensure_ascii=False, indent=2)
 
 
 def _as_stated(source: str, spec: dict[str, Any], roles: tuple[str, ...], options: normalization.Options) -> str:
@@ -236,12 +237,6 @@ def _with_added(source: str, folder: Path) -> str:
                 path=folder,
             )
     return str(library.to_str(pretty=True)) if new else source
-
-
-def _without_padding(source: str) -> str:
-    """Return a tokenizer.json with padding and truncation disabled."""
-    spec = json.loads(source) | {"padding": None, "truncation": None}
-    return json.dumps(spec, ensure_ascii=False, indent=2)
 
 
 def entries_of(library: Tokenizer) -> Texts:
@@ -537,8 +532,7 @@ class WordPiece:
         return int(lost @ times)
 
 
-@dataclass(frozen=True)
-class _Chunk:
+class _Chunk(NamedTuple):
     """Tokens of some sentences."""
 
     ids: Ids  # (T,)

@@ -7,7 +7,6 @@ version that was seen first. Retries are those of `patience`: libraries make eve
 
 import calendar
 import contextlib
-import dataclasses
 import email.utils
 import functools
 import hashlib
@@ -38,8 +37,7 @@ class At(NamedTuple):
     key: str
 
 
-@dataclasses.dataclass(frozen=True)
-class Failure:
+class Failure(NamedTuple):
     """What an error of a library means."""
 
     status: int = 0  # 0: there was no answer

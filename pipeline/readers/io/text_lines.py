@@ -7,7 +7,8 @@ skips everything before its first line end, never looks back, and each line is i
 import codecs
 import functools
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 from pipeline.common import budget, storage
 from pipeline.common.budget import KEPT, Budget
@@ -24,8 +25,7 @@ HEAD = 1 << 20  # bytes of a file used to detect its encoding
 _WIDE = ("utf-16", "utf-32", "utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be", "iso2022_jp_2", "iso2022_kr", "hz")
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(NamedTuple):
     """A line without its line end."""
 
     number: int  # from 1, counted from the start of the split
@@ -33,8 +33,7 @@ class Line:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class FileFormat:
+class FileFormat(NamedTuple):
     """Encoding and line ends of a file."""
 
     encoding: str
