@@ -328,10 +328,5 @@ def run(config: ConvertConfig, work: Callable[[ConvertConfig, Path], Result] = m
     return made
 
 
-def main() -> None:
-    """Run the command."""
-    entry_point.run("convert", ConvertConfig, run)
-
-
 if __name__ == "__main__":
-    main()
+    entry_point.run("convert", ConvertConfig, run)

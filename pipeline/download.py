@@ -243,10 +243,5 @@ def run(config: DownloadConfig) -> Manifest:
     return stage.run("download", config, with_addresses, in_place=True)
 
 
-def main() -> None:
-    """Run the command."""
-    entry_point.run("download", DownloadConfig, run)
-
-
 if __name__ == "__main__":
-    main()
+    entry_point.run("download", DownloadConfig, run)

@@ -127,10 +127,5 @@ def write_arrow(path: Path, blocks: "Blocks", tokens: bool, width: int, wordpiec
             writer.write_batch(pa.record_batch(columns, schema=schema))
 
 
-def main() -> None:
-    """Run the command."""
-    entry_point.run("embed", EmbedConfig, embed)
-
-
 if __name__ == "__main__":
-    main()
+    entry_point.run("embed", EmbedConfig, embed)

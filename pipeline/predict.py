@@ -296,10 +296,5 @@ class Tuned:
         return answers
 
 
-def main() -> None:
-    """Run the command."""
-    entry_point.run("predict", PredictConfig, predict)
-
-
 if __name__ == "__main__":
-    main()
+    entry_point.run("predict", PredictConfig, predict)

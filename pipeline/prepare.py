@@ -412,10 +412,5 @@ def execute(config: PrepareConfig) -> None:
         screen.say(line)
 
 
-def main() -> None:
-    """Run the command."""
-    entry_point.run("prepare", PrepareConfig, execute)
-
-
 if __name__ == "__main__":
-    main()
+    entry_point.run("prepare", PrepareConfig, execute)

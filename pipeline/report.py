@@ -239,10 +239,5 @@ def command_of(workdir: str) -> str | None:
         return None
 
 
-def main() -> None:
-    """Run the command."""
-    entry_point.run("report", ReportConfig, run)
-
-
 if __name__ == "__main__":
-    main()
+    entry_point.run("report", ReportConfig, run)

@@ -178,10 +178,5 @@ def interrupt(number: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
-def main() -> None:
-    """Run the command."""
-    compose_run.start(sys.argv[1:], execute)
-
-
 if __name__ == "__main__":
-    main()
+    compose_run.start(sys.argv[1:], execute)

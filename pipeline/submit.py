@@ -96,10 +96,5 @@ def run(config: SubmitConfig) -> None:
     stage.run("submit", replace(config, evaluations=evaluations), make)
 
 
-def main() -> None:
-    """Run the command."""
-    entry_point.run("submit", SubmitConfig, run)
-
-
 if __name__ == "__main__":
-    main()
+    entry_point.run("submit", SubmitConfig, run)

@@ -296,10 +296,5 @@ def make(config: TasksConfig, out: Path) -> Result:
     )
 
 
-def main() -> None:
-    """Run the command."""
-    entry_point.run("tasks", TasksConfig, lambda config: stage.run("tasks", config, make))
-
-
 if __name__ == "__main__":
-    main()
+    entry_point.run("tasks", TasksConfig, lambda config: stage.run("tasks", config, make))

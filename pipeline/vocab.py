@@ -331,10 +331,5 @@ def treatment(treated: normalization.Options) -> str:
     return f"{capitals}, accents {'stripped' if treated['strip_accents'] else 'kept'}"
 
 
-def main() -> None:
-    """Run the command."""
-    entry_point.run("vocab", VocabConfig, lambda config: stage.run("vocab", config, make))
-
-
 if __name__ == "__main__":
-    main()
+    entry_point.run("vocab", VocabConfig, lambda config: stage.run("vocab", config, make))

@@ -3,7 +3,6 @@
 import functools
 import os
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -12,7 +11,7 @@ import pyarrow.parquet as pq
 
 from pipeline.common import budget, storage
 from pipeline.common.errors import InputError
-from pipeline.readers import Document, FileRange, SkipCounts, files_of
+from pipeline.readers import Documents, FileRange, SkipCounts, files_of
 from pipeline.readers.io import byte_ranges, compressed, row_fields
 
 ROWS = 256  # held in memory as Python objects at once
@@ -31,7 +30,7 @@ class Reader(row_fields.RowReader):
                 found += byte_ranges.cut(str(path), self._numbered(str(path), file), split_bytes)
         return found
 
-    def read(self, split: FileRange, tally: SkipCounts) -> Iterator[Document]:
+    def read(self, split: FileRange, tally: SkipCounts) -> Documents:
         """Yield the documents of the row groups that begin in the split.
 
         Raises:

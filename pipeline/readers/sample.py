@@ -19,7 +19,7 @@ from pathlib import Path
 from pipeline.common import storage
 from pipeline.common.errors import ConfigError, InputError
 from pipeline.config import CorpusConfig
-from pipeline.readers import Document, FileRange, SkipCounts
+from pipeline.readers import Document, Documents, FileRange, SkipCounts
 from pipeline.readers.io import byte_ranges
 
 STANDARD_LIBRARY = "python"
@@ -46,7 +46,7 @@ class Reader:
             found += byte_ranges.cut(package, modules(package), split_bytes)
         return found
 
-    def read(self, split: FileRange, tally: SkipCounts) -> Iterator[Document]:
+    def read(self, split: FileRange, tally: SkipCounts) -> Documents:
         """Yield the modules that begin in the split, except those with too little prose."""
         top = folder(split.path)
         for path in byte_ranges.items_in_range(modules(split.path), split):

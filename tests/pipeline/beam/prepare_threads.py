@@ -7,7 +7,8 @@ from apache_beam.transforms.environments import EmbeddedPythonGrpcEnvironment
 
 from pipeline import prepare
 from pipeline.beam import runners
-from pipeline.config import RunnerConfig
+from pipeline.cli import entry_point
+from pipeline.config import PrepareConfig, RunnerConfig
 
 
 def threaded(runner: RunnerConfig) -> runners.Engine:
@@ -17,4 +18,4 @@ def threaded(runner: RunnerConfig) -> runners.Engine:
 
 
 runners.local = threaded
-prepare.main()
+entry_point.run("prepare", PrepareConfig, prepare.execute)
