@@ -73,9 +73,7 @@ def corpus_section(name: str, counts: CorpusCounts, manifest: Manifest) -> Figur
     rows = [(key, value) for key, value in origin.items() if value]
     rows += [(title, f"{count:,}") for title, count in counts.rows()]
     rows += [("warning", text) for text in counts.warnings]
-    figure = plots.histogram(
-        list(counts.lengths), list(counts.lengths.values()), "tokens of an instance", "instances (log scale)"
-    )
+    figure = plots.histogram(counts.lengths, "tokens of an instance", "instances (log scale)")
     drawn = [(counts.lengths_line, plots.svg(figure))]
     if spent := manifest.spent:
         kinds = zip(("processor", "waiting"), zip(*spent.values(), strict=True), strict=True)

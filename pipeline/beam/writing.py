@@ -88,8 +88,8 @@ def load(plan: PreparePlan, write: int, table: pa.Table, found: np.ndarray) -> B
 
 def write(plan: PreparePlan, buckets: Buckets, report: Callable[[float], None]) -> Account:
     """Write the shards of some buckets; return their counts."""
-    account: Account = {name: Counter() for name in ("documents", "filtered", "totals", "packing")}
-    account |= {"lengths": Counter(), "shards": {}, "dropped": buckets.dropped}
+    account: Account = {name: Counter() for name in ("documents", "filtered", "totals", "packing", "lengths")}
+    account |= {"shards": {}, "dropped": buckets.dropped}
     copies = buckets.copies.copy()
     for k, name in enumerate(buckets.names):
         if not name.startswith("train"):  # a score counts each document once

@@ -278,7 +278,7 @@ def text_of(path: Path) -> str:
     if size or path.name.lower().endswith(compressed.PACKED):
         large = f"larger than {budget.TABLE:,} bytes when decompressed; split it"
         room = Budget(lambda: InputError(large, path=path), max(size, budget.TABLE))
-        raw = compressed.CompressedFile(path).content(room)
+        raw = room.gathered(chunk for chunk, _ in compressed.CompressedFile(path).read())
     text = encodings.decode(raw, "en").text
     if why := encodings.fault(raw, text):
         raise InputError(why, path=path)

@@ -204,14 +204,6 @@ class CompressedFile:
                 plain = kind == "plain"
                 yield from _plain(file, start, split) if plain else _unpack(file, start, split, _UNPACKERS[kind])
 
-    def content(self, room: Budget) -> bytes:
-        """Return all decompressed bytes.
-
-        Raises:
-            InputError: as `read`; the room is not enough.
-        """
-        return room.gathered(chunk for chunk, _ in self.read())
-
     @contextlib.contextmanager
     def _opened(self) -> Iterator[tuple[BinaryIO, str]]:
         """Open the file, whose compression is known by its first bytes."""
