@@ -301,14 +301,8 @@ def is_word(value: Any) -> bool:
     return isinstance(value, str) and not re.search(r"\s", value)
 
 
-def short_files(chosen: list[Filter]) -> dict[str, int]:
-    """Return the evaluation files that no document can match, with their longest texts' words."""
-    found = (each.short for each in chosen if isinstance(each, Decontamination))
-    return {path: most for short in found for path, most in short.items()}
-
-
 def short_warning(config: FiltersConfig, short: dict[str, int]) -> str:
-    """Return the warning of the files that `short_files` returned."""
+    """Return the warning of the `short` files of `Decontamination`."""
     count, few = len(evaluation_files(config.decontaminate)), list(short)[:3]
     more = f" and {len(short) - len(few):,} more" if len(short) > len(few) else ""
     return (

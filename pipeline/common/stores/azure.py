@@ -27,7 +27,7 @@ class Azure(Client):
     """Objects of `abfs://`."""
 
     MOST_PARTS, PAGE = 40_000, 5000
-    EXTRA, ADVICE = "azure", f"the account's name, and {CONNECTION} if it is set"
+    EXTRA, ENDPOINT, ADVICE = "azure", "primary_hostname", f"the account's name, and {CONNECTION} if it is set"
     CREDENTIALS = f"set {CONNECTION}, or AZURE_STORAGE_ACCOUNT and AZURE_STORAGE_KEY, or run az login"
     DENIED = "access denied; check the credentials, their rights, and the account's firewall"
     REASONS: ClassVar = {
@@ -64,9 +64,6 @@ class Azure(Client):
         host = account if "." in account else f"{account or own}.blob.core.windows.net"
         credential = AzureNamedKeyCredential(own, key) if key and name in ("", own) else _identity()
         return BlobServiceClient(f"https://{host.replace('.dfs.', '.blob.', 1)}", credential=credential, **settings)
-
-    def _endpoint(self, client: Any) -> str:
-        return str(client.primary_hostname)
 
     def _failure(self, error: Exception) -> Failure:
         import requests

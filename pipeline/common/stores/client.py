@@ -15,6 +15,7 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
@@ -64,6 +65,7 @@ class Client(ABC):
     WHOLE = 2**25  # bytes of the largest file that is sent as one
     PAGE = 1000  # objects of one request of a list
     EXTRA: str  # of pip, with the library
+    ENDPOINT: str  # the attribute of the library's client with the address that it asks
     ADVICE: str  # what to check where the store is not reached
     CREDENTIALS: str  # what to do where there are none
     DENIED = "access denied; check the credentials and their rights"
@@ -76,10 +78,6 @@ class Client(ABC):
     @abstractmethod
     def _connect(self, account: str) -> Any:
         """Make the library's client."""
-
-    @abstractmethod
-    def _endpoint(self, client: Any) -> str:
-        """Return what a client asks."""
 
     @abstractmethod
     def _failure(self, error: Exception) -> Failure:
@@ -161,7 +159,7 @@ class Client(ABC):
                     raise patience.Again(first_line(error), answered=failure.status > 0) from error
                 raise self._refusal(at, address, error, failure) from error
 
-        return patience.until_answered(address, self._endpoint(at.client), self.ADVICE, attempt)
+        return patience.until_answered(address, str(attrgetter(self.ENDPOINT)(at.client)), self.ADVICE, attempt)
 
     def _unusable(self, error: Exception) -> str:
         return f"no usable credentials ({first_line(error)}); {self.CREDENTIALS}"

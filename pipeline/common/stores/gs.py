@@ -25,7 +25,7 @@ class Gs(Client):
     """Objects of `gs://`."""
 
     WHOLE = 2**23  # of what is larger, the library makes parts, too
-    EXTRA, ADVICE = "gcs", "and STORAGE_EMULATOR_HOST if it is set"
+    EXTRA, ENDPOINT, ADVICE = "gcs", "api_endpoint", "and STORAGE_EMULATOR_HOST if it is set"
     CREDENTIALS = "set GOOGLE_APPLICATION_CREDENTIALS, or run gcloud auth application-default login"
     REASONS: ClassVar = {"NoSuchBucket": "bucket not found; check the name"}
 
@@ -35,9 +35,6 @@ class Gs(Client):
         # A thread of the client would ask for the bucket itself, for traces; many users may not.
         os.environ.setdefault("DISABLE_GCS_PYTHON_CLIENT_OTEL_BUCKET_METADATA", "true")
         return Library(project=None)  # only who makes or lists buckets needs one
-
-    def _endpoint(self, client: Any) -> str:
-        return str(client.api_endpoint)
 
     def _failure(self, error: Exception) -> Failure:
         import requests

@@ -27,7 +27,7 @@ _PASSING = {
 class S3(Client):
     """Objects of `s3://`."""
 
-    EXTRA, ADVICE = "s3", "AWS_ENDPOINT_URL and AWS_REGION"
+    EXTRA, ENDPOINT, ADVICE = "s3", "meta.endpoint_url", "AWS_ENDPOINT_URL and AWS_REGION"
     CREDENTIALS = "check ~/.aws, and set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
     DENIED = "access denied; check the keys and their rights"
     REASONS: ClassVar = {
@@ -51,9 +51,6 @@ class S3(Client):
             max_pool_connections=32,
         )
         return boto3.client("s3", config=config)
-
-    def _endpoint(self, client: Any) -> str:
-        return str(client.meta.endpoint_url)
 
     def _failure(self, error: Exception) -> Failure:
         from botocore import exceptions as boto
