@@ -222,11 +222,10 @@ def run(config: ReportConfig) -> None:
     Raises:
         InputError: none of them is finished.
     """
-    named = config.stages or list(finished(config))
-    stage.run("report", replace(config, stages=named), make)
+    config = replace(config, stages=config.stages or list(finished(config)))
+    stage.run("report", config, make)
     if config.tracking.name == "wandb":
-        found = stages_of(replace(config, stages=named))
-        wandb_stages.log(Path(config.workdir), found, config.tracking.project)
+        wandb_stages.log(Path(config.workdir), stages_of(config), config.tracking.project)
 
 
 def command_of(workdir: str) -> str | None:

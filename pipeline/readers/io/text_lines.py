@@ -60,10 +60,6 @@ class TextFiles:
         self.corpus, self.source, self.names = corpus, source, names
         self._forms: dict[str, FileFormat] = {}
 
-    def files(self) -> list[File]:
-        """Return the files, sorted; raise InputError if none are found."""
-        return files_of(self.corpus, self.source, self.names, self.of_reader)
-
     def of_reader(self, found: list[File]) -> list[File]:
         """Return those of the corpus's files that the reader reads."""
         return found
@@ -72,7 +68,7 @@ class TextFiles:
         """Cut the files into byte ranges; empty files have none, unless they are compressed."""
         found: list[FileRange] = []
         empty = 0
-        for path in self.files():
+        for path in files_of(self.corpus, self.source, self.names, self.of_reader):
             if path.stat().st_size:
                 cuttable = not self.form(str(path)).wide
                 found += compressed.CompressedFile(path).ranges(split_bytes, seekable_text=cuttable)
