@@ -270,9 +270,8 @@ def _refusal(address: str, error: BaseException) -> StoreError:
 def push(name: str, folder: Path, revision: str | None = None, ignore: Iterable[str] = ()) -> str:
     """Put a folder into a repository, private if it is new; return the address of the commit.
 
-    With a `revision` it becomes the content of that branch, made where it is missing.
-
-    What is there already is not sent again, so that the same command continues an upload.
+    With a `revision` it becomes the content of that branch, made where it is missing. What is there
+    already is not sent again, so that the same command continues an upload.
 
     Raises:
         InputError: the hub refuses, or cannot be reached.
