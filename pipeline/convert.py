@@ -328,5 +328,10 @@ def run(config: ConvertConfig, work: Callable[[ConvertConfig, Path], Result] = m
     return made
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Run the command."""
     entry_point.run("convert", ConvertConfig, run)
+
+
+if __name__ == "__main__":
+    main()

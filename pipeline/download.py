@@ -243,5 +243,10 @@ def run(config: DownloadConfig) -> Manifest:
     return stage.run("download", config, with_addresses, in_place=True)
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Run the command."""
     entry_point.run("download", DownloadConfig, run)
+
+
+if __name__ == "__main__":
+    main()

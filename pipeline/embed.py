@@ -127,5 +127,10 @@ def write_arrow(path: Path, blocks: "Blocks", tokens: bool, width: int, wordpiec
             writer.write_batch(pa.record_batch(columns, schema=schema))
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Run the command."""
     entry_point.run("embed", EmbedConfig, embed)
+
+
+if __name__ == "__main__":
+    main()

@@ -296,5 +296,10 @@ class Tuned:
         return answers
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Run the command."""
     entry_point.run("predict", PredictConfig, predict)
+
+
+if __name__ == "__main__":
+    main()

@@ -413,5 +413,10 @@ def execute(config: PrepareConfig) -> None:
         screen.say(line)
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Run the command."""
     entry_point.run("prepare", PrepareConfig, execute)
+
+
+if __name__ == "__main__":
+    main()

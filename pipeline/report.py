@@ -236,5 +236,10 @@ def command_of(workdir: str) -> str | None:
         return None
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Run the command."""
     entry_point.run("report", ReportConfig, run)
+
+
+if __name__ == "__main__":
+    main()

@@ -178,5 +178,10 @@ def interrupt(number: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Run the command."""
     compose_run.start(sys.argv[1:], execute)
+
+
+if __name__ == "__main__":
+    main()

@@ -96,5 +96,10 @@ def run(config: SubmitConfig) -> None:
     stage.run("submit", replace(config, evaluations=evaluations), make)
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Run the command."""
     entry_point.run("submit", SubmitConfig, run)
+
+
+if __name__ == "__main__":
+    main()

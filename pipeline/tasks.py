@@ -296,5 +296,10 @@ def make(config: TasksConfig, out: Path) -> Result:
     )
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Run the command."""
     entry_point.run("tasks", TasksConfig, lambda config: stage.run("tasks", config, make))
+
+
+if __name__ == "__main__":
+    main()

@@ -331,5 +331,10 @@ def treatment(treated: normalization.Options) -> str:
     return f"{capitals}, accents {'stripped' if treated['strip_accents'] else 'kept'}"
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """Run the command."""
     entry_point.run("vocab", VocabConfig, lambda config: stage.run("vocab", config, make))
+
+
+if __name__ == "__main__":
+    main()

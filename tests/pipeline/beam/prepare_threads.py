@@ -7,8 +7,7 @@ from apache_beam.transforms.environments import EmbeddedPythonGrpcEnvironment
 
 from pipeline import prepare
 from pipeline.beam import runners
-from pipeline.cli import entry_point
-from pipeline.config import PrepareConfig, RunnerConfig
+from pipeline.config import RunnerConfig
 
 
 def threaded(runner: RunnerConfig) -> runners.Engine:
@@ -18,4 +17,4 @@ def threaded(runner: RunnerConfig) -> runners.Engine:
 
 
 runners.local = threaded
-entry_point.run("prepare", PrepareConfig, prepare.execute)
+prepare.main()
