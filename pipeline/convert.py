@@ -36,20 +36,13 @@ SAMPLES = 3  # held-out texts to fill in
 
 
 def make(config: ConvertConfig, out: Path) -> Result:
-    """Write the folder, or one of each marked checkpoint.
+    """Write the folder, or one of each checkpoint that `save_at_words` kept, named by millions of words.
 
     Raises:
-        InputError: raised by `make_one` and `make_marked`.
+        InputError: raised by `make_one`, or no checkpoint was kept so.
     """
-    return make_one(config, out) if config.checkpoints is None else make_marked(config, out)
-
-
-def make_marked(config: ConvertConfig, out: Path) -> Result:
-    """Write a folder of each checkpoint that `save_at_words` kept, named by millions of words.
-
-    Raises:
-        InputError: no checkpoint was kept so.
-    """
+    if config.checkpoints is None:
+        return make_one(config, out)
     found = {}
     for name, path in marked(Path(config.train)).items():
         alone = replace(config, train=str(path), checkpoints=None)

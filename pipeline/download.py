@@ -4,11 +4,10 @@ Runs in place: correct files are kept, partial ones are resumed. A file is renam
 only after its checksum was verified.
 """
 
-import dataclasses
 import hashlib
 import re
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from pipeline.cli import entry_point
@@ -27,8 +26,7 @@ ALGORITHMS = {32: "md5", 40: "sha1", 64: "sha256"}
 _LATEST = "latest"
 
 
-@dataclasses.dataclass(frozen=True)
-class Source:
+class Source(NamedTuple):
     """A file to download: its addresses and checksum."""
 
     name: str
@@ -150,7 +148,7 @@ def addresses(config: DownloadConfig) -> dict[str, str]:
     return {name_of(file["url"]): file["url"] for file in files}
 
 
-def obtain(source: Source, out: Path, config: DownloadConfig) -> dict[str, Any]:
+def obtain(source: Source, out: Path, patience: RetryPolicy) -> dict[str, Any]:
     """Download a file unless it exists, and return its record for the manifest.
 
     Raises:
@@ -163,7 +161,7 @@ def obtain(source: Source, out: Path, config: DownloadConfig) -> dict[str, Any]:
         sums = checksums(path, source.digest)
         kept = is_right(sums, source.digest)
     if not kept:
-        url = fetch(source, part, RetryPolicy(config.timeout, config.tries))
+        url = fetch(source, part, patience)
         sums = checksums(part, source.digest)
         if not is_right(sums, source.digest):
             assert source.digest is not None
@@ -220,7 +218,7 @@ def make(config: DownloadConfig, out: Path) -> Result:
     """Download the corpus's files to `out`."""
     check(config, out)
     patience = RetryPolicy(config.timeout, config.tries)
-    files = [obtain(resolve(file, patience), out, config) for file in config.corpus.files]
+    files = [obtain(resolve(file, patience), out, patience) for file in config.corpus.files]
     size = sum(file["bytes"] for file in files)
     unchecked = sum(file["digest"] is None for file in files)
     note = f", {unchecked} without a checksum" if unchecked else ", checksums verified"

@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from model.config import DataConfig, ObjectiveConfig, ScheduleConfig
 from model.finetuning.features import frame
@@ -32,7 +31,7 @@ from pipeline.beam.documents import OUTCOMES
 from pipeline.cli import entry_point
 from pipeline.common import counter_rng, storage
 from pipeline.common.arguments import Arguments
-from pipeline.common.errors import InputError
+from pipeline.common.errors import InputError, writable
 from pipeline.common.figures import CorpusCounts, TrainingSummary
 from pipeline.common.formatting import pluralize
 from pipeline.common.manifest import MANIFEST, Manifest, require_manifest, sha256
@@ -100,16 +99,11 @@ def bars(lengths: Mapping[int, int], width: int) -> Iterator[str]:
         yield f"{f'{first}-{last}' if last > first else first!s:>9} {count:>12,} {drawn}"
 
 
-def special_tokens(shard: Shard, row: int, wordpiece: WordPiece) -> npt.NDArray[Any]:
-    """Return an instance, `[CLS] A [SEP]` or `[CLS] A [SEP] B [SEP]`, with ids as in the shard."""
-    ids = shard.values[shard.offsets[row] : shard.offsets[row + 1]]
-    a, b = ids[: shard.a_len[row]], ids[shard.a_len[row] :]
-    return frame(wordpiece, a, b if len(b) else None)[0]
-
-
 def masked_text(shard: Shard, row: int, wordpiece: WordPiece, masker: Masker) -> str:
     """Return an instance as text, with masked positions as {input|label}."""
-    stored = special_tokens(shard, row, wordpiece)
+    tokens = shard.values[shard.offsets[row] : shard.offsets[row + 1]]
+    a, b = tokens[: shard.a_len[row]], tokens[shard.a_len[row] :]
+    stored, _ = frame(wordpiece, a, b if len(b) else None)  # ids as in the shard
     continues = stored & shard.info.word_bit
     ids = stored - continues
     special = int(masker.is_special(ids).sum())
@@ -251,7 +245,8 @@ def show(options: argparse.Namespace) -> None:
     if options.png:
         from pipeline.reporting import plots  # importing matplotlib takes a second
 
-        plots.histogram_png(Path(options.png), list(lengths), list(lengths.values()), "tokens")
+        with writable(options.png, "--png"):
+            plots.histogram(lengths, "tokens", "instances").savefig(options.png, format="png", dpi=150)
         print(f"\nlengths -> {options.png}")
     else:
         width = shutil.get_terminal_size().columns

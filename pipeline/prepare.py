@@ -171,7 +171,7 @@ def reading_key(config: PrepareConfig, info: ShardInfo) -> str:
 
 
 def check_filters(config: PrepareConfig) -> dict[str, int]:
-    """Raise before any work starts if a filter is invalid; return `filters.short_files`.
+    """Raise before any work starts if a filter is invalid; return the `short` files of the decontamination.
 
     Raises:
         ConfigError, InputError: a bad pattern or evaluation file, or a missing library.
@@ -179,7 +179,8 @@ def check_filters(config: PrepareConfig) -> dict[str, int]:
     chosen = filters.build(config.filters)
     if config.filters.near_duplicates is not None:
         minhash.MinHasher(config.filters)
-    if short := filters.short_files(chosen):
+    short = next((each.short for each in chosen if isinstance(each, filters.Decontamination)), {})
+    if short:
         screen.say(f"prepare: warning: {filters.short_warning(config.filters, short)}")
     return short
 

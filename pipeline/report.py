@@ -2,9 +2,9 @@
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from jinja2 import Environment, FileSystemLoader, select_autoescape
 
@@ -73,9 +73,7 @@ def corpus_section(name: str, counts: CorpusCounts, manifest: Manifest) -> Figur
     rows = [(key, value) for key, value in origin.items() if value]
     rows += [(title, f"{count:,}") for title, count in counts.rows()]
     rows += [("warning", text) for text in counts.warnings]
-    figure = plots.histogram(
-        list(counts.lengths), list(counts.lengths.values()), "tokens of an instance", "instances (log scale)"
-    )
+    figure = plots.histogram(counts.lengths, "tokens of an instance", "instances (log scale)")
     drawn = [(counts.lengths_line, plots.svg(figure))]
     if spent := manifest.spent:
         kinds = zip(("processor", "waiting"), zip(*spent.values(), strict=True), strict=True)
@@ -111,8 +109,7 @@ def train_section(name: str, folder: Path) -> Figures:
     }
 
 
-@dataclass(frozen=True)
-class Card:
+class Card(NamedTuple):
     """A figure that says how a run went, next to what it is compared with."""
 
     title: str
@@ -225,11 +222,10 @@ def run(config: ReportConfig) -> None:
     Raises:
         InputError: none of them is finished.
     """
-    named = config.stages or list(finished(config))
-    stage.run("report", replace(config, stages=named), make)
+    config = replace(config, stages=config.stages or list(finished(config)))
+    stage.run("report", config, make)
     if config.tracking.name == "wandb":
-        found = stages_of(replace(config, stages=named))
-        wandb_stages.log(Path(config.workdir), found, config.tracking.project)
+        wandb_stages.log(Path(config.workdir), stages_of(config), config.tracking.project)
 
 
 def command_of(workdir: str) -> str | None:

@@ -15,7 +15,7 @@ from pipeline.common.figures import Conversion
 from pipeline.common.manifest import Manifest
 from pipeline.config import RunConfig
 from pipeline.orchestration import advice, compose_run, estimates, graph, run_document, stage_commands
-from pipeline.orchestration.follow import Executor, StageFailed
+from pipeline.orchestration.follow import Executor, StageFailed, width_of
 from pipeline.orchestration.kubernetes import KubernetesExecutor
 from pipeline.orchestration.local import LocalExecutor
 from pipeline.orchestration.run_document import Nodes, Run
@@ -25,7 +25,7 @@ from pipeline.stages import stage, store_folder
 
 def draw(nodes: Nodes) -> str:
     """Return the graph as text: each stage, its dependencies, and whether it would run."""
-    width = max(len(node.name) for node in nodes)
+    width = width_of(nodes)
     sources = [", ".join(node.needs) if len(node.needs) < 4 else f"{len(node.needs)} stages" for node in nodes]
     longest = max(map(len, sources))
     lines = []

@@ -16,6 +16,7 @@ import itertools
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -44,8 +45,7 @@ HALF_WORDS = range(30, 61)
 Texts = tuple[str, ...]  # of a row: one, or two
 
 
-@dataclasses.dataclass(frozen=True)
-class HeldOutDocument:
+class HeldOutDocument(NamedTuple):
     """A held-out document: its key in every draw, and its sentences."""
 
     key: int

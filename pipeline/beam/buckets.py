@@ -9,7 +9,6 @@ import itertools
 from collections.abc import Iterable, Iterator
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from pipeline.beam import spent
@@ -19,7 +18,7 @@ from pipeline.beam.plan import PreparePlan
 from pipeline.filtering import filters
 from pipeline.filtering.minhash import Hashes, MinHasher, Signatures
 from pipeline.tokenization.coverage import Coverage
-from pipeline.tokenization.pretokenize import Ids, Lengths
+from pipeline.tokenization.pretokenize import Bools, Ids, Lengths
 from pipeline.tokenization.word_segmentation import segmenter
 from pipeline.tokenization.wordpiece import WordPiece
 
@@ -152,7 +151,7 @@ class NewDocuments:
         table = table.add_column(0, "bucket", buckets)
         return table if new.all() else table.filter(pa.array(new))
 
-    def is_removed(self, hashes: list[bytes], ids: pa.Array) -> npt.NDArray[np.bool_]:
+    def is_removed(self, hashes: list[bytes], ids: pa.Array) -> Bools:
         """Return which documents `filters.remove` names, and count them."""
         found = np.zeros(len(hashes), np.bool_)
         for index, (digest, name) in enumerate(zip(hashes, map(from_bytes, ids.to_pylist()), strict=True)):

@@ -5,8 +5,8 @@ what it will take before its vocabulary is there. Where it is, the tokens of the
 """
 
 import time
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from pipeline.beam.documents import DocumentCounts, DocumentReader, Kept
 from pipeline.beam.exchange import Exchange, portion
@@ -47,8 +47,7 @@ RATE = 6e6  # bytes of text per second and core, where nothing can be measured
 WORKERS = (1, 8, 64, 512)
 
 
-@dataclass(frozen=True)
-class Calibration:
+class Calibration(NamedTuple):
     """What a worker did with a part of a split."""
 
     bytes: int  # of the file

@@ -34,7 +34,7 @@ class PreparePlan:
     buckets: dict[str, int]  # train, validation -> number of buckets
     separator: int  # the id of [SEP]
     exchange: Exchange
-    short: dict[str, int]  # evaluation files that no document can match, see `filters.short_files`
+    short: dict[str, int]  # evaluation files that no document can match, see `filters.Decontamination`
     removed: frozenset[str]  # what `filters.remove` names; tasks read it themselves
     units: Units
     reading: str  # a hash of all but the splits that determines what a reading task reads

@@ -17,7 +17,6 @@ import sys
 import tempfile
 import threading
 import time
-from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
@@ -53,11 +52,11 @@ def environment(place: str, key: str) -> str:
 
 
 class Pool(fn_services.BeamFnExternalWorkerPoolServicer):
-    """Pool of worker processes, by the id that the engine assigns."""
+    """Pool of worker processes, whose ids the engine assigns."""
 
     def __init__(self, key: str) -> None:
         self.key, self.lock = key, threading.Lock()
-        self.workers: dict[str, list[tuple[str, subprocess.Popen[bytes]]]] = defaultdict(list)
+        self.workers: list[tuple[str, str, subprocess.Popen[bytes]]] = []  # id, peer, process
 
     def StartWorker(self, request: Any, context: Any) -> Any:
         """Start a worker; the response has the error if it ends before it is ready."""
@@ -76,7 +75,7 @@ class Pool(fn_services.BeamFnExternalWorkerPoolServicer):
             while process.poll() is None and time.monotonic() < until:
                 if Path(ready.name).read_bytes():
                     with self.lock:
-                        self.workers[request.worker_id].append((context.peer(), process))
+                        self.workers.append((request.worker_id, context.peer(), process))
                     return fn_messages.StartWorkerResponse()
                 time.sleep(0.05)
         process.kill()
@@ -90,10 +89,10 @@ class Pool(fn_services.BeamFnExternalWorkerPoolServicer):
         port; its worker ends by itself when the engine closes the connection.
         """
         with self.lock:
-            found = self.workers[request.worker_id]
-            for each in [each for each in found if each[0] == context.peer()]:
-                found.remove(each)
-                stop(each[1])
+            for each in self.workers.copy():
+                if each[:2] == (request.worker_id, context.peer()):
+                    self.workers.remove(each)
+                    stop(each[2])
         return fn_messages.StopWorkerResponse()
 
     def lost(self) -> str | None:
@@ -102,19 +101,17 @@ class Pool(fn_services.BeamFnExternalWorkerPoolServicer):
         Each worker is reported once.
         """
         with self.lock:
-            for found in self.workers.values():
-                for each in found:
-                    if (code := each[1].poll()) is not None and code < 0:
-                        found.remove(each)
-                        return f"signal {-code}"
+            for each in self.workers:
+                if (code := each[2].poll()) is not None and code < 0:
+                    self.workers.remove(each)
+                    return f"signal {-code}"
         return None
 
     def stop(self) -> None:
         """Stop all workers."""
         with self.lock:
-            for found in self.workers.values():
-                for _, process in found:
-                    stop(process)
+            for _, _, process in self.workers:
+                stop(process)
             self.workers.clear()
 
 

@@ -82,10 +82,9 @@ def check_port(key: str, address: str) -> None:
             raise OSError("must be HOST:PORT")
         socket.create_connection((host.strip("[]") or "localhost", int(port)), PATIENCE).close()
     except (OSError, OverflowError) as error:
+        reason = (getattr(error, "strerror", None) or str(error)).lower()
         raise ConfigError(
-            f"cannot connect ({reason(error)}); start the service, or correct the address",
-            f"runner.options.{key}",
-            address,
+            f"cannot connect ({reason}); start the service, or correct the address", f"runner.options.{key}", address
         ) from error
 
 
@@ -111,11 +110,6 @@ def check_java(purpose: str) -> None:
     """Raise ConfigError unless `java` is on PATH."""
     if shutil.which("java") is None:
         raise ConfigError(f"{purpose} requires Java, but `java` is not on PATH; install it", "runner")
-
-
-def reason(error: BaseException) -> str:
-    """Return the system's error message for an address."""
-    return (getattr(error, "strerror", None) or str(error) or type(error).__name__).lower()
 
 
 def find_prism(location: str | None) -> str:

@@ -19,7 +19,7 @@ from pipeline.beam.carrier import Carrier, Parts, blobs
 from pipeline.beam.documents import DocumentCounts, DocumentReader
 from pipeline.beam.exchange import portion
 from pipeline.beam.fast_import import beam
-from pipeline.beam.plan import PreparePlan, unpack
+from pipeline.beam.plan import PreparePlan
 from pipeline.beam.progress import Report
 from pipeline.beam.units import Splits, Unit, name_of
 from pipeline.common.atomic import write_text
@@ -32,10 +32,11 @@ from pipeline.tokenization.wordpiece import WordPiece
 # Kinds of blobs that tasks leave.
 DOCUMENTS, BANDS, SIGNATURES, PAIRS, WANTED, NEAR = "documents", "bands", "signatures", "pairs", "wanted", "near"
 
-Left = tuple[int, str, bytes | pa.Buffer]  # the later task's number, kind, content
+# What a task leaves for later ones: number of that task, kind, content.
+Left = Iterator[tuple[int, str, bytes | pa.Buffer]]
 
 
-def divided(kind: str, rows: minhash.Rows, numbers: np.ndarray, tasks: int) -> Iterator[Left]:
+def divided(kind: str, rows: minhash.Rows, numbers: np.ndarray, tasks: int) -> Left:
     """Yield the part of a table that each task gets, by a number of each row."""
     for task, mine in minhash.by_task(numbers, tasks):
         yield task, kind, minhash.to_bytes(rows[mine])
@@ -58,14 +59,14 @@ class Task(beam.DoFn):
     def __init__(self, plan: PreparePlan):
         self.plan = plan
 
-    def work(self, number: int, given: Iterable[Any]) -> Iterator[Left]:
+    def work(self, number: int, given: Iterable[Any]) -> Left:
         """Run task `number` of the step, with what earlier ones have left."""
         raise NotImplementedError
 
     def process(self, element: tuple[int, Iterable[Any]]) -> Iterator[Any]:
         """Run a task, unless one has found an error; yield (later task, `Part`)."""
         self.plan.check_current()
-        if self.cancelled():
+        if self.plan.error_note.exists():
             return
         task, folder = element[0], None if self.plan.config.runner.by_engine else self.plan.scratch
         with self.noted():
@@ -80,10 +81,6 @@ class Task(beam.DoFn):
     def blobs(self, parts: Parts, kind: str) -> Iterator[pa.Buffer]:
         """Yield what earlier tasks have left of this kind, in their order."""
         return blobs(self.plan.scratch, parts, kind)
-
-    def cancelled(self) -> bool:
-        """Return whether a task has found an error."""
-        return self.plan.error_note.exists()
 
     @contextlib.contextmanager
     def noted(self) -> Iterator[None]:
@@ -101,14 +98,6 @@ class Task(beam.DoFn):
                 self.plan.error_note.touch()
 
 
-class Unpack(beam.DoFn):
-    """Before the first phase: unpack the reading tasks."""
-
-    def process(self, element: bytes) -> Iterator[tuple[int, Splits]]:
-        """Yield (reading task, splits)."""
-        yield from unpack(element)
-
-
 class Tokenize(Task):
     """Phase 1: read the documents of some splits, tokenize them, and sort them by bucket."""
 
@@ -121,7 +110,7 @@ class Tokenize(Task):
             self.wordpiece = vocabulary(self.plan.config.vocab, self.plan.info.tokenizer)
             self.removed = filters.removed(self.plan.config.filters.remove)
 
-    def work(self, number: int, given: Iterable[FileRange]) -> Iterator[Left]:
+    def work(self, number: int, given: Iterable[FileRange]) -> Left:
         """Read the splits, or take what an earlier start has read; leave their documents by bucket."""
         plan, account, splits = self.plan, DocumentCounts(), list(given)
         report, size = Report(plan.report(plan.read_account(number))), sum(split.size for split in splits)
@@ -147,7 +136,7 @@ class Tokenize(Task):
 
         def tables() -> Iterator[pa.Table]:
             for chunk in self.intake.chunks(splits, account, report):
-                if self.cancelled():
+                if self.plan.error_note.exists():
                     raise Cancelled
                 if chunk:
                     yield found.add(self.wordpiece, chunk)
@@ -158,7 +147,7 @@ class Tokenize(Task):
             return self.plan.units.read(name)
         return None
 
-    def signed(self, hashes: Hashes, signatures: Signatures) -> Iterator[Left]:
+    def signed(self, hashes: Hashes, signatures: Signatures) -> Left:
         """Yield the MinHash signatures of documents, and their bands."""
         tasks, threshold = self.plan.exchange.near_tasks, self.plan.config.filters.near_duplicates
         assert threshold is not None
@@ -171,7 +160,7 @@ class Tokenize(Task):
 class Merge(Task):
     """Between the phases, if there would be too many parts: merge one range of one group."""
 
-    def work(self, number: int, given: Parts) -> Iterator[Left]:
+    def work(self, number: int, given: Parts) -> Left:
         """Merge the documents of one place, for the writing tasks of its range."""
         exchange = self.plan.exchange
         index = number % exchange.ranges
@@ -205,7 +194,7 @@ def vocabulary(place: str, sha256: str) -> WordPiece:
 class WriteShards(Task):
     """Phase 2: write the shards of some buckets."""
 
-    def work(self, number: int, given: Parts) -> Iterator[Left]:
+    def work(self, number: int, given: Parts) -> Left:
         """Write the shards of the documents, without their near duplicates."""
         plan, parts = self.plan, list(given)
         near = minhash.from_bytes(self.blobs(parts, NEAR), minhash.DOCUMENT)
@@ -226,7 +215,7 @@ class PairCandidates(Task):
 
     main, step = PAIRS, "near duplicates"
 
-    def work(self, number: int, given: Parts) -> Iterator[Left]:
+    def work(self, number: int, given: Parts) -> Left:
         """Leave the pairs for the task of the larger document, and who needs which signature."""
         tasks = self.plan.exchange.near_tasks
         entries = minhash.from_bytes(self.blobs(given, BANDS), minhash.ENTRY)
@@ -241,7 +230,7 @@ class SendSignatures(Task):
 
     main, step = SIGNATURES, "near duplicates"
 
-    def work(self, number: int, given: Parts) -> Iterator[Left]:
+    def work(self, number: int, given: Parts) -> Left:
         """Leave the signatures for each task that needs some."""
         parts = list(given)
         asked = minhash.from_bytes(self.blobs(parts, WANTED), minhash.WANTED)
@@ -261,7 +250,7 @@ class ComparePairs(Task):
 
     main, step = NEAR, "near duplicates"
 
-    def work(self, number: int, given: Parts) -> Iterator[Left]:
+    def work(self, number: int, given: Parts) -> Left:
         """Leave the hashes of documents to leave out for the tasks that write them."""
         plan, parts, filters = self.plan, list(given), self.plan.config.filters
         assert filters.near_duplicates is not None

@@ -13,7 +13,7 @@ from typing import Any
 
 from pipeline.beam import runners
 from pipeline.beam.fast_import import beam
-from pipeline.beam.plan import PreparePlan
+from pipeline.beam.plan import PreparePlan, unpack
 from pipeline.beam.steps import (
     BANDS,
     DOCUMENTS,
@@ -25,7 +25,6 @@ from pipeline.beam.steps import (
     PairCandidates,
     SendSignatures,
     Tokenize,
-    Unpack,
     WriteShards,
 )
 from pipeline.common.errors import of_record
@@ -36,7 +35,7 @@ def build(pipeline: beam.Pipeline, plan: PreparePlan) -> beam.PCollection:
     read = (
         pipeline
         | "Splits" >> beam.Create(list(plan.packets()))
-        | "Unpack" >> beam.ParDo(Unpack())
+        | "Unpack" >> beam.FlatMap(unpack)
         | "Spread splits" >> beam.Reshuffle()
         | "Tokenize" >> beam.ParDo(Tokenize(plan)).with_outputs(BANDS, SIGNATURES, main=DOCUMENTS)
     )

@@ -88,8 +88,8 @@ def load(plan: PreparePlan, write: int, table: pa.Table, found: np.ndarray) -> B
 
 def write(plan: PreparePlan, buckets: Buckets, report: Callable[[float], None]) -> Account:
     """Write the shards of some buckets; return their counts."""
-    account: Account = {name: Counter() for name in ("documents", "filtered", "totals", "packing")}
-    account |= {"lengths": Counter(), "shards": {}, "dropped": buckets.dropped}
+    account: Account = {name: Counter() for name in ("documents", "filtered", "totals", "packing", "lengths")}
+    account |= {"shards": {}, "dropped": buckets.dropped}
     copies = buckets.copies.copy()
     for k, name in enumerate(buckets.names):
         if not name.startswith("train"):  # a score counts each document once
@@ -143,19 +143,10 @@ def write_bucket(
         "sha256": sha256(path),
         "rows": len(pairs),
         "tokens": len(values),
-        "words": words_of(kept, words, plan.separator, values),
+        # A token counts as many words as in its documents on average: exact if all appear equally often.
+        "words": float(words.sum() * (np.count_nonzero(values != plan.separator) / max(kept, 1))),
         "text_words": int(words.sum()),
     }
-
-
-def words_of(count: int, words: np.ndarray, separator: int, values: np.ndarray) -> float:
-    """Return the number of words of the text that the tokens `values` of a shard are.
-
-    A token counts as many words as in its documents on average, which have `count` tokens: exact if
-    all appear equally often.
-    """
-    tokens = np.count_nonzero(values != separator)
-    return float(words.sum() * (tokens / max(count, 1)))
 
 
 def draw_pairs(

@@ -7,7 +7,7 @@ import dataclasses
 import re
 import textwrap
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from omegaconf import MISSING
 
@@ -20,8 +20,7 @@ LONGEST = 120  # characters of a default that is worth showing
 ROLES = {"input": "Read by the command.", "runtime": "Does not change the output."}
 
 
-@dataclasses.dataclass(frozen=True)
-class Key:
+class Key(NamedTuple):
     """A key of a command."""
 
     name: str

@@ -59,11 +59,7 @@ class _Told(Exception):
         return {"kind": type(self).__name__, **fields, "code": int(self.code)}
 
 
-class _Unset(enum.Enum):
-    UNSET = enum.auto()
-
-
-UNSET = _Unset.UNSET  # unlike null, which users can set
+UNSET = object()  # unlike null, which users can set
 
 
 def shown(value: object) -> str:
@@ -156,8 +152,7 @@ def of_record(record: Mapping[str, Any]) -> UserError | Restart:
         return Restart(**fields)
     if fields["value"] is None:
         del fields["value"]
-    kinds = (ConfigError, InputError, StoreError, Diverged)
-    return {kind.__name__: kind for kind in kinds}.get(record["kind"], UserError)(**fields)
+    return {kind.__name__: kind for kind in UserError.__subclasses__()}.get(record["kind"], UserError)(**fields)
 
 
 def records_in(text: str) -> list[UserError | Restart]:

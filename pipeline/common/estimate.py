@@ -2,8 +2,8 @@
 
 import contextlib
 import json
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from pipeline.common import foreign_json
 from pipeline.common.formatting import duration
@@ -13,8 +13,7 @@ WORTH = 10.0  # seconds from which an estimate is worth a line
 MINUTE, HOUR = 60.0, 3600.0
 
 
-@dataclass(frozen=True)
-class Estimate:
+class Estimate(NamedTuple):
     """What a stage will take."""
 
     seconds: float | None  # None: not known, as on a device that was not measured

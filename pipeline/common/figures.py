@@ -12,6 +12,9 @@ from typing import Any, ClassVar, Self
 
 from pipeline.common.manifest import Manifest
 
+Json = dict[str, Any]
+Counts = dict[str, int]
+Values = dict[str, float]
 SCHEMA = 2  # 1 had no number, and `prepare` counted tokens of equal documents each time
 
 
@@ -23,6 +26,16 @@ def mean_of(values: Sequence[float]) -> tuple[float, float | None]:
     mean, count = fmean(values), len(values)
     squares = sum((value - mean) ** 2 for value in values)
     return mean, math.sqrt(squares / (count - 1)) if count > 1 else None
+
+
+def empty_dict() -> Any:
+    """Return a field that is empty where a manifest lacks it."""
+    return field(default_factory=dict)
+
+
+def empty_list() -> Any:
+    """Return a field as `empty_dict` does."""
+    return field(default_factory=list)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +56,7 @@ class Record:
         plain = {key: dict(one) if isinstance(one, dict) else one for key, one in known.items()}
         return cls(**{key: one for key, one in plain.items() if one is not None})
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         """Return the record for a manifest."""
         return {"schema": SCHEMA, **asdict(self)}
 
@@ -65,22 +78,22 @@ class CorpusCounts(Record):
     """The account of a corpus in shards: documents by outcome, and what is left of them."""
 
     stage: ClassVar = "prepare"
-    documents: dict[str, int] = field(default_factory=dict)  # read, and by outcome
-    filtered: dict[str, int] = field(default_factory=dict)  # by filter
-    skipped: dict[str, int] = field(default_factory=dict)  # by the reader, by reason
-    notes: dict[str, int] = field(default_factory=dict)  # guesses and repairs
-    totals: dict[str, int] = field(default_factory=dict)
-    packing: dict[str, float] = field(default_factory=dict)  # of pairs=none
-    contaminated: dict[str, int] = field(default_factory=dict)  # by evaluation file
-    removed: dict[str, int] = field(default_factory=dict)  # by line of `filters.remove`
-    named: dict[str, list[str]] = field(default_factory=dict)  # single documents, by fault
+    documents: Counts = empty_dict()  # read, and by outcome
+    filtered: Counts = empty_dict()  # by filter
+    skipped: Counts = empty_dict()  # by the reader, by reason
+    notes: Counts = empty_dict()  # guesses and repairs
+    totals: Counts = empty_dict()
+    packing: Values = empty_dict()  # of pairs=none
+    contaminated: Counts = empty_dict()  # by evaluation file
+    removed: Counts = empty_dict()  # by line of `filters.remove`
+    named: dict[str, list[str]] = empty_dict()  # single documents, by fault
     dropped: int = 0  # rows of dropped.feather
-    lengths: dict[int, int] = field(default_factory=dict)  # instances by tokens
-    shards: dict[str, ShardCounts] = field(default_factory=dict)  # by file name
+    lengths: dict[int, int] = empty_dict()  # instances by tokens
+    shards: dict[str, ShardCounts] = empty_dict()  # by file name
     tokenizer: str = ""
     vocab_size: int = 0
     sequence_length: int = 0
-    warnings: list[str] = field(default_factory=list)
+    warnings: list[str] = empty_list()
 
     TITLES: ClassVar = {
         "characters": "characters read",
@@ -112,7 +125,7 @@ class CorpusCounts(Record):
             warnings=[text.removeprefix("warning: ") for text in made.warnings],
         )
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         """Return the record for a manifest."""
         lengths = {str(length): count for length, count in sorted(self.lengths.items())}
         return super().to_json() | {"lengths": lengths}
@@ -207,7 +220,7 @@ class TrainingSummary(Record):
     samples_per_epoch: int | None = None
     tokens: int = 0  # of the samples, without padding
     words: float | None = None  # of the text; None: not known
-    validation: dict[str, float] = field(default_factory=dict)  # held-out loss and accuracies
+    validation: Values = empty_dict()  # held-out loss and accuracies
     deviation: float | None = None  # of the accuracy, of a mean over seeds
     most_frequent_accuracy: float | None = None  # of always giving the most frequent answer
     most_frequent_pair_accuracy: float | None = None
@@ -218,7 +231,7 @@ class TrainingSummary(Record):
 
     ACCURACY: ClassVar = "masked_lm_accuracy"
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         """Return the record for a manifest."""
         return {key: value for key, value in super().to_json().items() if key != "seconds"}
 
@@ -289,26 +302,26 @@ class Score(Record):
     kind: str | None = None
     metric: str = ""
     positive: str | None = None  # the label that precision, recall and F1 of two classes are of
-    rows: dict[str, int] = field(default_factory=dict)  # of train and dev
+    rows: Counts = empty_dict()  # of train and dev
     score: float = 0.0
-    scores: dict[str, float] = field(default_factory=dict)  # by metric
+    scores: Values = empty_dict()  # by metric
     deviation: float | None = None
     best: float | None = None
-    point: dict[str, Any] = field(default_factory=dict)  # of the grid
+    point: Json = empty_dict()  # of the grid
     baseline: float | None = None
-    baseline_scores: dict[str, float] = field(default_factory=dict)
+    baseline_scores: Values = empty_dict()
     baseline_deviation: float | None = None
     baseline_best: float | None = None
-    baseline_point: dict[str, Any] = field(default_factory=dict)
+    baseline_point: Json = empty_dict()
     majority: float | None = None
-    majority_scores: dict[str, float] = field(default_factory=dict)
-    also: dict[str, "Score"] = field(default_factory=dict)  # the same model on other dev sets
-    runs: list[dict[str, Any]] = field(default_factory=list)  # of the grid
+    majority_scores: Values = empty_dict()
+    also: dict[str, "Score"] = empty_dict()  # the same model on other dev sets
+    runs: list[Json] = empty_list()  # of the grid
     malformed: int = 0  # rows left out
-    faults: list[str] = field(default_factory=list)  # the first of these
-    coverage: dict[str, int] = field(default_factory=dict)  # characters, and unknown ones
-    remarks: list[str] = field(default_factory=list)  # what makes the score doubtful
-    submission: list[str] = field(default_factory=list)  # test sets that were answered
+    faults: list[str] = empty_list()  # the first of these
+    coverage: Counts = empty_dict()  # characters, and unknown ones
+    remarks: list[str] = empty_list()  # what makes the score doubtful
+    submission: list[str] = empty_list()  # test sets that were answered
 
     @classmethod
     def from_json(cls, figures: Mapping[str, Any]) -> Self:
@@ -348,14 +361,14 @@ class Score(Record):
 class PairScore(Score):
     """The score on minimal pairs: the mean accuracy of paradigms."""
 
-    interval: list[float] = field(default_factory=list)  # of 95 %
+    interval: list[float] = empty_list()  # of 95 %
     ties: int = 0  # counted as right
-    tables: dict[str, Any] = field(default_factory=dict)  # by paradigm, phenomenon, category
-    baseline_tables: dict[str, Any] = field(default_factory=dict)
-    other_files: list[str] = field(default_factory=list)  # without pairs
+    tables: Json = empty_dict()  # by paradigm, phenomenon, category
+    baseline_tables: Json = empty_dict()
+    other_files: list[str] = empty_list()  # without pairs
     model: str = ""
     method: str = ""
-    checkpoints: list[dict[str, Any]] = field(default_factory=list)  # points of the learning curve
+    checkpoints: list[Json] = empty_list()  # points of the learning curve
 
     def of_seeds(self, others: Sequence[Score]) -> Self:
         """Return the score itself: its tables are of one seed."""
@@ -372,14 +385,14 @@ class Conversion(Record):
     step: int | None = None
     tokens: int | None = None
     words: float | None = None
-    averaged: list[int] = field(default_factory=list)  # steps of the checkpoints
+    averaged: list[int] = empty_list()  # steps of the checkpoints
     dtype: str = "fp32"
     added_entries: int = 0
-    notes: list[str] = field(default_factory=list)
-    samples: list[dict[str, Any]] = field(default_factory=list)  # masks that it filled in
+    notes: list[str] = empty_list()
+    samples: list[Json] = empty_list()  # masks that it filled in
     largest_logit_difference: float | None = None
     largest_onnx_difference: float | None = None
-    checkpoints: dict[str, "Conversion"] = field(default_factory=dict)
+    checkpoints: dict[str, "Conversion"] = empty_dict()
 
     @classmethod
     def from_json(cls, figures: Mapping[str, Any]) -> Self:

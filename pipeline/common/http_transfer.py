@@ -14,9 +14,8 @@ import sys
 import time
 import zlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import requests
 import urllib3
@@ -35,8 +34,7 @@ LONGEST_PAUSE = 120.0
 Answer = TypeVar("Answer")
 
 
-@dataclass(frozen=True)
-class RetryPolicy:
+class RetryPolicy(NamedTuple):
     """When an attempt, and when a transfer, is given up."""
 
     timeout: float  # seconds without a byte

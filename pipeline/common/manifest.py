@@ -1,11 +1,11 @@
 """`manifest.json`: a stage's inputs, settings, output files, checksums and figures."""
 
 import contextlib
-import dataclasses
 import hashlib
 import json
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -24,18 +24,18 @@ BEGUN = "begun"  # the stage that has begun a folder in a store
 Spent = dict[str, list[float]]  # by step: seconds of the processor, and seconds of waiting
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Result:
     """The results that a stage reports."""
 
     summary: str  # one line of key figures
     figures: dict[str, Any]  # JSON: everything the report or a later stage may need
-    sums: dict[str, str] = dataclasses.field(default_factory=dict)  # known sha256 by relative path
+    sums: dict[str, str] = field(default_factory=dict)  # known sha256 by relative path
     earlier: float = 0.0  # seconds that earlier starts spent on it
-    spent: Spent = dataclasses.field(default_factory=dict)
+    spent: Spent = field(default_factory=dict)
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Manifest:
     """The record of a finished stage, `manifest.json` in its folder."""
 
@@ -49,8 +49,8 @@ class Manifest:
     summary: str
     seconds: float  # over all starts
     finished: str  # UTC, ISO 8601
-    times: dict[str, int] = dataclasses.field(default_factory=dict)  # of the files, in ns
-    spent: Spent = dataclasses.field(default_factory=dict)  # in the last start
+    times: dict[str, int] = field(default_factory=dict)  # of the files, in ns
+    spent: Spent = field(default_factory=dict)  # in the last start
     format: str = FORMAT
 
     @classmethod
@@ -147,7 +147,7 @@ class Manifest:
 
     def write(self, folder: Path) -> None:
         """Write `manifest.json` into `folder`, with secrets redacted."""
-        text = json.dumps(without_secrets(dataclasses.asdict(self)), indent=1)
+        text = json.dumps(without_secrets(asdict(self)), indent=1)
         write_text(folder / MANIFEST, text + "\n")
 
 

@@ -19,13 +19,15 @@ import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import Any, BinaryIO, cast
+from types import ModuleType
+from typing import Any, BinaryIO, NamedTuple, cast
 
 from pipeline.common import file_search
 from pipeline.common.errors import ConfigError, InputError, first_line
 from pipeline.common.stores import hub
+from pipeline.common.stores.client import Client
 from pipeline.common.stores.objects import CLIENTS
-from pipeline.common.stores.remote_file import SMALLEST, Info, Reader
+from pipeline.common.stores.remote_file import SMALLEST, Info
 
 # What the module zipfile raises where an archive is damaged, or made to look so.
 BROKEN_ZIP = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, EOFError, RuntimeError, OSError, ValueError)
@@ -104,12 +106,11 @@ def _reached(address: str) -> Iterator[tuple[Any, str]]:
 
 
 _ARROW = _Arrow()
-# What Arrow does not read, or not well enough.
-_STORES: dict[str, Reader] = {**CLIENTS, "gcs": CLIENTS["gs"], "hf": hub}
+# What Arrow does not read, or not well enough; all have `head`, `below`, `is_folder` and `opened`.
+_STORES: dict[str, Client | ModuleType] = {**CLIENTS, "gcs": CLIENTS["gs"], "hf": hub}
 
 
-@dataclass(frozen=True)
-class Stat:
+class Stat(NamedTuple):
     """Size and modification time of a file, with the names of `os.stat_result`."""
 
     st_size: int
@@ -195,7 +196,7 @@ class Remote:
         return [Remote(f"{top}/{info.key}", [info]) for info in self._store.below(self.address)]
 
     @property
-    def _store(self) -> Reader:
+    def _store(self) -> Client | ModuleType | _Arrow:
         """Return what reads the store."""
         return _STORES.get(self.address.partition("://")[0], _ARROW)
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -42,15 +42,6 @@ NOT_READ = "train"  # beginning of names of training data
 _SAME = 0.95  # share of rows with as many columns; others are marks of documents
 _NUMBER = re.compile(r"\d+(?:[-.]\d+)?")  # of a word in its sentence (CoNLL-U, CoNLL-2012)
 _BEFORE = 3  # columns that may stand before the word: of the document, its part, the word's number
-
-
-class Filter(Protocol):
-    """A reason to drop a document."""
-
-    reason: str
-
-    def drops(self, name: str, text: str) -> bool:
-        """Return whether to drop the cleaned document."""
 
 
 @dataclass
@@ -98,23 +89,21 @@ class Decontamination:
         self.n = n
         self.files = [str(path) for path in files]
         self.short: dict[str, int] = {}
-        parts = []
-        for index, path in enumerate(files):
+        found = []
+        for path in files:
             unique, most = grams_of(path, n)
-            parts.append((unique, np.full(len(unique), index)))
+            found.append(unique)
             if 0 < most < n:
                 self.short[str(path)] = most
-        values = np.concatenate([np.zeros(0, np.uint64), *(part for part, _ in parts)])
-        owners = np.concatenate([np.zeros(0, np.int64), *(owner for _, owner in parts)])
         # An n-gram in several files is attributed to the first.
-        self.grams, first = np.unique(values, return_index=True)
+        self.grams, first = np.unique(np.concatenate(found), return_index=True)
         if not len(self.grams):
             raise InputError(
                 f"no text of {n} words there; correct the paths, or reduce filters.ngram",
                 "filters.decontaminate",
                 ", ".join(self.files),
             )
-        self.owners = owners[first]
+        self.owners = np.repeat(np.arange(len(files)), list(map(len, found)))[first]
         self.found = Counter[str]()
         self.named: list[str] = []
 
@@ -131,6 +120,9 @@ class Decontamination:
             passage = " ".join(ngrams.words(text)[shared[0] : shared[0] + self.n])
             self.named.append(f"{name}: shares with {file}: {passage}")
         return True
+
+
+Filter = Rule | Decontamination  # a reason to drop a document
 
 
 def grams_of(path: Path, n: int) -> tuple[counter_rng.Bits, int]:
@@ -280,22 +272,17 @@ def text_of(path: Path) -> str:
     Raises:
         InputError: it cannot be read, is damaged, or is not text.
     """
-    raw = bytes_of(path)
+    with readable(path):
+        size = path.stat().st_size
+    raw = b""
+    if size or path.name.lower().endswith(compressed.PACKED):
+        large = f"larger than {budget.TABLE:,} bytes when decompressed; split it"
+        room = Budget(lambda: InputError(large, path=path), max(size, budget.TABLE))
+        raw = room.gathered(chunk for chunk, _ in compressed.CompressedFile(path).read())
     text = encodings.decode(raw, "en").text
     if why := encodings.fault(raw, text):
         raise InputError(why, path=path)
     return text
-
-
-def bytes_of(path: Path) -> bytes:
-    """Return the decompressed bytes of a file."""
-    with readable(path):
-        size = path.stat().st_size
-    if not size and not path.name.lower().endswith(compressed.PACKED):
-        return b""
-    why = f"larger than {budget.TABLE:,} bytes when decompressed; split it"
-    room = Budget(lambda: InputError(why, path=path), max(size, budget.TABLE))
-    return compressed.CompressedFile(path).content(room)
 
 
 def strings(value: Any) -> Iterator[str]:
@@ -314,14 +301,8 @@ def is_word(value: Any) -> bool:
     return isinstance(value, str) and not re.search(r"\s", value)
 
 
-def short_files(chosen: list[Filter]) -> dict[str, int]:
-    """Return the evaluation files that no document can match, with their longest texts' words."""
-    found = (each.short for each in chosen if isinstance(each, Decontamination))
-    return {path: most for short in found for path, most in short.items()}
-
-
 def short_warning(config: FiltersConfig, short: dict[str, int]) -> str:
-    """Return the warning of the files that `short_files` returned."""
+    """Return the warning of the `short` files of `Decontamination`."""
     count, few = len(evaluation_files(config.decontaminate)), list(short)[:3]
     more = f" and {len(short) - len(few):,} more" if len(short) > len(few) else ""
     return (

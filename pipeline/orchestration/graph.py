@@ -26,6 +26,7 @@ from pipeline.stages.fingerprints import Identity, pin
 from pipeline.stages.registry import type_of
 
 OF_A_MODEL = ("convert", "evaluate")  # what a user adds to a run
+Names = list[str]  # of stages
 Stages = dict[str, StageConfig]
 Needs = dict[str, tuple[str, ...]]  # the stages that each stage reads from
 LONGEST_SETTING = 40  # characters of a setting in the reason for a rerun
@@ -66,7 +67,7 @@ def plan(config: RunConfig) -> Nodes:
     return list(nodes.values())
 
 
-def standing(kind: str, settings: StageConfig, identity: Identity, redone: list[str]) -> tuple[str, str | None, int]:
+def standing(kind: str, settings: StageConfig, identity: Identity, redone: Names) -> tuple[str, str | None, int]:
     """Return the fingerprint of a stage, why it has to run (None: it is up to date), and its steps that are done.
 
     `redone` are the stages that it reads and that have to run.
@@ -80,7 +81,7 @@ def standing(kind: str, settings: StageConfig, identity: Identity, redone: list[
     return fingerprint, reason, done
 
 
-def own_results(workdir: str, known: fingerprints.Sources) -> list[str]:
+def own_results(workdir: str, known: fingerprints.Sources) -> Names:
     """Return the folders in that of a run that its user made from what its stages make.
 
     `known` has the fingerprints of the stages by path. Results of a model that is now another one
@@ -165,13 +166,13 @@ def check_places(config: RunConfig, nodes: Nodes) -> None:
         pass
 
 
-def ordered(needs: Needs) -> list[str]:
+def ordered(needs: Needs) -> Names:
     """Sort names topologically, keeping their order where dependencies allow.
 
     Raises:
         ConfigError: the dependencies have a cycle.
     """
-    done: list[str] = []
+    done: Names = []
     waiting = list(needs)
     while waiting:
         ready = next((n for n in waiting if all(other in done for other in needs[n])), None)
@@ -197,12 +198,7 @@ def first_step(config: StageConfig, fingerprint: str, sources: fingerprints.Sour
 
 
 def rerun_reason(
-    present: Manifest,
-    config: StageConfig,
-    fault: str | None,
-    sources: fingerprints.Sources,
-    redone: list[str],
-    begins: str,
+    present: Manifest, config: StageConfig, fault: str | None, sources: fingerprints.Sources, redone: Names, begins: str
 ) -> str:
     """Return the reason why a stage has to run; `fault` is a file that has changed, `begins` of `first_step`."""
     if redone:
@@ -243,7 +239,7 @@ def shorten(value: Any) -> str:
     return text if len(text) <= LONGEST_SETTING else f"{text[: LONGEST_SETTING - 1]}…"
 
 
-def with_copies(config: RunConfig, found: Stages, copied: list[str]) -> Stages:
+def with_copies(config: RunConfig, found: Stages, copied: Names) -> Stages:
     """Return the stages with copies for `config.seeds`, all stages of one seed after another.
 
     Training, and all stages that read what it made, are copied; the others are shared. The stages
@@ -273,7 +269,7 @@ def with_copies(config: RunConfig, found: Stages, copied: list[str]) -> Stages:
     return made | reports
 
 
-def after_training(found: Stages, needs: Needs) -> list[str]:
+def after_training(found: Stages, needs: Needs) -> Names:
     """Return the stages that train, and those that read what they made, directly or not."""
     reached = {name for name in found if type_of(name) == "train"}
     for _ in found:
@@ -281,7 +277,7 @@ def after_training(found: Stages, needs: Needs) -> list[str]:
     return [name for name in found if name in reached]
 
 
-def check_seeds(config: RunConfig, found: Stages, copied: list[str]) -> None:
+def check_seeds(config: RunConfig, found: Stages, copied: Names) -> None:
     """Raise ConfigError if the run cannot have these seeds."""
     check(bool(copied), f"recipe {config.recipe} has no training; leave seeds out", "seeds", config.seeds)
     check(len(set(config.seeds)) == len(config.seeds), "contains a value twice", "seeds", config.seeds)
@@ -298,7 +294,7 @@ def name_for(name: str, seed: int, first: int) -> str:
     return name if seed == first else f"{name}-seed{seed}"
 
 
-def with_seed(config: RunConfig, seed: int, settings: StageConfig, found: Stages, copied: list[str]) -> StageConfig:
+def with_seed(config: RunConfig, seed: int, settings: StageConfig, found: Stages, copied: Names) -> StageConfig:
     """Return a copy of a stage's configuration that reads and writes the folders of a seed."""
     made = copy.deepcopy(settings)
     made.out = name_for(settings.out, seed, config.seed)

@@ -14,8 +14,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from pipeline.common import formatting
 from pipeline.common.errors import ConfigError, Exit
@@ -36,16 +35,14 @@ Object = dict[str, Any]
 Pods = list[Any]
 
 
-@dataclass(frozen=True)
-class Owner:
+class Owner(NamedTuple):
     """The driver's own Job, with which the Jobs that it makes are deleted."""
 
     name: str
     uid: str
 
 
-@dataclass(frozen=True)
-class Template:
+class Template(NamedTuple):
     """What Jobs of some stages are made of."""
 
     item: Object

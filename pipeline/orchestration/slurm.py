@@ -73,15 +73,12 @@ class SlurmExecutor(Executor):
         """Return the command and the script of each job that has to be submitted, after others by their names."""
         groups = by_job(nodes)
         jobs = dict(zip(groups, groups, strict=True)) | self.jobs
-        words = {
-            name: self._words(name, all_of[0].kind, awaited(nodes, all_of, jobs)) for name, all_of in groups.items()
-        }
-        return "\n".join(
-            f"{name}: job {jobs[name]} is in the queue"
-            if name in self.jobs
-            else f"{shlex.join(words[name])} <<'END'\n{self._script(name)}END"
-            for name in groups
-        )
+        lines = []
+        for name, members in groups.items():
+            words = self._words(name, members[0].kind, awaited(nodes, members, jobs))
+            new = f"{shlex.join(words)} <<'END'\n{self._script(name)}END"
+            lines.append(f"{name}: job {jobs[name]} is in the queue" if name in self.jobs else new)
+        return "\n".join(lines)
 
     def _submit(self, stage: str, kind: str, before: list[str]) -> str:
         """Submit a stage's job and return its id."""

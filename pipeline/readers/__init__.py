@@ -37,6 +37,9 @@ class Document:
     copies: int = 1  # repetition count
 
 
+Documents = Iterator[Document]
+
+
 @dataclass(frozen=True, slots=True)
 class FileRange:
     """A part of a file, read by one task: the documents that start in bytes [start, end)."""
@@ -129,7 +132,7 @@ class Reader(Protocol):
             InputError: no files were found, or they do not belong to this corpus.
         """
 
-    def read(self, split: FileRange, tally: SkipCounts) -> Iterator[Document]:
+    def read(self, split: FileRange, tally: SkipCounts) -> Documents:
         """Yield the documents of a split, in order.
 
         Documents skipped on purpose (redirects, talk pages) are counted in `tally` by reason, as
@@ -251,7 +254,7 @@ class FixEncoding:
         """Return the splits of the wrapped reader."""
         return self.reader.splits(split_bytes)
 
-    def read(self, split: FileRange, tally: SkipCounts) -> Iterator[Document]:
+    def read(self, split: FileRange, tally: SkipCounts) -> Documents:
         """Yield the documents of the wrapped reader, repaired line by line."""
         for document in self.reader.read(split, tally):
             text = "\n".join(map(self.fix, document.text.split("\n")))

@@ -1,9 +1,7 @@
 """Books, one per file: plain text, Markdown or EPUB, in folders or in zip and tar archives."""
 
-from collections.abc import Iterator
-
 from pipeline.config import CorpusConfig
-from pipeline.readers import Document, FileRange, SkipCounts
+from pipeline.readers import Document, Documents, FileRange, SkipCounts
 from pipeline.readers.io import archives
 from pipeline.text import book_text, epub
 from pipeline.text.stand_ins import stand_in
@@ -17,7 +15,7 @@ class Reader(archives.ArchiveFiles):
     def __init__(self, corpus: CorpusConfig, source: str):
         super().__init__(corpus, source, SUFFIXES)
 
-    def read(self, split: FileRange, tally: SkipCounts) -> Iterator[Document]:
+    def read(self, split: FileRange, tally: SkipCounts) -> Documents:
         """Yield the books that begin in the split."""
         for name, raw in self.contents(split, tally):
             if name.lower().endswith(".epub"):

@@ -1,11 +1,10 @@
 """JSON lines: one object per line, as published on the Hugging Face hub."""
 
-from collections.abc import Iterator
 from functools import cached_property
 from typing import Any
 
 from pipeline.common import foreign_json
-from pipeline.readers import Document, FileRange, SkipCounts
+from pipeline.readers import Documents, FileRange, SkipCounts
 from pipeline.readers.io import compressed, row_fields, text_lines
 
 NAMES = compressed.suffixes(".jsonl", ".json", ".ndjson")
@@ -23,7 +22,7 @@ class Reader(row_fields.RowReader):
         """Cut the files into byte ranges of about `split_bytes`."""
         return self.files.splits(split_bytes)
 
-    def read(self, split: FileRange, tally: SkipCounts) -> Iterator[Document]:
+    def read(self, split: FileRange, tally: SkipCounts) -> Documents:
         """Yield the documents in the lines that the split owns."""
         for line in self.files.lines(split, tally):
             if not line.owned:

@@ -1,9 +1,7 @@
 """One sentence per line, a blank line between documents: the input of Google's BERT code."""
 
-from collections.abc import Iterator
-
 from pipeline.config import CorpusConfig
-from pipeline.readers import Document, FileRange, SkipCounts
+from pipeline.readers import Document, Documents, FileRange, SkipCounts
 from pipeline.readers.io import compressed, text_lines
 
 NAMES = compressed.suffixes(".txt", ".sentences")
@@ -15,7 +13,7 @@ class Reader(text_lines.TextFiles):
     def __init__(self, corpus: CorpusConfig, source: str):
         super().__init__(corpus, source, NAMES)
 
-    def read(self, split: FileRange, tally: SkipCounts) -> Iterator[Document]:
+    def read(self, split: FileRange, tally: SkipCounts) -> Documents:
         """Yield the documents that follow a blank line of the split."""
         lines = self.lines(split, tally)
         cure = "put one between documents, or use corpus=text corpus.options.document=line"

@@ -18,7 +18,7 @@ from pipeline import readers
 from pipeline.common import counter_rng
 from pipeline.common.errors import ConfigError, UserError
 from pipeline.config import CorpusConfig, DownloadFile
-from pipeline.readers import Document, FileRange, SkipCounts
+from pipeline.readers import Documents, FileRange, SkipCounts
 
 MOST = 1000  # largest weight
 TYPES = {bool: "true or false", int: "a whole number", dict: "a mapping", list: "a list"}
@@ -47,7 +47,7 @@ class Reader:
             found += [dataclasses.replace(split, part=name) for split in splits]
         return found
 
-    def read(self, split: FileRange, tally: SkipCounts) -> Iterator[Document]:
+    def read(self, split: FileRange, tally: SkipCounts) -> Documents:
         """Yield the documents of one part that its weight keeps; count by part."""
         part, weight, reader = self.parts[split.part]
         inner = SkipCounts(part.on_error)

@@ -3,7 +3,6 @@
 import functools
 import os
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -12,7 +11,7 @@ import pyarrow.parquet as pq
 
 from pipeline.common import budget, storage
 from pipeline.common.errors import InputError
-from pipeline.readers import Document, FileRange, SkipCounts, files_of
+from pipeline.readers import Documents, FileRange, SkipCounts, files_of
 from pipeline.readers.io import byte_ranges, compressed, row_fields
 
 ROWS = 256  # held in memory as Python objects at once
@@ -31,7 +30,7 @@ class Reader(row_fields.RowReader):
                 found += byte_ranges.cut(str(path), self._numbered(str(path), file), split_bytes)
         return found
 
-    def read(self, split: FileRange, tally: SkipCounts) -> Iterator[Document]:
+    def read(self, split: FileRange, tally: SkipCounts) -> Documents:
         """Yield the documents of the row groups that begin in the split.
 
         Raises:
@@ -77,8 +76,7 @@ class Reader(row_fields.RowReader):
     def _check(self, path: str, file: Any) -> None:
         """Raise InputError unless the selected columns exist and hold text."""
         schema = file.schema_arrow
-        for name in self.names():
-            top = name if name in schema.names else name.partition(".")[0]
+        for name, top in zip(self.names(), self._columns(file), strict=True):
             if top not in schema.names:
                 key = self.key(name)
                 raise InputError(f"column {name} not found among {', '.join(schema.names)}; set {key}", key, path=path)
@@ -96,8 +94,7 @@ class Reader(row_fields.RowReader):
     def _columns(self, file: Any) -> list[str]:
         """Return the selected top-level columns; selecting one selects all fields nested in it."""
         names = file.schema_arrow.names
-        wanted = self.names()
-        return [name if name in names else name.partition(".")[0] for name in wanted]
+        return [name if name in names else name.partition(".")[0] for name in self.names()]
 
     def _chunks(self, file: Any, group: int) -> list[Any]:
         """Return what the file says of the selected columns in a row group."""

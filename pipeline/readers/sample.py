@@ -19,7 +19,7 @@ from pathlib import Path
 from pipeline.common import storage
 from pipeline.common.errors import ConfigError, InputError
 from pipeline.config import CorpusConfig
-from pipeline.readers import Document, FileRange, SkipCounts
+from pipeline.readers import Document, Documents, FileRange, SkipCounts
 from pipeline.readers.io import byte_ranges
 
 STANDARD_LIBRARY = "python"
@@ -46,7 +46,7 @@ class Reader:
             found += byte_ranges.cut(package, modules(package), split_bytes)
         return found
 
-    def read(self, split: FileRange, tally: SkipCounts) -> Iterator[Document]:
+    def read(self, split: FileRange, tally: SkipCounts) -> Documents:
         """Yield the modules that begin in the split, except those with too little prose."""
         top = folder(split.path)
         for path in byte_ranges.items_in_range(modules(split.path), split):
@@ -118,6 +118,8 @@ def documentation(node: ast.Module | ast.stmt) -> Iterator[str]:
             yield from documentation(inner)
 
 
+Block = list[str]  # lines of a paragraph
+Blocks = Iterator[Block]
 # Sections that hold names and code, not sentences.
 _DROPPED_SECTIONS = frozenset(
     {"example", "examples", "reference", "references", "methods", "see also", "shape", "shapes"}
@@ -178,7 +180,7 @@ def is_prose(text: str) -> bool:
 class _State:
     """State of the scan of a docstring."""
 
-    block: list[str] = field(default_factory=list)  # lines of the paragraph so far
+    block: Block = field(default_factory=list)  # lines of the paragraph so far
     base: int = 0  # indent of the paragraph's first line
     entries: bool = False  # that line was `name: ...`
     floor: int | None = None  # lines indented deeper are dropped
@@ -186,14 +188,14 @@ class _State:
     dropping: bool = False  # until the next blank line
     section: str = ""
 
-    def take(self) -> Iterator[list[str]]:
+    def take(self) -> Blocks:
         """Yield the paragraph, if any, and begin a new one."""
         if self.block and self.section not in _DROPPED_SECTIONS:
             yield self.block
         self.block = []
 
 
-def _blocks(lines: list[str]) -> Iterator[list[str]]:
+def _blocks(lines: list[str]) -> Blocks:
     """Yield the lines of each paragraph, list item and parameter entry, without code and tables."""
     state = _State()
     for number, line in enumerate(lines, 1):
@@ -216,7 +218,7 @@ def _blocks(lines: list[str]) -> Iterator[list[str]]:
     yield from state.take()
 
 
-def _line(state: _State, text: str, indent: int, after: str) -> Iterator[list[str]]:
+def _line(state: _State, text: str, indent: int, after: str) -> Blocks:
     """Process one line outside code; yield the paragraph that it ends, if any."""
     heading = _UNDERLINE.match(after.strip()) is not None and not _UNDERLINE.match(text)
     google = text.endswith(":") and _SECTION.match(text) is not None
@@ -241,7 +243,7 @@ def _line(state: _State, text: str, indent: int, after: str) -> Iterator[list[st
         yield from _prose_line(state, text, indent, after)
 
 
-def _prose_line(state: _State, text: str, indent: int, after: str) -> Iterator[list[str]]:
+def _prose_line(state: _State, text: str, indent: int, after: str) -> Blocks:
     """Process one line of prose, which continues the paragraph or begins the next."""
     starts = True
     deeper = bool(after.strip()) and len(after) - len(after.lstrip()) > indent

@@ -1,12 +1,12 @@
 """Plain text: one document per file, paragraph, line or number of lines."""
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from itertools import chain, islice
 
 from pipeline.common.schema import check
 from pipeline.config import CorpusConfig
-from pipeline.readers import Document, FileRange, SkipCounts
+from pipeline.readers import Document, Documents, FileRange, SkipCounts
 from pipeline.readers.io import archives, compressed, text_lines
 from pipeline.readers.io.text_lines import document_id
 from pipeline.text import book_text
@@ -41,7 +41,7 @@ class Reader:
         reader = self.whole if self.document == "file" else self.files
         return reader.splits(split_bytes)
 
-    def read(self, split: FileRange, tally: SkipCounts) -> Iterator[Document]:
+    def read(self, split: FileRange, tally: SkipCounts) -> Documents:
         """Yield the documents that begin in the split."""
         if self.document == "file":
             yield from self._files(split, tally)
@@ -63,14 +63,14 @@ class Reader:
             text = book_text.joined(texts) if self.hard_wraps else "\n".join(texts)
             yield Document(document_id(split, block[0].number), text)
 
-    def _files(self, split: FileRange, tally: SkipCounts) -> Iterator[Document]:
+    def _files(self, split: FileRange, tally: SkipCounts) -> Documents:
         for name, raw in self.whole.contents(split, tally):
             if decoded := archives.decode(name, raw, self.corpus, tally):
                 text = book_text.unwrapped(decoded.text) if self.hard_wraps else decoded.text
                 yield Document(name, text)
 
 
-def counted(lines: Iterable[text_lines.Line], count: int, split: FileRange) -> Iterator[Document]:
+def counted(lines: Iterable[text_lines.Line], count: int, split: FileRange) -> Documents:
     """Yield documents of `count` lines; the last one of a file may have fewer."""
     left = iter(lines)
     why = "no end; set corpus.options.document to fewer lines"

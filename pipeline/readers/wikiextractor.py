@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pipeline.common.errors import InputError
 from pipeline.common.storage import File
 from pipeline.config import CorpusConfig
-from pipeline.readers import Document, FileRange, SkipCounts, jsonl
+from pipeline.readers import Document, Documents, FileRange, SkipCounts, jsonl
 from pipeline.readers.io import text_lines
 from pipeline.text.wikitext import Extractor
 
@@ -36,7 +36,7 @@ class Reader(text_lines.TextFiles):
         """Return the files whose names contain `wiki_00` (any number); all files if none do."""
         return [path for path in found if _NAME.search(path.name)] or found
 
-    def read(self, split: FileRange, tally: SkipCounts) -> Iterator[Document]:
+    def read(self, split: FileRange, tally: SkipCounts) -> Documents:
         """Yield the articles whose first line the split owns.
 
         Raises:

@@ -1,12 +1,11 @@
 """Wikipedia dumps (pages-articles XML, plain, .gz or .bz2) -> articles as plain text."""
 
 import re
-from collections.abc import Iterator
 
 from pipeline.common.errors import InputError
 from pipeline.common.storage import File
 from pipeline.config import CorpusConfig
-from pipeline.readers import Document, FileRange, SkipCounts, files_of
+from pipeline.readers import Document, Documents, FileRange, SkipCounts, files_of
 from pipeline.readers.io import mediawiki_xml
 from pipeline.readers.io.compressed import CompressedFile
 from pipeline.text.wikitext import Extractor
@@ -38,7 +37,7 @@ class Reader:
             parts += file.ranges(split_bytes, seekable_text=mediawiki_xml.site(file).utf8)
         return parts
 
-    def read(self, split: FileRange, tally: SkipCounts) -> Iterator[Document]:
+    def read(self, split: FileRange, tally: SkipCounts) -> Documents:
         """Yield the articles whose pages start in the split."""
         file = CompressedFile(split.path)
         site, extractor = self._site(file)

@@ -75,7 +75,7 @@ def corpus_blocks(stages: Stages) -> Blocks:
 def score_blocks(stages: Stages) -> Blocks:
     """Return every task's score with its baselines."""
     rows = []
-    for _, found in scores_in(stages):
+    for found in scores_in(stages):
         title = found.title + " (sample task)" * found.sample
         rows.append((title, found.metric_title, *map(shown, compared(found))))
     return [wr.H1(text="GLUE"), table(HEAD, rows) if rows else wr.P(text="No scores yet.")]

@@ -1,14 +1,12 @@
 """Plots as SVG text for a light or dark page: `INK` becomes `currentColor`."""
 
 import io
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 
 import matplotlib as mpl
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from pipeline.common.errors import writable
 from pipeline.common.redact import one_line
 
 INK = "#123456"  # placeholder for the page's text colour
@@ -73,25 +71,15 @@ def number(value: float, _: object = None) -> str:
     return f"{value:,.4f}".rstrip("0").rstrip(".")
 
 
-def histogram(places: Sequence[int], counts: Sequence[int], x_label: str, y_label: str) -> Figure:
-    """Draw a histogram of whole numbers with their counts, in at most 64 bars."""
+def histogram(counts: Mapping[int, int], x_label: str, y_label: str) -> Figure:
+    """Draw a histogram of whole numbers, given with their counts, in at most 64 bars."""
     figure = Figure(figsize=SIZE, layout="constrained")
     axes = figure.add_subplot()
-    bins = min(64, max(places) - min(places) + 1)
-    axes.hist(places, bins=bins, weights=counts, color=COLOURS[0], log=True)
+    bins = min(64, max(counts) - min(counts) + 1)
+    axes.hist(list(counts), bins=bins, weights=list(counts.values()), color=COLOURS[0], log=True)
     axes.set(xlabel=x_label, ylabel=y_label, ylim=(0.7, None))
     axes.yaxis.set_major_formatter(number)
     return figure
-
-
-def histogram_png(path: Path, places: Sequence[int], counts: Sequence[int], x_label: str) -> None:
-    """Write the histogram to a PNG file.
-
-    Raises:
-        InputError: the file is not writable.
-    """
-    with writable(path, "--png"):
-        histogram(places, counts, x_label, "instances").savefig(path, format="png", dpi=150)
 
 
 def bars(names: Sequence[str], series: Sequence[tuple[str, Sequence[float]]], label: str) -> str:

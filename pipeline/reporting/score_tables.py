@@ -53,14 +53,14 @@ def shown(value: float | None, deviation: float | None = None) -> str:
     return "" if value is None else f"{value:.3f}" + (f" ± {deviation:.3f}" if deviation else "")
 
 
-def scores_in(stages: Stages) -> list[tuple[Manifest, Score]]:
-    """Return the evaluations of a run."""
-    return [(made.manifest, made.record) for made in stages.values() if isinstance(made.record, Score)]
+def scores_in(stages: Stages) -> list[Score]:
+    """Return the scores of the evaluations of a run."""
+    return [made.record for made in stages.values() if isinstance(made.record, Score)]
 
 
 def task_scores(stages: Stages) -> list[Score]:
     """Return the scores of every task and of its `also`; minimal pairs have a section."""
-    return [part for _, one in scores_in(stages) if not isinstance(one, PairScore) for part in one.parts()]
+    return [part for one in scores_in(stages) if not isinstance(one, PairScore) for part in one.parts()]
 
 
 def score_plot(scores: list[Score]) -> str:
@@ -87,7 +87,7 @@ def published_scores(model: Figures) -> dict[str, float]:
 def glue_rows(stages: Stages) -> list[Figures]:
     """Return the GLUE scores of our models in percent, followed by the published ones."""
     ours: dict[str, dict[str, float]] = {"pre-trained": {}, "random initialisation": {}}
-    for _, score in scores_in(stages):
+    for score in scores_in(stages):
         # An evaluation of the task itself takes precedence over one with another task's model.
         for part in score.parts():
             for start, value in zip(ours, (part.score, part.baseline), strict=True):
@@ -127,9 +127,14 @@ def by_checkpoint(stages: Stages) -> list[Plot]:
     The steps are read from the converted folders; a task with one checkpoint has no plot.
     """
     points: dict[tuple[str, str], dict[int, tuple[float, float | None]]] = {}
-    for manifest, score in scores_in(stages):
-        start = manifest.config.get("pretrained")
-        if not start or (model := fingerprints.conversion_of(start)) is None or model.step is None:
+    for evaluation in stages.values():
+        score, start = evaluation.record, evaluation.manifest.config.get("pretrained")
+        if (
+            not isinstance(score, Score)
+            or not start
+            or (model := fingerprints.conversion_of(start)) is None
+            or model.step is None
+        ):
             continue
         made = fingerprints.manifest_of(start)
         assert made is not None

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 
 from pipeline.text.encodings import CP1252
 
+Lines = list[str]
+
 # A line longer than this is not hard-wrapped: no editor wraps wider.
 WRAP = 120
 
@@ -78,7 +80,7 @@ def unwrapped(text: str) -> str:
     return "\n".join(joined(part.split("\n")) for part in re.split("\n{2,}", lines.strip("\n")))
 
 
-def joined(lines: list[str]) -> str:
+def joined(lines: Lines) -> str:
     """Return the lines of a paragraph as one, with spaces between them in scripts that have any."""
     pieces = lines[:1]
     for line in lines[1:]:
@@ -123,7 +125,7 @@ def _reread(match: re.Match[str]) -> str:
         return match[0]
 
 
-def without_licence(lines: list[str]) -> list[str]:
+def without_licence(lines: Lines) -> Lines:
     """Return the lines between a Project Gutenberg header and licence."""
     start = max((i for i, line in enumerate(lines[:1000]) if _GUTENBERG_START.match(line)), default=-1)
     if start < 0:
@@ -137,7 +139,7 @@ def without_licence(lines: list[str]) -> list[str]:
     return _without_credit(body[: _end_of(body)])
 
 
-def _end_of(body: list[str]) -> int:
+def _end_of(body: Lines) -> int:
     """Return the number of lines before the licence.
 
     "End of Project Gutenberg's …" is the end where no stars are, or in the last paragraph before
@@ -151,7 +153,7 @@ def _end_of(body: list[str]) -> int:
     return next((i for text, i in rest if "\n\n" not in text), marked)
 
 
-def _without_credit(lines: list[str]) -> list[str]:
+def _without_credit(lines: Lines) -> Lines:
     """Drop a first paragraph that credits the makers of the file."""
     first = next((i for i, line in enumerate(lines) if line.strip()), len(lines))
     if first == len(lines) or not _GUTENBERG_CREDIT.match(lines[first]):
@@ -159,7 +161,7 @@ def _without_credit(lines: list[str]) -> list[str]:
     return lines[next((i for i in range(first, len(lines)) if not lines[i].strip()), len(lines)) :]
 
 
-def _without_header(lines: list[str]) -> list[str]:
+def _without_header(lines: Lines) -> Lines:
     """Return the lines after the facts that the first lines may state."""
     end = 0
     for number, line in enumerate(lines[:_SCAN], 1):
@@ -170,9 +172,9 @@ def _without_header(lines: list[str]) -> list[str]:
     return lines[end:]
 
 
-def _paragraphs(lines: list[str]) -> Iterator[str]:
+def _paragraphs(lines: Lines) -> Iterator[str]:
     """Yield headings and paragraphs; lines between blank lines are joined if hard-wrapped."""
-    block: list[str] = []
+    block: Lines = []
     for line in [*lines, ""]:
         heading = _HEADING.match(line)
         if line.strip() and not heading and not _RULE.match(line):

@@ -11,8 +11,8 @@ import codecs
 import re
 import unicodedata
 from collections import Counter
-from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from pipeline.common.language_codes import base_code
 from pipeline.common.tables import read_table
@@ -71,8 +71,7 @@ SAMPLE = 1 << 16  # bytes used to choose among several candidates
 CP1252 = {b: bytes([b]).decode("cp1252", "ignore") or chr(b) for b in range(0x80, 0xA0)}
 
 
-@dataclass(frozen=True, slots=True)
-class Decoded:
+class Decoded(NamedTuple):
     """Decoded text and its encoding."""
 
     text: str

@@ -5,10 +5,10 @@ import unicodedata
 from collections.abc import Iterable, Iterator
 
 import numpy as np
-import numpy.typing as npt
 from tokenizers import Tokenizer
 
 from pipeline.common.batching import batches
+from pipeline.tokenization.pretokenize import Lengths
 
 # Letters are kept, ASCII first and then by frequency, until they cover this share of the text, in
 # at most half of all entries.
@@ -30,7 +30,7 @@ _BATCH = 2**20  # characters counted at once
 
 def count_letters(texts: Iterable[str], tokenizer: Tokenizer) -> dict[str, int]:
     """Count the characters of the texts, as the tokenizer normalizes them."""
-    counts: npt.NDArray[np.int64] = np.zeros(sys.maxunicode + 1, np.int64)
+    counts: Lengths = np.zeros(sys.maxunicode + 1, np.int64)
     if tokenizer.normalizer.normalize_str("e\u0301") == "\xe9":  # more than one at a time
         texts = (unicodedata.normalize("NFC", text) for text in texts)
     for batch in batches(texts, _BATCH):  # counts do not depend on order or batch bounds

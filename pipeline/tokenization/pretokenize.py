@@ -36,11 +36,6 @@ _INSIDE, _ALONE, _SPACE, _UNKNOWN = 0, 1, 2, 3
 _BLANK = ord(" ")
 
 
-def _may_stand_alone(char: str) -> bool:
-    """Return whether to query the library: ASCII, spaces, punctuation, common Chinese."""
-    return char.isascii() or unicodedata.category(char)[0] in "PZ" or "\u4e00" <= char < "\ua000"
-
-
 class CharClasses:
     """Class of each character up to U+FFFF for cutting, queried from the library once.
 
@@ -71,7 +66,8 @@ class CharClasses:
 
     def _learn(self, chars: list[str]) -> None:
         # Other threads may read the table: an entry changes once, from unknown to its class.
-        asked = [char for char in chars if _may_stand_alone(char)]
+        # ASCII, spaces, punctuation, common Chinese.
+        asked = [c for c in chars if c.isascii() or unicodedata.category(c)[0] in "PZ" or "\u4e00" <= c < "\ua000"]
         found = dict.fromkeys(chars, _INSIDE) | (self._ask(asked) if asked else {})
         self._table[list(map(ord, found))] = list(found.values())
 
@@ -138,13 +134,13 @@ def _codes(data: Bytes, places: Lengths) -> Ids:
     return code
 
 
-def chunks(bounds: Lengths) -> Iterator[slice]:
-    """Yield runs of whole sentences of about `CHUNK` bytes, as slices of `bounds`."""
+def chunks(bounds: Lengths) -> Iterator[Lengths]:
+    """Yield the parts of `bounds` that delimit runs of whole sentences of about `CHUNK` bytes."""
     first, last = 0, len(bounds) - 1
     while first < last:
         end = int(np.searchsorted(bounds, bounds[first] + CHUNK))
         end = min(max(end, first + 1), last)
-        yield slice(first, end + 1)
+        yield bounds[first : end + 1]
         first = end
 
 

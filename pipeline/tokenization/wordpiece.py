@@ -16,14 +16,12 @@ import os
 import re
 import unicodedata
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 from tokenizers import AddedToken, Encoding, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 from tokenizers.processors import TemplateProcessing
@@ -36,6 +34,7 @@ from pipeline.tokenization.pretokenize import (
     LONG_WORDS,
     LONGEST_WORD,
     Bools,
+    Bytes,
     Ids,
     Lengths,
     ascii_tokenizer,
@@ -43,6 +42,9 @@ from pipeline.tokenization.pretokenize import (
     uncached_reason,
 )
 from pipeline.tokenization.word_segmentation import Segmenter, word_starts
+
+Texts = list[str]
+Encoded = tuple[Ids, Lengths]  # the concatenated ids of texts, and the token count of each
 
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
@@ -61,7 +63,7 @@ _BATCH = 256  # texts: the library's results are large, and slow once they excee
 _MARKS = "|;!,."  # possible separators of words tokenized together
 
 
-def read_vocab(path: Path) -> list[str]:
+def read_vocab(path: Path) -> Texts:
     """Return the entries of a vocab.txt; line n (from 0) is id n.
 
     Raises:
@@ -85,7 +87,7 @@ def read_vocab(path: Path) -> list[str]:
 
 
 def build(
-    vocab: list[str],
+    vocab: Texts,
     lowercase: bool | None = None,
     strip_accents: bool | None = None,
     split_chinese: bool | None = True,
@@ -123,7 +125,7 @@ def build(
     return str(tokenizer.to_str(pretty=True))
 
 
-def is_cased(vocab: list[str]) -> bool:
+def is_cased(vocab: Texts) -> bool:
     """Return whether more than `CASED_SHARE` of the words in bicameral scripts have capitals.
 
     Only entries of letters count: lower-case vocabularies have others, such as `[CLS]` and `<S>`. A
@@ -196,7 +198,9 @@ def read(path: Path, options: normalization.Options | None = None) -> str:
     if (stated := path.with_name(tokenizer_folder.CONFIG)).exists():
         text = _as_stated(text, spec, names, normalization.of_config(stated) if is_bert else {})
     text = _with_added(text, path.parent)
-    return text if tokenizer.padding is tokenizer.truncation is None else _without_padding(text)
+    if tokenizer.padding is tokenizer.truncation is None:
+        return text
+    return json.dumps(json.loads(text) | {"padding": None, "truncation": None}, ensure_ascii=False, indent=2)
 
 
 def _as_stated(source: str, spec: dict[str, Any], roles: tuple[str, ...], options: normalization.Options) -> str:
@@ -235,13 +239,7 @@ def _with_added(source: str, folder: Path) -> str:
     return str(library.to_str(pretty=True)) if new else source
 
 
-def _without_padding(source: str) -> str:
-    """Return a tokenizer.json with padding and truncation disabled."""
-    spec = json.loads(source) | {"padding": None, "truncation": None}
-    return json.dumps(spec, ensure_ascii=False, indent=2)
-
-
-def entries_of(library: Tokenizer) -> list[str]:
+def entries_of(library: Tokenizer) -> Texts:
     """Return all entries by id, including added tokens; "" for unused ids."""
     ids: dict[str, int] = library.get_vocab(with_added_tokens=True)
     entries = [""] * (max(ids.values()) + 1)
@@ -305,7 +303,7 @@ class WordPiece:
         """
         return cls(read(Path(folder)))
 
-    def encode(self, sentences: list[str], coverage: Coverage | None = None) -> tuple[Ids, Lengths]:
+    def encode(self, sentences: Texts, coverage: Coverage | None = None) -> Encoded:
         """Return the concatenated ids of all sentences `(T,)`, and the token counts `(S,)`.
 
         Adds no special tokens. Ids are uint16 up to 65,536 entries, else uint32. Lone surrogates
@@ -318,15 +316,20 @@ class WordPiece:
             ids, counts = self._ask(texts)
             coverage.unknown += self._unknown_in(texts, ids, counts)
             return ids, counts
-        parts = [(np.zeros(0, self.dtype), np.zeros(0, np.int64))]
+        parts = []
         for part in pretokenize.chunks(bounds):
-            chunk = self._chunk(data, bounds[part])  # the places of its pieces need most memory
+            chunk = self._chunk(data, part)  # the places of its pieces need most memory
             coverage.unknown += chunk.unknown
             parts.append((chunk.ids, chunk.lengths))
-        ids, counts = map(np.concatenate, zip(*parts, strict=True))
+        return self._joined(parts)
+
+    def _joined(self, parts: list[Encoded]) -> Encoded:
+        """Concatenate the ids and the counts of parts."""
+        none = np.zeros(0, self.dtype), np.zeros(0, np.int64)
+        ids, counts = map(np.concatenate, zip(none, *parts, strict=True))
         return ids, counts
 
-    def encode_within(self, parts: list[str], gaps: list[str | None], coverage: Coverage) -> tuple[Ids, Lengths]:
+    def encode_within(self, parts: Texts, gaps: list[str | None], coverage: Coverage) -> Encoded:
         """Encode parts of texts as `encode` does whole paragraphs, and return the ids of each part.
 
         `gaps` are what precedes each part in its text: nothing, a space, a line end, or None at the
@@ -335,7 +338,7 @@ class WordPiece:
         if not self.uncached:
             return self.encode(parts, coverage)
         parts, _, _ = self._buffer(parts, coverage)
-        paragraphs: list[list[str]] = []
+        paragraphs: list[Texts] = []
         size = 0
         for part, gap in zip(self.library_texts(parts), gaps, strict=True):
             if gap in (None, "\n") or size > (LONGEST_PARAGRAPH if gap else 2 * LONGEST_PARAGRAPH):
@@ -345,22 +348,20 @@ class WordPiece:
                 paragraphs[-1].append(f"{gap}{part}")
             size += len(part)
         texts = ["".join(paragraph) for paragraph in paragraphs]
-        found = [np.zeros(0, np.int64)]
-        ids = [np.zeros(0, self.dtype)]
+        found = []
         for start in range(0, len(texts), _BATCH):
             batch = slice(start, start + _BATCH)
             encoded = self.library.encode_batch(texts[batch], add_special_tokens=False)
             for one, paragraph in zip(encoded, paragraphs[batch], strict=True):
-                ids.append(np.array(one.ids, self.dtype))
                 coverage.unknown += self.unknown_of(one)
                 # A token that begins in a part, or in the gap before it, is of that part.
                 begins = np.fromiter((first for first, _ in one.offsets), np.int64, len(one))
                 ends = np.cumsum([len(part) for part in paragraph])[:-1]
                 at = np.searchsorted(np.maximum.accumulate(begins), ends)
-                found.append(np.diff(at, prepend=0, append=len(one)))
-        return np.concatenate(ids), np.concatenate(found)
+                found.append((np.array(one.ids, self.dtype), np.diff(at, prepend=0, append=len(one))))
+        return self._joined(found)
 
-    def _buffer(self, sentences: list[str], coverage: Coverage) -> tuple[list[str], npt.NDArray[np.uint8], Lengths]:
+    def _buffer(self, sentences: Texts, coverage: Coverage) -> tuple[Texts, Bytes, Lengths]:
         """Return `utf8_buffer` of the sentences, which a cut may not divide within a letter."""
         coverage.characters += sum(map(len, sentences))
         if not self.uncached and self._composes:
@@ -376,7 +377,7 @@ class WordPiece:
         places = zip(ids, encoded.offsets, strict=True)
         return sum(end - start for number, (start, end) in places if number == self.unk)
 
-    def _unknown_in(self, texts: list[str], ids: Ids, counts: Lengths) -> int:
+    def _unknown_in(self, texts: Texts, ids: Ids, counts: Lengths) -> int:
         """Return how many characters of texts are in unknown tokens among their `ids`."""
         places = np.flatnonzero(ids == self.unk)
         rows = np.unique(np.searchsorted(np.cumsum(counts), places, side="right"))
@@ -392,7 +393,7 @@ class WordPiece:
         first, second, both = (self.library.encode(text, add_special_tokens=False).ids for text in (".", "a", ". a"))
         return not self.is_wordpiece and both != first + second
 
-    def within_text(self, parts: list[str], spaces: Iterable[bool]) -> list[str]:
+    def within_text(self, parts: Texts, spaces: Iterable[bool]) -> Texts:
         """Return parts of texts as they are there: with the space that precedes them, if any.
 
         Nothing changes unless the vocabulary is `spaced`.
@@ -407,7 +408,7 @@ class WordPiece:
         return not self.uncached and self._kinds.stands_alone("中")
 
     def encode_words(
-        self, sentences: list[str], cut: Segmenter, coverage: Coverage | None = None
+        self, sentences: Texts, cut: Segmenter, coverage: Coverage | None = None
     ) -> tuple[Ids, Lengths, Bools]:
         """Encode as `encode` does, and return whether each token continues a word `(T,)`.
 
@@ -419,7 +420,7 @@ class WordPiece:
         sentences, data, bounds = self._buffer(sentences, coverage)
         starts = word_starts(sentences, data, cut)
         parts = [(np.zeros(0, self.dtype), np.zeros(0, np.int64), np.zeros(0, np.bool_))]
-        for part in map(bounds.__getitem__, pretokenize.chunks(bounds)):
+        for part in pretokenize.chunks(bounds):
             chunk = self._chunk(data, part)
             coverage.unknown += chunk.unknown
             goes_on = self.continues[chunk.ids]
@@ -437,7 +438,7 @@ class WordPiece:
         """Return whether each entry of the vocabulary continues a word `(V,)`."""
         return np.array([entry.startswith("##") for entry in self.vocab], np.bool_)
 
-    def word_marks(self, sentences: list[str]) -> list[Bools]:
+    def word_marks(self, sentences: Texts) -> list[Bools]:
         """Return whether each token of a sentence continues the word of the one before `(T,)`, by sentence.
 
         Entries of WordPiece say so themselves. Others, as byte-level BPE, divide words that their
@@ -455,7 +456,7 @@ class WordPiece:
         """Return whether text is divided into words before these are divided into tokens."""
         return self.is_wordpiece or not self.word_marks(["a b"])[0][1:].all()
 
-    def library_texts(self, sentences: list[str]) -> list[str]:
+    def library_texts(self, sentences: Texts) -> Texts:
         """Return sentences so that the library finds no special token in them."""
         if self._in_text is None:
             return sentences
@@ -465,7 +466,7 @@ class WordPiece:
         ]
 
     @panics_refused("tokenizer.json")
-    def _ask(self, texts: list[str]) -> tuple[Ids, Lengths]:
+    def _ask(self, texts: Texts) -> Encoded:
         """Tokenize with the library: return concatenated ids and the count of each text."""
         ids: list[list[int]] = []
         for start in range(0, len(texts), _BATCH):
@@ -476,7 +477,7 @@ class WordPiece:
         return flat, np.fromiter(map(len, ids), np.int64, len(ids))
 
     @panics_refused("tokenizer.json")
-    def _ask_words(self, words: list[str]) -> tuple[Ids, Lengths]:
+    def _ask_words(self, words: Texts) -> Encoded:
         """Tokenize as `_ask` does, but join words by marks into one text: several times as fast.
 
         Words and marks are separated by spaces, where the library cuts anyway. If the numbers of
@@ -484,7 +485,7 @@ class WordPiece:
         """
         if self._mark is None:
             return self._ask(words)
-        parts = [(np.zeros(0, self.dtype), np.zeros(0, np.int64))]
+        parts = []
         mark, mark_id = self._mark
         for start in range(0, len(words), _BATCH):
             part = words[start : start + _BATCH]
@@ -498,10 +499,9 @@ class WordPiece:
                 parts.append((ids[ids != mark_id], np.diff(at, prepend=-1) - 1))
             else:
                 parts.append(self._ask(part))
-        found = [part[0] for part in parts]
-        return np.concatenate(found), np.concatenate([part[1] for part in parts])
+        return self._joined(parts)
 
-    def _chunk(self, data: npt.NDArray[np.uint8], bounds: Lengths) -> "_Chunk":
+    def _chunk(self, data: Bytes, bounds: Lengths) -> "_Chunk":
         """Tokenize the sentences delimited by `bounds` in UTF-8 `data`."""
         data = data[bounds[0] : bounds[-1]]
         bounds = bounds - bounds[0]
@@ -532,8 +532,7 @@ class WordPiece:
         return int(lost @ times)
 
 
-@dataclass(frozen=True)
-class _Chunk:
+class _Chunk(NamedTuple):
     """Tokens of some sentences."""
 
     ids: Ids  # (T,)

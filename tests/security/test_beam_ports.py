@@ -125,9 +125,9 @@ def test_a_worker_is_stopped_only_by_who_started_it(cache: Path) -> None:
     with own, other:
         mine, stranger = map(fn_services.BeamFnExternalWorkerPoolStub, (own, other))
         assert mine.StartWorker(request).error == ""
-        (((_, worker),),) = workers.workers.values()
+        ((_, _, worker),) = workers.workers
         stranger.StopWorker(fn_messages.StopWorkerRequest(worker_id="1"))
-        assert workers.workers["1"]
+        assert workers.workers
         assert worker.returncode is None
         mine.StopWorker(fn_messages.StopWorkerRequest(worker_id="1"))
         assert worker.returncode is not None

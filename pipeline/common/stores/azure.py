@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 from pipeline.common.errors import first_line
 from pipeline.common.stores import patience
-from pipeline.common.stores.client import CHANGED, At, Client, Failure, Page
+from pipeline.common.stores.client import CHANGED, At, Client, Failure, Got, Page, Span
 from pipeline.common.stores.remote_file import Info
 
 CONNECTION = "AZURE_STORAGE_CONNECTION_STRING"
@@ -27,7 +27,7 @@ class Azure(Client):
     """Objects of `abfs://`."""
 
     MOST_PARTS, PAGE = 40_000, 5000
-    EXTRA, ADVICE = "azure", f"the account's name, and {CONNECTION} if it is set"
+    EXTRA, ENDPOINT, ADVICE = "azure", "primary_hostname", f"the account's name, and {CONNECTION} if it is set"
     CREDENTIALS = f"set {CONNECTION}, or AZURE_STORAGE_ACCOUNT and AZURE_STORAGE_KEY, or run az login"
     DENIED = "access denied; check the credentials, their rights, and the account's firewall"
     REASONS: ClassVar = {
@@ -64,9 +64,6 @@ class Azure(Client):
         host = account if "." in account else f"{account or own}.blob.core.windows.net"
         credential = AzureNamedKeyCredential(own, key) if key and name in ("", own) else _identity()
         return BlobServiceClient(f"https://{host.replace('.dfs.', '.blob.', 1)}", credential=credential, **settings)
-
-    def _endpoint(self, client: Any) -> str:
-        return str(client.primary_hostname)
 
     def _failure(self, error: Exception) -> Failure:
         import requests
@@ -117,7 +114,7 @@ class Azure(Client):
         infos = [_info(blob) for blob in next(pages, ()) if not _is_directory(blob)]
         return infos, pages.continuation_token or None
 
-    def _get(self, at: At, etag: str | None = None, span: tuple[int, int] | None = None) -> tuple[bytes, str]:
+    def _get(self, at: At, etag: str | None = None, span: Span = None) -> Got:
         bound: dict[str, Any] = {} if etag is None else self._condition(etag)
         # A range is not decompressed: what was put with a Content-Encoding is read as it is stored.
         part = {"offset": span[0], "length": span[1] - span[0], "decompress": False} if span else {}

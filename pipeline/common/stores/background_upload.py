@@ -5,6 +5,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
+Work = Callable[[], None]
 PAUSE = 30.0  # seconds between looks for what is new
 
 
@@ -12,7 +13,7 @@ class BackgroundUpload:
     """Calls `work` again and again, and as soon as something was saved."""
 
     def __init__(self) -> None:
-        self._work: Callable[[], None] = lambda: None
+        self._work: Work = lambda: None
         self.fetch: Callable[[Path], None] = lambda path: None  # as `CheckpointStore.get`, for rank 0
         self._changed = threading.Condition()
         self._saved = self._done = 0
@@ -25,7 +26,7 @@ class BackgroundUpload:
         """Whether anything is put anywhere."""
         return self._thread is not None
 
-    def start(self, work: Callable[[], None]) -> None:
+    def start(self, work: Work) -> None:
         """Begin; `work` puts all that is new."""
         self._work = work
         self._thread = threading.Thread(target=self._run, name="upload", daemon=True)
@@ -37,7 +38,7 @@ class BackgroundUpload:
             self._saved += 1
             self._changed.notify_all()
 
-    def wait(self, beat: Callable[[], None] = lambda: None) -> None:
+    def wait(self, beat: Work = lambda: None) -> None:
         """Wait until all that was saved is in the store, and call `beat` meanwhile.
 
         Raises:
@@ -90,7 +91,7 @@ class CheckpointStore:
         if self.get is not None:
             self.get(path)
 
-    def upload(self, beat: Callable[[], None], wait: bool = True) -> None:
+    def upload(self, beat: Work, wait: bool = True) -> None:
         """Put what is on this node, and wait until that is done, with `beat` called meanwhile."""
         self.uploads.saved()
         if wait:

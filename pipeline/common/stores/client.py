@@ -7,7 +7,6 @@ version that was seen first. Retries are those of `patience`: libraries make eve
 
 import calendar
 import contextlib
-import dataclasses
 import email.utils
 import functools
 import hashlib
@@ -16,6 +15,7 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
@@ -25,6 +25,8 @@ from pipeline.common.stores import patience
 from pipeline.common.stores.remote_file import Info, RemoteFile, key_prefix, listed_prefix, parse
 
 Page = tuple[list[Info], str | None]  # of a list, and the token of the next
+Got = tuple[bytes, str]  # content, and ETag
+Span = tuple[int, int] | None  # of bytes: from the one to before the other; None: all
 CHANGED = "was changed or deleted during the run; rerun the command"
 
 
@@ -36,8 +38,7 @@ class At(NamedTuple):
     key: str
 
 
-@dataclasses.dataclass(frozen=True)
-class Failure:
+class Failure(NamedTuple):
     """What an error of a library means."""
 
     status: int = 0  # 0: there was no answer
@@ -64,6 +65,7 @@ class Client(ABC):
     WHOLE = 2**25  # bytes of the largest file that is sent as one
     PAGE = 1000  # objects of one request of a list
     EXTRA: str  # of pip, with the library
+    ENDPOINT: str  # the attribute of the library's client with the address that it asks
     ADVICE: str  # what to check where the store is not reached
     CREDENTIALS: str  # what to do where there are none
     DENIED = "access denied; check the credentials and their rights"
@@ -76,10 +78,6 @@ class Client(ABC):
     @abstractmethod
     def _connect(self, account: str) -> Any:
         """Make the library's client."""
-
-    @abstractmethod
-    def _endpoint(self, client: Any) -> str:
-        """Return what a client asks."""
 
     @abstractmethod
     def _failure(self, error: Exception) -> Failure:
@@ -98,8 +96,8 @@ class Client(ABC):
         """Return a page of the objects whose keys begin with a prefix, and the next one's token."""
 
     @abstractmethod
-    def _get(self, at: At, etag: str | None = None, span: tuple[int, int] | None = None) -> tuple[bytes, str]:
-        """Return the bytes of a version from the one to before the other, or all; and the ETag."""
+    def _get(self, at: At, etag: str | None = None, span: Span = None) -> Got:
+        """Return the bytes of a version, or of a part of it, and the ETag."""
 
     @abstractmethod
     def _put(self, at: At, data: bytes, **condition: Any) -> str:
@@ -161,7 +159,7 @@ class Client(ABC):
                     raise patience.Again(first_line(error), answered=failure.status > 0) from error
                 raise self._refusal(at, address, error, failure) from error
 
-        return patience.until_answered(address, self._endpoint(at.client), self.ADVICE, attempt)
+        return patience.until_answered(address, str(attrgetter(self.ENDPOINT)(at.client)), self.ADVICE, attempt)
 
     def _unusable(self, error: Exception) -> str:
         return f"no usable credentials ({first_line(error)}); {self.CREDENTIALS}"
@@ -224,9 +222,9 @@ class Client(ABC):
 
         return RemoteFile(address, info, read_range)
 
-    def read(self, address: str) -> tuple[bytes, str] | None:
+    def read(self, address: str) -> Got | None:
         """Return the bytes of a small object and its ETag; None if it is missing."""
-        found: tuple[bytes, str] | None = self.call(address, self._get, missing=True)
+        found: Got | None = self.call(address, self._get, missing=True)
         return found
 
     def delete(self, address: str) -> None:

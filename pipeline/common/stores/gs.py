@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 from pipeline.common.errors import Restart
 from pipeline.common.stores import patience
-from pipeline.common.stores.client import At, Client, Failure, Page, check
+from pipeline.common.stores.client import At, Client, Failure, Got, Page, Span, check
 from pipeline.common.stores.remote_file import Info
 
 _ONCE: dict[str, Any] = {"retry": None, "timeout": (10, 20)}  # seconds to connect; without a byte
@@ -25,7 +25,7 @@ class Gs(Client):
     """Objects of `gs://`."""
 
     WHOLE = 2**23  # of what is larger, the library makes parts, too
-    EXTRA, ADVICE = "gcs", "and STORAGE_EMULATOR_HOST if it is set"
+    EXTRA, ENDPOINT, ADVICE = "gcs", "api_endpoint", "and STORAGE_EMULATOR_HOST if it is set"
     CREDENTIALS = "set GOOGLE_APPLICATION_CREDENTIALS, or run gcloud auth application-default login"
     REASONS: ClassVar = {"NoSuchBucket": "bucket not found; check the name"}
 
@@ -35,9 +35,6 @@ class Gs(Client):
         # A thread of the client would ask for the bucket itself, for traces; many users may not.
         os.environ.setdefault("DISABLE_GCS_PYTHON_CLIENT_OTEL_BUCKET_METADATA", "true")
         return Library(project=None)  # only who makes or lists buckets needs one
-
-    def _endpoint(self, client: Any) -> str:
-        return str(client.api_endpoint)
 
     def _failure(self, error: Exception) -> Failure:
         import requests
@@ -86,7 +83,7 @@ class Gs(Client):
         infos = [Info.at(b.name, b.size, b.time_created, str(b.generation)) for b in next(listed.pages, ())]
         return infos, listed.next_page_token
 
-    def _get(self, at: At, etag: str | None = None, span: tuple[int, int] | None = None) -> tuple[bytes, str]:
+    def _get(self, at: At, etag: str | None = None, span: Span = None) -> Got:
         blob = _blob(at, generation=None if etag is None else int(etag))
         body, (start, stop) = patience.Body(), span or (None, None)
         # The store has checksums of whole objects alone.

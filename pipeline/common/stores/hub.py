@@ -270,45 +270,40 @@ def _refusal(address: str, error: BaseException) -> StoreError:
 def push(name: str, folder: Path, revision: str | None = None, ignore: Iterable[str] = ()) -> str:
     """Put a folder into a repository, private if it is new; return the address of the commit.
 
-    With a `revision` it becomes the content of that branch, made where it is missing.
-
-    What is there already is not sent again, so that the same command continues an upload.
+    With a `revision` it becomes the content of that branch, made where it is missing. What is there
+    already is not sent again, so that the same command continues an upload.
 
     Raises:
         InputError: the hub refuses, or cannot be reached.
         Restart: it does not answer.
     """
-    try:
-        with patient():
-            return _push(name, folder, revision, list(ignore))
-    except Restart as error:
-        raise Restart(f"push={name}: {error}") from error
-    except Exception as error:  # also those of its HTTP client, which changes between releases
-        status = getattr(getattr(error, "response", None), "status_code", None)
-        if status is not None and (status == 429 or status >= 500):
-            raise Restart(f"push={name}: the hub did not answer ({status})") from error
-        raise InputError(f"{_push_refused(error, status)}", "push", name) from error
-
-
-def _push(name: str, folder: Path, revision: str | None, ignore: list[str]) -> str:
     from huggingface_hub import HfApi
 
     api, delete = HfApi(endpoint=endpoint()), None
-    api.create_repo(name, private=True, exist_ok=True)
-    if revision is not None:
-        api.create_branch(name, branch=revision, exist_ok=True)
-        delete = "*"  # what the branch has of the one that it was made from
-    return str(
-        api.upload_folder(
-            repo_id=name, folder_path=folder, revision=revision, ignore_patterns=ignore, delete_patterns=delete
-        )
-    )
-
-
-def _push_refused(error: Exception, status: int | None) -> str:
-    """Return in one line why the hub refuses, and what to do."""
-    if status == 401:
-        return "the hub does not accept the token; log in with `hf auth login`, or renew HF_TOKEN"
-    if status == 403:
-        return "the token may not write there; use one with the right to write"
-    return f"{first_line(error)}; log in with `hf auth login` and rerun the same command"
+    try:
+        with patient():
+            api.create_repo(name, private=True, exist_ok=True)
+            if revision is not None:
+                api.create_branch(name, branch=revision, exist_ok=True)
+                delete = "*"  # what the branch has of the one that it was made from
+            return str(
+                api.upload_folder(
+                    repo_id=name,
+                    folder_path=folder,
+                    revision=revision,
+                    ignore_patterns=list(ignore),
+                    delete_patterns=delete,
+                )
+            )
+    except Restart as error:
+        raise Restart(f"push={name}: {error}") from error
+    except Exception as error:  # also those of its HTTP client, which changes between releases
+        status = getattr(getattr(error, "response", None), "status_code", None) or 0
+        if status == 429 or status >= 500:
+            raise Restart(f"push={name}: the hub did not answer ({status})") from error
+        known = {
+            401: "the hub does not accept the token; log in with `hf auth login`, or renew HF_TOKEN",
+            403: "the token may not write there; use one with the right to write",
+        }
+        other = f"{first_line(error)}; log in with `hf auth login` and rerun the same command"
+        raise InputError(known.get(status, other), "push", name) from error

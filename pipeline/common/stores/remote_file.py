@@ -4,7 +4,7 @@ import dataclasses
 import io
 from collections.abc import Callable
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any
 
 from pipeline.common.errors import StoreError
 
@@ -101,28 +101,3 @@ class RemoteFile(io.RawIOBase):
         buffer[: len(data)] = data
         self._at += len(data)
         return len(data)
-
-
-class Reader(Protocol):
-    """A module that reads the objects of a store."""
-
-    def head(self, address: str) -> Info | None:
-        """Return what the store says of an object; None if it is missing.
-
-        Raises:
-            StoreError: the store refuses.
-            Restart: it does not answer.
-        """
-
-    def below(self, address: str) -> list[Info]:
-        """List all objects below a folder.
-
-        Raises:
-            StoreError, Restart: as `head`.
-        """
-
-    def is_folder(self, address: str) -> bool:
-        """Return whether there is an object below the address."""
-
-    def opened(self, address: str, info: Info) -> RemoteFile:
-        """Return an object as a file to read."""

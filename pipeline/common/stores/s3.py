@@ -10,7 +10,7 @@ import hashlib
 from typing import Any, ClassVar
 
 from pipeline.common.stores import patience
-from pipeline.common.stores.client import At, Client, Failure, Page
+from pipeline.common.stores.client import At, Client, Failure, Got, Page, Span
 from pipeline.common.stores.remote_file import Info
 
 _PASSING = {
@@ -27,7 +27,7 @@ _PASSING = {
 class S3(Client):
     """Objects of `s3://`."""
 
-    EXTRA, ADVICE = "s3", "AWS_ENDPOINT_URL and AWS_REGION"
+    EXTRA, ENDPOINT, ADVICE = "s3", "meta.endpoint_url", "AWS_ENDPOINT_URL and AWS_REGION"
     CREDENTIALS = "check ~/.aws, and set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
     DENIED = "access denied; check the keys and their rights"
     REASONS: ClassVar = {
@@ -51,9 +51,6 @@ class S3(Client):
             max_pool_connections=32,
         )
         return boto3.client("s3", config=config)
-
-    def _endpoint(self, client: Any) -> str:
-        return str(client.meta.endpoint_url)
 
     def _failure(self, error: Exception) -> Failure:
         from botocore import exceptions as boto
@@ -106,7 +103,7 @@ class S3(Client):
         infos = [Info.at(item["Key"], item["Size"], item["LastModified"], item["ETag"]) for item in found]
         return infos, page["NextContinuationToken"] if page.get("IsTruncated") else None
 
-    def _get(self, at: At, etag: str | None = None, span: tuple[int, int] | None = None) -> tuple[bytes, str]:
+    def _get(self, at: At, etag: str | None = None, span: Span = None) -> Got:
         bound = {"IfMatch": etag} if etag is not None else {}
         bound |= {"Range": f"bytes={span[0]}-{span[1] - 1}"} if span else {}
         answer = at.client.get_object(**_named(at), **bound)

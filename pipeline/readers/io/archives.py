@@ -20,6 +20,7 @@ from pipeline.text.encodings import Decoded
 TARS = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz", ".tar.zst", ".tzst")
 ARCHIVES = (".zip", *TARS)
 BROKEN_TAR = (tarfile.TarError, EOFError, OSError, ValueError, TypeError, RecursionError)
+Contents = Iterator[tuple[str, bytes]]  # names and bytes of documents
 _HEADER = 2**20  # bytes of a long name or of attributes, which tarfile reads at once
 _HEADERS = (
     tarfile.GNUTYPE_LONGNAME,
@@ -65,7 +66,7 @@ class ArchiveFiles:
             return size_limit.cut(found, self.files, place, self.corpus)
         return found
 
-    def contents(self, split: FileRange, tally: SkipCounts) -> Iterator[tuple[str, bytes]]:
+    def contents(self, split: FileRange, tally: SkipCounts) -> Contents:
         """Yield names and bytes of the documents that begin in the split.
 
         Raises:
@@ -117,7 +118,7 @@ class ArchiveFiles:
             tally.reject(error.problem, name)
             return None
 
-    def _zip(self, split: FileRange, tally: SkipCounts) -> Iterator[tuple[str, bytes]]:
+    def _zip(self, split: FileRange, tally: SkipCounts) -> Contents:
         path = storage.at(split.path)
         members = sized_members(path)
         with path.open("rb") as file, zipfile.ZipFile(file) as archive:
@@ -134,7 +135,7 @@ class ArchiveFiles:
                 if (content := self._unpacked(name, raw, tally)) is not None:
                     yield name, content
 
-    def _tar(self, split: FileRange, tally: SkipCounts) -> Iterator[tuple[str, bytes]]:
+    def _tar(self, split: FileRange, tally: SkipCounts) -> Contents:
         """Stream the documents of a tar archive; nothing is written to disk."""
         path, last = split.path, "its beginning"
         stream = compressed.Stream(split)
@@ -187,24 +188,20 @@ class _Header(tarfile.TarInfo):
 
 
 def sized_members(path: File) -> list[byte_ranges.Marked[zipfile.ZipInfo]]:
-    """Return the files in a zip archive with marks, and the sizes that they claim, if that is possible."""
-    mark, _ = storage.mark_and_size(path)
-    most = budget.DOCUMENT + 1
-    return [(one, f"{mark}\x1f{one.header_offset}", min(one.file_size, most)) for one in zip_members(path)]
-
-
-def zip_members(path: File) -> list[zipfile.ZipInfo]:
-    """Return the files in a zip archive, in archive order.
+    """Return the files in a zip archive with marks, and the sizes that they claim, if that is possible.
 
     Raises:
         InputError: it is not a readable zip archive.
     """
     try:
         with path.open("rb") as file, zipfile.ZipFile(file) as archive:
-            return [m for m in archive.infolist() if m.filename and not m.is_dir()]
+            members = [m for m in archive.infolist() if m.filename and not m.is_dir()]
     except BROKEN_ZIP as error:
         why = compressed.CompressedFile(path).stand_in() or f"not a readable zip archive ({error}); download it again"
         raise InputError(why, path=path) from error
+    mark, _ = storage.mark_and_size(path)
+    most = budget.DOCUMENT + 1
+    return [(one, f"{mark}\x1f{one.header_offset}", min(one.file_size, most)) for one in members]
 
 
 def decode(name: str, raw: bytes, corpus: CorpusConfig, tally: SkipCounts) -> Decoded | None:

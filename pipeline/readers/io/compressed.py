@@ -13,7 +13,7 @@ import re
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol
+from typing import Any, BinaryIO
 
 import zstandard
 
@@ -25,6 +25,7 @@ from pipeline.readers import FileRange
 from pipeline.readers.io import read_position
 from pipeline.text import stand_ins
 
+Chunks = Iterator[tuple[bytes, bool]]  # of a range: bytes, and whether the range owns them
 CHUNK = 1 << 18  # bytes read at once
 BEYOND = 2**13  # first bytes read after a range: often no more than the end of a line
 _UNPACKED = 1 << 20  # decompressed bytes yielded at once, whatever the compression ratio
@@ -54,18 +55,6 @@ PACKED = (".gz", ".bz2", ".zst", ".xz")  # suffixes of compressed files
 def suffixes(*names: str) -> tuple[str, ...]:
     """Return the suffixes, each also with those of compressed files."""
     return tuple(name + packed for name in names for packed in ("", *PACKED))
-
-
-class _Unpacker(Protocol):
-    """Incremental decompressor of one stream."""
-
-    @property
-    def eof(self) -> bool: ...
-    @property
-    def needs_input(self) -> bool: ...
-    @property
-    def unused_data(self) -> bytes: ...
-    def decompress(self, data: bytes, max_length: int) -> bytes: ...
 
 
 class _Gzip:
@@ -118,6 +107,8 @@ class _Zstd:
         return self._inner.decompress(waiting[: self.STEP])
 
 
+# Decompressors of one stream.
+_Unpacker = bz2.BZ2Decompressor | lzma.LZMADecompressor | _Gzip | _Zstd
 _UNPACKERS: dict[str, Callable[[], _Unpacker]] = {
     "gzip": _Gzip,
     "bzip2": bz2.BZ2Decompressor,
@@ -191,7 +182,7 @@ class CompressedFile:
         mark = self.stamp
         return [FileRange(str(self.file), start, end, mark) for start, end in itertools.pairwise(bounds)]
 
-    def read(self, split: FileRange | None = None) -> Iterator[tuple[bytes, bool]]:
+    def read(self, split: FileRange | None = None) -> Chunks:
         """Yield the decompressed bytes of a range, or all, in chunks, each with whether the range owns it.
 
         Bytes after the range follow, not owned, until the caller stops: a document that starts in
@@ -212,14 +203,6 @@ class CompressedFile:
                 file.seek(start)
                 plain = kind == "plain"
                 yield from _plain(file, start, split) if plain else _unpack(file, start, split, _UNPACKERS[kind])
-
-    def content(self, room: Budget) -> bytes:
-        """Return all decompressed bytes.
-
-        Raises:
-            InputError: as `read`; the room is not enough.
-        """
-        return room.gathered(chunk for chunk, _ in self.read())
 
     @contextlib.contextmanager
     def _opened(self) -> Iterator[tuple[BinaryIO, str]]:
@@ -284,7 +267,7 @@ def decompressed(place: str, content: bytes, room: Budget) -> bytes:
     return room.gathered(chunk for chunk, _ in _unpack(io.BytesIO(content), 0, whole, _UNPACKERS[kind]))
 
 
-def _plain(file: BinaryIO, at: int, split: FileRange) -> Iterator[tuple[bytes, bool]]:
+def _plain(file: BinaryIO, at: int, split: FileRange) -> Chunks:
     end, beyond = split.end, BEYOND
     while data := file.read(min(CHUNK, end - at) if at < end else beyond):
         read_position.reached(split, at)
@@ -294,7 +277,7 @@ def _plain(file: BinaryIO, at: int, split: FileRange) -> Iterator[tuple[bytes, b
         at += len(data)
 
 
-def _unpack(file: BinaryIO, at: int, split: FileRange, new: Callable[[], _Unpacker]) -> Iterator[tuple[bytes, bool]]:
+def _unpack(file: BinaryIO, at: int, split: FileRange, new: Callable[[], _Unpacker]) -> Chunks:
     """Decompress one stream after another from byte `at` on."""
     data = file.read(CHUNK)
     while data:

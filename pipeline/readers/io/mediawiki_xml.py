@@ -19,6 +19,7 @@ from pipeline.readers.io.compressed import CompressedFile
 _ROOT, _OPEN, _CLOSE, _END = b"<mediawiki>", b"<page>", b"</page>", b"</mediawiki>"
 # Raised for malformed XML, encodings unknown to the parser, and numbers that do not parse.
 MALFORMED = (ET.ParseError, ValueError, LookupError)
+Pieces = Iterator[bytes]  # of a document
 _READ_ON = 64  # chunks of at most 1 MB: more than a bzip2 block holds
 _PIECES = (b"<", b"=", b"&", b"\n")  # each makes an element, an attribute or a text of its own
 _HELD = 64  # bytes held back at the end of a chunk: more than the longest tag above
@@ -88,7 +89,7 @@ def pages(file: CompressedFile, split: FileRange, tally: SkipCounts) -> Iterator
     start = f" counted from the first page after byte {split.start}" if split.start else ""
     read = b""
 
-    def remembered() -> Iterator[bytes]:
+    def remembered() -> Pieces:
         nonlocal read
         for data in chunks:
             read = data
@@ -111,7 +112,7 @@ def pages(file: CompressedFile, split: FileRange, tally: SkipCounts) -> Iterator
             document, start = itertools.chain([_ROOT], remembered()), " counted from there"
 
 
-def _cut(chunks: Iterator[bytes]) -> Iterator[bytes]:
+def _cut(chunks: Pieces) -> Pieces:
     """Yield the bytes of a document; where a page ends, a piece ends."""
     held = b""
     for data in chunks:
@@ -123,7 +124,7 @@ def _cut(chunks: Iterator[bytes]) -> Iterator[bytes]:
     yield held
 
 
-def _parsed(file: CompressedFile, chunks: Iterator[bytes], last: str) -> Iterator[Page]:
+def _parsed(file: CompressedFile, chunks: Pieces, last: str) -> Iterator[Page]:
     """Yield the pages of a document; `last` is the id of the one before."""
     parser: ET.XMLPullParser[Any] = ET.XMLPullParser(("start", "end"))
     root: Element | None = None
@@ -225,7 +226,7 @@ def _check_root(file: CompressedFile, tag: str) -> str:
     return tag
 
 
-def _document(file: CompressedFile, split: FileRange) -> Iterator[bytes]:
+def _document(file: CompressedFile, split: FileRange) -> Pieces:
     """Yield the pages that start in the split, within a root: a well-formed document.
 
     `<` is always escaped in the text of a page, so page tags are found without parsing.
@@ -267,7 +268,7 @@ def _is_open(data: bytes, before: bool) -> bool:
     return before if opened == closed else opened > closed
 
 
-def _finish(root: bytes, held: bytes, chunks: Iterator[bytes], begun: bool, inside: bool) -> Iterator[bytes]:
+def _finish(root: bytes, held: bytes, chunks: Pieces, begun: bool, inside: bool) -> Pieces:
     """Yield the end of a split's document: `held` is owned, `chunks` follow the split."""
     boundary = len(held)
     while len(held) < boundary + _HELD and (more := next(chunks, b"")):

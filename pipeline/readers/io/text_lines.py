@@ -7,7 +7,8 @@ skips everything before its first line end, never looks back, and each line is i
 import codecs
 import functools
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 from pipeline.common import budget, storage
 from pipeline.common.budget import KEPT, Budget
@@ -24,8 +25,7 @@ HEAD = 1 << 20  # bytes of a file used to detect its encoding
 _WIDE = ("utf-16", "utf-32", "utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be", "iso2022_jp_2", "iso2022_kr", "hz")
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(NamedTuple):
     """A line without its line end."""
 
     number: int  # from 1, counted from the start of the split
@@ -33,8 +33,7 @@ class Line:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class FileFormat:
+class FileFormat(NamedTuple):
     """Encoding and line ends of a file."""
 
     encoding: str
@@ -61,10 +60,6 @@ class TextFiles:
         self.corpus, self.source, self.names = corpus, source, names
         self._forms: dict[str, FileFormat] = {}
 
-    def files(self) -> list[File]:
-        """Return the files, sorted; raise InputError if none are found."""
-        return files_of(self.corpus, self.source, self.names, self.of_reader)
-
     def of_reader(self, found: list[File]) -> list[File]:
         """Return those of the corpus's files that the reader reads."""
         return found
@@ -73,7 +68,7 @@ class TextFiles:
         """Cut the files into byte ranges; empty files have none, unless they are compressed."""
         found: list[FileRange] = []
         empty = 0
-        for path in self.files():
+        for path in files_of(self.corpus, self.source, self.names, self.of_reader):
             if path.stat().st_size:
                 cuttable = not self.form(str(path)).wide
                 found += compressed.CompressedFile(path).ranges(split_bytes, seekable_text=cuttable)
