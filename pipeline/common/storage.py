@@ -181,9 +181,14 @@ class Remote:
         return cast(BinaryIO, io.BufferedReader(raw, SMALLEST))
 
     def read_bytes(self) -> bytes:
-        """Return the whole content."""
-        with self.open() as file:
-            return file.read()
+        """Return the whole content, of the version that was seen if one was."""
+        read = getattr(self._store, "read", None)
+        if read is None or self._known:
+            with self.open() as file:
+                return file.read()
+        if (found := read(self.address)) is None:  # by one request: between two it may be replaced
+            raise FileNotFoundError(errno.ENOENT, "no such object", self.address)
+        return bytes(found[0])
 
     def below(self) -> list["Remote"]:
         """Return all objects below it.
