@@ -26,8 +26,7 @@ from model.encoders.device import exact_products
 from model.encoders.encoder import MaskedHead, PretrainingModel
 from model.finetuning.features import Ids
 from model.loader.device_copy import sent
-from model.loader.sample_order import Bools
-from pipeline.common.counter_rng import Floats, Ints
+from pipeline.common.counter_rng import Bools, Floats, Ints
 
 BATCH_TOKENS = 4096  # of one forward pass: its matrices stay in a core's cache
 GPU_TOKENS = 1 << 17

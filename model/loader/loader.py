@@ -22,10 +22,10 @@ import torch
 from model.config import DataConfig, ObjectiveConfig
 from model.encoders.batch import Batch
 from model.loader.masking import Masker
-from model.loader.sample_order import Bools, Mixture, Order, Span, Window, even_cuts
+from model.loader.sample_order import Mixture, Order, Span, Window, even_cuts
 from model.loader.shard_cache import ShardCache
 from pipeline.common import counter_rng
-from pipeline.common.counter_rng import Ints
+from pipeline.common.counter_rng import Bools, Ints
 from pipeline.common.errors import ConfigError, InputError, named
 from pipeline.common.figures import CorpusCounts
 from pipeline.common.manifest import require_manifest, sha256, sha256_of

@@ -14,9 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from model.config import ObjectiveConfig
-from model.loader.sample_order import Bools
 from pipeline.common import counter_rng
-from pipeline.common.counter_rng import Ints
+from pipeline.common.counter_rng import Bools, Ints
 from pipeline.tokenization.wordpiece import WordPiece
 
 # Offsets of the draws in a sample's random stream; a sequence is shorter than the gaps.

@@ -11,12 +11,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
 from pipeline.common import counter_rng
 from pipeline.common.counter_rng import Ints
-
-Bools = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)

@@ -15,10 +15,11 @@ from pipeline.beam import spent
 from pipeline.beam.documents import DocumentCounts, Kept
 from pipeline.beam.dropped import as_bytes, from_bytes
 from pipeline.beam.plan import PreparePlan
+from pipeline.common.counter_rng import Bools
 from pipeline.filtering import filters
 from pipeline.filtering.minhash import Hashes, MinHasher, Signatures
 from pipeline.tokenization.coverage import Coverage
-from pipeline.tokenization.pretokenize import Bools, Ids, Lengths
+from pipeline.tokenization.pretokenize import Ids, Lengths
 from pipeline.tokenization.word_segmentation import segmenter
 from pipeline.tokenization.wordpiece import WordPiece
 

@@ -28,14 +28,9 @@ def mean_of(values: Sequence[float]) -> tuple[float, float | None]:
     return mean, math.sqrt(squares / (count - 1)) if count > 1 else None
 
 
-def empty_dict() -> Any:
-    """Return a field that is empty where a manifest lacks it."""
-    return field(default_factory=dict)
-
-
-def empty_list() -> Any:
-    """Return a field as `empty_dict` does."""
-    return field(default_factory=list)
+def empty(kind: type[Any]) -> Any:
+    """Return a field that is an empty dict or list where a manifest lacks it."""
+    return field(default_factory=kind)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,22 +73,22 @@ class CorpusCounts(Record):
     """The account of a corpus in shards: documents by outcome, and what is left of them."""
 
     stage: ClassVar = "prepare"
-    documents: Counts = empty_dict()  # read, and by outcome
-    filtered: Counts = empty_dict()  # by filter
-    skipped: Counts = empty_dict()  # by the reader, by reason
-    notes: Counts = empty_dict()  # guesses and repairs
-    totals: Counts = empty_dict()
-    packing: Values = empty_dict()  # of pairs=none
-    contaminated: Counts = empty_dict()  # by evaluation file
-    removed: Counts = empty_dict()  # by line of `filters.remove`
-    named: dict[str, list[str]] = empty_dict()  # single documents, by fault
+    documents: Counts = empty(dict)  # read, and by outcome
+    filtered: Counts = empty(dict)  # by filter
+    skipped: Counts = empty(dict)  # by the reader, by reason
+    notes: Counts = empty(dict)  # guesses and repairs
+    totals: Counts = empty(dict)
+    packing: Values = empty(dict)  # of pairs=none
+    contaminated: Counts = empty(dict)  # by evaluation file
+    removed: Counts = empty(dict)  # by line of `filters.remove`
+    named: dict[str, list[str]] = empty(dict)  # single documents, by fault
     dropped: int = 0  # rows of dropped.feather
-    lengths: dict[int, int] = empty_dict()  # instances by tokens
-    shards: dict[str, ShardCounts] = empty_dict()  # by file name
+    lengths: dict[int, int] = empty(dict)  # instances by tokens
+    shards: dict[str, ShardCounts] = empty(dict)  # by file name
     tokenizer: str = ""
     vocab_size: int = 0
     sequence_length: int = 0
-    warnings: list[str] = empty_list()
+    warnings: list[str] = empty(list)
 
     TITLES: ClassVar = {
         "characters": "characters read",
@@ -220,7 +215,7 @@ class TrainingSummary(Record):
     samples_per_epoch: int | None = None
     tokens: int = 0  # of the samples, without padding
     words: float | None = None  # of the text; None: not known
-    validation: Values = empty_dict()  # held-out loss and accuracies
+    validation: Values = empty(dict)  # held-out loss and accuracies
     deviation: float | None = None  # of the accuracy, of a mean over seeds
     most_frequent_accuracy: float | None = None  # of always giving the most frequent answer
     most_frequent_pair_accuracy: float | None = None
@@ -302,26 +297,26 @@ class Score(Record):
     kind: str | None = None
     metric: str = ""
     positive: str | None = None  # the label that precision, recall and F1 of two classes are of
-    rows: Counts = empty_dict()  # of train and dev
+    rows: Counts = empty(dict)  # of train and dev
     score: float = 0.0
-    scores: Values = empty_dict()  # by metric
+    scores: Values = empty(dict)  # by metric
     deviation: float | None = None
     best: float | None = None
-    point: Json = empty_dict()  # of the grid
+    point: Json = empty(dict)  # of the grid
     baseline: float | None = None
-    baseline_scores: Values = empty_dict()
+    baseline_scores: Values = empty(dict)
     baseline_deviation: float | None = None
     baseline_best: float | None = None
-    baseline_point: Json = empty_dict()
+    baseline_point: Json = empty(dict)
     majority: float | None = None
-    majority_scores: Values = empty_dict()
-    also: dict[str, "Score"] = empty_dict()  # the same model on other dev sets
-    runs: list[Json] = empty_list()  # of the grid
+    majority_scores: Values = empty(dict)
+    also: dict[str, "Score"] = empty(dict)  # the same model on other dev sets
+    runs: list[Json] = empty(list)  # of the grid
     malformed: int = 0  # rows left out
-    faults: list[str] = empty_list()  # the first of these
-    coverage: Counts = empty_dict()  # characters, and unknown ones
-    remarks: list[str] = empty_list()  # what makes the score doubtful
-    submission: list[str] = empty_list()  # test sets that were answered
+    faults: list[str] = empty(list)  # the first of these
+    coverage: Counts = empty(dict)  # characters, and unknown ones
+    remarks: list[str] = empty(list)  # what makes the score doubtful
+    submission: list[str] = empty(list)  # test sets that were answered
 
     @classmethod
     def from_json(cls, figures: Mapping[str, Any]) -> Self:
@@ -361,14 +356,14 @@ class Score(Record):
 class PairScore(Score):
     """The score on minimal pairs: the mean accuracy of paradigms."""
 
-    interval: list[float] = empty_list()  # of 95 %
+    interval: list[float] = empty(list)  # of 95 %
     ties: int = 0  # counted as right
-    tables: Json = empty_dict()  # by paradigm, phenomenon, category
-    baseline_tables: Json = empty_dict()
-    other_files: list[str] = empty_list()  # without pairs
+    tables: Json = empty(dict)  # by paradigm, phenomenon, category
+    baseline_tables: Json = empty(dict)
+    other_files: list[str] = empty(list)  # without pairs
     model: str = ""
     method: str = ""
-    checkpoints: list[Json] = empty_list()  # points of the learning curve
+    checkpoints: list[Json] = empty(list)  # points of the learning curve
 
     def of_seeds(self, others: Sequence[Score]) -> Self:
         """Return the score itself: its tables are of one seed."""
@@ -385,14 +380,14 @@ class Conversion(Record):
     step: int | None = None
     tokens: int | None = None
     words: float | None = None
-    averaged: list[int] = empty_list()  # steps of the checkpoints
+    averaged: list[int] = empty(list)  # steps of the checkpoints
     dtype: str = "fp32"
     added_entries: int = 0
-    notes: list[str] = empty_list()
-    samples: list[Json] = empty_list()  # masks that it filled in
+    notes: list[str] = empty(list)
+    samples: list[Json] = empty(list)  # masks that it filled in
     largest_logit_difference: float | None = None
     largest_onnx_difference: float | None = None
-    checkpoints: dict[str, "Conversion"] = empty_dict()
+    checkpoints: dict[str, "Conversion"] = empty(dict)
 
     @classmethod
     def from_json(cls, figures: Mapping[str, Any]) -> Self:

@@ -183,12 +183,12 @@ class Remote:
     def read_bytes(self) -> bytes:
         """Return the whole content, of the version that was seen if one was."""
         read = getattr(self._store, "read", None)
-        if read is None or self._known:
-            with self.open() as file:
-                return file.read()
-        if (found := read(self.address)) is None:  # by one request: between two it may be replaced
-            raise FileNotFoundError(errno.ENOENT, "no such object", self.address)
-        return bytes(found[0])
+        if read is not None and not self._known:  # by one request: between two it may be replaced
+            if (found := read(self.address)) is not None:
+                return bytes(found[0])
+            self._known.append(None)
+        with self.open() as file:
+            return file.read()
 
     def below(self) -> list["Remote"]:
         """Return all objects below it.

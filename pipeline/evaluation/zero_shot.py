@@ -16,6 +16,7 @@ from model.finetuning.features import Ids
 from pipeline.common import checkpoints, counter_rng, screen
 from pipeline.common.atomic import write_text
 from pipeline.common.bars import Bar
+from pipeline.common.counter_rng import Bools, Floats
 from pipeline.common.errors import InputError, named
 from pipeline.common.figures import Conversion, PairScore
 from pipeline.common.formatting import pluralize
@@ -23,7 +24,7 @@ from pipeline.common.manifest import Manifest
 from pipeline.config import EvaluateConfig, TaskConfig
 from pipeline.evaluation.grid_search import PRETRAINED, RANDOM, RUNS, Evaluation, Record
 from pipeline.evaluation.task_types import minimal_pairs
-from pipeline.evaluation.task_types.minimal_pairs import Bools, Floats, Pairs
+from pipeline.evaluation.task_types.minimal_pairs import Pairs
 from pipeline.stages import fingerprints
 from pipeline.tokenization.coverage import Coverage
 from pipeline.tokenization.wordpiece import WordPiece

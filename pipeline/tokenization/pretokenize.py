@@ -19,10 +19,11 @@ import numpy.typing as npt
 import pyarrow as pa
 from tokenizers import Tokenizer, normalizers, pre_tokenizers
 
+from pipeline.common.counter_rng import Bools
+
 Ids = npt.NDArray[Any]  # uint16 or uint32
 Bytes = npt.NDArray[np.uint8]
 Lengths = npt.NDArray[np.int64]
-Bools = npt.NDArray[np.bool_]
 
 CHUNK = 4 * 2**20  # bytes processed at once; larger chunks are not faster
 CACHED = 2**19  # cached pieces, about 64 MB,

@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
+from pipeline.common.counter_rng import Bools
 from pipeline.common.schema import library
-from pipeline.tokenization.pretokenize import Bools, Bytes
+from pipeline.tokenization.pretokenize import Bytes
 
 Segmenter = Callable[[str], list[str]]  # sentence -> words, including spaces, covering all of it
 

@@ -27,13 +27,13 @@ from tokenizers import AddedToken, Encoding, Regex, Tokenizer, decoders, models,
 from tokenizers.processors import TemplateProcessing
 
 from pipeline.common import foreign_json
+from pipeline.common.counter_rng import Bools
 from pipeline.common.errors import InputError, is_panic, panics_refused, readable
 from pipeline.tokenization import normalization, pretokenize, tokenizer_folder
 from pipeline.tokenization.coverage import Coverage
 from pipeline.tokenization.pretokenize import (
     LONG_WORDS,
     LONGEST_WORD,
-    Bools,
     Bytes,
     Ids,
     Lengths,

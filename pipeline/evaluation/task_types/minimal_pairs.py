@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipeline.common import counter_rng
+from pipeline.common.counter_rng import Bools, Floats
 from pipeline.common.errors import InputError
 from pipeline.config import TaskConfig
 from pipeline.evaluation import table_files
@@ -25,9 +26,6 @@ from pipeline.text.clean import clean
 
 RESAMPLES = 1000  # of the bootstrap
 COVERAGE = 0.95  # of its intervals
-
-Floats = npt.NDArray[np.float64]
-Bools = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)

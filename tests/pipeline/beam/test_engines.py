@@ -75,11 +75,13 @@ def command(folder: Path, out: Path, cluster: Cluster | None, *more: str) -> lis
     ]
 
 
-def done(root: Path, words: list[str], out: Path) -> Manifest:
-    """The manifest of a run that succeeds; an engine that was just started may lose a worker of the one before."""
+def done(root: Path, words: list[str], out: Path, notes: int = 0) -> Manifest:
+    """The manifest of a run that succeeds, with at most some notes that it was tried again."""
     ran = subprocess.run(words, cwd=root, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr
-    assert all(map(RETRIED.search, ran.stderr.splitlines())), ran.stderr
+    said = ran.stderr.splitlines()
+    assert len(said) <= notes, ran.stderr
+    assert all(map(RETRIED.search, said)), ran.stderr
     return require_manifest(out, "prepare", "out")
 
 
@@ -206,7 +208,7 @@ def test_a_fault_in_mid_run_ends_in_the_same_bytes_or_in_one_line(
         assert not out.exists()
         assert not scratch.exists()
         cluster.start()
-        done(root, words, out)
+        done(root, words, out, notes=1)  # a worker of the engine before may leave now
     assert require_manifest(out, "prepare", "out").files == reference.files
 
 

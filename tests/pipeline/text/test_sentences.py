@@ -67,19 +67,23 @@ def test_a_failure_of_the_library_costs_one_line_only() -> None:
     assert split_sentences(f"One. Two.\n{broken}\nThree.", "en") == ["One.", "Two.", broken, "Three."]
 
 
-@pytest.mark.parametrize(
-    ("language", "sentence"), [("zh", "今天天气很好。"), ("ja", "「行った！」"), ("zh", "今天好!"), ("my", "ကခ။")]
-)
-def test_the_library_gets_no_endless_run_of_sentences(
-    language: str, sentence: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    seen: list[str] = []
+@pytest.fixture
+def seen(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The lines that the library gets."""
+    lines: list[str] = []
 
     def segment(language: str, text: str) -> list[str]:
-        seen.extend(text.split("\n"))
+        lines.extend(text.split("\n"))
         return sentencex.segment(language, text)
 
     monkeypatch.setattr(sentences, "segment", segment)
+    return lines
+
+
+@pytest.mark.parametrize(
+    ("language", "sentence"), [("zh", "今天天气很好。"), ("ja", "「行った！」"), ("zh", "今天好!"), ("my", "ကခ။")]
+)
+def test_the_library_gets_no_endless_run_of_sentences(language: str, sentence: str, seen: list[str]) -> None:
     number = 4 * LONGEST_RUN // len(sentence)
     text = f"One. {sentence * number}\nTwo. Three."
     wanted = ["One.", *[sentence] * number, "Two.", "Three."]
@@ -88,17 +92,8 @@ def test_the_library_gets_no_endless_run_of_sentences(
 
 
 @pytest.mark.parametrize("sentence", ["»Hej.» sa han till mig.", "„Hallo.” mondta ma neki.", "‚Hallo.‘ sagte er.", "«"])
-def test_the_library_gets_no_long_line_of_quotations_that_do_not_end(
-    sentence: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_library_gets_no_long_line_of_quotations_that_do_not_end(sentence: str, seen: list[str]) -> None:
     """It would look for their ends to the end of the line, from each of them."""
-    seen: list[str] = []
-
-    def segment(language: str, text: str) -> list[str]:
-        seen.extend(text.split("\n"))
-        return sentencex.segment(language, text)
-
-    monkeypatch.setattr(sentences, "segment", segment)
     text = " ".join([sentence] * (800_000 // len(sentence)))
     found = split_sentences(text, "de")
     assert max(map(len, seen)) <= LONGEST_RUN + 1  # a space
