@@ -23,7 +23,7 @@ from model.launching import ssh_hosts
 from model.launching.command_line import LauncherCommand, rank_hosts, read_hosts
 from model.launching.local_ranks import Launch
 from model.resilience.rank_card import HOSTS, SECRET
-from pipeline.common import cores, output, screen
+from pipeline.common import cores, output, terminal
 from pipeline.common.errors import ConfigError, Exit, Restart, UserError
 
 HOSTFILE = "BERT_HOSTFILE"  # environment: the text of a hostfile that is in no file
@@ -51,7 +51,7 @@ def launch_here(words: list[str], launch: Launch, folder: Path) -> int:
     launch.command = command.with_free_port().quiet().words()
     code = launch.run()
     if code == Exit.RESTART:
-        screen.tell(Restart(launch.lost(), command.advice))
+        terminal.tell(Restart(launch.lost(), command.resuming))
     return code
 
 
@@ -69,7 +69,7 @@ def launch(words: list[str]) -> int:
         if len(hosts) > 1 and command.option("--no_ssh") is None:
             code = ssh_hosts.SshHosts(command, hosts).run()
             if code == Exit.RESTART:
-                raise Restart("", command.advice)
+                raise Restart("", command.resuming)
             return code
     # deepspeed's and torchrun's commands lie next to this Python, also where it is not activated.
     os.environ["PATH"] = f"{Path(sys.executable).parent}:{os.environ.get('PATH', '')}"
@@ -88,12 +88,12 @@ def main() -> NoReturn:
         print(__doc__, end="")
         sys.exit(Exit.DONE)
     if len(sys.argv) < 2:
-        screen.tell(ConfigError("a command is required: python -m model.launch deepspeed model/train.py …"))
+        terminal.tell(ConfigError("a command is required: python -m model.launch deepspeed model/train.py …"))
         sys.exit(Exit.USER)
     try:
         sys.exit(launch(sys.argv[1:]))
     except (UserError, Restart) as error:
-        screen.tell(error)
+        terminal.tell(error)
         sys.exit(error.code)
 
 

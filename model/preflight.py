@@ -29,7 +29,7 @@ from model.resilience import process_group, rank_record, rendezvous
 from model.resilience.gpus import device_of_rank
 from model.resilience.rank_card import describe
 from model.training import device_peak
-from pipeline.common import screen
+from pipeline.common import terminal
 from pipeline.common.arguments import Arguments
 from pipeline.common.errors import Exit, InputError, Restart, UserError, first_line
 from pipeline.common.formatting import pluralize
@@ -162,7 +162,7 @@ def main() -> NoReturn:
         preflight(options.wait, options.seconds, options.share)
     except (UserError, Restart) as error:
         if os.environ.get("LOCAL_RANK", "0") == "0" or not isinstance(error, NodesBad):
-            screen.tell(error)
+            terminal.tell(error)
         code = error.code
     except BaseException:
         rank_record.end_rank(Exit.BUG)

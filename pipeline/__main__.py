@@ -5,7 +5,7 @@ import textwrap
 
 from pipeline import dashboards, inspect
 from pipeline.cli import conf_files
-from pipeline.common import screen
+from pipeline.common import terminal
 from pipeline.stages.registry import STAGES
 
 
@@ -25,11 +25,11 @@ def commands() -> dict[str, str]:
 
 def main() -> None:
     """Run the command."""
-    columns = screen.width(sys.stdout)
+    columns = terminal.width(sys.stdout)
     for call, what in commands().items():
         if columns is None:
             what = textwrap.shorten(what, 70, placeholder=" …")
-        print(screen.wrap(f"{call:<31}{what}", columns, indent=31))
+        print(terminal.wrap(f"{call:<31}{what}", columns, indent=31))
     print("\nAdd --help to a command for its options.")
 
 

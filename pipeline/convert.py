@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from model.training import history
+from model.training import provenance
 from pipeline.cli import entry_point
 from pipeline.common import checkpoints
 from pipeline.common.errors import BY_FORCE, ConfigError, InputError
@@ -84,7 +84,7 @@ def make_one(config: ConvertConfig, out: Path) -> Result:
         source.config,
         source.state,
         vocab,
-        history.of_weights(config.train, source, config.ema),
+        provenance.of_weights(config.train, source, config.ema),
         dtype=dtype,
         shard_bytes=config.shard_bytes,
         remarks=remarks_of(config, source, texts),
@@ -156,7 +156,7 @@ def held_out_texts(config: ConvertConfig, vocab: Path) -> list[str]:
     """Return the beginnings of texts with a [MASK] from the training's shards, if they are there."""
     from model.huggingface import mask_filling
 
-    for manifest in history.histories(config.train):
+    for manifest in provenance.histories(config.train):
         if manifest.stage == "train":
             return mask_filling.examples(manifest.config["data"]["dir"], WordPiece.load(vocab), SAMPLES)
     return []

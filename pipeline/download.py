@@ -78,7 +78,7 @@ def listed_digest(sums: str, name: str, where: str) -> tuple[str, str]:
     return check_digest(entries[found[0]], where), found[0]
 
 
-def resolve(file: DownloadFile, patience: RetryPolicy) -> Source:
+def resolve(file: DownloadFile, policy: RetryPolicy) -> Source:
     """Look up the addresses and checksum of a file.
 
     If the publisher's list has a date for `latest`, the file of that date is requested first, in
@@ -91,7 +91,7 @@ def resolve(file: DownloadFile, patience: RetryPolicy) -> Source:
     if digest is not None:
         digest = check_digest(digest, f"corpus.files: {name}")
     elif file.sums is not None:
-        sums = http_transfer.read(file.sums, patience).decode("utf-8", "replace")
+        sums = http_transfer.read(file.sums, policy).decode("utf-8", "replace")
         digest, listed = listed_digest(sums, name, file.sums)
         if listed != name:
             before, after = name.split(_LATEST, 1)
@@ -118,7 +118,7 @@ def is_right(sums: dict[str, str], digest: str | None) -> bool:
     return digest is None or sums[ALGORITHMS[len(digest)]] == digest
 
 
-def fetch(source: Source, part: Path, patience: RetryPolicy) -> str:
+def fetch(source: Source, part: Path, policy: RetryPolicy) -> str:
     """Download a file from the first address that has it, and return that address.
 
     Raises:
@@ -126,7 +126,7 @@ def fetch(source: Source, part: Path, patience: RetryPolicy) -> str:
     """
     for url in source.urls:
         try:
-            http_transfer.fetch(url, part, patience, digest=source.digest)
+            http_transfer.fetch(url, part, policy, digest=source.digest)
             return url
         except NotFound:
             if url == source.urls[-1]:
@@ -148,7 +148,7 @@ def addresses(config: DownloadConfig) -> dict[str, str]:
     return {name_of(file["url"]): file["url"] for file in files}
 
 
-def obtain(source: Source, out: Path, patience: RetryPolicy) -> dict[str, Any]:
+def obtain(source: Source, out: Path, policy: RetryPolicy) -> dict[str, Any]:
     """Download a file unless it exists, and return its record for the manifest.
 
     Raises:
@@ -161,7 +161,7 @@ def obtain(source: Source, out: Path, patience: RetryPolicy) -> dict[str, Any]:
         sums = checksums(path, source.digest)
         kept = is_right(sums, source.digest)
     if not kept:
-        url = fetch(source, part, patience)
+        url = fetch(source, part, policy)
         sums = checksums(part, source.digest)
         if not is_right(sums, source.digest):
             assert source.digest is not None
@@ -217,8 +217,8 @@ def check(config: DownloadConfig, out: Path) -> None:
 def make(config: DownloadConfig, out: Path) -> Result:
     """Download the corpus's files to `out`."""
     check(config, out)
-    patience = RetryPolicy(config.timeout, config.tries)
-    files = [obtain(resolve(file, patience), out, patience) for file in config.corpus.files]
+    policy = RetryPolicy(config.timeout, config.tries)
+    files = [obtain(resolve(file, policy), out, policy) for file in config.corpus.files]
     size = sum(file["bytes"] for file in files)
     unchecked = sum(file["digest"] is None for file in files)
     note = f", {unchecked} without a checksum" if unchecked else ", checksums verified"

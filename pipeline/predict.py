@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pipeline.cli import entry_point
-from pipeline.common import output, screen
+from pipeline.common import output, terminal
 from pipeline.common.errors import InputError
 from pipeline.config import PredictConfig, TaskConfig
 from pipeline.evaluation.input_rows import Row, rows_of
@@ -56,7 +56,7 @@ def predict(config: PredictConfig) -> None:
     if not found:
         place = config.input or "standard input"
         raise InputError("is empty; write one input per line", "input", path=place)
-    screen.say(f"predict: {coverage.line}", sys.stderr)
+    terminal.say(f"predict: {coverage.line}", sys.stderr)
 
 
 def show(block: Rows, answers: Replies) -> None:

@@ -29,7 +29,7 @@ from pipeline.beam.runners import for_workers
 from pipeline.beam.shard_sizes import buckets, check_sizes
 from pipeline.beam.units import Splits, Units
 from pipeline.cli import entry_point
-from pipeline.common import screen
+from pipeline.common import terminal
 from pipeline.common.errors import InputError, named
 from pipeline.common.estimate import size
 from pipeline.common.figures import CorpusCounts
@@ -40,7 +40,7 @@ from pipeline.config import PrepareConfig, check
 from pipeline.filtering import filters, minhash
 from pipeline.readers.io import byte_ranges
 from pipeline.shards import ShardInfo
-from pipeline.shards.validation_share import LowestHashes, advice, sensible_count
+from pipeline.shards.validation_share import LowestHashes, how_to_set, sensible_count
 from pipeline.stages import fingerprints, stage
 from pipeline.stages.fingerprints import pin
 from pipeline.stages.store_folder import root_of
@@ -181,7 +181,7 @@ def check_filters(config: PrepareConfig) -> dict[str, int]:
         minhash.MinHasher(config.filters)
     short = next((each.short for each in chosen if isinstance(each, filters.Decontamination)), {})
     if short:
-        screen.say(f"prepare: warning: {filters.short_warning(config.filters, short)}")
+        terminal.say(f"prepare: warning: {filters.short_warning(config.filters, short)}")
     return short
 
 
@@ -237,7 +237,8 @@ def taken_up(work: PreparePlan) -> int:
     there = work.units.names()
     kept = sum(name in there for name in work.unit_names) if there else 0
     if kept:
-        screen.say(f"prepare: {kept:,} of {pluralize(len(work.firsts), 'reading task')} were done by an earlier start")
+        tasks = pluralize(len(work.firsts), "reading task")
+        terminal.say(f"prepare: {kept:,} of {tasks} were done by an earlier start")
     return kept
 
 
@@ -250,7 +251,7 @@ def resumable(work: PreparePlan) -> Iterator[None]:
         with contextlib.suppress(OSError):
             work.units.folder.rmdir()
         if work.units.folder.exists():
-            screen.say(f"prepare: what was read stays in {work.units.folder} for the next start")
+            terminal.say(f"prepare: what was read stays in {work.units.folder} for the next start")
         raise
 
 
@@ -266,7 +267,7 @@ def make(config: PrepareConfig, out: Path) -> Result:
     # A worker of a killed run may have made it again: it writes no more, see `check_current`.
     work.scratch.mkdir(parents=True, exist_ok=True)
     if not kept and (expected := estimate.of(config, work.splits)):
-        screen.say(f"prepare: {expected}")
+        terminal.say(f"prepare: {expected}")
     began = time.monotonic()
     with resumable(work):
         with watch(work):
@@ -281,7 +282,7 @@ def make(config: PrepareConfig, out: Path) -> Result:
         check_train(config, counts)
         check_word_limit(config, counts)
         check_held_out(config, counts, account.lowest)
-    screen.say(f"prepare: {spent.line(used)}")
+    terminal.say(f"prepare: {spent.line(used)}")
     account.dropped.write(out, counts.documents["read"] - counts.written)
     counts.warnings.extend(warnings(work, counts, account.lowest))
     left = work.units.remove_all_but(set(work.unit_names) if config.keep_reading else set())
@@ -361,12 +362,12 @@ def check_held_out(config: PrepareConfig, counts: CorpusCounts, lowest: LowestHa
     if held := counts.held_documents:
         start = f"holds out {pluralize(held, 'document')}, which cannot give any {named('pairs')}={config.pairs}; "
         count = min(max(2 * held, sensible_count(written)), written - 1, len(lowest))
-        larger = f"{advice(lowest.share_for(count))}, {none}; or " if count > held else ""
+        larger = f"{how_to_set(lowest.share_for(count))}, {none}; or " if count > held else ""
         raise InputError(start + larger + MORE_TEXT, "validation_share", config.validation_share)
     start = f"holds out none of {pluralize(written, 'document')}, but training needs some for validation; "
     cure = FEWER
     if written > 1:
-        cure = f"{advice(lowest.share_for(sensible_count(written)))}, {none}"
+        cure = f"{how_to_set(lowest.share_for(sensible_count(written)))}, {none}"
     raise InputError(start + cure, "validation_share", config.validation_share)
 
 
@@ -375,7 +376,7 @@ def warnings(plan: PreparePlan, counts: CorpusCounts, lowest: LowestHashes) -> l
     config, held, instances, found = plan.config, counts.held_documents, counts.held_out, []
     if config.pairs == "nsp" and instances and not counts.totals["validation_random_next"]:
         count = sensible_count(counts.written)
-        cure = advice(lowest.share_for(count)) if count > held else "raise validation_share"
+        cure = how_to_set(lowest.share_for(count)) if count > held else "raise validation_share"
         found.append(
             f"{pluralize(held, 'held-out document')} cannot give random next segments, so "
             f"next-sentence scores will be meaningless; {cure}"
@@ -410,7 +411,7 @@ def execute(config: PrepareConfig) -> None:
     pin(config)
     splits, _, _, exchange = laid_out(config)
     for line in estimate.plan(config, splits, exchange):
-        screen.say(line)
+        terminal.say(line)
 
 
 def main() -> None:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from jinja2 import Environment, FileSystemLoader, select_autoescape
 
 from model.huggingface import model_card
-from model.training.history import LOSSES, overfitting
+from model.training.provenance import LOSSES, overfitting
 from model.training.tracking import read_metrics
 from pipeline.cli import entry_point
 from pipeline.common import formatting, run_record
@@ -20,7 +20,7 @@ from pipeline.common.formatting import pluralize
 from pipeline.common.manifest import Manifest, Result
 from pipeline.common.redact import redact
 from pipeline.config import ReportConfig
-from pipeline.evaluation import chance
+from pipeline.evaluation import significance
 from pipeline.reporting import graph_svg, minimal_pair_tables, plots, score_tables, wandb_stages
 from pipeline.reporting.score_tables import Figures, Made, Stages, shown
 from pipeline.stages import stage, store_folder
@@ -144,7 +144,7 @@ def cards(stages: Stages, pairs: list[Figures]) -> list[Card]:
         guesses = (score.baseline, "random initialisation"), (score.majority, "most frequent class")
         baselines = ", ".join(f"{shown(value)} {what}" for value, what in guesses if value is not None)
         title = f"{score.title} {score.metric_title}"
-        found.append(Card(title, shown(score.score, score.deviation), baselines, chance.verdict(score)))
+        found.append(Card(title, shown(score.score, score.deviation), baselines, significance.verdict(score)))
     return found
 
 
@@ -176,7 +176,7 @@ def make(config: ReportConfig, out: Path) -> Result:
         loader=FileSystemLoader(Path(__file__).parent / "reporting"), autoescape=select_autoescape(["j2"])
     )
     environment.globals.update(
-        shown=shown, cell=score_tables.cell, verdict=chance.verdict, duration=formatting.duration
+        shown=shown, cell=score_tables.cell, verdict=significance.verdict, duration=formatting.duration
     )
     made = [one.manifest for one in stages.values()]
     page = environment.get_template("report.html.j2").render(

@@ -9,12 +9,12 @@ import time
 from pathlib import Path
 from types import FrameType
 
-from pipeline.common import formatting, run_record, screen, storage
+from pipeline.common import formatting, run_record, storage, terminal
 from pipeline.common.errors import ConfigError, Exit, Restart, UserError
 from pipeline.common.figures import Conversion
 from pipeline.common.manifest import Manifest
 from pipeline.config import RunConfig
-from pipeline.orchestration import advice, compose_run, estimates, graph, run_document, stage_commands
+from pipeline.orchestration import compose_run, estimates, graph, run_document, stage_commands, stage_keys
 from pipeline.orchestration.follow import Executor, StageFailed, width_of
 from pipeline.orchestration.kubernetes import KubernetesExecutor
 from pipeline.orchestration.local import LocalExecutor
@@ -55,7 +55,7 @@ def execute(config: RunConfig) -> None:
     if config.dry_run:
         nodes, expected = planned(config)
         jobs = "" if config.executor.here else jobs_of(config, nodes)
-        screen.say("\n".join(filter(None, [draw(nodes), jobs, expected])))
+        terminal.say("\n".join(filter(None, [draw(nodes), jobs, expected])))
         return
     with store_folder.locked_run(config.workdir):
         run_graph(config)
@@ -68,7 +68,7 @@ def jobs_of(config: RunConfig, nodes: Nodes) -> str:
         chosen = executor(dataclasses.replace(config, executor=settings), run_document.of(config, nodes))
         if chosen is None:
             return by_hand(config, nodes)
-        chosen.patience = 0.0
+        chosen.longest_wait = 0.0
         return chosen.expected(nodes)
     except (UserError, Restart) as error:
         return f"the jobs are not known: {error}"
@@ -103,7 +103,7 @@ def run_graph(config: RunConfig) -> None:
 def run_nodes(config: RunConfig, nodes: Nodes, expected: str) -> None:
     """Run what has to run of a checked graph; `expected` says what it will take."""
     if expected:
-        screen.say(expected)
+        terminal.say(expected)
     signal.signal(signal.SIGTERM, interrupt)
     if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # as `nohup` leaves it
         signal.signal(signal.SIGHUP, interrupt)
@@ -114,19 +114,19 @@ def run_nodes(config: RunConfig, nodes: Nodes, expected: str) -> None:
         chosen = executor(config, run)
         run.write()
         if chosen is None:
-            screen.say(f"written: {run_record.place_of(config.workdir)}; {by_hand(config, nodes)}")
+            terminal.say(f"written: {run_record.place_of(config.workdir)}; {by_hand(config, nodes)}")
             return
         chosen.run(nodes)
     except UserError as error:
         if error.where is None:
             raise
         outs = {node.name: node.config.out for node in nodes}
-        raise advice.in_run(error, config.stages, outs, config.executor.pods) from error
+        raise stage_keys.in_run(error, config.stages, outs, config.executor.pods) from error
     except StageFailed as error:
-        screen.say(f"error: {error}", sys.stderr)
+        terminal.say(f"error: {error}", sys.stderr)
         sys.exit(Exit.BUG)
     if config.executor.name == "slurm" and not config.executor.wait:
-        screen.say("submitted; the same command says which stages are done")
+        terminal.say("submitted; the same command says which stages are done")
         return
     cached = sum(node.reason is None for node in nodes)
     note = f", {cached} of them up to date" if cached else ""
@@ -148,12 +148,12 @@ def show_samples(nodes: Nodes) -> None:
     samples = next((one.samples for one in reversed(found) if not one.checkpoints), [])
     if not samples:
         return
-    screen.say("samples: what the model fills in for [MASK], of held-out text or your examples")
+    terminal.say("samples: what the model fills in for [MASK], of held-out text or your examples")
     for sample in samples:
-        screen.say(f"  {sample['text']}")
+        terminal.say(f"  {sample['text']}")
         for words in sample["masks"]:
             shown = [f"'{one['word']}' {one['probability']:.2f}" for one in words]
-            screen.say(f"    -> {', '.join(shown)}")
+            terminal.say(f"    -> {', '.join(shown)}")
 
 
 def executor(config: RunConfig, run: Run) -> Executor | None:

@@ -28,7 +28,7 @@ from pipeline.common.formatting import pluralize
 from pipeline.common.manifest import Result
 from pipeline.config import TasksConfig
 from pipeline.shards.sentence_pairs import document_hash, held_out
-from pipeline.shards.validation_share import LowestHashes, advice
+from pipeline.shards.validation_share import LowestHashes, how_to_set
 from pipeline.stages import stage
 from pipeline.text import clean, sentences
 
@@ -122,7 +122,7 @@ def held_documents(config: TasksConfig) -> list[HeldOutDocument]:
 def too_few_error(config: TasksConfig, found: int, read: int, lowest: LowestHashes) -> InputError:
     """Return the error for too few held-out documents, with a sufficient share if one exists."""
     # Some documents have to remain for training.
-    cure = advice(lowest.share_for(FEWEST)) if len(lowest) > FEWEST else "add more text"
+    cure = how_to_set(lowest.share_for(FEWEST)) if len(lowest) > FEWEST else "add more text"
     return InputError(
         f"{found} of {pluralize(read, 'document')} of corpus {config.corpus.name} are held out and long enough, "
         f"but the tasks need {FEWEST}; {cure}, or set tasks=[] in a run to skip them",
@@ -280,7 +280,7 @@ def make(config: TasksConfig, out: Path) -> Result:
             if not rows:
                 raise InputError(
                     f"{pluralize(len(documents), 'held-out document')} of corpus {config.corpus.name} give no rows "
-                    f"for {side} of {task.folder}; {advice(min(0.5, 2 * config.validation_share))}, or set "
+                    f"for {side} of {task.folder}; {how_to_set(min(0.5, 2 * config.validation_share))}, or set "
                     "tasks=[] in a run to skip them",
                     "validation_share",
                     config.validation_share,

@@ -31,7 +31,7 @@ from pipeline.readers.io import compressed
 from pipeline.readers.io.archives import TARS
 from pipeline.stages import stage
 from pipeline.text import clean
-from pipeline.tokenization import alphabet, existing, normalization, wordpiece
+from pipeline.tokenization import alphabet, existing_vocabulary, normalization, wordpiece
 from pipeline.tokenization.pretokenize import CHUNK
 from pipeline.tokenization.wordpiece import SPECIAL, WordPiece
 
@@ -282,7 +282,7 @@ def make(config: VocabConfig, out: Path) -> Result:
     """Write vocab.txt and tokenizer.json into `out`."""
     figures: dict[str, Any] = {"asked": config.size}
     if config.existing is not None:
-        source = existing.load(config)
+        source = existing_vocabulary.load(config)
         before = WordPiece(source).size
         if config.additions is not None or config.learn:
             source = extend_vocabulary(config, source, out)

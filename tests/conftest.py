@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import settings
 
-from pipeline.common import screen
+from pipeline.common import terminal
 
 if TYPE_CHECKING:
     from tests.pipeline.store_proxy import Proxy
@@ -39,7 +39,7 @@ def denormals() -> Iterator[None]:
     A command that executors start prints records too, and so would those of later tests.
     """
     yield
-    os.environ.pop(screen.RECORDS, None)
+    os.environ.pop(terminal.RECORDS, None)
     if "torch" in sys.modules:
         sys.modules["torch"].set_flush_denormal(False)
 

@@ -47,7 +47,7 @@ SECONDS = 300  # of processor time; a test that waits for ever is ended by its o
 PAIRS = "Div Mult, Mod FloorDiv, Pow Mult, Mult FloorDiv, Add Sub, BitAnd BitOr, LShift RShift, And Or, Lt LtE, "
 PAIRS += "Gt GtE, Eq NotEq, In NotIn, Is IsNot, min max, any all, minimum maximum"
 OTHER = {a: b for pair in PAIRS.split(", ") for a, b in (pair.split(), pair.split()[::-1])}
-SAID = ("print", "screen.", "warnings.", "logging.", "sys.stdout", "sys.stderr")
+SAID = ("print", "terminal.", "warnings.", "logging.", "sys.stdout", "sys.stderr")
 
 
 class Mutant(NamedTuple):

@@ -135,7 +135,7 @@ def launcher_process(process: Process) -> psutil.Process:
     return parent
 
 
-def wait(processes: list[Process], patience: float = PATIENCE) -> list[tuple[float, int]]:
+def wait(processes: list[Process], most: float = PATIENCE) -> list[tuple[float, int]]:
     """Wait until all have ended; return the seconds from now and the exit code of each.
 
     Raises:
@@ -147,9 +147,9 @@ def wait(processes: list[Process], patience: float = PATIENCE) -> list[tuple[flo
         for number, process in enumerate(processes):
             if number not in ended and process.poll() is not None:
                 ended[number] = (time.monotonic() - began, process.returncode)
-        if time.monotonic() - began > patience:
+        if time.monotonic() - began > most:
             for process in processes:
                 process.kill()
-            raise TimeoutError(f"still running after {patience:g} s")
+            raise TimeoutError(f"still running after {most:g} s")
         time.sleep(0.02)
     return [ended[number] for number in range(len(processes))]

@@ -69,7 +69,7 @@ class LauncherCommand:
         return values[-1] if values else None
 
     @property
-    def advice(self) -> str:
+    def resuming(self) -> str:
         """Return how to resume; forced once more, a training would start over."""
         return f"run {'the command without force' if self.setting('force') else 'the same command'} to resume"
 

@@ -153,7 +153,7 @@ class SshHosts:
         )
         self.hosts = [SshHost(name, remote, ssh) for name in hosts]
         self.signals: list[int] = []  # signals received
-        self.patience = command.number("start_timeout", START_TIMEOUT)
+        self.start_timeout = command.number("start_timeout", START_TIMEOUT)
 
     def run(self) -> int:
         """Run the command on all hosts until it has ended on each; return the exit code.
@@ -173,7 +173,7 @@ class SshHosts:
 
     def _open(self) -> None:
         """Log in to all hosts; retry those that may still be starting."""
-        until = time.monotonic() + self.patience
+        until = time.monotonic() + self.start_timeout
         for host in self.hosts:
             host.open()
         while waiting := [host for host in self.hosts if host.port is None]:
@@ -191,7 +191,7 @@ class SshHosts:
                     host.open()
             if time.monotonic() > until:
                 names = ", ".join(host.name for host in waiting)
-                raise Restart(f"{names} did not answer within {self.patience:g} s ({waiting[0].why()})")
+                raise Restart(f"{names} did not answer within {self.start_timeout:g} s ({waiting[0].why()})")
             time.sleep(POLL)
 
     def _send(self) -> None:

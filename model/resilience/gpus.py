@@ -35,7 +35,7 @@ def require_gpus() -> None:
         visible = os.environ.get(VISIBLE)
         of = "" if visible is None else f" of {VISIBLE}={visible}"
         raise ConfigError(
-            f"PyTorch {torch.__version__} can use only {usable}{of} ({reason()}); {advice()}", PROMISED, promised
+            f"PyTorch {torch.__version__} can use only {usable}{of} ({reason()}); {how_to_use()}", PROMISED, promised
         )
 
 
@@ -75,8 +75,8 @@ def refuse_old_driver() -> None:
 
     if torch.version.cuda is not None and not torch.cuda.is_available():
         raise ConfigError(
-            f"this node has NVIDIA's driver, but PyTorch {torch.__version__} can use no GPU: {reason()}; {advice()}; "
-            f"or set {PROMISED}=0 to compute on the CPU",
+            f"this node has NVIDIA's driver, but PyTorch {torch.__version__} can use no GPU: {reason()}; "
+            f"{how_to_use()}; or set {PROMISED}=0 to compute on the CPU",
             PROMISED,
         )
 
@@ -92,7 +92,7 @@ def reason() -> str:
     return "the others are not visible to this process"
 
 
-def advice() -> str:
+def how_to_use() -> str:
     """Return what to change, with the driver version that this build of PyTorch needs."""
     import torch
 

@@ -14,7 +14,7 @@ from types import FrameType
 from typing import NoReturn
 
 from model.resilience import rank_record
-from pipeline.common import screen
+from pipeline.common import terminal
 from pipeline.common.errors import Exit, Restart
 from pipeline.common.heartbeat import Heartbeat
 
@@ -111,6 +111,6 @@ def _noted(number: int, frame: FrameType | None) -> None:
 
 def exit_for_restart(why: str) -> NoReturn:
     """End this process now, to be started again, whatever its threads are doing."""
-    screen.tell(Restart(why))
+    terminal.tell(Restart(why))
     rank_record.end_rank(Exit.RESTART)
     os._exit(Exit.RESTART)

@@ -72,15 +72,15 @@ def ending(error: BaseException, config: TrainConfig, rank: int, folder: Path) -
         now = config.micro_batch
         half = now // 2 if isinstance(now, int) else 8
         smaller = f"{named('micro_batch')}={half}, " if half else ""
-        advice = ConfigError(
+        refused = ConfigError(
             f"out of memory on rank {rank}; take {smaller}{named('compute')}=recompute, or a ZeRO stage that divides "
             f"more, such as {named('deepspeed')}=zero2_offload",
             "micro_batch",
             now,
         )
         folder.mkdir(parents=True, exist_ok=True)
-        write_text(folder / NOTE, json.dumps(advice.record()))
-        return advice
+        write_text(folder / NOTE, json.dumps(refused.record()))
+        return refused
     if process_group.is_peer_failure(error):
         if (folder / NOTE).exists():  # a lost rank left why, if its memory was too small
             return of_record(json.loads((folder / NOTE).read_text(encoding="utf-8")))

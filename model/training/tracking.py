@@ -16,7 +16,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from model.config import Figures, Json, TrackingConfig
-from pipeline.common import redact, screen
+from pipeline.common import redact, terminal
 from pipeline.common.atomic import write_text
 from pipeline.common.bars import Bar
 from pipeline.common.errors import ConfigError, InputError, first_line, named
@@ -268,7 +268,7 @@ class Tracker:
     def say(self, text: str) -> None:
         """Print a line on rank 0."""
         if self.sinks:
-            screen.say(text)
+            terminal.say(text)
 
     def close(self) -> None:
         """Close all sinks, the bar first."""
@@ -327,7 +327,7 @@ class WeightsAndBiases(Sink):
                 act(self._run)
         except Exception as error:  # no failure of W&B may stop training
             self._run = None
-            screen.say(f"warning: logging to W&B stopped ({first_line(error)}); see {METRICS}")
+            terminal.say(f"warning: logging to W&B stopped ({first_line(error)}); see {METRICS}")
             _forget_wandb()
 
 

@@ -20,7 +20,7 @@ from model.loader.shard_cache import Reading, ShardCache
 from model.resilience import process_group
 from model.resilience.nonfinite import Health
 from model.resilience.watchdog import LEAVING, Watchdog
-from model.training import checkpoint, cost, estimate, history, micro_batch, start
+from model.training import checkpoint, cost, estimate, micro_batch, provenance, start
 from model.training.deepspeed_engine import averaged_weights, gather_state, scale_of
 from model.training.schedule import batch_size, lr_factor, steps_before_decay, warmup_steps
 from model.training.start import Session
@@ -195,9 +195,9 @@ class Trainer:
             self.guard.beat()
         self.meter.rate = rate
         applied = self.engine.was_step_applied()
-        trouble = self.health.record(applied, self.step + 1, self.samples, batch.sequences)
-        if trouble is not None:
-            self.tracker.say(f"warning: {trouble}")
+        warning = self.health.record(applied, self.step + 1, self.samples, batch.sequences)
+        if warning is not None:
+            self.tracker.say(f"warning: {warning}")
 
     def _after_step(self, last: bool, reached: list[float]) -> None:
         """Log, evaluate and save if due after `self.step` updates."""
@@ -285,7 +285,7 @@ class Trainer:
         if self.config.ema is not None:
             with averaged_weights(self.engine):
                 averaged = self._figures_of_weights()
-            found |= {f"{history.OF_AVERAGE}{key}": value for key, value in averaged.items()}
+            found |= {f"{provenance.OF_AVERAGE}{key}": value for key, value in averaged.items()}
         self.engine.train()
         return found
 
@@ -360,7 +360,7 @@ class Trainer:
     def _result(self, validation: Figures) -> Result:
         """Return the run's metrics for the manifest; each accuracy has its baseline."""
         if self.world.rank == 0:
-            for warning in history.overfitting(read_metrics(self.plan.out)):
+            for warning in provenance.overfitting(read_metrics(self.plan.out)):
                 self.tracker.say(f"warning: {warning}")
         if self.best and self.best["step"] != self.step:
             validation = {key: value for key, value in self.best.items() if key != "step"}

@@ -1,8 +1,8 @@
-"""Tokenized documents between the phases of `prepare`: batches by bucket.
+"""Tokenized documents between the phases of `prepare`: parts by bucket.
 
-A reading task sorts its documents by bucket and leaves one batch for each range of buckets that
+A reading task sorts its documents by bucket and leaves one part for each range of buckets that
 `pipeline.beam.exchange` defines: an Arrow stream, compressed by lz4. A task with several portions of
-documents leaves as many batches for each range, in their order.
+documents leaves as many parts for each range, in their order.
 """
 
 import itertools
@@ -197,7 +197,7 @@ def in_portions(tables: Iterable[pa.Table], most: int) -> Iterator[pa.Table]:
 def by_bucket(table: pa.Table, bounds: list[int]) -> Iterator[tuple[int, pa.Buffer]]:
     """Yield k and the packed documents of buckets `bounds[k]` to `bounds[k + 1]`, where there are any.
 
-    One copy sorted by bucket is sliced into batches: for small batches, a copy of each would cost
+    One copy sorted by bucket is sliced into parts: for small parts, a copy of each would cost
     more than its bytes.
     """
     bucket = table["bucket"].to_numpy()

@@ -2,15 +2,15 @@
 
 A task has a fixed cost, however little text it gets. Neighbouring small splits are therefore read
 by one task, and neighbouring small buckets written by one, so that a task has `runner.task_bytes`
-of text or more. With few tasks, each reading task leaves one batch of documents per writing task.
-With many, such batches would have a few bytes, and their number would be reading times writing
-tasks. Then a reading task leaves one batch per *range* of writing tasks, and a step between the
-phases merges one range of one *group* of reading tasks into one batch per writing task. Merged
+of text or more. With few tasks, each reading task leaves one part of documents per writing task.
+With many, such parts would have a few bytes, and their number would be reading times writing
+tasks. Then a reading task leaves one part per *range* of writing tasks, and a step between the
+phases merges one range of one *group* of reading tasks into one part per writing task. Merged
 parts have `MERGED_BYTES` on average: their number is proportional to the size of the corpus. Ranges
 and groups are balanced so that both steps read equally often.
 
 A task that reads more than a *portion* of tokens, as from a compressed file, which cannot be cut,
-leaves one batch per range for each portion. Merging tasks write in portions too: no task holds more
+leaves one part per range for each portion. Merging tasks write in portions too: no task holds more
 than a portion, or the shards that it writes.
 """
 
@@ -25,8 +25,8 @@ MERGED_BYTES = 64 * 2**20  # text per merged part; its task needs a few times th
 BUFFERED = 2**24  # tokens of a portion, at least
 PER_TOKEN = 4  # bytes of text, rounded down
 
-PIECE_BYTES = 128 * 2**20  # text whose tokens an engine may hold in its heap: 60 MB
-MOST_PIECES = 2048
+SUBTASK_BYTES = 128 * 2**20  # text whose tokens an engine may hold in its heap: 60 MB
+MOST_SUBTASKS = 2048
 
 NEAR_BYTES = 16 * 2**20  # text whose documents a task that finds near duplicates has, at least
 NEAR_PARTS = 4  # merged parts that it has, at least
@@ -34,7 +34,7 @@ NEAR_PARTS = 4  # merged parts that it has, at least
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Exchange:
-    """Mapping from documents to batches."""
+    """Mapping from documents to parts."""
 
     buckets: int
     reads: int  # reading tasks
@@ -64,9 +64,9 @@ class Exchange:
         return self.portions * self.writes > DIRECT
 
     @property
-    def pieces(self) -> int:
-        """Return the pieces of a phase for an engine that holds the output of a piece."""
-        return min(max(self.reads, self.writes), MOST_PIECES, math.ceil(self.text / PIECE_BYTES))
+    def subtasks(self) -> int:
+        """Return how many a phase is for an engine that holds the output of a subtask."""
+        return min(max(self.reads, self.writes), MOST_SUBTASKS, math.ceil(self.text / SUBTASK_BYTES))
 
     @property
     def near_tasks(self) -> int:

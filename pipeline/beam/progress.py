@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pipeline.beam.carrier import ENDING
 from pipeline.beam.plan import PreparePlan
-from pipeline.common import bars, heartbeat, screen
+from pipeline.common import bars, heartbeat, terminal
 from pipeline.common.bars import Bar
 from pipeline.common.formatting import pluralize
 
@@ -140,7 +140,7 @@ def _beat(plan: PreparePlan, beat: Callable[[], None], pause: Callable[[], bool]
             minutes = STALLED * SLOWLY / 60
             engine = "" if plan.config.runner.name == "local" else ", and the logs of the engine"
             said = f"no task has made progress for {minutes:.0f} minutes; look at the load of the workers{engine}"
-            screen.say(f"prepare: {said}", sys.stderr)
+            terminal.say(f"prepare: {said}", sys.stderr)
 
 
 def _show(plan: PreparePlan, pause: Callable[[], bool]) -> None:

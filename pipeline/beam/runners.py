@@ -182,7 +182,7 @@ def start(runner: RunnerConfig, exchange: Exchange) -> Iterator[Engine]:
     else:
         check_endpoints(runner)
         if runner.name == "flink":
-            runner = in_turns(runner, exchange.pieces)
+            runner = in_turns(runner, exchange.subtasks)
         if runner.options.get("environment_type") == "LOOPBACK":
             with loopback() as (flags, pool):
                 yield service(runner, flags, pool)
@@ -299,15 +299,15 @@ def prism(runner: RunnerConfig) -> Iterator[Engine]:
         process.wait()
 
 
-def in_turns(runner: RunnerConfig, pieces: int) -> RunnerConfig:
-    """Return the configuration of Flink that cuts each phase into pieces, more than it has slots.
+def in_turns(runner: RunnerConfig, subtasks: int) -> RunnerConfig:
+    """Return the configuration of Flink that cuts each phase into subtasks, more than it has slots.
 
-    Beam's task on Flink holds all that its worker sends until the worker has finished. With
-    blocking exchanges, tasks wait for slots, and a task is as small as its piece.
+    A subtask holds all that its worker sends until the worker has finished. With blocking
+    exchanges, subtasks wait for slots.
     """
     given = {key: value for key, value in runner.options.items() if value is not None}
-    pieces = max(pieces, given.get("parallelism", 1))
-    own = {"execution_mode_for_batch": "BATCH_FORCED", **given, "parallelism": pieces}
+    parallelism = max(subtasks, given.get("parallelism", 1))
+    own = {"execution_mode_for_batch": "BATCH_FORCED", **given, "parallelism": parallelism}
     return dataclasses.replace(runner, options=own)
 
 

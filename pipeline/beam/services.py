@@ -22,7 +22,7 @@ import requests
 from pipeline.beam.fast_import import beam
 from pipeline.beam.plan import PreparePlan
 from pipeline.beam.progress import start_over
-from pipeline.common import screen
+from pipeline.common import terminal
 from pipeline.common.errors import ConfigError, Restart, first_line
 from pipeline.config import RunnerConfig
 
@@ -192,7 +192,7 @@ def run(plan: PreparePlan, engine: Any, flags: Any, build: Callable[[Any, Prepar
             except Died as error:
                 if not left:
                     raise
-                screen.say(f"{error.problem}; retrying from the start ({start_over(plan)})", sys.stderr)
+                terminal.say(f"{error.problem}; retrying from the start ({start_over(plan)})", sys.stderr)
             except ConfigError as error:
                 if left == plan.config.runner.retries:
                     raise

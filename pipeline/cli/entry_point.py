@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn, TypeVar
 
 from pipeline import __version__
-from pipeline.common import output, run_record, screen
+from pipeline.common import output, run_record, terminal
 from pipeline.common.errors import ConfigError, Exit, InputError, Restart, UserError, first_line, is_panic
 
 Config = TypeVar("Config")
@@ -68,7 +68,7 @@ def guarded(
         if not is_panic(error):
             raise
         _end(InputError(f"a library fails on this input ({first_line(error)})"), is_first)
-    if output.is_full() and screen.RECORDS not in os.environ:  # that of a stage is its log
+    if output.is_full() and terminal.RECORDS not in os.environ:  # that of a stage is its log
         _end(InputError("no space left; what was printed is incomplete", path="standard output"), is_first)
     sys.exit(Exit.DONE)
 
@@ -95,5 +95,5 @@ def _without_force(text: str, forced: bool) -> str:
 
 def _end(error: UserError | Restart, is_first: IsFirst) -> NoReturn:
     if is_first(str(error)):
-        screen.tell(error)
+        terminal.tell(error)
     sys.exit(error.code)

@@ -4,7 +4,7 @@ import argparse
 import sys
 from typing import Any, NoReturn
 
-from pipeline.common import output, screen
+from pipeline.common import output, terminal
 from pipeline.common.errors import ConfigError, Exit
 
 
@@ -17,5 +17,5 @@ class Arguments(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Print the mistake and exit."""
-        screen.tell(ConfigError(f"{message}; --help lists the arguments"))
+        terminal.tell(ConfigError(f"{message}; --help lists the arguments"))
         sys.exit(Exit.USER)

@@ -15,7 +15,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from pipeline.common import screen
+from pipeline.common import terminal
 from pipeline.common.errors import InputError, readable
 from pipeline.common.formatting import pluralize
 
@@ -55,7 +55,7 @@ def say_left_out(place: str, links: int) -> None:
     """Say once how many links lead out of a folder that others made."""
     if links:
         said = f"left out {pluralize(links, 'link')} to somewhere outside"
-        screen.say(f"warning: {place}: {said}", sys.stderr)
+        terminal.say(f"warning: {place}: {said}", sys.stderr)
 
 
 def visible(folder: Path) -> dict[str, Path]:

@@ -20,7 +20,7 @@ from typing import NamedTuple, TypeVar
 import requests
 import urllib3
 
-from pipeline.common import budget, foreign_json, redact, redirects, screen
+from pipeline.common import budget, foreign_json, redact, redirects, terminal
 from pipeline.common.bars import Bar
 from pipeline.common.budget import Budget
 from pipeline.common.errors import ConfigError, InputError
@@ -53,7 +53,7 @@ class TransientError(Exception):
         self.pause = pause  # seconds that the server asks for
 
 
-def read(url: str, patience: RetryPolicy) -> bytes:
+def read(url: str, policy: RetryPolicy) -> bytes:
     """Return the content of a small file.
 
     Raises:
@@ -62,10 +62,10 @@ def read(url: str, patience: RetryPolicy) -> bytes:
     why = f"larger than {budget.DOCUMENT:,} bytes; check the address"
 
     def once() -> bytes:
-        with _response(url, {}, patience) as response:
+        with _response(url, {}, policy) as response:
             return _decoded(url, Budget(lambda: InputError(why, path=url)).gathered(_chunks(response)), response)
 
-    return _persist(once, url, patience, lambda: 0)
+    return _persist(once, url, policy, lambda: 0)
 
 
 def _chunks(response: requests.Response) -> Iterator[bytes]:
@@ -88,7 +88,7 @@ def _decoded(url: str, content: bytes, response: requests.Response) -> bytes:
     return unpacked
 
 
-def fetch(url: str, part: Path, patience: RetryPolicy, *, digest: str | None) -> None:
+def fetch(url: str, part: Path, policy: RetryPolicy, *, digest: str | None) -> None:
     """Download the file at `url` to `part`, resuming an earlier download.
 
     The caller checks the content against a `digest`: with one it is safe to resume a part of the
@@ -97,8 +97,8 @@ def fetch(url: str, part: Path, patience: RetryPolicy, *, digest: str | None) ->
     Raises:
         InputError: the download failed, or the disk is full; the part is kept for another run.
     """
-    once = functools.partial(_transfer, url, part, patience, digest)
-    _persist(once, url, patience, lambda: part.stat().st_size if part.exists() else 0)
+    once = functools.partial(_transfer, url, part, policy, digest)
+    _persist(once, url, policy, lambda: part.stat().st_size if part.exists() else 0)
 
 
 def note_of(part: Path) -> Path:
@@ -112,7 +112,7 @@ def discard(part: Path) -> None:
     note_of(part).unlink(missing_ok=True)
 
 
-def _persist(once: Callable[[], Answer], url: str, patience: RetryPolicy, progress: Callable[[], int]) -> Answer:
+def _persist(once: Callable[[], Answer], url: str, policy: RetryPolicy, progress: Callable[[], int]) -> Answer:
     """Return the answer of the first attempt that succeeds; progress resets the count."""
     reached, tries = progress(), 0
     while True:
@@ -122,11 +122,11 @@ def _persist(once: Callable[[], Answer], url: str, patience: RetryPolicy, progre
             failure = error
         before, reached = reached, progress()
         tries = 1 if reached >= before + PROGRESS else tries + 1
-        if tries >= patience.tries:
+        if tries >= policy.tries:
             kept = f"; {reached:,} bytes are kept, rerun to resume" if reached else ""
             raise InputError(f"failed after {pluralize(tries, 'attempt')}: {failure}{kept}", path=url) from failure
         pause = min(max(PAUSE * 2 ** (tries - 1), failure.pause), LONGEST_PAUSE)
-        screen.say(redact.one_line(f"{url}: {failure}; trying again in {pause:.0f} s"), sys.stderr)
+        terminal.say(redact.one_line(f"{url}: {failure}; trying again in {pause:.0f} s"), sys.stderr)
         time.sleep(pause)
 
 
@@ -144,14 +144,14 @@ class _Session(requests.Session):
 
 
 @contextlib.contextmanager
-def _response(url: str, headers: dict[str, str], patience: RetryPolicy) -> Iterator[requests.Response]:
+def _response(url: str, headers: dict[str, str], policy: RetryPolicy) -> Iterator[requests.Response]:
     """Stream the server's answer; its failures become `TransientError` or a user's error."""
     # Compressed files must arrive as they are, and some servers turn nameless clients away.
     headers = {"Accept-Encoding": "identity", "User-Agent": "bert-pipeline/0.1"} | headers
     try:
         with (
             _Session(url) as session,
-            session.get(url, headers=headers, stream=True, timeout=patience.timeout) as response,
+            session.get(url, headers=headers, stream=True, timeout=policy.timeout) as response,
         ):
             _check_status(url, response)
             yield response
@@ -181,7 +181,7 @@ def _check_status(url: str, response: requests.Response) -> None:
         raise InputError(status, path=url)
 
 
-def _transfer(url: str, part: Path, patience: RetryPolicy, digest: str | None) -> None:
+def _transfer(url: str, part: Path, policy: RetryPolicy, digest: str | None) -> None:
     """Request the missing bytes once, and append them."""
     note = foreign_json.own(note_of(part))
     of_part = note.pop("digest", None)
@@ -193,7 +193,7 @@ def _transfer(url: str, part: Path, patience: RetryPolicy, digest: str | None) -
     version = known.get("etag") or known.get("modified")
     if offset and (version or digest):
         headers = {"Range": f"bytes={offset}-"} | ({"If-Range": version} if version else {})
-    with _response(url, headers, patience) as response:
+    with _response(url, headers, policy) as response:
         span = response.headers.get("Content-Range", "")
         if response.status_code == 416 and span.endswith(f"/{offset}"):
             return  # it was complete

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pipeline.common import cores, heartbeat, screen
+from pipeline.common import cores, heartbeat, terminal
 from pipeline.common.atomic import atomic_folder, write_text
 from pipeline.common.bars import Bar
 from pipeline.common.errors import ConfigError, Exit
@@ -25,7 +25,7 @@ from pipeline.common.estimate import Estimate
 from pipeline.common.figures import Score, mean_of
 from pipeline.common.formatting import pluralize
 from pipeline.config import EvaluateConfig, TaskConfig
-from pipeline.evaluation import answers, chance, examples, table_files
+from pipeline.evaluation import answers, examples, significance, table_files
 from pipeline.evaluation.task_types import Dataset, Given, TaskType, open_task_type, read_sides, remarks_of
 from pipeline.stages import fingerprints
 from pipeline.stages.store_folder import StoreFolder, local_place, localised
@@ -193,7 +193,7 @@ def evaluate(config: EvaluateConfig, out: Path) -> Evaluation:
     folder.mkdir(exist_ok=True)
     remarks = remarks_of(config, context.train, context.dev)
     for remark in remarks:
-        screen.say(f"{config.task.name}: {remark}")
+        terminal.say(f"{config.task.name}: {remark}")
     keys = grid_of(config)
     done = finished(folder, keys)
     clean_output(out, folder, {f"{run.stem}.json" for run in done} | {run.stem for run in done if config.saves})
@@ -242,7 +242,7 @@ def run_trials(context: SearchContext, folder: Path, keys: Keys, done: Done) -> 
     config = context.config
     todo = {run: key for run, key in keys.items() if run not in done}
     if todo and (expected := expectation(context, len(todo))).worth_saying:
-        screen.say(f"{config.task.name}: {expected}")
+        terminal.say(f"{config.task.name}: {expected}")
     count = min(config.processes, len(todo))
     if count < 2:
         do(context, folder, todo)
@@ -512,7 +512,7 @@ def describe(found: Score, pretrained: str) -> str:
     random = "" if found.baseline is None else f"random initialisation {found.baseline:.3f}, "
     rows = found.malformed
     faults = f", {rows} malformed rows skipped, {found.faults[0]}" if rows else ""
-    remark = chance.verdict(found)
+    remark = significance.verdict(found)
     remarks = "".join(f", {one}" for one in found.remarks)
     return (
         f"{found.title}{sample} {found.metric_title} {found.score:.3f} "

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from model.finetuning.features import Ids
-from pipeline.common import checkpoints, counter_rng, screen
+from pipeline.common import checkpoints, counter_rng, terminal
 from pipeline.common.atomic import write_text
 from pipeline.common.bars import Bar
 from pipeline.common.counter_rng import Bools, Floats
@@ -141,7 +141,7 @@ def evaluate(config: EvaluateConfig, out: Path) -> Evaluation:
             except InputError:
                 if model.folder.exists() or model is models[-1]:
                     raise
-                screen.say(f"{model.name}: left out; the training has removed it since")
+                terminal.say(f"{model.name}: left out; the training has removed it since")
         models = [model for model in models if model.name in done]
         last = models[-1]
         baseline = _scored(config, last, RANDOM, pairs, folder, bar) if config.baseline else None

@@ -29,7 +29,7 @@ from pipeline.cli.overrides import (
 from pipeline.common import cores
 from pipeline.common.errors import ConfigError, InputError, UserError
 from pipeline.config import MINIMAL_PAIRS, EvaluateConfig, RunConfig, StageConfig
-from pipeline.orchestration import advice
+from pipeline.orchestration import stage_keys
 from pipeline.stages.registry import STAGES, type_of
 
 # A key of a stage among the words of a run: `train.steps=9`, `+train-512.deepspeed.KEY=9`.
@@ -118,17 +118,17 @@ def check_name(override: str, words: Words) -> None:
         raise ConfigError(f"{override}: no such key; did you mean {rest}={value}?")
     if key == "force" and not value.startswith("["):
         raise ConfigError(f"{override}: stages are required, as in --force train")
-    if name in advice.OWN or STAGE_KEY.match(override):
+    if name in stage_keys.OWN or STAGE_KEY.match(override):
         return
-    if near := difflib.get_close_matches(name, advice.OWN, n=1, cutoff=ALIKE):
+    if near := difflib.get_close_matches(name, stage_keys.OWN, n=1, cutoff=ALIKE):
         raise ConfigError(f"{override}: no such key; did you mean {near[0]}{dot}{rest}?")
     recipe = recipe_stages(words) or STAGES
-    if stages := [one for one in recipe if advice.belongs_to_stage(type_of(one), key)]:
+    if stages := [one for one in recipe if stage_keys.belongs_to_stage(type_of(one), key)]:
         others = f" (stages with this key: {', '.join(stages)})" if stages[1:] else ""
         meant = f"{stages[0]}.{key}={value}"
         raise ConfigError(f"{override}: is a key of a stage; did you mean {meant}?{others}")
     if dot:
-        near = difflib.get_close_matches(name, [*STAGES, *advice.OWN], n=1)
+        near = difflib.get_close_matches(name, [*STAGES, *stage_keys.OWN], n=1)
         meant = f"did you mean {near[0]}.{rest}? " if near else ""
         raise ConfigError(f"{override}: no such stage; {meant}choose one of {', '.join(STAGES)}")
 
@@ -212,7 +212,7 @@ def in_words_of_run(error: Exception, stage: str | None = None) -> UserError:
     found = found.but(key=found.key and found.key.removeprefix("stages."), problem=found.problem.replace("stages.", ""))
     first, dot, _ = (found.key or "").partition(".")
     stage = stage or (first if dot and type_of(first) in STAGES else None)
-    return found if stage is None else advice.in_plan(found, stage)
+    return found if stage is None else stage_keys.in_plan(found, stage)
 
 
 def check_stages(words: Words) -> None:

@@ -11,7 +11,7 @@ from pipeline.common.estimate import Estimate, hours
 from pipeline.config import ConvertConfig, PrepareConfig, RunConfig, VocabConfig
 from pipeline.orchestration import stage_commands
 from pipeline.orchestration.run_document import Nodes
-from pipeline.tokenization import existing
+from pipeline.tokenization import existing_vocabulary
 from pipeline.tokenization.wordpiece import WordPiece
 
 
@@ -56,7 +56,7 @@ def _entries(config: VocabConfig) -> int:
     if config.existing is None:
         return config.size
     try:
-        return WordPiece(existing.load(config)).size + config.learn
+        return WordPiece(existing_vocabulary.load(config)).size + config.learn
     except UserError:  # the stage itself will say it
         return config.size
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TypeVar
 
-from pipeline.common import screen
+from pipeline.common import terminal
 from pipeline.common.errors import Exit, InputError, Restart, UserError, records_in
 from pipeline.common.manifest import Manifest
 from pipeline.orchestration.run_document import FORCED, Groups, Nodes, StageRecord
@@ -31,7 +31,7 @@ class Executor(ABC):
 
     poll = 0.1  # seconds between two looks
     visible = VISIBLE  # seconds in which what a job has made appears here
-    patience = 600.0  # seconds without an answer until one gives up
+    longest_wait = 600.0  # seconds without an answer until one gives up
     asked = ""  # who answers
     tick = ""  # before the line of a stage that is done
 
@@ -88,7 +88,7 @@ class Executor(ABC):
                     continue
                 for each, manifest in made.items():
                     assert manifest is not None
-                    screen.say_line(f"{self.tick}{each:<{width}}  {manifest.seconds:8.1f} s   {manifest.summary}")
+                    terminal.say_line(f"{self.tick}{each:<{width}}  {manifest.seconds:8.1f} s   {manifest.summary}")
                 done |= made.keys()
                 del groups[name]
             if groups:
@@ -104,9 +104,9 @@ class Executor(ABC):
         """Return the answer to a question, which is asked again while it raises `Away`.
 
         Raises:
-            Restart: there is none for longer than `patience`.
+            Restart: there is none for longer than `longest_wait`.
         """
-        until = time.monotonic() + self.patience
+        until = time.monotonic() + self.longest_wait
         while True:
             try:
                 return question()
@@ -128,7 +128,7 @@ def announce_done(nodes: Nodes) -> None:
         if node.reason is None:
             manifest = Manifest.read(node.out)
             assert manifest is not None
-            screen.say_line(f"{node.name:<{width}}  up to date   {manifest.summary}")
+            terminal.say_line(f"{node.name:<{width}}  up to date   {manifest.summary}")
 
 
 def delete_forced(nodes: Nodes) -> None:

@@ -124,7 +124,7 @@ class KubernetesExecutor(Executor):
 
         Raises:
             UserError: it rejects the request: no such object, or no permission.
-            Restart: it is unavailable for longer than `patience`.
+            Restart: it is unavailable for longer than `longest_wait`.
         """
         from kubernetes.client.exceptions import ApiException
         from urllib3.exceptions import HTTPError

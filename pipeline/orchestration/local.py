@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pipeline.common import bars, run_record, screen
+from pipeline.common import bars, run_record, terminal
 from pipeline.common import cores as machine
 from pipeline.common.errors import Exit, writable
 from pipeline.common.formatting import duration
@@ -120,7 +120,7 @@ class LocalExecutor(Executor):
         gpu = self._gpu(node)
         bar = self.logs / f".{node.name}.bar"
         bar.unlink(missing_ok=True)  # of a start that was killed
-        ours = {"OMP_NUM_THREADS": str(cores), "PYTHONUNBUFFERED": "1", screen.RECORDS: "1", bars.PLACE: str(bar)}
+        ours = {"OMP_NUM_THREADS": str(cores), "PYTHONUNBUFFERED": "1", terminal.RECORDS: "1", bars.PLACE: str(bar)}
         if gpu is not None:  # all, this one first: an evaluation's processes take one after another
             place = self.gpus.index(gpu)
             ours["CUDA_VISIBLE_DEVICES"] = ",".join(self.gpus[place:] + self.gpus[:place])
@@ -169,11 +169,11 @@ class LocalExecutor(Executor):
 
         The ranks of a training outlive their launcher until they have saved.
         """
-        for sign, patience in ((signal.SIGTERM, GRACE), (signal.SIGKILL, 5.0)):
+        for sign, grace in ((signal.SIGTERM, GRACE), (signal.SIGKILL, 5.0)):
             children = [child.process for child in self.running.values()]
             for child in children:
                 signal_group(child, sign)
-            until = time.monotonic() + patience
+            until = time.monotonic() + grace
             with contextlib.suppress(KeyboardInterrupt):
                 while time.monotonic() < until and any([signal_group(child, 0) for child in children]):
                     time.sleep(0.05)

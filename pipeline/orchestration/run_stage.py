@@ -26,7 +26,7 @@ from model.launch import HOSTFILE
 from pipeline.cli import entry_point
 from pipeline.cli.overrides import Words
 from pipeline.common import cores as machine
-from pipeline.common import heartbeat, run_record, screen
+from pipeline.common import heartbeat, run_record, terminal
 from pipeline.common.errors import ConfigError, Exit, InputError, Restart
 from pipeline.config import EvaluateConfig, PrepareConfig
 from pipeline.evaluation import grid_search
@@ -213,7 +213,7 @@ def commands_of(stage: str, run: Run, record: str, typed: Mapping[str, str]) -> 
     commands = []
     for node in mine:
         made = node.made()
-        screen.say(f"{node.name}: {'up to date' if made else node.reason or 'changed since'}")
+        terminal.say(f"{node.name}: {'up to date' if made else node.reason or 'changed since'}")
         if made or not (words := command(mine, node, record)):
             continue
         if isinstance(node.config, PrepareConfig) and node.config.runner.workers == run.cores:
@@ -227,7 +227,7 @@ def main() -> None:
     if sys.argv[1:2] in (["--help"], ["-h"]):
         print(__doc__, end="")
         return
-    os.environ[screen.RECORDS] = "1"
+    os.environ[terminal.RECORDS] = "1"
     entry_point.guarded(lambda: run_stage(sys.argv[1:]))
 
 

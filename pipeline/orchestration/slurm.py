@@ -124,7 +124,7 @@ class SlurmExecutor(Executor):
 
         Raises:
             ConfigError: the command failed.
-            Restart: the controller is unavailable for longer than `patience`.
+            Restart: the controller is unavailable for longer than `longest_wait`.
         """
         return self.ask(lambda: answer(words, text))
 

@@ -23,7 +23,7 @@ from model.launching import rank_endings
 from model.resilience.rank_card import RUN, SECRET
 from model.resilience.watchdog import STOPPING
 from pipeline.cli import entry_point
-from pipeline.common import output, run_record, screen
+from pipeline.common import output, run_record, terminal
 from pipeline.common.atomic import write_text
 from pipeline.common.errors import ConfigError, Exit, UserError
 from pipeline.common.manifest import sha256_of
@@ -194,7 +194,7 @@ def finish(stage: str, code: int, workdir: Path) -> None:
         print(f"{ended}; not requeued", flush=True)
     elif not may_queue_again(workdir, job):
         print(f"{ended}; not requeued", flush=True)
-        screen.tell(
+        terminal.tell(
             UserError(
                 f"started {STALLED} times without a new checkpoint or result; fix the cause above (SIGTERM: perhaps "
                 "too short a time limit), then submit the same command",
@@ -218,7 +218,7 @@ def main() -> None:
         return
     if words[0] == "all":
         compose_run.start(words[1:], drive_all)
-    os.environ[screen.RECORDS] = "1"
+    os.environ[terminal.RECORDS] = "1"
     stage, workdir, digest = words
     entry_point.guarded(lambda: drive(stage, workdir, digest))
 

@@ -40,6 +40,6 @@ def sensible_count(documents: int) -> int:
     return 4 if documents >= 8 else 2 if documents >= 4 else 1
 
 
-def advice(share: float) -> str:
-    """Return the advice for an error message to set a share."""
+def how_to_set(share: float) -> str:
+    """Return how to set a share, for an error message."""
     return f"set validation_share={share} (in a run: prepare.validation_share={share} tasks.validation_share={share})"

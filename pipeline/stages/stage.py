@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
-from pipeline.common import screen
+from pipeline.common import terminal
 from pipeline.common.atomic import remove_leftovers, write_text
 from pipeline.common.checkpoints import of_another, run_name
 from pipeline.common.errors import ConfigError, InputError, UserError, disk_failure, writable
@@ -194,7 +194,7 @@ def run(
         store.check_free(named, in_place)
         present = recognise(stage, config, wanted, sources)
         if present is not None:
-            screen.say(f"{stage}: up to date{age(present)}, {present.summary} -> {place}")
+            terminal.say(f"{stage}: up to date{age(present)}, {present.summary} -> {place}")
             return present
         manifest = store.unsent(wanted) if store.stored else None
         if manifest is None:
@@ -203,7 +203,7 @@ def run(
             manifest = _made(store, config, make, out, in_place, uploads, wanted, sources)
         if store.stored:
             manifest = store.finish(manifest)
-    screen.say(f"{stage}: {manifest.summary} in {manifest.seconds:.1f} s -> {place}")
+    terminal.say(f"{stage}: {manifest.summary} in {manifest.seconds:.1f} s -> {place}")
     return manifest
 
 

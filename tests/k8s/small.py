@@ -112,7 +112,7 @@ class Small:
             stages={node.name: node for node in nodes},
         )
         made = kubernetes.KubernetesExecutor(config, record)
-        made.owner, made.patience = self.owner, 2.0
+        made.owner, made.longest_wait = self.owner, 2.0
         return made
 
     def _look(self) -> None:

@@ -171,12 +171,12 @@ def test_a_server_without_ranges_is_asked_for_all(server: Server, big: DownloadF
 
 def test_a_part_goes_on_though_its_note_has_no_secret(server: Server, tmp_path: Path) -> None:
     url = server.url("/big.bin").replace("//", "//me:secret@")
-    patience, part = RetryPolicy(timeout=5, tries=1), tmp_path / "big.bin.part"
+    policy, part = RetryPolicy(timeout=5, tries=1), tmp_path / "big.bin.part"
     server.cuts = [1_000_000]
     with pytest.raises(InputError):
-        http_transfer.fetch(url, part, patience, digest=None)
+        http_transfer.fetch(url, part, policy, digest=None)
     assert "secret" not in http_transfer.note_of(part).read_text()
-    http_transfer.fetch(url, part, patience, digest=None)
+    http_transfer.fetch(url, part, policy, digest=None)
     assert part.read_bytes() == CONTENT
     assert server.asked[-1][1] == "bytes=1000000-"
 

@@ -121,8 +121,8 @@ def prepared(corpus: dict[str, object]) -> Manifest:
 
 def test_a_terminal_gets_the_orders_of_bars_alone(root: Path) -> None:
     code = (
-        "import sys; from pipeline.common import output, screen; output.outlive_readers()\n"
-        "print(sys.argv[1]); screen.say(sys.argv[1]); print('\\r\\x1b[Kdone', file=sys.stderr)\n"
+        "import sys; from pipeline.common import output, terminal; output.outlive_readers()\n"
+        "print(sys.argv[1]); terminal.say(sys.argv[1]); print('\\r\\x1b[Kdone', file=sys.stderr)\n"
         "raise ValueError(sys.argv[1])\n"
     )
     terminal, end = pty.openpty()

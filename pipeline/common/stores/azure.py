@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
 from pipeline.common.errors import first_line
-from pipeline.common.stores import patience
+from pipeline.common.stores import retries
 from pipeline.common.stores.client import CHANGED, At, Client, Failure, Got, Page, Span
 from pipeline.common.stores.remote_file import Info
 
@@ -178,13 +178,13 @@ def _watch(answer: Any) -> None:
     whole = raw.stream
 
     def stream(*args: Any, **kwargs: Any) -> Iterator[bytes]:
-        pace = patience.Pace()
+        pace = retries.Pace()
         try:
             for part in whole(*args, **kwargs):
                 pace.add(len(part))
                 yield part
         except (HTTPError, ConnectionError) as error:
-            raise patience.Again(first_line(error), answered=True) from error
+            raise retries.Again(first_line(error), answered=True) from error
 
     raw.stream = stream
 

@@ -2,7 +2,7 @@
 
 A client of a store is what differs: how its library is asked, and what its errors mean. An object is
 written only where it is missing, or only over the version that was read; a read is bound to the
-version that was seen first. Retries are those of `patience`: libraries make every request once.
+version that was seen first. Retries are those of `retries`: libraries make every request once.
 """
 
 import calendar
@@ -21,7 +21,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from pipeline.common import parallel
 from pipeline.common.errors import BY_FORCE, ConfigError, Restart, StoreError, first_line
-from pipeline.common.stores import patience
+from pipeline.common.stores import retries
 from pipeline.common.stores.remote_file import Info, RemoteFile, key_prefix, listed_prefix, parse
 
 Page = tuple[list[Info], str | None]  # of a list, and the token of the next
@@ -149,17 +149,17 @@ class Client(ABC):
         def attempt() -> Any:
             try:
                 return request(at)
-            except (patience.Again, StoreError, Restart):
+            except (retries.Again, StoreError, Restart):
                 raise
             except Exception as error:
                 failure = self._failure(error)
                 if (missing and failure.missing) or (unmet and failure.unmet):
                     return None
                 if failure.temporary:
-                    raise patience.Again(first_line(error), answered=failure.status > 0) from error
+                    raise retries.Again(first_line(error), answered=failure.status > 0) from error
                 raise self._refusal(at, address, error, failure) from error
 
-        return patience.until_answered(address, str(attrgetter(self.ENDPOINT)(at.client)), self.ADVICE, attempt)
+        return retries.until_answered(address, str(attrgetter(self.ENDPOINT)(at.client)), self.ADVICE, attempt)
 
     def _unusable(self, error: Exception) -> str:
         return f"no usable credentials ({first_line(error)}); {self.CREDENTIALS}"
@@ -214,7 +214,7 @@ class Client(ABC):
             def request(at: At) -> bytes:
                 data, _ = self._get(at, info.etag, (start, stop))
                 if len(data) != stop - start:
-                    raise patience.Again("the answer was cut off", answered=True)
+                    raise retries.Again("the answer was cut off", answered=True)
                 return data
 
             found: bytes = self.call(address, request)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from pipeline.common.errors import Restart
-from pipeline.common.stores import patience
+from pipeline.common.stores import retries
 from pipeline.common.stores.client import At, Client, Failure, Got, Page, Span, check
 from pipeline.common.stores.remote_file import Info
 
@@ -85,7 +85,7 @@ class Gs(Client):
 
     def _get(self, at: At, etag: str | None = None, span: Span = None) -> Got:
         blob = _blob(at, generation=None if etag is None else int(etag))
-        body, (start, stop) = patience.Body(), span or (None, None)
+        body, (start, stop) = retries.Body(), span or (None, None)
         # The store has checksums of whole objects alone.
         blob.download_to_file(
             body, start=start, end=stop and stop - 1, checksum=None if span else "crc32c", raw_download=True, **_ONCE
@@ -123,10 +123,10 @@ class Gs(Client):
 
             retry = Retry(  # a part that fails is repeated by itself
                 predicate=passes,
-                initial=patience.PAUSE,
-                maximum=patience.LONGEST_PAUSE,
-                timeout=patience.patience(),
-                on_error=patience.Notice(address).failed,
+                initial=retries.PAUSE,
+                maximum=retries.LONGEST_PAUSE,
+                timeout=retries.longest_wait(),
+                on_error=retries.Notice(address).failed,
             )
             blob = _blob(at, chunk_size=self.PART)
             crc = base64.b64encode(crc32c.digest()).decode()

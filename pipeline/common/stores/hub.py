@@ -16,8 +16,8 @@ from typing import Any
 
 from pipeline.common import redirects
 from pipeline.common.errors import ConfigError, InputError, Restart, StoreError, first_line
-from pipeline.common.stores.patience import Again, until_answered
 from pipeline.common.stores.remote_file import Info, RemoteFile
+from pipeline.common.stores.retries import Again, until_answered
 
 SCHEME = "hf://"
 TIMEOUT = 20.0  # seconds without a byte after which a request is repeated

@@ -9,7 +9,7 @@ import contextlib
 import hashlib
 from typing import Any, ClassVar
 
-from pipeline.common.stores import patience
+from pipeline.common.stores import retries
 from pipeline.common.stores.client import At, Client, Failure, Got, Page, Span
 from pipeline.common.stores.remote_file import Info
 
@@ -107,7 +107,7 @@ class S3(Client):
         bound = {"IfMatch": etag} if etag is not None else {}
         bound |= {"Range": f"bytes={span[0]}-{span[1] - 1}"} if span else {}
         answer = at.client.get_object(**_named(at), **bound)
-        body = patience.Body()
+        body = retries.Body()
         with contextlib.closing(answer["Body"]) as parts:
             for part in parts.iter_chunks(2**16):
                 body.write(part)

@@ -47,7 +47,7 @@ def test_a_rank_without_a_gpu_of_its_own_is_refused(monkeypatch: pytest.MonkeyPa
 
 def test_the_driver_that_a_build_needs_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.version, "cuda", "13.0")
-    assert "580" in gpus.advice()
+    assert "580" in gpus.how_to_use()
 
 
 def test_a_node_whose_driver_is_too_old_is_refused_with_the_one_that_is_needed(

@@ -15,14 +15,14 @@ from tests.terminal import plain
 
 TWO = """
 import sys
-from pipeline.common import screen
+from pipeline.common import terminal
 from pipeline.common.bars import Bar
 with Bar("first", 4, "rows") as first, Bar("second", None, "B") as second:
     first.update()
     second.move(2_000_000, "a \\x1b[31m note")
-    screen.say("in between 12")
+    terminal.say("in between 12")
     first.move(2, "half")
-screen.say("done")
+terminal.say("done")
 """
 
 

@@ -16,7 +16,7 @@ from omegaconf import DictConfig, OmegaConf
 from pipeline.cli import composing, conf_files, help_text, overrides
 from pipeline.common.formatting import flatten
 from pipeline.config import RunConfig
-from pipeline.orchestration import advice, compose_run
+from pipeline.orchestration import compose_run, stage_keys
 from pipeline.stages.registry import STAGES
 from tests import runs
 from tests.examples import examples
@@ -87,7 +87,7 @@ def test_a_choice_and_a_key_of_it_both_count(kind: str, group: str, choice: str,
     for order in itertools.permutations(words):
         found = dict(flatten(OmegaConf.to_container(of_command(kind, *order))))
         assert found == expected, order
-    if group in (*advice.GROUPS_FROM_RUN, "task"):
+    if group in (*stage_keys.GROUPS_FROM_RUN, "task"):
         return
     wanted = {k: v for k, v in expected.items() if k.startswith(about)}
     words = [form.format(f"{kind}.{group}", choice), f"{kind}.{key}={str(value).lower()}"]

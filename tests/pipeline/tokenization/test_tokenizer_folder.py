@@ -12,7 +12,7 @@ from model.encoders.architectures import build_model
 from model.huggingface import bert_format
 from pipeline.common.errors import InputError
 from pipeline.config import CorpusConfig, VocabConfig
-from pipeline.tokenization import existing
+from pipeline.tokenization import existing_vocabulary
 from pipeline.tokenization.wordpiece import WordPiece, build
 from tests.model.tiny_bert import CONFIG, WORDS
 
@@ -88,7 +88,7 @@ def test_trained_added_tokens_keep_their_rows_and_are_read_as_transformers_reads
 def test_an_existing_vocabulary_keeps_added_tokens(tmp_path: Path) -> None:
     folder = folder_of(tmp_path / "a", FILES[0])
     config = VocabConfig(corpus=CorpusConfig(name="none", reader="none"), source="", out="x", existing=str(folder))
-    assert WordPiece(existing.load(config)).vocab == [*WORDS, *ADDED]
+    assert WordPiece(existing_vocabulary.load(config)).vocab == [*WORDS, *ADDED]
 
 
 @pytest.mark.parametrize(

@@ -95,7 +95,7 @@ def test_a_pod_that_cannot_ask_for_a_token_yet_waits(monkeypatch: pytest.MonkeyP
         "AZURE_AUTHORITY_HOST": "https://127.0.0.1:1",
     }.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr("pipeline.common.stores.patience.is_unknown", lambda endpoint: False)  # no network here
+    monkeypatch.setattr("pipeline.common.stores.retries.is_unknown", lambda endpoint: False)  # no network here
     with pytest.raises(Restart):
         storage.at("abfs://container/x").is_file()
 

@@ -12,7 +12,7 @@ import pytest
 from pipeline.common import storage
 from pipeline.common.errors import ConfigError, Exit, Restart, StoreError
 from pipeline.common.manifest import sha256
-from pipeline.common.stores import patience
+from pipeline.common.stores import retries
 from pipeline.common.stores.remote_file import LARGEST
 from pipeline.config import CorpusConfig
 from pipeline.readers import SkipCounts, open_corpus
@@ -84,8 +84,8 @@ def test_a_store_that_stays_away_asks_for_a_restart(
 
 def test_a_connection_that_is_too_slow_is_given_up(data: storage.Remote, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BERT_STORE_TIMEOUT", "1")
-    monkeypatch.setattr(patience, "WINDOW", 0.0)
-    monkeypatch.setattr(patience, "SLOWEST", 2**60)
+    monkeypatch.setattr(retries, "WINDOW", 0.0)
+    monkeypatch.setattr(retries, "SLOWEST", 2**60)
     with pytest.raises(Restart, match="slower than"):
         data.read_bytes()
 
@@ -240,5 +240,5 @@ def test_prepare_ends_with_one_line_when_the_store_goes_away(
 def test_a_timeout_that_is_no_number_is_named(typed: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BERT_STORE_TIMEOUT", typed)
     with pytest.raises(ConfigError) as caught:
-        patience.patience()
+        retries.longest_wait()
     assert caught.value.key == "BERT_STORE_TIMEOUT"

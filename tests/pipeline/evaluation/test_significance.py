@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from pipeline.common.figures import Score
-from pipeline.evaluation import chance
+from pipeline.evaluation import significance
 
 
 def figures(metric: str, score: float, guess: float, rows: int, **more: Any) -> Score:
@@ -54,14 +54,14 @@ def figures(metric: str, score: float, guess: float, rows: int, **more: Any) -> 
     ],
 )
 def test_a_score_is_compared_with_guessing(found: Score, remark: str | None) -> None:
-    said = chance.verdict(found)
+    said = significance.verdict(found)
     assert (said is None) if remark is None else (said is not None and remark in said)
     assert said is None or " 0 " not in said
 
 
 def test_guessing_is_called_chance_nineteen_times_in_twenty() -> None:
     draws = np.random.default_rng(0).binomial(500, 0.5, 2000) / 500
-    called = [chance.verdict(figures("accuracy", score, 0.5, 500)) for score in draws]
+    called = [significance.verdict(figures("accuracy", score, 0.5, 500)) for score in draws]
     assert sum(said is not None for said in called) > 0.95 * len(called)
 
 
@@ -69,10 +69,10 @@ def test_guessing_is_called_chance_nineteen_times_in_twenty() -> None:
 @pytest.mark.parametrize("guess", [0.5, 0.33, 0.7])
 def test_the_spread_of_guesses_is_that_of_their_distribution(rows: int, guess: float) -> None:
     """Nineteen of twenty, two-sided, but for the steps of whole answers."""
-    width = chance.spread("accuracy", guess, rows)
+    width = significance.spread("accuracy", guess, rows)
     low, high = stats.binom.interval(0.954, rows, guess)
     assert 2 * width == pytest.approx((high - low) / rows, abs=2 / rows)
-    for metric in chance.CORRELATIONS:
-        r = chance.spread(metric, 0.0, rows)
+    for metric in significance.CORRELATIONS:
+        r = significance.spread(metric, 0.0, rows)
         value = 2 * stats.t.sf(r * np.sqrt((rows - 2) / (1 - r**2)), rows - 2)
         assert value == pytest.approx(0.045, abs=0.005)

@@ -9,7 +9,7 @@ import torch
 
 from model.config import ModelConfig
 from model.encoders.architectures import build_model
-from model.training import checkpoint, history, initial_weights
+from model.training import checkpoint, initial_weights, provenance
 from model.training.optimizer import AVERAGE
 from model.training.tracking import METRICS
 from pipeline.common import checkpoints
@@ -66,7 +66,7 @@ def test_a_checkpoint_has_the_figures_of_its_step(
     place = folder
     if step is not None:
         place = checkpoints.runs(folder) / ("t" * 12) / checkpoints.name_of(step)
-    (made,) = history.of_weights(str(place), initial_weights.read(place, 1, average), average)
+    (made,) = provenance.of_weights(str(place), initial_weights.read(place, 1, average), average)
     step = step or 7
     found = TrainingSummary.of(made)
     assert (found.steps, found.tokens, found.device) == (step, 100 * step, "cpu")
@@ -75,5 +75,5 @@ def test_a_checkpoint_has_the_figures_of_its_step(
 
 
 def test_a_mean_of_several_was_not_evaluated(folder: Path) -> None:
-    (made,) = history.of_weights(str(folder), initial_weights.read(folder, 2), False)
+    (made,) = provenance.of_weights(str(folder), initial_weights.read(folder, 2), False)
     assert (made.figures["steps"], made.figures["validation"]) == (7, {})

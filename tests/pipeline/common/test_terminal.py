@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.common import screen
+from pipeline.common import terminal
 
 COLOUR = re.compile(r"\x1b\[[\d;]*m")
 LINE = (
@@ -22,7 +22,7 @@ LINE = (
 
 
 def test_commands_paths_and_quoted_values_stay_whole() -> None:
-    lines = screen.wrap(LINE, 60).split("\n")
+    lines = terminal.wrap(LINE, 60).split("\n")
     assert len(lines) > 2
     assert all(line.startswith("      ") for line in lines[1:])
     command = "python -m pipeline.vocab corpus=books corpus.path=/data/a/rather/long/path/to/some/books"
@@ -32,14 +32,14 @@ def test_commands_paths_and_quoted_values_stay_whole() -> None:
 
 @given(st.lists(st.text("abc,.=/-", min_size=1, max_size=30), min_size=1), st.integers(40, 80))
 def test_nothing_is_lost_and_no_line_is_too_long(words: list[str], columns: int) -> None:
-    text = screen.wrap(" ".join(words), columns)
+    text = terminal.wrap(" ".join(words), columns)
     assert text.split() == words
     assert all(len(line) <= columns for line in text.split("\n"))
 
 
 def test_what_a_program_reads_is_not_wrapped() -> None:
     stream = io.StringIO()
-    screen.say(LINE, stream)
+    terminal.say(LINE, stream)
     assert stream.getvalue() == LINE + "\n"
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from pipeline.common.errors import BY_FORCE, ConfigError, Diverged, InputError, UserError, named
-from pipeline.orchestration import advice, compose_run
+from pipeline.orchestration import compose_run, stage_keys
 
 STAGES = ["prepare", "prepare-512", "train", "train-512", "evaluate", "evaluate-curve"]
 OUTS = {name: f"s3://wiki/run/{name}" for name in [*STAGES, "evaluate-rte"]}
@@ -20,7 +20,7 @@ OUTS = {name: f"s3://wiki/run/{name}" for name in [*STAGES, "evaluate-rte"]}
     ],
 )
 def test_a_node_belongs_to_a_stage_of_the_recipe(name: str, stage: str) -> None:
-    assert advice.owner(name, STAGES) == stage
+    assert stage_keys.owner(name, STAGES) == stage
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_a_node_belongs_to_a_stage_of_the_recipe(name: str, stage: str) -> None:
     ],
 )
 def test_keys_of_a_stage_get_its_name(stage: str, error: UserError, shown: str) -> None:
-    told = advice.in_run(error.but(where=f"stage {stage}"), STAGES, OUTS, False)
+    told = stage_keys.in_run(error.but(where=f"stage {stage}"), STAGES, OUTS, False)
     assert (type(told), str(told)) == (type(error), f"stage {stage}: {shown}")
 
 
@@ -56,18 +56,18 @@ def test_keys_of_a_stage_get_its_name(stage: str, error: UserError, shown: str) 
 def test_the_stage_whose_folder_is_wrong_is_forced(stage: str, path: str | None, forced: str) -> None:
     error = InputError(f"make it again {BY_FORCE}", path=path, where=f"stage {stage}")
     assert str(error).endswith("make it again with force=true")
-    assert str(advice.in_run(error, STAGES, OUTS, False)).endswith(f"make it again with --force {forced}")
+    assert str(stage_keys.in_run(error, STAGES, OUTS, False)).endswith(f"make it again with --force {forced}")
     assert compose_run.expand(["--force", forced]) == [f"force=[{forced}]"]
-    assert str(advice.in_run(error, STAGES, OUTS, True)).endswith(f"by deleting {OUTS[forced]}")
+    assert str(stage_keys.in_run(error, STAGES, OUTS, True)).endswith(f"by deleting {OUTS[forced]}")
 
 
 def test_an_error_of_a_plan_has_the_keys_of_a_run() -> None:
     error = ConfigError(f"no such key; did you mean {named('size')}?", "sizee")
-    assert str(advice.in_plan(error, "vocab")) == "stage vocab: vocab.sizee: no such key; did you mean vocab.size?"
+    assert str(stage_keys.in_plan(error, "vocab")) == "stage vocab: vocab.sizee: no such key; did you mean vocab.size?"
     error = ConfigError("no such file", "corpus.path", "x")
-    assert str(advice.in_plan(error, "vocab")) == "stage vocab: corpus.path=x: no such file"
+    assert str(stage_keys.in_plan(error, "vocab")) == "stage vocab: corpus.path=x: no such file"
 
 
 def test_an_error_keeps_its_type_and_fields() -> None:
-    error = advice.in_run(Diverged("a", path="log", where="stage train"), STAGES, OUTS, False)
+    error = stage_keys.in_run(Diverged("a", path="log", where="stage train"), STAGES, OUTS, False)
     assert (type(error), error.path) == (Diverged, "log")

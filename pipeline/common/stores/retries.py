@@ -75,11 +75,11 @@ class Body(io.BytesIO):
         return super().write(data)
 
 
-def until_answered(address: str, endpoint: str, advice: str, request: Callable[[], Result]) -> Result:
+def until_answered(address: str, endpoint: str, what_to_check: str, request: Callable[[], Result]) -> Result:
     """Repeat a request that raises `Again`.
 
     Raises:
-        StoreError: the name of the host is unknown; `advice` says what to check.
+        StoreError: the name of the host is unknown; `what_to_check` completes the sentence.
         Restart: the store does not answer.
     """
     began, notice, pause = time.monotonic(), Notice(address), PAUSE
@@ -90,11 +90,13 @@ def until_answered(address: str, endpoint: str, advice: str, request: Callable[[
             notice.failed(error)
             reason, asked, silent = str(error), error.pause, not error.answered
         spent = time.monotonic() - began
-        if silent and spent > min(UNKNOWN, patience()) and is_unknown(endpoint):
-            raise StoreError(f"the store cannot be reached ({reason}); check the network, {advice}", path=address)
-        if spent + asked > patience():
+        if silent and spent > min(UNKNOWN, longest_wait()) and is_unknown(endpoint):
+            raise StoreError(
+                f"the store cannot be reached ({reason}); check the network, {what_to_check}", path=address
+            )
+        if spent + asked > longest_wait():
             raise Restart(
-                f"{address}: the store did not answer for {spent:.0f} s ({reason}); check the network, {advice}"
+                f"{address}: the store did not answer for {spent:.0f} s ({reason}); check the network, {what_to_check}"
             )
         time.sleep(max(pause, asked))
         pause = min(2 * pause, LONGEST_PAUSE)
@@ -110,7 +112,7 @@ def is_unknown(endpoint: str) -> bool:
     return False
 
 
-def patience() -> float:
+def longest_wait() -> float:
     """Return for how many seconds a store that does not answer is waited for.
 
     Raises:
