@@ -123,8 +123,14 @@ class ScheduleConfig(Section, key="schedule"):
         0.1, "Share of all steps, the first ones, in which the batch grows to batch_size.", at_least=0, at_most=1
     )
 
+    spread_steps: int | None = option(
+        None, "Steps, the first ones, that shares for warm-up, batch and masks are of; null: all.", at_least=1
+    )
+
     def check_steps(self, steps: int | None, batch_size: int) -> None:
         """Check that a run of `steps` updates fits into the schedule; None: not known yet."""
+        if steps and steps <= (self.spread_steps or 0):
+            self.spread_steps = None  # the same steps have the same settings
         for key in () if steps else ("first_step", "total_steps", "first_batch"):
             check(not getattr(self, key), "set steps too", f"schedule.{key}")
         end = self.first_step + (steps or 0)

@@ -22,6 +22,7 @@ from pipeline.common.figures import CorpusCounts, TrainingSummary
 from pipeline.common.manifest import Manifest
 
 REACHED = 0.5  # share of the speed of plain matrix products that a step reaches, where not known
+START = 6.0  # seconds until the first step: PyTorch, DeepSpeed, the shards, the first save
 STEP = 0.015  # seconds of a step besides its operations: the optimizer, Python, many small kernels
 FILLED = 0.9  # share of a sequence that is real tokens, where the shards are not there yet
 VOCABULARY = 30522  # entries, where they are not known yet
@@ -128,7 +129,7 @@ def training(
     if timed:
         reached = estimate.rate_of(config.workdir, "train")
         seconds = work / (reached or REACHED * (speed or processor() / ranks)) / ranks
-        seconds += 0 if reached else STEP * (steps - done)  # a rate that was measured includes it
+        seconds += START + (0 if reached else STEP * (steps - done))  # a rate that was measured includes those
     count = cost.parameters(known(model))
     average = AVERAGE * count * (config.ema is not None)
     return Estimate(

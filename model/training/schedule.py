@@ -10,11 +10,16 @@ def length(config: ScheduleConfig, steps: int) -> int:
     return config.total_steps or config.first_step + steps
 
 
+def spread(config: ScheduleConfig, steps: int) -> int:
+    """Return the updates that shares of all of `steps` are spread over."""
+    return min(steps, config.spread_steps or steps)
+
+
 def warmup_steps(config: ScheduleConfig, steps: int) -> int:
     """Return the number of updates until the peak."""
     if config.warmup_steps is not None:
         return max(1, config.warmup_steps)
-    return max(1, round(config.warmup_share * length(config, steps)))
+    return max(1, round(config.warmup_share * spread(config, length(config, steps))))
 
 
 def steps_before_decay(config: ScheduleConfig, steps: int) -> int:
@@ -52,6 +57,6 @@ def batch_size(config: ScheduleConfig, full: int, step: int, steps: int) -> int:
     """Return the samples of update `step` (from 0) of `steps`: a linear increase up to `full`."""
     if config.first_batch is None:
         return full
-    rising = config.batch_share * length(config, steps)
+    rising = config.batch_share * spread(config, length(config, steps))
     progress = min(1.0, (step + config.first_step) / rising) if rising else 1.0
     return round(config.first_batch + (full - config.first_batch) * progress)

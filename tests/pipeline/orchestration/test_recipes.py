@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from model.config import TrainConfig
+from model.training.extending import FirstSteps
+from model.training.schedule import steps_before_decay
 from pipeline.cli import conf_files
 from pipeline.common.errors import ConfigError
 from pipeline.orchestration import estimates, graph
@@ -42,6 +44,19 @@ def test_phases_share_the_steps_of_a_run_as_those_of_the_recipe(recipe: str, ste
         assert phase.schedule.first_step == (0 if own else done)
         assert phase.schedule.total_steps == (None if own else steps)
         done += phase.steps
+
+
+@pytest.mark.parametrize("recipe", ["laptop", "modern-laptop"])
+def test_a_training_of_minutes_can_be_extended(recipe: str) -> None:
+    def of(*words: str) -> tuple[TrainConfig, FirstSteps]:
+        config = planned("+corpus=sample", f"recipe={recipe}", *words)["train"].config
+        return config, FirstSteps(config, config.steps, "")
+
+    (config, usual), (_, longer) = of(), of("train.steps=9000")
+    assert config.schedule.spread_steps is None, "as in runs of earlier code"
+    stable = steps_before_decay(config.schedule, config.steps)
+    assert stable > config.save_every
+    assert usual.hash_of(stable) == longer.hash_of(stable)
 
 
 def test_steps_of_one_training_are_set_beside_those_of_all() -> None:
