@@ -12,7 +12,7 @@ from urllib.parse import unquote, urlsplit
 
 from pipeline.cli import entry_point
 from pipeline.common import http_transfer
-from pipeline.common.atomic import write_text
+from pipeline.common.atomic import flush, write_text
 from pipeline.common.bars import Bar
 from pipeline.common.errors import ConfigError, InputError
 from pipeline.common.formatting import pluralize
@@ -173,8 +173,9 @@ def obtain(source: Source, out: Path, policy: RetryPolicy) -> dict[str, Any]:
                 "corpus.files",
                 path=url,
             )
+        flush(part)  # without a checksum, nothing else would tell that the power went
         part.replace(path)
-        http_transfer.discard(part)
+    http_transfer.discard(part)  # or its note, of a start that was killed
     if source.digest is None:
         write_text(note, address)
     else:

@@ -3,11 +3,14 @@
 A stage runs once under strace, which lists the calls that change its folder. Then, for a call at a
 time, strace kills the process there or lets the call fail, and the plain command runs again. Its
 folder must be that of the undisturbed run, to the byte but for times, without further files; an
-error of the system must be one line, with an exit code that says what to do. `--cases` draws as
-many of each stage; all calls that give a file its name or take it are among the first.
+error of the system must be one line, with an exit code that says what to do. When the power goes,
+names stay, and files are empty that were not flushed to the disk since they were opened or written;
+that is tried after the end of a stage too. `--cases` draws as many of each stage; all calls that
+give a file its name or take it are among the first.
 """
 
 import argparse
+import contextlib
 import itertools
 import json
 import os
@@ -18,11 +21,14 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from importlib import import_module
 from multiprocessing import get_context
 from pathlib import Path
@@ -32,17 +38,18 @@ from pipeline.common.errors import Exit
 from pipeline.common.manifest import MANIFEST
 from tests import forked
 
+FLUSHES = ("fsync", "fdatasync")
 NAMING = ("rename", "renameat", "renameat2", "link", "linkat", "symlink", "unlink", "unlinkat", "rmdir")
-CALLS = (*NAMING, "openat", "write", "pwrite64", "mkdir", "ftruncate", "fsync", "fdatasync", "fchmod", "fallocate")
+CALLS = (*NAMING, "openat", "write", "pwrite64", "mkdir", "ftruncate", *FLUSHES, "fchmod", "fallocate")
 LINE = re.compile(r"^\d+ +(\w+)\((.*)$")
 PATHS = re.compile(r'<(/[^>]*)>|"([^"]*)"')
 ANYWHERE = "renameat"  # only safetensors calls it, with names that are other ones each time
 RANDOM = re.compile(r"/\.tmp\w{6}$|#\d+$|[0-9a-f]{16}")
-HOW = ("kill", "ENOSPC", "EIO")
+HOW = ("kill", "power", "ENOSPC", "EIO", "EINTR")
 LIMIT = 120.0  # seconds of a command
 TIMES = re.compile(
     rb'"(seconds|finished|times|spent|[a-z_]*per_second|mfu|data_wait_share|began|time)": ?'
-    rb'("[^"]*"|[\d.e+-]+|\{[^}]*\})'
+    rb'("[^"]*"|[\d.e+-]+|\{[^}]*\})|"kept": (true|false)'
 )
 TRAIN = (
     "model=tiny model.hidden=16 model.feed_forward=32 model.heads=2 model.positions=32 batch_size=8 micro_batch=8 "
@@ -50,8 +57,10 @@ TRAIN = (
     "schedule=wsd schedule.warmup_steps=1 schedule.decay_share=0.5"
 )
 COMMANDS = {  # of each stage, after those before it; TEXT, TASK and W are paths
+    "download": "pipeline.download +corpus=text corpus.files=[{url:FILE}] timeout=5 tries=1 workdir=W",
     "vocab": "pipeline.vocab +corpus=lines corpus.path=TEXT size=150 workdir=W",
     "prepare": "pipeline.prepare +corpus=lines corpus.path=TEXT sequence_length=32 validation_share=0.2 workdir=W",
+    "tasks": "pipeline.tasks +corpus=lines corpus.path=TEXT validation_share=0.5 workdir=W",
     "train": f"model.train workdir=W {TRAIN}",
     "convert": "pipeline.convert workdir=W",
     "evaluate": "pipeline.evaluate +task=own data=TASK task.name=own pretrained=W/convert epochs=1 batch_sizes=[8] "
@@ -67,6 +76,7 @@ class Point:
     call: str
     path: str
     number: int
+    unflushed: tuple[str, ...]  # files whose content is not on the disk before it
 
 
 @dataclass(frozen=True)
@@ -81,6 +91,13 @@ class Case:
         return f"{self.stage}: {self.how} at {self.point.call} {self.point.number} of {self.point.path}"
 
 
+class Silent(SimpleHTTPRequestHandler):
+    """Serves files, without a line for each request."""
+
+    def log_message(self, format: str, *values: object) -> None:
+        """Say nothing."""
+
+
 class World:
     """A folder in which all stages before one are done."""
 
@@ -88,6 +105,7 @@ class World:
         self.top, self.stage, self.work = top, stage, top / "work"
         self.before, self.log = top / "before", top / "strace"
         text(top)
+        self.file = self.serve()
         for name, words in COMMANDS.items():
             if name == stage:
                 break
@@ -97,8 +115,15 @@ class World:
         shutil.copytree(self.work, self.before)
         code, said = self.run(COMMANDS[stage], f"trace={','.join(CALLS)}", "-y")
         assert code == 0, said
-        self.points = list(dict.fromkeys(self._points()))
+        self.points = [*self._points()]
         self.wanted = self.content()
+
+    def serve(self) -> str:
+        """Serve the text to this process's children; return its address."""
+        handler = partial(Silent, directory=str(self.top))
+        server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        return f"http://127.0.0.1:{server.server_port}/text.txt"
 
     def run(self, words: str, expression: str | None = None, *options: str) -> tuple[int, str]:
         """Run a command, under strace with an expression; return its exit code and what it said.
@@ -108,6 +133,7 @@ class World:
         """
         for name, value in {"TEXT": "text.txt", "TASK": "task", "W": "work"}.items():
             words = re.sub(rf"\b{name}\b", str(self.top / value), words)
+        words = words.replace("FILE", self.file)
         child = os.fork()
         if not child:
             os.setsid()
@@ -150,6 +176,7 @@ class World:
 
     def _points(self) -> Iterator[Point]:
         counts: Counter[tuple[str, str]] = Counter()
+        unflushed: dict[str, None] = {}
         for line in self.log.read_text(errors="replace").splitlines():
             found = LINE.match(line)
             if found is None:
@@ -158,12 +185,22 @@ class World:
             if call == "openat" and not re.search(r"O_(WRONLY|RDWR|CREAT)", arguments):
                 continue
             paths = [one or other for one, other in PATHS.findall(arguments)]
-            path = next((path for path in paths if path.startswith(f"{self.work}/")), None)
-            if path is None or (RANDOM.search(path) and call != ANYWHERE):
+            within = [path for path in paths if path.startswith(f"{self.work}/")]
+            if not within:
                 continue
-            place = "" if call == ANYWHERE else path
-            counts[call, place] += 1
-            yield Point(call, place, counts[call, place])
+            path, *others = within
+            if not RANDOM.search(path) or call == ANYWHERE:
+                place = "" if call == ANYWHERE else path
+                counts[call, place] += 1
+                yield Point(call, place, counts[call, place], tuple(unflushed))
+            if call in FLUSHES:
+                unflushed.pop(path, None)
+            elif call not in NAMING and call not in ("mkdir", "fchmod"):
+                unflushed[path] = None
+            elif call.startswith("rename") and others:
+                moved = {other: re.sub(rf"^{re.escape(path)}(?=/|$)", others[0], other) for other in unflushed}
+                unflushed = dict.fromkeys(moved.values())
+        yield Point("end", "", 0, tuple(unflushed))
 
     def content(self) -> dict[str, bytes]:
         """Return the files below the run's folder but for times, with hidden ones but for locks."""
@@ -178,15 +215,23 @@ class World:
         """Do a case; return what was wrong, or None; "" if the call was not made."""
         shutil.rmtree(self.work)
         subprocess.run(["cp", "-a", str(self.before), str(self.work)], check=True)
-        do = "signal=KILL" if case.how == "kill" else f"error={case.how}"
+        killed = case.how in ("kill", "power")
+        do = "signal=KILL" if killed else f"error={case.how}"
         inject = f"inject={case.point.call}:{do}:when={case.point.number}"
         self.log.unlink(missing_ok=True)
-        code, said = self.run(COMMANDS[self.stage], inject, *(["-P", case.point.path] if case.point.path else []))
-        if "(INJECTED)" not in self.log.read_text(errors="replace") and code != -signal.SIGKILL:
-            return ""
+        if case.point.call == "end":
+            code, said = self.run(COMMANDS[self.stage])
+        else:
+            code, said = self.run(COMMANDS[self.stage], inject, *(["-P", case.point.path] if case.point.path else []))
+            if "(INJECTED)" not in self.log.read_text(errors="replace") and code != -signal.SIGKILL:
+                return ""
         if "processes were left" in said:
             return said[-300:]
-        if case.how != "kill" and (code not in (0, Exit.USER, Exit.RESTART) or "Traceback" in said):
+        if case.how == "power":
+            for path in case.point.unflushed:
+                with contextlib.suppress(FileNotFoundError, IsADirectoryError):
+                    os.truncate(path, 0)
+        if not killed and (code not in (0, Exit.USER, Exit.RESTART) or "Traceback" in said):
             return f"exit code {code}: {said[-700:]}"
         again, said = self.run(COMMANDS[self.stage])
         if again != 0:
@@ -237,11 +282,19 @@ def text(top: Path) -> None:
         (top / "task" / f"{name}.tsv").write_text(f"text\tlabel\n{rows}")
 
 
+def may_happen(how: str, point: Point) -> bool:
+    """Return whether a system may do this at a call."""
+    if point.call == "end" or how == "power":
+        return how == "power" and bool(point.unflushed)
+    return how in ("kill", "EIO") or point.call not in (*NAMING, *(("mkdir", "fchmod") if how == "EINTR" else ()))
+
+
 def drawn(points: Iterable[Point], stage: str, most: int | None) -> list[Case]:
     """Return the cases of a stage: what names files first, then a sample drawn evenly."""
-    every = [Case(stage, how, point) for point in points for how in HOW if how != "ENOSPC" or point.call not in NAMING]
+    every = [Case(stage, how, point) for point in points for how in HOW if may_happen(how, point)]
     key = counter_rng.key(0, stage)
-    order = sorted(range(len(every)), key=lambda n: (every[n].point.call not in NAMING, counter_rng.uniform(key, n)))
+    naming = (*NAMING, "end")
+    order = sorted(range(len(every)), key=lambda n: (every[n].point.call not in naming, counter_rng.uniform(key, n)))
     return [every[n] for n in order[:most]]
 
 

@@ -11,7 +11,7 @@ from tests import forked
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("stage", ["vocab", "prepare", "train", "convert"])
+@pytest.mark.parametrize("stage", ["download", "vocab", "prepare", "train", "convert"])
 def test_a_stage_that_crashes_anywhere_ends_as_an_undisturbed_one(stage: str) -> None:
     if (
         os.geteuid()

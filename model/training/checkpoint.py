@@ -10,7 +10,6 @@ before the rename.
 
 import dataclasses
 import json
-import os
 import shutil
 from functools import cached_property
 from pathlib import Path
@@ -21,7 +20,7 @@ from torch import Tensor
 
 from model.config import Weights
 from pipeline.common import checkpoints
-from pipeline.common.atomic import write_text
+from pipeline.common.atomic import flush, write_text
 from pipeline.common.errors import BY_FORCE, InputError, named
 from pipeline.common.manifest import sha256
 
@@ -40,14 +39,14 @@ def write(folder: Path, state: checkpoints.State, weights: Weights, moments: Wei
         for name, tensors in ((checkpoints.WEIGHTS, weights), (checkpoints.MOMENTS, moments)):
             save_file(tensors, temporary / name)
             (temporary / name).chmod(0o644)
-            _sync(temporary / name)
+            flush(temporary / name)
         write_text(temporary / checkpoints.STATE, json.dumps(dataclasses.asdict(state), indent=1) + "\n")
         sums = (f"{sha256(temporary / name)}  {name}\n" for name in checkpoints.FILES)
         write_text(temporary / checkpoints.SUMS, "".join(sums))
-        _sync(temporary)
+        flush(temporary)
         checkpoints.remove(path)  # damaged: this run was not resumed from it
         temporary.rename(path)
-        _sync(folder)
+        flush(folder)
     except (OSError, SafetensorError) as error:
         shutil.rmtree(temporary, ignore_errors=True)
         raise InputError(
@@ -55,15 +54,6 @@ def write(folder: Path, state: checkpoints.State, weights: Weights, moments: Wei
             path=path,
         ) from error
     return path
-
-
-def _sync(path: Path) -> None:
-    """Flush a file's data or a folder's entries to disk."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def average(path: Path, state: checkpoints.State, count: int) -> tuple[Weights, list[int]]:

@@ -219,7 +219,7 @@ def _name_in(path: Path) -> str | None:
 class Row:
     """What a training shows after `step` updates."""
 
-    kind: str  # train or validation; update and checkpoint have no figures
+    kind: str  # train or validation; update, saving and checkpoint have no figures
     step: int
     figures: Figures
     left: float  # seconds until the last step, about
@@ -286,14 +286,17 @@ class Curve(Sink):
         self._file = (out / METRICS).open("a", encoding="utf-8")
 
     def take(self, row: Row) -> None:
-        """Write figures, but not twice those of an evaluation."""
+        """Write figures, but not twice those of an evaluation; have them on the disk before a checkpoint."""
         if row.kind in FIGURES and not (row.kind == "validation" and row.step in self._evaluated):
             self._file.write(json.dumps({"kind": row.kind, "step": row.step, **row.figures}) + "\n")
             self._file.flush()
+        if row.kind == "saving":
+            os.fsync(self._file.fileno())
 
     def close(self) -> None:
         """Close the file."""
-        self._file.close()
+        with self._file:
+            os.fsync(self._file.fileno())
 
 
 class WeightsAndBiases(Sink):

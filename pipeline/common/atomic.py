@@ -55,6 +55,15 @@ def write_text(path: Path, text: str, mode: int | None = None) -> None:
         os.fsync(file.fileno())
 
 
+def flush(path: Path) -> None:
+    """Have a file's data, or a folder's entries, on the disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
 def remove_leftovers(folder: Path) -> None:
     """Remove the temporary files and folders that killed processes left in `folder`."""
     for path in folder.glob(".*.tmp"):

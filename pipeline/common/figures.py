@@ -317,6 +317,8 @@ class Score(Record):
     coverage: Counts = empty(dict)  # characters, and unknown ones
     remarks: list[str] = empty(list)  # what makes the score doubtful
     submission: list[str] = empty(list)  # test sets that were answered
+    confusion: dict[str, Counts] = empty(dict)  # answers of the best run, by class
+    wrong: list[Json] = empty(list)  # the first of them: texts, label, answer
 
     @classmethod
     def from_json(cls, figures: Mapping[str, Any]) -> Self:

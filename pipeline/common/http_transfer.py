@@ -257,9 +257,7 @@ def _append(response: requests.Response, part: Path, offset: int, missing: int |
                 bar.update(len(chunk))
     except OSError as error:
         raise InputError(
-            f"cannot be written after {part.stat().st_size:,} bytes ({os.strerror(error.errno or 0)}); make room and "
-            "run again to go on, or set out",
-            path=part,
+            f"cannot be written ({os.strerror(error.errno or 0)}); make room and rerun, or set out", path=part
         ) from error
     size = part.stat().st_size
     if total is not None and size < total:
