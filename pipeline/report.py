@@ -1,9 +1,10 @@
 """`python -m pipeline.report`: one self-contained page about a run: stages, curves, scores."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from shlex import quote
 from typing import Any, NamedTuple
 
 from jinja2 import Environment, FileSystemLoader, select_autoescape
@@ -15,7 +16,7 @@ from pipeline.cli import entry_point
 from pipeline.common import formatting, run_record
 from pipeline.common.atomic import write_text
 from pipeline.common.errors import ConfigError, InputError
-from pipeline.common.figures import Conversion, CorpusCounts, TrainingSummary
+from pipeline.common.figures import Conversion, CorpusCounts, Score, TrainingSummary
 from pipeline.common.formatting import pluralize
 from pipeline.common.manifest import Manifest, Result
 from pipeline.common.redact import redact
@@ -72,13 +73,20 @@ def corpus_section(name: str, counts: CorpusCounts, manifest: Manifest) -> Figur
     }
     rows = [(key, value) for key, value in origin.items() if value]
     rows += [(title, f"{count:,}") for title, count in counts.rows()]
-    rows += [("warning", text) for text in counts.warnings]
     figure = plots.histogram(counts.lengths, "tokens of an instance", "instances (log scale)")
     drawn = [(counts.lengths_line, plots.svg(figure))]
     if spent := manifest.spent:
         kinds = zip(("processor", "waiting"), zip(*spent.values(), strict=True), strict=True)
         drawn.append(("Where the time of the workers went", plots.bars(list(spent), list(kinds), "seconds")))
-    return {"title": f"Corpus ({name})", "rows": rows, "plots": drawn}
+    outcomes = [(outcome, count) for outcome, count in counts.documents.items() if outcome != "read" and count]
+    skipped = [("skipped", sum(counts.skipped.values()))] if counts.skipped else []
+    return {
+        "title": f"Corpus ({name})",
+        "outcomes": outcomes + skipped,
+        "rows": rows,
+        "plots": drawn,
+        "warnings": counts.warnings,
+    }
 
 
 def train_section(name: str, folder: Path) -> Figures:
@@ -103,7 +111,7 @@ def train_section(name: str, folder: Path) -> Figures:
     drawn = [(title, plots.lines(found, "step", unit)) for title, key, unit in wanted if (found := curves(key))]
     return {
         "title": f"Training ({name})",
-        "rows": [("warning", text) for text in overfitting(rows)],
+        "warnings": overfitting(rows),
         "plots": [plot for plot in drawn if plot[0] not in FOLDED],
         "folded": [plot for plot in drawn if plot[0] in FOLDED],
     }
@@ -160,17 +168,12 @@ def title_of(manifests: Iterable[Manifest], workdir: Path) -> str:
 
 def make(config: ReportConfig, out: Path) -> Result:
     """Write report.html into `out`."""
-    stages, workdir = stages_of(config), Path(config.workdir)
+    stages = stages_of(config)
     groups = score_tables.seed_groups(stages)
     leading = score_tables.leading(stages, groups)
     scores, published = score_tables.task_scores(leading), score_tables.glue_rows(leading)
     over_seeds = score_tables.seed_scores(groups, stages)
-    sections = []
-    for name, one in leading.items():
-        if isinstance(one.record, CorpusCounts):
-            sections.append(corpus_section(name, one.record, one.manifest))
-        elif isinstance(one.record, TrainingSummary):
-            sections.append(train_section(name, one.folder))
+    sections = list(sections_of(leading))
     pairs = minimal_pair_tables.sections(leading)
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent / "reporting"), autoescape=select_autoescape(["j2"])
@@ -180,11 +183,13 @@ def make(config: ReportConfig, out: Path) -> Result:
     )
     made = [one.manifest for one in stages.values()]
     page = environment.get_template("report.html.j2").render(
-        title=title_of(made, workdir),
+        title=title_of(made, Path(config.workdir)),
         finished=formatting.moment(max(one.finished for one in made)),
         spent=sum(one.seconds for one in made),
         cards=cards(leading, pairs),
+        warnings=list(warnings_of(sections, scores)),
         command=command_of(config.workdir),
+        uses=list(uses_of(leading)),
         samples=samples_of(leading),
         dag=graph_svg.draw(stages),
         scores=scores,
@@ -206,14 +211,41 @@ def make(config: ReportConfig, out: Path) -> Result:
     if published:
         write_text(out / "scores.md", score_tables.markdown(published))
         write_text(out / "scores.json", json.dumps(published, indent=1) + "\n")
-    summary = f"{pluralize(len(stages), 'stage')}, {pluralize(len(scores) + len(pairs), 'task')}"
-    return Result(summary=summary, figures={"page": PAGE})
+    tasks = pluralize(len(scores) + len(pairs), "task")
+    return Result(summary=f"{pluralize(len(stages), 'stage')}, {tasks}", figures={"page": PAGE})
 
 
 def samples_of(stages: Stages) -> list[tuple[str, Any]]:
     """Return what converted models fill into sentences, with their stages."""
     found = ((name, one.record) for name, one in stages.items())
     return [(name, sample) for name, one in found if isinstance(one, Conversion) for sample in one.samples]
+
+
+def sections_of(stages: Stages) -> Iterator[Figures]:
+    """Yield a section of each corpus and each training."""
+    for name, one in stages.items():
+        if isinstance(one.record, CorpusCounts):
+            yield corpus_section(name, one.record, one.manifest)
+        elif isinstance(one.record, TrainingSummary):
+            yield train_section(name, one.folder)
+
+
+def warnings_of(sections: list[Figures], scores: list[Score]) -> Iterator[str]:
+    """Yield what makes results doubtful, with the part of the page that they are in."""
+    for section in sections:
+        yield from (f"{section['title']}: {text}" for text in section["warnings"])
+    for score in scores:
+        yield from (f"{score.title}: {text}" for text in score.remarks)
+
+
+def uses_of(stages: Stages) -> Iterator[str]:
+    """Yield how the models of a run are used."""
+    for made in stages.values():
+        folder = made.folder
+        if isinstance(made.record, Conversion) and not made.record.checkpoints:
+            yield f"from transformers import pipeline\n\npipeline('fill-mask', {str(folder)!r})('…')"
+        if any(name.startswith("model/") for name in made.manifest.files):
+            yield f"python -m pipeline.predict pretrained={quote(str(folder / 'model'))} input=FILE"
 
 
 def run(config: ReportConfig) -> None:

@@ -1,6 +1,8 @@
 """Answers to dev and test sets, as files: `index<TAB>prediction`, labels as in the training set."""
 
 import functools
+import itertools
+from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from model.finetuning.heads import BertWithHead
 
 FOLDER = "submission"  # of an evaluation: the answers to test sets
+WRONG, LONGEST = 10, 300  # wrong answers that a record keeps, and characters of each text
 
 
 @functools.cache
@@ -54,6 +57,21 @@ def word(task: TaskConfig, answer: Any) -> str:
     if task.kind == "classification":
         return task.labels[int(answer)] if task.labels else f"{answer:.6f}"
     return str(answer)
+
+
+def by_class(task: TaskConfig, part: Dataset, answers: Given) -> dict[str, Any]:
+    """Return how often each class got which answer, and the first wrong answers: fields of a score."""
+    if task.kind != "classification" or not task.labels:
+        return {}
+    pairs = [(word(task, label), word(task, answer)) for label, answer in zip(part.truth, answers, strict=True)]
+    wrong = (
+        {"texts": [text[:LONGEST] for text in texts], "label": label, "answer": answer}
+        for texts, (label, answer) in zip(part.extra, pairs, strict=True)
+        if label != answer
+    )
+    counts = Counter(pairs)
+    confusion = {label: {answer: counts[label, answer] for answer in task.labels} for label in task.labels}
+    return {"confusion": confusion, "wrong": list(itertools.islice(wrong, WRONG))}
 
 
 def predict(

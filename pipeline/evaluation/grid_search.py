@@ -199,7 +199,13 @@ def evaluate(config: EvaluateConfig, out: Path) -> Evaluation:
     clean_output(out, folder, {f"{run.stem}.json" for run in done} | {run.stem for run in done if config.saves})
     best = best_run(context, folder, keys, done)
     records = [done[run] for run in keys]
-    found = replace(score_of(context, records), coverage=context.coverage.counts(), remarks=remarks)
+    predictions = done[best]["predictions"]
+    found = replace(
+        score_of(context, records),
+        coverage=context.coverage.counts(),
+        remarks=remarks,
+        **answers.by_class(config.task, context.dev, predictions),
+    )
     if config.saves:
         from model.huggingface import vocabulary
 
@@ -209,7 +215,6 @@ def evaluate(config: EvaluateConfig, out: Path) -> Evaluation:
     if config.keep:
         shutil.copytree(folder / best.stem, out / MODEL)
         write_text(out / MODEL / "README.md", card_of(context, done[best]))
-    predictions = done[best]["predictions"]
     files = {PREDICTIONS: answers.rows(config.task, predictions), **context.kind.export(context.dev, predictions)}
     return found, describe(found, config.pretrained), files
 

@@ -2,6 +2,7 @@
 
 import io
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import matplotlib as mpl
 from matplotlib.figure import Figure
@@ -12,7 +13,7 @@ from pipeline.common.redact import one_line
 INK = "#123456"  # placeholder for the page's text colour
 SIZE = (4.6, 2.7)  # inches
 COLOURS = ("#3b82f6", "#7c6fb0", "#5b9aa0", "#8f8f8f")
-BASELINES = ("#9aa3ad", "#c3c9cf")  # quiet: what a score is compared with
+MARKS = (INK, "#d97706")  # what a bar is compared with
 
 mpl.rcParams |= {
     "svg.fonttype": "none",
@@ -52,7 +53,8 @@ def lines(curves: Sequence[Curve], x_label: str, y_label: str) -> str:
     figure = Figure(figsize=SIZE, layout="constrained")
     axes = figure.add_subplot()
     for place, (label, x, y) in enumerate(curves):
-        axes.plot(x, y, label=shown(label), color=COLOURS[place % len(COLOURS)], linewidth=1.4)
+        style = "o" if label == "validation" else "-"
+        axes.plot(x, y, style, label=shown(label), color=COLOURS[place % len(COLOURS)], linewidth=1.4, markersize=4)
     axes.set(xlabel=shown(x_label), ylabel=shown(y_label))
     if len(curves) > 1:
         axes.legend()
@@ -82,18 +84,19 @@ def histogram(counts: Mapping[int, int], x_label: str, y_label: str) -> Figure:
     return figure
 
 
-def bars(names: Sequence[str], series: Sequence[tuple[str, Sequence[float]]], label: str) -> str:
-    """Draw horizontal bars, a group per name; the first series is ours, others are baselines."""
-    figure = Figure(figsize=(SIZE[0], 1.5 + 0.55 * len(names)), layout="constrained")
+def bars(names: Sequence[str], series: Sequence[tuple[str, Sequence[float]]], label: str, whiskers: Any = None) -> str:
+    """Draw a horizontal bar per name, labelled with its value; series after the first are marks."""
+    figure = Figure(figsize=(SIZE[0], 1.3 + 0.45 * len(names)), layout="constrained")
     axes = figure.add_subplot()
-    height = 0.8 / len(series)
-    for number, (title, values) in enumerate(series):
-        places = [index + number * height for index in range(len(names))]
-        colour = BASELINES[min(number, len(BASELINES)) - 1] if number else COLOURS[0]
-        axes.barh(places, values, height, label=shown(title), color=colour)
-    axes.set_yticks([index + 0.4 - height / 2 for index in range(len(names))], [shown(name) for name in names])
+    (title, values), *others = series
+    places = range(len(names))
+    error = {"ecolor": INK, "elinewidth": 1, "capsize": 3}
+    axes.barh(places, values, 0.5, label=shown(title), color=COLOURS[0], xerr=whiskers, error_kw=error)
+    for (other, marked), colour in zip(others, MARKS, strict=False):
+        axes.scatter(marked, places, marker="|", s=260, linewidths=2, color=colour, label=shown(other), zorder=3)
+    axes.set_yticks(places, [f"{shown(name)}  {number(value)}" for name, value in zip(names, values, strict=True)])
     axes.invert_yaxis()
-    axes.set(xlabel=shown(label), xlim=(0, None))
+    axes.set(xlabel=shown(label), xlim=(min(0, *(x for _, every in series for x in every)), None))
     axes.grid(alpha=0.15, axis="x")
     axes.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=1)
     return svg(figure)

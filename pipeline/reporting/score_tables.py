@@ -1,5 +1,6 @@
 """Scores of a run, next to published ones, over checkpoints and over seeds of pre-training."""
 
+import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -12,7 +13,7 @@ from model.training.tracking import read_metrics
 from pipeline.common.figures import PairScore, Record, Score, TrainingSummary, mean_of, record_of
 from pipeline.common.manifest import Manifest
 from pipeline.common.tables import read_table
-from pipeline.evaluation import metrics
+from pipeline.evaluation import metrics, significance
 from pipeline.reporting import plots
 from pipeline.stages import fingerprints
 
@@ -64,13 +65,16 @@ def task_scores(stages: Stages) -> list[Score]:
 
 
 def score_plot(scores: list[Score]) -> str:
-    """Plot the scores as bars."""
+    """Plot the scores as bars, with what chance makes of them on as many dev examples."""
+    if not scores:
+        return ""
     values = {
         "pre-trained": [one.score for one in scores],
-        "random initialisation": [one.baseline or 0.0 for one in scores],
         "most frequent class": [one.majority or 0.0 for one in scores],
+        "random initialisation": [math.nan if one.baseline is None else one.baseline for one in scores],
     }
-    return plots.bars([one.title for one in scores], list(values.items()), "score") if scores else ""
+    whiskers = [significance.spread(one.metric, one.score, one.rows.get("dev", 0)) or 0.0 for one in scores]
+    return plots.bars([one.title for one in scores], list(values.items()), "score", whiskers)
 
 
 @cache

@@ -1,6 +1,7 @@
 import json
 import shlex
 import subprocess
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -116,6 +117,16 @@ def test_the_predictions_are_those_that_were_scored(config):
     assert rows[0] == "index\tprediction"
     pairs = [(a.split("\t")[1], b.split("\t")[3]) for a, b in zip(rows[1:], dev[1:], strict=True)]
     assert np.mean([a == b for a, b in pairs]) == pytest.approx(found["best"])
+    asked = {(label, answer): count for label, row in found["confusion"].items() for answer, count in row.items()}
+    assert {pair: count for pair, count in asked.items() if count} == Counter(
+        (label, answer) for answer, label in pairs
+    )
+    wrong = [
+        {"texts": row.split("\t")[1:3], "label": label, "answer": answer}
+        for row, (answer, label) in zip(dev[1:], pairs, strict=True)
+        if answer != label
+    ]
+    assert found["wrong"] == wrong[:10] != []
 
 
 def test_dev_examples_that_are_in_train_are_counted(config):

@@ -103,8 +103,8 @@ def test_where_the_time_of_prepare_went_is_drawn_with_its_waits(work: Path) -> N
     said = json.loads(place.read_text())
     place.write_text(json.dumps(said | {"spent": {"read": [1.5, 0.2], "tokenize": [3.0, 0.0]}}))
     (drawn,) = (part for part in page(work, "again").split("<figure>") if "time of the workers" in part)
-    for shown in ("read", "tokenize", "processor", "waiting", "seconds"):
-        assert f">{shown}<" in drawn
+    for shown in (">read  1.5<", ">tokenize  3<", ">processor<", ">waiting<", ">seconds<"):
+        assert shown in drawn
 
 
 def test_the_text_and_the_rows_that_a_score_is_of_are_named(work: Path) -> None:
@@ -143,7 +143,34 @@ def test_a_held_out_loss_that_rises_is_a_warning(work: Path) -> None:
         text = "".join(json.dumps(row) + "\n" for row in rows)
         (work / "train" / METRICS).write_text(text)
         text = page(work, f"report-{rise}")
-        assert bool(re.search(r"rose from 0\.600 .*0\.800", text)) == warned
+        assert bool(re.search(r'class="banner">.*rose from 0\.600 .*0\.800', text)) == warned
+
+
+def test_what_became_of_documents_is_a_bar(text: str) -> None:
+    bar, _, key = text[text.index('class="parts"') :].partition("</div>")
+    assert re.findall(r"flex: (\d+)", bar) == ["1200", "7"]
+    assert re.findall(r'"key">([^<]+)', key) == ["written 1,200", "skipped 7"]
+
+
+def test_errors_of_a_task_are_shown_by_class(work: Path) -> None:
+    confusion = {"good": {"good": 41, "bad": 3}, "bad": {"good": 5, "bad": 51}}
+    wrong = [{"texts": ["so <i>so</i>", "indeed"], "label": "good", "answer": "bad"}]
+    score_of(work, "y", 0.9, {"pretrained": "c"}, confusion=confusion, wrong=wrong)
+    (shown,) = re.findall(r"<summary>y: answers by class.*?</details>", page(work), re.DOTALL)
+    assert re.findall(r"<td class=\"n\">(?:<b>)?(\d+)", shown) == ["41", "3", "5", "51"]
+    assert "so &lt;i&gt;so&lt;/i&gt; | indeed<td>good<td" in shown
+
+
+def test_the_page_says_how_its_models_are_used(work: Path) -> None:
+    manifest(work / "convert", "convert", "d", {"train": "c"}, model="bert")
+    (work / "evaluate-x" / "model").mkdir()
+    (work / "evaluate-x" / "model" / "config.json").write_text("{}")
+    place = work / "evaluate-x" / MANIFEST
+    said = json.loads(place.read_text())
+    place.write_text(json.dumps(said | {"files": {"model/config.json": {"bytes": 2, "sha256": "0" * 64}}}))
+    text = page(work)
+    assert f"pipeline(&#39;fill-mask&#39;, &#39;{work / 'convert'}&#39;)" in text
+    assert f"pipeline.predict pretrained={work / 'evaluate-x' / 'model'} input=FILE" in text
 
 
 def test_small_curves_are_folded(text: str) -> None:

@@ -84,7 +84,7 @@ def test_a_name_in_a_plot_is_text(name: str) -> None:
         plots.lines([(name, [1, 2], [1, 2]), ("other", [1, 2], [2, 1])], name, name),
     ):
         words = [(element.text or "").strip() for element in ElementTree.fromstring(drawn).iter()]
-        assert words.count(one_line(name)) == 3, "the axes' and the legend's"
+        assert sum(word.startswith(one_line(name)) for word in words) == 3, "the axes' and the legend's"
 
 
 @pytest.mark.parametrize(

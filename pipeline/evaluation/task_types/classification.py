@@ -24,8 +24,8 @@ class Classification:
         every, malformed = examples.read_examples(self._data, self._task, name, labelled)
         found = chosen(every, keep, lambda example: example[0][0], rows)
         labels = [label for _, label in found]
-        samples = self._samples([texts for texts, _ in found], labels)
-        return Dataset(samples, labels if labelled else [], None, malformed)
+        texts = [texts for texts, _ in found]
+        return Dataset(self._samples(texts, labels), labels if labelled else [], texts, malformed)
 
     def _samples(self, texts: list[tuple[str, ...]], labels: list[float]) -> Samples:
         second = [text for one in texts for text in one[1:]]
