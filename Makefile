@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 DESELECTED := not k8s and not image and not ssh and not slurm and not engines and not netns
 
-.PHONY: help install demo test test-slow test-all test-k8s test-hosts test-ssh test-slurm test-image test-engines test-store test-versions coverage lint format docs docs-serve fuzz crashes mutants benchmark bench-check audit sbom images release hooks constraints clean
+.PHONY: help install demo test test-slow test-all test-k8s test-hosts test-ssh test-slurm test-image test-engines test-store test-versions coverage lint format docs docs-serve readme fuzz crashes mutants benchmark bench-check audit sbom images release hooks constraints clean
 help:  ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
@@ -113,6 +113,12 @@ format: $(READY)  ## mend the style
 
 docs: $(READY)  ## the documentation as pages without a network, into build/docs; warnings are errors
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict --site-dir build/docs
+
+readme: $(READY)  ## the README's quoted lines and its picture, from one run of the demo (root, or a browser)
+	@command -v chromium google-chrome || { apt-get update && apt-get install -y --no-install-recommends chromium; }
+	@mkdir -p build && rm -rf build/readme
+	$(BIN)/python -m pipeline.run +corpus=sample workdir=build/readme > build/readme.txt
+	$(BIN)/python docs/hooks/readme.py build/readme.txt build/readme
 
 docs-serve: $(READY)  ## the documentation at localhost:8000, following what you edit
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve

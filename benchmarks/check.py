@@ -16,6 +16,7 @@ from pathlib import Path
 
 import torch
 
+from benchmarks.data.prepare import read
 from benchmarks.shared import RATIOS
 from benchmarks.small import SMALL_RUN
 
@@ -41,13 +42,13 @@ def processor() -> str:
 
 
 def make_inputs() -> None:
-    """Run the sample's graph unless it is up to date, as what a model has learnt costs no time; write its sentences."""
+    """Run the sample's graph unless it is up to date, as what a model has learnt costs no time; write its text."""
     subprocess.run([sys.executable, "-m", "pipeline.run", *SMALL_RUN.split(), f"workdir={WORK}"], check=True)
     for name in ("text", "pairs"):
         (WORK / name).mkdir(exist_ok=True)
     rows = (WORK / "tasks" / "Sample-Next" / "train.tsv").read_text(encoding="utf-8").splitlines()[1:]
     sentences = [cell for row in rows for cell in row.split("\t")[:2]]
-    (WORK / "text" / "text.txt").write_text("\n".join(sentences), encoding="utf-8")
+    (WORK / "text" / "text.txt").write_text("\n".join(read(None)), encoding="utf-8")
     with (WORK / "pairs" / "turned.jsonl").open("w", encoding="utf-8") as file:
         for sentence in sentences[:100]:
             turned = " ".join(reversed(sentence.split()))
