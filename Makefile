@@ -114,11 +114,11 @@ format: $(READY)  ## mend the style
 docs: $(READY)  ## the documentation as pages without a network, into build/docs; warnings are errors
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict --site-dir build/docs
 
-readme: $(READY)  ## the README's quoted lines and its picture, from one run of the demo (root, or a browser)
-	@command -v chromium google-chrome || { apt-get update && apt-get install -y --no-install-recommends chromium; }
+readme: $(READY)  ## the README's quoted lines and its picture, from one run of the demo (root, or chromium)
+	@command -v chromium || { apt-get update && apt-get install -y --no-install-recommends chromium; }
 	@mkdir -p build && rm -rf build/readme
 	$(BIN)/python -m pipeline.run +corpus=sample workdir=build/readme > build/readme.txt
-	$(BIN)/python docs/hooks/readme.py build/readme.txt build/readme
+	$(BIN)/python docs/hooks/readme.py build/readme.txt build/readme $$(command -v chromium)
 
 docs-serve: $(READY)  ## the documentation at localhost:8000, following what you edit
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve

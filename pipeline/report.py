@@ -78,11 +78,10 @@ def corpus_section(name: str, counts: CorpusCounts, manifest: Manifest) -> Figur
     if spent := manifest.spent:
         kinds = zip(("processor", "waiting"), zip(*spent.values(), strict=True), strict=True)
         drawn.append(("Where the time of the workers went", plots.bars(list(spent), list(kinds), "seconds")))
-    outcomes = [(outcome, count) for outcome, count in counts.documents.items() if outcome != "read" and count]
-    skipped = [("skipped", sum(counts.skipped.values()))] if counts.skipped else []
+    outcomes = {**counts.documents, "read": 0, "skipped": sum(counts.skipped.values())}
     return {
         "title": f"Corpus ({name})",
-        "outcomes": outcomes + skipped,
+        "outcomes": sorted(((name, n) for name, n in outcomes.items() if n), key=lambda one: -one[1]),
         "rows": rows,
         "plots": drawn,
         "warnings": counts.warnings,

@@ -5,6 +5,7 @@ import functools
 import importlib
 import os
 import secrets
+import shutil
 import subprocess
 import sys
 import time
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parent.parent
 SUITES = Path(__file__).with_name("suites.txt")  # the last run of each target of the Makefile that tests
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 STORES = {"s3": "s3_server", "gs": "gs_server", "abfs": "azure_server"}
 # A busy machine is slow, not wrong; `make test` draws fewer examples than `make test-all`.
 settings.register_profile("full", deadline=None)
@@ -125,3 +127,12 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Let a test write its golden file again."""
     parser.addoption("--golden", action="store_true", help="write golden files again")
+
+
+@pytest.fixture
+def browser() -> str:
+    """A browser that draws a page without a screen."""
+    found = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if found is None:
+        pytest.skip(f"no browser here: none of {', '.join(BROWSERS)}")
+    return found

@@ -1,7 +1,6 @@
-"""Bring the README's quoted lines and its picture from one run: `make readme`, with what the demo said."""
+"""Bring the lines and the picture of the README from one run: what it said, its folder, a browser."""
 
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +9,6 @@ ROOT = Path(__file__).resolve().parents[2]
 README = ROOT / "README.md"
 QUOTED = ("train ", "evaluate-sample_order ", "all done ")
 WIDTH = 116  # of a quoted line
-BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 PICTURE = "--headless=new --no-sandbox --disable-gpu --hide-scrollbars --window-size=1100,1500"
 
 
@@ -25,9 +23,8 @@ def main() -> None:
     lines = [next(line for line in said.splitlines() if line.startswith(name)) for name in QUOTED]
     block = "```text\n" + "\n".join(map(short, lines)) + "\n```"
     README.write_text(re.sub(r"```text\n.*?\n```", lambda _: block, README.read_text("utf-8"), count=1, flags=re.S))
-    browser = next(filter(None, map(shutil.which, BROWSERS)))
     page, picture = work / "report" / "report.html", ROOT / "docs" / "images" / "report.png"
-    subprocess.run([browser, *PICTURE.split(), f"--screenshot={picture}", page.as_uri()], check=True)
+    subprocess.run([sys.argv[3], *PICTURE.split(), f"--screenshot={picture}", page.as_uri()], check=True)
 
 
 if __name__ == "__main__":

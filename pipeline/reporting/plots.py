@@ -98,5 +98,5 @@ def bars(names: Sequence[str], series: Sequence[tuple[str, Sequence[float]]], la
     axes.invert_yaxis()
     axes.set(xlabel=shown(label), xlim=(min(0, *(x for _, every in series for x in every)), None))
     axes.grid(alpha=0.15, axis="x")
-    axes.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=1)
+    axes.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), ncols=1, markerscale=0.5)
     return svg(figure)

@@ -3,6 +3,7 @@
 import importlib
 import os
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -48,6 +49,16 @@ def test_every_key_of_a_command_is_on_its_page(site: Path, command: str) -> None
     with initialize_config_dir(str(conf_files.CONF), version_base="1.3"):
         composed = compose(command)
     assert {key.partition(".")[0] for key in keys} >= set(map(str, composed))
+
+
+def test_a_page_that_is_a_file_can_search_all(site: Path, browser: str, tmp_path: Path) -> None:
+    options = f"--headless=new --no-sandbox --disable-gpu --user-data-dir={tmp_path} --virtual-time-budget=8000"
+    address = f"{(site / 'stages' / 'train.html').as_uri()}?q=decontamination"
+    done = subprocess.run(
+        [browser, *options.split(), "--dump-dom", address], capture_output=True, text=True, check=True, timeout=120
+    )
+    assert re.search(r'result__meta">[1-9]\d* matching document', done.stdout)
+    assert (site / "changelog.html").as_uri() in done.stdout.partition("md-search-result__list")[2]
 
 
 def test_every_configuration_is_a_command_with_a_schema() -> None:
