@@ -27,7 +27,7 @@ ENDS = {tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENCODING}
 # Variables of others: of launchers, clouds, libraries and the system.
 FOREIGN = re.compile(
     r"(AWS|AZURE|CUDA|GOOGLE|HF|JOB|KUBE|KUBERNETES|LOCAL|MASTER|NCCL|OMP|PYTHON|RANK|SLURM|TORCH"
-    r"|WANDB|WORLD|XDG|DS|TOKENIZERS|TRITON|STORAGE|TRAINJOB|TRAINER)(_|$)|^(HOME|USER|PATH|TERM)$"
+    r"|WANDB|WORLD|XDG|DS|GRPC|TOKENIZERS|TRITON|STORAGE|TRAINJOB|TRAINER)(_|$)|^(HOME|USER|PATH|TERM)$"
 )
 LIBRARIES = re.compile(r"^(deepspeed|distributed_c10d|wandb|hub|transformers|beam|torch|dist|ops)\.")
 QUESTION = re.compile(r"\b(in_store|is_address|localised|local_place)\(|\.stored\b")
