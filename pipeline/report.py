@@ -242,7 +242,7 @@ def uses_of(stages: Stages) -> Iterator[str]:
     for made in stages.values():
         folder = made.folder
         if isinstance(made.record, Conversion) and not made.record.checkpoints:
-            yield f"from transformers import pipeline\n\npipeline('fill-mask', {str(folder)!r})('…')"
+            yield f"from transformers import pipeline\n\npipeline('fill-mask', {str(folder)!r})('… [MASK] …')"
         if any(name.startswith("model/") for name in made.manifest.files):
             yield f"python -m pipeline.predict pretrained={quote(str(folder / 'model'))} input=FILE"
 

@@ -104,6 +104,9 @@ def run_nodes(config: RunConfig, nodes: Nodes, expected: str) -> None:
     """Run what has to run of a checked graph; `expected` says what it will take."""
     if expected:
         terminal.say(expected)
+    for node in nodes:
+        if node.kind == "train" and "; " in (node.reason or ""):  # where it continues, or that it does not
+            terminal.say(f"{node.name}: {node.reason}")
     signal.signal(signal.SIGTERM, interrupt)
     if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # as `nohup` leaves it
         signal.signal(signal.SIGHUP, interrupt)

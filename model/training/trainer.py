@@ -360,9 +360,8 @@ class Trainer:
 
     def _result(self, validation: Figures) -> Result:
         """Return the run's metrics for the manifest; each accuracy has its baseline."""
-        if self.world.rank == 0:
-            for warning in provenance.overfitting(read_metrics(self.plan.out)):
-                self.tracker.say(f"warning: {warning}")
+        rows = read_metrics(self.plan.out) if self.world.rank == 0 else []
+        warnings = "".join(f"; warning: {text}" for text in provenance.overfitting(rows))
         if self.best and self.best["step"] != self.step:
             validation = {key: value for key, value in self.best.items() if key != "step"}
             self.tracker.say(
@@ -384,7 +383,7 @@ class Trainer:
             device=self.world.device.type,
             checkpoint=str(path.relative_to(self.plan.out)),
         )
-        return Result(summary=summary.line, figures=summary.to_json(), earlier=self.state.seconds)
+        return Result(summary=f"{summary.line}{warnings}", figures=summary.to_json(), earlier=self.state.seconds)
 
 
 def train(

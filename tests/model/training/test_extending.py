@@ -21,6 +21,7 @@ from pipeline.common import checkpoints
 from pipeline.common.manifest import MANIFEST
 from pipeline.orchestration import graph
 from pipeline.stages import fingerprints
+from tests import finished
 from tests.model.conftest import SMALL, counted, losses, train_many
 
 SHORT = ["steps=20", "schedule=wsd", "schedule.decay_share=0.4", "schedule.warmup_share=0.1"]
@@ -65,6 +66,20 @@ def test_a_plan_knows_where_a_longer_training_begins(steps: int, schedule: str, 
         (state.parent / checkpoints.SUMS).touch()
     assert extending.step_in_common(new, common) == wanted
     assert f"step {wanted}" in graph.first_step(new, "another", sources)[1]
+
+
+def test_a_plan_names_the_key_with_which_a_training_continues(tmp_path: Path) -> None:
+    schedule = {"name": "wsd", "warmup_share": 0.1, "decay_share": 0.4}
+    short, new = (config(n, schedule, out=str(tmp_path), share=[0.3, 0.15]) for n in (20, 40))
+    state = tmp_path / "checkpoints" / "short" / checkpoints.name_of(10) / checkpoints.STATE
+    state.parent.mkdir(parents=True)
+    state.write_text(json.dumps({"first_steps": hash_of(10, short)}))
+    (state.parent / checkpoints.SUMS).touch()
+    finished.manifest("train", config={"steps": 20}).write(tmp_path)
+    said = graph.first_step(new, "another", {"data.dir": "shards"})
+    assert said == (0, "; starts at step 0, but after step 10 with schedule.spread_steps=20")
+    kept = config(40, {**schedule, "spread_steps": 20}, out=str(tmp_path), share=[0.3, 0.15])
+    assert graph.first_step(kept, "another", {"data.dir": "shards"})[0] == 10
 
 
 schedules = st.fixed_dictionaries(
