@@ -1,7 +1,8 @@
 """Check that code and documents keep to plain English: `python tests/plain_english.py [--lower]`.
 
-Each folder may have at most as many banned words as `plain_english.json` says; `--lower` writes the
-present counts there, where they are smaller. New commits have subjects of at most 72 characters.
+Each folder may have at most as many banned words, and the documents as many long sentences, as
+`plain_english.json` says; `--lower` writes the present counts there, where they are smaller. New
+commits have subjects of at most 72 characters.
 """
 
 import json
@@ -19,11 +20,21 @@ WORDS = re.compile(
     r"|so many|goes on|go on|went on|goes away|as far as|nothing is there|is no (?!longer))\b",
     re.IGNORECASE,
 )
+LONG = "sentences of more than 25 words"
+LEFT_OUT = re.compile(r"```.*?```|<!--.*?-->|\]\([^)]*\)", re.S)  # code, comments, addresses
+BLOCK = re.compile(r"\n\s*\n|\n(?=- |\d+\. |\|)")
+SENTENCE = re.compile(r"(?<=[.!?:;])\s+(?=[A-Z`*\[(])")
 AREAS = ("pipeline", "model", "conf", "docs", "k8s", "deploy", "docker", "benchmarks")
 
 
+def long_sentences(text: str) -> int:
+    """Return how many sentences of a document are long; headings, tables and pictures have none."""
+    blocks = [block for block in BLOCK.split(LEFT_OUT.sub("", text)) if not block.lstrip().startswith(("#", "|", "!"))]
+    return sum(len(sentence.split()) > 25 for block in blocks for sentence in SENTENCE.split(block))
+
+
 def counts() -> dict[str, int]:
-    """Return the number of banned words per folder of code or documents."""
+    """Return the number of banned words per folder of code or documents, and of long sentences in all."""
     listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split(
         "\n"
     )
@@ -33,6 +44,8 @@ def counts() -> dict[str, int]:
         own = name.startswith(AREAS) or ("/" not in name and name.endswith(".md"))
         if not own or path.suffix not in (".py", ".md", ".yaml", ".sh") or path.is_symlink():
             continue
+        if path.suffix == ".md" and name != "CHANGELOG.md" and path.is_file():
+            found[LONG] = found.get(LONG, 0) + long_sentences(path.read_text(encoding="utf-8"))
         if path.is_file() and (number := len(WORDS.findall(path.read_text(encoding="utf-8")))):
             folder = str(Path(name).parent)
             found[folder] = found.get(folder, 0) + number
@@ -60,7 +73,8 @@ def main() -> int:
         return 0
     worse = {name: count for name, count in now.items() if count > limits.get(name, 0)}
     for name, count in sorted(worse.items()):
-        print(f"{name}: {count} banned words, at most {limits.get(name, 0)} (CONTRIBUTING.md)")
+        what = "" if name == LONG else " banned words"
+        print(f"{name}: {count}{what}, at most {limits.get(name, 0)} (CONTRIBUTING.md)")
     subjects = long_subjects()
     for subject in subjects:
         print(f"commit subject of more than {SUBJECT} characters: {subject}")
