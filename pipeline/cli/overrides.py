@@ -199,11 +199,14 @@ def check(words: Words, schema: type | None = None) -> None:
             raise ConfigError(f"cannot be removed; set {key[1:]}=VALUE", key[1:], path=word)
         if not equals and not word.startswith("~"):
             before, after = overrides[index - 1] if index else "", overrides[index + 1 :]
-            whole = f"{before}{word}" if before.endswith("=") else ""
+            cure = "--help lists the keys"
             if after and after[0].startswith("="):  # blanks around the sign
-                whole = word + "".join(after[: 2 if after[0] == "=" else 1])
-            cure = f"; type {whole}, without spaces" if whole else ""
-            raise ConfigError(f"is not KEY=VALUE{cure or '; --help lists the keys'}", path=word)
+                cure = f"type {word}{''.join(after[: 2 if after[0] == '=' else 1])}, without spaces"
+            elif before.endswith("="):
+                cure = f"type {before}{word}, without spaces"
+            elif "=" in before:  # a value of two words
+                cure = f"if it belongs to the value before, type '{before} {word}'"
+            raise ConfigError(f"is not KEY=VALUE; {cure}", path=word)
         text = readable(word)
         found = parsed(text)
         if found is None:
