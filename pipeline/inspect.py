@@ -180,7 +180,7 @@ def trained_on(folder: Path, train: str, step: int, count: int, wordpiece: WordP
         InputError: the training is not finished, had fewer steps, or did not read this folder.
     """
     from model.loader.loader import Loader
-    from model.training.schedule import batch_size, spread
+    from model.training.schedule import batch_size, mask_share
 
     trained = require_manifest(Path(train), "train", "--train")
     config = trained.config
@@ -192,7 +192,7 @@ def trained_on(folder: Path, train: str, step: int, count: int, wordpiece: WordP
     if not 1 <= step <= steps:
         raise InputError(f"must be from 1 to {steps:,}", "--step", step)
     sizes = [batch_size(schedule, config["batch_size"], each, steps) for each in range(step)]
-    share = objective.share_at(step - 1, spread(schedule, steps))
+    share = mask_share(objective, schedule, step - 1, steps)
     loader = Loader(data, objective, wordpiece, config["seed"], "train")
     made = loader.batch(sum(sizes[:-1]), min(count, sizes[-1]), share=share).batches[0]
     shown = entries(wordpiece)

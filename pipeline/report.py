@@ -22,6 +22,7 @@ from pipeline.common.manifest import Manifest, Result
 from pipeline.common.redact import redact
 from pipeline.config import ReportConfig
 from pipeline.evaluation import significance
+from pipeline.evaluation.grid_search import MODEL
 from pipeline.reporting import graph_svg, minimal_pair_tables, plots, score_tables, wandb_stages
 from pipeline.reporting.score_tables import Figures, Made, Stages, shown
 from pipeline.stages import stage, store_folder
@@ -202,6 +203,7 @@ def make(config: ReportConfig, out: Path) -> Result:
         published=published,
         minimal_pairs=pairs,
         sections=sections,
+        colours=plots.OUTCOMES,
         stages=sorted(stages.items(), key=lambda item: item[1].manifest.finished),
     )
     write_text(out / PAGE, redact(page))
@@ -243,8 +245,8 @@ def uses_of(stages: Stages) -> Iterator[str]:
         folder = made.folder
         if isinstance(made.record, Conversion) and not made.record.checkpoints:
             yield f"from transformers import pipeline\n\npipeline('fill-mask', {str(folder)!r})('… [MASK] …')"
-        if any(name.startswith("model/") for name in made.manifest.files):
-            yield f"python -m pipeline.predict pretrained={quote(str(folder / 'model'))} input=FILE"
+        if any(name.startswith(f"{MODEL}/") for name in made.manifest.files):
+            yield f"python -m pipeline.predict pretrained={quote(str(folder / MODEL))} input=FILE"
 
 
 def run(config: ReportConfig) -> None:

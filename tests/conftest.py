@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -130,9 +130,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 @pytest.fixture
-def browser() -> str:
-    """A browser that draws a page without a screen."""
-    found = next(filter(None, map(shutil.which, BROWSERS)), None)
-    if found is None:
+def drawn(tmp_path: Path) -> Callable[..., str]:
+    """What a browser makes of an address, as HTML; it draws without a screen."""
+    browser = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if browser is None:
         pytest.skip(f"no browser here: none of {', '.join(BROWSERS)}")
-    return found
+    options = (browser, "--headless=new", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path}", "--dump-dom")
+
+    def draw(address: str, *more: str) -> str:
+        words = [*options, *more, address]
+        return subprocess.run(words, capture_output=True, text=True, check=True, timeout=120).stdout
+
+    return draw

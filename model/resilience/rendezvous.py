@@ -143,9 +143,9 @@ def _client(until: float) -> Store:
         OSError: the port did not accept a connection in time.
     """
     while True:
-        grace = min(CONNECTING, max(1.0, until - time.monotonic()))
+        timeout = min(CONNECTING, max(1.0, until - time.monotonic()))
         try:
-            with socket.create_connection(_address(), timeout=grace) as connection:
+            with socket.create_connection(_address(), timeout=timeout) as connection:
                 address = str(connection.getpeername()[0])
                 break
         except OSError:
@@ -160,7 +160,7 @@ def _served(until: float) -> Store:
     if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
         return _client(until)
     address, port = _address()
-    grace = min(until, time.monotonic() + LEAVING)
+    leaving = min(until, time.monotonic() + LEAVING)
     while True:
         try:
             own = listening(address, port)
@@ -175,7 +175,7 @@ def _served(until: float) -> Store:
             )
         except (dist.DistError, OSError) as error:
             taken = "EADDRINUSE" in str(error) or "already in use" in str(error)
-            if taken and time.monotonic() < grace:
+            if taken and time.monotonic() < leaving:
                 time.sleep(RETRY)
                 continue
             if taken:
@@ -233,7 +233,7 @@ def _refuse(store: Store, arrived: list[str], what: str, why: str) -> None:
 def _found(card: RankCard, start_timeout: float, until: float) -> Store:
     """Return the store of this training's rank 0."""
     address, port = _address()
-    grace = min(until, time.monotonic() + LEAVING)
+    leaving = min(until, time.monotonic() + LEAVING)
     while True:
         try:
             store = _client(until)
@@ -251,7 +251,7 @@ def _found(card: RankCard, start_timeout: float, until: float) -> Store:
         mine = known and (first.run, first.out) == (card.run, card.out)
         if mine and not started:
             return store
-        if not mine and time.monotonic() > grace:
+        if not mine and time.monotonic() > leaving:
             other = "" if known else f", of which {SECRET} is another,"
             raise ConfigError(
                 f"another training{other} uses {address}:{port} (out={first.out} on {first.host}; here "

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from model.config import TrainConfig
 from model.training import run_length, tracking
-from model.training.schedule import batch_size, lr_factor, spread
+from model.training.schedule import batch_size, lr_factor, mask_share
 from pipeline.common import checkpoints
 from pipeline.common.errors import InputError, StoreError
 
@@ -51,7 +51,7 @@ class FirstSteps:
         for number in range(self._done, step):
             rate = lr_factor(config.schedule, number, self._steps)
             size = batch_size(config.schedule, config.batch_size, number, self._steps)
-            share = config.objective.share_at(number, spread(config.schedule, self._steps))
+            share = mask_share(config.objective, config.schedule, number, self._steps)
             self._hash.update(struct.pack("<dqd", rate, size, share))
         self._done = step
         return self._hash.hexdigest()

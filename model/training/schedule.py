@@ -2,7 +2,7 @@
 
 import math
 
-from model.config import ScheduleConfig
+from model.config import ObjectiveConfig, ScheduleConfig
 
 
 def length(config: ScheduleConfig, steps: int) -> int:
@@ -60,3 +60,8 @@ def batch_size(config: ScheduleConfig, full: int, step: int, steps: int) -> int:
     rising = config.batch_share * spread(config, length(config, steps))
     progress = min(1.0, (step + config.first_step) / rising) if rising else 1.0
     return round(config.first_batch + (full - config.first_batch) * progress)
+
+
+def mask_share(objective: ObjectiveConfig, config: ScheduleConfig, step: int, steps: int) -> float:
+    """Return the share of tokens to predict in update `step` (from 0) of `steps`."""
+    return objective.share_at(step, spread(config, steps))

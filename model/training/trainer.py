@@ -22,7 +22,7 @@ from model.resilience.nonfinite import Health
 from model.resilience.watchdog import LEAVING, Watchdog
 from model.training import checkpoint, cost, estimate, micro_batch, provenance, start
 from model.training.deepspeed_engine import averaged_weights, gather_state, scale_of
-from model.training.schedule import batch_size, lr_factor, spread, steps_before_decay, warmup_steps
+from model.training.schedule import batch_size, lr_factor, mask_share, steps_before_decay, warmup_steps
 from model.training.start import Session
 from model.training.step_metrics import Meter, losses
 from model.training.tracking import Tracker, read_metrics, take_back
@@ -150,7 +150,7 @@ class Trainer:
             yield batch, [copy(part) for part in batch.batches]
 
     def _mask_share(self, step: int) -> float:
-        return self.config.objective.share_at(step, spread(self.config.schedule, self.steps))
+        return mask_share(self.config.objective, self.config.schedule, step, self.steps)
 
     def _batches_left(self) -> Iterator[tuple[int, int, int]]:
         """Yield step, first sample and size of every batch up to the last step or epoch."""

@@ -14,6 +14,7 @@ INK = "#123456"  # placeholder for the page's text colour
 SIZE = (4.6, 2.7)  # inches
 COLOURS = ("#3b82f6", "#7c6fb0", "#5b9aa0", "#8f8f8f")
 MARKS = (INK, "#d97706")  # what a bar is compared with
+OUTCOMES = (COLOURS[0], MARKS[1], *COLOURS[1:])  # the last is that of all others
 
 mpl.rcParams |= {
     "svg.fonttype": "none",

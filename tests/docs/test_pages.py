@@ -3,8 +3,8 @@
 import importlib
 import os
 import re
-import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -51,14 +51,11 @@ def test_every_key_of_a_command_is_on_its_page(site: Path, command: str) -> None
     assert {key.partition(".")[0] for key in keys} >= set(map(str, composed))
 
 
-def test_a_page_that_is_a_file_can_search_all(site: Path, browser: str, tmp_path: Path) -> None:
-    options = f"--headless=new --no-sandbox --disable-gpu --user-data-dir={tmp_path} --virtual-time-budget=8000"
+def test_a_page_that_is_a_file_can_search_all(site: Path, drawn: Callable[..., str]) -> None:
     address = f"{(site / 'stages' / 'train.html').as_uri()}?q=decontamination"
-    done = subprocess.run(
-        [browser, *options.split(), "--dump-dom", address], capture_output=True, text=True, check=True, timeout=120
-    )
-    assert re.search(r'result__meta">[1-9]\d* matching document', done.stdout)
-    assert (site / "changelog.html").as_uri() in done.stdout.partition("md-search-result__list")[2]
+    page = drawn(address, "--virtual-time-budget=8000")
+    assert re.search(r'result__meta">[1-9]\d* matching document', page)
+    assert (site / "changelog.html").as_uri() in page.partition("md-search-result__list")[2]
 
 
 def test_every_configuration_is_a_command_with_a_schema() -> None:

@@ -2,7 +2,7 @@
 
 A client of a store is what differs: how its library is asked, and what its errors mean. An object is
 written only where it is missing, or only over the version that was read; a read is bound to the
-version that was seen first. Retries are those of `retries`: libraries make every request once.
+version that was seen first. Requests are repeated by `retries`: libraries make every request once.
 """
 
 import calendar

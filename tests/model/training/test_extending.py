@@ -53,6 +53,14 @@ def first_steps_of(made: TrainConfig, shards: str = "shards") -> FirstSteps:
     return FirstSteps(made, made.steps, common)
 
 
+def note(out: Path, step: int, made: TrainConfig) -> None:
+    """Write what a checkpoint says of its first steps."""
+    state = out / "checkpoints" / "short" / checkpoints.name_of(step) / checkpoints.STATE
+    state.parent.mkdir(parents=True)
+    state.write_text(json.dumps({"first_steps": hash_of(step, made)}))
+    (state.parent / checkpoints.SUMS).touch()
+
+
 @pytest.mark.parametrize(("steps", "schedule", "wanted"), [(40, "constant", 12), (40, "linear", 0), (9, "constant", 9)])
 def test_a_plan_knows_where_a_longer_training_begins(steps: int, schedule: str, wanted: int, tmp_path: Path) -> None:
     short, new = (config(n, {"name": schedule, "warmup_steps": 3}, out=str(tmp_path)) for n in (20, steps))
@@ -60,10 +68,7 @@ def test_a_plan_knows_where_a_longer_training_begins(steps: int, schedule: str, 
     common = fingerprints.fingerprint_in_part("train", new, sources, extending.is_common)
     assert extending.step_in_common(new, common) is None
     for step in (9, 12):
-        state = tmp_path / "checkpoints" / "short" / checkpoints.name_of(step) / checkpoints.STATE
-        state.parent.mkdir(parents=True)
-        state.write_text(json.dumps({"first_steps": hash_of(step, short)}))
-        (state.parent / checkpoints.SUMS).touch()
+        note(tmp_path, step, short)
     assert extending.step_in_common(new, common) == wanted
     assert f"step {wanted}" in graph.first_step(new, "another", sources)[1]
 
@@ -71,10 +76,7 @@ def test_a_plan_knows_where_a_longer_training_begins(steps: int, schedule: str, 
 def test_a_plan_names_the_key_with_which_a_training_continues(tmp_path: Path) -> None:
     schedule = {"name": "wsd", "warmup_share": 0.1, "decay_share": 0.4}
     short, new = (config(n, schedule, out=str(tmp_path), share=[0.3, 0.15]) for n in (20, 40))
-    state = tmp_path / "checkpoints" / "short" / checkpoints.name_of(10) / checkpoints.STATE
-    state.parent.mkdir(parents=True)
-    state.write_text(json.dumps({"first_steps": hash_of(10, short)}))
-    (state.parent / checkpoints.SUMS).touch()
+    note(tmp_path, 10, short)
     finished.manifest("train", config={"steps": 20}).write(tmp_path)
     said = graph.first_step(new, "another", {"data.dir": "shards"})
     assert said == (0, "; starts at step 0, but after step 10 with schedule.spread_steps=20")

@@ -3,8 +3,7 @@
 import html
 import json
 import re
-import shlex
-import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -100,25 +99,15 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("width", [390, 1280])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_the_page_is_readable(browser: str, page: Path, tmp_path: Path, width: int, scheme: str) -> None:
+def test_the_page_is_readable(drawn: Callable[..., str], page: Path, tmp_path: Path, width: int, scheme: str) -> None:
     looked = tmp_path / "page.html"
     content = html.escape(page.read_text(encoding="utf-8") + LOOK)
     # No window of a browser is as narrow as a phone, but a frame is.
     looked.write_text(f'<iframe width="{width}" height="9000" srcdoc="{content}"></iframe>', encoding="utf-8")
-    done = subprocess.run(
-        [
-            browser,
-            *shlex.split(f"--headless=new --no-sandbox --disable-gpu --user-data-dir={tmp_path}"),
-            f"--blink-settings=preferredColorScheme={0 if scheme == 'dark' else 1}",
-            *shlex.split(f"--window-size=1400,2000 --dump-dom file://{looked}"),
-        ],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=120,
-    )
-    title = re.search(r"<title>(\{.*?\})</title>", done.stdout)
-    assert title, done.stdout[:2000]
+    dark = f"--blink-settings=preferredColorScheme={0 if scheme == 'dark' else 1}"
+    dom = drawn(looked.as_uri(), dark, "--window-size=1400,2000")
+    title = re.search(r"<title>(\{.*?\})</title>", dom)
+    assert title, dom[:2000]
     seen = json.loads(title[1])
     assert seen["page"] <= seen["width"] <= width
     assert seen["fetched"] == seen["empty"] == 0
