@@ -129,11 +129,11 @@ class ScheduleConfig(Section, key="schedule"):
 
     def check_steps(self, steps: int | None, batch_size: int) -> None:
         """Check that a run of `steps` updates fits into the schedule; None: not known yet."""
-        if steps and steps <= (self.spread_steps or 0):
-            self.spread_steps = None  # the same steps have the same settings
         for key in () if steps else ("first_step", "total_steps", "first_batch"):
             check(not getattr(self, key), "set steps too", f"schedule.{key}")
         end = self.first_step + (steps or 0)
+        if steps and (self.total_steps or end) <= (self.spread_steps or 0):
+            self.spread_steps = None  # the same steps have the same settings
         self.require(
             self.total_steps is None or end <= self.total_steps,
             f"must be at least {end}, as steps={steps} follow schedule.first_step={self.first_step}",

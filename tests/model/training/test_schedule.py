@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from model.config import ScheduleConfig, TrainConfig
-from model.training.schedule import batch_size, lr_factor
+from model.training.schedule import batch_size, lr_factor, warmup_steps
 from pipeline.cli import conf_files
 from pipeline.common.errors import ConfigError
 
@@ -87,3 +87,8 @@ def test_a_decay_by_the_root_falls_fast_at_first() -> None:
     assert lr_factor(schedule, 600, 1000) == 1
     assert lr_factor(schedule, 700, 1000) == pytest.approx(0.5)  # a quarter of the decay
     assert lr_factor(schedule, 999, 1000) == pytest.approx(1 - (399 / 400) ** 0.5)
+
+
+def test_shares_of_the_first_steps_hold_for_a_part_of_a_longer_schedule() -> None:
+    schedule = ScheduleConfig(name="wsd", warmup_share=0.5, spread_steps=100, total_steps=1000)
+    assert warmup_steps(TrainConfig(steps=80, schedule=schedule).schedule, 80) == 50
