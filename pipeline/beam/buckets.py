@@ -64,6 +64,7 @@ def _rows(values: np.ndarray, bounds: np.ndarray, order: np.ndarray) -> np.ndarr
 
 
 OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4")
+GONE = 2**16 - 1  # as copies: `filters.remove` names this document, and none that is equal is written
 MOST_HASHES = 2**20  # of documents that a reading task remembers, 0.15 GB
 
 
@@ -125,13 +126,14 @@ class TokenizedDocuments:
 
 
 class NewDocuments:
-    """The documents of a reading task that writing tasks get, with their buckets; none that is `removed`."""
+    """The documents of a reading task that writing tasks get, with their buckets; `removed` ones are marked `GONE`."""
 
     def __init__(self, plan: PreparePlan, account: DocumentCounts, removed: frozenset[str]):
         self.plan, self.account, self.removed = plan, account, removed
         self.most: dict[bytes, int] = {}  # largest number of copies of each kept document
         self.signed: dict[bytes, bytes] = {}  # MinHash signatures by hash
         self.taken = set[bytes]()  # hashes of documents that may be near duplicates
+        self.gone = set[bytes]()  # hashes of removed ones, which are not, whichever task has an equal one
 
     def take(self, batch: pa.RecordBatch) -> pa.Table:
         """Return the documents of a batch that are new, with their buckets.
@@ -139,15 +141,17 @@ class NewDocuments:
         Of equal documents, only the first and those with more copies than before are kept, so that
         the task that writes them does not have to read all others.
         """
-        hashes, copies = batch["hash"].to_pylist(), batch["copies"].to_pylist()
+        hashes, copies = batch["hash"].to_pylist(), batch["copies"].to_numpy()
         gone = self.is_removed(hashes, batch["id"]) if self.removed else np.zeros(len(hashes), np.bool_)
-        new = np.fromiter(map(self.is_new, hashes, copies, gone), np.bool_, len(hashes))
-        for name in batch["id"].filter(pa.array(~new & ~gone)).to_pylist():
+        copies = np.where(gone, np.uint16(GONE), copies)
+        new = np.fromiter(map(self.is_new, hashes, copies.tolist()), np.bool_, len(hashes))
+        for name in batch["id"].filter(pa.array(~new)).to_pylist():
             self.account.drop(from_bytes(name), "duplicate")
         if self.plan.config.filters.near_duplicates is not None:
             self.signed |= {h: s for h, s in zip(hashes, batch["signature"].to_pylist(), strict=True) if s is not None}
-            self.taken.update(itertools.compress(hashes, new))
-        table = pa.Table.from_batches([batch]).drop_columns("signature")
+            self.taken.update(itertools.compress(hashes, new & ~gone))
+            self.gone.update(itertools.compress(hashes, gone))
+        table = pa.Table.from_batches([batch]).drop_columns(["signature", "copies"]).append_column("copies", [copies])
         buckets = pa.array([self.plan.bucket(each) for each in hashes], pa.int32())
         table = table.add_column(0, "bucket", buckets)
         return table if new.all() else table.filter(pa.array(new))
@@ -164,18 +168,18 @@ class NewDocuments:
                 self.account.filtered[filters.REMOVED] += 1
         return found
 
-    def is_new(self, digest: bytes, copies: int, gone: bool) -> bool:
-        """Return whether no equal document has come with as many copies; one that is gone does not count."""
-        new = not gone and copies > self.most.get(digest, 0)
-        if new:
+    def is_new(self, digest: bytes, copies: int) -> bool:
+        """Return whether no equal document has come with as many copies; one that is gone is always new."""
+        new = copies > self.most.get(digest, 0)
+        if new and copies < GONE:  # what other tasks get must not depend on whether it came before an equal one
             if len(self.most) >= MOST_HASHES:  # the writing task finds the others
                 self.most.clear()
             self.most[digest] = copies
         return new
 
-    def signatures(self) -> tuple[Hashes, Signatures]:
-        """Return the hashes and MinHash signatures of the documents, in the order of hashes."""
-        hashes = sorted(self.signed.keys() & self.taken)
+    def signatures(self, wanted: set[bytes]) -> tuple[Hashes, Signatures]:
+        """Return the hashes and MinHash signatures of documents, in the order of hashes."""
+        hashes = sorted(self.signed.keys() & wanted)
         flat = np.frombuffer(b"".join(self.signed[each] for each in hashes), np.uint32)
         return as_numbers(hashes), flat.reshape(-1, self.plan.config.filters.permutations)
 

@@ -25,7 +25,6 @@ from pipeline.beam.units import Splits, Unit, name_of
 from pipeline.common.atomic import write_text
 from pipeline.common.errors import InputError, Restart, UserError, disk_failure
 from pipeline.filtering import filters, minhash
-from pipeline.filtering.minhash import Hashes, Signatures
 from pipeline.readers import FileRange
 from pipeline.tokenization.wordpiece import WordPiece
 
@@ -123,9 +122,8 @@ class Tokenize(Task):
         for table in in_portions(map(documents.take, unit[1]), portion(plan.config)):
             for k, blob in by_bucket(table, plan.exchange.range_bounds):
                 yield first + k, DOCUMENTS, blob
-        hashes, signatures = documents.signatures()
-        if len(hashes):
-            yield from self.signed(hashes, signatures)
+        if documents.signed:
+            yield from self.signed(documents)
         write_text(plan.read_account(number), json.dumps(vars(account)))
         report(size, account.documents["read"], ended=True)
 
@@ -147,13 +145,16 @@ class Tokenize(Task):
             return self.plan.units.read(name)
         return None
 
-    def signed(self, hashes: Hashes, signatures: Signatures) -> Left:
+    def signed(self, documents: NewDocuments) -> Left:
         """Yield the MinHash signatures of documents, and their bands."""
         tasks, threshold = self.plan.exchange.near_tasks, self.plan.config.filters.near_duplicates
         assert threshold is not None
+        hashes, signatures = documents.signatures(documents.taken)
         for task, rows in minhash.by_task(hashes[:, 1], tasks):
             yield task, SIGNATURES, minhash.pack(hashes[rows], signatures[rows])
-        entries = minhash.band_entries(hashes, signatures, threshold)
+        gone = minhash.band_entries(*documents.signatures(documents.gone), threshold)
+        gone[:, 0] |= minhash.GONE
+        entries = np.concatenate([minhash.band_entries(hashes, signatures, threshold), gone])
         yield from divided(BANDS, entries, entries[:, 1], tasks)
 
 

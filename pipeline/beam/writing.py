@@ -56,17 +56,18 @@ def load(plan: PreparePlan, write: int, table: pa.Table, found: np.ndarray) -> B
     table = table.combine_chunks()
     raw, copies = as_numbers(table["hash"].to_pylist()), table["copies"].to_numpy()
     bucket = table["bucket"].to_numpy() - first
-    # Keep the equal document with the most copies: weights differ between corpora.
+    # Keep the equal document with the most copies (weights differ between corpora), and none where one is gone:
+    # it comes first, and was counted when it was read.
     order = np.lexsort((-copies.astype(np.int64), raw[:, 1], raw[:, 0], bucket))
-    distinct = np.ones(len(order), np.bool_)
-    distinct[1:] = (raw[order][1:] != raw[order][:-1]).any(axis=1)
-    ordered, order = order, order[distinct]
+    new, gone = np.ones(len(order), np.bool_), copies[order] == buckets.GONE
+    new[1:] = (raw[order][1:] != raw[order][:-1]).any(axis=1)
+    equal, order = order[~new & ~gone], order[new & ~gone]
     hashes = raw[order]
     near = np.isin(minhash.keys_of(hashes), minhash.keys_of(found))
     dropped = Dropped()
-    for rows, *why in ((ordered[~distinct], "duplicate", ""), (order[near], "filtered", filters.NEAR)):
+    for rows, *why in ((equal, "duplicate", ""), (order[near], "filtered", filters.NEAR)):
         dropped.merge((from_bytes(name), *why) for name in table["id"].take(pa.array(rows)).to_pylist())
-    left_out = (bucket, bucket[ordered][~distinct], bucket[order][near])
+    left_out = (bucket, bucket[equal], bucket[order][near])
     read, duplicates, similar = (np.bincount(part, minlength=end - first) for part in left_out)
     order = order[~near]
     ids, copies = buckets.take(table["ids"].combine_chunks(), order), copies[order]

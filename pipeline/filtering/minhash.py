@@ -15,7 +15,7 @@ the larger of similar ones (`near_duplicates`). No signature is moved but to tho
 Shapes: N documents, P permutations. Tables are of uint64, one row per entry or pair; a document is
 the two numbers of its hash:
 
-    entries  (E, 4)  band, its key, document                               32 bytes
+    entries  (E, 4)  band (`GONE`: pair none of that document), its key, document  32 bytes
     pairs    (C, 4)  larger document, smaller document                     32 bytes
     wanted   (W, 3)  task that needs the signature of the document, it     24 bytes
 """
@@ -92,6 +92,7 @@ def band_keys(band: Signatures) -> Bits:
 
 Rows = Bits
 ENTRY, PAIR, WANTED, DOCUMENT = 4, 4, 3, 2  # columns
+GONE = np.uint64(2**63)  # a bit of the band
 _ROWS = 1 << 14  # pairs compared at once: 16 MB of signatures
 
 
@@ -113,6 +114,9 @@ def candidate_pairs(entries: Rows) -> Rows:
     Each document is paired with the one before it in the order of hashes, and with the first.
     """
     entries = distinct(shared(entries))
+    gone = entries[:, 0] >= GONE
+    if gone.any():
+        entries = entries[~np.isin(keys_of(entries[:, 2:]), keys_of(entries[gone, 2:]))]
     same = (entries[1:, :2] == entries[:-1, :2]).all(axis=1)
     later = np.flatnonzero(same) + 1  # all but the first of each run
     starts = np.where(np.concatenate([[False], same]), 0, np.arange(len(same) + 1))

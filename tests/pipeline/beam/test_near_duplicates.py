@@ -100,9 +100,9 @@ class Left:
 
 
 def found_by_tasks(
-    plan: PreparePlan, parts: list[tuple[np.ndarray, np.ndarray]], draw: random.Random
+    plan: PreparePlan, parts: list[tuple[np.ndarray, np.ndarray]], gone: list[set[bytes]], draw: random.Random
 ) -> dict[int, np.ndarray]:
-    """Return the near duplicates that each writing task gets."""
+    """Return the near duplicates that each writing task gets; reading tasks have found `gone` ones."""
     left = Left(draw)
     for number, (hashes, signatures) in enumerate(parts):
         read = NewDocuments(plan, DocumentCounts(), frozenset())
@@ -110,7 +110,8 @@ def found_by_tasks(
         read.signed = {
             row.tobytes(): bytes(signature) for row, signature in zip(hashes.astype(">u8"), signatures, strict=True)
         }
-        left.add(number, Tokenize(plan).signed(*read.signatures()))
+        read.gone = gone[number] & read.taken
+        left.add(number, Tokenize(plan).signed(read))
     steps = {PairCandidates: [BANDS], SendSignatures: [SIGNATURES, WANTED], ComparePairs: [PAIRS, SIGNATURES]}
     for step, kinds in steps.items():
         for task, parts_of in list(left.take(*kinds)):
@@ -155,8 +156,11 @@ def test_many_tasks_find_those_of_the_rule(
     signatures[changed] = draw.integers(0, values, int(changed.sum()), np.uint32)
     rows = [draw.integers(0, documents, 15) for _ in range(reads)]  # equal documents among them
     parts = [(hashes[mine], signatures[mine]) for mine in rows]
-    expected = near_duplicates(*map(np.concatenate, zip(*parts, strict=True)), threshold)
-    found = found_by_tasks(plan, parts, random.Random(seed))
+    marked = [{row.astype(">u8").tobytes() for row in mine[draw.random(15) < 0.05]} for mine, _ in parts]
+    all_hashes, all_signatures = map(np.concatenate, zip(*parts, strict=True))
+    left = [row.astype(">u8").tobytes() not in set().union(*marked) for row in all_hashes]
+    expected = near_duplicates(all_hashes[left], all_signatures[left], threshold)
+    found = found_by_tasks(plan, parts, marked, random.Random(seed))
     by_write = {write: {row.astype(">u8").tobytes() for row in table} for write, table in found.items()}
     assert set().union(*by_write.values()) == expected
     for write, mine in by_write.items():

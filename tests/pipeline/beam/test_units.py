@@ -182,13 +182,15 @@ def gone(folder: Path) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("near", [None, 0.4])
-def test_a_removed_document_is_gone_without_reading_again(
+def test_a_removed_document_is_gone_with_its_equals_without_reading_again(
     near: float | None, vocab: Path, corpus: Path, tmp_path: Path, reads: list[Path]
 ) -> None:
-    """By its id, or by its text's hash, with all that are equal to it."""
-    for name in ("aa", "bb", "cc"):
+    """By its id, or by its text's hash; the shards are those of a corpus without them."""
+    for name in ("aa", "bb", "zz"):
         (corpus / f"{name}.txt").write_text(EQUAL)
-    equal, other = str(corpus / "aa.txt"), str(sorted(corpus.iterdir())[3])
+    for index in range(5):  # what may be a near duplicate of a removed one and of no other
+        (corpus / f"like{index}.txt").write_text(EQUAL.replace(WORDS[index], WORDS[59 - index]))
+    equals, other = [str(corpus / f"{name}.txt") for name in ("aa", "bb", "zz")], str(corpus / "like2.txt")
 
     def removed(out: str, *lines: str) -> dict[str, str]:
         (tmp_path / "remove.txt").write_text("".join(f"{line}\n" for line in lines))
@@ -197,19 +199,25 @@ def test_a_removed_document_is_gone_without_reading_again(
 
     made(config(tmp_path, "kept", near, keep_reading=True))
     reads.clear()
-    removed("kept", equal, other)  # the first of three equal ones
-    hashes = gone(tmp_path / "kept")
-    assert hashes.keys() == {equal, other}
-    lines = [equal, hashes[other], "nothing"]
-    kept = removed("kept", *lines)
+    for equal in equals:  # whichever of them is read first
+        kept = removed("kept", equal, other, "nothing")
+        hashes = gone(tmp_path / "kept")
+        assert hashes.keys() == {equal, other}
+        figures = require_manifest(tmp_path / "kept", "prepare", "kept").figures
+        assert (figures["removed"], figures["filtered"]["removed"]) == ({equal: 1, other: 1}, 2)
+        assert any("nothing" in warning for warning in figures["warnings"])
     assert not reads
-    assert kept == removed("scratch", *lines)
-    assert gone(tmp_path / "kept") == hashes
-    figures = require_manifest(tmp_path / "kept", "prepare", "kept").figures
-    assert (figures["removed"], figures["filtered"]["removed"]) == ({equal: 1, hashes[other]: 1}, 2)
-    assert any("nothing" in warning for warning in figures["warnings"])
-    removed("kept", hashes[equal])
-    assert gone(tmp_path / "kept").keys() == {str(corpus / f"{name}.txt") for name in ("aa", "bb", "cc")}
+    assert kept == removed("scratch", equal, other, "nothing")
+    assert shards(kept) == shards(removed("hashed", *hashes.values()))
+    assert gone(tmp_path / "hashed").keys() == {*equals, other}
+    for path in (*equals, other):
+        Path(path).unlink()
+    assert shards(kept) == shards(made(config(tmp_path, "without", near)))
+
+
+def shards(files: dict[str, str]) -> dict[str, str]:
+    """Return the checksums of the shards among a stage's files."""
+    return {name: checksum for name, checksum in files.items() if name.endswith(".arrow")}
 
 
 @pytest.mark.store
