@@ -335,7 +335,8 @@ def check_train(config: PrepareConfig, counts: CorpusCounts) -> None:
         )
     by_filter = ", ".join(f"{count:,} {name}" for name, count in counts.filtered.items())
     filtered = f" (by filter: {by_filter})" if by_filter else ""
-    raise InputError(f"{start}: {documents_line(config, counts)}{filtered}", "corpus.path")
+    broken = "".join(f"; the first broken one: {each}" for each in counts.named.get("broken", [])[:1])
+    raise InputError(f"{start}: {documents_line(config, counts)}{filtered}{broken}", "corpus.path")
 
 
 def check_word_limit(config: PrepareConfig, counts: CorpusCounts) -> None:

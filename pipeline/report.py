@@ -1,6 +1,7 @@
 """`python -m pipeline.report`: one self-contained page about a run: stages, curves, scores."""
 
 import json
+import os
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -26,6 +27,7 @@ from pipeline.evaluation.grid_search import MODEL
 from pipeline.reporting import graph_svg, minimal_pair_tables, plots, score_tables, wandb_stages
 from pipeline.reporting.score_tables import Figures, Made, Stages, shown
 from pipeline.stages import stage, store_folder
+from pipeline.stages.fingerprints import absolute, still_read
 
 PAGE = "report.html"
 FOLDED = ("Learning rate", "Model FLOP/s utilisation", "Waiting for data", "Throughput")
@@ -187,7 +189,7 @@ def make(config: ReportConfig, out: Path) -> Result:
         finished=formatting.moment(max(one.finished for one in made)),
         spent=sum(one.seconds for one in made),
         cards=cards(leading, pairs),
-        warnings=list(warnings_of(sections, scores)),
+        warnings=[*changed(stages, config.workdir), *warnings_of(sections, scores)],
         command=command_of(config.workdir),
         uses=list(uses_of(leading)),
         samples=samples_of(leading),
@@ -237,6 +239,19 @@ def warnings_of(sections: list[Figures], scores: list[Score]) -> Iterator[str]:
         yield from (f"{section['title']}: {text}" for text in section["warnings"])
     for score in scores:
         yield from (f"{score.title}: {text}" for text in score.remarks)
+
+
+def changed(stages: Stages, workdir: str) -> Iterator[str]:
+    """Yield which results are of what another stage was before it was made again."""
+    for name, made in stages.items():
+        top = made.manifest.config.get("workdir", workdir)  # before it was moved or copied from a store
+        known = {
+            absolute(os.path.join(top, os.path.relpath(one.folder, workdir))): one.manifest.fingerprint
+            for one in stages.values()
+        }
+        for key, same in still_read(made.manifest, known).items():
+            if not same:
+                yield f"{name}: {key} was another when this was made; run it again"
 
 
 def uses_of(stages: Stages) -> Iterator[str]:

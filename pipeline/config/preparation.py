@@ -53,7 +53,7 @@ class CorpusConfig(Section, key="corpus"):
         "fail", "What to do with a broken document; skip counts and names it.", choices=("fail", "skip")
     )
     parts: dict[str, Any] = option({}, "Corpora of a mixture, each with a weight.")
-    options: dict[str, Any] = option({}, "Options of the reader.")
+    options: dict[str, Any] = option({}, "Options of the reader; of rows also where, such as 'date >= 2026-09'.")
 
     def check_rules(self) -> None:
         """Check the language and the encoding."""

@@ -26,7 +26,7 @@ from pipeline.common.figures import Score, mean_of
 from pipeline.common.formatting import pluralize
 from pipeline.config import EvaluateConfig, TaskConfig
 from pipeline.evaluation import answers, examples, significance, table_files
-from pipeline.evaluation.task_types import Dataset, Given, TaskType, open_task_type, read_sides, remarks_of
+from pipeline.evaluation.task_types import Dataset, Given, TaskType, faults_of, open_task_type, read_sides, remarks_of
 from pipeline.stages import fingerprints
 from pipeline.stages.store_folder import StoreFolder, local_place, localised
 from pipeline.tokenization.coverage import Coverage
@@ -440,9 +440,7 @@ def score_of(context: SearchContext, records: Records) -> Score:
     (pretrained, seeds), (random, others) = (
         best_point(task, [record for record in records if record["start"] == start]) for start in (PRETRAINED, RANDOM)
     )
-    # A dev set that is a part of the training file has the same faults.
-    files = [context.train, *([] if task.dev_share else [context.dev])]
-    faults = [fault for file in files for fault in file.malformed]
+    faults = faults_of(task, context.train, context.dev)
     kept = ("start", "batch_size", "learning_rate", "seed", "scores", "epochs")
     return Score(
         task=task.name,
@@ -515,12 +513,10 @@ def describe(found: Score, pretrained: str) -> str:
     """Return the summary line: the score, its baselines, and the fine-tuned model."""
     sample = " (sample task)" if found.sample else ""
     random = "" if found.baseline is None else f"random initialisation {found.baseline:.3f}, "
-    rows = found.malformed
-    faults = f", {rows} malformed rows skipped, {found.faults[0]}" if rows else ""
     remark = significance.verdict(found)
     remarks = "".join(f", {one}" for one in found.remarks)
     return (
         f"{found.title}{sample} {found.metric_title} {found.score:.3f} "
         f"({random}majority {found.majority:.3f}{f'; {remark}' if remark else ''}) "
-        f"with {pretrained}{faults}{remarks}; {Coverage.of(found.coverage).line}"
+        f"with {pretrained}{remarks}; {Coverage.of(found.coverage).line}"
     )

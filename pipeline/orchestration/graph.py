@@ -13,7 +13,7 @@ from typing import Any
 
 from model.config import TrainConfig
 from model.training import extending
-from pipeline.common import checkpoints, storage
+from pipeline.common import checkpoints, storage, terminal
 from pipeline.common.errors import ConfigError, InputError, UserError, writable
 from pipeline.common.manifest import Manifest
 from pipeline.common.redact import redact
@@ -85,25 +85,21 @@ def own_results(workdir: str, known: fingerprints.Sources) -> Names:
     """Return the folders in that of a run that its user made from what its stages make.
 
     `known` has the fingerprints of the stages by path. Results of a model that is now another one
-    are left out.
+    are left out, which is said.
     """
-    made, found = {_absolute(path): one for path, one in known.items()}, []
-    folders = [path for path in store_folder.stages_in(workdir) if _absolute(path) not in made]
+    made, found = {fingerprints.absolute(path): one for path, one in known.items()}, []
+    folders = [path for path in store_folder.stages_in(workdir) if fingerprints.absolute(path) not in made]
     there = [(path, one) for path in folders if (one := Manifest.read(path, of_input=True))]
     for path, manifest in sorted(there, key=lambda pair: pair[1].finished):
-        places = {key: _absolute(str(manifest.config.get(key))) for key in manifest.inputs}
-        read = {
-            key: of for key, place in places.items() if (of := fingerprints.fingerprint_to_be(place, made)) is not None
-        }
-        if manifest.stage in OF_A_MODEL and read and read.items() <= manifest.inputs.items():
-            made[_absolute(path)] = manifest.fingerprint
+        current = fingerprints.still_read(manifest, made)
+        if manifest.stage not in OF_A_MODEL or not current:
+            continue
+        if all(current.values()):
+            made[fingerprints.absolute(path)] = manifest.fingerprint
             found.append(path)
+        else:
+            terminal.say(f"{path} is of an earlier model: not in the report until its command has run again")
     return found
-
-
-def _absolute(place: str) -> str:
-    """Return a place as it is compared: a local path from the root."""
-    return os.path.normpath(place if storage.is_address(place) else os.path.abspath(place))
 
 
 def pushed(node: StageRecord) -> StageRecord:

@@ -125,6 +125,21 @@ def fingerprint_to_be(path: str, known: Sources) -> str | None:
     return made if made is None or os.path.normpath(path) in known else of_part(made, path)
 
 
+def absolute(place: str) -> str:
+    """Return a place as it is compared: a local path from the root."""
+    return os.path.normpath(place if storage.is_address(place) else os.path.abspath(place))
+
+
+def still_read(manifest: Manifest, known: Sources) -> dict[str, bool]:
+    """Return the inputs of a finished stage that stages of `known` make: whether each is what it has read.
+
+    `known` has their fingerprints by absolute path.
+    """
+    places = {key: absolute(str(_lookup(manifest.config, key, ""))) for key in manifest.inputs}
+    now = {key: fingerprint_to_be(place, known) for key, place in places.items()}
+    return {key: mark == manifest.inputs[key] for key, mark in now.items() if mark is not None}
+
+
 def fingerprint_files(path: Path | str, of_readers: bool = False) -> str:
     """Return the fingerprint of files that no stage made: of their names, sizes and times.
 
@@ -216,6 +231,8 @@ def changes(before: Settings, config: StageConfig) -> dict[str, tuple[Any, Any]]
 def _lookup(nested: Settings, key: str, default: Any) -> Any:
     value: Any = nested
     for part in key.split("."):
+        if isinstance(value, list):
+            value = {str(place): one for place, one in enumerate(value)}
         if not isinstance(value, Mapping) or part not in value:
             return default
         value = value[part]

@@ -243,11 +243,12 @@ def test_a_grid_that_grew_keeps_its_runs_and_one_with_other_settings_does_not(co
     assert len(list((Path(config.out) / "runs").iterdir())) == 2
 
 
-def test_malformed_rows_show(config):
+def test_malformed_rows_show_before_the_work(config, capsys):
     path = Path(config.data) / "Toy" / "train.tsv"
     path.write_text(path.read_text() + "300\ta\n301\n")
     manifest = run(config)
     assert (manifest.figures["malformed"], manifest.figures["rows"]) == (2, {"train": 300, "dev": 100})
+    assert capsys.readouterr().out.startswith("toy: 2 malformed rows")
     assert "2 malformed rows" in manifest.summary
     assert "train.tsv, line 302: " in manifest.summary
 

@@ -80,3 +80,14 @@ def test_training_documents_without_pairs_are_not_all_held_out(tmp_path: Path) -
 def test_one_sentence_and_nothing_held_out_asks_for_pairs_or_text(tmp_path: Path) -> None:
     with refused(InputError, key="pairs"):
         made(tmp_path, [document(0, 1)], 0.0)
+
+
+def test_the_first_of_broken_rows_says_what_is_wrong_with_all(tmp_path: Path) -> None:
+    """As of a field's name, where `on_error` passes over each row."""
+    (tmp_path / "rows.jsonl").write_text('{"body": "One."}\n' * 3)
+    (tmp_path / "tokenizer.json").write_text(build([*SPECIAL, *WORDS]))
+    found = preparing.settings("jsonl", tmp_path / "rows.jsonl", tmp_path, workdir=str(tmp_path))
+    found.corpus.on_error = "skip"
+    (tmp_path / "out").mkdir()
+    with refused(InputError, "line 1: field text not found .*corpus.options.text", key="corpus.path"):
+        prepare.make(found, tmp_path / "out")

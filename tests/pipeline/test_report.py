@@ -146,6 +146,18 @@ def test_a_held_out_loss_that_rises_is_a_warning(work: Path) -> None:
         assert bool(re.search(r'class="banner">.*rose from 0\.600 .*0\.800', text)) == warned
 
 
+def test_what_was_made_from_other_shards_is_a_warning(work: Path) -> None:
+    """As after a takedown: the counts are new, the model is not."""
+    assert "train: data.dir" not in page(work)
+    place = work / "train" / MANIFEST
+    said = json.loads(place.read_text())
+    said["config"] |= {"workdir": "s3://bucket/run", "data": {"dir": "s3://bucket/run/prepare"}}
+    for mark, same in ((json.loads((work / "prepare" / MANIFEST).read_text())["fingerprint"], True), ("before", False)):
+        place.write_text(json.dumps(said | {"inputs": {"data.dir": mark}}))
+        text = page(work, f"report-{same}")
+        assert bool(re.search('class="banner">.*train: data.dir was another', text)) != same
+
+
 def test_what_became_of_documents_is_a_bar(text: str) -> None:
     bar, _, key = text[text.index('class="parts"') :].partition("</div>")
     assert re.findall(r"flex: (\d+)", bar) == ["1200", "7"]

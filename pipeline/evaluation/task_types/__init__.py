@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from model.finetuning.features import Samples, TruncationConfig
 from pipeline.common.errors import InputError
+from pipeline.common.formatting import pluralize
 from pipeline.config import EvaluateConfig, TaskConfig
 from pipeline.shards.sentence_pairs import document_hash, held_out
 from pipeline.tokenization.wordpiece import WordPiece
@@ -89,8 +90,9 @@ def read_sides(kind: TaskType, task: TaskConfig, rows: int | None) -> tuple[Data
 
 
 def remarks_of(config: EvaluateConfig, train: Dataset, dev: Dataset) -> list[str]:
-    """Return what makes the score of a dev set doubtful: rows of train, or classes in order."""
-    found = []
+    """Return what makes the score of a dev set doubtful: malformed rows, rows of train, or classes in order."""
+    faults = faults_of(config.task, train, dev)
+    found = [f"{pluralize(len(faults), 'malformed row')} skipped, {faults[0]}"] if faults else []
     rows = set(_contents(train.samples))
     same = sum(content in rows for content in _contents(dev.samples))
     if same:
@@ -102,6 +104,11 @@ def remarks_of(config: EvaluateConfig, train: Dataset, dev: Dataset) -> list[str
             counts = ", ".join(f"{classes.count(number):,} {label}" for number, label in enumerate(config.task.labels))
             found.append(f"maximum_rows={config.maximum_rows} of a file in order of classes ({counts}); shuffle it")
     return found
+
+
+def faults_of(task: TaskConfig, train: Dataset, dev: Dataset) -> list[str]:
+    """Return the malformed rows of a task's files; a dev set that is a part of the training file has the same."""
+    return [*train.malformed, *([] if task.dev_share else dev.malformed)]
 
 
 def _contents(samples: Samples) -> list[bytes]:

@@ -78,7 +78,8 @@ class RowReader:
         Of null, none does.
 
         Raises:
-            ValueError: its field is missing, or is a number and compared with what is none.
+            ValueError: its field is missing, or is a number and compared with what is none; or it is text whose
+                digits do not line up, as of 2026-09 and 2026-9.
         """
         if self.condition is None:
             return True
@@ -86,8 +87,16 @@ class RowReader:
         value = self._value(row, name)
         if isinstance(value, bool):
             value = str(value).lower()
-        number = isinstance(value, int | float)
-        return value is not None and bool(compare(value, float(wanted)) if number else compare(str(value), wanted))
+        if value is None:
+            return False
+        if isinstance(value, int | float):
+            return bool(compare(value, float(wanted)))
+        if compare not in (operator.eq, operator.ne) and not _in_order(str(value), wanted):
+            raise ValueError(
+                f"field {name} holds {value!r}, which is neither before nor after {wanted!r}; "
+                "dates are compared as text: write both in the same form, such as 2026-09-01"
+            )
+        return bool(compare(str(value), wanted))
 
     def document(self, row: Mapping[str, Any], place: str, tally: SkipCounts) -> Document | None:
         """Return the document of a row; `place` is its id if no field is. None: it is left out, and counted.
@@ -120,6 +129,12 @@ class RowReader:
                 )
             found = found[part]
         return _text(found)
+
+
+def _in_order(value: str, wanted: str) -> bool:
+    """Return whether the order of two texts is that of what they say: dates of one form, or without a digit."""
+    shorter, longer = sorted((re.sub(r"\d", "0", each) for each in (value, wanted)), key=len)
+    return not re.search(r"\d", wanted) or (longer.startswith(shorter) and longer[len(shorter) :][:1] != "0")
 
 
 def _text(value: Any) -> Any:

@@ -274,7 +274,7 @@ def test_a_training_of_other_settings_is_named_with_its_step(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("absolute", [False, True])
 def test_a_report_keeps_what_was_made_from_the_stages_of_its_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, absolute: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], absolute: bool
 ) -> None:
     """A task and a conversion of one's own; not those of a model that is another one by now."""
     monkeypatch.chdir(tmp_path)
@@ -301,4 +301,6 @@ def test_a_report_keeps_what_was_made_from_the_stages_of_its_run(
             kind, fingerprint=f"of {name}", config={key: read}, inputs={key: fingerprint, "data": "d"}
         ).write(tmp_path / "work" / name)
     own = ["convert-bf16", "evaluate-bf16", "evaluate-own"]
+    capsys.readouterr()
     assert stages_of_report() == [*recipe, *own]
+    assert capsys.readouterr().out.startswith("work/evaluate-old is of an earlier model")

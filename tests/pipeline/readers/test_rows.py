@@ -118,6 +118,22 @@ def test_a_condition_on_a_field_that_is_missing_names_its_key(tmp_path: Path) ->
         read(config("jsonl", tmp_path / "a.jsonl", options={"where": "date > 2026"}))
 
 
+@pytest.mark.parametrize(
+    ("where", "value"),
+    [
+        ("date < 2026-9", "2026-10-01"),
+        ("date >= 2026-09", "9/1/2026"),
+        ("date >= 2026-09", "September 2026"),
+        ("date > 9", "10"),
+        ("date > 2026-09-01T12", "2026-09-01 13:00"),
+    ],
+)
+def test_texts_whose_digits_do_not_line_up_have_no_order(where: str, value: str, tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text(json.dumps({"text": "One.", "date": value}) + "\n")
+    with refused(InputError, "same form", path=str(tmp_path / "a.jsonl"), line=1):
+        read(config("jsonl", tmp_path / "a.jsonl", options={"where": where}))
+
+
 def test_two_columns_of_one_name_are_refused(tmp_path: Path) -> None:
     twice = pa.Table.from_arrays([pa.array(["a"]), pa.array(["b"])], ["text", "text"])
     pq.write_table(twice, tmp_path / "a.parquet")
