@@ -18,7 +18,7 @@ from pipeline.common.ports import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 BIN = Path(sys.executable).parent
-PATIENCE = 180.0  # seconds after which a job hangs
+LIMIT = 180.0  # seconds after which a job hangs
 
 Process = subprocess.Popen[bytes]
 
@@ -94,7 +94,7 @@ class Job:
         Raises:
             TimeoutError: A process ended before, or the steps take too long.
         """
-        until = time.monotonic() + PATIENCE
+        until = time.monotonic() + LIMIT
         while len(self.losses()) < step:
             if time.monotonic() > until or any(p.poll() is not None for p in processes):
                 raise TimeoutError(f"no step {step}:\n{self.log(0).read_text()[-3000:]}")
@@ -135,7 +135,7 @@ def launcher_process(process: Process) -> psutil.Process:
     return parent
 
 
-def wait(processes: list[Process], most: float = PATIENCE) -> list[tuple[float, int]]:
+def wait(processes: list[Process], most: float = LIMIT) -> list[tuple[float, int]]:
     """Wait until all have ended; return the seconds from now and the exit code of each.
 
     Raises:

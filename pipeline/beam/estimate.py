@@ -25,7 +25,7 @@ from pipeline.tokenization.wordpiece import WordPiece
 EXPANSION = {".bz2": 3.0, ".gz": 3.0, ".zst": 3.0, ".xz": 4.0, ".xml": 0.7}
 CALIBRATION = 0.1  # seconds of a processor
 ENOUGH = 10_000  # sentences whose tokens are counted
-PATIENCE = 10.0  # seconds at most, on a busy machine
+MEASURED = 10.0  # seconds at most, on a busy machine
 SMALL = 10e6  # bytes of text
 REST = 3.0  # time of the rest of prepare, in that of cleaning and cutting (25 MB of English)
 START = 2.0  # seconds of a job's start
@@ -72,7 +72,7 @@ def calibrate(config: PrepareConfig, split: FileRange) -> Calibration | None:
                 kept += reader.accept([document], counts)
                 accepting += time.perf_counter() - before
                 enough = all(marks[-1]) and time.thread_time() - worked > CALIBRATION  # as much on a busy machine
-                if enough or time.perf_counter() - began > PATIENCE:
+                if enough or time.perf_counter() - began > MEASURED:
                     break
             else:
                 mark(split.size)

@@ -41,7 +41,7 @@ from pipeline.common.errors import ConfigError
 from pipeline.common.ports import free_port
 from pipeline.config import PrepareConfig, RunnerConfig
 
-PATIENCE = 5.0  # seconds to wait for a service's first response
+ANSWER = 5.0  # seconds to wait for a service's first response
 LOCAL = ("[local]", "[auto]")  # Flink within the job server
 # Written by `go install` with GOBIN, and by Beam itself.
 PRISM = ("~/.cache/bert-pipeline/engines/bin/prism", "~/.apache_beam/cache/prism/bin/prism")
@@ -80,7 +80,7 @@ def check_port(key: str, address: str) -> None:
     try:
         if not port.isdigit():
             raise OSError("must be HOST:PORT")
-        socket.create_connection((host.strip("[]") or "localhost", int(port)), PATIENCE).close()
+        socket.create_connection((host.strip("[]") or "localhost", int(port)), ANSWER).close()
     except (OSError, OverflowError) as error:
         reason = (getattr(error, "strerror", None) or str(error)).lower()
         raise ConfigError(
@@ -94,7 +94,7 @@ def check_flink(master: str) -> None:
 
     place = master if "://" in master else f"http://{master}"
     try:
-        answer = requests.get(f"{place}/v1/config", timeout=PATIENCE)
+        answer = requests.get(f"{place}/v1/config", timeout=ANSWER)
         answer.raise_for_status()
         answer.json()["flink-version"]
     except (requests.RequestException, KeyError, ValueError) as error:
@@ -285,7 +285,7 @@ def prism(runner: RunnerConfig) -> Iterator[Engine]:
         until = time.monotonic() + 30
         while True:
             with contextlib.suppress(OSError):
-                socket.create_connection(("localhost", port), PATIENCE).close()
+                socket.create_connection(("localhost", port), ANSWER).close()
                 break
             if process.poll() is not None or time.monotonic() > until:
                 raise ConfigError(

@@ -51,18 +51,18 @@ def run(
 
 
 def guarded(
-    body: Callable[[], Any], is_first: IsFirst = lambda line: True, forced: Callable[[], bool] = lambda: False
+    body: Callable[[], Any], is_first: IsFirst = lambda line: True, remakes: Callable[[], bool] = lambda: False
 ) -> NoReturn:
-    """Run `body` and exit, see `run`; what was `forced` would once more delete what can be resumed."""
+    """Run `body` and exit, see `run`; a command that `remakes` its folder would delete what can be resumed."""
     output.outlive_readers()
     try:
         body()
     except UserError as error:
         _end(error, is_first)
     except Restart as error:
-        _end(Restart(error.problem, _without_force(error.again, forced())), is_first)
+        _end(Restart(error.problem, _without_force(error.again, remakes())), is_first)
     except KeyboardInterrupt:
-        print(_without_force("interrupted; rerun the same command", forced()), file=sys.stderr)
+        print(_without_force("interrupted; rerun the same command", remakes()), file=sys.stderr)
         sys.exit(Exit.INTERRUPTED)
     except BaseException as error:
         if not is_panic(error):
@@ -89,8 +89,8 @@ def of_words(name: str, schema: type[Config], words: list[str], read: Callable[.
     return read(name, schema, words, bool(asked))
 
 
-def _without_force(text: str, forced: bool) -> str:
-    return text.replace("the same command", "the command without force") if forced else text
+def _without_force(text: str, remakes: bool) -> str:
+    return text.replace("the same command", "the command without force") if remakes else text
 
 
 def _end(error: UserError | Restart, is_first: IsFirst) -> NoReturn:

@@ -63,14 +63,14 @@ def expand(argv: Words) -> Words:
     `--config-dir FOLDER` becomes an override, so that every stage finds the YAML files there.
     """
     kept: Words = []
-    forced: Words = []
+    remade: Words = []
     words = iter(argv)
     for word in words:
         option, equals, value = word.partition("=")
         if option == "--force":
-            forced.append(value if equals else next(words, ""))
+            remade.append(value if equals else next(words, ""))
         elif word.startswith("force=["):
-            forced += re.findall(r"[^][, '\"]+", value)
+            remade += re.findall(r"[^][, '\"]+", value)
         elif option in CONFIG_DIR:
             kept.append(own_folder(value if equals else next(words, "")))
         elif word.startswith("@"):
@@ -80,10 +80,10 @@ def expand(argv: Words) -> Words:
     check(kept, RunConfig)
     for word in kept:
         check_name(word, kept)
-    for name in forced:
+    for name in remade:
         if not re.fullmatch(r"[\w-]+", name) or name.startswith("-"):
             raise ConfigError(f"--force {name}".rstrip() + ": a stage is required, as in --force train")
-    return [*kept, f"force=[{','.join(forced)}]"] if forced else kept
+    return [*kept, f"force=[{','.join(remade)}]"] if remade else kept
 
 
 def own_folder(path: str) -> str:

@@ -59,8 +59,8 @@ def plan(config: RunConfig) -> Nodes:
             settings.stages = [*settings.stages, *own_results(config.workdir, before)]
         redone = [other for other in needs[name] if nodes[other].reason is not None]
         identity = fingerprints.fingerprint(kind, settings, before)
-        forced = (identity[0], FORCED, 0) if name in config.force else None  # what is there may be anything
-        fingerprint, reason, done = forced or standing(kind, settings, identity, redone)
+        remade = (identity[0], FORCED, 0) if name in config.force else None  # what is there may be anything
+        fingerprint, reason, done = remade or standing(kind, settings, identity, redone)
         nodes[name] = StageRecord(
             name=name, kind=kind, config=settings, needs=needs[name], fingerprint=fingerprint, reason=reason, done=done
         )

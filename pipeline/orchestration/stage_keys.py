@@ -33,7 +33,7 @@ def owner(name: str, stages: Iterable[str]) -> str:
 def in_run(error: UserError, stages: Iterable[str], outs: Mapping[str, str], kubernetes: bool) -> UserError:
     """Return the error of a stage as the run explains it.
 
-    To be forced is the stage whose folder is at fault, of `outs` by name, or else this one. The
+    To be made again is the stage whose folder is at fault, of `outs` by name, or else this one. The
     Jobs of Kubernetes force none: whose folder is deleted runs again.
     """
     name = (error.where or "").removeprefix("stage ").partition(": ")[0]
@@ -41,11 +41,11 @@ def in_run(error: UserError, stages: Iterable[str], outs: Mapping[str, str], kub
     kind = type_of(stage)
     places = [place for place in (error.path, error.value, error.where) if place]
     at_fault = (other for place in places for other, out in outs.items() if f"{place}/".startswith(f"{out}/"))
-    forced = next(at_fault, name)
+    remade = next(at_fault, name)
 
     def said(words: str) -> str:
         if named(words) == BY_FORCE:
-            return f"by deleting {outs[forced]}" if kubernetes and forced in outs else f"with --force {forced}"
+            return f"by deleting {outs[remade]}" if kubernetes and remade in outs else f"with --force {remade}"
         return f"{stage}.{words}" if kind in STAGES and belongs_to_stage(kind, words) else words
 
     return error.but(key=error.key and said(error.key), problem=rendered(error.problem, said))

@@ -21,7 +21,7 @@ CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
 PROGRAMS = CACHE / "bert-pipeline" / "k8s" / VERSION
 KUBECTL = PROGRAMS / "kubectl"
 KUBEFLOW = PROGRAMS.parent / "kubeflow-v2.0.0"  # as in kubeflow/go.mod
-PATIENCE = 180  # seconds for a program to come up on a busy machine
+START = 180  # seconds for a program to come up on a busy machine
 TOKENS = {  # a program's token: its user and groups
     "administrator": ("administrator", "system:masters"),
     "controllers": ("system:kube-controller-manager", "system:masters"),
@@ -139,7 +139,7 @@ class ControlPlane:
         kubectl = [KUBECTL, f"--kubeconfig={self.administrator}"]
         for words in (
             ["apply", "--server-side", f"--filename={KUBEFLOW}"],
-            ["wait", "--for=condition=Established", "crd", "--all", f"--timeout={PATIENCE}s"],
+            ["wait", "--for=condition=Established", "crd", "--all", f"--timeout={START}s"],
         ):
             done = subprocess.run([*kubectl, *words], capture_output=True, text=True, check=False)
             assert done.returncode == 0, done.stderr
@@ -161,7 +161,7 @@ class ControlPlane:
 
     def until(self, question: Callable[[], Object]) -> None:
         """Wait until a question to the API server has an answer."""
-        end, answer = time.monotonic() + PATIENCE, "none yet"
+        end, answer = time.monotonic() + START, "none yet"
         while time.monotonic() < end:
             self.check()
             try:

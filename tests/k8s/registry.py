@@ -19,7 +19,7 @@ from tests.certificates import certify
 USER, PASSWORD = "team", "secret"
 HASHED = "$2b$04$SU0XMN.DKLMSseFtS1KKlu1QvPZyuZ4p81CsEUY0D8fCAYPTH/3MG"  # bcrypt of the password
 MANIFEST = "application/vnd.oci.image.manifest.v1+json"
-PATIENCE = 60  # seconds for it to come up on a busy machine
+START = 60  # seconds for it to come up on a busy machine
 
 
 class Registry:
@@ -53,7 +53,7 @@ class Registry:
 
     def start(self) -> "Registry":
         """Wait for its address."""
-        until = time.monotonic() + PATIENCE
+        until = time.monotonic() + START
         while not (found := re.search(r"listening on (127\.0\.0\.1:\d+)", self.log.read_text())):
             assert self.process.poll() is None, self.log.read_text()
             assert time.monotonic() < until, self.log.read_text()

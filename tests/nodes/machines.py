@@ -21,7 +21,7 @@ from types import TracebackType
 import psutil
 
 ROOT = Path(__file__).resolve().parents[2]
-PATIENCE = 400.0  # seconds after which something hangs
+LIMIT = 400.0  # seconds after which something hangs
 
 
 def missing(*tools: str) -> str | None:
@@ -36,7 +36,7 @@ def missing(*tools: str) -> str | None:
     return f"no namespaces here: {probe.stderr.strip()}" if probe.returncode else None
 
 
-def wait_for(condition: Callable[[], bool], what: str, seconds: float = PATIENCE) -> None:
+def wait_for(condition: Callable[[], bool], what: str, seconds: float = LIMIT) -> None:
     until = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < until, f"never: {what}"
@@ -82,7 +82,7 @@ class Command:
         """The processes below it whose command line has all these words."""
         return [p for p in self.processes() if all(w in " ".join(p.cmdline()) for w in words)]
 
-    def wait(self, seconds: float = PATIENCE) -> int:
+    def wait(self, seconds: float = LIMIT) -> int:
         """The exit code."""
         return self.outer.wait(seconds)
 

@@ -57,7 +57,7 @@ def test_a_machine_too_busy_to_read_a_block_in_time_still_gets_a_plan(
 ) -> None:
     config = configuration(tmp_path, 3000)  # 12 MB
     monkeypatch.setattr(preparation, "CALIBRATION", 0.0)
-    monkeypatch.setattr(preparation, "PATIENCE", patience)
+    monkeypatch.setattr(preparation, "MEASURED", patience)
     expected = preparation.of(config)
     assert (expected.seconds is None) == (patience == 0)
 
@@ -66,7 +66,7 @@ def test_other_programs_do_not_shorten_the_part_that_is_read(tmp_path: Path, mon
     clock = itertools.count()
     monkeypatch.setattr(preparation.time, "perf_counter", lambda: float(next(clock)))
     monkeypatch.setattr(preparation, "CALIBRATION", 60.0)
-    monkeypatch.setattr(preparation, "PATIENCE", 1e9)
+    monkeypatch.setattr(preparation, "MEASURED", 1e9)
     config = configuration(tmp_path, 300)
     (split,) = open_corpus(config.corpus, config.source).splits(config.split_bytes)
     found = preparation.calibrate(config, split)
