@@ -4,8 +4,8 @@ A stage runs once under strace, which lists the calls that change its folder. Th
 time, strace kills the process there or lets the call fail, and the plain command runs again. Its
 folder must be that of the undisturbed run, to the byte but for times, without further files; an
 error of the system must be one line, with an exit code that says what to do. When the power goes,
-names stay, and files are empty that were not flushed to the disk since they were opened or written;
-that is tried after the end of a stage too. `--cases` draws as many of each stage; all calls that
+names stay, and files end where they did when they were last flushed to the disk; that is tried after
+the end of a stage too. `--cases` draws as many of each stage; all calls that
 give a file its name or take it are among the first.
 """
 
@@ -42,6 +42,7 @@ FLUSHES = ("fsync", "fdatasync")
 NAMING = ("rename", "renameat", "renameat2", "link", "linkat", "symlink", "unlink", "unlinkat", "rmdir")
 CALLS = (*NAMING, "openat", "write", "pwrite64", "mkdir", "ftruncate", *FLUSHES, "fchmod", "fallocate")
 LINE = re.compile(r"^\d+ +(\w+)\((.*)$")
+COUNT = re.compile(r", (\d+)(?:\) += | <unfinished)")
 PATHS = re.compile(r'<(/[^>]*)>|"([^"]*)"')
 ANYWHERE = "renameat"  # only safetensors calls it, with names that are other ones each time
 RANDOM = re.compile(r"/\.tmp\w{6}$|#\d+$|[0-9a-f]{16}")
@@ -76,7 +77,7 @@ class Point:
     call: str
     path: str
     number: int
-    unflushed: tuple[str, ...]  # files whose content is not on the disk before it
+    unflushed: tuple[tuple[str, int], ...]  # files not whole on the disk before it, with how much is
 
 
 @dataclass(frozen=True)
@@ -176,7 +177,8 @@ class World:
 
     def _points(self) -> Iterator[Point]:
         counts: Counter[tuple[str, str]] = Counter()
-        unflushed: dict[str, None] = {}
+        sizes: dict[str, int] = {}
+        unflushed: dict[str, int] = {}
         for line in self.log.read_text(errors="replace").splitlines():
             found = LINE.match(line)
             if found is None:
@@ -192,15 +194,27 @@ class World:
             if not RANDOM.search(path) or call == ANYWHERE:
                 place = "" if call == ANYWHERE else path
                 counts[call, place] += 1
-                yield Point(call, place, counts[call, place], tuple(unflushed))
-            if call in FLUSHES:
+                yield Point(call, place, counts[call, place], tuple(unflushed.items()))
+            earlier = self.before / Path(path).relative_to(self.work)
+            size = sizes.get(path, earlier.stat().st_size if earlier.is_file() else 0)
+            if call in (*FLUSHES, "unlink", "unlinkat"):
                 unflushed.pop(path, None)
+                sizes[path] = size if call in FLUSHES else 0
+            elif call == "write" or (call == "openat" and "O_TRUNC" not in arguments):
+                unflushed.setdefault(path, size)
+                sizes[path] = size + (int(COUNT.findall(arguments)[-1]) if call == "write" else 0)
             elif call not in NAMING and call not in ("mkdir", "fchmod"):
-                unflushed[path] = None
+                unflushed[path] = sizes[path] = 0
             elif call.startswith("rename") and others:
-                moved = {other: re.sub(rf"^{re.escape(path)}(?=/|$)", others[0], other) for other in unflushed}
-                unflushed = dict.fromkeys(moved.values())
-        yield Point("end", "", 0, tuple(unflushed))
+                for known in (sizes, unflushed):
+                    moved = {
+                        re.sub(rf"^{re.escape(path)}(?=/|$)", others[0], name): size
+                        for name, size in known.items()
+                        if name != others[0]
+                    }
+                    known.clear()
+                    known |= moved
+        yield Point("end", "", 0, tuple(unflushed.items()))
 
     def content(self) -> dict[str, bytes]:
         """Return the files below the run's folder but for times, with hidden ones but for locks."""
@@ -228,9 +242,9 @@ class World:
         if "processes were left" in said:
             return said[-300:]
         if case.how == "power":
-            for path in case.point.unflushed:
+            for path, size in case.point.unflushed:
                 with contextlib.suppress(FileNotFoundError, IsADirectoryError):
-                    os.truncate(path, 0)
+                    os.truncate(path, min(size, os.path.getsize(path)))
         if not killed and (code not in (0, Exit.USER, Exit.RESTART) or "Traceback" in said):
             return f"exit code {code}: {said[-700:]}"
         again, said = self.run(COMMANDS[self.stage])
