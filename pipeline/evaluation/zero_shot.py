@@ -351,7 +351,7 @@ def account(
         kind=task.kind,
         sample=task.sample,
         metric=task.metrics[0],
-        rows={"train": 0, "dev": len(pairs)},
+        rows={"dev": len(pairs)},
         score=tables["macro"]["accuracy"],
         interval=tables["macro"]["interval"],
         scores={name: tables[name]["accuracy"] for name in ("macro", "micro")},
