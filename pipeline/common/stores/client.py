@@ -27,6 +27,7 @@ from pipeline.common.stores.remote_file import Info, RemoteFile, key_prefix, lis
 Page = tuple[list[Info], str | None]  # of a list, and the token of the next
 Got = tuple[bytes, str]  # content, and ETag
 Span = tuple[int, int] | None  # of bytes: from the one to before the other; None: all
+ANY = "*"  # in place of an ETag: whatever version is there, or none
 CHANGED = "was changed or deleted during the run; rerun the command"
 
 
@@ -231,35 +232,30 @@ class Client(ABC):
         """Remove an object if it is there."""
         self.call(address, self._delete, missing=True)
 
-    def put(self, address: str, data: bytes, *, absent: bool = False, etag: str | None = None) -> str | None:
-        """Write a small object; return its ETag, or None where the condition does not hold.
+    def put(self, address: str, data: bytes, over: str | None = ANY) -> str | None:
+        """Write a small object over the version of an ETag (None: over none, `ANY`: over any).
 
-        The condition is that the object is missing (`absent`), or that it still is that of `etag`.
+        Return the new ETag, or None where there is another version.
         """
-        return self._if(address, absent, etag, lambda at, **condition: self._put(at, data, **condition))
+        return self._over(over, address, lambda at, **condition: self._put(at, data, **condition))
 
-    def _if(self, address: str, absent: bool, etag: str | None, request: Callable[..., str]) -> str | None:
-        """Make a request with a condition; return None where it does not hold."""
-        unmet = absent or etag is not None
-        condition = self._condition(None if absent else etag) if unmet else {}
-        asked = functools.partial(request, **condition)
-        found: str | None = self.call(address, asked, missing=unmet and not absent, unmet=unmet)
+    def _over(self, over: str | None, address: str, request: Callable[..., str]) -> str | None:
+        """Make a request that writes over a version; return None where there is another."""
+        bound = over != ANY
+        asked = functools.partial(request, **self._condition(over)) if bound else request
+        found: str | None = self.call(address, asked, missing=bound and over is not None, unmet=bound)
         return found
 
-    def put_file(
-        self, address: str, path: Path, checksum: str, *, absent: bool = False, etag: str | None = None
-    ) -> str | None:
-        """Write a file of the sha256 `checksum` (hex) as an object, on the conditions of `put`."""
+    def put_file(self, address: str, path: Path, checksum: str, over: str | None = ANY) -> str | None:
+        """Write a file of the sha256 `checksum` (hex) as an object, as `put` does."""
         size = path.stat().st_size
         if size > min(self.PART, self.WHOLE):
-            return self._put_large(address, path, size, checksum, absent, etag)
+            return self._put_large(address, path, size, checksum, over)
         data = path.read_bytes()
         check(address, path, hashlib.sha256(data), checksum)
-        return self.put(address, data, absent=absent, etag=etag)
+        return self.put(address, data, over)
 
-    def _put_large(
-        self, address: str, path: Path, size: int, checksum: str, absent: bool, etag: str | None
-    ) -> str | None:
+    def _put_large(self, address: str, path: Path, size: int, checksum: str, over: str | None) -> str | None:
         length = max(self.PART, -(-size // self.MOST_PARTS))
         upload = self.call(address, self._begin)
         whole, one, done = hashlib.sha256(), threading.Lock(), None
@@ -276,7 +272,7 @@ class Client(ABC):
 
                 parallel.each(send, range(-(-size // length)))
             check(address, path, whole, checksum)
-            done = self._if(address, absent, etag, lambda at, **c: self._complete(at, upload, parts, **c))
+            done = self._over(over, address, lambda at, **c: self._complete(at, upload, parts, **c))
         finally:
             if done is None:
                 with contextlib.suppress(Exception):

@@ -100,9 +100,7 @@ class Gs(Client):
     def _delete(self, at: At) -> None:
         _blob(at).delete(**_ONCE)
 
-    def _put_large(
-        self, address: str, path: Path, size: int, checksum: str, absent: bool, etag: str | None
-    ) -> str | None:
+    def _put_large(self, address: str, path: Path, size: int, checksum: str, over: str | None) -> str | None:
         """Send a file in the parts of Google's own protocol: its CRC32C goes with the first."""
         self.client(address)
         from google.api_core.exceptions import RetryError
@@ -137,7 +135,7 @@ class Gs(Client):
                 raise Restart(f"{address}: the store did not answer ({error.cause})") from error
             return str(blob.generation)
 
-        return self._if(address, absent, etag, request)
+        return self._over(over, address, request)
 
 
 def _blob(at: At, **more: Any) -> Any:

@@ -55,7 +55,7 @@ class Lease:
                 self._etag = etag
                 break
             if age > LEASE or _is_gone(holder):
-                self._etag = self._store.put(self.address, self._text(), etag=etag)
+                self._etag = self._store.put(self.address, self._text(), etag)
                 if self._etag is not None:
                     break
             elif first not in (None, etag) and not wait:
@@ -97,10 +97,10 @@ class Lease:
                 self._store.delete(self.address)
 
     def _try(self) -> bool:
-        self._etag = self._store.put(self.address, self._text(), absent=True)
+        self._etag = self._store.put(self.address, self._text(), None)
         if self._etag is None:
             return False
-        again = self._store.put(self.address, self._text(), absent=True)
+        again = self._store.put(self.address, self._text(), None)
         if again is not None:
             self._etag = again
             print(
@@ -121,7 +121,7 @@ class Lease:
             if self._lost:  # the lock is another's now: to put ours would end its work
                 return
             now = time.monotonic()
-            etag = self._store.put(self.address, self._text(), etag=self._etag)
+            etag = self._store.put(self.address, self._text(), self._etag)
             if etag is None and (found := self._store.read(self.address)) is not None:
                 # The answer to an earlier renewal of ours may have been lost.
                 etag = found[1] if _holder(found[0]).get("token") == self._token else None

@@ -31,6 +31,7 @@ from pipeline.common.errors import StoreError
 from pipeline.common.manifest import Manifest, Result
 from pipeline.common.stores import lease
 from pipeline.common.stores.background_upload import BackgroundUpload
+from pipeline.common.stores.client import ANY
 from pipeline.common.stores.remote_file import Info, listed_prefix, parse
 from pipeline.config import ConvertConfig
 from pipeline.stages import fingerprints, stage
@@ -102,17 +103,17 @@ class Store:
     def age(self, address: str) -> float | None:
         return self.clock - self.data[address][1] if address in self.data else None
 
-    def put(self, address: str, data: bytes, *, absent: bool = False, etag: str | None = None) -> str | None:
+    def put(self, address: str, data: bytes, over: str | None = ANY) -> str | None:
         self.count(request=True)
         now = self.head(address)
-        if (absent and now) or (etag is not None and (now is None or now.etag != etag)):
+        if over != ANY and over != (now and now.etag):
             return None
         self.clock += 1
         self.data[address] = bytes(data), self.clock
         return self.info(address).etag
 
-    def put_file(self, address: str, path: Path, checksum: str, **condition: Any) -> str | None:
-        return self.put(address, Path(path).read_bytes(), **condition)
+    def put_file(self, address: str, path: Path, checksum: str, over: str | None = ANY) -> str | None:
+        return self.put(address, Path(path).read_bytes(), over)
 
     def delete(self, address: str, etag: str | None = None) -> None:
         self.count(request=True)
