@@ -125,8 +125,8 @@ class Manifest:
         start = len(str(top)) + 1
         there = {str(file)[start:]: file for file in storage.below(top)} if remote else {}
         written = storage.at(f"{top}/{MANIFEST}").stat().st_mtime_ns
-        for name, account in self.files.items():
-            if name.startswith(TRACKER) or not f"{name}/".startswith(f"{below}/" if below else ""):
+        for name, account in self.part(below).items():
+            if name.startswith(TRACKER):
                 continue
             file = there.get(name) if remote else Path(str(top), name)
             try:
@@ -144,6 +144,10 @@ class Manifest:
                 with contextlib.suppress(OSError):
                     os.utime(file, ns=(noted, noted))
         return None
+
+    def part(self, name: str) -> dict[str, dict[str, Any]]:
+        """Return the files of a part of the folder, which is one of them or has some of them; "" is all of it."""
+        return {each: account for each, account in self.files.items() if f"{each}/".startswith(name and f"{name}/")}
 
     def write(self, folder: Path) -> None:
         """Write `manifest.json` into `folder`, with secrets redacted."""
@@ -190,10 +194,7 @@ def enclosing_manifest(path: Path | str) -> Manifest | None:
     """Return the manifest of the folder of `path` if it lists `path`, else None."""
     place = storage.at(storage.normal(str(path)))
     manifest = Manifest.read(place.parent, of_input=True)
-    if manifest is None:
-        return None
-    mine = any(f"{name}/".startswith(f"{place.name}/") for name in manifest.files)
-    return manifest if mine else None
+    return manifest if manifest is not None and manifest.part(place.name) else None
 
 
 def file_checksums(
