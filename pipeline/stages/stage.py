@@ -103,11 +103,9 @@ def disk_errors_as_input_errors(out: Path) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if isinstance(error, UserError):
+        if isinstance(error, UserError) or not (what := disk_failure(error)):
             raise
-        if what := disk_failure(error):
-            raise InputError(f"{what.lower()}; free space, check the disk, or set another out", "out", out) from error
-        raise
+        raise InputError(f"{what.lower()}; free space, check the disk, or set another out", "out", out) from error
 
 
 def replace(old: Path, new: Path) -> None:
