@@ -70,7 +70,7 @@ def read(place: Path | str, average: int = 1, ema: bool = False) -> Source:
                 value,
                 path=place,
             )
-        return Source(*bert_format.load(place))
+        return Source(*bert_format.load(place)[:3])
     graphs = sorted(Path(place).glob("*.ckpt.index"))
     if graphs:
         raise InputError(
