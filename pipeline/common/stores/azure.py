@@ -184,7 +184,7 @@ def _watch(answer: Any) -> None:
                 pace.add(len(part))
                 yield part
         except (HTTPError, ConnectionError) as error:
-            raise retries.Again(first_line(error), answered=True) from error
+            raise retries.Again(first_line(error)) from error
 
     raw.stream = stream
 

@@ -215,7 +215,7 @@ class Client(ABC):
             def request(at: At) -> bytes:
                 data, _ = self._get(at, info.etag, (start, stop))
                 if len(data) != stop - start:
-                    raise retries.Again("the answer was cut off", answered=True)
+                    raise retries.Again("the answer was cut off")
                 return data
 
             found: bytes = self.call(address, request)
