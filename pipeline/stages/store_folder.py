@@ -138,7 +138,7 @@ def fetch_input(root: Path, address: str, key: str, patterns: tuple[str, ...] = 
         if free:
             here.fetch(wanted, here.listed() if wanted else {})
             # Other ranks of this node may read the manifest now.
-            here.keep_only(lambda name: name in manifest.files or name == MANIFEST)
+            here.keep_only({*manifest.files, MANIFEST})
             here.path.mkdir(parents=True, exist_ok=True)  # nothing of it may have been wanted
             manifest.write(here.path)
     return local_path(root, address)
@@ -158,7 +158,7 @@ def _fetch_listed(root: Path, address: str, key: str) -> Path:
         if free:
             here.fetch(wanted, listed)
             if info is None:
-                here.keep_only(lambda name: name in wanted)
+                here.keep_only(wanted)
     return local_path(root, address)
 
 

@@ -15,7 +15,7 @@ import os
 import shutil
 import tempfile
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from pipeline.common import parallel, storage
@@ -235,10 +235,10 @@ class Copy:
             elif listed[name].etag != entry.etag:
                 self.entries[name] = other_than(listed[name])
 
-    def keep_only(self, names: Callable[[str], bool]) -> None:
+    def keep_only(self, wanted: Container[str]) -> None:
         """Remove the local files whose names are not wanted."""
         for name, path in self.files().items():
-            if not names(name):
+            if name not in wanted:
                 path.unlink()
                 self.entries.pop(name, None)
 
