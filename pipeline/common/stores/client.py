@@ -14,21 +14,21 @@ import os
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 from pipeline.common import parallel
 from pipeline.common.errors import BY_FORCE, ConfigError, Restart, StoreError, first_line
 from pipeline.common.stores import retries
 from pipeline.common.stores.remote_file import Info, RemoteFile, key_prefix, listed_prefix, parse
+from pipeline.common.tables import read_table
 
 Page = tuple[list[Info], str | None]  # of a list, and the token of the next
 Got = tuple[bytes, str]  # content, and ETag
 Span = tuple[int, int] | None  # of bytes: from the one to before the other; None: all
 ANY = "*"  # in place of an ETag: whatever version is there, or none
-CHANGED = "was changed or deleted during the run; rerun the command"
 
 
 class At(NamedTuple):
@@ -65,12 +65,10 @@ class Client(ABC):
     PART, MOST_PARTS = 2**25, 9000  # bytes of one request of a large file; a store takes no more
     WHOLE = 2**25  # bytes of the largest file that is sent as one
     PAGE = 1000  # objects of one request of a list
-    EXTRA: str  # of pip, with the library
+    EXTRA: str  # of pip, with the library; the store's part of `reasons.yaml`
     ENDPOINT: str  # the attribute of the library's client with the address that it asks
     ADVICE: str  # what to check where the store is not reached
     CREDENTIALS: str  # what to do where there are none
-    DENIED = "access denied; check the credentials and their rights"
-    REASONS: ClassVar[Mapping[str, str]] = {}  # by the store's own word
 
     def __init__(self) -> None:
         self.made: dict[tuple[int, str], Any] = {}  # the library's clients, by process and account
@@ -168,11 +166,12 @@ class Client(ABC):
     def _refusal(self, at: At, address: str, error: Exception, failure: Failure) -> Exception:
         """Return the error for an answer that will not change."""
         status, code = failure.status, self._reason(at, failure)
-        words = self.REASONS.get(code) or failure.words
+        reasons = read_table(__file__, "reasons.yaml")
+        known = reasons["all"] | reasons[self.EXTRA]
+        words = known.get(code) or failure.words
         if not words and not status and not isinstance(error, ValueError):  # no name of a bucket
             return error
-        usual = dict.fromkeys((401, 403), self.DENIED) | dict.fromkeys((404, 412, 416), CHANGED)
-        words = words or usual.get(status) or first_line(error)
+        words = words or known.get(status) or first_line(error)
         said = f"{status or ''} {code}".strip()
         return StoreError(f"{words}{said and f' ({said})'}", path=address)
 

@@ -10,7 +10,7 @@ import hashlib
 import os
 from datetime import datetime
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from pipeline.common.errors import Restart
 from pipeline.common.stores import retries
@@ -27,7 +27,6 @@ class Gs(Client):
     WHOLE = 2**23  # of what is larger, the library makes parts, too
     EXTRA, ENDPOINT, ADVICE = "gcs", "api_endpoint", "and STORAGE_EMULATOR_HOST if it is set"
     CREDENTIALS = "set GOOGLE_APPLICATION_CREDENTIALS, or run gcloud auth application-default login"
-    REASONS: ClassVar = {"NoSuchBucket": "bucket not found; check the name"}
 
     def _connect(self, account: str) -> Any:
         from google.cloud.storage import Client as Library
