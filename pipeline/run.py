@@ -58,7 +58,11 @@ def execute(config: RunConfig) -> None:
         terminal.say("\n".join(filter(None, [draw(nodes), jobs, expected])))
         return
     with store_folder.locked_run(config.workdir):
-        run_graph(config)
+        nodes, expected = planned(config)
+        # The driver of pods may not see the volume; elsewhere two would mix their logs.
+        elsewhere = config.executor.pods or store_folder.in_store(config.workdir)
+        with contextlib.nullcontext() if elsewhere else stage.locked_run(Path(config.workdir)):
+            run_nodes(config, nodes, expected)
 
 
 def jobs_of(config: RunConfig, nodes: Nodes) -> str:
@@ -89,15 +93,6 @@ def planned(config: RunConfig) -> tuple[Nodes, str]:
     if config.executor.here:
         nodes = [graph.pushed(node) for node in nodes]
     return nodes, estimates.line(estimates.of_stages(config, nodes), config)
-
-
-def run_graph(config: RunConfig) -> None:
-    """Run what has to run of the graph."""
-    nodes, expected = planned(config)
-    # The driver of pods may not see the volume; elsewhere two would mix their logs.
-    elsewhere = config.executor.pods or store_folder.in_store(config.workdir)
-    with contextlib.nullcontext() if elsewhere else stage.locked_run(Path(config.workdir)):
-        run_nodes(config, nodes, expected)
 
 
 def run_nodes(config: RunConfig, nodes: Nodes, expected: str) -> None:
@@ -161,7 +156,6 @@ def show_samples(nodes: Nodes) -> None:
 
 def executor(config: RunConfig, run: Run) -> Executor | None:
     """Return the configured executor; None: another scheduler runs the stages."""
-    assert config.cores is not None
     if config.executor.name == "none":
         return None
     if config.executor.pods:
@@ -170,8 +164,8 @@ def executor(config: RunConfig, run: Run) -> Executor | None:
         return SlurmExecutor(config.executor, run)
     return LocalExecutor(
         store_folder.local_place(config.workdir, config.mirror),
-        config.cores,
-        lambda node: stage_commands.command(node, run.place, config.processes, config.cores),
+        run.cores,
+        lambda node: stage_commands.command(node, run.place, config.processes, run.cores),
         lambda: store_folder.put_logs(config.workdir, config.mirror),
     )
 
