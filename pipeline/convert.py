@@ -12,13 +12,14 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from model.training import provenance
 from pipeline.cli import entry_point
 from pipeline.common import checkpoints
 from pipeline.common.errors import BY_FORCE, ConfigError, InputError
 from pipeline.common.figures import Conversion
+from pipeline.common.foreign_json import Json
 from pipeline.common.formatting import pluralize
 from pipeline.common.manifest import MANIFEST, Manifest, Result, require_manifest, sha256_of
 from pipeline.common.stores import hub
@@ -160,7 +161,7 @@ def held_out_texts(config: ConvertConfig, vocab: Path) -> list[str]:
     return []
 
 
-def samples_of(source: "Source", vocab: Path, texts: list[str]) -> list[dict[str, Any]]:
+def samples_of(source: "Source", vocab: Path, texts: list[str]) -> list[Json]:
     """Return what the model fills into texts, if it can."""
     from model.huggingface import mask_filling
 
@@ -169,7 +170,7 @@ def samples_of(source: "Source", vocab: Path, texts: list[str]) -> list[dict[str
     return mask_filling.fill(source.config, source.state, WordPiece.load(vocab), texts)
 
 
-def remarks_of(config: ConvertConfig, source: "Source", texts: list[str]) -> dict[str, Any]:
+def remarks_of(config: ConvertConfig, source: "Source", texts: list[str]) -> Json:
     """Return the model card's remarks about the weights."""
     from model.huggingface import bert_format
     from model.training import initial_weights

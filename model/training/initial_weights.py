@@ -3,9 +3,8 @@
 import os
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
 
-from model.config import AUTO, SHAPE, ModelConfig, TrainConfig, Weights
+from model.config import AUTO, SHAPE, Json, ModelConfig, TrainConfig, Weights
 from model.huggingface import bert_format, vocabulary
 from model.huggingface.read_weights import weight_files
 from model.training import checkpoint
@@ -154,7 +153,7 @@ def fitted(config: TrainConfig, wordpiece: WordPiece, length: int) -> ModelConfi
     return replace(model, vocab_size=size, name=model.size_name)
 
 
-def architecture_of(there: ModelConfig, here: ModelConfig) -> dict[str, Any]:
+def architecture_of(there: ModelConfig, here: ModelConfig) -> Json:
     """Return the architecture keys of `there` that have default values in `here`."""
     defaults = {one.name: one.default for one in fields(ModelConfig)}
     keys = (*ARCHITECTURE, "rotary_local", "rotary_global", "classifier_pooling")

@@ -38,7 +38,7 @@ class State:
     samples: int  # consumed, over all ranks and epochs
     tokens: int  # the same, without padding
     fingerprint: str  # of the train stage
-    model: dict[str, Any]  # ModelConfig
+    model: foreign_json.Json  # ModelConfig
     data: str  # checksum of the shards' checksums
     tokenizer: str  # sha256 of tokenizer.json
     skipped: int = 0  # updates skipped because the loss or gradient was not finite

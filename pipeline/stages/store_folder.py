@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 from pipeline.common import file_search, parallel, storage
 from pipeline.common.checkpoints import FILE, FILES, RUNS, STATE, SUMS, of_another, run_name, sums_of
 from pipeline.common.errors import InputError, Restart, StoreError
-from pipeline.common.manifest import MANIFEST, Manifest, Result, begun
+from pipeline.common.manifest import MANIFEST, Files, Manifest, Result, begun
 from pipeline.common.schema import set_key
 from pipeline.common.stores import lease, objects
 from pipeline.common.stores.background_upload import BackgroundUpload, CheckpointStore
@@ -396,7 +396,7 @@ class StoreFolder:
         self.copy.save_index()
         return manifest
 
-    def _elsewhere(self, listed: dict[str, Info], run: str) -> dict[str, dict[str, Any]]:
+    def _elsewhere(self, listed: dict[str, Info], run: str) -> Files:
         """Return the files of a training's kept checkpoints that were not fetched, as a manifest names them."""
         found = {}
         for name, info in listed.items():
