@@ -70,7 +70,7 @@ class FirstSteps:
 
 def newest(
     folder: Path, first_steps: FirstSteps, data: str, needs_words: bool, fetch: Callable[[Path], None]
-) -> tuple[Path, checkpoints.State] | None:
+) -> checkpoints.Checkpoint | None:
     """Return the newest intact checkpoint of a run, or a later one that it has in common.
 
     The latter is linked into `folder`, with those before it that are kept for their words. An

@@ -10,7 +10,7 @@ from model.huggingface.read_weights import weight_files
 from model.training import checkpoint
 from model.training.optimizer import AVERAGE
 from pipeline.common import checkpoints
-from pipeline.common.checkpoints import State
+from pipeline.common.checkpoints import Checkpoint
 from pipeline.common.errors import ConfigError, InputError, named
 from pipeline.tokenization.wordpiece import WordPiece
 
@@ -27,14 +27,14 @@ class Source:
     state: Weights  # fp32, our names
     notes: list[str] = field(default_factory=list)  # initialised and ignored tensors
     steps: list[int] = field(default_factory=list)  # of our checkpoints that were averaged
-    last: tuple[Path, State] | None = None  # the last of these checkpoints
+    last: Checkpoint | None = None  # the last of these checkpoints
 
     @property
     def tokenizer(self) -> str | None:
         """Return the sha256 of the tokenizer.json it was trained with; None if unknown."""
         return self.last[1].tokenizer if self.last else None
 
-    def checkpoint(self) -> tuple[Path, State]:
+    def checkpoint(self) -> Checkpoint:
         """Return the checkpoint of the weights, for its optimizer state.
 
         Raises:

@@ -57,6 +57,9 @@ class State:
         return self.carried + self.step - self.skipped
 
 
+Checkpoint = tuple[Path, State]
+
+
 def name_of(step: int) -> str:
     """Return the folder name of a checkpoint."""
     return f"step-{step:08d}"
@@ -108,7 +111,7 @@ def steps(folder: Path) -> dict[int, Path]:
     return dict(sorted((int(name), path) for name, path in names.items() if name.isdecimal()))
 
 
-def newest(folder: Path) -> tuple[Path, State] | None:
+def newest(folder: Path) -> Checkpoint | None:
     """Return the last intact checkpoint of a run; warn of damaged ones.
 
     Raises:
@@ -189,7 +192,7 @@ def other_settings(folder: Path) -> Path | None:
     return max(found, key=lambda path: path.stat().st_mtime, default=None)
 
 
-def locate(folder: Path) -> tuple[Path, State]:
+def locate(folder: Path) -> Checkpoint:
     """Return the checkpoint at a path: the path itself, or the result of a train stage.
 
     Of an unfinished training, which has no result yet, it is the newest checkpoint.

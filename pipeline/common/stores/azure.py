@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 from pipeline.common.errors import first_line
 from pipeline.common.stores import retries
-from pipeline.common.stores.client import At, Client, Failure, Got, Page, Span
+from pipeline.common.stores.client import At, Client, Failure, Got, Page, Seen, Span
 from pipeline.common.stores.remote_file import Info
 
 CONNECTION = "AZURE_STORAGE_CONNECTION_STRING"
@@ -89,7 +89,7 @@ class Azure(Client):
             return {"match_condition": MatchConditions.IfMissing}
         return {"etag": f'"{etag}"', "match_condition": MatchConditions.IfNotModified}
 
-    def _look(self, at: At) -> tuple[Info, str | None] | None:
+    def _look(self, at: At) -> Seen | None:
         dates: list[str | None] = []
         found = _blob(at).get_blob_properties(
             raw_response_hook=lambda answer: dates.append(answer.http_response.headers.get("Date"))

@@ -27,6 +27,7 @@ from pipeline.common.tables import read_table
 
 Page = tuple[list[Info], str | None]  # of a list, and the token of the next
 Got = tuple[bytes, str]  # content, and ETag
+Seen = tuple[Info, str | None]  # what is said of an object, and the date of the answer
 Span = tuple[int, int] | None  # of bytes: from the one to before the other; None: all
 ANY = "*"  # in place of an ETag: whatever version is there, or none
 
@@ -87,7 +88,7 @@ class Client(ABC):
         """Return the arguments of a write over a version; None: only where the object is missing."""
 
     @abstractmethod
-    def _look(self, at: At) -> tuple[Info, str | None] | None:
+    def _look(self, at: At) -> Seen | None:
         """Return what the store says of an object, and the date of its answer."""
 
     @abstractmethod

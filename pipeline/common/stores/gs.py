@@ -14,7 +14,7 @@ from typing import Any
 
 from pipeline.common.errors import Restart
 from pipeline.common.stores import retries
-from pipeline.common.stores.client import At, Client, Failure, Got, Page, Span, check
+from pipeline.common.stores.client import At, Client, Failure, Got, Page, Seen, Span, check
 from pipeline.common.stores.remote_file import Info
 
 _ONCE: dict[str, Any] = {"retry": None, "timeout": (10, 20)}  # seconds to connect; without a byte
@@ -64,7 +64,7 @@ class Gs(Client):
     def _condition(self, etag: str | None) -> dict[str, Any]:
         return {"if_generation_match": 0 if etag is None else int(etag)}
 
-    def _look(self, at: At) -> tuple[Info, str | None]:
+    def _look(self, at: At) -> Seen:
         # The client's own methods do not return the header Date.
         url = f"{at.client.api_endpoint}/storage/v1{_blob(at).path}?projection=noAcl"
         answer = at.client._http.get(url, timeout=_ONCE["timeout"])

@@ -10,7 +10,7 @@ import hashlib
 from typing import Any
 
 from pipeline.common.stores import retries
-from pipeline.common.stores.client import At, Client, Failure, Got, Page, Span
+from pipeline.common.stores.client import At, Client, Failure, Got, Page, Seen, Span
 from pipeline.common.stores.remote_file import Info
 
 _PASSING = {
@@ -82,7 +82,7 @@ class S3(Client):
     def _condition(self, etag: str | None) -> dict[str, Any]:
         return {"IfNoneMatch": "*"} if etag is None else {"IfMatch": etag}
 
-    def _look(self, at: At) -> tuple[Info, str | None]:
+    def _look(self, at: At) -> Seen:
         found = at.client.head_object(**_named(at))
         info = Info.at(at.key, found["ContentLength"], found["LastModified"], found["ETag"])
         return info, found["ResponseMetadata"]["HTTPHeaders"].get("date")
