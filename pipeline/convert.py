@@ -176,14 +176,13 @@ def remarks_of(config: ConvertConfig, source: "Source", texts: list[str]) -> Jso
     from model.training import initial_weights
 
     steps = [f"{step:,}" for step in source.steps]
-    initialised = bert_format.initialised_parts(source.notes)
     return {
         "license": config.license,
         "example": texts[0] if texts else None,
         "converted from": config.train if initial_weights.is_foreign(config.train) else None,
         "weights": "moving average of the training" if config.ema else None,
         "mean of the weights after steps": ", ".join(steps) if len(steps) > 1 else None,
-        "not trained, randomly initialised": ", ".join(initialised) or None,
+        "not trained, randomly initialised": ", ".join(bert_format.initialised_parts(source.notes)) or None,
         "stored as": None if config.dtype == "fp32" else config.dtype,
     }
 
@@ -287,8 +286,7 @@ def push(config: ConvertConfig, name: str) -> None:
     """
     folder = config.out
     if store_folder.in_store(folder):
-        root = store_folder.root_of(config.mirror)
-        folder = str(store_folder.fetch_input(root, folder, "out"))
+        folder = str(store_folder.fetch_input(store_folder.root_of(config.mirror), folder, "out"))
     revisions = dict[str, Path]()
     if config.push_revisions:
         config = store_folder.localised("convert", config)
@@ -299,8 +297,7 @@ def push(config: ConvertConfig, name: str) -> None:
             one.mkdir()
             make_one(replace(config, train=str(path), checkpoints=None, average=1), one)
             print(f"convert: pushed to {hub.push(name, one, revision)}", flush=True)
-    address = hub.push(name, Path(folder), ignore=[MANIFEST])
-    print(f"convert: pushed to {address}", flush=True)
+    print(f"convert: pushed to {hub.push(name, Path(folder), ignore=[MANIFEST])}", flush=True)
 
 
 def check_source(config: ConvertConfig) -> None:

@@ -7,7 +7,6 @@ import signal
 import sys
 import time
 from pathlib import Path
-from types import FrameType
 
 from pipeline.common import formatting, run_record, storage, terminal
 from pipeline.common.errors import ConfigError, Exit, Restart, UserError
@@ -31,8 +30,7 @@ def draw(nodes: Nodes) -> str:
     lines = []
     for node, source in zip(nodes, sources, strict=True):
         state = f"run    {node.reason}" if node.reason else "cached"
-        arrow = "<-" if node.needs else "  "
-        lines.append(f"{node.name:<{width}}  {arrow} {source:<{longest}}  {state}")
+        lines.append(f"{node.name:<{width}}  {'<-' if node.needs else '  '} {source:<{longest}}  {state}")
     return "\n".join(lines)
 
 
@@ -102,9 +100,10 @@ def run_nodes(config: RunConfig, nodes: Nodes, expected: str) -> None:
     for node in nodes:
         if node.kind == "train" and "; " in (node.reason or ""):  # where it continues, or that it does not
             terminal.say(f"{node.name}: {node.reason}")
-    signal.signal(signal.SIGTERM, interrupt)
+    # As Ctrl-C, which stops the children first.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # as `nohup` leaves it
-        signal.signal(signal.SIGHUP, interrupt)
+        signal.signal(signal.SIGHUP, signal.default_int_handler)
     run = run_document.of(config, nodes)
     os.environ.update(run.environment | os.environ)
     began = time.monotonic()
@@ -144,9 +143,8 @@ def show_samples(nodes: Nodes) -> None:
     made = [Manifest.read(node.out) for node in nodes if node.kind == "convert"]
     found = [Conversion.of(one) for one in made if one is not None]
     samples = next((one.samples for one in reversed(found) if not one.checkpoints), [])
-    if not samples:
-        return
-    terminal.say("samples: what the model fills in for [MASK], of held-out text or your examples")
+    if samples:
+        terminal.say("samples: what the model fills in for [MASK], of held-out text or your examples")
     for sample in samples:
         terminal.say(f"  {sample['text']}")
         for words in sample["masks"]:
@@ -168,11 +166,6 @@ def executor(config: RunConfig, run: Run) -> Executor | None:
         lambda node: stage_commands.command(node, run.place, config.processes, run.cores),
         lambda: store_folder.put_logs(config.workdir, config.mirror),
     )
-
-
-def interrupt(number: int, frame: FrameType | None) -> None:
-    """Handle SIGTERM and SIGHUP like Ctrl-C, which stops the children first."""
-    raise KeyboardInterrupt
 
 
 def main() -> None:
