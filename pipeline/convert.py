@@ -12,13 +12,14 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from model.training import provenance
 from pipeline.cli import entry_point
 from pipeline.common import checkpoints
 from pipeline.common.errors import BY_FORCE, ConfigError, InputError
 from pipeline.common.figures import Conversion
+from pipeline.common.foreign_json import Json
 from pipeline.common.formatting import pluralize
 from pipeline.common.manifest import MANIFEST, Manifest, Result, require_manifest, sha256_of
 from pipeline.common.stores import hub
@@ -44,7 +45,7 @@ def make(config: ConvertConfig, out: Path) -> Result:
     if config.checkpoints is None:
         return make_one(config, out)
     found = {}
-    for name, path in marked(Path(config.train)).items():
+    for name, path in marked(saved(config.train)).items():
         alone = replace(config, train=str(path), checkpoints=None)
         found[name] = Conversion.from_json(make_one(alone, out / name).figures)
     if not found:
@@ -64,10 +65,8 @@ def make_one(config: ConvertConfig, out: Path) -> Result:
     Raises:
         InputError: the model was not found, or the vocabulary is not the model's.
     """
-    import torch
-
     from model.huggingface import bert_format, onnx_export, sentence_model, vocabulary
-    from model.training import initial_weights
+    from model.training import device_peak, initial_weights
 
     if config.onnx:
         onnx_export.check_installed()
@@ -77,7 +76,7 @@ def make_one(config: ConvertConfig, out: Path) -> Result:
             f"cannot be combined with architecture {source.config.architecture}; only bert is exported", "onnx", True
         )
     source, vocab, added = with_vocabulary(config, source)
-    dtype = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}[config.dtype]
+    dtype = device_peak.TYPES[config.dtype]
     texts = held_out_texts(config, vocab)
     bert_format.save(
         out,
@@ -162,7 +161,7 @@ def held_out_texts(config: ConvertConfig, vocab: Path) -> list[str]:
     return []
 
 
-def samples_of(source: "Source", vocab: Path, texts: list[str]) -> list[dict[str, Any]]:
+def samples_of(source: "Source", vocab: Path, texts: list[str]) -> list[Json]:
     """Return what the model fills into texts, if it can."""
     from model.huggingface import mask_filling
 
@@ -171,20 +170,19 @@ def samples_of(source: "Source", vocab: Path, texts: list[str]) -> list[dict[str
     return mask_filling.fill(source.config, source.state, WordPiece.load(vocab), texts)
 
 
-def remarks_of(config: ConvertConfig, source: "Source", texts: list[str]) -> dict[str, Any]:
+def remarks_of(config: ConvertConfig, source: "Source", texts: list[str]) -> Json:
     """Return the model card's remarks about the weights."""
     from model.huggingface import bert_format
     from model.training import initial_weights
 
     steps = [f"{step:,}" for step in source.steps]
-    initialised = bert_format.initialised_parts(source.notes)
     return {
         "license": config.license,
         "example": texts[0] if texts else None,
         "converted from": config.train if initial_weights.is_foreign(config.train) else None,
         "weights": "moving average of the training" if config.ema else None,
         "mean of the weights after steps": ", ".join(steps) if len(steps) > 1 else None,
-        "not trained, randomly initialised": ", ".join(initialised) or None,
+        "not trained, randomly initialised": ", ".join(bert_format.initialised_parts(source.notes)) or None,
         "stored as": None if config.dtype == "fp32" else config.dtype,
     }
 
@@ -242,18 +240,23 @@ def of_mark(mark: float) -> str:
     return f"chck_{mark / 1e6:.12g}M"
 
 
-def marked(train: Path) -> dict[str, Path]:
-    """Return the checkpoints of a training that `save_at_words` kept, by name.
+def saved(train: str) -> dict[int, Path]:
+    """Return the checkpoints of a training by step.
 
     Raises:
-        InputError: the training has no checkpoint.
+        InputError: it has none.
     """
-    last, _ = checkpoints.locate(train)
-    marks = {path: checkpoints.mark_of(path) for path in checkpoints.steps(last.parent).values()}
+    last, _ = checkpoints.locate(Path(train))
+    return checkpoints.steps(last.parent)
+
+
+def marked(every: dict[int, Path]) -> dict[str, Path]:
+    """Return those of a training's checkpoints that `save_at_words` kept, by name."""
+    marks = {path: checkpoints.mark_of(path) for path in every.values()}
     return {of_mark(mark): path for path, mark in marks.items() if mark is not None}
 
 
-def chosen(train: Path, wishes: list[str]) -> dict[str, Path]:
+def chosen(train: str, wishes: list[str]) -> dict[str, Path]:
     """Return the checkpoints to push as revisions, by name.
 
     A wish is a name, step-1000 or chck_1M; or `marked`, those of save_at_words; or `all`.
@@ -262,9 +265,8 @@ def chosen(train: Path, wishes: list[str]) -> dict[str, Path]:
         ConfigError: a checkpoint is missing.
         InputError: the training has no checkpoint.
     """
-    last, _ = checkpoints.locate(train)
-    by_words, found = marked(train), dict[str, Path]()
-    by_step = {f"step-{step}": path for step, path in checkpoints.steps(last.parent).items()}
+    every, found = saved(train), dict[str, Path]()
+    by_words, by_step = marked(every), {f"step-{step}": path for step, path in every.items()}
     rest = {name: path for name, path in by_step.items() if path not in by_words.values()}
     known = by_step | by_words
     groups = {name: {name: path} for name, path in known.items()} | {"all": by_words | rest, "marked": by_words}
@@ -284,20 +286,18 @@ def push(config: ConvertConfig, name: str) -> None:
     """
     folder = config.out
     if store_folder.in_store(folder):
-        root = store_folder.root_of(config.mirror)
-        folder = str(store_folder.fetch_input(root, folder, "out"))
+        folder = str(store_folder.fetch_input(store_folder.root_of(config.mirror), folder, "out"))
     revisions = dict[str, Path]()
     if config.push_revisions:
         config = store_folder.localised("convert", config)
-        revisions = chosen(Path(config.train), config.push_revisions)
+        revisions = chosen(config.train, config.push_revisions)
     for revision, path in revisions.items():
         with tempfile.TemporaryDirectory(dir=Path(folder).parent, prefix=".push-") as made:
             one = Path(made, revision)
             one.mkdir()
             make_one(replace(config, train=str(path), checkpoints=None, average=1), one)
             print(f"convert: pushed to {hub.push(name, one, revision)}", flush=True)
-    address = hub.push(name, Path(folder), ignore=[MANIFEST])
-    print(f"convert: pushed to {address}", flush=True)
+    print(f"convert: pushed to {hub.push(name, Path(folder), ignore=[MANIFEST])}", flush=True)
 
 
 def check_source(config: ConvertConfig) -> None:

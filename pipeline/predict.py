@@ -99,7 +99,7 @@ class Pretrained:
         from model.huggingface import bert_format
 
         self.folder = config.pretrained
-        self.size, state, notes = bert_format.load(config.pretrained)
+        self.size, state, notes, _ = bert_format.load(config.pretrained)
         self.initialised = set(bert_format.initialised_parts(notes))
         self.model = model_with(self.size, state).float()
         self.top, self.wordpiece = config.top, wordpiece

@@ -7,7 +7,6 @@ import signal
 import sys
 import time
 from pathlib import Path
-from types import FrameType
 
 from pipeline.common import formatting, run_record, storage, terminal
 from pipeline.common.errors import ConfigError, Exit, Restart, UserError
@@ -31,8 +30,7 @@ def draw(nodes: Nodes) -> str:
     lines = []
     for node, source in zip(nodes, sources, strict=True):
         state = f"run    {node.reason}" if node.reason else "cached"
-        arrow = "<-" if node.needs else "  "
-        lines.append(f"{node.name:<{width}}  {arrow} {source:<{longest}}  {state}")
+        lines.append(f"{node.name:<{width}}  {'<-' if node.needs else '  '} {source:<{longest}}  {state}")
     return "\n".join(lines)
 
 
@@ -58,7 +56,11 @@ def execute(config: RunConfig) -> None:
         terminal.say("\n".join(filter(None, [draw(nodes), jobs, expected])))
         return
     with store_folder.locked_run(config.workdir):
-        run_graph(config)
+        nodes, expected = planned(config)
+        # The driver of pods may not see the volume; elsewhere two would mix their logs.
+        elsewhere = config.executor.pods or store_folder.in_store(config.workdir)
+        with contextlib.nullcontext() if elsewhere else stage.locked_run(Path(config.workdir)):
+            run_nodes(config, nodes, expected)
 
 
 def jobs_of(config: RunConfig, nodes: Nodes) -> str:
@@ -91,15 +93,6 @@ def planned(config: RunConfig) -> tuple[Nodes, str]:
     return nodes, estimates.line(estimates.of_stages(config, nodes), config)
 
 
-def run_graph(config: RunConfig) -> None:
-    """Run what has to run of the graph."""
-    nodes, expected = planned(config)
-    # The driver of pods may not see the volume; elsewhere two would mix their logs.
-    elsewhere = config.executor.pods or store_folder.in_store(config.workdir)
-    with contextlib.nullcontext() if elsewhere else stage.locked_run(Path(config.workdir)):
-        run_nodes(config, nodes, expected)
-
-
 def run_nodes(config: RunConfig, nodes: Nodes, expected: str) -> None:
     """Run what has to run of a checked graph; `expected` says what it will take."""
     if expected:
@@ -107,9 +100,10 @@ def run_nodes(config: RunConfig, nodes: Nodes, expected: str) -> None:
     for node in nodes:
         if node.kind == "train" and "; " in (node.reason or ""):  # where it continues, or that it does not
             terminal.say(f"{node.name}: {node.reason}")
-    signal.signal(signal.SIGTERM, interrupt)
+    # As Ctrl-C, which stops the children first.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # as `nohup` leaves it
-        signal.signal(signal.SIGHUP, interrupt)
+        signal.signal(signal.SIGHUP, signal.default_int_handler)
     run = run_document.of(config, nodes)
     os.environ.update(run.environment | os.environ)
     began = time.monotonic()
@@ -149,9 +143,8 @@ def show_samples(nodes: Nodes) -> None:
     made = [Manifest.read(node.out) for node in nodes if node.kind == "convert"]
     found = [Conversion.of(one) for one in made if one is not None]
     samples = next((one.samples for one in reversed(found) if not one.checkpoints), [])
-    if not samples:
-        return
-    terminal.say("samples: what the model fills in for [MASK], of held-out text or your examples")
+    if samples:
+        terminal.say("samples: what the model fills in for [MASK], of held-out text or your examples")
     for sample in samples:
         terminal.say(f"  {sample['text']}")
         for words in sample["masks"]:
@@ -161,7 +154,6 @@ def show_samples(nodes: Nodes) -> None:
 
 def executor(config: RunConfig, run: Run) -> Executor | None:
     """Return the configured executor; None: another scheduler runs the stages."""
-    assert config.cores is not None
     if config.executor.name == "none":
         return None
     if config.executor.pods:
@@ -170,15 +162,10 @@ def executor(config: RunConfig, run: Run) -> Executor | None:
         return SlurmExecutor(config.executor, run)
     return LocalExecutor(
         store_folder.local_place(config.workdir, config.mirror),
-        config.cores,
-        lambda node: stage_commands.command(node, run.place, config.processes, config.cores),
+        run.cores,
+        lambda node: stage_commands.command(node, run.place, config.processes, run.cores),
         lambda: store_folder.put_logs(config.workdir, config.mirror),
     )
-
-
-def interrupt(number: int, frame: FrameType | None) -> None:
-    """Handle SIGTERM and SIGHUP like Ctrl-C, which stops the children first."""
-    raise KeyboardInterrupt
 
 
 def main() -> None:

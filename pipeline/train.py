@@ -18,13 +18,10 @@ def main() -> None:
     words = sys.argv[1:]  # composition changes sys.argv
 
     def start(config: TrainConfig) -> None:
-        gpus = cores.gpus_present()
-        processes = config.ranks(gpus, cores.available())
+        processes = config.ranks(cores.gpus_present(), cores.available())
         if processes == 1:
             train.train(config)
             return
-        if not gpus:
-            os.environ.setdefault("DS_ACCELERATOR", "cpu")
         sys.stdout.flush()
         from pipeline.orchestration import stage_commands
 

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from pipeline.common import parallel
+from pipeline.common.stores.client import ANY
 from pipeline.common.stores.objects import CLIENTS, client, fetch
 from pipeline.common.stores.remote_file import Info
 
@@ -30,17 +31,14 @@ def age(address: str) -> float | None:
     return client(address).age(address)
 
 
-def put(address: str, data: bytes, *, absent: bool = False, etag: str | None = None) -> str | None:
-    """Write a small object; return its ETag, or None where the condition does not hold.
-
-    The condition is that the object is missing (`absent`), or that it still is that of `etag`.
-    """
-    return client(address).put(address, data, absent=absent, etag=etag)
+def put(address: str, data: bytes, over: str | None = ANY) -> str | None:
+    """Write a small object over a version; return its ETag, or None where there is another version."""
+    return client(address).put(address, data, over)
 
 
-def put_file(address: str, path: Path, checksum: str, *, absent: bool = False, etag: str | None = None) -> str | None:
-    """Write a file of the sha256 `checksum` (hex) as an object, on the conditions of `put`."""
-    return client(address).put_file(address, path, checksum, absent=absent, etag=etag)
+def put_file(address: str, path: Path, checksum: str, over: str | None = ANY) -> str | None:
+    """Write a file of the sha256 `checksum` (hex) as an object, as `put` does."""
+    return client(address).put_file(address, path, checksum, over)
 
 
 def delete(addresses: Iterable[str]) -> None:

@@ -72,7 +72,7 @@ def ours(options: argparse.Namespace) -> Callable[[list[str]], Scores]:
     from model.huggingface import bert_format
     from pipeline.tokenization.wordpiece import WordPiece
 
-    size, state, _ = bert_format.load(options.pretrained)
+    size, state, *_ = bert_format.load(options.pretrained)
     model = build_model(size)
     model.load_state_dict(state)
     wordpiece = WordPiece.load(options.pretrained)

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from pipeline.common.figures import Json as Json  # an object
+from pipeline.common.foreign_json import Json as Json
 
 if TYPE_CHECKING:
     from torch import Tensor

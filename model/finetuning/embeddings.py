@@ -31,7 +31,7 @@ class Embedder:
         Raises:
             ConfigError: The model has fewer layers than `layers` requests.
         """
-        self.size, state, _ = bert_format.load(folder)
+        self.size, state, *_ = bert_format.load(folder)
         if max(map(abs, layers)) > self.size.layers:
             raise ConfigError(f"must be at most {self.size.layers}, the model's layers", "layers", layers)
         with torch.device("meta"):

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from model.config import ModelConfig
+from model.config import ModelConfig, Weights
 from model.encoders.architectures import architecture_of
 from model.encoders.attention import padded_places
 from model.encoders.batch import Packed
@@ -56,7 +56,7 @@ class BertWithHead(nn.Module):
         self.head = nn.Linear(width, 1 if config.kind == CHOICE else config.outputs)
         initialise(self.named_parameters(), size, parts)
 
-    def pretrained(self, weights: dict[str, Tensor]) -> dict[str, Tensor]:
+    def pretrained(self, weights: Weights) -> Weights:
         """Return the pre-trained weights that this model has too, by its names.
 
         A pooler that is not pre-trained starts from the matching part of another head.

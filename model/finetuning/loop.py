@@ -13,7 +13,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from model.config import ModelConfig, ScheduleConfig
+from model.config import ModelConfig, ScheduleConfig, Weights
 from model.encoders.batch import Packed
 from model.encoders.encoder import prepare_for
 from model.finetuning.features import Samples, batch_count, bounds_of, epoch_batches
@@ -83,7 +83,7 @@ def batch_loss(model: BertWithHead, samples: Samples, rows: Ints, device: torch.
     return loss_of(kind, model(batch, bounds).float(), labels_of(samples, rows, kind, device), batch)
 
 
-def build(size: ModelConfig, weights: dict[str, Tensor] | None, head: HeadConfig, seed: int) -> BertWithHead:
+def build(size: ModelConfig, weights: Weights | None, head: HeadConfig, seed: int) -> BertWithHead:
     """Build a new head on an encoder with pre-trained weights, or random ones for None."""
     torch.manual_seed(int(counter_rng.key(seed, "finetune") >> np.uint64(1)))
     model = BertWithHead(size, head)

@@ -9,7 +9,6 @@ from model.config import Json, ModelConfig
 from model.finetuning.heads import BertWithHead, HeadConfig
 from model.huggingface import bert_format, vocabulary
 from model.huggingface.names import ANSWER, CHOICE, CLASS, NAMES, TAG, Names
-from model.huggingface.read_weights import read_weights
 from pipeline.common.errors import InputError
 from pipeline.common.schema import built
 
@@ -120,12 +119,10 @@ def load(folder: Path | str) -> tuple[ModelConfig, SavedModel]:
             path=folder,
         )
     kind = KINDS[named]
-    size, state, notes = bert_format.load(folder)
+    size, state, notes, others = bert_format.load(folder)
     check(size, folder)
-    names = bert_format.names_for(size)
-    tensors = read_weights(folder, names)
-    name = head_name(names, kind)
-    head = {part: tensors.get(f"{name}.{part}") for part in ("weight", "bias")}
+    name = head_name(bert_format.names_for(size), kind)
+    head = {part: others.get(f"{name}.{part}") for part in ("weight", "bias")}
     if head["weight"] is None or head["bias"] is None:
         raise InputError(f"{name}.weight and {name}.bias, the head of {named}, not found", path=folder)
     check_problem(folder, content, kind, len(head["bias"]))

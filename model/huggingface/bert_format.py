@@ -188,8 +188,8 @@ def their_config(config: ModelConfig, entries: list[str], dtype: torch.dtype) ->
     }
 
 
-def load(folder: Path | str) -> tuple[ModelConfig, Weights, list[str]]:
-    """Read a BERT or ModernBERT folder: sizes, fp32 weights in our names, and notes.
+def load(folder: Path | str) -> tuple[ModelConfig, Weights, list[str], Weights]:
+    """Read a BERT or ModernBERT folder: sizes, fp32 weights in our names, notes, and other tensors.
 
     The notes list parameters that were initialised and tensors that were ignored. Names may lack the
     encoder's prefix or use gamma and beta; weights may be one file or several, .safetensors or .bin.
@@ -227,7 +227,7 @@ def load(folder: Path | str) -> tuple[ModelConfig, Weights, list[str]]:
     notes = [f"{name}: not in {folder}, {INITIALISED}" for name in missing]
     notes += [f"{name}: ignored, not part of pre-training" for name in sorted(found)]
     config = without_padding(folder, config, state, notes)
-    return config, {name: state[name] for name in shapes}, notes
+    return config, {name: state[name] for name in shapes}, notes, found
 
 
 def without_padding(folder: Path, config: ModelConfig, state: Weights, notes: list[str]) -> ModelConfig:

@@ -3,7 +3,7 @@
 import os
 from typing import TYPE_CHECKING
 
-from pipeline.common.cores import NVIDIA as CONTROL
+from pipeline.common import cores
 from pipeline.common.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def refuse_old_driver() -> None:
     Raises:
         ConfigError: it is built with CUDA and can use none.
     """
-    if not CONTROL.exists() or os.environ.get(VISIBLE, "0") in ("", "-1"):
+    if not cores.gpus_present() or os.environ.get(VISIBLE, "0") in ("", "-1"):
         return
     import torch
 

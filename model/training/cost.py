@@ -79,7 +79,7 @@ class Setting:
     """What of a run decides how much memory it takes."""
 
     model: ModelConfig
-    half: bool  # bf16 or fp16
+    size: int  # bytes of a number: 2 in bf16 and fp16
     recompute: bool
     mask_share: float  # of the tokens that the masked-LM head reads
     stage: int  # of ZeRO
@@ -106,7 +106,7 @@ def layer_bytes(model: ModelConfig, size: int) -> float:
 
 def token_bytes(setting: Setting) -> float:
     """Return the bytes a token that all layers, the embeddings and the head keep."""
-    model, size = setting.model, 2 if setting.half else 4
+    model, size = setting.model, setting.size
     each = layer_bytes(model, size)
     layers = model.layers * each
     if setting.recompute:  # of each layer its input, and one layer whole
@@ -123,11 +123,10 @@ def fixed_bytes(setting: Setting) -> float:
     have sums in fp32 next to them. ZeRO divides the fp32 weights, their gradients and two moments
     by the ranks, from stage 2 on gradients, from stage 3 on weights.
     """
-    size = 2 if setting.half else 4
     ranks = setting.ranks
-    weights = size / (ranks if setting.stage >= 3 else 1)
-    gradients = size / (ranks if setting.stage >= 2 else 1)
-    if setting.half and setting.stage == 1:
+    weights = setting.size / (ranks if setting.stage >= 3 else 1)
+    gradients = setting.size / (ranks if setting.stage >= 2 else 1)
+    if setting.size == 2 and setting.stage == 1:
         gradients += 4.0
     optimizer = 8.0 if setting.stage == 0 else 16.0 / ranks
     if setting.average:
@@ -140,7 +139,6 @@ def fixed_bytes(setting: Setting) -> float:
 def tokens_that_fit(setting: Setting, memory: float) -> int:
     """Return how many tokens a device of `memory` bytes can learn from at a time; 0: none."""
     # Backward makes gradients of the widest pieces of a layer while all is still kept.
-    size = 2 if setting.half else 4
-    passing = size * (4 * setting.model.hidden + 2 * setting.model.feed_forward)
+    passing = setting.size * (4 * setting.model.hidden + 2 * setting.model.feed_forward)
     room = SHARE * memory - fixed_bytes(setting)
     return min(ENOUGH, max(0, math.floor(room / (token_bytes(setting) + passing))))

@@ -19,6 +19,7 @@ from model.training import run_length, tracking
 from model.training.schedule import batch_size, lr_factor, mask_share
 from pipeline.common import checkpoints
 from pipeline.common.errors import InputError, StoreError
+from pipeline.stages import fingerprints
 
 # What a step depends on only through its learning rate, batch size and share of masks, or not at
 # all; so does `schedule`.
@@ -26,8 +27,14 @@ PER_STEP = {"steps", "words", "epochs", "objective.mask_share", "evaluate_sample
 
 
 def is_common(key: str) -> bool:
-    """Return whether every step depends on a setting directly."""
+    """Return whether every step depends on a setting or an input directly."""
     return key not in PER_STEP and not key.startswith(("schedule.", "data.validation."))
+
+
+def common_of(config: TrainConfig, sources: fingerprints.Sources) -> str:
+    """Return a hash of the settings and of the fingerprints of inputs that every step depends on directly."""
+    parts = (fingerprints.changed_settings(config), sources)
+    return fingerprints.fingerprint_of("train", *({k: v for k, v in part.items() if is_common(k)} for part in parts))
 
 
 class FirstSteps:
@@ -63,7 +70,7 @@ class FirstSteps:
 
 def newest(
     folder: Path, first_steps: FirstSteps, data: str, needs_words: bool, fetch: Callable[[Path], None]
-) -> tuple[Path, checkpoints.State] | None:
+) -> checkpoints.Checkpoint | None:
     """Return the newest intact checkpoint of a run, or a later one that it has in common.
 
     The latter is linked into `folder`, with those before it that are kept for their words. An
@@ -89,12 +96,10 @@ def newest(
     return own
 
 
-def step_in_common(config: TrainConfig, common: str) -> int | None:
-    """Return the step that a training with other settings in its folder would continue from; None: no checkpoints."""
-    runs = checkpoints.runs(Path(config.out))
-    if not any(runs.glob("*/step-*")):
-        return None
-    found = _in_common(runs / "new", FirstSteps(config, run_length.steps_of(config), common), 0)
+def step_in_common(config: TrainConfig, sources: fingerprints.Sources) -> int:
+    """Return the step that a training would continue from, after which another in its folder has a checkpoint."""
+    first_steps = FirstSteps(config, run_length.steps_of(config), common_of(config, sources))
+    found = _in_common(checkpoints.runs(Path(config.out)) / "new", first_steps, 0)
     return int(found[0].name.removeprefix("step-")) if found else 0
 
 

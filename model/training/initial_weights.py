@@ -3,15 +3,14 @@
 import os
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any
 
-from model.config import AUTO, SHAPE, ModelConfig, TrainConfig, Weights
+from model.config import AUTO, SHAPE, Json, ModelConfig, TrainConfig, Weights
 from model.huggingface import bert_format, vocabulary
 from model.huggingface.read_weights import weight_files
 from model.training import checkpoint
 from model.training.optimizer import AVERAGE
 from pipeline.common import checkpoints
-from pipeline.common.checkpoints import State
+from pipeline.common.checkpoints import Checkpoint
 from pipeline.common.errors import ConfigError, InputError, named
 from pipeline.tokenization.wordpiece import WordPiece
 
@@ -28,14 +27,14 @@ class Source:
     state: Weights  # fp32, our names
     notes: list[str] = field(default_factory=list)  # initialised and ignored tensors
     steps: list[int] = field(default_factory=list)  # of our checkpoints that were averaged
-    last: tuple[Path, State] | None = None  # the last of these checkpoints
+    last: Checkpoint | None = None  # the last of these checkpoints
 
     @property
     def tokenizer(self) -> str | None:
         """Return the sha256 of the tokenizer.json it was trained with; None if unknown."""
         return self.last[1].tokenizer if self.last else None
 
-    def checkpoint(self) -> tuple[Path, State]:
+    def checkpoint(self) -> Checkpoint:
         """Return the checkpoint of the weights, for its optimizer state.
 
         Raises:
@@ -70,7 +69,7 @@ def read(place: Path | str, average: int = 1, ema: bool = False) -> Source:
                 value,
                 path=place,
             )
-        return Source(*bert_format.load(place))
+        return Source(*bert_format.load(place)[:3])
     graphs = sorted(Path(place).glob("*.ckpt.index"))
     if graphs:
         raise InputError(
@@ -154,7 +153,7 @@ def fitted(config: TrainConfig, wordpiece: WordPiece, length: int) -> ModelConfi
     return replace(model, vocab_size=size, name=model.size_name)
 
 
-def architecture_of(there: ModelConfig, here: ModelConfig) -> dict[str, Any]:
+def architecture_of(there: ModelConfig, here: ModelConfig) -> Json:
     """Return the architecture keys of `there` that have default values in `here`."""
     defaults = {one.name: one.default for one in fields(ModelConfig)}
     keys = (*ARCHITECTURE, "rotary_local", "rotary_global", "classifier_pooling")

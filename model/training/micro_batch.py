@@ -44,12 +44,11 @@ def tokens_that_fit(config: TrainConfig, model: ModelConfig, world: World) -> in
     if world.device.type != "cuda":
         return max(cost.ON_A_CPU, model.positions)
     zero = config.deepspeed.get("zero_optimization", {})
-    share = max(config.objective.mask_shares)
     setting = cost.Setting(
         model,
-        config.precision != "fp32",
+        4 if config.precision == "fp32" else 2,
         config.compute.recompute,
-        share,
+        max(config.objective.mask_shares),
         zero.get("stage", 0),
         world.size,
         offload="offload_optimizer" in zero,

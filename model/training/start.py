@@ -151,7 +151,7 @@ def restore(session: Session, store: CheckpointStore, beat: Beat) -> tuple[Any, 
     return engine, words, state, found is not None
 
 
-def newest(plan: Plan, data: str, rank: int, store: CheckpointStore, beat: Beat) -> tuple[Path, State] | None:
+def newest(plan: Plan, data: str, rank: int, store: CheckpointStore, beat: Beat) -> checkpoints.Checkpoint | None:
     """Return the newest checkpoint, the same on all ranks, with its files on this node.
 
     `data` is the checksum of the shards.

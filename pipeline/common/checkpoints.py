@@ -38,7 +38,7 @@ class State:
     samples: int  # consumed, over all ranks and epochs
     tokens: int  # the same, without padding
     fingerprint: str  # of the train stage
-    model: dict[str, Any]  # ModelConfig
+    model: foreign_json.Json  # ModelConfig
     data: str  # checksum of the shards' checksums
     tokenizer: str  # sha256 of tokenizer.json
     skipped: int = 0  # updates skipped because the loss or gradient was not finite
@@ -55,6 +55,9 @@ class State:
     def updates(self) -> int:
         """Return the number of updates applied to the optimizer's state."""
         return self.carried + self.step - self.skipped
+
+
+Checkpoint = tuple[Path, State]
 
 
 def name_of(step: int) -> str:
@@ -108,7 +111,7 @@ def steps(folder: Path) -> dict[int, Path]:
     return dict(sorted((int(name), path) for name, path in names.items() if name.isdecimal()))
 
 
-def newest(folder: Path) -> tuple[Path, State] | None:
+def newest(folder: Path) -> Checkpoint | None:
     """Return the last intact checkpoint of a run; warn of damaged ones.
 
     Raises:
@@ -189,7 +192,7 @@ def other_settings(folder: Path) -> Path | None:
     return max(found, key=lambda path: path.stat().st_mtime, default=None)
 
 
-def locate(folder: Path) -> tuple[Path, State]:
+def locate(folder: Path) -> Checkpoint:
     """Return the checkpoint at a path: the path itself, or the result of a train stage.
 
     Of an unfinished training, which has no result yet, it is the newest checkpoint.

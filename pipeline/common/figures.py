@@ -10,9 +10,9 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from statistics import fmean
 from typing import Any, ClassVar, Self
 
+from pipeline.common.foreign_json import Json
 from pipeline.common.manifest import Manifest
 
-Json = dict[str, Any]
 Counts = dict[str, int]
 Values = dict[str, float]
 SCHEMA = 2  # 1 had no number, and `prepare` counted tokens of equal documents each time

@@ -9,6 +9,7 @@ from typing import Any
 from pipeline.common import budget
 from pipeline.common.errors import InputError, readable
 
+Json = dict[str, Any]  # an object
 DEEPEST = 100  # levels of lists and objects; what walks through them calls itself for each
 
 
@@ -51,16 +52,23 @@ def read(path: Path) -> Any:
         raise InputError(f"{error}", path=path) from error
 
 
-def own(path: Path) -> dict[str, Any]:
+def own(path: Path) -> Json:
     """Return the object in a file that this program wrote; an empty one if it is missing or damaged."""
-    with contextlib.suppress(OSError, ValueError):
-        found = json.loads(path.read_bytes())
+    with contextlib.suppress(OSError):
+        return object_in(path.read_bytes())
+    return {}
+
+
+def object_in(text: bytes) -> Json:
+    """Return the object that this program wrote as a text; an empty one if it is damaged."""
+    with contextlib.suppress(ValueError):
+        found = json.loads(text)
         if isinstance(found, dict):
             return found
     return {}
 
 
-def read_object(path: Path) -> dict[str, Any]:
+def read_object(path: Path) -> Json:
     """Return the object in a file in UTF-8.
 
     Raises:

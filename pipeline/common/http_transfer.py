@@ -25,6 +25,7 @@ from pipeline.common.bars import Bar
 from pipeline.common.budget import Budget
 from pipeline.common.errors import ConfigError, InputError
 from pipeline.common.formatting import pluralize
+from pipeline.common.stores.retries import Again
 
 CHUNK = 2**20
 PROGRESS = 2**20  # bytes; after this many, earlier failed attempts no longer count
@@ -43,14 +44,6 @@ class RetryPolicy(NamedTuple):
 
 class NotFound(InputError):
     """An address that the server does not know."""
-
-
-class TransientError(Exception):
-    """A failed attempt that may succeed if repeated."""
-
-    def __init__(self, reason: str, pause: float = 0.0):
-        super().__init__(reason)
-        self.pause = pause  # seconds that the server asks for
 
 
 def read(url: str, policy: RetryPolicy) -> bytes:
@@ -118,7 +111,7 @@ def _persist(once: Callable[[], Answer], url: str, policy: RetryPolicy, progress
     while True:
         try:
             return once()
-        except TransientError as error:
+        except Again as error:
             failure = error
         before, reached = reached, progress()
         tries = 1 if reached >= before + PROGRESS else tries + 1
@@ -145,7 +138,7 @@ class _Session(requests.Session):
 
 @contextlib.contextmanager
 def _response(url: str, headers: dict[str, str], policy: RetryPolicy) -> Iterator[requests.Response]:
-    """Stream the server's answer; its failures become `TransientError` or a user's error."""
+    """Stream the server's answer; its failures become `Again` or a user's error."""
     # Compressed files must arrive as they are, and some servers turn nameless clients away.
     headers = {"Accept-Encoding": "identity", "User-Agent": "bert-pipeline/0.1"} | headers
     try:
@@ -160,7 +153,7 @@ def _response(url: str, headers: dict[str, str], policy: RetryPolicy) -> Iterato
     except requests.exceptions.SSLError as error:
         raise InputError(f"no secure connection ({error})", path=url) from error
     except (requests.RequestException, urllib3.exceptions.HTTPError) as error:
-        raise TransientError(f"{type(error).__name__}: {_root(error)}") from error
+        raise Again(f"{type(error).__name__}: {_root(error)}") from error
 
 
 def _root(error: BaseException) -> BaseException:
@@ -174,7 +167,7 @@ def _check_status(url: str, response: requests.Response) -> None:
     status = f"the server answers {response.status_code} {response.reason}"
     if response.status_code in (408, 425, 429) or response.status_code >= 500:
         after = response.headers.get("Retry-After", "")
-        raise TransientError(status, float(after) if after.isdigit() else 0.0)
+        raise Again(status, pause=float(after) if after.isdigit() else 0.0)
     if response.status_code in (404, 410):
         raise NotFound(f"{status}; check the address", path=url)
     if response.status_code >= 400 and response.status_code != 416:
@@ -201,12 +194,12 @@ def _transfer(url: str, part: Path, policy: RetryPolicy, digest: str | None) -> 
         if response.status_code == 206:
             if not span.startswith(f"bytes {offset}-") or (version and now != known):
                 discard(part)
-                raise TransientError("the file has changed on the server; starting over")
+                raise Again("the file has changed on the server; starting over")
         elif response.status_code == 200:
             offset = 0
         else:
             discard(part)
-            raise TransientError("the server cannot go on where the last try ended; starting over")
+            raise Again("the server cannot go on where the last try ended; starting over")
         length = response.headers.get("Content-Length", "")
         missing = int(length) if length.isdigit() else None
         _check_space(part, missing, offset)
@@ -245,7 +238,7 @@ def _append(response: requests.Response, part: Path, offset: int, missing: int |
     """Add the body to the part.
 
     Raises:
-        TransientError: it ended early.
+        Again: it ended early.
         InputError: it cannot be written.
     """
     total = None if missing is None else offset + missing
@@ -261,4 +254,4 @@ def _append(response: requests.Response, part: Path, offset: int, missing: int |
         ) from error
     size = part.stat().st_size
     if total is not None and size < total:
-        raise TransientError(f"the connection ended {total - size:,} bytes early")
+        raise Again(f"the connection ended {total - size:,} bytes early")

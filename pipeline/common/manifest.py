@@ -7,11 +7,11 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 
 from pipeline.common import file_search, storage
 from pipeline.common.atomic import write_text
 from pipeline.common.errors import InputError
+from pipeline.common.foreign_json import Json
 from pipeline.common.redact import without_secrets
 
 MANIFEST = "manifest.json"
@@ -21,6 +21,7 @@ TRACKER = "wandb/"  # W&B writes there after the stage has ended
 BEGUN = "begun"  # the stage that has begun a folder in a store
 
 
+Files = dict[str, Json]  # bytes and sha256, by relative path
 Spent = dict[str, list[float]]  # by step: seconds of the processor, and seconds of waiting
 
 
@@ -29,7 +30,7 @@ class Result:
     """The results that a stage reports."""
 
     summary: str  # one line of key figures
-    figures: dict[str, Any]  # JSON: everything the report or a later stage may need
+    figures: Json  # everything the report or a later stage may need
     sums: dict[str, str] = field(default_factory=dict)  # known sha256 by relative path
     earlier: float = 0.0  # seconds that earlier starts spent on it
     spent: Spent = field(default_factory=dict)
@@ -42,10 +43,10 @@ class Manifest:
     stage: str
     fingerprint: str
     version: int
-    config: dict[str, Any]
+    config: Json
     inputs: dict[str, str]  # config key -> fingerprint
-    files: dict[str, dict[str, Any]]  # relative path -> bytes, sha256
-    figures: dict[str, Any]
+    files: Files
+    figures: Json
     summary: str
     seconds: float  # over all starts
     finished: str  # UTC, ISO 8601
@@ -125,8 +126,8 @@ class Manifest:
         start = len(str(top)) + 1
         there = {str(file)[start:]: file for file in storage.below(top)} if remote else {}
         written = storage.at(f"{top}/{MANIFEST}").stat().st_mtime_ns
-        for name, account in self.files.items():
-            if name.startswith(TRACKER) or not f"{name}/".startswith(f"{below}/" if below else ""):
+        for name, account in self.part(below).items():
+            if name.startswith(TRACKER):
                 continue
             file = there.get(name) if remote else Path(str(top), name)
             try:
@@ -144,6 +145,10 @@ class Manifest:
                 with contextlib.suppress(OSError):
                     os.utime(file, ns=(noted, noted))
         return None
+
+    def part(self, name: str) -> Files:
+        """Return the files of a part of the folder, which is one of them or has some of them; "" is all of it."""
+        return {each: account for each, account in self.files.items() if f"{each}/".startswith(name and f"{name}/")}
 
     def write(self, folder: Path) -> None:
         """Write `manifest.json` into `folder`, with secrets redacted."""
@@ -190,15 +195,10 @@ def enclosing_manifest(path: Path | str) -> Manifest | None:
     """Return the manifest of the folder of `path` if it lists `path`, else None."""
     place = storage.at(storage.normal(str(path)))
     manifest = Manifest.read(place.parent, of_input=True)
-    if manifest is None:
-        return None
-    mine = any(f"{name}/".startswith(f"{place.name}/") for name in manifest.files)
-    return manifest if mine else None
+    return manifest if manifest is not None and manifest.part(place.name) else None
 
 
-def file_checksums(
-    folder: Path, known: Mapping[str, str], other: Callable[[str], bool] = lambda name: False
-) -> dict[str, dict[str, Any]]:
+def file_checksums(folder: Path, known: Mapping[str, str], other: Callable[[str], bool] = lambda name: False) -> Files:
     """Return size and sha256 of every file below `folder` that is no `other` result's.
 
     Checksums in `known` are reused.

@@ -104,11 +104,6 @@ def is_finite(value: Any) -> bool:
     return not isinstance(value, float) or math.isfinite(value)
 
 
-def check_choice(key: str, value: str, choices: tuple[str, ...]) -> None:
-    """Raise `ConfigError` unless `value` is one of `choices`."""
-    check(value in choices, str(Limits(choices=choices)), key, value)
-
-
 def walk_fields(config: Any) -> Iterator[tuple[str, str, Any]]:
     """Yield (dotted key, role, value) of a config dataclass; role is input, runtime or setting."""
     for each in fields(config):

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from unicodedata import normalize
 
 from pipeline.common.errors import named
-from pipeline.common.schema import Section, StageConfig, check, check_choice, input_path, option, runtime_option
+from pipeline.common.schema import Section, StageConfig, check, input_path, option, runtime_option
 
 MINIMAL_PAIRS = "minimal_pairs"
 # Names of columns, and labels: in NFC, as in tables, as a letter can be encoded in two ways.
@@ -138,7 +138,7 @@ class TaskConfig(Section, key="task"):
             )
         check(bool(self.metrics), "must be at least one", "task.metrics", "[]")
         for metric in self.metrics:
-            check_choice("task.metrics", metric, known)
+            check(metric in known, f"choose one of {', '.join(known)}", "task.metrics", metric)
 
     @property
     def trains(self) -> bool:

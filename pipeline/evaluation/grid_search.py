@@ -113,7 +113,7 @@ def prepare(config: EvaluateConfig) -> SearchContext:
     if config.threads is not None:
         torch.set_num_threads(config.threads)
     torch.set_flush_denormal(True)  # a matrix product takes 25 times longer with denormals on CPU
-    size, weights, _ = bert_format.load(config.pretrained)
+    size, weights, *_ = bert_format.load(config.pretrained)
     if config.saves:
         saved_model.check(size, config.pretrained)
     if config.sequence_length > size.positions:

@@ -30,9 +30,6 @@ class Running:
 
     node: StageRecord
     process: subprocess.Popen[bytes]
-    log: Path
-    bar: Path  # how far it is
-    cores: int
     gpu: str | None = None  # its first one, of several; None: as the run has them
     began: float = field(default_factory=time.monotonic)
 
@@ -80,24 +77,24 @@ class LocalExecutor(Executor):
         """Show the bars of the running stages, or else the last lines of their logs."""
         for name, child in self.running.items():
             if self.live:
-                state = bars.read(child.bar) or bars.State("", note=last_line(child.log) or "starts")
+                state = bars.read(self._bar(name)) or bars.State("", note=last_line(self._log(name)) or "starts")
                 bars.ROWS.show(name, f"{name:<{self.width}} {duration(time.monotonic() - child.began):>9}", state)
 
     def step(self, name: str, members: Nodes, due: bool) -> bool:
         """Start a stage that is `due` when cores are free; return whether it has ended well."""
         child = self.running.get(name)
         if child is None:
-            free = self.cores - sum(other.cores for other in self.running.values())
+            free = self.cores - sum(self._need(other.node) for other in self.running.values())
             if due and self._need(members[0]) <= free:
                 self._start(members[0])
             return False
         if child.process.poll() is None:
             return False
         del self.running[name]
-        self._end_bar(child)
+        self._end_bar(name)
         self.ended()
         if child.process.returncode:
-            raise failure(name, child.process.returncode, child.log)
+            raise failure(name, child.process.returncode, self._log(name))
         return True
 
     def unmade(self, name: str, members: Nodes) -> Exception:
@@ -107,20 +104,21 @@ class LocalExecutor(Executor):
     def _log(self, name: str) -> Path:
         return self.logs / f"{name}.log"
 
+    def _bar(self, name: str) -> Path:
+        """Return the file in which a stage says how far it is."""
+        return self.logs / f".{name}.bar"
+
     def _need(self, node: StageRecord) -> int:
         kind = STAGES[node.kind]
         return 1 if kind.one_core or kind.shares_cores else self.cores
 
     def _start(self, node: StageRecord) -> None:
-        log = self._log(node.name)
-        cores = self._need(node)
         with writable(self.logs.parent, "workdir"):
             self.logs.mkdir(parents=True, exist_ok=True)
-            file = log.open("wb")
-        gpu = self._gpu(node)
-        bar = self.logs / f".{node.name}.bar"
+            file = self._log(node.name).open("wb")
+        cores, gpu, bar = str(self._need(node)), self._gpu(node), self._bar(node.name)
         bar.unlink(missing_ok=True)  # of a start that was killed
-        ours = {"OMP_NUM_THREADS": str(cores), "PYTHONUNBUFFERED": "1", terminal.RECORDS: "1", bars.PLACE: str(bar)}
+        ours = {"OMP_NUM_THREADS": cores, "PYTHONUNBUFFERED": "1", terminal.RECORDS: "1", bars.PLACE: str(bar)}
         if gpu is not None:  # all, this one first: an evaluation's processes take one after another
             place = self.gpus.index(gpu)
             ours["CUDA_VISIBLE_DEVICES"] = ",".join(self.gpus[place:] + self.gpus[:place])
@@ -135,7 +133,7 @@ class LocalExecutor(Executor):
                 env=os.environ | ours,
                 start_new_session=True,
             )
-        self.running[node.name] = Running(node, process, log, bar, cores, gpu)
+        self.running[node.name] = Running(node, process, gpu)
 
     def _gpu(self, node: StageRecord) -> str | None:
         """Return the first GPU for a stage that begins with one: one of the fewest such stages."""
@@ -144,9 +142,9 @@ class LocalExecutor(Executor):
         taken = [child.gpu for child in self.running.values()]
         return min(self.gpus, key=taken.count)
 
-    def _end_bar(self, child: Running) -> None:
-        child.bar.unlink(missing_ok=True)
-        bars.ROWS.remove(child.node.name)
+    def _end_bar(self, name: str) -> None:
+        self._bar(name).unlink(missing_ok=True)
+        bars.ROWS.remove(name)
 
     def _interrupted(self) -> None:
         """Stop the running stages.
@@ -156,13 +154,13 @@ class LocalExecutor(Executor):
         """
         stopped = list(self.running.values())
         for child in stopped:
-            self._end_bar(child)
+            self._end_bar(child.node.name)
             what = "is saving" if child.node.kind == "train" else "is ending"
             print(f"stopping: {child.node.name} {what} …", flush=True)
         self._stop()
         for child in stopped:
             if child.process.returncode == Exit.RESTART:
-                raise failure(child.node.name, Exit.RESTART, child.log) from None
+                raise failure(child.node.name, Exit.RESTART, self._log(child.node.name)) from None
 
     def _stop(self) -> None:
         """Stop running stages with all their children; a second Ctrl-C skips the grace period.

@@ -140,7 +140,7 @@ def preflight() -> Words:
         ConfigError: as `on_many_nodes`.
     """
     options = os.environ.get("BERT_OPTIONS", "").split()
-    script = stage_commands.ROOT / "model" / "preflight.py"
+    script = run_document.ROOT / "model" / "preflight.py"
     return [*stage_commands.launched(script, on_many_nodes(PREFLIGHT)), *options]
 
 

@@ -8,10 +8,9 @@ from model.config import TrainConfig
 from pipeline.cli.overrides import Words
 from pipeline.common import cores, run_record
 from pipeline.common.ports import free_port
-from pipeline.orchestration.run_document import StageRecord
+from pipeline.orchestration.run_document import ROOT, StageRecord
 from pipeline.stages.registry import STAGES
 
-ROOT = Path(__file__).resolve().parents[2]
 # Words after `python` that start a stage on another machine; RUN/run.json#STAGE follows.
 ELSEWHERE = ["-m", "pipeline.orchestration.run_stage", run_record.OPTION]
 

@@ -10,7 +10,7 @@ import dataclasses
 import hashlib
 import json
 import os
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Mapping, MutableMapping
 from pathlib import Path
 from typing import Any
 
@@ -169,12 +169,6 @@ def fingerprint(stage: str, config: StageConfig, known: Sources | None = None) -
         own = fingerprint_files if bare else fingerprint_path
         sources[key] = fingerprint_to_be(path, known or {}) or own(path, text)
     return fingerprint_of(stage, changed_settings(config), sources), sources
-
-
-def fingerprint_in_part(stage: str, config: StageConfig, sources: Sources, counts: Callable[[str], bool]) -> str:
-    """Return the fingerprint of those settings and inputs of a stage whose keys count."""
-    settings = {key: value for key, value in changed_settings(config).items() if counts(key)}
-    return fingerprint_of(stage, settings, {key: value for key, value in sources.items() if counts(key)})
 
 
 def fingerprint_of(stage: str, settings: Settings, sources: Sources) -> str:

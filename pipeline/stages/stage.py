@@ -16,7 +16,6 @@ import shutil
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TypeVar
 
 from pipeline.common import terminal
 from pipeline.common.atomic import remove_leftovers, write_text
@@ -28,9 +27,7 @@ from pipeline.common.stores.background_upload import BackgroundUpload
 from pipeline.config import StageConfig
 from pipeline.stages.fingerprints import Identity, fingerprint, pin, recognise
 from pipeline.stages.registry import stage_of
-from pipeline.stages.store_folder import StoreFolder, local_place, localised
-
-Config = TypeVar("Config", bound=StageConfig)
+from pipeline.stages.store_folder import Config, StoreFolder, local_place, localised
 
 
 def output_place(out: str) -> Path:
@@ -103,11 +100,9 @@ def disk_errors_as_input_errors(out: Path) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if isinstance(error, UserError):
+        if isinstance(error, UserError) or not (what := disk_failure(error)):
             raise
-        if what := disk_failure(error):
-            raise InputError(f"{what.lower()}; free space, check the disk, or set another out", "out", out) from error
-        raise
+        raise InputError(f"{what.lower()}; free space, check the disk, or set another out", "out", out) from error
 
 
 def replace(old: Path, new: Path) -> None:
@@ -188,11 +183,12 @@ def run(
     pin(config)
     with _held(stage, config, wait) as (store, named, out):
         place = config.out if store.stored else named
-        wanted, sources = identity or fingerprint(stage, config)
+        identity = identity or fingerprint(stage, config)
+        wanted, _ = identity
         if config.force:
             _delete(store, named, out, wanted)
         store.check_free(named, in_place)
-        present = recognise(stage, config, wanted, sources)
+        present = recognise(stage, config, *identity)
         if present is not None:
             terminal.say(f"{stage}: up to date{age(present)}, {present.summary} -> {place}")
             return present
@@ -200,7 +196,7 @@ def run(
         if manifest is None:
             if store.stored:
                 store.begin(in_place, run_name(wanted))
-            manifest = _made(store, config, make, out, in_place, uploads, wanted, sources)
+            manifest = _made(store, config, make, out, in_place, uploads, identity)
         if store.stored:
             manifest = store.finish(manifest)
     terminal.say(f"{stage}: {manifest.summary} in {manifest.seconds:.1f} s -> {place}")
@@ -243,11 +239,10 @@ def _made(
     out: Path,
     in_place: bool,
     uploads: BackgroundUpload | None,
-    wanted: str,
-    sources: dict[str, str],
+    identity: Identity,
 ) -> Manifest:
     """Make the local folder, with its manifest: an empty one, or that of a stage that resumes."""
-    started = time.monotonic()
+    started, (wanted, sources) = time.monotonic(), identity
     local = localised(store.stage, config)
     folder = out if in_place else out.with_name(f".{out.name}.tmp")
     if in_place:

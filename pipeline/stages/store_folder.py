@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from pipeline.common import file_search, parallel, storage
-from pipeline.common.checkpoints import FILE, FILES, RUNS, STATE, SUMS, run_name, sums_of
+from pipeline.common.checkpoints import FILE, FILES, RUNS, STATE, SUMS, of_another, run_name, sums_of
 from pipeline.common.errors import InputError, Restart, StoreError
-from pipeline.common.manifest import MANIFEST, Manifest, Result, begun
+from pipeline.common.manifest import MANIFEST, Files, Manifest, Result, begun
 from pipeline.common.schema import set_key
 from pipeline.common.stores import lease, objects
 from pipeline.common.stores.background_upload import BackgroundUpload, CheckpointStore
@@ -31,7 +31,8 @@ from pipeline.stages.fingerprints import inputs
 
 # What a stage reads of its inputs, where that is not all of them.
 READS = {"report": ("*.json", "*.jsonl"), "submit": ("*.tsv", "*.json")}
-DEPTH = 4  # folders above an input that may have the manifest that names it
+DEPTH = 4  # an input and folders above it that may have the manifest that names it
+BUCKET = 3  # parts of an address without a key: s3:, nothing, the bucket
 
 Config = TypeVar("Config", bound=StageConfig)
 
@@ -117,28 +118,19 @@ def fetch_input(root: Path, address: str, key: str, patterns: tuple[str, ...] = 
         StoreError, Restart: the store refuses, or does not answer.
     """
     address = storage.normal(address)
-    top, inner = address, ""
-    for _ in range(DEPTH):
+    parts = address.split("/")
+    for count in [len(parts), *range(len(parts) - 1, BUCKET, -1)][:DEPTH]:
+        top, inner = "/".join(parts[:count]), "/".join(parts[count:])
         manifest = Manifest.read(top, of_input=True)
-        named = {
-            name: account["sha256"]
-            for name, account in (manifest.files if manifest else {}).items()
-            if name == inner or name.startswith(f"{inner}/" if inner else "")
-        }
-        if manifest is not None and (named or not inner):
-            break
-        above, _, last = top.rpartition("/")
-        top, inner = above, f"{last}/{inner}".rstrip("/")
-        if top.count("/") < 3:
-            manifest = None
+        if manifest is not None and (manifest.part(inner) or not inner):
             break
     else:
-        manifest = None
-    if manifest is None or manifest.changed(top, inner):
+        return _fetch_listed(root, address, key)
+    if manifest.changed(top, inner):
         return _fetch_listed(root, address, key)
     wanted: dict[str, str | None] = {
-        name: checksum
-        for name, checksum in named.items()
+        name: account["sha256"]
+        for name, account in manifest.part(inner).items()
         if any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
     }
     here = Copy(root, top)
@@ -146,7 +138,7 @@ def fetch_input(root: Path, address: str, key: str, patterns: tuple[str, ...] = 
         if free:
             here.fetch(wanted, here.listed() if wanted else {})
             # Other ranks of this node may read the manifest now.
-            here.keep_only(lambda name: name in manifest.files or name == MANIFEST)
+            here.keep_only({*manifest.files, MANIFEST})
             here.path.mkdir(parents=True, exist_ok=True)  # nothing of it may have been wanted
             manifest.write(here.path)
     return local_path(root, address)
@@ -166,7 +158,7 @@ def _fetch_listed(root: Path, address: str, key: str) -> Path:
         if free:
             here.fetch(wanted, listed)
             if info is None:
-                here.keep_only(lambda name: name in wanted)
+                here.keep_only(wanted)
     return local_path(root, address)
 
 
@@ -177,18 +169,14 @@ def fetch_checkpoint(copy: Copy, group: str, listed: dict[str, Info]) -> None:
     copy.fetch({f"{group}/{name}": checksum for name, checksum in sums.items()}, listed)
 
 
-@contextlib.contextmanager
-def locked_run(workdir: str) -> Iterator[None]:
+def locked_run(workdir: str) -> contextlib.AbstractContextManager[object]:
     """Hold the lock of a run's folder, where that is in a store.
 
     Raises:
         InputError: another process works there.
     """
-    if not in_store(workdir):
-        yield
-        return
-    with lease.held(f"{storage.normal(workdir)}/.lock", "workdir"):
-        yield
+    stored = in_store(workdir)
+    return lease.held(f"{storage.normal(workdir)}/.lock", "workdir") if stored else contextlib.nullcontext()
 
 
 def put_logs(workdir: str, mirror: str | None) -> None:
@@ -311,7 +299,7 @@ class StoreFolder:
         """Fetch what is there of a stage that resumes; what is newer here stays."""
         listed = self.copy.listed()
         gone = self.copy.entries.keys() - listed.keys()  # another start has removed them
-        thinned = {match[2] for name in gone if (match := FILE.fullmatch(name))}
+        thinned = set(_groups(gone).values())
         for name in self.copy.files().keys() - listed.keys():
             # Checkpoints that were never put are older than the start that removed others of their training.
             if name in gone or ((match := FILE.fullmatch(name)) and match[2] in thinned):
@@ -368,13 +356,10 @@ class StoreFolder:
         files.pop(MANIFEST, None)
         # Of what depends on other files the deeper ones are older.
         for name in sorted(files, key=lambda name: (name.endswith(SUMS), -name.count("/"), name)):
-            group = FILE.fullmatch(name)
-            sums = sums_of(self.copy.path / group[1]) if group else {}
             with contextlib.suppress(FileNotFoundError):
-                self.copy.put(name, sums.get(name.rpartition("/")[2]))
+                self.copy.put(name, self._sum_of(name))
         gone = {name for name in self.copy.entries.keys() - {MANIFEST} if not (self.copy.path / name).exists()}
-        groups = {match[1] for name in gone if (match := FILE.fullmatch(name))}
-        self._remove([*gone, *(f"{g}/{n}" for g in groups for n in FILES if f"{g}/{n}" not in gone)])
+        self._remove(gone.union(f"{group}/{name}" for group in _groups(gone) for name in FILES))
         self.copy.save_index()
 
     def finish(self, manifest: Manifest) -> Manifest:
@@ -411,15 +396,19 @@ class StoreFolder:
         self.copy.save_index()
         return manifest
 
-    def _elsewhere(self, listed: dict[str, Info], run: str) -> dict[str, dict[str, Any]]:
+    def _elsewhere(self, listed: dict[str, Info], run: str) -> Files:
         """Return the files of a training's kept checkpoints that were not fetched, as a manifest names them."""
         found = {}
         for name, info in listed.items():
-            group = FILE.fullmatch(name)
-            sums = sums_of(self.copy.path / group[1]) if group and group[2] == run else {}
-            if (checksum := sums.get(Path(name).name)) and not (self.copy.path / name).exists():
+            checksum = None if of_another(run, name) else self._sum_of(name)
+            if checksum is not None and not (self.copy.path / name).exists():
                 found[name] = {"bytes": info.size, "sha256": checksum}
         return found
+
+    def _sum_of(self, name: str) -> str | None:
+        """Return the checksum of a file of a checkpoint that is here, by its sums."""
+        group, _, last = name.rpartition("/")
+        return sums_of(self.copy.path / group).get(last) if FILE.fullmatch(name) else None
 
     def addressed(self, result: Result) -> Result:
         """Return what a stage says of itself with addresses for the paths of the local copies."""

@@ -12,12 +12,12 @@ import logging
 import os
 import secrets
 from collections.abc import Iterator
-from typing import Any, ClassVar
+from typing import Any
 from urllib.parse import urlsplit
 
 from pipeline.common.errors import first_line
 from pipeline.common.stores import retries
-from pipeline.common.stores.client import CHANGED, At, Client, Failure, Got, Page, Span
+from pipeline.common.stores.client import At, Client, Failure, Got, Page, Seen, Span
 from pipeline.common.stores.remote_file import Info
 
 CONNECTION = "AZURE_STORAGE_CONNECTION_STRING"
@@ -29,16 +29,6 @@ class Azure(Client):
     MOST_PARTS, PAGE = 40_000, 5000
     EXTRA, ENDPOINT, ADVICE = "azure", "primary_hostname", f"the account's name, and {CONNECTION} if it is set"
     CREDENTIALS = f"set {CONNECTION}, or AZURE_STORAGE_ACCOUNT and AZURE_STORAGE_KEY, or run az login"
-    DENIED = "access denied; check the credentials, their rights, and the account's firewall"
-    REASONS: ClassVar = {
-        "ContainerNotFound": "container not found; check the name and the account",
-        "ContainerBeingDeleted": "the container is being deleted",
-        "InvalidResourceName": "no container has such a name; check it",
-        "AuthenticationFailed": "the key is wrong; check AZURE_STORAGE_KEY, and this machine's clock",
-        "AuthorizationPermissionMismatch": "access denied; the role Storage Blob Data Contributor has the rights",
-        "BlobArchived": "is in the archive tier; rehydrate it first",
-        "InvalidBlockList": CHANGED,
-    }
 
     def _connect(self, account: str) -> Any:
         from azure.core.credentials import AzureNamedKeyCredential
@@ -83,13 +73,12 @@ class Azure(Client):
                 passes=code == "Md5Mismatch",
                 words=self._unusable(error) if no_token else "",
             )
-        if isinstance(error, azure.ClientAuthenticationError):
-            return Failure(words=self._unusable(error))
+        denied = isinstance(error, azure.ClientAuthenticationError)
         away = azure.ServiceRequestError | azure.ServiceResponseError | azure.HttpResponseError
         passing = away | requests.RequestException | ConnectionError | TimeoutError
-        if isinstance(error, passing) or "MD5 mismatch" in str(error):
+        if not denied and (isinstance(error, passing) or "MD5 mismatch" in str(error)):
             return Failure(passes=True)
-        if isinstance(error, OSError):  # the file of a token
+        if denied or isinstance(error, OSError):  # the file of a token
             return Failure(words=self._unusable(error))
         return Failure(words=first_line(error) if isinstance(error, azure.AzureError) else "")
 
@@ -100,7 +89,7 @@ class Azure(Client):
             return {"match_condition": MatchConditions.IfMissing}
         return {"etag": f'"{etag}"', "match_condition": MatchConditions.IfNotModified}
 
-    def _look(self, at: At) -> tuple[Info, str | None] | None:
+    def _look(self, at: At) -> Seen | None:
         dates: list[str | None] = []
         found = _blob(at).get_blob_properties(
             raw_response_hook=lambda answer: dates.append(answer.http_response.headers.get("Date"))
@@ -184,7 +173,7 @@ def _watch(answer: Any) -> None:
                 pace.add(len(part))
                 yield part
         except (HTTPError, ConnectionError) as error:
-            raise retries.Again(first_line(error), answered=True) from error
+            raise retries.Again(first_line(error)) from error
 
     raw.stream = stream
 

@@ -14,20 +14,22 @@ import os
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 from pipeline.common import parallel
 from pipeline.common.errors import BY_FORCE, ConfigError, Restart, StoreError, first_line
 from pipeline.common.stores import retries
 from pipeline.common.stores.remote_file import Info, RemoteFile, key_prefix, listed_prefix, parse
+from pipeline.common.tables import read_table
 
 Page = tuple[list[Info], str | None]  # of a list, and the token of the next
 Got = tuple[bytes, str]  # content, and ETag
+Seen = tuple[Info, str | None]  # what is said of an object, and the date of the answer
 Span = tuple[int, int] | None  # of bytes: from the one to before the other; None: all
-CHANGED = "was changed or deleted during the run; rerun the command"
+ANY = "*"  # in place of an ETag: whatever version is there, or none
 
 
 class At(NamedTuple):
@@ -64,12 +66,10 @@ class Client(ABC):
     PART, MOST_PARTS = 2**25, 9000  # bytes of one request of a large file; a store takes no more
     WHOLE = 2**25  # bytes of the largest file that is sent as one
     PAGE = 1000  # objects of one request of a list
-    EXTRA: str  # of pip, with the library
+    EXTRA: str  # of pip, with the library; the store's part of `reasons.yaml`
     ENDPOINT: str  # the attribute of the library's client with the address that it asks
     ADVICE: str  # what to check where the store is not reached
     CREDENTIALS: str  # what to do where there are none
-    DENIED = "access denied; check the credentials and their rights"
-    REASONS: ClassVar[Mapping[str, str]] = {}  # by the store's own word
 
     def __init__(self) -> None:
         self.made: dict[tuple[int, str], Any] = {}  # the library's clients, by process and account
@@ -88,7 +88,7 @@ class Client(ABC):
         """Return the arguments of a write over a version; None: only where the object is missing."""
 
     @abstractmethod
-    def _look(self, at: At) -> tuple[Info, str | None] | None:
+    def _look(self, at: At) -> Seen | None:
         """Return what the store says of an object, and the date of its answer."""
 
     @abstractmethod
@@ -167,11 +167,12 @@ class Client(ABC):
     def _refusal(self, at: At, address: str, error: Exception, failure: Failure) -> Exception:
         """Return the error for an answer that will not change."""
         status, code = failure.status, self._reason(at, failure)
-        words = self.REASONS.get(code) or failure.words
+        reasons = read_table(__file__, "reasons.yaml")
+        known = reasons["all"] | reasons[self.EXTRA]
+        words = known.get(code) or failure.words
         if not words and not status and not isinstance(error, ValueError):  # no name of a bucket
             return error
-        usual = dict.fromkeys((401, 403), self.DENIED) | dict.fromkeys((404, 412, 416), CHANGED)
-        words = words or usual.get(status) or first_line(error)
+        words = words or known.get(status) or first_line(error)
         said = f"{status or ''} {code}".strip()
         return StoreError(f"{words}{said and f' ({said})'}", path=address)
 
@@ -214,7 +215,7 @@ class Client(ABC):
             def request(at: At) -> bytes:
                 data, _ = self._get(at, info.etag, (start, stop))
                 if len(data) != stop - start:
-                    raise retries.Again("the answer was cut off", answered=True)
+                    raise retries.Again("the answer was cut off")
                 return data
 
             found: bytes = self.call(address, request)
@@ -231,35 +232,30 @@ class Client(ABC):
         """Remove an object if it is there."""
         self.call(address, self._delete, missing=True)
 
-    def put(self, address: str, data: bytes, *, absent: bool = False, etag: str | None = None) -> str | None:
-        """Write a small object; return its ETag, or None where the condition does not hold.
+    def put(self, address: str, data: bytes, over: str | None = ANY) -> str | None:
+        """Write a small object over the version of an ETag (None: over none, `ANY`: over any).
 
-        The condition is that the object is missing (`absent`), or that it still is that of `etag`.
+        Return the new ETag, or None where there is another version.
         """
-        return self._if(address, absent, etag, lambda at, **condition: self._put(at, data, **condition))
+        return self._over(over, address, lambda at, **condition: self._put(at, data, **condition))
 
-    def _if(self, address: str, absent: bool, etag: str | None, request: Callable[..., str]) -> str | None:
-        """Make a request with a condition; return None where it does not hold."""
-        unmet = absent or etag is not None
-        condition = self._condition(None if absent else etag) if unmet else {}
-        asked = functools.partial(request, **condition)
-        found: str | None = self.call(address, asked, missing=unmet and not absent, unmet=unmet)
+    def _over(self, over: str | None, address: str, request: Callable[..., str]) -> str | None:
+        """Make a request that writes over a version; return None where there is another."""
+        bound = over != ANY
+        asked = functools.partial(request, **self._condition(over)) if bound else request
+        found: str | None = self.call(address, asked, missing=bound and over is not None, unmet=bound)
         return found
 
-    def put_file(
-        self, address: str, path: Path, checksum: str, *, absent: bool = False, etag: str | None = None
-    ) -> str | None:
-        """Write a file of the sha256 `checksum` (hex) as an object, on the conditions of `put`."""
+    def put_file(self, address: str, path: Path, checksum: str, over: str | None = ANY) -> str | None:
+        """Write a file of the sha256 `checksum` (hex) as an object, as `put` does."""
         size = path.stat().st_size
         if size > min(self.PART, self.WHOLE):
-            return self._put_large(address, path, size, checksum, absent, etag)
+            return self._put_large(address, path, size, checksum, over)
         data = path.read_bytes()
         check(address, path, hashlib.sha256(data), checksum)
-        return self.put(address, data, absent=absent, etag=etag)
+        return self.put(address, data, over)
 
-    def _put_large(
-        self, address: str, path: Path, size: int, checksum: str, absent: bool, etag: str | None
-    ) -> str | None:
+    def _put_large(self, address: str, path: Path, size: int, checksum: str, over: str | None) -> str | None:
         length = max(self.PART, -(-size // self.MOST_PARTS))
         upload = self.call(address, self._begin)
         whole, one, done = hashlib.sha256(), threading.Lock(), None
@@ -276,7 +272,7 @@ class Client(ABC):
 
                 parallel.each(send, range(-(-size // length)))
             check(address, path, whole, checksum)
-            done = self._if(address, absent, etag, lambda at, **c: self._complete(at, upload, parts, **c))
+            done = self._over(over, address, lambda at, **c: self._complete(at, upload, parts, **c))
         finally:
             if done is None:
                 with contextlib.suppress(Exception):

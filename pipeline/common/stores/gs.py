@@ -10,11 +10,11 @@ import hashlib
 import os
 from datetime import datetime
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from pipeline.common.errors import Restart
 from pipeline.common.stores import retries
-from pipeline.common.stores.client import At, Client, Failure, Got, Page, Span, check
+from pipeline.common.stores.client import At, Client, Failure, Got, Page, Seen, Span, check
 from pipeline.common.stores.remote_file import Info
 
 _ONCE: dict[str, Any] = {"retry": None, "timeout": (10, 20)}  # seconds to connect; without a byte
@@ -27,7 +27,6 @@ class Gs(Client):
     WHOLE = 2**23  # of what is larger, the library makes parts, too
     EXTRA, ENDPOINT, ADVICE = "gcs", "api_endpoint", "and STORAGE_EMULATOR_HOST if it is set"
     CREDENTIALS = "set GOOGLE_APPLICATION_CREDENTIALS, or run gcloud auth application-default login"
-    REASONS: ClassVar = {"NoSuchBucket": "bucket not found; check the name"}
 
     def _connect(self, account: str) -> Any:
         from google.cloud.storage import Client as Library
@@ -65,7 +64,7 @@ class Gs(Client):
     def _condition(self, etag: str | None) -> dict[str, Any]:
         return {"if_generation_match": 0 if etag is None else int(etag)}
 
-    def _look(self, at: At) -> tuple[Info, str | None]:
+    def _look(self, at: At) -> Seen:
         # The client's own methods do not return the header Date.
         url = f"{at.client.api_endpoint}/storage/v1{_blob(at).path}?projection=noAcl"
         answer = at.client._http.get(url, timeout=_ONCE["timeout"])
@@ -100,9 +99,7 @@ class Gs(Client):
     def _delete(self, at: At) -> None:
         _blob(at).delete(**_ONCE)
 
-    def _put_large(
-        self, address: str, path: Path, size: int, checksum: str, absent: bool, etag: str | None
-    ) -> str | None:
+    def _put_large(self, address: str, path: Path, size: int, checksum: str, over: str | None) -> str | None:
         """Send a file in the parts of Google's own protocol: its CRC32C goes with the first."""
         self.client(address)
         from google.api_core.exceptions import RetryError
@@ -137,7 +134,7 @@ class Gs(Client):
                 raise Restart(f"{address}: the store did not answer ({error.cause})") from error
             return str(blob.generation)
 
-        return self._if(address, absent, etag, request)
+        return self._over(over, address, request)
 
 
 def _blob(at: At, **more: Any) -> Any:

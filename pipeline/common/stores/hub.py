@@ -190,7 +190,7 @@ def _send(request: Any, attempt: Callable[[], Any]) -> Any:
         if failed is None:
             return answer
         answer.close()
-        raise Again(failed, answered=True, pause=_asked_pause(answer.headers))
+        raise Again(failed, pause=_asked_pause(answer.headers))
 
     host = request.url.netloc.decode()
     return until_answered(host, host, "and HF_ENDPOINT", ask)

@@ -15,8 +15,8 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
+from pipeline.common import foreign_json
 from pipeline.common.errors import InputError, Restart, StoreError
 from pipeline.common.stores import objects
 
@@ -50,12 +50,12 @@ class Lease:
             found, age = self._store.read(self.address), self._store.age(self.address)
             if found is None or age is None:
                 continue
-            holder, etag = _holder(found[0]), found[1]
+            holder, etag = foreign_json.object_in(found[0]), found[1]
             if holder.get("token") == self._token:  # the answer to our own request was lost
                 self._etag = etag
                 break
             if age > LEASE or _is_gone(holder):
-                self._etag = self._store.put(self.address, self._text(), etag=etag)
+                self._etag = self._store.put(self.address, self._text(), etag)
                 if self._etag is not None:
                     break
             elif first not in (None, etag) and not wait:
@@ -97,10 +97,10 @@ class Lease:
                 self._store.delete(self.address)
 
     def _try(self) -> bool:
-        self._etag = self._store.put(self.address, self._text(), absent=True)
+        self._etag = self._store.put(self.address, self._text(), None)
         if self._etag is None:
             return False
-        again = self._store.put(self.address, self._text(), absent=True)
+        again = self._store.put(self.address, self._text(), None)
         if again is not None:
             self._etag = again
             print(
@@ -121,10 +121,10 @@ class Lease:
             if self._lost:  # the lock is another's now: to put ours would end its work
                 return
             now = time.monotonic()
-            etag = self._store.put(self.address, self._text(), etag=self._etag)
+            etag = self._store.put(self.address, self._text(), self._etag)
             if etag is None and (found := self._store.read(self.address)) is not None:
                 # The answer to an earlier renewal of ours may have been lost.
-                etag = found[1] if _holder(found[0]).get("token") == self._token else None
+                etag = found[1] if foreign_json.object_in(found[0]).get("token") == self._token else None
             self._lost = etag is None
             self._renewed = now
             self._etag = etag
@@ -157,29 +157,19 @@ def held(address: str, key: str, wait: bool = False) -> Iterator[Lease]:
         lease.release()
 
 
-def _holder(data: bytes) -> dict[str, Any]:
-    try:
-        found = json.loads(data)
-    except ValueError:
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
-def _described(holder: dict[str, Any]) -> str:
+def _described(holder: foreign_json.Json) -> str:
     return f"process {holder.get('pid', '?')} on {holder.get('host', 'an unknown host')}"
 
 
-def _is_gone(holder: dict[str, Any]) -> bool:
+def _is_gone(holder: foreign_json.Json) -> bool:
     """Return whether the holder was a process of this machine that does not run any more."""
     pid = holder.get("pid")
     if holder.get("machine") != _machine() or not _machine() or not isinstance(pid, int):
         return False
     try:
         os.kill(pid, 0)
-    except ProcessLookupError:
-        return True
-    except OSError:
-        return False
+    except OSError as error:
+        return isinstance(error, ProcessLookupError)
     return False
 
 

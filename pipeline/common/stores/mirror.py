@@ -15,7 +15,7 @@ import os
 import shutil
 import tempfile
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from pipeline.common import parallel, storage
@@ -27,7 +27,7 @@ from pipeline.common.stores import azure, objects
 from pipeline.common.stores.remote_file import LARGEST, Info, parse
 
 TRIES = 3  # puts of an object that is another than was seen
-Put = Callable[..., str | None]  # of an address, on the conditions `absent` and `etag`
+Put = Callable[..., str | None]  # of an address, `over` the version of an ETag
 # Folders in the root of mirrors. The name of a bucket has at least three letters: none is one of
 # these.
 _TOPS: dict[str, list[str]] = {"s3": [], "gs": ["gs"], "abfs": ["az"], "abfss": ["az"]}
@@ -195,7 +195,7 @@ class Copy:
         place = f"{self.address}/{name}"
         for _ in range(TRIES):
             self.hold()
-            etag = put(place, absent=seen is None, etag=seen)
+            etag = put(place, over=seen)
             if etag is not None:
                 return etag
             info = self._store.head(place)  # of an earlier start, or the answer to ours was lost
@@ -210,7 +210,7 @@ class Copy:
         """
         self.hold()
         place = f"{self.address}/{name}"
-        etag = self._store.put(place, data, absent=seen is None, etag=seen)
+        etag = self._store.put(place, data, seen)
         if etag is None and (found := self._store.read(place)) is not None and found[0] == data:
             return found[1]  # the answer to an earlier request of ours was lost
         if etag is None:
@@ -235,10 +235,10 @@ class Copy:
             elif listed[name].etag != entry.etag:
                 self.entries[name] = other_than(listed[name])
 
-    def keep_only(self, names: Callable[[str], bool]) -> None:
+    def keep_only(self, wanted: Container[str]) -> None:
         """Remove the local files whose names are not wanted."""
         for name, path in self.files().items():
-            if not names(name):
+            if name not in wanted:
                 path.unlink()
                 self.entries.pop(name, None)
 

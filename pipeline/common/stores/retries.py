@@ -23,9 +23,9 @@ Result = TypeVar("Result")
 
 
 class Again(Exception):
-    """A failure that may pass; `answered` if it was the store's own answer, which asks for a pause."""
+    """A failure that may pass; `answered` if it was the server's own answer, which may ask for a pause."""
 
-    def __init__(self, reason: str, answered: bool, pause: float = 0.0):
+    def __init__(self, reason: str, answered: bool = True, pause: float = 0.0):
         super().__init__(reason)
         self.answered, self.pause = answered, pause
 

@@ -7,10 +7,10 @@ environment and in ~/.aws. The store compares what arrives with the sha256 that 
 import base64
 import contextlib
 import hashlib
-from typing import Any, ClassVar
+from typing import Any
 
 from pipeline.common.stores import retries
-from pipeline.common.stores.client import At, Client, Failure, Got, Page, Span
+from pipeline.common.stores.client import At, Client, Failure, Got, Page, Seen, Span
 from pipeline.common.stores.remote_file import Info
 
 _PASSING = {
@@ -29,15 +29,6 @@ class S3(Client):
 
     EXTRA, ENDPOINT, ADVICE = "s3", "meta.endpoint_url", "AWS_ENDPOINT_URL and AWS_REGION"
     CREDENTIALS = "check ~/.aws, and set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
-    DENIED = "access denied; check the keys and their rights"
-    REASONS: ClassVar = {
-        "InvalidAccessKeyId": "the store does not know this access key; check AWS_ACCESS_KEY_ID",
-        "SignatureDoesNotMatch": "the secret key is wrong; check AWS_SECRET_ACCESS_KEY",
-        "ExpiredToken": "the session token has expired; get a new one",
-        "NoSuchBucket": "bucket not found; check the name and the endpoint",
-        "AuthorizationHeaderMalformed": "wrong region; set AWS_REGION",
-        "PermanentRedirect": "the bucket is in another region; set AWS_REGION",
-    }
 
     def _connect(self, account: str) -> Any:
         import boto3
@@ -91,7 +82,7 @@ class S3(Client):
     def _condition(self, etag: str | None) -> dict[str, Any]:
         return {"IfNoneMatch": "*"} if etag is None else {"IfMatch": etag}
 
-    def _look(self, at: At) -> tuple[Info, str | None]:
+    def _look(self, at: At) -> Seen:
         found = at.client.head_object(**_named(at))
         info = Info.at(at.key, found["ContentLength"], found["LastModified"], found["ETag"])
         return info, found["ResponseMetadata"]["HTTPHeaders"].get("date")

@@ -64,7 +64,7 @@ def network(config: ModelConfig) -> Any:
 
 
 def ours(folder: Path, method: str, sentences: list[str], first: Any = None) -> np.ndarray:
-    size, state, _ = bert_format.load(folder)
+    size, state, *_ = bert_format.load(folder)
     model = build_model(size)
     model.load_state_dict(state)
     wordpiece = WordPiece.load(folder)

@@ -130,7 +130,7 @@ def test_rare_wordpiece_tokenizers_give_the_ids_that_training_saw(tmp_path, stat
 
 
 def test_what_was_saved_is_loaded(folder, state):
-    config, found, notes = bert_format.load(folder)
+    config, found, notes, _ = bert_format.load(folder)
     assert notes == []
     assert config.name == "saved"
     assert all(getattr(config, key) == getattr(CONFIG, key) for key in NAMES["bert"].sizes)
@@ -189,7 +189,7 @@ def test_weights_that_are_not_finite_are_not_blamed_on_the_dtype(tmp_path, state
 def test_missing_heads_are_drawn_and_said(tmp_path, theirs):
     bare = TheirEncoder(theirs[1].config, add_pooling_layer=False)
     bare.save_pretrained(tmp_path / "bare")
-    _, state, notes = bert_format.load(tmp_path / "bare")
+    _, state, notes, _ = bert_format.load(tmp_path / "bare")
     drawn = {note.split(":")[0] for note in notes}
     heads = ("pooler", "masked_head", "next_sentence")
     assert drawn == {name for name in state if name.startswith(heads)}
@@ -264,7 +264,7 @@ def test_rows_that_only_pad_the_matrix_are_cut_off(tmp_path, state, vocab_folder
     tensors = {NAMES["bert"].their_name(name): tensor for name, tensor in wide.items()}
     save_file(tensors, tmp_path / "out" / "model.safetensors")
     change(tmp_path / "out", vocab_size=rows)
-    found, again, notes = bert_format.load(tmp_path / "out")
+    found, again, notes, _ = bert_format.load(tmp_path / "out")
     assert found.vocab_size == len(WORDS)
     (note,) = notes
     assert note.startswith(f"word embeddings: {rows - len(WORDS)} of {rows} rows")

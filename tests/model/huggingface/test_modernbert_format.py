@@ -86,7 +86,7 @@ def test_the_tokenizer_gives_the_ids_that_training_saw_and_no_segments(folder, v
 @pytest.mark.parametrize("size", [None, 3000])
 def test_what_was_saved_is_loaded(tmp_path, vocab_folder, size):
     bert_format.save(tmp_path / "saved", CONFIG, our_state(), vocab_folder, shard_bytes=size)
-    config, found, notes = bert_format.load(tmp_path / "saved")
+    config, found, notes, _ = bert_format.load(tmp_path / "saved")
     assert notes == []
     assert config == replace(CONFIG, name="saved")
     assert list(found) == list(parameter_shapes(CONFIG))
@@ -173,7 +173,7 @@ def test_a_local_base_that_is_null_is_the_global_one(theirs, said, base):
 def test_what_an_encoder_alone_lacks_is_drawn_and_noted(theirs):
     folder, model = theirs
     model.model.save_pretrained(folder / "bare")
-    _, state, notes = bert_format.load(folder / "bare")
+    _, state, notes, _ = bert_format.load(folder / "bare")
     lost = ["masked_head.bias", "masked_head.dense.weight", "masked_head.norm.weight"]
     end = f"not in {folder / 'bare'}, {bert_format.INITIALISED}"
     assert sorted(notes) == [f"{name}: {end}" for name in lost]

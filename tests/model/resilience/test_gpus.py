@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from model.resilience import gpus
+from pipeline.common import cores
 from pipeline.common.errors import ConfigError
 from tests import forked
 from tests.refusals import refused
@@ -55,9 +56,9 @@ def test_a_node_whose_driver_is_too_old_is_refused_with_the_one_that_is_needed(
 ) -> None:
     monkeypatch.delenv("BERT_GPUS", raising=False)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    monkeypatch.setattr(gpus, "CONTROL", tmp_path / "nvidiactl")
+    monkeypatch.setattr(cores, "NVIDIA", tmp_path / "nvidiactl")
     gpus.require_gpus()  # no driver: no GPU
-    gpus.CONTROL.touch()
+    cores.NVIDIA.touch()
     monkeypatch.setattr(torch.version, "cuda", "13.0")
     with refused(ConfigError, key="BERT_GPUS") as caught:
         gpus.require_gpus()

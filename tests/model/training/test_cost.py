@@ -30,12 +30,12 @@ def config(size: str) -> ModelConfig:
 
 
 def setting(size: str, half: bool = True, recompute: bool = False, **more) -> Setting:
-    return Setting(config(size), half, recompute, 0.15, more.pop("stage", 1), more.pop("ranks", 1))
+    return Setting(config(size), 2 if half else 4, recompute, 0.15, more.pop("stage", 1), more.pop("ranks", 1))
 
 
 def kept_bytes(given: Setting, tokens: int) -> int:
     """Bytes of all distinct storages, not parameters, that a forward pass saves."""
-    dtype = torch.bfloat16 if given.half else torch.float32
+    dtype = torch.bfloat16 if given.size == 2 else torch.float32
     with torch.device("meta"):
         model = build_model(given.model).to(dtype)
         prepare_for(torch.device("cuda"), torch.bfloat16, model)

@@ -52,7 +52,7 @@ def test_the_memory_that_is_planned_is_what_a_rank_has(ranks, case: tuple[int, i
     row, stage = ranks[case], case[0]
     passing = 2 * row["parameters"] / (WORLD if stage == 2 else 1)  # gradients of a pass, in bf16
     counted = (sum(row["bytes"].values()) + passing) / row["parameters"]
-    setting = Setting(SIZE, True, False, 0.15, stage, WORLD)
+    setting = Setting(SIZE, 2, False, 0.15, stage, WORLD)
     planned = cost.fixed_bytes(setting) - APART
     assert planned / cost.parameters(SIZE) == pytest.approx(counted, rel=0.01)
 

@@ -31,6 +31,7 @@ from pipeline.common.errors import StoreError
 from pipeline.common.manifest import Manifest, Result
 from pipeline.common.stores import lease
 from pipeline.common.stores.background_upload import BackgroundUpload
+from pipeline.common.stores.client import ANY
 from pipeline.common.stores.remote_file import Info, listed_prefix, parse
 from pipeline.config import ConvertConfig
 from pipeline.stages import fingerprints, stage
@@ -102,17 +103,17 @@ class Store:
     def age(self, address: str) -> float | None:
         return self.clock - self.data[address][1] if address in self.data else None
 
-    def put(self, address: str, data: bytes, *, absent: bool = False, etag: str | None = None) -> str | None:
+    def put(self, address: str, data: bytes, over: str | None = ANY) -> str | None:
         self.count(request=True)
         now = self.head(address)
-        if (absent and now) or (etag is not None and (now is None or now.etag != etag)):
+        if over != ANY and over != (now and now.etag):
             return None
         self.clock += 1
         self.data[address] = bytes(data), self.clock
         return self.info(address).etag
 
-    def put_file(self, address: str, path: Path, checksum: str, **condition: Any) -> str | None:
-        return self.put(address, Path(path).read_bytes(), **condition)
+    def put_file(self, address: str, path: Path, checksum: str, over: str | None = ANY) -> str | None:
+        return self.put(address, Path(path).read_bytes(), over)
 
     def delete(self, address: str, etag: str | None = None) -> None:
         self.count(request=True)
@@ -204,7 +205,7 @@ class World:
         """Do about checkpoints what `model.train` and the trainer do."""
         config = self.config(name, machine, **more)
         identity = fingerprints.fingerprint("train", config)
-        common = fingerprints.fingerprint_in_part("train", config, identity[1], extending.is_common)
+        common = extending.common_of(config, identity[1])
         first_steps = FirstSteps(config, TRAININGS[name][1], common)
         uploads = Inline()
         if config.force:
