@@ -147,7 +147,7 @@ OWN_OPTIONS = ("prism_location",)  # not Beam's
 # Module, class, and the extra to install for it.
 _SERVICES = {
     "prism": ("apache_beam.runners.portability.portable_runner", "PortableRunner", ""),
-    "flink": ("pipeline.beam.flink", "FlinkRunner", ""),
+    "flink": ("apache_beam.runners.portability.flink_runner", "FlinkRunner", ""),
     "spark": ("apache_beam.runners.portability.spark_runner", "SparkRunner", ""),
     "dataflow": ("apache_beam.runners.dataflow", "DataflowRunner", "apache-beam[gcp]"),
 }

@@ -49,6 +49,8 @@ class Job:
         self.flink = jobs.get(result._job_id) if self.name == "flink" else None
         if self.flink is None:
             threading.Thread(target=self.listen, daemon=True).start()
+        else:
+            self.flink_path = f"v1/jobs/{self.flink._flink_job_id}"
 
     def listen(self) -> None:
         """Collect the errors that the service reports, until the stream ends or breaks."""
@@ -89,7 +91,7 @@ class Job:
         """Return the engine's reports on why the job failed."""
         if self.flink is not None:
             with contextlib.suppress(Exception):
-                return str(self.flink.root_exception())
+                return str(self.flink.get(f"{self.flink_path}/exceptions").get("root-exception") or "")
         else:
             time.sleep(2 * POLL)  # the last message may arrive after the state
         return "\n".join(self.errors)
@@ -97,7 +99,12 @@ class Job:
     def cancel(self) -> None:
         """Ask the engine to cancel the job; ignore failures."""
         with contextlib.suppress(Exception):
-            self.result.cancel()
+            if self.flink is None:
+                self.result.cancel()
+            else:  # Beam asks an endpoint that Flink does not have
+                place = f"{self.flink._master_url}/{self.flink_path}"
+                requests.patch(place, params={"mode": "cancel"}, timeout=10)
+                self.flink.delete_jar()
 
     def wait(self, scratch: Path, lost_worker: Any = None) -> None:
         """Wait until the job is done.
