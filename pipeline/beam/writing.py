@@ -22,7 +22,7 @@ from pipeline.common import counter_rng
 from pipeline.common.manifest import sha256
 from pipeline.filtering import filters, minhash
 from pipeline.shards import write_shard
-from pipeline.shards.full_sentences import best_fit, cut_documents, full_sentences
+from pipeline.shards.full_sentences import best_fit, full_sentences
 from pipeline.shards.sentence_pairs import Documents, Pairs, gather, next_sentence_pairs
 
 TokenPairs = tuple[np.ndarray, Pairs]  # tokens, and pairs of them in keyed order
@@ -198,10 +198,9 @@ def sequences(
         part = dataclasses.replace(documents, starts=documents.starts[low : high + 1], keys=documents.keys[low:high])
         mine = chosen[places[k] : places[k + 1]] - low
         if config.packing == "best_fit":
-            stream, pairs = best_fit(part, most, key, separator=plan.separator, chosen=mine)
+            stream, pairs, cut = best_fit(part, most, key, separator=plan.separator, chosen=mine)
         else:
-            stream, pairs = full_sentences(part, most, key, separator=separator, chosen=mine)
-        cut = cut_documents(part, most, key, separator, mine, config.packing, pairs.a_start)
+            stream, pairs, cut = full_sentences(part, most, key, separator=separator, chosen=mine)
         packing.update(documents=len(mine), cut=cut, tokens=int(pairs.a_len.sum()), places=most * len(pairs))
         found.append((stream, pairs))
     return found
