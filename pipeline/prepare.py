@@ -208,21 +208,17 @@ def collect(plan: PreparePlan) -> tuple[CorpusCounts, DocumentCounts]:
     Raises:
         RuntimeError: the engine lost or duplicated documents.
     """
-    account, lengths, shards = DocumentCounts(), Counter[int](), {}
+    account = DocumentCounts()
     if plan.short:
         said = [f"{path}: {most} words at most" for path, most in plan.short.items()]
         account.named[filters.SHORT] = said[: readers.SkipCounts.NAMED]
     for part in transforms.accounts(plan):
-        lengths.update({int(length): n for length, n in part.pop("lengths", {}).items()})
-        shards.update(part.pop("shards", {}))
         account.take(part)
     account.balance()
     account.dropped.trim()
     figures = {
         **vars(account),
         "dropped": len(account.dropped),
-        "lengths": lengths,
-        "shards": shards,
         "tokenizer": plan.info.tokenizer,
         "vocab_size": plan.info.vocab_size,
         "sequence_length": plan.info.sequence_length,

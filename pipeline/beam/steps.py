@@ -206,7 +206,7 @@ class WriteShards(Task):
         plan.check_current()
         count = len(found.names)
         account = writing.write(plan, found, lambda done: report(done * count))
-        write_text(plan.write_account(number), json.dumps(account))
+        write_text(plan.write_account(number), json.dumps(vars(account)))
         report(count, ended=True)
         yield from ()
 
