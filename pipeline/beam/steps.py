@@ -35,10 +35,10 @@ DOCUMENTS, BANDS, SIGNATURES, PAIRS, WANTED, NEAR = "documents", "bands", "signa
 Left = Iterator[tuple[int, str, bytes | pa.Buffer]]
 
 
-def divided(kind: str, rows: minhash.Rows, numbers: np.ndarray, tasks: int) -> Left:
+def divided(kind: str, rows: np.ndarray, numbers: np.ndarray, tasks: int) -> Left:
     """Yield the part of a table that each task gets, by a number of each row."""
     for task, mine in minhash.by_task(numbers, tasks):
-        yield task, kind, minhash.to_bytes(rows[mine])
+        yield task, kind, rows[mine].tobytes()
 
 
 class Cancelled(Exception):
@@ -80,6 +80,11 @@ class Task(beam.DoFn):
     def blobs(self, parts: Parts, kind: str) -> Iterator[pa.Buffer]:
         """Yield what earlier tasks have left of this kind, in their order."""
         return blobs(self.plan.scratch, parts, kind)
+
+    def signatures(self, parts: Parts) -> minhash.Signatures:
+        """Return the hashes and signatures that earlier tasks have left."""
+        columns = minhash.HASH + self.plan.config.filters.permutations
+        return minhash.from_bytes(self.blobs(parts, SIGNATURES), columns, np.uint32)
 
     @contextlib.contextmanager
     def noted(self) -> Iterator[None]:
@@ -150,8 +155,7 @@ class Tokenize(Task):
         tasks, threshold = self.plan.exchange.near_tasks, self.plan.config.filters.near_duplicates
         assert threshold is not None
         hashes, signatures = documents.signatures(documents.taken)
-        for task, rows in minhash.by_task(hashes[:, 1], tasks):
-            yield task, SIGNATURES, minhash.pack(hashes[rows], signatures[rows])
+        yield from divided(SIGNATURES, minhash.joined(hashes, signatures), hashes[:, 1], tasks)
         gone = minhash.band_entries(*documents.signatures(documents.gone), threshold)
         gone[:, 0] |= minhash.GONE
         entries = np.concatenate([minhash.band_entries(hashes, signatures, threshold), gone])
@@ -238,12 +242,10 @@ class SendSignatures(Task):
         if not len(asked):
             return
         asked = minhash.distinct(asked)
-        permutations = self.plan.config.filters.permutations
-        hashes, signatures = minhash.unpack(self.blobs(parts, SIGNATURES), permutations)
-        found = minhash.places(hashes, asked[:, 1:])
+        signed = self.signatures(parts)
+        found = minhash.places(signed, asked[:, 1:])
         for task, rows in minhash.by_task(asked[:, 0], self.plan.exchange.near_tasks):
-            mine = found[rows]
-            yield task, SIGNATURES, minhash.pack(hashes[mine], signatures[mine])
+            yield task, SIGNATURES, signed[found[rows]].tobytes()
 
 
 class ComparePairs(Task):
@@ -256,9 +258,7 @@ class ComparePairs(Task):
         plan, parts, filters = self.plan, list(given), self.plan.config.filters
         assert filters.near_duplicates is not None
         found = minhash.near_duplicates(
-            minhash.from_bytes(self.blobs(parts, PAIRS), minhash.PAIR),
-            *minhash.unpack(self.blobs(parts, SIGNATURES), filters.permutations),
-            filters.near_duplicates,
+            minhash.from_bytes(self.blobs(parts, PAIRS), minhash.PAIR), self.signatures(parts), filters.near_duplicates
         )
         buckets = [plan.bucket(document.tobytes()) for document in found.astype(">u8")]
         writes = np.array([plan.exchange.write_of(bucket) for bucket in buckets], np.uint64)

@@ -91,7 +91,7 @@ def band_keys(band: Signatures) -> Bits:
 
 
 Rows = Bits
-ENTRY, PAIR, WANTED, DOCUMENT = 4, 4, 3, 2  # columns
+ENTRY, PAIR, WANTED, DOCUMENT, HASH = 4, 4, 3, 2, 4  # columns
 GONE = np.uint64(2**63)  # a bit of the band
 _ROWS = 1 << 14  # pairs compared at once: 16 MB of signatures
 
@@ -138,10 +138,11 @@ def wanted_signatures(pairs: Rows, tasks: int) -> Rows:
     return distinct(np.column_stack([np.tile(task, 2), documents]))
 
 
-def near_duplicates(pairs: Rows, hashes: Hashes, signatures: Signatures, threshold: float) -> Hashes:
+def near_duplicates(pairs: Rows, signed: Signatures, threshold: float) -> Hashes:
     """Return the larger document of each pair whose signatures are similar, in ascending order."""
     pairs = distinct(pairs)
-    larger, smaller = (places(hashes, pairs[:, k : k + 2]) for k in (0, 2))
+    signatures = signed[:, HASH:]
+    larger, smaller = (places(signed, pairs[:, k : k + 2]) for k in (0, 2))
     like = np.zeros(len(pairs), np.bool_)
     for start in range(0, len(pairs), _ROWS):
         part = slice(start, start + _ROWS)
@@ -150,13 +151,13 @@ def near_duplicates(pairs: Rows, hashes: Hashes, signatures: Signatures, thresho
     return distinct(pairs[like, :2])
 
 
-def places(hashes: Hashes, documents: Hashes) -> Places:
-    """Return the rows of `documents` in `hashes`.
+def places(signed: Signatures, documents: Hashes) -> Places:
+    """Return the rows of `documents` in a table that `joined` made.
 
     Raises:
         RuntimeError: the engine has lost a document.
     """
-    known, asked = keys_of(hashes), keys_of(documents)
+    known, asked = keys_of(signed[:, :HASH]), keys_of(documents)
     order = np.argsort(known, kind="stable")
     found = np.searchsorted(known[order], asked)
     if len(asked) and (not len(order) or not np.isin(asked, known).all()):
@@ -164,7 +165,7 @@ def places(hashes: Hashes, documents: Hashes) -> Places:
     return order[found]
 
 
-def keys_of(hashes: Hashes) -> npt.NDArray[Any]:
+def keys_of(hashes: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """View hashes as single comparable values, `(N,)`."""
     return np.ascontiguousarray(hashes).view("V16").ravel()
 
@@ -186,27 +187,11 @@ def by_task(numbers: Bits, tasks: int) -> Iterator[tuple[int, Places]]:
             yield int(task[part[0]]), part
 
 
-def to_bytes(rows: Rows) -> bytes:
-    """Return a table in bytes."""
-    return rows.astype("<u8").tobytes()
-
-
-def from_bytes(parts: Iterable[bytes], columns: int) -> Rows:
+def from_bytes(parts: Iterable[bytes], columns: int, kind: type[Any] = np.uint64) -> npt.NDArray[Any]:
     """Return the rows of all parts of a table."""
-    return np.frombuffer(b"".join(parts), "<u8").reshape(-1, columns)
+    return np.frombuffer(b"".join(parts), kind).reshape(-1, columns)
 
 
-def pack(hashes: Hashes, signatures: Signatures) -> bytes:
-    """Return hashes and signatures in bytes."""
-    return hashes.astype("<u8").tobytes() + signatures.astype("<u4").tobytes()
-
-
-def unpack(parts: Iterable[bytes], permutations: int) -> tuple[Hashes, Signatures]:
-    """Return the hashes and signatures of all parts."""
-    hashes, signatures = [np.zeros((0, 2), np.uint64)], [np.zeros((0, permutations), np.uint32)]
-    for part in parts:
-        count = len(part) // (16 + 4 * permutations)
-        hashes.append(np.frombuffer(part, "<u8", 2 * count).reshape(count, 2))
-        rest = np.frombuffer(part, "<u4", offset=16 * count)
-        signatures.append(rest.reshape(count, permutations))
-    return np.concatenate(hashes), np.concatenate(signatures)
+def joined(hashes: Hashes, signatures: Signatures) -> Signatures:
+    """Return hashes and signatures as one table `(N, HASH + P)`."""
+    return np.hstack([hashes.view(np.uint32), signatures])
