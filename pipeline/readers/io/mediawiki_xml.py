@@ -85,7 +85,7 @@ def pages(file: CompressedFile, split: FileRange, tally: SkipCounts) -> Iterator
     Raises:
         InputError: the file is damaged, truncated, not well-formed, or not a dump.
     """
-    chunks = _cut(_document(file, split))
+    chunks = _document(file, split)
     start = f" counted from the first page after byte {split.start}" if split.start else ""
     read = b""
 
@@ -110,18 +110,6 @@ def pages(file: CompressedFile, split: FileRange, tally: SkipCounts) -> Iterator
                 raise malformed(file, chunks, why) from error
             tally.reject(f"not well-formed XML: {why}", str(file.file))
             document, start = itertools.chain([_ROOT], remembered()), " counted from there"
-
-
-def _cut(chunks: Pieces) -> Pieces:
-    """Yield the bytes of a document; where a page ends, a piece ends."""
-    held = b""
-    for data in chunks:
-        *whole, held = (held + data).split(_CLOSE)
-        yield from (piece + _CLOSE for piece in whole)
-        if len(held) > _HELD:
-            yield held[:-_HELD]
-            held = held[-_HELD:]
-    yield held
 
 
 def _parsed(file: CompressedFile, chunks: Pieces, last: str) -> Iterator[Page]:
@@ -229,63 +217,34 @@ def _check_root(file: CompressedFile, tag: str) -> str:
 def _document(file: CompressedFile, split: FileRange) -> Pieces:
     """Yield the pages that start in the split, within a root: a well-formed document.
 
-    `<` is always escaped in the text of a page, so page tags are found without parsing.
+    `<` is always escaped in the text of a page, so page tags are found without parsing. Where a page
+    ends, a piece ends.
     """
-    chunks = file.read(split)
-    if split.start == 0 and split.end >= file.file.stat().st_size:
-        yield from (data for data, _ in chunks)
-        return
-    root = _ROOT if split.start else b""  # the first split has the dump's own
-    begun = inside = False  # the first page was yielded; the last one yielded is open
-    held = b""  # may end within a tag
-    for data, owned in chunks:
-        if not owned:
-            rest = (data for data, _ in chunks)
-            yield from _finish(root, held, itertools.chain([data], rest), begun, inside)
-            return
-        held += data
-        if not begun:
-            at = held.find(_OPEN)
-            if at < 0:
-                held = held[-_HELD:] if root else held
-                continue
-            begun = True
-            if root:
-                yield root
-                held = held[at:]
-        inside = _is_open(held, inside)
-        yield held[:-_HELD]
-        held = held[-_HELD:]
+    held, mine = b"", 0  # what may end within a tag, and how many of its bytes the split owns
+    begun = split.start == 0 and split.end >= file.file.stat().st_size  # something was yielded
+    inside = False  # a page
+    for data, owned in file.read(split):
+        held, mine, place = held + data, mine + owned * len(data), 0
+        while (at := held.find(_CLOSE if inside else _OPEN, place)) >= 0 and (inside or at < mine):
+            if inside:
+                end = at + len(_CLOSE)
+                yield held[place:end]
+                place = end
+            elif split.start and not begun:  # the first split has the dump's own root
+                yield _ROOT
+                place = at
+            begun, inside = True, not inside
+        if inside or (begun and owned):
+            if (end := len(held) - _HELD) > place:
+                yield held[place:end]
+                place = end
+        elif not owned and len(held) >= mine + len(_OPEN):  # no other page starts in the split
+            held = _END
+            break
+        elif owned and split.start:
+            place = max(0, len(held) - _HELD)
+        held, mine = held[place:], mine - place
     if begun:
         yield held
     elif held and not held.rstrip().endswith(_END):
         raise InputError(f"truncated, does not end in {_END.decode()}; download the file again", path=split.path)
-
-
-def _is_open(data: bytes, before: bool) -> bool:
-    """Return whether a page is open at the end of `data`."""
-    opened, closed = data.rfind(_OPEN), data.rfind(_CLOSE)
-    return before if opened == closed else opened > closed
-
-
-def _finish(root: bytes, held: bytes, chunks: Pieces, begun: bool, inside: bool) -> Pieces:
-    """Yield the end of a split's document: `held` is owned, `chunks` follow the split."""
-    boundary = len(held)
-    while len(held) < boundary + _HELD and (more := next(chunks, b"")):
-        held += more
-    last = boundary + len(_OPEN) - 1  # a tag that starts in the split ends before
-    inside = _is_open(held[:last], inside)
-    if not inside:
-        if begun:
-            yield held[: held.rfind(_CLOSE, 0, last) + len(_CLOSE)] + _END
-        return
-    start = max(0, held.rfind(_OPEN, 0, last))
-    if not begun:
-        yield root
-        held, start = (held[start:], 0) if root else (held, start)
-    close = held.find(_CLOSE, start)
-    while close < 0 and (more := next(chunks, b"")):
-        yield held[:-_HELD]
-        held = held[-_HELD:] + more
-        close = held.find(_CLOSE)
-    yield held[: close + len(_CLOSE)] + _END if close >= 0 else held
