@@ -17,7 +17,7 @@ from pipeline.readers.io import byte_ranges, compressed, size_limit
 from pipeline.text import encodings
 from pipeline.text.encodings import Decoded
 
-TARS = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz", ".tar.zst", ".tzst")
+TARS = (*compressed.suffixes(".tar"), ".tgz", ".tbz2", ".txz", ".tzst")
 ARCHIVES = (".zip", *TARS)
 BROKEN_TAR = (tarfile.TarError, EOFError, OSError, ValueError, TypeError, RecursionError)
 Contents = Iterator[tuple[str, bytes]]  # names and bytes of documents
