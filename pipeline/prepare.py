@@ -60,11 +60,11 @@ FEWER = (
 MORE_TEXT = f"add documents of several sentences, or set {named('pairs')}=none for packed sentences"
 
 
-Layout = tuple[Splits, dict[str, int], list[int], Exchange]
+Layout = tuple[Splits, dict[str, int], list[Splits], Exchange]
 
 
 def laid_out(config: PrepareConfig) -> Layout:
-    """Return the splits, the number of shards, the first split of each reading task, and the exchange.
+    """Return the splits, the number of shards, the splits of each reading task, and the exchange.
 
     Raises:
         ConfigError, InputError: the corpus is invalid or empty, or would give too many or too
@@ -78,10 +78,10 @@ def laid_out(config: PrepareConfig) -> Layout:
     check_sizes(config, splits, shards)
     task_bytes, most = config.runner.task_bytes, portion(config) * PER_TOKEN
     firsts = byte_ranges.firsts(((str(split.identity), text_bytes([split])) for split in splits), task_bytes)
-    tasks = itertools.pairwise([*firsts, len(splits)])
-    portions = sum(math.ceil(text_bytes(splits[low:high]) / most) for low, high in tasks)
-    exchange = Exchange.choose(len(firsts), sum(shards.values()), text_bytes(splits), task_bytes, portions)
-    return splits, shards, firsts, exchange
+    tasks = [splits[low:high] for low, high in itertools.pairwise([*firsts, len(splits)])]
+    portions = sum(math.ceil(text_bytes(task) / most) for task in tasks)
+    exchange = Exchange.choose(len(tasks), sum(shards.values()), text_bytes(splits), task_bytes, portions)
+    return splits, shards, tasks, exchange
 
 
 def plan(config: PrepareConfig, out: Path) -> PreparePlan:
@@ -92,7 +92,7 @@ def plan(config: PrepareConfig, out: Path) -> PreparePlan:
     """
     config = for_workers(config)
     short = check_filters(config)
-    splits, shards, firsts, exchange = laid_out(config)
+    _, shards, tasks, exchange = laid_out(config)
     steps.loaded.cache_clear()
     wordpiece = steps.loaded(config.vocab)
     check_words(config, wordpiece)
@@ -109,8 +109,7 @@ def plan(config: PrepareConfig, out: Path) -> PreparePlan:
         config=config,
         out=str(out.absolute()),
         info=info,
-        splits=splits,
-        firsts=firsts,
+        tasks=tasks,
         buckets=shards,
         separator=wordpiece.sep,
         exchange=exchange,
@@ -222,7 +221,7 @@ def taken_up(work: PreparePlan) -> int:
     there = work.units.names()
     kept = sum(name in there for name in work.unit_names) if there else 0
     if kept:
-        tasks = pluralize(len(work.firsts), "reading task")
+        tasks = pluralize(len(work.tasks), "reading task")
         terminal.say(f"prepare: {kept:,} of {tasks} were done by an earlier start")
     return kept
 

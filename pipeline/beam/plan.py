@@ -29,8 +29,7 @@ class PreparePlan:
     config: PrepareConfig
     out: str
     info: ShardInfo
-    splits: Splits
-    firsts: list[int]  # first split of each reading task
+    tasks: list[Splits]  # those of each reading task
     buckets: dict[str, int]  # train, validation -> number of buckets
     separator: int  # the id of [SEP]
     exchange: Exchange
@@ -42,7 +41,7 @@ class PreparePlan:
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state sent to workers."""
-        return {**vars(self), "splits": [], "firsts": [], "removed": frozenset()}
+        return {**vars(self), "tasks": [], "removed": frozenset()}
 
     def check_current(self) -> None:
         """Raise where another run owns the folder.
@@ -56,19 +55,16 @@ class PreparePlan:
         """Write the marker of this run."""
         (self.scratch / f"run-{self.token}").touch()
 
-    def splits_of(self, read: int) -> Splits:
-        """Return the splits of a reading task."""
-        end = self.firsts[read + 1] if read + 1 < len(self.firsts) else len(self.splits)
-        return self.splits[self.firsts[read] : end]
+    @property
+    def splits(self) -> Splits:
+        """Return the splits of all reading tasks."""
+        return [split for task in self.tasks for split in task]
 
     def packets(self) -> Iterator[bytes]:
         """Yield all reading tasks for `unpack`, many at a time."""
-        for start in range(0, len(self.firsts), PACKED):
-            tasks = [
-                (read, list(map(dataclasses.astuple, self.splits_of(read))))
-                for read in range(start, min(start + PACKED, len(self.firsts)))
-            ]
-            yield zlib.compress(json.dumps(tasks).encode())
+        tasks = [(read, list(map(dataclasses.astuple, splits))) for read, splits in enumerate(self.tasks)]
+        for start in range(0, len(tasks), PACKED):
+            yield zlib.compress(json.dumps(tasks[start : start + PACKED]).encode())
 
     @property
     def scratch(self) -> Path:
@@ -78,7 +74,7 @@ class PreparePlan:
     @property
     def unit_names(self) -> list[str]:
         """Return the names of the units of all reading tasks."""
-        return [name_of(self.reading, self.splits_of(read)) for read in range(len(self.firsts))]
+        return [name_of(self.reading, splits) for splits in self.tasks]
 
     @property
     def error_note(self) -> Path:
