@@ -74,13 +74,13 @@ def test_a_heartbeat_follows_the_tasks_progress(words: list[str], tmp_path: Path
     beats: list[float] = []
     counts: list[int] = []
 
-    def pause() -> bool:
+    def pause(_: float) -> bool:
         counts.append(len(beats))
         if len(counts) == 3:  # after a look without progress
             plan.report(plan.read_account(0)).write_text("[12, 1, false]")
         return len(counts) == 5
 
-    progress._beat(plan, lambda: beats.append(1.0), pause)
+    list(progress._looks(plan, lambda: beats.append(1.0), pause))
     assert counts == [0, 0, 0, 1, 1]
 
 
@@ -88,13 +88,13 @@ def test_a_job_that_hangs_is_named_once(words: list[str], tmp_path: Path, capsys
     plan = planned(words, tmp_path / "out")
     looks = iter(range(3 * progress.STALLED))
 
-    def pause() -> bool:
+    def pause(_: float) -> bool:
         look = next(looks, None)
         if look == progress.STALLED - 1:  # in time
             plan.report(plan.read_account(0)).write_text("[12, 1, false]")
         return look is None
 
-    progress._beat(plan, lambda: None, pause)
+    list(progress._looks(plan, lambda: None, pause))
     (line,) = capsys.readouterr().err.splitlines()
     assert "no task has made progress" in line
 
