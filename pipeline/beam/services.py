@@ -138,13 +138,16 @@ class Job:
         """Raise ConfigError if the start timeout has expired."""
         if waited < self.runner.start_timeout:
             return
-        where = self.runner.options.get("environment_config") or "the engine"
-        raise ConfigError(
+        raise self.no_worker(
             f"the job is running, but no worker started within {self.runner.start_timeout:.0f} s; make sure that "
             "`python -m pipeline.beam.pool` runs there and the engine has free slots, or raise runner.start_timeout",
-            "runner.options.environment_config",
-            where,
+            "the engine",
         )
+
+    def no_worker(self, problem: str, else_where: str | None = None) -> ConfigError:
+        """Return the error of workers that do not start."""
+        key = "environment_config"
+        return ConfigError(problem, f"runner.options.{key}", self.runner.options.get(key) or else_where)
 
     def place(self) -> str:
         """Return the service's name in the configuration."""
@@ -159,10 +162,8 @@ class Job:
         if _KILLED in reason:
             return self.cancelled()
         if found := re.search(r"No module named '([\w.]+)'", reason):
-            return ConfigError(
-                f"the workers' Python has no module {found[1]}; install the same bert-pipeline there as here",
-                "runner.options.environment_config",
-                self.runner.options.get("environment_config"),
+            return self.no_worker(
+                f"the workers' Python has no module {found[1]}; install the same bert-pipeline there as here"
             )
         if found := re.search(r"a worker did not start in [^\n]*", reason):
             return ConfigError(f"{found[0]}", "runner.options.environment_config")
@@ -171,11 +172,9 @@ class Job:
             python = re.split(r"\n\s+at (?:java|org|com)\.", reason[start:])[0]
             return RuntimeError(f"runner={self.name}: a task failed:\n{python.strip()}")
         if not begun and re.search(r"refused|UNAVAILABLE|DEADLINE_EXCEEDED|timed out", reason):
-            return ConfigError(
+            return self.no_worker(
                 f"the worker pool cannot be reached ({innermost(reason)}); make sure that `python -m "
-                "pipeline.beam.pool` runs",
-                "runner.options.environment_config",
-                self.runner.options.get("environment_config"),
+                "pipeline.beam.pool` runs"
             )
         return Died(f"runner={self.name}: the job failed ({innermost(reason)})", "rerun the command")
 
