@@ -14,7 +14,7 @@ import numpy as np
 
 from pipeline.common.counter_rng import Ints
 from pipeline.shards import Tokens
-from pipeline.shards.sentence_pairs import Documents, Pairs
+from pipeline.shards.sentence_pairs import Documents, Pairs, ranges
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,12 +41,12 @@ def stream(documents: Documents, order: Ints, longest: int, separator: int | Non
     tokens = np.concatenate([mark[:0], *parts])
 
     counts = np.diff(documents.starts)[order]  # sentences of each document
-    which = _ranges(documents.starts[order], counts)
+    which = ranges(documents.starts[order], counts)
     owner = np.repeat(np.arange(len(order)), counts)
     starts = documents.sentences[which] - bounds[order][owner] + begins[owner]
     lengths = np.diff(documents.sentences)[which]
     pieces = -(-lengths // longest)
-    part = _ranges(np.zeros(len(pieces), np.int64), pieces)
+    part = ranges(np.zeros(len(pieces), np.int64), pieces)
     whole_end = np.repeat(starts + lengths, pieces)
     starts, owner = np.repeat(starts, pieces) + part * longest, np.repeat(owner, pieces)
     return Stream(tokens, starts, np.minimum(starts + longest, whole_end), owner)
@@ -74,13 +74,6 @@ def full_sentences(
     a_start = laid.starts[first]
     a_len = laid.ends[following[first] - 1] - a_start
     return laid.tokens, Pairs.single(a_start, a_len), len(np.unique(laid.owner[inside]))
-
-
-def _ranges(first: Ints, counts: Ints) -> Ints:
-    """Concatenate the ranges of `counts[k]` numbers from `first[k]` on."""
-    before = np.cumsum(counts) - counts
-    ranged: Ints = np.repeat(first - before, counts) + np.arange(counts.sum())
-    return ranged
 
 
 def best_fit(
