@@ -1,6 +1,6 @@
 """`python -m pipeline.prepare +corpus=NAME`: a corpus -> Arrow shards of sentence pairs.
 
-A Beam job of two phases (see `pipeline.beam.transforms`):
+A Beam job of two phases (see `pipeline.beam.steps`):
 
 1. read file ranges of the corpus -> documents -> sentences -> token ids, in buckets by hash;
 2. take a bucket from all file ranges, drop duplicates, draw sentence pairs, write one shard.
@@ -19,7 +19,7 @@ from importlib import metadata
 from pathlib import Path
 
 from pipeline import readers
-from pipeline.beam import documents, estimate, spent, steps, transforms
+from pipeline.beam import documents, estimate, spent, steps
 from pipeline.beam.documents import OUTCOMES, DocumentCounts
 from pipeline.beam.estimate import text_bytes
 from pipeline.beam.exchange import PER_TOKEN, Exchange, portion
@@ -200,7 +200,7 @@ def collect(plan: PreparePlan) -> tuple[CorpusCounts, DocumentCounts]:
     if plan.short:
         said = [f"{path}: {most} words at most" for path, most in plan.short.items()]
         account.named[filters.SHORT] = said[: readers.SkipCounts.NAMED]
-    for part in transforms.accounts(plan):
+    for part in steps.accounts(plan):
         account.take(part)
     account.balance()
     account.dropped.trim()
@@ -255,7 +255,7 @@ def make(config: PrepareConfig, out: Path) -> Result:
     began = time.monotonic()
     with resumable(work):
         with watch(work):
-            transforms.run(work)
+            steps.run(work)
         if not kept:
             estimate.remember(config, work.splits, time.monotonic() - began)
         counts, account = collect(work)

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline import prepare
-from pipeline.beam import dropped, spent, steps, transforms
+from pipeline.beam import dropped, spent, steps
 from pipeline.beam.carrier import ENDING
 from pipeline.beam.exchange import DIRECT, Exchange
 from pipeline.beam.plan import PreparePlan, unpack
@@ -159,8 +159,8 @@ def test_the_engine_leaves_only_marks_in_the_folder(corpus: Path, tmp_path: Path
     plan = planned(corpus, tmp_path, exchange="engine")
     plan = dataclasses.replace(plan, config=dataclasses.replace(plan.config, filters=near))
     plan.scratch.mkdir()
-    transforms.run(plan)
-    assert sum(1 for _ in transforms.accounts(plan)) == plan.exchange.reads + plan.exchange.writes
+    steps.run(plan)
+    assert sum(1 for _ in steps.accounts(plan)) == plan.exchange.reads + plan.exchange.writes
     left = {path.name: path.stat().st_size for path in plan.scratch.iterdir()}
     marks = {name: size for name, size in left.items() if not name.endswith((".json", spent.ENDING))}
     assert all(name.startswith(("run-", "begun")) or name.endswith(".progress") for name in marks)

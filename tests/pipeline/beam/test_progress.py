@@ -13,7 +13,7 @@ import pytest
 from hydra import compose, initialize_config_dir
 
 from pipeline import prepare
-from pipeline.beam import progress, transforms
+from pipeline.beam import progress, steps
 from pipeline.beam.plan import PreparePlan
 from pipeline.cli import composing, conf_files
 from pipeline.config import PrepareConfig
@@ -49,7 +49,7 @@ def test_tasks_say_how_far_they_are(words: list[str], tmp_path: Path, monkeypatc
     seen = progress.Progress(plan)
     seen.look()
     assert (seen.read.done, seen.read.documents, seen.written.done, seen.reading) == (0, 0, 0, True)
-    transforms.run(plan)
+    steps.run(plan)
     seen.look()
     (split,) = plan.splits
     assert (seen.read.done, seen.read.documents, seen.reading) == (split.end, DOCUMENTS, False)
