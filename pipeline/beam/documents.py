@@ -140,10 +140,10 @@ class DocumentReader:
         chunk: Kept = []
         size, before = 0, 0
         for split in splits:
-            counts, start, read = DocumentCounts(), before, account.documents["read"]
+            counts = DocumentCounts()
 
-            def reached(position: int, counts: DocumentCounts = counts, start: int = start, read: int = read) -> None:
-                report(start + position, read + counts.documents["read"])
+            def reached(position: int, counts: DocumentCounts = counts, before: int = before) -> None:
+                report(before + position, account.documents["read"] + counts.documents["read"])
 
             with read_position.followed(split, reached):
                 for document in self.kept(split, counts):
