@@ -10,7 +10,6 @@ Shapes: N pairs, P paradigms, R resamples.
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
@@ -496,20 +495,16 @@ def accuracies(pairs: Pairs, right: Bools, seed: int = 0) -> dict[str, Any]:
     index = {name: number for number, name in enumerate(names)}
     paradigm = np.array([index[name] for name in pairs.paradigms])
     counts = np.bincount(paradigm)
-    draws = np.stack(
-        [  # (P, R)
-            _resampled(right[paradigm == number], seed, name) for name, number in index.items()
-        ]
-    )
+    draws = np.stack([_resampled(right[paradigm == number], seed, name) for name, number in index.items()])  # (P, R)
     means = np.bincount(paradigm, right) / counts
-    tables: dict[str, Any] = {"paradigms": {}, "phenomena": {}, "categories": {}}
-    for number, name in enumerate(names):
-        phenomenon, category = pairs.groups[name]
-        entry = _entry(means[[number]], draws[[number]], counts[[number]])
-        tables["paradigms"][name] = entry | {"phenomenon": phenomenon, "category": category}
-    for place, kind in enumerate(("phenomena", "categories")):
-        for group, members in _members(names, pairs, place):
-            tables[kind][group] = _entry(means[members], draws[members], counts[members])
+    groups = {"paradigms": {name: [number] for name, number in index.items()}}
+    groups |= {kind: _members(names, pairs, place) for place, kind in enumerate(("phenomena", "categories"))}
+    tables = {
+        kind: {group: _entry(means[members], draws[members], counts[members]) for group, members in found.items()}
+        for kind, found in groups.items()
+    }
+    for name, entry in tables["paradigms"].items():
+        entry["phenomenon"], entry["category"] = pairs.groups[name]
     micro = counts @ draws / counts.sum()
     return {
         "macro": _entry(means, draws, counts),
@@ -518,13 +513,13 @@ def accuracies(pairs: Pairs, right: Bools, seed: int = 0) -> dict[str, Any]:
     }
 
 
-def _members(names: list[str], pairs: Pairs, place: int) -> Iterator[tuple[str, list[int]]]:
-    """Yield the groups that paradigms are in, by name, and the numbers of their paradigms."""
+def _members(names: list[str], pairs: Pairs, place: int) -> dict[str, list[int]]:
+    """Return the numbers of the paradigms in each group, by its name."""
     found: dict[str, list[int]] = {}
     for number, name in enumerate(names):
         if group := pairs.groups[name][place]:
             found.setdefault(group, []).append(number)
-    yield from sorted(found.items())
+    return dict(sorted(found.items()))
 
 
 def _resampled(right: Bools, seed: int, name: str) -> Floats:
