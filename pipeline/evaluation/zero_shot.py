@@ -92,32 +92,32 @@ def read_pairs(data: str, task: TaskConfig, rows: int | None = None) -> Pairs:
 def _add(pairs: Pairs, table: Table, task: TaskConfig, most: int | None) -> None:
     """Add the rows of a file, up to `most` of a paradigm; those without one of the two sentences are malformed."""
 
-    def column(name: str, default: str) -> list[str]:
+    def column(name: str) -> list[str]:
         if not name or name not in table.names:  # pandas leaves the name of its index empty
-            return [default] * len(table.rows)
+            return [""] * len(table.rows)
         (place,) = columns_of(table, [name])
         return [_without_surrogates(row[place]).strip() for row in table.rows]
 
     stem = PurePosixPath(table.place.rpartition(":")[2]).stem
-    good, bad = (column(name, "") for name in task.columns)
+    good, bad = (column(name) for name in task.columns)
     names = [*task.contexts, *task.contexts][:2] or ["", ""]
-    contexts = zip(*(column(name, "") for name in names), strict=True)
-    paradigms = column(task.paradigm, stem)
-    groups = zip(column(task.phenomenon, ""), column(task.category, ""), strict=True)
+    contexts = zip(*(column(name) for name in names), strict=True)
+    paradigms = [name or stem for name in column(task.paradigm)]
+    groups = zip(column(task.phenomenon), column(task.category), strict=True)
     pairs.malformed.extend(table.malformed)
     rows = zip(good, bad, contexts, paradigms, groups, table.lines, strict=True)
     for one, other, context, paradigm, group, line in rows:
         if not clean(one) or not clean(other):
             pairs.malformed.append(f"{table.place}, line {line}: a sentence is empty")
             continue
-        pairs.counts[paradigm or stem] += 1
-        if most is not None and pairs.counts[paradigm or stem] > most:
+        pairs.counts[paradigm] += 1
+        if most is not None and pairs.counts[paradigm] > most:
             continue
         pairs.good.append(one)
         pairs.bad.append(other)
         pairs.contexts.append(context)
-        pairs.paradigms.append(paradigm or stem)
-        pairs.groups.setdefault(paradigm or stem, group)
+        pairs.paradigms.append(paradigm)
+        pairs.groups.setdefault(paradigm, group)
 
 
 def _without_surrogates(text: str) -> str:
