@@ -5,7 +5,7 @@ import zipfile
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import PurePosixPath
-from typing import Self
+from typing import Any, Self
 
 from pipeline.common import budget, storage
 from pipeline.common.budget import Budget
@@ -138,7 +138,7 @@ class ArchiveFiles:
     def _tar(self, split: FileRange, tally: SkipCounts) -> Contents:
         """Stream the documents of a tar archive; nothing is written to disk."""
         path, last = split.path, "its beginning"
-        stream = compressed.Stream(split)
+        stream: Any = compressed.Stream(split)
         try:
             with tarfile.open(fileobj=stream, mode="r|", tarinfo=_Header, ignore_zeros=True) as archive:
                 while (member := archive.next()) is not None:
