@@ -152,10 +152,8 @@ class Job:
     def place(self) -> str:
         """Return the service's name in the configuration."""
         options = self.runner.options
-        for key in ("flink_master", "job_endpoint", "spark_master_url"):
-            if options.get(key):
-                return f"runner.options.{key}={options[key]}"
-        return "its job service"
+        keys = filter(options.get, ("flink_master", "job_endpoint", "spark_master_url"))
+        return next((f"runner.options.{key}={options[key]}" for key in keys), "its job service")
 
     def failure(self, reason: str, begun: bool) -> Exception:
         """Return the error for a job that failed for this reason; `begun`: a worker had started."""

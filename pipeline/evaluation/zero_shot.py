@@ -96,7 +96,8 @@ def _add(pairs: Pairs, table: Table, task: TaskConfig, most: int | None) -> None
         if not name or name not in table.names:  # pandas leaves the name of its index empty
             return [""] * len(table.rows)
         (place,) = columns_of(table, [name])
-        return [_without_surrogates(row[place]).strip() for row in table.rows]
+        # Lone surrogates cannot be written; the tokenizer skips them too.
+        return [row[place].encode(errors="ignore").decode().strip() for row in table.rows]
 
     stem = PurePosixPath(table.place.rpartition(":")[2]).stem
     good, bad = (column(name) for name in task.columns)
@@ -118,11 +119,6 @@ def _add(pairs: Pairs, table: Table, task: TaskConfig, most: int | None) -> None
         pairs.contexts.append(context)
         pairs.paradigms.append(paradigm)
         pairs.groups.setdefault(paradigm, group)
-
-
-def _without_surrogates(text: str) -> str:
-    """Return text that can be written; the tokenizer skips lone surrogates too."""
-    return text if text.isascii() else text.encode(errors="ignore").decode()
 
 
 @dataclass(frozen=True)

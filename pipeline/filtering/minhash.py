@@ -82,14 +82,6 @@ def sent_bytes(permutations: int, threshold: float) -> int:
     return 4 * permutations + 8 * ENTRY * (permutations // rows_per_band(permutations, threshold))
 
 
-def band_keys(band: Signatures) -> Bits:
-    """Return a number for each row, equal where rows are."""
-    key = np.zeros(len(band), np.uint64)
-    for column in band.T:
-        key = counter_rng.random_bits(key, column)
-    return key
-
-
 Rows = Bits
 ENTRY, PAIR, WANTED, DOCUMENT, HASH = 4, 4, 3, 2, 4  # columns
 GONE = np.uint64(2**63)  # a bit of the band
@@ -102,7 +94,9 @@ def band_entries(hashes: Hashes, signatures: Signatures, threshold: float) -> Ro
     rows = rows_per_band(permutations, threshold)
     tables = [np.zeros((0, ENTRY), np.uint64)]
     for band, first in enumerate(range(0, permutations - rows + 1, rows)):
-        key = band_keys(signatures[:, first : first + rows])
+        key = np.zeros(len(hashes), np.uint64)  # equal where the band is
+        for column in signatures[:, first : first + rows].T:
+            key = counter_rng.random_bits(key, column)
         number = np.full(len(key), band, np.uint64)
         tables.append(np.column_stack([number, key, hashes]))
     return np.concatenate(tables)
@@ -113,7 +107,8 @@ def candidate_pairs(entries: Rows) -> Rows:
 
     Each document is paired with the one before it in the order of hashes, and with the first.
     """
-    entries = distinct(shared(entries))
+    _, kind, counts = np.unique(entries[:, 1], return_inverse=True, return_counts=True)
+    entries = distinct(entries[counts[kind] > 1])  # whose key comes more than once: rows are dear to sort
     gone = entries[:, 0] >= GONE
     if gone.any():
         entries = entries[~np.isin(keys_of(entries[:, 2:]), keys_of(entries[gone, 2:]))]
@@ -123,12 +118,6 @@ def candidate_pairs(entries: Rows) -> Rows:
     first = np.maximum.accumulate(starts)[later]
     smaller = np.concatenate([later - 1, first])
     return distinct(np.hstack([entries[np.tile(later, 2), 2:], entries[smaller, 2:]]))
-
-
-def shared(entries: Rows) -> Rows:
-    """Return the entries whose key comes more than once, which are few: rows are dear to sort."""
-    _, kind, counts = np.unique(entries[:, 1], return_inverse=True, return_counts=True)
-    return entries[counts[kind] > 1]
 
 
 def wanted_signatures(pairs: Rows, tasks: int) -> Rows:

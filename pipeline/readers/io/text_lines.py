@@ -47,11 +47,6 @@ class FileFormat(NamedTuple):
         """Return whether its bytes must be decoded to find line ends."""
         return codecs.lookup(self.encoding).name in _WIDE
 
-    @property
-    def lacks_mark(self) -> bool:
-        """Return whether only a byte order mark could say in which order its bytes are."""
-        return self.stated and codecs.lookup(self.encoding).name in ("utf-16", "utf-32")
-
 
 class TextFiles:
     """The text files of a corpus, read as lines."""
@@ -116,8 +111,8 @@ class TextFiles:
             if split.start == 0:
                 tally.reject(form.fault, split.path)
             return
-        if form.lacks_mark:
-            name = codecs.lookup(form.encoding).name
+        name = codecs.lookup(form.encoding).name
+        if form.stated and name in ("utf-16", "utf-32"):
             why = f"has no byte order mark; set corpus.encoding to {name}-le or {name}-be"
             tally.reject(why, split.path, offer_skip=False)
             return
