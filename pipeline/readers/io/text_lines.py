@@ -41,6 +41,7 @@ class FileFormat(NamedTuple):
     newline: bytes
     ends: str  # LF, CRLF or CR
     fault: str | None = None  # why its beginning is not text
+    begins: str = ""  # its first letter
 
     @property
     def wide(self) -> bool:
@@ -91,8 +92,10 @@ class TextFiles:
                 name = found  # the order of the bytes, which utf-16 leaves open
             ends, newline = line_ends(head)
             stated = self.corpus.encoding is not None and not marked
-            fault = encodings.fault(head, head.decode(name, "replace"), None if stated else name)
-            self._forms[path] = FileFormat(name, stated, newline, ends, fault)
+            text = head.decode(name, "replace")
+            fault = encodings.fault(head, text, None if stated else name)
+            begins = text.removeprefix("\ufeff").lstrip()[:1]
+            self._forms[path] = FileFormat(name, stated, newline, ends, fault, begins)
         return self._forms[path]
 
     def lines(self, split: FileRange, tally: SkipCounts) -> Iterator[Line]:
