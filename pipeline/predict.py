@@ -12,7 +12,7 @@ read `[SEP]` typed in a text as the token, which is only text here.
 import itertools
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -236,18 +236,11 @@ class Tuned:
             )
         return first, others[0] if others else None
 
-    def class_logits(self, parts: list[tuple[str, str | None]]) -> list[Any]:
-        """Return the logits of single texts and of pairs, in their order."""
-        logits: list[Any] = [None] * len(parts)
-        for paired in (False, True):
-            rows = [row for row, (_, second) in enumerate(parts) if (second is not None) == paired]
-            if not rows:
-                continue
-            first = [parts[row][0] for row in rows]
-            second = [parts[row][1] or "" for row in rows] if paired else None
-            for row, values in zip(rows, self.logits_of(first, second), strict=True):
-                logits[row] = values
-        return logits
+    def class_logits(self, parts: list[tuple[str, str | None]]) -> Iterator[Any]:
+        """Yield the logits of single texts and of pairs, in their order."""
+        for paired, rows in itertools.groupby(parts, lambda part: part[1] is not None):
+            first, second = zip(*rows, strict=True)
+            yield from self.logits_of(list(first), list(second) if paired else None)
 
     def tags(self, block: Rows) -> Replies:
         """Predict the tags of the words of each line."""

@@ -1,6 +1,6 @@
 """`python -m pipeline.prepare +corpus=NAME`: a corpus -> Arrow shards of sentence pairs.
 
-A Beam job of two phases (see `pipeline.beam.transforms`):
+A Beam job of two phases (see `pipeline.beam.steps`):
 
 1. read file ranges of the corpus -> documents -> sentences -> token ids, in buckets by hash;
 2. take a bucket from all file ranges, drop duplicates, draw sentence pairs, write one shard.
@@ -19,7 +19,7 @@ from importlib import metadata
 from pathlib import Path
 
 from pipeline import readers
-from pipeline.beam import documents, estimate, spent, steps, transforms
+from pipeline.beam import documents, estimate, spent, steps
 from pipeline.beam.documents import OUTCOMES, DocumentCounts
 from pipeline.beam.estimate import text_bytes
 from pipeline.beam.exchange import PER_TOKEN, Exchange, portion
@@ -60,11 +60,11 @@ FEWER = (
 MORE_TEXT = f"add documents of several sentences, or set {named('pairs')}=none for packed sentences"
 
 
-Layout = tuple[Splits, dict[str, int], list[int], Exchange]
+Layout = tuple[Splits, dict[str, int], list[Splits], Exchange]
 
 
 def laid_out(config: PrepareConfig) -> Layout:
-    """Return the splits, the number of shards, the first split of each reading task, and the exchange.
+    """Return the splits, the number of shards, the splits of each reading task, and the exchange.
 
     Raises:
         ConfigError, InputError: the corpus is invalid or empty, or would give too many or too
@@ -78,10 +78,10 @@ def laid_out(config: PrepareConfig) -> Layout:
     check_sizes(config, splits, shards)
     task_bytes, most = config.runner.task_bytes, portion(config) * PER_TOKEN
     firsts = byte_ranges.firsts(((str(split.identity), text_bytes([split])) for split in splits), task_bytes)
-    tasks = itertools.pairwise([*firsts, len(splits)])
-    portions = sum(math.ceil(text_bytes(splits[low:high]) / most) for low, high in tasks)
-    exchange = Exchange.choose(len(firsts), sum(shards.values()), text_bytes(splits), task_bytes, portions)
-    return splits, shards, firsts, exchange
+    tasks = [splits[low:high] for low, high in itertools.pairwise([*firsts, len(splits)])]
+    portions = sum(math.ceil(text_bytes(task) / most) for task in tasks)
+    exchange = Exchange.choose(len(tasks), sum(shards.values()), text_bytes(splits), task_bytes, portions)
+    return splits, shards, tasks, exchange
 
 
 def plan(config: PrepareConfig, out: Path) -> PreparePlan:
@@ -92,7 +92,7 @@ def plan(config: PrepareConfig, out: Path) -> PreparePlan:
     """
     config = for_workers(config)
     short = check_filters(config)
-    splits, shards, firsts, exchange = laid_out(config)
+    _, shards, tasks, exchange = laid_out(config)
     steps.loaded.cache_clear()
     wordpiece = steps.loaded(config.vocab)
     check_words(config, wordpiece)
@@ -109,8 +109,7 @@ def plan(config: PrepareConfig, out: Path) -> PreparePlan:
         config=config,
         out=str(out.absolute()),
         info=info,
-        splits=splits,
-        firsts=firsts,
+        tasks=tasks,
         buckets=shards,
         separator=wordpiece.sep,
         exchange=exchange,
@@ -129,22 +128,10 @@ def units_of(config: PrepareConfig, out: Path) -> Units:
 
 
 # Of the second phase, or in the splits and the vocabulary.
-NOT_OF_READING = (
-    "pairs",
-    "cross_documents",
-    "packing",
-    "sequence_length",
-    "short_sequence_probability",
-    "duplicates",
-    "validation_share",
-    "maximum_words",
-    "split_bytes",
-    "shard_bytes",
-    "seed",
-    "source",
-    "corpus.path",
-    "vocab",
-)
+NOT_OF_READING = """
+pairs cross_documents packing sequence_length short_sequence_probability duplicates validation_share
+maximum_words split_bytes shard_bytes seed source corpus.path vocab
+"""
 
 
 def reading_key(config: PrepareConfig, info: ShardInfo) -> str:
@@ -152,7 +139,8 @@ def reading_key(config: PrepareConfig, info: ShardInfo) -> str:
 
     Code counts as it is: that of a later version may read otherwise.
     """
-    settings = {k: v for k, v in fingerprints.changed_settings(config).items() if k not in NOT_OF_READING}
+    others = NOT_OF_READING.split()
+    settings = {k: v for k, v in fingerprints.changed_settings(config).items() if k not in others}
     settings["minimum_sentences"] = documents.minimum_sentences(config)
     settings["filters.near_duplicates"] = config.filters.near_duplicates is not None
     files = {k: path for k, path in fingerprints.inputs(config).items() if k.startswith("filters.")}
@@ -208,21 +196,17 @@ def collect(plan: PreparePlan) -> tuple[CorpusCounts, DocumentCounts]:
     Raises:
         RuntimeError: the engine lost or duplicated documents.
     """
-    account, lengths, shards = DocumentCounts(), Counter[int](), {}
+    account = DocumentCounts()
     if plan.short:
         said = [f"{path}: {most} words at most" for path, most in plan.short.items()]
         account.named[filters.SHORT] = said[: readers.SkipCounts.NAMED]
-    for part in transforms.accounts(plan):
-        lengths.update({int(length): n for length, n in part.pop("lengths", {}).items()})
-        shards.update(part.pop("shards", {}))
+    for part in steps.accounts(plan):
         account.take(part)
     account.balance()
     account.dropped.trim()
     figures = {
         **vars(account),
         "dropped": len(account.dropped),
-        "lengths": lengths,
-        "shards": shards,
         "tokenizer": plan.info.tokenizer,
         "vocab_size": plan.info.vocab_size,
         "sequence_length": plan.info.sequence_length,
@@ -237,7 +221,7 @@ def taken_up(work: PreparePlan) -> int:
     there = work.units.names()
     kept = sum(name in there for name in work.unit_names) if there else 0
     if kept:
-        tasks = pluralize(len(work.firsts), "reading task")
+        tasks = pluralize(len(work.tasks), "reading task")
         terminal.say(f"prepare: {kept:,} of {tasks} were done by an earlier start")
     return kept
 
@@ -271,7 +255,7 @@ def make(config: PrepareConfig, out: Path) -> Result:
     began = time.monotonic()
     with resumable(work):
         with watch(work):
-            transforms.run(work)
+            steps.run(work)
         if not kept:
             estimate.remember(config, work.splits, time.monotonic() - began)
         counts, account = collect(work)

@@ -24,7 +24,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 WRITE = os.O_WRONLY | os.O_CREAT | os.O_APPEND  # ranks share their files
 PRELOADED = (
-    "pipeline.beam.transforms",
+    "pipeline.beam.steps",
     "pipeline.cli.entry_point",
     "pipeline.cli.help_text",
     "pipeline.orchestration.local",

@@ -64,7 +64,7 @@ def driver(work: Path, part: int) -> tuple[float, float, int]:
 
 def build(work: str, part: int) -> tuple[float, float, int]:
     from pipeline import prepare
-    from pipeline.beam import transforms
+    from pipeline.beam import steps
     from pipeline.beam.fast_import import beam
     from pipeline.config import CorpusConfig, PrepareConfig, RunnerConfig
 
@@ -74,7 +74,7 @@ def build(work: str, part: int) -> tuple[float, float, int]:
     )
     plan = prepare.plan(config, Path(work, "planned"))
     pipeline = beam.Pipeline()
-    transforms.build(pipeline, plan)
+    steps.build(pipeline, plan)
     graph = pipeline.to_runner_api().ByteSize()
     used = resource.getrusage(resource.RUSAGE_SELF)
     return used.ru_utime + used.ru_stime, used.ru_maxrss / 2**20, graph

@@ -55,10 +55,9 @@ def main() -> None:
 
 def sample(options: argparse.Namespace) -> list[str]:
     """Return the good and bad sentences of the first pairs of each paradigm."""
-    from pipeline.evaluation import examples
-    from pipeline.evaluation.task_types import minimal_pairs
+    from pipeline.evaluation import examples, zero_shot
 
-    pairs = minimal_pairs.read_pairs(options.data, examples.task_of("blimp"), options.rows)
+    pairs = zero_shot.read_pairs(options.data, examples.task_of("blimp"), options.rows)
     return [text for pair in zip(pairs.good, pairs.bad, strict=True) for text in pair]
 
 

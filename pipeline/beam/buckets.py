@@ -108,11 +108,10 @@ class TokenizedDocuments:
         """Return the MinHash signature of each document, but of equal ones only that of the first."""
         if self.signer is None:
             return [None] * len(documents)
-        found = dict.fromkeys(each.hash for each in documents if each.hash not in self.signed)
+        new = {each.hash: each.text for each in documents if each.hash not in self.signed}
         if len(self.signed) < MOST_HASHES:
-            self.signed.update(found)
-        texts = {each.hash: each.text for each in documents if each.hash in found}
-        signed = dict(zip(texts, map(bytes, self.signer.sign(list(texts.values()))), strict=True)) if texts else {}
+            self.signed.update(new)
+        signed = dict(zip(new, map(bytes, self.signer.sign(list(new.values()))), strict=True)) if new else {}
         return [signed.pop(each.hash, None) for each in documents]
 
     def tokens_of(self, wordpiece: WordPiece, chunk: Kept) -> tuple[Ids, Lengths]:

@@ -67,6 +67,8 @@ class DocumentCounts:
     packing: Counts = field(default_factory=Counter)  # of pairs=none: how full, how cut
     contaminated: Counts = field(default_factory=Counter)  # by evaluation file
     removed: Counts = field(default_factory=Counter)  # by line of `filters.remove`
+    lengths: Counter[Any] = field(default_factory=Counter)  # instances by tokens, in JSON as text
+    shards: dict[str, Any] = field(default_factory=dict)  # what is in each, by file name
     named: dict[str, list[str]] = field(default_factory=dict)  # single documents, by fault
     lowest: LowestHashes = field(default_factory=LowestHashes)  # the first to be held out
     dropped: Dropped = field(default_factory=Dropped)
@@ -138,10 +140,10 @@ class DocumentReader:
         chunk: Kept = []
         size, before = 0, 0
         for split in splits:
-            counts, start, read = DocumentCounts(), before, account.documents["read"]
+            counts = DocumentCounts()
 
-            def reached(position: int, counts: DocumentCounts = counts, start: int = start, read: int = read) -> None:
-                report(start + position, read + counts.documents["read"])
+            def reached(position: int, counts: DocumentCounts = counts, before: int = before) -> None:
+                report(before + position, account.documents["read"] + counts.documents["read"])
 
             with read_position.followed(split, reached):
                 for document in self.kept(split, counts):

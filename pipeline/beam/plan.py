@@ -1,7 +1,7 @@
 """The plan made by the driver of `prepare`, and the paths of its tasks' files."""
 
 import dataclasses
-import json
+import pickle
 import secrets
 import zlib
 from collections.abc import Iterator
@@ -11,7 +11,6 @@ from typing import Any
 from pipeline.beam.exchange import Exchange
 from pipeline.beam.units import Splits, Units, name_of
 from pipeline.config import PrepareConfig
-from pipeline.readers import FileRange
 from pipeline.shards import ShardInfo
 from pipeline.shards.sentence_pairs import held_out
 
@@ -29,8 +28,7 @@ class PreparePlan:
     config: PrepareConfig
     out: str
     info: ShardInfo
-    splits: Splits
-    firsts: list[int]  # first split of each reading task
+    tasks: list[Splits]  # those of each reading task
     buckets: dict[str, int]  # train, validation -> number of buckets
     separator: int  # the id of [SEP]
     exchange: Exchange
@@ -42,7 +40,7 @@ class PreparePlan:
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state sent to workers."""
-        return {**vars(self), "splits": [], "firsts": [], "removed": frozenset()}
+        return {**vars(self), "tasks": [], "removed": frozenset()}
 
     def check_current(self) -> None:
         """Raise where another run owns the folder.
@@ -56,19 +54,16 @@ class PreparePlan:
         """Write the marker of this run."""
         (self.scratch / f"run-{self.token}").touch()
 
-    def splits_of(self, read: int) -> Splits:
-        """Return the splits of a reading task."""
-        end = self.firsts[read + 1] if read + 1 < len(self.firsts) else len(self.splits)
-        return self.splits[self.firsts[read] : end]
+    @property
+    def splits(self) -> Splits:
+        """Return the splits of all reading tasks."""
+        return [split for task in self.tasks for split in task]
 
     def packets(self) -> Iterator[bytes]:
         """Yield all reading tasks for `unpack`, many at a time."""
-        for start in range(0, len(self.firsts), PACKED):
-            tasks = [
-                (read, list(map(dataclasses.astuple, self.splits_of(read))))
-                for read in range(start, min(start + PACKED, len(self.firsts)))
-            ]
-            yield zlib.compress(json.dumps(tasks).encode())
+        tasks = list(enumerate(self.tasks))
+        for start in range(0, len(tasks), PACKED):
+            yield zlib.compress(pickle.dumps(tasks[start : start + PACKED]))
 
     @property
     def scratch(self) -> Path:
@@ -78,7 +73,7 @@ class PreparePlan:
     @property
     def unit_names(self) -> list[str]:
         """Return the names of the units of all reading tasks."""
-        return [name_of(self.reading, self.splits_of(read)) for read in range(len(self.firsts))]
+        return [name_of(self.reading, splits) for splits in self.tasks]
 
     @property
     def error_note(self) -> Path:
@@ -113,5 +108,4 @@ class PreparePlan:
 
 def unpack(packet: bytes) -> Iterator[tuple[int, Splits]]:
     """Yield the reading tasks of a packet, with their splits."""
-    for read, splits in json.loads(zlib.decompress(packet)):
-        yield read, [FileRange(*each) for each in splits]
+    yield from pickle.loads(zlib.decompress(packet))

@@ -1,6 +1,7 @@
 """Bars and heartbeat based on the files that a job's tasks write, for every runner."""
 
 import contextlib
+import itertools
 import json
 import os
 import sys
@@ -15,9 +16,9 @@ from pipeline.common import bars, heartbeat, terminal
 from pipeline.common.bars import Bar
 from pipeline.common.formatting import pluralize
 
-EVERY = 1.0  # seconds between a task's reports, and between reading them
-SLOWLY = 10.0  # seconds between reading them for the heartbeat
-STALLED = 60  # of these readings without progress before a line says so
+EVERY = 1.0  # seconds between a task's reports, and between reading them for bars
+SLOWLY = 10.0  # seconds between reading them where no bars are seen
+STALLED = 60  # slow readings without progress before a line says so
 
 
 class Report:
@@ -101,34 +102,27 @@ def _reported(report: Path) -> tuple[float, int, bool]:
 
 @contextlib.contextmanager
 def watch(plan: PreparePlan) -> Iterator[None]:
-    """Show bars, and keep the heartbeat, while the body runs.
-
-    The first bar counts the bytes read from the corpus, the second the shards written.
-    """
-    over, threads = threading.Event(), []
+    """Show bars, and keep the heartbeat, while the body runs."""
+    over = threading.Event()
     with heartbeat.during("prepare") as alive:
-        arguments = (plan, alive.beat, lambda: over.wait(SLOWLY))
-        threads.append(threading.Thread(target=_beat, args=arguments, daemon=True))
-        if bars.are_seen():
-            shown = (plan, lambda: over.wait(EVERY))
-            threads.append(threading.Thread(target=_show, args=shown, daemon=True))
-        for thread in threads:
-            thread.start()
+        thread = threading.Thread(target=_show, args=(plan, alive.beat, over.wait), daemon=True)
+        thread.start()
         try:
             yield
         finally:
             over.set()
-            for thread in threads:
-                thread.join()
+            thread.join()
 
 
-def _beat(plan: PreparePlan, beat: Callable[[], None], pause: Callable[[], bool]) -> None:
-    """Call `beat` whenever the tasks have made progress, until `pause` returns True.
+def _looks(plan: PreparePlan, beat: Callable[[], None], pause: Callable[[float], bool]) -> Iterator[Progress]:
+    """Yield the progress of the tasks until `pause` returns True, and call `beat` where there is any.
 
-    Print a line when they have not for `STALLED` looks: engines may hang without an error.
+    Print a line when there has been none for `STALLED` slow looks: engines may hang without an error.
     """
-    progress, before, still = Progress(plan), (0.0, 0.0), 0
-    while not pause():
+    progress, before, still, over = Progress(plan), (0.0, 0.0), 0, False
+    every = EVERY if bars.are_seen() else SLOWLY
+    while not over:
+        over = pause(every)
         with contextlib.suppress(OSError):  # of a network file system: look again
             progress.look()
         seen = progress.read.done, progress.written.done
@@ -136,27 +130,24 @@ def _beat(plan: PreparePlan, beat: Callable[[], None], pause: Callable[[], bool]
         if not still:
             beat()
             before = seen
-        elif still == STALLED:
+        elif still == STALLED * SLOWLY / every:
             minutes = STALLED * SLOWLY / 60
             engine = "" if plan.config.runner.name == "local" else ", and the logs of the engine"
             said = f"no task has made progress for {minutes:.0f} minutes; look at the load of the workers{engine}"
             terminal.say(f"prepare: {said}", sys.stderr)
+        yield progress
 
 
-def _show(plan: PreparePlan, pause: Callable[[], bool]) -> None:
-    """Draw both bars until `pause` returns True."""
-    progress, over = Progress(plan), False
+def _show(plan: PreparePlan, beat: Callable[[], None], pause: Callable[[float], bool]) -> None:
+    """Draw two bars one after the other: of the bytes read from the corpus, and of the shards written."""
+    looks = _looks(plan, beat, pause)
     with Bar("reading", sum(split.size for split in plan.splits), "B") as bar:
-        while progress.reading and not over:
-            over = pause()
-            progress.look()
+        for progress in looks:
             bar.move(progress.read.done, pluralize(progress.read.documents, "document"))
-    if progress.reading:
-        return  # it failed
+            if not progress.reading:
+                break
+        else:
+            return  # it failed
     with Bar("writing", plan.exchange.buckets, "shards") as bar:
-        while True:
-            progress.look()
-            bar.move(progress.written.done, f"{progress.whole} of them whole")
-            if over:
-                return
-            over = pause()
+        for now in itertools.chain([progress], looks):
+            bar.move(now.written.done, f"{now.whole} of them whole")

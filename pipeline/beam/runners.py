@@ -118,14 +118,11 @@ def find_prism(location: str | None) -> str:
     Raises:
         ConfigError: it is not found.
     """
-    if location:
-        if os.access(location, os.X_OK) and Path(location).is_file():
-            return location
-        raise ConfigError("not an executable file; correct the path", "runner.options.prism_location", location)
-    places = [shutil.which("prism"), *(os.path.expanduser(place) for place in PRISM)]
-    for place in places:
-        if place and os.access(place, os.X_OK):
+    for place in [location] if location else [shutil.which("prism"), *map(os.path.expanduser, PRISM)]:
+        if place and os.access(place, os.X_OK) and Path(place).is_file():
             return place
+    if location:
+        raise ConfigError("not an executable file; correct the path", "runner.options.prism_location", location)
     folder = Path(os.path.expanduser(PRISM[0])).parent
     raise ConfigError(
         f"Prism not found; install it with GOBIN={folder} go install {PRISM_PACKAGE}@v2.77.0, "
@@ -147,7 +144,7 @@ OWN_OPTIONS = ("prism_location",)  # not Beam's
 # Module, class, and the extra to install for it.
 _SERVICES = {
     "prism": ("apache_beam.runners.portability.portable_runner", "PortableRunner", ""),
-    "flink": ("pipeline.beam.flink", "FlinkRunner", ""),
+    "flink": ("apache_beam.runners.portability.flink_runner", "FlinkRunner", ""),
     "spark": ("apache_beam.runners.portability.spark_runner", "SparkRunner", ""),
     "dataflow": ("apache_beam.runners.dataflow", "DataflowRunner", "apache-beam[gcp]"),
 }

@@ -49,6 +49,8 @@ class Job:
         self.flink = jobs.get(result._job_id) if self.name == "flink" else None
         if self.flink is None:
             threading.Thread(target=self.listen, daemon=True).start()
+        else:
+            self.flink_path = f"v1/jobs/{self.flink._flink_job_id}"
 
     def listen(self) -> None:
         """Collect the errors that the service reports, until the stream ends or breaks."""
@@ -89,7 +91,7 @@ class Job:
         """Return the engine's reports on why the job failed."""
         if self.flink is not None:
             with contextlib.suppress(Exception):
-                return str(self.flink.root_exception())
+                return str(self.flink.get(f"{self.flink_path}/exceptions").get("root-exception") or "")
         else:
             time.sleep(2 * POLL)  # the last message may arrive after the state
         return "\n".join(self.errors)
@@ -97,7 +99,12 @@ class Job:
     def cancel(self) -> None:
         """Ask the engine to cancel the job; ignore failures."""
         with contextlib.suppress(Exception):
-            self.result.cancel()
+            if self.flink is None:
+                self.result.cancel()
+            else:  # Beam asks an endpoint that Flink does not have
+                place = f"{self.flink._master_url}/{self.flink_path}"
+                requests.patch(place, params={"mode": "cancel"}, timeout=10)
+                self.flink.delete_jar()
 
     def wait(self, scratch: Path, lost_worker: Any = None) -> None:
         """Wait until the job is done.
@@ -131,31 +138,30 @@ class Job:
         """Raise ConfigError if the start timeout has expired."""
         if waited < self.runner.start_timeout:
             return
-        where = self.runner.options.get("environment_config") or "the engine"
-        raise ConfigError(
+        raise self.no_worker(
             f"the job is running, but no worker started within {self.runner.start_timeout:.0f} s; make sure that "
             "`python -m pipeline.beam.pool` runs there and the engine has free slots, or raise runner.start_timeout",
-            "runner.options.environment_config",
-            where,
+            "the engine",
         )
+
+    def no_worker(self, problem: str, else_where: str | None = None) -> ConfigError:
+        """Return the error of workers that do not start."""
+        key = "environment_config"
+        return ConfigError(problem, f"runner.options.{key}", self.runner.options.get(key) or else_where)
 
     def place(self) -> str:
         """Return the service's name in the configuration."""
         options = self.runner.options
-        for key in ("flink_master", "job_endpoint", "spark_master_url"):
-            if options.get(key):
-                return f"runner.options.{key}={options[key]}"
-        return "its job service"
+        keys = filter(options.get, ("flink_master", "job_endpoint", "spark_master_url"))
+        return next((f"runner.options.{key}={options[key]}" for key in keys), "its job service")
 
     def failure(self, reason: str, begun: bool) -> Exception:
         """Return the error for a job that failed for this reason; `begun`: a worker had started."""
         if _KILLED in reason:
             return self.cancelled()
         if found := re.search(r"No module named '([\w.]+)'", reason):
-            return ConfigError(
-                f"the workers' Python has no module {found[1]}; install the same bert-pipeline there as here",
-                "runner.options.environment_config",
-                self.runner.options.get("environment_config"),
+            return self.no_worker(
+                f"the workers' Python has no module {found[1]}; install the same bert-pipeline there as here"
             )
         if found := re.search(r"a worker did not start in [^\n]*", reason):
             return ConfigError(f"{found[0]}", "runner.options.environment_config")
@@ -164,11 +170,9 @@ class Job:
             python = re.split(r"\n\s+at (?:java|org|com)\.", reason[start:])[0]
             return RuntimeError(f"runner={self.name}: a task failed:\n{python.strip()}")
         if not begun and re.search(r"refused|UNAVAILABLE|DEADLINE_EXCEEDED|timed out", reason):
-            return ConfigError(
+            return self.no_worker(
                 f"the worker pool cannot be reached ({innermost(reason)}); make sure that `python -m "
-                "pipeline.beam.pool` runs",
-                "runner.options.environment_config",
-                self.runner.options.get("environment_config"),
+                "pipeline.beam.pool` runs"
             )
         return Died(f"runner={self.name}: the job failed ({innermost(reason)})", "rerun the command")
 

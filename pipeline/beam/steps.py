@@ -1,12 +1,18 @@
-"""The tasks of `prepare` that Beam's workers run; `pipeline.beam.transforms` joins them.
+"""The tasks of `prepare` that Beam's workers run, and the graph that joins them.
 
 What a task leaves depends only on its input, and no attempt writes into the file of another: retries
 and concurrent attempts are harmless.
+
+Tasks leave what later ones need by `pipeline.beam.carrier`; the graph carries (number of the later task,
+`Part`). It uses only Create, Reshuffle, ParDo, Flatten and GroupByKey: every Beam runner supports it.
 """
 
 import contextlib
+import errno
 import functools
 import json
+import logging
+import os
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -19,11 +25,11 @@ from pipeline.beam.carrier import Carrier, Parts, blobs
 from pipeline.beam.documents import DocumentCounts, DocumentReader
 from pipeline.beam.exchange import portion
 from pipeline.beam.fast_import import beam
-from pipeline.beam.plan import PreparePlan
+from pipeline.beam.plan import PreparePlan, unpack
 from pipeline.beam.progress import Report
 from pipeline.beam.units import Splits, Unit, name_of
 from pipeline.common.atomic import write_text
-from pipeline.common.errors import InputError, Restart, UserError, disk_failure
+from pipeline.common.errors import InputError, Restart, UserError, disk_failure, of_record
 from pipeline.filtering import filters, minhash
 from pipeline.readers import FileRange
 from pipeline.tokenization.wordpiece import WordPiece
@@ -35,10 +41,10 @@ DOCUMENTS, BANDS, SIGNATURES, PAIRS, WANTED, NEAR = "documents", "bands", "signa
 Left = Iterator[tuple[int, str, bytes | pa.Buffer]]
 
 
-def divided(kind: str, rows: minhash.Rows, numbers: np.ndarray, tasks: int) -> Left:
+def divided(kind: str, rows: np.ndarray, numbers: np.ndarray, tasks: int) -> Left:
     """Yield the part of a table that each task gets, by a number of each row."""
     for task, mine in minhash.by_task(numbers, tasks):
-        yield task, kind, minhash.to_bytes(rows[mine])
+        yield task, kind, rows[mine].tobytes()
 
 
 class Cancelled(Exception):
@@ -80,6 +86,11 @@ class Task(beam.DoFn):
     def blobs(self, parts: Parts, kind: str) -> Iterator[pa.Buffer]:
         """Yield what earlier tasks have left of this kind, in their order."""
         return blobs(self.plan.scratch, parts, kind)
+
+    def signatures(self, parts: Parts) -> minhash.Signatures:
+        """Return the hashes and signatures that earlier tasks have left."""
+        columns = minhash.HASH + self.plan.config.filters.permutations
+        return minhash.from_bytes(self.blobs(parts, SIGNATURES), columns, np.uint32)
 
     @contextlib.contextmanager
     def noted(self) -> Iterator[None]:
@@ -150,8 +161,7 @@ class Tokenize(Task):
         tasks, threshold = self.plan.exchange.near_tasks, self.plan.config.filters.near_duplicates
         assert threshold is not None
         hashes, signatures = documents.signatures(documents.taken)
-        for task, rows in minhash.by_task(hashes[:, 1], tasks):
-            yield task, SIGNATURES, minhash.pack(hashes[rows], signatures[rows])
+        yield from divided(SIGNATURES, minhash.joined(hashes, signatures), hashes[:, 1], tasks)
         gone = minhash.band_entries(*documents.signatures(documents.gone), threshold)
         gone[:, 0] |= minhash.GONE
         entries = np.concatenate([minhash.band_entries(hashes, signatures, threshold), gone])
@@ -206,7 +216,7 @@ class WriteShards(Task):
         plan.check_current()
         count = len(found.names)
         account = writing.write(plan, found, lambda done: report(done * count))
-        write_text(plan.write_account(number), json.dumps(account))
+        write_text(plan.write_account(number), json.dumps(vars(account)))
         report(count, ended=True)
         yield from ()
 
@@ -238,12 +248,10 @@ class SendSignatures(Task):
         if not len(asked):
             return
         asked = minhash.distinct(asked)
-        permutations = self.plan.config.filters.permutations
-        hashes, signatures = minhash.unpack(self.blobs(parts, SIGNATURES), permutations)
-        found = minhash.places(hashes, asked[:, 1:])
+        signed = self.signatures(parts)
+        found = minhash.places(signed, asked[:, 1:])
         for task, rows in minhash.by_task(asked[:, 0], self.plan.exchange.near_tasks):
-            mine = found[rows]
-            yield task, SIGNATURES, minhash.pack(hashes[mine], signatures[mine])
+            yield task, SIGNATURES, signed[found[rows]].tobytes()
 
 
 class ComparePairs(Task):
@@ -256,10 +264,107 @@ class ComparePairs(Task):
         plan, parts, filters = self.plan, list(given), self.plan.config.filters
         assert filters.near_duplicates is not None
         found = minhash.near_duplicates(
-            minhash.from_bytes(self.blobs(parts, PAIRS), minhash.PAIR),
-            *minhash.unpack(self.blobs(parts, SIGNATURES), filters.permutations),
-            filters.near_duplicates,
+            minhash.from_bytes(self.blobs(parts, PAIRS), minhash.PAIR), self.signatures(parts), filters.near_duplicates
         )
         buckets = [plan.bucket(document.tobytes()) for document in found.astype(">u8")]
         writes = np.array([plan.exchange.write_of(bucket) for bucket in buckets], np.uint64)
         yield from divided(NEAR, found, writes, plan.exchange.writes)
+
+
+def build(pipeline: beam.Pipeline, plan: PreparePlan) -> beam.PCollection:
+    """Build the graph: packets of splits -> reading tasks -> writing tasks."""
+    read = (
+        pipeline
+        | "Splits" >> beam.Create(list(plan.packets()))
+        | "Unpack" >> beam.FlatMap(unpack)
+        | "Spread splits" >> beam.Reshuffle()
+        | "Tokenize" >> beam.ParDo(Tokenize(plan)).with_outputs(BANDS, SIGNATURES, main=DOCUMENTS)
+    )
+    parts = read[DOCUMENTS]
+    if plan.exchange.merges:
+        parts = parts | "By place" >> beam.GroupByKey() | "Merge" >> beam.ParDo(Merge(plan))
+    if plan.config.filters.near_duplicates is not None:
+        parts = (parts, near_duplicates(read, plan)) | "With near duplicates" >> beam.Flatten()
+    return parts | "By bucket" >> beam.GroupByKey() | "Write shards" >> beam.ParDo(WriteShards(plan))
+
+
+def near_duplicates(read: Any, plan: PreparePlan) -> beam.PCollection:
+    """Return what finds near duplicates from `BANDS` and `SIGNATURES`, in tasks none of which has all documents.
+
+    A reading task leaves one entry per band of each document for the task of the band's key, and the
+    signature for the task of its hash. The rule is that of `pipeline.filtering.minhash`.
+    """
+    paired = (
+        read[BANDS]
+        | "By band" >> beam.GroupByKey()
+        | "Pair" >> beam.ParDo(PairCandidates(plan)).with_outputs(WANTED, main=PAIRS)
+    )
+    sent = (
+        (read[SIGNATURES], paired[WANTED])
+        | "Signatures and who needs them" >> beam.Flatten()
+        | "By document" >> beam.GroupByKey()
+        | "Send signatures" >> beam.ParDo(SendSignatures(plan))
+    )
+    return (
+        (paired[PAIRS], sent)
+        | "Pairs and signatures" >> beam.Flatten()
+        | "By larger document" >> beam.GroupByKey()
+        | "Compare" >> beam.ParDo(ComparePairs(plan))
+    )
+
+
+def raise_noted(plan: PreparePlan) -> None:
+    """Raise the error that a task has written, if any.
+
+    Raises:
+        InputError: a worker found an error in the input.
+        Restart: an object store did not respond.
+        OSError: the disk is full, over quota or read-only.
+    """
+    if plan.error_note.exists():
+        text = plan.error_note.read_text(encoding="utf-8")
+        if not text:  # there was no space for more
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        note = json.loads(text)
+        if "disk" in note:
+            raise OSError(note["disk"])
+        raise of_record(note)
+
+
+def run(plan: PreparePlan) -> None:
+    """Run the graph to completion.
+
+    Raises:
+        UserError: a worker found an error in the input.
+        RuntimeError: a task failed.
+    """
+    from pipeline.beam import runners  # of the driver
+
+    plan.claim()
+    # Exceptions of tasks are raised by `run`; Beam would also log their tracebacks.
+    logging.getLogger("apache_beam").setLevel(logging.CRITICAL)
+    try:
+        with runners.start(plan.config.runner, plan.exchange) as (engine, flags):
+            if plan.config.runner.name not in runners.PORTABLE:
+                with beam.Pipeline(runner=engine, options=flags) as pipeline:
+                    build(pipeline, plan)
+            else:
+                from pipeline.beam import services  # imports an HTTP client
+
+                services.run(plan, engine, flags, build)
+    finally:
+        raise_noted(plan)
+
+
+def accounts(plan: PreparePlan) -> Iterator[dict[str, Any]]:
+    """Yield the counts of all tasks, those that read before those that write.
+
+    Raises:
+        OSError: the engine has lost a task.
+    """
+    for read in range(plan.exchange.reads):
+        yield json.loads(plan.read_account(read).read_bytes())
+    for write in range(plan.exchange.writes):
+        path = plan.write_account(write)
+        if path.exists():  # else no document fell into its buckets
+            yield json.loads(path.read_bytes())

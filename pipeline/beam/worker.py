@@ -31,7 +31,7 @@ def serve_pool(identity: str, control: str, ready: str) -> None:
     logging.disable(logging.CRITICAL)  # the engine gets a task's traceback anyway
     from apache_beam.runners.worker.sdk_worker import SdkHarness
 
-    importlib.import_module("pipeline.beam.transforms")
+    importlib.import_module("pipeline.beam.steps")
     # As in Beam's pool: no state cache, no second thread that flushes buffers.
     harness = SdkHarness(control, worker_id=identity, state_cache_size=0, data_buffer_time_limit_ms=0)
     Path(ready).write_text("ready")

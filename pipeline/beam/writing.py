@@ -8,13 +8,13 @@ import itertools
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from pipeline.beam import buckets, spent
 from pipeline.beam.buckets import as_numbers
+from pipeline.beam.documents import DocumentCounts
 from pipeline.beam.dropped import Dropped, from_bytes
 from pipeline.beam.plan import PreparePlan
 from pipeline.beam.shard_sizes import check_tokens
@@ -22,12 +22,11 @@ from pipeline.common import counter_rng
 from pipeline.common.manifest import sha256
 from pipeline.filtering import filters, minhash
 from pipeline.shards import write_shard
-from pipeline.shards.full_sentences import best_fit, cut_documents, full_sentences
+from pipeline.shards.full_sentences import best_fit, full_sentences
 from pipeline.shards.sentence_pairs import Documents, Pairs, gather, next_sentence_pairs
 
 TokenPairs = tuple[np.ndarray, Pairs]  # tokens, and pairs of them in keyed order
 Drawn = list[TokenPairs]  # per bucket
-Account = dict[str, Any]  # counts, by the names of `DocumentCounts`
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,17 +86,15 @@ def load(plan: PreparePlan, write: int, table: pa.Table, found: np.ndarray) -> B
     return Buckets(names, documents, bounds, copies, words, read, duplicates, similar, dropped)
 
 
-def write(plan: PreparePlan, buckets: Buckets, report: Callable[[float], None]) -> Account:
+def write(plan: PreparePlan, buckets: Buckets, report: Callable[[float], None]) -> DocumentCounts:
     """Write the shards of some buckets; return their counts."""
-    account: Account = {name: Counter() for name in ("documents", "filtered", "totals", "packing", "lengths")}
-    account |= {"shards": {}, "dropped": buckets.dropped}
+    account = DocumentCounts(dropped=buckets.dropped)
     copies = buckets.copies.copy()
     for k, name in enumerate(buckets.names):
         if not name.startswith("train"):  # a score counts each document once
             copies[buckets.bounds[k] : buckets.bounds[k + 1]] = 1
-    packing = account["packing"]
     with spent.on("pairs"):
-        drawn = draw_pairs(buckets.documents, copies, plan, buckets.names, packing, report)
+        drawn = draw_pairs(buckets.documents, copies, plan, buckets.names, account.packing, report)
     for k in range(len(buckets.names)):
         if buckets.read[k]:
             with spent.on("write"):
@@ -106,7 +103,7 @@ def write(plan: PreparePlan, buckets: Buckets, report: Callable[[float], None]) 
 
 
 def write_bucket(
-    plan: PreparePlan, buckets: Buckets, k: int, copies: np.ndarray, drawn: TokenPairs, account: Account
+    plan: PreparePlan, buckets: Buckets, k: int, copies: np.ndarray, drawn: TokenPairs, account: DocumentCounts
 ) -> None:
     """Write the shard of bucket `k`, unless it is empty, and add its counts."""
     mine, name = slice(*buckets.bounds[k : k + 2]), buckets.names[k]
@@ -114,9 +111,9 @@ def write_bucket(
     tokens, pairs = drawn
     special = np.where(pairs.b_len > 0, 3, 2)
     outcomes = {"duplicate": buckets.duplicates[k], "filtered": buckets.near[k], "written": written}
-    account["documents"].update({outcome: int(count) for outcome, count in outcomes.items()})
+    account.documents.update({outcome: int(count) for outcome, count in outcomes.items()})
     if buckets.near[k]:
-        account["filtered"][filters.NEAR] += int(buckets.near[k])
+        account.filtered[filters.NEAR] += int(buckets.near[k])
     random_next = int(pairs.is_random_next.sum())
     words, documents = buckets.words[mine], buckets.documents
     sentences = documents.starts[[mine.start, mine.stop]]
@@ -130,8 +127,8 @@ def write_bucket(
     }
     if split == "validation":
         totals |= {"validation_documents": written, "validation_random_next": random_next}
-    account["totals"].update(totals)
-    account["lengths"].update((pairs.a_len + pairs.b_len + special).tolist())
+    account.totals.update(totals)
+    account.lengths.update((pairs.a_len + pairs.b_len + special).tolist())
     if not len(pairs):
         return
     path = Path(plan.out) / f"{name}.arrow"
@@ -139,7 +136,7 @@ def write_bucket(
     values, offsets = gather(tokens, pairs)
     info = dataclasses.replace(plan.info, split=split)
     write_shard(path, info, values, offsets, pairs.a_len, pairs.is_random_next)
-    account["shards"][path.name] = {
+    account.shards[path.name] = {
         "name": path.name,
         "sha256": sha256(path),
         "rows": len(pairs),
@@ -198,10 +195,9 @@ def sequences(
         part = dataclasses.replace(documents, starts=documents.starts[low : high + 1], keys=documents.keys[low:high])
         mine = chosen[places[k] : places[k + 1]] - low
         if config.packing == "best_fit":
-            stream, pairs = best_fit(part, most, key, separator=plan.separator, chosen=mine)
+            stream, pairs, cut = best_fit(part, most, key, separator=plan.separator, chosen=mine)
         else:
-            stream, pairs = full_sentences(part, most, key, separator=separator, chosen=mine)
-        cut = cut_documents(part, most, key, separator, mine, config.packing, pairs.a_start)
+            stream, pairs, cut = full_sentences(part, most, key, separator=separator, chosen=mine)
         packing.update(documents=len(mine), cut=cut, tokens=int(pairs.a_len.sum()), places=most * len(pairs))
         found.append((stream, pairs))
     return found

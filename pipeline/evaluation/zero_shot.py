@@ -1,16 +1,21 @@
 """Minimal pairs scored by models as they are: one, or all checkpoints of a training.
 
-Each model's scores are a file as soon as they are there, so an evaluation that was cut off, or a
-training that has new checkpoints, continues from them.
+Of two sentences, a model is to find the good one more likely: BLiMP (Warstadt et al. 2020) and sets
+like it. Nothing is trained. Each model's scores are a file as soon as they are there, so an evaluation
+that was cut off, or a training that has new checkpoints, continues from them.
+
+Shapes: N pairs, P paradigms, R resamples.
 """
 
 import json
 import re
-from dataclasses import dataclass, replace
-from pathlib import Path
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from model.finetuning.features import Ids
 from pipeline.common import checkpoints, counter_rng, terminal
@@ -22,10 +27,12 @@ from pipeline.common.figures import Conversion, PairScore
 from pipeline.common.formatting import pluralize
 from pipeline.common.manifest import Manifest
 from pipeline.config import EvaluateConfig, TaskConfig
+from pipeline.evaluation import table_files
+from pipeline.evaluation.examples import columns_of, pair_files
 from pipeline.evaluation.grid_search import PRETRAINED, RANDOM, RUNS, Evaluation, Record
-from pipeline.evaluation.task_types import minimal_pairs
-from pipeline.evaluation.task_types.minimal_pairs import Pairs
+from pipeline.evaluation.table_files import Table
 from pipeline.stages import fingerprints
+from pipeline.text.clean import clean
 from pipeline.tokenization.coverage import Coverage
 from pipeline.tokenization.wordpiece import WordPiece
 
@@ -34,6 +41,84 @@ if TYPE_CHECKING:
 
 SCORES, PREDICTIONS = "scores.tsv", "predictions.json"
 CHANCE = 0.5
+RESAMPLES = 1000  # of the bootstrap
+COVERAGE = 0.95  # of its intervals
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """The pairs of a task, N of them, in the order of the files."""
+
+    good: list[str] = field(default_factory=list)
+    bad: list[str] = field(default_factory=list)
+    contexts: list[tuple[str, str]] = field(default_factory=list)  # of each; "": none
+    paradigms: list[str] = field(default_factory=list)
+    groups: dict[str, tuple[str, str]] = field(default_factory=dict)  # of a paradigm: see `group_of`
+    malformed: list[str] = field(default_factory=list)  # rows left out: where and why
+    other_files: list[str] = field(default_factory=list)  # files that hold no pairs
+    counts: Counter[str] = field(default_factory=Counter)  # of good rows, by paradigm
+
+    def __len__(self) -> int:
+        return len(self.good)
+
+
+def read_pairs(data: str, task: TaskConfig, rows: int | None = None) -> Pairs:
+    """Read the pairs of a task, or the first `rows` of each paradigm; files without its columns are left out.
+
+    Raises:
+        InputError: no file matches, one is broken, or has only some of the columns.
+    """
+    files = pair_files(data, task)
+    pairs = Pairs()
+    wanted = [*task.columns, *task.contexts]
+    seen: dict[str, str] = {}
+    for place, content in files:
+        table = table_files.parse(place, content, task.header, task.key, task.quoted, wanted)
+        lost = [name for name in wanted if name not in table.names]
+        if len(lost) == len(wanted):
+            pairs.other_files.append(place)
+            seen[place] = ", ".join(table.names)
+        elif lost:
+            only = ", ".join(table.names)
+            raise InputError(f"no column {lost[0]!r}, only {only}", "task.columns", path=place, line=1)
+        else:
+            _add(pairs, table, task, rows)
+    if not len(pairs):
+        fault = pairs.malformed or [f"{place}: columns {names}" for place, names in seen.items()]
+        raise InputError(f"no pair in {task.dev}, columns {', '.join(wanted)}; {fault[0]}", "data", data)
+    return pairs
+
+
+def _add(pairs: Pairs, table: Table, task: TaskConfig, most: int | None) -> None:
+    """Add the rows of a file, up to `most` of a paradigm; those without one of the two sentences are malformed."""
+
+    def column(name: str) -> list[str]:
+        if not name or name not in table.names:  # pandas leaves the name of its index empty
+            return [""] * len(table.rows)
+        (place,) = columns_of(table, [name])
+        # Lone surrogates cannot be written; the tokenizer skips them too.
+        return [row[place].encode(errors="ignore").decode().strip() for row in table.rows]
+
+    stem = PurePosixPath(table.place.rpartition(":")[2]).stem
+    good, bad = (column(name) for name in task.columns)
+    names = [*task.contexts, *task.contexts][:2] or ["", ""]
+    contexts = zip(*(column(name) for name in names), strict=True)
+    paradigms = [name or stem for name in column(task.paradigm)]
+    groups = zip(column(task.phenomenon), column(task.category), strict=True)
+    pairs.malformed.extend(table.malformed)
+    rows = zip(good, bad, contexts, paradigms, groups, table.lines, strict=True)
+    for one, other, context, paradigm, group, line in rows:
+        if not clean(one) or not clean(other):
+            pairs.malformed.append(f"{table.place}, line {line}: a sentence is empty")
+            continue
+        pairs.counts[paradigm] += 1
+        if most is not None and pairs.counts[paradigm] > most:
+            continue
+        pairs.good.append(one)
+        pairs.bad.append(other)
+        pairs.contexts.append(context)
+        pairs.paradigms.append(paradigm)
+        pairs.groups.setdefault(paradigm, group)
 
 
 @dataclass(frozen=True)
@@ -132,7 +217,7 @@ def evaluate(config: EvaluateConfig, out: Path) -> Evaluation:
     folder = out / RUNS
     folder.mkdir(exist_ok=True)
     models = candidates(config)
-    pairs = minimal_pairs.read_pairs(config.data, config.task, config.maximum_rows)
+    pairs = read_pairs(config.data, config.task, config.maximum_rows)
     with Bar(config.task.name, 2 * len(pairs) * (len(models) + config.baseline), "sentences") as bar:
         done = {}
         for model in models:
@@ -166,7 +251,7 @@ def scores_table(pairs: Pairs, scores: Floats) -> str:
 def predictions(task: TaskConfig, pairs: Pairs, scores: Floats) -> str:
     """Return the sentence chosen of each pair as JSON, by paradigm, as the BabyLM pipeline does."""
     found: dict[str, dict[str, list[dict[str, str]]]] = {}
-    right = minimal_pairs.is_right(scores)
+    right = is_right(scores)
     rows = zip(pairs.paradigms, pairs.good, pairs.bad, pairs.contexts, right, strict=True)
     for paradigm, good, bad, contexts, chosen in rows:
         name = paradigm
@@ -371,7 +456,7 @@ def account(
 
 
 def _tables(pairs: Pairs, scores: Floats, config: EvaluateConfig) -> Record:
-    return minimal_pairs.accuracies(pairs, minimal_pairs.is_right(scores), config.seeds[0])
+    return accuracies(pairs, is_right(scores), config.seeds[0])
 
 
 def _point(model: Candidate, tables: Record) -> Record:
@@ -385,3 +470,74 @@ def _point(model: Candidate, tables: Record) -> Record:
         "interval": tables["macro"]["interval"],
         "phenomena": {name: one["accuracy"] for name, one in tables["phenomena"].items()},
     }
+
+
+def is_right(scores: Floats) -> Bools:
+    """Return whether the good sentence wins `(N,)`, by scores `(N, 2)` of the good and the bad one.
+
+    A tie counts as right, as in the official BabyLM pipeline, which takes the first of the
+    sentences with the greatest score, and has the good one first. How many there are is counted.
+    """
+    return np.asarray(scores[:, 0] >= scores[:, 1])
+
+
+def accuracies(pairs: Pairs, right: Bools, seed: int = 0) -> dict[str, Any]:
+    """Return the accuracy of each paradigm, phenomenon and category, and over all, as JSON.
+
+    Groups of paradigms, and `macro`, are means over paradigms; `micro` is over pairs. Intervals
+    are percentiles of a bootstrap of pairs within paradigms.
+    """
+    names = list(dict.fromkeys(pairs.paradigms))
+    index = {name: number for number, name in enumerate(names)}
+    paradigm = np.array([index[name] for name in pairs.paradigms])
+    counts = np.bincount(paradigm)
+    draws = np.stack([_resampled(right[paradigm == number], seed, name) for name, number in index.items()])  # (P, R)
+    means = np.bincount(paradigm, right) / counts
+    groups = {"paradigms": {name: [number] for name, number in index.items()}}
+    groups |= {kind: _members(names, pairs, place) for place, kind in enumerate(("phenomena", "categories"))}
+    tables = {
+        kind: {group: _entry(means[members], draws[members], counts[members]) for group, members in found.items()}
+        for kind, found in groups.items()
+    }
+    for name, entry in tables["paradigms"].items():
+        entry["phenomenon"], entry["category"] = pairs.groups[name]
+    micro = counts @ draws / counts.sum()
+    return {
+        "macro": _entry(means, draws, counts),
+        "micro": {"accuracy": float(right.mean()), "interval": _interval(micro), "pairs": len(right)},
+        **tables,
+    }
+
+
+def _members(names: list[str], pairs: Pairs, place: int) -> dict[str, list[int]]:
+    """Return the numbers of the paradigms in each group, by its name."""
+    found: dict[str, list[int]] = {}
+    for number, name in enumerate(names):
+        if group := pairs.groups[name][place]:
+            found.setdefault(group, []).append(number)
+    return dict(sorted(found.items()))
+
+
+def _resampled(right: Bools, seed: int, name: str) -> Floats:
+    """Return the accuracies `(R,)` of resamples of the pairs of a paradigm."""
+    count = len(right)
+    key = counter_rng.key(seed, "bootstrap", name)
+    found = np.empty(RESAMPLES)
+    block = max(1, 2**20 // count)  # resamples that are drawn at once
+    for start in range(0, RESAMPLES, block):
+        stop = min(start + block, RESAMPLES)
+        places = np.arange(start * count, stop * count)
+        chosen = counter_rng.integers(key, places, count)
+        found[start:stop] = right[chosen].reshape(-1, count).mean(1)
+    return found
+
+
+def _entry(means: Floats, draws: Floats, counts: npt.NDArray[np.int64]) -> dict[str, Any]:
+    """Return the mean over some paradigms, with its interval, as JSON."""
+    return {"accuracy": float(means.mean()), "interval": _interval(draws.mean(0)), "pairs": int(counts.sum())}
+
+
+def _interval(draws: Floats) -> list[float]:
+    """Return the percentiles of resamples between which `COVERAGE` of them lie."""
+    side = (1 - COVERAGE) / 2
+    return [float(value) for value in np.quantile(draws, (side, 1 - side))]

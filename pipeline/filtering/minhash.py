@@ -82,16 +82,8 @@ def sent_bytes(permutations: int, threshold: float) -> int:
     return 4 * permutations + 8 * ENTRY * (permutations // rows_per_band(permutations, threshold))
 
 
-def band_keys(band: Signatures) -> Bits:
-    """Return a number for each row, equal where rows are."""
-    key = np.zeros(len(band), np.uint64)
-    for column in band.T:
-        key = counter_rng.random_bits(key, column)
-    return key
-
-
 Rows = Bits
-ENTRY, PAIR, WANTED, DOCUMENT = 4, 4, 3, 2  # columns
+ENTRY, PAIR, WANTED, DOCUMENT, HASH = 4, 4, 3, 2, 4  # columns
 GONE = np.uint64(2**63)  # a bit of the band
 _ROWS = 1 << 14  # pairs compared at once: 16 MB of signatures
 
@@ -102,7 +94,9 @@ def band_entries(hashes: Hashes, signatures: Signatures, threshold: float) -> Ro
     rows = rows_per_band(permutations, threshold)
     tables = [np.zeros((0, ENTRY), np.uint64)]
     for band, first in enumerate(range(0, permutations - rows + 1, rows)):
-        key = band_keys(signatures[:, first : first + rows])
+        key = np.zeros(len(hashes), np.uint64)  # equal where the band is
+        for column in signatures[:, first : first + rows].T:
+            key = counter_rng.random_bits(key, column)
         number = np.full(len(key), band, np.uint64)
         tables.append(np.column_stack([number, key, hashes]))
     return np.concatenate(tables)
@@ -113,7 +107,8 @@ def candidate_pairs(entries: Rows) -> Rows:
 
     Each document is paired with the one before it in the order of hashes, and with the first.
     """
-    entries = distinct(shared(entries))
+    _, kind, counts = np.unique(entries[:, 1], return_inverse=True, return_counts=True)
+    entries = distinct(entries[counts[kind] > 1])  # whose key comes more than once: rows are dear to sort
     gone = entries[:, 0] >= GONE
     if gone.any():
         entries = entries[~np.isin(keys_of(entries[:, 2:]), keys_of(entries[gone, 2:]))]
@@ -125,12 +120,6 @@ def candidate_pairs(entries: Rows) -> Rows:
     return distinct(np.hstack([entries[np.tile(later, 2), 2:], entries[smaller, 2:]]))
 
 
-def shared(entries: Rows) -> Rows:
-    """Return the entries whose key comes more than once, which are few: rows are dear to sort."""
-    _, kind, counts = np.unique(entries[:, 1], return_inverse=True, return_counts=True)
-    return entries[counts[kind] > 1]
-
-
 def wanted_signatures(pairs: Rows, tasks: int) -> Rows:
     """Return which documents' signatures the task of the larger document of each pair needs."""
     task = pairs[:, 1] % np.uint64(tasks)
@@ -138,10 +127,11 @@ def wanted_signatures(pairs: Rows, tasks: int) -> Rows:
     return distinct(np.column_stack([np.tile(task, 2), documents]))
 
 
-def near_duplicates(pairs: Rows, hashes: Hashes, signatures: Signatures, threshold: float) -> Hashes:
+def near_duplicates(pairs: Rows, signed: Signatures, threshold: float) -> Hashes:
     """Return the larger document of each pair whose signatures are similar, in ascending order."""
     pairs = distinct(pairs)
-    larger, smaller = (places(hashes, pairs[:, k : k + 2]) for k in (0, 2))
+    signatures = signed[:, HASH:]
+    larger, smaller = (places(signed, pairs[:, k : k + 2]) for k in (0, 2))
     like = np.zeros(len(pairs), np.bool_)
     for start in range(0, len(pairs), _ROWS):
         part = slice(start, start + _ROWS)
@@ -150,13 +140,13 @@ def near_duplicates(pairs: Rows, hashes: Hashes, signatures: Signatures, thresho
     return distinct(pairs[like, :2])
 
 
-def places(hashes: Hashes, documents: Hashes) -> Places:
-    """Return the rows of `documents` in `hashes`.
+def places(signed: Signatures, documents: Hashes) -> Places:
+    """Return the rows of `documents` in a table that `joined` made.
 
     Raises:
         RuntimeError: the engine has lost a document.
     """
-    known, asked = keys_of(hashes), keys_of(documents)
+    known, asked = keys_of(signed[:, :HASH]), keys_of(documents)
     order = np.argsort(known, kind="stable")
     found = np.searchsorted(known[order], asked)
     if len(asked) and (not len(order) or not np.isin(asked, known).all()):
@@ -164,7 +154,7 @@ def places(hashes: Hashes, documents: Hashes) -> Places:
     return order[found]
 
 
-def keys_of(hashes: Hashes) -> npt.NDArray[Any]:
+def keys_of(hashes: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """View hashes as single comparable values, `(N,)`."""
     return np.ascontiguousarray(hashes).view("V16").ravel()
 
@@ -186,27 +176,11 @@ def by_task(numbers: Bits, tasks: int) -> Iterator[tuple[int, Places]]:
             yield int(task[part[0]]), part
 
 
-def to_bytes(rows: Rows) -> bytes:
-    """Return a table in bytes."""
-    return rows.astype("<u8").tobytes()
-
-
-def from_bytes(parts: Iterable[bytes], columns: int) -> Rows:
+def from_bytes(parts: Iterable[bytes], columns: int, kind: type[Any] = np.uint64) -> npt.NDArray[Any]:
     """Return the rows of all parts of a table."""
-    return np.frombuffer(b"".join(parts), "<u8").reshape(-1, columns)
+    return np.frombuffer(b"".join(parts), kind).reshape(-1, columns)
 
 
-def pack(hashes: Hashes, signatures: Signatures) -> bytes:
-    """Return hashes and signatures in bytes."""
-    return hashes.astype("<u8").tobytes() + signatures.astype("<u4").tobytes()
-
-
-def unpack(parts: Iterable[bytes], permutations: int) -> tuple[Hashes, Signatures]:
-    """Return the hashes and signatures of all parts."""
-    hashes, signatures = [np.zeros((0, 2), np.uint64)], [np.zeros((0, permutations), np.uint32)]
-    for part in parts:
-        count = len(part) // (16 + 4 * permutations)
-        hashes.append(np.frombuffer(part, "<u8", 2 * count).reshape(count, 2))
-        rest = np.frombuffer(part, "<u4", offset=16 * count)
-        signatures.append(rest.reshape(count, permutations))
-    return np.concatenate(hashes), np.concatenate(signatures)
+def joined(hashes: Hashes, signatures: Signatures) -> Signatures:
+    """Return hashes and signatures as one table `(N, HASH + P)`."""
+    return np.hstack([hashes.view(np.uint32), signatures])

@@ -23,7 +23,7 @@ from pipeline.readers import Document, Documents, FileRange, SkipCounts
 from pipeline.readers.io import byte_ranges
 
 STANDARD_LIBRARY = "python"
-_PASSED_OVER = frozenset({"test", "tests", "testing", "idlelib", "lib2to3", "site-packages", "_vendor", "externals"})
+_PASSED_OVER = "test tests testing idlelib lib2to3 site-packages _vendor externals"  # folders
 
 
 class Reader:
@@ -78,9 +78,9 @@ def folder(package: str) -> Path:
 
 def modules(package: str) -> list[byte_ranges.Marked[Path]]:
     """Return the package's source files, sorted, with their marks and sizes, without its tests."""
-    found = []
+    found, passed_over = [], _PASSED_OVER.split()
     for place, folders, names in os.walk(folder(package)):
-        folders[:] = sorted(name for name in folders if name not in _PASSED_OVER)
+        folders[:] = sorted(name for name in folders if name not in passed_over)
         for name in sorted(names):
             if name.endswith(".py") and not name.startswith(("test_", "conftest")):
                 path = Path(place, name)
@@ -121,17 +121,14 @@ def documentation(node: ast.Module | ast.stmt) -> Iterator[str]:
 Block = list[str]  # lines of a paragraph
 Blocks = Iterator[Block]
 # Sections that hold names and code, not sentences.
-_DROPPED_SECTIONS = frozenset(
-    {"example", "examples", "reference", "references", "methods", "see also", "shape", "shapes"}
-)
-# Directives whose body is prose; the bodies of all others are dropped.
-_PROSE_DIRECTIVES = frozenset(
-    {"note", "warning", "important", "tip", "hint", "caution", "attention", "admonition", "danger"}
-)
+_DROPPED_SECTION = re.compile("examples?|references?|methods|see also|shapes?")
 _SECTION = re.compile(r"[A-Z][\w -]{2,30}:?$")
 _UNDERLINE = re.compile(r"([=\-~^\"'`*+#_.])\1{2,}\s*$")
 _TABLE = re.compile(r"(=+( +=+)+|-+( +-+)+|\+[-=+]{3,}|\|.*)\s*$")
-_DIRECTIVE = re.compile(r"\.\. *([\w-]+)::")
+# Directives whose body is prose; the bodies of all others are dropped.
+_PROSE_DIRECTIVE = re.compile(
+    r"\.\. *(note|warning|important|tip|hint|caution|attention|admonition|danger)::", re.IGNORECASE
+)
 _ENTRY = re.compile(r"(\*{0,2}[A-Za-z_][\w.]*(?:, *\*{0,2}[A-Za-z_][\w.]*)*) *+(?:\([^()]*+\) *+)?:(?!:)")
 _FIELD = re.compile(r":(?:param|arg|ivar|cvar|var|returns?|raises?|keyword)\b([^:]*):")
 _ITEM = re.compile(r"(?:[-*+•]|\(?\d{1,2}[.)]|\(?[a-z][.)])\s+(?=\S)")
@@ -190,7 +187,7 @@ class _State:
 
     def take(self) -> Blocks:
         """Yield the paragraph, if any, and begin a new one."""
-        if self.block and self.section not in _DROPPED_SECTIONS:
+        if self.block and not _DROPPED_SECTION.fullmatch(self.section):
             yield self.block
         self.block = []
 
@@ -236,8 +233,7 @@ def _line(state: _State, text: str, indent: int, after: str) -> Blocks:
         yield from state.take()
     elif text.startswith(".. ") or text == "..":
         yield from state.take()
-        directive = _DIRECTIVE.match(text)
-        if directive is None or directive[1].lower() not in _PROSE_DIRECTIVES:
+        if not _PROSE_DIRECTIVE.match(text):
             state.floor = indent
     else:
         yield from _prose_line(state, text, indent, after)

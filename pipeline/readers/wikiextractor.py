@@ -30,7 +30,6 @@ class Reader(text_lines.TextFiles):
     def __init__(self, corpus: CorpusConfig, source: str):
         super().__init__(corpus, source, ("",))
         self.extractor = Extractor(corpus.language)
-        self._has_objects: dict[str, bool] = {}
 
     def of_reader(self, found: list[File]) -> list[File]:
         """Return the files whose names contain `wiki_00` (any number); all files if none do."""
@@ -50,7 +49,8 @@ class Reader(text_lines.TextFiles):
                 return
             if opened:
                 yield self._article(opened[1], self._body(split, line, lines))
-            elif line.text.startswith("{") and self.has_objects(split.path):
+            # In a file of elements such a line is part of an article, of which a split may own the end alone.
+            elif line.text.startswith("{") and self.form(split.path).begins == "{":
                 if (document := self._object(split, line, tally)) is not None:
                     yield document
             elif first and line.text.strip() and split.start == 0:
@@ -104,15 +104,3 @@ class Reader(text_lines.TextFiles):
         if _MARKUP.search(text):
             text = self.extractor.text(text.replace("\n", "\n\n"))  # each line is a paragraph
         return Document(f"{self.corpus.name}:{number}", _EMPTY.sub("", text))
-
-    def has_objects(self, path: str) -> bool:
-        """Return whether a file holds JSON objects, by its first non-blank line.
-
-        In a file of `<doc>` elements a line that begins with `{` is part of an article, of which a
-        split may own the end alone.
-        """
-        if path not in self._has_objects:
-            lines = self.lines(FileRange(path, 0, 1), SkipCounts("skip"))
-            first = next((line.text for line in lines if line.text.strip()), "")
-            self._has_objects[path] = first.startswith("{")
-        return self._has_objects[path]

@@ -1,17 +1,57 @@
-"""Wikipedia dumps (pages-articles XML, plain, .gz or .bz2) -> articles as plain text."""
+"""Wikipedia dumps (pages-articles XML, plain, .gz or .bz2) -> articles as plain text.
 
+MediaWiki's export format, versions 0.3 to 0.11, is read from the bytes of any part of a dump.
+Source: https://www.mediawiki.org/wiki/Help:Export#Export_format
+"""
+
+import itertools
 import re
+import xml.etree.ElementTree as ET
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, cast
+from xml.etree.ElementTree import Element
 
+from pipeline.common import budget
+from pipeline.common.budget import Budget
 from pipeline.common.errors import InputError
 from pipeline.common.storage import File
 from pipeline.config import CorpusConfig
 from pipeline.readers import Document, Documents, FileRange, SkipCounts, files_of
-from pipeline.readers.io import mediawiki_xml
 from pipeline.readers.io.compressed import CompressedFile
 from pipeline.text.wikitext import Extractor
 
 # A folder of dumps also has indices, lists of titles and database tables.
 _OTHER = re.compile(r"index\d*\.txt|\.sql\.gz$|all-titles|md5sums|sha1sums")
+
+_ROOT, _OPEN, _CLOSE, _END = b"<mediawiki>", b"<page>", b"</page>", b"</mediawiki>"
+# Raised for malformed XML, encodings unknown to the parser, and numbers that do not parse.
+MALFORMED = (ET.ParseError, ValueError, LookupError)
+Pieces = Iterator[bytes]  # of a document
+_READ_ON = 64  # chunks of at most 1 MB: more than a bzip2 block holds
+_PIECES = (b"<", b"=", b"&", b"\n")  # each makes an element, an attribute or a text of its own
+_HELD = 64  # bytes held back at the end of a chunk: more than the longest tag above
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """Header of a dump: the wiki's properties."""
+
+    namespaces: dict[int, str] = field(default_factory=dict)  # number -> local name
+    utf8: bool = True  # required for reading it from the middle
+
+
+@dataclass(slots=True)
+class Page:
+    """One page with its newest revision."""
+
+    id: str = ""
+    title: str = ""
+    namespace: int | None = None  # None in old dumps, where only the title shows it
+    redirect: bool = False
+    timestamp: str = ""  # ISO 8601: sorts as a string
+    model: str = "wikitext"
+    text: str = ""
 
 
 class Reader:
@@ -27,21 +67,21 @@ class Reader:
         self.name = corpus.name
         self.language = corpus.language
         self.files = files_of(corpus, source, (".xml", ".bz2", ".gz"), dumps)
-        self._extractors: dict[str, tuple[mediawiki_xml.Site, Extractor]] = {}
+        self._extractors: dict[str, tuple[Site, Extractor]] = {}
 
     def splits(self, split_bytes: int) -> list[FileRange]:
         """Cut every dump into byte ranges; a dump that is not seekable is one split."""
         parts = []
         for path in self.files:
             file = CompressedFile(path)
-            parts += file.ranges(split_bytes, seekable_text=mediawiki_xml.site(file).utf8)
+            parts += file.ranges(split_bytes, seekable_text=header(file).utf8)
         return parts
 
     def read(self, split: FileRange, tally: SkipCounts) -> Documents:
         """Yield the articles whose pages start in the split."""
         file = CompressedFile(split.path)
         site, extractor = self._site(file)
-        for page in mediawiki_xml.pages(file, split, tally):
+        for page in pages(file, split, tally):
             reason = skip_reason(page, site, extractor)
             text = "" if reason else extractor.text(page.text)
             if text:
@@ -49,10 +89,10 @@ class Reader:
             else:
                 tally[reason or "empty"] += 1
 
-    def _site(self, file: CompressedFile) -> tuple[mediawiki_xml.Site, Extractor]:
+    def _site(self, file: CompressedFile) -> tuple[Site, Extractor]:
         path = str(file.file)
         if path not in self._extractors:
-            site = mediawiki_xml.site(file)
+            site = header(file)
             names = site.namespaces
             extractor = Extractor(self.language, files=names.get(6), categories=names.get(14))
             self._extractors[path] = site, extractor
@@ -71,7 +111,7 @@ def dumps(found: list[File]) -> list[File]:
     return kept
 
 
-def skip_reason(page: mediawiki_xml.Page, site: mediawiki_xml.Site, extractor: Extractor) -> str | None:
+def skip_reason(page: Page, site: Site, extractor: Extractor) -> str | None:
     """Return why a page is not an article, or None if it is one."""
     namespace = page.namespace
     if namespace is None:
@@ -85,3 +125,207 @@ def skip_reason(page: mediawiki_xml.Page, site: mediawiki_xml.Site, extractor: E
     if page.model != "wikitext":
         return "model"
     return None
+
+
+def header(file: CompressedFile) -> Site:
+    """Read the header of a dump.
+
+    Raises:
+        InputError: the file is damaged or not a dump.
+    """
+    parser: ET.XMLPullParser[Any] = ET.XMLPullParser(("start", "end"))
+    namespaces, utf8 = dict[int, str](), True
+    root, room = None, _budget(file)
+    chunks = file.read()
+    try:
+        for count, (data, _) in enumerate(chunks):
+            if count == 0:
+                declared = data[:100].partition(b"encoding=")[2][1:6].lower()
+                utf8 = b"<" in data[:64] and b"\0" not in data[:64] and declared in (b"", b"utf-8")
+            room.take(budget.parsed_size(data, _PIECES))
+            parser.feed(data)
+            for event, element in _events(parser):
+                tag = _local(element)
+                if root is None:
+                    root = _check_root(file, tag)
+                if (event, tag) == ("end", "namespace"):
+                    namespaces[int(element.get("key", "0"))] = element.text or ""
+                elif (event, tag) in (("end", "siteinfo"), ("start", "page")):
+                    return Site(namespaces, utf8)
+        parser.close()
+    except MALFORMED as error:
+        if why := file.stand_in():
+            raise InputError(why, path=file.file) from error
+        raise malformed(file, chunks, str(error)) from error
+    return Site(namespaces, utf8)
+
+
+def pages(file: CompressedFile, split: FileRange, tally: SkipCounts) -> Iterator[Page]:
+    """Yield the pages that start in a split, in order; `tally` counts those that are not well-formed.
+
+    Raises:
+        InputError: the file is damaged, truncated, not well-formed, or not a dump.
+    """
+    chunks = _document(file, split)
+    start = f" counted from the first page after byte {split.start}" if split.start else ""
+    read = b""
+
+    def remembered() -> Pieces:
+        nonlocal read
+        for data in chunks:
+            read = data
+            yield data
+
+    document, last = remembered(), ""
+    while True:
+        try:
+            for page in _parsed(file, document, last):
+                last = page.id
+                yield page
+            return
+        except MALFORMED as error:
+            why = f"{error}{start}{_after(last)}"
+            while tally.on_error == "skip" and not read.endswith(_CLOSE) and (more := next(chunks, b"")):
+                read = more
+            if tally.on_error != "skip" or not read.endswith(_CLOSE):
+                raise malformed(file, chunks, why) from error
+            tally.reject(f"not well-formed XML: {why}", str(file.file))
+            document, start = itertools.chain([_ROOT], remembered()), " counted from there"
+
+
+def _parsed(file: CompressedFile, chunks: Pieces, last: str) -> Iterator[Page]:
+    """Yield the pages of a document; `last` is the id of the one before."""
+    parser: ET.XMLPullParser[Any] = ET.XMLPullParser(("start", "end"))
+    root: Element | None = None
+    element: Element | None = None
+    page = Page()
+    room = _budget(file, last)
+    for data in chunks:
+        room.take(budget.parsed_size(data, _PIECES))
+        parser.feed(data)
+        for event, child in _events(parser):
+            tag = _local(child)
+            if event == "start":
+                if root is None:
+                    root = child
+                    _check_root(file, tag)
+                elif tag == "page":
+                    element, page = child, Page()
+            elif tag == "revision" and element is not None:
+                _revise(page, child)
+                _complete(page, element)
+                element.clear()  # a page may have a million revisions
+                room = _budget(file, last)
+            elif tag == "page" and element is not None and root is not None:
+                _complete(page, child)
+                root.clear()
+                element = None
+                last = page.id
+                room = _budget(file, last)
+                yield page
+    if root is not None:
+        parser.close()
+
+
+def _budget(file: CompressedFile, last: str = "") -> Budget:
+    """Return the budget of a page or a revision."""
+    why = f"a page larger than {budget.DOCUMENT:,} bytes{_after(last)}; remove it"
+    return Budget(lambda: InputError(why, path=file.file))
+
+
+def _after(last: str) -> str:
+    return f", after the page with id {last}" if last else ""
+
+
+def malformed(file: CompressedFile, rest: Iterator[object], why: str) -> InputError:
+    """Return the error for malformed XML, unless draining `rest` reveals a damaged archive.
+
+    A damaged block decompresses to garbage, and its checksum is only compared at its end.
+
+    Raises:
+        InputError: the compressed file is damaged.
+    """
+    for _ in itertools.islice(rest, _READ_ON):
+        pass
+    hint = f"; run `{file.kind} -t {file.file}` to check the file for damage" if file.kind != "plain" else ""
+    return InputError(f"not well-formed XML: {why}{hint}", path=file.file)
+
+
+def _events(parser: "ET.XMLPullParser[Any]") -> Iterator[tuple[str, Element]]:
+    """Return the parser's pending start and end events."""
+    return cast(Iterator[tuple[str, Element]], parser.read_events())
+
+
+def _local(element: Element) -> str:
+    return element.tag.rpartition("}")[2]
+
+
+def _revise(page: Page, revision: Element) -> None:
+    """Copy a revision into `page` if it is newer than the present one."""
+    parts = {_local(part): part.text or "" for part in revision}
+    if (timestamp := parts.get("timestamp", "")) >= page.timestamp:
+        page.timestamp = timestamp
+        page.model = parts.get("model") or "wikitext"  # the only model before version 0.6
+        page.text = parts.get("text", "")
+
+
+def _complete(page: Page, element: Element) -> None:
+    """Copy the fields outside the revisions into `page`."""
+    for part in element:
+        tag, value = _local(part), part.text or ""
+        if tag == "title":
+            page.title = value
+        elif tag == "id":
+            page.id = value
+        elif tag == "ns":
+            page.namespace = int(value)
+        elif tag == "redirect":
+            page.redirect = True
+
+
+def _check_root(file: CompressedFile, tag: str) -> str:
+    if tag != "mediawiki":
+        if why := file.stand_in():
+            raise InputError(why, path=file.file)
+        raise InputError(
+            f"the root element is <{tag}>, not <mediawiki>; use a complete dump of a wiki's pages",
+            path=file.file,
+            line=1,
+        )
+    return tag
+
+
+def _document(file: CompressedFile, split: FileRange) -> Pieces:
+    """Yield the pages that start in the split, within a root: a well-formed document.
+
+    `<` is always escaped in the text of a page, so page tags are found without parsing. Where a page
+    ends, a piece ends.
+    """
+    held, mine = b"", 0  # what may end within a tag, and how many of its bytes the split owns
+    begun = split.start == 0 and split.end >= file.file.stat().st_size  # something was yielded
+    inside = False  # a page
+    for data, owned in file.read(split):
+        held, mine, place = held + data, mine + owned * len(data), 0
+        while (at := held.find(_CLOSE if inside else _OPEN, place)) >= 0 and (inside or at < mine):
+            if inside:
+                end = at + len(_CLOSE)
+                yield held[place:end]
+                place = end
+            elif split.start and not begun:  # the first split has the dump's own root
+                yield _ROOT
+                place = at
+            begun, inside = True, not inside
+        if inside or (begun and owned):
+            if (end := len(held) - _HELD) > place:
+                yield held[place:end]
+                place = end
+        elif not owned and len(held) >= mine + len(_OPEN):  # no other page starts in the split
+            held = _END
+            break
+        elif owned and split.start:
+            place = max(0, len(held) - _HELD)
+        held, mine = held[place:], mine - place
+    if begun:
+        yield held
+    elif held and not held.rstrip().endswith(_END):
+        raise InputError(f"truncated, does not end in {_END.decode()}; download the file again", path=split.path)

@@ -130,28 +130,23 @@ def by_checkpoint(stages: Stages) -> list[Plot]:
 
     The steps are read from the converted folders; a task with one checkpoint has no plot.
     """
-    points: dict[tuple[str, str], dict[int, tuple[float, float | None]]] = {}
+    points: dict[tuple[str, str], dict[int, Score]] = {}
     for evaluation in stages.values():
         score, start = evaluation.record, evaluation.manifest.config.get("pretrained")
-        if (
-            not isinstance(score, Score)
-            or not start
-            or (model := fingerprints.conversion_of(start)) is None
-            or model.step is None
-        ):
+        if not isinstance(score, Score) or not start:
             continue
-        made = fingerprints.manifest_of(start)
-        assert made is not None
-        place = score.title, training_of(str(made.config.get("train")))
-        points.setdefault(place, {})[model.step] = (score.score, score.baseline)
+        model, made = fingerprints.conversion_of(start), fingerprints.manifest_of(start)
+        if model is not None and model.step is not None and made is not None:
+            place = score.title, training_of(str(made.config.get("train")))
+            points.setdefault(place, {})[model.step] = score
     drawn = []
     for (title, _), found in sorted(points.items()):
         steps = sorted(found)
         if len(steps) > 1:
-            curves: list[plots.Curve] = [("pre-trained", steps, [found[s][0] for s in steps])]
-            random = [found[step][1] for step in steps]
-            if None not in random:
-                curves.append(("random initialisation", steps, [r for r in random if r is not None]))
+            curves: list[plots.Curve] = [("pre-trained", steps, [found[step].score for step in steps])]
+            random = [one for step in steps if (one := found[step].baseline) is not None]
+            if len(random) == len(steps):
+                curves.append(("random initialisation", steps, random))
             drawn.append((f"{title} over checkpoints", plots.lines(curves, "step", "score")))
     return drawn
 

@@ -179,20 +179,15 @@ def log_artifact(run: Any, name: str, found: Stages) -> None:
         artifact.add_reference(uri, name=path, checksum=False)
     if not run.offline:  # W&B resolves an input on its server
         for other in sources:
-            use_input(run, f"{run.group}-{other}")
+            try:
+                run.use_artifact(f"{run.group}-{other}:latest")
+            except Exception as error:  # the other inputs and stages do not depend on it
+                print(
+                    f"warning: W&B does not link {run.name} to {run.group}-{other} ({first_line(error)}); "
+                    "if it was logged offline, run wandb sync",
+                    flush=True,
+                )
     run.log_artifact(artifact)
-
-
-def use_input(run: Any, name: str) -> None:
-    """Link a stage to an input, which W&B does not have if it was logged offline."""
-    try:
-        run.use_artifact(f"{name}:latest")
-    except Exception as error:  # the other inputs and stages do not depend on it
-        print(
-            f"warning: W&B does not link {run.name} to {name} ({first_line(error)}); "
-            "if it was logged offline, run wandb sync",
-            flush=True,
-        )
 
 
 def references(folder: Path, manifest: Manifest) -> list[tuple[str, str]]:

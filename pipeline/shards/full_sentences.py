@@ -14,7 +14,7 @@ import numpy as np
 
 from pipeline.common.counter_rng import Ints
 from pipeline.shards import Tokens
-from pipeline.shards.sentence_pairs import Documents, Pairs
+from pipeline.shards.sentence_pairs import Documents, Pairs, ranges
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,14 +24,13 @@ class Stream:
     tokens: Tokens  # (T,)
     starts: Ints  # (S,) of each sentence in `tokens`
     ends: Ints  # (S,)
-    limits: Ints  # (S,) sentence before which a sequence containing this one must end
+    owner: Ints  # (S,) place of its document in that order
 
 
 def stream(documents: Documents, order: Ints, longest: int, separator: int | None) -> Stream:
     """Concatenate the documents in this order; split sentences of more than `longest` tokens.
 
-    With a `separator` (an id) between documents, a sequence may span several; without, it ends with
-    its document.
+    `separator` is an id between documents.
     """
     bounds = documents.sentences[documents.starts]  # (D+1,) of documents in tokens
     sizes = np.diff(bounds)[order] + (separator is not None)
@@ -42,56 +41,49 @@ def stream(documents: Documents, order: Ints, longest: int, separator: int | Non
     tokens = np.concatenate([mark[:0], *parts])
 
     counts = np.diff(documents.starts)[order]  # sentences of each document
-    which = _ranges(documents.starts[order], counts)
+    which = ranges(documents.starts[order], counts)
     owner = np.repeat(np.arange(len(order)), counts)
     starts = documents.sentences[which] - bounds[order][owner] + begins[owner]
     lengths = np.diff(documents.sentences)[which]
     pieces = -(-lengths // longest)
-    part = _ranges(np.zeros(len(pieces), np.int64), pieces)
+    part = ranges(np.zeros(len(pieces), np.int64), pieces)
     whole_end = np.repeat(starts + lengths, pieces)
     starts, owner = np.repeat(starts, pieces) + part * longest, np.repeat(owner, pieces)
-    ends = np.minimum(starts + longest, whole_end)
-    last = np.searchsorted(owner, owner, side="right")
-    limits = last if separator is None else np.full(len(owner), len(owner))
-    return Stream(tokens, starts, ends, limits)
+    return Stream(tokens, starts, np.minimum(starts + longest, whole_end), owner)
 
 
 def full_sentences(
     documents: Documents, max_tokens: int, key: np.uint64, *, separator: int | None, chosen: Ints
-) -> tuple[Tokens, Pairs]:
+) -> tuple[Tokens, Pairs, int]:
     """Pack whole sentences into slices of at most `max_tokens` of the returned tokens `(T,)`.
 
     Segment B is empty. The `chosen` documents are in keyed order. No token is lost: an overlong
     sentence is cut. `separator` is the id between two documents in one sequence; with None, each
-    sequence ends with its document.
+    sequence ends with its document. The number is that of the documents in more than one sequence.
     """
     laid = stream(documents, documents.ordered(chosen, key), max_tokens, separator)
-    reach = np.searchsorted(laid.ends, laid.starts + max_tokens, side="right")
-    following = np.minimum(reach, laid.limits).tolist()
-    first, here = [], 0
-    while here < len(following):
-        first.append(here)
-        here = following[here]
-    a_start = laid.starts[np.array(first, np.int64)]
-    last = np.array([*first[1:], len(following)], np.int64)[: len(first)] - 1
-    return laid.tokens, Pairs.single(a_start, laid.ends[last] - a_start)
-
-
-def _ranges(first: Ints, counts: Ints) -> Ints:
-    """Concatenate the ranges of `counts[k]` numbers from `first[k]` on."""
-    before = np.cumsum(counts) - counts
-    ranged: Ints = np.repeat(first - before, counts) + np.arange(counts.sum())
-    return ranged
+    following = np.searchsorted(laid.ends, laid.starts + max_tokens, side="right")
+    if separator is None:
+        following = np.minimum(following, np.searchsorted(laid.owner, laid.owner, side="right"))
+    after, begun, here = following.tolist(), [], 0
+    while here < len(after):
+        begun.append(here)
+        here = after[here]
+    first = np.array(begun, np.int64)
+    inside = first[1:][laid.owner[first[1:]] == laid.owner[first[1:] - 1]]
+    a_start = laid.starts[first]
+    a_len = laid.ends[following[first] - 1] - a_start
+    return laid.tokens, Pairs.single(a_start, a_len), len(np.unique(laid.owner[inside]))
 
 
 def best_fit(
     documents: Documents, max_tokens: int, key: np.uint64, *, separator: int, chosen: Ints
-) -> tuple[Tokens, Pairs]:
+) -> tuple[Tokens, Pairs, int]:
     """Pack documents into slices of at most `max_tokens` of the returned tokens `(T,)`.
 
     Arguments and result are those of `full_sentences`. Pieces of a sequence are in keyed order.
     """
-    tokens, pieces = full_sentences(documents, max_tokens, key, separator=None, chosen=chosen)
+    tokens, pieces, cut = full_sentences(documents, max_tokens, key, separator=None, chosen=chosen)
     sequences = fill(pieces.a_len.tolist(), max_tokens)
     mark = np.array([separator], tokens.dtype)
     parts = [tokens[:0]]
@@ -101,7 +93,7 @@ def best_fit(
             parts += (tokens[first : first + pieces.a_len[piece]], mark)
         parts.pop()
     lengths = np.array([pieces.a_len[sequence].sum() + len(sequence) - 1 for sequence in sequences], np.int64)
-    return np.concatenate(parts), Pairs.single(np.cumsum(lengths) - lengths, lengths)
+    return np.concatenate(parts), Pairs.single(np.cumsum(lengths) - lengths, lengths), cut
 
 
 def fill(sizes: list[int], most: int) -> list[list[int]]:
@@ -128,26 +120,3 @@ def fill(sizes: list[int], most: int) -> list[list[int]]:
         free[left].append(number)
         some |= 1 << left
     return [sorted(sequence) for sequence in sequences]
-
-
-def cut_documents(
-    documents: Documents,
-    max_tokens: int,
-    key: np.uint64,
-    separator: int | None,
-    chosen: Ints,
-    packing: str,
-    starts: Ints,
-) -> int:
-    """Return how many of the chosen documents are in more than one sequence.
-
-    `starts` are those of the sequences, ascending, of sequential packing.
-    """
-    sizes = np.diff(documents.sentences[documents.starts])
-    if packing == "best_fit" or separator is None:
-        return int((sizes[chosen] > max_tokens).sum())
-    order = documents.ordered(chosen, key)
-    ends = np.cumsum(sizes[order] + 1)
-    before = np.searchsorted(starts, ends - sizes[order] - 1, "right")
-    inside = np.searchsorted(starts, ends) - before
-    return int((inside > 0).sum())

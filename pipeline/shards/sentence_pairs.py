@@ -179,6 +179,13 @@ def _truncated(pairs: Pairs, max_tokens: int, keys: Bits, turn: Ints) -> Pairs:
     return Pairs(a_start, kept_a, b_start, kept_b, pairs.is_random_next)
 
 
+def ranges(first: Ints, counts: Ints) -> Ints:
+    """Concatenate the ranges of `counts[k]` numbers from `first[k]` on."""
+    found: Ints = np.repeat(first - (np.cumsum(counts) - counts), counts)
+    found += np.arange(len(found))
+    return found
+
+
 def gather(tokens: Tokens, pairs: Pairs) -> tuple[Tokens, Ints]:
     """Concatenate the tokens of the pairs, A then B: `(sum of lengths,)`, and offsets `(N+1,)`."""
     offsets = np.zeros(len(pairs) + 1, np.int64)
@@ -189,8 +196,7 @@ def gather(tokens: Tokens, pairs: Pairs) -> tuple[Tokens, Ints]:
         part = pairs[start : start + rows]
         lengths = np.stack([part.a_len, part.b_len], axis=1).ravel()
         places = np.stack([part.a_start, part.b_start], axis=1).ravel()
-        shift = np.repeat(places - (np.cumsum(lengths) - lengths), lengths)
-        shift += np.arange(len(shift))
+        shift = ranges(places, lengths)
         low = offsets[start]
         values[low : low + len(shift)] = tokens[shift]
     return values, offsets

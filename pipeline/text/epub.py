@@ -22,18 +22,8 @@ from pipeline.text.encodings import decode, marked, meant, plain, wide
 
 _PIECES = (b"<", b"=", b"&", b"\n")  # each makes an element, an attribute or a text of its own
 # Elements whose content is not text, and how they are counted; "": no part of a book.
-_DROPPED = {
-    "head": "",
-    "script": "",
-    "style": "",
-    "template": "",
-    "nav": "tables of contents",
-    "svg": "drawings",
-    "math": "formulas",
-    "audio": "",
-    "video": "",
-    "iframe": "",
-}
+_NO_PART = "head script style template audio video iframe"
+_DROPPED = {"nav": "tables of contents", "svg": "drawings", "math": "formulas", **dict.fromkeys(_NO_PART.split(), "")}
 # By epub:type or role: numbers in the text that are no part of it.
 _MARKS = {"pagebreak": "numbers of pages", "noteref": "numbers of notes"}
 _MARKS |= {f"doc-{kind}": what for kind, what in _MARKS.items()}

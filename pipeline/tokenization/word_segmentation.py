@@ -6,7 +6,8 @@ segmenter (Cui et al. 2021, section 3.1).
 
 import functools
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from itertools import chain
 
 import numpy as np
 
@@ -36,18 +37,11 @@ def word_starts(sentences: Sequence[str], data: Bytes, cut: Segmenter) -> Bools:
 
     A sentence without a Chinese character counts as one word.
     """
-    lengths = np.fromiter(map(len, _words(sentences, cut)), np.int64)
+    words = (cut(sentence) if _CHINESE.search(sentence) else [sentence] for sentence in sentences)
+    lengths = np.fromiter(map(len, chain.from_iterable(words)), np.int64)
     first = np.cumsum(lengths) - lengths  # characters before each word
     places = np.flatnonzero((data & 0xC0) != 0x80)  # of characters
     assert lengths.sum() == len(places), "a segmenter must return all of its input"
     found = np.zeros(len(data), np.bool_)
     found[places[first[lengths > 0]]] = True
     return found
-
-
-def _words(sentences: Sequence[str], cut: Segmenter) -> Iterator[str]:
-    for sentence in sentences:
-        if _CHINESE.search(sentence):
-            yield from cut(sentence)
-        else:
-            yield sentence

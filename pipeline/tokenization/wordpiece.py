@@ -318,8 +318,7 @@ class WordPiece:
             return ids, counts
         parts = []
         for part in pretokenize.chunks(bounds):
-            chunk = self._chunk(data, part)  # the places of its pieces need most memory
-            coverage.unknown += chunk.unknown
+            chunk = self._chunk(data, part, coverage)  # the places of its pieces need most memory
             parts.append((chunk.ids, chunk.lengths))
         return self._joined(parts)
 
@@ -421,8 +420,7 @@ class WordPiece:
         starts = word_starts(sentences, data, cut)
         parts = [(np.zeros(0, self.dtype), np.zeros(0, np.int64), np.zeros(0, np.bool_))]
         for part in pretokenize.chunks(bounds):
-            chunk = self._chunk(data, part)
-            coverage.unknown += chunk.unknown
+            chunk = self._chunk(data, part, coverage)
             goes_on = self.continues[chunk.ids]
             places = chunk.starts + part[0]
             inner = pretokenize.are_chinese(data, places) & ~starts[places]
@@ -501,8 +499,8 @@ class WordPiece:
                 parts.append(self._ask(part))
         return self._joined(parts)
 
-    def _chunk(self, data: Bytes, bounds: Lengths) -> "_Chunk":
-        """Tokenize the sentences delimited by `bounds` in UTF-8 `data`."""
+    def _chunk(self, data: Bytes, bounds: Lengths, coverage: Coverage) -> "_Chunk":
+        """Tokenize the sentences delimited by `bounds` in UTF-8 `data`; count unknown characters."""
         data = data[bounds[0] : bounds[-1]]
         bounds = bounds - bounds[0]
         starts = pretokenize.starts(data, bounds, self._kinds)
@@ -515,8 +513,8 @@ class WordPiece:
         ids, counts = self._cache.encode(distinct, indices)  # (T,), (N,)
         before = np.concatenate([[0], np.cumsum(counts)])
         lengths = np.diff(before[np.searchsorted(cuts, bounds)])
-        unknown = self._unknown_pieces(distinct, indices, ids, before)
-        return _Chunk(ids, lengths, starts, before[:-1], unknown)
+        coverage.unknown += self._unknown_pieces(distinct, indices, ids, before)
+        return _Chunk(ids, lengths, starts, before[:-1])
 
     def _unknown_pieces(self, distinct: list[bytes], indices: Lengths, ids: Ids, before: Lengths) -> int:
         """Return how many characters of pieces are in unknown tokens among their `ids`."""
@@ -539,4 +537,3 @@ class _Chunk(NamedTuple):
     lengths: Lengths  # (S,) tokens of each sentence
     starts: Lengths  # (N,) byte offset of each piece
     firsts: Lengths  # (N,) first token of each piece
-    unknown: int  # characters

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from pipeline import shards
-from pipeline.beam import transforms
+from pipeline.beam import steps
 from pipeline.beam.plan import PreparePlan
 from pipeline.common.figures import CorpusCounts
 from pipeline.common.manifest import MANIFEST, Manifest, require_manifest
@@ -126,7 +126,7 @@ def test_what_is_left_out_as_equal_is_not_counted_as_kept(vocab: Path, tmp_path:
 def test_a_document_that_an_engine_loses_fails_the_job(
     corpus: Path, vocab: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run_graph = transforms.run
+    run_graph = steps.run
 
     def lossy(work: PreparePlan) -> None:
         run_graph(work)
@@ -135,7 +135,7 @@ def test_a_document_that_an_engine_loses_fails_the_job(
         part["documents"]["written"] -= 1
         path.write_text(json.dumps(part))
 
-    monkeypatch.setattr(transforms, "run", lossy)
+    monkeypatch.setattr(steps, "run", lossy)
     config = preparing.settings("books", corpus, vocab, source=str(tmp_path), out=str(tmp_path / "out"))
     with pytest.raises(RuntimeError, match="43 documents"):
         stage.run("prepare", config, make)

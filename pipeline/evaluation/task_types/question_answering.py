@@ -104,21 +104,14 @@ class Answers:
         asked = self._tokens(question.text)[0][: min(QUESTION, self._longest // 2)]
         room = self._longest - len(asked) - 3
         step = min(self._stride, max(1, room // 2))  # half a window always fits into one
-        starts = [0]
-        while starts[-1] + room < len(ids):
-            starts.append(starts[-1] + step)
-        ends = [min(start + room, len(ids)) for start in starts]
-        places = np.arange(len(ids))
-        context = [
-            np.where(
-                (places >= start) & (places < end),
-                np.minimum(places - start, end - 1 - places) + 0.01 * (end - start),
-                -1.0,
-            )
-            for start, end in zip(starts, ends, strict=True)
-        ]
-        best = np.argmax(context, 0) if len(ids) else places  # (length,) the window of each token
-        for number, (start, end) in enumerate(zip(starts, ends, strict=True)):
+        starts = step * np.arange(1 + -(-max(0, len(ids) - room) // step))[:, None]  # (windows, 1)
+        ends = np.minimum(starts + room, len(ids))
+        before, after = np.arange(len(ids)) - starts, ends - 1 - np.arange(len(ids))  # (windows, length)
+        least = np.minimum(before, after)
+        best = np.where(least >= 0, least + 0.01 * (ends - starts), -1.0).argmax(
+            0
+        )  # (length,) the window of each token
+        for number, (start, end) in enumerate(np.hstack([starts, ends]).tolist()):
             sequence, begin = frame(self._wordpiece, asked, ids[start:end])
             yield Window(index, begin, spans[start:end], best[start:end] == number), sequence
 

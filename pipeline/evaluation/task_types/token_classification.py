@@ -84,15 +84,12 @@ class Tagging:
         words = self._wordpiece.within_text(words, (place > 0 for place in range(len(words))))
         room, unknown = self._longest - 2, [self._wordpiece.unk]
         pieces = [part[:room] if len(part) else np.array(unknown) for part in texts(self._wordpiece, words)]
+        before = np.cumsum([0, *map(len, pieces)])  # pieces before each word
         start = 0
         while start < len(words):
-            end, size = start, 0
-            while end < len(words) and size + len(pieces[end]) <= room:
-                size += len(pieces[end])
-                end += 1
-            lengths = [len(part) for part in pieces[start:end]]
-            first = [1, *(1 + np.cumsum(lengths)[:-1]).tolist()]
-            label = np.full(size + 2, UNLABELLED, np.int64)
+            end = int(np.searchsorted(before, before[start] + room, "right")) - 1
+            first = (1 + before[start:end] - before[start]).tolist()
+            label = np.full(before[end] - before[start] + 2, UNLABELLED, np.int64)
             label[first] = tags[start:end]
             sequence, _ = frame(self._wordpiece, np.concatenate(pieces[start:end]), None)
             yield Window(index, first), sequence, label

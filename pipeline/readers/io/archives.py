@@ -5,7 +5,7 @@ import zipfile
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import PurePosixPath
-from typing import Self
+from typing import Any, Self
 
 from pipeline.common import budget, storage
 from pipeline.common.budget import Budget
@@ -17,7 +17,7 @@ from pipeline.readers.io import byte_ranges, compressed, size_limit
 from pipeline.text import encodings
 from pipeline.text.encodings import Decoded
 
-TARS = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz", ".tar.zst", ".tzst")
+TARS = (*compressed.suffixes(".tar"), ".tgz", ".tbz2", ".txz", ".tzst")
 ARCHIVES = (".zip", *TARS)
 BROKEN_TAR = (tarfile.TarError, EOFError, OSError, ValueError, TypeError, RecursionError)
 Contents = Iterator[tuple[str, bytes]]  # names and bytes of documents
@@ -138,7 +138,7 @@ class ArchiveFiles:
     def _tar(self, split: FileRange, tally: SkipCounts) -> Contents:
         """Stream the documents of a tar archive; nothing is written to disk."""
         path, last = split.path, "its beginning"
-        stream = compressed.Stream(split)
+        stream: Any = compressed.Stream(split)
         try:
             with tarfile.open(fileobj=stream, mode="r|", tarinfo=_Header, ignore_zeros=True) as archive:
                 while (member := archive.next()) is not None:

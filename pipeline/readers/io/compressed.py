@@ -13,7 +13,7 @@ import re
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import zstandard
 
@@ -230,28 +230,22 @@ def _next_stream(file: BinaryIO, start: int, end: int) -> int | None:
     return None
 
 
-class Stream(io.RawIOBase):
+class Stream:
     """The decompressed bytes of a whole file, as a file that is read once."""
 
     def __init__(self, split: FileRange):
-        super().__init__()
         self._chunks, self._held = CompressedFile(split.path).read(split), memoryview(b"")
 
-    def readable(self) -> bool:
-        """Return true: that is what it is for."""
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        """Read up to `len(buffer)` bytes.
+    def read(self, size: int) -> bytes:
+        """Return up to `size` bytes, none at the end.
 
         Raises:
             InputError: raised by `CompressedFile.read`.
         """
         if not self._held:
             self._held = memoryview(next(self._chunks, (b"", True))[0])
-        count = min(len(buffer), len(self._held))
-        buffer[:count], self._held = self._held[:count], self._held[count:]
-        return count
+        found, self._held = self._held[:size], self._held[size:]
+        return bytes(found)
 
 
 def decompressed(place: str, content: bytes, room: Budget) -> bytes:

@@ -41,16 +41,12 @@ class FileFormat(NamedTuple):
     newline: bytes
     ends: str  # LF, CRLF or CR
     fault: str | None = None  # why its beginning is not text
+    begins: str = ""  # its first letter
 
     @property
     def wide(self) -> bool:
         """Return whether its bytes must be decoded to find line ends."""
         return codecs.lookup(self.encoding).name in _WIDE
-
-    @property
-    def lacks_mark(self) -> bool:
-        """Return whether only a byte order mark could say in which order its bytes are."""
-        return self.stated and codecs.lookup(self.encoding).name in ("utf-16", "utf-32")
 
 
 class TextFiles:
@@ -96,8 +92,10 @@ class TextFiles:
                 name = found  # the order of the bytes, which utf-16 leaves open
             ends, newline = line_ends(head)
             stated = self.corpus.encoding is not None and not marked
-            fault = encodings.fault(head, head.decode(name, "replace"), None if stated else name)
-            self._forms[path] = FileFormat(name, stated, newline, ends, fault)
+            text = head.decode(name, "replace")
+            fault = encodings.fault(head, text, None if stated else name)
+            begins = text.removeprefix("\ufeff").lstrip()[:1]
+            self._forms[path] = FileFormat(name, stated, newline, ends, fault, begins)
         return self._forms[path]
 
     def lines(self, split: FileRange, tally: SkipCounts) -> Iterator[Line]:
@@ -116,8 +114,8 @@ class TextFiles:
             if split.start == 0:
                 tally.reject(form.fault, split.path)
             return
-        if form.lacks_mark:
-            name = codecs.lookup(form.encoding).name
+        name = codecs.lookup(form.encoding).name
+        if form.stated and name in ("utf-16", "utf-32"):
             why = f"has no byte order mark; set corpus.encoding to {name}-le or {name}-be"
             tally.reject(why, split.path, offer_skip=False)
             return

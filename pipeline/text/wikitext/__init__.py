@@ -10,7 +10,8 @@ import re
 from functools import lru_cache
 
 from pipeline.common.language_codes import wikipedia_code
-from pipeline.text.wikitext import brackets, elements, language_variants, lines, namespaces
+from pipeline.common.tables import read_table
+from pipeline.text.wikitext import brackets, elements, lines, namespaces
 from pipeline.text.wikitext.templates import Templates
 
 _SWITCH = re.compile(r"__(?:[^\W_a-z]+(?:_[^\W_a-z]+)*|(?i:(?:no|force)?toc|noeditsection|nogallery|(?:no)?index))__")
@@ -25,6 +26,13 @@ _ODD = re.compile(f"[{_BLANK_SET}{_INVISIBLE_SET}]")
 # Left in brackets by removed templates: nothing, or stray punctuation before the first word.
 _EMPTY_WIDE = re.compile(r"（[ ,;:、，；：]*+）")
 _LEADING = re.compile(r"\([ ,;:]++")
+# Script variants: `-{zh-hans:计算机; zh-hant:電腦}-` is resolved to one of them.
+# Source: https://www.mediawiki.org/wiki/Writing_systems/Syntax
+_VARIANTS = read_table(__file__, "language_variants.yaml")
+_PREFERRED = _VARIANTS["preferred"].split()
+_VARIANT = re.compile(r"-\{([^{}]*+)\}-")
+_CHOICE = re.compile(r"(?:^|;)\s*+(?:(?:[^;:=]|=(?!>))*+=>\s*+)*+([a-z]{2,4}(?:-[a-z]+)?)\s*+:", re.IGNORECASE)
+_HIDDEN_FLAGS = frozenset("AHT-DN")  # flags: rules for later, the page's title, a description
 
 
 class Extractor:
@@ -36,7 +44,7 @@ class Extractor:
         dropped += [name for name in (files, categories) if name]
         self._links = brackets.Links(dropped)
         self._templates = Templates(language)
-        self._variants = wikipedia_code(language) in language_variants.CONVERTED
+        self._variants = wikipedia_code(language) in _VARIANTS["converted"].split()
         words = "|".join(map(re.escape, namespaces.REDIRECTS))
         self._redirect = re.compile(rf"\s*#(?:{words})\s*:?\s*\[\[", re.IGNORECASE)
 
@@ -54,7 +62,7 @@ class Extractor:
             text = elements.remove_references(text)
         text = self._templates.expand(_BAR.sub(r"\1|", text))
         if self._variants:
-            text = language_variants.resolve(text)
+            text = _resolve_variants(text)
         text = brackets.remove_braces(text)
         text = self._links.resolve(text)
         text = brackets.resolve_external(text)
@@ -62,7 +70,9 @@ class Extractor:
         text = elements.strip_tags(text)
         if "__" in text:
             text = _SWITCH.sub("", text)
-        text = _even(_decode(text))
+        if "&" in text:
+            text = _ENTITY.sub(lambda match: _character(match[0]), text)
+        text = _even(text)
         return elements.reveal(lines.paragraphs(text))
 
 
@@ -110,11 +120,6 @@ def _character(entity: str) -> str:
     return chr(code) if visible else ""
 
 
-def _decode(text: str) -> str:
-    """Replace entities by their characters."""
-    return _ENTITY.sub(lambda match: _character(match[0]), text) if "&" in text else text
-
-
 def _even(text: str) -> str:
     """Normalise white space and remove punctuation left by removed templates."""
     text = text.replace("\xa0", " ")
@@ -126,3 +131,30 @@ def _even(text: str) -> str:
     while "  " in text:
         text = text.replace("  ", " ")
     return text.replace(" )", ")").replace(" ,", ",").replace(" ;", ";")
+
+
+def _resolve_variants(text: str) -> str:
+    """Replace each conversion block by one variant."""
+    for _ in range(4):  # blocks within blocks
+        if "-{" not in text:
+            break
+        text = _VARIANT.sub(_choose, text)
+    return text
+
+
+def _choose(match: re.Match[str]) -> str:
+    content = match[1]
+    flags, bar, rules = content.partition("|")
+    wanted = {flag.strip().upper() for flag in flags.split(";")}
+    if not bar or not all(len(flag) <= 1 or flag.lower() in _PREFERRED for flag in wanted):
+        wanted, rules = set(), content  # a bar belonged to a link
+    if wanted & _HIDDEN_FLAGS and "S" not in wanted and wanted != {"A"}:
+        return ""
+    if "R" in wanted:
+        return rules
+    starts = list(_CHOICE.finditer(rules))
+    ends = [*[rule.start() for rule in starts], len(rules)][1:]
+    choices = {
+        rule[1].lower(): rules[rule.end() : end].strip().rstrip(";") for rule, end in zip(starts, ends, strict=True)
+    }
+    return next((choices[variant] for variant in (*_PREFERRED, *choices) if variant in choices), rules)

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline import prepare
-from pipeline.beam import dropped, spent, steps, transforms
+from pipeline.beam import dropped, spent, steps
 from pipeline.beam.carrier import ENDING
 from pipeline.beam.exchange import DIRECT, Exchange
 from pipeline.beam.plan import PreparePlan, unpack
@@ -120,7 +120,7 @@ def planned(corpus: Path, out: Path, **runner: object) -> PreparePlan:
 
 def test_a_task_does_not_carry_the_splits(corpus: Path) -> None:
     plan = planned(corpus, corpus)
-    more = dataclasses.replace(plan, splits=plan.splits * 10_000, firsts=list(range(10_000)))
+    more = dataclasses.replace(plan, tasks=plan.tasks * 10_000)
     assert len(pickle.dumps(more)) == len(pickle.dumps(plan))
 
 
@@ -128,7 +128,7 @@ def test_the_graph_has_a_few_bytes_per_split(corpus: Path) -> None:
     """2 TB, at the default size of a split."""
     path, count = "/data/corpus/enwiki-latest-pages-articles.xml", 30_000
     splits = [FileRange(path, k * SPLIT_BYTES, (k + 1) * SPLIT_BYTES, "v1") for k in range(count)]
-    plan = dataclasses.replace(planned(corpus, corpus), splits=splits, firsts=list(range(count)))
+    plan = dataclasses.replace(planned(corpus, corpus), tasks=[[split] for split in splits])
     packets = list(plan.packets())
     assert sum(map(len, packets)) < 2**19
     tasks = [task for packet in packets for task in unpack(packet)]
@@ -159,8 +159,8 @@ def test_the_engine_leaves_only_marks_in_the_folder(corpus: Path, tmp_path: Path
     plan = planned(corpus, tmp_path, exchange="engine")
     plan = dataclasses.replace(plan, config=dataclasses.replace(plan.config, filters=near))
     plan.scratch.mkdir()
-    transforms.run(plan)
-    assert sum(1 for _ in transforms.accounts(plan)) == plan.exchange.reads + plan.exchange.writes
+    steps.run(plan)
+    assert sum(1 for _ in steps.accounts(plan)) == plan.exchange.reads + plan.exchange.writes
     left = {path.name: path.stat().st_size for path in plan.scratch.iterdir()}
     marks = {name: size for name, size in left.items() if not name.endswith((".json", spent.ENDING))}
     assert all(name.startswith(("run-", "begun")) or name.endswith(".progress") for name in marks)

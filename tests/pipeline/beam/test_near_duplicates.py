@@ -169,7 +169,7 @@ def test_many_tasks_find_those_of_the_rule(
 
 def test_a_signature_that_the_engine_has_lost_is_an_error() -> None:
     plan = laid_out(0.5, 1, 1)
-    wanted = minhash.to_bytes(np.array([[0, 1, 2]], np.uint64))
+    wanted = np.array([[0, 1, 2]], np.uint64).tobytes()
     with pytest.raises(RuntimeError, match="lost"):
         list(SendSignatures(plan).work(0, [(WANTED, 0, 0, wanted)]))
 

@@ -13,7 +13,7 @@ import pytest
 from hydra import compose, initialize_config_dir
 
 from pipeline import prepare
-from pipeline.beam import progress, transforms
+from pipeline.beam import progress, steps
 from pipeline.beam.plan import PreparePlan
 from pipeline.cli import composing, conf_files
 from pipeline.config import PrepareConfig
@@ -49,7 +49,7 @@ def test_tasks_say_how_far_they_are(words: list[str], tmp_path: Path, monkeypatc
     seen = progress.Progress(plan)
     seen.look()
     assert (seen.read.done, seen.read.documents, seen.written.done, seen.reading) == (0, 0, 0, True)
-    transforms.run(plan)
+    steps.run(plan)
     seen.look()
     (split,) = plan.splits
     assert (seen.read.done, seen.read.documents, seen.reading) == (split.end, DOCUMENTS, False)
@@ -74,13 +74,13 @@ def test_a_heartbeat_follows_the_tasks_progress(words: list[str], tmp_path: Path
     beats: list[float] = []
     counts: list[int] = []
 
-    def pause() -> bool:
+    def pause(_: float) -> bool:
         counts.append(len(beats))
         if len(counts) == 3:  # after a look without progress
             plan.report(plan.read_account(0)).write_text("[12, 1, false]")
         return len(counts) == 5
 
-    progress._beat(plan, lambda: beats.append(1.0), pause)
+    list(progress._looks(plan, lambda: beats.append(1.0), pause))
     assert counts == [0, 0, 0, 1, 1]
 
 
@@ -88,13 +88,13 @@ def test_a_job_that_hangs_is_named_once(words: list[str], tmp_path: Path, capsys
     plan = planned(words, tmp_path / "out")
     looks = iter(range(3 * progress.STALLED))
 
-    def pause() -> bool:
+    def pause(_: float) -> bool:
         look = next(looks, None)
         if look == progress.STALLED - 1:  # in time
             plan.report(plan.read_account(0)).write_text("[12, 1, false]")
         return look is None
 
-    progress._beat(plan, lambda: None, pause)
+    list(progress._looks(plan, lambda: None, pause))
     (line,) = capsys.readouterr().err.splitlines()
     assert "no task has made progress" in line
 

@@ -12,7 +12,7 @@ import pytest
 from hydra import compose, initialize_config_dir
 
 from pipeline import prepare as stage_prepare
-from pipeline.beam import steps, transforms
+from pipeline.beam import steps
 from pipeline.beam.plan import PreparePlan
 from pipeline.cli import composing, conf_files
 from pipeline.common.errors import InputError
@@ -154,7 +154,7 @@ def test_a_disk_too_full_for_a_note_reaches_the_driver(vocab: Path, tmp_path: Pa
         (small_disk / "filling").write_bytes(bytes(2**22))
     assert plan.error_note.exists()
     with pytest.raises(OSError, match="No space left"):
-        transforms.raise_noted(plan)
+        steps.raise_noted(plan)
 
 
 @pytest.mark.parametrize("workers", [1, 2])
@@ -217,7 +217,7 @@ def test_a_file_that_goes_between_plan_and_read_is_named(vocab: Path, tmp_path: 
     plan = planned(f"+corpus={reader}", f"corpus.path={path}", f"vocab={vocab}", out=tmp_path)
     path.unlink()
     with pytest.raises(InputError, match=f"{path.name}: [^\\[]*$"):
-        transforms.run(plan)
+        steps.run(plan)
 
 
 def test_the_fields_of_a_mistake_reach_the_driver(vocab: Path, tmp_path: Path) -> None:
@@ -228,4 +228,4 @@ def test_the_fields_of_a_mistake_reach_the_driver(vocab: Path, tmp_path: Path) -
     (tmp_path / "v" / "tokenizer.json").write_text(build([*SPECIAL, "other"]))
     steps.loaded.cache_clear()
     with refused(InputError, "changed", key="vocab"):
-        transforms.run(plan)
+        steps.run(plan)

@@ -28,7 +28,7 @@ def left_out(texts: list[str], threshold: float, permutations: int) -> set[int]:
     signed = minhash.MinHasher(FiltersConfig(permutations=permutations, shingle=SHINGLE)).sign(texts)
     hashes = np.column_stack([np.arange(len(texts)), np.zeros(len(texts))]).astype(np.uint64)
     pairs = minhash.candidate_pairs(minhash.band_entries(hashes, signed, threshold))
-    return {int(row) for row in minhash.near_duplicates(pairs, hashes, signed, threshold)[:, 0]}
+    return {int(row) for row in minhash.near_duplicates(pairs, minhash.joined(hashes, signed), threshold)[:, 0]}
 
 
 def chance(similarity: float, threshold: float, permutations: int) -> float:

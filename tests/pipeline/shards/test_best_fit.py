@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.common import counter_rng
-from pipeline.shards.full_sentences import best_fit, cut_documents, fill, full_sentences
+from pipeline.shards.full_sentences import best_fit, fill, full_sentences
 from pipeline.shards.sentence_pairs import Pairs, gather
 from tests.pipeline.shards.made_documents import documents_of
 
@@ -37,7 +37,8 @@ corpora = st.lists(st.lists(st.integers(1, 40), min_size=1, max_size=8), max_siz
 @given(corpora, st.integers(4, 60))
 def test_every_token_is_in_one_sequence_and_only_long_documents_are_cut(lengths: list[list[int]], most: int) -> None:
     documents = documents_of(lengths)
-    found = rows(*best_fit(documents, most, KEY, separator=SEPARATOR, chosen=np.arange(len(lengths))))
+    tokens, pairs, _ = best_fit(documents, most, KEY, separator=SEPARATOR, chosen=np.arange(len(lengths)))
+    found = rows(tokens, pairs)
     assert all(0 < len(row) <= most for row in found)
     every = [piece for row in found for piece in pieces(row)]
     assert sorted(token for piece in every for token in piece) == list(range(sum(map(sum, lengths))))
@@ -70,28 +71,22 @@ def test_pieces_are_put_where_they_fit_best(case: tuple[list[int], int]) -> None
 @given(corpora, st.integers(4, 60))
 def test_cut_documents_are_counted_in_both_packings(lengths: list[list[int]], most: int) -> None:
     documents = documents_of(lengths)
-    chosen = np.arange(len(lengths))
     owner = np.repeat(np.arange(len(lengths)), [sum(d) for d in lengths])
-    for name, pack in (("sequential", full_sentences), ("best_fit", best_fit)):
-        tokens, pairs = pack(documents, most, KEY, separator=SEPARATOR, chosen=np.arange(len(lengths)))
+    for pack in (full_sentences, best_fit):
+        tokens, pairs, cut = pack(documents, most, KEY, separator=SEPARATOR, chosen=np.arange(len(lengths)))
         homes: dict[int, set[int]] = {}
         for number, row in enumerate(rows(tokens, pairs)):
             for token in row:
                 if token != SEPARATOR:
                     homes.setdefault(int(owner[token]), set()).add(number)
-        cut = cut_documents(documents, most, KEY, SEPARATOR, chosen, name, pairs.a_start)
-        assert cut == sum(len(numbers) > 1 for numbers in homes.values()), name
+        assert cut == sum(len(numbers) > 1 for numbers in homes.values()), pack
 
 
 def test_documents_of_many_lengths_leave_few_places_free() -> None:
     draws = np.random.default_rng(0)
     lengths = [[20] * int(n) for n in np.clip(draws.lognormal(2.5, 1.2, 2000), 1, 400)]
     documents, most = documents_of(lengths), 1022
-    _, pairs = best_fit(documents, most, KEY, separator=SEPARATOR, chosen=np.arange(len(lengths)))
+    _, pairs, few = best_fit(documents, most, KEY, separator=SEPARATOR, chosen=np.arange(len(lengths)))
     assert pairs.a_len.sum() / (len(pairs) * most) > 0.98
-    starts = full_sentences(documents, most, KEY, separator=SEPARATOR, chosen=np.arange(len(lengths)))[1].a_start
-    chosen = np.arange(len(lengths))
-    few, many = (
-        cut_documents(documents, most, KEY, SEPARATOR, chosen, name, starts) for name in ("best_fit", "sequential")
-    )
+    _, _, many = full_sentences(documents, most, KEY, separator=SEPARATOR, chosen=np.arange(len(lengths)))
     assert few < many / 2

@@ -23,7 +23,7 @@ def packed(lengths: list[list[int]], most: int, separator: int | None, seed: int
         keys=counter_rng.random_bits(counter_rng.key(7, "documents"), np.arange(len(lengths))),
         buckets=np.array([0, len(lengths)]),
     )
-    tokens, pairs = full_sentences(
+    tokens, pairs, _ = full_sentences(
         documents, most, counter_rng.key(seed, "x"), separator=separator, chosen=np.arange(len(lengths))
     )
     assert not pairs.b_len.any()

@@ -20,8 +20,7 @@ from pipeline.common.errors import ConfigError, InputError
 from pipeline.common.figures import PairScore
 from pipeline.config import EvaluateConfig, TaskConfig
 from pipeline.evaluation import examples, zero_shot
-from pipeline.evaluation.task_types import minimal_pairs
-from pipeline.evaluation.task_types.minimal_pairs import Pairs
+from pipeline.evaluation.zero_shot import Pairs
 from pipeline.reporting import minimal_pair_tables
 from pipeline.stages import stage
 from pipeline.tokenization.wordpiece import SPECIAL, WordPiece, build
@@ -126,17 +125,17 @@ def test_scores_that_are_there_are_not_computed_again(tmp_path: Path, model_fold
 
 
 def test_a_tie_is_right_as_the_first_of_equals_is_taken() -> None:
-    right = minimal_pairs.is_right(np.array([[-1.0, -1.0], [-2.0, -1.0], [-3.0, -4.0]]))
+    right = zero_shot.is_right(np.array([[-1.0, -1.0], [-2.0, -1.0], [-3.0, -4.0]]))
     assert right.tolist() == [True, False, True]
 
 
 def test_an_interval_is_that_of_the_binomial_distribution() -> None:
     pairs = Pairs(["g"] * 1000, ["b"] * 1000, [("", "")] * 1000, ["p"] * 1000, {"p": ("", "")})
-    found = minimal_pairs.accuracies(pairs, np.arange(1000) < 700)["macro"]
+    found = zero_shot.accuracies(pairs, np.arange(1000) < 700)["macro"]
     assert found["accuracy"] == pytest.approx(0.7)
     deviation = np.sqrt(0.7 * 0.3 / 1000)
     assert found["interval"] == pytest.approx([0.7 - 1.96 * deviation, 0.7 + 1.96 * deviation], abs=deviation / 5)
-    assert found == minimal_pairs.accuracies(pairs, np.arange(1000) < 700)["macro"]
+    assert found == zero_shot.accuracies(pairs, np.arange(1000) < 700)["macro"]
 
 
 def test_an_interval_over_paradigms_is_that_of_scipys_bootstrap() -> None:
@@ -144,7 +143,7 @@ def test_an_interval_over_paradigms_is_that_of_scipys_bootstrap() -> None:
     names = [name for name, size in sizes.items() for _ in range(size)]
     right = np.random.default_rng(1).random(440) < np.repeat([0.9, 0.7, 0.5], list(sizes.values()))
     none = ("", "")
-    found = minimal_pairs.accuracies(
+    found = zero_shot.accuracies(
         Pairs(["g"] * 440, ["b"] * 440, [none] * 440, names, dict.fromkeys(sizes, none)), right
     )["macro"]
     parts = np.split(right.astype(float), [40, 140])
@@ -162,7 +161,7 @@ def test_a_small_paradigm_counts_as_much_as_a_large_one_in_the_macro_mean() -> N
     names = ["large"] * 90 + ["small"] * 10
     groups = {"large": ("x", ""), "small": ("x", "")}
     pairs = Pairs(["g"] * 100, ["b"] * 100, [("", "")] * 100, names, groups)
-    found = minimal_pairs.accuracies(pairs, np.array([name == "large" for name in names]))
+    found = zero_shot.accuracies(pairs, np.array([name == "large" for name in names]))
     assert (found["macro"]["accuracy"], found["micro"]["accuracy"]) == (0.5, pytest.approx(0.9))
     assert found["phenomena"]["x"]["pairs"] == 100
 
@@ -194,7 +193,7 @@ def read(tmp_path: Path, name: str) -> tuple[Pairs, TaskConfig]:
     (tmp_path / path).parent.mkdir(parents=True)
     (tmp_path / path).write_text(content)
     task = examples.task_of(name)
-    return minimal_pairs.read_pairs(str(tmp_path), task), task
+    return zero_shot.read_pairs(str(tmp_path), task), task
 
 
 def test_sets_without_paradigms_take_the_names_of_their_files(tmp_path: Path) -> None:
@@ -341,25 +340,25 @@ def test_a_zip_file_and_a_folder_of_the_files_themselves_are_read_too(tmp_path: 
 
     write_blimp(tmp_path / "data")
     task = examples.task_of("blimp")
-    expected = minimal_pairs.read_pairs(str(tmp_path / "data"), task)
+    expected = zero_shot.read_pairs(str(tmp_path / "data"), task)
     with zipfile.ZipFile(tmp_path / "all.zip", "w") as file:
         for path in (tmp_path / "data" / "blimp").iterdir():
             file.write(path, f"blimp/{path.name}")
     for place in (tmp_path / "all.zip", tmp_path / "data" / "blimp"):
-        assert minimal_pairs.read_pairs(str(place), task).good == expected.good
+        assert zero_shot.read_pairs(str(place), task).good == expected.good
 
 
 def test_mistakes_name_the_key(tmp_path: Path, model_folder: Path) -> None:
     task = examples.task_of("blimp")
     with refused(InputError, key="data"):
-        minimal_pairs.read_pairs(str(tmp_path / "nowhere"), task)
+        zero_shot.read_pairs(str(tmp_path / "nowhere"), task)
     write_blimp(tmp_path / "data")
     bad = TaskConfig(**{**vars(task), "columns": ["good", "bad"]})
     with refused(InputError, key="data"):
-        minimal_pairs.read_pairs(str(tmp_path / "data"), bad)
+        zero_shot.read_pairs(str(tmp_path / "data"), bad)
     half = TaskConfig(**{**vars(task), "columns": ["sentence_good", "bad"]})
     with pytest.raises(InputError, match="'bad'"):
-        minimal_pairs.read_pairs(str(tmp_path / "data"), half)
+        zero_shot.read_pairs(str(tmp_path / "data"), half)
     nowhere = config_of(tmp_path, tmp_path / "no-model")
     with refused(InputError, path=nowhere.pretrained):
         zero_shot.candidates(nowhere)
@@ -391,7 +390,7 @@ def test_a_model_without_its_masked_lm_head_is_refused(tmp_path: Path, model_fol
 
 @pytest.mark.shared_data
 def test_the_whole_of_blimp_is_read(shared_data: Path) -> None:
-    pairs = minimal_pairs.read_pairs(str(shared_data), examples.task_of("blimp"))
+    pairs = zero_shot.read_pairs(str(shared_data), examples.task_of("blimp"))
     assert len(pairs) == 67_000
     assert len(pairs.groups) == 67
     assert not pairs.malformed
@@ -401,7 +400,7 @@ def test_the_whole_of_blimp_is_read(shared_data: Path) -> None:
 def test_a_column_without_a_name_is_no_column_of_the_task(tmp_path: Path) -> None:
     """As pandas writes its index."""
     (tmp_path / "data.tsv").write_text("\tsen\twrong_sen\tphenomenon\n7\ta\tb\tSV\n")
-    pairs = minimal_pairs.read_pairs(str(tmp_path), examples.task_of("multiblimp"))
+    pairs = zero_shot.read_pairs(str(tmp_path), examples.task_of("multiblimp"))
     assert (pairs.contexts, pairs.groups) == ([("", "")], {"SV": ("", "")})
 
 
@@ -424,7 +423,7 @@ def test_only_rows_without_two_sentences_are_left_out(
     tmp_path: Path, rows: list[dict[str, Any]], good: list[str], faults: list[str]
 ) -> None:
     (tmp_path / "p.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    pairs = minimal_pairs.read_pairs(str(tmp_path), examples.task_of("blimp"))
+    pairs = zero_shot.read_pairs(str(tmp_path), examples.task_of("blimp"))
     assert (pairs.good, pairs.malformed) == (good, [f"{tmp_path}/p.jsonl, {fault}" for fault in faults])
 
 
@@ -432,8 +431,8 @@ def test_only_rows_without_two_sentences_are_left_out(
 def test_blank_lines_are_no_rows(tmp_path: Path, end: str) -> None:
     row = json.dumps(ROW)
     (tmp_path / "p.jsonl").write_bytes(f"\ufeff{row}\r\n\r\n{row}{end}".encode())
-    pairs = minimal_pairs.read_pairs(str(tmp_path), examples.task_of("blimp"))
+    pairs = zero_shot.read_pairs(str(tmp_path), examples.task_of("blimp"))
     assert pairs.good == ["a", "a"]
     (tmp_path / "p.jsonl").write_text(f"{row}\n\n{{")
     with refused(InputError, line=3):
-        minimal_pairs.read_pairs(str(tmp_path), examples.task_of("blimp"))
+        zero_shot.read_pairs(str(tmp_path), examples.task_of("blimp"))
