@@ -74,6 +74,9 @@ class DataConfig(Section, key="data"):
             "must be a number of bytes above 0, such as 200GB, and goes with data.cache",
             "cache_size",
         )
+        for key, folders in {"more": self.folders, "validation": self.validation}.items():
+            twice = next((folder for folder in folders if folders.count(folder) > 1), None)
+            self.require(twice is None, f"has {twice} twice; for more of its samples set data.weights", key)
         self.require(
             len(self.weights) in (0, len(self.folders)),
             f"must be empty, or one for each of {', '.join(self.folders)}",
@@ -92,10 +95,11 @@ class DataConfig(Section, key="data"):
 
     @property
     def held_out_parts(self) -> "dict[str, DataConfig]":
-        """Return each of several folders of `validation`, by what its path has alone."""
+        """Return each of several folders of `validation`, by what its path has alone, else by its place."""
         paths = [Path(folder).parts[::-1] for folder in self.validation if len(self.validation) > 1]
-        depth = next((n for n, same in enumerate(zip(*paths, strict=False)) if len(set(same)) == len(paths)), 0)
-        names = (re.sub(r"\W", "_", path[depth], flags=re.ASCII) for path in paths)
+        levels = ([re.sub(r"\W", "_", part) for part in level] for level in zip(*paths, strict=False))
+        alone = (names for names in levels if len({"average", *names}) > len(paths))  # `ema` has figures of that name
+        names = next(alone, [f"set_{place}" for place in range(len(paths))])
         return {name: self._of([folder]) for name, folder in zip(names, self.validation, strict=False)}
 
     def _of(self, folders: list[str]) -> "DataConfig":
@@ -164,7 +168,7 @@ class TrainConfig(StageConfig):
     clip: float | None = option(1.0, "Largest norm of the gradient; null: any.", above=0)
     seed: int = option(0, "Seed of weights, order and masks.")
     log_every: int = runtime_option(10, "Steps per row of metrics.jsonl.", at_least=1)
-    evaluate_every: int = runtime_option(200, "Steps per evaluation.", at_least=1)
+    evaluate_every: int = option(200, "Steps per evaluation.", role="keep_best", at_least=1)
     evaluate_samples: int = option(
         2000, "Samples of the validation shards per evaluation, always the same.", at_least=1
     )

@@ -23,18 +23,16 @@ from pipeline.stages import fingerprints
 
 # What a step depends on only through its learning rate, batch size and share of masks, or not at
 # all; so does `schedule`.
-PER_STEP = {"steps", "words", "epochs", "objective.mask_share", "evaluate_samples", "keep_best"}
-
-
-def is_common(key: str) -> bool:
-    """Return whether every step depends on a setting or an input directly."""
-    return key not in PER_STEP and not key.startswith(("schedule.", "data.validation."))
+PER_STEP = ("steps", "words", "epochs", "objective.mask_share", "schedule.")
+HELD_OUT = ("evaluate_samples", "data.validation.")  # what `keep_best` depends on alone
 
 
 def common_of(config: TrainConfig, sources: fingerprints.Sources) -> str:
     """Return a hash of the settings and of the fingerprints of inputs that every step depends on directly."""
     parts = (fingerprints.changed_settings(config), sources)
-    return fingerprints.fingerprint_of("train", *({k: v for k, v in part.items() if is_common(k)} for part in parts))
+    apart = PER_STEP if config.keep_best else (*PER_STEP, *HELD_OUT)
+    common = ({k: v for k, v in part.items() if not k.startswith(apart)} for part in parts)
+    return fingerprints.fingerprint_of("train", *common)
 
 
 class FirstSteps:
@@ -106,23 +104,24 @@ def step_in_common(config: TrainConfig, sources: fingerprints.Sources) -> int:
 def _in_common(folder: Path, first_steps: FirstSteps, done: int) -> list[Path]:
     """Return checkpoints of other trainings after `done` steps that this one has too, latest first.
 
-    Their files have not been verified.
+    Their files have not been verified. Those whose best checkpoint is not there any more are left out.
     """
     others = [checkpoints.steps(other) for other in folder.parent.glob("*") if other != folder]
     shared = [  # hashes take the steps in order
         path
         for step, path in sorted((step, path) for found in others for step, path in found.items() if step > done)
         if first_steps.fits(step, checkpoints.noted(path, "first_steps"))
+        and all(best.exists() for best in checkpoints.best_of(path))
     ]
     return shared[::-1]
 
 
 def _take_up(path: Path, step: int, folder: Path, fetch: Callable[[Path], None]) -> None:
-    """Link a checkpoint and those before it that are kept for their words; copy their curve."""
+    """Link a checkpoint, its best, and those before it that are kept for their words; copy their curve."""
     tracking.share(folder.parent.parent, path.parent, folder, step)
     earlier = checkpoints.steps(path.parent).items()
     marked = (other for number, other in earlier if number < step and checkpoints.mark_of(other) is not None)
-    for each in (*marked, path):
+    for each in dict.fromkeys((*marked, *checkpoints.best_of(path), path)):
         fetch(each.relative_to(folder.parents[1]))
         target = folder / each.name
         if target.exists():  # an interrupted start linked it, or it is damaged

@@ -324,7 +324,7 @@ class Trainer:
         if self.world.rank == 0:
             if not self.health.row:  # else those before may be the good ones
                 stable = steps_before_decay(self.config.schedule, self.steps)
-                checkpoints.prune(path, self.config.keep, self.config.keep_every, stable, self.best.get("step"))
+                checkpoints.prune(path, self.config.keep, self.config.keep_every, stable)
             self.store.upload(self.guard.beat, wait=self.stop or self.health.limit_reached)
         dist.barrier()
         self.guard.beat()

@@ -127,20 +127,22 @@ def newest(folder: Path) -> Checkpoint | None:
     return None
 
 
-def prune(last: Path, keep: int, keep_every: int | None = None, stable: int = 0, best: float | None = None) -> None:
+def prune(last: Path, keep: int, keep_every: int | None = None, stable: int = 0) -> None:
     """Name the newest; remove what killed writers left, and all but the last `keep` and each `keep_every`-th.
 
-    That of step `best` stays too, and the last of the first `stable` steps: a longer training can
-    continue from it. Those kept for their words do not count. `last` is the checkpoint that was
-    just written. Any after it are damaged: it was not resumed from them.
+    The last of the first `stable` steps stays too, as a longer training can continue from it, and
+    the best of each that does. Those kept for their words do not count. `last` is the checkpoint
+    that was just written. Any after it are damaged: it was not resumed from them.
     """
     found = steps(last.parent)
     good = [step for step in found if step <= int(last.name.removeprefix("step-"))]
     plain = [step for step in good if mark_of(found[step]) is None]
-    apart = {max((step for step in plain if step <= stable), default=None), best} & set(plain[:-keep])
+    spare = {step for step in plain[:-keep] if keep_every is None or step % keep_every}
+    apart = {max((step for step in plain if step <= stable), default=0)} & set(plain[:-keep])
+    best = {path for step in good if step not in spare - apart for path in best_of(found[step])}
+    apart |= {step for step in plain[:-keep] if found[step] in best}
     for step, path in found.items():
-        spare = step in plain[:-keep] and (keep_every is None or step % keep_every)
-        if step not in good or (spare and step not in apart):
+        if step not in good or step in spare - apart:
             remove(path)
     write_text(last.parent / LATEST, f"{last.name}\n")
     if apart:
@@ -157,6 +159,13 @@ def mark_of(path: Path) -> float | None:
 def noted(path: Path, key: str) -> Any:
     """Return a field of a checkpoint's state, unverified; None if it is missing or damaged."""
     return foreign_json.own(path / STATE).get(key)
+
+
+def best_of(path: Path) -> list[Path]:
+    """Return the checkpoint of the lowest held-out loss up to one; none without `keep_best`."""
+    best = noted(path, "best")
+    step = best.get("step") if isinstance(best, dict) else None
+    return [path.with_name(name_of(int(step)))] if isinstance(step, int | float) else []
 
 
 def runs(folder: Path) -> Path:

@@ -57,7 +57,7 @@ def option(
 ) -> Any:
     """Return a field that affects the stage's output; `limits` are arguments of `Limits`.
 
-    `counts` returns the part of a value that does so, if the rest does not.
+    A `role` that is the name of another field says: only where that is set. `counts` returns the part of a value that does so, if the rest does not.
     """
     metadata = {"help": help, "role": role, "counts": counts or (lambda value: value)}
     metadata |= {"limits": Limits(**limits)} if limits else {}
@@ -108,6 +108,8 @@ def walk_fields(config: Any) -> Iterator[tuple[str, str, Any]]:
     """Yield (dotted key, role, value) of a config dataclass; role is input, runtime or setting."""
     for each in fields(config):
         value, role = getattr(config, each.name), each.metadata.get("role", "setting")
+        if role not in ("setting", "input", "runtime"):
+            role = "setting" if getattr(config, role) else "runtime"
         if role != "runtime" and is_dataclass(value):
             for key, inner, item in walk_fields(value):
                 yield f"{each.name}.{key}", inner, item
@@ -188,6 +190,8 @@ class Section:
             limits, value = each.metadata.get("limits"), getattr(self, each.name)
             key = f"{self._prefix}{each.name}"
             check(is_finite(value), "must be finite", key, value)
+            empty = each.name in ("workdir", "out") and value == ""
+            check(not empty, "must not be empty, which would be the root folder; is a variable unset?", key, value)
             if limits is None or value is None or value == MISSING:
                 continue
             values = value if isinstance(value, list) else [value]

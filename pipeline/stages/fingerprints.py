@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.common import storage
+from pipeline.common.errors import InputError
 from pipeline.common.figures import Conversion
 from pipeline.common.manifest import Manifest, enclosing_manifest, sha256_of
 from pipeline.common.schema import counted, default_of, has_default, walk_fields
@@ -63,7 +64,7 @@ def defaults_of(schema: Any, prefix: str = "") -> Settings:
     found: Settings = {}
     for field in dataclasses.fields(schema):
         key = prefix + field.name
-        if field.metadata.get("role", "setting") != "setting":
+        if field.metadata.get("role") in ("input", "runtime"):
             continue
         if isinstance(field.type, type) and dataclasses.is_dataclass(field.type):
             found |= defaults_of(field.type, f"{key}.")
@@ -160,9 +161,14 @@ def fingerprint(stage: str, config: StageConfig, known: Sources | None = None) -
     """Return the stage's fingerprint, and those of its inputs by config key.
 
     `known` holds the fingerprints of input folders that do not exist yet, by path.
+
+    Raises:
+        InputError: an input is in the folder that the stage writes.
     """
-    sources = {}
+    sources, own_folder = {}, absolute(config.out)
     for key, path in inputs(config).items():
+        if f"{absolute(path)}/".startswith(f"{own_folder}/"):
+            raise InputError("is in the folder that this command writes; set another out", key, path)
         text = key == "source" or key.startswith("corpus.")
         # Of a store the keys may read the corpus alone, so its folder is not asked for a manifest.
         bare = key.startswith("corpus.") and storage.is_address(path)

@@ -143,11 +143,12 @@ def test_those_kept_for_their_words_do_not_count_among_the_last_ones(tmp_path: P
     assert checkpoint.average(path, last, 4)[1] == [3, 4, 5, 7]
 
 
-def test_the_best_stays_and_is_not_averaged(tmp_path: Path) -> None:
+def test_the_best_of_each_that_stays_does_too_and_is_not_averaged(tmp_path: Path) -> None:
     for step in range(10, 100, 10):
-        path = write(tmp_path, state(step), {"w": torch.full((2,), float(step))}, {})
-        prune(path, 2, stable=25, best=50 if step >= 50 else None)
-    assert list(checkpoints.steps(tmp_path)) == [20, 50, 80, 90]
+        best = {"step": 50 if step >= 50 else 10, "loss": 1.0}
+        path = write(tmp_path, dataclasses.replace(state(step), best=best), {"w": torch.full((2,), float(step))}, {})
+        prune(path, 2, stable=25)
+    assert list(checkpoints.steps(tmp_path)) == [10, 20, 50, 80, 90]
     last = checkpoints.locate(tmp_path / name_of(90))
     assert checkpoint.average(*last, 2)[1] == [80, 90]
 

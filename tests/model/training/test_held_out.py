@@ -8,9 +8,11 @@ import pytest
 from benchmarks.small import write_prepared
 from model.config import DataConfig
 from pipeline.common import checkpoints
+from pipeline.common.errors import ConfigError
 from pipeline.common.manifest import Manifest, require_manifest
 from pipeline.tokenization.wordpiece import WordPiece
 from tests.model.conftest import SMALL, losses, rows, train_many
+from tests.refusals import refused
 
 
 def test_a_held_out_set_of_ones_own_has_a_loss_per_name(root: Path, work: Path, tmp_path: Path) -> None:
@@ -41,6 +43,9 @@ def test_a_held_out_set_of_ones_own_has_a_loss_per_name(root: Path, work: Path, 
         (["w/a/prepare", "w/b/prepare"], ["a", "b"]),
         (["w/prepare-old", "w/prepare-new"], ["prepare_old", "prepare_new"]),
         (["s3://x/a/prepare", "w/prepare", "x/y/prepare"], ["a", "w", "y"]),
+        (["w/新闻/prepare", "w/小说/prepare"], ["新闻", "小说"]),
+        (["w/x-1", "w/x_1"], ["set_0", "set_1"]),
+        (["w/average/a", "w/new/a"], ["set_0", "set_1"]),  # an average of the weights has figures of that name
     ],
 )
 def test_parts_are_named_by_what_their_paths_have_alone(folders: list[str], names: list[str]) -> None:
@@ -50,8 +55,14 @@ def test_parts_are_named_by_what_their_paths_have_alone(folders: list[str], name
     assert data.held_out.folders == (folders or ["w/prepare"])
 
 
+def test_a_folder_given_twice_is_refused() -> None:
+    for key, folders in {"more": ["w/a", "w/prepare"], "validation": ["w/a", "w/a"]}.items():
+        with refused(ConfigError, "twice", key=f"data.{key}"):
+            DataConfig(dir="w/prepare", vocab="v", **{key: folders})
+
+
 def test_the_best_checkpoint_is_the_result(root: Path, work: Path, tmp_path: Path) -> None:
-    rising = ["optimizer.learning_rate=0.5", "schedule=constant", "schedule.warmup_share=1"]  # falls, then diverges
+    rising = ["optimizer.learning_rate=0.5", "schedule=constant", "schedule.warmup_steps=12"]  # falls, then diverges
     run = [*SMALL, *rising, f"workdir={work}", f"out={tmp_path}/out", "evaluate_every=1", "keep=1", "keep_best=true"]
     said = train_many(root, [(1, run)])
     out = tmp_path / "out"
@@ -66,3 +77,9 @@ def test_the_best_checkpoint_is_the_result(root: Path, work: Path, tmp_path: Pat
     assert made.figures["validation"]["masked_lm_loss"] == held[best]["masked_lm_loss"]
     assert f"checkpoint of step {best}," in said
     assert json.loads((path.parent / checkpoints.name_of(12) / checkpoints.STATE).read_text())["best"]["step"] == best
+    longer = train_many(root, [(1, [*run, "steps=13"])])
+    assert "the first 12 steps are those of" in longer
+    path, state = checkpoints.locate(out)
+    assert (state.step, list(checkpoints.steps(path.parent))) == (best, [best, 13])
+    for changed in ("evaluate_samples=3", "evaluate_every=2"):  # what is measured decides which one is the best
+        assert "the first" not in train_many(root, [(1, [*run, "steps=13", changed])])

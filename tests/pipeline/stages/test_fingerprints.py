@@ -15,12 +15,14 @@ import pytest
 from hydra import compose, initialize_config_dir
 
 from pipeline.cli import composing, conf_files
+from pipeline.common.errors import ConfigError, InputError
 from pipeline.common.figures import Conversion
 from pipeline.common.manifest import Manifest, Result, file_checksums
-from pipeline.config import CorpusConfig, TasksConfig
+from pipeline.config import CorpusConfig, StageConfig, TasksConfig
 from pipeline.stages import fingerprints, stage
 from pipeline.stages.registry import OTHERS, STAGES
 from tests import finished
+from tests.refusals import refused
 
 GOLDEN = Path(__file__).parent / "golden"
 COMMANDS = {
@@ -178,3 +180,17 @@ def test_a_corpus_does_not_depend_on_what_readers_leave_out(tmp_path: Path) -> N
         read = fingerprints.fingerprint("tasks", settings)
         elsewhere.write_text(f"changed {place}")
         assert fingerprints.fingerprint("tasks", settings) == read
+
+
+@pytest.mark.parametrize("within", ["", "/checkpoints", "/../train"])
+def test_a_stage_that_reads_what_it_writes_is_refused(within: str, tmp_path: Path) -> None:
+    """Its first start would change the input of the second, which would begin again."""
+    config = composed("train", ["model=tiny", f"out={tmp_path}/train", f"start={tmp_path}/train{within}"])
+    with refused(InputError, key="start"):
+        fingerprints.fingerprint("train", config)
+
+
+def test_an_empty_folder_is_refused() -> None:
+    for key in ("workdir", "out"):
+        with refused(ConfigError, key=key):
+            StageConfig(**{"workdir": "work", "out": "work/vocab", key: ""})
