@@ -172,7 +172,7 @@ def plain(layers: int, steps: int, kind: torch.dtype, compiled: bool) -> list[Ro
 def engine(layers: int, steps: int, ours: bool, compiled: bool) -> list[Row]:
     """Time the engine at ZeRO 1 in bf16, with DeepSpeed's way of handling gradients or ours."""
     config = TrainConfig(
-        out="",
+        out="out",
         precision="bf16",
         batch_size=1,
         micro_batch=1,

@@ -178,7 +178,7 @@ def engine_step(options: argparse.Namespace, config: ModelConfig) -> Callable[[A
     from model.training.deepspeed_engine import build_engine, start_world
 
     settings = TrainConfig(
-        out="",
+        out="out",
         precision=options.precision,
         batch_size=options.batch,
         micro_batch=options.batch,

@@ -99,7 +99,7 @@ def ours(options: argparse.Namespace, seed: int) -> dict[str, float]:
         data=options.data,
         pretrained=options.pretrained,
         workdir="",
-        out="",
+        out="out",
         epochs=options.epochs,
         batch_sizes=[options.batch],
         learning_rates=[options.rate],

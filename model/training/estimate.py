@@ -16,6 +16,7 @@ from model.config import DataConfig, ModelConfig, TrainConfig
 from model.training import cost, run_length
 from model.training.tracking import read_metrics
 from pipeline.common import cores, estimate
+from pipeline.common.checkpoints import noted
 from pipeline.common.errors import InputError
 from pipeline.common.estimate import Estimate
 from pipeline.common.figures import CorpusCounts, TrainingSummary
@@ -145,12 +146,17 @@ def remember(config: TrainConfig) -> None:
     """Keep the operations per second that each rank reached, for the estimates of later runs."""
     rows = [row for row in read_metrics(Path(config.out)) if "samples_per_second" in row]
     manifest = Manifest.read(config.out)
-    if manifest is None or not rows or config.model.layers == 0:
+    if manifest is None or not rows:
         return
-    _, work = of_a_sample(config.data, config.model, {}, masked(config))
+    summary = TrainingSummary.of(manifest)
+    model = noted(
+        Path(config.out, summary.checkpoint or ""), "model"
+    )  # with the vocabulary's entries, and of model=auto
+    if model is None:
+        return
+    _, work = of_a_sample(config.data, ModelConfig(**model), {}, masked(config))
     rate = median(row["samples_per_second"] for row in rows)
-    ranks = TrainingSummary.of(manifest).world_size
-    estimate.remember_rate(config.workdir, "train", work * rate / ranks)
+    estimate.remember_rate(config.workdir, "train", work * rate / summary.world_size)
 
 
 def tuning(model: ModelConfig, epochs: int, runs: int, train: npt.ArrayLike, dev: npt.ArrayLike) -> float:

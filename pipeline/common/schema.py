@@ -57,7 +57,8 @@ def option(
 ) -> Any:
     """Return a field that affects the stage's output; `limits` are arguments of `Limits`.
 
-    A `role` that is the name of another field says: only where that is set. `counts` returns the part of a value that does so, if the rest does not.
+    A `role` that is the name of another field says: only where that is set. `counts` returns the part
+    of a value that does so, if the rest does not.
     """
     metadata = {"help": help, "role": role, "counts": counts or (lambda value: value)}
     metadata |= {"limits": Limits(**limits)} if limits else {}

@@ -101,5 +101,5 @@ KEY = ("+deepspeed.prescale_gradients=true",)
 @pytest.mark.parametrize("optimizer", ["adamw", "lamb"])
 def test_what_contradicts_or_hides_state_is_refused(typed: dict[str, Any], key: str, optimizer: str) -> None:
     with refused(ConfigError, key=f"deepspeed.{key}") as raised:
-        TrainConfig(out="", optimizer=OptimizerConfig(name=optimizer), deepspeed=typed)
+        TrainConfig(out="out", optimizer=OptimizerConfig(name=optimizer), deepspeed=typed)
     assert "=" in str(raised.value).partition(":")[0]

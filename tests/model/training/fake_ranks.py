@@ -40,7 +40,7 @@ def looked_at(stage: int, rank: int) -> dict[str, Any]:
     deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False  # it would be compiled
     deepspeed.init_distributed(verbose=False)
     config = TrainConfig(
-        out="",
+        out="out",
         precision="bf16",
         batch_size=BATCH,
         micro_batch=MICRO_BATCH,

@@ -51,7 +51,7 @@ def trained(case: tuple[int, int], flat: bool, world: World) -> dict[str, Any]:
     micro_batches, bucket = case
     zero = {"stage": 1, "reduce_bucket_size": bucket}
     config = TrainConfig(
-        out="",
+        out="out",
         precision="bf16",
         batch_size=micro_batches * world.size,
         micro_batch=1,
@@ -80,7 +80,7 @@ def trained(case: tuple[int, int], flat: bool, world: World) -> dict[str, Any]:
 
 
 def main() -> None:
-    config = TrainConfig(out="")
+    config = TrainConfig(out="out")
     world = deepspeed_engine.start_world(rank_card.describe(config, ""), 1, 600.0, 600.0)
     found = {}
     for name, case in CASES.items():

@@ -49,7 +49,7 @@ def engine_at(stage: int, world, weights=None):
     if weights is not None:
         module.load_state_dict(weights)
     config = TrainConfig(
-        out="",
+        out="out",
         batch_size=4,
         micro_batch=4,
         optimizer=OptimizerConfig(name="adamw"),

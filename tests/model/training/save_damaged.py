@@ -23,7 +23,7 @@ MIXED = {"round_robin_gradients": True}
 
 def engine_after_a_step(zero: dict[str, Any], precision: str, world: World) -> Any:
     config = TrainConfig(
-        out="",
+        out="out",
         precision=precision,
         batch_size=world.size,
         micro_batch=1,
@@ -58,7 +58,7 @@ def ending(engine: Any) -> str:
 
 
 def main() -> None:
-    card = rank_card.describe(TrainConfig(out=""), "")
+    card = rank_card.describe(TrainConfig(out="out"), "")
     world = deepspeed_engine.start_world(card, 1, 600.0, 600.0)
     deepspeed_keys.keys()["fixed"].pop("zero_optimization.round_robin_gradients")
     found: dict[str, set[str]] = defaultdict(set)

@@ -41,7 +41,7 @@ def distance(stage: int, types: dict[str, Any], world: deepspeed_engine.World) -
     """Return the greatest relative error of a sum, and the wrapper that made it."""
     settings = {"zero_optimization": {"stage": stage}, **types}
     config = TrainConfig(
-        out="",
+        out="out",
         precision="bf16",
         batch_size=MICRO_BATCHES * world.size,
         micro_batch=1,
@@ -79,7 +79,7 @@ def links(engine: Any) -> list[bool]:
 
 
 def main() -> None:
-    config = TrainConfig(out="")
+    config = TrainConfig(out="out")
     world = deepspeed_engine.start_world(rank_card.describe(config, ""), 1, 600.0, 600.0)
     found = {name: distance(*case, world) for name, case in CASES.items()}
     if world.rank == 0:

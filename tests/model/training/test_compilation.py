@@ -11,7 +11,7 @@ from pipeline.common.errors import ConfigError
 
 def decided(device: str, stage: int = 1, compile: bool | None = ComputeConfig().compile) -> bool:
     config = TrainConfig(
-        out="", compute=ComputeConfig(compile=compile), deepspeed={"zero_optimization": {"stage": stage}}
+        out="out", compute=ComputeConfig(compile=compile), deepspeed={"zero_optimization": {"stage": stage}}
     )
     return compiles(config, World(0, 1, torch.device(device)))
 

@@ -15,7 +15,7 @@ def settings(stage: int, optimizer: str = "lamb", precision: str = "fp32", **dee
     zero = {"stage": stage} | deepspeed.pop("zero", {})  # type: ignore[operator]
     return deepspeed_config(
         TrainConfig(
-            out="",
+            out="out",
             optimizer=OptimizerConfig(name=optimizer),
             precision=precision,
             compute=deepspeed.pop("compute", ComputeConfig()),  # type: ignore[arg-type]

@@ -23,7 +23,7 @@ PATCHES = "model/training/deepspeed_patches.py"
 def test_another_version_is_refused_at_the_start(version: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(deepspeed, "__version__", version)
     with pytest.raises(InputError) as raised:
-        deepspeed_engine.start_world(rank_card.describe(TrainConfig(out=""), ""), 1)
+        deepspeed_engine.start_world(rank_card.describe(TrainConfig(out="out"), ""), 1)
     assert raised.value.code == Exit.USER
     assert f"pip install deepspeed=={deepspeed_patches.VERSION}" in str(raised.value)
 

@@ -22,7 +22,7 @@ BUCKET = 50_000_000
 def settings(stage: str, device: str, precision: str = "bf16") -> dict:
     chosen = OmegaConf.to_container(OmegaConf.load(CONF / "deepspeed" / f"{stage}.yaml"))
     assert isinstance(chosen, dict)
-    config = TrainConfig(out="", optimizer=OptimizerConfig(name="adamw"), precision=precision, deepspeed=chosen)
+    config = TrainConfig(out="out", optimizer=OptimizerConfig(name="adamw"), precision=precision, deepspeed=chosen)
     return deepspeed_config(config, World(0, 2, torch.device(device)))
 
 

@@ -15,7 +15,7 @@ from tests.model.conftest import SMALL, losses, train_many
 def test_a_size_that_is_neither_a_number_nor_auto_is_refused() -> None:
     for wrong in ("all", 0, 2.5):
         with pytest.raises(ConfigError):
-            TrainConfig(out="", micro_batch=wrong)
+            TrainConfig(out="out", micro_batch=wrong)
 
 
 def test_an_allocation_that_fails_is_known_for_what_it_is() -> None:
@@ -27,7 +27,7 @@ def test_an_allocation_that_fails_is_known_for_what_it_is() -> None:
 
 
 def test_a_rank_that_lost_another_says_what_that_one_did(tmp_path: Path) -> None:
-    config, lost = TrainConfig(out="", micro_batch=64), RuntimeError("gloo: connection closed")
+    config, lost = TrainConfig(out="out", micro_batch=64), RuntimeError("gloo: connection closed")
     assert isinstance(micro_batch.ending(lost, config, 0, tmp_path), Restart)
     first = micro_batch.ending(torch.OutOfMemoryError(), config, 1, tmp_path)
     other = micro_batch.ending(lost, config, 0, tmp_path)
@@ -45,7 +45,7 @@ def test_a_rank_that_lost_another_says_what_that_one_did(tmp_path: Path) -> None
 def test_the_advice_for_too_little_memory_is_a_size_that_can_be_set(
     size: int | str, smaller: str, tmp_path: Path
 ) -> None:
-    config = TrainConfig(out="", micro_batch=size)
+    config = TrainConfig(out="out", micro_batch=size)
     assert smaller in str(micro_batch.ending(MemoryError(), config, 0, tmp_path))
 
 

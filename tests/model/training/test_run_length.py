@@ -4,19 +4,21 @@ import json
 import re
 import shutil
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import pytest
 
-from model.config import DataConfig, TrainConfig
+from model.config import DataConfig, ModelConfig, TrainConfig
 from model.loader.loader import GlobalBatch
-from model.training import run_length
+from model.training import estimate, run_length
 from model.training.run_length import WordsSeen
 from pipeline import convert, evaluate
 from pipeline.common import checkpoints
 from pipeline.common.errors import ConfigError, InputError
 from pipeline.common.figures import TrainingSummary
 from pipeline.common.manifest import Manifest, require_manifest
+from pipeline.common.schema import built
 from pipeline.config import ConvertConfig, EvaluateConfig
 from pipeline.evaluation import examples, zero_shot
 from pipeline.stages import stage
@@ -47,6 +49,17 @@ def runs(root: Path, work: Path, tmp_path_factory: pytest.TempPathFactory) -> Pa
     said = train_many(root, [(2, [*common, f"out={folder / 'resumed'}", *more])])
     (folder / "said").write_text(said)
     return folder
+
+
+def test_an_estimate_from_what_was_reached_is_what_was_reached(runs: Path, work: Path) -> None:
+    """Whatever the operations are of, the vocabulary's real size among them."""
+    made = require_manifest(runs / "resumed", "train", "out")
+    config = built(TrainConfig, made.config)
+    estimate.remember(config)
+    model = ModelConfig(**checkpoints.locate(runs / "resumed")[1].model)
+    expected = estimate.training(config, model, None, ranks=2).seconds
+    rate = median(row["samples_per_second"] for row in rows(runs / "resumed"))
+    assert expected == pytest.approx(estimate.START + 50 * config.batch_size / rate)
 
 
 def run_of(out: Path) -> Path:
@@ -129,7 +142,7 @@ def test_limits_that_allow_no_step_are_refused(work: Path, tmp_path: Path) -> No
 
 def limited(folder: Path, **limits: int) -> TrainConfig:
     settings: dict[str, Any] = {"steps": None} | limits
-    return TrainConfig(out="", data=DataConfig(dir=str(folder), vocab=""), batch_size=16, **settings)
+    return TrainConfig(out="out", data=DataConfig(dir=str(folder), vocab=""), batch_size=16, **settings)
 
 
 def test_checkpoints_at_words_are_kept_and_step_0_is_one(runs: Path) -> None:

@@ -20,7 +20,7 @@ from tests import forked
 
 def config(work: Path) -> TrainConfig:
     return TrainConfig(
-        out="",
+        out="out",
         data=DataConfig(dir=str(work / "prepare"), vocab=str(work / "vocab")),
         model=ModelConfig(name="x", layers=1, hidden=8, heads=2, feed_forward=8, positions=32),
         objective=ObjectiveConfig(name="bert"),

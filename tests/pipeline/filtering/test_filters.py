@@ -52,7 +52,7 @@ def test_a_file_of_short_texts_alone_is_named(tmp_path: Path, capsys: pytest.Cap
     filtering = FiltersConfig(decontaminate=[str(tmp_path)])
     corpus = CorpusConfig(name="c", reader="text", path=str(tmp_path))
     prepare.check_filters(
-        PrepareConfig(corpus=corpus, runner=RunnerConfig(), source="", vocab="", out="", filters=filtering)
+        PrepareConfig(corpus=corpus, runner=RunnerConfig(), source="", vocab="", out="out", filters=filtering)
     )
     said = capsys.readouterr().out
     assert str(tmp_path / "short.jsonl") in said
