@@ -73,6 +73,8 @@ def jobs_of(config: RunConfig, nodes: Nodes) -> str:
         chosen.longest_wait = 0.0
         return chosen.expected(nodes)
     except (UserError, Restart) as error:
+        if isinstance(error, ConfigError) and error.key != "executor":  # a setting, not who would answer
+            raise
         return f"the jobs are not known: {error}"
 
 

@@ -138,11 +138,20 @@ def start(words: Words, task: Callable[[RunConfig], Any]) -> NoReturn:
     entry_point.run("run", RunConfig, task, words, read=of_words)
 
 
+OF_A_RUN = {  # what one stage cannot have apart from the others
+    "corpus": "all stages read one corpus; leave the stage out",
+    "workdir": "all stages have one folder; leave the stage out",
+    "mirror": "all stages have one; leave the stage out",
+    "out": "is where other stages read; set workdir, or run the stage by its own command",
+    "force": "is a key of the run: --force {0}",
+}
+
+
 def in_package(word: str, own: Folders) -> str:
     """Return an override of a stage in the package of that stage, and any other unchanged.
 
     Raises:
-        ConfigError: it would change the corpus of one stage alone.
+        ConfigError: it would change for one stage alone what all share.
     """
     found = STAGE_KEY.fullmatch(word)
     if found is None:
@@ -150,8 +159,8 @@ def in_package(word: str, own: Folders) -> str:
     sign, name, rest = found.groups()
     key, _, value = rest.partition("=")
     kind = type_of(name)
-    if key.partition(".")[0] == "corpus":
-        raise ConfigError("all stages read one corpus; leave the stage out", f"{name}.{key}", value)
+    if cure := OF_A_RUN.get(key.partition(".")[0]):
+        raise ConfigError(cure.format(name), f"{name}.{key}", value)
     if kind == "evaluate" and key == "task":
         return f"{sign}stages.{name}.tasks={value if value[:1] == '[' else f'[{value}]'}"
     known = conf_files.choices(key, *own) if key in STAGES[kind].schema.__dataclass_fields__ else []

@@ -18,7 +18,16 @@ from pipeline.common.errors import ConfigError, InputError, UserError, writable
 from pipeline.common.manifest import Manifest
 from pipeline.common.redact import redact
 from pipeline.common.schema import set_key
-from pipeline.config import ConvertConfig, EvaluateConfig, ReportConfig, RunConfig, StageConfig, check
+from pipeline.config import (
+    ConvertConfig,
+    EvaluateConfig,
+    PrepareConfig,
+    ReportConfig,
+    RunConfig,
+    StageConfig,
+    TasksConfig,
+    check,
+)
 from pipeline.evaluation import examples
 from pipeline.orchestration.run_document import FORCED, Nodes, StageRecord
 from pipeline.stages import fingerprints, store_folder
@@ -51,6 +60,7 @@ def plan(config: RunConfig) -> Nodes:
         found = with_copies(config, found, after_training(found, needs))
         needs = needs_of(found)
     check_force(config, found)
+    check_held_out(found)
     nodes: dict[str, StageRecord] = {}
     for name in ordered(needs):
         before = {os.path.normpath(node.config.out): node.fingerprint for node in nodes.values()}
@@ -134,6 +144,15 @@ def needs_of(found: Stages) -> Needs:
         read = (fingerprints.producer_of(path, makers) for path in paths)
         needs[name] = tuple(dict.fromkeys(maker for maker in read if maker is not None))
     return needs
+
+
+def check_held_out(found: Stages) -> None:
+    """Raise ConfigError if sample tasks would be of documents that training sees."""
+    share = min((one.validation_share for one in found.values() if isinstance(one, PrepareConfig)), default=1.0)
+    for name, one in found.items():
+        if isinstance(one, TasksConfig) and one.validation_share > share:
+            problem = f"is more than prepare holds out, {share:g}: training would see the text of the tasks"
+            raise ConfigError(problem, f"{name}.validation_share", one.validation_share)
 
 
 def check_places(config: RunConfig, nodes: Nodes) -> None:

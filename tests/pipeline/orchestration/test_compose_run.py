@@ -14,12 +14,14 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, OmegaConf
 
 from pipeline.cli import composing, conf_files, help_text, overrides
+from pipeline.common.errors import ConfigError
 from pipeline.common.formatting import flatten
 from pipeline.config import RunConfig
 from pipeline.orchestration import compose_run, stage_keys
 from pipeline.stages.registry import STAGES
 from tests import runs
 from tests.examples import examples
+from tests.refusals import refused
 
 NEEDED = {"corpus": "corpus=text", "task": "task=own"}  # groups without a default
 FORMS = ("{}={}", "+{}={}", "++{}={}", "{}='{}'", '{}="{}"')
@@ -178,3 +180,10 @@ def test_a_setting_is_parsed_a_few_times_and_composed_once(monkeypatch: pytest.M
     assert made.stages["train"].optimizer.learning_rate == 7.5e-3
     assert 1 <= sum("7.5e-3" in text for text in counted) <= 5, counted
     assert len(composed) == 1
+
+
+@pytest.mark.parametrize("key", ["corpus.language", "workdir", "mirror", "out", "force"])
+def test_what_all_stages_share_is_refused_of_one(key: str) -> None:
+    """`train.out=` moved a stage, and its readers read the old one."""
+    with refused(ConfigError, key=f"train.{key}"):
+        runs.composed("+corpus=sample", f"train.{key}=true")

@@ -18,6 +18,7 @@ from pipeline.config import ReportConfig, RunConfig
 from pipeline.orchestration import compose_run, graph, stage_commands
 from pipeline.stages import fingerprints
 from tests import finished
+from tests.refusals import refused
 from tests.runs import composed, planned
 
 texts = st.text(st.characters(codec="ascii", min_codepoint=32)) | st.sampled_from(["NULL", "inf"])
@@ -258,17 +259,17 @@ def test_a_file_that_only_looks_changed_is_told_as_such(tmp_path: Path) -> None:
 
 
 def test_a_training_of_other_settings_is_named_with_its_step(tmp_path: Path) -> None:
-    settings = planned("+corpus=sample", f"workdir={tmp_path}", f"train.out={tmp_path}")["train"].config
+    settings = planned("+corpus=sample", f"workdir={tmp_path}")["train"].config
     assert graph.first_step(settings, "a" * 64, {}) == (0, "")
     for name in (f"{'b' * 12}/step-00000734", f"{'a' * 12}/step-00001000"):
-        (tmp_path / "checkpoints" / name).mkdir(parents=True)
-    (tmp_path / "checkpoints" / ("b" * 12) / "step-00000734" / "SHA256SUMS").touch()
+        (tmp_path / "train" / "checkpoints" / name).mkdir(parents=True)
+    (tmp_path / "train" / "checkpoints" / ("b" * 12) / "step-00000734" / "SHA256SUMS").touch()
     done, told = graph.first_step(settings, "a" * 64, {})
     assert done == 0
     assert "after step 734" in told
     assert "starts at step 0" in told
     assert graph.first_step(settings, "b" * 64, {}) == (734, "; resumes after step 734")
-    (tmp_path / "checkpoints" / ("a" * 12) / "step-00001000" / "SHA256SUMS").touch()
+    (tmp_path / "train" / "checkpoints" / ("a" * 12) / "step-00001000" / "SHA256SUMS").touch()
     assert graph.first_step(settings, "a" * 64, {}) == (1000, "; resumes after step 1,000")
 
 
@@ -304,3 +305,10 @@ def test_a_report_keeps_what_was_made_from_the_stages_of_its_run(
     capsys.readouterr()
     assert stages_of_report() == [*recipe, *own]
     assert capsys.readouterr().out.startswith("work/evaluate-old is of an earlier model")
+
+
+def test_sample_tasks_are_of_what_prepare_holds_out() -> None:
+    stages = composed("+corpus=sample", "prepare.validation_share=0.05").stages
+    assert [stages[name].validation_share for name in ("prepare", "tasks")] == [0.05, 0.05]
+    with refused(ConfigError, key="tasks.validation_share"):
+        planned("+corpus=sample", "tasks.validation_share=0.2")
