@@ -2,7 +2,7 @@
 
 The order is a function of the files' names below the corpus's folder and of the seed: the same
 limit gives the same documents from any store and on any runner. The last file is used in part: in
-whole splits, which `vocab` and `prepare` cut differently.
+whole splits of about 1/`PARTS` of the limit, where its format can be divided.
 """
 
 import glob
@@ -17,6 +17,8 @@ from pipeline.config import CorpusConfig
 
 if TYPE_CHECKING:
     from pipeline.readers import Document, FileRange, Reader, SkipCounts
+
+PARTS, LEAST = 20, 4096  # LEAST: bytes of a split
 
 
 def choose(files: list[File], place: str, corpus: CorpusConfig) -> list[File]:
@@ -65,7 +67,7 @@ class SizeLimit:
 
     def splits(self, split_bytes: int) -> "list[FileRange]":
         """Return the splits of the wrapped reader up to the limit."""
-        splits = self.reader.splits(split_bytes)
+        splits = self.reader.splits(min(split_bytes, max(LEAST, self.corpus.limit_bytes // PARTS)))
         paths = list(dict.fromkeys(split.path for split in splits))
         if self.place in paths and not storage.at(self.place).is_file():
             return splits  # small files in one; their reader has cut an archive next to them

@@ -188,3 +188,17 @@ def test_a_field_name_that_is_none_is_refused(option: str, tmp_path: Path) -> No
     (tmp_path / "a.jsonl").write_text('{"text": "One."}\n')
     with refused(ConfigError, key=f"corpus.options.{option}"):
         read(config("jsonl", tmp_path / "a.jsonl", options={option: 5}))
+
+
+@pytest.mark.parametrize("reader", ["jsonl", "parquet"])
+@pytest.mark.parametrize("split_bytes", [2**20, 2**26])
+def test_a_limit_cuts_a_file_below_the_size_of_a_split(reader: str, split_bytes: int, tmp_path: Path) -> None:
+    """A first try with a little of a corpus reads a little, the same for `vocab` and `prepare`."""
+    rows, path = [{"text": f"Text {number:05}."} for number in range(10_000)], tmp_path / f"a.{reader}"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    if reader == "parquet":
+        pq.write_table(pa.Table.from_pylist(rows), path, row_group_size=100, compression="none", use_dictionary=False)
+    limited = config(reader, path, limit=str(path.stat().st_size // 10))
+    opened = open_corpus(limited, "")
+    found = sum(len(list(opened.read(split, SkipCounts("fail")))) for split in opened.splits(split_bytes))
+    assert 1000 <= found <= 1250
