@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from pipeline.common.checkpoints import State
 from pipeline.common.manifest import Manifest
 
 
@@ -12,3 +13,9 @@ def manifest(stage: str, **fields: Any) -> Manifest:
     return Manifest(
         **{"stage": stage, "fingerprint": stage[0] * 64, "version": 1, "summary": "", **empty, **when, **fields}
     )
+
+
+def state(step: int, **fields: Any) -> State:
+    """Return what a checkpoint says of itself."""
+    words: dict[str, Any] = {"fingerprint": "t" * 64, "model": {}, "data": "d", "tokenizer": "t"}
+    return State(**{"step": step, "samples": 8 * step, "tokens": 100 * step, **words, **fields})

@@ -3,9 +3,11 @@
 import base64
 import gzip
 import json
+import os
 import re
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 Object = dict[str, Any]
@@ -65,6 +67,12 @@ FIXED: Object = {
     "models": {"edges": [{"node": PROJECT, "cursor": "1"}], "pageInfo": PAGES},
     "notifyScriptableRunAlert": {"success": True},
 }
+
+
+def environment(home: Path, **more: str) -> dict[str, str]:
+    """Return an environment without what this machine says of W&B."""
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("WANDB")}
+    return clean | {"HOME": str(home)} | more
 
 
 class WandbServer:

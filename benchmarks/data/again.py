@@ -17,9 +17,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from benchmarks.data.prepare import learn, measure, write
+from benchmarks.data.prepare import make_inputs, measure, sums
 from benchmarks.shared import heading
-from pipeline.common.manifest import Manifest
 
 FILES = 100
 SUBREAPER = 36  # of prctl: orphans become children of this process, and their time is counted
@@ -37,8 +36,7 @@ def main() -> None:
 
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)
-        write(options.text, work / "text.jsonl", options.megabytes * 1e6)
-        (work / "tokenizer.json").write_text(learn(work / "text.jsonl"))
+        make_inputs(options.text, work, options.megabytes)
         divide(work / "text.jsonl", work / "corpus")
         common = [f"runner.workers={options.workers}", *["filters.near_duplicates=0.8"] * options.near]
 
@@ -49,7 +47,7 @@ def main() -> None:
         spare = work / "corpus" / f"{FILES - 1:04}.jsonl"
         spare.rename(work / "spare.jsonl")
         whole, wall = run("whole")
-        print(f"{options.megabytes:.0f} MB in {FILES} files; undisturbed: {whole:.1f} CPU s, {wall:.1f} s\n")
+        print(f"{FILES} files; undisturbed: {whole:.1f} CPU s, {wall:.1f} s\n")
         print(heading("again | CPU s of all tries / CPU s from scratch | the same bytes"), flush=True)
         ratios, equal = [], True
         for moment in range(options.moments):
@@ -91,13 +89,6 @@ def cost(command: list[str], kill: float | None) -> tuple[float, float]:
             _, _, used = os.wait3(0)
             cpu += used.ru_utime + used.ru_stime
     return cpu, found.wall
-
-
-def sums(folder: Path) -> dict[str, str]:
-    """Return the checksums of a folder's files."""
-    manifest = Manifest.read(folder)
-    assert manifest is not None
-    return {name: file["sha256"] for name, file in manifest.files.items()}
 
 
 if __name__ == "__main__":

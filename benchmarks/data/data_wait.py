@@ -7,7 +7,6 @@ two lines of `metrics.jsonl`, the first line apart, which has the start in it.
 """
 
 import argparse
-import json
 import math
 import os
 import secrets
@@ -18,7 +17,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from benchmarks.shared import heading
+from benchmarks.data.store import empty
+from benchmarks.shared import heading, read
 from pipeline.common import parallel
 from pipeline.common.manifest import sha256
 from pipeline.common.stores import objects
@@ -47,8 +47,7 @@ def main() -> None:
             train(source, out, options.size, options.steps, options.window, keys)
             shares = waits(out / "metrics.jsonl")
             print(f"| {name} | {statistics.median(shares):.2%} | {max(shares):.2%} |", flush=True)
-    store = objects.client(address)
-    parallel.each(lambda info: store.delete(f"s3://{options.bucket}/{info.key}"), store.below(address))
+    empty(address, options.bucket)
 
 
 def put(folder: Path, address: str) -> None:
@@ -72,8 +71,7 @@ def train(source: str, out: Path, size: str, steps: int, window: int, keys: list
 
 def waits(metrics: Path) -> list[float]:
     """Return the share of waiting of each line of a training but the first."""
-    rows = map(json.loads, metrics.read_text().splitlines())
-    return [row["data_wait_share"] for row in rows if row["kind"] == "train"][1:]
+    return [row["data_wait_share"] for row in read(metrics) if row["kind"] == "train"][1:]
 
 
 if __name__ == "__main__":

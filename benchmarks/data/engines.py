@@ -23,8 +23,7 @@ from pathlib import Path
 
 import psutil
 
-from benchmarks.data.prepare import learn, stage, write
-from benchmarks.scores.budget import manifest
+from benchmarks.data.prepare import make_inputs, stage, sums, write
 from benchmarks.shared import heading
 from tests.pipeline.beam.engines import Cluster, Flink, Prism, Spark
 
@@ -51,10 +50,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)
         write(options.text, work / "small.jsonl", 1e6)
-        documents, copies = write(options.text, work / "text.jsonl", options.megabytes * 1e6)
-        size = (work / "text.jsonl").stat().st_size
-        (work / "tokenizer.json").write_text(learn(work / "text.jsonl"))
-        print(f"{size / 1e6:.1f} MB, {documents:,} documents ({copies} copies of the text)\n")
+        make_inputs(options.text, work, options.megabytes)
         print(
             heading("engine | workers | 1 MB: s | all: s | difference: s | vs. local | GiB: driver | engine | workers"),
             flush=True,
@@ -64,7 +60,7 @@ def main() -> None:
             count: row(work, "local", count, None, [f"runner.workers={count}"])
             for count in sorted(set(workers.values()))
         }
-        expected = sums(work / "out")
+        expected = sums(work / "out", "*.arrow")
         for name in options.engines:
             cluster = CLUSTERS[name](ROOT, work / name)
             try:
@@ -72,7 +68,7 @@ def main() -> None:
                 row(work, name, workers[name], cluster, words_of(cluster), local[workers[name]])
             finally:
                 cluster.stop()
-            if sums(work / "out") != expected:
+            if sums(work / "out", "*.arrow") != expected:
                 raise SystemExit(f"{name}: the shards have other bytes than the local ones")
 
 
@@ -138,12 +134,6 @@ def kind_of(process: int, driver: int, words: str) -> str:
     if process == driver:
         return "driver"
     return "worker" if sys.executable in words and "pipeline.beam.pool" not in words else "engine"
-
-
-def sums(folder: Path) -> dict[str, str]:
-    """Return the checksum of each shard."""
-    files = manifest(folder).files
-    return {name: files[name]["sha256"] for name in files if name.endswith(".arrow")}
 
 
 if __name__ == "__main__":

@@ -1,15 +1,14 @@
-"""Samples per second on one core: our loader, Hugging Face's collator, and plain Python per sample.
+"""Samples per second on one core: our loader and Hugging Face's collator.
 
 `python -m benchmarks.data.loader` makes shards of random tokens with realistic lengths (77 % full, the
-rest uniform), reads the same samples three ways in one process, and prints rates and ratios in CPU
-time, which other load hardly affects. All three produce torch tensors of masked tokens; only ours
+rest uniform), reads the same samples both ways in one process, and prints rates and ratios in CPU
+time, which other load hardly affects. Both produce torch tensors of masked tokens; only ours
 also reads them from disk, in shuffled order.
 """
 
 import argparse
 import itertools
 import os
-import random
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -21,11 +20,10 @@ os.environ["OMP_NUM_THREADS"] = "1"
 import torch
 from transformers import BertTokenizerFast, DataCollatorForLanguageModeling
 
-from benchmarks.data.samples import MASK, SIZE, make_shards, make_vocab, tokenizer_of
+from benchmarks.data.samples import make_shards, make_vocab, tokenizer_of
 from benchmarks.shared import heading, keep, timed
 from model.config import DataConfig, ObjectiveConfig
 from model.loader.loader import Loader
-from pipeline.tokenization.wordpiece import SPECIAL
 
 LENGTH, BATCH = 128, 256
 
@@ -66,7 +64,6 @@ def measure(folder: Path, vocab: list[str], repeats: int) -> None:
         ("this loader, whole words", lambda: read(whole, 100, 1), 100 * BATCH),
         ("this loader, spans of whole words", lambda: read(spans, 100, 1), 100 * BATCH),
         ("Hugging Face collator", lambda: by_batches(samples, collator), len(samples)),
-        ("Python per sample", lambda: by_batches(samples, by_sample), len(samples)),
     ]
     rates = {}
     for name, run, count in runs:
@@ -103,28 +100,6 @@ def unmasked(loader: Loader) -> Iterator[dict[str, list[int]]]:
 def by_batches(samples: list[dict[str, list[int]]], collate: Callable[[Any], Any]) -> None:
     for first in range(0, len(samples), BATCH):
         collate(samples[first : first + BATCH])
-
-
-def by_sample(samples: list[dict[str, list[int]]]) -> dict[str, torch.Tensor]:
-    """Mask as the reference code does, in plain Python, and pad."""
-    ids = torch.zeros(len(samples), LENGTH, dtype=torch.int64)
-    segments, valid = torch.zeros_like(ids), torch.zeros_like(ids)
-    labels = torch.full_like(ids, -100)
-    for row, sample in enumerate(samples):
-        tokens = list(sample["input_ids"])
-        positions = [n for n, token in enumerate(tokens) if token >= len(SPECIAL)]
-        random.shuffle(positions)
-        for position in positions[: max(1, round(len(tokens) * 0.15))]:
-            labels[row, position] = tokens[position]
-            action = random.random()
-            if action < 0.8:
-                tokens[position] = MASK
-            elif action < 0.9:
-                tokens[position] = random.randrange(len(SPECIAL), SIZE)
-        ids[row, : len(tokens)] = torch.tensor(tokens)
-        segments[row, : len(tokens)] = torch.tensor(sample["token_type_ids"])
-        valid[row, : len(tokens)] = 1
-    return {"input_ids": ids, "token_type_ids": segments, "attention_mask": valid, "labels": labels}
 
 
 if __name__ == "__main__":

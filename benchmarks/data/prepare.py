@@ -24,11 +24,13 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from fnmatch import fnmatch
 from pathlib import Path
 
 from benchmarks.data.samples import learn_vocab
 from benchmarks.shared import heading, keep
 from pipeline import readers
+from pipeline.common.manifest import require_manifest
 from pipeline.config import CorpusConfig
 from pipeline.text import clean
 from pipeline.tokenization import wordpiece
@@ -59,18 +61,13 @@ def main() -> None:
 
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)
-        documents, copies = write(options.text, work / "text.jsonl", options.megabytes * 1e6)
-        size = (work / "text.jsonl").stat().st_size / 1e6
-        given = options.vocab
-        source = wordpiece.read(given) if given else learn(work / "text.jsonl")
-        (work / "tokenizer.json").write_text(source)
+        size = make_inputs(options.text, work, options.megabytes, options.vocab) / 1e6
         costs: dict[str, Cost] = {}
         for _ in range(options.passes):
             for name, command in commands(options, work).items():
                 cost = measure(command)
                 if name not in costs or cost.cpu < costs[name].cpu:
                     costs[name] = cost
-    print(f"{size:.1f} MB, {documents:,} documents ({copies} copies of the text)\n")
     print(heading("whole process | MB/s of CPU time | speed-up of ours | MB/s | memory, GiB"))
     first = next(iter(costs.values()))
     for name, cost in costs.items():
@@ -116,6 +113,15 @@ def learn(path: Path) -> str:
         return learn_vocab([json.loads(line)["text"] for line in itertools.islice(lines, 5000)])
 
 
+def make_inputs(folder: Path | None, work: Path, megabytes: float, vocab: Path | None = None) -> int:
+    """Write a text and its vocabulary, and print what it is; return its bytes."""
+    documents, copies = write(folder, work / "text.jsonl", megabytes * 1e6)
+    size = (work / "text.jsonl").stat().st_size
+    (work / "tokenizer.json").write_text(wordpiece.read(vocab) if vocab else learn(work / "text.jsonl"))
+    print(f"{size / 1e6:.1f} MB, {documents:,} documents ({copies} copies of the text)\n", flush=True)
+    return size
+
+
 def commands(options: argparse.Namespace, work: Path) -> dict[str, list[str]]:
     text, tokenizer = f"{work}/text.jsonl", f"{work}/tokenizer.json"
     found: dict[str, list[str]] = {}
@@ -134,6 +140,12 @@ def stage(work: Path, text: str, *more: str) -> list[str]:
     """Return the command of `prepare` for a file of `write`."""
     line = f"-m pipeline.prepare +corpus=jsonl corpus.path={work}/{text}.jsonl vocab={work}/tokenizer.json"
     return [sys.executable, *line.split(), f"out={work}/out", "force=true", *more]
+
+
+def sums(out: Path, names: str = "*") -> dict[str, str]:
+    """Return the checksums of the files of a finished stage."""
+    files = require_manifest(out, "prepare", "out").files
+    return {name: files[name]["sha256"] for name in files if fnmatch(name, names)}
 
 
 def measure(command: list[str], kill: float | None = None) -> Cost:

@@ -17,7 +17,7 @@ import tempfile
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
-from benchmarks.data.prepare import learn, measure, stage, write
+from benchmarks.data.prepare import make_inputs, measure, stage
 from benchmarks.shared import heading
 
 
@@ -32,10 +32,7 @@ def main() -> None:
 
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)
-        documents, copies = write(options.text, work / "text.jsonl", options.megabytes * 1e6)
-        size = (work / "text.jsonl").stat().st_size
-        (work / "tokenizer.json").write_text(learn(work / "text.jsonl"))
-        print(f"{size / 1e6:.1f} MB, {documents:,} documents ({copies} copies of the text)\n")
+        size = make_inputs(options.text, work, options.megabytes)
         columns = (
             "splits and shards | CPU s | CPU s per MB | vs. 100 | s | peak memory, GiB | driver: s | GiB | graph, MB"
         )

@@ -63,10 +63,15 @@ def measure(top: Path, bucket: str, files: int, megabytes: int, rounds: int) -> 
         assert {n: sha256(p) for n, p in again.files().items()} == sums
         for folder in top.iterdir():
             shutil.rmtree(folder)
-    store = objects.client(address)
-    parallel.each(lambda info: store.delete(f"s3://{bucket}/{info.key}"), store.below(address))
+    empty(address, bucket)
     for name, (seconds, cpu) in best.items():
         print(f"| {files} | {name} | {megabytes / seconds:.0f} | {cpu * 1000 / megabytes:.1f} |")
+
+
+def empty(address: str, bucket: str) -> None:
+    """Delete what is below an address."""
+    store = objects.client(address)
+    parallel.each(lambda info: store.delete(f"s3://{bucket}/{info.key}"), store.below(address))
 
 
 def aws(source: str, target: str) -> None:

@@ -23,7 +23,8 @@ from types import ModuleType
 
 import torch
 
-from benchmarks.gpu.rows import Rows, read, table
+from benchmarks.gpu.rows import Rows, table
+from benchmarks.shared import read
 
 PARTS = "ABC"
 

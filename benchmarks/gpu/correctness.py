@@ -1,6 +1,7 @@
 """Part A: what a GPU computes is what plain arithmetic says."""
 
 import dataclasses
+from functools import partial
 from typing import Any
 
 import torch
@@ -10,7 +11,6 @@ from benchmarks.gpu import engines as gpu_engines
 from benchmarks.gpu.model import config_of, loss_of, make_batch, make_model, step_of, without_dropout
 from benchmarks.gpu.rows import Rows
 from model.encoders import attention
-from model.encoders import attention as flash
 
 LENGTHS = [128, 3, 77, 1, 40]
 HEADS, WIDTH = 4, 64
@@ -20,7 +20,7 @@ def run(rows: Rows, device: torch.device, small: bool) -> None:
     """Check all of it."""
     kinds = [torch.bfloat16, torch.float16] if device.type == "cuda" else [torch.float32]
     for kind in kinds:
-        for causal, window in ((False, flash.FAR), (True, flash.FAR), (False, 9)):
+        for causal, window in ((False, attention.FAR), (True, attention.FAR), (False, 9)):
             name = f"flash {kind}, causal {causal}, window {window}"
             rows.attempt(name, against_reference, device, kind, causal, window)
         rows.attempt(f"flash {kind}, dropout", dropout_is_consistent, device, kind)
@@ -55,11 +55,11 @@ def inputs(device: torch.device, kind: torch.dtype) -> tuple[Any, Any, Tensor]:
 def against_reference(device: torch.device, kind: torch.dtype, causal: bool, window: int) -> dict[str, Any]:
     """Compare outputs and gradients of the operator with the loop in fp32 on the CPU."""
     here, there, bounds = inputs(device, kind)
-    seen = None if window == flash.FAR else window
+    seen = None if window == attention.FAR else window
     q, k, v = here
     expected = attention.attend(q, k, v, bounds, max(LENGTHS), 0.0, "each", causal, seen)
     how = (max(LENGTHS), 0.0, causal, window)
-    found = flash.flash_attention(*there, bounds.to(device), *how)[0]
+    found = attention.flash_attention(*there, bounds.to(device), *how)[0]
     upstream = torch.linspace(-1, 1, expected.numel()).view(expected.shape)
     expected.backward(upstream)  # type: ignore[no-untyped-call]
     found.backward(upstream.to(device, kind))
@@ -75,8 +75,8 @@ def dropout_is_consistent(device: torch.device, kind: torch.dtype) -> dict[str, 
     """
     _, (q, k, v), bounds = inputs(device, kind)
     place = bounds.to(device)
-    how = (max(LENGTHS), 0.3, False, flash.FAR)
-    out = flash.flash_attention(q, k, v, place, *how)[0]
+    how = (max(LENGTHS), 0.3, False, attention.FAR)
+    out = attention.flash_attention(q, k, v, place, *how)[0]
     upstream = torch.randn_like(out)
     out.backward(upstream)
     assert v.grad is not None
@@ -84,9 +84,9 @@ def dropout_is_consistent(device: torch.device, kind: torch.dtype) -> dict[str, 
     other = (v.grad.float() * v.float()).sum()
     scale = (out.float() * upstream.float()).norm()
     with torch.no_grad():
-        whole = flash.flash_attention(q, k, v, place, how[0], 0.0, *how[2:])[0].float()
+        whole = attention.flash_attention(q, k, v, place, how[0], 0.0, *how[2:])[0].float()
         draws = 200 if device.type == "cuda" else 20
-        drawn = [flash.flash_attention(q, k, v, place, *how)[0].float() for _ in range(draws)]
+        drawn = [attention.flash_attention(q, k, v, place, *how)[0].float() for _ in range(draws)]
     drift = float((torch.stack(drawn).mean(0) - whole).norm() / whole.norm())
     distance = float((one - other).abs() / scale)
     fine = distance <= 0.5 and drift <= draws**-0.5
@@ -107,8 +107,7 @@ def half_against_full(device: torch.device, size: str) -> dict[str, Any]:
     config = without_dropout(config_of(size, 128))
     batch = make_batch(8192 if device.type == "cuda" else 256, 128)
     found: list[tuple[float, Tensor]] = []
-    half = torch.bfloat16 if device.type == "cuda" else torch.float32
-    for kind, how in ((torch.float32, "padded"), (half, "flash")):
+    for kind, how in ((torch.float32, "padded"), (half_of(device), "flash")):
         model = make_model(dataclasses.replace(config, attention=how), device, kind)
         result = loss_of(model, batch.to(device))
         result.backward()  # type: ignore[no-untyped-call]
@@ -125,7 +124,7 @@ def compiled_is_the_same(device: torch.device, size: str) -> dict[str, Any]:
 
     torch._dynamo.reset()
     counters.clear()
-    half = torch.bfloat16 if device.type == "cuda" else torch.float32
+    half = half_of(device)
     config = dataclasses.replace(without_dropout(config_of(size, 128)), attention="flash")
     compiler = "inductor" if device.type == "cuda" else "aot_eager"
     plain, compiled = (make_model(config, device, half) for _ in range(2))
@@ -149,7 +148,7 @@ def waits_in_a_step(device: torch.device) -> dict[str, Any]:
     optimizer = torch.optim.AdamW(model.parameters(), fused=True)
     batch = make_batch(2048 if device.type == "cuda" else 128, 64).to(device)
 
-    step = step_of(model, optimizer)
+    step = step_of(optimizer, partial(loss_of, model))
     step(batch)
     if device.type != "cuda":  # where dropout and the operator have loops of their own
         with HostWaits() as waits:

@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Callable
 from itertools import pairwise
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -15,6 +16,7 @@ from model.encoders.cross_entropy import cross_entropy
 from model.encoders.encoder import PretrainingModel, prepare_for
 
 VOCABULARY = 30522
+Loss = Callable[[Any], Tensor]  # a batch -> the loss, a scalar
 FULL = 0.77  # of the sequences are of full length, as shards have them
 
 
@@ -63,7 +65,7 @@ def make_batch(tokens: int, length: int, seed: int = 0) -> Batch:
     return Batch(ids, torch.zeros_like(ids), places, bounds.int(), max(lengths), masked, ids[masked], pairs)
 
 
-def loss_of(model: PretrainingModel, batch: Batch) -> Tensor:
+def loss_of(model: Callable[[Batch], tuple[Tensor, Tensor | None]], batch: Batch) -> Tensor:
     """Return the mean loss of both heads."""
     masked, pair = model(batch)
     loss, _ = cross_entropy(masked, batch.masked_labels)
@@ -73,11 +75,11 @@ def loss_of(model: PretrainingModel, batch: Batch) -> Tensor:
     return loss + F.cross_entropy(pair.float(), batch.next_sentence_labels)
 
 
-def step_of(model: PretrainingModel, optimizer: torch.optim.Optimizer) -> Callable[[Batch], None]:
+def step_of(optimizer: torch.optim.Optimizer, loss: Loss) -> Callable[[Any], None]:
     """Return what trains on a batch: forward, backward and update."""
 
-    def step(batch: Batch) -> None:
-        loss_of(model, batch).backward()  # type: ignore[no-untyped-call]
+    def step(batch: Any) -> None:
+        loss(batch).backward()  # type: ignore[no-untyped-call]
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
 

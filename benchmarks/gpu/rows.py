@@ -5,6 +5,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from benchmarks.shared import read
+
 LIMIT = 500.0  # seconds, after which a part begins no further measurement
 
 
@@ -53,13 +55,6 @@ class Rows:
             self.add(name, ok=False, error=f"{type(error).__name__}: {first}")
             return
         self.add(name, **figures, took=round(time.monotonic() - began, 2))
-
-
-def read(path: Path) -> list[dict[str, Any]]:
-    """Return the rows of a JSON-lines file; no rows if the file does not exist."""
-    if not path.exists():
-        return []
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
 def shown(row: dict[str, Any]) -> str:

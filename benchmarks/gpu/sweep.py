@@ -4,12 +4,13 @@ import gc
 import itertools
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
 
 from benchmarks.gpu.correctness import half_of
-from benchmarks.gpu.model import VOCABULARY, config_of, make_batch, make_model, step_of
+from benchmarks.gpu.model import VOCABULARY, config_of, loss_of, make_batch, make_model, step_of
 from benchmarks.gpu.rows import Rows
 from model.encoders import attention
 from model.encoders.device import has_compiler
@@ -100,7 +101,7 @@ def one_step(
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
 
-    step = step_of(model, optimizer)
+    step = step_of(optimizer, partial(loss_of, model))
     seconds = timed(lambda: [step(batch) for batch in batches], device, 1 if small else 5)
     lengths = [one for batch in batches for one in batch.cu_seqlens.diff().tolist()]
     mfu = cost.operations(config, lengths) / seconds / (peak * 1e12)
@@ -119,7 +120,7 @@ def kernels(device: torch.device) -> dict[str, Any]:
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5, fused=True)
     batch = make_batch(32768, 128).to(device)
 
-    step = step_of(model, optimizer)
+    step = step_of(optimizer, partial(loss_of, model))
     seconds = timed(lambda: step(batch), device, 5)
     activities = [torch.profiler.ProfilerActivity.CUDA]
     with torch.profiler.profile(activities=activities) as profile:

@@ -6,13 +6,16 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from benchmarks.gpu.engines import lacks
-from benchmarks.gpu.rows import Rows, read
+from benchmarks.gpu.rows import Rows
+from benchmarks.shared import read
 
 ROOT = Path(__file__).resolve().parents[2]
 SHOWN = ("step", "loss", "mfu", "tokens_per_second", "data_wait_share", "memory_gib")
@@ -48,9 +51,16 @@ def settings(work: Path, small: bool, text: Path | None) -> list[str]:
     return [f"workdir={text or work}", f"out={work / 'train'}", *f"{batches} {steps} {rate} {schedule}".split()]
 
 
-def command(words: list[str]) -> subprocess.Popen[bytes]:
-    """Start training in a group of processes of its own."""
-    return subprocess.Popen([sys.executable, "-m", "model.train", *words], cwd=ROOT, start_new_session=True)
+@contextmanager
+def training(words: list[str]) -> Iterator[subprocess.Popen[bytes]]:
+    """Train in a group of processes of its own, which ends without a warning at the latest here."""
+    process = subprocess.Popen([sys.executable, "-m", "model.train", *words], cwd=ROOT, start_new_session=True)
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
 
 
 def saved(work: Path) -> list[str]:
@@ -60,28 +70,19 @@ def saved(work: Path) -> list[str]:
 
 def until_killed(words: list[str], work: Path, limit: float) -> dict[str, Any]:
     """Train until there are two checkpoints, then end it without a warning."""
-    process, began = command(words), time.monotonic()
-    try:
+    began = time.monotonic()
+    with training(words) as process:
         while len(saved(work)) < 2 and process.poll() is None:
             if time.monotonic() - began > limit:
                 raise TimeoutError(f"no two checkpoints within {limit:.0f} s")
             time.sleep(0.2)
-    finally:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
     return {"ok": bool(saved(work)), "checkpoints": len(saved(work))}
 
 
 def to_the_end(words: list[str], work: Path, limit: float) -> dict[str, Any]:
     """Start the same command again: it continues after the newest checkpoint."""
-    process = command(words)
-    try:
+    with training(words) as process:
         code = process.wait(limit)
-    finally:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
     found = [row for row in read(work / "train" / "metrics.jsonl") if row["kind"] == "train"]
     steps = [row["step"] for row in found]
     whole = steps == sorted(set(steps)) and bool(steps)

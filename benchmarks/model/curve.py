@@ -17,7 +17,8 @@ import torch
 import transformers
 from torch import nn
 
-from benchmarks.model.train_worker import model_config, objective_of, our_loss, pad
+from benchmarks.gpu.model import loss_of
+from benchmarks.model.train_worker import model_config, objective_of, pad
 from model.config import DataConfig, OptimizerConfig
 from model.encoders.architectures import build_model
 from model.huggingface import bert_format
@@ -60,7 +61,7 @@ def main() -> None:
         for step in range(options.steps):
             batch = loader.batch(step * options.batch, options.batch).batches[0]
             padded = pad(batch, options.length, objective.next_sentence)
-            loss = our_loss(ours, batch) if module is ours else theirs(**padded).loss
+            loss = loss_of(ours, batch) if module is ours else theirs(**padded).loss
             loss.backward()
             for group in optimizer.param_groups:
                 group["lr"] = options.rate * min(1.0, (step + 1) / 50)

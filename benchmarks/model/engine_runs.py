@@ -21,9 +21,9 @@ os.environ |= {"DEEPSPEED_LOG_LEVEL": "warning"}
 from deepspeed.accelerator import get_accelerator
 from hydra import compose, initialize_config_dir
 
-from benchmarks.gpu.rows import read
 from benchmarks.model.child_process import in_child
 from benchmarks.model.host_waits import HostWaits, warned
+from benchmarks.shared import read
 from model.config import TrainConfig
 from model.resilience.watchdog import Watchdog
 from model.training import start

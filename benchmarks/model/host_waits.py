@@ -39,10 +39,6 @@ class HostWaits(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self.restart()
-
-    def restart(self) -> None:
-        """Forget what was counted."""
         self.counts: Counter[str] = Counter()
         self.places: Counter[str] = Counter()
 

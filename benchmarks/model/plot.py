@@ -4,13 +4,13 @@ python -m benchmarks.model.plot rows.jsonl step.svg
 """
 
 import argparse
-import json
 from pathlib import Path
 from typing import Any
 
 from matplotlib.figure import Figure
 
 from benchmarks.model.train import PEERS
+from benchmarks.shared import read
 from pipeline.reporting import plots
 
 Setting = tuple[str, str, int]  # size, precision, sequence length
@@ -21,8 +21,7 @@ def main() -> None:
     parser.add_argument("rows", type=Path)
     parser.add_argument("picture", type=Path)
     options = parser.parse_args()
-    rows = [json.loads(line) for line in options.rows.read_text().splitlines()]
-    options.picture.write_text(draw([row for row in rows if row["peer"] in list(PEERS)[:6]]))
+    options.picture.write_text(draw([row for row in read(options.rows) if row["peer"] in list(PEERS)[:6]]))
 
 
 def draw(rows: list[dict[str, Any]]) -> str:

@@ -2,7 +2,6 @@
 
     python -m benchmarks.model.train --size base --precision bf16
     python -m benchmarks.model.train --size base --precision bf16 --ablate
-    python -m benchmarks.model.train --size base --precision bf16 --profile
 
 Every peer is a separate process with the same number of threads, number format, optimizer, memory
 settings and batches. Without `--batch`, a step has 4,096 positions; 77 % of its samples are full, the
@@ -27,10 +26,7 @@ from benchmarks.shared import heading, keep
 
 WITHOUT = {
     "masked-head": "scores at every position, not only masked ones",
-    "last-layer": "the last layer at every position",
     "each": "attention over padded sequences",
-    "runs": "attention one sequence at a time",
-    "loss": "PyTorch's cross entropy",
     "dropout": "PyTorch's dropout",
 }
 PEERS = {
@@ -58,22 +54,16 @@ def main() -> None:
     parser.add_argument("--attention", default="auto", help="our backend")
     parser.add_argument("--peers", nargs="+", default=list(PEERS)[:6], choices=list(PEERS))
     parser.add_argument("--ablate", action="store_true", help="ours without one trick at a time")
-    parser.add_argument("--profile", action="store_true", help="profile one step of ours")
     parser.add_argument("--out", type=Path, help="append the results to this JSON-lines file")
     parser.add_argument("--worker", help=argparse.SUPPRESS)
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     options.batch = options.batch or max(1, 4096 // options.length)
     if options.worker:
-        from benchmarks.model import train_profile, train_worker
+        from benchmarks.model import train_worker
 
-        (train_profile.show if options.profile else train_worker.serve)(options)
+        train_worker.serve(options)
         return
-    if options.profile:
-        with tempfile.TemporaryDirectory() as folder:
-            make_data(options, folder)
-            command = worker_command("ours", folder)
-            sys.exit(subprocess.run(command, env=environment(options), check=False).returncode)
     peers = ["ours", *(f"without-{trick}" for trick in WITHOUT)] if options.ablate else options.peers
     with tempfile.TemporaryDirectory() as folder:
         report(options, measure(options, peers, folder))
@@ -169,11 +159,10 @@ def report(options: argparse.Namespace, rows: dict[str, Any]) -> None:
     from benchmarks.model import train_worker
 
     product = train_worker.product(options)
-    ours = rows.get("ours") or next(iter(rows.values()))
     print(
         f"\n{options.size}, {options.precision}, sequence length {options.length}, "
         f"{options.batch} samples per step, dropout {options.dropout}, "
-        f"{ours['device']}, {options.threads} thread(s); matrix product {product / 1e9:,.0f} "
+        f"{next(iter(rows.values()))['device']}, {options.threads} thread(s); matrix product {product / 1e9:,.0f} "
         f"GFLOP/s\n"
     )
     print(heading("| tokens/s | speed-up of ours | model GFLOP/s | MFU | peak memory | recompiled"))
@@ -189,22 +178,6 @@ def report(options: argparse.Namespace, rows: dict[str, Any]) -> None:
             figures = vars(options) | row | {"peer": peer, "product": product}
             with options.out.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(figures, default=str) + "\n")
-    print(f"\n{schedule(options, ours)}")
-
-
-def schedule(options: argparse.Namespace, row: dict[str, Any]) -> str:
-    """Estimate the hours of Devlin et al.'s pre-training at the rate of `row`."""
-    from benchmarks.model import train_worker
-    from model.training import cost
-
-    config = train_worker.model_config(options)
-    share = row["tokens"] / (options.batch * options.batches * options.length)  # without padding
-    short, long = (cost.operations(config, [length * share]) for length in (128, 512))
-    hours = 256 * (900_000 * short + 100_000 * long) * row["seconds"] / row["flops"] / 3600
-    return (
-        f"A million steps of 256 samples (nine tenths at 128 tokens, the rest at 512; Devlin et "
-        f"al. 2019, appendix A.2) would take {hours:,.0f} hours on this device at this rate."
-    )
 
 
 if __name__ == "__main__":

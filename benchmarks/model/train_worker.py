@@ -7,6 +7,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -15,19 +16,17 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from benchmarks.data.samples import SIZE, tokenizer_of
+from benchmarks.gpu.model import Loss, loss_of, step_of
 from model.config import DataConfig, ModelConfig, ObjectiveConfig
 from model.encoders import attention, bert
 from model.encoders.architectures import build_model
 from model.encoders.batch import Batch
-from model.encoders.cross_entropy import cross_entropy
 from model.encoders.encoder import PretrainingModel, prepare_for
 from model.huggingface import bert_format
 from model.loader.loader import Loader
 from model.training import cost
 from model.training.device_peak import memory, synchronize
 from pipeline.cli.conf_files import CONF
-
-Loss = Callable[[Any], Tensor]  # a batch -> the loss, a scalar
 
 
 def serve(options: argparse.Namespace) -> None:
@@ -106,7 +105,7 @@ def build(
         prepare_for(device, dtype, ours)
         if "compiled" in options.worker:  # as compute=compile does
             ours.encoder.compile_layers(device, dtype)
-        return stepper(ours, lambda batch: our_loss(ours, batch)), batches
+        return stepper(ours, partial(loss_of, ours)), batches
     pairs = objective_of(config).next_sentence
     items = [pad(batch, options.length, pairs) for batch in batches]
     if options.worker == "textbook":
@@ -119,56 +118,29 @@ def build(
 
 def stepper(module: nn.Module, loss: Loss) -> Callable[[Any], None]:
     """Return a function that runs forward, backward and update."""
-    optimizer = torch.optim.AdamW(module.parameters(), lr=1e-5, fused=True)
-    module.train()
-
-    def step(item: Any) -> None:
-        loss(item).backward()  # type: ignore[no-untyped-call]
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
-
-    return step
-
-
-def our_loss(model: Callable[[Batch], tuple[Tensor, Tensor | None]], batch: Batch) -> Tensor:
-    masked, pair = model(batch)
-    loss, _ = cross_entropy(masked, batch.masked_labels)
-    if pair is None:
-        return loss / len(masked)
-    return loss / len(masked) + F.cross_entropy(pair.float(), batch.next_sentence_labels)
+    return step_of(torch.optim.AdamW(module.train().parameters(), lr=1e-5, fused=True), loss)
 
 
 def ablated(trick: str, config: ModelConfig, device: torch.device, dtype: torch.dtype) -> Callable[[Batch], None]:
     """Return a step of our model without one trick."""
     if trick == "each":
         config = dataclasses.replace(config, attention="padded")
-    if trick == "runs":
-        attention.RUN = 1
     if trick == "dropout":
         bert.Dropout.forward = lambda self, x: F.dropout(x, self.share, self.training)  # type: ignore
         attention.drop = F.dropout  # type: ignore
     module = build_model(config).to(device, dtype)
 
     def loss(batch: Batch) -> Tensor:
-        if trick == "loss":
-            masked, pair = module(batch)
-            value = F.cross_entropy(masked.float(), batch.masked_labels)
-            return value + F.cross_entropy(pair.float(), batch.next_sentence_labels)
-        if trick in ("masked-head", "last-layer"):
-            return our_loss(lambda batch: everywhere(module, batch, trick), batch)
-        return our_loss(module, batch)
+        return loss_of(partial(everywhere, module) if trick == "masked-head" else module, batch)
 
     return stepper(module, loss)
 
 
-def everywhere(module: PretrainingModel, batch: Batch, trick: str) -> tuple[Tensor, Tensor]:
-    """Run the last layer, and optionally the masked-LM head, at every position."""
+def everywhere(module: PretrainingModel, batch: Batch) -> tuple[Tensor, Tensor]:
+    """Run the last layer and the masked-LM head at every position."""
     x = module.encoder(batch)
     pair = module.next_sentence(module.pooler(x[batch.cu_seqlens[:-1]]))
-    words = module.encoder.embeddings.word.weight
-    if trick == "last-layer":
-        return module.masked_head(x[batch.masked_positions], words), pair
-    return module.masked_head(x, words)[batch.masked_positions], pair
+    return module.masked_head(x, module.encoder.embeddings.word.weight)[batch.masked_positions], pair
 
 
 def engine_step(options: argparse.Namespace, config: ModelConfig) -> Callable[[Any], None]:
@@ -189,7 +161,7 @@ def engine_step(options: argparse.Namespace, config: ModelConfig) -> Callable[[A
     engine = build_engine(build_model(config), settings, world)
 
     def step(batch: Batch) -> None:
-        engine.backward(our_loss(engine, batch))
+        engine.backward(loss_of(engine, batch))
         engine.step()
 
     return step

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.run.hosts import Host, Network, missing
-from benchmarks.run.job import ROOT, Job, Process, launcher_process, rank_processes, wait
+from benchmarks.run.job import ROOT, Job, Process, below, launcher_process, rank_processes, wait
 from benchmarks.small import make_work
 
 STEPS, EVERY, BREAK = 60, 10, 25  # steps: total, between checkpoints, and before the fault
@@ -129,8 +129,8 @@ def one_node_told(bench: Bench) -> Row:
     """Send SIGTERM to the first process of one node, as when its pod is preempted."""
 
     def node_signalled(nodes: list[Process]) -> None:
-        (inside,) = [p for p in _below(nodes[1]) if p[1].startswith("-m model.launch")]
-        os.kill(inside[0], signal.SIGTERM)
+        (inside,) = [child for child, words in below(nodes[1]) if words[1:3] == ["-m", "model.launch"]]
+        inside.terminate()
 
     return bench.broken("one node gets SIGTERM", node_signalled)
 
@@ -186,23 +186,10 @@ def unshared_folder(bench: Bench) -> Row:
     job = bench.job("unshared")
     (job.folder / "train").mkdir(parents=True)
     private = ["sh", "-c", f'mount -t tmpfs none {job.out} && exec "$@"', "sh"]
-    nodes = []
-    for number, host in enumerate(bench.hosts):
-        command = [*private, *job.command(number, 2, "deepspeed", 29500)]
-        environment = {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-        nodes.append(host.start(command, job.log(number), environment))
-    ended = wait(nodes)
+    ended = wait([job.start_one(bench.hosts, number, before=private) for number in range(2)])
     (line,) = {line for line in job.log(1).read_text().splitlines() if line.startswith("error:")}
     note = line.replace(str(bench.folder), "…")
     return Row("the nodes share no checkpoint folder", ended, 0, None, f"`{note}`")
-
-
-def _below(process: Process) -> list[tuple[int, str]]:
-    """Return process ids and arguments of a process's descendants."""
-    import psutil
-
-    children = psutil.Process(process.pid).children(recursive=True)
-    return [(child.pid, " ".join(child.cmdline()[1:])) for child in children]
 
 
 CASES: tuple[Callable[[Bench], Row], ...] = (

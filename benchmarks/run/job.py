@@ -1,9 +1,11 @@
 """Training jobs on one or two hosts, for fault injection."""
 
+import contextlib
 import shlex
 import subprocess
 import sys
 import time
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,32 +38,33 @@ class Job:
         """Return the train stage's folder."""
         return self.folder / "train"
 
-    def command(self, number: int, nodes: int, launcher: str, port: int) -> list[str]:
+    def command(self, number: int, nodes: int, launcher: str) -> list[str]:
         """Return node `number`'s command, through `model.launch` as in a container."""
         script = [str(ROOT / "model" / "train.py"), *settings(self.work, self.out), *self.more]
         if launcher == "torchrun":
             options = shlex.split(
-                f"--nnodes {nodes} --nproc-per-node 1 --node-rank {number} --master-addr node-0 --master-port {port}"
+                f"--nnodes {nodes} --nproc-per-node 1 --node-rank {number} --master-addr node-0 --master-port 29500"
             )
         else:
             hostfile = self.folder / "hostfile"
             hostfile.write_text("".join(f"node-{n} slots=1\n" for n in range(nodes)))
             options = shlex.split(
-                f"--hostfile {hostfile} --no_ssh --node_rank {number} --master_addr node-0 --master_port {port}"
+                f"--hostfile {hostfile} --no_ssh --node_rank {number} --master_addr node-0 --master_port 29500"
             )
         return [sys.executable, "-m", "model.launch", str(BIN / launcher), *options, *script]
 
     def start(self, hosts: list[Host], launcher: str = "deepspeed") -> list[Process]:
         """Start the job on all hosts."""
-        self.folder.mkdir(parents=True, exist_ok=True)
         return [self.start_one(hosts, number, launcher) for number in range(len(hosts))]
 
-    def start_one(self, hosts: list[Host], number: int, launcher: str = "deepspeed", port: int = 29500) -> Process:
-        """Start the job on one of the hosts."""
+    def start_one(
+        self, hosts: list[Host], number: int, launcher: str = "deepspeed", before: Sequence[str] = ()
+    ) -> Process:
+        """Start the job on one of the hosts, behind words of another command."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        command = self.command(number, len(hosts), launcher, port)
+        command = self.command(number, len(hosts), launcher)
         environment = {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-        return hosts[number].start(command, self.log(number), environment)
+        return hosts[number].start([*before, *command], self.log(number), environment)
 
     def start_alone(self, processes: int) -> Process:
         """Start the job on this machine, with deepspeed alone."""
@@ -117,15 +120,14 @@ class Job:
 
 def rank_processes(process: Process) -> list[psutil.Process]:
     """Return the training processes below a launcher."""
-    found = []
+    return [child for child, words in below(process) if words[1:2] == ["-u"] and words[2].endswith("train.py")]
+
+
+def below(process: Process) -> Iterator[tuple[psutil.Process, list[str]]]:
+    """Yield the descendants of a process, and the words of each."""
     for child in psutil.Process(process.pid).children(recursive=True):
-        try:
-            words = child.cmdline()
-        except psutil.Error:
-            continue
-        if words[1:2] == ["-u"] and words[2:3] and words[2].endswith("train.py"):
-            found.append(child)
-    return found
+        with contextlib.suppress(psutil.Error):
+            yield child, child.cmdline()
 
 
 def launcher_process(process: Process) -> psutil.Process:

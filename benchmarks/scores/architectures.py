@@ -17,10 +17,10 @@ from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from benchmarks.scores.budget import BASE, command, manifest
-from benchmarks.shared import heading
+from benchmarks.scores.budget import BASE, command, inputs_of, manifest, prepare
+from benchmarks.shared import heading, mean
 
-LENGTH = 128
+SHARDS = ["prepare.sequence_length=128", "prepare.validation_share=0.02"]
 BATCH = 16
 COMMON = [*BASE, "schedule.decay_share=0.4", "log_every=50"]
 OBJECTIVES = {"": ["objective=mlm"], "modern-": ["objective=modern", "objective.mask_share=[0.3,0.15]"]}
@@ -39,7 +39,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=1, help="trainings at a time, a core each")
     options = parser.parse_args()
     options.out = options.out.absolute()
-    prepare(options)
+    prepare(options, SHARDS)
     names = ["model", "tokens", "core seconds", "held-out accuracy", *(task.split()[0] for task in options.tasks)]
     print(heading(" | ".join(names)), flush=True)
     with ProcessPoolExecutor(options.jobs) as pool:
@@ -67,25 +67,10 @@ def show(name: str, futures: list[Future[dict[str, Any]]]) -> float:
     return float(statistics.mean(row["tokens"] / row["core_seconds"] for row in rows))
 
 
-def prepare(options: argparse.Namespace) -> None:
-    """Make the vocabulary and the shards that all rows read."""
-    corpus = [f"+corpus={options.corpus}", f"corpus.path={options.path}"]
-    vocab = options.out / "vocab"
-    command("vocab", *corpus, f"out={vocab}", f"size={options.vocabulary}")
-    command(
-        "prepare",
-        *corpus,
-        f"out={options.out}/prepare",
-        f"vocab={vocab}",
-        "pairs=none",
-        f"sequence_length={LENGTH}",
-        "validation_share=0.02",
-    )
-
-
 def measured(options: argparse.Namespace, kind: str, tokens: float, seed: int) -> dict[str, Any]:
     """Train one model, fine-tune it on all tasks, and return its figures."""
-    totals = manifest(options.out / "prepare").figures["totals"]
+    vocab, prepared, _ = inputs_of(options, SHARDS)
+    totals = manifest(prepared).figures["totals"]
     samples = totals["train"] + totals["validation"]
     steps = round(tokens * samples / totals["tokens"] / BATCH)
     folder = options.out / f"{kind}{options.size}-{steps}-seed{seed}"
@@ -93,8 +78,8 @@ def measured(options: argparse.Namespace, kind: str, tokens: float, seed: int) -
     spent = command(
         "train",
         f"out={folder}/train",
-        f"data.dir={options.out}/prepare",
-        f"data.vocab={options.out}/vocab",
+        f"data.dir={prepared}",
+        f"data.vocab={vocab}",
         f"model={kind}{options.size}",
         f"steps={steps}",
         f"seed={seed}",
@@ -103,7 +88,7 @@ def measured(options: argparse.Namespace, kind: str, tokens: float, seed: int) -
     )
     if not seconds.exists():
         seconds.write_text(json.dumps(spent))
-    command("convert", f"workdir={options.out}", f"train={folder}/train", f"out={folder}/convert")
+    command("convert", f"train={folder}/train", f"vocab={vocab}", f"out={folder}/convert")
     figures = manifest(folder / "train").figures
     scores = {"accuracy": figures["validation"]["masked_lm_accuracy"]}
     epochs = {}
@@ -133,10 +118,7 @@ def measured(options: argparse.Namespace, kind: str, tokens: float, seed: int) -
 def line(name: str, rows: list[dict[str, Any]]) -> str:
     """Return one line: the mean and the standard deviation over seeds."""
     cells = [f"{rows[0]['tokens']:,}", f"{statistics.mean(r['core_seconds'] for r in rows):.0f}"]
-    for key in rows[0]["scores"]:
-        values = [row["scores"][key] for row in rows]
-        spread = statistics.stdev(values) if len(values) > 1 else 0.0
-        cells.append(f"{statistics.mean(values):.3f} ± {spread:.3f}")
+    cells += [mean([row["scores"][key] for row in rows]) for key in rows[0]["scores"]]
     return f"| {' | '.join([name, *cells])} |"
 
 

@@ -23,7 +23,7 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
 
-from benchmarks.shared import heading
+from benchmarks.shared import heading, read
 from pipeline.common.manifest import Manifest
 
 MUON = ["optimizer=muon", "clip=null", "optimizer.learning_rate=5e-3", "optimizer.adam_share=0.4"]
@@ -116,9 +116,7 @@ def main() -> None:
 
 def known(out: Path) -> dict[str, dict[str, Any]]:
     """Return the rows that are there by name; of several of one name the last."""
-    file = out / "rows.jsonl"
-    lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
-    return {row["name"]: row for row in map(json.loads, lines)}
+    return {row["name"]: row for row in read(out / "rows.jsonl")}
 
 
 def settings_of(options: argparse.Namespace, name: str) -> dict[str, Any]:

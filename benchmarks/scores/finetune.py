@@ -21,7 +21,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from benchmarks.shared import keep
+from benchmarks.shared import keep, mean
 
 
 def main() -> None:
@@ -68,12 +68,7 @@ def report(found: dict[str, list[dict[str, float]]]) -> None:
     """Print a table of both, and the ratio."""
     print(f"\n{'':10}{'seconds':>18}{'dev score':>18}")
     for name, runs in found.items():
-        columns = []
-        for key in ("seconds", "score"):
-            values = [run[key] for run in runs]
-            spread = statistics.stdev(values) if len(values) > 1 else 0.0
-            columns.append(f"{statistics.mean(values):.3f} ± {spread:.3f}")
-        print(f"{name:10}" + "".join(f"{column:>18}" for column in columns))
+        print(f"{name:10}" + "".join(f"{mean([run[key] for run in runs]):>18}" for key in ("seconds", "score")))
     means = {name: statistics.median(run["seconds"] for run in runs) for name, runs in found.items()}
     keep("fine-tuning: Trainer", means["trainer"] / means["ours"])
     print(f"ours is {means['trainer'] / means['ours']:.2f} times as fast (medians)")

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.gpu.rows import Rows, read, table
+from benchmarks.gpu.rows import Rows, table
+from benchmarks.shared import read
 from tests import forked
 
 BARE = """

@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from benchmarks.data.samples import make_shards, make_vocab
-from benchmarks.model.train_worker import our_loss, pad, read
+from benchmarks.gpu.model import loss_of
+from benchmarks.model.train_worker import hugging_face, pad, read
 from model.config import ModelConfig
 from model.encoders.architectures import build_model
 from model.encoders.encoder import prepare_for
@@ -38,16 +39,14 @@ def batches(folder: Path):
 
 @pytest.mark.parametrize("attention", ["auto", "padded"])
 def test_losses_and_gradients_are_hugging_faces_on_a_gpu_too(attention: str, tmp_path: Path) -> None:
-    from transformers import BertForPreTraining as HuggingFace
-
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     config, (batch, _) = batches(tmp_path)
     torch.manual_seed(0)
     ours = build_model(dataclasses.replace(config, attention=attention)).to(device)
-    theirs = HuggingFace(huggingface_config(config)).to(device)
+    theirs = hugging_face(config).to(device)
     state = {NAMES["bert"].their_name(name): tensor for name, tensor in ours.state_dict().items()}
     theirs.load_state_dict(state, strict=False)
-    loss = our_loss(ours, batch.to(device))
+    loss = loss_of(ours, batch.to(device))
     expected = theirs(**pad(batch.to(device), 128)).loss
     assert loss.item() == pytest.approx(expected.item(), rel=1e-4)
     loss.backward()
@@ -55,21 +54,6 @@ def test_losses_and_gradients_are_hugging_faces_on_a_gpu_too(attention: str, tmp
     mine = ours.encoder.layers[0].up.weight.grad
     other = theirs.bert.encoder.layer[0].intermediate.dense.weight.grad
     assert (mine - other).norm() < 1e-3 * other.norm()
-
-
-def huggingface_config(config: ModelConfig):
-    from transformers import BertConfig
-
-    return BertConfig(
-        vocab_size=config.vocab_size,
-        hidden_size=config.hidden,
-        num_hidden_layers=config.layers,
-        num_attention_heads=config.heads,
-        intermediate_size=config.feed_forward,
-        max_position_embeddings=config.positions,
-        hidden_dropout_prob=0.0,
-        attention_probs_dropout_prob=0.0,
-    )
 
 
 @pytest.mark.gpu
@@ -86,13 +70,13 @@ def test_on_a_gpu_a_step_never_waits_for_the_host(tmp_path: Path, dropout: float
     optimizer = torch.optim.AdamW(model.parameters(), fused=True)
     on_device = [batch.to(device) for batch in both]
     for batch in on_device:  # what is made once is made
-        our_loss(model, batch).backward()
+        loss_of(model, batch).backward()
         optimizer.step()
     torch.cuda.synchronize()
     torch.cuda.set_sync_debug_mode("error")
     try:
         for batch in on_device:
-            our_loss(model, batch).backward()
+            loss_of(model, batch).backward()
             optimizer.step()
     finally:
         torch.cuda.set_sync_debug_mode("default")

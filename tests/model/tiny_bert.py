@@ -43,12 +43,12 @@ def write_theirs(folder: Path) -> BertForPreTraining:
     return model
 
 
-def our_logits(config: ModelConfig, state: dict[str, torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
-    """Of one sequence of tokens 5 .. 34, at every position but the first."""
+def our_logits(config: ModelConfig, state: dict[str, torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """Of one sequence of tokens 5 .. 34, at every position."""
     model = build_model(config).eval()
     model.load_state_dict(state)
     each, none = torch.arange(30), torch.zeros(30, dtype=torch.long)
-    batch = Batch(each + 5, none, each, torch.tensor([0, 30]).int(), 30, each[1:], each[1:], none)
+    batch = Batch(each + 5, none, each, torch.tensor([0, 30]).int(), 30, each, each, none[:1])
     with torch.no_grad():
         return model(batch)
 

@@ -1,13 +1,10 @@
 """A ModernBERT of a few thousand parameters, in our form and in transformers'."""
 
-from typing import Any
-
 import torch
 from transformers import ModernBertConfig, ModernBertForMaskedLM
 
 from model.config import ModelConfig
 from model.encoders.architectures import build_model
-from model.encoders.batch import Batch
 from model.huggingface.names import NAMES
 from tests.model.sizes import small
 from tests.model.tiny_bert import WORDS
@@ -51,19 +48,3 @@ def their_model() -> ModernBertForMaskedLM:
         eos_token_id=3,
     )
     return ModernBertForMaskedLM(config).eval()
-
-
-def our_logits(config: ModelConfig, state: dict[str, torch.Tensor]) -> torch.Tensor:
-    """Of one sequence of tokens 5 .. 34, at every position."""
-    model = build_model(config).eval()
-    model.load_state_dict(state)
-    each, none = torch.arange(30), torch.zeros(30, dtype=torch.long)
-    batch = Batch(each + 5, none, each, torch.tensor([0, 30]).int(), 30, each, each, none[:1])
-    with torch.no_grad():
-        return model(batch)[0]
-
-
-def their_logits(model: Any) -> Any:
-    """What a model of transformers' answers to the same sequence."""
-    with torch.no_grad():
-        return model.eval()(torch.arange(30)[None] + 5)

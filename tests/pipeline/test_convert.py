@@ -58,15 +58,8 @@ def run(tmp_path, request):
     config = ModelConfig(name="small", vocab_size=13, architecture=kind, local_window=8, initializer_range=0.1, **SIZES)
     torch.manual_seed(0)
     weights = build_model(config).state_dict()
-    state = checkpoints.State(
-        step=7,
-        samples=56,
-        tokens=600,
-        fingerprint="t" * 64,
-        model=dataclasses.asdict(config),
-        data="p" * 64,
-        tokenizer=sha256(vocab / "tokenizer.json"),
-    )
+    tokenizer = sha256(vocab / "tokenizer.json")
+    state = finished.state(7, model=dataclasses.asdict(config), data="p" * 64, tokenizer=tokenizer)
     folder = checkpoints.runs(tmp_path / "train") / ("t" * 12)
     checkpoint.write(folder, state, weights, {"exp_avg.x": torch.zeros(1)})
     return ConvertConfig(
@@ -99,26 +92,26 @@ def test_a_sentence_model_stays_one(run, tmp_path):
     assert not (tmp_path / "again" / "1_Pooling" / "link").exists()
 
 
-def test_a_run_becomes_a_folder_that_transformers_opens(run):
+@pytest.mark.parametrize(
+    ("run", "difference", "opened"),
+    [("bert", 1e-10, "BertForMaskedLM"), ("modernbert", 1e-6, "ModernBertForMaskedLM")],
+    indirect=["run"],
+)
+def test_a_run_becomes_a_folder_that_transformers_opens(run, difference, opened):
     made = stage.run("convert", run, convert.make)
-    assert made.figures["largest_logit_difference"] < 1e-10
+    assert made.figures["largest_logit_difference"] < difference
     assert made.figures["step"] == 7
     assert "logits equal" in made.summary
-    model = AutoModelForPreTraining.from_pretrained(run.out)
-    assert model.config.vocab_size == 13
+    model = AutoModelForMaskedLM.from_pretrained(run.out)
+    assert (type(model).__name__, model.config.vocab_size) == (opened, 13)
+    assert sum(answer["score"] for answer in hub("fill-mask", run.out)("a [MASK] b")) > 0
     card = (Path(run.out) / "README.md").read_text()
     assert "letters" in card
     assert "| steps | 7 |" in card
 
 
 @pytest.mark.parametrize("run", ["modernbert"], indirect=True)
-def test_a_modern_run_becomes_a_folder_that_transformers_opens(run):
-    made = stage.run("convert", run, convert.make)
-    assert made.figures["largest_logit_difference"] < 1e-6
-    opened = AutoModelForMaskedLM.from_pretrained(run.out)
-    assert type(opened).__name__ == "ModernBertForMaskedLM"
-    answers = hub("fill-mask", run.out)("a [MASK] b")
-    assert sum(answer["score"] for answer in answers) > 0
+def test_a_modern_run_has_no_onnx(run):
     with pytest.raises(ConfigError, match="modernbert"):
         convert.make(dataclasses.replace(run, onnx=True), Path(run.out))
 
@@ -227,17 +220,8 @@ def published(tmp_path):
     make_vocabulary(tmp_path / "theirs", "abcdefgh")
     (tmp_path / "theirs" / "manifest.json").unlink()
     torch.manual_seed(1)
-    model = Theirs(
-        BertConfig(
-            vocab_size=13,
-            hidden_size=16,
-            num_hidden_layers=2,
-            num_attention_heads=2,
-            intermediate_size=32,
-            max_position_embeddings=40,
-        )
-    )
-    model.save_pretrained(tmp_path / "theirs")
+    sizes = {bert_format.NAMES["bert"].sizes[name]: size for name, size in SIZES.items()}
+    Theirs(BertConfig(vocab_size=13, **sizes)).save_pretrained(tmp_path / "theirs")
     return tmp_path / "theirs"
 
 

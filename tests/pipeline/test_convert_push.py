@@ -16,7 +16,7 @@ from pipeline.common import checkpoints
 from pipeline.common.errors import ConfigError, Exit, InputError, Restart
 from pipeline.common.manifest import sha256
 from pipeline.config import ConvertConfig, CorpusConfig, ExecutorConfig, RunConfig
-from tests import forked
+from tests import finished, forked
 from tests.pipeline.hub_server import Hub, environment, server
 from tests.pipeline.test_convert import SIZES, make_vocabulary, manifest
 from tests.refusals import refused
@@ -36,16 +36,8 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     marks = {0: 0.0, 4: 1e6, 8: 2.5e6}
     for step in STEPS:
         torch.manual_seed(step)
-        state = checkpoints.State(
-            step=step,
-            samples=step,
-            tokens=step,
-            fingerprint="t" * 64,
-            data="p" * 64,
-            model=dataclasses.asdict(config),
-            tokenizer=sha256(vocab / "tokenizer.json"),
-            mark=marks.get(step),
-        )
+        tokenizer = sha256(vocab / "tokenizer.json")
+        state = finished.state(step, model=dataclasses.asdict(config), tokenizer=tokenizer, mark=marks.get(step))
         weights = build_model(config).state_dict()
         checkpoint.write(checkpoints.runs(top / "train") / ("t" * 12), state, weights, {})
     return top

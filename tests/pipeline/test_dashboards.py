@@ -16,7 +16,7 @@ from pipeline.common.errors import InputError
 from pipeline.reporting.dashboards import SECTIONS, report, workspace
 from pipeline.reporting.wandb_stages import RECORD
 from tests import finished, forked
-from tests.wandb_server import KEY, WandbServer
+from tests.wandb_server import KEY, WandbServer, environment
 
 DONE = {
     "documents": {"read": 106, "written": 100, "short": 6},
@@ -101,16 +101,12 @@ def server() -> Iterator[WandbServer]:
 
 
 @pytest.fixture
-def save(work: Path, root: Path, server: WandbServer) -> Callable[[str], subprocess.CompletedProcess[str]]:
+def save(work: Path, server: WandbServer) -> Callable[[str], subprocess.CompletedProcess[str]]:
     """Save both pages to the server with a key."""
-    clean = {k: v for k, v in os.environ.items() if not k.startswith("WANDB")}
-    clean |= {"WANDB_BASE_URL": server.url, "HOME": str(work)}
-    words = [sys.executable, "-m", "pipeline.dashboards", work, "--entity", "me"]
 
     def run(key: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            words, cwd=root, capture_output=True, text=True, check=False, env={**clean, "WANDB_API_KEY": key}
-        )
+        online = environment(work, WANDB_BASE_URL=server.url, WANDB_API_KEY=key)
+        return forked.fresh("-m", "pipeline.dashboards", work, "--entity", "me", env=online)
 
     return run
 

@@ -25,6 +25,7 @@ from pipeline.config import EmbedConfig, PredictConfig
 from pipeline.tokenization.wordpiece import SPECIAL, WordPiece, build
 from tests import forked
 from tests.model.sizes import small
+from tests.preparing import vocabulary
 from tests.refusals import refused
 
 WORDS = ["the", "cat", "sat", "on", "a", "mat", "dog", "ran", "far", "."]
@@ -33,26 +34,26 @@ CONFIG = small(5 + len(WORDS), initializer_range=0.3)
 
 @pytest.fixture(scope="module")
 def vocab(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("vocab")
-    (folder / "tokenizer.json").write_text(build([*SPECIAL, *WORDS], lowercase=True))
+    return vocabulary(tmp_path_factory.mktemp("vocab"), WORDS)
+
+
+def saved(folder: Path, vocab: Path, **changes: Any) -> Path:
+    """A model with random weights, in a folder."""
+    config = dataclasses.replace(CONFIG, **changes)
+    torch.manual_seed(0)
+    bert_format.save(folder, config, build_model(config).state_dict(), vocab)
     return folder
 
 
 @pytest.fixture(scope="module")
 def pretrained(vocab: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("model")
-    torch.manual_seed(0)
-    bert_format.save(folder, CONFIG, build_model(CONFIG).state_dict(), vocab)
-    return folder
+    return saved(tmp_path_factory.mktemp("model"), vocab)
 
 
 @pytest.fixture(scope="module")
 def modern(vocab: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("modern")
-    config = dataclasses.replace(CONFIG, architecture="modernbert", layers=4, local_window=4)
-    torch.manual_seed(0)
-    bert_format.save(folder, config, build_model(config).state_dict(), vocab)
-    return folder
+    modern = {"architecture": "modernbert", "layers": 4, "local_window": 4}
+    return saved(tmp_path_factory.mktemp("modern"), vocab, **modern)
 
 
 def tuned(
@@ -75,6 +76,14 @@ def answers(
     monkeypatch.setattr(sys, "stdin", io.StringIO(text))
     predict.predict(PredictConfig(pretrained=str(folder), **settings))
     return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+
+def vectors(folder: Path, place: Path, text: str, **settings: Any) -> Any:
+    """The vectors of a text's lines."""
+    (place / "in.txt").write_text(text)
+    out = str(place / "out.npy")
+    embed.embed(EmbedConfig(pretrained=str(folder), input=str(place / "in.txt"), out=out, **settings))
+    return np.load(out)
 
 
 def test_masks_are_filled_as_transformers_fills_them(pretrained, monkeypatch, capsys) -> None:
@@ -102,10 +111,8 @@ def test_a_modern_model_fills_masks_as_transformers_does_and_judges_no_pairs(mod
 
 
 def test_a_left_to_right_model_fills_no_masks(vocab, tmp_path, monkeypatch, capsys) -> None:
-    config = dataclasses.replace(CONFIG, causal=True)
-    bert_format.save(tmp_path, config, build_model(config).state_dict(), vocab)
     with refused(InputError, "line 1: ", key="pretrained"):
-        answers(tmp_path, "The [MASK] sat.\n", monkeypatch, capsys)
+        answers(saved(tmp_path, vocab, causal=True), "The [MASK] sat.\n", monkeypatch, capsys)
 
 
 def test_pairs_are_judged_as_transformers_judges_them(pretrained, monkeypatch, capsys) -> None:
@@ -254,9 +261,7 @@ def test_a_mask_with_the_tokenizers_own_name_is_told(tmp_path, monkeypatch, caps
         source = source.replace(ours, theirs)
     (tmp_path / "vocab").mkdir()
     (tmp_path / "vocab/tokenizer.json").write_text(source)
-    torch.manual_seed(0)
-    state = build_model(CONFIG).state_dict()
-    bert_format.save(tmp_path / "model", CONFIG, state, tmp_path / "vocab")
+    saved(tmp_path / "model", tmp_path / "vocab")
     with pytest.raises(InputError, match=r"write \[MASK\] for <mask>"):
         answers(tmp_path / "model", "the <mask> sat", monkeypatch, capsys)
     (found,) = answers(tmp_path / "model", "the [MASK] sat", monkeypatch, capsys)
@@ -302,17 +307,7 @@ def hidden_states(folder: Path, text: str) -> list[torch.Tensor]:
 @pytest.mark.parametrize("pooling", ["cls", "mean", "max"])
 def test_vectors_are_those_of_transformers(pretrained, tmp_path, pooling) -> None:
     lines = ["the cat sat", "", "a dog ran far . the mat"]
-    (tmp_path / "in.txt").write_text("\n".join(lines) + "\n")
-    config = EmbedConfig(
-        pretrained=str(pretrained),
-        input=str(tmp_path / "in.txt"),
-        out=str(tmp_path / "out.npy"),
-        layers=[0, -1],
-        mix="concat",
-        pooling=pooling,
-    )
-    embed.embed(config)
-    found = np.load(tmp_path / "out.npy")
+    found = vectors(pretrained, tmp_path, "\n".join(lines) + "\n", layers=[0, -1], mix="concat", pooling=pooling)
     assert found.shape == (3, 32)
     for line, vector in zip(lines, found, strict=True):
         states = hidden_states(pretrained, line)
@@ -352,12 +347,9 @@ def sentence_model(source: Path, folder: Path, settings: dict[str, Any], *kinds:
 def test_a_sentence_model_is_pooled_as_it_says(pretrained, tmp_path, settings, pooling, normalized) -> None:
     kinds = ["Normalize"] if normalized else []
     folder = sentence_model(pretrained, tmp_path / "model", settings, *kinds)
-    (tmp_path / "in.txt").write_text("the cat\na dog ran far . the mat sat on a mat\n")
-    common = {"input": str(tmp_path / "in.txt"), "out": str(tmp_path / "out.npy")}
-    embed.embed(EmbedConfig(pretrained=str(folder), **common))
-    found = np.load(common["out"])
-    embed.embed(EmbedConfig(pretrained=str(pretrained), pooling=pooling, sequence_length=8, **common))
-    expected = np.load(common["out"])
+    text = "the cat\na dog ran far . the mat sat on a mat\n"
+    found = vectors(folder, tmp_path, text)
+    expected = vectors(pretrained, tmp_path, text, pooling=pooling, sequence_length=8)
     if normalized:
         expected /= np.linalg.norm(expected, axis=1, keepdims=True)
     np.testing.assert_allclose(found, expected, atol=1e-6)
@@ -384,13 +376,8 @@ def test_a_sentence_model_reads_texts_as_its_files_say(pretrained, tmp_path, fil
     (folder / "sentence_bert_config.json").write_text("{}")
     before = json.loads((folder / file).read_text()) if (folder / file).exists() else {}
     (folder / file).write_text(json.dumps(before | content))
-    common = {"pretrained": str(folder), "out": str(tmp_path / "out.npy"), "input": str(tmp_path / "in.txt")}
-    (tmp_path / "in.txt").write_text(text + "\n")
-    embed.embed(EmbedConfig(**common))
-    found = np.load(common["out"])
-    (tmp_path / "in.txt").write_text(reads + "\n")
-    embed.embed(EmbedConfig(**common, pooling="mean"))
-    np.testing.assert_allclose(found, np.load(common["out"]), atol=1e-6)
+    found = vectors(folder, tmp_path, text + "\n")
+    np.testing.assert_allclose(found, vectors(folder, tmp_path, reads + "\n", pooling="mean"), atol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -403,25 +390,19 @@ def test_a_sentence_model_reads_texts_as_its_files_say(pretrained, tmp_path, fil
 )
 def test_what_a_sentence_model_does_otherwise_is_refused(pretrained, tmp_path, settings, kinds) -> None:
     folder = sentence_model(pretrained, tmp_path / "model", settings, *kinds)
-    (tmp_path / "in.txt").write_text("the cat\n")
-    common = {"pretrained": str(folder), "input": str(tmp_path / "in.txt"), "out": str(tmp_path / "out.npy")}
     with refused(ConfigError, key="pretrained"):
-        embed.embed(EmbedConfig(**common))
-    embed.embed(EmbedConfig(**common, pooling="mean"))
+        vectors(folder, tmp_path, "the cat\n")
+    vectors(folder, tmp_path, "the cat\n", pooling="mean")
 
 
 def test_lines_of_standard_input_have_vectors_too(pretrained, tmp_path, monkeypatch) -> None:
-    text = "the cat sat\n\na dog\n"
-    (tmp_path / "in.txt").write_text(text)
-    common = {"pretrained": str(pretrained)}
-    out = [str(tmp_path / "file.npy"), str(tmp_path / "stdin.npy")]
-    embed.embed(EmbedConfig(**common, input=str(tmp_path / "in.txt"), out=out[0]))
+    text, out = "the cat sat\n\na dog\n", str(tmp_path / "stdin.npy")
     monkeypatch.setattr(sys, "stdin", io.StringIO(text))
-    embed.embed(EmbedConfig(**common, out=out[1]))
-    assert np.array_equal(np.load(out[0]), np.load(out[1]))
+    embed.embed(EmbedConfig(pretrained=str(pretrained), out=out))
+    assert np.array_equal(np.load(out), vectors(pretrained, tmp_path, text))
     monkeypatch.setattr(sys, "stdin", io.StringIO(""))
     with refused(InputError, "empty", key="input"):
-        embed.embed(EmbedConfig(**common, out=out[1]))
+        embed.embed(EmbedConfig(pretrained=str(pretrained), out=out))
 
 
 def test_tokens_and_their_vectors_go_into_arrow(pretrained, tmp_path) -> None:
@@ -488,11 +469,9 @@ def test_vectors_go_into_a_new_folder_and_a_failure_leaves_nothing(pretrained, t
 def test_the_commands_work(pretrained, tmp_path) -> None:
     (tmp_path / "in.txt").write_text("the [MASK]\n")
     settings = [f"pretrained={pretrained}", f"input={tmp_path / 'in.txt'}"]
-    command = [sys.executable, "-m", "pipeline.predict", *settings]
-    done = forked.run(command)
+    done = forked.module("pipeline.predict", *settings)
     assert done.returncode == 0, done.stderr
     assert len(json.loads(done.stdout)["masks"][0]) == 5
-    command = [sys.executable, "-m", "pipeline.embed", *settings, f"out={tmp_path / 'out.npy'}"]
-    done = forked.run(command)
+    done = forked.module("pipeline.embed", *settings, f"out={tmp_path / 'out.npy'}")
     assert done.returncode == 0, done.stderr
     assert "1 row, vectors of 16" in done.stdout

@@ -179,18 +179,12 @@ def run_over_seeds(corpus: Path, work: Path) -> None:
     assert known["held-out masked-LM accuracy (train)"]["seeds"].keys() == {"0", "1"}
 
 
-def test_a_users_mistake_in_a_stage_names_stage_and_log(root: Path, tmp_path: Path) -> None:
+def test_a_users_mistake_in_a_stage_names_stage_and_log(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "empty" / "nothing.txt").write_text(" ")
-    done = subprocess.run(
-        # Without tasks, as two stages that fail at the same time race for the error line.
-        command({}, tmp_path / "empty", tmp_path / "work", "tasks=[]"),
-        cwd=root,
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "TERM": "dumb"},
-    )
+    # Without tasks, as two stages that fail at the same time race for the error line.
+    words = command({}, tmp_path / "empty", tmp_path / "work", "tasks=[]")
+    done = forked.fresh(*words[1:], env={**os.environ, "TERM": "dumb"})
     assert done.returncode == 2
     (line,) = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
     assert "stage vocab" in line

@@ -3,7 +3,6 @@
 import os
 import pty
 import re
-import shlex
 import subprocess
 import sys
 import threading
@@ -23,7 +22,7 @@ from pipeline.common.http_transfer import RetryPolicy
 from pipeline.common.manifest import Manifest
 from pipeline.common.redact import one_line, redact
 from pipeline.reporting import plots
-from tests import finished
+from tests import finished, forked
 from tests.security.test_secrets import SECRET, SIGNED
 
 CONFIG = ModelConfig(name="tiny", layers=1, hidden=8, heads=2, feed_forward=8, positions=8, vocab_size=9)
@@ -153,20 +152,13 @@ def _read(terminal: int) -> bytes:
         return b""
 
 
-def test_a_name_in_a_folder_is_no_order(root: Path, tmp_path: Path) -> None:
+def test_a_name_in_a_folder_is_no_order(tmp_path: Path) -> None:
     folder = tmp_path / "texts"
     folder.mkdir()
     (folder / f"{HOSTILE}\n.txt.gz").write_bytes(b"\x1f\x8b no gzip")
-    done = subprocess.run(
-        [
-            sys.executable,
-            *shlex.split(f"-m pipeline.vocab +corpus=text corpus.path={folder} size=100 out={tmp_path}/out"),
-        ],
-        cwd=root,
-        capture_output=True,
-        check=False,
-    )
-    said = (done.stdout + done.stderr).decode()
+    words = ("+corpus=text", f"corpus.path={folder}", "size=100", f"out={tmp_path}/out")
+    done = forked.fresh("-m", "pipeline.vocab", *words)
+    said = done.stdout + done.stderr
     assert done.returncode == 2, said
     assert said.count("\n") == 1
     assert not set(said) & set("\x1b\x07\x9b\r\u202e\u2066\x7f\x08")

@@ -4,9 +4,6 @@ import dataclasses
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from omegaconf import OmegaConf
 from torch import Tensor
 from torch.nn import functional as F
 from transformers import ModernBertConfig
@@ -21,14 +18,9 @@ from model.huggingface.names import NAMES
 from model.huggingface.names import modernbert_settings as their_settings
 from model.training.optimizer import build_optimizer
 from pipeline.common.errors import ConfigError
+from tests.model.encoders.test_bert import VOCAB, padded, ragged, size
 
-VOCAB = 300
 ENTRIES = ["[PAD]", "[CLS]", "[SEP]"]
-
-
-def size(root, name: str, **changes) -> ModelConfig:
-    loaded = OmegaConf.to_container(OmegaConf.load(root / "conf" / "model" / f"{name}.yaml"))
-    return ModelConfig(**{"vocab_size": VOCAB, **loaded, **changes})
 
 
 def small(**changes) -> ModelConfig:
@@ -41,26 +33,6 @@ def small(**changes) -> ModelConfig:
         "local_window": 16,
     }
     return ModelConfig(**{"name": "small", "vocab_size": VOCAB, **sizes, **rest, **changes})
-
-
-def ragged(lengths: list[int], seed: int = 0) -> Batch:
-    """Random tokens; in each sequence about three of ten are masked."""
-    draw = torch.Generator().manual_seed(seed)
-    cu_seqlens = torch.tensor([0, *lengths]).cumsum(0)
-    tokens = int(cu_seqlens[-1])
-    chosen = torch.rand(tokens, generator=draw) < 0.3
-    chosen[cu_seqlens[:-1]] = True
-    masked = chosen.nonzero().flatten()
-    return Batch(
-        input_ids=torch.randint(3, VOCAB, (tokens,), generator=draw),
-        segment_ids=torch.zeros(tokens, dtype=torch.long),
-        position_ids=torch.cat([torch.arange(length) for length in lengths]),
-        cu_seqlens=cu_seqlens.int(),
-        max_length=max(lengths),
-        masked_positions=masked,
-        masked_labels=torch.randint(VOCAB, masked.shape, generator=draw),
-        next_sentence_labels=torch.zeros(len(lengths), dtype=torch.long),
-    )
 
 
 def their_config(config: ModelConfig) -> ModernBertConfig:
@@ -80,22 +52,9 @@ def theirs_like(model: PretrainingModel, attention: str) -> Theirs:
     return theirs.eval()
 
 
-def padded(batch: Batch) -> tuple[dict[str, Tensor], Tensor]:
-    """The batch as their model reads it, and where its real tokens are."""
-    real = torch.arange(batch.max_length) < batch.cu_seqlens.diff()[:, None]
-    labels = torch.full(batch.input_ids.shape, -100)
-    labels[batch.masked_positions] = batch.masked_labels
-
-    def pad(x: Tensor, fill: int) -> Tensor:
-        return torch.full(real.shape, fill).masked_scatter(real, x)
-
-    inputs = {"input_ids": pad(batch.input_ids, 0), "attention_mask": real.long(), "labels": pad(labels, -100)}
-    return inputs, real
-
-
 def differences(model: PretrainingModel, theirs: Theirs, batch: Batch) -> dict[str, float]:
     """The largest of the logits, the loss, and of all gradients as a share of their norm."""
-    inputs, real = padded(batch)
+    inputs, real = padded(batch, pairs=False)
     found, (masked, pairs) = theirs(**inputs), model(batch)
     assert pairs is None
     read = found.logits[real][batch.masked_positions]
@@ -168,7 +127,7 @@ def test_it_learns_along_the_curve_of_hugging_face():
     torch.manual_seed(0)
     model = build_model(small(layers=3))
     theirs = theirs_like(model, "sdpa")
-    batches = [ragged([40, 9, 3, 25], seed) for seed in range(8)]
+    batches = [ragged([40, 9, 3, 25], seed=seed) for seed in range(8)]
     answers = {int(token): int(token * 7 % VOCAB) for token in range(VOCAB)}  # can be learnt
     batches = [
         dataclasses.replace(
@@ -185,7 +144,7 @@ def test_it_learns_along_the_curve_of_hugging_face():
             if module is model:
                 loss = F.cross_entropy(model(batch)[0], batch.masked_labels)
             else:
-                loss = theirs(**padded(batch)[0]).loss
+                loss = theirs(**padded(batch, pairs=False)[0]).loss
             loss.backward()
             optimizer.step()
             optimizer.zero_grad()
@@ -193,19 +152,6 @@ def test_it_learns_along_the_curve_of_hugging_face():
         curves.append(torch.tensor(losses))
     torch.testing.assert_close(*curves, atol=2e-3, rtol=0)
     assert curves[0][-8:].mean() < curves[0][:8].mean() - 2
-
-
-@settings(deadline=None, max_examples=15)
-@given(lengths=st.lists(st.integers(1, 70), min_size=1, max_size=5), data=st.data())
-def test_a_last_layer_that_keeps_few_positions_computes_the_same(lengths, data):
-    torch.manual_seed(0)
-    encoder = build_model(small()).double().encoder
-    batch = ragged(lengths)
-    tokens = len(batch.input_ids)
-    keep = data.draw(st.lists(st.integers(0, tokens - 1), unique=True, max_size=9).map(torch.tensor))
-    whole = encoder(batch)
-    torch.testing.assert_close(encoder(batch, keep.long()), whole[keep.long()])
-    torch.testing.assert_close(encoder.states(batch)[-1], whole)
 
 
 def test_recomputed_layers_give_the_same_gradients():
@@ -218,22 +164,6 @@ def test_recomputed_layers_give_the_same_gradients():
         F.cross_entropy(model(batch)[0], batch.masked_labels).backward()
         gradients.append([p.grad for p in model.parameters()])
     assert all(torch.equal(a, b) for a, b in zip(*gradients, strict=True))
-
-
-def test_sequences_do_not_see_each_other_and_positions_restart():
-    torch.manual_seed(0)
-    model = build_model(small(initializer_range=0.3)).double()
-    batch = ragged([60, 20, 60])
-    ids = batch.input_ids.clone()
-    ids[80:] = ids[:60]
-    same = dataclasses.replace(batch, input_ids=ids, masked_positions=torch.arange(140))
-    logits, _ = model(same)
-    torch.testing.assert_close(logits[:60], logits[80:])
-    ids = ids.clone()
-    ids[60:80] = 7
-    other, _ = model(dataclasses.replace(same, input_ids=ids))
-    torch.testing.assert_close(logits[:60], other[:60])
-    assert not torch.allclose(logits[60:80], other[60:80])
 
 
 def test_a_local_layer_sees_half_a_window_to_each_side():
@@ -249,16 +179,6 @@ def test_a_local_layer_sees_half_a_window_to_each_side():
     local(x, where, None)[20].sum().backward()
     seen = x.grad.abs().sum(1).nonzero().flatten().tolist()
     assert seen == list(range(16, 25))
-
-
-def test_an_empty_batch_has_no_loss_and_no_gradient():
-    model, none = build_model(small()), torch.zeros(0, dtype=torch.int64)
-    batch = Batch(none, none, none, torch.zeros(1, dtype=torch.int32), 0, none, none, none)
-    masked, pairs = model(batch)
-    assert masked.shape == (0, VOCAB)
-    assert pairs is None
-    masked.sum().backward()
-    assert all(not p.grad.any() for p in model.parameters() if p.grad is not None)
 
 
 def test_initialisation_follows_the_seed_and_is_cut_off():

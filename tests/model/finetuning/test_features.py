@@ -1,7 +1,5 @@
 """What of a long text a model reads."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -9,16 +7,15 @@ from hypothesis import strategies as st
 
 from model.finetuning import features
 from model.finetuning.features import TruncationConfig
-from pipeline.tokenization.wordpiece import SPECIAL, WordPiece, build
+from pipeline.tokenization.wordpiece import WordPiece
+from tests.preparing import vocabulary
 
 WORDS = [f"w{number}" for number in range(600)]
 
 
 @pytest.fixture(scope="module")
 def wordpiece(tmp_path_factory: pytest.TempPathFactory) -> WordPiece:
-    folder: Path = tmp_path_factory.mktemp("vocab")
-    (folder / "tokenizer.json").write_text(build([*SPECIAL, *WORDS], lowercase=True))
-    return WordPiece.load(folder)
+    return WordPiece.load(vocabulary(tmp_path_factory.mktemp("vocab"), WORDS))
 
 
 def made(wordpiece: WordPiece, framing: TruncationConfig, a: int, b: int | None = None) -> list[str]:

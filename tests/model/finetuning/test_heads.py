@@ -20,12 +20,13 @@ from model.finetuning.features import UNLABELLED, Samples
 from model.finetuning.heads import HeadConfig
 from model.huggingface.names import NAMES
 from pipeline.common.errors import InputError
-from pipeline.tokenization.wordpiece import SPECIAL, build
+from tests.preparing import vocabulary
 from tests.refusals import refused
 
 CONFIG = ModelConfig(name="small", layers=3, hidden=16, heads=2, feed_forward=32, positions=40, vocab_size=30)
+THEIRS = {theirs: getattr(CONFIG, ours) for ours, theirs in NAMES["bert"].sizes.items()}
 CPU = torch.device("cpu")
-LENGTHS = (7, 3, 12, 5)
+LENGTHS = (7, 3, 22, 5)  # one is longer than the window of a local layer
 
 
 def some(labels: Any, groups: Any = ()) -> Samples:
@@ -47,11 +48,7 @@ def padded(samples: Samples) -> dict[str, torch.Tensor]:
 
 @pytest.fixture
 def vocab(tmp_path: Path) -> Path:
-    folder = tmp_path / "vocab"
-    folder.mkdir()
-    words = [f"w{number}" for number in range(25)]
-    (folder / "tokenizer.json").write_text(build([*SPECIAL, *words]))
-    return folder
+    return vocabulary(tmp_path / "vocab", (f"w{number}" for number in range(25)))
 
 
 def saved(kind: str, outputs: int, vocab: Path) -> tuple[Any, Any]:
@@ -168,12 +165,7 @@ def test_a_frozen_encoder_stays_and_its_layers_are_mixed_as_transformers_has_the
 
 
 def test_what_is_no_fine_tuned_model_is_refused(vocab: Path) -> None:
-    model = transformers.BertModel(
-        transformers.BertConfig(
-            vocab_size=30, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=32
-        )
-    )
-    model.save_pretrained(vocab.parent / "bare")
+    transformers.BertModel(transformers.BertConfig(**THEIRS)).save_pretrained(vocab.parent / "bare")
     path = vocab.parent / "bare" / "config.json"
     for named in (["BertModel"], ["BertModel", "BertForMaskedLM"]):
         path.write_text(json.dumps(json.loads(path.read_text()) | {"architectures": named}))
@@ -184,17 +176,8 @@ def test_what_is_no_fine_tuned_model_is_refused(vocab: Path) -> None:
 @pytest.mark.parametrize("problem", ["multi_label_classification", "regression"])
 def test_outputs_that_are_not_classes_of_one_choice_are_refused(vocab: Path, problem: str) -> None:
     folder = vocab.parent / problem
-    transformers.BertForSequenceClassification(
-        transformers.BertConfig(
-            vocab_size=30,
-            hidden_size=16,
-            num_hidden_layers=1,
-            num_labels=3,
-            num_attention_heads=2,
-            intermediate_size=32,
-            problem_type=problem,
-        )
-    ).save_pretrained(folder)
+    config = transformers.BertConfig(**THEIRS, num_labels=3, problem_type=problem)
+    transformers.BertForSequenceClassification(config).save_pretrained(folder)
     with refused(InputError, problem, path=str(folder)):
         saved_model.load(folder)
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from tiny_bert import CONFIG, WORDS, forms, make_vocabulary, our_logits, our_state, their_logits, write_theirs
+from tiny_bert import CONFIG, WORDS, forms, make_vocabulary, our_logits, our_state, their_logits
 from tokenizers import BertWordPieceTokenizer, Tokenizer, models, normalizers, pre_tokenizers
 from transformers import (
     AutoModel,
@@ -28,12 +28,8 @@ from model.huggingface import bert_format, vocabulary
 from model.huggingface.names import NAMES
 from pipeline.common.errors import InputError
 from pipeline.tokenization.wordpiece import WordPiece
+from tests.model import tiny_bert, tiny_modernbert
 from tests.refusals import refused
-
-
-@pytest.fixture
-def vocab_folder(tmp_path):
-    return make_vocabulary(tmp_path / "vocab")
 
 
 @pytest.fixture
@@ -47,18 +43,12 @@ def folder(tmp_path, state, vocab_folder):
     return tmp_path / "saved"
 
 
-@pytest.fixture
-def theirs(tmp_path):
-    """A folder as transformers itself writes it, and its model."""
-    return tmp_path / "theirs", write_theirs(tmp_path / "theirs")
-
-
 def test_a_folder_opens_with_equal_logits(folder, state):
     masked, pairs = our_logits(CONFIG, state)
     found = their_logits(AutoModelForPreTraining.from_pretrained(folder))
-    torch.testing.assert_close(found.prediction_logits[0, 1:], masked, atol=1e-5, rtol=0)
+    torch.testing.assert_close(found.prediction_logits[0], masked, atol=1e-5, rtol=0)
     torch.testing.assert_close(found.seq_relationship_logits, pairs, atol=1e-5, rtol=0)
-    scores = their_logits(AutoModelForMaskedLM.from_pretrained(folder)).logits[0, 1:]
+    scores = their_logits(AutoModelForMaskedLM.from_pretrained(folder)).logits[0]
     torch.testing.assert_close(scores, masked, atol=1e-5, rtol=0)
     assert their_logits(AutoModel.from_pretrained(folder)).last_hidden_state.shape == (1, 30, 16)
 
@@ -129,12 +119,14 @@ def test_rare_wordpiece_tokenizers_give_the_ids_that_training_saw(tmp_path, stat
     assert (opened.mask_token, opened.model_max_length) == ("[MASK]", 64)
 
 
-def test_what_was_saved_is_loaded(folder, state):
-    config, found, notes, _ = bert_format.load(folder)
-    assert notes == []
-    assert config.name == "saved"
-    assert all(getattr(config, key) == getattr(CONFIG, key) for key in NAMES["bert"].sizes)
-    assert list(found) == list(architectures.parameter_shapes(CONFIG))
+@pytest.mark.parametrize("size", [None, 3000])
+@pytest.mark.parametrize("tiny", [tiny_bert, tiny_modernbert])
+def test_what_was_saved_is_loaded(tmp_path, vocab_folder, tiny, size):
+    state = tiny.our_state()
+    bert_format.save(tmp_path / "saved", tiny.CONFIG, state, vocab_folder, shard_bytes=size)
+    config, found, notes, _ = bert_format.load(tmp_path / "saved")
+    assert (config, notes) == (replace(tiny.CONFIG, name="saved"), [])
+    assert list(found) == list(architectures.parameter_shapes(tiny.CONFIG))
     assert all(torch.equal(found[name], state[name]) for name in state)
 
 
@@ -148,7 +140,7 @@ def test_files_are_no_larger_than_asked_and_transformers_opens_them(tmp_path, st
         assert sum(t.nbytes for t in load_file(path).values()) <= max(size, largest)
     masked, _ = our_logits(CONFIG, state)
     found = their_logits(AutoModelForPreTraining.from_pretrained(tmp_path / "out"))
-    torch.testing.assert_close(found.prediction_logits[0, 1:], masked, atol=1e-5, rtol=0)
+    torch.testing.assert_close(found.prediction_logits[0], masked, atol=1e-5, rtol=0)
     again = bert_format.load(tmp_path / "out")[1]
     assert all(torch.equal(again[name], state[name]) for name in state)
 
@@ -213,13 +205,7 @@ def change(folder, **changes):
 
 
 def test_another_architecture_is_refused_by_name(tmp_path):
-    sizes = {
-        "hidden_size": 16,
-        "num_hidden_layers": 1,
-        "num_attention_heads": 2,
-        "intermediate_size": 32,
-        "vocab_size": 50,
-    }
+    sizes = {theirs: getattr(CONFIG, ours) for ours, theirs in NAMES["bert"].sizes.items()}
     RobertaModel(RobertaConfig(**sizes)).save_pretrained(tmp_path)
     with pytest.raises(InputError, match=r"RobertaModel.*roberta"):
         bert_format.load(tmp_path)

@@ -1,6 +1,7 @@
 """The loader: every sample once an epoch, and the same batches however they are cut."""
 
 import math
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -23,6 +24,7 @@ VOCAB += [f"##p{i}" for i in range(35)]
 TOKENIZER = SimpleNamespace(
     vocab=VOCAB, cls=CLS, sep=SEP, mask=MASK, special_ids=list(range(5)), sha256="f" * 64, is_wordpiece=True
 )
+INFO = ShardInfo(split="train", pairs="nsp", tokenizer="f" * 64, vocab_size=len(VOCAB), sequence_length=32, seed=0)
 ROWS = (13, 1, 30, 22, 9)
 TENSORS = ("input_ids", "segment_ids", "position_ids", "masked_labels", "next_sentence_labels")
 
@@ -212,10 +214,9 @@ def test_validation_is_the_same_for_every_seed(folder):
 
 
 def test_a_row_of_unknown_tokens_has_nothing_to_predict(tmp_path):
-    info = ShardInfo(split="train", pairs="nsp", tokenizer="f" * 64, vocab_size=len(VOCAB), sequence_length=32, seed=0)
     values, offsets = np.array([UNK, UNK, 7, UNK]), np.array([0, 2, 4])
     path = tmp_path / "train-00000-of-00001.arrow"
-    write_shard(path, info, values, offsets, np.array([1, 1]), np.array([False, True]))
+    write_shard(path, INFO, values, offsets, np.array([1, 1]), np.array([False, True]))
     found = loader(tmp_path).batch(0, 2)
     assert found.masked == 1
     assert found.batches[0].masked_labels.tolist() == [7]
@@ -230,11 +231,15 @@ def test_the_most_frequent_token_is_counted_without_special_ones(tmp_path):
 
 @pytest.mark.parametrize(("random", "share"), [([1, 0, 0, 0], 0.75), ([1, 1, 1, 1], 1.0)])
 def test_the_share_of_the_more_frequent_class_of_pairs(tmp_path, random, share):
-    info = ShardInfo(
-        split="validation", pairs="nsp", tokenizer="f" * 64, vocab_size=len(VOCAB), sequence_length=32, seed=0
-    )
     path = tmp_path / "validation-00000-of-00001.arrow"
-    write_shard(path, info, np.full(8, 7), np.arange(0, 9, 2), np.ones(4, int), np.array(random, bool))
+    write_shard(
+        path,
+        replace(INFO, split="validation"),
+        np.full(8, 7),
+        np.arange(0, 9, 2),
+        np.ones(4, int),
+        np.array(random, bool),
+    )
     assert loader(tmp_path, "validation").most_frequent_pair_share() == share
 
 
@@ -297,8 +302,7 @@ def test_another_tokenizer(tmp_path):
 def test_an_id_beyond_the_vocabulary(tmp_path):
     write(tmp_path, (3,))
     path = next(tmp_path.glob("*.arrow"))
-    info = ShardInfo(split="train", pairs="nsp", tokenizer="f" * 64, vocab_size=len(VOCAB), sequence_length=32, seed=0)
-    write_shard(path, info, np.array([5, 100]), np.array([0, 2]), np.array([1]), np.array([True]))
+    write_shard(path, INFO, np.array([5, 100]), np.array([0, 2]), np.array([1]), np.array([True]))
     with refused(InputError, "vocabulary", path=str(path)):
         loader(tmp_path)
 

@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import closing, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -90,6 +90,16 @@ def begin(loader: Loader, cache: ShardCache, *of: Any) -> None:
     cache.begin(reading(loader, *of))
 
 
+@contextmanager
+def ending(place: Place) -> Iterator[Loader]:
+    """The loader of the bucket in its first epoch, of a process that then ends."""
+    loader, cache = place.cached(None)
+    begin(loader, cache, 0, sum(ROWS))
+    with closing(loader):
+        yield loader
+    cache._lock.close()  # type: ignore[union-attr]
+
+
 def batches(loader: Loader, start: int, stop: int, rank: int = 0, world: int = 1) -> Iterator[Any]:
     for first in range(start, stop, BATCH):
         yield join(loader.batch(first, min(BATCH, stop - first), rank, world).batches)
@@ -169,21 +179,15 @@ def assert_first_epoch(loader: Loader, place: Place) -> None:
 
 def test_damaged_files_of_an_earlier_start_are_fetched_again(place: Place) -> None:
     for _ in range(2):
-        loader, cache = place.cached(None)
-        begin(loader, cache, 0, sum(ROWS))
-        with closing(loader):
+        with ending(place) as loader:
             assert_first_epoch(loader, place)
-        cache._lock.close()  # type: ignore[union-attr]
         for path in (place.top / "cache").rglob("*.arrow"):
             path.write_bytes(bytes(path.stat().st_size))
 
 
 def test_a_rank_that_is_ahead_opens_no_file_of_an_earlier_start(place: Place) -> None:
-    loader, cache = place.cached(None)
-    begin(loader, cache, 0, sum(ROWS))
-    with closing(loader):
+    with ending(place) as loader:
         assert_first_epoch(loader, place)
-    cache._lock.close()  # type: ignore[union-attr]  # as if the process had ended
     for path in (place.top / "cache").rglob("*.arrow"):
         path.write_bytes(bytes(path.stat().st_size))
     seen: list[Path] = []
@@ -236,9 +240,7 @@ def test_ranks_of_a_node_fetch_each_shard_once(place: Place, store: Proxy, small
 @pytest.mark.parametrize("fault", [503, 429, "cut"])
 def test_faults_that_pass_cost_no_batch(place: Place, store: Proxy, fault: Any) -> None:
     store.fault = lambda method, path, number: fault if number % 3 == 0 else None
-    loader, cache = place.cached(None)
-    begin(loader, cache, 0, sum(ROWS))
-    with closing(loader):
+    with ending(place) as loader:
         assert_first_epoch(loader, place)
 
 
@@ -269,9 +271,7 @@ def test_a_shard_that_the_store_has_otherwise_is_refused(place: Place) -> None:
         name = f"train-{number:05d}-of-{len(ROWS):05d}.arrow"
         size = (place.whole[0] / name).stat().st_size
         objects.put(f"{address}/{name}", bytes(size))
-    loader, cache = place.cached(None)
-    begin(loader, cache, 0, sum(ROWS))
-    with closing(loader), pytest.raises(StoreError, match="checksum"):
+    with ending(place) as loader, pytest.raises(StoreError, match="checksum"):
         loader.batch(0, 1)
 
 
@@ -282,14 +282,11 @@ def test_local_folders_are_refused(place: Place) -> None:
 
 
 def test_what_an_ended_training_left_is_removed(place: Place) -> None:
-    loader, cache = place.cached(None)
-    begin(loader, cache, 0, sum(ROWS))
-    loader.close()
-    cache._lock.close()  # type: ignore[union-attr]
+    with ending(place):
+        pass
     (left,) = (place.top / "cache").iterdir()
     left.rename(left.with_name(left.name.replace("run", "other")))
     (place.top / "cache" / "notes.txt").write_text("not ours")
-    again, cache = place.cached(None)
-    begin(again, cache, 0, sum(ROWS))
-    again.close()
+    with ending(place):
+        pass
     assert {path.name for path in (place.top / "cache").iterdir()} == {left.name, "notes.txt"}

@@ -3,7 +3,6 @@
 Prints the weights after each run of `STAGE,STAGE`: three steps at the first, two at the second.
 """
 
-import dataclasses
 import json
 import os
 import sys
@@ -18,7 +17,7 @@ os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": sys.argv[1]}
 from model.config import ComputeConfig, OptimizerConfig, TrainConfig
 from model.resilience.rank_card import RankCard
 from model.training import checkpoint, deepspeed_engine
-from pipeline.common import checkpoints
+from tests import finished
 
 
 class Momentum(torch.optim.Optimizer):
@@ -77,8 +76,7 @@ for pair in sys.argv[3:]:
     train(engine, 0, 3)
     weights, moments = deepspeed_engine.gather_state(engine)
     assert {key.partition(".")[0] for key in moments} == {"velocity"}
-    state = checkpoints.State(step=3, samples=12, tokens=12, fingerprint="f", model={}, data="d", tokenizer="t")
-    path = checkpoint.write(folder / pair, dataclasses.replace(state), weights, moments)
+    path = checkpoint.write(folder / pair, finished.state(3), weights, moments)
     engine = engine_at(after, world, weights)
     deepspeed_engine.load_state(engine, checkpoint.Tensors(path), 3)
     train(engine, 3, 2)

@@ -1,6 +1,5 @@
 """Every small YAML trains; those that say how, not what, change nothing that is learnt."""
 
-import subprocess
 import sys
 from pathlib import Path
 
@@ -9,6 +8,7 @@ import pytest
 from benchmarks.small import write_prepared
 from pipeline.cli import conf_files
 from pipeline.tokenization.wordpiece import WordPiece
+from tests import forked
 from tests.model.conftest import SMALL, losses, rows, train_many
 
 pytestmark = pytest.mark.slow
@@ -88,20 +88,9 @@ def test_low_precision_stays_near(runs: Path) -> None:
     assert losses(runs / "bf16") == pytest.approx(losses(runs / "plain"), abs=0.05)
 
 
-def test_an_impossible_pair_of_choices_is_one_line(root: Path) -> None:
-    done = subprocess.run(
-        [
-            str(Path(sys.executable).with_name("deepspeed")),
-            "--num_accelerators",
-            "1",
-            "model/train.py",
-            "objective.predict=next",
-        ],
-        cwd=root,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+def test_an_impossible_pair_of_choices_is_one_line() -> None:
+    launcher = Path(sys.executable).with_name("deepspeed")
+    done = forked.fresh(launcher, "--num_accelerators", "1", "model/train.py", "objective.predict=next")
     assert done.returncode == 2
     assert "model.causal=true" in done.stderr
 

@@ -2,14 +2,13 @@
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
 
 from benchmarks.model.host_waits import HostWaits
+from tests import forked
 from tests.model.conftest import SMALL
 
 # All trainings are one fixture: a hundred seconds alone, three times as long on a busy machine.
@@ -31,21 +30,14 @@ RUNS = {
 
 
 @pytest.fixture(scope="module")
-def counted(root: Path, work: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict]:
+def counted(work: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict]:
     folder = tmp_path_factory.mktemp("waits")
     plan = {
         name: [f"workdir={work}", f"out={folder / name.replace(' ', '-')}", *SMALL, *more, "steps=3"]
         for name, more in RUNS.items()
     }
     environment = os.environ | {"DS_ACCELERATOR": "cpu", "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.model.engine_runs", json.dumps(plan)],
-        cwd=root,
-        capture_output=True,
-        text=True,
-        check=False,
-        env=environment,
-    )
+    done = forked.fresh("-m", "benchmarks.model.engine_runs", json.dumps(plan), env=environment)
     assert done.returncode == 0, done.stderr
     found = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     return {row["run"]: row for row in found}

@@ -13,9 +13,10 @@ from model.config import ModelConfig
 from model.encoders.architectures import build_model
 from model.huggingface.names import NAMES
 from model.training import checkpoint, initial_weights
-from pipeline.common import checkpoints
 from pipeline.common.errors import InputError
 from pipeline.tokenization.wordpiece import SPECIAL, WordPiece, build
+from tests import finished
+from tests.refusals import refused
 
 CONFIG = ModelConfig(name="small", layers=1, hidden=16, heads=2, feed_forward=32, positions=20, vocab_size=30)
 ENTRIES = [*SPECIAL, *(f"w{number}" for number in range(25))]
@@ -75,30 +76,25 @@ def test_a_start_of_another_size_is_refused_with_every_key_to_type(folder: Path)
 
 
 def test_a_start_of_another_vocabulary_is_refused(folder: Path) -> None:
-    with pytest.raises(InputError, match=r"data\.vocab") as raised:
+    with refused(InputError, r"data\.vocab", key="start", value=str(folder)):
         initial_weights.start(folder, replace(CONFIG, vocab_size=60), WORDS)
-    assert (raised.value.key, raised.value.value) == ("start", str(folder))
 
 
 def test_a_start_of_other_entries_is_refused_even_if_as_many(folder: Path) -> None:
     (folder / "vocab.txt").write_text("".join(f"{entry}\n" for entry in ENTRIES))
     initial_weights.start(folder, CONFIG, WORDS)
     others = WordPiece(build([*ENTRIES[:-1], "##w"]))
-    with pytest.raises(InputError) as caught:
+    with refused(InputError, key="start"):
         initial_weights.start(folder, CONFIG, others)
-    assert caught.value.key == "start"
 
 
 def test_a_checkpoint_of_other_entries_is_refused_even_if_as_many(tmp_path: Path) -> None:
     weights = build_model(CONFIG).state_dict()
-    state = checkpoints.State(
-        step=1, samples=1, tokens=1, fingerprint="f" * 64, model=asdict(CONFIG), data="", tokenizer=WORDS.sha256
-    )
+    state = finished.state(1, model=asdict(CONFIG), tokenizer=WORDS.sha256)
     path = checkpoint.write(tmp_path, state, weights, {})
     initial_weights.start(path, CONFIG, WORDS)
-    with pytest.raises(InputError) as caught:
+    with refused(InputError, key="start"):
         initial_weights.start(path, CONFIG, WordPiece(build([*ENTRIES[:-1], "##w"])))
-    assert caught.value.key == "start"
 
 
 def test_a_start_with_weights_that_are_not_finite_is_refused(folder: Path) -> None:
@@ -125,6 +121,5 @@ def test_a_tensorflow_checkpoint_is_named_for_what_it_is(tmp_path: Path) -> None
 
 
 def test_a_model_alone_has_no_optimizer_to_go_on_with(folder: Path) -> None:
-    with pytest.raises(InputError) as raised:
+    with refused(InputError, key="start_optimizer"):
         initial_weights.start(folder, CONFIG, WORDS).checkpoint()
-    assert raised.value.key == "start_optimizer"

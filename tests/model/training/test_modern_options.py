@@ -24,6 +24,7 @@ from pipeline.stages import stage
 from pipeline.tokenization.wordpiece import WordPiece
 from tests import finished
 from tests.model.conftest import SMALL, losses, rows, train_many
+from tests.refusals import refused
 
 pytestmark = pytest.mark.slow
 
@@ -159,9 +160,8 @@ def test_a_checkpoint_without_an_average_says_so(runs: Path, tmp_path: Path) -> 
     weights, moments = (load_file(last / part) for part in (checkpoints.WEIGHTS, checkpoints.MOMENTS))
     moments = {key: tensor for key, tensor in moments.items() if not key.startswith("average.")}
     path = checkpoint.write(tmp_path, checkpoints.read_state(last), weights, moments)
-    with pytest.raises(InputError) as caught:
+    with refused(InputError, key="ema"):
         initial_weights.read(path, ema=True)
-    assert caught.value.key == "ema"
 
 
 @pytest.mark.parametrize(("step", "share"), [(1, 0.5), (STEPS, 0.1)])

@@ -2,8 +2,6 @@
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -13,9 +11,10 @@ import torch
 from model.training import checkpoint
 from model.training.deepspeed_engine import load_state
 from model.training.optimizer import ADAM
-from pipeline.common import checkpoints
 from pipeline.common.errors import InputError
 from pipeline.common.ports import free_port
+from tests import finished, forked
+from tests.refusals import refused
 
 pytestmark = pytest.mark.slow
 
@@ -24,14 +23,7 @@ PAIRS = ("0,0", "0,2", "2,1", "1,3", "3,0")
 
 def test_an_optimizer_of_one_moment_resumes_at_any_stage(root: Path, tmp_path: Path) -> None:
     script = str(Path(__file__).with_name("one_moment.py"))
-    done = subprocess.run(
-        [sys.executable, script, str(free_port()), str(tmp_path), *PAIRS],
-        cwd=root,
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "PYTHONPATH": str(root)},
-    )
+    done = forked.fresh(script, free_port(), tmp_path, *PAIRS, env={**os.environ, "PYTHONPATH": str(root)})
     assert done.returncode == 0, done.stdout + done.stderr
     runs = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     assert len(runs) == len(PAIRS)
@@ -49,8 +41,6 @@ class _Engine:
 
 
 def test_the_moments_of_another_optimizer_are_refused(tmp_path: Path) -> None:
-    state = checkpoints.State(step=1, samples=1, tokens=1, fingerprint="f", model={}, data="d", tokenizer="t")
-    path = checkpoint.write(tmp_path, state, {"w": torch.zeros(2)}, {"velocity.w": torch.zeros(2)})
-    with pytest.raises(InputError) as caught:
+    path = checkpoint.write(tmp_path, finished.state(1), {"w": torch.zeros(2)}, {"velocity.w": torch.zeros(2)})
+    with refused(InputError, key="optimizer", path=str(path)):
         load_state(_Engine(), checkpoint.Tensors(path), 1)
-    assert (caught.value.key, caught.value.path) == ("optimizer", str(path))

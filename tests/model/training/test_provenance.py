@@ -29,16 +29,7 @@ def folder(tmp_path: Path) -> Path:
     weights = build_model(CONFIG).state_dict()
     average = {f"{AVERAGE}.{name}": tensor for name, tensor in weights.items()}
     for step in (3, 5, 7):
-        state = checkpoints.State(
-            step=step,
-            samples=step,
-            tokens=100 * step,
-            seconds=0.5 * step,
-            fingerprint="t" * 64,
-            model=asdict(CONFIG),
-            data="",
-            tokenizer="",
-        )
+        state = finished.state(step, seconds=0.5 * step, model=asdict(CONFIG))
         checkpoint.write(checkpoints.runs(train) / ("t" * 12), state, weights, average)
     rows = [{"kind": "train", "step": 3, "loss": 9.0}, {"kind": "validation", "step": 3, **EARLIER}]
     (train / METRICS).write_text("".join(json.dumps(row) + "\n" for row in rows))

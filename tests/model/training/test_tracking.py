@@ -19,9 +19,11 @@ from wandb.sdk.lib import wbauth
 from model.config import TrackingConfig
 from model.training.tracking import METRICS, RUN_ID, Tracker, has_key, mode_of, read_metrics, take_back
 from pipeline.common.errors import ConfigError
+from tests import forked
+from tests.refusals import refused
 from tests.terminal import plain
 from tests.wandb_files import history, of
-from tests.wandb_server import KEY, WandbServer
+from tests.wandb_server import KEY, WandbServer, environment
 
 
 def run(out: Path, start: int, steps: list[int], **settings: Any) -> None:
@@ -136,8 +138,6 @@ def test_a_training_is_one_job_of_the_runs_group(logged: Path) -> None:
 def synchronised(out: Path) -> tuple[str, dict[str, Any], dict[int, dict[str, Any]]]:
     """What W&B's own reader of offline files sends to its service: a run's name, itself, and its rows by step."""
     server = WandbServer()
-    clean = {key: value for key, value in os.environ.items() if not key.startswith("WANDB")}
-    online = {"WANDB_BASE_URL": server.url, "WANDB_API_KEY": KEY, "HOME": str(out)}
     try:
         done = subprocess.run(
             [Path(sys.executable).with_name("wandb"), "sync", *out.glob("wandb/offline-run-*")],
@@ -145,7 +145,7 @@ def synchronised(out: Path) -> tuple[str, dict[str, Any], dict[int, dict[str, An
             capture_output=True,
             text=True,
             check=False,
-            env=clean | online,
+            env=environment(out, WANDB_BASE_URL=server.url, WANDB_API_KEY=KEY),
         )
     finally:
         server.stop()
@@ -164,12 +164,14 @@ def test_offline_parts_are_synchronised_into_one_run_of_the_group(out: Path) -> 
     assert {step: row["train/loss"] for step, row in logged.items()} == {step: 8 / step for step in range(1, 7)}
 
 
-LOST = """
+HEAD = """
 import os, signal, sys
 from pathlib import Path
 import psutil
 from model.config import TrackingConfig
 from model.training.tracking import Tracker
+"""
+LOST = """
 out, start, last, end = Path(sys.argv[1]), *map(int, sys.argv[2:])
 tracker = Tracker(TrackingConfig(name="wandb", mode="offline"), out, 0, start, end, {})
 for step in range(start + 1, last + 1):
@@ -186,11 +188,9 @@ tracker.close()
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_after_kills_and_resumes_w_and_bs_own_reader_finds_each_row_of_ours(root: Path, tmp_path: Path) -> None:
-    clean = {key: value for key, value in os.environ.items() if not key.startswith("WANDB")}
+def test_after_kills_and_resumes_w_and_bs_own_reader_finds_each_row_of_ours(tmp_path: Path) -> None:
     for start, last in ((0, 240), (200, 250), (200, 450)):
-        words = [sys.executable, "-c", LOST, str(tmp_path), str(start), str(last), "450"]
-        done = subprocess.run(words, cwd=root, env=clean | {"HOME": str(tmp_path)}, check=False)
+        done = forked.fresh("-c", HEAD + LOST, tmp_path, start, last, 450, env=environment(tmp_path))
         assert done.returncode == (0 if last == 450 else -9)
     ours: dict[int, dict[str, Any]] = {}
     for row in read_metrics(tmp_path):
@@ -232,11 +232,6 @@ def test_training_goes_on_without_weights_and_biases(
 
 
 BEREFT = """
-import sys
-from pathlib import Path
-import psutil
-from model.config import TrackingConfig
-from model.training.tracking import Tracker
 tracker = Tracker(TrackingConfig(name="wandb", mode="offline"), Path(sys.argv[1]), 0, 0, 9, {})
 tracker.log("train", 1, {"loss": 4.0})
 service = psutil.Process().children()
@@ -251,10 +246,8 @@ tracker.close()
 
 
 @pytest.mark.parametrize("more", [0, 3])
-def test_the_end_of_its_service_costs_training_nothing(root: Path, tmp_path: Path, more: int) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", BEREFT, str(tmp_path), str(more)], cwd=root, capture_output=True, text=True, check=False
-    )
+def test_the_end_of_its_service_costs_training_nothing(tmp_path: Path, more: int) -> None:
+    done = forked.fresh("-c", HEAD + BEREFT, tmp_path, more)
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     assert done.stdout.count("warning: ") == 1
@@ -262,10 +255,6 @@ def test_the_end_of_its_service_costs_training_nothing(root: Path, tmp_path: Pat
 
 
 ONLINE = """
-import sys
-from pathlib import Path
-from model.config import TrackingConfig
-from model.training.tracking import Tracker
 tracker = Tracker(TrackingConfig(name="wandb"), Path(sys.argv[1]), 0, 0, 9, {})
 for step in range(1, 4):
     tracker.log("train", step, {"loss": 4.0 / step})
@@ -274,16 +263,10 @@ tracker.close()
 
 
 @pytest.mark.slow
-def test_a_key_without_a_network_leaves_a_run_that_can_be_synchronised_later(root: Path, tmp_path: Path) -> None:
+def test_a_key_without_a_network_leaves_a_run_that_can_be_synchronised_later(tmp_path: Path) -> None:
     """Nothing listens at that port: the attempt to go online fails as it does without a network."""
-    done = subprocess.run(
-        [sys.executable, "-c", ONLINE, str(tmp_path)],
-        cwd=root,
-        capture_output=True,
-        text=True,
-        check=False,
-        env=os.environ | {"WANDB_API_KEY": "0" * 40, "WANDB_BASE_URL": "http://127.0.0.1:9", "WANDB_INIT_TIMEOUT": "2"},
-    )
+    away = {"WANDB_API_KEY": KEY, "WANDB_BASE_URL": "http://127.0.0.1:9", "WANDB_INIT_TIMEOUT": "2"}
+    done = forked.fresh("-c", HEAD + ONLINE, tmp_path, env=os.environ | away)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("warning: ") == 1, done.stdout
     assert "offline" not in done.stdout
@@ -328,10 +311,6 @@ def test_a_row_cut_off_by_a_crash_is_dropped(out: Path) -> None:
 
 
 BAR = """
-import sys
-from pathlib import Path
-from model.config import TrackingConfig
-from model.training.tracking import Tracker
 tracker = Tracker(TrackingConfig(name="none"), Path(sys.argv[1]), 0, 0, 600, {})
 figures = {"loss": 4.0, "masked_lm_accuracy": 0.5, "gradient_norm": 1.0, "memory_gib": 3.0,
            "learning_rate": 1e-4, "tokens_per_second": 1e6, "mfu": 0.5, "data_wait_share": 0.01}
@@ -341,11 +320,10 @@ tracker.close()
 """
 
 
-def test_a_narrow_terminal_shows_the_bar_and_the_time_that_is_left(root: Path, tmp_path: Path) -> None:
+def test_a_narrow_terminal_shows_the_bar_and_the_time_that_is_left(tmp_path: Path) -> None:
     ours, theirs = pty.openpty()
     termios.tcsetwinsize(theirs, (24, 80))
-    words = [sys.executable, "-c", BAR, str(tmp_path)]
-    subprocess.run(words, cwd=root, stderr=theirs, check=True)
+    forked.fresh("-c", HEAD + BAR, tmp_path, capture_output=False, stderr=theirs, check=True)
     drawn = plain(os.read(ours, 9999))
     os.close(ours)
     os.close(theirs)
@@ -382,9 +360,8 @@ def test_with_a_key_the_variables_of_wandb_say_whether_it_is_sent(
 def test_a_mode_that_wandb_refuses_sends_nothing(home: Path, monkeypatch: pytest.MonkeyPatch, value: str) -> None:
     monkeypatch.setenv("WANDB_API_KEY", "0" * 40)
     monkeypatch.setenv("WANDB_MODE", value)
-    with pytest.raises(ConfigError) as raised:
+    with refused(ConfigError, key="tracking.mode"):
         mode_of("auto")
-    assert raised.value.key == "tracking.mode"
 
 
 def test_what_is_disabled_is_only_in_our_own_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

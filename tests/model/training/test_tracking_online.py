@@ -1,16 +1,14 @@
 """With a key, W&B's service gets what training logs; a resumed training continues its run."""
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from model.training.tracking import RUN_ID
-from tests.wandb_server import KEY, WandbServer
+from tests import forked
+from tests.wandb_server import KEY, WandbServer, environment
 
 pytestmark = pytest.mark.slow
 
@@ -36,27 +34,19 @@ def server() -> Iterator[WandbServer]:
     made.stop()
 
 
-def train(root: Path, server: WandbServer, out: Path, start: int, steps: list[int]) -> None:
+def train(server: WandbServer, out: Path, start: int, steps: list[int]) -> None:
     """Log some steps in a process of their own, as one start of a training does."""
-    clean = {key: value for key, value in os.environ.items() if not key.startswith("WANDB")}
-    online = {"WANDB_BASE_URL": server.url, "WANDB_API_KEY": KEY, "HOME": str(out)}
-    done = subprocess.run(
-        [sys.executable, "-c", TRAIN, str(out), str(start), json.dumps(steps)],
-        cwd=root,
-        capture_output=True,
-        text=True,
-        check=False,
-        env=clean | online,
-    )
+    online = environment(out, WANDB_BASE_URL=server.url, WANDB_API_KEY=KEY)
+    done = forked.fresh("-c", TRAIN, out, start, json.dumps(steps), env=online)
     assert done.returncode == 0, done.stderr
     assert "warning" not in done.stdout
 
 
-def test_a_resumed_training_continues_its_run(root: Path, tmp_path: Path, server: WandbServer) -> None:
+def test_a_resumed_training_continues_its_run(tmp_path: Path, server: WandbServer) -> None:
     out = tmp_path / "wiki" / "train"
     out.mkdir(parents=True)
-    train(root, server, out, 0, [1, 2, 3, 4])
-    train(root, server, out, 3, [4, 5, 6])  # saved at step 3, killed after step 4
+    train(server, out, 0, [1, 2, 3, 4])
+    train(server, out, 3, [4, 5, 6])  # saved at step 3, killed after step 4
     ((name, run),) = server.runs.items()
     assert name == (out / RUN_ID).read_text()
     assert (run["groupName"], run["jobType"]) == ("wiki", "train")

@@ -9,7 +9,6 @@ from pipeline.beam import steps
 from pipeline.beam.plan import unpack
 from pipeline.beam.runners import for_workers
 from pipeline.config import FiltersConfig, PrepareConfig, RunnerConfig
-from pipeline.tokenization.wordpiece import SPECIAL, build
 from tests import preparing
 
 
@@ -33,7 +32,7 @@ def test_tasks_in_another_directory_read_and_write_the_same_files(
 ) -> None:
     for folder in ("texts", "vocab", "task", "out", "elsewhere"):
         (tmp_path / folder).mkdir()
-    (tmp_path / "vocab" / "tokenizer.json").write_text(build([*SPECIAL, *"abc"], lowercase=True))
+    preparing.vocabulary(tmp_path / "vocab", "abc")
     (tmp_path / "texts" / "a.txt").write_text("a b c.\nb c a.\nc b a.\n\nb b c.\nc c.\n")
     (tmp_path / "task" / "dev.tsv").write_text(f"{'x ' * 13}\ty\n")
     (tmp_path / "banned").write_text("zzz\n")

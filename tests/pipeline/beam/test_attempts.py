@@ -13,7 +13,7 @@ from pipeline.beam.carrier import ENDING
 from pipeline.beam.plan import PreparePlan, unpack
 from pipeline.cli import composing, conf_files
 from pipeline.config import PrepareConfig
-from pipeline.tokenization.wordpiece import SPECIAL, build
+from tests.preparing import vocabulary
 
 PROCESSES, ATTEMPTS = 4, 15
 
@@ -22,8 +22,7 @@ PROCESSES, ATTEMPTS = 4, 15
 def plan(tmp_path: Path) -> PreparePlan:
     """Return the plan for a corpus of one split and one bucket."""
     pytest.importorskip("rensa")
-    (tmp_path / "vocab").mkdir()
-    (tmp_path / "vocab" / "tokenizer.json").write_text(build([*SPECIAL, "words", "."]))
+    vocabulary(tmp_path / "vocab", ["words", "."])
     (tmp_path / "a.txt").write_text("\n\n".join(f"Words {n}.\nMore words." for n in range(500)))
     words = shlex.split(
         f"+corpus=lines corpus.path={tmp_path}/a.txt vocab={tmp_path}/vocab out={tmp_path}/out "

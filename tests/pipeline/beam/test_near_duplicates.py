@@ -34,7 +34,6 @@ from pipeline.beam.steps import (
 )
 from pipeline.config import FiltersConfig, RunnerConfig
 from pipeline.filtering import minhash
-from pipeline.tokenization.wordpiece import SPECIAL, build
 from tests import preparing
 
 pytest.importorskip("rensa")
@@ -46,7 +45,7 @@ def planned() -> PreparePlan:
     """Return a plan of one split and two buckets."""
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
-        (place / "tokenizer.json").write_text(build([*SPECIAL, "a"]))
+        preparing.vocabulary(place, ["a"])
         (place / "a.txt").write_text("a")
         config = preparing.settings(
             "lines",

@@ -29,8 +29,8 @@ from pipeline.common.errors import ConfigError, Exit
 from pipeline.common.manifest import Manifest, require_manifest
 from pipeline.common.ports import free_port
 from pipeline.config import PrepareConfig, RunnerConfig
-from pipeline.tokenization.wordpiece import SPECIAL, build
 from tests import forked
+from tests.preparing import vocabulary
 from tests.refusals import refused
 
 pytestmark = pytest.mark.slow
@@ -43,7 +43,7 @@ WORDS = ["the", "river", "runs", "past", "an", "old", "mill", "rain", "fell", "o
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A corpus and a vocabulary."""
     folder = tmp_path_factory.mktemp("engines")
-    (folder / "tokenizer.json").write_text(build([*SPECIAL, *WORDS], lowercase=True))
+    vocabulary(folder, WORDS)
     texts = ("\n".join(f"{' '.join(WORDS[k % 5 : 5 + (k * n) % 8])} {n}." for k in range(3, 40)) for n in range(120))
     (folder / "a.txt").write_text("\n\n".join(texts))
     return folder
@@ -188,7 +188,7 @@ def varied(tmp_path_factory: pytest.TempPathFactory) -> Path:
     draw = random.Random(7)
     letters, characters = "abcdefghijklmnopqrstuvwxyz", "中文學生去圖書館看書今天雨大"
     entries = [*letters, *(f"##{letter}" for letter in letters), *characters, *"。.,"]
-    (folder / "tokenizer.json").write_text(build([*SPECIAL, *entries], lowercase=True))
+    vocabulary(folder, entries)
     words = ["".join(draw.choices(letters, k=draw.randint(2, 9))) for _ in range(20_000)]
     words += ["".join(draw.choices(characters, k=6)) + "。" for _ in range(5_000)]
     lines = [" ".join(draw.choices(words, k=12)) + "." for _ in range(6_000)]
@@ -220,13 +220,11 @@ def test_eight_threads_of_one_process_give_the_bytes_of_one(
         assert (manifest.files, manifest.figures) == (single.files, single.figures)
 
 
-def test_a_mistake_in_the_input_ends_in_one_line(root: Path, folder: Path, job_service: str) -> None:
+def test_a_mistake_in_the_input_ends_in_one_line(folder: Path, job_service: str) -> None:
     (folder / "bad.jsonl").write_text('{"text": "one"}\noops\n')
     more = [f"runner.options.job_endpoint={job_service}", "runner.options.environment_type=LOOPBACK"]
     words = command(folder, folder / "never", "runner=spark", "corpus.reader=jsonl", *more)
-    done = subprocess.run(
-        [word.replace("a.txt", "bad.jsonl") for word in words], cwd=root, capture_output=True, text=True, check=False
-    )
+    done = forked.fresh(*(word.replace("a.txt", "bad.jsonl") for word in words[1:]))
     assert done.returncode == 2
     assert done.stderr.startswith(f"error: {folder}/bad.jsonl, line 2: ")
     assert len(done.stderr.splitlines()) == 1

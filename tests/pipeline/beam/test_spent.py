@@ -11,7 +11,6 @@ import pytest
 from pipeline import prepare
 from pipeline.beam import spent
 from pipeline.stages import stage
-from pipeline.tokenization.wordpiece import SPECIAL, build
 from tests import preparing
 
 TEXT = "He came at 5 p.m. to see Dr. Brown. Nobody was there, he said. " * 40
@@ -60,8 +59,7 @@ def test_an_error_in_a_step_ends_it() -> None:
 def test_the_manifest_has_the_time_of_each_step_and_the_terminal_says_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "vocab").mkdir()
-    (tmp_path / "vocab" / "tokenizer.json").write_text(build([*SPECIAL, "he", "came", "."]))
+    preparing.vocabulary(tmp_path / "vocab", ["he", "came", "."])
     (tmp_path / "a.txt").write_text("\n\n".join(f"{TEXT}\n{TEXT} {number}" for number in range(40)))
     config = preparing.settings("text", tmp_path / "a.txt", tmp_path / "vocab", validation_share=0)
     made = stage.run("prepare", replace(config, out=str(tmp_path / "made")), prepare.make)

@@ -14,7 +14,6 @@ from pipeline.common.errors import InputError
 from pipeline.common.manifest import require_manifest
 from pipeline.config import FiltersConfig, PrepareConfig, RunnerConfig
 from pipeline.stages import stage
-from pipeline.tokenization.wordpiece import SPECIAL, build
 from tests import objects, preparing
 from tests.examples import examples
 from tests.refusals import refused
@@ -24,9 +23,7 @@ WORDS = [f"word{number}" for number in range(60)]
 
 @pytest.fixture
 def vocab(tmp_path: Path) -> Path:
-    (tmp_path / "vocab").mkdir()
-    (tmp_path / "vocab" / "tokenizer.json").write_text(build([*SPECIAL, *WORDS, "."]))
-    return tmp_path / "vocab"
+    return preparing.vocabulary(tmp_path / "vocab", [*WORDS, "."])
 
 
 EQUAL = "\n".join(f"{' '.join(WORDS[start : start + 6])}." for start in range(0, 60, 6))

@@ -21,12 +21,8 @@ def run(*words: str) -> subprocess.CompletedProcess[str]:
     ("words", "message"),
     [
         (["pipeline.run"], "+corpus=NAME"),
-        (["pipeline.vocab", "+corpus=books", "corpus.path=/nowhere"], "/nowhere"),
-        (["pipeline.run", "--force", "+corpus=sample"], "--force train"),
         (["model.train", "data.dir=/nowhere", "workdir=/tmp"], "/nowhere"),
         (["pipeline.evaluate", "task=own", "task.labels=[a,", "b]"], "'task.labels=[a, b]'"),
-        (["pipeline.run", "corpus=books", "corpus.path=", "x.txt"], "type corpus.path=x.txt"),
-        (["pipeline.vocab", "+corpus=sample", "--verbose"], "error: --verbose: "),
         (["pipeline.prepare", "+corpus=mix", "corpus.parts={a:{reader:jsonl}}"], "corpus.parts.a.path"),
         (["model.launch"], "command"),
     ],

@@ -17,8 +17,8 @@ from pipeline.beam.plan import PreparePlan
 from pipeline.cli import composing, conf_files
 from pipeline.common.errors import InputError
 from pipeline.config import PrepareConfig
-from pipeline.tokenization.wordpiece import SPECIAL, build
 from tests import forked
+from tests.preparing import vocabulary
 from tests.refusals import refused
 
 PAGE = "<page><title>T</title><ns>0</ns><id>1</id><revision><id>2</id><text>Words.</text>"
@@ -28,9 +28,7 @@ DUMP = f"<mediawiki>{PAGE}</revision></page></mediawiki>"
 @pytest.fixture(scope="module")
 def vocab(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small vocabulary."""
-    folder = tmp_path_factory.mktemp("vocab")
-    (folder / "tokenizer.json").write_text(build([*SPECIAL, "words", "."], lowercase=True))
-    return folder
+    return vocabulary(tmp_path_factory.mktemp("vocab"), ["words", "."])
 
 
 def planned(*words: str, out: Path) -> PreparePlan:
@@ -225,7 +223,7 @@ def test_the_fields_of_a_mistake_reach_the_driver(vocab: Path, tmp_path: Path) -
     shutil.copytree(vocab, tmp_path / "v")
     words = ["+corpus=text", f"corpus.path={tmp_path}/a.txt", f"vocab={tmp_path}/v"]
     plan = planned(*words, out=tmp_path)
-    (tmp_path / "v" / "tokenizer.json").write_text(build([*SPECIAL, "other"]))
+    vocabulary(tmp_path / "v", ["other"])
     steps.loaded.cache_clear()
     with refused(InputError, "changed", key="vocab"):
         steps.run(plan)

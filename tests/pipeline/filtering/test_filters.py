@@ -18,12 +18,12 @@ from hypothesis import strategies as st
 
 from pipeline import prepare
 from pipeline.common.errors import ConfigError, InputError
-from pipeline.config import CorpusConfig, FiltersConfig, PrepareConfig, RunnerConfig
+from pipeline.config import CorpusConfig, FiltersConfig
 from pipeline.filtering import filters, minhash, ngrams
 from pipeline.shards import sentence_pairs
 from pipeline.stages import fingerprints
 from pipeline.text import clean
-from pipeline.tokenization.wordpiece import SPECIAL, build
+from tests.preparing import settings, vocabulary
 from tests.refusals import refused
 
 TEXT_OF_WORDS = "river mill road rain roof town letter supper clock hall apple bread market"
@@ -50,10 +50,7 @@ def test_a_file_of_short_texts_alone_is_named(tmp_path: Path, capsys: pytest.Cap
     (tmp_path / "long.jsonl").write_text(json.dumps({"text": story(1)}))
     (tmp_path / "short.jsonl").write_text(json.dumps({"text": "the river was old"}))
     filtering = FiltersConfig(decontaminate=[str(tmp_path)])
-    corpus = CorpusConfig(name="c", reader="text", path=str(tmp_path))
-    prepare.check_filters(
-        PrepareConfig(corpus=corpus, runner=RunnerConfig(), source="", vocab="", out="out", filters=filtering)
-    )
+    prepare.check_filters(settings("text", tmp_path, "", filters=filtering))
     said = capsys.readouterr().out
     assert str(tmp_path / "short.jsonl") in said
     assert "long.jsonl" not in said
@@ -284,29 +281,19 @@ def test_near_duplicates_leave_the_one_of_the_smallest_hash() -> None:
     expected = np.sort(hashes[:, 0].reshape(50, 3), axis=1)[:, 1:].ravel()
     for order in (slice(None), slice(None, None, -1)):
         pairs = minhash.candidate_pairs(minhash.band_entries(hashes[order], signed[order], 0.8))
-        found = minhash.near_duplicates(pairs, hashes, signed, 0.8)
+        found = minhash.near_duplicates(pairs, minhash.joined(hashes, signed), 0.8)
         assert found[:, 0].tolist() == sorted(expected.tolist())
 
 
 @pytest.fixture(scope="module")
 def vocab(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("vocab")
-    (folder / "tokenizer.json").write_text(build([*SPECIAL, *WORDS, "."], lowercase=True))
-    return folder
+    return vocabulary(tmp_path_factory.mktemp("vocab"), [*WORDS, "."])
 
 
 def made(path: Path, vocab: Path, out: Path, corpus: dict[str, Any], **more: Any) -> dict[str, Any]:
     """The account of `prepare` over JSON lines."""
-    config = PrepareConfig(
-        corpus=CorpusConfig(name="c", reader="jsonl", path=str(path), **corpus),
-        runner=RunnerConfig(),
-        source="",
-        vocab=str(vocab),
-        out=str(out),
-        filters=FiltersConfig(**more),
-        split_bytes=2000,
-        shard_bytes=20_000,
-    )
+    cut = {"split_bytes": 2000, "shard_bytes": 20_000}
+    config = settings("jsonl", path, vocab, out=str(out), filters=FiltersConfig(**more), **cut, **corpus)
     out.mkdir()
     return prepare.make(config, out).figures
 
@@ -351,14 +338,8 @@ def test_a_mix_repeats_documents_in_training_alone(vocab: Path, tmp_path: Path) 
     path.write_text("\n".join(json.dumps({"text": story(k, 300)}) for k in range(200)))
     once = made(path, vocab, tmp_path / "once", {})
     parts = {"p": {"reader": "jsonl", "path": str(path), "weight": 3}}
-    config = PrepareConfig(
-        corpus=CorpusConfig(name="m", reader="mix", parts=parts),
-        runner=RunnerConfig(),
-        source="",
-        vocab=str(vocab),
-        out=str(tmp_path / "thrice"),
-        validation_share=0.2,
-    )
+    corpus = CorpusConfig(name="m", reader="mix", parts=parts)
+    config = settings("", "", vocab, corpus=corpus, out=str(tmp_path / "thrice"), validation_share=0.2)
     Path(config.out).mkdir()
     thrice = prepare.make(config, Path(config.out)).figures
     assert (thrice["documents"], thrice["totals"]["repeats"]) == (once["documents"], 2 * (200 - held_out(path)))

@@ -123,9 +123,8 @@ def test_a_text_of_a_stage_stays_as_typed(tmp_path: Path) -> None:
 
 def test_stages_that_a_tracker_cannot_read_are_told_before_work_begins(bucket: str, tmp_path: Path) -> None:
     words = [f"workdir={bucket}/run", f"mirror={tmp_path}", "report.tracking=wandb"]
-    with pytest.raises(ConfigError, match="tracking=wandb") as error:
+    with refused(ConfigError, "tracking=wandb", key="report.tracking"):
         planned("+corpus=sample", *words)
-    assert error.value.key == "report.tracking"
 
 
 def test_a_stage_is_forced_in_either_way(tmp_path: Path) -> None:
@@ -198,9 +197,8 @@ def test_a_place_that_cannot_be_written_is_told_before_work_begins(tmp_path: Pat
 
 
 def test_a_driver_in_a_pod_would_start_over_whenever_it_restarts(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError) as caught:
+    with refused(ConfigError, key="force"):
         planned("+corpus=sample", f"workdir={tmp_path}", "force=[train]", "executor=kubernetes")
-    assert caught.value.key == "force"
 
 
 def test_looking_at_places_leaves_none_behind(tmp_path: Path) -> None:

@@ -2,8 +2,6 @@
 
 import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -11,6 +9,7 @@ import pytest
 from pipeline.common.errors import ConfigError, Exit
 from pipeline.orchestration import graph, run_document, slurm_job
 from pipeline.orchestration.slurm_job import drive, drive_all, from_step, may_queue_again, progress, to_step
+from tests import forked
 from tests.pipeline.orchestration.test_graph import composed_run
 
 # From what is least to what a person must see first.
@@ -99,10 +98,8 @@ def test_a_job_does_not_run_what_another_run_has_changed(tmp_path: Path) -> None
         drive("train", str(tmp_path), before.digest("train"))
 
 
-def test_outside_of_a_job_one_is_told_so(root: Path, tmp_path: Path) -> None:
+def test_outside_of_a_job_one_is_told_so(tmp_path: Path) -> None:
     words = ["-m", "pipeline.orchestration.slurm_job", "all", "+corpus=sample"]
-    done = subprocess.run(
-        [sys.executable, *words, f"workdir={tmp_path}"], cwd=root, capture_output=True, text=True, check=False
-    )
+    done = forked.fresh(*words, f"workdir={tmp_path}")
     assert done.returncode == Exit.USER
     assert "SLURM_JOB_ID" in done.stderr

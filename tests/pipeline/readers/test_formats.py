@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 
 from pipeline.common.errors import ConfigError, InputError
 from pipeline.config import CorpusConfig, PrepareConfig
-from pipeline.readers import Document, FileRange, SkipCounts, open_corpus
+from pipeline.readers import FileRange, SkipCounts, open_corpus
+from tests.pipeline.readers.reading import config, read, rows_in
 from tests.refusals import refused
 
 TEXTS = [f"Document {n} has a début.\nIt ends with {'x' * (n * 7 % 31)} number {n}." for n in range(9)]
@@ -53,15 +54,6 @@ PACKERS: dict[str, Callable[[bytes], bytes]] = {
     # As pzstd writes it: a frame that is skipped comes first.
     "2.zst": lambda raw: SKIPPED + zstandard.ZstdCompressor().compress(raw),
 }
-
-
-def config(reader: str, path: Path, **settings: object) -> CorpusConfig:
-    return CorpusConfig(name="c", reader=reader, path=str(path), **settings)  # type: ignore[arg-type]
-
-
-def read(corpus: CorpusConfig, split_bytes: int = 1 << 30) -> tuple[list[Document], SkipCounts]:
-    reader, tally = open_corpus(corpus, ""), SkipCounts(corpus.on_error)
-    return [d for s in reader.splits(split_bytes) for d in reader.read(s, tally)], tally
 
 
 def write(folder: Path, reader: str, packing: str = "", texts: list[str] = TEXTS) -> CorpusConfig:
@@ -153,10 +145,8 @@ ROWS = [{"head": "One", "meta": {"body": "first"}, "key": 1}, {"head": None, "me
 
 def test_fields_are_named_nested_and_joined(tmp_path: Path) -> None:
     expected = [("1", "One\nfirst"), ("2", "second")]
-    (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
-    pq.write_table(pa.Table.from_pylist(ROWS), tmp_path / "a.parquet")
     for reader in ("jsonl", "parquet"):
-        corpus = config(reader, tmp_path / f"a.{reader}", options=FIELDS)
+        corpus = config(reader, rows_in(tmp_path, reader, ROWS), options=FIELDS)
         assert [(d.id, d.text) for d in read(corpus)[0]] == expected
 
 

@@ -40,8 +40,8 @@ FIGURES: dict[str, dict[str, Any]] = {
 CHAIN = dict(zip(list(FIGURES)[1:], list(FIGURES), strict=False))  # a stage reads the one before
 
 
-def write(work: Path, name: str, fingerprint: str) -> None:
-    """Write a stage's folder."""
+def write(work: Path, name: str, fingerprint: str, *more: str) -> None:
+    """Write a stage's folder, whose manifest names `more` files."""
     (work / name / "a").mkdir(parents=True, exist_ok=True)
     (work / name / "a" / "b.bin").write_bytes(b"abc")
     before = CHAIN.get(name)
@@ -50,10 +50,10 @@ def write(work: Path, name: str, fingerprint: str) -> None:
         fingerprint=fingerprint,
         config={"corpus": {"name": "wiki"}, "model": {"name": "base"}},
         inputs={"in": f"f-{before}"} if before else {},
-        files={"a/b.bin": {"bytes": 3, "sha256": f"5a{fingerprint}"}},
+        files={file: {"bytes": 3, "sha256": f"5a{fingerprint}"} for file in ("a/b.bin", *more)},
         figures=FIGURES[name],
         summary=f"{name} made",
-        finished=f"2026-01-0{len(name)}T00:00:00+00:00",
+        finished=f"2026-01-0{1 + [*FIGURES].index(name)}T00:00:00+00:00",
     ).write(work / name)
 
 

@@ -35,7 +35,7 @@ from pipeline.common.stores.client import ANY
 from pipeline.common.stores.remote_file import Info, listed_prefix, parse
 from pipeline.config import ConvertConfig
 from pipeline.stages import fingerprints, stage
-from tests import objects
+from tests import finished, objects
 
 TRAININGS = {  # name: seed, steps; the first four steps of `long` are those of `short`
     "short": (1, 6),
@@ -238,17 +238,7 @@ class World:
 
     @staticmethod
     def _save(name: str, run: Path, step: int, number: int, first_steps: FirstSteps) -> None:
-        state = checkpoints.State(
-            step=step,
-            samples=step,
-            tokens=step,
-            fingerprint="f" * 64,
-            model={},
-            data="d",
-            tokenizer="t",
-            mark=MARKS.get(step),
-            first_steps=first_steps.hash_of(step),
-        )
+        state = finished.state(step, mark=MARKS.get(step), first_steps=first_steps.hash_of(step))
         path = checkpoint.write(run, state, {"number": torch.tensor([number])}, {})
         stable = steps_before_decay(SCHEDULE, TRAININGS[name][1])
         checkpoints.prune(path, KEEP, None, stable)

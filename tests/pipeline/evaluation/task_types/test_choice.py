@@ -9,7 +9,8 @@ from model.finetuning.features import TruncationConfig
 from pipeline.common.errors import InputError
 from pipeline.evaluation import examples
 from pipeline.evaluation.task_types.classification import Choice
-from pipeline.tokenization.wordpiece import SPECIAL, WordPiece, build
+from pipeline.tokenization.wordpiece import WordPiece
+from tests.preparing import vocabulary
 from tests.refusals import refused
 
 SWAG = (
@@ -21,7 +22,7 @@ SWAG = (
 
 @pytest.fixture
 def kind(tmp_path: Path) -> Choice:
-    (tmp_path / "tokenizer.json").write_text(build([*SPECIAL, *"abcdefgh,"]))
+    vocabulary(tmp_path, "abcdefgh,")
     (tmp_path / "train.csv").write_text(SWAG)
     return Choice(str(tmp_path), examples.task_of("swag"), WordPiece.load(tmp_path), TruncationConfig(30))
 

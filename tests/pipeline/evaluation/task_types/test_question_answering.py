@@ -17,6 +17,7 @@ from pipeline.evaluation.task_types import Dataset, question_answering
 from pipeline.evaluation.task_types.question_answering import Answers
 from pipeline.tokenization.wordpiece import SPECIAL, WordPiece, build
 from tests.pipeline.evaluation.byte_level import learn_byte_level
+from tests.preparing import vocabulary
 from tests.refusals import refused
 
 TASK = TaskConfig(name="squad", kind="answers", train="train.json", dev="dev.json", metrics=["f1", "exact"])
@@ -35,13 +36,11 @@ def squad(*items: tuple[str, str | None]) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def wordpiece(tmp_path_factory: pytest.TempPathFactory) -> WordPiece:
-    folder = tmp_path_factory.mktemp("vocab")
     letters = sorted(set(CONTEXT.lower()) | set("abcdefghijklmnopqrstuvwxyz?"))
     entries = [letter for letter in letters if not letter.isspace()]
     entries += [f"##{letter}" for letter in entries]
     words = ["koln", "lies", "on", "the", "rhine", "cathedral", "was", "begun", "1248", "1880"]
-    (folder / "tokenizer.json").write_text(build([*SPECIAL, *entries, *words], lowercase=True))
-    return WordPiece.load(folder)
+    return WordPiece.load(vocabulary(tmp_path_factory.mktemp("vocab"), [*entries, *words]))
 
 
 def kind(folder: Path, wordpiece: WordPiece, content: Any, longest: int, stride: int) -> Answers:

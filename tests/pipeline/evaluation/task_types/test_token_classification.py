@@ -15,8 +15,9 @@ from pipeline.common.errors import InputError
 from pipeline.config import TaskConfig
 from pipeline.evaluation.task_types import Dataset
 from pipeline.evaluation.task_types.token_classification import Tagging, entities, entity_scores, parse
-from pipeline.tokenization.wordpiece import SPECIAL, WordPiece, build
+from pipeline.tokenization.wordpiece import WordPiece
 from tests.pipeline.evaluation.byte_level import learn_byte_level
+from tests.preparing import vocabulary
 from tests.refusals import refused
 
 TASK = TaskConfig(name="ner", kind="tagging", columns=["0"], label="-1", train="train", dev="dev", metrics=["f1"])
@@ -36,8 +37,7 @@ def wordpiece(tmp_path_factory: pytest.TempPathFactory) -> WordPiece:
     folder = tmp_path_factory.mktemp("vocab")
     letters = [chr(code) for code in range(ord("a"), ord("z") + 1)]
     entries = [*letters, *(f"##{letter}" for letter in letters), "eu", "peter"]
-    (folder / "tokenizer.json").write_text(build([*SPECIAL, *entries], lowercase=True))
-    return WordPiece.load(folder)
+    return WordPiece.load(vocabulary(folder, entries))
 
 
 def made(folder: Path, wordpiece: WordPiece, text: str = CONLL, longest: int = 40) -> Tagging:

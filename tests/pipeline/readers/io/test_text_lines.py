@@ -7,18 +7,9 @@ import pytest
 
 from pipeline.common import budget
 from pipeline.common.errors import InputError
-from pipeline.config import CorpusConfig
-from pipeline.readers import Document, SkipCounts, open_corpus
+from pipeline.readers import open_corpus
+from tests.pipeline.readers.reading import config, read
 from tests.refusals import refused
-
-
-def config(reader: str, path: Path, **settings: object) -> CorpusConfig:
-    return CorpusConfig(name="c", reader=reader, path=str(path), **settings)  # type: ignore[arg-type]
-
-
-def read(corpus: CorpusConfig, split_bytes: int = 1 << 30) -> tuple[list[Document], SkipCounts]:
-    reader, tally = open_corpus(corpus, ""), SkipCounts(corpus.on_error)
-    return [d for s in reader.splits(split_bytes) for d in reader.read(s, tally)], tally
 
 
 def test_an_empty_compressed_file_is_broken(tmp_path: Path) -> None:

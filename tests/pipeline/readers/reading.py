@@ -1,0 +1,30 @@
+"""Files that a reader reads, and all that it reads of them."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pipeline.config import CorpusConfig
+from pipeline.readers import Document, SkipCounts, open_corpus
+
+
+def config(reader: str, path: Path, **settings: object) -> CorpusConfig:
+    return CorpusConfig(name="c", reader=reader, path=str(path), **settings)  # type: ignore[arg-type]
+
+
+def read(corpus: CorpusConfig, split_bytes: int = 1 << 30) -> tuple[list[Document], SkipCounts]:
+    reader, tally = open_corpus(corpus, ""), SkipCounts(corpus.on_error)
+    return [d for s in reader.splits(split_bytes) for d in reader.read(s, tally)], tally
+
+
+def rows_in(folder: Path, reader: str, rows: list[dict[str, Any]]) -> Path:
+    """Write rows as the reader `jsonl` or `parquet` wants them; return the file."""
+    path = folder / f"a.{reader}"
+    if reader == "jsonl":
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    else:
+        pq.write_table(pa.Table.from_pylist(rows), path)
+    return path
