@@ -1,14 +1,15 @@
 """Check that code and documents keep to plain English: `python tests/plain_english.py [--lower]`.
 
-Each folder may have at most as many banned words, and the documents as many long sentences, as
-`plain_english.json` says; `--lower` writes the present counts there, where they are smaller. New
-commits have subjects of at most 72 characters.
+Each folder may have at most as many banned words as `plain_english.json` says; `--lower` writes the
+present counts there, where they are smaller. Sentences of documents have at most 25 words, subjects
+of new commits at most 72 characters.
 """
 
 import json
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -20,33 +21,38 @@ WORDS = re.compile(
     r"|so many|goes on|go on|went on|goes away|as far as|nothing is there|is no (?!longer))\b",
     re.IGNORECASE,
 )
-LONG = "sentences of more than 25 words"
+SENTENCE_WORDS = 25
 LEFT_OUT = re.compile(r"```.*?```|<!--.*?-->|\]\([^)]*\)", re.S)  # code, comments, addresses
 BLOCK = re.compile(r"\n\s*\n|\n(?=- |\d+\. |\|)")
 SENTENCE = re.compile(r"(?<=[.!?:;])\s+(?=[A-Z`*\[(])")
 AREAS = ("pipeline", "model", "conf", "docs", "k8s", "deploy", "docker", "benchmarks")
 
 
-def long_sentences(text: str) -> int:
-    """Return how many sentences of a document are long; headings, tables and pictures have none."""
-    blocks = [block for block in BLOCK.split(LEFT_OUT.sub("", text)) if not block.lstrip().startswith(("#", "|", "!"))]
-    return sum(len(sentence.split()) > 25 for block in blocks for sentence in SENTENCE.split(block))
-
-
-def counts() -> dict[str, int]:
-    """Return the number of banned words per folder of code or documents, and of long sentences in all."""
-    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split(
-        "\n"
-    )
-    found: dict[str, int] = {}
-    for name in listed:
+def own_texts() -> Iterator[tuple[str, str]]:
+    """Yield name and text of each file that is checked."""
+    done = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True)
+    for name in done.stdout.splitlines():
         path = ROOT / name
         own = name.startswith(AREAS) or ("/" not in name and name.endswith(".md"))
-        if not own or path.suffix not in (".py", ".md", ".yaml", ".sh") or path.is_symlink():
-            continue
-        if path.suffix == ".md" and name != "CHANGELOG.md" and path.is_file():
-            found[LONG] = found.get(LONG, 0) + long_sentences(path.read_text(encoding="utf-8"))
-        if path.is_file() and (number := len(WORDS.findall(path.read_text(encoding="utf-8")))):
+        if own and path.suffix in (".py", ".md", ".yaml", ".sh") and path.is_file() and not path.is_symlink():
+            yield name, path.read_text(encoding="utf-8")
+
+
+def long_sentences(text: str) -> Iterator[int]:
+    """Yield the line of each long sentence of a document; headings, tables and pictures have none."""
+    text = LEFT_OUT.sub(lambda found: "\n" * found[0].count("\n"), text)
+    for block in BLOCK.split(text):
+        if not block.lstrip().startswith(("#", "|", "!")):
+            for sentence in SENTENCE.split(block):
+                if len(sentence.split()) > SENTENCE_WORDS:
+                    yield text.count("\n", 0, text.index(sentence)) + 1
+
+
+def banned_words() -> dict[str, int]:
+    """Return the number of banned words per folder of code or documents."""
+    found: dict[str, int] = {}
+    for name, text in own_texts():
+        if number := len(WORDS.findall(text)):
             folder = str(Path(name).parent)
             found[folder] = found.get(folder, 0) + number
     return found
@@ -66,19 +72,26 @@ def long_subjects() -> list[str]:
 
 def main() -> int:
     """Run the check; the exit code says whether it passed."""
-    limits, now = json.loads(LIMITS.read_text()) if LIMITS.exists() else {}, counts()
+    limits, now = json.loads(LIMITS.read_text()) if LIMITS.exists() else {}, banned_words()
     if "--lower" in sys.argv:
         lower = {name: min(count, limits.get(name, count)) for name, count in now.items()}
         LIMITS.write_text(json.dumps(lower, indent=1, sort_keys=True) + "\n")
         return 0
-    worse = {name: count for name, count in now.items() if count > limits.get(name, 0)}
-    for name, count in sorted(worse.items()):
-        what = "" if name == LONG else " banned words"
-        print(f"{name}: {count}{what}, at most {limits.get(name, 0)} (CONTRIBUTING.md)")
-    subjects = long_subjects()
-    for subject in subjects:
-        print(f"commit subject of more than {SUBJECT} characters: {subject}")
-    return 1 if worse or subjects else 0
+    errors = [
+        f"{name}: {count} banned words, at most {limits.get(name, 0)} (CONTRIBUTING.md)"
+        for name, count in sorted(now.items())
+        if count > limits.get(name, 0)
+    ]
+    errors += [
+        f"{name}:{line}: sentence of more than {SENTENCE_WORDS} words"
+        for name, text in own_texts()
+        if name.endswith(".md") and name != "CHANGELOG.md"
+        for line in long_sentences(text)
+    ]
+    errors += [f"commit subject of more than {SUBJECT} characters: {subject}" for subject in long_subjects()]
+    for error in errors:
+        print(error)
+    return 1 if errors else 0
 
 
 if __name__ == "__main__":
