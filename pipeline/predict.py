@@ -113,43 +113,42 @@ class Pretrained:
         """
         from model.huggingface import mask_filling
 
-        where, line = row.where, row.text
+        where, line, masked = row.where, row.text, MASK in row.text
         first, *others = texts_of(row, 2)
-        tab, second = bool(others), "".join(others)
-        own = self.wordpiece.vocab[self.wordpiece.mask]
-        if MASK not in line and not tab:
+        second = others[0] if others else None
+        if not masked and second is None:
+            own = self.wordpiece.vocab[self.wordpiece.mask]
             meant = f"; write {MASK} for {own}" if own in line else ""
             raise InputError(
                 f"has neither {MASK} to fill nor a tab between two texts{meant}; to classify, use a fine-tuned model",
                 path=where,
             )
-        if MASK not in line and not self.model.judges_pairs:
+        if not masked and not self.model.judges_pairs:
             raise InputError(
                 f"has no {MASK} to fill, and this model does not classify pairs of texts", "pretrained", path=where
             )
-        if MASK in line and self.size.causal:
+        if masked and self.size.causal:
             raise InputError(
                 "was trained from left to right and fills no masks; use a model that was trained with attention=full",
                 "pretrained",
                 self.folder,
                 where=where,
             )
-        unpaired = sorted({"next_sentence", "pooler"} & self.initialised)
-        lost = sorted({"masked_head"} & self.initialised) if MASK in line else unpaired
-        if lost:
+        unpaired = {"next_sentence", "pooler"} & self.initialised
+        if lost := sorted({"masked_head"} & self.initialised if masked else unpaired):
             raise InputError(
                 f"has no {' and '.join(lost)}, which "
-                f"{'fills masks' if MASK in line else 'classifies pairs'}; use a model that has it",
+                f"{'fills masks' if masked else 'classifies pairs'}; use a model that has it",
                 "pretrained",
                 self.folder,
                 where=where,
             )
-        ids, start = self.frame(where, first, second if tab else None)
-        masked, pair = self.model(mask_filling.batch_of(ids, start, self.wordpiece.mask))
+        ids, start = self.frame(where, first, second)
+        places, pair = self.model(mask_filling.batch_of(ids, start, self.wordpiece.mask))
         found: Answer = {"text": line}
-        if MASK in line:
-            found["masks"] = [mask_filling.likeliest(self.wordpiece, row, self.top, digits=6) for row in masked]
-        if pair is not None and not unpaired and tab:
+        if masked:
+            found["masks"] = [mask_filling.likeliest(self.wordpiece, one, self.top, digits=6) for one in places]
+        if pair is not None and not unpaired and second is not None:
             found["next"] = round(float(pair.softmax(-1)[0, 0]), 6)
         return found
 

@@ -25,12 +25,11 @@ from pipeline.config import ReportConfig
 from pipeline.evaluation import significance
 from pipeline.evaluation.grid_search import MODEL
 from pipeline.reporting import graph_svg, minimal_pair_tables, plots, score_tables, wandb_stages
-from pipeline.reporting.score_tables import Figures, Made, Stages, shown
+from pipeline.reporting.score_tables import Figures, Made, Plot, Stages, shown
 from pipeline.stages import stage, store_folder
 from pipeline.stages.fingerprints import absolute, still_read
 
 PAGE = "report.html"
-FOLDED = ("Learning rate", "Model FLOP/s utilisation", "Waiting for data", "Throughput")
 
 
 def stages_of(config: ReportConfig) -> Stages:
@@ -99,24 +98,12 @@ def train_section(name: str, folder: Path) -> Figures:
         found = ((kind, [r for r in rows if r["kind"] == kind and key in r]) for kind in ("train", "validation"))
         return [(kind, [r["step"] for r in part], [r[key] for r in part]) for kind, part in found if part]
 
-    wanted = [
-        (LOSSES["masked_lm_loss"], "masked_lm_loss", "nats per masked token"),
-        ("Masked-LM accuracy", "masked_lm_accuracy", "share of masked tokens"),
-        (LOSSES["next_sentence_loss"], "next_sentence_loss", "nats per instance"),
-        ("Next-sentence accuracy", "next_sentence_accuracy", "share of instances"),
-        ("Throughput", "tokens_per_second", "real tokens per second"),
-        ("Learning rate", "learning_rate", "learning rate"),
-        ("Gradient norm", "gradient_norm", "before clipping"),
-        ("Model FLOP/s utilisation", "mfu", "share of the device's peak"),
-        ("Waiting for data", "data_wait_share", "share of time"),
-    ]
-    drawn = [(title, plots.lines(found, "step", unit)) for title, key, unit in wanted if (found := curves(key))]
-    return {
-        "title": f"Training ({name})",
-        "warnings": overfitting(rows),
-        "plots": [plot for plot in drawn if plot[0] not in FOLDED],
-        "folded": [plot for plot in drawn if plot[0] in FOLDED],
-    }
+    drawn: dict[bool, list[Plot]] = {False: [], True: []}  # by whether it is folded
+    for one in plots.TABLE["curves"]:
+        if found := curves(one["key"]):
+            title = LOSSES.get(one["key"]) or one["title"]
+            drawn[one.get("folded", False)].append((title, plots.lines(found, "step", one["unit"])))
+    return {"title": f"Training ({name})", "warnings": overfitting(rows), "plots": drawn[False], "folded": drawn[True]}
 
 
 class Card(NamedTuple):

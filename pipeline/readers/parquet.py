@@ -46,7 +46,9 @@ class Reader(row_fields.RowReader):
                         number += 1
                         where = f"{split.path} row {number}"
                         try:
-                            document = self.document(checked(row), where, tally)
+                            if isinstance(row, UnicodeDecodeError):
+                                raise row_fields.not_utf8(row)
+                            document = self.document(row, where, tally)
                         except ValueError as error:
                             tally.reject(str(error), where)
                             continue
@@ -175,10 +177,3 @@ def rows(batch: Any) -> list[dict[str, Any] | UnicodeDecodeError]:
         if batch.num_rows == 1:
             return [error]
     return [row for at in range(batch.num_rows) for row in rows(batch.slice(at, 1))]
-
-
-def checked(row: dict[str, Any] | UnicodeDecodeError) -> dict[str, Any]:
-    """Return a row of `rows`; raise ValueError if it is an error."""
-    if isinstance(row, UnicodeDecodeError):
-        raise row_fields.not_utf8(row)
-    return row

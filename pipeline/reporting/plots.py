@@ -9,28 +9,16 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from pipeline.common.redact import one_line
+from pipeline.common.tables import read_table
 
-INK = "#123456"  # placeholder for the page's text colour
+TABLE = read_table(__file__, "plots.yaml")
+INK = TABLE["style"]["text.color"]  # placeholder for the page's text colour
 SIZE = (4.6, 2.7)  # inches
 COLOURS = ("#3b82f6", "#7c6fb0", "#5b9aa0", "#8f8f8f")
 MARKS = (INK, "#d97706")  # what a bar is compared with
 OUTCOMES = (COLOURS[0], MARKS[1], *COLOURS[1:])  # the last is that of all others
 
-mpl.rcParams |= {
-    "svg.fonttype": "none",
-    "svg.hashsalt": "report",
-    "font.family": "sans-serif",
-    "font.size": 10,
-    "axes.edgecolor": INK,
-    "axes.labelcolor": INK,
-    "text.color": INK,
-    "xtick.color": INK,
-    "ytick.color": INK,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "legend.frameon": False,
-    "text.parse_math": False,
-}
+mpl.rcParams |= TABLE["style"]
 
 Curve = tuple[str, Sequence[float], Sequence[float]]  # label, x, y
 

@@ -65,13 +65,12 @@ class TextFiles:
         found: list[FileRange] = []
         empty = 0
         for path in files_of(self.corpus, self.source, self.names, self.of_reader):
-            if path.stat().st_size:
-                cuttable = not self.form(str(path)).wide
-                found += compressed.CompressedFile(path).ranges(split_bytes, seekable_text=cuttable)
-            elif path.name.lower().endswith(compressed.PACKED):
-                found += compressed.CompressedFile(path).ranges(split_bytes)  # for `lines` to reject
-            else:
+            size = path.stat().st_size
+            if not size and not path.name.lower().endswith(compressed.PACKED):  # others are for `lines` to reject
                 empty += 1
+                continue
+            cuttable = size > 0 and not self.form(str(path)).wide
+            found += compressed.CompressedFile(path).ranges(split_bytes, seekable_text=cuttable)
         if found and empty:
             found[0] = replace(found[0], empty_files=empty)
         return found
