@@ -14,7 +14,7 @@ from pipeline.common.figures import Conversion
 from pipeline.common.manifest import Manifest
 from pipeline.config import RunConfig
 from pipeline.orchestration import compose_run, estimates, graph, run_document, stage_commands, stage_keys
-from pipeline.orchestration.follow import Executor, StageFailed, width_of
+from pipeline.orchestration.follow import Executor, StageFailed, announce_done, width_of
 from pipeline.orchestration.kubernetes import KubernetesExecutor
 from pipeline.orchestration.local import LocalExecutor
 from pipeline.orchestration.run_document import Nodes, Run
@@ -115,6 +115,7 @@ def run_nodes(config: RunConfig, nodes: Nodes, expected: str) -> None:
         if chosen is None:
             terminal.say(f"written: {run_record.place_of(config.workdir)}; {by_hand(config, nodes)}")
             return
+        announce_done(nodes)
         chosen.run(nodes)
     except UserError as error:
         if error.where is None:
@@ -129,8 +130,7 @@ def run_nodes(config: RunConfig, nodes: Nodes, expected: str) -> None:
         return
     cached = sum(node.reason is None for node in nodes)
     note = f", {cached} of them up to date" if cached else ""
-    spent = formatting.duration(time.monotonic() - began)
-    print(f"all done in {spent}: {len(nodes)} stages{note}")
+    print(f"all done in {formatting.duration(time.monotonic() - began)}: {len(nodes)} stages{note}")
     show_samples(nodes)
     for node in nodes:
         if node.kind == "report":

@@ -34,6 +34,8 @@ FAR = -1  # a window of all tokens
 WIDEST = 256  # head that the kernels take; the width must be a multiple of EIGHT
 EIGHT = 8
 
+Three = tuple[Tensor, Tensor, Tensor]  # of queries, keys and values, or what the kernel returns
+
 # The dropout mask differs from call to call: the compiler may neither merge nor repeat calls.
 _TAGS = (torch.Tag.nondeterministic_seeded,)
 
@@ -250,13 +252,12 @@ def flash_kernel(q: Tensor, k: Tensor, v: Tensor, how: AttentionArgs) -> Tensor:
 @torch.library.custom_op("bert_pipeline::flash_attention", mutates_args=(), device_types="cuda", tags=_TAGS)
 def flash_attention(
     q: Tensor, k: Tensor, v: Tensor, bounds: Tensor, longest: int, dropout: float, causal: bool, window: int
-) -> tuple[Tensor, Tensor, Tensor]:
+) -> Three:
     """Return what each token mixes `(T, N, D)`, the logarithm of its weights' sum, and the seed.
 
     Three times `(T, N, D)`; `bounds` `(B+1,)` int32; no sequence is longer than `longest`. A token
     sees those at most `window` places away, or all of its sequence with `FAR`.
     """
-    right = 0 if causal else window
     out, total, seed, _, _ = torch.ops.aten._flash_attention_forward(
         q,
         k,
@@ -269,7 +270,7 @@ def flash_attention(
         causal,
         False,
         window_size_left=window,
-        window_size_right=right,
+        window_size_right=0 if causal else window,
     )
     return out.contiguous(), total, seed
 
@@ -288,9 +289,8 @@ def flash_attention_backward(
     dropout: float,
     causal: bool,
     window: int,
-) -> tuple[Tensor, Tensor, Tensor]:
+) -> Three:
     """Return the gradients of queries, keys and values, each `(T, N, D)`."""
-    right = 0 if causal else window
     found = torch.ops.aten._flash_attention_backward(
         gradient,
         q,
@@ -307,23 +307,23 @@ def flash_attention_backward(
         seed,
         torch.empty(0, device=q.device),
         window_size_left=window,
-        window_size_right=right,
+        window_size_right=0 if causal else window,
     )
     return found[0].contiguous(), found[1].contiguous(), found[2].contiguous()
 
 
 @flash_attention.register_fake
-def _forward_shapes(q: Tensor, *_: Any) -> tuple[Tensor, Tensor, Tensor]:
+def _forward_shapes(q: Tensor, *_: Any) -> Three:
     total = q.new_empty((q.shape[1], q.shape[0]), dtype=torch.promote_types(q.dtype, torch.float32))
     return q.new_empty(q.shape), total, q.new_empty((2,), dtype=torch.uint64)
 
 
 @flash_attention_backward.register_fake
-def _backward_shapes(gradient: Tensor, q: Tensor, k: Tensor, v: Tensor, *_: Any) -> tuple[Tensor, Tensor, Tensor]:
+def _backward_shapes(gradient: Tensor, q: Tensor, k: Tensor, v: Tensor, *_: Any) -> Three:
     return q.new_empty(q.shape), k.new_empty(k.shape), v.new_empty(v.shape)
 
 
-def _remember(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
+def _remember(ctx: Any, inputs: tuple[Any, ...], output: Three) -> None:
     q, k, v, bounds, *how = inputs
     ctx.save_for_backward(q, k, v, *output, bounds)
     ctx.how = how

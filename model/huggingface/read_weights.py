@@ -47,11 +47,6 @@ def read_weights(folder: Path, names: Names) -> Weights:
     raise InputError(f"no weights found; expected one of {', '.join(FILES)}", path=folder)
 
 
-def weight_files(folder: Path) -> list[Path]:
-    """Return the files of a folder that may hold weights, read or not."""
-    return [path for path in folder.iterdir() if path.suffix in (".safetensors", ".bin")]
-
-
 def parts_of(index: Path) -> list[Path]:
     """Return the files listed in an index.
 

@@ -65,6 +65,9 @@ class Source:
         return f"{self.sha256}.arrow"
 
 
+Sources = dict[str, Source]  # by name
+
+
 class Fetcher:
     """Fetches for all ranks of a node, as far ahead as there is room."""
 
@@ -91,7 +94,7 @@ class Fetcher:
         self._closing.set()
         self._thread.join()
 
-    def _kept(self) -> dict[str, Source]:
+    def _kept(self) -> Sources:
         """Return what an earlier start has left, by name; it is used once its bytes are compared.
 
         Until then it has another name, as ranks use what is there.
@@ -121,7 +124,7 @@ class Fetcher:
         except Exception as error:
             self._fail(error)
 
-    def _fetch_all(self, wanted: dict[str, Source], near: list[Span]) -> None:
+    def _fetch_all(self, wanted: Sources, near: list[Span]) -> None:
         """Fetch the shards of the last span of `near`.
 
         A store that does not answer is a failure only when a rank reads the span before it: so much
@@ -135,7 +138,7 @@ class Fetcher:
                 if len(near) == 1 or int(self._progress[:-1].max()) >= near[-2].first:
                     raise
 
-    def _of(self, *spans: Span) -> dict[str, Source]:
+    def _of(self, *spans: Span) -> Sources:
         """Return the shards of some spans by name."""
         numbers = [number for span in spans for number in span.shards.tolist()]
         return {self._sources[number].name: self._sources[number] for number in numbers}
@@ -196,7 +199,7 @@ class Fetcher:
         self._progress[-1] = 1
 
 
-def _size(sources: dict[str, Source]) -> int:
+def _size(sources: Sources) -> int:
     return sum(source.size for source in sources.values())
 
 
@@ -405,8 +408,7 @@ class ShardCache:
 
     def _locked_folder(self) -> Path:
         """Return the folder of this training on this node; remove those of trainings that ended."""
-        host, mine = socket.gethostname(), None
-        number = 0
+        host, mine, number = socket.gethostname(), None, 0
         while mine is None:
             path = self._top / f"{self._reading.run}.{number}@{host}"
             path.mkdir(exist_ok=True)

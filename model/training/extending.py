@@ -11,7 +11,6 @@ import hashlib
 import os
 import shutil
 import struct
-from collections.abc import Callable
 from pathlib import Path
 
 from model.config import TrainConfig
@@ -19,6 +18,7 @@ from model.training import run_length, tracking
 from model.training.schedule import batch_size, lr_factor, mask_share
 from pipeline.common import checkpoints
 from pipeline.common.errors import InputError, StoreError
+from pipeline.common.stores.background_upload import Fetch
 from pipeline.stages import fingerprints
 
 # What a step depends on only through its learning rate, batch size and share of masks, or not at
@@ -67,7 +67,7 @@ class FirstSteps:
 
 
 def newest(
-    folder: Path, first_steps: FirstSteps, data: str, needs_words: bool, fetch: Callable[[Path], None]
+    folder: Path, first_steps: FirstSteps, data: str, needs_words: bool, fetch: Fetch
 ) -> checkpoints.Checkpoint | None:
     """Return the newest intact checkpoint of a run, or a later one that it has in common.
 
@@ -116,7 +116,7 @@ def _in_common(folder: Path, first_steps: FirstSteps, done: int) -> list[Path]:
     return shared[::-1]
 
 
-def _take_up(path: Path, step: int, folder: Path, fetch: Callable[[Path], None]) -> None:
+def _take_up(path: Path, step: int, folder: Path, fetch: Fetch) -> None:
     """Link a checkpoint, its best, and those before it that are kept for their words; copy their curve."""
     tracking.share(folder.parent.parent, path.parent, folder, step)
     earlier = checkpoints.steps(path.parent).items()

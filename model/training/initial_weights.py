@@ -6,7 +6,6 @@ from pathlib import Path
 
 from model.config import AUTO, SHAPE, Json, ModelConfig, TrainConfig, Weights
 from model.huggingface import bert_format, vocabulary
-from model.huggingface.read_weights import weight_files
 from model.training import checkpoint
 from model.training.optimizer import AVERAGE
 from pipeline.common import checkpoints
@@ -115,7 +114,7 @@ def size_of(place: Path | str) -> ModelConfig:
     if is_foreign(place):
         folder = Path(place)
         config = bert_format.our_config(folder, bert_format.read_config(folder))
-        stored = sum(path.stat().st_size for path in weight_files(folder))
+        stored = sum(path.stat().st_size for path in folder.iterdir() if path.suffix in (".safetensors", ".bin"))
         bert_format.check_sizes(folder, config, stored or 2**30)
         return config
     return ModelConfig(**checkpoints.locate(Path(place))[1].model)

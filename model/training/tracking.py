@@ -2,6 +2,7 @@
 
 import contextlib
 import datetime
+import functools
 import json
 import os
 import re
@@ -22,6 +23,7 @@ from pipeline.common.bars import Bar
 from pipeline.common.errors import ConfigError, InputError, first_line, named
 from pipeline.common.formatting import duration
 from pipeline.common.prometheus import Exporter
+from pipeline.common.tables import read_table
 
 TRAINER_URL = "KUBEFLOW_TRAINER_SERVER_URL"
 TRAINER_AUTHORITY = "KUBEFLOW_TRAINER_SERVER_CA_CERT"  # a file
@@ -34,14 +36,12 @@ FIGURES = ("train", "validation")  # kinds of its rows
 RUN_ID = "wandb-run-id"
 OWNER = ".metrics-of"  # the name of the folder of checkpoints that these two belong to
 FORGE = "forge.coreweave.com"  # domain of W&B's own server since wandb 0.31
-MODES = {  # values of WANDB_MODE
-    "online": "online",
-    "run": "online",
-    "shared": "online",
-    "offline": "offline",
-    "dryrun": "offline",
-    "disabled": "disabled",
-}
+
+
+@functools.cache
+def tables() -> dict[str, dict[str, str]]:
+    """Return how figures are shown, and the values of WANDB_MODE."""
+    return dict(read_table(__file__, "tracking.yaml"))
 
 
 def has_key() -> bool:
@@ -70,13 +70,13 @@ def mode_of(typed: str) -> str:
     wanted = os.environ.get("WANDB_MODE")
     if wanted is None:
         return "online" if has_key() else "offline"
-    if wanted not in MODES:
+    if wanted not in (modes := tables()["modes"]):
         raise ConfigError(
-            f"WANDB_MODE={wanted!r} is none of {', '.join(MODES)}; set one of these, unset it, or set tracking.mode",
+            f"WANDB_MODE={wanted!r} is none of {', '.join(modes)}; set one of these, unset it, or set tracking.mode",
             "tracking.mode",
             "auto",
         )
-    return MODES[wanted]
+    return modes[wanted]
 
 
 def project_of(typed: str | None) -> str:
@@ -383,24 +383,9 @@ class Terminal(Sink):
         self._bar.close()
 
 
-LINE = {
-    "loss": "loss {:.3f}",
-    "masked_lm_accuracy": "accuracy {:.3f}",
-    "next_sentence_accuracy": "pairs {:.3f}",
-    "words": "{:,.0f} words",
-    "learning_rate": "rate {:.2e}",
-    "gradient_norm": "gradient {:.2f}",
-    "loss_scale": "scale {:g}",
-    "tokens_per_second": "{:,.0f} tokens/s",
-    "mfu": "MFU {:.1%}",
-    "memory_gib": "{:.1f} GiB",
-    "data_wait_share": "data {:.1%}",
-}
-
-
 def one_line(figures: Figures) -> str:
     """Format the metrics of the progress line."""
-    return ", ".join(shown.format(figures[key]) for key, shown in LINE.items() if key in figures)
+    return ", ".join(shown.format(figures[key]) for key, shown in tables()["line"].items() if key in figures)
 
 
 def read_metrics(folder: Path) -> list[Json]:

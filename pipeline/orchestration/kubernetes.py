@@ -17,7 +17,7 @@ from pipeline.common.manifest import Manifest
 from pipeline.common.prometheus import Exporter
 from pipeline.config import ExecutorConfig
 from pipeline.orchestration import job_status
-from pipeline.orchestration.follow import Answer, Away, Executor, StageFailed, announce_done, of_stage
+from pipeline.orchestration.follow import Answer, Away, Executor, StageFailed, of_stage
 from pipeline.orchestration.job_status import (
     ANSWER,
     CRONJOBS,
@@ -64,7 +64,6 @@ class KubernetesExecutor(Executor):
                 node is bad.
             StageFailed: a stage's Job failed otherwise.
         """
-        announce_done(nodes)
         groups = by_job(nodes)
         if not groups:
             return

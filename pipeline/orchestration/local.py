@@ -16,7 +16,7 @@ from pipeline.common import bars, run_record, terminal
 from pipeline.common import cores as machine
 from pipeline.common.errors import Exit, writable
 from pipeline.common.formatting import duration
-from pipeline.orchestration.follow import Executor, announce_done, delete_forced, failure, width_of
+from pipeline.orchestration.follow import Executor, delete_forced, failure, width_of
 from pipeline.orchestration.run_document import Groups, Nodes, StageRecord
 from pipeline.stages.registry import STAGES
 
@@ -61,7 +61,6 @@ class LocalExecutor(Executor):
             UserError, Restart, StageFailed: a stage failed, see `failure`.
             KeyboardInterrupt: the user interrupted, and no stage had anything to save.
         """
-        announce_done(nodes)
         self.width = width_of(nodes)
         delete_forced(nodes)
         self.tick = "\u2713 " if self.live and "utf" in sys.stdout.encoding.lower() else ""

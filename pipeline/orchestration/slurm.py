@@ -14,7 +14,7 @@ from pathlib import Path
 
 from pipeline.common.errors import ConfigError, Restart, UserError, records_in
 from pipeline.config import ExecutorConfig
-from pipeline.orchestration.follow import Away, Executor, StageFailed, announce_done, delete_forced, failure
+from pipeline.orchestration.follow import Away, Executor, StageFailed, delete_forced, failure
 from pipeline.orchestration.run_document import FORCED, Groups, Nodes, Run, by_job
 from pipeline.orchestration.slurm_job import MODULE, job_record
 from pipeline.stages.registry import STAGES
@@ -50,7 +50,6 @@ class SlurmExecutor(Executor):
             ConfigError: a stage that is forced is in the queue.
             UserError, Restart, StageFailed: a stage failed, see `follow.failure`.
         """
-        announce_done(nodes)
         groups, jobs = by_job(nodes), self.jobs
         for node in nodes:
             if node.reason == FORCED and node.job in jobs:

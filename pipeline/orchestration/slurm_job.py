@@ -171,18 +171,12 @@ def job_record(job: str) -> str:
     return subprocess.run(words, capture_output=True, text=True, check=False).stdout
 
 
-def state_of(job: str) -> tuple[str, str]:
-    """Return Slurm's state of a job, such as RUNNING, and the reason; "" if it does not answer."""
-    fields = dict(word.partition("=")[::2] for word in reversed(job_record(job).split()))
-    return fields.get("JobState", ""), fields.get("Reason", "")
-
-
 def finish(stage: str, code: int, workdir: Path) -> None:
     """Requeue the job where a restart helps, and exit with the stage's code."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # one more would replace the exit code
     job = os.environ["SLURM_JOB_ID"]
-    state, reason = state_of(job)
-    at_limit = reason == "TimeLimit"
+    said = dict(word.partition("=")[::2] for word in reversed(job_record(job).split()))  # none if it does not answer
+    state, at_limit = said.get("JobState", ""), said.get("Reason") == "TimeLimit"
     name = rank_endings.signal_name(code) if code > 128 else None
     ended = f"slurm: stage {stage} ended {f'by {name}' if name else f'with exit code {code}'}"
     if at_limit:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 Work = Callable[[], None]
+Fetch = Callable[[Path], None]  # of a checkpoint, by its path in the stage's folder
 PAUSE = 30.0  # seconds between looks for what is new
 
 
@@ -14,7 +15,7 @@ class BackgroundUpload:
 
     def __init__(self) -> None:
         self._work: Work = lambda: None
-        self.fetch: Callable[[Path], None] = lambda path: None  # as `CheckpointStore.get`, for rank 0
+        self.fetch: Fetch = lambda path: None  # as `CheckpointStore.get`, for rank 0
         self._changed = threading.Condition()
         self._saved = self._done = 0
         self._error: BaseException | None = None
@@ -83,7 +84,7 @@ class CheckpointStore:
     """How the ranks of a training share checkpoints; without `get` they share a folder."""
 
     # gets a checkpoint from the store, by its path in the stage's folder
-    get: Callable[[Path], None] | None = None
+    get: Fetch | None = None
     uploads: BackgroundUpload = dataclasses.field(default_factory=BackgroundUpload)  # of rank 0
 
     def fetch(self, path: Path) -> None:
