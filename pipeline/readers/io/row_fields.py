@@ -51,7 +51,7 @@ class RowReader:
                 "corpus.options.where",
                 where,
             )
-        self.condition = found and (found[1].strip(), _COMPARED[found[2]], found[3].strip())
+        self.condition = found and (found[1].strip(), found[2], re.sub(r"^(['\"])(.*)\1$", r"\2", found[3].strip()))
         for key, name in (("title", title), ("id", id)):
             if name is not None and not isinstance(name, str):
                 raise ConfigError(
@@ -83,18 +83,23 @@ class RowReader:
         """
         if self.condition is None:
             return True
-        name, compare, wanted = self.condition
-        value = self._value(row, name)
-        if isinstance(value, bool):
-            value = str(value).lower()
+        name, sign, wanted = self.condition
+        value, compare = self._value(row, name), _COMPARED[sign]
         if value is None:
             return False
+        if isinstance(value, bool):
+            return bool(compare(str(value).lower(), wanted.lower()))
+        if isinstance(value, list | Mapping):
+            raise ValueError(f"field {name} holds several values, of which {sign} says nothing; name one by a dot")
         if isinstance(value, int | float):
-            return bool(compare(value, float(wanted)))
-        if compare not in (operator.eq, operator.ne) and not _in_order(str(value), wanted):
+            try:
+                return bool(compare(value, int(wanted) if re.fullmatch(r"[+-]?\d+", wanted) else float(wanted)))
+            except ValueError:
+                raise ValueError(f"field {name} holds a number, {wanted!r} is none") from None
+        if sign not in ("==", "!=") and not _in_order(str(value), wanted, sign):
             raise ValueError(
-                f"field {name} holds {value!r}, which is neither before nor after {wanted!r}; "
-                "dates are compared as text: write both in the same form, such as 2026-09-01"
+                f"field {name} holds {value!r}, of which one cannot say {sign} {wanted!r}: dates are compared as text; "
+                "write both in the same form and precision, such as 2026-09-01"
             )
         return bool(compare(str(value), wanted))
 
@@ -131,10 +136,17 @@ class RowReader:
         return _text(found)
 
 
-def _in_order(value: str, wanted: str) -> bool:
-    """Return whether the order of two texts is that of what they say: dates of one form, or without a digit."""
+def _in_order(value: str, wanted: str, sign: str) -> bool:
+    """Return whether the order of two texts is that of what they say: dates of one form, or without a digit.
+
+    One may be shorter where that decides nothing: all of 2026-09-30 is `>= 2026-09`, but not `<= 2026-09`.
+    """
+    if not re.search(r"\d", wanted):
+        return True
     shorter, longer = sorted((re.sub(r"\d", "0", each) for each in (value, wanted)), key=len)
-    return not re.search(r"\d", wanted) or (longer.startswith(shorter) and longer[len(shorter) :][:1] != "0")
+    alike = longer.startswith(shorter) and longer[len(shorter) :][:1] != "0"
+    decided = sign in ("<", ">=") if len(value) > len(wanted) else value == wanted or not wanted.startswith(value)
+    return alike and decided
 
 
 def _text(value: Any) -> Any:

@@ -76,6 +76,9 @@ def test_texts_and_ids_stored_as_bytes_are_text(tmp_path: Path) -> None:
         ("meta.n == 3", "b"),
         ("good != true", "c"),
         ("lang == de", "ad"),
+        ("lang == 'de'", "ad"),
+        ('lang == "de"', "ad"),
+        ("good != True", "c"),
         ("lang != de", "c"),
     ],
 )
@@ -113,6 +116,9 @@ def test_a_condition_on_a_field_that_is_missing_names_its_key(tmp_path: Path) ->
         ("date >= 2026-09", "September 2026"),
         ("date > 9", "10"),
         ("date > 2026-09-01T12", "2026-09-01 13:00"),
+        ("date <= 2026-09", "2026-09-30"),
+        ("date >= 2026-09-01", "2026-09"),
+        ("date > 2026-09", "2026-09-30"),
     ],
 )
 def test_texts_whose_digits_do_not_line_up_have_no_order(where: str, value: str, tmp_path: Path) -> None:
@@ -180,3 +186,18 @@ def test_a_limit_cuts_a_file_below_the_size_of_a_split(reader: str, split_bytes:
     opened = open_corpus(limited, "")
     found = sum(len(list(opened.read(split, SkipCounts("fail")))) for split in opened.splits(split_bytes))
     assert 1000 <= found <= 1250
+
+
+@pytest.mark.parametrize(
+    ("value", "wanted", "found"), [(2**53 + 1, 2**53 + 1, 1), (2**53, 2**53 + 1, 0), (0.5, 0.5, 1)]
+)
+def test_numbers_are_compared_whole(value: float, wanted: float, found: int, tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text(json.dumps({"text": "One.", "n": value}) + "\n")
+    assert len(read(config("jsonl", tmp_path / "a.jsonl", options={"where": f"n == {wanted}"}))[0]) == found
+
+
+@pytest.mark.parametrize(("value", "match"), [(["de"], "several values"), (5, "holds a number")])
+def test_what_cannot_be_compared_is_refused(value: object, match: str, tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text(json.dumps({"text": "One.", "lang": value}) + "\n")
+    with refused(InputError, match, line=1):
+        read(config("jsonl", tmp_path / "a.jsonl", options={"where": "lang == de"}))
