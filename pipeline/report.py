@@ -53,13 +53,14 @@ def stages_of(config: ReportConfig) -> Stages:
 
 
 def finished(config: ReportConfig) -> Stages:
-    """Return the stages to report, by folder, which may be in a store.
+    """Return the stages to report as they were finished, by folder, which may be in a store.
 
     Raises:
         InputError: no stage is finished.
     """
     every = score_tables.finished(config.stages or store_folder.stages_in(config.workdir))
-    known = {folder: made for folder, made in every.items() if made.manifest.stage != "report"}
+    others = (item for item in every.items() if item[1].manifest.stage != "report")
+    known = dict(sorted(others, key=lambda item: item[1].manifest.finished))
     if not known:
         raise InputError("no finished stages found; run some first, or set workdir", "workdir", config.workdir)
     return known
@@ -193,7 +194,7 @@ def make(config: ReportConfig, out: Path) -> Result:
         minimal_pairs=pairs,
         sections=sections,
         colours=plots.OUTCOMES,
-        stages=sorted(stages.items(), key=lambda item: item[1].manifest.finished),
+        stages=list(stages.items()),
     )
     write_text(out / PAGE, redact(page))
     if groups:
@@ -257,7 +258,7 @@ def run(config: ReportConfig) -> None:
     Raises:
         InputError: none of them is finished.
     """
-    config = replace(config, stages=config.stages or list(finished(config)))
+    config = replace(config, stages=sorted(config.stages or finished(config)))
     stage.run("report", config, make)
     if config.tracking.name == "wandb":
         wandb_stages.log(Path(config.workdir), stages_of(config), config.tracking.project)

@@ -35,7 +35,9 @@ class TrackingConfig(ReportTrackingConfig):
         "Mode of wandb; auto: WANDB_MODE, or else online if a key is found.",
         choices=("auto", "online", "offline"),
     )
-    prometheus_port: int | None = option(None, "Port on which rank 0 serves its metrics; null: none.")
+    prometheus_port: int | None = option(
+        None, "Port on which rank 0 serves its metrics; null: none.", at_least=1, at_most=65535
+    )
     prometheus_host: str = option(
         "127.0.0.1", "Address of that port; 0.0.0.0: all, for a Prometheus on another machine."
     )

@@ -21,7 +21,12 @@ TOKENS = 1.4  # of a word of English, with a vocabulary of 8,000 to 30,000 entri
 
 
 def steps_of(config: TrainConfig) -> int:
-    """Return the steps of a run.
+    """Return the steps of a run, or as many as its limits allow; errors as of `allowed`."""
+    return allowed(config) if config.steps is None else config.steps
+
+
+def allowed(config: TrainConfig) -> int:
+    """Return the steps that limits of words and epochs allow.
 
     A limit of words allows as many as read them on average; the last one may be too much.
 
@@ -29,8 +34,6 @@ def steps_of(config: TrainConfig) -> int:
         ConfigError: the limits allow no step.
         InputError: they depend on shards, which are not there or do not know their words.
     """
-    if config.steps is not None:
-        return config.steps
     made = [CorpusCounts.of(require_manifest(Path(d), "prepare", "data.dir")) for d in config.data.folders]
     samples = [counts.train for counts in made]
     limits: dict[str, int] = {}
@@ -59,12 +62,15 @@ def expected(config: TrainConfig, length: float) -> int | None:
 
     `length` is the number of tokens of a sample on average.
     """
+    if config.words is None and config.epochs is None:
+        return config.steps
     try:
-        return steps_of(config)
+        most = allowed(config)
     except InputError:
         if config.words is None:
-            return None
-        return max(1, round(config.words * TOKENS / length / config.batch_size))
+            return config.steps
+        most = max(1, round(config.words * TOKENS / length / config.batch_size))
+    return min(most, config.steps or most)
 
 
 class WordsSeen:

@@ -20,7 +20,7 @@ from model.loader.shard_cache import Reading, ShardCache
 from model.resilience import process_group
 from model.resilience.nonfinite import Health
 from model.resilience.watchdog import LEAVING, Watchdog
-from model.training import checkpoint, cost, estimate, micro_batch, provenance, start
+from model.training import checkpoint, cost, estimate, micro_batch, provenance, run_length, start
 from model.training.deepspeed_engine import averaged_weights, gather_state, scale_of
 from model.training.schedule import batch_size, lr_factor, mask_share, steps_before_decay, warmup_steps
 from model.training.start import Session
@@ -241,8 +241,13 @@ class Trainer:
         marks = map(checkpoints.mark_of, checkpoints.steps(self.plan.folder).values())
         self.words.say_passed({mark for mark in marks if mark is not None}, self.tracker.say)
         self.tracker.say(f"train: {self._summary()}")
-        whole = dataclasses.replace(self.config, steps=self.steps)
-        expected = estimate.training(whole, self.plan.model, self.peak * 1e12, self.world.size, self.step)
+        ends = run_length.expected(self.config, self.plan.longest) or self.steps
+        if ends < run_length.NEAR * self.steps:
+            self.tracker.say(
+                f"warning: ends after about {ends:,} of {self.steps:,} steps, as `words` or `epochs` allow no more: "
+                "its schedule will not end"
+            )
+        expected = estimate.training(self.config, self.plan.model, self.peak * 1e12, self.world.size, self.step)
         if expected.worth_saying:
             self.tracker.say(f"train: {expected}")
 

@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 from pipeline.common.arguments import Arguments
+from pipeline.common.errors import writable
 
 FOLDER = "BERT_HEARTBEAT"  # environment: the folder of the files, set in the pods of a cluster
 INTERVAL = 1.0  # minimum seconds between two touches
@@ -23,8 +24,9 @@ class Heartbeat:
     def __init__(self, folder: Path | str | None, name: str):
         self._path, self._last = Path(folder, name) if folder else None, 0.0
         if self._path is not None:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-        self.beat()
+            with writable(self._path.parent, "heartbeat"):
+                self._path.parent.mkdir(parents=True, exist_ok=True)
+                self.beat()
 
     def beat(self) -> None:
         """Touch the file, at most once per INTERVAL."""

@@ -55,7 +55,7 @@ class ExecutorConfig(Section, key="executor"):
     setup: list[str] = option([], "Slurm: shell lines that a job runs before its stage.")
     wait: bool = option(True, "Slurm: follow the jobs to their end; false: submit and exit.")
     prometheus_port: int | None = option(
-        None, "Kubernetes: port on which the driver serves the stages' states; null: none."
+        None, "Kubernetes: port on which the driver serves the stages' states; null: none.", at_least=1, at_most=65535
     )
     prometheus_host: str = option("127.0.0.1", "Address of that port; 0.0.0.0: all.")
 

@@ -40,7 +40,8 @@ def runs(root: Path, work: Path, tmp_path_factory: pytest.TempPathFactory) -> Pa
     folder = tmp_path_factory.mktemp("words")
     data = counted(work, folder / "prepare")
     common = [f"workdir={work}", f"data.dir={data}", *SMALL]
-    train_many(root, [(1, [*common, f"out={folder / name}", *more]) for name, more in RUNS.items()])
+    said = train_many(root, [(1, [*common, f"out={folder / name}", *more]) for name, more in RUNS.items()])
+    assert said.count("ends after about 18 of 50 steps") == 1, "of an epoch"
     shutil.copytree(folder / "whole", folder / "resumed")
     (folder / "resumed" / "manifest.json").unlink()
     for step, path in checkpoints.steps(run_of(folder / "resumed")).items():
@@ -131,6 +132,12 @@ def test_the_learning_rate_of_a_run_without_a_number_of_steps_ends_with_its_epoc
 )
 def test_steps_follow_from_the_nearest_limit(work: Path, tmp_path: Path, limits: dict[str, int], steps: int) -> None:
     assert run_length.steps_of(limited(counted(work, tmp_path / "prepare"), **limits)) == steps
+
+
+def test_steps_beyond_a_limit_are_not_expected(work: Path, tmp_path: Path) -> None:
+    """The schedule is of all steps, but a run and its estimate end before."""
+    config = limited(counted(work, tmp_path / "prepare"), steps=100, epochs=1)
+    assert (run_length.steps_of(config), run_length.expected(config, 1.0)) == (100, 18)
 
 
 def test_limits_that_allow_no_step_are_refused(work: Path, tmp_path: Path) -> None:

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from pipeline.common import heartbeat
+from pipeline.common.errors import InputError
 from pipeline.common.heartbeat import Heartbeat
+from tests.refusals import refused
 
 
 def probe(folder: Path) -> subprocess.CompletedProcess[str]:
@@ -46,3 +48,9 @@ def test_a_stage_has_a_heartbeat_while_it_works(tmp_path: Path, monkeypatch: pyt
         os.utime(tmp_path / "prepare", (0, 0))
         assert heartbeat.stale(tmp_path, 60) == ["prepare"]
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_place_that_is_no_folder_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with refused(InputError, key="heartbeat", value=str(tmp_path / "file")):
+        heartbeat.Heartbeat(tmp_path / "file", "rank-0")
