@@ -214,9 +214,21 @@ class TrainConfig(StageConfig):
         is_small = 0 < self.model.hidden <= SMALL  # 0: the size is that of `start`
         return max(1, min(cores, self.batch_size // SHARE)) if is_small else 1
 
+    def check_stage(self, stage: Any) -> None:
+        """Check the stage of ZeRO, with which DeepSpeed accepts what it trains incorrectly."""
+        check(stage in (0, 1, 2, 3), "must be 0 to 3", "deepspeed.zero_optimization.stage", stage)
+        # Without stages DeepSpeed uses another optimizer wrapper, which trains measurably worse.
+        cure = f"requires ZeRO stage 1 or above; add {named('deepspeed')}=zero1"
+        self.require(self.precision == "fp32" or stage != 0, cure, "precision")
+        # Stage 3 gathers parameters in hooks that a compiled layer does not call.
+        compiled = isinstance(self.compute, ComputeConfig) and self.compute.compile and stage == 3
+        cure = f"requires ZeRO stage 0, 1 or 2; add {named('deepspeed')}=zero2"
+        check(not compiled, cure, "compute", "compile")
+
     def check_rules(self) -> None:
         """Check what fits what."""
         deepspeed_keys.check(self.deepspeed, deepspeed_keys.derived(self))
+        self.check_stage(dict(self.deepspeed.get("zero_optimization") or {}).get("stage", 0))
         self.require(
             self.micro_batch == AUTO or (isinstance(self.micro_batch, int) and self.micro_batch >= 1),
             "must be at least 1, or auto",

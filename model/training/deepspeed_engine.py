@@ -112,22 +112,15 @@ def deepspeed_config(config: TrainConfig, world: World) -> Json:
         settings["zero_optimization"] = {k: v for k, v in zero.items() if k not in ONLY_ON_GPUS}
         for kind in zero.keys() & OFFLOADS:
             settings["zero_optimization"][kind] = {**zero[kind], "pin_memory": False}
-    reject_unsupported(config, settings, world)
+    reject_unsupported(config, world)
     return settings
 
 
-def reject_unsupported(config: TrainConfig, settings: Json, world: World) -> None:
-    """Reject option combinations that DeepSpeed accepts but trains incorrectly."""
-    zero = settings.get("zero_optimization", {})
-    stage, precision = zero.get("stage", 0), config.precision
-    if precision != "fp32" and stage == 0:
-        # DeepSpeed then uses another optimizer wrapper, which trains measurably worse.
-        raise ConfigError(f"requires ZeRO stage 1 or above; add {named('deepspeed')}=zero1", "precision", precision)
+def reject_unsupported(config: TrainConfig, world: World) -> None:
+    """Reject what this device does not do; `TrainConfig` refuses what none does."""
+    precision = config.precision
     if precision == "fp16" and world.device.type != "cuda":
         raise ConfigError("requires a GPU; use bf16 or fp32 on a CPU", "precision", "fp16")
-    if config.compute.compile and stage == 3:
-        # Stage 3 gathers parameters in hooks that a compiled layer does not call.
-        raise ConfigError(f"requires ZeRO stage 0, 1 or 2; add {named('deepspeed')}=zero2", "compute", "compile")
     if config.compute.compile and precision != "fp32" and world.device.type == "cpu":
         # PyTorch 2.13 fails on matrix products with a dynamic number of rows.
         raise ConfigError(

@@ -114,3 +114,16 @@ def test_a_small_model_has_a_rank_per_core_of_a_cpu() -> None:
 def test_there_is_a_weight_for_each_folder() -> None:
     with refused(ConfigError, key="data.weights"):
         DataConfig(dir="a", more=["b"], vocab="", weights=[1.0])
+
+
+@pytest.mark.parametrize(
+    ("words", "key"),
+    [
+        (["deepspeed=zero0", "precision=bf16"], "precision"),
+        (["deepspeed=zero3", "compute=compile"], "compute"),
+        (["deepspeed.zero_optimization.stage=7"], "deepspeed.zero_optimization.stage"),
+    ],
+)
+def test_what_no_machine_trains_is_refused_before_any_stage(words: list[str], key: str) -> None:
+    with refused(ConfigError, key=key):
+        compose_train(*words)
