@@ -1,7 +1,7 @@
 """The plan made by the driver of `prepare`, and the paths of its tasks' files."""
 
 import dataclasses
-import pickle
+import json
 import secrets
 import zlib
 from collections.abc import Iterator
@@ -11,6 +11,7 @@ from typing import Any
 from pipeline.beam.exchange import Exchange
 from pipeline.beam.units import Splits, Units, name_of
 from pipeline.config import PrepareConfig
+from pipeline.readers import FileRange
 from pipeline.shards import ShardInfo
 from pipeline.shards.sentence_pairs import held_out
 
@@ -61,9 +62,9 @@ class PreparePlan:
 
     def packets(self) -> Iterator[bytes]:
         """Yield all reading tasks for `unpack`, many at a time."""
-        tasks = list(enumerate(self.tasks))
+        tasks = [(read, list(map(dataclasses.astuple, splits))) for read, splits in enumerate(self.tasks)]
         for start in range(0, len(tasks), PACKED):
-            yield zlib.compress(pickle.dumps(tasks[start : start + PACKED]))
+            yield zlib.compress(json.dumps(tasks[start : start + PACKED]).encode())
 
     @property
     def scratch(self) -> Path:
@@ -108,4 +109,5 @@ class PreparePlan:
 
 def unpack(packet: bytes) -> Iterator[tuple[int, Splits]]:
     """Yield the reading tasks of a packet, with their splits."""
-    yield from pickle.loads(zlib.decompress(packet))
+    for read, splits in json.loads(zlib.decompress(packet)):
+        yield read, [FileRange(*each) for each in splits]
