@@ -11,6 +11,7 @@ import hashlib
 import os
 import shutil
 import struct
+from contextlib import suppress
 from pathlib import Path
 
 from model.config import TrainConfig
@@ -124,8 +125,10 @@ def _take_up(path: Path, step: int, folder: Path, fetch: Fetch) -> None:
     for each in dict.fromkeys((*marked, *checkpoints.best_of(path), path)):
         fetch(each.relative_to(folder.parents[1]))
         target = folder / each.name
-        if target.exists():  # an interrupted start linked it, or it is damaged
-            shutil.rmtree(target)
+        with suppress(InputError):  # an interrupted start took it up, or it is this training's own
+            checkpoints.read_state(target)
+            continue
+        shutil.rmtree(target, ignore_errors=True)
         temporary = folder / f".{each.name}.tmp"
         shutil.rmtree(temporary, ignore_errors=True)
         shutil.copytree(each, temporary, copy_function=_link)

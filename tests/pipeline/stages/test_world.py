@@ -112,6 +112,17 @@ def test_a_longer_training_takes_up_all_that_a_shorter_one_keeps(stored: World, 
     assert stored.checkpoints("long").keys() == {0, 2, 6, 10}
 
 
+@pytest.mark.parametrize("moment", [6, 7, 8, 13])
+def test_a_longer_training_keeps_its_own_checkpoints_while_it_takes_up_those_of_a_shorter_one(moment: int) -> None:
+    world = World(stored=False)
+    suppressed(lambda: world.refused_at(20, lambda: world.train("long", "a")))
+    assert 0 in world.checkpoints("long")
+    world.train("short", "a")
+    suppressed(lambda: world.refused_at(moment, lambda: world.train("long", "a")))
+    assert 0 in world.checkpoints("long")
+    world.close()
+
+
 def test_to_force_a_training_leaves_the_checkpoints_of_others(world: World) -> None:
     world.train("short", "a")
     before = world.checkpoints("short")
