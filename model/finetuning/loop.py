@@ -4,6 +4,7 @@ Shapes: N samples, B samples in a batch, S sequences, T tokens in it, C outputs.
 """
 
 import copy
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -24,6 +25,7 @@ from model.training.optimizer import parameter_groups
 from model.training.schedule import lr_factor
 from pipeline.common import counter_rng
 from pipeline.common.counter_rng import Ints
+from pipeline.common.errors import Diverged
 
 CLIP = 1.0  # largest gradient norm
 EVALUATION_BATCH = 128
@@ -101,7 +103,11 @@ def train(
     device: torch.device,
     on_batch: Callable[[], object] = lambda: None,
 ) -> Iterator[float]:
-    """Fine-tune `model` in place; yield the mean loss after each epoch."""
+    """Fine-tune `model` in place; yield the mean loss after each epoch.
+
+    Raises:
+        Diverged: the loss or a weight is not finite after an epoch.
+    """
     model.to(device)
     # The optimizer updates `model`; in half precision a copy computes the passes.
     worker = model
@@ -127,7 +133,10 @@ def train(
             loss_sum += loss.detach() * len(rows)
             step += 1
             on_batch()
-        yield float(loss_sum) / len(samples)
+        total = float(loss_sum + 0 * nn.utils.get_total_norm(model.parameters()))  # one wait; inf times 0 is NaN
+        if not math.isfinite(total):
+            raise Diverged("the loss or a weight is not finite; lower the learning rate")
+        yield total / len(samples)
 
 
 def update(model: BertWithHead, worker: BertWithHead, optimizer: torch.optim.Optimizer) -> None:
