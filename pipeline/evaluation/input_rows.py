@@ -15,9 +15,11 @@ from pathlib import Path
 from typing import TextIO
 
 from pipeline.common.errors import InputError, readable
+from pipeline.common.stand_ins import HEAD
 from pipeline.common.tables import read_table
 from pipeline.config import EmbedConfig, PredictConfig
 from pipeline.evaluation import examples, table_files
+from pipeline.text import encodings
 
 TABLES = (".csv", ".tsv", ".json", ".jsonl")
 LOOKED_AT = 20  # lines, for what a header names
@@ -57,8 +59,8 @@ def rows_of(config: PredictConfig | EmbedConfig) -> Iterator[Row]:
     """Yield the rows of the input; lines are read as they are needed.
 
     Raises:
-        InputError: the input is unreadable, empty or malformed, or which columns to read is not
-            known.
+        InputError: the input is unreadable, empty, malformed or no text, or which columns to read
+            is not known.
     """
     place = config.input or "standard input"
     with readable(place):
@@ -72,6 +74,9 @@ def rows_of(config: PredictConfig | EmbedConfig) -> Iterator[Row]:
             if config.columns:
                 yield from _table_rows(config, place, "".join([*first, *stream]).encode())
                 return
+            head = "".join(first)[: HEAD + 1]
+            if config.input and (why := encodings.fault(head.encode(), head)):
+                raise InputError(why, path=place)
             _refuse_header(place, first)
             for number, line in enumerate(itertools.chain(first, stream), 1):
                 text = line.removesuffix("\n").removesuffix("\r")

@@ -26,7 +26,7 @@ import pyarrow as pa
 from tokenizers import AddedToken, Encoding, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 from tokenizers.processors import TemplateProcessing
 
-from pipeline.common import foreign_json
+from pipeline.common import foreign_json, stand_ins
 from pipeline.common.counter_rng import Bools
 from pipeline.common.errors import InputError, is_panic, panics_refused, readable
 from pipeline.tokenization import normalization, pretokenize, tokenizer_folder
@@ -163,7 +163,7 @@ def read(path: Path, options: normalization.Options | None = None) -> str:
     own.
 
     Raises:
-        InputError: the file is missing or broken, lacks a special token, or is not what cuts text.
+        InputError: the file is missing, broken or a stand-in, lacks a special token, or is not what cuts text.
     """
     if not path.exists():
         raise InputError("vocabulary not found; run python -m pipeline.vocab, or set vocab=FOLDER", path=path)
@@ -172,6 +172,7 @@ def read(path: Path, options: normalization.Options | None = None) -> str:
         if not found:
             raise InputError("has neither tokenizer.json nor vocab.txt; run python -m pipeline.vocab", path=path)
         path /= found[0]
+    stand_ins.refuse(path)
     if path.suffix != ".json":
         vocab = read_vocab(path)
         check_special(vocab, str(path))

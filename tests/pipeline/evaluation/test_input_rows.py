@@ -190,3 +190,26 @@ def test_tables_that_cannot_be_read_whole_are_refused(
     (tmp_path / name).write_text(content)
     with pytest.raises(InputError):
         rows(tmp_path / name, columns=columns)
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a.csv", "a.json"])
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        ("version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n", "Git LFS pointer"),
+        ("<!DOCTYPE html>\n<html><head><title>Sign in</title></head></html>\n", "HTML page"),
+        ("\0\1" * 50, "binary, not text"),
+        ("%PDF-1.4\na\n", "of another format"),
+    ],
+)
+def test_a_file_that_is_no_text_has_no_rows(name: str, content: str, why: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    path.write_text(content)
+    for columns in ([], ["0"]):
+        with refused(InputError, why, path=str(path)):
+            rows(path, columns=columns)
+
+
+def test_a_short_text_that_is_typed_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO("Access denied\n"))
+    assert [row.text for row in rows(None)] == ["Access denied"]
