@@ -90,7 +90,9 @@ def _table_rows(config: PredictConfig | EmbedConfig, place: str, content: bytes)
         InputError: raised by `rows_of`.
     """
     header = not config.columns or not all(name.isdecimal() for name in config.columns)
-    kind = place if table_files.ends(place, *TABLES) else _kind_of(content, header)
+    named = table_files.ends(place, *TABLES)
+    # The first column of other files may be whole lines.
+    kind = place if named else _kind_of(content, header or config.columns != ["0"])
     table = table_files.parse(place, content, header, needed=config.columns, kind=kind)
     first = list(filter(None, table.rows[0])) if table.rows and not table.names else []
     if len(first) > 1 and first == list(map(str, range(len(first)))):
@@ -104,8 +106,8 @@ def _table_rows(config: PredictConfig | EmbedConfig, place: str, content: bytes)
             path=place,
             line=1,
         )
-    first = [_folded(name) for name in table.rows[0]] if not table.names else []
-    if len(first) > 1 and not NAMES.isdisjoint(first) and all(map(_is_name, first)):
+    plain = bool(table.rows) and not table.names and (named or len(table.rows[0]) > 1)
+    if plain and _are_names(*table.rows, divided=not table_files.ends(kind, ".tsv")):
         raise _question(place)
     if table.malformed or not table.rows:
         fault = table.malformed[0] if table.malformed else f"{place}: has no rows"
@@ -121,12 +123,12 @@ def _table_rows(config: PredictConfig | EmbedConfig, place: str, content: bytes)
         yield Row(index + 1, f"{place}, line {line}", "\t".join(parts), parts, own)
 
 
-def _kind_of(content: bytes, header: bool) -> str:
-    """Return the suffix of the kind of a table, by its first line; without a header always TSV."""
+def _kind_of(content: bytes, has_columns: bool) -> str:
+    """Return the suffix of the kind of a table, by its first line; without columns always TSV."""
     first = content.lstrip(codecs.BOM_UTF8 + b" \t\r\n").partition(b"\n")[0]
-    if header and first.startswith((b"{", b"[")):
+    if has_columns and first.startswith((b"{", b"[")):
         return ".jsonl" if first.startswith(b"{") else ".json"
-    return ".csv" if header and b"\t" not in first and (b"," in first or b";" in first) else ".tsv"
+    return ".csv" if has_columns and b"\t" not in first and (b"," in first or b";" in first) else ".tsv"
 
 
 def _refuse_header(place: str, lines: list[str]) -> None:
@@ -139,20 +141,20 @@ def _refuse_header(place: str, lines: list[str]) -> None:
     if lines[0].startswith("-DOCSTART-") or (len(lines) > 1 and all(map(_TAGGED.fullmatch, lines))):
         raise InputError("is a table of words and tags, not texts; write one sentence per line", path=place, line=1)
     for separator in "\t,;|":
-        first, *others = csv.reader(lines, delimiter=separator)
-        names = [_folded(name) for name in first]
-        if not all(map(_is_name, names)) or len(set(names)) < len(names):
-            continue
-        known = not NAMES.isdisjoint(names) if len(names) > 1 else names[0] in ALONE and others
-        same = len(names) > 1 and {*map(len, others)} == {len(names)}
-        columns = list(zip(*others, strict=True)) if same else []
-        classes = separator != "\t" and any(2 * len(set(column)) <= len(column) for column in columns)
-        if known or classes or any(all(map(_is_number, column)) for column in columns):
+        if _are_names(*csv.reader(lines, delimiter=separator), divided=separator != "\t"):
             raise _question(place)
 
 
-def _folded(name: str) -> str:
-    return name.strip().casefold()
+def _are_names(first: list[str], *others: list[str], divided: bool) -> bool:
+    """Return whether the first row seems to name the columns; if `divided`, also where these have few other values."""
+    names = [name.strip().casefold() for name in first]
+    if not all(map(_is_name, names)) or len(set(names)) < len(names):
+        return False
+    known = not NAMES.isdisjoint(names) if len(names) > 1 else names[0] in ALONE and bool(others)
+    same = len(names) > 1 and {*map(len, others)} == {len(names)}
+    columns = list(zip(first, *others, strict=True)) if same else []
+    classes = divided and any(name not in own and 2 * len(set(own)) <= len(own) for name, *own in columns)
+    return known or classes or any(all(map(_is_number, own)) for _, *own in columns)
 
 
 def _is_name(text: str) -> bool:

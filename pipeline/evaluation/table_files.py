@@ -101,8 +101,8 @@ def decode(place: str, content: bytes) -> str:
 
 
 def ends(place: str, *suffixes: str) -> bool:
-    """Return whether a file's name ends so, before the suffix of a compression."""
-    return compressed.plain_name(place).endswith(suffixes)
+    """Return whether a file's name ends so, in capitals or not, before the suffix of a compression."""
+    return compressed.plain_name(place).lower().endswith(suffixes)
 
 
 def matching(data: Path | str, folder: str, pattern: str) -> list[Content]:
@@ -135,8 +135,7 @@ def parse(
 ) -> Table:
     """Parse a file by the suffix of its name, before that of a compression, or by that of `kind`.
 
-    With `quoted`, fields of TSV may be in quotation marks. Fields of CSV with a header that has
-    semicolons alone are divided by these. `needed`: see `parse_json`.
+    With `quoted`, fields of TSV may be in quotation marks. `needed`: see `parse_json`.
 
     Raises:
         InputError: the file is malformed.
@@ -148,8 +147,7 @@ def parse(
     if ends(kind, ".csv") or quoted:
         csv.field_size_limit(2**31 - 1)  # a text may be longer than 128 KiB
         kind, separator = ("CSV", ",") if ends(kind, ".csv") else ("TSV", "\t")
-        first = text.lstrip().partition("\n")[0]
-        if kind == "CSV" and header and ";" in first and "," not in first:
+        if kind == "CSV" and _has_semicolons(text, header):
             separator = ";"
         reader = csv.reader(io.StringIO(text), delimiter=separator, strict=True, skipinitialspace=True)
         try:
@@ -172,6 +170,14 @@ def parse(
             fault = f"{place}, line {number}: {len(row)} fields instead of {width}"
             table.malformed.append(fault)
     return table
+
+
+def _has_semicolons(text: str, header: bool) -> bool:
+    """Return whether semicolons alone divide the fields of CSV: of its header, or else of all rows into as many."""
+    first = text.lstrip().partition("\n")[0]
+    if ";" not in first or "," in first or header:
+        return ";" in first and "," not in first
+    return len({len(row) for row in csv.reader(io.StringIO(text), delimiter=";", skipinitialspace=True) if row}) == 1
 
 
 def parse_json(place: str, text: str, key: str | None, needed: Collection[str], by_line: bool) -> Table:
