@@ -218,7 +218,7 @@ class Tuned:
             if not labels:
                 answers.append({"text": row.text, "score": round(float(logits[0]), 6)})
                 continue
-            every = dict(zip(labels, softmax(logits).round(6).tolist(), strict=True))
+            every = dict(zip(labels, (round(share, 6) for share in softmax(logits).tolist()), strict=True))
             answers.append({"text": row.text, "label": labels[int(logits.argmax())], "probabilities": every})
         return answers
 
