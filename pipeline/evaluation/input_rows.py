@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TextIO
 
-from pipeline.common.errors import InputError, readable
+from pipeline.common.errors import ConfigError, InputError, readable
 from pipeline.common.stand_ins import HEAD
 from pipeline.common.tables import read_table
 from pipeline.config import EmbedConfig, PredictConfig
@@ -81,6 +81,18 @@ def rows_of(config: PredictConfig | EmbedConfig) -> Iterator[Row]:
             for number, line in enumerate(itertools.chain(first, stream), 1):
                 text = line.removesuffix("\n").removesuffix("\r")
                 yield Row(number, f"{place}, line {number}", text)
+
+
+def longest_of(config: PredictConfig | EmbedConfig, positions: int, own: int | None = None) -> int:
+    """Return how many tokens of a row are read: as set, or as the model's folder says, or all positions.
+
+    Raises:
+        ConfigError: the model has fewer positions.
+    """
+    longest = config.sequence_length or min(own or positions, positions)
+    if longest > positions:
+        raise ConfigError(f"the model has {positions} positions", "sequence_length", longest)
+    return longest
 
 
 def _table_rows(config: PredictConfig | EmbedConfig, place: str, content: bytes) -> Iterator[Row]:

@@ -497,3 +497,16 @@ def test_the_commands_work(pretrained, tmp_path) -> None:
     done = forked.run(command)
     assert done.returncode == 0, done.stderr
     assert "1 row, vectors of 16" in done.stdout
+
+
+def test_more_tokens_than_positions_are_refused_by_all(pretrained, vocab, tmp_path, monkeypatch, capsys) -> None:
+    classes = tuned("class", 2, ["no", "yes"], vocab, tmp_path / "model")
+    more = CONFIG.positions + 1
+    for folder, line in ((pretrained, "the [MASK]\n"), (classes, "the cat\n")):
+        with refused(ConfigError, f"the model has {CONFIG.positions} positions", key="sequence_length"):
+            answers(folder, line, monkeypatch, capsys, sequence_length=more)
+        assert answers(folder, line, monkeypatch, capsys, sequence_length=CONFIG.positions)
+    monkeypatch.setattr(sys, "stdin", io.StringIO("the cat\n"))
+    settings = EmbedConfig(pretrained=str(pretrained), out=str(tmp_path / "a.npy"), sequence_length=more)
+    with refused(ConfigError, f"the model has {CONFIG.positions} positions", key="sequence_length"):
+        embed.embed(settings)
