@@ -122,8 +122,7 @@ def train(
     for epoch in range(recipe.epochs):
         worker.train()
         loss_sum = torch.zeros((), dtype=torch.float64, device=device)
-        order = counter_rng.key(recipe.seed, "finetune order", epoch)
-        for rows in epoch_batches(samples, recipe.batch_size, order):
+        for rows in epoch_batches(samples, recipe.batch_size, counter_rng.key(recipe.seed, "finetune order", epoch)):
             for group in optimizer.param_groups:
                 group["lr"] = recipe.learning_rate * lr_factor(schedule, step, steps)
             loss = batch_loss(worker, samples, rows, device)
