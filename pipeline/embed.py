@@ -18,10 +18,10 @@ import pyarrow as pa
 from pipeline.cli import entry_point
 from pipeline.common.atomic import atomic_path
 from pipeline.common.bars import Bar
-from pipeline.common.errors import ConfigError, writable
+from pipeline.common.errors import writable
 from pipeline.common.formatting import pluralize
 from pipeline.config import EmbedConfig
-from pipeline.evaluation.input_rows import Row, rows_of
+from pipeline.evaluation.input_rows import Row, longest_of, rows_of
 from pipeline.stages import stage
 from pipeline.tokenization.wordpiece import WordPiece
 
@@ -46,10 +46,7 @@ def embed(config: EmbedConfig) -> None:
     own = sentence_model.pooling_of(Path(config.pretrained)) if config.pooling is None else None
     pooling = config.pooling or (own.kind if own else "mean")
     embedder = Embedder(config.pretrained, config.layers, config.mix, pooling)
-    most = own.longest if own and own.longest else embedder.size.positions
-    longest = config.sequence_length or min(most, embedder.size.positions)
-    if longest > embedder.size.positions:
-        raise ConfigError(f"the model has {embedder.size.positions} positions", "sequence_length", longest)
+    longest = longest_of(config, embedder.size.positions, own.longest if own else None)
     rows = list(rows_of(config))
     wordpiece = WordPiece.load(config.pretrained)
 

@@ -23,7 +23,7 @@ from pipeline.cli import entry_point
 from pipeline.common import output, terminal
 from pipeline.common.errors import InputError
 from pipeline.config import PredictConfig, TaskConfig
-from pipeline.evaluation.input_rows import Row, rows_of
+from pipeline.evaluation.input_rows import Row, longest_of, rows_of
 from pipeline.evaluation.task_types.question_answering import Answers, Question
 from pipeline.evaluation.task_types.token_classification import Tagging
 from pipeline.tokenization.coverage import Coverage
@@ -70,6 +70,7 @@ def answerer(config: PredictConfig) -> tuple[Callable[[Rows], Replies], Coverage
     """Return the function that predicts for lines with the model of the folder, and its counts.
 
     Raises:
+        ConfigError: raised by `longest_of`.
         InputError: the folder has no model.
     """
     import torch
@@ -85,8 +86,7 @@ def answerer(config: PredictConfig) -> tuple[Callable[[Rows], Replies], Coverage
         pretrained = Pretrained(config, wordpiece)
         return lambda block: list(map(pretrained.answer, block)), wordpiece.coverage
     size, found = saved_model.load(folder)
-    longest = min(config.sequence_length or found.reading.sequence_length or size.positions, size.positions)
-    tuned = Tuned(found, wordpiece, longest)
+    tuned = Tuned(found, wordpiece, longest_of(config, size.positions, found.reading.sequence_length))
     kinds = {"class": tuned.classes, "tag": tuned.tags, "answer": tuned.passages, "choice": tuned.endings}
     return kinds[found.model.config.kind], wordpiece.coverage
 
@@ -103,7 +103,7 @@ class Pretrained:
         self.initialised = set(bert_format.initialised_parts(notes))
         self.model = model_with(self.size, state).float()
         self.top, self.wordpiece = config.top, wordpiece
-        self.longest = min(config.sequence_length or self.size.positions, self.size.positions)
+        self.longest = longest_of(config, self.size.positions)
 
     def answer(self, row: Row) -> Answer:
         """Predict words for masks, or the probability that the second text follows the first.
@@ -217,7 +217,7 @@ class Tuned:
             if not labels:
                 answers.append({"text": row.text, "score": round(float(logits[0]), 6)})
                 continue
-            every = dict(zip(labels, softmax(logits).round(6).tolist(), strict=True))
+            every = dict(zip(labels, (round(share, 6) for share in softmax(logits).tolist()), strict=True))
             answers.append({"text": row.text, "label": labels[int(logits.argmax())], "probabilities": every})
         return answers
 

@@ -4,6 +4,7 @@ Shapes: N samples, B samples in a batch, S sequences, T tokens in it, C outputs.
 """
 
 import copy
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -24,6 +25,7 @@ from model.training.optimizer import parameter_groups
 from model.training.schedule import lr_factor
 from pipeline.common import counter_rng
 from pipeline.common.counter_rng import Ints
+from pipeline.common.errors import Diverged
 
 CLIP = 1.0  # largest gradient norm
 EVALUATION_BATCH = 128
@@ -101,7 +103,11 @@ def train(
     device: torch.device,
     on_batch: Callable[[], object] = lambda: None,
 ) -> Iterator[float]:
-    """Fine-tune `model` in place; yield the mean loss after each epoch."""
+    """Fine-tune `model` in place; yield the mean loss after each epoch.
+
+    Raises:
+        Diverged: the loss or a weight is not finite after an epoch.
+    """
     model.to(device)
     # The optimizer updates `model`; in half precision a copy computes the passes.
     worker = model
@@ -116,8 +122,7 @@ def train(
     for epoch in range(recipe.epochs):
         worker.train()
         loss_sum = torch.zeros((), dtype=torch.float64, device=device)
-        order = counter_rng.key(recipe.seed, "finetune order", epoch)
-        for rows in epoch_batches(samples, recipe.batch_size, order):
+        for rows in epoch_batches(samples, recipe.batch_size, counter_rng.key(recipe.seed, "finetune order", epoch)):
             for group in optimizer.param_groups:
                 group["lr"] = recipe.learning_rate * lr_factor(schedule, step, steps)
             loss = batch_loss(worker, samples, rows, device)
@@ -127,7 +132,10 @@ def train(
             loss_sum += loss.detach() * len(rows)
             step += 1
             on_batch()
-        yield float(loss_sum) / len(samples)
+        total = float(loss_sum + 0 * nn.utils.get_total_norm(model.parameters()))  # one wait; inf times 0 is NaN
+        if not math.isfinite(total):
+            raise Diverged("the loss or a weight is not finite; lower the learning rate")
+        yield total / len(samples)
 
 
 def update(model: BertWithHead, worker: BertWithHead, optimizer: torch.optim.Optimizer) -> None:

@@ -78,16 +78,7 @@ def likeliest(wordpiece: WordPiece, logits: Tensor, top: int, digits: int) -> li
 
 def pieces(wordpiece: WordPiece, text: str) -> npt.NDArray[np.int64]:
     """Return the ids of a text in which [MASK] is the mask, with the spaces that it leaves."""
-    token = wordpiece.library.get_added_tokens_decoder().get(wordpiece.mask)
-    texts = text.split(MASK)
-    if token is not None and token.lstrip:
-        texts = [*(part.rstrip() for part in texts[:-1]), texts[-1]]
-    if token is not None and token.rstrip:
-        texts = [texts[0], *(part.lstrip() for part in texts[1:])]
-    ids, lengths = wordpiece.encode(texts)
-    parts = np.split(ids.astype(np.int64), np.cumsum(lengths)[:-1])
-    mask = np.array([wordpiece.mask])
-    return np.concatenate([piece for part in parts for piece in (part, mask)][:-1])
+    return wordpiece.encode_masked(text.split(MASK))
 
 
 def batch_of(ids: npt.NDArray[np.int64], second: int, mask: int) -> Batch:

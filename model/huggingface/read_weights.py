@@ -10,7 +10,7 @@ from torch import Tensor
 
 from model.config import Weights
 from model.huggingface.names import Names
-from pipeline.common import foreign_json
+from pipeline.common import foreign_json, stand_ins
 from pipeline.common.errors import InputError, first_line
 from pipeline.common.file_search import inside
 
@@ -70,6 +70,7 @@ def read_file(path: Path) -> Weights:
     Raises:
         InputError: The file is missing or broken.
     """
+    stand_ins.refuse(path)
     try:
         if path.suffix == ".safetensors":
             return load_file(path)

@@ -11,7 +11,6 @@ import hashlib
 import os
 import shutil
 import struct
-from contextlib import suppress
 from pathlib import Path
 
 from model.config import TrainConfig
@@ -125,10 +124,13 @@ def _take_up(path: Path, step: int, folder: Path, fetch: Fetch) -> None:
     for each in dict.fromkeys((*marked, *checkpoints.best_of(path), path)):
         fetch(each.relative_to(folder.parents[1]))
         target = folder / each.name
-        with suppress(InputError):  # an interrupted start took it up, or it is this training's own
+        try:  # an interrupted start took it up, or it is this training's own
             checkpoints.read_state(target)
             continue
-        shutil.rmtree(target, ignore_errors=True)
+        except checkpoints.Unreadable:
+            raise
+        except InputError:
+            shutil.rmtree(target, ignore_errors=True)
         temporary = folder / f".{each.name}.tmp"
         shutil.rmtree(temporary, ignore_errors=True)
         shutil.copytree(each, temporary, copy_function=_link)

@@ -6,6 +6,7 @@ are shared out over several processes.
 
 import itertools
 import json
+import math
 import multiprocessing
 import os
 import shutil
@@ -20,7 +21,7 @@ import numpy as np
 from pipeline.common import cores, heartbeat, terminal
 from pipeline.common.atomic import atomic_folder, write_text
 from pipeline.common.bars import Bar
-from pipeline.common.errors import ConfigError, Exit
+from pipeline.common.errors import ConfigError, Diverged, Exit
 from pipeline.common.estimate import Estimate
 from pipeline.common.figures import Score, mean_of
 from pipeline.common.formatting import pluralize
@@ -188,6 +189,7 @@ def evaluate(config: EvaluateConfig, out: Path) -> Evaluation:
 
     Raises:
         ConfigError, InputError: raised by `prepare`, or a test set for `submit` is missing.
+        Diverged: raised by `best_run`.
     """
     folder, context = out / RUNS, prepare(config)
     folder.mkdir(exist_ok=True)
@@ -198,10 +200,12 @@ def evaluate(config: EvaluateConfig, out: Path) -> Evaluation:
     done = finished(folder, keys)
     clean_output(out, folder, {f"{run.stem}.json" for run in done} | {run.stem for run in done if config.saves})
     best = best_run(context, folder, keys, done)
-    records = [done[run] for run in keys]
+    counting = counted(keys, done)
+    if lost := [run.stem for run in keys if run not in counting]:
+        remarks.append(f"{len(lost)} of {len(keys)} runs do not count, as their point of the grid diverged: {lost[0]}")
     predictions = done[best]["predictions"]
     found = replace(
-        score_of(context, records),
+        score_of(context, [done[run] for run in counting]),
         coverage=context.coverage.counts(),
         remarks=remarks,
         **answers.by_class(config.task, context.dev, predictions),
@@ -298,7 +302,7 @@ def do(context: SearchContext, folder: Path, runs: Keys, number: int = 0) -> Non
         for run, key in runs.items():
             done[run] = {"key": key, **asdict(run), **fine_tune(context, folder, run, on_batch, device_of(number))}
             write_text(folder / f"{run.stem}.json", json.dumps(done[run]) + "\n")
-            bar.move(bar.state.done, f"{run.start} {metric} {done[run]['scores'][metric]:.3f}")
+            bar.move(bar.state.done, f"{run.start} {metric} {done[run]['scores'].get(metric, math.nan):.3f}")
             only_best(config, folder, runs, done)
 
 
@@ -336,7 +340,7 @@ def head_of(context: SearchContext) -> "HeadConfig":
 def fine_tune(
     context: SearchContext, folder: Path, run: Trial, on_batch: Callable[..., object], device: "torch.device"
 ) -> Record:
-    """Do one run; return the loss and dev scores of each epoch, and the final predictions."""
+    """Do one run; return the loss and dev scores of each epoch, and the final predictions; no scores if it diverged."""
     from model.finetuning import loop
 
     config = context.config
@@ -353,9 +357,12 @@ def fine_tune(
     model = loop.build(context.size, weights, head_of(context), run.seed)
     epochs: Records = []
     found: Given = []
-    for loss in loop.train(model, context.train.samples, recipe, device, on_batch):
-        found = answers.predict(model, context.kind, context.dev, device, on_batch)
-        epochs.append({"train_loss": loss, "scores": context.kind.score(context.dev, found)})
+    try:
+        for loss in loop.train(model, context.train.samples, recipe, device, on_batch):
+            found = answers.predict(model, context.kind, context.dev, device, on_batch)
+            epochs.append({"train_loss": loss, "scores": context.kind.score(context.dev, found)})
+    except Diverged:
+        return {"scores": {}, "also": {}, "epochs": epochs, "predictions": []}
     also = {
         name: kind.score(part, answers.predict(model, kind, part, device, on_batch))
         for name, (kind, part) in context.also.items()
@@ -377,12 +384,18 @@ def save_model(context: SearchContext, model: "BertWithHead", folder: Path) -> N
         saved_model.save(temporary, model, context.size, labels, Path(config.pretrained), texts, reading)
 
 
+def counted(grid: Iterable[Trial], done: Done) -> list[Trial]:
+    """Return the runs that are done, without those of a point at which one diverged."""
+    lost = {replace(run, seed=0) for run, record in done.items() if not record["scores"]}
+    return [run for run in grid if run in done and replace(run, seed=0) not in lost]
+
+
 def best_of(metric: str, grid: Iterable[Trial], done: Done) -> Trial | None:
-    """Return the pre-trained run with the highest score, or None if none is done.
+    """Return the pre-trained run with the highest score, or None if none of those that count is done.
 
     Ties go to the first in `grid`, so that the order in which runs end does not matter.
     """
-    pretrained = [run for run in grid if run.start == PRETRAINED and run in done]
+    pretrained = [run for run in counted(grid, done) if run.start == PRETRAINED]
     return max(pretrained, key=lambda run: float(done[run]["scores"][metric]), default=None)
 
 
@@ -396,10 +409,18 @@ def only_best(config: EvaluateConfig, folder: Path, grid: Iterable[Trial], done:
 
 
 def best_run(context: SearchContext, folder: Path, keys: Keys, done: Done) -> Trial:
-    """Do the missing runs, and return the best; it is repeated if its model has to be kept."""
+    """Do the missing runs, and return the best; it is repeated if its model has to be kept.
+
+    Raises:
+        Diverged: no point of the grid is left.
+    """
     while True:
         best = run_trials(context, folder, keys, done)
-        assert best is not None
+        if best is None:
+            tried = context.config.learning_rates
+            raise Diverged(
+                "with each of them the loss or a weight became not finite; set lower ones", "learning_rates", tried
+            )
         if (folder / best.stem).is_dir() or not context.config.saves:
             return best
         done.pop(best)  # its model was not kept then; it may score less now than another

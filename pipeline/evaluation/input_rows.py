@@ -14,10 +14,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TextIO
 
-from pipeline.common.errors import InputError, readable
+from pipeline.common.errors import ConfigError, InputError, readable
+from pipeline.common.stand_ins import HEAD
 from pipeline.common.tables import read_table
 from pipeline.config import EmbedConfig, PredictConfig
 from pipeline.evaluation import examples, table_files
+from pipeline.text import encodings
 
 TABLES = (".csv", ".tsv", ".json", ".jsonl")
 LOOKED_AT = 20  # lines, for what a header names
@@ -57,8 +59,8 @@ def rows_of(config: PredictConfig | EmbedConfig) -> Iterator[Row]:
     """Yield the rows of the input; lines are read as they are needed.
 
     Raises:
-        InputError: the input is unreadable, empty or malformed, or which columns to read is not
-            known.
+        InputError: the input is unreadable, empty, malformed or no text, or which columns to read
+            is not known.
     """
     place = config.input or "standard input"
     with readable(place):
@@ -69,6 +71,9 @@ def rows_of(config: PredictConfig | EmbedConfig) -> Iterator[Row]:
             first = list(itertools.islice(stream, LOOKED_AT))
             if not first:
                 raise InputError("is empty; write one input per line", "input", place)
+            head = "".join(first)[: HEAD + 1]
+            if config.input and (why := encodings.fault(head.encode(), head)):
+                raise InputError(why, path=place)
             if config.columns:
                 yield from _table_rows(config, place, "".join([*first, *stream]).encode())
                 return
@@ -78,6 +83,18 @@ def rows_of(config: PredictConfig | EmbedConfig) -> Iterator[Row]:
                 yield Row(number, f"{place}, line {number}", text)
 
 
+def longest_of(config: PredictConfig | EmbedConfig, positions: int, own: int | None = None) -> int:
+    """Return how many tokens of a row are read: as set, or as the model's folder says, or all positions.
+
+    Raises:
+        ConfigError: the model has fewer positions.
+    """
+    longest = config.sequence_length or min(own or positions, positions)
+    if longest > positions:
+        raise ConfigError(f"the model has {positions} positions", "sequence_length", longest)
+    return longest
+
+
 def _table_rows(config: PredictConfig | EmbedConfig, place: str, content: bytes) -> Iterator[Row]:
     """Yield the rows of a table; indices of columns say that it has no header, as in a task.
 
@@ -85,7 +102,9 @@ def _table_rows(config: PredictConfig | EmbedConfig, place: str, content: bytes)
         InputError: raised by `rows_of`.
     """
     header = not config.columns or not all(name.isdecimal() for name in config.columns)
-    kind = place if table_files.ends(place, *TABLES) else _kind_of(content, header)
+    named = table_files.ends(place, *TABLES)
+    # The first column of other files may be whole lines.
+    kind = place if named else _kind_of(content, header or config.columns != ["0"])
     table = table_files.parse(place, content, header, needed=config.columns, kind=kind)
     first = list(filter(None, table.rows[0])) if table.rows and not table.names else []
     if len(first) > 1 and first == list(map(str, range(len(first)))):
@@ -99,9 +118,9 @@ def _table_rows(config: PredictConfig | EmbedConfig, place: str, content: bytes)
             path=place,
             line=1,
         )
-    first = [_folded(name) for name in table.rows[0]] if not table.names else []
-    if len(first) > 1 and not NAMES.isdisjoint(first) and all(map(_is_name, first)):
-        raise _question(place)
+    plain = bool(table.rows) and not table.names and (named or len(table.rows[0]) > 1)
+    if plain and _are_names(*table.rows, divided=not table_files.ends(kind, ".tsv")):
+        raise _question(place, "write names above it")
     if table.malformed or not table.rows:
         fault = table.malformed[0] if table.malformed else f"{place}: has no rows"
         raise InputError(f"{fault}; correct the file")
@@ -116,12 +135,12 @@ def _table_rows(config: PredictConfig | EmbedConfig, place: str, content: bytes)
         yield Row(index + 1, f"{place}, line {line}", "\t".join(parts), parts, own)
 
 
-def _kind_of(content: bytes, header: bool) -> str:
-    """Return the suffix of the kind of a table, by its first line; without a header always TSV."""
+def _kind_of(content: bytes, has_columns: bool) -> str:
+    """Return the suffix of the kind of a table, by its first line; without columns always TSV."""
     first = content.lstrip(codecs.BOM_UTF8 + b" \t\r\n").partition(b"\n")[0]
-    if header and first.startswith((b"{", b"[")):
+    if has_columns and first.startswith((b"{", b"[")):
         return ".jsonl" if first.startswith(b"{") else ".json"
-    return ".csv" if header and b"\t" not in first and (b"," in first or b";" in first) else ".tsv"
+    return ".csv" if has_columns and b"\t" not in first and (b"," in first or b";" in first) else ".tsv"
 
 
 def _refuse_header(place: str, lines: list[str]) -> None:
@@ -134,20 +153,20 @@ def _refuse_header(place: str, lines: list[str]) -> None:
     if lines[0].startswith("-DOCSTART-") or (len(lines) > 1 and all(map(_TAGGED.fullmatch, lines))):
         raise InputError("is a table of words and tags, not texts; write one sentence per line", path=place, line=1)
     for separator in "\t,;|":
-        first, *others = csv.reader(lines, delimiter=separator)
-        names = [_folded(name) for name in first]
-        if not all(map(_is_name, names)) or len(set(names)) < len(names):
-            continue
-        known = not NAMES.isdisjoint(names) if len(names) > 1 else names[0] in ALONE and others
-        same = len(names) > 1 and {*map(len, others)} == {len(names)}
-        columns = list(zip(*others, strict=True)) if same else []
-        classes = separator != "\t" and any(2 * len(set(column)) <= len(column) for column in columns)
-        if known or classes or any(all(map(_is_number, column)) for column in columns):
+        if _are_names(*csv.reader(lines, delimiter=separator), divided=separator != "\t"):
             raise _question(place)
 
 
-def _folded(name: str) -> str:
-    return name.strip().casefold()
+def _are_names(first: list[str], *others: list[str], divided: bool) -> bool:
+    """Return whether the first row seems to name the columns; if `divided`, also where these have few other values."""
+    names = [name.strip().casefold() for name in first]
+    if not all(map(_is_name, names)) or len(set(names)) < len(names):
+        return False
+    known = not NAMES.isdisjoint(names) if len(names) > 1 else names[0] in ALONE and bool(others)
+    same = len(names) > 1 and {*map(len, others)} == {len(names)}
+    columns = list(zip(first, *others, strict=True)) if same else []
+    classes = divided and any(name not in own and 2 * len(set(own)) <= len(own) for name, *own in columns)
+    return known or classes or any(all(map(_is_number, own)) for _, *own in columns)
 
 
 def _is_name(text: str) -> bool:
@@ -158,10 +177,10 @@ def _is_number(text: str) -> bool:
     return text.strip().lstrip("+-").replace(".", "", 1).isdecimal()
 
 
-def _question(place: str) -> InputError:
+def _question(place: str, otherwise: str = "columns=[0]") -> InputError:
     return InputError(
         "seems to name the columns of a table, not to be a text; set columns=[NAME] to that of the texts, or "
-        "columns=[0] if it is a text",
+        f"{otherwise} if it is a text",
         "columns",
         path=place,
         line=1,

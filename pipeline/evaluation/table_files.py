@@ -17,6 +17,7 @@ from unicodedata import normalize
 from pipeline.common import budget, foreign_json
 from pipeline.common.budget import Budget, parsed_size, unzipped
 from pipeline.common.errors import InputError, named, readable
+from pipeline.common.stand_ins import stand_in
 from pipeline.common.storage import BROKEN_ZIP
 from pipeline.readers.io import compressed
 
@@ -84,7 +85,7 @@ def decode(place: str, content: bytes) -> str:
     """Decode a file, plain or compressed, without its byte-order mark.
 
     Raises:
-        InputError: it is not UTF-8, or empty, or not whole.
+        InputError: it is not UTF-8, or empty, or not whole, or in place of another file.
     """
     if place.lower().endswith(compressed.PACKED):
         content = compressed.decompressed(place, content, budget_of(place))
@@ -92,13 +93,15 @@ def decode(place: str, content: bytes) -> str:
         text = content.decode("utf-8-sig")
     if not text.strip():
         raise InputError("is empty", path=place)
+    if why := stand_in(text):
+        raise InputError(why, path=place)
     budget_of(place, budget.FIELDS).take(parsed_size(text, ",;\t\n"))
     return text
 
 
 def ends(place: str, *suffixes: str) -> bool:
-    """Return whether a file's name ends so, before the suffix of a compression."""
-    return compressed.plain_name(place).endswith(suffixes)
+    """Return whether a file's name ends so, in capitals or not, before the suffix of a compression."""
+    return compressed.plain_name(place).lower().endswith(suffixes)
 
 
 def matching(data: Path | str, folder: str, pattern: str) -> list[Content]:
@@ -131,8 +134,7 @@ def parse(
 ) -> Table:
     """Parse a file by the suffix of its name, before that of a compression, or by that of `kind`.
 
-    With `quoted`, fields of TSV may be in quotation marks. Fields of CSV with a header that has
-    semicolons alone are divided by these. `needed`: see `parse_json`.
+    With `quoted`, fields of TSV may be in quotation marks. `needed`: see `parse_json`.
 
     Raises:
         InputError: the file is malformed.
@@ -144,8 +146,7 @@ def parse(
     if ends(kind, ".csv") or quoted:
         csv.field_size_limit(2**31 - 1)  # a text may be longer than 128 KiB
         kind, separator = ("CSV", ",") if ends(kind, ".csv") else ("TSV", "\t")
-        first = text.lstrip().partition("\n")[0]
-        if kind == "CSV" and header and ";" in first and "," not in first:
+        if kind == "CSV" and _has_semicolons(text, header):
             separator = ";"
         reader = csv.reader(io.StringIO(text), delimiter=separator, strict=True, skipinitialspace=True)
         try:
@@ -168,6 +169,14 @@ def parse(
             fault = f"{place}, line {number}: {len(row)} fields instead of {width}"
             table.malformed.append(fault)
     return table
+
+
+def _has_semicolons(text: str, header: bool) -> bool:
+    """Return whether semicolons alone divide the fields of CSV: of its header, or else of all rows into as many."""
+    first = text.lstrip().partition("\n")[0]
+    if ";" not in first or "," in first or header:
+        return ";" in first and "," not in first
+    return len({len(row) for row in csv.reader(io.StringIO(text), delimiter=";", skipinitialspace=True) if row}) == 1
 
 
 def parse_json(place: str, text: str, key: str | None, needed: Collection[str], by_line: bool) -> Table:

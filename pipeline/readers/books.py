@@ -1,10 +1,10 @@
 """Books, one per file: plain text, Markdown or EPUB, in folders or in zip and tar archives."""
 
+from pipeline.common.stand_ins import stand_in
 from pipeline.config import CorpusConfig
 from pipeline.readers import Document, Documents, FileRange, SkipCounts
 from pipeline.readers.io import archives
 from pipeline.text import book_text, epub
-from pipeline.text.stand_ins import stand_in
 
 SUFFIXES = (".txt", ".md", ".epub")
 

@@ -15,8 +15,8 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from pipeline.common.language_codes import base_code
+from pipeline.common.stand_ins import stand_in
 from pipeline.common.tables import read_table
-from pipeline.text.stand_ins import stand_in
 
 _TABLES = read_table(__file__, "encodings.yaml")
 _LEGACY: dict[str, list[str]] = {

@@ -26,7 +26,7 @@ import pyarrow as pa
 from tokenizers import AddedToken, Encoding, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 from tokenizers.processors import TemplateProcessing
 
-from pipeline.common import foreign_json
+from pipeline.common import foreign_json, stand_ins
 from pipeline.common.counter_rng import Bools
 from pipeline.common.errors import InputError, is_panic, panics_refused, readable
 from pipeline.tokenization import normalization, pretokenize, tokenizer_folder
@@ -163,7 +163,7 @@ def read(path: Path, options: normalization.Options | None = None) -> str:
     own.
 
     Raises:
-        InputError: the file is missing or broken, lacks a special token, or is not what cuts text.
+        InputError: the file is missing, broken or a stand-in, lacks a special token, or is not what cuts text.
     """
     if not path.exists():
         raise InputError("vocabulary not found; run python -m pipeline.vocab, or set vocab=FOLDER", path=path)
@@ -172,6 +172,7 @@ def read(path: Path, options: normalization.Options | None = None) -> str:
         if not found:
             raise InputError("has neither tokenizer.json nor vocab.txt; run python -m pipeline.vocab", path=path)
         path /= found[0]
+    stand_ins.refuse(path)
     if path.suffix != ".json":
         vocab = read_vocab(path)
         check_special(vocab, str(path))
@@ -458,10 +459,29 @@ class WordPiece:
         """Return sentences so that the library finds no special token in them."""
         if self._in_text is None:
             return sentences
-        # With spaces inside their brackets.
-        return [
-            self._in_text.sub(lambda name: " ".join((name[0][0], name[0][1:-1], name[0][-1])), one) for one in sentences
-        ]
+        return [self._in_text.sub(_spaced, one) for one in sentences]
+
+    @panics_refused("tokenizer.json")
+    def encode_masked(self, parts: Texts) -> Ids:
+        """Return the ids of a text with a mask between its parts, in which other special tokens are text.
+
+        What follows a mask is not the beginning of a text.
+        """
+        parts, _, _ = self._buffer(parts, self.coverage)
+        own, known = self.vocab[self.mask], self.library.get_added_tokens_decoder()
+        if self.mask not in known:
+            self.library.add_special_tokens([own])
+        names = [own, *(token.content for token in known.values() if token.special)]
+        special = re.compile("|".join(map(re.escape, names)))
+        self.library.encode_special_tokens = False
+        try:
+            encoded = self.library.encode(
+                own.join(special.sub(_spaced, one) for one in parts), add_special_tokens=False
+            )
+        finally:
+            self.library.encode_special_tokens = True
+        self.coverage.unknown += self.unknown_of(encoded)
+        return np.array(encoded.ids, np.int64)
 
     @panics_refused("tokenizer.json")
     def _ask(self, texts: Texts) -> Encoded:
@@ -528,6 +548,11 @@ class WordPiece:
         encoded = self.library.encode_batch([texts[place] for place in several.tolist()], add_special_tokens=False)
         lost[several] = [self.unknown_of(one) for one in encoded]
         return int(lost @ times)
+
+
+def _spaced(name: re.Match[str]) -> str:
+    """Return the name of a special token with spaces inside its brackets."""
+    return " ".join((name[0][0], name[0][1:-1], name[0][-1]))
 
 
 class _Chunk(NamedTuple):

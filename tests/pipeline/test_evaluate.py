@@ -13,7 +13,7 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from model.finetuning import loop, saved_model
 from pipeline import evaluate
-from pipeline.common.errors import ConfigError, InputError
+from pipeline.common.errors import ConfigError, Diverged, InputError
 from pipeline.common.manifest import Manifest
 from pipeline.config import EvaluateConfig, TaskConfig
 from pipeline.evaluation import examples, grid_search
@@ -344,6 +344,32 @@ def test_of_equal_runs_the_first_of_the_grid_is_the_best_whichever_ended_first()
     done[runs[3]] = {"scores": {"accuracy": 0.6}}
     assert grid_search.best_of("accuracy", runs, done) == runs[3]
     assert grid_search.best_of("accuracy", runs, {runs[0]: {"scores": {"accuracy": 1.0}}}) is None
+
+
+def test_a_point_that_diverges_neither_counts_nor_is_kept(config):
+    config = replace(config, baseline=False, keep=True)
+    alone = run(config)
+    both = run(replace(config, learning_rates=[1e30, 3e-3], force=True))
+    assert both.figures["score"] == alone.figures["score"]
+    assert both.figures["point"]["learning_rate"] == 3e-3
+    assert [one["learning_rate"] for one in both.figures["runs"]] == [3e-3]
+    remark = both.figures["remarks"][-1]
+    assert remark.startswith("1 of 2 runs do not count")
+    assert remark in both.summary
+    assert "pretrained-16-1e+30-0" in remark
+    weights = "model/model.safetensors"
+    assert both.files[weights] == alone.files[weights]
+    with refused(Diverged, "not finite", key="learning_rates", value="[1e+30, 1e+29]"):
+        run(replace(config, learning_rates=[1e30, 1e29], force=True))
+
+
+def test_a_point_at_which_one_seed_diverged_has_no_mean():
+    runs = [grid_search.Trial("pretrained", 16, rate, seed) for rate in (1e-2, 1e-3) for seed in (0, 1)]
+    done = {run: {"scores": {"accuracy": 0.9 - run.learning_rate}} for run in runs}
+    assert grid_search.best_of("accuracy", runs, done) == runs[2]
+    done[runs[3]] = {"scores": {}}
+    assert grid_search.counted(runs, done) == runs[:2]
+    assert grid_search.best_of("accuracy", runs, done) == runs[0]
 
 
 @pytest.mark.parametrize(

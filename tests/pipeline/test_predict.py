@@ -134,6 +134,7 @@ def test_classes_and_their_probabilities_are_those_of_transformers(vocab, tmp_pa
         assert ours["label"] == theirs[0]["label"]
         for one in theirs:
             assert ours["probabilities"][one["label"]] == pytest.approx(one["score"], abs=1e-5)
+        assert all(len(str(share)) <= len("0.123456") for share in ours["probabilities"].values())
 
 
 def test_a_tab_in_a_line_does_not_change_the_answers_to_others(vocab, tmp_path, monkeypatch, capsys) -> None:
@@ -475,3 +476,16 @@ def test_the_commands_work(pretrained, tmp_path) -> None:
     done = forked.module("pipeline.embed", *settings, f"out={tmp_path / 'out.npy'}")
     assert done.returncode == 0, done.stderr
     assert "1 row, vectors of 16" in done.stdout
+
+
+def test_more_tokens_than_positions_are_refused_by_all(pretrained, vocab, tmp_path, monkeypatch, capsys) -> None:
+    classes = tuned("class", 2, ["no", "yes"], vocab, tmp_path / "model")
+    more = CONFIG.positions + 1
+    for folder, line in ((pretrained, "the [MASK]\n"), (classes, "the cat\n")):
+        with refused(ConfigError, f"the model has {CONFIG.positions} positions", key="sequence_length"):
+            answers(folder, line, monkeypatch, capsys, sequence_length=more)
+        assert answers(folder, line, monkeypatch, capsys, sequence_length=CONFIG.positions)
+    monkeypatch.setattr(sys, "stdin", io.StringIO("the cat\n"))
+    settings = EmbedConfig(pretrained=str(pretrained), out=str(tmp_path / "a.npy"), sequence_length=more)
+    with refused(ConfigError, f"the model has {CONFIG.positions} positions", key="sequence_length"):
+        embed.embed(settings)

@@ -94,10 +94,12 @@ class Answers:
         return Dataset(samples, [question.answers for question in questions], (questions, windows))
 
     def _tokens(self, text: str) -> tuple[Ids, Spans]:
-        encoded = self._wordpiece.library.encode(text, add_special_tokens=False)
+        (shown,) = self._wordpiece.library_texts([text])
+        encoded = self._wordpiece.library.encode(shown, add_special_tokens=False)
+        spans: Spans = encoded.offsets if shown == text else places_in(text, shown, encoded.offsets)
         self._wordpiece.coverage.characters += len(text)
         self._wordpiece.coverage.unknown += self._wordpiece.unknown_of(encoded)
-        return np.array(encoded.ids, np.int64), encoded.offsets if text.isascii() else with_marks(text, encoded.offsets)
+        return np.array(encoded.ids, np.int64), spans if text.isascii() else with_marks(text, spans)
 
     def _windows(self, index: int, question: Question, ids: Ids, spans: Spans) -> Any:
         """Yield [CLS] question [SEP] window [SEP] for each window of the passage."""
@@ -207,6 +209,14 @@ def parse(place: str, content: bytes) -> list[Question]:
 def without_surrogates(fields: list[tuple[str, Any]]) -> dict[str, Any]:
     """Replace lone surrogates, which can be neither tokenized nor written; offsets stay."""
     return {key: SURROGATE.sub("\ufffd", value) if isinstance(value, str) else value for key, value in fields}
+
+
+def places_in(text: str, shown: str, spans: Spans) -> Spans:
+    """Return spans of `shown`, a text with more spaces, as spans of `text`."""
+    places = [0]
+    for letter in shown:
+        places.append(places[-1] + (letter == text[places[-1]]))
+    return [(places[start], places[end]) for start, end in spans]
 
 
 def with_marks(text: str, spans: Spans) -> Spans:

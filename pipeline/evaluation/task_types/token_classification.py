@@ -1,6 +1,7 @@
 """One tag per word: named entities in CoNLL's columns (Tjong Kim Sang and De Meulder 2003)."""
 
 import collections
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +13,7 @@ from model.finetuning.features import UNLABELLED, Samples, frame, texts
 from pipeline.common.errors import InputError
 from pipeline.config import TaskConfig
 from pipeline.evaluation import examples, table_files
+from pipeline.evaluation.input_rows import NAMES
 from pipeline.evaluation.task_types import Dataset, Given, Keep, Logits, Scores, chosen
 from pipeline.tokenization.wordpiece import WordPiece
 
@@ -21,6 +23,21 @@ Parsed = tuple[list[Sentence], list[str]]  # sentences, malformed lines
 OUTSIDE = "O"
 ALONE = ("S", "U")  # prefixes of an entity of one word
 PREFIXES = (OUTSIDE, "B", "I", "E", "L", *ALONE)
+HEADER = NAMES | {
+    "form",
+    "forms",
+    "ner",
+    "ner_tag",
+    "ner_tags",
+    "pos",
+    "token",
+    "tokens",
+    "upos",
+    "word",
+    "words",
+    "xpos",
+}
+_ID = re.compile(r"\d+([-.]\d+)?")  # in CoNLL-U, of a word, or of a range of words or one that is not written
 
 
 @dataclass(frozen=True)
@@ -127,23 +144,26 @@ def parse(place: str, content: bytes, columns: list[int]) -> Parsed:
     """Parse sentences of words and tags (none if `columns` has one entry), and malformed lines.
 
     A sentence ends at an empty line; columns are separated by tabs, or else by spaces. Other spaces
-    of Unicode, such as the no-break space in a number, are part of a word. Comments are left out.
+    of Unicode, such as the no-break space in a number, are part of a word. Comments are left out,
+    as are ranges of words and empty nodes of CoNLL-U.
 
     Raises:
-        InputError: the file has no sentences.
+        InputError: the file has no sentences, or its first row names the columns.
     """
     sentences: list[Sentence] = [([], [])]
     malformed = []
     lines = [line.strip(" \t\r") for line in table_files.decode(place, content).split("\n")]
-    is_comment = _comments([line for line in lines if line.strip()], columns)
-    for number, line in enumerate(lines, 1):
-        fields = _fields(line) if line.strip() else []
-        if fields and is_comment(line):
-            continue
+    is_comment, width = _comments([line for line in lines if line.strip()], columns)
+    rows = [(n, _fields(line) if line.strip() else []) for n, line in enumerate(lines, 1) if not is_comment(line)]
+    ids = [fields[0] for _, fields in rows if fields and "-DOCSTART-" not in fields]
+    numbered = 0 not in columns and all(map(_ID.fullmatch, ids)) and 2 * sum(map(str.isdecimal, ids)) > len(ids)
+    for number, fields in rows:
         if not fields or "-DOCSTART-" in fields:
             if sentences[-1][0]:
                 sentences.append(([], []))
-        elif len(fields) < max(len(columns), max(columns) + 1):
+        elif numbered and not fields[0].isdecimal():
+            continue
+        elif not max(len(columns), max(columns) + 1) <= len(fields) <= width:
             malformed.append(f"{place}, line {number}: {len(fields)} columns")
         else:
             sentences[-1][0].append(fields[columns[0]])
@@ -152,6 +172,11 @@ def parse(place: str, content: bytes, columns: list[int]) -> Parsed:
         sentences.pop()
     if not sentences:
         raise InputError(f"has no sentences{'; ' + malformed[0] if malformed else ''}", path=place)
+    number, first = next(row for row in rows if row[1])
+    read = columns if len(columns) > 1 else [*columns, -1]  # without tags, there is a name at the end
+    names = 1 < len(first) > max(read) and HEADER.issuperset(first[column].casefold() for column in read)
+    if names and sum(tags.count(first[read[-1]]) for _, tags in sentences) == len(columns) - 1:
+        raise InputError("names the columns; remove this line", path=place, line=number)
     return sentences, malformed
 
 
@@ -160,14 +185,15 @@ def _fields(line: str) -> list[str]:
     return [part.strip(" ") for part in parts]
 
 
-def _comments(lines: list[str], columns: list[int]) -> Callable[[str], bool]:
-    """Return what tells comments from lines of words: both may begin with `#`.
+def _comments(lines: list[str], columns: list[int]) -> tuple[Callable[[str], bool], int]:
+    """Return what tells comments from lines of words, both may begin with `#`; and the columns of most lines.
 
     A comment has other columns than most lines, or no tag in the last one that is read: without
     tags, none of what other lines have in their last column.
     """
     sure = [line for line in lines if line[0] not in "#-"]
     kinds = collections.Counter((len(_fields(line)), "\t" in line) for line in sure or lines)
+    most = kinds.most_common(1)[0][0]
     last = columns[-1] if len(columns) > 1 else -1
     known = {fields[last] for fields in map(_fields, sure) if len(fields) > max(last, 0)}
 
@@ -175,13 +201,13 @@ def _comments(lines: list[str], columns: list[int]) -> Callable[[str], bool]:
         if not line.startswith("#"):
             return False
         fields = _fields(line)
-        if (len(fields), "\t" in line) != kinds.most_common(1)[0][0]:
+        if (len(fields), "\t" in line) != most:
             return True
         prefix, dash, _ = fields[last].partition("-")
         tag = len(columns) > 1 and prefix in PREFIXES and bool(dash or prefix == OUTSIDE)
         return len(fields) > 1 and not tag and fields[last] not in known
 
-    return is_comment
+    return is_comment, most[0]
 
 
 def entities(tags: Tags) -> set[tuple[int, int, str]]:

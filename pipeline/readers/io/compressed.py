@@ -17,13 +17,12 @@ from typing import BinaryIO
 
 import zstandard
 
-from pipeline.common import budget, storage
+from pipeline.common import budget, stand_ins, storage
 from pipeline.common.budget import Budget
 from pipeline.common.errors import InputError, readable
 from pipeline.common.storage import File
 from pipeline.readers import FileRange
 from pipeline.readers.io import read_position
-from pipeline.text import stand_ins
 
 Chunks = Iterator[tuple[bytes, bool]]  # of a range: bytes, and whether the range owns them
 CHUNK = 1 << 18  # bytes read at once
@@ -163,8 +162,7 @@ class CompressedFile:
 
     def stand_in(self) -> str | None:
         """Return which stand-in for a file there is, if any: see `stand_ins`."""
-        with self.file.open("rb") as file:
-            return stand_ins.stand_in(file.read(4 * stand_ins.HEAD).decode("utf-8", "replace"))
+        return stand_ins.of_file(self.file)
 
     def ranges(self, split_bytes: int, *, seekable_text: bool = True) -> list[FileRange]:
         """Cut the file into ranges of about `split_bytes`, before decompression.

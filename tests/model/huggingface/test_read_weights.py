@@ -97,3 +97,12 @@ def test_quantised_and_diverged_weights_are_refused(theirs, value):
     save_file(tensors, folder / "model.safetensors")
     with refused(InputError, name, path=str(folder)):
         bert_format.load(folder)
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "pytorch_model.bin"])
+def test_a_pointer_to_weights_is_named(name, theirs):
+    folder, _ = theirs
+    (folder / "model.safetensors").unlink()
+    (folder / name).write_text("version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n")
+    with refused(InputError, "is a Git LFS pointer, not the file itself", path=str(folder / name)):
+        bert_format.load(folder)

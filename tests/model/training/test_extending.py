@@ -118,7 +118,7 @@ def test_steps_are_the_same_if_all_that_they_depend_on_is(one, other, step) -> N
         {"batch_size": 128},
         {"clip": None},
         {"ema": 0.9},
-        {"precision": "bf16"},
+        {"precision": "bf16", "deepspeed": {"zero_optimization": {"stage": 1}}},
         {"optimizer": OptimizerConfig(name="adamw", learning_rate=1e-3)},
         {"optimizer": OptimizerConfig(name="adamw", betas=[0.9, 0.9])},
         {"model": dataclasses.replace(MODEL, layers=3)},

@@ -190,3 +190,53 @@ def test_tables_that_cannot_be_read_whole_are_refused(
     (tmp_path / name).write_text(content)
     with pytest.raises(InputError):
         rows(tmp_path / name, columns=columns)
+
+
+@pytest.mark.parametrize(
+    ("content", "why", "names"),
+    [
+        ("version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 1\n", "Git LFS", ["a.csv", "a.json"]),
+        ("<!DOCTYPE html>\n<html><head><title>Sign in</title></head></html>\n", "HTML page", ["a.csv", "a.json"]),
+        ("\0\1" * 50, "binary, not text", []),
+        ("%PDF-1.4\na\n", "of another format", []),
+    ],
+)
+def test_a_file_that_is_no_text_has_no_rows(content: str, why: str, names: list[str], tmp_path: Path) -> None:
+    for path in (tmp_path / name for name in ["a.txt", *names]):
+        path.write_text(content)
+        for columns in ([], ["0"]):
+            with refused(InputError, why, path=str(path)):
+                rows(path, columns=columns)
+
+
+def test_a_short_text_that_is_typed_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO("Access denied\n"))
+    assert [row.text for row in rows(None)] == ["Access denied"]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "columns", "found"),
+    [
+        ("a.CSV", '"a, b",pos\nc,neg\n', ["0"], [["a, b"], ["c"]]),
+        ("a.Tsv", "a\tpos\nc\tneg\n", ["0"], [["a"], ["c"]]),
+        ("a.csv", "a b;pos\nc;neg\n", ["0"], [["a b"], ["c"]]),
+        ("a.csv", "a b; c\nc\n", ["0"], [["a b; c"], ["c"]]),
+        ("a.txt", "a,b\nc,d\n", ["1"], [["b"], ["d"]]),
+        ("a.txt", "a;b\nc;d\n", ["0", "1"], [["a", "b"], ["c", "d"]]),
+        ("a.txt", "a, b\nc\n", ["0"], [["a, b"], ["c"]]),  # a text, as a question has it
+        ("a.txt", "text\na\nb\n", ["0"], [["text"], ["a"], ["b"]]),
+        ("a.csv", "good,pos\nbad,neg\nfine,pos\nbetter,pos\n", ["0"], [["good"], ["bad"], ["fine"], ["better"]]),
+    ],
+)
+def test_a_table_is_told_from_lines(name: str, text: str, columns: list[str], found: Any, tmp_path: Path) -> None:
+    (tmp_path / name).write_text(text)
+    assert [row.columns for row in rows(tmp_path / name, columns=columns)] == found
+
+
+@pytest.mark.parametrize(
+    "text", ["review,stars\nfine film,5\nbad film,1\n", "sentence\na b\nc\n", "film,mood\na,pos\nb,pos\nc,neg\nd,neg\n"]
+)
+def test_a_header_of_a_table_is_no_text(text: str, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text(text)
+    with refused(InputError, "seems to name the columns", key="columns"):
+        rows(tmp_path / "a.csv", columns=["0"])

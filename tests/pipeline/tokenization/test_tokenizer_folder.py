@@ -15,6 +15,7 @@ from pipeline.config import CorpusConfig, VocabConfig
 from pipeline.tokenization import existing_vocabulary
 from pipeline.tokenization.wordpiece import WordPiece, build
 from tests.model.tiny_bert import CONFIG, WORDS
+from tests.refusals import refused
 
 ADDED = ["<e1>", "</e1>", "[User]", "$price", "näher", "Foo Bar", "<tel>", "##x#"]
 TEXTS = ["a <e1>b</e1> c", "[USER] a", "a $price.", "The näher foo bar", "<tel><tel>", "a ##x# b"]
@@ -185,3 +186,10 @@ def test_a_tokenizer_that_fails_at_an_unknown_letter_is_refused(tmp_path: Path) 
     library = Tokenizer(models.Unigram([(word, -1.0) for word in WORDS]))
     with pytest.raises(InputError):
         WordPiece.load(folder_of(tmp_path / "a", {}, str(library.to_str())))
+
+
+@pytest.mark.parametrize("name", ["tokenizer.json", "vocab.txt"])
+def test_a_pointer_to_a_vocabulary_is_named(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text("version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n")
+    with refused(InputError, "is a Git LFS pointer, not the file itself", path=str(tmp_path / name)):
+        WordPiece.load(tmp_path)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
 from model.finetuning.features import Samples
 from pipeline.common.errors import InputError
@@ -282,3 +283,21 @@ def test_real_questions_can_be_answered_from_their_labels(shared_data: Path, lan
     assert len(part) == 300
     scores = made.score(part, made.decode(part, perfect(part)))
     assert scores["exact"] > 0.97  # some answers begin or end within a token, or are long
+
+
+@pytest.mark.parametrize("model", ["unigram", "wordpiece"])
+def test_special_tokens_that_are_typed_are_text(tmp_path: Path, wordpiece: WordPiece, model: str) -> None:
+    text = "lies [SEP] on [MASK] the R\u0308hine[SEP]"
+    if model == "unigram":
+        library = Tokenizer(models.Unigram())
+        library.pre_tokenizer = pre_tokenizers.Metaspace()
+        trainer = trainers.UnigramTrainer(vocab_size=60, special_tokens=list(SPECIAL), unk_token="[UNK]")
+        library.train_from_iterator([text] * 9, trainer)
+        wordpiece = WordPiece(library.to_str())
+    ids, spans = Answers("", TASK, wordpiece, 40, 8)._tokens(text)
+    assert not {wordpiece.sep, wordpiece.mask} & {*ids.tolist()}
+    assert ids.tolist() == wordpiece.encode([text])[0].tolist()
+    assert [start for start, _ in spans] == sorted(start for start, _ in spans)
+    seen = {place for start, end in spans for place in range(start, end)}
+    assert seen >= {place for place, letter in enumerate(text) if letter != " "}
+    assert [text[start:end].strip() for start, end in spans][-1] == "]"

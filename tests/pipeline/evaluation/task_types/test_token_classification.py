@@ -69,6 +69,39 @@ def test_columns_are_padded_and_documents_begin_in_any_column() -> None:
     assert parse("f", text.encode(), [1, 2])[0] == [(["anna", "lives"], ["B-PER", "O"])]
 
 
+@pytest.mark.parametrize("names", ["word\ttag", "Token\tNER", "text label"])
+@pytest.mark.parametrize("end", ["\n", "\n\n"])
+def test_names_of_columns_are_no_words(names: str, end: str) -> None:
+    rows = "anna\tB-PER\nlives\tO\n"
+    for columns in ([0, 1], [0, -1], [0]):
+        with refused(InputError, "names the columns", path="f", line=1):
+            parse("f", f"{names}{end}{rows}".replace(" ", "\t").encode(), columns)
+
+
+def test_a_word_that_is_a_name_stays_where_its_tag_is_a_class() -> None:
+    text = "word\ttag\nanna\ttag\n"
+    assert parse("f", text.encode(), [0, 1])[0] == [(["word", "anna"], ["tag", "tag"])]
+    text = "Title\tO\nanna\tB-PER\n"
+    assert parse("f", text.encode(), [0, 1])[0] == [(["Title", "anna"], ["O", "B-PER"])]
+    assert parse("f", b"word\nanna\n", [0])[0] == [(["word", "anna"], [])]
+
+
+def test_words_of_a_range_and_empty_nodes_of_conllu_are_read_once() -> None:
+    words = [("1-2", "du", "_"), ("1", "de", "ADP"), ("2", "le", "DET"), ("2.1", "x", "_"), ("3", "chat", "NOUN")]
+    text = "# text = du chat\n" + "".join("\t".join((*row, "_", "_")) + "\n" for row in words)
+    assert parse("f", text.encode(), [1, 2]) == ([(["de", "le", "chat"], ["ADP", "DET", "NOUN"])], [])
+    assert parse("f", text.encode(), [0])[0] == [(["1-2", "1", "2", "2.1", "3"], [])]  # as words
+    timed = "0.5\tanna\tB-PER\n1.5\tlives\tO\n2\there\tO\n"
+    assert parse("f", timed.encode(), [1, 2])[0][0][0] == ["anna", "lives", "here"]
+
+
+def test_a_row_with_more_columns_than_others_is_malformed() -> None:
+    text = "anna B-PER\nNew York B-LOC\nlives O\n"
+    sentences, malformed = parse("f", text.encode(), [0, 1])
+    assert sentences == [(["anna", "lives"], ["B-PER", "O"])]
+    assert malformed == ["f, line 2: 3 columns"]
+
+
 @pytest.mark.parametrize("text", COMMENTED)
 def test_comments_are_no_words(text: str) -> None:
     sentences, malformed = parse("f", text.encode(), [0, -1])

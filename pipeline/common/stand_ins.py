@@ -3,6 +3,13 @@
 import json
 import re
 from http import HTTPStatus
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pipeline.common.errors import InputError, readable
+
+if TYPE_CHECKING:
+    from pipeline.common.storage import File
 
 HEAD = 4096  # characters that tell; a pointer or the message of an error has no more
 
@@ -54,6 +61,19 @@ def stand_in(text: str) -> str | None:
         return found
     short = len(head) <= HEAD
     return _CAUSE if short and (_SAID.match(head) or (head.startswith(("{", "[{")) and _is_error(head))) else None
+
+
+def of_file(file: "File") -> str | None:
+    """Return which stand-in a file is; None for others."""
+    with file.open("rb") as opened:
+        return stand_in(opened.read(4 * HEAD).decode("utf-8", "replace"))
+
+
+def refuse(path: Path) -> None:
+    """Raise InputError if a file is a stand-in, or cannot be read."""
+    with readable(path):
+        if why := of_file(path):
+            raise InputError(why, path=path)
 
 
 def _is_error(head: str) -> bool:

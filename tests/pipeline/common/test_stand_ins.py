@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from pipeline.common.errors import InputError
+from pipeline.common.stand_ins import stand_in
 from pipeline.config import CorpusConfig
 from pipeline.readers import Document, SkipCounts, open_corpus
-from pipeline.text.stand_ins import stand_in
 from tests.refusals import refused
 
 STAND_INS = {
