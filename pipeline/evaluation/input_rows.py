@@ -71,12 +71,12 @@ def rows_of(config: PredictConfig | EmbedConfig) -> Iterator[Row]:
             first = list(itertools.islice(stream, LOOKED_AT))
             if not first:
                 raise InputError("is empty; write one input per line", "input", place)
-            if config.columns:
-                yield from _table_rows(config, place, "".join([*first, *stream]).encode())
-                return
             head = "".join(first)[: HEAD + 1]
             if config.input and (why := encodings.fault(head.encode(), head)):
                 raise InputError(why, path=place)
+            if config.columns:
+                yield from _table_rows(config, place, "".join([*first, *stream]).encode())
+                return
             _refuse_header(place, first)
             for number, line in enumerate(itertools.chain(first, stream), 1):
                 text = line.removesuffix("\n").removesuffix("\r")
@@ -120,7 +120,7 @@ def _table_rows(config: PredictConfig | EmbedConfig, place: str, content: bytes)
         )
     plain = bool(table.rows) and not table.names and (named or len(table.rows[0]) > 1)
     if plain and _are_names(*table.rows, divided=not table_files.ends(kind, ".tsv")):
-        raise _question(place)
+        raise _question(place, "write names above it")
     if table.malformed or not table.rows:
         fault = table.malformed[0] if table.malformed else f"{place}: has no rows"
         raise InputError(f"{fault}; correct the file")
@@ -177,10 +177,10 @@ def _is_number(text: str) -> bool:
     return text.strip().lstrip("+-").replace(".", "", 1).isdecimal()
 
 
-def _question(place: str) -> InputError:
+def _question(place: str, otherwise: str = "columns=[0]") -> InputError:
     return InputError(
         "seems to name the columns of a table, not to be a text; set columns=[NAME] to that of the texts, or "
-        "columns=[0] if it is a text",
+        f"{otherwise} if it is a text",
         "columns",
         path=place,
         line=1,

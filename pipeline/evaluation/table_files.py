@@ -17,10 +17,9 @@ from unicodedata import normalize
 from pipeline.common import budget, foreign_json
 from pipeline.common.budget import Budget, parsed_size, unzipped
 from pipeline.common.errors import InputError, named, readable
-from pipeline.common.stand_ins import HEAD
+from pipeline.common.stand_ins import stand_in
 from pipeline.common.storage import BROKEN_ZIP
 from pipeline.readers.io import compressed
-from pipeline.text import encodings
 
 Content = tuple[str, bytes]  # where a file is, and what is in it
 
@@ -86,7 +85,7 @@ def decode(place: str, content: bytes) -> str:
     """Decode a file, plain or compressed, without its byte-order mark.
 
     Raises:
-        InputError: it is not UTF-8 or no text, or empty, or not whole.
+        InputError: it is not UTF-8, or empty, or not whole, or a stand-in.
     """
     if place.lower().endswith(compressed.PACKED):
         content = compressed.decompressed(place, content, budget_of(place))
@@ -94,7 +93,7 @@ def decode(place: str, content: bytes) -> str:
         text = content.decode("utf-8-sig")
     if not text.strip():
         raise InputError("is empty", path=place)
-    if why := encodings.fault(content[: 4 * HEAD], text[: HEAD + 1]):
+    if why := stand_in(text):
         raise InputError(why, path=place)
     budget_of(place, budget.FIELDS).take(parsed_size(text, ",;\t\n"))
     return text

@@ -192,22 +192,21 @@ def test_tables_that_cannot_be_read_whole_are_refused(
         rows(tmp_path / name, columns=columns)
 
 
-@pytest.mark.parametrize("name", ["a.txt", "a.csv", "a.json"])
 @pytest.mark.parametrize(
-    ("content", "why"),
+    ("content", "why", "names"),
     [
-        ("version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n", "Git LFS pointer"),
-        ("<!DOCTYPE html>\n<html><head><title>Sign in</title></head></html>\n", "HTML page"),
-        ("\0\1" * 50, "binary, not text"),
-        ("%PDF-1.4\na\n", "of another format"),
+        ("version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 1\n", "Git LFS", ["a.csv", "a.json"]),
+        ("<!DOCTYPE html>\n<html><head><title>Sign in</title></head></html>\n", "HTML page", ["a.csv", "a.json"]),
+        ("\0\1" * 50, "binary, not text", []),
+        ("%PDF-1.4\na\n", "of another format", []),
     ],
 )
-def test_a_file_that_is_no_text_has_no_rows(name: str, content: str, why: str, tmp_path: Path) -> None:
-    path = tmp_path / name
-    path.write_text(content)
-    for columns in ([], ["0"]):
-        with refused(InputError, why, path=str(path)):
-            rows(path, columns=columns)
+def test_a_file_that_is_no_text_has_no_rows(content: str, why: str, names: list[str], tmp_path: Path) -> None:
+    for path in (tmp_path / name for name in ["a.txt", *names]):
+        path.write_text(content)
+        for columns in ([], ["0"]):
+            with refused(InputError, why, path=str(path)):
+                rows(path, columns=columns)
 
 
 def test_a_short_text_that_is_typed_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
