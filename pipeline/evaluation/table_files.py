@@ -85,7 +85,7 @@ def decode(place: str, content: bytes) -> str:
     """Decode a file, plain or compressed, without its byte-order mark.
 
     Raises:
-        InputError: it is not UTF-8, or empty, or not whole, or in place of another file.
+        InputError: it is not UTF-8, or empty, or not whole, or a stand-in.
     """
     if place.lower().endswith(compressed.PACKED):
         content = compressed.decompressed(place, content, budget_of(place))
