@@ -11,7 +11,6 @@ from model.config.sizes import AUTO, PUBLISHED, SHAPE, ModelConfig
 from pipeline.common.errors import named
 from pipeline.common.formatting import byte_count
 from pipeline.common.schema import Section, StageConfig, check, group, input_path, option, runtime_option
-from pipeline.config.run import ReportTrackingConfig
 
 SMALL = 256  # hidden size up to which a rank on a CPU has one thread
 SHARE = 8  # samples per batch that a rank on a CPU should have
@@ -27,9 +26,11 @@ class ComputeConfig:
 
 
 @dataclass(kw_only=True)
-class TrackingConfig(ReportTrackingConfig):
+class TrackingConfig(Section, key="tracking"):
     """Where metrics are sent, in addition to metrics.jsonl."""
 
+    name: str = option("none", "Tracker.", choices=("wandb", "none"))
+    project: str | None = option(None, "Project of the tracker; null: WANDB_PROJECT, or else bert-pipeline.")
     mode: str = option(
         "auto",
         "Mode of wandb; auto: WANDB_MODE, or else online if a key is found.",

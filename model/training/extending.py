@@ -19,7 +19,6 @@ from model.training.schedule import batch_size, lr_factor, mask_share
 from pipeline.common import checkpoints
 from pipeline.common.errors import InputError, StoreError
 from pipeline.common.stores.background_upload import Fetch
-from pipeline.stages import fingerprints
 
 # What a step depends on only through its learning rate, batch size and share of masks, or not at
 # all; so does `schedule`.
@@ -27,12 +26,9 @@ PER_STEP = ("steps", "words", "epochs", "objective.mask_share", "schedule.")
 HELD_OUT = ("evaluate_samples", "data.validation.")  # what `keep_best` depends on alone
 
 
-def common_of(config: TrainConfig, sources: fingerprints.Sources) -> str:
-    """Return a hash of the settings and of the fingerprints of inputs that every step depends on directly."""
-    parts = (fingerprints.changed_settings(config), sources)
-    apart = PER_STEP if config.keep_best else (*PER_STEP, *HELD_OUT)
-    common = ({k: v for k, v in part.items() if not k.startswith(apart)} for part in parts)
-    return fingerprints.fingerprint_of("train", *common)
+def apart(config: TrainConfig) -> tuple[str, ...]:
+    """Return how the keys of settings and inputs begin that no step depends on directly."""
+    return PER_STEP if config.keep_best else (*PER_STEP, *HELD_OUT)
 
 
 class FirstSteps:
@@ -94,9 +90,9 @@ def newest(
     return own
 
 
-def step_in_common(config: TrainConfig, sources: fingerprints.Sources) -> int:
+def step_in_common(config: TrainConfig, common: str) -> int:
     """Return the step that a training would continue from, after which another in its folder has a checkpoint."""
-    first_steps = FirstSteps(config, run_length.steps_of(config), common_of(config, sources))
+    first_steps = FirstSteps(config, run_length.steps_of(config), common)
     found = _in_common(checkpoints.runs(Path(config.out)) / "new", first_steps, 0)
     return int(found[0].name.removeprefix("step-")) if found else 0
 

@@ -206,12 +206,13 @@ def first_step(config: StageConfig, fingerprint: str, sources: fingerprints.Sour
         return max(steps), f"; resumes after step {max(steps):,}"
     if store_folder.in_store(config.out):
         return 0, "; has checkpoints of other settings"
-    if step := extending.step_in_common(config, sources):
+    common = fingerprints.fingerprint_in_part("train", config, sources, extending.apart(config))
+    if step := extending.step_in_common(config, common):
         return step, f"; continues after step {step:,}"
     made = Manifest.read(config.out)
     if made and (spread := made.config.get("steps")):  # shares of all steps may be what differs
         kept = dataclasses.replace(config, schedule=dataclasses.replace(config.schedule, spread_steps=spread))
-        if step := extending.step_in_common(kept, sources):
+        if step := extending.step_in_common(kept, common):
             return 0, f"; starts at step 0, but after step {step:,} with schedule.spread_steps={spread}"
     return 0, f"; starts at step 0, as the checkpoint after step {found[-1][1]:,} has other first steps"
 

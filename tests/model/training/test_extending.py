@@ -20,6 +20,7 @@ from model.training.schedule import batch_size, lr_factor, steps_before_decay
 from pipeline.common import checkpoints
 from pipeline.common.manifest import MANIFEST
 from pipeline.orchestration import graph
+from pipeline.stages import fingerprints
 from tests import finished
 from tests.model.conftest import SMALL, counted, losses, train_many
 
@@ -46,9 +47,13 @@ def hash_of(step: int, made: TrainConfig) -> str:
     return first_steps_of(made).hash_of(step)
 
 
+def common_of(config: TrainConfig, sources: dict[str, str]) -> str:
+    return fingerprints.fingerprint_in_part("train", config, sources, extending.apart(config))
+
+
 def first_steps_of(made: TrainConfig, shards: str = "shards") -> FirstSteps:
     assert made.steps is not None
-    return FirstSteps(made, made.steps, extending.common_of(made, {"data.dir": shards}))
+    return FirstSteps(made, made.steps, common_of(made, {"data.dir": shards}))
 
 
 def note(out: Path, step: int, made: TrainConfig) -> None:
@@ -63,10 +68,10 @@ def note(out: Path, step: int, made: TrainConfig) -> None:
 def test_a_plan_knows_where_a_longer_training_begins(steps: int, schedule: str, wanted: int, tmp_path: Path) -> None:
     short, new = (config(n, {"name": schedule, "warmup_steps": 3}, out=str(tmp_path)) for n in (20, steps))
     sources = {"data.dir": "shards"}
-    assert extending.step_in_common(new, sources) == 0
+    assert extending.step_in_common(new, common_of(new, sources)) == 0
     for step in (9, 12):
         note(tmp_path, step, short)
-    assert extending.step_in_common(new, sources) == wanted
+    assert extending.step_in_common(new, common_of(new, sources)) == wanted
     assert f"step {wanted}" in graph.first_step(new, "another", sources)[1]
 
 
