@@ -17,6 +17,7 @@ _HEADING = re.compile(r"(#{1,6})\s++(.*)$")  # any number of # may end the line
 _RULE = re.compile(r"\s*([-_=*~.])(\s*\1){2,}\s*$")
 _FACT = re.compile(r"#{0,6}\s*(Title|Author|Authors|Year|Date|Language|Translator):")
 _SCAN = 40  # lines searched for header facts
+_HEADER = 1000  # lines that a Project Gutenberg header may have
 
 # Thai, Lao, Tibetan, Myanmar, Khmer, Tai scripts, Balinese, Javanese, Chinese and Japanese with their
 # punctuation, but not Korean.
@@ -29,10 +30,9 @@ _UNSPACED = re.compile(
 _SHARED = "—―…‥·‧“”‘’"
 
 _GUTENBERG = r" OF (?:TH(?:E|IS) )?(?:COPYRIGHTED )?(?:PROJECT GUTENBERG|DISTRIBUTED PROOFREADERS)"
-_GUTENBERG_START = re.compile(rf"\s*\*{{2,}} ?START{_GUTENBERG}|\s*\*+ ?END\*? ?THE SMALL PRINT!", re.IGNORECASE)
-_GUTENBERG_END = re.compile(
-    rf"\s*\*{{2,}} ?END{_GUTENBERG}|\W*START\W+(?:FULL LICEN[CS]E|THE SMALL PRINT!)|"
-    r"\W*THE FULL PROJECT GUTENBERG\S* LICEN[CS]E",
+_GUTENBERG_MARK = re.compile(
+    rf"\s*\*{{2,}} ?(?:(?P<start>START)|(?P<end>END)){_GUTENBERG}|\s*\*+ ?(?P<printed>END)\*? ?THE SMALL PRINT!|"
+    r"\W*START\W+(?:FULL LICEN[CS]E|THE SMALL PRINT!)|\W*THE FULL PROJECT GUTENBERG\S* LICEN[CS]E",
     re.IGNORECASE,
 )
 _GUTENBERG_LAST = re.compile(
@@ -126,31 +126,43 @@ def _reread(match: re.Match[str]) -> str:
 
 
 def without_licence(lines: Lines) -> Lines:
-    """Return the lines between a Project Gutenberg header and licence."""
-    start = max((i for i, line in enumerate(lines[:1000]) if _GUTENBERG_START.match(line)), default=-1)
-    if start < 0:
-        marked = next((i for i, line in enumerate(lines) if _GUTENBERG_END.match(line)), None)
-        return lines if marked is None else lines[: _end_of(lines)]
-    body = lines[start + 1 :]
-    if "***" in lines[start] and not lines[start].rstrip().endswith("***"):
-        # A long title continues on the next lines, up to three more stars.
-        closing = (i for i, line in enumerate(body[:4]) if line.rstrip().endswith("***"))
-        body = body[next(closing, -1) + 1 :]
-    return _without_credit(body[: _end_of(body)])
+    """Return the lines between a Project Gutenberg header and licence, of each book in the file."""
+    marks = {i: match.lastgroup for i, line in enumerate(lines) if (match := _GUTENBERG_MARK.match(line))}
+    if not marks:
+        return lines
+    starts = [i for i, kind in marks.items() if kind in ("start", "printed")]
+    kept, start = Lines(), -1 if not starts or starts[0] >= _HEADER else None
+    for i in [*marks, len(lines)]:
+        said = _said(lines, start, i, marks.get(i)) if start is not None else i
+        if start is not None and (i not in starts or said < i):
+            kept += [*_without_title(lines, start, said), ""]
+            start = None
+        if i in starts and (start is None or i < start + _HEADER):
+            start = i
+    return kept
 
 
-def _end_of(body: Lines) -> int:
-    """Return the number of lines before the licence.
+def _said(lines: Lines, start: int, mark: int, kind: str | None) -> int:
+    """Return where a book ends that begins at `start`.
 
     "End of Project Gutenberg's …" is the end where no stars are, or in the last paragraph before
     these: a book may have such a sentence.
     """
-    marked = next((i for i, line in enumerate(body) if _GUTENBERG_END.match(line)), None)
-    said = [i for i, line in enumerate(body[:marked]) if _GUTENBERG_LAST.match(line)]
-    if marked is None:
-        return said[-1] if said else len(body)
-    rest = (("\n".join(map(str.strip, body[i:marked])).strip("\n"), i) for i in said[-1:])
-    return next((i for text, i in rest if "\n\n" not in text), marked)
+    said = next((i for i in range(mark - 1, start, -1) if _GUTENBERG_LAST.match(lines[i])), mark)
+    last = "\n".join(map(str.strip, lines[said:mark])).strip("\n")
+    return mark if kind == "end" and "\n\n" in last else said
+
+
+def _without_title(lines: Lines, start: int, end: int) -> Lines:
+    """Return the lines of a book without the rest of a mark before them, and without a credit."""
+    body = lines[start + 1 : end]
+    if start < 0:
+        return body
+    if "***" in lines[start] and not lines[start].rstrip().endswith("***"):
+        # A long title continues on the next lines, up to three more stars.
+        closing = (i for i, line in enumerate(body[:4]) if line.rstrip().endswith("***"))
+        body = body[next(closing, -1) + 1 :]
+    return _without_credit(body)
 
 
 def _without_credit(lines: Lines) -> Lines:

@@ -155,3 +155,12 @@ def test_a_licence_of_any_shape_goes(frame: str) -> None:
 def test_an_old_book_ends_at_the_last_line_that_says_so() -> None:
     text = "*END*THE SMALL PRINT! x*END*\n\nA.\n\nEnd of The Project Gutenberg Etext of X\n\nMore."
     assert book_text.parse(text).text == "A."
+
+
+@pytest.mark.parametrize("frame", [name for name, (start, _) in FRAMES.items() if start])
+@pytest.mark.parametrize("length", [1, 1500])
+def test_all_books_in_one_file_are_kept(frame: str, length: int) -> None:
+    start, end = FRAMES[frame]
+    books = [f"{name}\n\nIt was night." + "\n\nDawn." * length for name in ("Emma", "Persuasion", "Sanditon")]
+    text = "".join(f"Title: X\n\n{start}\n\n{book}\n\n{end}\n\nRedistribution\n\n" for book in books)
+    assert parse(text).text == "\n".join(books).replace("\n\n", "\n")
