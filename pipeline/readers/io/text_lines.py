@@ -126,22 +126,20 @@ class TextFiles:
         for number, owned, raw in raw_lines(split, form):
             try:
                 name = "utf-8" if form.wide else form.encoding
-                text = raw.decode(name) if form.stated else encodings.in_line(raw, self.corpus.language, name)
+                text = raw.decode(name) if form.stated else self._in_line(raw, name, tally)
             except UnicodeDecodeError as error:
-                if form.stated:
-                    bad_line(tally, split, number, f"not valid {form.encoding} ({error.reason})")
-                    continue
-                text, note = other_encoding(raw, self.corpus.language, form)
-                tally.notes[note] += 1
+                bad_line(tally, split, number, f"not valid {form.encoding} ({error.reason})")
+                continue
             yield Line(number, owned, text.removeprefix("\ufeff") if number == 1 else text)
 
-
-def other_encoding(raw: bytes, language: str, form: FileFormat) -> tuple[str, str]:
-    """Return the text of a line that is not in the encoding of its file, and a note for it."""
-    if form.encoding.startswith("utf-8") and encodings.is_torn_utf8(raw, encodings.TORN_LINE):
-        return raw.decode("utf-8", "replace"), "lines with letters that could not be decoded"
-    decoded = encodings.decode(raw, language)
-    return decoded.text, f"lines not in the file's encoding, read as {decoded.encoding}"
+    def _in_line(self, raw: bytes, name: str, tally: SkipCounts) -> str:
+        """Return the text of a line; one that is not in the encoding of its file is noted."""
+        text, encoding, whole = encodings.in_line(raw, self.corpus.language, name)
+        if encoding != name:
+            tally.notes[f"lines not in the file's encoding, read as {encoding}"] += 1
+        elif not whole:
+            tally.notes["lines with letters that could not be decoded"] += 1
+        return text
 
 
 def line_ends(head: bytes) -> tuple[str, bytes]:
