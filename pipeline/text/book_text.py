@@ -4,6 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from pipeline.text.encodings import CP1252
 
@@ -15,7 +16,9 @@ WRAP = 120
 _BREAK = re.compile(r"\r\n|\r|\n|\f|\x85")
 _HEADING = re.compile(r"(#{1,6})\s++(.*)$")  # any number of # may end the line
 _RULE = re.compile(r"\s*([-_=*~.])(\s*\1){2,}\s*$")
-_FACT = re.compile(r"#{0,6}\s*(Title|Author|Authors|Year|Date|Language|Translator):")
+_ITEM = re.compile(r"\s*(?:[*-]|\d{1,2}[.)])\s")
+_HYPHEN = re.compile(r"(?<=[^\W\d_]-)\n(?=\w)")  # of a word, which ends a line
+_FACT = re.compile(r"(#{0,6})\s*(Title|Author|Authors|Year|Date|Language|Translator):")
 _SCAN = 40  # lines searched for header facts
 _HEADER = 1000  # lines that a Project Gutenberg header may have
 
@@ -76,8 +79,16 @@ def parse(text: str) -> Book:
 
 def unwrapped(text: str) -> str:
     """Return the text with each paragraph (delimited by blank lines) joined into one line."""
-    lines = "\n".join(line.strip() for line in _BREAK.split(text))
-    return "\n".join(joined(part.split("\n")) for part in re.split("\n{2,}", lines.strip("\n")))
+    blocks = re.split("\n{2,}", "\n".join(map(str.rstrip, _BREAK.split(text))).strip("\n"))
+    return "\n".join(paragraph for block in blocks for paragraph in _joined_block(block.split("\n")))
+
+
+def _joined_block(lines: Lines) -> Iterator[str]:
+    """Yield the paragraphs of lines without blank ones: an indent of U+3000 begins one, and each item of a list."""
+    items = {i for i, line in enumerate(lines) if _ITEM.match(line)}
+    begins = [i for i, line in enumerate(lines) if line.startswith("\u3000") or (i in items and len(items) > 1)]
+    for begin, end in pairwise(sorted({0, *begins, len(lines)})):
+        yield joined(_HYPHEN.sub("", "\n".join(map(str.strip, lines[begin:end]))).split("\n"))
 
 
 def joined(lines: Lines) -> str:
@@ -174,11 +185,13 @@ def _without_credit(lines: Lines) -> Lines:
 
 
 def _without_header(lines: Lines) -> Lines:
-    """Return the lines after the facts that the first lines may state."""
-    end = 0
+    """Return the lines after the facts that the first lines may state: each once, and apart only as headings."""
+    end, names = 0, set[str]()
     for number, line in enumerate(lines[:_SCAN], 1):
-        if _FACT.match(line):
+        fact = _FACT.match(line)
+        if fact and fact[2] not in names and (fact[1] or not names or number == end + 1):
             end = number
+            names.add(fact[2])
         elif line.strip() and not _RULE.match(line):
             break
     return lines[end:]
@@ -195,7 +208,7 @@ def _paragraphs(lines: Lines) -> Iterator[str]:
         if block and max(map(len, block)) > WRAP:
             yield from block
         elif block:
-            yield joined(block)
+            yield from _joined_block(block)
         block = []
         if heading:
             yield heading[2].rstrip("#").rstrip()  # any number of marks may end it

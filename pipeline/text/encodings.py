@@ -12,6 +12,7 @@ import re
 import unicodedata
 from collections import Counter
 from functools import lru_cache
+from itertools import islice
 from typing import NamedTuple
 
 from pipeline.common.language_codes import base_code
@@ -125,19 +126,10 @@ def detect(raw: bytes, language: str, *, final: bool = True) -> str:
         return found
     if _fits(raw, "utf-8", final) or is_torn_utf8(raw, final=final):
         return "utf-8"
-    sample = _beyond_utf8(raw)
+    # Some lines of a legacy file may be UTF-8.
+    beyond = (line for line in raw.splitlines(keepends=True) if not _fits(line, "utf-8", True))
+    sample = b"".join(islice(beyond, SAMPLE >> 6)).lstrip(bytes(range(0x80)))[:SAMPLE]
     return max(candidates(language), key=lambda name: likeness(sample.decode(name, "replace"), language))
-
-
-def _beyond_utf8(raw: bytes) -> bytes:
-    """Return the first lines that are not UTF-8, as some in a legacy file may be."""
-    found = bytearray()
-    for line in raw.splitlines(keepends=True):
-        if not _fits(line, "utf-8", True):
-            found += line
-            if len(found) > SAMPLE:
-                break
-    return bytes(found.lstrip(bytes(range(0x80)))[:SAMPLE])
 
 
 def escaped(raw: bytes, language: str) -> str | None:
