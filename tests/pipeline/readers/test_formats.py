@@ -239,6 +239,16 @@ def test_wikiextractor_output_that_breaks_off_is_named(tmp_path: Path) -> None:
         read(config("wikiextractor", tmp_path))
 
 
+def test_two_keys_of_one_name_are_a_broken_row_and_names_are_compared_in_nfc(tmp_path: Path) -> None:
+    rows = ['{"te\u0301": "One."}', '{"t\u00e9": "Two."}', '{"t\u00e9": "Three.", "te\u0301": "Four."}']
+    (tmp_path / "a.jsonl").write_text("\n".join(rows), encoding="utf-8")
+    for name in ("te\u0301", "t\u00e9"):
+        found, tally = read(config("jsonl", tmp_path, options={"text": name}, on_error="skip"))
+        assert [document.text for document in found] == ["One.", "Two."]
+        assert tally == {"broken": 1}
+        assert "two keys of one name" in tally.broken[0]
+
+
 def test_plain_text_is_a_document_a_file_paragraph_line_or_number_of_lines(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("One\ntwo.\n\nThree.\n")
     (tmp_path / "b.txt").write_text("Four.")
