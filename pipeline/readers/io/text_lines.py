@@ -64,7 +64,8 @@ class TextFiles:
         """Cut the files into byte ranges; empty files have none, unless they are compressed."""
         found: list[FileRange] = []
         empty = 0
-        for path in files_of(self.corpus, self.source, self.names, self.of_reader):
+        files = files_of(self.corpus, self.source, self.names, self.of_reader)
+        for path in files:
             if path.stat().st_size:
                 cuttable = not self.form(str(path)).wide
                 found += compressed.CompressedFile(path).ranges(split_bytes, seekable_text=cuttable)
@@ -74,7 +75,7 @@ class TextFiles:
                 empty += 1
         if found and empty:
             found[0] = replace(found[0], empty_files=empty)
-        return found
+        return files.noted(found)
 
     def form(self, path: str) -> FileFormat:
         """Return a file's format: the stated encoding, else one detected in the first megabyte."""
@@ -104,6 +105,7 @@ class TextFiles:
         Raises:
             InputError: the file is damaged, changed, or not in the stated encoding.
         """
+        tally.notes.update(dict(split.others))
         if split.empty_files:
             tally.notes["empty files"] += split.empty_files
         if split.end == 0:
