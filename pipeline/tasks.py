@@ -12,7 +12,6 @@ distinguishes the labels.
 """
 
 import dataclasses
-import itertools
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -80,6 +79,15 @@ def narrowed(key: np.uint64, part: int) -> np.uint64:
     return np.uint64(counter_rng.random_bits(key, np.uint64(part)))
 
 
+def in_keyed_order(config: TasksConfig) -> Iterator[readers.Document]:
+    """Yield the documents of the corpus, parts of it in a keyed order."""
+    reader = readers.open_corpus(config.corpus, config.source)
+    splits = reader.splits(SPLIT_BYTES)
+    order = counter_rng.permutation(counter_rng.key(config.seed, "tasks", "splits"), len(splits))
+    for index in bars.each(order.tolist(), "tasks", "parts"):
+        yield from reader.read(splits[index], readers.SkipCounts(config.corpus.on_error))
+
+
 def held_documents(config: TasksConfig) -> list[HeldOutDocument]:
     """Return distinct held-out documents in a keyed order; reading ends when there are enough.
 
@@ -88,18 +96,12 @@ def held_documents(config: TasksConfig) -> list[HeldOutDocument]:
     Raises:
         InputError: fewer than FEWEST were found, or the file of removed ones cannot be read.
     """
-    reader = readers.open_corpus(config.corpus, config.source)
-    splits = reader.splits(SPLIT_BYTES)
-    order = counter_rng.permutation(counter_rng.key(config.seed, "tasks", "splits"), len(splits))
     found, lowest = dict[int, HeldOutDocument](), LowestHashes()  # of documents that are long enough
     removed, gone = filters.removed(config.remove), set[int]()
     awaited = {line for line in removed if not re.fullmatch("[0-9a-f]{32}", line)}
     read = gathered = 0
     plenty = PER_ROW * (config.train_rows + config.dev_rows)
-    for document in itertools.chain.from_iterable(
-        reader.read(splits[index], readers.SkipCounts(config.corpus.on_error))
-        for index in bars.each(order.tolist(), "tasks", "parts")
-    ):
+    for document in in_keyed_order(config):
         read += 1
         text = clean.clean(document.text)
         digest = document_hash(text)
