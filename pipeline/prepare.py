@@ -164,7 +164,7 @@ def check_filters(config: PrepareConfig) -> dict[str, int]:
     Raises:
         ConfigError, InputError: a bad pattern or evaluation file, or a missing library.
     """
-    chosen = filters.build(config.filters)
+    chosen = filters.build(config.filters, config.corpus.language)
     if config.filters.near_duplicates is not None:
         minhash.MinHasher(config.filters)
     short = next((each.short for each in chosen if isinstance(each, filters.Decontamination)), {})

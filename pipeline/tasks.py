@@ -12,7 +12,7 @@ distinguishes the labels.
 """
 
 import dataclasses
-import itertools
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -27,6 +27,7 @@ from pipeline.common.errors import InputError
 from pipeline.common.formatting import pluralize
 from pipeline.common.manifest import Result
 from pipeline.config import TasksConfig
+from pipeline.filtering import filters
 from pipeline.shards.sentence_pairs import document_hash, held_out
 from pipeline.shards.validation_share import LowestHashes, how_to_set
 from pipeline.stages import stage
@@ -78,29 +79,40 @@ def narrowed(key: np.uint64, part: int) -> np.uint64:
     return np.uint64(counter_rng.random_bits(key, np.uint64(part)))
 
 
-def held_documents(config: TasksConfig) -> list[HeldOutDocument]:
-    """Return distinct held-out documents in a keyed order; reading ends when there are enough.
-
-    Raises:
-        InputError: fewer than FEWEST were found.
-    """
+def in_keyed_order(config: TasksConfig) -> Iterator[readers.Document]:
+    """Yield the documents of the corpus, parts of it in a keyed order."""
     reader = readers.open_corpus(config.corpus, config.source)
     splits = reader.splits(SPLIT_BYTES)
     order = counter_rng.permutation(counter_rng.key(config.seed, "tasks", "splits"), len(splits))
+    for index in bars.each(order.tolist(), "tasks", "parts"):
+        yield from reader.read(splits[index], readers.SkipCounts(config.corpus.on_error))
+
+
+def held_documents(config: TasksConfig) -> list[HeldOutDocument]:
+    """Return distinct held-out documents in a keyed order; reading ends when there are enough.
+
+    One that is removed by its id may have copies, which are known when it is read.
+
+    Raises:
+        InputError: fewer than FEWEST were found, or the file of removed ones cannot be read.
+    """
     found, lowest = dict[int, HeldOutDocument](), LowestHashes()  # of documents that are long enough
+    removed, gone = filters.removed(config.remove), set[int]()
+    awaited = {line for line in removed if not re.fullmatch("[0-9a-f]{32}", line)}
     read = gathered = 0
     plenty = PER_ROW * (config.train_rows + config.dev_rows)
-    for document in itertools.chain.from_iterable(
-        reader.read(splits[index], readers.SkipCounts(config.corpus.on_error))
-        for index in bars.each(order.tolist(), "tasks", "parts")
-    ):
+    for document in in_keyed_order(config):
         read += 1
         text = clean.clean(document.text)
         digest = document_hash(text)
         mine = held_out(digest, config.validation_share)
-        if not mine and not lowest.wants(digest):
-            continue
         key = int.from_bytes(digest[:8], "big")
+        if removed and (named := {document.id, digest.hex()} & removed):
+            awaited -= named
+            gone.add(key)
+            found.pop(key, None)
+        if key in gone or not (mine or lowest.wants(digest)):
+            continue
         language = document.language or config.corpus.language
         found_parts = sentences.split_sentences(text, language, by_lines=document.sentence_lines)
         parts = [" ".join(sentence.split()) for sentence in found_parts]
@@ -111,7 +123,7 @@ def held_documents(config: TasksConfig) -> list[HeldOutDocument]:
             start = key % max(len(parts) - KEPT + 1, 1)
             found[key] = HeldOutDocument(key, parts[start : start + KEPT])
             gathered += len(found[key].sentences)
-        if gathered >= plenty and len(found) >= FEWEST:
+        if gathered >= plenty and len(found) >= FEWEST and not awaited:
             break
     if len(found) < FEWEST:
         raise too_few_error(config, len(found), read, lowest)

@@ -126,7 +126,7 @@ class DocumentReader:
     def __init__(self, config: PrepareConfig):
         self.config = config
         self.reader = readers.open_corpus(config.corpus, config.source)
-        self.filters = filters.build(config.filters)
+        self.filters = filters.build(config.filters, config.corpus.language)
         self.minimum_sentences = minimum_sentences(config)
 
     def chunks(

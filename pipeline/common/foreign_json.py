@@ -5,6 +5,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unicodedata import normalize
 
 from pipeline.common import budget
 from pipeline.common.errors import InputError, readable
@@ -35,6 +36,18 @@ def parse(text: str, hook: Callable[[list[tuple[str, Any]]], Any] | None = None,
         if not level:
             return value
     raise ValueError(f"nested more than {DEEPEST} levels deep")
+
+
+def by_name(pairs: list[tuple[str, Any]]) -> Json:
+    """Return the object of its pairs, with names in NFC, for `parse`.
+
+    Raises:
+        ValueError: two have one name.
+    """
+    found = {normalize("NFC", name): value for name, value in pairs}
+    if len(found) < len(pairs):
+        raise ValueError(f"two keys of one name among {', '.join(map(repr, found))}")
+    return found
 
 
 def read(path: Path) -> Any:

@@ -272,6 +272,7 @@ class TasksConfig(StageConfig):
     validation_share: float = option(
         0.01, "Share of held-out documents, the same as for `prepare`: training never sees them.", above=0, below=1
     )
+    remove: str | None = input_path(None, "File of documents to leave out; in a run `filters.remove` of `prepare`.")
     train_rows: int = option(4000, "Training rows per task, at most.", at_least=2)
     dev_rows: int = option(1000, "Development rows per task, at most.", at_least=2)
     seed: int = option(0, "Seed of the rows.")

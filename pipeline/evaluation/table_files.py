@@ -195,10 +195,10 @@ def parse_json(place: str, text: str, key: str | None, needed: Collection[str], 
             objects, lines = [], []
             for number, line in enumerate(text.split("\n"), 1):
                 if line.strip():
-                    objects.append(foreign_json.parse(line, _by_name))
+                    objects.append(foreign_json.parse(line, foreign_json.by_name))
                     lines.append(number)
         else:
-            content = foreign_json.parse(text, _by_name, budget.FIELDS)
+            content = foreign_json.parse(text, foreign_json.by_name, budget.FIELDS)
             objects = content[key] if key is not None else content
     except ValueError as error:
         raise InputError(f"{error}", path=place, line=number) from error
@@ -220,13 +220,6 @@ def parse_json(place: str, text: str, key: str | None, needed: Collection[str], 
         else:
             table.malformed.append(f"{place}, row {number}: {fault}")
     return table
-
-
-def _by_name(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = {normalize("NFC", name): value for name, value in pairs}
-    if len(found) < len(pairs):
-        raise ValueError(f"two keys of one name among {', '.join(map(repr, found))}")
-    return found
 
 
 def fault_of(row: dict[str, Any], needed: Collection[str]) -> str | None:

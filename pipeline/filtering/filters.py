@@ -85,13 +85,13 @@ class Decontamination:
 
     reason = "contaminated"
 
-    def __init__(self, files: list[Path], n: int):
+    def __init__(self, files: list[Path], n: int, language: str):
         self.n = n
         self.files = [str(path) for path in files]
         self.short: dict[str, int] = {}
         found = []
         for path in files:
-            unique, most = grams_of(path, n)
+            unique, most = grams_of(path, n, language)
             found.append(unique)
             if 0 < most < n:
                 self.short[str(path)] = most
@@ -125,10 +125,10 @@ class Decontamination:
 Filter = Rule | Decontamination  # a reason to drop a document
 
 
-def grams_of(path: Path, n: int) -> tuple[counter_rng.Bits, int]:
+def grams_of(path: Path, n: int, language: str) -> tuple[counter_rng.Bits, int]:
     """Return the hashes of an evaluation file's n-grams, and the words of its longest text."""
     grams, most = [np.zeros(0, np.uint64)], 0
-    for text in evaluation_texts(path):
+    for text in evaluation_texts(path, language):
         # Documents are compared after cleaning, which joins what a ZWNJ or soft hyphen divides.
         (words,) = ngrams.numbers_of([clean.clean(text)])
         grams.append(ngrams.hashes(words, n))
@@ -151,14 +151,14 @@ def compiled(pattern: str, path: str | None = None, line: int | None = None) -> 
         ) from error
 
 
-def listed(path: str) -> Iterator[re.Pattern[str]]:
+def listed(path: str, language: str) -> Iterator[re.Pattern[str]]:
     """Yield the patterns in a file: one per line; skip blank lines and comments (`#`).
 
     Raises:
         InputError: the file cannot be read.
         ConfigError: a line is not a valid regular expression.
     """
-    for number, line in enumerate(lines_of(text_of(Path(path))), 1):
+    for number, line in enumerate(lines_of(text_of(Path(path), language)), 1):
         if line.strip() and not line.startswith("#"):
             yield compiled(line, path, number)
 
@@ -223,7 +223,7 @@ def is_read(place: str, path: Path) -> bool:
     return False
 
 
-def evaluation_texts(path: Path) -> Iterator[str]:
+def evaluation_texts(path: Path, language: str = "en") -> Iterator[str]:
     """Yield the texts of an evaluation file: table cells, JSON strings, tagged sentences, or all.
 
     Words in a column, or in a list, are a text, too.
@@ -231,7 +231,7 @@ def evaluation_texts(path: Path) -> Iterator[str]:
     Raises:
         InputError: the file cannot be read.
     """
-    text, kind = text_of(path), kind_of(path)
+    text, kind = text_of(path, language), kind_of(path)
     if kind in (".json", ".jsonl"):
         pieces = lines_of(text) if kind == ".jsonl" or is_json_lines(text) else [text]
         for number, piece in enumerate(pieces, 1):
@@ -266,8 +266,8 @@ def is_json_lines(text: str) -> bool:
     return True
 
 
-def text_of(path: Path) -> str:
-    """Return the text of a small file, plain or compressed.
+def text_of(path: Path, language: str = "en") -> str:
+    """Return the text of a small file, plain or compressed, in Unicode or in an old encoding of the language.
 
     Raises:
         InputError: it cannot be read, is damaged, or is not text.
@@ -279,7 +279,7 @@ def text_of(path: Path) -> str:
         large = f"larger than {budget.TABLE:,} bytes when decompressed; split it"
         room = Budget(lambda: InputError(large, path=path), max(size, budget.TABLE))
         raw = room.gathered(chunk for chunk, _ in compressed.CompressedFile(path).read())
-    text = encodings.decode(raw, "en").text
+    text = encodings.decode(raw, language).text
     if why := encodings.fault(raw, text):
         raise InputError(why, path=path)
     return text
@@ -313,8 +313,8 @@ def short_warning(config: FiltersConfig, short: dict[str, int]) -> str:
     )
 
 
-def build(config: FiltersConfig) -> list[Filter]:
-    """Return the enabled filters, fastest first.
+def build(config: FiltersConfig, language: str = "en") -> list[Filter]:
+    """Return the enabled filters of a corpus in a language, fastest first.
 
     Raises:
         ConfigError, InputError: a pattern is invalid, or a file cannot be read.
@@ -326,11 +326,11 @@ def build(config: FiltersConfig) -> list[Filter]:
         chosen.append(Rule("non-letters", lambda text: non_letter_share(text) > most))
     patterns = [compiled(pattern) for pattern in config.banned]
     if config.banned_file is not None:
-        patterns += listed(config.banned_file)
+        patterns += listed(config.banned_file, language)
     if patterns:
         chosen.append(Rule("banned", lambda text: any(pattern.search(text) for pattern in patterns)))
     if config.decontaminate:
-        chosen.append(Decontamination(evaluation_files(config.decontaminate), config.ngram))
+        chosen.append(Decontamination(evaluation_files(config.decontaminate), config.ngram, language))
     return chosen
 
 

@@ -12,7 +12,7 @@ import pkgutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Protocol
 
 from pipeline.common import file_search, storage
@@ -50,6 +50,7 @@ class FileRange:
     stamp: str = ""  # file version at planning time, lets a worker detect changes
     part: str = ""  # name of the corpus within a mix
     empty_files: int = 0  # files of the corpus without a byte, counted by its first split
+    others: tuple[tuple[str, int], ...] = ()  # notes on files of the folder that are not read, as `empty_files`
     items: int = 0  # of many under one path, which its stamp stands for; 0: a part of one file
 
     @property
@@ -143,9 +144,22 @@ class Reader(Protocol):
         """
 
 
+class FileList(list[File]):
+    """Files of a corpus; `others` are those of its folder that it does not have."""
+
+    def __init__(self, files: list[File], others: list[File]):
+        super().__init__(files)
+        endings = (PurePosixPath(file.name).suffix.lower() or "other" for file in others)
+        self.others = tuple(sorted(Counter(f"{ending} files left out" for ending in endings).items()))
+
+    def noted(self, splits: list[FileRange]) -> list[FileRange]:
+        """Return the splits of the files, of which the first says what the others are."""
+        return [replace(split, others=self.others) for split in splits[:1]] + splits[1:]
+
+
 def files_of(
     corpus: CorpusConfig, source: str, suffixes: tuple[str, ...], of_reader: Callable[[list[File]], list[File]] = list
-) -> list[File]:
+) -> FileList:
     """Return the corpus's files, sorted: `corpus.path` (file, folder, glob, URL), else `source`.
 
     A folder means all files below it whose names end in one of `suffixes` (case-insensitive).
@@ -158,15 +172,17 @@ def files_of(
     """
     place = corpus.path or source
     top = storage.at(place)
-    left_out: set[Path] = set()
+    left_out, others = set[Path](), list[File]()
     if storage.is_folder(top):
         files = storage.below(top, left_out)
         found = [file for file in files if file.name.lower().endswith(suffixes)]
+        if corpus.path is not None:  # a download has lists and licences next to its files
+            others = [file for file in files if not file.name.lower().endswith(suffixes)]
     else:
         found = storage.matching(place, left_out)
     file_search.say_left_out(place, len(left_out))
     if found:
-        return size_limit.choose(of_reader(found), place, corpus)
+        return FileList(size_limit.choose(of_reader(found), place, corpus), others)
     key = "corpus.path"
     if corpus.path is not None:
         raise InputError(what_is_missing(place, suffixes), key, place, path=place)

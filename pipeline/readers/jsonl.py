@@ -55,7 +55,7 @@ def other_form(first: str) -> str | None:
 def parse(line: str) -> dict[str, Any]:
     """Parse a line that must hold one JSON object; raise ValueError otherwise."""
     try:
-        row = foreign_json.parse(line)
+        row = foreign_json.parse(line, foreign_json.by_name)
     except ValueError as error:
         raise ValueError(f"{error}; every line must be an object") from error
     if not isinstance(row, dict):

@@ -25,10 +25,11 @@ class Reader(row_fields.RowReader):
     def splits(self, split_bytes: int) -> list[FileRange]:
         """Cut between row groups, sized by the uncompressed bytes of the selected columns."""
         found = []
-        for path in files_of(self.corpus, self.source, (".parquet",)):
+        files = files_of(self.corpus, self.source, (".parquet",))
+        for path in files:
             with self._open(str(path)) as file:
                 found += byte_ranges.cut(str(path), self._numbered(str(path), file), split_bytes)
-        return found
+        return files.noted(found)
 
     def read(self, split: FileRange, tally: SkipCounts) -> Documents:
         """Yield the documents of the row groups that begin in the split.
@@ -36,6 +37,7 @@ class Reader(row_fields.RowReader):
         Raises:
             InputError: the file was changed or is damaged.
         """
+        tally.notes.update(dict(split.others))
         with self._open(split.path) as file:
             for group, first in byte_ranges.items_in_range(self._numbered(split.path, file), split):
                 number = first

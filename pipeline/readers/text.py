@@ -59,9 +59,8 @@ class Reader:
             return
         key = "corpus.options.document"
         for block in text_lines.blocks(lines, split, key, f"set {key}=line"):
-            texts = [line.text for line in block]
-            text = book_text.joined(texts) if self.hard_wraps else "\n".join(texts)
-            yield Document(document_id(split, block[0].number), text)
+            text = "\n".join(line.text for line in block)
+            yield Document(document_id(split, block[0].number), book_text.unwrapped(text) if self.hard_wraps else text)
 
     def _files(self, split: FileRange, tally: SkipCounts) -> Documents:
         for name, raw in self.whole.contents(split, tally):

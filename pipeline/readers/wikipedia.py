@@ -75,12 +75,13 @@ class Reader:
         for path in self.files:
             file = CompressedFile(path)
             parts += file.ranges(split_bytes, seekable_text=header(file).utf8)
-        return parts
+        return self.files.noted(parts)
 
     def read(self, split: FileRange, tally: SkipCounts) -> Documents:
         """Yield the articles whose pages start in the split."""
         file = CompressedFile(split.path)
         site, extractor = self._site(file)
+        tally.notes.update(dict(split.others))
         for page in pages(file, split, tally):
             reason = skip_reason(page, site, extractor)
             text = "" if reason else extractor.text(page.text)

@@ -4,6 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from pipeline.text.encodings import CP1252
 
@@ -15,8 +16,11 @@ WRAP = 120
 _BREAK = re.compile(r"\r\n|\r|\n|\f|\x85")
 _HEADING = re.compile(r"(#{1,6})\s++(.*)$")  # any number of # may end the line
 _RULE = re.compile(r"\s*([-_=*~.])(\s*\1){2,}\s*$")
-_FACT = re.compile(r"#{0,6}\s*(Title|Author|Authors|Year|Date|Language|Translator):")
+_ITEM = re.compile(r"\s*(?:[*-]|\d{1,2}[.)])\s")
+_HYPHEN = re.compile(r"(?<=[^\W\d_]-)\n(?=\w)")  # of a word, which ends a line
+_FACT = re.compile(r"(#{0,6})\s*(Title|Author|Authors|Year|Date|Language|Translator):")
 _SCAN = 40  # lines searched for header facts
+_HEADER = 1000  # lines that a Project Gutenberg header may have
 
 # Thai, Lao, Tibetan, Myanmar, Khmer, Tai scripts, Balinese, Javanese, Chinese and Japanese with their
 # punctuation, but not Korean.
@@ -29,10 +33,9 @@ _UNSPACED = re.compile(
 _SHARED = "—―…‥·‧“”‘’"
 
 _GUTENBERG = r" OF (?:TH(?:E|IS) )?(?:COPYRIGHTED )?(?:PROJECT GUTENBERG|DISTRIBUTED PROOFREADERS)"
-_GUTENBERG_START = re.compile(rf"\s*\*{{2,}} ?START{_GUTENBERG}|\s*\*+ ?END\*? ?THE SMALL PRINT!", re.IGNORECASE)
-_GUTENBERG_END = re.compile(
-    rf"\s*\*{{2,}} ?END{_GUTENBERG}|\W*START\W+(?:FULL LICEN[CS]E|THE SMALL PRINT!)|"
-    r"\W*THE FULL PROJECT GUTENBERG\S* LICEN[CS]E",
+_GUTENBERG_MARK = re.compile(
+    rf"\s*\*{{2,}} ?(?:(?P<start>START)|(?P<end>END)){_GUTENBERG}|\s*\*+ ?(?P<printed>END)\*? ?THE SMALL PRINT!|"
+    r"\W*START\W+(?:FULL LICEN[CS]E|THE SMALL PRINT!)|\W*THE FULL PROJECT GUTENBERG\S* LICEN[CS]E",
     re.IGNORECASE,
 )
 _GUTENBERG_LAST = re.compile(
@@ -76,8 +79,16 @@ def parse(text: str) -> Book:
 
 def unwrapped(text: str) -> str:
     """Return the text with each paragraph (delimited by blank lines) joined into one line."""
-    lines = "\n".join(line.strip() for line in _BREAK.split(text))
-    return "\n".join(joined(part.split("\n")) for part in re.split("\n{2,}", lines.strip("\n")))
+    blocks = re.split("\n{2,}", "\n".join(map(str.rstrip, _BREAK.split(text))).strip("\n"))
+    return "\n".join(paragraph for block in blocks for paragraph in _joined_block(block.split("\n")))
+
+
+def _joined_block(lines: Lines) -> Iterator[str]:
+    """Yield the paragraphs of lines without blank ones: an indent of U+3000 begins one, and each item of a list."""
+    items = {i for i, line in enumerate(lines) if _ITEM.match(line)}
+    begins = [i for i, line in enumerate(lines) if line.startswith("\u3000") or (i in items and len(items) > 1)]
+    for begin, end in pairwise(sorted({0, *begins, len(lines)})):
+        yield joined(_HYPHEN.sub("", "\n".join(map(str.strip, lines[begin:end]))).split("\n"))
 
 
 def joined(lines: Lines) -> str:
@@ -126,31 +137,43 @@ def _reread(match: re.Match[str]) -> str:
 
 
 def without_licence(lines: Lines) -> Lines:
-    """Return the lines between a Project Gutenberg header and licence."""
-    start = max((i for i, line in enumerate(lines[:1000]) if _GUTENBERG_START.match(line)), default=-1)
-    if start < 0:
-        marked = next((i for i, line in enumerate(lines) if _GUTENBERG_END.match(line)), None)
-        return lines if marked is None else lines[: _end_of(lines)]
-    body = lines[start + 1 :]
-    if "***" in lines[start] and not lines[start].rstrip().endswith("***"):
-        # A long title continues on the next lines, up to three more stars.
-        closing = (i for i, line in enumerate(body[:4]) if line.rstrip().endswith("***"))
-        body = body[next(closing, -1) + 1 :]
-    return _without_credit(body[: _end_of(body)])
+    """Return the lines between a Project Gutenberg header and licence, of each book in the file."""
+    marks = {i: match.lastgroup for i, line in enumerate(lines) if (match := _GUTENBERG_MARK.match(line))}
+    if not marks:
+        return lines
+    starts = [i for i, kind in marks.items() if kind in ("start", "printed")]
+    kept, start = Lines(), -1 if not starts or starts[0] >= _HEADER else None
+    for i in [*marks, len(lines)]:
+        said = _said(lines, start, i, marks.get(i)) if start is not None else i
+        if start is not None and (i not in starts or said < i):
+            kept += [*_without_title(lines, start, said), ""]
+            start = None
+        if i in starts and (start is None or i < start + _HEADER):
+            start = i
+    return kept
 
 
-def _end_of(body: Lines) -> int:
-    """Return the number of lines before the licence.
+def _said(lines: Lines, start: int, mark: int, kind: str | None) -> int:
+    """Return where a book ends that begins at `start`.
 
     "End of Project Gutenberg's …" is the end where no stars are, or in the last paragraph before
     these: a book may have such a sentence.
     """
-    marked = next((i for i, line in enumerate(body) if _GUTENBERG_END.match(line)), None)
-    said = [i for i, line in enumerate(body[:marked]) if _GUTENBERG_LAST.match(line)]
-    if marked is None:
-        return said[-1] if said else len(body)
-    rest = (("\n".join(map(str.strip, body[i:marked])).strip("\n"), i) for i in said[-1:])
-    return next((i for text, i in rest if "\n\n" not in text), marked)
+    said = next((i for i in range(mark - 1, start, -1) if _GUTENBERG_LAST.match(lines[i])), mark)
+    last = "\n".join(map(str.strip, lines[said:mark])).strip("\n")
+    return mark if kind == "end" and "\n\n" in last else said
+
+
+def _without_title(lines: Lines, start: int, end: int) -> Lines:
+    """Return the lines of a book without the rest of a mark before them, and without a credit."""
+    body = lines[start + 1 : end]
+    if start < 0:
+        return body
+    if "***" in lines[start] and not lines[start].rstrip().endswith("***"):
+        # A long title continues on the next lines, up to three more stars.
+        closing = (i for i, line in enumerate(body[:4]) if line.rstrip().endswith("***"))
+        body = body[next(closing, -1) + 1 :]
+    return _without_credit(body)
 
 
 def _without_credit(lines: Lines) -> Lines:
@@ -162,11 +185,13 @@ def _without_credit(lines: Lines) -> Lines:
 
 
 def _without_header(lines: Lines) -> Lines:
-    """Return the lines after the facts that the first lines may state."""
-    end = 0
+    """Return the lines after the facts that the first lines may state: each once, and apart only as headings."""
+    end, names = 0, set[str]()
     for number, line in enumerate(lines[:_SCAN], 1):
-        if _FACT.match(line):
+        fact = _FACT.match(line)
+        if fact and fact[2] not in names and (fact[1] or not names or number == end + 1):
             end = number
+            names.add(fact[2])
         elif line.strip() and not _RULE.match(line):
             break
     return lines[end:]
@@ -183,7 +208,7 @@ def _paragraphs(lines: Lines) -> Iterator[str]:
         if block and max(map(len, block)) > WRAP:
             yield from block
         elif block:
-            yield joined(block)
+            yield from _joined_block(block)
         block = []
         if heading:
             yield heading[2].rstrip("#").rstrip()  # any number of marks may end it

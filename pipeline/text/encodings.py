@@ -12,6 +12,7 @@ import re
 import unicodedata
 from collections import Counter
 from functools import lru_cache
+from itertools import islice
 from typing import NamedTuple
 
 from pipeline.common.language_codes import base_code
@@ -125,7 +126,9 @@ def detect(raw: bytes, language: str, *, final: bool = True) -> str:
         return found
     if _fits(raw, "utf-8", final) or is_torn_utf8(raw, final=final):
         return "utf-8"
-    sample = raw.lstrip(bytes(range(0x80)))[:SAMPLE]
+    # Some lines of a legacy file may be UTF-8.
+    beyond = (line for line in raw.splitlines(keepends=True) if not _fits(line, "utf-8", True))
+    sample = b"".join(islice(beyond, SAMPLE >> 6)).lstrip(bytes(range(0x80)))[:SAMPLE]
     return max(candidates(language), key=lambda name: likeness(sample.decode(name, "replace"), language))
 
 
@@ -137,16 +140,18 @@ def escaped(raw: bytes, language: str) -> str | None:
     return next((name for name, mark in known.items() if mark in raw and _fits(raw, name, False)), None)
 
 
-def in_line(raw: bytes, language: str, name: str) -> str:
-    """Return the text of a line in a file of encoding `name`; some lines may be UTF-8 all the same.
-
-    Raises:
-        UnicodeDecodeError: it is in neither.
-    """
-    if raw.isascii() or name.startswith("utf-") or not _fits(raw, "utf-8", True):
-        return plain(raw, name)
-    text, other = raw.decode(), raw.decode(name, "replace")
-    return text if likeness(text, language) > likeness(other, language) else other
+def in_line(raw: bytes, language: str, name: str) -> Decoded:
+    """Decode a line in a file of encoding `name`; some lines may be in UTF-8, or in another one, all the same."""
+    if not (raw.isascii() or name.startswith("utf-")) and _fits(raw, "utf-8", True):
+        text, other = raw.decode(), raw.decode(name, "replace")
+        if likeness(text, language) > likeness(other, language):
+            return Decoded(text, name, True)
+    try:
+        return Decoded(plain(raw, name), name, True)
+    except UnicodeError:
+        if name.startswith("utf-8") and is_torn_utf8(raw, TORN_LINE):
+            return Decoded(raw.decode(name, "replace"), name, False)
+        return decode(raw, language, detect(raw, language))
 
 
 def wide(raw: bytes) -> str | None:
@@ -195,12 +200,14 @@ def decode(raw: bytes, language: str, encoding: str | None = None) -> Decoded:
         if not ordered.startswith(codecs.lookup(name).name):
             return Decoded(raw.decode(name, "replace"), name, False)
         name = ordered
-    try:
-        if encoding or name not in candidates(language):
+    if encoding or name not in candidates(language):
+        try:
             return Decoded(plain(raw, name).removeprefix("\ufeff"), name, True)
-        return Decoded("\n".join(in_line(line, language, name) for line in raw.split(b"\n")), name, True)
-    except UnicodeError:
-        return Decoded(raw.decode(name, "replace").removeprefix("\ufeff"), name, False)
+        except UnicodeError:
+            if encoding or not name.startswith("utf-8"):
+                return Decoded(raw.decode(name, "replace").removeprefix("\ufeff"), name, False)
+    lines = [in_line(line, language, name) for line in raw.splitlines(keepends=True)]
+    return Decoded("".join(one.text for one in lines).removeprefix("\ufeff"), name, all(one.whole for one in lines))
 
 
 def plain(raw: bytes, name: str) -> str:

@@ -76,6 +76,22 @@ def test_train_and_dev_are_of_different_held_out_documents(made: Path, folder: P
         assert held_out(document_hash(clean.clean(text)), SHARE)
 
 
+def test_removed_documents_are_in_no_task(made: Path, folder: Path, tmp_path: Path) -> None:
+    used = sorted(books_in([row for path in made.glob("*/*.tsv") for row in table(path)[1:]]))
+    copy = folder / "zz copy.txt"
+    copy.write_bytes((folder / f"{used[0]}.txt").read_bytes())
+    by_hash = document_hash(clean.clean((folder / f"{used[1]}.txt").read_text().replace("\n\n", "\n"))).hex()
+    (tmp_path / "removed").write_text(f"{copy}\n{by_hash}\n{folder / used[2]}.txt\n")
+    (tmp_path / "made").mkdir()
+    try:
+        make(config(folder, remove=str(tmp_path / "removed")), tmp_path / "made")
+    finally:
+        copy.unlink()
+    left = books_in([row for path in (tmp_path / "made").glob("*/*.tsv") for row in table(path)[1:]])
+    assert left
+    assert not left & set(used[:3])
+
+
 def test_labels_say_whether_the_parts_belong_together(made: Path) -> None:
     for name in ("Sample-Next", "Sample-Passage"):
         for _, first, second, label in table(made / name / "train.tsv")[1:]:

@@ -12,7 +12,7 @@ from pipeline.common.budget import Budget
 from pipeline.common.errors import InputError
 from pipeline.common.storage import BROKEN_ZIP, File
 from pipeline.config import CorpusConfig
-from pipeline.readers import FileRange, SkipCounts, files_of
+from pipeline.readers import FileList, FileRange, SkipCounts, files_of
 from pipeline.readers.io import byte_ranges, compressed, size_limit
 from pipeline.text import encodings
 from pipeline.text.encodings import Decoded
@@ -43,7 +43,7 @@ class ArchiveFiles:
         self.loose = compressed.suffixes(*suffixes)
 
     @cached_property
-    def files(self) -> list[File]:
+    def files(self) -> FileList:
         """Return all files of the corpus, sorted."""
         return files_of(self.corpus, self.source, self.loose + ARCHIVES)
 
@@ -62,6 +62,7 @@ class ArchiveFiles:
                 found.append(FileRange(str(path), 0, path.stat().st_size, compressed.CompressedFile(path).stamp))
             elif path.name.lower().endswith(ARCHIVES):
                 found += byte_ranges.cut(str(path), sized_members(path), split_bytes)
+        found = self.files.noted(found)
         if 0 < len(self.texts) < len(self.files):  # else `SizeLimit` can, as for any reader
             return size_limit.cut(found, self.files, place, self.corpus)
         return found
@@ -73,6 +74,7 @@ class ArchiveFiles:
             InputError: a file was changed or is damaged.
         """
         path, name = storage.at(split.path), split.path.lower()
+        tally.notes.update(dict(split.others))
         if name.endswith(TARS) and not path.is_dir():
             yield from self._tar(split, tally)
         elif name.endswith(ARCHIVES) and not path.is_dir():

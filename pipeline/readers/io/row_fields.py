@@ -4,6 +4,7 @@ import operator
 import re
 from collections.abc import Mapping
 from typing import Any
+from unicodedata import normalize
 
 from pipeline.common.errors import ConfigError
 from pipeline.config import CorpusConfig
@@ -122,18 +123,23 @@ class RowReader:
         Raises:
             ValueError: the field is missing.
         """
-        if name in row:
-            return _text(row[name])
+        if (own := _own(row, name)) in row:
+            return _text(row[own])
         found: Any = row
         for part in name.split("."):
             if found is None:
                 return None
-            if not isinstance(found, Mapping) or part not in found:
+            if not isinstance(found, Mapping) or (own := _own(found, part)) not in found:
                 raise ValueError(
                     f"field {name} not found among {', '.join(map(str, row)) or 'no fields'}; set {self.key(name)}"
                 )
-            found = found[part]
+            found = found[own]
         return _text(found)
+
+
+def _own(row: Mapping[str, Any], name: str) -> str:
+    """Return a field's name as the row has it: names of JSON are in NFC."""
+    return name if name in row else normalize("NFC", name)
 
 
 def _in_order(value: str, wanted: str, sign: str) -> bool:

@@ -64,7 +64,8 @@ class TextFiles:
         """Cut the files into byte ranges; empty files have none, unless they are compressed."""
         found: list[FileRange] = []
         empty = 0
-        for path in files_of(self.corpus, self.source, self.names, self.of_reader):
+        files = files_of(self.corpus, self.source, self.names, self.of_reader)
+        for path in files:
             size = path.stat().st_size
             if not size and not path.name.lower().endswith(compressed.PACKED):  # others are for `lines` to reject
                 empty += 1
@@ -73,7 +74,7 @@ class TextFiles:
             found += compressed.CompressedFile(path).ranges(split_bytes, seekable_text=cuttable)
         if found and empty:
             found[0] = replace(found[0], empty_files=empty)
-        return found
+        return files.noted(found)
 
     def form(self, path: str) -> FileFormat:
         """Return a file's format: the stated encoding, else one detected in the first megabyte."""
@@ -103,6 +104,7 @@ class TextFiles:
         Raises:
             InputError: the file is damaged, changed, or not in the stated encoding.
         """
+        tally.notes.update(dict(split.others))
         if split.empty_files:
             tally.notes["empty files"] += split.empty_files
         if split.end == 0:
@@ -125,22 +127,20 @@ class TextFiles:
         for number, owned, raw in raw_lines(split, form):
             try:
                 name = "utf-8" if form.wide else form.encoding
-                text = raw.decode(name) if form.stated else encodings.in_line(raw, self.corpus.language, name)
+                text = raw.decode(name) if form.stated else self._in_line(raw, name, tally)
             except UnicodeDecodeError as error:
-                if form.stated:
-                    bad_line(tally, split, number, f"not valid {form.encoding} ({error.reason})")
-                    continue
-                text, note = other_encoding(raw, self.corpus.language, form)
-                tally.notes[note] += 1
+                bad_line(tally, split, number, f"not valid {form.encoding} ({error.reason})")
+                continue
             yield Line(number, owned, text.removeprefix("\ufeff") if number == 1 else text)
 
-
-def other_encoding(raw: bytes, language: str, form: FileFormat) -> tuple[str, str]:
-    """Return the text of a line that is not in the encoding of its file, and a note for it."""
-    if form.encoding.startswith("utf-8") and encodings.is_torn_utf8(raw, encodings.TORN_LINE):
-        return raw.decode("utf-8", "replace"), "lines with letters that could not be decoded"
-    decoded = encodings.decode(raw, language)
-    return decoded.text, f"lines not in the file's encoding, read as {decoded.encoding}"
+    def _in_line(self, raw: bytes, name: str, tally: SkipCounts) -> str:
+        """Return the text of a line; one that is not in the encoding of its file is noted."""
+        text, encoding, whole = encodings.in_line(raw, self.corpus.language, name)
+        if encoding != name:
+            tally.notes[f"lines not in the file's encoding, read as {encoding}"] += 1
+        elif not whole:
+            tally.notes["lines with letters that could not be decoded"] += 1
+        return text
 
 
 def line_ends(head: bytes) -> tuple[str, bytes]:

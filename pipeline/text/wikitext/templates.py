@@ -162,13 +162,15 @@ _COMPUTED: dict[str, Rule] = {
     "verse": _verse,
     # {{OldStyleDate|February 2|1905|January 20}}: February 2, 1905
     "old_style": lambda arguments: ", ".join(filter(None, map(arguments.get, "12"))),
+    # {{ship|HMS|Victory|1765}}: HMS Victory
+    "ship": lambda arguments: " ".join(filter(None, map(arguments.get, "12"))),
     # {{e|24}}: ×10^24
     "power": lambda arguments: f"×10^{arguments.get('1', '')}",
     "value": _value,
     # {{heure|8|30}}: 8 h 30
     "hour": lambda arguments: " h ".join(filter(None, map(arguments.get, "12"))),
 }
-_FAMILIES = ("lang-", "لغة-", "formatnum:")  # prefixes of names that show their first argument
+_FAMILIES = ("lang-", "لغة-", "script/", "formatnum:")  # prefixes of names that show their first argument
 
 
 class Templates:

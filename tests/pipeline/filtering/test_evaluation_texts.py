@@ -1,5 +1,6 @@
 """Passages are found in evaluation files of all layouts."""
 
+import gzip
 import json
 from pathlib import Path
 
@@ -44,3 +45,13 @@ def test_json_is_read_whole_or_by_lines_whatever_its_name(tmp_path: Path, indent
     (tmp_path / "dev.json").write_text(text)
     (taken,) = filters.build(FiltersConfig(decontaminate=[str(tmp_path)]))
     assert [taken.drops("d", f"He read: {story(number)}") for number in (7, 8, 9)] == [True, False, True]
+
+
+@pytest.mark.parametrize("name", ["dev.tsv", "dev.jsonl", "dev.txt.gz"])
+def test_files_in_an_old_encoding_are_read_as_the_corpus_is(tmp_path: Path, name: str) -> None:
+    passage = "Старый сторож вышел на крыльцо, и снег тихо падал на тёмные ели у дома лесника"
+    written = (json.dumps({"text": passage}, ensure_ascii=False) if "jsonl" in name else passage).encode("cp1251")
+    (tmp_path / name).write_bytes(gzip.compress(written) if name.endswith(".gz") else written)
+    (taken,) = filters.build(FiltersConfig(decontaminate=[str(tmp_path)]), "ru")
+    assert taken.drops("d1", f"Он читал: {passage}.")
+    assert not taken.drops("d2", f"Он читал: {passage[:30]}.")

@@ -229,6 +229,34 @@ def test_wikiextractor_output_that_breaks_off_is_named(tmp_path: Path) -> None:
         read(config("wikiextractor", tmp_path))
 
 
+@pytest.mark.parametrize("reader", ["books", "text", "lines", "jsonl", "parquet"])
+def test_files_of_other_endings_are_noted(reader: str, tmp_path: Path) -> None:
+    texts = ["One.", "Two."]
+    if reader == "parquet":
+        pq.write_table(pa.table({"text": texts}), tmp_path / "a.parquet")
+    else:
+        name, written = ("a.jsonl", as_objects(texts)) if reader == "jsonl" else ("a.txt", as_lines(texts))
+        (tmp_path / name).write_text(written)
+    (tmp_path / "d").mkdir()
+    for name in ("b.html", "c.docx", "d/E.HTML", "LICENSE", ".hidden"):
+        (tmp_path / name).write_text("Three.")
+    for split_bytes in (1, 1 << 20):
+        _, tally = read(config(reader, tmp_path), split_bytes)
+        assert tally.notes == {".html files left out": 2, ".docx files left out": 1, "other files left out": 1}
+    _, tally = read(config(reader, next(tmp_path.glob("a.*"))))
+    assert not tally.notes
+
+
+def test_two_keys_of_one_name_are_a_broken_row_and_names_are_compared_in_nfc(tmp_path: Path) -> None:
+    rows = ['{"te\u0301": "One."}', '{"t\u00e9": "Two."}', '{"t\u00e9": "Three.", "te\u0301": "Four."}']
+    (tmp_path / "a.jsonl").write_text("\n".join(rows), encoding="utf-8")
+    for name in ("te\u0301", "t\u00e9"):
+        found, tally = read(config("jsonl", tmp_path, options={"text": name}, on_error="skip"))
+        assert [document.text for document in found] == ["One.", "Two."]
+        assert tally == {"broken": 1}
+        assert "two keys of one name" in tally.broken[0]
+
+
 def test_plain_text_is_a_document_a_file_paragraph_line_or_number_of_lines(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("One\ntwo.\n\nThree.\n")
     (tmp_path / "b.txt").write_text("Four.")

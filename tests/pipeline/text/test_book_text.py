@@ -23,6 +23,19 @@ def test_a_header_goes() -> None:
     assert book.text == "For the most wild,"
 
 
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("Title: Emma\nAuthor: Jane Austen\nYear: 1815\n\nEmma Woodhouse", "Emma Woodhouse"),
+        ("Author: I speak.\n\nTitle: I said so.\n\nPrologue.", "Title: I said so.\nPrologue."),
+        ("Author: I speak.\nAuthor: I spoke.\n\nPrologue.", "Author: I spoke.\nPrologue."),
+        ("Prologue.\n\nAuthor: I speak.", "Prologue.\nAuthor: I speak."),
+    ],
+)
+def test_only_facts_at_the_beginning_are_a_header(text: str, kept: str) -> None:
+    assert parse(text).text == kept
+
+
 def test_a_first_heading_stays() -> None:
     book = parse("# Walden\n\n## Economy\n\nWhen I wrote")
     assert book.text == "Walden\nEconomy\nWhen I wrote"
@@ -110,6 +123,16 @@ def test_one_letter_that_is_certainly_wrong_decides_for_all() -> None:
         ("他说：“你\n好。”然后\n“走了”\n。", "他说：“你好。”然后“走了”。"),
         ("he said\n“go”", "he said “go”"),
         ("a jum\xad\nping fox", "a jum\xadping fox"),
+        ("a well-\nknown fox", "a well-known fox"),
+        ("a well- \n  known fox", "a well-known fox"),
+        ("he left--\nand died", "he left-- and died"),
+        ("in 1914-\n18", "in 1914- 18"),
+        ("\u3000\u3000你好\n世界。\n\u3000\u3000再见\n朋友。", "你好世界。\n再见朋友。"),
+        ("Buy:\n* a big\n  loaf\n* milk", "Buy:\n* a big loaf\n* milk"),
+        ("- Go!\n- No, not\nnow.", "- Go!\n- No, not now."),
+        ("1. One\n2. Two", "1. One\n2. Two"),
+        ("the man\n- who was tall -\nsaid", "the man - who was tall - said"),
+        ("it was May\n12. The", "it was May 12. The"),
     ],
 )
 def test_lines_are_joined_as_their_script_is_written(lines: str, text: str) -> None:
@@ -155,3 +178,12 @@ def test_a_licence_of_any_shape_goes(frame: str) -> None:
 def test_an_old_book_ends_at_the_last_line_that_says_so() -> None:
     text = "*END*THE SMALL PRINT! x*END*\n\nA.\n\nEnd of The Project Gutenberg Etext of X\n\nMore."
     assert book_text.parse(text).text == "A."
+
+
+@pytest.mark.parametrize("frame", [name for name, (start, _) in FRAMES.items() if start])
+@pytest.mark.parametrize("length", [1, 1500])
+def test_all_books_in_one_file_are_kept(frame: str, length: int) -> None:
+    start, end = FRAMES[frame]
+    books = [f"{name}\n\nIt was night." + "\n\nDawn." * length for name in ("Emma", "Persuasion", "Sanditon")]
+    text = "".join(f"Title: X\n\n{start}\n\n{book}\n\n{end}\n\nRedistribution\n\n" for book in books)
+    assert parse(text).text == "\n".join(books).replace("\n\n", "\n")

@@ -123,6 +123,22 @@ def test_lines_of_a_file_may_be_in_two_encodings(language: str) -> None:
         )
 
 
+@pytest.mark.parametrize(("language", "codec"), [(name, codec) for name in TEXTS for codec in candidates(name)])
+@pytest.mark.parametrize("pattern", ["ou", "oouo", "uuo", "u" * 20 + "o"])
+@pytest.mark.parametrize("end", ["\n", "\r"])
+def test_no_line_in_another_encoding_changes_how_the_others_are_read(
+    language: str, codec: str, pattern: str, end: str
+) -> None:
+    old = TEXTS[language].encode(codec, "ignore")
+    if detect(old, language) != codec:
+        pytest.skip("the text has too few of the letters of this encoding")
+    lines = {"o": old, "u": TEXTS[language].encode()}
+    decoded = decode(end.encode().join(lines[one] for one in pattern), language)
+    wanted = {"o": old.decode(codec), "u": TEXTS[language]}
+    assert decoded.text == end.join(wanted[one] for one in pattern)
+    assert decoded.whole
+
+
 @pytest.mark.parametrize("codec", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-32"])
 @pytest.mark.parametrize("text", TEXTS.values())
 def test_unicode_is_read_whatever_the_language(text: str, codec: str) -> None:
