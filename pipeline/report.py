@@ -258,7 +258,7 @@ def run(config: ReportConfig) -> None:
     Raises:
         InputError: none of them is finished.
     """
-    config = replace(config, stages=sorted(config.stages or finished(config)))
+    config = replace(config, stages=config.stages or list(finished(config)))
     stage.run("report", config, make)
     if config.tracking.name == "wandb":
         wandb_stages.log(Path(config.workdir), stages_of(config), config.tracking.project)

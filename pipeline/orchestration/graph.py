@@ -66,7 +66,7 @@ def plan(config: RunConfig) -> Nodes:
         before = {os.path.normpath(node.config.out): node.fingerprint for node in nodes.values()}
         kind, settings = type_of(name), found[name]
         if isinstance(settings, ReportConfig):
-            settings.stages = sorted([*settings.stages, *own_results(config.workdir, before)])  # as `report` does
+            settings.stages = [*settings.stages, *own_results(config.workdir, before)]
         redone = [other for other in needs[name] if nodes[other].reason is not None]
         identity = fingerprints.fingerprint(kind, settings, before)
         remade = (identity[0], FORCED, 0) if name in config.force else None  # what is there may be anything

@@ -8,6 +8,7 @@ corpus gives the same documents on any runner.
 import glob
 import importlib
 import inspect
+import json
 import pkgutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -50,7 +51,7 @@ class FileRange:
     stamp: str = ""  # file version at planning time, lets a worker detect changes
     part: str = ""  # name of the corpus within a mix
     empty_files: int = 0  # files of the corpus without a byte, counted by its first split
-    others: tuple[tuple[str, int], ...] = ()  # notes on files of the folder that are not read, as `empty_files`
+    others: str = "{}"  # JSON: notes on files of the folder that are not read, counted as `empty_files` are
     items: int = 0  # of many under one path, which its stamp stands for; 0: a part of one file
 
     @property
@@ -150,7 +151,7 @@ class FileList(list[File]):
     def __init__(self, files: list[File], others: list[File]):
         super().__init__(files)
         endings = (PurePosixPath(file.name).suffix.lower() or "other" for file in others)
-        self.others = tuple(sorted(Counter(f"{ending} files left out" for ending in endings).items()))
+        self.others = json.dumps(Counter(f"{ending} files left out" for ending in endings), sort_keys=True)
 
     def noted(self, splits: list[FileRange]) -> list[FileRange]:
         """Return the splits of the files, of which the first says what the others are."""

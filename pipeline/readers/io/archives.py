@@ -1,5 +1,6 @@
 """One document per file: in folders, compressed, or in zip and tar archives."""
 
+import json
 import tarfile
 import zipfile
 from collections.abc import Iterator
@@ -74,7 +75,7 @@ class ArchiveFiles:
             InputError: a file was changed or is damaged.
         """
         path, name = storage.at(split.path), split.path.lower()
-        tally.notes.update(dict(split.others))
+        tally.notes.update(json.loads(split.others))
         if name.endswith(TARS) and not path.is_dir():
             yield from self._tar(split, tally)
         elif name.endswith(ARCHIVES) and not path.is_dir():
