@@ -60,7 +60,7 @@ def plan(config: RunConfig) -> Nodes:
         found = with_copies(config, found, after_training(found, needs))
         needs = needs_of(found)
     check_force(config, found)
-    check_held_out(found)
+    check_fit(found)
     nodes: dict[str, StageRecord] = {}
     for name in ordered(needs):
         before = {os.path.normpath(node.config.out): node.fingerprint for node in nodes.values()}
@@ -146,13 +146,23 @@ def needs_of(found: Stages) -> Needs:
     return needs
 
 
-def check_held_out(found: Stages) -> None:
-    """Raise ConfigError if sample tasks would be of documents that training sees."""
+def check_fit(found: Stages) -> None:
+    """Raise ConfigError where a stage would refuse, maybe after hours, what another has made."""
+    made = {os.path.normpath(one.out): one for one in found.values()}
     share = min((one.validation_share for one in found.values() if isinstance(one, PrepareConfig)), default=1.0)
     for name, one in found.items():
         if isinstance(one, TasksConfig) and one.validation_share > share:
             problem = f"is more than prepare holds out, {share:g}: training would see the text of the tasks"
             raise ConfigError(problem, f"{name}.validation_share", one.validation_share)
+        if isinstance(one, ConvertConfig) and one.ema:
+            training = fingerprints.producer_of(one.train, made)
+            kept = not isinstance(training, TrainConfig) or training.ema is not None
+            check(kept, "the training keeps no average; set train.ema=0.999", f"{name}.ema", one.ema)
+        if isinstance(one, TrainConfig) and one.model.positions:
+            makers = {folder: fingerprints.producer_of(folder, made) for folder in one.data.folders}
+            length, folder = max((getattr(maker, "sequence_length", 0), folder) for folder, maker in makers.items())
+            problem = f"must be at least {length}, the sequence length of {folder}"
+            check(length <= one.model.positions, problem, f"{name}.model.positions", one.model.positions)
 
 
 def check_places(config: RunConfig, nodes: Nodes) -> None:

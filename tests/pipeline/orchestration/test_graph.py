@@ -310,3 +310,12 @@ def test_sample_tasks_are_of_what_prepare_holds_out() -> None:
     assert [stages[name].validation_share for name in ("prepare", "tasks")] == [0.05, 0.05]
     with refused(ConfigError, key="tasks.validation_share"):
         planned("+corpus=sample", "tasks.validation_share=0.2")
+
+
+@pytest.mark.parametrize(
+    ("word", "key"), [("prepare.sequence_length=1024", "train.model.positions"), ("convert.ema=true", "convert.ema")]
+)
+def test_what_a_stage_would_refuse_of_another_is_refused_by_the_plan(word: str, key: str) -> None:
+    with refused(ConfigError, key=key):
+        planned("+corpus=sample", word)
+    assert planned("+corpus=sample", word, "train.ema=0.9", "model.positions=1024")
