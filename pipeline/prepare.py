@@ -128,10 +128,22 @@ def units_of(config: PrepareConfig, out: Path) -> Units:
 
 
 # Of the second phase, or in the splits and the vocabulary.
-NOT_OF_READING = """
-pairs cross_documents packing sequence_length short_sequence_probability duplicates validation_share
-maximum_words split_bytes shard_bytes seed source corpus.path vocab
-"""
+NOT_OF_READING = (
+    "pairs",
+    "cross_documents",
+    "packing",
+    "sequence_length",
+    "short_sequence_probability",
+    "duplicates",
+    "validation_share",
+    "maximum_words",
+    "split_bytes",
+    "shard_bytes",
+    "seed",
+    "source",
+    "corpus.path",
+    "vocab",
+)
 
 
 def reading_key(config: PrepareConfig, info: ShardInfo) -> str:
@@ -139,8 +151,7 @@ def reading_key(config: PrepareConfig, info: ShardInfo) -> str:
 
     Code counts as it is: that of a later version may read otherwise.
     """
-    others = NOT_OF_READING.split()
-    settings = {k: v for k, v in fingerprints.changed_settings(config).items() if k not in others}
+    settings = {k: v for k, v in fingerprints.changed_settings(config).items() if k not in NOT_OF_READING}
     settings["minimum_sentences"] = documents.minimum_sentences(config)
     settings["filters.near_duplicates"] = config.filters.near_duplicates is not None
     files = {k: path for k, path in fingerprints.inputs(config).items() if k.startswith("filters.")}

@@ -107,7 +107,7 @@ def held_documents(config: TasksConfig) -> list[HeldOutDocument]:
         digest = document_hash(text)
         mine = held_out(digest, config.validation_share)
         key = int.from_bytes(digest[:8], "big")
-        if removed and (named := {document.id, digest.hex()} & removed):
+        if removed and (named := filters.named(removed, document.id, digest)):
             awaited -= named
             gone.add(key)
             found.pop(key, None)

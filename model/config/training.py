@@ -109,6 +109,17 @@ class DataConfig(Section, key="data"):
         return replace(self, dir=folders[0], more=folders[1:], weights=[], validation=[])
 
 
+def check_length(model: ModelConfig, length: int, data: DataConfig, key: str = "model.positions") -> None:
+    """Check that a model has a position for each token of a sequence.
+
+    Raises:
+        ConfigError: It has not.
+    """
+    folders = ", ".join(data.folders)
+    problem = f"must be at least {length}, the sequence length of {folders}; increase it or prepare shorter sequences"
+    check(length <= model.positions, problem, key, model.positions)
+
+
 def check_objective(objective: ObjectiveConfig, model: ModelConfig) -> None:
     """Check that a model can learn what is predicted.
 

@@ -149,9 +149,7 @@ def remember(config: TrainConfig) -> None:
     if manifest is None or not rows:
         return
     summary = TrainingSummary.of(manifest)
-    model = noted(
-        Path(config.out, summary.checkpoint or ""), "model"
-    )  # with the vocabulary's entries, and of model=auto
+    model = noted(Path(config.out, summary.checkpoint or ""), "model")  # with all its sizes
     if model is None:
         return
     _, work = of_a_sample(config.data, ModelConfig(**model), {}, masked(config))

@@ -4,7 +4,7 @@ import os
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 
-from model.config import AUTO, SHAPE, Json, ModelConfig, TrainConfig, Weights
+from model.config import AUTO, SHAPE, Json, ModelConfig, TrainConfig, Weights, check_length
 from model.huggingface import bert_format, vocabulary
 from model.training import checkpoint
 from model.training.optimizer import AVERAGE
@@ -139,13 +139,7 @@ def fitted(config: TrainConfig, wordpiece: WordPiece, length: int) -> ModelConfi
                 "objective.next_sentence",
                 True,
             )
-    if length > model.positions:
-        raise ConfigError(
-            f"must be at least {length}, the sequence length of {', '.join(config.data.folders)}; increase it or "
-            "prepare shorter sequences",
-            "model.positions",
-            model.positions,
-        )
+    check_length(model, length, config.data)
     size = model.vocab_size or wordpiece.size
     if size != wordpiece.size:
         raise ConfigError(f"must be {wordpiece.size}, the tokenizer's size; unset it", "model.vocab_size", size)

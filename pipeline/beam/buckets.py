@@ -159,7 +159,7 @@ class NewDocuments:
         """Return which documents `filters.remove` names, and count them."""
         found = np.zeros(len(hashes), np.bool_)
         for index, (digest, name) in enumerate(zip(hashes, map(from_bytes, ids.to_pylist()), strict=True)):
-            for line in {name, digest.hex()} & self.removed:
+            for line in filters.named(self.removed, name, digest):
                 self.account.removed[line] += 1
                 found[index] = True
             if found[index]:

@@ -23,7 +23,7 @@ from pipeline.text import encodings
 
 TABLES = (".csv", ".tsv", ".json", ".jsonl")
 LOOKED_AT = 20  # lines, for what a header names
-NAMES = frozenset(read_table(__file__, "input_rows.yaml").split())
+NAMES, TAGGED = (frozenset(read_table(__file__, "input_rows.yaml")[kind].split()) for kind in ("texts", "tagged"))
 _TAGGED = re.compile(r"\S+[ \t](.*[ \t])?(O|[BIESLUM]-\S+)\s*")  # a line of a CoNLL file
 ALONE = ("label", "sentence", "sentences", "text", "texts")  # also without other columns
 

@@ -177,6 +177,11 @@ def removed(path: str | None) -> frozenset[str]:
     return frozenset(line for line in lines_of(text_of(Path(path))) if line.strip()) if path else frozenset()
 
 
+def named(removed: frozenset[str], name: str, digest: bytes) -> frozenset[str]:
+    """Return the lines of `filters.remove` that name a document: by its id, or by the hash of its text."""
+    return removed & {name, digest.hex()}
+
+
 def evaluation_files(places: list[str]) -> list[Path]:
     """Return the evaluation files; of a folder all texts and tables, but training and hidden data.
 

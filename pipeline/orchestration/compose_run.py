@@ -36,6 +36,13 @@ from pipeline.stages.registry import STAGES, type_of
 STAGE_KEY = re.compile(rf"([+~]*)((?:{'|'.join(STAGES)})(?:-[\w-]+)?)\.(.+)")
 CHOSEN = re.compile(r"[\w./-]+")  # the value of a choice
 OPENED = re.compile(r"runner\.options\.|task\.")  # keys that need not be there
+OF_A_RUN = {  # what one stage cannot have apart from the others
+    "corpus": "all stages read one corpus; leave the stage out",
+    "workdir": "all stages have one folder; leave the stage out",
+    "mirror": "all stages have one; leave the stage out",
+    "out": "is where other stages read; set workdir, or run the stage by its own command",
+    "force": "is a key of the run: --force {0}",
+}
 SAMPLE_TASK = "sample_"
 CONFIG_DIR = ("--config-dir", "-cd")
 ALIKE = 0.85  # of a misspelt key of a run, which is not that of a stage; `steps` is no `stages`
@@ -136,15 +143,6 @@ def check_name(override: str, words: Words) -> None:
 def start(words: Words, task: Callable[[RunConfig], Any]) -> NoReturn:
     """Compose a run of the words of a command line, and call `task` with it; see `entry_point.run`."""
     entry_point.run("run", RunConfig, task, words, read=of_words)
-
-
-OF_A_RUN = {  # what one stage cannot have apart from the others
-    "corpus": "all stages read one corpus; leave the stage out",
-    "workdir": "all stages have one folder; leave the stage out",
-    "mirror": "all stages have one; leave the stage out",
-    "out": "is where other stages read; set workdir, or run the stage by its own command",
-    "force": "is a key of the run: --force {0}",
-}
 
 
 def in_package(word: str, own: Folders) -> str:

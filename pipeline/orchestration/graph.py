@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from model.config import TrainConfig
+from model.config import TrainConfig, check_length
 from model.training import extending
 from pipeline.common import checkpoints, storage, terminal
 from pipeline.common.errors import ConfigError, InputError, UserError, writable
@@ -159,10 +159,9 @@ def check_fit(found: Stages) -> None:
             kept = not isinstance(training, TrainConfig) or training.ema is not None
             check(kept, "the training keeps no average; set train.ema=0.999", f"{name}.ema", one.ema)
         if isinstance(one, TrainConfig) and one.model.positions:
-            makers = {folder: fingerprints.producer_of(folder, made) for folder in one.data.folders}
-            length, folder = max((getattr(maker, "sequence_length", 0), folder) for folder, maker in makers.items())
-            problem = f"must be at least {length}, the sequence length of {folder}"
-            check(length <= one.model.positions, problem, f"{name}.model.positions", one.model.positions)
+            makers = (fingerprints.producer_of(folder, made) for folder in one.data.folders)
+            length = max(getattr(maker, "sequence_length", 0) for maker in makers)
+            check_length(one.model, length, one.data, f"{name}.model.positions")
 
 
 def check_places(config: RunConfig, nodes: Nodes) -> None:

@@ -23,7 +23,7 @@ from pipeline.readers import Document, Documents, FileRange, SkipCounts
 from pipeline.readers.io import byte_ranges
 
 STANDARD_LIBRARY = "python"
-_PASSED_OVER = "test tests testing idlelib lib2to3 site-packages _vendor externals"  # folders
+_PASSED_OVER = ("test", "tests", "testing", "idlelib", "lib2to3", "site-packages", "_vendor", "externals")
 
 
 class Reader:
@@ -78,9 +78,9 @@ def folder(package: str) -> Path:
 
 def modules(package: str) -> list[byte_ranges.Marked[Path]]:
     """Return the package's source files, sorted, with their marks and sizes, without its tests."""
-    found, passed_over = [], _PASSED_OVER.split()
+    found = []
     for place, folders, names in os.walk(folder(package)):
-        folders[:] = sorted(name for name in folders if name not in passed_over)
+        folders[:] = sorted(name for name in folders if name not in _PASSED_OVER)
         for name in sorted(names):
             if name.endswith(".py") and not name.startswith(("test_", "conftest")):
                 path = Path(place, name)

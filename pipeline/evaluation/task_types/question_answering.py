@@ -110,9 +110,8 @@ class Answers:
         ends = np.minimum(starts + room, len(ids))
         before, after = np.arange(len(ids)) - starts, ends - 1 - np.arange(len(ids))  # (windows, length)
         least = np.minimum(before, after)
-        best = np.where(least >= 0, least + 0.01 * (ends - starts), -1.0).argmax(
-            0
-        )  # (length,) the window of each token
+        worth = np.where(least >= 0, least + 0.01 * (ends - starts), -1.0)
+        best = worth.argmax(0)  # (length,) the window of each token
         for number, (start, end) in enumerate(np.hstack([starts, ends]).tolist()):
             sequence, begin = frame(self._wordpiece, asked, ids[start:end])
             yield Window(index, begin, spans[start:end], best[start:end] == number), sequence

@@ -13,7 +13,7 @@ from model.finetuning.features import UNLABELLED, Samples, frame, texts
 from pipeline.common.errors import InputError
 from pipeline.config import TaskConfig
 from pipeline.evaluation import examples, table_files
-from pipeline.evaluation.input_rows import NAMES
+from pipeline.evaluation.input_rows import NAMES, TAGGED
 from pipeline.evaluation.task_types import Dataset, Given, Keep, Logits, Scores, chosen
 from pipeline.tokenization.wordpiece import WordPiece
 
@@ -23,20 +23,6 @@ Parsed = tuple[list[Sentence], list[str]]  # sentences, malformed lines
 OUTSIDE = "O"
 ALONE = ("S", "U")  # prefixes of an entity of one word
 PREFIXES = (OUTSIDE, "B", "I", "E", "L", *ALONE)
-HEADER = NAMES | {
-    "form",
-    "forms",
-    "ner",
-    "ner_tag",
-    "ner_tags",
-    "pos",
-    "token",
-    "tokens",
-    "upos",
-    "word",
-    "words",
-    "xpos",
-}
 _ID = re.compile(r"\d+([-.]\d+)?")  # in CoNLL-U, of a word, or of a range of words or one that is not written
 
 
@@ -174,7 +160,7 @@ def parse(place: str, content: bytes, columns: list[int]) -> Parsed:
         raise InputError(f"has no sentences{'; ' + malformed[0] if malformed else ''}", path=place)
     number, first = next(row for row in rows if row[1])
     read = columns if len(columns) > 1 else [*columns, -1]  # without tags, there is a name at the end
-    names = 1 < len(first) > max(read) and HEADER.issuperset(first[column].casefold() for column in read)
+    names = 1 < len(first) > max(read) and (NAMES | TAGGED).issuperset(first[column].casefold() for column in read)
     if names and sum(tags.count(first[read[-1]]) for _, tags in sentences) == len(columns) - 1:
         raise InputError("names the columns; remove this line", path=place, line=number)
     return sentences, malformed
