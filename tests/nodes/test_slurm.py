@@ -165,11 +165,14 @@ def test_what_a_person_must_see_is_not_queued_again(run: Run) -> None:
     run.cluster.idle()
 
 
-def test_a_node_that_never_comes_is_named_and_the_job_not_queued_for_ever(run: Run) -> None:
+def test_a_node_that_never_comes_is_named_and_the_job_not_queued_for_ever(
+    run: Run, request: pytest.FixtureRequest
+) -> None:
     """First the second node, then the first; then one that does not see the run's folder."""
     workdir, (first, second) = copy_of(run, "never", *TRAINING), run.cluster.nodes
     temporary = set((run.cluster.folder / "tmp").iterdir())
     held = [run.cluster.hold(second, 0), run.cluster.hold(first, 1)]
+    request.addfinalizer(lambda: [path.unlink() for path in held])  # the next tests need the nodes
     again = start(run.cluster, workdir, "train.start_timeout=10")
     job = run.cluster.running("train", workdir)["JobId"]
     log = workdir / "logs" / f"train-{job}.out"
@@ -192,8 +195,6 @@ def test_a_node_that_never_comes_is_named_and_the_job_not_queued_for_ever(run: R
     assert ended["Restarts"] == "2"
     run.cluster.idle()
     assert set((run.cluster.folder / "tmp").iterdir()) <= temporary
-    for path in held:
-        path.unlink()
 
 
 def test_two_jobs_on_the_same_nodes_do_not_meet_and_a_cancelled_one_stays_so(run: Run) -> None:
