@@ -6,7 +6,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import fields, is_dataclass
 from typing import Any, TypeVar
 
@@ -20,8 +20,9 @@ from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBase
 from pipeline.cli import help_text
 from pipeline.cli.conf_files import CONF, choices, no_such
 from pipeline.cli.overrides import Words, for_hydra, split
+from pipeline.common import terminal
 from pipeline.common.errors import ConfigError, UserError, named
-from pipeline.common.schema import StageConfig, walk_fields
+from pipeline.common.schema import StageConfig, walk_fields, without_effect
 from pipeline.common.storage import is_address
 from pipeline.common.stores.objects import SCHEMES
 
@@ -89,6 +90,12 @@ def validate(config: DictConfig, schema: type[Config]) -> Config:
     assert isinstance(built, schema)
     check_addresses(built)
     return built
+
+
+def warn(lines: Iterable[str]) -> None:
+    """Print warnings, each once, by one rank of a training."""
+    for line in dict.fromkeys(lines) if os.environ.get("RANK", "0") == "0" else ():
+        terminal.say(f"warning: {line}", sys.stderr)
 
 
 @contextlib.contextmanager
@@ -212,7 +219,9 @@ def of_words(name: str, schema: type[Config], words: Words, asked: bool) -> Conf
         config = compose(name, schema, words)
         if config is not None and asked:
             print_help(name, schema, config)
-        return None if config is None or asked else validate(config, schema)
+        made = None if config is None or asked else validate(config, schema)
+        warn([] if made is None else without_effect(made))
+        return made
     except UserError:
         raise
     except MISTAKES as error:

@@ -53,14 +53,16 @@ def option(
     help: str = "",
     role: str = "setting",
     counts: Callable[[Any], Any] | None = None,
+    only: tuple[Any, ...] = (),
     **limits: Any,
 ) -> Any:
     """Return a field that affects the stage's output; `limits` are arguments of `Limits`.
 
     A `role` that is the name of another field says: only where that is set. `counts` returns the part
-    of a value that does so, if the rest does not.
+    of a value that does so, if the rest does not. `only` names a field, and the values with which this
+    one is read; without values: any that is set.
     """
-    metadata = {"help": help, "role": role, "counts": counts or (lambda value: value)}
+    metadata = {"help": help, "role": role, "counts": counts or (lambda value: value), "only": only}
     metadata |= {"limits": Limits(**limits)} if limits else {}
     if isinstance(default, list | dict):
         return field(default_factory=default.copy, metadata=metadata)
@@ -116,6 +118,18 @@ def walk_fields(config: Any) -> Iterator[tuple[str, str, Any]]:
                 yield f"{each.name}.{key}", inner, item
         else:
             yield each.name, role, counted(each, value)
+
+
+def without_effect(config: Any, prefix: str = "") -> Iterator[str]:
+    """Yield a line for each value of a config dataclass that is not the default and that nothing reads."""
+    for each in fields(config):
+        value, (other, *read_with) = getattr(config, each.name), each.metadata.get("only") or [""]
+        if is_dataclass(value):
+            yield from without_effect(value, f"{prefix}{each.name}.")
+        elif other and value != default_of(each):
+            found = getattr(config, other)
+            if not (found in read_with if read_with else found):
+                yield f"{prefix}{each.name}={value} has no effect with {prefix}{other}={'null' if found is None else found}"
 
 
 def counted(each: Any, value: Any) -> Any:

@@ -28,6 +28,7 @@ from pipeline.cli.overrides import (
 )
 from pipeline.common import cores
 from pipeline.common.errors import ConfigError, InputError, UserError
+from pipeline.common.schema import without_effect
 from pipeline.config import MINIMAL_PAIRS, EvaluateConfig, RunConfig, StageConfig
 from pipeline.orchestration import stage_keys
 from pipeline.stages.registry import STAGES, type_of
@@ -209,7 +210,9 @@ def of_words(name: str, schema: type, argv: Words, asked: bool) -> Any:
         check_stages(words)
         raise in_words_of_run(error) from error
     config.cores = made.cores = made.cores or cores.available()
-    made.stages = {stage: validated(config, stage, of) for stage, of in with_evaluations(config, made, own).items()}
+    typed = with_evaluations(config, made, own)
+    made.stages = {stage: validated(config, stage, of) for stage, of in typed.items()}
+    composing.warn(line for stage, of in typed.items() for line in without_effect(made.stages[stage], f"{of}."))
     return made
 
 

@@ -58,3 +58,14 @@ def test_a_run_in_another_store_is_refused_and_leaves_nothing(root: Path, tmp_pa
     assert done.returncode == Exit.USER
     assert len(done.stderr.splitlines()) == 1
     assert not list(tmp_path.iterdir())
+
+
+def test_a_value_that_nothing_reads_is_named_once(root: Path, tmp_path: Path) -> None:
+    """Also in a plan, by the stage that was typed; the same value is silent where it is read."""
+    words = ("evaluate.pooling=mean", "evaluate.chunks=3", "tasks=[sample_next,sample_order]", "dry_run=true")
+    done = forked.module("pipeline.run", "+corpus=sample", *words, cwd=tmp_path, env={"PYTHONPATH": str(root)})
+    assert done.returncode == 0, done.stderr
+    assert [line.split()[1] for line in done.stderr.splitlines()] == ["evaluate.chunks=3", "evaluate.pooling=mean"]
+    words += ("evaluate.encoder=frozen", "evaluate.truncation=chunks")
+    done = forked.module("pipeline.run", "+corpus=sample", *words, cwd=tmp_path, env={"PYTHONPATH": str(root)})
+    assert (done.returncode, done.stderr) == (0, "")

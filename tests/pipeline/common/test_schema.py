@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from pipeline.common.errors import ConfigError
-from pipeline.common.schema import Section, option
+from pipeline.common.schema import Section, option, without_effect
 from tests.refusals import refused
 
 
@@ -18,9 +18,24 @@ class Part(Section, key="part"):
     nested: dict[str, Any] = option({})
 
 
+@dataclass(kw_only=True)
+class Switched(Section):
+    name: str = option("a")
+    folder: str | None = option(None)
+    power: float = option(1.0, only=("name", "b", "c"))
+    count: int = option(1, only=("folder",))
+    inner: Any = None
+
+
 @pytest.mark.parametrize("number", [float("inf"), float("-inf"), float("nan")])
 @pytest.mark.parametrize("name", ["rate", "free", "many", "nested"])
 def test_no_setting_is_infinite_or_nan(name: str, number: float) -> None:
     value = {"many": [1.0, number], "nested": {"a": {"b": [number]}}}.get(name, number)
     with refused(ConfigError, key=f"part.{name}"):
         Part(**{name: value})
+
+
+def test_what_another_value_switches_off_is_found() -> None:
+    found = without_effect(Switched(power=2.0, count=3, inner=Switched(name="b", power=2.0)))
+    assert list(found) == ["power=2.0 has no effect with name=a", "count=3 has no effect with folder=null"]
+    assert not list(without_effect(Switched(name="b", power=2.0, folder="x", count=3)))
