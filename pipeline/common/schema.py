@@ -129,7 +129,8 @@ def without_effect(config: Any, prefix: str = "") -> Iterator[str]:
         elif other and value != default_of(each):
             found = getattr(config, other)
             if not (found in read_with if read_with else found):
-                yield f"{prefix}{each.name}={value} has no effect with {prefix}{other}={'null' if found is None else found}"
+                shown = "null" if found is None else found
+                yield f"{prefix}{each.name}={value} has no effect with {prefix}{other}={shown}"
 
 
 def counted(each: Any, value: Any) -> Any:

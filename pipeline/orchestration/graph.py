@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from model.config import TrainConfig, check_length
-from model.training import extending
+from model.training import extending, tracking
 from pipeline.common import checkpoints, storage, terminal
 from pipeline.common.errors import ConfigError, InputError, UserError, writable
 from pipeline.common.manifest import Manifest
@@ -154,10 +154,15 @@ def check_fit(found: Stages) -> None:
         if isinstance(one, TasksConfig) and one.validation_share > share:
             problem = f"is more than prepare holds out, {share:g}: training would see the text of the tasks"
             raise ConfigError(problem, f"{name}.validation_share", one.validation_share)
-        if isinstance(one, ConvertConfig) and one.ema:
-            training = fingerprints.producer_of(one.train, made)
-            kept = not isinstance(training, TrainConfig) or training.ema is not None
+        training = fingerprints.producer_of(one.train, made) if isinstance(one, ConvertConfig) else None
+        if isinstance(one, ConvertConfig) and isinstance(training, TrainConfig):
+            kept = training.ema is not None or not one.ema
             check(kept, "the training keeps no average; set train.ema=0.999", f"{name}.ema", one.ema)
+            more = training.keep_every or training.save_at_words or Manifest.read(training.out)
+            enough = bool(more) or one.average <= training.keep
+            check(enough, f"the training keeps {training.keep}; set train.keep too", f"{name}.average", one.average)
+        if isinstance(one, TrainConfig) and "WANDB_MODE" in os.environ:
+            tracking.mode_of(one.tracking.mode)
         if isinstance(one, TrainConfig) and one.model.positions:
             makers = (fingerprints.producer_of(folder, made) for folder in one.data.folders)
             length = max(getattr(maker, "sequence_length", 0) for maker in makers)
