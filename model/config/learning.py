@@ -79,19 +79,18 @@ class OptimizerConfig(Section, key="optimizer"):
     Biases and layer norms have no decay.
     """
 
+    _only = dict.fromkeys(("momentum", "adam_share"), ("name", "muon"))
+
     name: str = option(help="Optimizer.", choices=("adamw", "lamb", "stable_adamw", "muon"))
     learning_rate: float = option(1e-4, "Learning rate at the peak of the schedule.", above=0)
     betas: list[float] = option([0.9, 0.999], "Decay rates of both moments.", at_least=0, below=1)
     epsilon: float = option(1e-6, "Term added to the denominator.", above=0)
     weight_decay: float = option(0.01, "Weight decay.", at_least=0)
-    momentum: float = option(
-        0.95, "Decay rate of the momentum of hidden matrices (muon).", only=("name", "muon"), at_least=0, below=1
-    )
+    momentum: float = option(0.95, "Decay rate of the momentum of hidden matrices (muon).", at_least=0, below=1)
     adam_share: float = option(
         0.015,
         "Learning rate of what AdamW updates (embeddings, heads, vectors), as a share of that of "
         "hidden matrices (muon).",
-        only=("name", "muon"),
         above=0,
     )
 
@@ -108,34 +107,27 @@ class ScheduleConfig(Section, key="schedule"):
     two phases begins at `first_step` where the first one ended, of `total_steps` of both.
     """
 
+    _only = dict.fromkeys(("decay", "decay_share"), ("name", "wsd")) | {
+        "power": ("name", "polynomial", "wsd"),
+        "batch_share": ("first_batch",),
+    }
+
     name: str = option(help="Schedule.", choices=("linear", "polynomial", "constant", "cosine", "wsd"))
     warmup_share: float = option(0.01, "Share of all steps for warm-up.", at_least=0, at_most=1)
     warmup_steps: int | None = option(None, "Steps of warm-up; null: warmup_share of all steps.", at_least=0)
     final_share: float = option(0.0, "Share of the peak rate that is left at the end.", at_least=0, at_most=1)
-    power: float = option(
-        1.0,
-        "Exponent of the remaining share of steps: polynomial and wsd.",
-        only=("name", "polynomial", "wsd"),
-        above=0,
-    )
-    decay_share: float = option(
-        0.1, "Share of all steps, the last ones, in which wsd decays.", only=("name", "wsd"), at_least=0, at_most=1
-    )
+    power: float = option(1.0, "Exponent of the remaining share of steps: polynomial and wsd.", above=0)
+    decay_share: float = option(0.1, "Share of all steps, the last ones, in which wsd decays.", at_least=0, at_most=1)
     decay: str = option(
         "power",
         "Decay of wsd: by `power`, or sqrt: one minus the root of the share that is done.",
         choices=("power", "sqrt"),
-        only=("name", "wsd"),
     )
     first_step: int = option(0, "Step of the schedule at which this run begins.", at_least=0)
     total_steps: int | None = option(None, "Steps of the schedule; null: it ends with this run.")
     first_batch: int | None = option(None, "Samples of the first step; null: batch_size.", at_least=1)
     batch_share: float = option(
-        0.1,
-        "Share of all steps, the first ones, in which the batch grows to batch_size.",
-        only=("first_batch",),
-        at_least=0,
-        at_most=1,
+        0.1, "Share of all steps, the first ones, in which the batch grows to batch_size.", at_least=0, at_most=1
     )
 
     spread_steps: int | None = option(

@@ -8,11 +8,7 @@ UNASSIGNED = range(10_000, 29_000)  # below launchers' defaults, node ports and 
 
 
 def free_port() -> int:
-    """Return a TCP port that is free now, on every interface, and that no connection gets by itself.
-
-    Whoever asks for one binds it seconds later; of those that the system gives to connections
-    (and for port 0) another program would have it by then, once in some thousand times.
-    """
+    """Return a TCP port that is free now, on every interface, and that the system gives to no other program."""
     while True:
         port = random.SystemRandom().choice(UNASSIGNED)
         with contextlib.suppress(OSError), socket.socket() as probe:

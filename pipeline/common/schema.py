@@ -53,16 +53,14 @@ def option(
     help: str = "",
     role: str = "setting",
     counts: Callable[[Any], Any] | None = None,
-    only: tuple[Any, ...] = (),
     **limits: Any,
 ) -> Any:
     """Return a field that affects the stage's output; `limits` are arguments of `Limits`.
 
     A `role` that is the name of another field says: only where that is set. `counts` returns the part
-    of a value that does so, if the rest does not. `only` names a field, and the values with which this
-    one is read; without values: any that is set.
+    of a value that does so, if the rest does not.
     """
-    metadata = {"help": help, "role": role, "counts": counts or (lambda value: value), "only": only}
+    metadata = {"help": help, "role": role, "counts": counts or (lambda value: value)}
     metadata |= {"limits": Limits(**limits)} if limits else {}
     if isinstance(default, list | dict):
         return field(default_factory=default.copy, metadata=metadata)
@@ -123,7 +121,7 @@ def walk_fields(config: Any) -> Iterator[tuple[str, str, Any]]:
 def without_effect(config: Any, prefix: str = "") -> Iterator[str]:
     """Yield a line for each value of a config dataclass that is not the default and that nothing reads."""
     for each in fields(config):
-        value, (other, *read_with) = getattr(config, each.name), each.metadata.get("only") or [""]
+        value, (other, *read_with) = getattr(config, each.name), getattr(config, "_only", {}).get(each.name, [""])
         if is_dataclass(value):
             yield from without_effect(value, f"{prefix}{each.name}.")
         elif other and value != default_of(each):
@@ -196,6 +194,7 @@ class Section:
     """A part of a configuration under `key`; a new instance checks its fields' limits."""
 
     _prefix: ClassVar[str] = ""
+    _only: ClassVar[dict[str, tuple[Any, ...]]] = {}  # the field and its values with which one is read; or if set
 
     def __init_subclass__(cls, key: str = "") -> None:
         cls._prefix = f"{key}." if key else cls._prefix

@@ -150,6 +150,9 @@ class TaskConfig(Section, key="task"):
 class EvaluateConfig(StageConfig):
     """`python -m pipeline.evaluate`."""
 
+    _only = dict.fromkeys(("layers", "mix", "pooling"), ("encoder", "frozen"))
+    _only |= dict.fromkeys(("chunks", "chunk_pooling"), ("truncation", "chunks"))
+
     task: TaskConfig = option()
     data: str = input_path(help="Folder in the official GLUE layout, of folders or zip files.")
     pretrained: str = input_path(
@@ -166,29 +169,15 @@ class EvaluateConfig(StageConfig):
         "classification: all of it, in several sequences.",
         choices=("head", "tail", "head_tail", "chunks"),
     )
-    chunks: int = option(8, "Chunks per text, at most.", only=("truncation", "chunks"), at_least=1)
-    chunk_pooling: str = option(
-        "mean",
-        "How the chunks of a text are combined.",
-        only=("truncation", "chunks"),
-        choices=("mean", "max", "attention"),
-    )
+    chunks: int = option(8, "Chunks per text, at most.", at_least=1)
+    chunk_pooling: str = option("mean", "How the chunks of a text are combined.", choices=("mean", "max", "attention"))
     stride: int = option(128, "Of answers: tokens from one window of a passage to the next.", at_least=1)
     encoder: str = option(
         "tuned", "Train all weights; or, frozen, only the head, on `layers`.", choices=("tuned", "frozen")
     )
-    layers: list[int] = option(
-        [-1], "Layers of a frozen encoder that are read; 0: embeddings.", only=("encoder", "frozen")
-    )
-    mix: str = option(
-        "concat", "How these layers are combined.", only=("encoder", "frozen"), choices=("concat", "mean", "weighted")
-    )
-    pooling: str = option(
-        "cls",
-        "How the tokens of a frozen encoder are combined.",
-        only=("encoder", "frozen"),
-        choices=("cls", "mean", "max"),
-    )
+    layers: list[int] = option([-1], "Layers of a frozen encoder that are read; 0: embeddings.")
+    mix: str = option("concat", "How these layers are combined.", choices=("concat", "mean", "weighted"))
+    pooling: str = option("cls", "How the tokens of a frozen encoder are combined.", choices=("cls", "mean", "max"))
     precision: str = option(
         "fp32", "Precision of the passes; weights and moments stay in fp32.", choices=("fp32", "bf16")
     )

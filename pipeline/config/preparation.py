@@ -106,6 +106,8 @@ class CorpusConfig(Section, key="corpus"):
 class FiltersConfig(Section, key="filters"):
     """Which documents `prepare` leaves out, in addition to empty, short and equal ones."""
 
+    _only = dict.fromkeys(("shingle", "permutations"), ("near_duplicates",)) | {"ngram": ("decontaminate",)}
+
     maximum_characters: int | None = option(None, "Longest document, in characters; null: any.", at_least=1)
     maximum_non_letters: float | None = option(
         None, "Largest share of characters that are not letters, spaces excluded; null: any.", at_least=0, at_most=1
@@ -118,18 +120,12 @@ class FiltersConfig(Section, key="filters"):
     decontaminate: list[str] = input_path(
         [], "Evaluation files, folders of them or globs, whose text no document may contain."
     )
-    ngram: int = option(
-        13, "Words in a row that a document may not share with an evaluation file.", only=("decontaminate",), at_least=1
-    )
+    ngram: int = option(13, "Words in a row that a document may not share with an evaluation file.", at_least=1)
     near_duplicates: float | None = option(
         None, "Jaccard similarity from which the second of two documents is left out; null: never.", above=0, at_most=1
     )
-    shingle: int = option(
-        5, "Words in a row that are compared for near duplicates.", only=("near_duplicates",), at_least=1
-    )
-    permutations: int = option(
-        128, "Size of a MinHash signature; larger is more exact and slower.", only=("near_duplicates",), at_least=1
-    )
+    shingle: int = option(5, "Words in a row that are compared for near duplicates.", at_least=1)
+    permutations: int = option(128, "Size of a MinHash signature; larger is more exact and slower.", at_least=1)
 
 
 @dataclass(kw_only=True)

@@ -20,10 +20,12 @@ class Part(Section, key="part"):
 
 @dataclass(kw_only=True)
 class Switched(Section):
+    _only = {"power": ("name", "b", "c"), "count": ("folder",)}  # noqa: RUF012 -- a ClassVar of Section
+
     name: str = option("a")
     folder: str | None = option(None)
-    power: float = option(1.0, only=("name", "b", "c"))
-    count: int = option(1, only=("folder",))
+    power: float = option(1.0)
+    count: int = option(1)
     inner: Any = None
 
 
