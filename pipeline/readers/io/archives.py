@@ -11,6 +11,7 @@ from typing import Any, Self
 from pipeline.common import budget, storage
 from pipeline.common.budget import Budget
 from pipeline.common.errors import InputError
+from pipeline.common.schema import check
 from pipeline.common.storage import BROKEN_ZIP, File
 from pipeline.config import CorpusConfig
 from pipeline.readers import FileList, FileRange, SkipCounts, files_of
@@ -20,6 +21,7 @@ from pipeline.text.encodings import Decoded
 
 TARS = (*compressed.suffixes(".tar"), ".tgz", ".tbz2", ".txz", ".tzst")
 ARCHIVES = (".zip", *TARS)
+ROWS = (*compressed.suffixes(".jsonl", ".ndjson", ".json", ".csv", ".tsv"), ".parquet", ".feather", ".arrow")
 BROKEN_TAR = (tarfile.TarError, EOFError, OSError, ValueError, TypeError, RecursionError)
 Contents = Iterator[tuple[str, bytes]]  # names and bytes of documents
 _HEADER = 2**20  # bytes of a long name or of attributes, which tarfile reads at once
@@ -42,6 +44,8 @@ class ArchiveFiles:
     def __init__(self, corpus: CorpusConfig, source: str, suffixes: tuple[str, ...]):
         self.corpus, self.source, self.suffixes = corpus, source, suffixes
         self.loose = compressed.suffixes(*suffixes)
+        rows = (corpus.path or "").lower().endswith(ROWS)
+        check(not rows, "has rows, not prose; +corpus=jsonl or parquet reads some", "corpus.path", corpus.path)
 
     @cached_property
     def files(self) -> FileList:

@@ -411,3 +411,10 @@ def test_a_path_is_not_empty_and_lengths_are_not_negative(tmp_path: Path) -> Non
     corpus = CorpusConfig(name="c", reader="lines", path=str(tmp_path))
     with pytest.raises(ConfigError, match="minimum_characters=-5"):
         PrepareConfig(corpus=corpus, vocab="v", out="o", source="s", minimum_characters=-5)
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.CSV.gz", "*.tsv", "a.parquet"])
+@pytest.mark.parametrize("reader", ["text", "books"])
+def test_rows_are_not_read_as_prose(tmp_path: Path, reader: str, name: str) -> None:
+    with refused(ConfigError, key="corpus.path"):
+        read(config(reader, tmp_path / name))
