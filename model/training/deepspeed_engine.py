@@ -14,6 +14,7 @@ import torch
 from deepspeed import utils as fragments
 from deepspeed.runtime.config import DeepSpeedConfig
 from deepspeed.runtime.config_utils import DeepSpeedConfigModel
+from deepspeed.runtime.zero.utils import ZeRORuntimeException
 from pydantic import ValidationError
 from torch import Tensor, nn
 from torch.optim import Optimizer
@@ -201,6 +202,9 @@ def build_engine(module: nn.Module, config: TrainConfig, world: World) -> Any:
     """Build the DeepSpeed engine around `module`, with our optimizer.
 
     An optimizer named in DeepSpeed's JSON would apply weight decay to biases and layer norms.
+
+    Raises:
+        ConfigError: DeepSpeed cannot combine what `config.deepspeed` asks for.
     """
     prepare_for(world.device, TYPES[config.precision], module)
     optimizer = build_optimizer(module, config.optimizer, config.precision == "bf16")
@@ -213,10 +217,14 @@ def build_engine(module: nn.Module, config: TrainConfig, world: World) -> Any:
     clip = 0.0
     if settings.get("zero_optimization", {}).get("stage", 0) == 0:
         clip, settings["gradient_clipping"] = settings["gradient_clipping"], 0.0
-    with usual_wrapper():
-        engine, *_ = deepspeed.initialize(
-            model=module.to(world.device), optimizer=optimizer, config=settings, dist_init_required=False
-        )
+    module.to(world.device)
+    try:
+        with usual_wrapper():
+            engine, *_ = deepspeed.initialize(
+                model=module, optimizer=optimizer, config=settings, dist_init_required=False
+            )
+    except (ZeRORuntimeException, AssertionError, NotImplementedError, ValueError) as error:  # what it cannot combine
+        raise ConfigError(first_line(error), "deepspeed") from error
     if not hasattr(engine.optimizer, "overflow"):
         clip_and_skip(engine.optimizer, clip)
     look_once(engine.optimizer)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.common.errors import Exit
 from tests import forked
 from tests.model.conftest import SMALL, losses, rows, train_many
 
@@ -69,3 +70,10 @@ def test_the_curve_is_the_golden_one(curves, optimizer) -> None:
     golden = json.loads(GOLDEN.read_text())[optimizer]
     assert curves[optimizer, 0, 1] == pytest.approx(golden, abs=1e-4)
     assert golden[-1] < golden[0] - 0.2
+
+
+def test_what_deepspeed_does_not_combine_is_one_line(work: Path, tmp_path: Path) -> None:
+    offloaded = "+deepspeed.zero_optimization.offload_optimizer.device=cpu"
+    done = forked.module("pipeline.train", *settings(work, tmp_path / "out", "adamw", 1, offloaded))
+    assert done.returncode == Exit.USER
+    assert [line.split(":")[:2] for line in done.stderr.splitlines()] == [["error", " deepspeed"]]
