@@ -35,6 +35,7 @@ from pipeline.stages.registry import STAGES, type_of
 
 # A key of a stage among the words of a run: `train.steps=9`, `+train-512.deepspeed.KEY=9`.
 STAGE_KEY = re.compile(rf"([+~]*)((?:{'|'.join(STAGES)})(?:-[\w-]+)?)\.(.+)")
+UNCOMMENTED = re.compile(r"""(?:'[^']*'|"[^"]*"|(?<=\S)#|[^#])*""")  # of a line, where quotes may hold a #
 CHOSEN = re.compile(r"[\w./-]+")  # the value of a choice
 OPENED = re.compile(r"runner\.options\.|task\.")  # keys that need not be there
 OF_A_RUN = {  # what one stage cannot have apart from the others
@@ -105,12 +106,12 @@ def own_folder(path: str) -> str:
 def lines_of(path: str) -> Words:
     """Return the overrides in a file, one per line, without comments and empty lines."""
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        text = Path(path).read_text(encoding="utf-8-sig")
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise InputError(f"cannot be read ({reason}); expected one override per line", path=f"@{path}") from error
-    lines = (re.sub(r"(^|\s)#.*", "", line).strip() for line in text.splitlines())
-    return [line for line in lines if line]
+    lines = (UNCOMMENTED.match(line) for line in text.splitlines())
+    return [found[0].strip() for found in lines if found and found[0].strip()]
 
 
 def check_name(override: str, words: Words) -> None:

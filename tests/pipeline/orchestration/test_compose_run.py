@@ -187,3 +187,10 @@ def test_what_all_stages_share_is_refused_of_one(key: str) -> None:
     """`train.out=` moved a stage, and its readers read the old one."""
     with refused(ConfigError, key=f"train.{key}"):
         runs.composed("+corpus=sample", f"train.{key}=true")
+
+
+def test_a_file_of_words_has_comments_and_quotes(tmp_path: Path) -> None:
+    lines = ["# all of it", "", "seed=3  # don't", "corpus.path=a#b", "'tasks=[a #b]' # c", '  x="1 # 2"#3', "#"]
+    (tmp_path / "words").write_text("\n".join(lines), encoding="utf-8-sig")
+    found = compose_run.lines_of(str(tmp_path / "words"))
+    assert found == ["seed=3", "corpus.path=a#b", "'tasks=[a #b]'", 'x="1 # 2"#3']
