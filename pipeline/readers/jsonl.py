@@ -7,8 +7,6 @@ from pipeline.common import foreign_json
 from pipeline.readers import Documents, FileRange, SkipCounts
 from pipeline.readers.io import compressed, row_fields, text_lines
 
-NAMES = compressed.suffixes(".jsonl", ".json", ".ndjson")
-
 
 class Reader(row_fields.RowReader):
     """Reader of the fields of objects."""
@@ -16,7 +14,7 @@ class Reader(row_fields.RowReader):
     @cached_property
     def files(self) -> text_lines.TextFiles:
         """Return the files of lines."""
-        return text_lines.TextFiles(self.corpus, self.source, NAMES)
+        return text_lines.TextFiles(self.corpus, self.source, compressed.JSON_LINES)
 
     def splits(self, split_bytes: int) -> list[FileRange]:
         """Cut the files into byte ranges of about `split_bytes`."""

@@ -21,7 +21,7 @@ from pipeline.text.encodings import Decoded
 
 TARS = (*compressed.suffixes(".tar"), ".tgz", ".tbz2", ".txz", ".tzst")
 ARCHIVES = (".zip", *TARS)
-ROWS = (*compressed.suffixes(".jsonl", ".ndjson", ".json", ".csv", ".tsv"), ".parquet", ".feather", ".arrow")
+ROWS = (*compressed.JSON_LINES, *compressed.suffixes(".csv", ".tsv"), ".parquet", ".feather", ".arrow")
 BROKEN_TAR = (tarfile.TarError, EOFError, OSError, ValueError, TypeError, RecursionError)
 Contents = Iterator[tuple[str, bytes]]  # names and bytes of documents
 _HEADER = 2**20  # bytes of a long name or of attributes, which tarfile reads at once

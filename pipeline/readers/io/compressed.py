@@ -56,6 +56,9 @@ def suffixes(*names: str) -> tuple[str, ...]:
     return tuple(name + packed for name in names for packed in ("", *PACKED))
 
 
+JSON_LINES = suffixes(".jsonl", ".json", ".ndjson")
+
+
 class _Gzip:
     """Adapter of zlib's decompressor to the interface of bzip2's."""
 
