@@ -32,17 +32,15 @@ class Azure(Client):
 
     def _connect(self, account: str) -> Any:
         from azure.core.credentials import AzureNamedKeyCredential
+        from azure.core.pipeline.transport import RequestsTransport
         from azure.storage.blob import BlobServiceClient
 
         # The client logs what is raised, too, and azure-identity each source that it has tried.
         logging.getLogger("azure").setLevel(logging.CRITICAL)
-        settings: dict[str, Any] = {
-            "retry_total": 0,
-            "connection_timeout": 10,
-            "read_timeout": 20,
-            "connection_data_block_size": 2**16,
-            "raw_response_hook": _watch,
-        }
+        transport = RequestsTransport(connection_timeout=10, read_timeout=20, connection_data_block_size=2**16)
+        transport.open()
+        transport.session.hooks["response"].append(_watch)
+        settings: dict[str, Any] = {"retry_total": 0, "transport": transport}
         connection = _connection()
         name = account.partition(".")[0]
         end = urlsplit(connection.get("BLOBENDPOINT", "")).hostname or ""
@@ -156,15 +154,15 @@ def _identity() -> Any:
     return DefaultAzureCredential()
 
 
-def _watch(answer: Any) -> None:
+def _watch(answer: Any, **_: Any) -> None:
     """Look at the bytes of an answer as they come: they may be cut off, or come too slowly.
 
-    The client itself would ask again at once, without a word and without an end in sight.
+    The client itself would ask again at once, without a word and without an end in sight. A hook of
+    the client's comes too late: it has read an answer that has a checksum by then.
     """
     from urllib3.exceptions import HTTPError
 
-    raw = getattr(answer.http_response, "internal_response", answer.http_response).raw
-    whole = raw.stream
+    whole = answer.raw.stream
 
     def stream(*args: Any, **kwargs: Any) -> Iterator[bytes]:
         pace = retries.Pace()
@@ -175,7 +173,7 @@ def _watch(answer: Any) -> None:
         except (HTTPError, ConnectionError) as error:
             raise retries.Again(first_line(error)) from error
 
-    raw.stream = stream
+    answer.raw.stream = stream
 
 
 def _blob(at: At) -> Any:
