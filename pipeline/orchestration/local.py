@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -123,7 +123,7 @@ class LocalExecutor(Executor):
             ours["CUDA_VISIBLE_DEVICES"] = ",".join(self.gpus[place:] + self.gpus[:place])
         if secrets := node.secrets():
             ours[run_record.SECRETS] = json.dumps(secrets)
-        with file:
+        with file, signals_wait():
             process = subprocess.Popen(
                 self.command(node),
                 stdin=subprocess.DEVNULL,
@@ -132,7 +132,7 @@ class LocalExecutor(Executor):
                 env=os.environ | ours,
                 start_new_session=True,
             )
-        self.running[node.name] = Running(node, process, gpu)
+            self.running[node.name] = Running(node, process, gpu)
 
     def _gpu(self, node: StageRecord) -> str | None:
         """Return the first GPU for a stage that begins with one: one of the fewest such stages."""
@@ -175,6 +175,23 @@ class LocalExecutor(Executor):
                 while time.monotonic() < until and any([signal_group(child, 0) for child in children]):
                     time.sleep(0.05)
         self.running.clear()
+
+
+@contextlib.contextmanager
+def signals_wait() -> Iterator[None]:
+    """Handle a signal that stops the run after the block, in which it would leave a child behind."""
+    came: list[int] = []
+    stopping = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    kept = {number: handler for number in stopping if callable(handler := signal.getsignal(number))}
+    for number in kept:
+        signal.signal(number, lambda number, frame: came.append(number))
+    try:
+        yield
+    finally:
+        for number, handler in kept.items():
+            signal.signal(number, handler)
+        for late in came:
+            signal.raise_signal(late)
 
 
 def signal_group(process: subprocess.Popen[bytes], sign: int) -> bool:

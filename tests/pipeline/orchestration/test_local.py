@@ -189,3 +189,16 @@ def test_who_stops_a_run_is_told_what_was_saved(
     with pytest.raises(kind, match=told):
         executor.run([script(tmp_path, name, line)])
     assert capsys.readouterr().out.endswith(shown)
+
+
+@pytest.mark.usefixtures("interruptible")
+def test_a_stage_that_starts_while_its_run_is_stopped_is_stopped_too(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def stopped(node: StageRecord) -> list[str]:
+        os.kill(os.getpid(), signal.SIGINT)
+        return command(node)
+
+    with pytest.raises(KeyboardInterrupt):
+        LocalExecutor(tmp_path, 1, stopped).run([script(tmp_path, "tasks", DIES)])
+    assert capsys.readouterr().out == "stopping: tasks is ending …\n"
