@@ -3,6 +3,7 @@
 import difflib
 import math
 import os
+import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -223,8 +224,11 @@ def build_engine(module: nn.Module, config: TrainConfig, world: World) -> Any:
             engine, *_ = deepspeed.initialize(
                 model=module, optimizer=optimizer, config=settings, dist_init_required=False
             )
-    except (ZeRORuntimeException, AssertionError, NotImplementedError, ValueError) as error:  # what it cannot combine
-        raise ConfigError(first_line(error), "deepspeed") from error
+    except (ZeRORuntimeException, AssertionError, NotImplementedError, ValueError) as error:
+        *_, place = traceback.walk_tb(error.__traceback__)
+        if not place[0].f_globals["__name__"].startswith("deepspeed."):
+            raise  # our own mistake, or PyTorch's
+        raise ConfigError(first_line(error), "deepspeed") from error  # what it cannot combine
     if not hasattr(engine.optimizer, "overflow"):
         clip_and_skip(engine.optimizer, clip)
     look_once(engine.optimizer)
