@@ -4,14 +4,23 @@ A corpus's language may also be written with a region (`de_AT`, `zh-CN`, `sr-Lat
 as ISO 639's code of three letters (`deu`). Tables of languages are read with `wikipedia_code`.
 """
 
+import re
 from functools import lru_cache
 
 from pipeline.common.tables import read_table
 
 _CODES = read_table(__file__, "language_codes.yaml")
 _OWN = frozenset(_CODES["own"].split())
-_PAIRS = (entry.split(":") for entry in _CODES["iso"].split())
+_PAIRS = [entry.split(":") for entry in _CODES["iso"].split()]
 _THREE_LETTERS: dict[str, str] = {code: two for two, codes in _PAIRS for code in codes.split(",")}
+_TWO_LETTERS = {two for two, _ in _PAIRS}.union(_CODES["former"].split())
+_FORM = re.compile(r"([a-z]{2,3}|simple)(-[a-z0-9]+)*")  # de, simple, zh-min-nan
+
+
+def is_code(language: str) -> bool:
+    """Return whether it has the form of a code and, of two letters, is one."""
+    code = language.lower().replace("_", "-")
+    return bool(_FORM.fullmatch(code)) and (code[2:3] not in ("", "-") or code[:2] in _TWO_LETTERS)
 
 
 @lru_cache(maxsize=256)

@@ -1,10 +1,10 @@
 """The schemas from text to shards: `download`, `vocab`, `prepare`, `tasks`, and what they share."""
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from pipeline.common import language_codes
 from pipeline.common.errors import ConfigError, named
 from pipeline.common.formatting import byte_count
 from pipeline.common.schema import Section, StageConfig, check, group, input_path, option, runtime_option
@@ -12,7 +12,6 @@ from pipeline.common.schema import Section, StageConfig, check, group, input_pat
 if TYPE_CHECKING:
     from omegaconf import DictConfig
 
-LANGUAGE = re.compile(r"([A-Za-z]{2,3}|simple)([-_][A-Za-z0-9]+)*")  # de, simple, zh-min-nan
 ENGINES = ("local", "prism", "flink", "spark", "dataflow")
 
 
@@ -58,7 +57,7 @@ class CorpusConfig(Section, key="corpus"):
     def check_rules(self) -> None:
         """Check the language and the encoding."""
         self.require(
-            LANGUAGE.fullmatch(self.language) is not None,
+            language_codes.is_code(self.language),
             "not a language code; use the one in Wikipedia's addresses: vi, de, ceb, simple",
             "language",
         )

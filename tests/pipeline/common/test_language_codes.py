@@ -2,10 +2,10 @@
 
 import pytest
 
-from pipeline.common.language_codes import base_code, wikipedia_code
+from pipeline.common.language_codes import base_code, is_code, wikipedia_code
 from pipeline.text.encodings import candidates
 from pipeline.text.sentences import split_sentences
-from pipeline.text.wikitext import Extractor
+from pipeline.text.wikitext import Extractor, namespaces
 
 WRITTEN = [
     ("de", "de de-AT de_DE DE deu ger de-formal"),
@@ -44,3 +44,8 @@ def test_wikipedias_own_codes_are_kept(code: str, base: str) -> None:
     assert (wikipedia_code(code), base_code(code)) == (code, base)
     # The converter of scripts is not enabled in the other wikis of Chinese.
     assert Extractor(code).text("Ion -{x}- here") == "Ion -{x}- here"
+
+
+def test_every_language_of_wikipedia_has_a_code_and_a_mistake_is_none() -> None:
+    assert [code for code in namespaces.LANGUAGES if not is_code(code)] == []
+    assert [code for code in ("vn", "xx_YY", "Vietnamese", "none", "v", "", "#") if is_code(code)] == []
