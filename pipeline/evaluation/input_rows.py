@@ -12,7 +12,8 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TextIO
+from typing import TextIO, cast
+from unicodedata import normalize
 
 from pipeline.common.errors import ConfigError, InputError, readable
 from pipeline.common.stand_ins import HEAD
@@ -68,12 +69,12 @@ def rows_of(config: PredictConfig | EmbedConfig) -> Iterator[Row]:
             yield from _table_rows(config, place, Path(config.input).read_bytes())
             return
         with open_rows(config.input) as stream:
+            raw = cast("io.BufferedReader", stream.buffer).peek(HEAD) if config.input else b""
+            if raw and (why := encodings.fault(raw, raw.decode("utf-8", "replace"))):
+                raise InputError(why, path=place)
             first = list(itertools.islice(stream, LOOKED_AT))
             if not first:
                 raise InputError("is empty; write one input per line", "input", place)
-            head = "".join(first)[: HEAD + 1]
-            if config.input and (why := encodings.fault(head.encode(), head)):
-                raise InputError(why, path=place)
             if config.columns:
                 yield from _table_rows(config, place, "".join([*first, *stream]).encode())
                 return
@@ -128,7 +129,8 @@ def _table_rows(config: PredictConfig | EmbedConfig, place: str, content: bytes)
     about: dict[str, list[str]] = {}
     for name, column, usual in (("id", config.id, "id"), ("gold", config.label, "label")):
         if column is not None or usual in table.names:
-            about[name] = examples.texts_of(table, column or usual)
+            values = examples.texts_of(table, column or usual)
+            about[name] = values if name == "id" else [normalize("NFC", value) for value in values]  # as labels are
     for index, line in enumerate(table.lines):
         parts = [column[index] for column in texts]
         own = {name: values[index] for name, values in about.items()}

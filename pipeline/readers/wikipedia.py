@@ -11,6 +11,7 @@ import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, cast
+from unicodedata import normalize
 from xml.etree.ElementTree import Element
 
 from pipeline.common import budget
@@ -85,7 +86,7 @@ class Reader:
         tally.notes.update(json.loads(split.others))
         for page in pages(file, split, tally):
             reason = skip_reason(page, site, extractor)
-            text = "" if reason else extractor.text(page.text)
+            text = "" if reason else extractor.text(normalize("NFC", page.text))  # as MediaWiki stores it
             if text:
                 yield Document(f"{self.name}:{page.id}", text)
             else:

@@ -1,10 +1,9 @@
 """Text cleaning, applied once per document before hashing, sentence splitting and tokenization.
 
-Cleaning makes texts that look alike equal without changing the BERT tokenizer's output: it removes,
-or replaces by a space, characters that the tokenizer would treat the same way. Therefore it does
-not apply Unicode normalisation (a cased vocabulary distinguishes `é` from `e` with a combining
-accent) or repair mojibake. One exception: old line separators (vertical tab, form feed, NEL) end a
-line here, while the tokenizer would join the words on both sides.
+Cleaning makes texts that look alike equal: it removes, or replaces by a space, characters that the
+BERT tokenizer would treat the same way, and composes letters (NFC), as a new vocabulary has them. It
+does not repair mojibake. Old line separators (vertical tab, form feed, NEL) end a line here, while
+the tokenizer would join the words on both sides.
 """
 
 import re
@@ -57,11 +56,11 @@ def clean(text: str) -> str:
     """Return the text with single spaces and one paragraph per line, without blank lines.
 
     Lines have no leading or trailing space. The only white space left is U+0020 and the line feed;
-    control and format characters and surrogates are gone. The function is idempotent.
+    control and format characters and surrogates are gone; the rest is in NFC. The function is idempotent.
     """
     if "\r" in text:
         text = text.replace("\r\n", "\n")
-    text = _ODD.sub(_replace, text)
+    text = unicodedata.normalize("NFC", _ODD.sub(_replace, text))
     if "  " in text:
         text = _SPACES.sub(" ", text)
     return "\n".join([line for part in text.split("\n") if (line := part.strip())])

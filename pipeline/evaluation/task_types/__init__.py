@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby, pairwise
 from typing import Any, Protocol, TypeVar
+from unicodedata import normalize
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +24,8 @@ Scores = dict[str, float]
 Given = list[Any]  # answers to a dataset, as JSON values
 Keep = Callable[[str], bool]  # predicate: keep the example with this text?
 Item = TypeVar("Item")
+
+SPECIAL = 2  # tokens of an empty text: [CLS] and [SEP], whatever a model calls them
 
 
 @dataclass(frozen=True)
@@ -75,7 +78,7 @@ def read_sides(kind: TaskType, task: TaskConfig, rows: int | None) -> tuple[Data
         return kind.read(task.train, rows=rows), kind.read(task.dev)
 
     def is_dev(text: str) -> bool:
-        return held_out(document_hash(text), task.dev_share)
+        return held_out(document_hash(normalize("NFC", text)), task.dev_share)
 
     train = kind.read(task.train, rows=rows, keep=lambda text: not is_dev(text))
     dev = kind.read(task.train, keep=is_dev)
@@ -90,13 +93,15 @@ def read_sides(kind: TaskType, task: TaskConfig, rows: int | None) -> tuple[Data
 
 
 def remarks_of(config: EvaluateConfig, train: Dataset, dev: Dataset) -> list[str]:
-    """Return what makes the score of a dev set doubtful: malformed rows, rows of train, or classes in order."""
+    """Return what makes a score doubtful: rows that are malformed, empty or of train, or classes in order."""
     faults = faults_of(config.task, train, dev)
     found = [f"{pluralize(len(faults), 'malformed row')} skipped, {faults[0]}"] if faults else []
     rows = set(_contents(train.samples))
     same = sum(content in rows for content in _contents(dev.samples))
     if same:
         found.append(f"{same:,} of {len(dev.samples):,} dev examples are in train too")
+    if empty := sum(int((part.samples.lengths() <= SPECIAL).sum()) for part in (train, dev)):
+        found.append(f"{empty:,} of {len(train.samples) + len(dev.samples):,} examples have no text")
     classes = train.truth if config.task.kind in ("classification", "choice") else []
     if config.maximum_rows == len(classes) and config.task.labels:
         runs = [label for label, _ in groupby(classes)]

@@ -107,6 +107,12 @@ def test_tables_of_standard_input_are_told_by_their_first_line(name: str, monkey
     assert [row.columns for row in rows(None, columns=["câu"])] == [[text] for _, text, _ in TABLE]
 
 
+def test_a_gold_label_is_written_as_the_labels_of_a_task_are(tmp_path: Path) -> None:
+    (tmp_path / "a.tsv").write_text("sentence\tlabel\na\tca\u0302u\n")
+    (row,) = rows(tmp_path / "a.tsv", columns=["sentence"])
+    assert row.about == {"gold": "c\xe2u"}
+
+
 def test_tsv_has_columns_with_a_header_or_without(tmp_path: Path) -> None:
     (tmp_path / "a.tsv").write_text('sentence\tlabel\n"a b\tyes\nc\tno\n')
     (tmp_path / "b.tsv").write_text('"a b\tyes\nc\tno\n')

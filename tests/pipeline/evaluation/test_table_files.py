@@ -46,6 +46,13 @@ def test_a_compressed_file_that_is_not_whole_is_named(tmp_path: Path, cut: int) 
         read_columns(tmp_path, OWN, "a.csv.gz")
 
 
+def test_a_spreadsheet_is_no_csv_file(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "a.csv", "w") as file:  # as Excel's are
+        file.writestr("xl/workbook.xml", "<workbook/>")
+    with refused(InputError, "export it as CSV", path=str(tmp_path / "a.csv")):
+        read_columns(tmp_path, OWN, "a.csv")
+
+
 def test_a_csv_text_may_be_long_and_blank_lines_are_no_rows(tmp_path: Path) -> None:
     text = "a long text " * 20_000
     (tmp_path / "a.csv").write_text(f"\ntext,label\n\n{text},1\n\n")

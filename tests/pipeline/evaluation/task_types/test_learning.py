@@ -3,6 +3,7 @@
 import csv
 import json
 import shlex
+import unicodedata
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -157,10 +158,11 @@ def test_endings_are_learnt_from_the_official_columns(tmp_path: Path, run: Run) 
 
 def test_equal_texts_are_on_one_side(tmp_path: Path, model_folder: Path) -> None:
     rows = [
-        json.dumps({"body": " ".join(letters), "good": "a" in letters, "note": None})
-        for letters in np.random.default_rng(0).choice(list("abcde"), (300, 3)).tolist()
+        json.dumps({"body": " ".join(letters), "good": "á" in letters, "note": None}, ensure_ascii=False)
+        for letters in np.random.default_rng(0).choice(list("ábcde"), (300, 3)).tolist()
     ]
-    (tmp_path / "mine.jsonl").write_text("\n".join(rows) + "\n")
+    written = [unicodedata.normalize(("NFC", "NFD")[place % 2], row) for place, row in enumerate(rows)]
+    (tmp_path / "mine.jsonl").write_text("\n".join(written) + "\n")
     task = TaskConfig(
         name="mine",
         columns=["body"],
