@@ -15,6 +15,7 @@ $(READY): pyproject.toml constraints.txt
 	@touch $@
 
 install: $(READY)  ## .venv with all that the other targets need, from the network
+	@echo "ready: source $(BIN)/activate"
 
 demo: $(READY)  ## the whole job on the sample corpus, from text to report
 	$(BIN)/python -m pipeline.run +corpus=sample

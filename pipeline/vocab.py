@@ -23,7 +23,7 @@ from pipeline.common import counter_rng, storage
 from pipeline.common.atomic import write_text
 from pipeline.common.bars import Bar
 from pipeline.common.batching import batches
-from pipeline.common.errors import InputError
+from pipeline.common.errors import InputError, named
 from pipeline.common.formatting import pluralize
 from pipeline.common.manifest import Result
 from pipeline.config import VocabConfig
@@ -35,6 +35,7 @@ from pipeline.tokenization import alphabet, existing_vocabulary, normalization, 
 from pipeline.tokenization.pretokenize import CHUNK
 from pipeline.tokenization.wordpiece import SPECIAL, WordPiece
 
+ACCENTED = 0.05  # share of characters that lose accents, above which a vocabulary is doubtful; German has 0.02
 PIECE = 64 * 2**10  # minimum characters of a piece, except for the last one of a split
 _BETWEEN = "\0"  # separates the documents of a piece; does not occur in cleaned text
 
@@ -304,6 +305,12 @@ def make(config: VocabConfig, out: Path) -> Result:
         )
         if tokenizer.size < config.size:
             summary += f"; fewer than size={config.size:,}, the text has no more"
+        stripped = normalization.of_tokenizer(source)["strip_accents"]
+        if stripped and (lost := alphabet.accented_share(sample)) > ACCENTED:
+            summary += (
+                f"; warning: {lost:.0%} of the characters lose an accent or a vowel sign, which makes words equal; "
+                f"{named('strip_accents')}=false keeps them"
+            )
     # An entry of other kinds may be a line break, and an unused id has no line.
     if tokenizer.is_wordpiece and "" not in tokenizer.vocab:
         write_text(out / "vocab.txt", "".join(f"{entry}\n" for entry in tokenizer.vocab))

@@ -127,7 +127,7 @@ def explain(error: Exception) -> UserError:
         if "is not Optional" in text:
             return ConfigError("must not be null", full, None)
         if "is not a ListConfig, list or tuple" in text:
-            return ConfigError(f"must be a list; write {named(full)}=[VALUE]", full)
+            return ConfigError(f"must be a list; write '{named(full)}=[\"VALUE\"]'", full)
         if one := NO_GROUP.search(text):
             first = f"{error.key}.{names(OmegaConf.get_type(error.parent_node, error.key))[0]}"
             return ConfigError(f"has keys of its own; did you mean {named(first)}={one[1]}?", full, one[1])

@@ -20,6 +20,7 @@ from pipeline.common.errors import InputError, named, readable
 from pipeline.common.stand_ins import stand_in
 from pipeline.common.storage import BROKEN_ZIP
 from pipeline.readers.io import compressed
+from pipeline.text import encodings
 
 Content = tuple[str, bytes]  # where a file is, and what is in it
 
@@ -89,6 +90,8 @@ def decode(place: str, content: bytes) -> str:
     """
     if place.lower().endswith(compressed.PACKED):
         content = compressed.decompressed(place, content, budget_of(place))
+    if encodings.FORMATS.match(content):
+        raise InputError("of another format, as a spreadsheet, not text; export it as CSV", path=place)
     with readable(place):
         text = content.decode("utf-8-sig")
     if not text.strip():

@@ -239,12 +239,13 @@ def rerun_reason(
         return f"its input changes: {', '.join(redone)}"
     if fault:
         return f"its file {fault} is missing or has changed"
-    changed = [key for key, value in sources.items() if present.inputs.get(key) != value]
-    if changed:
+    if changed := [key for key, value in sources.items() if present.inputs.get(key) != value]:
         paths = fingerprints.inputs(config)
         # `fingerprints.fingerprint_path` hashes no more than this of an external input.
         looks = " (a file's name, size or time stamp)"
-        named = [key if fingerprints.manifest_of(paths[key]) else key + looks for key in changed]
+        # Of a list, the folder says more than its place.
+        names = {key: os.path.basename(paths[key]) if key[-1].isdigit() else key for key in changed}
+        named = [names[key] if fingerprints.manifest_of(paths[key]) else names[key] + looks for key in changed]
         return f"its input changed: {', '.join(named)}"
     corpus = getattr(config, "corpus", None)
     language = corpus.language if corpus is not None else ""

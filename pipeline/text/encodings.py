@@ -42,10 +42,10 @@ _ESCAPED = {"iso2022_kr": b"\x1b$)C", "iso2022_jp_2": b"\x1b$", "hz": b"~{"}
 _ASCII_SHARE = 0.75
 
 # Other formats by their first bytes: what is text in the eyes of `is_binary`, or may be if it is short.
-_FORMATS = re.compile(
+FORMATS = re.compile(
     rb"%PDF-|%!PS-|\{\\rtf\d|PK[\3\5]|7z\xbc\xaf|Rar!\x1a|LZIP|BZh[1-9]1AY|\x1f[\x8b\x9d]|\xfd7zXZ|\x28\xb5\x2f\xfd"
     rb"|\x04\x22M\x18|\xff\x06\0\0sNaPpY|\]\0\0[\x80\0]|SQLite format|PAR1|ARROW1|bplist|\x7fELF|\xd0\xcf\x11\xe0"
-    rb"|\x89PNG|\xff\xd8\xff|GIF8|\x89HDF|\x80[\2-\5]|d\d+:announce|(?:\xef\xbb\xbf)?\s*<(?:\?xml|svg|rss|feed|plist)\b"
+    rb"|\x89PNG|\xff\xd8\xff|GIF8|\x89HDF|\x80[\2-\5]|d\d+:announce|(?:\xef\xbb\xbf)?\s*<(?:\?xml|svg|rss|feed|plist|mediawiki)\b"
     rb"|HTTP/\d(?:\.\d)? \d{3}\b|WARC/\d|MIME-Version:|\[(?:InternetShortcut|Desktop Entry)\]|magnet:\?"
 )
 FORMAT = "of another format, not text; convert it to text, or leave it out"
@@ -224,7 +224,7 @@ def fault(raw: bytes, text: str, guessed: str | None = None) -> str | None:
         return BINARY
     if guessed in _LEGACY[""] and _of_another_script(raw):
         return f"not {guessed}: too many letters are beyond ASCII; set corpus.language or corpus.encoding"
-    return stand_in(text) or (FORMAT if _FORMATS.match(raw) else None)
+    return stand_in(text) or (FORMAT if FORMATS.match(raw) else None)
 
 
 def _of_another_script(raw: bytes) -> bool:

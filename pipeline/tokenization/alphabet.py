@@ -29,18 +29,28 @@ _BATCH = 2**20  # characters counted at once
 
 
 def count_letters(texts: Iterable[str], tokenizer: Tokenizer) -> dict[str, int]:
-    """Count the characters of the texts, as the tokenizer normalizes them."""
+    """Count the characters of cleaned texts, as the tokenizer normalizes them."""
+    letters: dict[str, int] = {}
+    for char, count in _characters(texts):
+        for letter in _letters_of(char, tokenizer):
+            letters[letter] = letters.get(letter, 0) + count
+    return letters
+
+
+def accented_share(texts: Iterable[str]) -> float:
+    """Return the share of the characters of cleaned texts, without spaces, from which accents would be stripped."""
+    found = [(unicodedata.normalize("NFD", char), count) for char, count in _characters(texts) if not char.isspace()]
+    marked = sum(count for parts, count in found if "Mn" in map(unicodedata.category, parts))
+    return marked / max(sum(count for _, count in found), 1)
+
+
+def _characters(texts: Iterable[str]) -> list[tuple[str, int]]:
+    """Count the characters of the texts."""
     counts: Lengths = np.zeros(sys.maxunicode + 1, np.int64)
-    if tokenizer.normalizer.normalize_str("e\u0301") == "\xe9":  # more than one at a time
-        texts = (unicodedata.normalize("NFC", text) for text in texts)
     for batch in batches(texts, _BATCH):  # counts do not depend on order or batch bounds
         part = np.bincount(np.frombuffer("".join(batch).encode("utf-32-le"), np.uint32))
         counts[: len(part)] += part
-    letters: dict[str, int] = {}
-    for code in np.flatnonzero(counts):
-        for letter in _letters_of(chr(code), tokenizer):
-            letters[letter] = letters.get(letter, 0) + int(counts[code])
-    return letters
+    return [(chr(code), int(counts[code])) for code in np.flatnonzero(counts)]
 
 
 def _letters_of(char: str, tokenizer: Tokenizer) -> list[str]:

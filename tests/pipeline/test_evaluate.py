@@ -147,6 +147,14 @@ def test_dev_examples_that_are_in_train_are_counted(config):
     assert remark in found.summary
 
 
+def test_examples_without_a_text_are_counted(config):
+    path = Path(config.data) / "Toy" / "train.tsv"
+    header, *rows = [row.split("\t") for row in path.read_text().splitlines()]
+    path.write_text("\n".join("\t".join(row) for row in [header, *([r[0], " ", *r[2:]] for r in rows[:7]), *rows[7:]]))
+    one = replace(config, task=replace(TASK, columns=TASK.columns[:1]))
+    assert "7 of 400 examples have no text" in evaluate_remarks(one)
+
+
 def evaluate_remarks(config: EvaluateConfig) -> list[str]:
     context = grid_search.prepare(config)
     return remarks_of(config, context.train, context.dev)

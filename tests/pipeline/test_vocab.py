@@ -128,7 +128,7 @@ def test_a_letter_is_the_same_however_it_is_encoded(
     library = Tokenizer.from_file(str(out / "tokenizer.json"))
     found = library.encode(unicodedata.normalize("NFD", text), add_special_tokens=False)
     assert found.ids == composed
-    assert "warning" not in result.summary
+    assert ("warning" in result.summary) == (not settings and language != "ko"), "stripping an accent makes words equal"
 
 
 THAI = "เมืองภูเขาประเทศพูดขานอนบ้านงานฝนน้ำดอกไม้หลับสีฟังตาเขียนกาไปเขียววันพ่อจานปลาครูข้าว" * 3

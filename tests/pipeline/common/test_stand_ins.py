@@ -135,7 +135,15 @@ def test_documents_are_unpacked_whatever_their_names_are(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    "raw", [b"%PDF-1.4\n", b"{\\rtf1 a}", b"PK\3\4", b"<?xml version='1.0'?><d:error/>", b"WARC/1.0\r\n"]
+    "raw",
+    [
+        b"%PDF-1.4\n",
+        b"{\\rtf1 a}",
+        b"PK\3\4",
+        b"<mediawiki xmlns='a'>",
+        b"<?xml version='1.0'?><d:error/>",
+        b"WARC/1.0\r\n",
+    ],
 )
 def test_other_formats_are_no_text(tmp_path: Path, raw: bytes) -> None:
     (tmp_path / "a.txt").write_bytes(raw)

@@ -13,6 +13,12 @@ def test_counts_are_of_letters_as_the_tokenizer_leaves_them() -> None:
     assert letters == {"a": 2, "e": 2, "x": 1, "中": 1}
 
 
+def test_what_would_be_stripped_is_counted() -> None:
+    assert alphabet.accented_share(["Đi chợ", "한국 i\u0307"]) == 2 / 9
+    assert alphabet.accented_share(["हि"]) == 0  # a vowel sign with a place of its own stays
+    assert alphabet.accented_share([" "]) == 0
+
+
 def test_rare_letters_give_way_to_common_ones_but_never_ascii() -> None:
     letters = {"a": 10**6, "b": 10**6, "ж": 9, "é": 8, "?": 1}
     kept, inside = alphabet.choose(letters, TOKENIZER, 30522)
