@@ -299,10 +299,11 @@ class StoreFolder:
         """Fetch what is there of a stage that resumes; what is newer here stays."""
         listed = self.copy.listed()
         gone = self.copy.entries.keys() - listed.keys()  # another start has removed them
-        thinned = set(_groups(gone).values())
-        for name in self.copy.files().keys() - listed.keys():
-            # Checkpoints that were never put are older than the start that removed others of their training.
-            if name in gone or ((match := FILE.fullmatch(name)) and match[2] in thinned):
+        parts = _groups(gone)
+        for name in self.copy.files():
+            # Of a checkpoint it may remove the rest yet. Those that were never put are older than that start.
+            thinned = name not in listed and (match := FILE.fullmatch(name)) and match[2] in parts.values()
+            if name in gone or name.rpartition("/")[0] in parts or thinned:
                 (self.copy.path / name).unlink()
         for name in [n for n in self.copy.entries if n in gone or not (self.copy.path / n).exists()]:
             del self.copy.entries[name]

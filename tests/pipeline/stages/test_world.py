@@ -352,6 +352,16 @@ class InAStore(Stories):
     stored = True
 
 
+def test_a_checkpoint_of_which_a_part_was_removed_is_in_no_manifest() -> None:
+    story = InAStore()
+    story.training_is_refused(machine="a", moment=55, name="short")
+    story.training_is_refused(machine="a", moment=101, name="long")
+    story.is_forced(machine="b", name="short")
+    story.training_stalls(moment=103, name="other")
+    story.training_stalls(moment=45, name="long")  # while it removes the third file of a checkpoint
+    story.teardown()
+
+
 @pytest.mark.fuzz
 @pytest.mark.parametrize("machine", [OnADisk, InAStore])
 def test_no_story_loses_what_a_rule_keeps(machine: type[Stories]) -> None:
