@@ -1,5 +1,6 @@
 """The schemas of a whole run: its recipe, where its stages run, and `report`."""
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,6 +39,10 @@ class ReportConfig(StageConfig):
 class ExecutorConfig(Section, key="executor"):
     """Where the stages of a run become processes."""
 
+    _only = dict.fromkeys(("nodes", "gpus", "cpus", "parts", "time", "account", "partition"), ("name", "slurm"))
+    _only |= dict.fromkeys(("options", "setup", "wait"), ("name", "slurm"))
+    _only |= dict.fromkeys(("namespace", "preflight", "prometheus_port"), ("name", "kubernetes"))
+
     name: str = option("local", "Executor.", choices=("local", "kubernetes", "slurm", "none"))
     namespace: str | None = option(None, "Kubernetes: the namespace; null: that of the pod or the context.")
     poll: float = option(5.0, "Seconds between queries of the Jobs' states.", above=0)
@@ -59,6 +64,14 @@ class ExecutorConfig(Section, key="executor"):
     )
     prometheus_host: str = option("127.0.0.1", "Address of that port; 0.0.0.0: all.")
 
+    def check_rules(self) -> None:
+        """Check the options of sbatch."""
+        known = re.fullmatch(r"(\d+-)?\d+(:\d+){0,2}|UNLIMITED|INFINITE", self.time) is not None
+        self.require(known, "is not a time of sbatch; write H:M:S or D-H, such as 12:00:00", "time")
+        for kind, words in self.options.items():
+            dashed = not words or words[0].startswith("-")
+            check(dashed, "is not an option of sbatch; write ['--NAME=VALUE']", f"{self._prefix}options.{kind}", words)
+
     @property
     def here(self) -> bool:
         """Return whether stages are processes of this machine."""
@@ -73,6 +86,8 @@ class ExecutorConfig(Section, key="executor"):
 @dataclass(kw_only=True)
 class RunConfig(Section):
     """`python -m pipeline.run`."""
+
+    _only = dict.fromkeys(("estimate_mfu",), ("estimate_gpu",))
 
     workdir: str = option(
         help="Folder of the run, with one folder per stage; also in a store: s3://BUCKET/RUN, "

@@ -194,3 +194,13 @@ def test_a_file_of_words_has_comments_and_quotes(tmp_path: Path) -> None:
     (tmp_path / "words").write_text("\n".join(lines), encoding="utf-8-sig")
     found = compose_run.lines_of(str(tmp_path / "words"))
     assert found == ["seed=3", "corpus.path=a#b", "'tasks=[a #b]'", 'x="1 # 2"#3']
+
+
+def test_what_an_executor_does_not_read_or_sbatch_does_not_take_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    runs.composed("+corpus=sample", "executor.nodes=4", "estimate_mfu=0.3")
+    assert capsys.readouterr().err.count("has no effect") == 2
+    runs.composed("+corpus=sample", "executor=slurm", "executor.nodes=4", "executor.time=1-12")
+    assert capsys.readouterr().err == ""
+    for word, key in {"executor.time=12h": "time", "+executor.options.train=['mem=64G']": "options.train"}.items():
+        with refused(ConfigError, key=f"executor.{key}"):
+            runs.composed("+corpus=sample", "executor=slurm", word)
