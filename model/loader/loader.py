@@ -441,6 +441,10 @@ class ShardFiles:
         }
         self._folders = list(manifests)
 
+    def held_out(self) -> set[Path]:
+        """Return the folders of which `prepare` has held a part out."""
+        return {path.parent for path in self._listed if path.name.startswith("validation-")}
+
     def checksum(self) -> str:
         """Return a checksum over all shards' checksums in the order of the folders."""
         sums = (f"{path.name} {entry['sha256']}\n" for path, entry in self._listed.items())

@@ -238,6 +238,12 @@ class Trainer:
                 "settings; to train it for longer, keep its steps of warm-up and its share of "
                 "masks, too"
             )
+        data = self.config.data
+        if data.validation and (unread := self.plan.shards[0].held_out() - set(map(Path, data.validation))):
+            self.tracker.say(
+                f"warning: what prepare held out of {', '.join(sorted(map(str, unread)))} is not read; name the folder "
+                "in data.validation too, or prepare with validation_share=0"
+            )
         marks = map(checkpoints.mark_of, checkpoints.steps(self.plan.folder).values())
         self.words.say_passed({mark for mark in marks if mark is not None}, self.tracker.say)
         self.tracker.say(f"train: {self._summary()}")

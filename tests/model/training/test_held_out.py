@@ -31,6 +31,7 @@ def test_a_held_out_set_of_ones_own_has_a_loss_per_name(root: Path, work: Path, 
     assert len({row["loss"] for row in (own[-1], both[-1], second[-1])}) == 3
     assert both[-1]["old_loss"] != both[-1]["new_1_loss"]
     assert "new 1 loss" in said
+    assert said.count("validation_share=0") == 2, "what prepare held out is read by the first alone"
     inputs = require_manifest(outs[1], "train", "out").inputs
     assert {inputs[f"data.validation.{n}"] for n in (0, 1)} == {f"{seed:064x}" for seed in (1, 2)}
 
