@@ -155,6 +155,7 @@ def message(line: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> str:
     return re.sub(r"(one of:? [^,]+, [^,]+), .*", r"\1, …", text)
 
 
+@pytest.mark.slow
 def test_typical_mistakes_are_explained_as_agreed(
     files: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

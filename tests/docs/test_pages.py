@@ -29,6 +29,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
+@pytest.mark.slow
 def test_pages_need_no_network(site: Path) -> None:
     pages = list(site.rglob("*.html"))
     assert len(pages) > 15

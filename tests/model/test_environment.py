@@ -20,6 +20,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 """
 
 
+@pytest.mark.slow
 def test_threads_spin_briefly() -> None:
     """GNU OpenMP says, as it is loaded, by what it goes."""
     done = forked.fresh("-c", "import model.training.trainer", check=True, env={"OMP_DISPLAY_ENV": "verbose"})
@@ -37,6 +38,7 @@ def faults(how: str) -> int:
     return int(done.stdout)
 
 
+@pytest.mark.slow
 def test_a_large_tensor_needs_few_page_faults() -> None:
     if not HUGE.exists() or "[madvise]" not in HUGE.read_text():
         pytest.skip("this machine gives huge pages to nobody, or to everybody")

@@ -111,6 +111,7 @@ def save(work: Path, server: WandbServer) -> Callable[[str], subprocess.Complete
     return run
 
 
+@pytest.mark.slow
 def test_both_pages_are_saved_by_its_interface(
     save: Callable[[str], subprocess.CompletedProcess[str]], server: WandbServer
 ) -> None:
@@ -122,6 +123,7 @@ def test_both_pages_are_saved_by_its_interface(
     assert "12ab34cd" in saved[1]["spec"]
 
 
+@pytest.mark.slow
 def test_a_key_that_is_refused_is_one_error(save: Callable[[str], subprocess.CompletedProcess[str]]) -> None:
     done = save("1" * 40)
     assert done.returncode == 2, done.stderr

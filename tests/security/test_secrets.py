@@ -178,6 +178,7 @@ def test_a_manifest_has_no_secret_in_it(tmp_path: Path, monkeypatch: pytest.Monk
     assert json.loads(text)["figures"]["url"] == "https://***@host/corpus.gz"
 
 
+@pytest.mark.slow
 def test_no_output_of_a_command_has_the_secrets_of_its_environment(tmp_path: Path) -> None:
     """Neither what it prints nor any file, whether it works or not."""
     (tmp_path / "a.txt").write_text("Some words of a text. They are enough.\n" * 50)

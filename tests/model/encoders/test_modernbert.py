@@ -123,6 +123,7 @@ def test_logits_losses_and_gradients_equal_those_of_hugging_face(root, name, lay
     assert max(apart.values()) <= 1e-4, apart
 
 
+@pytest.mark.slow
 def test_it_learns_along_the_curve_of_hugging_face():
     torch.manual_seed(0)
     model = build_model(small(layers=3))

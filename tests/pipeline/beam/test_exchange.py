@@ -101,6 +101,7 @@ def shards(made: Manifest) -> dict[str, Any]:
     return {name: file for name, file in made.files.items() if name != dropped.FILE}
 
 
+@pytest.mark.slow
 def test_every_layout_gives_the_same_bytes(corpus: Path, tmp_path: Path) -> None:
     size = (corpus / "a.txt").stat().st_size
     single, engine = "runner.task_bytes=1", "runner.exchange=engine"

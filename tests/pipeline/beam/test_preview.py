@@ -49,6 +49,7 @@ def test_the_plan_is_printed_and_nothing_written(
     assert set(tmp_path.iterdir()) == there
 
 
+@pytest.mark.slow
 def test_a_large_corpus_needs_no_more_memory_per_worker(tmp_path: Path) -> None:
     """1 TB and 10 TB, of which this machine has nothing to measure."""
     rows = {}

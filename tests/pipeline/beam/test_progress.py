@@ -99,6 +99,7 @@ def test_a_job_that_hangs_is_named_once(words: list[str], tmp_path: Path, capsys
     assert "no task has made progress" in line
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_terminal_shows_both_phases_to_their_end(root: Path, words: list[str], workers: int) -> None:
     terminal, end = pty.openpty()

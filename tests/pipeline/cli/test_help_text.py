@@ -125,6 +125,7 @@ def test_the_list_of_commands_fits_the_terminal_uncut(root: Path) -> None:
     assert len([line for line in lines if line.startswith("python -m pipeline.")]) >= 14
 
 
+@pytest.mark.slow
 def test_no_colours_where_none_are_wanted(root: Path) -> None:
     assert "\033" not in on_a_terminal(root, "pipeline.report", "--help", NO_COLOR="1")
     done = forked.module("pipeline.report", "-h", check=True)

@@ -88,6 +88,7 @@ def test_a_command_whose_output_was_cut_says_so_at_its_end(root: Path, records: 
 SMALL = "+corpus=sample 'corpus.options.packages=[sklearn]'"
 
 
+@pytest.mark.slow
 def test_two_workers_finish_though_nobody_reads_them(root: Path, tmp_path: Path) -> None:
     (tmp_path / "vocab").mkdir()
     letters = build([*SPECIAL, *ascii_lowercase, *(f"##{c}" for c in ascii_lowercase)], True)

@@ -388,6 +388,7 @@ def test_a_model_without_its_masked_lm_head_is_refused(tmp_path: Path, model_fol
         stage.run("evaluate", config_of(tmp_path, bare), evaluate.make, in_place=True)
 
 
+@pytest.mark.slow
 @pytest.mark.shared_data
 def test_the_whole_of_blimp_is_read(shared_data: Path) -> None:
     pairs = zero_shot.read_pairs(str(shared_data), examples.task_of("blimp"))

@@ -38,6 +38,7 @@ def test_what_shares_an_n_gram_with_any_file_is_left_out(files: list[list[str]],
     assert sum(taken.found.values()) == sum(expected)
 
 
+@pytest.mark.slow
 @pytest.mark.shared_data
 def test_real_articles_that_share_a_passage_with_real_questions_are_those_of_the_set(shared_data: Path) -> None:
     dev = shared_data / "glue/QNLI/dev.tsv"

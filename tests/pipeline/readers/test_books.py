@@ -171,6 +171,7 @@ def test_a_file_too_long_for_a_book_is_refused(tmp_path: Path, monkeypatch: pyte
         documents(fill_folder(tmp_path))
 
 
+@pytest.mark.slow
 @pytest.mark.shared_data
 def test_real_books(shared_data: Path) -> None:
     found, tally = documents(shared_data / "books", 2**23)

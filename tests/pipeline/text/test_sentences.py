@@ -91,6 +91,7 @@ def test_the_library_gets_no_endless_run_of_sentences(language: str, sentence: s
     assert max(map(len, seen)) <= LONGEST_RUN + len(f"One. {sentence}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sentence", ["»Hej.» sa han till mig.", "„Hallo.” mondta ma neki.", "‚Hallo.‘ sagte er.", "«"])
 def test_the_library_gets_no_long_line_of_quotations_that_do_not_end(sentence: str, seen: list[str]) -> None:
     """It would look for their ends to the end of the line, from each of them."""

@@ -259,6 +259,7 @@ def trigrams(text: str) -> Counter[tuple[str, ...]]:
     return Counter(zip(words, words[1:], words[2:], strict=False))
 
 
+@pytest.mark.slow
 @pytest.mark.shared_data
 @pytest.mark.parametrize(
     "name",

@@ -158,6 +158,7 @@ def test_what_cannot_be_marked_is_refused_before_work_starts(tmp_path: Path) -> 
     assert not (tmp_path / "prepare").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.shared_data
 def test_real_text_keeps_every_mark(shared_data: Path, tmp_path: Path) -> None:
     """Full sentences lose nothing: ids and marks of shards are those of the documents."""

@@ -112,6 +112,7 @@ def restless() -> Iterator[None]:
     sys.setswitchinterval(before)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("restless")
 @pytest.mark.parametrize("cached", [40, 2**19])
 def test_threads_that_share_a_vocabulary_get_the_ids_of_one(monkeypatch: pytest.MonkeyPatch, cached: int) -> None:
