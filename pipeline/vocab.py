@@ -282,6 +282,7 @@ def cut_up(tokenizer: Tokenizer, words: list[str]) -> dict[str, list[str]]:
 def make(config: VocabConfig, out: Path) -> Result:
     """Write vocab.txt and tokenizer.json into `out`."""
     figures: dict[str, Any] = {"asked": config.size}
+    accented = 0.0
     if config.existing is not None:
         source = existing_vocabulary.load(config)
         before = WordPiece(source).size
@@ -305,12 +306,7 @@ def make(config: VocabConfig, out: Path) -> Result:
         )
         if tokenizer.size < config.size:
             summary += f"; fewer than size={config.size:,}, the text has no more"
-        stripped = normalization.of_tokenizer(source)["strip_accents"]
-        if stripped and (lost := alphabet.accented_share(sample)) > ACCENTED:
-            summary += (
-                f"; warning: {lost:.0%} of the characters lose an accent or a vowel sign, which makes words equal; "
-                f"{named('strip_accents')}=false keeps them"
-            )
+        accented = alphabet.accented_share(sample)
     # An entry of other kinds may be a line break, and an unused id has no line.
     if tokenizer.is_wordpiece and "" not in tokenizer.vocab:
         write_text(out / "vocab.txt", "".join(f"{entry}\n" for entry in tokenizer.vocab))
@@ -321,6 +317,11 @@ def make(config: VocabConfig, out: Path) -> Result:
         summary += f"; encoded by the tokenizers library, slower than ours ({tokenizer.uncached})"
     if warning := tokenizer.coverage.warning:
         summary += f"; warning: {warning}"
+    if treated["strip_accents"] and accented > ACCENTED:
+        summary += (
+            f"; warning: {accented:.0%} of the characters lose an accent or a vowel sign, which makes words equal; "
+            f"{named('strip_accents')}=false keeps them"
+        )
     figures |= {
         "size": tokenizer.size,
         "sha256": tokenizer.sha256,

@@ -88,7 +88,10 @@ class Executor(ABC):
                     continue
                 for each, manifest in made.items():
                     assert manifest is not None
-                    terminal.say_line(f"{self.tick}{each:<{width}}  {manifest.seconds:8.1f} s   {manifest.summary}")
+                    summary, *warnings = manifest.summary.split("; warning: ")
+                    terminal.say_line(f"{self.tick}{each:<{width}}  {manifest.seconds:8.1f} s   {summary}")
+                    for text in warnings:  # the end of a long line is cut
+                        terminal.say(f"warning: {each}: {text}")
                 done |= made.keys()
                 del groups[name]
             if groups:

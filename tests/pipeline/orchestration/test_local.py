@@ -92,13 +92,14 @@ def test_a_finished_stage_is_ticked_on_a_terminal(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], live: bool, mark: str
 ) -> None:
     (tmp_path / "tasks").mkdir()
-    finished.manifest("tasks", fingerprint="f", summary="some rows").write(tmp_path / "tasks")
+    finished.manifest("tasks", fingerprint="f", summary="some rows; warning: too few").write(tmp_path / "tasks")
     executor = LocalExecutor(tmp_path, 1, command)
     executor.live = live
     executor.run([script(tmp_path, "tasks", "")])
-    last = capsys.readouterr().out.splitlines()[-1]
-    assert last.startswith(mark)
-    assert last.endswith("some rows")
+    line, warning = capsys.readouterr().out.splitlines()[-2:]
+    assert line.startswith(mark)
+    assert line.endswith("some rows")
+    assert warning == "warning: tasks: too few", "the end of a long line would be cut"
 
 
 def test_a_line_of_one_of_several_nodes_is_found(tmp_path: Path) -> None:
