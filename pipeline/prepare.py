@@ -33,7 +33,7 @@ from pipeline.common import terminal
 from pipeline.common.errors import InputError, named
 from pipeline.common.estimate import size
 from pipeline.common.figures import CorpusCounts
-from pipeline.common.formatting import pluralize
+from pipeline.common.formatting import WARNING, pluralize
 from pipeline.common.manifest import Result
 from pipeline.common.stores.mirror import addressed
 from pipeline.config import PrepareConfig, check
@@ -282,7 +282,7 @@ def make(config: PrepareConfig, out: Path) -> Result:
     counts.warnings.extend(warnings(work, counts, account.lowest))
     left = work.units.remove_all_but(set(work.unit_names) if config.keep_reading else set())
     return Result(
-        summary="; ".join([made_line(config, counts, left), *(f"warning: {text}" for text in counts.warnings)]),
+        summary=WARNING.join([made_line(config, counts, left), *counts.warnings]),
         figures=counts.to_json(),
         spent=used,
         sums={name: shard.sha256 for name, shard in counts.shards.items()},

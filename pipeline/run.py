@@ -75,7 +75,7 @@ def jobs_of(config: RunConfig, nodes: Nodes) -> str:
     except (UserError, Restart) as error:
         if isinstance(error, ConfigError) and error.key != "executor":  # a setting, not who would answer
             raise
-        return f"the jobs are not shown, as nothing that would run them answers here: {error}"
+        return f"the jobs are not shown: {error}"
 
 
 def by_hand(config: RunConfig, nodes: Nodes) -> str:

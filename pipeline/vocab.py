@@ -24,7 +24,7 @@ from pipeline.common.atomic import write_text
 from pipeline.common.bars import Bar
 from pipeline.common.batching import batches
 from pipeline.common.errors import InputError, named
-from pipeline.common.formatting import pluralize
+from pipeline.common.formatting import WARNING, pluralize
 from pipeline.common.manifest import Result
 from pipeline.config import VocabConfig
 from pipeline.readers.io import compressed
@@ -282,7 +282,7 @@ def cut_up(tokenizer: Tokenizer, words: list[str]) -> dict[str, list[str]]:
 def make(config: VocabConfig, out: Path) -> Result:
     """Write vocab.txt and tokenizer.json into `out`."""
     figures: dict[str, Any] = {"asked": config.size}
-    accented = 0.0
+    sample: Iterable[str] = ()
     if config.existing is not None:
         source = existing_vocabulary.load(config)
         before = WordPiece(source).size
@@ -306,7 +306,6 @@ def make(config: VocabConfig, out: Path) -> Result:
         )
         if tokenizer.size < config.size:
             summary += f"; fewer than size={config.size:,}, the text has no more"
-        accented = alphabet.accented_share(sample)
     # An entry of other kinds may be a line break, and an unused id has no line.
     if tokenizer.is_wordpiece and "" not in tokenizer.vocab:
         write_text(out / "vocab.txt", "".join(f"{entry}\n" for entry in tokenizer.vocab))
@@ -316,10 +315,10 @@ def make(config: VocabConfig, out: Path) -> Result:
     if tokenizer.uncached:
         summary += f"; encoded by the tokenizers library, slower than ours ({tokenizer.uncached})"
     if warning := tokenizer.coverage.warning:
-        summary += f"; warning: {warning}"
-    if treated["strip_accents"] and accented > ACCENTED:
+        summary += f"{WARNING}{warning}"
+    if treated["strip_accents"] and (accented := alphabet.accented_share(sample)) > ACCENTED:
         summary += (
-            f"; warning: {accented:.0%} of the characters lose an accent or a vowel sign, which makes words equal; "
+            f"{WARNING}{accented:.0%} of the characters lose an accent or a vowel sign, which makes words equal; "
             f"{named('strip_accents')}=false keeps them"
         )
     figures |= {

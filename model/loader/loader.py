@@ -441,7 +441,7 @@ class ShardFiles:
         }
         self._folders = list(manifests)
 
-    def held_out(self) -> set[Path]:
+    def held_out_folders(self) -> set[Path]:
         """Return the folders of which `prepare` has held a part out."""
         return {path.parent for path in self._listed if path.name.startswith("validation-")}
 

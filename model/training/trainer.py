@@ -29,7 +29,7 @@ from model.training.tracking import Tracker, read_metrics, take_back
 from pipeline.common import checkpoints, counter_rng
 from pipeline.common.errors import Diverged, Restart
 from pipeline.common.figures import TrainingSummary
-from pipeline.common.formatting import pluralize
+from pipeline.common.formatting import WARNING, pluralize
 from pipeline.common.manifest import Result
 from pipeline.common.stores.background_upload import CheckpointStore
 
@@ -239,7 +239,7 @@ class Trainer:
                 "masks, too"
             )
         data = self.config.data
-        if data.validation and (unread := self.plan.shards[0].held_out() - set(map(Path, data.validation))):
+        if data.validation and (unread := self.plan.shards[0].held_out_folders() - set(map(Path, data.validation))):
             self.tracker.say(
                 f"warning: what prepare held out of {', '.join(sorted(map(str, unread)))} is not read; name the folder "
                 "in data.validation too, or prepare with validation_share=0"
@@ -372,7 +372,7 @@ class Trainer:
     def _result(self, validation: Figures) -> Result:
         """Return the run's metrics for the manifest; each accuracy has its baseline."""
         rows = read_metrics(self.plan.out) if self.world.rank == 0 else []
-        warnings = "".join(f"; warning: {text}" for text in provenance.overfitting(rows))
+        warnings = "".join(f"{WARNING}{text}" for text in provenance.overfitting(rows))
         if self.best and self.best["step"] != self.step:
             validation = {key: value for key, value in self.best.items() if key != "step"}
             self.tracker.say(

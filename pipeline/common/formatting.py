@@ -8,6 +8,9 @@ from typing import Any
 _SIZE = re.compile(r"(\d+(?:\.\d+)?) ?([kMGT]?)B?")
 
 
+WARNING = "; warning: "  # begins each warning at the end of a summary
+
+
 def duration(seconds: float) -> str:
     """Format a duration: `0.4 s`, `59 s`, `7 min 14 s`, `3 h 05 min`."""
     if seconds < 10:

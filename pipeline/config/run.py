@@ -7,6 +7,8 @@ from typing import Any
 from pipeline.common.schema import Section, StageConfig, check, group, input_path, option
 from pipeline.config.preparation import CorpusConfig
 
+TIME = re.compile(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?")  # a time limit of sbatch
+
 
 @dataclass(kw_only=True)
 class ReportTrackingConfig(Section, key="tracking"):
@@ -66,7 +68,7 @@ class ExecutorConfig(Section, key="executor"):
 
     def check_rules(self) -> None:
         """Check the options of sbatch."""
-        known = re.fullmatch(r"(\d+-)?\d+(:\d+){0,2}|UNLIMITED|INFINITE", self.time) is not None
+        known = self.time in ("UNLIMITED", "INFINITE") or TIME.fullmatch(self.time) is not None
         self.require(known, "is not a time of sbatch; write H:M:S or D-H, such as 12:00:00", "time")
         for kind, words in self.options.items():
             dashed = not words or words[0].startswith("-")

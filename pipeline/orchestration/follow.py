@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from pipeline.common import terminal
 from pipeline.common.errors import Exit, InputError, Restart, UserError, records_in
+from pipeline.common.formatting import WARNING
 from pipeline.common.manifest import Manifest
 from pipeline.orchestration.run_document import FORCED, Groups, Nodes, StageRecord
 from pipeline.stages import stage
@@ -88,7 +89,7 @@ class Executor(ABC):
                     continue
                 for each, manifest in made.items():
                     assert manifest is not None
-                    summary, *warnings = manifest.summary.split("; warning: ")
+                    summary, *warnings = manifest.summary.split(WARNING)
                     terminal.say_line(f"{self.tick}{each:<{width}}  {manifest.seconds:8.1f} s   {summary}")
                     for text in warnings:  # the end of a long line is cut
                         terminal.say(f"warning: {each}: {text}")

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from pipeline.common.errors import ConfigError, Restart, UserError, records_in
 from pipeline.config import ExecutorConfig
+from pipeline.config.run import TIME
 from pipeline.orchestration.follow import Away, Executor, StageFailed, delete_forced, failure
 from pipeline.orchestration.run_document import FORCED, Groups, Nodes, Run, by_job
 from pipeline.orchestration.slurm_job import MODULE, job_record
@@ -21,7 +22,6 @@ from pipeline.stages.registry import STAGES
 
 NAME = "bert"  # prefix of job names, before the stage
 MARGIN = 300  # seconds before the time limit when a stage is signalled to save
-TIME = re.compile(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?")  # a time limit of sbatch
 OVER = ("BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "REVOKED", "TIMEOUT")
 
 

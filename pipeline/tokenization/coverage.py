@@ -6,6 +6,8 @@ A share of tokens would say little: a sentence of Thai is one unknown token.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from pipeline.common.formatting import WARNING
+
 MOST = 0.01  # share of unknown characters without a warning
 
 
@@ -46,4 +48,4 @@ class Coverage:
     @property
     def line(self) -> str:
         """Return what a command says of its texts."""
-        return f"{self}; warning: {self.warning}" if self.warning else str(self)
+        return f"{self}{WARNING}{self.warning}" if self.warning else str(self)

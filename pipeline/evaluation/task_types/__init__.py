@@ -25,7 +25,7 @@ Given = list[Any]  # answers to a dataset, as JSON values
 Keep = Callable[[str], bool]  # predicate: keep the example with this text?
 Item = TypeVar("Item")
 
-SPECIAL = 2  # tokens of an empty text: [CLS] and [SEP], whatever a model calls them
+EMPTY = 2  # tokens of an empty text: [CLS] and [SEP], whatever a model calls them
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ def remarks_of(config: EvaluateConfig, train: Dataset, dev: Dataset) -> list[str
     same = sum(content in rows for content in _contents(dev.samples))
     if same:
         found.append(f"{same:,} of {len(dev.samples):,} dev examples are in train too")
-    if empty := sum(int((part.samples.lengths() <= SPECIAL).sum()) for part in (train, dev)):
+    if empty := sum(int((part.samples.lengths() <= EMPTY).sum()) for part in (train, dev)):
         found.append(f"{empty:,} of {len(train.samples) + len(dev.samples):,} examples have no text")
     classes = train.truth if config.task.kind in ("classification", "choice") else []
     if config.maximum_rows == len(classes) and config.task.labels:
