@@ -2,8 +2,8 @@
 
 The changes are drawn evenly over the rooms that decide right from wrong, and there evenly over the lines;
 an edit elsewhere draws the same ones. Each runs, in a copy of the tree and a process of its own, the quick
-tests near its module: its mirror in `tests` and those beside it that import it; then, before it is called
-a survivor, the tests further away that run its line. What is known is kept in `build/mutants`; a survivor
+tests near its module: its mirror in `tests` and those beside it that import it. When all have run, the tests
+further away that run its line try what is left. What is known is kept in `build/mutants`; a survivor
 is tried again once the near tests have changed.
 """
 
@@ -25,7 +25,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from functools import cache
 from importlib import import_module
-from itertools import zip_longest
+from itertools import product, zip_longest
 from pathlib import Path
 from typing import NamedTuple
 
@@ -218,12 +218,12 @@ def covering(test: str, mutant: Mutant) -> list[str]:
     return sorted({context.split("|")[0] for context in here} - {""})
 
 
-def judged(mutant: Mutant, sound: set[str]) -> str:
+def judged(mutant: Mutant, sound: set[str], far: bool) -> str:
     """Return the test that notices a change, "" if none does; a test that fails without the change is left out."""
-    near, far = tests_of(mutant.path)
+    near, others = tests_of(mutant.path)
     place, clock, skipped = COPY / mutant.path, int(time.time()), []
-    for tests in (near, *([test] for test in far)):
-        words = near if tests is near else covering(tests[0], mutant)
+    for tests in [[test] for test in others] if far else [near]:
+        words = covering(tests[0], mutant) if far else near
         while words:
             place.write_text(mutant.text())
             os.utime(place, (clock, clock := clock + 1))  # compiled files are known by the second
@@ -255,18 +255,23 @@ def main() -> None:
     rows = {row["key"]: row for row in map(json.loads, results.read_text().splitlines())}
     table, left, sound = {room: Counter() for room in ROOMS}, [], {row["by"] for row in rows.values()}
     each = [[(room, mutant) for mutant in drawn(room, -(-count // len(ROOMS)), seed)] for room in ROOMS]
-    for room, mutant in [pair for group in zip_longest(*each) for pair in group if pair][:count]:
+    chosen = [pair for group in zip_longest(*each) for pair in group if pair][:count]
+    for far, (room, mutant) in product((False, True), chosen):
         seen = digest(*map(source, tests_of(mutant.path)[0]))
         row = rows.get(key := digest(mutant, source(mutant.path)))
-        if row is None or (not row["by"] and row["seen"] != seen):
+        row = {"by": "", "seconds": 0, "rings": 0} if row is None or (row["seen"] != seen and not row["by"]) else row
+        if not row["by"] and row["rings"] == far:
             began = sum(os.times()[2:4])
-            row = {"key": key, "seen": seen, "by": judged(mutant, sound), "diff": mutant.diff()}
-            row["seconds"] = round(sum(os.times()[2:4]) - began)
+            row |= {"key": key, "seen": seen, "by": judged(mutant, sound, far), "rings": far + 1}
+            row["diff"] = mutant.diff()
+            row["seconds"] += round(sum(os.times()[2:4]) - began)
+            rows[key] = row
             with results.open("a") as file:
                 file.write(json.dumps(row) + "\n")
             print(f"{row['seconds']:4} s {mutant.path}:{mutant.first} {row['by'] or 'SURVIVED'}", flush=True)
-        table[room].update(tried=1, killed=bool(row["by"]), seconds=row["seconds"])
-        left += [] if row["by"] else [row["diff"]]
+        if far:
+            table[room].update(tried=1, killed=bool(row["by"]), seconds=row["seconds"])
+            left += [] if row["by"] else [row["diff"]]
     print(*left, "| room | tried | killed | survived | CPU seconds each |\n|---|---:|---:|---:|---:|", sep="\n")
     for room, counts in [*table.items(), ("all", sum(table.values(), Counter()))]:
         tried, killed = counts["tried"], counts["killed"]

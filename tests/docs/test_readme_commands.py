@@ -9,6 +9,7 @@ import importlib.util
 import re
 import shlex
 import sys
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 
@@ -71,7 +72,8 @@ def check_make(words: list[str]) -> None:
     assert words[0] in targets[1].split()
 
 
-def check_keys(command: str, words: list[str]) -> None:
+@cache
+def check_keys(command: str, *words: str) -> None:
     """Compose the configuration that a command line asks for."""
     typed = [
         word.replace("=NAME", "=sample") for word in words if word not in ("--help", "…") and not word.startswith("@")
@@ -98,12 +100,12 @@ def check(words: list[str]) -> None:
         command = words[2].removeprefix("pipeline.")
         named_only = words[3:] in ([], ["--help"]) and command not in ("report", "convert")
         if (conf_files.CONF / f"{command}.yaml").exists() and not named_only:
-            check_keys(command, words[3:])
+            check_keys(command, *words[3:])
     elif words[0] == "deepspeed":
         script = next(place for place, word in enumerate(words) if word.endswith(".py"))
         if words[script] != "model/preflight.py":  # which has no keys
             assert words[script] == "model/train.py"
-            check_keys("train", words[script + 1 :])
+            check_keys("train", *words[script + 1 :])
     elif words[0] == "source":
         assert words[1:] == [".venv/bin/activate"], "what make sets up"
     elif words[0] == "make":
@@ -113,7 +115,7 @@ def check(words: list[str]) -> None:
     elif words[0] == "sbatch":
         script = next(place for place, word in enumerate(words) if word.endswith(".sh"))
         assert (ROOT / words[script]).exists(), words[script]
-        check_keys("run", words[script + 1 :])
+        check_keys("run", *words[script + 1 :])
     elif words[0] in OTHERS:
         files = [after for word, after in pairwise(words) if word == "-f" and "/" in after]
         assert [name for name in files if "job/" not in name and not (ROOT / name).exists()] == []

@@ -51,22 +51,22 @@ def table() -> bytes:
 
 
 CORPORA = {
-    "lines a.txt": LINES,
-    "lines a.txt.gz": gzip.compress(LINES, 1),
-    "jsonl a.jsonl": OBJECTS,
-    "jsonl a.jsonl.xz": lzma.compress(OBJECTS, preset=0),
-    "jsonl a.jsonl.bz2": bz2.compress(OBJECTS),
-    "wikipedia a.xml.bz2": bz2.compress(f"<mediawiki>{PAGES}</mediawiki>".encode()),
-    "text a.zip": members("zip"),
-    "books a.tar.gz": members("tar"),
-    "parquet a.parquet": table(),
+    "lines a.txt": lambda: LINES,
+    "lines a.txt.gz": lambda: gzip.compress(LINES, 1),
+    "jsonl a.jsonl": lambda: OBJECTS,
+    "jsonl a.jsonl.xz": lambda: lzma.compress(OBJECTS, preset=0),
+    "jsonl a.jsonl.bz2": lambda: bz2.compress(OBJECTS),
+    "wikipedia a.xml.bz2": lambda: bz2.compress(f"<mediawiki>{PAGES}</mediawiki>".encode()),
+    "text a.zip": lambda: members("zip"),
+    "books a.tar.gz": lambda: members("tar"),
+    "parquet a.parquet": table,
 }
 
 
 @pytest.mark.parametrize("corpus", CORPORA)
 def test_the_position_moves_within_a_split(corpus: str, tmp_path: Path) -> None:
     reader, name = corpus.split()
-    (tmp_path / name).write_bytes(CORPORA[corpus])
+    (tmp_path / name).write_bytes(CORPORA[corpus]())
     opened = open_corpus(CorpusConfig(name="c", reader=reader, path=str(tmp_path / name)), "")
     (split,) = opened.splits(1 << 30)
     seen: list[int] = []
