@@ -46,7 +46,7 @@ def tables() -> dict[str, dict[str, str]]:
 
 def has_key() -> bool:
     """Return whether a W&B key is set, in the environment or by `wandb login`."""
-    if os.environ.get("WANDB_API_KEY"):
+    if os.environ.get("WANDB_API_KEY") or os.environ.get("WANDB_IDENTITY_TOKEN_FILE"):
         return True
     import wandb
     from requests.utils import get_netrc_auth

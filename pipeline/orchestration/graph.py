@@ -172,10 +172,17 @@ def check_fit(found: Stages) -> None:
 def check_places(config: RunConfig, nodes: Nodes) -> None:
     """Raise InputError if an external input does not exist or `workdir` is not writable.
 
-    Also if the files of a task are missing in its folder: evaluation comes after hours of training.
+    Also if the files of a task are missing in its folder, or a key of W&B: they are read after hours.
+
+    Raises:
+        ConfigError: `tracking.mode` is online and this machine, which will train, has no key.
     """
     makers = {os.path.normpath(node.config.out): node.name for node in nodes}
     for node in nodes:
+        if isinstance(node.config, TrainConfig) and node.reason and config.executor.here:
+            asked, key = node.config.tracking, f"{node.name}.tracking.mode"
+            kept = asked.name == "none" or asked.mode != "online" or tracking.has_key()
+            check(kept, "W&B has no key here; run wandb login, or set this to offline", key, asked.mode)
         for key, path in fingerprints.inputs(node.config).items() if node.reason else ():
             made = fingerprints.producer_of(path, makers) is not None
             if not made and not storage.is_folder(storage.at(path)) and not storage.matching(path):

@@ -300,6 +300,9 @@ def test_a_key_of_an_earlier_login_is_seen_wherever_it_is_stored(home: Path, mon
     assert not has_key()
     monkeypatch.setenv("NETRC", "~/keys")
     assert has_key()
+    monkeypatch.delenv("NETRC")
+    monkeypatch.setenv("WANDB_IDENTITY_TOKEN_FILE", "token")
+    assert has_key()
 
 
 def test_a_row_cut_off_by_a_crash_is_dropped(out: Path) -> None:

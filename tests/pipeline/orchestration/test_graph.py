@@ -196,6 +196,22 @@ def test_a_place_that_cannot_be_written_is_told_before_work_begins(tmp_path: Pat
         assert (error.key, error.value) == ("workdir", place)
 
 
+def test_a_key_that_training_would_lack_is_missed_before_work_begins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the stages run on this machine; a job's machine may have it."""
+    monkeypatch.setenv("NETRC", str(tmp_path / "none"))
+    monkeypatch.delenv("WANDB_API_KEY", raising=False)
+    config = composed_run("train.tracking.mode=online", f"workdir={tmp_path}/work")
+    with refused(ConfigError, key="train.tracking.mode", value="online"):
+        graph.check_places(config, nodes := graph.plan(config))
+    config.executor.name = "slurm"
+    graph.check_places(config, nodes)
+    monkeypatch.setenv("WANDB_API_KEY", "0" * 40)
+    config.executor.name = "local"
+    graph.check_places(config, nodes)
+
+
 def test_a_driver_in_a_pod_would_start_over_whenever_it_restarts(tmp_path: Path) -> None:
     with refused(ConfigError, key="force"):
         planned("+corpus=sample", f"workdir={tmp_path}", "force=[train]", "executor=kubernetes")
