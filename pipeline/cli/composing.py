@@ -40,6 +40,7 @@ TWICE = re.compile(r"Multiple values for (\w+)\. .*'override \w+: (\S+)'")
 NO_GROUP = re.compile(r"Invalid type assigned: .* is not a subclass of .*value: (.*)")
 NOT_ONE = re.compile(r"Cannot convert '(?:list|dict)' to string: '(.*)'")
 NOT_THERE = re.compile(r"Could not delete (?:from config\. )?'([^']+)'")
+MERGED = re.compile(r"merging override \+*([^=]+)=")
 ALL_KEYS = f"{named('--help')} lists all keys"
 TYPES = {"Integer": "a whole number", "Float": "a number", "bool": "true or false"}
 
@@ -114,9 +115,12 @@ def hydra_errors_as_config_errors() -> Iterator[None]:
 
 def explain(error: Exception) -> UserError:
     """Return a Hydra or OmegaConf error as one that names the key."""
+    typed = MERGED.search(str(error))
     while isinstance(error, HydraException) and isinstance(error.__cause__, Exception):
         error = error.__cause__
     text, full = str(error), str(getattr(error, "full_key", None) or getattr(error, "key", None) or "")
+    if typed and typed[1].endswith(f".{full}"):  # OmegaConf knows the last part of a new key alone
+        full = typed[1]
     if isinstance(error, UserError):
         return error
     if isinstance(error, ConfigKeyError | ConfigAttributeError) and error.full_key:

@@ -195,6 +195,8 @@ def test_what_an_executor_does_not_read_or_sbatch_does_not_take_is_said(capsys: 
     assert capsys.readouterr().err.count("has no effect") == 2
     runs.composed("+corpus=sample", "executor=slurm", "executor.nodes=4", "executor.time=1-12")
     assert capsys.readouterr().err == ""
-    for word, key in {"executor.time=12h": "time", "+executor.options.train=['mem=64G']": "options.train"}.items():
-        with refused(ConfigError, key=f"executor.{key}"):
+    option = "executor.options.train"
+    mistakes = {"executor.time=12h": "executor.time", f"+{option}=['mem=64G']": option, f"+{option}=--mem=64G": option}
+    for word, key in mistakes.items():
+        with refused(ConfigError, key=key):
             runs.composed("+corpus=sample", "executor=slurm", word)
