@@ -2,7 +2,10 @@
 
 import os
 
+import pytest
+
 QUICK = 25
+WORKERS = [1, pytest.param(2, marks=pytest.mark.slow)]  # processes of a preparation, each with its imports
 
 
 def examples(full: int, quick: int = QUICK) -> int:

@@ -57,7 +57,9 @@ def write_tokenizer(folder: Path, special: tuple[str, ...], most: int) -> Path:
     return folder
 
 
-@pytest.fixture(scope="module", params=[("bert", BERT, 400), ("gemma", GEMMA, 65_700)])
+@pytest.fixture(
+    scope="module", params=[("bert", BERT, 400), pytest.param(("gemma", GEMMA, 65_700), marks=pytest.mark.slow)]
+)
 def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with an existing vocabulary and the shards made with it."""
     name, special, most = request.param

@@ -18,6 +18,7 @@ from pipeline.beam.plan import PreparePlan
 from pipeline.cli import composing, conf_files
 from pipeline.config import PrepareConfig
 from pipeline.tokenization.wordpiece import SPECIAL, build
+from tests.examples import WORKERS
 from tests.terminal import plain
 
 DOCUMENTS = 6000
@@ -100,7 +101,7 @@ def test_a_job_that_hangs_is_named_once(words: list[str], tmp_path: Path, capsys
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", WORKERS)
 def test_a_terminal_shows_both_phases_to_their_end(root: Path, words: list[str], workers: int) -> None:
     terminal, end = pty.openpty()
     termios.tcsetwinsize(end, (24, 100))

@@ -15,7 +15,7 @@ from pipeline.common.manifest import require_manifest
 from pipeline.config import FiltersConfig, PrepareConfig, RunnerConfig
 from pipeline.stages import stage
 from tests import objects, preparing
-from tests.examples import examples
+from tests.examples import WORKERS, examples
 from tests.refusals import refused
 
 WORDS = [f"word{number}" for number in range(60)]
@@ -104,7 +104,7 @@ def test_a_corpus_that_changes_gives_the_bytes_of_a_run_from_scratch(
         assert not (tmp_path / f".scratch{step}.reading").exists()
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", WORKERS)
 def test_a_start_after_one_that_failed_reads_the_rest(
     workers: int, vocab: Path, corpus: Path, tmp_path: Path, reads: list[Path]
 ) -> None:

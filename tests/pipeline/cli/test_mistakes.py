@@ -18,6 +18,7 @@ from pipeline.cli import composing, conf_files
 from pipeline.common.errors import InputError
 from pipeline.config import PrepareConfig
 from tests import forked
+from tests.examples import WORKERS
 from tests.preparing import vocabulary
 from tests.refusals import refused
 
@@ -125,7 +126,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", str(place)], check=True)
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", WORKERS)
 def test_a_full_disk_is_an_error_and_leaves_nothing(
     vocab: Path, tmp_path: Path, small_disk: Path, workers: int
 ) -> None:
@@ -155,7 +156,7 @@ def test_a_disk_too_full_for_a_note_reaches_the_driver(vocab: Path, tmp_path: Pa
         steps.raise_noted(plan)
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", WORKERS)
 def test_a_mistake_is_one_line_however_many_workers_find_it(vocab: Path, tmp_path: Path, workers: int) -> None:
     lines = ['{"text": "Words."}\n'] * 400
     for broken in (30, 200, 390):

@@ -366,7 +366,7 @@ def test_a_checkpoint_of_which_a_part_was_removed_is_in_no_manifest() -> None:
 @pytest.mark.parametrize("machine", [OnADisk, InAStore])
 def test_no_story_loses_what_a_rule_keeps(machine: type[Stories]) -> None:
     chosen = settings(
-        max_examples=examples(200),
+        max_examples=examples(200, quick=15),
         stateful_step_count=8,
         deadline=None,
         phases=[Phase.explicit, Phase.generate, *([Phase.shrink] if SECONDS else [])],
