@@ -3,6 +3,7 @@
 import operator
 import re
 from collections.abc import Mapping
+from decimal import Decimal
 from typing import Any
 from unicodedata import normalize
 
@@ -92,6 +93,8 @@ class RowReader:
             return bool(compare(str(value).lower(), wanted.lower()))
         if isinstance(value, list | Mapping):
             raise ValueError(f"field {name} holds several values, of which {sign} says nothing; name one by a dot")
+        if isinstance(value, Decimal):
+            value = int(value) if value == int(value) else float(value)
         if isinstance(value, int | float):
             try:
                 return bool(compare(value, int(wanted) if re.fullmatch(r"[+-]?\d+", wanted) else float(wanted)))

@@ -2,6 +2,7 @@
 
 import json
 import os
+from decimal import Decimal
 from pathlib import Path
 
 import pyarrow as pa
@@ -93,6 +94,22 @@ def test_only_rows_that_are_asked_for_are_read(reader: str, where: str, wanted: 
     found, tally = read(config(reader, rows_in(tmp_path, reader, rows), options={"where": where}))
     assert "".join(document.text for document in found) == wanted
     assert tally == {"left out by corpus.options.where": 4 - len(wanted)}
+
+
+@pytest.mark.parametrize(
+    ("values", "where"),
+    [
+        (pa.array([150, 10**21, None], pa.decimal128(24)), "x == 150"),
+        (pa.array([Decimal("0.10"), Decimal(9), None], pa.decimal128(10, 2)), "x < 0.11"),
+        (pa.array([1_788_220_800_000_000_001, 1_690_000_000_000_000_001, None], pa.timestamp("ns")), "x >= 2026"),
+        (pa.array([1_788_220_800_000_000_001, 1_690_000_000_000_000_001, None], pa.timestamp("ns", "UTC")), "x >= 2026"),
+    ],
+)
+def test_numbers_and_times_of_any_precision_are_compared(values: pa.Array, where: str, tmp_path: Path) -> None:
+    pq.write_table(pa.table({"text": ["one", "two", "three"], "x": values}), tmp_path / "a.parquet")
+    found, tally = read(config("parquet", tmp_path, options={"where": where}))
+    assert [document.text for document in found] == ["one"]
+    assert tally == {"left out by corpus.options.where": 2}
 
 
 @pytest.mark.parametrize("where", ["date", "date >=", ">= 2026", 5])
