@@ -61,7 +61,6 @@ class CrossEntropy(torch.autograd.Function):
         if wanted:
             padding.zero_()
             ctx.save_for_backward(whole)
-        ctx.mark_non_differentiable(correct)
         return loss, correct
 
     @staticmethod

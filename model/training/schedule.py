@@ -1,6 +1,7 @@
 """Schedules of the learning rate and the batch size."""
 
 import math
+from collections.abc import Iterator
 
 from model.config import ObjectiveConfig, ScheduleConfig
 
@@ -60,6 +61,18 @@ def batch_size(config: ScheduleConfig, full: int, step: int, steps: int) -> int:
     rising = config.batch_share * spread(config, length(config, steps))
     progress = min(1.0, (step + config.first_step) / rising) if rising else 1.0
     return round(config.first_batch + (full - config.first_batch) * progress)
+
+
+def batches(
+    config: ScheduleConfig, full: int, step: int, steps: int, first: int, most: float
+) -> Iterator[tuple[int, int, int]]:
+    """Yield step, first sample and size of every batch from `step` on, up to `steps` or `most` samples."""
+    for number in range(step, steps):
+        size = batch_size(config, full, number, steps)
+        if first + size > most:
+            return
+        yield number, first, size
+        first += size
 
 
 def mask_share(objective: ObjectiveConfig, config: ScheduleConfig, step: int, steps: int) -> float:

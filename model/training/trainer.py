@@ -22,7 +22,7 @@ from model.resilience.nonfinite import Health
 from model.resilience.watchdog import LEAVING, Watchdog
 from model.training import checkpoint, cost, estimate, micro_batch, provenance, run_length, start
 from model.training.deepspeed_engine import averaged_weights, gather_state, scale_of
-from model.training.schedule import batch_size, lr_factor, mask_share, steps_before_decay, warmup_steps
+from model.training.schedule import batches, lr_factor, mask_share, steps_before_decay, warmup_steps
 from model.training.start import Session
 from model.training.step_metrics import Meter, losses
 from model.training.tracking import Tracker, read_metrics, take_back
@@ -153,14 +153,10 @@ class Trainer:
         return mask_share(self.config.objective, self.config.schedule, step, self.steps)
 
     def _batches_left(self) -> Iterator[tuple[int, int, int]]:
-        """Yield step, first sample and size of every batch up to the last step or epoch."""
-        config, first = self.config, self.samples
-        for step in range(self.step, self.steps):
-            size = batch_size(config.schedule, config.batch_size, step, self.steps)
-            if config.epochs is not None and first + size > config.epochs * self.loader.samples:
-                return
-            yield step, first, size
-            first += size
+        """Return step, first sample and size of every batch up to the last step or epoch."""
+        config = self.config
+        most = math.inf if config.epochs is None else config.epochs * self.loader.samples
+        return batches(config.schedule, config.batch_size, self.step, self.steps, self.samples, most)
 
     def _update(self, batch: GlobalBatch, parts: list[Copied]) -> None:
         """Run forward, backward and one optimizer step over a global batch."""

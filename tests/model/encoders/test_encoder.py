@@ -54,3 +54,14 @@ def test_an_empty_batch_has_no_loss_and_no_gradient(small) -> None:
     assert pairs is None or pairs.shape == (0, 2)
     (masked.sum() + (0 if pairs is None else pairs.sum())).backward()
     assert all(not p.grad.any() for p in model.parameters() if p.grad is not None)
+
+
+def test_entries_that_pad_the_vocabulary_have_no_probability(small) -> None:
+    torch.manual_seed(0)
+    model, batch = build_model(small()).eval(), ragged([20, 9])
+    wanted, _ = model(batch)
+    model.masked_head.multiple = 64
+    found, _ = model(batch)
+    assert found.shape[1] % 64 == 0
+    torch.testing.assert_close(found[:, : test_bert.VOCAB], wanted)
+    assert (found[:, test_bert.VOCAB :] == -torch.inf).all()

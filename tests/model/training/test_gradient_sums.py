@@ -1,4 +1,4 @@
-"""Gradients in bf16 of many micro-batches and two ranks are added up without an error."""
+"""Gradients of many micro-batches and two ranks are added up without an error, and what engines keep."""
 
 import json
 import sys
@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests import forked
+from tests.model.training.sum_gradients import CASES
 
 
 @pytest.fixture(scope="module")
@@ -34,3 +35,18 @@ def test_the_wrapper_is_the_one_whose_partitions_are_saved(sums: dict[str, dict]
 @pytest.mark.parametrize("case", ["zero1", "zero2", "bf16"])
 def test_weights_are_the_optimizers_own_after_a_step_also_if_they_were_moved(sums, case) -> None:
     assert sums[case]["links"] == [True, False, True, True]
+
+
+def test_buckets_are_sent_while_other_gradients_are_computed(sums) -> None:
+    assert sums["zero1"]["taken"]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_every_element_is_one_ranks(sums, case) -> None:
+    assert sums[case]["owned"] == (8 * 8 + 8 + 3 * 3 if case != "zero0" else 0)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_model_computes_with_averages_and_keeps_what_it_loads(sums, case) -> None:
+    assert sums[case]["averaged"] == [True, True]
+    assert sums[case]["loaded"]

@@ -16,11 +16,10 @@ from pipeline.common.ports import free_port
 from tests import finished, forked
 from tests.refusals import refused
 
-pytestmark = pytest.mark.slow
-
 PAIRS = ("0,0", "0,2", "2,1", "1,3", "3,0")
 
 
+@pytest.mark.slow
 def test_an_optimizer_of_one_moment_resumes_at_any_stage(root: Path, tmp_path: Path) -> None:
     script = str(Path(__file__).with_name("one_moment.py"))
     done = forked.fresh(script, free_port(), tmp_path, *PAIRS, env={**os.environ, "PYTHONPATH": str(root)})

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from model.config import ScheduleConfig, TrainConfig
-from model.training.schedule import batch_size, lr_factor, warmup_steps
+from model.training.schedule import batch_size, batches, lr_factor, warmup_steps
 from pipeline.cli import conf_files
 from pipeline.common.errors import ConfigError
 
@@ -92,3 +92,12 @@ def test_a_decay_by_the_root_falls_fast_at_first() -> None:
 def test_shares_of_the_first_steps_hold_for_a_part_of_a_longer_schedule() -> None:
     schedule = ScheduleConfig(name="wsd", warmup_share=0.5, spread_steps=100, total_steps=1000)
     assert warmup_steps(TrainConfig(steps=80, schedule=schedule).schedule, 80) == 50
+
+
+@pytest.mark.parametrize("beyond", [0, 1])
+def test_batches_follow_each_other_up_to_the_last_step_or_the_end_of_the_text(beyond: int) -> None:
+    schedule = ScheduleConfig(name="constant", first_batch=2, batch_share=1.0)
+    sizes = [batch_size(schedule, 12, step, 9) for step in range(9)]
+    every = [(step, sum(sizes[:step]), sizes[step]) for step in range(2, 9)]
+    assert list(batches(schedule, 12, 2, 9, sum(sizes[:2]), 10**6)) == every
+    assert list(batches(schedule, 12, 2, 9, sum(sizes[:2]), sum(sizes[:6]) - beyond)) == every[: 4 - beyond]

@@ -11,18 +11,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from torch.nn.functional import cross_entropy
 
 from model.config import ModelConfig, TrainConfig
 from model.resilience.nonfinite import clip_and_skip
 from model.training import cost, device_peak, estimate
 from model.training.deepspeed_engine import World
-from model.training.step_metrics import Meter, PhaseTimer
+from model.training.step_metrics import Meter, PhaseTimer, losses
 from model.training.tracking import one_line
 from pipeline.common import checkpoints
 from pipeline.common.manifest import Manifest
 from pipeline.common.schema import built
 from pipeline.shards import open_folder
 from tests.model.conftest import SMALL, rows, train_many
+from tests.model.encoders.test_bert import VOCAB, ragged
 
 FIGURES = shlex.split(
     "loss masked_lm_loss masked_lm_accuracy next_sentence_loss next_sentence_accuracy learning_rate gradient_norm "
@@ -113,6 +115,31 @@ def test_pauses_are_no_time_of_training(monkeypatch: pytest.MonkeyPatch) -> None
     assert meter.seconds() == 5.0
     meter.restart()
     assert meter.seconds() == 0.0
+
+
+def test_figures_are_means_of_what_was_added_and_rates_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr("time.perf_counter", lambda: now[0])
+    monkeypatch.setattr("torch.distributed.all_reduce", lambda *_, **__: None)
+    batch, draws = ragged([20, 31, 9]), torch.Generator().manual_seed(0)
+    words, pairs = torch.randn(len(batch.masked_labels), VOCAB, generator=draws), torch.eye(3, 2)
+    batch.masked_labels[:2] = words[:2].argmax(-1)
+    batch.next_sentence_labels[:] = torch.tensor([0, 1, 1])
+    meter = Meter(World(0, 1, torch.device("cpu")), lambda batch: 8.0, peak=2e-12)
+    for _ in range(2):
+        meter.count(batch)
+        meter.add(losses(words.clone(), pairs, batch)[2])
+    now[0] = 16.0
+    wanted = {"tokens": 120, "tokens_per_second": 120 / 16, "samples_per_second": 6 / 16, "mfu": 16 / 16 / 2}
+    for name, logits, labels in (
+        ("masked_lm", words, batch.masked_labels),
+        ("next_sentence", pairs, batch.next_sentence_labels),
+    ):
+        wanted[f"{name}_loss"] = cross_entropy(logits, labels).item()
+        wanted[f"{name}_accuracy"] = (logits.argmax(-1) == labels).double().mean().item()
+    wanted["loss"] = wanted["masked_lm_loss"] + wanted["next_sentence_loss"]
+    found = meter.read(next_sentence=True)
+    assert {key: found[key] for key in wanted} == pytest.approx(wanted)
 
 
 def test_a_measured_peak_is_more_than_a_step_reaches() -> None:
