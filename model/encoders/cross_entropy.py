@@ -38,19 +38,13 @@ class CrossEntropy(torch.autograd.Function):
         correct = labels.new_zeros(())
         whole = logits.detach()
         values, padding = whole[: len(labels)], whole[len(labels) :]
-        on_cpu = values.device.type == "cpu"  # where an index takes six times as long as a value
-        classes = torch.arange(values.shape[1]) if on_cpu else None
+        classes = torch.arange(values.shape[1]) if values.device.type == "cpu" else None
         for piece, label in zip(pieces(values, values), pieces(labels[:, None], values), strict=True):
             # In training, fp32 logits are overwritten here, others below.
             x = piece.to(torch.float32, copy=not wanted)
             score = x.gather(-1, label)  # (rows, 1)
-            if classes is not None:
-                greatest = x.amax(-1, keepdim=True)
-                before = (x == greatest) & (classes < label)  # of equal scores
-                correct += ((score == greatest) & ~before.any(-1, keepdim=True)).sum()
-            else:
-                greatest, predicted = x.max(-1, keepdim=True)
-                correct += (predicted == label).sum()
+            greatest, right = best(x, score, label, classes)
+            correct += right.sum()
             score -= greatest
             total = x.sub_(greatest).exp_().sum(-1, keepdim=True)
             loss += (total.log() - score).sum()
@@ -71,6 +65,19 @@ class CrossEntropy(torch.autograd.Function):
         for piece in pieces(values, values):
             piece.mul_(factor)
         return values, None
+
+
+def best(x: Tensor, score: Tensor, label: Tensor, classes: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Return the greatest score of each row, and whether its label's is the first of these, `(rows, 1)` each.
+
+    With the numbers of all `classes` no index is looked for, which takes a CPU six times as long.
+    """
+    if classes is None:
+        greatest, predicted = x.max(-1, keepdim=True)
+        return greatest, predicted == label
+    greatest = x.amax(-1, keepdim=True)
+    before = (x == greatest) & (classes < label)  # of equal scores
+    return greatest, (score == greatest) & ~before.any(-1, keepdim=True)
 
 
 def pieces(x: Tensor, like: Tensor) -> tuple[Tensor, ...]:

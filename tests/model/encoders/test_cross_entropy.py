@@ -81,3 +81,11 @@ def test_a_second_backward_pass_is_refused():
     value.backward(retain_graph=True)
     with pytest.raises(RuntimeError):
         value.backward()
+
+
+@pytest.mark.parametrize("classes", [None, torch.arange(7)], ids=["on a GPU", "on a CPU"])
+def test_the_greatest_score_is_the_prediction_on_every_device(classes):
+    x, labels = torch.randn(90, 7), torch.randint(7, (90, 1))
+    greatest, right = cross_entropy.best(x, x.gather(-1, labels), labels, classes)
+    assert torch.equal(greatest[:, 0], x.amax(-1))
+    assert torch.equal(right, x.argmax(-1, keepdim=True) == labels)

@@ -14,6 +14,7 @@ from model.config import ModelConfig, OptimizerConfig
 from model.encoders.architectures import build_model, parameter_shapes
 from model.encoders.batch import Batch
 from model.encoders.encoder import PretrainingModel, Sequences
+from model.encoders.modernbert import MODERNBERT
 from model.huggingface.names import NAMES
 from model.huggingface.names import modernbert_settings as their_settings
 from model.training.optimizer import build_optimizer
@@ -229,3 +230,9 @@ def test_half_precision_follows_single_precision(root):
 def test_sizes_that_cannot_be_are_refused(changes, key):
     with pytest.raises(ConfigError, match=key):
         small(**changes)
+
+
+def test_a_pooler_has_what_the_masked_lm_head_can_give_it():
+    config = small()
+    given = build_model(config).masked_head.state_dict().keys() - {"bias"}  # of the vocabulary's entries
+    assert MODERNBERT.pooler(config).state_dict().keys() == given

@@ -193,6 +193,14 @@ def test_with_fewer_samples_than_ranks_some_get_an_empty_batch(folder):
     assert empty.max_length == len(empty.masked_positions) == 0
 
 
+def test_a_loader_of_local_files_neither_waits_nor_removes(folder):
+    made = loader(folder)
+    made.close()
+    made.remove_cache()
+    assert made.failure is None
+    assert made.batch(0, 75).sequences == 75
+
+
 def test_masks_change_with_the_epoch_and_the_order_with_the_seed(folder):
     def masks_by_sample(start):
         batch = loader(folder).batch(start, 75).batches[0]

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from model.config import ObjectiveConfig
+from model.loader import masking
 from model.loader.masking import Masker, join_words
 from pipeline.common import counter_rng
 from pipeline.common.errors import ConfigError
@@ -252,3 +253,18 @@ def test_a_share_moves_in_straight_lines_from_the_first_step_to_the_last():
 def test_a_share_that_is_none_is_refused(share):
     with refused(ConfigError, key="objective.mask_share"):
         ObjectiveConfig(name="test", mask_share=share)
+
+
+def test_no_random_number_decides_two_things(monkeypatch):
+    used = []
+
+    def noting(draw):
+        return lambda keys, places, *of: used.append(set(np.ravel(places).tolist())) or draw(keys, places, *of)
+
+    draws = {name: noting(getattr(counter_rng, name)) for name in ("random_bits", "uniform", "integers")}
+    maker = masker(span=3)
+    monkeypatch.setattr(masking, "counter_rng", SimpleNamespace(**draws))
+    masked(maker, *sequences([LONGEST]), np.arange(1))
+    _, *places = used  # first the sample's key
+    assert len(places) == 4
+    assert sum(map(len, places)) == len(set().union(*places))

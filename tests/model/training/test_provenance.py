@@ -68,3 +68,17 @@ def test_a_checkpoint_has_the_figures_of_its_step(
 def test_a_mean_of_several_was_not_evaluated(folder: Path) -> None:
     (made,) = provenance.of_weights(str(folder), initial_weights.read(folder, 2), False)
     assert (made.figures["steps"], made.figures["validation"]) == (7, {})
+
+
+@pytest.mark.parametrize(
+    ("held", "trained", "said"),
+    [([0.6, 0.8], [3, 2], 1), ([0.6, 0.61], [3, 2], 0), ([0.8, 0.6], [3, 2], 0), ([0.6, 0.8], [2, 3], 0)],
+)
+def test_a_held_out_loss_that_rises_while_that_of_training_falls_is_said(held, trained, said: int) -> None:
+    curves = (("validation", held, 10), ("train", trained, 11))
+    rows = [
+        {"kind": kind, "step": start + step, "masked_lm_loss": loss}
+        for kind, losses, start in curves
+        for step, loss in enumerate(losses)
+    ]
+    assert len(list(provenance.overfitting(rows))) == said

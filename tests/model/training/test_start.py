@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+import torch
 import torch.distributed as dist
 
 from model.config import (
@@ -14,13 +15,18 @@ from model.config import (
     TrackingConfig,
     TrainConfig,
 )
+from model.encoders.architectures import build_model
+from model.huggingface import bert_format
 from model.training import start
+from model.training.deepspeed_engine import World
+from pipeline.common.stores.background_upload import CheckpointStore
 from tests import forked
 
 
-def config(work: Path) -> TrainConfig:
+def config(work: Path, start: str | None = None) -> TrainConfig:
     return TrainConfig(
         out="out",
+        start=start,
         data=DataConfig(dir=str(work / "prepare"), vocab=str(work / "vocab")),
         model=ModelConfig(name="x", layers=1, hidden=8, heads=2, feed_forward=8, positions=32),
         objective=ObjectiveConfig(name="bert"),
@@ -41,6 +47,21 @@ def test_a_plan_needs_no_other_rank(work: Path, tmp_path: Path) -> None:
     assert made.model.vocab_size == made.wordpiece.size
     assert (made.beginning.updates, made.beginning.data) == (0, made.shards[0].checksum())
     assert made.folder == tmp_path / "checkpoints" / ("f" * 12)
+
+
+def test_weights_to_start_from_are_those_of_the_engine(
+    work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(start, "newest", lambda *_: None)
+    monkeypatch.setattr(start, "build_engine", lambda module, *_: module)
+    size = start.plan(config(work), tmp_path, "f" * 64, "c", {}).model
+    state = build_model(size).state_dict()
+    bert_format.save(tmp_path / "start", size, state, work / "vocab")
+    plan = start.plan(config(work, str(tmp_path / "start")), tmp_path, "f" * 64, "c", {})
+    world = World(0, 1, torch.device("cpu"))
+    module, _, begun, resumed = start.restore(start.Session(plan, world, 1.0), CheckpointStore(), lambda: None)
+    assert (begun.step, resumed) == (0, False)
+    assert all(torch.equal(tensor, state[name]) for name, tensor in module.state_dict().items())
 
 
 RESTORE = """
