@@ -109,19 +109,17 @@ def look_once(wrapper: Any) -> None:
     """
     if hasattr(wrapper, "fp16_partitioned_groups_flat"):  # stage 3
         if not wrapper.offload_optimizer:
-            wrapper.get_grad_norm_direct = lambda gradients, _, norm_type=2: group_norms(
-                [gradients], wrapper.dp_process_group
-            )[0]
-            wrapper.check_overflow = lambda partition_gradients=True: None
+            wrapper.get_grad_norm_direct = lambda gradients, _: group_norms([gradients], wrapper.dp_process_group)[0]
+            wrapper.check_overflow = lambda **_: None
     elif hasattr(wrapper, "averaged_gradients") and not wrapper.cpu_offload:
 
-        def whole_norm(norm_type: int = 2) -> Tensor:
+        def whole_norm() -> Tensor:
             groups = [wrapper.averaged_gradients[i] for i in range(len(wrapper.bit16_groups))]
             norms = group_norms(groups, wrapper.dp_process_group)
             return torch.linalg.vector_norm(norms)  # type: ignore[no-any-return]
 
         wrapper.scaled_global_norm = whole_norm
-        wrapper.check_overflow = lambda partition_gradients=True: None
+        wrapper.check_overflow = lambda **_: None
         wrapper.unscale_and_clip_grads = lambda flat, norm: clip(wrapper, flat, norm)
         link = wrapper._update_model_bit16_weights
         wrapper._update_model_bit16_weights = lambda group: linked(wrapper, group) or link(group)

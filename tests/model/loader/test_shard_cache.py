@@ -166,6 +166,7 @@ def test_a_training_resumes_where_it_was_with_what_is_there(place: Place, store:
                 local = batches(place.local(), start, last, rank, world)
                 for mine, theirs in zip(batches(loader, start, last, rank, world), local, strict=True):
                     assert same(mine, theirs)
+            assert loader.failure is None
         cache._lock.close()  # type: ignore[union-attr]  # as if the process had ended
     # All shards were there: each was compared, none fetched.
     assert not [path for method, path in store.requests if method == "GET" and "train-" in path]

@@ -26,7 +26,6 @@ from tests import finished
 from tests.model.conftest import COUNTED, SMALL, counted, rows, train_many
 from tests.refusals import refused
 
-pytestmark = pytest.mark.slow
 RUNS = {
     "whole": ["steps=50", "batch_size=12", "save_every=10", "keep=20"],  # two epochs
     "epoch": ["steps=50", "epochs=1", "batch_size=16"],
@@ -53,6 +52,7 @@ def runs(root: Path, work: Path, tmp_path_factory: pytest.TempPathFactory) -> Pa
     return folder
 
 
+@pytest.mark.slow
 def test_an_estimate_from_what_was_reached_is_what_was_reached(runs: Path, work: Path) -> None:
     """Whatever the operations are of, the vocabulary's real size among them."""
     made = require_manifest(runs / "resumed", "train", "out")
@@ -75,6 +75,7 @@ def figures(out: Path) -> dict[str, Any]:
     return made.figures
 
 
+@pytest.mark.slow
 def test_an_epoch_has_the_words_that_prepare_counted(runs: Path) -> None:
     seen = {row["step"]: row["words"] for row in rows(runs / "whole")}
     assert seen[25] == pytest.approx(COUNTED)
@@ -82,10 +83,12 @@ def test_an_epoch_has_the_words_that_prepare_counted(runs: Path) -> None:
     assert figures(runs / "whole")["words"] == seen[50]
 
 
+@pytest.mark.slow
 def test_a_run_that_resumes_on_other_ranks_counts_the_same(runs: Path) -> None:
     assert figures(runs / "resumed")["words"] == figures(runs / "whole")["words"]
 
 
+@pytest.mark.slow
 def test_the_time_of_all_starts_adds_up(runs: Path) -> None:
     before = checkpoints.read_state(run_of(runs / "resumed") / checkpoints.name_of(20)).seconds
     last = checkpoints.read_state(run_of(runs / "resumed") / checkpoints.name_of(50)).seconds
@@ -95,12 +98,14 @@ def test_the_time_of_all_starts_adds_up(runs: Path) -> None:
     assert f" in {made.seconds:.1f} s" in (runs / "said").read_text()
 
 
+@pytest.mark.slow
 def test_passes_over_the_text_are_said(runs: Path) -> None:
     made = require_manifest(runs / "whole", "train", "out")
     assert TrainingSummary.of(made).passes == pytest.approx(2)
     assert "2.0 passes" in made.summary
 
 
+@pytest.mark.slow
 def test_a_limit_of_words_is_not_passed_and_not_missed_by_a_batch(runs: Path) -> None:
     found = figures(runs / "limited")
     assert 700 - COUNTED / 25 * 2 < found["words"] <= 700
@@ -108,11 +113,13 @@ def test_a_limit_of_words_is_not_passed_and_not_missed_by_a_batch(runs: Path) ->
     assert rows(runs / "limited")[-1]["words"] == found["words"]
 
 
+@pytest.mark.slow
 def test_a_limit_of_epochs_is_not_passed(runs: Path) -> None:
     assert figures(runs / "epoch")["samples"] == 300 // 16 * 16
     assert figures(runs / "epoch")["words"] <= COUNTED
 
 
+@pytest.mark.slow
 def test_the_learning_rate_of_a_run_without_a_number_of_steps_ends_with_its_epochs(runs: Path) -> None:
     found = figures(runs / "as many")
     assert found["steps"] == found["planned_steps"] == 600 // 16
@@ -153,6 +160,7 @@ def limited(folder: Path, **limits: int) -> TrainConfig:
     return TrainConfig(out="out", data=DataConfig(dir=str(folder), vocab=""), batch_size=16, **settings)
 
 
+@pytest.mark.slow
 def test_checkpoints_at_words_are_kept_and_step_0_is_one(runs: Path) -> None:
     marks = {
         step: json.loads((path / checkpoints.STATE).read_text())["mark"]
@@ -165,6 +173,7 @@ def test_checkpoints_at_words_are_kept_and_step_0_is_one(runs: Path) -> None:
         assert state.mark is None or state.words >= state.mark, step
 
 
+@pytest.mark.slow
 def test_shards_without_words_train_unless_a_setting_needs_them(root: Path, work: Path, tmp_path: Path) -> None:
     common = [f"workdir={work}", f"out={tmp_path / 'old'}", *SMALL, "steps=2"]
     said = train_many(root, [(1, common), (1, [*common, "words=500"])], code=2)
@@ -240,6 +249,7 @@ def converted(runs: Path, work: Path) -> Path:
     return runs / "convert"
 
 
+@pytest.mark.slow
 def test_each_marked_checkpoint_becomes_a_folder(converted: Path) -> None:
     names = sorted(path.name for path in converted.iterdir() if path.is_dir())
     assert names == ["chck_0.00025M", "chck_0.0005M", "chck_0M"]
@@ -263,6 +273,7 @@ def pairs_config(top: Path, pretrained: Path) -> EvaluateConfig:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("start", ["limited", "convert"])
 def test_minimal_pairs_are_scored_over_a_training(converted: Path, runs: Path, tmp_path: Path, start: str) -> None:
     """From checkpoints and from converted folders alike."""
@@ -274,6 +285,7 @@ def test_minimal_pairs_are_scored_over_a_training(converted: Path, runs: Path, t
     assert len(found) == (4 if start == "limited" else 3)  # the last one of all has no mark
 
 
+@pytest.mark.slow
 def test_checkpoints_that_a_training_removes_meanwhile_are_left_out(
     runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
