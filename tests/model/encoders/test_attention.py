@@ -200,3 +200,19 @@ def test_causal_attention_sees_nothing_that_comes_later(backend):
             part = [x[start:last] for x in (q, k, v)]
             alone = by_hand(*part, torch.tensor([0, last - start]))[0]
             torch.testing.assert_close(mixed[last - 1], alone[-1])
+
+
+@pytest.mark.parametrize(
+    ("capability", "dtype", "width", "chosen"),
+    [
+        ((8, 0), torch.bfloat16, 64, "flash"),
+        ((7, 5), torch.float16, 64, "padded"),
+        ((9, 0), torch.float32, 64, "padded"),
+        ((9, 0), torch.bfloat16, 256, "flash"),
+        ((9, 0), torch.bfloat16, 264, "padded"),
+        ((9, 0), torch.bfloat16, 20, "padded"),
+    ],
+)
+def test_a_gpu_takes_the_kernel_that_fits(capability, dtype, width, chosen, monkeypatch) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: capability)
+    assert attention.resolve("auto", torch.device("cuda"), dtype, width) == chosen

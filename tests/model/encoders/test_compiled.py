@@ -19,7 +19,7 @@ from model.encoders.encoder import Encoder, PretrainingModel
 from tests.model.encoders import flash_on_cpu  # noqa: F401
 from tests.model.encoders.test_bert import small
 
-pytestmark = pytest.mark.slow  # the first graph takes half a minute
+graphs = pytest.mark.slow  # the first one takes half a minute
 CPU = torch.device("cpu")
 
 
@@ -67,6 +67,7 @@ def model_of(architecture: str, dropout: float, attention: str = "flash", layers
     return build_model(config)
 
 
+@graphs
 @pytest.mark.parametrize(
     ("architecture", "attention"), [("bert", "flash"), ("modernbert", "flash"), ("bert", "padded")]
 )
@@ -89,6 +90,7 @@ def test_twenty_batches_of_other_sizes_share_the_first_ones_graphs(
     assert not counters["graph_break"]
 
 
+@graphs
 def test_dropout_is_part_of_a_graph_and_keeps_the_mean() -> None:
     torch._dynamo.reset()
     compiled = torch.compile(lambda x: drop(x.sin(), 0.25), fullgraph=True, dynamic=True, backend="aot_eager")
@@ -99,6 +101,7 @@ def test_dropout_is_part_of_a_graph_and_keeps_the_mean() -> None:
     torch.testing.assert_close(found[kept], torch.ones(20_000)[: kept.sum()].sin() / 0.75)
 
 
+@graphs
 @pytest.mark.parametrize("recompute", [False, True])
 def test_a_compiled_model_computes_the_same(recompute: bool) -> None:
     torch._dynamo.reset()
@@ -110,3 +113,12 @@ def test_a_compiled_model_computes_the_same(recompute: bool) -> None:
         for one, other in zip(plain.parameters(), compiled.parameters(), strict=True):
             if one.grad is not None:  # of the head for pairs there is none
                 torch.testing.assert_close(one.grad.to_dense(), other.grad.to_dense())
+
+
+@pytest.mark.parametrize("recompute", [False, True])
+def test_what_is_compiled_together_is_every_layer_once(recompute: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "compile", lambda run, **_: run)
+    plain, grouped = (model_of("bert", dropout=0.0, layers=5) for _ in range(2))
+    grouped.encoder.recompute = recompute
+    grouped.encoder.compile_layers(CPU, torch.float32)
+    torch.testing.assert_close(learn(plain, batch(0)), learn(grouped, batch(0)))

@@ -228,6 +228,8 @@ def test_a_row_of_unknown_tokens_has_nothing_to_predict(tmp_path):
     found = loader(tmp_path).batch(0, 2)
     assert found.masked == 1
     assert found.batches[0].masked_labels.tolist() == [7]
+    write_shard(path, INFO, values[:2], offsets[:2], np.array([1]), np.array([False]))
+    assert loader(tmp_path).most_frequent_share() == 0
 
 
 def test_the_most_frequent_token_is_counted_without_special_ones(tmp_path):
@@ -299,6 +301,19 @@ def test_a_shard_cut_short(tmp_path):
     broken.write_bytes(broken.read_bytes()[:-100])
     with pytest.raises(InputError, match="train-00002"):
         loader(tmp_path)
+
+
+@pytest.mark.parametrize(("a", "b"), [(31, 0), (29, 1), (15, 15)])
+def test_a_row_that_is_too_long(tmp_path, a, b):
+    path = tmp_path / "train-00000-of-00001.arrow"
+    for more in (0, 1):
+        tokens = a + b - 1 + more
+        write_shard(path, INFO, np.full(tokens, 7), np.array([0, tokens]), np.array([tokens - b]), np.array([False]))
+        if more:
+            with refused(InputError, "lengths", path=str(path)):
+                loader(tmp_path)
+        else:
+            loader(tmp_path)
 
 
 def test_another_tokenizer(tmp_path):

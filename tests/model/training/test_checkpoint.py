@@ -23,8 +23,6 @@ from pipeline.common.errors import InputError
 from tests.finished import state
 from tests.refusals import refused
 
-pytestmark = pytest.mark.slow
-
 SHAPES = {f"layer.{number}": (64, 512) for number in range(24)}
 
 
@@ -44,6 +42,7 @@ def save_without_end(folder: Path) -> None:
         prune(write(folder, state(step), *tensors(step)), 2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("moment", range(10))
 def test_a_process_killed_while_it_saves_leaves_a_good_checkpoint(tmp_path: Path, moment: int) -> None:
     write(tmp_path, state(1), *tensors(1))

@@ -1,6 +1,10 @@
 """The steps of a start, each alone: plan, join, restore."""
 
+import dataclasses
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -17,16 +21,18 @@ from model.config import (
 )
 from model.encoders.architectures import build_model
 from model.huggingface import bert_format
-from model.training import start
+from model.resilience import process_group
+from model.training import checkpoint, start
 from model.training.deepspeed_engine import World
+from pipeline.common import checkpoints
 from pipeline.common.stores.background_upload import CheckpointStore
 from tests import forked
 
 
-def config(work: Path, start: str | None = None) -> TrainConfig:
+def config(work: Path, **more: Any) -> TrainConfig:
     return TrainConfig(
         out="out",
-        start=start,
+        **more,
         data=DataConfig(dir=str(work / "prepare"), vocab=str(work / "vocab")),
         model=ModelConfig(name="x", layers=1, hidden=8, heads=2, feed_forward=8, positions=32),
         objective=ObjectiveConfig(name="bert"),
@@ -49,19 +55,45 @@ def test_a_plan_needs_no_other_rank(work: Path, tmp_path: Path) -> None:
     assert made.folder == tmp_path / "checkpoints" / ("f" * 12)
 
 
-def test_weights_to_start_from_are_those_of_the_engine(
-    work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+Restored = tuple[dict[str, torch.Tensor], checkpoints.State, bool]
+
+
+@pytest.fixture
+def restore(monkeypatch: pytest.MonkeyPatch) -> Callable[[start.Plan], Restored]:
+    """Restore a plan on one rank without an engine: return the weights, the state, and whether it is resumed."""
+    monkeypatch.setattr(process_group, "gather", lambda value: [value])
+    monkeypatch.setattr(process_group, "check_shared_folder", lambda *_: None)
+    monkeypatch.setattr(start, "build_engine", lambda module, *_: SimpleNamespace(module=module, optimizer=None))
+    monkeypatch.setattr(start, "load_state", lambda *_: None)
+
+    def restored(plan: start.Plan) -> Restored:
+        session = start.Session(plan, World(0, 1, torch.device("cpu")), 1.0)
+        engine, _, state, resumed = start.restore(session, CheckpointStore(), lambda: None)
+        return engine.module.state_dict(), state, resumed
+
+    return restored
+
+
+def same(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:
+    return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
+
+
+def test_first_weights_are_those_of_the_seed_of_the_start_or_of_a_checkpoint(
+    restore, work: Path, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(start, "newest", lambda *_: None)
-    monkeypatch.setattr(start, "build_engine", lambda module, *_: module)
-    size = start.plan(config(work), tmp_path, "f" * 64, "c", {}).model
-    state = build_model(size).state_dict()
-    bert_format.save(tmp_path / "start", size, state, work / "vocab")
-    plan = start.plan(config(work, str(tmp_path / "start")), tmp_path, "f" * 64, "c", {})
-    world = World(0, 1, torch.device("cpu"))
-    module, _, begun, resumed = start.restore(start.Session(plan, world, 1.0), CheckpointStore(), lambda: None)
-    assert (begun.step, resumed) == (0, False)
-    assert all(torch.equal(tensor, state[name]) for name, tensor in module.state_dict().items())
+    of = (tmp_path, "f" * 64, "c", {})
+    plan = start.plan(config(work), *of)
+    drawn, state, resumed = restore(plan)
+    assert (state.step, resumed) == (0, False)
+    assert same(restore(plan)[0], drawn)
+    assert not same(restore(start.plan(config(work, seed=1), *of))[0], drawn)
+    other = build_model(plan.model).state_dict()
+    bert_format.save(tmp_path / "start", plan.model, other, work / "vocab")
+    assert same(restore(start.plan(config(work, start=str(tmp_path / "start")), *of))[0], other)
+    checkpoint.write(plan.folder, dataclasses.replace(plan.beginning, step=2), other, {})
+    found, state, resumed = restore(plan)
+    assert (state.step, resumed) == (2, True)
+    assert same(found, other)
 
 
 RESTORE = """
