@@ -142,10 +142,12 @@ def test_figures_are_means_of_what_was_added_and_rates_of_the_time(monkeypatch: 
     assert {key: found[key] for key in wanted} == pytest.approx(wanted)
 
 
-def test_a_measured_peak_is_more_than_a_step_reaches() -> None:
+def test_a_measured_peak_is_more_than_a_step_reaches(monkeypatch: pytest.MonkeyPatch) -> None:
     cpu = torch.device("cpu")
     assert 1e-3 < device_peak.tflops(cpu, "fp32") < 100
     assert device_peak.memory(cpu) > 0.05
+    monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda _: 3 * cost.GIB)
+    assert device_peak.memory(torch.device("cuda")) == 3
 
 
 def test_without_zero_gradients_are_clipped_to_the_norm_that_is_told() -> None:
