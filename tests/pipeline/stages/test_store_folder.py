@@ -36,7 +36,7 @@ class Maker:
     def __call__(self, config: object, out: Path) -> Result:
         self.calls += 1
         for name, data in self.files.items():
-            (out / name).parent.mkdir(exist_ok=True)
+            (out / name).parent.mkdir(parents=True, exist_ok=True)
             (out / name).write_bytes(data)
         return Result(summary=f"made in {out.parent}", figures={"place": str(out.parent)})
 
@@ -93,6 +93,7 @@ def test_an_input_is_fetched_once_and_by_its_checksum(bucket: str, store: Proxy,
 
     def make(config: TasksConfig, out: Path) -> Result:
         read.append(Path(config.source, "big.bin").read_bytes())
+        assert Path(config.out).parent == out.parent
         return Result(summary="read", figures={})
 
     stage.run("tasks", tasks(bucket, tmp_path / "b"), make)
@@ -122,15 +123,16 @@ def test_the_manifest_of_an_input_is_there_at_any_time(
     assert there == [True]
 
 
-def test_bytes_that_are_not_those_of_the_manifest_are_refused(bucket: str, tmp_path: Path) -> None:
-    stage.run("download", download(bucket, tmp_path / "a"), Maker({"a.txt": b"right"}))
+@pytest.mark.parametrize("part", ["", "/checkpoints/run/step"])
+def test_bytes_that_are_not_those_of_the_manifest_are_refused(bucket: str, tmp_path: Path, part: str) -> None:
+    stage.run("download", download(bucket, tmp_path / "a"), Maker({f".{part}/a.txt": b"right"}))
     place, make = f"{bucket}/run/download", Maker({})
-    objects.put(f"{place}/a.txt", b"wrong")
+    objects.put(f"{place}{part}/a.txt", b"wrong")
     found = objects.read(f"{place}/{MANIFEST}")
     assert found is not None
     objects.put(f"{place}/{MANIFEST}", found[0])  # it is newer: nothing tells that the file was replaced
-    with refused(StoreError, path=f"{place}/a.txt"):
-        stage.run("tasks", tasks(bucket, tmp_path / "b"), make)
+    with refused(StoreError, path=f"{place}{part}/a.txt"):
+        stage.run("tasks", tasks(bucket, tmp_path / "b", source=f"{place}{part}"), make)
     assert make.calls == 0
 
 

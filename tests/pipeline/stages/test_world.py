@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
 from pipeline.common.errors import InputError, Restart, UserError
+from pipeline.common.manifest import MANIFEST
 from pipeline.common.stores.mirror import Copy
 from tests.examples import examples
 from tests.pipeline.stages.world import TRAININGS, World, kept, number_after
@@ -41,11 +42,15 @@ def stored() -> Iterator[World]:
     found.close()
 
 
-def test_a_training_that_resumes_elsewhere_loses_no_checkpoint_that_a_rule_keeps(stored: World) -> None:
+@pytest.mark.parametrize("moment", [93, 100])  # in the midst of the removal of a checkpoint, and after it
+def test_a_training_that_resumes_elsewhere_loses_no_checkpoint_that_a_rule_keeps(stored: World, moment: int) -> None:
     """As of `save_at_words`, and the one from which a longer training goes on."""
-    stored.killed_at(100, "a", lambda: stored.train("long", "a"))
+    stored.killed_at(moment, "a", lambda: stored.train("long", "a"))
     assert stored.checkpoints("long").keys() >= {0, 2, 6}
+    before = {place: file for place, file in stored.store.data.items() if "step-00000006" in place}
     made = stored.train("long", "b")
+    assert stored.store.data.items() >= before.items(), "not made again"
+    assert stored.names("train").keys() == {*made.files, MANIFEST}
     assert stored.checkpoints("long").keys() == {0, 2, 6, 10}
     assert stored.wrong("train") == []
     marked = [name for name in made.files if "step-00000002" in name]
@@ -134,6 +139,7 @@ def test_each_training_keeps_the_name_of_its_newest_checkpoint(world: World) -> 
     world.train("short", "a")
     world.train("other", "b")
     assert len([name for name in world.names("train") if name.endswith("/latest")]) == 2
+    assert world.wrong("train") == []
 
 
 @pytest.mark.parametrize("moment", [52, 64, 76, 93])
