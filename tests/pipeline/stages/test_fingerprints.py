@@ -20,7 +20,7 @@ from pipeline.common.figures import Conversion
 from pipeline.common.manifest import Manifest, Result, file_checksums
 from pipeline.config import CorpusConfig, StageConfig, TasksConfig
 from pipeline.stages import fingerprints, stage
-from pipeline.stages.registry import OTHERS, STAGES
+from pipeline.stages.registry import OTHERS, STAGES, type_of
 from tests import finished
 from tests.refusals import refused
 
@@ -115,6 +115,10 @@ def test_a_folder_of_earlier_code_is_kept_with_a_remark(tmp_path: Path, capsys: 
     assert stage.run("tasks", forced, make).version == STAGES["tasks"].version
 
 
+def test_each_item_of_a_list_is_an_input() -> None:
+    assert fingerprints.inputs(composed("report", ["stages=[a,b]"])) == {"stages.0": "a", "stages.1": "b"}
+
+
 def test_what_is_quick_is_made_again_by_new_code(tmp_path: Path) -> None:
     config = composed("report", ["stages=[]", f"out={tmp_path}/made"])
     made = stage.run("report", config, lambda *_: Result(summary="", figures={}))
@@ -188,6 +192,11 @@ def test_a_stage_that_reads_what_it_writes_is_refused(within: str, tmp_path: Pat
     config = composed("train", ["model=tiny", f"out={tmp_path}/train", f"start={tmp_path}/train{within}"])
     with refused(InputError, key="start"):
         fingerprints.fingerprint("train", config)
+
+
+@pytest.mark.parametrize("name", STAGES)
+def test_a_stage_of_a_recipe_is_of_the_type_that_its_name_begins_with(name: str) -> None:
+    assert type_of(name) == type_of(f"{name}-512-long") == name
 
 
 def test_an_empty_folder_is_refused() -> None:

@@ -67,7 +67,7 @@ def test_what_killed_processes_left_is_removed(tmp_path: Path) -> None:
 def test_a_finished_stage_is_skipped(tmp_path: Path) -> None:
     make = Maker()
     first = stage.run("tasks", config(tmp_path), make)
-    assert stage.run("tasks", config(tmp_path), make) == first
+    assert stage.run("tasks", config(tmp_path), make) == stage.current("tasks", config(tmp_path)) == first
     assert make.calls == 1
     assert first.files["data.txt"]["sha256"] == sha256(tmp_path / "made" / "data.txt")
 
@@ -218,11 +218,11 @@ def test_what_a_stage_did_not_make_is_never_replaced(tmp_path: Path) -> None:
 def test_a_link_stays_one_to_the_folder_made(tmp_path: Path, in_place: bool) -> None:
     make, disk = Maker(), tmp_path / "disk"
     disk.mkdir()
-    (tmp_path / "made").symlink_to(disk / "big")
+    (tmp_path / "made").symlink_to(disk / "new" / "big")
     for calls in (1, 2, 3):
         stage.run("tasks", config(tmp_path, force=True), make, in_place=in_place)
         assert (tmp_path / "made").is_symlink()
-        assert (disk / "big" / "data.txt").read_text() == f"0 {calls}"
+        assert (disk / "new" / "big" / "data.txt").read_text() == f"0 {calls}"
     assert {path.name for path in tmp_path.iterdir()} == {"disk", "made", "text", ".made.lock"}
     stage.run("tasks", config(tmp_path), make)
     assert make.calls == 3

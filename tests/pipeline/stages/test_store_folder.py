@@ -1,5 +1,6 @@
 """A stage in an object store: made once, whole or not there, and read by its checksums."""
 
+import itertools
 import os
 import subprocess
 import sys
@@ -150,6 +151,47 @@ def test_an_upload_that_was_cut_off_is_not_there_and_is_finished_later(
     stage.run("download", download(bucket, tmp_path / "a"), make)
     assert make.calls == 1
     assert names(f"{bucket}/run/download") == {"a.txt", "b.txt", MANIFEST}
+
+
+def refuse(store: Proxy, name: str, after: int = 0) -> None:
+    """Let the store refuse to take objects of this name, but the first ones."""
+    count = itertools.count()
+    store.fault = lambda method, path, number: (
+        403 if method in ("PUT", "POST") and name in path and next(count) >= after else None
+    )
+
+
+def test_what_is_put_is_put_once_and_no_other_result_counts_meanwhile(
+    bucket: str, store: Proxy, tmp_path: Path
+) -> None:
+    objects.put(f"{bucket}/text/a.txt", b"a")
+
+    def run(machine: str, seed: int) -> None:
+        config = tasks(bucket, tmp_path / machine, source=f"{bucket}/text", seed=seed)
+        stage.run("tasks", config, Maker({"a.txt": b"%d" % seed}))
+
+    refuse(store, MANIFEST, 2)
+    with pytest.raises(StoreError):
+        run("a", 0)
+    refuse(store, ".txt")
+    run("a", 0)
+    refuse(store, MANIFEST, 1)
+    with pytest.raises(StoreError):
+        run("b", 1)
+    refuse(store, "nothing")
+    run("a", 0)
+    refuse(store, ".txt")
+    with pytest.raises(StoreError):
+        run("b", 1)
+    assert Manifest.read(f"{bucket}/run/tasks") is None
+
+
+def test_what_was_removed_from_the_store_is_made_again(bucket: str, tmp_path: Path) -> None:
+    make = Maker({"a.txt": b"a"})
+    for calls in (1, 2):
+        stage.run("download", download(bucket, tmp_path / "a"), make)
+        assert make.calls == calls
+        objects.delete(f"{bucket}/run/download/{name}" for name in names(f"{bucket}/run/download"))
 
 
 @pytest.mark.parametrize("force", [False, True])
