@@ -150,6 +150,7 @@ def test_words_with_tags_are_no_texts(text: str, tmp_path: Path) -> None:
         '[\n{"text": "a"}\n]\n',
         '{ "text" : "a"}\n',
         "id|text\n1|a\n",
+        "number of row;the whole text\n1;a\n2;b\n",
         "\ufeffText\tLabel\r\na\tb\r\n",
     ],
 )

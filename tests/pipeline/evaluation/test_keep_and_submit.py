@@ -4,13 +4,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from model.encoders.architectures import build_model
+from model.finetuning.features import Samples
 from model.huggingface import bert_format
 from pipeline.common.errors import ConfigError, InputError
 from pipeline.config import EvaluateConfig, TaskConfig
 from pipeline.evaluation import answers, examples, grid_search
+from pipeline.evaluation.task_types import Dataset
 from tests.model import tiny_bert
 from tests.refusals import refused
 
@@ -51,6 +54,28 @@ def test_a_task_without_a_test_set_is_not_submitted(tmp_path: Path, name: str) -
     configured(tmp_path, replace(task, test="test.tsv", submission="Mine"), submit=True)
 
 
+def test_only_the_model_of_the_best_run_is_kept(tmp_path: Path) -> None:
+    runs = [grid_search.Trial("pretrained", 16, 1e-3, seed) for seed in (1, 2, 3)]
+    for run in runs:
+        (tmp_path / run.stem).mkdir()
+    done = {run: {"scores": {"accuracy": score}} for run, score in zip(runs, (0.1, 0.3, 0.2), strict=True)}
+    runs += (diverged := [replace(run, learning_rate=1.0) for run in runs[:2]])
+    done |= {diverged[0]: {"scores": {}}, diverged[1]: {"scores": {"accuracy": 0.9}}}
+    config = configured(tmp_path, examples.task_of("rte"), keep=True)
+    assert grid_search.only_best(config, tmp_path, runs, done) == runs[1]
+    assert list(tmp_path.iterdir()) == [tmp_path / runs[1].stem]
+
+
+def test_only_a_task_of_classes_says_how_often_each_class_got_which_answer() -> None:
+    part = Dataset(Samples([], np.zeros(0), None), [1, 0], [("a", "b"), ("c", "d")])
+    assert answers.by_class(examples.task_of("stsb"), part, [1.0, 2.0]) == {}
+    task = examples.task_of("rte")
+    yes, no = task.labels
+    found = answers.by_class(task, part, [0, 0])
+    assert found["confusion"] == {yes: {yes: 1, no: 0}, no: {yes: 1, no: 0}}
+    assert found["wrong"] == [{"texts": ["a", "b"], "label": no, "answer": yes}]
+
+
 @pytest.fixture
 def pairs(tmp_path: Path) -> Path:
     """Return a folder with RTE's train and dev, without its test set, and a causal model."""
@@ -67,7 +92,9 @@ def pairs(tmp_path: Path) -> Path:
 
 def test_a_causal_model_is_refused_before_it_is_trained(pairs: Path) -> None:
     task = examples.task_of("rte")
-    assert len(grid_search.prepare(configured(pairs, task)).train) == 2
+    context = grid_search.prepare(configured(pairs, task))
+    assert len(context.train) == 2
+    assert grid_search.score_of(context, []).title == "RTE"
     with refused(InputError, "causal", path=str(pairs / "model")):
         grid_search.prepare(configured(pairs, task, keep=True))
 

@@ -15,6 +15,7 @@ from transformers import BertForMaskedLM
 
 from model.encoders.architectures import build_model
 from model.huggingface import bert_format
+from model.training import checkpoint
 from pipeline import evaluate
 from pipeline.common.errors import ConfigError, InputError
 from pipeline.common.figures import PairScore
@@ -24,6 +25,7 @@ from pipeline.evaluation.zero_shot import Pairs
 from pipeline.reporting import minimal_pair_tables
 from pipeline.stages import stage
 from pipeline.tokenization.wordpiece import SPECIAL, WordPiece, build
+from tests import finished
 from tests.model.sizes import small
 from tests.pipeline.evaluation.byte_level import learn_byte_level
 from tests.pipeline.evaluation.letter_model import write_letter_model
@@ -283,6 +285,7 @@ def test_the_rest_of_a_word_is_masked_with_a_byte_level_bpe_too(tmp_path: Path) 
 
 def test_words_are_asked_of_a_tokenizer_that_has_them() -> None:
     bpe = learn_byte_level(["the cat saw"] * 9)
+    assert bpe.divides_words
     marks = bpe.word_marks(["the cats", "", "a"])
     for text, found in zip(["the cats", "", "a"], marks, strict=True):
         words = bpe.library.encode(text, add_special_tokens=False).word_ids
@@ -346,6 +349,8 @@ def test_a_zip_file_and_a_folder_of_the_files_themselves_are_read_too(tmp_path: 
             file.write(path, f"blimp/{path.name}")
     for place in (tmp_path / "all.zip", tmp_path / "data" / "blimp"):
         assert zero_shot.read_pairs(str(place), task).good == expected.good
+    few = zero_shot.read_pairs(str(tmp_path / "data"), task, 3)
+    assert few.good == [good for number, good in enumerate(expected.good) if number % 20 < 3]
 
 
 def test_mistakes_name_the_key(tmp_path: Path, model_folder: Path) -> None:
@@ -375,6 +380,17 @@ def test_a_sentence_longer_than_the_model_is_refused(tmp_path: Path, model_folde
     (folder / "long.jsonl").write_text(json.dumps(row))
     with refused(InputError, key="pretrained"):
         stage.run("evaluate", config_of(tmp_path, model_folder), evaluate.make, in_place=True)
+
+
+def test_a_checkpoint_of_another_vocabulary_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "vocab").mkdir()
+    (tmp_path / "vocab" / "tokenizer.json").write_text(build(WORDS, lowercase=True))
+    state = finished.state(2, model=vars(CONFIG), tokenizer="of another")
+    run = tmp_path / "train" / "checkpoints" / "run"
+    path = checkpoint.write(run, state, build_model(CONFIG).state_dict(), {})
+    write_pairs(tmp_path, [("a b", "b a")])
+    with refused(InputError, key="pretrained", path=str(path)):
+        evaluated(config_of(tmp_path, tmp_path / "train", checkpoints="all"))
 
 
 def test_a_model_without_its_masked_lm_head_is_refused(tmp_path: Path, model_folder: Path) -> None:

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.common.errors import InputError
-from pipeline.shards import ShardInfo, open_folder, open_shard, write_shard
+from pipeline.shards import ShardInfo, open_folder, open_shard, words_per_token, write_shard
+from tests import finished
 from tests.examples import examples
 from tests.refusals import refused
 
@@ -138,6 +139,19 @@ def test_rows_that_are_no_ranges_of_ids_are_refused(tmp_path: Path, offsets: lis
         open_shard(path)
 
 
+@pytest.mark.parametrize("column", [0, 1, 2])
+def test_rows_without_a_value_are_refused(tmp_path: Path, column: int) -> None:
+    path = tmp_path / "train-0.arrow"
+    write(path, [[1, 2, 3], [4]])
+    table = pa.ipc.open_file(path).read_all()
+    none = pa.array([table[column][0].as_py(), None], table.schema.types[column])
+    table = table.set_column(column, table.schema.names[column], none)
+    with pa.ipc.new_file(str(path), table.schema) as writer:
+        writer.write_table(table)
+    with refused(InputError, path=str(path)):
+        open_shard(path)
+
+
 def test_another_arrow_file_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "train-0.arrow"
     table = pa.table({"x": [1]})
@@ -145,6 +159,16 @@ def test_another_arrow_file_is_refused(tmp_path: Path) -> None:
         writer.write_table(table)
     with refused(InputError, "Arrow", path=str(path)):
         open_shard(path)
+
+
+def test_words_of_an_id_are_those_of_its_shard(tmp_path: Path) -> None:
+    for name, count in (("train-0.arrow", 8), ("train-1.arrow", 4), ("train-2.arrow", 0)):
+        write(tmp_path / name, [[1] * count])
+    words = {"train-0.arrow": {"words": 6.0}, "train-1.arrow": {"words": 1.0}, "train-2.arrow": {"words": 0.0}}
+    finished.manifest("prepare", figures={"shards": words}).write(tmp_path)
+    assert words_per_token(open_folder(tmp_path, "train")).tolist() == [0.75, 0.25, 0.0]  # type: ignore[union-attr]
+    finished.manifest("prepare", figures={"shards": words | {"train-1.arrow": {}}}).write(tmp_path)
+    assert words_per_token(open_folder(tmp_path, "train")) is None
 
 
 def test_an_empty_folder_is_an_error_that_says_what_to_do(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from pipeline.cli import composing, conf_files
 from pipeline.common.errors import ConfigError, InputError
 from pipeline.common.figures import Conversion
 from pipeline.common.manifest import Manifest, Result, file_checksums
-from pipeline.config import CorpusConfig, StageConfig, TasksConfig
+from pipeline.config import CorpusConfig, DownloadFile, StageConfig, TasksConfig
 from pipeline.stages import fingerprints, stage
 from pipeline.stages.registry import OTHERS, STAGES, type_of
 from tests import finished
@@ -113,6 +113,18 @@ def test_a_folder_of_earlier_code_is_kept_with_a_remark(tmp_path: Path, capsys: 
     assert "earlier version" in capsys.readouterr().out
     forced = TasksConfig(**old(tmp_path, force=True))
     assert stage.run("tasks", forced, make).version == STAGES["tasks"].version
+
+
+def test_a_download_is_an_input_where_a_corpus_has_files() -> None:
+    files = [DownloadFile(url="http://127.0.0.1/a")]
+    cases: list[tuple[dict[str, Any], dict[str, str]]] = [
+        ({"files": files}, {"source": "d"}),
+        ({"files": files, "path": "p"}, {"corpus.path": "p"}),
+        ({"parts": {"a": {"path": "p"}, "b": {}}}, {"corpus.parts.a.path": "p"}),
+    ]
+    for settings, found in cases:
+        corpus = CorpusConfig(name="c", reader="books", **settings)
+        assert fingerprints.inputs(TasksConfig(corpus=corpus, source="d", out="o")) == found
 
 
 def test_each_item_of_a_list_is_an_input() -> None:

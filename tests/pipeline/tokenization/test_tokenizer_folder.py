@@ -1,6 +1,7 @@
 """What the other files of a model's folder say of its tokenizer; transformers is the judge."""
 
 import json
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +93,22 @@ def test_an_existing_vocabulary_keeps_added_tokens(tmp_path: Path) -> None:
     assert WordPiece(existing_vocabulary.load(config)).vocab == [*WORDS, *ADDED]
 
 
+@pytest.mark.parametrize("name", ["", "tokenizer.json"])
+def test_an_existing_tokenizer_json_is_taken_as_it_is(name: str, tmp_path: Path) -> None:
+    folder = folder_of(tmp_path / "a", {}, source := build(WORDS, lowercase=True))
+    config = VocabConfig(
+        corpus=CorpusConfig(name="none", reader="none"), source="", out="x", existing=str(folder / name)
+    )
+    assert existing_vocabulary.load(config) == source
+
+
+def test_an_existing_vocabulary_without_special_tokens_is_refused(tmp_path: Path) -> None:
+    (path := tmp_path / "mine.txt").write_text("[PAD]\n[UNK]\na\n")
+    config = VocabConfig(corpus=CorpusConfig(name="none", reader="none"), source="", out="x", existing=str(path))
+    with refused(InputError, path=str(path)):
+        existing_vocabulary.load(config)
+
+
 @pytest.mark.parametrize(
     "content", ["[]", "{", '{"<e1>": "x"}', '{"<e1>": 7}', f'{{"<e1>": {len(WORDS) + 2}}}', f'{{"a": {len(WORDS)}}}']
 )
@@ -138,6 +155,18 @@ def test_a_vocab_txt_is_read_by_classes_of_bert_alone(name: str, tmp_path: Path)
     folder = folder_of(tmp_path / "a", {"tokenizer_config.json": {"tokenizer_class": name}})
     with pytest.raises(InputError):
         WordPiece.load(folder)
+
+
+@pytest.mark.parametrize(
+    ("name", "read"), [("MineTokenizer", True), ("GPT2TokenizerFast", True), ("ByT5Tokenizer", False)]
+)
+def test_a_tokenizer_json_that_is_no_wordpiece_is_read_but_by_classes_with_code(
+    name: str, read: bool, tmp_path: Path
+) -> None:
+    library = Tokenizer(models.BPE({word: number for number, word in enumerate(WORDS)}, [], unk_token="[UNK]"))
+    folder = folder_of(tmp_path / "a", {"tokenizer_config.json": {"tokenizer_class": name}}, str(library.to_str()))
+    with nullcontext() if read else refused(InputError, path=str(folder / "tokenizer_config.json")):
+        assert WordPiece.load(folder).vocab == WORDS
 
 
 @pytest.mark.parametrize("library", [False, True], ids=["vocab.txt", "tokenizer.json"])

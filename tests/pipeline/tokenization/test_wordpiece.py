@@ -93,6 +93,9 @@ def test_a_word_is_remembered_once_whatever_spaces_follow_it() -> None:
     text = " the the  these, the   "
     assert cut(*wordpiece.encode([text, "the", ""])) == truth(build(VOCAB), [text, "the", ""])
     assert len(wordpiece._cache) <= 4, "the, these, a comma, and nothing before the first word"
+    wordpiece = WordPiece(build(VOCAB))
+    wordpiece.encode(["the these, the"])
+    assert len(wordpiece._cache) == 3, "a space is no piece"
 
 
 @pytest.mark.parametrize("lowercase", [True, False])
