@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from tokenizers import AddedToken, Encoding, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
+from tokenizers import Encoding, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 from tokenizers.processors import TemplateProcessing
 
 from pipeline.common import foreign_json, stand_ins
@@ -116,7 +116,7 @@ def build(
         cut = pre_tokenizers.Split(Regex(LONG_WORDS), "isolated")
         tokenizer.pre_tokenizer = pre_tokenizers.Sequence([tokenizer.pre_tokenizer, cut])
     tokenizer.decoder = decoders.WordPiece(prefix="##", cleanup=True)
-    tokenizer.add_special_tokens([AddedToken(token, special=True) for token in SPECIAL])
+    tokenizer.add_special_tokens(list(SPECIAL))
     tokenizer.post_processor = TemplateProcessing(
         single="[CLS]:0 $A:0 [SEP]:0",
         pair="[CLS]:0 $A:0 [SEP]:0 $B:1 [SEP]:1",

@@ -54,6 +54,14 @@ def test_a_task_without_a_test_set_is_not_submitted(tmp_path: Path, name: str) -
     configured(tmp_path, replace(task, test="test.tsv", submission="Mine"), submit=True)
 
 
+def test_a_larger_grid_has_the_runs_of_a_smaller_one(tmp_path: Path) -> None:
+    task = examples.task_of("rte")
+    small = configured(tmp_path, task, batch_sizes=[8], learning_rates=[1e-3], seeds=[1], baseline=False)
+    large = grid_search.grid_of(replace(small, batch_sizes=[16, 8], seeds=[2, 1], baseline=True, keep=True))
+    assert grid_search.grid_of(small).items() <= large.items()
+    assert len(set(large.values())) == len(large) == 8
+
+
 def test_only_the_model_of_the_best_run_is_kept(tmp_path: Path) -> None:
     runs = [grid_search.Trial("pretrained", 16, 1e-3, seed) for seed in (1, 2, 3)]
     for run in runs:

@@ -144,8 +144,9 @@ def test_rows_without_a_value_are_refused(tmp_path: Path, column: int) -> None:
     path = tmp_path / "train-0.arrow"
     write(path, [[1, 2, 3], [4]])
     table = pa.ipc.open_file(path).read_all()
-    none = pa.array([table[column][0].as_py(), None], table.schema.types[column])
-    table = table.set_column(column, table.schema.names[column], none)
+    columns = [part.combine_chunks() for part in table.columns]
+    columns[column] = pa.array([columns[column][0].as_py(), None], columns[column].type)
+    table = pa.table(columns, schema=table.schema)
     with pa.ipc.new_file(str(path), table.schema) as writer:
         writer.write_table(table)
     with refused(InputError, path=str(path)):

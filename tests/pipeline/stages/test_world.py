@@ -52,6 +52,7 @@ def test_a_training_that_resumes_loses_no_checkpoint_that_a_rule_keeps(
     assert stored.checkpoints("long").keys() >= {0, 2, 6}
     before = {place: file for place, file in stored.store.data.items() if re.search("step-0000000[026]", place)}
     made = stored.train("long", machine)
+    assert stored.manifest("train") == made
     assert stored.store.data.items() >= before.items(), "neither made nor put again"
     assert stored.names("train").keys() == {*made.files, MANIFEST}
     assert stored.checkpoints("long").keys() == {0, 2, 6, 10}
