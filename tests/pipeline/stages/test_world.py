@@ -16,6 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 from pipeline.common.errors import InputError, Restart, UserError
 from pipeline.common.manifest import MANIFEST
 from pipeline.common.stores.mirror import Copy
+from pipeline.stages import store_folder
 from tests.examples import examples
 from tests.pipeline.stages.world import TRAININGS, World, kept, number_after
 from tests.refusals import refused
@@ -56,6 +57,7 @@ def test_a_training_that_resumes_loses_no_checkpoint_that_a_rule_keeps(
     assert stored.store.data.items() >= before.items(), "neither made nor put again"
     assert stored.names("train").keys() == {*made.files, MANIFEST}
     assert stored.checkpoints("long").keys() == {0, 2, 6, 10}
+    assert [step for _, step in store_folder.steps_saved(f"{stored.run}/train")][-1] == 10
     assert stored.wrong("train") == []
     marked = [name for name in made.files if "step-00000002" in name]
     assert len(marked) == 4, "what was not fetched is named, too"
