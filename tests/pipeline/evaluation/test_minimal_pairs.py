@@ -367,6 +367,8 @@ def test_mistakes_name_the_key(tmp_path: Path, model_folder: Path) -> None:
     nowhere = config_of(tmp_path, tmp_path / "no-model")
     with refused(InputError, path=nowhere.pretrained):
         zero_shot.candidates(nowhere)
+    with refused(InputError, key="pretrained", value=nowhere.pretrained):
+        zero_shot.candidates(replace(nowhere, checkpoints="all"))
     with pytest.raises(ConfigError, match="checkpoints"):
         config_of(tmp_path, model_folder, task=examples.task_of("cola"), checkpoints="all")
     with pytest.raises(ConfigError, match="score"):

@@ -159,11 +159,12 @@ def test_words_over_100_letters_are_unknown() -> None:
     assert [wordpiece.vocab[i] for i in ids] == ["x" * 100, "[UNK]"]
 
 
-def test_large_vocabularies_have_wide_ids() -> None:
-    vocab = [*SPECIAL, *(f"w{number}" for number in range(2**16))]
-    ids, _ = WordPiece(build(vocab)).encode([f"w{2**16 - 1}"])
-    assert ids.dtype == np.uint32
-    assert ids.tolist() == [len(vocab) - 1]
+@pytest.mark.parametrize(("size", "dtype"), [(2**16, np.uint16), (2**16 + 1, np.uint32)])
+def test_large_vocabularies_have_wide_ids(size: int, dtype: type[np.unsignedinteger]) -> None:
+    vocab = [*SPECIAL, *(f"w{number}" for number in range(5, size))]
+    ids, _ = WordPiece(build(vocab)).encode([f"w{size - 1}"])
+    assert ids.dtype == dtype
+    assert ids.tolist() == [size - 1]
 
 
 def test_other_tokenizers_are_left_to_the_library() -> None:
