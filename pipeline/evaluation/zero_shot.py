@@ -481,7 +481,7 @@ def is_right(scores: Floats) -> Bools:
     return np.asarray(scores[:, 0] >= scores[:, 1])
 
 
-def accuracies(pairs: Pairs, right: Bools, seed: int = 0) -> dict[str, Any]:
+def accuracies(pairs: Pairs, right: Bools, seed: int) -> dict[str, Any]:
     """Return the accuracy of each paradigm, phenomenon and category, and over all, as JSON.
 
     Groups of paradigms, and `macro`, are means over paradigms; `micro` is over pairs. Intervals

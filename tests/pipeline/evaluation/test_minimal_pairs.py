@@ -133,11 +133,11 @@ def test_a_tie_is_right_as_the_first_of_equals_is_taken() -> None:
 
 def test_an_interval_is_that_of_the_binomial_distribution() -> None:
     pairs = Pairs(["g"] * 1000, ["b"] * 1000, [("", "")] * 1000, ["p"] * 1000, {"p": ("", "")})
-    found = zero_shot.accuracies(pairs, np.arange(1000) < 700)["macro"]
+    found = zero_shot.accuracies(pairs, np.arange(1000) < 700, 0)["macro"]
     assert found["accuracy"] == pytest.approx(0.7)
     deviation = np.sqrt(0.7 * 0.3 / 1000)
     assert found["interval"] == pytest.approx([0.7 - 1.96 * deviation, 0.7 + 1.96 * deviation], abs=deviation / 5)
-    assert found == zero_shot.accuracies(pairs, np.arange(1000) < 700)["macro"]
+    assert found == zero_shot.accuracies(pairs, np.arange(1000) < 700, 0)["macro"]
 
 
 def test_an_interval_over_paradigms_is_that_of_scipys_bootstrap() -> None:
@@ -146,7 +146,7 @@ def test_an_interval_over_paradigms_is_that_of_scipys_bootstrap() -> None:
     right = np.random.default_rng(1).random(440) < np.repeat([0.9, 0.7, 0.5], list(sizes.values()))
     none = ("", "")
     found = zero_shot.accuracies(
-        Pairs(["g"] * 440, ["b"] * 440, [none] * 440, names, dict.fromkeys(sizes, none)), right
+        Pairs(["g"] * 440, ["b"] * 440, [none] * 440, names, dict.fromkeys(sizes, none)), right, 0
     )["macro"]
     parts = np.split(right.astype(float), [40, 140])
     theirs = stats.bootstrap(
@@ -163,7 +163,7 @@ def test_a_small_paradigm_counts_as_much_as_a_large_one_in_the_macro_mean() -> N
     names = ["large"] * 90 + ["small"] * 10
     groups = {"large": ("x", ""), "small": ("x", "")}
     pairs = Pairs(["g"] * 100, ["b"] * 100, [("", "")] * 100, names, groups)
-    found = zero_shot.accuracies(pairs, np.array([name == "large" for name in names]))
+    found = zero_shot.accuracies(pairs, np.array([name == "large" for name in names]), 0)
     assert (found["macro"]["accuracy"], found["micro"]["accuracy"]) == (0.5, pytest.approx(0.9))
     assert found["phenomena"]["x"]["pairs"] == 100
 
