@@ -177,6 +177,16 @@ def test_a_corpus_of_one_document_has_no_random_next() -> None:
     assert not pairs.is_random_next.any()
 
 
+def test_many_rows_are_gathered_as_a_loop_does() -> None:
+    draws = np.random.default_rng(0)
+    starts, lengths = draws.integers(0, 900, 20_000), draws.integers(0, 4, 20_000)
+    values, offsets = gather(np.arange(1000), Pairs.single(starts, lengths))
+    assert values.tolist() == [
+        token for start, n in zip(starts, lengths, strict=True) for token in range(start, start + n)
+    ]
+    assert offsets.tolist() == [0, *np.cumsum(lengths)]
+
+
 def test_no_documents_give_no_pairs() -> None:
     assert len(pairs_of([], 30, 0.0)) == 0
 

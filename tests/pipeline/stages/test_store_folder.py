@@ -124,6 +124,13 @@ def test_the_manifest_of_an_input_is_there_at_any_time(
     assert there == [True]
 
 
+def test_a_file_that_an_input_has_lost_is_read_no_more(bucket: str, tmp_path: Path) -> None:
+    for files in ({"a.txt": b"a", "b.txt": b"b"}, {"a.txt": b"a"}):
+        stage.run("download", download(bucket, tmp_path / "a", force=True), Maker(files))
+        folder = store_folder.fetch_input(tmp_path / "b", f"{bucket}/run/download", "source")
+        assert {path.name for path in folder.iterdir()} == {*files, MANIFEST}
+
+
 @pytest.mark.parametrize("part", ["", "/checkpoints/run/step"])
 def test_bytes_that_are_not_those_of_the_manifest_are_refused(bucket: str, tmp_path: Path, part: str) -> None:
     stage.run("download", download(bucket, tmp_path / "a"), Maker({f".{part}/a.txt": b"right"}))
@@ -218,6 +225,10 @@ def test_files_that_no_stage_made_may_be_inputs(bucket: str, tmp_path: Path) -> 
     assert {p.name: p.read_bytes() for p in folder.rglob("*.txt")} == {"a.txt": b"a", "b.txt": b"b"}
     assert fingerprint_path(folder) == fingerprint_path(f"{bucket}/text")
     assert store_folder.fetch_input(tmp_path, f"{bucket}/text/a.txt", "vocab").read_bytes() == b"a"
+    objects.delete([f"{bucket}/text/deep/b.txt"])
+    assert [path.name for path in store_folder.fetch_input(tmp_path, f"{bucket}/text", "data").rglob("*.*")] == [
+        "a.txt"
+    ]
     with refused(InputError, key="data"):
         store_folder.fetch_input(tmp_path, f"{bucket}/nothing", "data")
 
