@@ -62,6 +62,20 @@ def test_a_larger_grid_has_the_runs_of_a_smaller_one(tmp_path: Path) -> None:
     assert len(set(large.values())) == len(large) == 8
 
 
+def test_the_best_point_is_that_of_the_highest_mean_over_its_seeds() -> None:
+    scores = {(8, 1e-3): [0.1, 0.9], (8, 1e-4): [0.6, 0.7], (16, 1e-4): [0.3, 0.8]}
+    records = [
+        {"batch_size": size, "learning_rate": rate, "scores": {"accuracy": score, "f1": score / 2}}
+        for (size, rate), seeds in scores.items()
+        for score in seeds
+    ]
+    found, seeds = grid_search.best_point(examples.task_of("rte"), records)
+    assert seeds == records[2:4]
+    assert found["point"] == {"batch_size": 8, "learning_rate": 1e-4, "seeds": 2}
+    figures = (found["score"], found["scores"]["f1"], found["deviation"], found["best"])
+    assert figures == pytest.approx((0.65, 0.325, np.std([0.6, 0.7], ddof=1), 0.9))
+
+
 def test_only_the_model_of_the_best_run_is_kept(tmp_path: Path) -> None:
     runs = [grid_search.Trial("pretrained", 16, 1e-3, seed) for seed in (1, 2, 3)]
     for run in runs:
