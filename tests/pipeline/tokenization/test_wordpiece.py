@@ -310,6 +310,20 @@ def test_sentences_have_the_ids_of_their_whole_paragraph(model: str) -> None:
     check()
 
 
+@pytest.mark.parametrize("model", ["byte", "byte prefix", "bpe prefix", "bpe", "unigram"])
+def test_long_paragraphs_are_encoded_in_parts_preferably_at_spaces(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pipeline.tokenization.wordpiece.LONGEST_PARAGRAPH", 12)
+    library, parts = trained(model), ["The b c?", "Yes!", "A b."] * 4
+    for gap, least in ((" ", 12), ("", 24)):
+        wordpiece = WordPiece(library.to_str())
+        wordpiece.library = Mock(wraps=wordpiece.library)
+        ids, lengths = wordpiece.encode_within(parts, [None, *[gap] * 11], Coverage())
+        if gap:
+            assert cut(ids, lengths.sum(keepdims=True)) == truth(library.to_str(), [gap.join(parts)])
+        *texts, _ = wordpiece.library.encode_batch.call_args.args[0]
+        assert {least < len(text) <= least + 12 for text in texts} == {True}
+
+
 def test_a_token_is_of_the_sentence_that_it_begins_in() -> None:
     wordpiece = WordPiece(trained("unigram prefix").to_str())
     parts = ["他走了。", "真的嗎？", "The b c?", "Yes!"]
