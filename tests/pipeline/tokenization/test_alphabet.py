@@ -41,9 +41,11 @@ def test_letters_met_ten_times_are_there_beyond_the_coverage() -> None:
     kept, _ = alphabet.choose(letters, TOKENIZER, 8000)
     assert set(often) <= set(kept)
     assert not set(seldom) & set(kept)
-    crowd = {"a": 10**9} | {chr(0x4E00 + number): 10 for number in range(3000)}
+    crowd = {"a": 10**12} | {chr(0x4E00 + number): 10 + number for number in range(3000)}
     kept, _ = alphabet.choose(crowd, TOKENIZER, 30522)
-    assert 800 < sum(letter >= "\u4e00" for letter in kept) < 1000, "bounded"
+    found = [ord(letter) - 0x4E00 for letter in kept if letter >= "\u4e00"]
+    assert 800 < len(found) < 1000, "bounded"
+    assert found == list(range(3000 - len(found), 3000)), "the most frequent"
 
 
 def test_a_script_of_thousands_of_letters_loses_none_to_the_rare_ones() -> None:
