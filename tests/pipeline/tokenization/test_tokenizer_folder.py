@@ -14,7 +14,7 @@ from model.huggingface import bert_format
 from pipeline.common.errors import InputError
 from pipeline.config import CorpusConfig, VocabConfig
 from pipeline.tokenization import existing_vocabulary
-from pipeline.tokenization.wordpiece import WordPiece, build
+from pipeline.tokenization.wordpiece import UNUSED_IDS, WordPiece, build
 from tests.model.tiny_bert import CONFIG, WORDS
 from tests.refusals import refused
 
@@ -53,6 +53,10 @@ FILES: list[dict[str, Any]] = [
     {
         "added_tokens.json": {token: n for n, token in enumerate(ADDED, len(WORDS))},
         "tokenizer_config.json": {"additional_special_tokens": ADDED[:3]},
+    },
+    {
+        "added_tokens.json": {token: n for n, token in enumerate(ADDED, len(WORDS))},
+        "tokenizer_config.json": {"extra_special_tokens": ADDED[:3]},
     },
     {
         "tokenizer_config.json": {
@@ -215,6 +219,15 @@ def test_a_tokenizer_that_fails_at_an_unknown_letter_is_refused(tmp_path: Path) 
     library = Tokenizer(models.Unigram([(word, -1.0) for word in WORDS]))
     with pytest.raises(InputError):
         WordPiece.load(folder_of(tmp_path / "a", {}, str(library.to_str())))
+
+
+@pytest.mark.parametrize("above", [0, 1])
+def test_ids_far_beyond_the_number_of_entries_are_refused(above: int, tmp_path: Path) -> None:
+    last = 2 * (len(WORDS) + 1) + UNUSED_IDS + above
+    library = Tokenizer(models.WordLevel({word: n for n, word in enumerate(WORDS)} | {"far": last}, unk_token="[UNK]"))
+    folder = folder_of(tmp_path / "a", {}, str(library.to_str()))
+    with refused(InputError, f"{last:,}") if above else nullcontext():
+        assert WordPiece.load(folder).vocab[last] == "far"
 
 
 @pytest.mark.parametrize("name", ["tokenizer.json", "vocab.txt"])

@@ -88,6 +88,22 @@ def test_neither_chunks_nor_a_small_cache_change_anything(monkeypatch: pytest.Mo
     assert len(wordpiece._cache) < 120
 
 
+@pytest.mark.parametrize("limit", ["CACHED", "CACHED_BYTES"])
+def test_a_piece_stays_in_the_cache_only_while_it_comes_again(limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pretokenize, limit, 4)
+    asked: list[str] = []
+
+    def ask(texts: list[str]) -> tuple[np.ndarray, np.ndarray]:
+        asked.extend(texts)
+        return np.array([ord(text[0]) for text in texts], np.uint16), np.ones(len(texts), np.int64)
+
+    cache = pretokenize.Cache(ask)
+    for pieces in ("abcd", "d", "efgh", "d", "ijkl", "d", "dk"):
+        ids, _ = cache.encode([piece.encode() for piece in pieces], np.arange(len(pieces)))
+        assert ids.tolist() == [ord(piece) for piece in pieces]
+    assert "".join(asked) == "abcdefghijklk", "d is kept, and k is not"
+
+
 def test_a_word_is_remembered_once_whatever_spaces_follow_it() -> None:
     wordpiece = WordPiece(build(VOCAB))
     text = " the the  these, the   "
