@@ -102,7 +102,10 @@ def test_only_rows_that_are_asked_for_are_read(reader: str, where: str, wanted: 
         (pa.array([150, 10**21, None], pa.decimal128(24)), "x == 150"),
         (pa.array([Decimal("0.10"), Decimal(9), None], pa.decimal128(10, 2)), "x < 0.11"),
         (pa.array([1_788_220_800_000_000_001, 1_690_000_000_000_000_001, None], pa.timestamp("ns")), "x >= 2026"),
-        (pa.array([1_788_220_800_000_000_001, 1_690_000_000_000_000_001, None], pa.timestamp("ns", "UTC")), "x >= 2026"),
+        (
+            pa.array([1_788_220_800_000_000_001, 1_690_000_000_000_000_001, None], pa.timestamp("ns", "UTC")),
+            "x >= 2026",
+        ),
     ],
 )
 def test_numbers_and_times_of_any_precision_are_compared(values: pa.Array, where: str, tmp_path: Path) -> None:
