@@ -91,8 +91,8 @@ def test_words_of_a_range_and_empty_nodes_of_conllu_are_read_once() -> None:
     text = "# text = du chat\n" + "".join("\t".join((*row, "_", "_")) + "\n" for row in words)
     assert parse("f", text.encode(), [1, 2]) == ([(["de", "le", "chat"], ["ADP", "DET", "NOUN"])], [])
     assert parse("f", text.encode(), [0])[0] == [(["1-2", "1", "2", "2.1", "3"], [])]  # as words
-    timed = "0.5\tanna\tB-PER\n1.5\tlives\tO\n2\there\tO\n"
-    assert parse("f", timed.encode(), [1, 2])[0][0][0] == ["anna", "lives", "here"]
+    timed = "0.5\tanna\tB-PER\n1\tlives\tO\n1.5\tright\tO\n2\there\tO\n"
+    assert parse("f", timed.encode(), [1, 2])[0][0][0] == ["anna", "lives", "right", "here"]
 
 
 def test_a_row_with_more_columns_than_others_is_malformed() -> None:
