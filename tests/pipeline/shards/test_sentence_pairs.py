@@ -1,5 +1,7 @@
 """The vectorised pairs are those of the published algorithm, written plainly here."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -113,6 +115,27 @@ def test_pairs_equal_the_plain_algorithm(
     key = counter_rng.key(seed, "pairs")
     found = vectorised_pairs(documents_of(lengths), max_tokens, short, key, by_order=by_order)
     assert found == reference_pairs(lengths, max_tokens, short, key, by_order)
+
+
+@settings(max_examples=examples(100), deadline=None)
+@given(corpora, corpora, st.integers(5, 60), st.integers(0, 99))
+def test_a_bucket_has_the_pairs_that_it_has_alone(
+    first: list[list[int]], second: list[list[int]], max_tokens: int, seed: int
+) -> None:
+    both, count, key = documents_of([*first, *second]), len(first), counter_rng.key(seed, "pairs")
+    parts = [
+        replace(
+            both,
+            sentences=both.sentences[both.starts[start] : both.starts[end] + 1],
+            starts=both.starts[start : end + 1] - both.starts[start],
+            keys=both.keys[start:end],
+            buckets=np.array([0, end - start]),
+        )
+        for start, end in ((0, count), (count, len(both)))
+    ]
+    both = replace(both, buckets=np.array([0, count, len(both)]))
+    alone = [pair for part in parts for pair in vectorised_pairs(part, max_tokens, 0.1, key)]
+    assert sorted(vectorised_pairs(both, max_tokens, 0.1, key)) == sorted(alone)
 
 
 @settings(max_examples=examples(100), deadline=None)

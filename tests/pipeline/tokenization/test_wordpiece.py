@@ -337,6 +337,7 @@ def test_a_long_paragraph_has_the_ids_of_a_whole_one(model: str, monkeypatch: py
 
 def test_a_token_is_of_the_sentence_that_it_begins_in() -> None:
     wordpiece = WordPiece(trained("unigram prefix").to_str())
+    assert wordpiece.library_texts(["是[MASK]。"]) == ["是[ MASK ]。"], "the name of a special token is text"
     parts = ["他走了。", "真的嗎？", "The b c?", "Yes!"]
     ids, lengths = wordpiece.encode_within(parts, [None, "", " ", "\n"], Coverage())
     words = ["".join(wordpiece.vocab[number] for number in part) for part in cut(ids, lengths)]
