@@ -141,6 +141,16 @@ def test_to_force_a_training_leaves_the_checkpoints_of_others(world: World) -> N
     assert world.checkpoints("short") == before
 
 
+def test_a_training_leaves_what_another_one_is_putting(stored: World) -> None:
+    stored.train("short", "a")
+    name = min(name for name in stored.names("train") if "/step-" in name)
+    stored.change("train", name, None)
+    rest = {other for other in stored.names("train") if other.startswith(name.rpartition("/")[0])}
+    stored.train("other", "b")
+    assert len(rest) == 3
+    assert rest <= stored.names("train").keys()
+
+
 def test_each_training_keeps_the_name_of_its_newest_checkpoint(world: World) -> None:
     world.train("short", "a")
     world.train("other", "b")
