@@ -267,7 +267,7 @@ def test_a_store_that_stays_away_asks_for_a_restart_while_there_is_data_to_train
 
 
 def test_a_loader_that_is_closed_waits_no_longer(place: Place, store: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("BERT_STORE_TIMEOUT", "1")
+    monkeypatch.setenv("BERT_STORE_TIMEOUT", "20")
     store.fault = lambda method, path, number: 503 if "train-" in path else None
     loader, cache = place.cached(None)
     begin(loader, cache, 0, sum(ROWS))
