@@ -123,7 +123,10 @@ def check(words: list[str]) -> None:
         raise AssertionError(f"a program that is neither ours nor of {', '.join(OTHERS)}")
 
 
-@pytest.mark.parametrize(("page", "line"), found())
+@pytest.mark.parametrize(
+    ("page", "line"),
+    [pytest.param(*each, marks=[] if each[0] == "README.md" else pytest.mark.slow) for each in found()],
+)
 def test_a_command_is_there_and_has_these_keys(page: str, line: str) -> None:
     words = shlex.split(line, comments=True)
     while "|" in words:

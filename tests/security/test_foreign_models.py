@@ -121,6 +121,7 @@ def test_a_panic_of_the_library_is_an_input_error(model: Path) -> None:
         WordPiece.load(model).encode(["x" * 60])
 
 
+@pytest.mark.slow
 def test_a_command_ends_in_a_line_at_a_panic(model: Path) -> None:
     panicking(model / "tokenizer.json")
     (model / "a.txt").write_text("x" * 60 + "\n")

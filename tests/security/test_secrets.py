@@ -203,6 +203,7 @@ def test_no_output_of_a_command_has_the_secrets_of_its_environment(tmp_path: Pat
                 assert value.encode() not in content
 
 
+@pytest.mark.slow
 def test_the_reason_for_a_rerun_has_no_secret(tmp_path: Path) -> None:
     made = finished.manifest(
         "download",

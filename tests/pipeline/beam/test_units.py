@@ -84,7 +84,7 @@ def config(tmp_path: Path, name: str, near: float | None = None, **more: Any) ->
 
 
 @pytest.mark.parametrize("seed", range(examples(3, quick=1)))
-@pytest.mark.parametrize("near", [None, 0.5])
+@pytest.mark.parametrize("near", [None, pytest.param(0.5, marks=pytest.mark.slow)])
 def test_a_corpus_that_changes_gives_the_bytes_of_a_run_from_scratch(
     seed: int, near: float | None, vocab: Path, corpus: Path, tmp_path: Path, reads: list[Path]
 ) -> None:
@@ -178,7 +178,7 @@ def gone(folder: Path) -> dict[str, str]:
     return {row["id"]: row["reason"].split()[1] for row in rows if row["reason"].startswith("removed ")}
 
 
-@pytest.mark.parametrize("near", [None, 0.4])
+@pytest.mark.parametrize("near", [None, pytest.param(0.4, marks=pytest.mark.slow)])
 def test_a_removed_document_is_gone_with_its_equals_without_reading_again(
     near: float | None, vocab: Path, corpus: Path, tmp_path: Path, reads: list[Path]
 ) -> None:

@@ -29,6 +29,7 @@ def test_a_phase_goes_on_where_the_one_before_it_ended(recipe: str) -> None:
     assert len({(p.model.layers, p.schedule.name, p.schedule.decay_share) for p in phases}) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("recipe", "steps"), [("lamb", 101), ("modern", 20_001), ("devlin", 3_000_000)])
 def test_phases_share_the_steps_of_a_run_as_those_of_the_recipe(recipe: str, steps: int) -> None:
     def of(*words: str) -> list[TrainConfig]:
@@ -75,6 +76,7 @@ def test_steps_that_leave_a_phase_without_any_are_refused() -> None:
         planned("+corpus=sample", "recipe=modern", "steps=10")
 
 
+@pytest.mark.slow
 def test_a_modern_recipe_brings_its_model_and_another_may_be_named() -> None:
     assert planned("+corpus=sample", "recipe=modern-laptop")["train"].config.model.layers == 4
     mini = planned("+corpus=sample", "recipe=modern-laptop", "model=modern-mini")
@@ -108,6 +110,7 @@ def test_the_phases_of_the_modern_recipe_are_those_of_its_page() -> None:
     assert decay.steps == decay.schedule.decay_share * decay.schedule.total_steps
 
 
+@pytest.mark.slow
 def test_the_hours_of_the_modern_recipe_are_those_of_its_page(root: Path, tmp_path: Path) -> None:
     # A folder of its own: shards that are there, as of the demo, count.
     words = ["+corpus=sample", "recipe=modern", "estimate_gpu=H100", "estimate_mfu=0.35", f"workdir={tmp_path}"]
@@ -142,6 +145,7 @@ def test_what_a_download_brings_is_not_estimated_before(tmp_path: Path) -> None:
     assert [str(found[name]) for name in ("prepare", "prepare-512")] == ["(not known before the download)"] * 2
 
 
+@pytest.mark.slow
 def test_an_existing_vocabulary_gives_the_model_its_size(tmp_path: Path) -> None:
     def disk(*more: str) -> float:
         words = ["+corpus=sample", "recipe=laptop", "model=tiny", *more]

@@ -118,7 +118,7 @@ def few_looks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("in_place", [False, True])
-@pytest.mark.parametrize("alike", [False, True])
+@pytest.mark.parametrize("alike", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_a_holder_may_stand_still_before_any_request(alike: bool, in_place: bool) -> None:
     explore(partial(story, alike=alike, in_place=in_place))
 
