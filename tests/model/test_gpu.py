@@ -37,6 +37,7 @@ def batches(folder: Path):
     return config, read(options)  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("attention", ["auto", "padded"])
 def test_losses_and_gradients_are_hugging_faces_on_a_gpu_too(attention: str, tmp_path: Path) -> None:
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")

@@ -220,6 +220,7 @@ def test_a_rank_that_was_killed_before_a_signal_came_is_named(tmp_path: Path) ->
     assert "killed" in said
 
 
+@pytest.mark.slow
 def test_launchers_are_found_where_the_environment_is_not_activated(tmp_path: Path) -> None:
     done = forked.fresh(
         *shlex.split("-m model.launch torchrun --help"),

@@ -63,6 +63,7 @@ def test_two_ranks_measure_what_is_between_them(root: Path) -> None:
     assert [line.split()[1] for line in lines] == ["compute", "all-reduce"]
 
 
+@pytest.mark.slow
 def test_a_node_that_does_not_come_is_named(root: Path) -> None:
     ((code, said),) = ranks(root, 2, 1, wait=1)
     assert code == Exit.RESTART

@@ -60,6 +60,7 @@ def test_a_folder_without_a_run_is_said_so(tmp_path: Path) -> None:
         report("me", "bert", tmp_path)
 
 
+@pytest.mark.slow
 def test_without_a_key_nothing_is_saved(work: Path) -> None:
     clean = {k: v for k, v in os.environ.items() if not k.startswith("WANDB")}
     run = forked.fresh("-m", "pipeline.dashboards", work, "--entity", "me", env={**clean, "HOME": str(work)})

@@ -205,6 +205,7 @@ def test_every_run_of_the_grid_is_accounted_for(config):
     assert found["deviation"] == pytest.approx(np.std(there, ddof=1))
 
 
+@pytest.mark.slow
 def test_two_runs_leave_the_same_bytes(config):
     first = run(config).files
     assert run(replace(config, force=True)).files == first
@@ -240,6 +241,7 @@ def test_a_grid_that_was_cut_off_goes_on_and_ends_the_same(config, monkeypatch):
     assert seeds == [1]
 
 
+@pytest.mark.slow
 def test_a_grid_that_grew_keeps_its_runs_and_one_with_other_settings_does_not(config, monkeypatch):
     run(config)
     seeds = count_training(monkeypatch)
@@ -261,6 +263,7 @@ def test_malformed_rows_show_before_the_work(config, capsys):
     assert "train.tsv, line 302: " in manifest.summary
 
 
+@pytest.mark.slow
 def test_scores_are_fitted_where_a_task_has_no_classes(config):
     task = replace(TASK, labels=[], metrics=["spearman", "pearson"])
     for name in ("train", "dev"):
@@ -309,6 +312,7 @@ def test_runs_side_by_side_leave_the_same_bytes(config):
     assert two == one
 
 
+@pytest.mark.slow
 def test_the_best_model_is_kept_and_a_start_for_another_task(config, tmp_path):
     config = replace(config, seeds=[0, 1], epochs=3, baseline=False)
     found = run(config).figures
@@ -479,6 +483,7 @@ def test_a_mistake_in_a_tasks_files_does_not_wait_for_pytorch(model_folder: Path
     assert not [line for line in done.stderr.splitlines() if line.endswith(" torch")]
 
 
+@pytest.mark.slow
 def test_a_task_of_ones_own_asks_which_model(tmp_path: Path) -> None:
     words = [f"data={tmp_path}", f"out={tmp_path / 'out'}"]
     done = evaluate_own(*words)

@@ -264,6 +264,7 @@ def test_one_document_cannot_be_divided(corpus: Path, vocab: Path, tmp_path: Pat
     assert made.summary.startswith("1 document, ")
 
 
+@pytest.mark.slow
 def test_held_out_documents_too_few_for_random_next_sentences_are_said(
     corpus: Path, vocab: Path, tmp_path: Path
 ) -> None:

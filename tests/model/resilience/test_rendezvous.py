@@ -80,6 +80,7 @@ def test_a_rank_waits_for_the_training_before_it_to_leave_the_port(root: Path) -
     assert [kind for kind, _, _ in meet(root, *before, *again)] == ["met"] * 4
 
 
+@pytest.mark.slow
 def test_other_code_on_a_node_is_named_on_every_rank(root: Path) -> None:
     port = free_port()
     changed = {"code": {"model/training/muon.py": "0"}, "host": "node1"}
@@ -90,6 +91,7 @@ def test_other_code_on_a_node_is_named_on_every_rank(root: Path) -> None:
         assert "rank 1 on node1" in words
 
 
+@pytest.mark.slow
 def test_other_versions_settings_and_data_are_named(root: Path) -> None:
     cases = [
         ({"card": {"versions": {"torch": "1.0"}}}, "torch"),
@@ -110,6 +112,7 @@ def test_other_versions_settings_and_data_are_named(root: Path) -> None:
             assert expected in words
 
 
+@pytest.mark.slow
 def test_a_node_that_never_comes_is_named(root: Path) -> None:
     port = free_port()
     told = meet(

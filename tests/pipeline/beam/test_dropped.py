@@ -107,6 +107,7 @@ def test_every_outcome_is_said_with_its_reason(world: Path, tmp_path: Path) -> N
     assert near in ([f"{name} line 8"], [f"{name} line {len(ROWS)}"])
 
 
+@pytest.mark.slow
 def test_the_rows_do_not_depend_on_the_layout(world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     many = {"corpus": CorpusConfig(name="c", reader="jsonl", path=str(world / "ids.jsonl"), options={"id": "name"})}
     lines = [json.dumps({"text": text, "name": f"\ud800 {k % 7}"}) + "\n" for k, text in enumerate(ROWS * 2)]

@@ -62,6 +62,7 @@ def test_a_document_that_is_repeated_leaves_its_reading_task_once(vocab: Path) -
     assert sum(len(buckets.unpack(blob)) for blob in left) == len(set(texts))
 
 
+@pytest.mark.slow
 def test_the_first_of_the_documents_with_most_copies_is_kept(vocab: Path, tmp_path: Path) -> None:
     """A task leaves out what it knows of, and the task that writes the rest: together the same ones."""
     parts: dict[str, dict[str, Any]] = {}

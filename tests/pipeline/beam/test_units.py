@@ -217,6 +217,7 @@ def shards(files: dict[str, str]) -> dict[str, str]:
     return {name: checksum for name, checksum in files.items() if name.endswith(".arrow")}
 
 
+@pytest.mark.slow
 @pytest.mark.store
 def test_another_machine_takes_up_what_was_read_for_a_store(
     bucket: str, vocab: Path, corpus: Path, tmp_path: Path, reads: list[Path]

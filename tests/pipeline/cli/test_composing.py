@@ -60,6 +60,7 @@ def test_a_run_in_another_store_is_refused_and_leaves_nothing(root: Path, tmp_pa
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_a_value_that_nothing_reads_is_named_once(root: Path, tmp_path: Path) -> None:
     """Also in a plan, by the stage that was typed; the same value is silent where it is read."""
     words = ("evaluate.pooling=mean", "evaluate.chunks=3", "tasks=[sample_next,sample_order]", "dry_run=true")

@@ -118,6 +118,7 @@ def test_help_fits_the_terminal_and_shows_the_values_of_the_command_line(root: P
     assert "  seed=0" in plain
 
 
+@pytest.mark.slow
 def test_the_list_of_commands_fits_the_terminal_uncut(root: Path) -> None:
     lines = on_a_terminal(root, "pipeline").splitlines()
     assert max(map(len, lines)) <= 72

@@ -142,6 +142,7 @@ def test_prepare_says_in_one_line_what_it_may_not_read(root: Path, tmp_path: Pat
     assert f"{closed}: cannot be read (permission denied)" in done.stderr.lower()
 
 
+@pytest.mark.slow
 def test_a_file_without_permission_is_named(root: Path, tmp_path: Path) -> None:
     text(tmp_path / "corpus" / "a.txt")
     closed = text(tmp_path / "corpus" / "b.txt")

@@ -320,6 +320,7 @@ def test_letters_decoded_twice_are_mended_on_request(tmp_path: Path) -> None:
     assert count == 1
 
 
+@pytest.mark.slow
 @pytest.mark.shared_data
 @pytest.mark.parametrize(("folder", "count"), [("en_2021", 37_225), ("zh_2024", 11_972)])
 def test_real_wikiextractor_output(shared_data: Path, folder: str, count: int) -> None:
