@@ -1,6 +1,7 @@
 """One document per file: in folders, compressed, or in zip and tar archives."""
 
 import json
+import stat
 import tarfile
 import zipfile
 from collections.abc import Iterator
@@ -131,7 +132,7 @@ class ArchiveFiles:
         with path.open("rb") as file, zipfile.ZipFile(file) as archive:
             for member in byte_ranges.items_in_range(members, split):
                 name = f"{path}/{member.filename}"
-                if not self.wanted(member.filename):
+                if stat.S_ISLNK(member.external_attr >> 16) or not self.wanted(member.filename):
                     tally["not text"] += 1
                     continue
                 try:
@@ -151,9 +152,9 @@ class ArchiveFiles:
                 while (member := archive.next()) is not None:
                     archive.members.clear()  # type: ignore[attr-defined]  # all that were read so far
                     last = member.name
-                    if not member.isfile():
+                    if member.isdir():
                         continue
-                    if not self.wanted(member.name):
+                    if not member.isfile() or not self.wanted(member.name):
                         tally["not text"] += 1
                         continue
                     self._budget(f"{path}/{member.name}").take(member.size)

@@ -2,6 +2,7 @@
 
 import gzip
 import io
+import stat
 import tarfile
 import zipfile
 from collections.abc import Callable
@@ -44,6 +45,9 @@ def fill_zip(place: Path) -> Path:
     with zipfile.ZipFile(place / "books.zip", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("all/notes.pdf", "no book")
         archive.writestr("__MACOSX/._ant.txt", "no book")
+        link = zipfile.ZipInfo("all/link.txt")
+        link.external_attr = (stat.S_IFLNK | 0o777) << 16
+        archive.writestr(link, "ant.txt")  # as archives hold where it leads to
         for name, text in BOOKS.items():
             archive.writestr(f"all/{name}", text)
     return place / "books.zip"
@@ -55,6 +59,9 @@ def fill_tar(place: Path) -> Path:
             member = tarfile.TarInfo(f"all/{name}")
             member.size = len(text)
             archive.addfile(member, io.BytesIO(text.encode()))
+        link = tarfile.TarInfo("all/link.txt")
+        link.type, link.linkname = tarfile.SYMTYPE, "ant.txt"
+        archive.addfile(link)
     return place / "books.tar.gz"
 
 
@@ -77,7 +84,8 @@ def test_each_book_is_read_once_however_it_is_cut(
 
 
 def test_what_is_no_text_is_counted(tmp_path: Path) -> None:
-    assert documents(fill_zip(tmp_path))[1] == {"not text": 2}
+    assert documents(fill_zip(tmp_path))[1] == {"not text": 3}
+    assert documents(fill_tar(tmp_path))[1] == {"not text": 2}
 
 
 def test_an_empty_book_is_a_document_too(tmp_path: Path) -> None:
