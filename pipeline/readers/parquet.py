@@ -175,7 +175,7 @@ def holds_text(kind: pa.DataType) -> bool:
 def rows(batch: Any) -> list[dict[str, Any] | UnicodeDecodeError]:
     """Return the rows of a batch; for one whose text is not UTF-8 the error."""
     for number, field in enumerate(batch.schema):
-        if pa.types.is_timestamp(field.type):  # Python's have no nanoseconds
+        if pa.types.is_timestamp(field.type) and field.type.unit == "ns":  # Python's have no nanoseconds
             cut = batch.column(number).cast(pa.timestamp("us", field.type.tz), safe=False)
             batch = batch.set_column(number, field.name, cut)
     try:

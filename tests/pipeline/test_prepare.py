@@ -145,16 +145,17 @@ def test_a_document_that_an_engine_loses_fails_the_job(
 
 def test_the_bytes_do_not_depend_on_workers_or_file_order(corpus: Path, vocab: Path, one: Path, tmp_path: Path) -> None:
     expected = require_manifest(one, "prepare", "one")
+    two = prepare(corpus, vocab, tmp_path / "two", "runner.workers=2")
     four = prepare(corpus, vocab, tmp_path / "four", "runner.workers=4")
     renamed = tmp_path / "renamed"
     renamed.mkdir()
     for number, path in enumerate(sorted(corpus.iterdir(), reverse=True)):
         (renamed / f"{number:03}.txt").write_bytes(path.read_bytes())
     other = prepare(renamed, vocab, tmp_path / "other")
-    assert expected.files == four.files
+    assert expected.files == two.files == four.files
     assert expected.figures["shards"] == other.figures["shards"]
     assert len(expected.files) > 4
-    assert expected.figures["lengths"] == four.figures["lengths"]
+    assert expected.figures["lengths"] == two.figures["lengths"] == four.figures["lengths"]
     assert expected.figures["documents"] == four.figures["documents"]
 
 

@@ -144,12 +144,20 @@ def test_bytes_that_are_not_those_of_the_manifest_are_refused(bucket: str, tmp_p
     assert make.calls == 0
 
 
+def refuse(store: Proxy, name: str, after: int = 0) -> None:
+    """Let the store refuse to take objects of this name, but the first ones."""
+    count = itertools.count()
+    store.fault = lambda method, path, number: (
+        403 if method in ("PUT", "POST") and name in path and next(count) >= after else None
+    )
+
+
 @pytest.mark.parametrize("which", ["a.txt", "b.txt", MANIFEST])
 def test_an_upload_that_was_cut_off_is_not_there_and_is_finished_later(
     bucket: str, store: Proxy, tmp_path: Path, which: str
 ) -> None:
     make = Maker({"a.txt": b"a", "b.txt": b"b"})
-    store.fault = lambda method, path, number: 403 if method in ("PUT", "POST") and which in path else None
+    refuse(store, which)
     with pytest.raises(StoreError):
         stage.run("download", download(bucket, tmp_path / "a"), make)
     assert Manifest.read(f"{bucket}/run/download") is None
@@ -158,14 +166,6 @@ def test_an_upload_that_was_cut_off_is_not_there_and_is_finished_later(
     stage.run("download", download(bucket, tmp_path / "a"), make)
     assert make.calls == 1
     assert names(f"{bucket}/run/download") == {"a.txt", "b.txt", MANIFEST}
-
-
-def refuse(store: Proxy, name: str, after: int = 0) -> None:
-    """Let the store refuse to take objects of this name, but the first ones."""
-    count = itertools.count()
-    store.fault = lambda method, path, number: (
-        403 if method in ("PUT", "POST") and name in path and next(count) >= after else None
-    )
 
 
 def test_what_is_put_is_put_once_and_no_other_result_counts_meanwhile(
