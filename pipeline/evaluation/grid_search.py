@@ -457,7 +457,7 @@ def card_of(context: SearchContext, record: Record) -> str:
 def score_of(context: SearchContext, records: Records) -> Score:
     """Return the score of a task, with its baselines."""
     task = context.config.task
-    constant = context.kind.majority_baseline(context.train, context.dev)
+    constant = context.kind.majority_baseline(context.dev)
     (pretrained, seeds), (random, others) = (
         best_point(task, [record for record in records if record["start"] == start]) for start in (PRETRAINED, RANDOM)
     )
@@ -526,7 +526,7 @@ def also_of(context: SearchContext, name: str, seeds: Records, random: Records) 
         rows={"train": len(context.train), "dev": len(part)},
         score=mean(seeds),
         baseline=mean(random) if random else None,
-        majority=kind.majority_baseline(context.train, part)[metric],
+        majority=kind.majority_baseline(part)[metric],
     )
 
 

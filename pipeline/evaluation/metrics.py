@@ -40,10 +40,13 @@ def score(names: list[str], labels: Values, predictions: Values) -> dict[str, fl
         return {name: float(METRICS[name](labels, predictions)) for name in names}
 
 
-def constant(names: list[str], train: Values, dev: Values, classes: int) -> dict[str, float]:
-    """Return the metrics on dev of always predicting train's most frequent class or mean score."""
-    guess = np.bincount(train.astype(np.int64)).argmax() if classes else train.mean()
-    return score(names, dev, np.full(len(dev), float(guess)))
+def constant(names: list[str], truth: Values, classes: int) -> dict[str, float]:
+    """Return the metrics of always predicting the most frequent class, or the mean, of these very examples.
+
+    A class that is the most frequent of other examples may be a rare one here: guessing would look worse than it is.
+    """
+    guess = np.bincount(truth.astype(np.int64)).argmax() if classes else truth.mean()
+    return score(names, truth, np.full(len(truth), float(guess)))
 
 
 def glue_average(scores: Mapping[str, float]) -> float | None:

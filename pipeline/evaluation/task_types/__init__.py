@@ -56,8 +56,8 @@ class TaskType(Protocol):
     def score(self, part: Dataset, answers: Given) -> Scores:
         """Return at least the task's metrics of the answers."""
 
-    def majority_baseline(self, train: Dataset, dev: Dataset) -> Scores:
-        """Return the scores on dev of always giving the most frequent answer of train."""
+    def majority_baseline(self, part: Dataset) -> Scores:
+        """Return the scores of always giving the most frequent answer of the dataset itself."""
 
     def export(self, part: Dataset, answers: Given) -> dict[str, str]:
         """Return the answers in exchange formats other than the table, by file name."""

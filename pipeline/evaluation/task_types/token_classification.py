@@ -111,11 +111,11 @@ class Tagging:
         """Return the scores of `entity_scores`."""
         return entity_scores(part.truth, answers)
 
-    def majority_baseline(self, train: Dataset, dev: Dataset) -> Scores:
+    def majority_baseline(self, part: Dataset) -> Scores:
         """Score always predicting the most frequent tag, normally that of no entity."""
-        flat = [tag for tags in train.truth for tag in tags]
+        flat = [tag for tags in part.truth for tag in tags]
         most = max(sorted(set(flat)), key=flat.count)
-        return entity_scores(dev.truth, [[most] * len(tags) for tags in dev.truth])
+        return entity_scores(part.truth, [[most] * len(tags) for tags in part.truth])
 
     def export(self, part: Dataset, answers: Given) -> dict[str, str]:
         """Return lines of word, true tag and predicted tag, the input of conlleval."""
