@@ -236,15 +236,19 @@ STORE = ("workdir", "out", "glue")  # keys of a stage or a run that may be in a 
 LOCAL = ("pretrained", "input", "output", "heartbeat", "mirror")
 
 
+ONE_SLASH = re.compile("(s3|gs|gcs|abfss?|hf|hdfs):/?(?!/)", re.IGNORECASE)  # else a folder of that name
+
+
 def check_addresses(config: Any) -> None:
     """Raise ConfigError if a key holds an object-store address that it cannot read or write."""
     stage = hasattr(config, "workdir")  # other commands make no local copies
     for key, role, value in walk_fields(config):
-        if role != "input" and key not in (*STORE, *LOCAL):
-            continue  # corpus.path may be in any store
         stored = stage and (role == "input" or key in STORE)
         for place in value if isinstance(value, list) else [value]:
-            if not isinstance(place, str) or not is_address(place):
+            if isinstance(place, str) and (found := ONE_SLASH.match(place)):
+                raise ConfigError(f"an address begins with {found[1]}://", key, place)
+            # corpus.path may be in any store
+            if not isinstance(place, str) or not is_address(place) or (role != "input" and key not in (*STORE, *LOCAL)):
                 continue
             if not stored:
                 raise ConfigError("must be a local path; mount the bucket or copy it to this machine", key, place)

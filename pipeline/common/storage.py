@@ -226,11 +226,15 @@ def is_address(place: str) -> bool:
 
 
 def normal(place: str) -> str:
-    """Return a path without `..` and the like; of an address, without needless slashes."""
+    """Return a path without `..` and the like; of an address, without needless slashes.
+
+    An empty bucket stays one: what follows `s3:///` would else be taken for its name.
+    """
     if not is_address(place):
         return os.path.normpath(place)
     scheme, _, rest = place.partition("://")
-    return f"{scheme.lower()}://{'/'.join(part for part in rest.split('/') if part)}"
+    bucket, _, key = rest.partition("/")
+    return f"{scheme.lower()}://{'/'.join([bucket, *filter(None, key.split('/'))])}"
 
 
 def pinned(place: str) -> str:

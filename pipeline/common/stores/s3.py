@@ -9,6 +9,7 @@ import contextlib
 import hashlib
 from typing import Any
 
+from pipeline.common.errors import first_line
 from pipeline.common.stores import retries
 from pipeline.common.stores.client import At, Client, Failure, Got, Page, Seen, Span
 from pipeline.common.stores.remote_file import Info
@@ -42,6 +43,10 @@ class S3(Client):
             max_pool_connections=32,
         )
         return boto3.client("s3", config=config)
+
+    def _unusable(self, error: Exception) -> str:
+        wrong = isinstance(error, ValueError)  # the endpoint, which has no scheme, say
+        return f"{first_line(error)}; check {self.ADVICE}" if wrong else super()._unusable(error)
 
     def _failure(self, error: Exception) -> Failure:
         from botocore import exceptions as boto

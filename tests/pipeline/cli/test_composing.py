@@ -39,6 +39,8 @@ def test_a_run_and_its_inputs_may_be_in_a_store() -> None:
         ("vocab", {"vocab": "memory://corpora/vocab"}),
         ("mirror", {"mirror": "s3://corpora/mirror"}),
         ("filters.decontaminate", {"filters": FiltersConfig(decontaminate=["a", "hdfs://c/d"])}),
+        ("workdir", {"workdir": "s3:/b/run"}),
+        ("corpus.path", {"corpus": CorpusConfig(name="c", reader="text", path="GS:b/text")}),
     ],
 )
 def test_other_stores_and_other_paths_are_refused(key: str, changes: dict[str, object]) -> None:

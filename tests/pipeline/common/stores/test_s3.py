@@ -25,3 +25,15 @@ def test_a_name_that_no_bucket_has_is_a_line(address: str, monkeypatch: pytest.M
     assert str(caught.value).startswith(f"{address}: ")
     assert "\n" not in str(caught.value)
     objects.CLIENTS["s3"].made.clear()
+
+
+@pytest.mark.parametrize(
+    ("address", "cure"), [("s3://bucket/x", "AWS_ENDPOINT_URL"), (storage.normal("s3:///x"), "s3://BUCKET/")]
+)
+def test_an_address_without_its_bucket_and_a_server_without_its_scheme_are_a_line(
+    address: str, cure: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    objects.CLIENTS["s3"].made.clear()
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "minio:9000")
+    with pytest.raises(StoreError, match=cure):
+        storage.at(address).is_file()
