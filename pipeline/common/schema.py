@@ -205,8 +205,7 @@ class Section:
             limits, value = each.metadata.get("limits"), getattr(self, each.name)
             key = f"{self._prefix}{each.name}"
             check(is_finite(value), "must be finite", key, value)
-            empty = each.name in ("workdir", "out") and value == ""
-            check(not empty, "must not be empty, which would be the root folder; is a variable unset?", key, value)
+            check(value != "" or each.default == "", "must not be empty; is a variable unset?", key, value)
             if limits is None or value is None or value == MISSING:
                 continue
             values = value if isinstance(value, list) else [value]

@@ -7,7 +7,8 @@ from typing import Any
 from pipeline.common.schema import Section, StageConfig, check, group, input_path, option
 from pipeline.config.preparation import CorpusConfig
 
-TIME = re.compile(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?")  # a time limit of sbatch
+# A time limit of sbatch, D-H:M:S or H:M:S. It takes a number, or M:S, for minutes, who writes 24 means hours.
+TIME = re.compile(r"(?:(\d+)-|(?=\d+:\d+:))(\d+)(?::(\d+))?(?::(\d+))?")
 
 
 @dataclass(kw_only=True)

@@ -236,10 +236,5 @@ def margin(limit: str) -> int:
     found = TIME.fullmatch(limit)
     if found is None:  # such as UNLIMITED
         return MARGIN
-    days, *parts = found.groups()
-    numbers = [int(part) for part in parts if part is not None]
-    # D-H:M:S, H:M:S, M:S or M
-    units = (3600, 60, 1) if days is not None or len(numbers) == 3 else (60, 1)
-    seconds = 86400 * int(days or 0)
-    seconds += sum(number * unit for number, unit in zip(numbers, units, strict=False))
+    seconds = sum(int(part or 0) * unit for part, unit in zip(found.groups(), (86400, 3600, 60, 1), strict=True))
     return min(MARGIN, seconds // 4) or MARGIN

@@ -36,14 +36,14 @@ def test_options_of_a_misspelt_stage_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("limit", "seconds"),
     [
-        ("2", 30),
-        ("1:30", 22),
+        ("0:02:00", 30),
+        ("0:01:30", 22),
         ("0:10:00", 150),
         ("24:00:00", MARGIN),
         ("1-0", MARGIN),
         ("0-00:04", 60),
         ("UNLIMITED", MARGIN),
-        ("0", MARGIN),
+        ("0-0", MARGIN),
     ],
 )
 def test_a_signal_before_the_limit_leaves_most_of_the_time(limit: str, seconds: int) -> None:
