@@ -11,7 +11,7 @@ from pipeline.tokenization.wordpiece import SPECIAL, build
 def settings(reader: str, path: Path | str, vocab: Path | str, **more: Any) -> PrepareConfig:
     """Return the settings for files that a reader reads, with the vocabulary in a folder."""
     own = {key: more.pop(key) for key in ("language", "limit", "on_error", "options") if key in more}
-    usual: dict[str, Any] = {"runner": RunnerConfig(), "source": "", "out": "out"}
+    usual: dict[str, Any] = {"runner": RunnerConfig(), "source": "s", "out": "out"}
     if "corpus" not in more:
         usual["corpus"] = CorpusConfig(name="c", reader=reader, path=str(path), **own)
     return PrepareConfig(vocab=str(vocab), **(usual | more))

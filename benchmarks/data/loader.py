@@ -47,7 +47,7 @@ def measure(folder: Path, vocab: list[str], repeats: int) -> None:
 
     def loader(more: int = 0, **masks: Any) -> Loader:
         objective = ObjectiveConfig(name="benchmark", **masks)
-        data = DataConfig(dir=str(folder), vocab="", more=[str(folder)] * more, weights=[3.0] * more + [1.0] * more)
+        data = DataConfig(dir=str(folder), vocab="v", more=[str(folder)] * more, weights=[3.0] * more + [1.0] * more)
         return Loader(data, objective, tokenizer, 0, "train")
 
     began = time.perf_counter()

@@ -67,7 +67,7 @@ def build(work: str, part: int) -> tuple[float, float, int]:
 
     corpus = CorpusConfig(name="jsonl", reader="jsonl", path=f"{work}/text.jsonl")
     config = PrepareConfig(
-        corpus=corpus, runner=RunnerConfig(), source="", vocab=work, out="out", split_bytes=part, shard_bytes=part
+        corpus=corpus, runner=RunnerConfig(), source="s", vocab=work, out="out", split_bytes=part, shard_bytes=part
     )
     plan = prepare.plan(config, Path(work, "planned"))
     pipeline = beam.Pipeline()

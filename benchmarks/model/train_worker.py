@@ -76,7 +76,7 @@ def model_config(options: argparse.Namespace, vocab_size: int = SIZE) -> ModelCo
 def read(options: argparse.Namespace) -> list[Batch]:
     """Return the batches that every peer trains on."""
     vocab = (options.folder / "vocab.txt").read_text().split()
-    data = DataConfig(dir=str(options.folder), vocab="")
+    data = DataConfig(dir=str(options.folder), vocab="v")
     objective = objective_of(model_config(options))
     loader = Loader(data, objective, tokenizer_of(vocab), 0, "train")
     size = options.batch

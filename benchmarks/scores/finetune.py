@@ -93,7 +93,7 @@ def ours(options: argparse.Namespace, seed: int) -> dict[str, float]:
         task=task_of(options),
         data=options.data,
         pretrained=options.pretrained,
-        workdir="",
+        workdir="work",
         out="out",
         epochs=options.epochs,
         batch_sizes=[options.batch],

@@ -246,11 +246,12 @@ class TrainConfig(StageConfig):
             "must be at least 1, or auto",
             "micro_batch",
         )
-        self.require(
-            self.epochs is None or not (isinstance(self.data, DataConfig) and self.data.weights),
-            "cannot be combined with data.weights; set steps",
-            "epochs",
-        )
+        if isinstance(self.data, DataConfig):
+            mixed = "cannot be combined with data.weights; set steps"
+            self.require(self.epochs is None or not self.data.weights, mixed, "epochs")
+            near = next((folder for folder in self.data.folders if "://" not in folder), "")
+            stored = f"is for shards in an object store, and {near} is a local folder; remove data.cache"
+            check(not (near and self.data.cache), stored, "data.cache", self.data.cache)
         limits = (self.steps, self.epochs, self.words)
         self.require(any(limits), "needs a limit; set epochs or words", "steps")
         marks = self.save_at_words

@@ -256,20 +256,9 @@ class ShardCache:
     """The cached shards of one rank; numbers are places in the order of `shards`' results."""
 
     def __init__(self, data: DataConfig, addresses: Mapping[str, str]):
-        """Take the local folders of manifests, with the addresses that shards are fetched from.
-
-        Raises:
-            ConfigError: a folder is not in a store.
-        """
+        """Take the local folders of manifests, with the addresses that shards are fetched from."""
         assert data.cache is not None
         self._top, self._limit = Path(data.cache), byte_count(data.cache_size)
-        for folder in data.folders:
-            if folder not in addresses:
-                raise ConfigError(
-                    f"is for shards in an object store, and {folder} is a local folder; remove data.cache",
-                    "data.cache",
-                    data.cache,
-                )
         self._addresses = addresses
         self._shards: list[CachedShard] = []
         self._failure: Exception | None = None

@@ -205,14 +205,16 @@ class Section:
             limits, value = each.metadata.get("limits"), getattr(self, each.name)
             key = f"{self._prefix}{each.name}"
             check(is_finite(value), "must be finite", key, value)
-            check(value != "" or each.default == "", "must not be empty; is a variable unset?", key, value)
             if limits is None or value is None or value == MISSING:
                 continue
             values = value if isinstance(value, list) else [value]
             if not all(map(limits.allow, values)):
                 null = ", or null" if NoneType in get_args(each.type) else ""
                 raise ConfigError(f"{limits}{null}", key, value)
-        self.check_rules()
+        self.check_rules()  # which may know more of an empty value
+        for each in fields(self):
+            name, empty = f"{self._prefix}{each.name}", getattr(self, each.name) == "" != each.default
+            check(not empty, "must not be empty; is a variable unset?", name, "")
 
     def check_rules(self) -> None:
         """Check what no limit of one field says; by default nothing."""

@@ -61,7 +61,6 @@ class CorpusConfig(Section, key="corpus"):
             "not a language code; use the one in Wikipedia's addresses: vi, de, ceb, simple",
             "language",
         )
-        self.require(self.path != "", "must not be empty; name a file or folder, or leave this key out", "path")
         check(
             self.subset != "",
             f"is required for {self.name.rstrip('-')}; add corpus.subset=NAME, the folder of the language: nld_Latn",

@@ -113,7 +113,7 @@ def test_a_small_model_has_a_rank_per_core_of_a_cpu() -> None:
 
 def test_there_is_a_weight_for_each_folder() -> None:
     with refused(ConfigError, key="data.weights"):
-        DataConfig(dir="a", more=["b"], vocab="", weights=[1.0])
+        DataConfig(dir="a", more=["b"], vocab="v", weights=[1.0])
 
 
 @pytest.mark.parametrize(

@@ -66,7 +66,7 @@ def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     folder = tmp_path_factory.mktemp(name)
     existing = write_tokenizer(folder / "existing", special, most)
     corpus = CorpusConfig(name="none", reader="none")
-    config = VocabConfig(corpus=corpus, source="", out=str(folder / "vocab"), existing=str(existing))
+    config = VocabConfig(corpus=corpus, source="s", out=str(folder / "vocab"), existing=str(existing))
     stage.run("vocab", config, vocab.make)
     (folder / "a.txt").write_text("\n\n".join(TEXT))
     shards = preparing.settings(

@@ -36,7 +36,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def config(folder: Path, **settings: object) -> TasksConfig:
     settings = {"validation_share": SHARE, "train_rows": 100, "dev_rows": 40} | settings
     corpus = CorpusConfig(name="books", reader="books", path=str(folder))
-    return TasksConfig(corpus=corpus, source="", out="out", **settings)  # type: ignore[arg-type]
+    return TasksConfig(corpus=corpus, source="s", out="out", **settings)  # type: ignore[arg-type]
 
 
 def table(path: Path) -> list[list[str]]:

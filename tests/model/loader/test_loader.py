@@ -59,7 +59,7 @@ def write(folder, rows=ROWS, split="train", seed=0, longest=32, goes_on=pieces_g
 
 def loader(folder, split="train", seed=0, window_rows=25, **objective):
     return Loader(
-        DataConfig(dir=str(folder), vocab="", window_rows=window_rows),
+        DataConfig(dir=str(folder), vocab="v", window_rows=window_rows),
         ObjectiveConfig(name="test", **objective),
         TOKENIZER,
         seed,
@@ -279,7 +279,7 @@ def test_folders_with_and_without_marks_mix(tmp_path, size):
     found = []
     for other in ("same", "marked"):
         folders = {"dir": str(tmp_path / "plain"), "more": [str(tmp_path / other)]}
-        data = DataConfig(vocab="", window_rows=25, **folders)
+        data = DataConfig(vocab="v", window_rows=25, **folders)
         found.append(Loader(data, objective, tokenizer, 0, "train").batch(0, 150).batches)
     assert same(join(found[0]), join(found[1]))
 
@@ -352,7 +352,7 @@ def books(tmp_path_factory):
 
 def mixed(folder, books, split="train", weights=(), seed=0):
     return Loader(
-        DataConfig(dir=str(folder), more=[str(books)], weights=list(weights), vocab=""),
+        DataConfig(dir=str(folder), more=[str(books)], weights=list(weights), vocab="v"),
         ObjectiveConfig(name="test"),
         TOKENIZER,
         seed,

@@ -67,7 +67,7 @@ class Place:
         return Loader(data, OBJECTIVE, TOKENIZER, 3, "train", cache), cache  # type: ignore[arg-type]
 
     def data(self, folders: list[str], **more: Any) -> DataConfig:
-        return DataConfig(dir=folders[0], more=folders[1:], vocab="", window_rows=WINDOW, **more)
+        return DataConfig(dir=folders[0], more=folders[1:], vocab="v", window_rows=WINDOW, **more)
 
     def held(self) -> int:
         """Bytes of shards in the cache."""
@@ -285,12 +285,6 @@ def test_a_shard_that_the_store_has_otherwise_is_refused(place: Place) -> None:
         objects.put(f"{address}/{name}", bytes(size))
     with ending(place) as loader, pytest.raises(StoreError, match="checksum"):
         loader.batch(0, 1)
-
-
-def test_local_folders_are_refused(place: Place) -> None:
-    data = place.data([str(place.whole[0])], cache=str(place.top / "cache"))
-    with refused(ConfigError, key="data.cache"):
-        ShardCache(data, {})
 
 
 def test_what_an_ended_training_left_is_removed(place: Place) -> None:

@@ -157,7 +157,7 @@ def test_limits_that_allow_no_step_are_refused(work: Path, tmp_path: Path) -> No
 
 def limited(folder: Path, **limits: int) -> TrainConfig:
     settings: dict[str, Any] = {"steps": None} | limits
-    return TrainConfig(out="out", data=DataConfig(dir=str(folder), vocab=""), batch_size=16, **settings)
+    return TrainConfig(out="out", data=DataConfig(dir=str(folder), vocab="v"), batch_size=16, **settings)
 
 
 @pytest.mark.slow

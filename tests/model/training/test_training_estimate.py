@@ -19,7 +19,7 @@ MODERN = replace(tiny_modernbert.CONFIG, positions=8192)
 
 def planned(folder: Path, **more: Any) -> TrainConfig:
     """Ten steps over shards that are not made yet."""
-    data = DataConfig(dir=f"{folder}/prepare", vocab="")
+    data = DataConfig(dir=f"{folder}/prepare", vocab="v")
     usual = {"steps": 10, "data": data, "objective": ObjectiveConfig(), "schedule": ScheduleConfig()}
     return TrainConfig(out=str(folder), workdir=str(folder), **usual | more)
 
@@ -44,11 +44,11 @@ def test_folders_of_several_lengths_count_by_their_shares(tmp_path: Path) -> Non
     short, long = (str(tmp_path / name) for name in ("short", "long"))
     each = {length: cost.operations(MODERN, [length]) for length in (100, 200, 900, 1800)}
     expected = {short: 1000, long: 2000}
-    data = DataConfig(dir=long, more=[short], weights=[1, 3], vocab="")
+    data = DataConfig(dir=long, more=[short], weights=[1, 3], vocab="v")
     tokens, work = estimate.of_a_sample(data, MODERN, expected)
     assert tokens == pytest.approx((1800 + 3 * 900) / 4)
     assert work == pytest.approx((each[1800] + 3 * each[900]) / 4)
-    data = DataConfig(dir=long, more=[short], vocab="")
+    data = DataConfig(dir=long, more=[short], vocab="v")
     assert estimate.of_a_sample(data, MODERN, expected)[0] == pytest.approx((1800 + 900) / 2)
     for folder, lengths in ((short, {"100": 30}), (long, {"200": 10})):
         Path(folder).mkdir()

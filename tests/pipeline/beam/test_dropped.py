@@ -63,7 +63,7 @@ def config(world: Path, out: Path, **more: Any) -> PrepareConfig:
     settings = {
         "corpus": CorpusConfig(name="c", reader="jsonl", path=str(world / "corpus.jsonl")),
         "runner": RunnerConfig(),
-        "source": "",
+        "source": "s",
         "vocab": str(world / "vocab"),
         "out": str(out),
         "filters": FiltersConfig(**filtering),

@@ -23,7 +23,7 @@ GIB = 2**30
 def config(parts: dict[str, Any] | None = None, **more: Any) -> PrepareConfig:
     more = {"runner": RunnerConfig(), **more}
     corpus = CorpusConfig(name="a", reader="mix" if parts else "lines", parts=parts or {})
-    return PrepareConfig(corpus=corpus, source="", vocab="", out="out", **more)
+    return PrepareConfig(corpus=corpus, source="s", vocab="v", out="out", **more)
 
 
 def checked(given: PrepareConfig, splits: list[FileRange]) -> None:

@@ -199,7 +199,7 @@ def test_what_an_executor_does_not_read_or_sbatch_does_not_take_is_said(capsys: 
     option = "executor.options.train"
     mistakes = {f"executor.time={limit}": "executor.time" for limit in ("12h", "24", "24:00", "1:2:3:4")}
     mistakes |= {f"+{option}=['mem=64G']": option, f"+{option}=--mem=64G": option}
-    mistakes |= {"executor.partition=": "executor.partition"}
+    mistakes |= {"executor.partition=": "executor.partition", "train.data.cache=cache": "train.data.cache"}
     for word, key in mistakes.items():
         with refused(ConfigError, key=key):
             runs.composed("+corpus=sample", "executor=slurm", word)

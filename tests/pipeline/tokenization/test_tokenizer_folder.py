@@ -93,7 +93,7 @@ def test_trained_added_tokens_keep_their_rows_and_are_read_as_transformers_reads
 
 def test_an_existing_vocabulary_keeps_added_tokens(tmp_path: Path) -> None:
     folder = folder_of(tmp_path / "a", FILES[0])
-    config = VocabConfig(corpus=CorpusConfig(name="none", reader="none"), source="", out="x", existing=str(folder))
+    config = VocabConfig(corpus=CorpusConfig(name="none", reader="none"), source="s", out="x", existing=str(folder))
     assert WordPiece(existing_vocabulary.load(config)).vocab == [*WORDS, *ADDED]
 
 
@@ -101,14 +101,14 @@ def test_an_existing_vocabulary_keeps_added_tokens(tmp_path: Path) -> None:
 def test_an_existing_tokenizer_json_is_taken_as_it_is(name: str, tmp_path: Path) -> None:
     folder = folder_of(tmp_path / "a", {}, source := build(WORDS, lowercase=True))
     config = VocabConfig(
-        corpus=CorpusConfig(name="none", reader="none"), source="", out="x", existing=str(folder / name)
+        corpus=CorpusConfig(name="none", reader="none"), source="s", out="x", existing=str(folder / name)
     )
     assert existing_vocabulary.load(config) == source
 
 
 def test_an_existing_vocabulary_without_special_tokens_is_refused(tmp_path: Path) -> None:
     (path := tmp_path / "mine.txt").write_text("[PAD]\n[UNK]\na\n")
-    config = VocabConfig(corpus=CorpusConfig(name="none", reader="none"), source="", out="x", existing=str(path))
+    config = VocabConfig(corpus=CorpusConfig(name="none", reader="none"), source="s", out="x", existing=str(path))
     with refused(InputError, path=str(path)):
         existing_vocabulary.load(config)
 

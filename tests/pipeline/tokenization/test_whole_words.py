@@ -41,7 +41,7 @@ def configuration(folder: Path, **changes: object) -> PrepareConfig:
     fields = {
         "corpus": corpus,
         "runner": RunnerConfig(),
-        "source": "",
+        "source": "s",
         "vocab": str(folder),
         "out": str(folder / "prepare"),
         "validation_share": 0.0,
