@@ -231,7 +231,7 @@ def taken_up(work: PreparePlan) -> int:
         work.units.remove_all_but(set())
     there = work.units.names()
     kept = sum(name in there for name in work.unit_names) if there else 0
-    if kept:
+    if there:
         tasks = pluralize(len(work.tasks), "reading task")
         terminal.say(f"prepare: {kept:,} of {tasks} were done by an earlier start")
     return kept
@@ -387,8 +387,8 @@ def warnings(plan: PreparePlan, counts: CorpusCounts, lowest: LowestHashes) -> l
         found.append(unknown)
     if missed := sorted(plan.removed - counts.removed.keys()):
         found.append(
-            f"{pluralize(len(missed), 'line')} of {config.filters.remove} name no document, such as {missed[0]}; "
-            "ids are as in dropped.feather and inspect"
+            f"{pluralize(len(missed), 'line')} of {config.filters.remove} name no document that was read, such as "
+            f"{missed[0]}; ids are as in dropped.feather and inspect"
         )
     if plan.short:
         found.append(filters.short_warning(config.filters, plan.short))

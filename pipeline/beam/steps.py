@@ -136,6 +136,8 @@ class Tokenize(Task):
         if documents.signed:
             yield from self.signed(documents)
         write_text(plan.read_account(number), json.dumps(vars(account)))
+        if account.removed:
+            plan.units.remove([name])  # what is kept of a reading holds none of them either
         report(size, account.documents["read"], ended=True)
 
     def read(self, name: str, splits: Splits, report: Report) -> Unit | None:

@@ -87,15 +87,17 @@ class Units:
         batches = list(pa.ipc.open_stream(documents)) if documents.size else []
         return json.loads(bytes(body.slice(documents.size))), batches
 
-    def remove_all_but(self, names: set[str]) -> int:
-        """Remove other units, and the folder if none is left; return the bytes of those that stay."""
-        spare = self.names() - names
+    def remove(self, names: Iterable[str]) -> None:
+        """Remove units, here and in the store."""
         if self.address:
             store = objects.client(self.address)
-            parallel.each(lambda name: store.delete(f"{self.address}/{name}"), spare)
-        for path in self.folder.glob("*"):
-            if path.name not in names:
-                path.unlink()
+            parallel.each(lambda name: store.delete(f"{self.address}/{name}"), names)
+        for name in names:
+            (self.folder / name).unlink(missing_ok=True)
+
+    def remove_all_but(self, names: set[str]) -> int:
+        """Remove other units, and the folder if none is left; return the bytes of those that stay."""
+        self.remove({*self.names(), *(path.name for path in self.folder.glob("*"))} - names)
         if not names:
             shutil.rmtree(self.folder, ignore_errors=True)
         return sum(path.stat().st_size for path in self.folder.glob("*"))

@@ -166,7 +166,7 @@ def read(path: Path, options: normalization.Options | None = None) -> str:
         InputError: the file is missing, broken or a stand-in, lacks a special token, or is not what cuts text.
     """
     if not path.exists():
-        raise InputError("vocabulary not found; run python -m pipeline.vocab, or set vocab=FOLDER", path=path)
+        raise InputError("vocabulary not found; run python -m pipeline.vocab, or name its folder", path=path)
     if path.is_dir():
         found = [name for name in ("tokenizer.json", "vocab.txt") if (path / name).is_file()]
         if not found:

@@ -198,12 +198,14 @@ def test_a_removed_document_is_gone_with_its_equals_without_reading_again(
     reads.clear()
     for equal in equals:  # whichever of them is read first
         kept = removed("kept", equal, other, "nothing")
+        assert (equal == equals[0]) <= (not reads)
+        units = b"".join(path.read_bytes() for path in (tmp_path / ".kept.reading").iterdir())
+        assert [str(name).encode() in units for name in (corpus / "like0.txt", equal, other)] == [True, False, False]
         hashes = gone(tmp_path / "kept")
         assert hashes.keys() == {equal, other}
         figures = require_manifest(tmp_path / "kept", "prepare", "kept").figures
         assert (figures["removed"], figures["filtered"]["removed"]) == ({equal: 1, other: 1}, 2)
         assert any("nothing" in warning for warning in figures["warnings"])
-    assert not reads
     assert kept == removed("scratch", equal, other, "nothing")
     assert shards(kept) == shards(removed("hashed", *hashes.values()))
     assert gone(tmp_path / "hashed").keys() == {*equals, other}
