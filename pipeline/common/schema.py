@@ -213,8 +213,9 @@ class Section:
                 raise ConfigError(f"{limits}{null}", key, value)
         self.check_rules()  # which may know more of an empty value
         for each in fields(self):
-            name, empty = f"{self._prefix}{each.name}", getattr(self, each.name) == "" != each.default
-            check(not empty, "must not be empty; is a variable unset?", name, "")
+            named = each.default in (None, MISSING) or each.name == "workdir"  # else empty may be a choice
+            empty = named and getattr(self, each.name) == ""
+            check(not empty, "must not be empty; is a variable unset?", f"{self._prefix}{each.name}", "")
 
     def check_rules(self) -> None:
         """Check what no limit of one field says; by default nothing."""

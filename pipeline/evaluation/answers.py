@@ -35,6 +35,19 @@ def rows(task: TaskConfig, answers: Given) -> str:
     return table(word(task, answer) for answer in answers)
 
 
+def dev_rows(task: TaskConfig, part: Dataset, answers: Given) -> str:
+    """Return the answers to a dev set, to texts with their labels: the set may be a share of a file."""
+    lines = rows(task, answers).splitlines()
+    if task.kind == "classification":
+        columns = ["label", *(f"text {place}" for place, _ in enumerate(part.extra[0], 1))]
+        every = [columns, *([word(task, label), *texts] for label, texts in zip(part.truth, part.extra, strict=True))]
+        lines = [
+            "\t".join([line, *(" ".join(text.split()) for text in more)])
+            for line, more in zip(lines, every, strict=True)
+        ]
+    return "\n".join([*lines, ""])
+
+
 def submission_rows(task: TaskConfig, answers: Given) -> str:
     """Return the text of a submission file; scores are as the GLUE server wants them, if it does.
 

@@ -257,6 +257,8 @@ def _made(
     except BaseException:
         if not in_place:
             shutil.rmtree(folder, ignore_errors=True)
+        with contextlib.suppress(OSError):  # nothing is in it after a mistake of the user
+            folder.rmdir()
         raise
     remove_leftovers(folder)
     result = store.addressed(result)

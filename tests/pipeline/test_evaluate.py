@@ -114,8 +114,10 @@ def test_the_predictions_are_those_that_were_scored(config):
     found = run(config).figures
     rows = (Path(config.out) / "predictions.tsv").read_text().splitlines()
     dev = (Path(config.data) / "Toy" / "dev.tsv").read_text().splitlines()
-    assert rows[0] == "index\tprediction"
+    assert rows[0] == "index\tprediction\tlabel\ttext 1\ttext 2"
     pairs = [(a.split("\t")[1], b.split("\t")[3]) for a, b in zip(rows[1:], dev[1:], strict=True)]
+    given = [[label, *texts] for _, *texts, label in (row.split("\t") for row in dev[1:])]
+    assert [row.split("\t")[2:] for row in rows[1:]] == given
     assert np.mean([a == b for a, b in pairs]) == pytest.approx(found["best"])
     asked = {(label, answer): count for label, row in found["confusion"].items() for answer, count in row.items()}
     assert {pair: count for pair, count in asked.items() if count} == Counter(
@@ -438,7 +440,8 @@ def test_a_model_is_scored_on_other_tasks_sets_too(config):
     assert found["also"]["mnli_mm"]["baseline"] == pytest.approx(found["baseline"])
     assert found["submission"] == ["MNLI-m"]
     answers = (Path(config.out) / "submission" / "MNLI-m.tsv").read_text()
-    assert answers == (Path(config.out) / "predictions.tsv").read_text()
+    dev = (Path(config.out) / "predictions.tsv").read_text().splitlines()
+    assert answers.splitlines() == ["\t".join(row.split("\t")[:2]) for row in dev]
 
 
 def test_a_task_without_a_training_set_says_so(config):

@@ -234,7 +234,8 @@ def score(folder: Path) -> dict[str, Any]:
     assert made is not None
     of = Score.of(made)
     found = {"metric": of.metric, "score": of.score, "baseline": of.baseline, "majority": of.majority}
-    return {"figures": found, "predictions": (folder / "predictions.tsv").read_text().splitlines()[:3]}
+    rows = [line.split("\t") for line in (folder / "predictions.tsv").read_text().splitlines()[:3]]
+    return {"figures": found, "predictions": ["\t".join(row[:2]) for row in rows]}
 
 
 if __name__ == "__main__":

@@ -239,6 +239,16 @@ def test_a_link_left_of_a_replaced_folder_goes_and_its_target_stays(tmp_path: Pa
     assert (tmp_path / "big").is_dir()
 
 
+def test_a_mistake_that_is_found_before_anything_is_written_leaves_no_folder(tmp_path: Path) -> None:
+    def refuse(config: TasksConfig, out: Path) -> Result:
+        raise InputError("an input is missing")
+
+    for in_place in (False, True):
+        with pytest.raises(InputError):
+            stage.run("tasks", config(tmp_path), refuse, in_place=in_place)
+        assert not (tmp_path / "made").exists()
+
+
 def test_a_file_is_never_replaced_by_a_folder(tmp_path: Path) -> None:
     (tmp_path / "made").write_text("letters")
     for in_place in (False, True):
