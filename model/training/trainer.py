@@ -218,7 +218,9 @@ class Trainer:
             marks = ", ".join(f"{mark:,.0f}" for mark in reached)
             self.tracker.say(f"warning: save_at_words: one step reached {marks}; kept as the last")
         is_best = self.best.get("step") == self.step
-        if reached or is_best or (self.step % config.save_every == 0 and not last):
+        # The checkpoint at the beginning of a decay is what a longer training continues from.
+        due = self.step % config.save_every == 0 or self.step == steps_before_decay(config.schedule, self.steps)
+        if reached or is_best or (due and not last):
             with self.meter.paused():
                 self._save(max(reached, default=None))
         if self.step % config.log_every == 0:

@@ -108,7 +108,9 @@ def own_results(workdir: str, known: fingerprints.Sources) -> Names:
             made[fingerprints.absolute(path)] = manifest.fingerprint
             found.append(path)
         else:
-            terminal.say(f"{path} is of an earlier model: not in the report until its command has run again")
+            terminal.say(
+                f"{path} is of another model than this run's: not in the report until it has run again"
+            )
     return found
 
 

@@ -28,7 +28,7 @@ SHORT = ["steps=20", "schedule=wsd", "schedule.decay_share=0.4", "schedule.warmu
 LONG = ["steps=40", "schedule=wsd", "schedule.decay_share=0.4", "schedule.warmup_steps=2"]
 SAVING = ["save_every=5", "keep=1", "save_at_words=[250,1000]"]
 MODEL = ModelConfig(name="tiny", layers=2, hidden=32, heads=2, feed_forward=64)
-STABLE = 12  # steps of the short one before its decay; it saved the tenth
+STABLE = 12  # steps of the short one before its decay
 
 
 def config(steps: int, schedule: dict[str, Any], **more: Any) -> TrainConfig:
@@ -188,7 +188,7 @@ def test_the_last_checkpoint_before_the_decay_is_kept(short: Path) -> None:
     ((run, kept),) = steps_kept(short).items()
     folder = checkpoints.runs(short) / run
     words = [step for step in kept if checkpoints.mark_of(folder / checkpoints.name_of(step)) is not None]
-    assert [step for step in kept if step not in words] == [10, 20]
+    assert [step for step in kept if step not in words] == [STABLE, 20]
     assert words[0] == 0
     assert len(words) == 3
 
@@ -199,8 +199,8 @@ def test_a_longer_training_is_the_same_as_one_from_the_start(
 ) -> None:
     extended = copied(short, tmp_path)
     said = train(extended, *LONG)
-    assert "train: the first 10 steps are those of " in said
-    assert "resumed after step 10" in said
+    assert "train: the first 12 steps are those of " in said
+    assert "resumed after step 12" in said
     assert "other settings" not in said
     train(tmp_path / "whole", *LONG)
     step, ours = weights(extended)
@@ -242,12 +242,12 @@ def test_steps_that_differ_are_made(train: Callable[..., str], short: Path, tmp_
 def test_an_interrupted_start_takes_up_the_rest(short: Path, tmp_path: Path) -> None:
     out = copied(short, tmp_path)
     (run,) = checkpoints.runs(out).iterdir()
-    shared, own = run / checkpoints.name_of(10), run.with_name("f" * 12)
+    shared, own = run / checkpoints.name_of(STABLE), run.with_name("f" * 12)
     state = checkpoints.read_state(shared)
 
     class Same(FirstSteps):
         def __init__(self) -> None:
-            self._steps = 10
+            self._steps = STABLE
 
         def hash_of(self, step: int) -> str:
             return state.first_steps or ""
@@ -257,7 +257,7 @@ def test_an_interrupted_start_takes_up_the_rest(short: Path, tmp_path: Path) -> 
     assert found is not None
     kept = list(checkpoints.steps(own))
     assert kept[0] == 0
-    assert kept[-1] == 10
+    assert kept[-1] == STABLE
     shutil.rmtree(found[0])
     (own / f".{found[0].name}.tmp").mkdir()
     assert extending.newest(own, Same(), state.data, needs_words=False, fetch=print) == found
@@ -270,10 +270,10 @@ def test_an_interrupted_start_takes_up_the_rest(short: Path, tmp_path: Path) -> 
 def test_a_damaged_checkpoint_is_not_taken_up(train: Callable[..., str], short: Path, tmp_path: Path) -> None:
     out = copied(short, tmp_path)
     (run,) = checkpoints.runs(out).iterdir()
-    damaged = run / checkpoints.name_of(10) / checkpoints.WEIGHTS
+    damaged = run / checkpoints.name_of(STABLE) / checkpoints.WEIGHTS
     damaged.write_bytes(damaged.read_bytes()[:-1] + b"?")
     said = train(out, *LONG)
     assert f"warning: {damaged}" in said
-    words = max(step for step in checkpoints.steps(run) if 0 < step < 10)
+    words = max(step for step in checkpoints.steps(run) if 0 < step < STABLE)
     assert f"the first {words} steps" in said
     assert os.path.exists(damaged), "it is the other training's"

@@ -318,7 +318,7 @@ def test_a_report_keeps_what_was_made_from_the_stages_of_its_run(
     own = ["convert-bf16", "evaluate-bf16", "evaluate-own"]
     capsys.readouterr()
     assert stages_of_report() == [*recipe, *own]
-    assert capsys.readouterr().out.startswith("work/evaluate-old is of an earlier model")
+    assert capsys.readouterr().out.startswith("work/evaluate-old is of another model")
 
 
 def test_sample_tasks_are_of_what_prepare_holds_out() -> None:
