@@ -108,9 +108,7 @@ def own_results(workdir: str, known: fingerprints.Sources) -> Names:
             made[fingerprints.absolute(path)] = manifest.fingerprint
             found.append(path)
         else:
-            terminal.say(
-                f"{path} is of another model than this run's: not in the report until it has run again"
-            )
+            terminal.say(f"{path} is of another model than this run's: not in the report until it has run again")
     return found
 
 
