@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from model.config import ModelConfig
+from model.config import ModelConfig, TrainConfig
 from pipeline.common.tables import read_table
 
 MASKED = 0.15  # the share of positions that the published count of operations assumes
@@ -86,6 +86,21 @@ class Setting:
     ranks: int
     offload: bool = False  # the optimizer is in host memory
     average: bool = False  # the optimizer keeps one of the weights
+
+    @classmethod
+    def of(cls, config: TrainConfig, model: ModelConfig, ranks: int) -> "Setting":
+        """Return what counts of a configuration."""
+        zero = config.deepspeed.get("zero_optimization", {})
+        return cls(
+            model,
+            4 if config.precision == "fp32" else 2,
+            config.compute.recompute,
+            max(config.objective.mask_shares),
+            zero.get("stage", 0),
+            ranks,
+            offload="offload_optimizer" in zero,
+            average=config.ema is not None,
+        )
 
 
 def layer_bytes(model: ModelConfig, size: int) -> float:

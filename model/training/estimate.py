@@ -3,6 +3,7 @@
 PyTorch is not imported here: a dry run answers at once.
 """
 
+import math
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -53,7 +54,7 @@ def processor(size: int = 1024, seconds: float = 0.15) -> float:
 
 
 def memory_of(model: ModelConfig) -> float:
-    """Return the bytes of memory that a process takes which trains a model."""
+    """Return the bytes of memory that a process takes which trains a model, but for a micro-batch."""
     return STATE * cost.parameters(known(model)) + PROCESS
 
 
@@ -133,10 +134,13 @@ def training(
         seconds += START + (0 if reached else STEP * (steps - done))  # a rate that was measured includes those
     count = cost.parameters(known(model))
     average = AVERAGE * count * (config.ema is not None)
+    most = config.micro_batch if isinstance(config.micro_batch, int) else max(1, cost.ON_A_CPU // round(length))
+    micro_batch = min(most, math.ceil(config.batch_size / ranks)) * length  # tokens
+    micro_batch *= cost.token_bytes(cost.Setting.of(config, known(model), ranks))
     return Estimate(
         seconds=seconds,
         disk=(SAVED * count + average) * checkpoints(config, steps),
-        memory=(memory_of(model) + average) * ranks,
+        memory=(memory_of(model) + average + micro_batch) * ranks,
         about=f"{steps - done:,} steps, {samples * length / 1e6:,.1f} M tokens",
         gpu_hours=None if gpu is None else work / gpu / 3600,
     )

@@ -43,19 +43,8 @@ def tokens_that_fit(config: TrainConfig, model: ModelConfig, world: World) -> in
     """Return how many tokens the device of this rank can learn from at a time."""
     if world.device.type != "cuda":
         return max(cost.ON_A_CPU, model.positions)
-    zero = config.deepspeed.get("zero_optimization", {})
-    setting = cost.Setting(
-        model,
-        4 if config.precision == "fp32" else 2,
-        config.compute.recompute,
-        max(config.objective.mask_shares),
-        zero.get("stage", 0),
-        world.size,
-        offload="offload_optimizer" in zero,
-        average=config.ema is not None,
-    )
     memory = torch.cuda.get_device_properties(world.device).total_memory
-    return cost.tokens_that_fit(setting, memory)
+    return cost.tokens_that_fit(cost.Setting.of(config, model, world.size), memory)
 
 
 def is_too_large(error: BaseException) -> bool:
