@@ -3,7 +3,7 @@
 `python -m benchmarks.data.large --gigabytes 1 4` writes documents in five scripts (.jsonl.gz), as a
 function of their number: sentences of the sample corpus with words exchanged. Of each 20, one
 equals another, one nearly does (Jaccard index of word 5-grams about 0.9) and one only resembles
-another (below 0.6). There is one document of 100 MB, one line that is not JSON, and one file that
+another (below 0.7). There is one document of 100 MB, one line that is not JSON, and one file that
 is not an archive. Then `prepare` with near duplicates runs, and each count is compared with what was
 written. Said and used disk are without the corpus. Rows of 32 GB need 75 GB of disk.
 

@@ -249,6 +249,7 @@ def _made(
         (out / MANIFEST).unlink(missing_ok=True)
     else:
         shutil.rmtree(folder, ignore_errors=True)
+    new = not folder.exists()
     with writable(out):  # also in the place that a link leads to
         folder.mkdir(parents=True, exist_ok=True)
     try:
@@ -257,8 +258,9 @@ def _made(
     except BaseException:
         if not in_place:
             shutil.rmtree(folder, ignore_errors=True)
-        with contextlib.suppress(OSError):  # nothing is in it after a mistake of the user
-            folder.rmdir()
+        with contextlib.suppress(OSError):
+            if new:
+                folder.rmdir()  # empty, after a mistake of the user
         raise
     remove_leftovers(folder)
     result = store.addressed(result)

@@ -50,7 +50,7 @@ def test_a_file_of_short_texts_alone_is_named(tmp_path: Path, capsys: pytest.Cap
     (tmp_path / "long.jsonl").write_text(json.dumps({"text": story(1)}))
     (tmp_path / "short.jsonl").write_text(json.dumps({"text": "the river was old"}))
     filtering = FiltersConfig(decontaminate=[str(tmp_path)])
-    prepare.check_filters(settings("text", tmp_path, "", filters=filtering))
+    prepare.check_filters(settings("text", tmp_path, "v", filters=filtering))
     said = capsys.readouterr().out
     assert str(tmp_path / "short.jsonl") in said
     assert "long.jsonl" not in said
