@@ -8,6 +8,7 @@ is not an archive. Then `prepare` with near duplicates runs, and each count is c
 written. Said and used disk are without the corpus. Rows of 32 GB need 75 GB of disk.
 
     --gigabytes 0.05 --giant 5    the small form, in a minute
+    --peer PYTHON                 then datatrove's MinHash alone, with as many hashes: see `near_peers`
 """
 
 import argparse
@@ -16,6 +17,7 @@ import gzip
 import itertools
 import json
 import multiprocessing
+import operator
 import random
 import re
 import subprocess
@@ -32,6 +34,8 @@ from benchmarks.data.prepare import learn, measure, read, stage
 from benchmarks.shared import heading
 from pipeline.common import formatting
 from pipeline.common.manifest import Manifest, require_manifest
+from pipeline.config import FiltersConfig
+from pipeline.filtering import minhash
 
 PER_FILE = 16_000
 EQUAL, NEAR, ALIKE = 17, 18, 19  # of the numbers modulo 20
@@ -159,10 +163,8 @@ def judged(corpus: Corpus, made: Manifest, out: Path) -> Iterator[str]:
     for name, count in wanted.items():
         if counts.get(name, 0) != count:
             yield f"{name}: {counts.get(name, 0):,} instead of {count:,}"
-    with pa.memory_map(str(out / "dropped.feather")) as file:
-        rows = pa.ipc.open_file(file).read_all().to_pylist()
-    gone = Counter(row["id"] for row in rows if row["outcome"] == "filtered")
-    complete = len(rows) == counts["duplicate"] + counts["filtered"]
+    gone = Counter(left_out(out))
+    complete = gone.total() == counts["filtered"]
     found = Counter[str]()
     for number in range(NEAR, corpus.count, 20) if complete else ():
         source = corpus.source(number)
@@ -175,11 +177,36 @@ def judged(corpus: Corpus, made: Manifest, out: Path) -> Iterator[str]:
     yield f"near: {near}; skipped: {made.figures['skipped']}"
 
 
+def compared(corpus: Corpus, work: Path, size: int, python: str) -> Iterator[str]:
+    """Yield the cost of a peer's near duplicates in the same files, and how often it agrees with ours."""
+    config = FiltersConfig(near_duplicates=0.8)
+    rows = minhash.rows_per_band(config.permutations, 0.8)
+    numbers = map(str, (config.permutations // rows, rows, config.shingle))
+    script = str(Path(__file__).with_name("near_peers.py"))
+    cost = measure([python, script, str(work / "text.jsonl"), str(work / "peer"), *numbers])
+    yield f"datatrove: {size / cost.cpu / 1e6:.2f} MB/s of processor time, {cost.wall:.0f} s, {cost.memory:.2f} GiB"
+    found = {"ours": left_out(work / "run" / "out"), "datatrove": (work / "peer" / "gone.txt").read_text().split()}
+    for kind, name in ((NEAR, "near"), (ALIKE, "alike")):
+        pairs = [{corpus.id(n), corpus.id(corpus.source(n))} for n in range(kind, corpus.count, 20)]
+        left = {who: [not pair.isdisjoint(gone) for pair in pairs] for who, gone in found.items()}
+        same = sum(map(operator.eq, *left.values())) / len(pairs)
+        counts = ", ".join(f"{who} {sum(each):,}" for who, each in left.items())
+        yield f"of {len(pairs):,} {name} pairs, one is left out by: {counts}; the same verdict in {same:.2%}"
+
+
+def left_out(out: Path) -> list[str]:
+    """Return the ids of the documents that a stage left out by its filters."""
+    with pa.memory_map(str(out / "dropped.feather")) as file:
+        rows = pa.ipc.open_file(file).read_all().to_pylist()
+    return [row["id"] for row in rows if row["outcome"] == "filtered"]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--gigabytes", type=float, nargs="+", default=[1, 4])
     parser.add_argument("--giant", type=float, default=100, help="megabytes of the largest document")
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--peer", help="Python of an environment with datatrove[processing] and spacy")
     parser.add_argument("--folder", type=Path, help="where to work; default: a temporary folder")
     options = parser.parse_args()
     columns = "text, GB | documents | MB/s of CPU time | s | peak memory, GiB | disk, GB | said, GB"
@@ -217,6 +244,8 @@ def main() -> None:
             )
             notes += [f"{gigabytes} GB: {note}" for note in judged(corpus, made, work / "run" / "out")]
             notes.append(f"{gigabytes} GB: {made.spent}")
+            if options.peer:
+                notes += [f"{gigabytes} GB: {note}" for note in compared(corpus, work, size, options.peer)]
     print("\n" + "\n".join(notes))
 
 
