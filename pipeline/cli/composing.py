@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import fields, is_dataclass
 from typing import Any, TypeVar
@@ -213,6 +214,12 @@ def compose(name: str, schema: type, words: Words) -> DictConfig | None:
     return composed[0] if composed else None
 
 
+def repeated(words: Words) -> Iterator[str]:
+    """Yield a line for each key that is given several times."""
+    counts = Counter(word.lstrip("+").partition("=")[0] for word in words if "=" in word)
+    yield from (f"{key} is given {count} times; the last one counts" for key, count in counts.items() if count > 1)
+
+
 def of_words(name: str, schema: type[Config], words: Words, asked: bool) -> Config | None:
     """Return the configuration of a command line; None if help was `asked` for, or an option ran.
 
@@ -224,7 +231,7 @@ def of_words(name: str, schema: type[Config], words: Words, asked: bool) -> Conf
         if config is not None and asked:
             print_help(name, schema, config)
         made = None if config is None or asked else validate(config, schema)
-        warn([] if made is None else without_effect(made))
+        warn([] if made is None else (*repeated(words), *without_effect(made)))
         return made
     except UserError:
         raise

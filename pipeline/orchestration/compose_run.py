@@ -213,7 +213,7 @@ def of_words(name: str, schema: type, argv: Words, asked: bool) -> Any:
     config.cores = made.cores = made.cores or cores.available()
     typed = with_evaluations(config, made, own)
     made.stages = {stage: validated(config, stage, of) for stage, of in typed.items()}
-    composing.warn(without_effect(made))
+    composing.warn((*composing.repeated(argv), *without_effect(made)))
     composing.warn(line for stage, of in typed.items() for line in without_effect(made.stages[stage], f"{of}."))
     return made
 
