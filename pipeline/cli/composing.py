@@ -215,9 +215,10 @@ def compose(name: str, schema: type, words: Words) -> DictConfig | None:
 
 
 def repeated(words: Words) -> Iterator[str]:
-    """Yield a line for each key that is given several times."""
-    counts = Counter(word.lstrip("+").partition("=")[0] for word in words if "=" in word)
-    yield from (f"{key} is given {count} times; the last one counts" for key, count in counts.items() if count > 1)
+    """Yield a line for each group that is chosen several times; of a value, scripts give the one that counts last."""
+    counts = Counter(word.partition("=")[0] for word in words if "=" in word)
+    groups = (key for key, count in counts.items() if count > 1 and (CONF / key).is_dir())
+    yield from (f"{key} is chosen several times; the last one counts" for key in groups)
 
 
 def of_words(name: str, schema: type[Config], words: Words, asked: bool) -> Config | None:

@@ -219,10 +219,8 @@ def evaluate(config: EvaluateConfig, out: Path) -> Evaluation:
     if config.keep:
         shutil.copytree(folder / best.stem, out / MODEL)
         write_text(out / MODEL / "README.md", card_of(context, done[best]))
-    files = {
-        PREDICTIONS: answers.dev_rows(config.task, context.dev, predictions),
-        **context.kind.export(context.dev, predictions),
-    }
+    files = {PREDICTIONS: answers.dev_rows(config.task, context.dev, predictions)}
+    files |= context.kind.export(context.dev, predictions)
     return found, describe(found, config.pretrained), files
 
 

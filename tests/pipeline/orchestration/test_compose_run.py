@@ -195,7 +195,7 @@ def test_what_an_executor_does_not_read_or_sbatch_does_not_take_is_said(capsys: 
     runs.composed("+corpus=sample", "executor.nodes=4", "estimate_mfu=0.3", "model=tiny", "model=mini")
     said = capsys.readouterr().err
     assert said.count("has no effect") == 2
-    assert "model is given 2 times" in said
+    assert "model is chosen several times" in said
     runs.composed("+corpus=sample", "executor=slurm", "executor.nodes=4", "executor.time=1-12")
     assert capsys.readouterr().err == ""
     option = "executor.options.train"
