@@ -18,7 +18,7 @@ from pipeline.common import formatting, run_record
 from pipeline.common.atomic import write_text
 from pipeline.common.errors import ConfigError, InputError
 from pipeline.common.figures import Conversion, CorpusCounts, Score, TrainingSummary
-from pipeline.common.formatting import pluralize
+from pipeline.common.formatting import WARNING, pluralize
 from pipeline.common.manifest import Manifest, Result
 from pipeline.common.redact import redact
 from pipeline.config import ReportConfig
@@ -171,13 +171,13 @@ def make(config: ReportConfig, out: Path) -> Result:
     environment.globals.update(
         shown=shown, cell=score_tables.cell, verdict=significance.verdict, duration=formatting.duration
     )
-    made = [one.manifest for one in stages.values()]
+    made, outdated = [one.manifest for one in stages.values()], list(changed(stages, config.workdir))
     page = environment.get_template("report.html.j2").render(
         title=title_of(made, Path(config.workdir)),
         finished=formatting.moment(max(one.finished for one in made)),
         spent=sum(one.seconds for one in made),
         cards=cards(leading, pairs),
-        warnings=[*changed(stages, config.workdir), *warnings_of(sections, scores)],
+        warnings=[*outdated, *warnings_of(sections, scores)],
         command=command_of(config.workdir),
         uses=list(uses_of(leading)),
         samples=samples_of(leading),
@@ -202,8 +202,8 @@ def make(config: ReportConfig, out: Path) -> Result:
     if published:
         write_text(out / "scores.md", score_tables.markdown(published))
         write_text(out / "scores.json", json.dumps(published, indent=1) + "\n")
-    tasks = pluralize(len(scores) + len(pairs), "task")
-    return Result(summary=f"{pluralize(len(stages), 'stage')}, {tasks}", figures={"page": PAGE})
+    found = f"{pluralize(len(stages), 'stage')}, {pluralize(len(scores) + len(pairs), 'task')}"
+    return Result(summary=WARNING.join([found, *outdated]), figures={"page": PAGE})
 
 
 def samples_of(stages: Stages) -> list[tuple[str, Any]]:

@@ -234,7 +234,7 @@ def first_step(config: StageConfig, fingerprint: str, sources: fingerprints.Sour
     if made and (spread := made.config.get("steps")):  # shares of all steps may be what differs
         kept = dataclasses.replace(config, schedule=dataclasses.replace(config.schedule, spread_steps=spread))
         if step := extending.step_in_common(kept, common):
-            return 0, f"; starts at step 0, but after step {step:,} with schedule.spread_steps={spread}"
+            return 0, f"; starts at step 0, but after step {step:,} with train.schedule.spread_steps={spread}"
     return 0, f"; starts at step 0, as the checkpoint after step {found[-1][1]:,} has other first steps"
 
 

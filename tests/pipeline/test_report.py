@@ -147,6 +147,8 @@ def test_what_was_made_from_other_shards_is_a_warning(work: Path) -> None:
         change(work / "train", config=config, inputs={"data.dir": mark})
         text = page(work, f"report-{same}")
         assert bool(re.search('class="banner">.*train: data.dir was another', text)) != same
+        said = json.loads((work / f"report-{same}" / MANIFEST).read_text())["summary"]
+        assert ("; warning: train: data.dir was another" in said) != same
 
 
 def test_what_became_of_documents_is_a_bar(text: str) -> None:

@@ -81,7 +81,7 @@ def test_a_plan_names_the_key_with_which_a_training_continues(tmp_path: Path) ->
     note(tmp_path, 10, short)
     finished.manifest("train", config={"steps": 20}).write(tmp_path)
     said = graph.first_step(new, "another", {"data.dir": "shards"})
-    assert said == (0, "; starts at step 0, but after step 10 with schedule.spread_steps=20")
+    assert said == (0, "; starts at step 0, but after step 10 with train.schedule.spread_steps=20")
     kept = config(40, {**schedule, "spread_steps": 20}, out=str(tmp_path), share=[0.3, 0.15])
     assert graph.first_step(kept, "another", {"data.dir": "shards"})[0] == 10
 
