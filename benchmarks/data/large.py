@@ -39,6 +39,7 @@ from pipeline.filtering import minhash
 
 PER_FILE = 16_000
 EQUAL, NEAR, ALIKE = 17, 18, 19  # of the numbers modulo 20
+THRESHOLD = 0.8  # Jaccard index from which a document is left out
 EXCHANGED = {NEAR: 0.01, ALIKE: 0.15}  # share of the words
 LATIN = "etaoinshrdlcumwfgypbvkjxqz"
 SCRIPTS = [
@@ -179,8 +180,8 @@ def judged(corpus: Corpus, made: Manifest, out: Path) -> Iterator[str]:
 
 def compared(corpus: Corpus, work: Path, size: int, python: str) -> Iterator[str]:
     """Yield the cost of a peer's near duplicates in the same files, and how often it agrees with ours."""
-    config = FiltersConfig(near_duplicates=0.8)
-    rows = minhash.rows_per_band(config.permutations, 0.8)
+    config = FiltersConfig(near_duplicates=THRESHOLD)
+    rows = minhash.rows_per_band(config.permutations, THRESHOLD)
     numbers = map(str, (config.permutations // rows, rows, config.shingle))
     script = str(Path(__file__).with_name("near_peers.py"))
     cost = measure([python, script, str(work / "text.jsonl"), str(work / "peer"), *numbers])
@@ -223,7 +224,7 @@ def main() -> None:
             (work / "run").mkdir()
             command = [
                 *stage(work, "text"),
-                *("corpus.options.id=id", "corpus.on_error=skip", "filters.near_duplicates=0.8"),
+                *("corpus.options.id=id", "corpus.on_error=skip", f"filters.near_duplicates={THRESHOLD}"),
                 *(f"runner.workers={options.workers}", f"out={work}/run/out"),
             ]
             plan = subprocess.run([*command, "dry_run=true"], capture_output=True, text=True, check=True).stdout

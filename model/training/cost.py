@@ -138,6 +138,11 @@ def fixed_bytes(setting: Setting) -> float:
     have sums in fp32 next to them. ZeRO divides the fp32 weights, their gradients and two moments
     by the ranks, from stage 2 on gradients, from stage 3 on weights.
     """
+    return state_bytes(setting) + APART
+
+
+def state_bytes(setting: Setting) -> float:
+    """Return those of `fixed_bytes` that follow from the model."""
     ranks = setting.ranks
     weights = setting.size / (ranks if setting.stage >= 3 else 1)
     gradients = setting.size / (ranks if setting.stage >= 2 else 1)
@@ -148,7 +153,18 @@ def fixed_bytes(setting: Setting) -> float:
         optimizer += 4.0 / (1 if setting.stage == 0 else ranks)
     if setting.offload:
         optimizer = 0.0
-    return parameters(setting.model) * (weights + gradients + optimizer) + APART
+    return parameters(setting.model) * (weights + gradients + optimizer)
+
+
+def micro_batch(config: TrainConfig, ranks: int, tokens: int, length: float) -> int:
+    """Return the samples that a rank learns from at a time: as set, else as many as `tokens` allow."""
+    most = config.micro_batch if isinstance(config.micro_batch, int) else int(tokens // length)
+    return min(math.ceil(config.batch_size / ranks), most)
+
+
+def tokens_on_a_cpu(model: ModelConfig) -> int:
+    """Return how many tokens a CPU learns from at a time."""
+    return max(ON_A_CPU, model.positions)
 
 
 def tokens_that_fit(setting: Setting, memory: float) -> int:

@@ -3,7 +3,6 @@
 PyTorch is not imported here: a dry run answers at once.
 """
 
-import math
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -29,7 +28,6 @@ STEP = 0.015  # seconds of a step besides its operations: the optimizer, Python,
 FILLED = 0.9  # share of a sequence that is real tokens, where the shards are not there yet
 VOCABULARY = 30522  # entries, where they are not known yet
 STATE = 16  # bytes of memory per parameter: weights, gradient, two moments, in fp32
-COPIES = 8  # bytes of memory per parameter from ZeRO stage 1 on: weights and gradients as one piece each
 SAVED = 12  # bytes of a checkpoint per parameter
 AVERAGE = 4  # bytes per parameter of a moving average, in memory and in a checkpoint
 WEIGHTS = 4  # bytes of a converted model per parameter
@@ -55,17 +53,16 @@ def processor(size: int = 1024, seconds: float = 0.15) -> float:
 
 
 def memory_of(model: ModelConfig) -> float:
-    """Return the bytes of memory that a process takes which trains a model, but for a micro-batch."""
+    """Return the bytes of memory that a process takes which fine-tunes a model, but for its batches."""
     return STATE * cost.parameters(known(model)) + PROCESS
 
 
-def memory_of_a_step(config: TrainConfig, model: ModelConfig, length: float, ranks: int) -> float:
-    """Return the bytes that a rank takes for a micro-batch and for a checkpoint's tensors until they are written."""
-    most = config.micro_batch if isinstance(config.micro_batch, int) else max(1, cost.ON_A_CPU // round(length))
-    tokens = min(most, math.ceil(config.batch_size / ranks)) * length
-    setting = cost.Setting.of(config, model, ranks)
-    moved = SAVED + COPIES * (setting.stage > 0)
-    return tokens * cost.token_bytes(setting) + moved * cost.parameters(model)
+def memory_of_training(config: TrainConfig, model: ModelConfig, length: float, ranks: int) -> float:
+    """Return the bytes of memory of a rank, with a checkpoint's tensors until they are written; ZeRO divides none."""
+    setting = replace(cost.Setting.of(config, model, 1), offload=False)  # to where it is anyway
+    tokens = cost.micro_batch(config, ranks, cost.tokens_on_a_cpu(model), length) * length
+    saved = SAVED * cost.parameters(model)
+    return PROCESS + cost.state_bytes(setting) + saved + tokens * cost.token_bytes(setting)
 
 
 def mean_length(folder: str, sequence_length: int) -> tuple[float, int]:
@@ -147,7 +144,7 @@ def training(
     return Estimate(
         seconds=seconds,
         disk=(SAVED * count + average) * checkpoints(config, steps),
-        memory=(memory_of(model) + average + memory_of_a_step(config, known(model), length, ranks)) * ranks,
+        memory=memory_of_training(config, known(model), length, ranks) * ranks,
         about=f"{steps - done:,} steps, {samples * length / 1e6:,.1f} M tokens",
         gpu_hours=None if gpu is None else work / gpu / 3600,
     )

@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import math
 from pathlib import Path
 
 import torch
@@ -35,14 +34,14 @@ def resolved(config: TrainConfig, model: ModelConfig, world: World, length: int)
             "micro_batch",
             "auto",
         )
-    share = math.ceil(config.batch_size / world.size)
-    return dataclasses.replace(config, micro_batch=min(process_group.gather(min(share, tokens // length))))
+    fitting = cost.micro_batch(config, world.size, tokens, length)
+    return dataclasses.replace(config, micro_batch=min(process_group.gather(fitting)))
 
 
 def tokens_that_fit(config: TrainConfig, model: ModelConfig, world: World) -> int:
     """Return how many tokens the device of this rank can learn from at a time."""
     if world.device.type != "cuda":
-        return max(cost.ON_A_CPU, model.positions)
+        return cost.tokens_on_a_cpu(model)
     memory = torch.cuda.get_device_properties(world.device).total_memory
     return cost.tokens_that_fit(cost.Setting.of(config, model, world.size), memory)
 

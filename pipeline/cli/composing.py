@@ -24,7 +24,7 @@ from pipeline.cli.overrides import Words, for_hydra, split
 from pipeline.common import terminal
 from pipeline.common.errors import ConfigError, UserError, named
 from pipeline.common.schema import StageConfig, walk_fields, without_effect
-from pipeline.common.storage import is_address
+from pipeline.common.storage import is_address, scheme_of
 from pipeline.common.stores.objects import SCHEMES
 
 # Errors caused by a command line or a YAML file; any other exception is a bug.
@@ -244,20 +244,18 @@ STORE = ("workdir", "out", "glue")  # keys of a stage or a run that may be in a 
 LOCAL = ("pretrained", "input", "output", "heartbeat", "mirror")
 
 
-ONE_SLASH = re.compile("(s3|gs|gcs|abfss?|hf|hdfs):/?(?!/)", re.IGNORECASE)  # else a folder of that name
-
-
 def check_addresses(config: Any) -> None:
     """Raise ConfigError if a key holds an object-store address that it cannot read or write."""
     stage = hasattr(config, "workdir")  # other commands make no local copies
     for key, role, value in walk_fields(config):
         stored = stage and (role == "input" or key in STORE)
         for place in value if isinstance(value, list) else [value]:
-            if isinstance(place, str) and (found := ONE_SLASH.match(place)):
-                raise ConfigError(f"an address begins with {found[1]}://", key, place)
-            # corpus.path may be in any store
-            if not isinstance(place, str) or not is_address(place) or (role != "input" and key not in (*STORE, *LOCAL)):
+            if not isinstance(place, str):
                 continue
+            if scheme := scheme_of(place):
+                raise ConfigError(f"an address begins with {scheme}://", key, place)
+            if not is_address(place) or (role != "input" and key not in (*STORE, *LOCAL)):
+                continue  # corpus.path may be in any store
             if not stored:
                 raise ConfigError("must be a local path; mount the bucket or copy it to this machine", key, place)
             if not place.lower().startswith(SCHEMES):

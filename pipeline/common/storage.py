@@ -34,6 +34,7 @@ BROKEN_ZIP = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, EOFE
 BUFFER = 4 * 2**20  # bytes that one request asks for: a request costs some ten milliseconds
 # Listed by the beginning of a name, others by folder.
 _BY_NAME = ("s3://", "gs://", "gcs://", "abfs://", "abfss://")
+_BY_ARROW = ("hdfs", "viewfs")
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 
 
@@ -74,7 +75,7 @@ def _opened(root: str) -> tuple[Any, str]:
     from pyarrow import ArrowException, fs  # as long to load as all else that a command starts with
 
     try:
-        if root.partition("://")[0] not in ("hdfs", "viewfs"):
+        if root.partition("://")[0] not in _BY_ARROW:
             raise ValueError("not one of those that Arrow reads well enough")
         return fs.FileSystem.from_uri(root)  # type: ignore[no-any-return]
     except (ValueError, ArrowException) as error:
@@ -223,6 +224,13 @@ File = Path | Remote
 def is_address(place: str) -> bool:
     """Return whether a path is an address, `SCHEME://…`."""
     return _ADDRESS.match(place) is not None
+
+
+def scheme_of(place: str) -> str | None:
+    """Return the scheme of what lacks a slash to be an address, and would be a folder of that name; else None."""
+    scheme, _, rest = place.partition(":")
+    known = scheme.lower() in (*_STORES, *_BY_ARROW) and ":" in place
+    return scheme if known and not rest.startswith("//") else None
 
 
 def normal(place: str) -> str:
