@@ -2,7 +2,7 @@
 
 import functools
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from model.config.kinds import Json
@@ -27,8 +27,14 @@ def _among(key: str, names: Any) -> str | None:
 
 def of_output(typed: Mapping[str, Any]) -> Json:
     """Return what may change the output, by dotted key."""
+    without = [key for kind, names in keys().items() for key in names if kind != "output"]
+    return {key: value for key, value in flatten(typed) if _among(key, without) is None}
+
+
+def unread(typed: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the keys that DeepSpeed does not have, and passes over."""
     known = [key for names in keys().values() for key in names]
-    return {key: value for key, value in flatten(typed) if _among(key, known) is None}
+    yield from (key for key, _ in flatten(typed) if _among(key, known) is None)
 
 
 def derived(config: "TrainConfig") -> Json:

@@ -1,5 +1,7 @@
 """Keys of DeepSpeed: part of the fingerprint unless they change nothing, or refused."""
 
+import inspect
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ from model.config import OptimizerConfig, TrainConfig, deepspeed_keys
 from pipeline.cli import composing, conf_files
 from pipeline.common.errors import ConfigError
 from pipeline.common.manifest import Result
+from pipeline.common.schema import without_effect
 from pipeline.stages import fingerprints, stage
 from tests.refusals import refused
 
@@ -67,6 +70,32 @@ def test_an_output_is_not_up_to_date_without_a_key_that_made_it(tmp_path: Path) 
     assert stage.current("train", composed(tmp_path, *KEY, "deepspeed=zero1")) is not None
     assert stage.current("train", composed(tmp_path)) is None
     assert fingerprints.changes({"deepspeed": {"prescale_gradients": True}}, composed(tmp_path))
+
+
+def test_every_key_that_deepspeed_reads_is_known() -> None:
+    """Of DeepSpeed's own schemas, and of the names that it looks up in a configuration."""
+    from deepspeed.runtime import config, precision_config
+    from deepspeed.runtime.zero.config import DeepSpeedZeroConfig
+
+    looked_up = re.findall(r"get_\w*param\(\s*\w+,\s*([A-Z_0-9]+)", inspect.getsource(config))
+    top = {name for each in looked_up if isinstance(name := getattr(config, each), str)}
+    schemas = {
+        "zero_optimization": DeepSpeedZeroConfig,
+        "fp16": precision_config.DeepSpeedFP16Config,
+        "bf16": precision_config.DeepSpeedBF16Config,
+    }
+    typed = {name: dict.fromkeys(schema.model_fields) for name, schema in schemas.items()}
+    inner = {"enabled", "params", "type", "dtype", "legacy_fusion", "lower_precision_safe_modules"}  # of tables
+    assert len(top) > 15
+    assert not list(deepspeed_keys.unread(dict.fromkeys(top - inner) | typed))
+
+
+def test_what_deepspeed_does_not_have_is_said(tmp_path: Path) -> None:
+    made = composed(tmp_path, "+deepspeed.gradient_cliping=1", "+deepspeed.data_types.grad_dtype=bf16")
+    assert [line.partition(" ")[0] for line in without_effect(made)] == [
+        "deepspeed.gradient_cliping",
+        "deepspeed.data_types.grad_dtype",
+    ]
 
 
 KEY = ("+deepspeed.prescale_gradients=true",)
