@@ -2,7 +2,7 @@
 
 import operator
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from typing import Any
 from unicodedata import normalize
@@ -11,7 +11,9 @@ from pipeline.common.errors import ConfigError
 from pipeline.config import CorpusConfig
 from pipeline.readers import Document, SkipCounts
 
-_CONDITION = re.compile(r"\s*([^\s<>=!][^<>=!]*)(<=|>=|==|!=|<|>)(?!=)\s*(\S.*)", re.S)
+_SIGNED = r"([^\s<>=!][^<>=!]*)(<=|>=|==|!=|<|>)(?!=)"  # a field, and how it is compared
+_CONDITION = re.compile(rf"\s*{_SIGNED}\s*((['\"]).*?\4|\S.*?)\s*(?:$|\s(and)\s+(?={_SIGNED}))", re.S)
+_SECOND = re.compile(r"[\s,&|].*[<>=!]", re.S)  # in a value: it may be meant as another condition
 _COMPARED = {
     "<": operator.lt,
     "<=": operator.le,
@@ -40,20 +42,13 @@ class RowReader:
         id: str | None = None,
         where: str | None = None,
     ):
-        """Check the names; `where` is as `date >= 2026-09`; `title` has no effect but on fingerprints.
+        """Check the names; `where` is as `date >= 2026-09 and lang == de`; `title` has no effect but on fingerprints.
 
         Raises:
             ConfigError: `text` is neither a field nor a list of them, or another is not a name.
         """
         self.corpus, self.source = corpus, source
-        found = _CONDITION.fullmatch(where) if isinstance(where, str) else None
-        if where is not None and found is None:
-            raise ConfigError(
-                "must be a field, one of < <= > >= == != and a value, such as 'date >= 2026-09'",
-                "corpus.options.where",
-                where,
-            )
-        self.condition = found and (found[1].strip(), found[2], re.sub(r"^(['\"])(.*)\1$", r"\2", found[3].strip()))
+        self.conditions = [] if where is None else list(_conditions(where))
         for key, name in (("title", title), ("id", id)):
             if name is not None and not isinstance(name, str):
                 raise ConfigError(
@@ -66,16 +61,15 @@ class RowReader:
 
     def names(self) -> list[str]:
         """Return the names of all fields that are read."""
-        where = self.condition and self.condition[0]
-        return [*self.text, *(name for name in (self.id, where) if name)]
+        return [*self.text, *filter(None, [self.id, *(name for name, _, _ in self.conditions)])]
 
     def key(self, name: str) -> str:
         """Return the config key that a field was named by."""
         option = "text" if name in self.text else "id" if name == self.id else "where"
         return f"corpus.options.{option}"
 
-    def _wants(self, row: Mapping[str, Any]) -> bool:
-        """Return whether a row fulfils the condition: as numbers if its value is one, else as text.
+    def _wants(self, row: Mapping[str, Any], name: str, sign: str, wanted: str) -> bool:
+        """Return whether a row fulfils a condition: as numbers if its value is one, else as text.
 
         Of null, none does.
 
@@ -83,9 +77,6 @@ class RowReader:
             ValueError: its field is missing, or is a number and compared with what is none; or it is text whose
                 digits do not line up, as of 2026-09 and 2026-9.
         """
-        if self.condition is None:
-            return True
-        name, sign, wanted = self.condition
         value, compare = self._value(row, name), _COMPARED[sign]
         if value is None:
             return False
@@ -113,7 +104,7 @@ class RowReader:
         Raises:
             ValueError: a field is missing or does not hold text.
         """
-        if not self._wants(row):
+        if not all(self._wants(row, *each) for each in self.conditions):
             tally[_LEFT_OUT] += 1
             return None
         parts = [part for name in self.text if (part := prose(self._value(row, name), name))]
@@ -138,6 +129,26 @@ class RowReader:
                 )
             found = found[own]
         return _text(found)
+
+
+def _conditions(where: Any) -> Iterator[tuple[str, str, str]]:
+    """Yield the field, sign and value of each condition.
+
+    Raises:
+        ConfigError: it is not a text of conditions that all hold.
+    """
+    place, more, text = 0, True, where if isinstance(where, str) else ""
+    while more:
+        found = _CONDITION.match(text, place)
+        if found is None or (found[4] is None and _SECOND.search(found[3])):
+            raise ConfigError(
+                "must be a field, one of < <= > >= == != and a value, such as 'date >= 2026-09'; join several by and, "
+                "and put a value with such signs in quotes",
+                "corpus.options.where",
+                where,
+            )
+        yield found[1].strip(), found[2], re.sub(r"^(['\"])(.*)\1$", r"\2", found[3], flags=re.S)
+        place, more = found.end(), found[5] is not None
 
 
 def _own(row: Mapping[str, Any], name: str) -> str:

@@ -81,6 +81,10 @@ def test_texts_and_ids_stored_as_bytes_are_text(tmp_path: Path) -> None:
         ('lang == "de"', "ad"),
         ("good != True", "c"),
         ("lang != de", "c"),
+        ("lang == de and date < 2026-09", "a"),
+        ("lang == 'de' and date >= 2025-02\n and meta.n<21", "d"),
+        ("lang != and and good == true", "ad"),
+        ("lang != 'x and date < 2026'", "acd"),
     ],
 )
 def test_only_rows_that_are_asked_for_are_read(reader: str, where: str, wanted: str, tmp_path: Path) -> None:
@@ -115,7 +119,21 @@ def test_numbers_and_times_of_any_precision_are_compared(values: pa.Array, where
     assert tally == {"left out by corpus.options.where": 2}
 
 
-@pytest.mark.parametrize("where", ["date", "date >=", ">= 2026", 5])
+@pytest.mark.parametrize(
+    "where",
+    [
+        "date",
+        "date >=",
+        ">= 2026",
+        5,
+        "",
+        "lang == de or date < 2026",
+        "lang == de, date < 2026",
+        "lang == de && date < 2026",
+        "lang == de AND date < 2026",
+        "lang == de and date <",
+    ],
+)
 def test_a_condition_that_is_none_is_refused(where: object, tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text('{"text": "One."}\n')
     with refused(ConfigError, key="corpus.options.where"):
