@@ -13,11 +13,13 @@ each kind, looked at twice per second.
 """
 
 import argparse
+import contextlib
 import subprocess
 import sys
 import tempfile
 import time
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -62,14 +64,21 @@ def main() -> None:
         }
         expected = sums(work / "out", "*.arrow")
         for name in options.engines:
-            cluster = CLUSTERS[name](ROOT, work / name)
-            try:
-                cluster.start()
+            with started(name, work / name) as cluster:
                 row(work, name, workers[name], cluster, words_of(cluster), local[workers[name]])
-            finally:
-                cluster.stop()
             if sums(work / "out", "*.arrow") != expected:
                 raise SystemExit(f"{name}: the shards have other bytes than the local ones")
+
+
+@contextlib.contextmanager
+def started(name: str, folder: Path) -> Iterator[Cluster]:
+    """Yield a running engine."""
+    cluster = CLUSTERS[name](ROOT, folder)
+    try:
+        cluster.start()
+        yield cluster
+    finally:
+        cluster.stop()
 
 
 def words_of(cluster: Cluster) -> list[str]:

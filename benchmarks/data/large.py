@@ -9,6 +9,7 @@ written. Said and used disk are without the corpus. Rows of 32 GB need 63 GB of 
 
     --gigabytes 0.05 --giant 5    the small form, in a minute
     --text /dev/shm               the corpus in memory
+    --engine flink                on two workers of a cluster on this machine, whose own time is not counted
     --peer PYTHON                 then datatrove's MinHash alone, with as many hashes: see `near_peers`
 """
 
@@ -31,6 +32,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from benchmarks.data import engines
 from benchmarks.data.prepare import learn, measure, read, stage
 from benchmarks.shared import heading
 from pipeline.common import formatting
@@ -207,6 +209,7 @@ def main() -> None:
     parser.add_argument("--gigabytes", type=float, nargs="+", default=[1, 4])
     parser.add_argument("--giant", type=float, default=100, help="megabytes of the largest document")
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--engine", choices=list(engines.CLUSTERS))
     parser.add_argument("--peer", help="Python of an environment with datatrove[processing] and spacy")
     parser.add_argument("--folder", type=Path, help="where to work; default: a temporary folder")
     parser.add_argument("--text", type=Path, help="where the corpus is; default: there")
@@ -216,19 +219,23 @@ def main() -> None:
     for row, gigabytes in enumerate(options.gigabytes):
         corpus = corpus_of(gigabytes)
         temporary = tempfile.TemporaryDirectory
-        with temporary(dir=options.folder) as folder, temporary(dir=options.text or options.folder) as text:
-            work, over, sizes = Path(folder), threading.Event(), [0]
+        with contextlib.ExitStack() as stack:
+            folders = (stack.enter_context(temporary(dir=place or options.folder)) for place in (None, options.text))
+            (work, text), over, sizes = map(Path, folders), threading.Event(), [0]
             (work / "text.jsonl").symlink_to(text)
-            size = write(corpus, Path(text), options.giant)
+            size = write(corpus, text, options.giant)
             (work / "first.jsonl").write_text(
                 "".join(json.dumps({"text": corpus.text(number)}) + "\n" for number in range(2000))
             )
             (work / "tokenizer.json").write_text(learn(work / "first.jsonl"))
             (work / "run").mkdir()
+            runner = [f"runner.workers={options.workers}"]
+            if options.engine:
+                runner = engines.words_of(stack.enter_context(engines.started(options.engine, work / "engine")))
             command = [
                 *stage(work, "text"),
                 *("corpus.options.id=id", "corpus.on_error=skip", f"filters.near_duplicates={THRESHOLD}"),
-                *(f"runner.workers={options.workers}", f"out={work}/run/out"),
+                *(*runner, f"out={work}/run/out"),
             ]
             plan = subprocess.run([*command, "dry_run=true"], capture_output=True, text=True, check=True).stdout
             said = re.search(r"disk +([\d.,]+ [kMGT]?B)", plan)
@@ -240,7 +247,7 @@ def main() -> None:
             made = require_manifest(work / "run" / "out", "prepare", "out")
             if not row:
                 print(heading(columns), flush=True)
-            rate = f"{size / cost.cpu / 1e6:.2f} | {cost.wall:.0f} | {cost.memory:.2f}"
+            rate = f"{'' if options.engine else f'{size / cost.cpu / 1e6:.2f}'} | {cost.wall:.0f} | {cost.memory:.2f}"
             print(
                 f"| {size / 1e9:.2f} | {corpus.count + 1:,} | {rate} "
                 f"| {max(sizes) / 1e9:.2f} | {formatting.byte_count(said[1]) / 1e9 if said else 0:.2f} |",

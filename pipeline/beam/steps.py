@@ -77,8 +77,9 @@ class Task(beam.DoFn):
         with self.noted():
             with spent.counted(self.step) as times, Carrier(folder) as carrier:
                 for number, (later, kind, blob) in enumerate(self.work(*element)):
-                    left = later, (kind, task, number, carrier.put(blob))
-                    yield left if kind == self.main else beam.pvalue.TaggedOutput(kind, left)
+                    for piece, token in enumerate(carrier.put(blob)):
+                        left = later, (kind, task, number, piece, token)
+                        yield left if kind == self.main else beam.pvalue.TaggedOutput(kind, left)
             write_text(self.plan.scratch / f"{type(self).__name__}-{task}{spent.ENDING}", json.dumps(times))
             for step, (used, _) in times.items():  # an engine shows them
                 beam.metrics.Metrics.counter("prepare", f"{step}, processor ms").inc(round(1000 * used))

@@ -87,8 +87,9 @@ class Left:
     def add(self, task: int, results: Iterable[tuple[int, str, bytes]]) -> None:
         """Keep what a task leaves."""
         for number, (later, kind, blob) in enumerate(results):
-            again = 1 + (self.draw.random() < 0.2)
-            self.parts[kind, later].extend([(kind, task, number, blob)] * again)
+            for piece, token in enumerate(carrier.Carrier(None, piece=self.draw.randint(1, 1000)).put(blob)):
+                again = 1 + (self.draw.random() < 0.2)
+                self.parts[kind, later].extend([(kind, task, number, piece, token)] * again)
 
     def take(self, *kinds: str) -> Iterable[tuple[int, list[Part]]]:
         """Yield the parts of these kinds by task, as GroupByKey does."""
@@ -170,7 +171,7 @@ def test_a_signature_that_the_engine_has_lost_is_an_error() -> None:
     plan = laid_out(0.5, 1, 1)
     wanted = np.array([[0, 1, 2]], np.uint64).tobytes()
     with pytest.raises(RuntimeError, match="lost"):
-        list(SendSignatures(plan).work(0, [(WANTED, 0, 0, wanted)]))
+        list(SendSignatures(plan).work(0, [(WANTED, 0, 0, 0, wanted)]))
 
 
 def test_pairs_of_all_documents_are_few() -> None:
