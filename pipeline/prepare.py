@@ -39,6 +39,7 @@ from pipeline.common.stores.mirror import addressed
 from pipeline.config import PrepareConfig, check
 from pipeline.filtering import filters, minhash
 from pipeline.readers.io import byte_ranges
+from pipeline.readers.io.row_fields import LEFT_OUT
 from pipeline.shards import ShardInfo
 from pipeline.shards.validation_share import LowestHashes, how_to_set, sensible_count
 from pipeline.stages import fingerprints, stage
@@ -291,13 +292,13 @@ def make(config: PrepareConfig, out: Path) -> Result:
 
 def made_line(config: PrepareConfig, counts: CorpusCounts, kept: int) -> str:
     """Return what was made, and with `keep_reading` how many bytes are kept of what was read."""
-    found = documents_line(config, counts)
+    found, but = documents_line(config, counts), ", but for tasks with removed documents" if counts.removed else ""
     parts = [
         f"{found}{';' if ':' in found else ','} {pluralize(counts.tokens, 'token')}",
         f"{pluralize(counts.instances, 'instance')} in {pluralize(len(counts.shards), 'shard')}",
         str(Coverage.of(counts.totals)),
         counts.packing_line if config.packing != "sequential" else "",
-        f"what was read is kept ({size(kept)})" if config.keep_reading else "",
+        f"what was read is kept ({size(kept)}{but})" if config.keep_reading else "",
     ]
     return ", ".join(filter(None, parts))
 
@@ -390,6 +391,8 @@ def warnings(plan: PreparePlan, counts: CorpusCounts, lowest: LowestHashes) -> l
             f"{pluralize(len(missed), 'line')} of {config.filters.remove} name no document that was read, such as "
             f"{missed[0]}; ids are as in dropped.feather and inspect"
         )
+    if config.corpus.options.get("where") and LEFT_OUT not in counts.skipped:
+        found.append("corpus.options.where leaves out no row; check its value")
     if plan.short:
         found.append(filters.short_warning(config.filters, plan.short))
     return found

@@ -1,8 +1,11 @@
 """What `prepare` advises where a split of the data has no instances."""
 
+import json
 import re
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from pipeline import prepare
 from pipeline.common.errors import InputError
@@ -91,3 +94,17 @@ def test_the_first_of_broken_rows_says_what_is_wrong_with_all(tmp_path: Path) ->
     (tmp_path / "out").mkdir()
     with refused(InputError, "line 1: field text not found .*corpus.options.text", key="corpus.path"):
         prepare.make(found, tmp_path / "out")
+
+
+@pytest.mark.parametrize(("where", "said"), [("lang != XX", True), ("lang != xx", False)])
+def test_a_condition_that_leaves_out_no_row_is_said(where: str, said: bool, tmp_path: Path) -> None:
+    texts = [document(number, 9) for number in range(40)]
+    rows = [{"text": text, "lang": "xx" if number < 3 else "de"} for number, text in enumerate(texts)]
+    (tmp_path / "rows.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    (tmp_path / "tokenizer.json").write_text(build([*SPECIAL, *WORDS]))
+    found = preparing.settings("jsonl", tmp_path / "rows.jsonl", tmp_path, workdir=str(tmp_path), validation_share=0.3)
+    found.corpus.options["where"] = where
+    (tmp_path / "out").mkdir()
+    made = prepare.make(found, tmp_path / "out")
+    assert any("corpus.options.where" in warning for warning in made.figures["warnings"]) == said
+    assert made.figures["documents"]["read"] == 40 - 3 * (not said)

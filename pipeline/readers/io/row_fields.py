@@ -22,7 +22,7 @@ _COMPARED = {
     "==": operator.eq,
     "!=": operator.ne,
 }
-_LEFT_OUT = "left out by corpus.options.where"
+LEFT_OUT = "left out by corpus.options.where"
 
 
 class RowReader:
@@ -105,7 +105,7 @@ class RowReader:
             ValueError: a field is missing or does not hold text.
         """
         if not all(self._wants(row, *each) for each in self.conditions):
-            tally[_LEFT_OUT] += 1
+            tally[LEFT_OUT] += 1
             return None
         parts = [part for name in self.text if (part := prose(self._value(row, name), name))]
         name = self._value(row, self.id) if self.id else None
