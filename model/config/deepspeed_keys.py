@@ -1,8 +1,9 @@
 """What keys of DeepSpeed that are passed through may change: nothing, the output, or too much."""
 
+import difflib
 import functools
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from model.config.kinds import Json
@@ -31,12 +32,6 @@ def of_output(typed: Mapping[str, Any]) -> Json:
     return {key: value for key, value in flatten(typed) if _among(key, without) is None}
 
 
-def unread(typed: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the keys that DeepSpeed does not have, and passes over."""
-    known = [key for names in keys().values() for key in names]
-    yield from (key for key, _ in flatten(typed) if _among(key, known) is None)
-
-
 def derived(config: "TrainConfig") -> Json:
     """Return the keys that follow from ours, whatever the ranks."""
     kinds = {kind: {"enabled": config.precision == kind} for kind in ("bf16", "fp16")}
@@ -50,17 +45,19 @@ def check(typed: Mapping[str, Any], ours: Mapping[str, Any]) -> None:
         ConfigError: There is such a key.
     """
     ours_of, unsupported = keys()["ours"], keys()["unsupported"]
-    wanted = {key: value for key, value in flatten(ours) if key in ours_of} | keys()["fixed"]
+    known, wanted = [key for names in keys().values() for key in names], dict(flatten(ours)) | keys()["fixed"]
     for key, value in flatten(typed):
         name = _among(key, unsupported)
-        inner = next(
-            (each for each in (*keys()["harmless"], *wanted, *unsupported) if each.startswith(f"{key}.")), None
-        )
+        inner = next((each for each in known if each.startswith(f"{key}.")), None)
         if inner is not None:
             problem = f"has keys of its own; set one of these, as deepspeed.{inner}="
         elif name is not None:
             cure = re.sub(r"<(\w+)>", lambda found: named(found[1]), unsupported[name])
             problem = f"not supported; {cure}"
+        elif _among(key, known) is None:
+            place, _, last = key.rpartition(".")
+            near = [each.removeprefix(f"{place}.") for each in known if each.startswith(f"{place}.")]
+            raise no_such_key(*((f"deepspeed.{place}", last, near) if near else ("deepspeed", key, known)), value)
         elif key not in wanted or value == wanted[key]:
             continue
         elif key in ours_of:
@@ -68,3 +65,10 @@ def check(typed: Mapping[str, Any], ours: Mapping[str, Any]) -> None:
         else:
             problem = "not supported, as it lays out or checks state in another way; remove it"
         raise ConfigError(problem, f"deepspeed.{key}", value)
+
+
+def no_such_key(prefix: str, name: str, known: Sequence[str], value: object) -> ConfigError:
+    """Return the error for a key that DeepSpeed lacks, or training has no use for, with the closest one."""
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.4 if "." in prefix else 0.6)
+    meant = f"; did you mean {prefix}.{near[0]}?" if near else ""
+    return ConfigError(f"no key of DeepSpeed that training uses{meant}", f"{prefix}.{name}", value)

@@ -153,9 +153,7 @@ class TrainConfig(StageConfig):
     schedule: ScheduleConfig = option()
     tracking: TrackingConfig = runtime_option()
     compute: ComputeConfig = group(ComputeConfig, role="runtime")
-    deepspeed: dict[str, Any] = option(
-        {}, "Keys of a DeepSpeed configuration.", counts=deepspeed_keys.of_output, unread=deepspeed_keys.unread
-    )
+    deepspeed: dict[str, Any] = option({}, "Keys of a DeepSpeed configuration.", counts=deepspeed_keys.of_output)
     start: str | None = input_path(None, "Weights to start from: a folder of `train` or in Hugging Face's format.")
     start_optimizer: bool = option(False, "Load the optimizer's state too, from a `start` that `train` made.")
     precision: str = option(

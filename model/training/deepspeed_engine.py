@@ -1,6 +1,5 @@
 """DeepSpeed behind a small interface: build the engine, gather its state, load a state."""
 
-import difflib
 import math
 import os
 import traceback
@@ -101,7 +100,6 @@ def deepspeed_config(config: TrainConfig, world: World) -> Json:
         # It would wait for the device twice in every micro-batch; `step_metrics` does not.
         "timers": {"throughput": {"enabled": False}},
     }
-    deepspeed_keys.check(config.deepspeed, settings)
     for key, typed in config.deepspeed.items():
         kept = settings.get(key)
         settings[key] = kept | typed if isinstance(kept, dict) else typed
@@ -130,43 +128,14 @@ def reject_unsupported(config: TrainConfig, world: World) -> None:
         )
 
 
-class _Lookups(Json):
-    """A configuration that notes which names are looked up in it, there or not."""
-
-    def __init__(self, values: Mapping[str, Any]):
-        super().__init__(values)
-        self.names: set[str] = set()
-
-    def __contains__(self, name: object) -> bool:
-        self.names.add(str(name))
-        return super().__contains__(name)
-
-    def __getitem__(self, name: str) -> Any:
-        return self.get(name)
-
-    def get(self, name: str, default: Any = None) -> Any:
-        return super().get(name, default) if name in self else default
-
-    def __iter__(self) -> Iterator[str]:  # else `**` would pass by the methods above
-        return super().__iter__()
-
-    def keys(self) -> Any:
-        return self
-
-    def __copy__(self) -> "_Lookups":
-        return self
-
-
 def check_names(settings: Mapping[str, Any]) -> None:
-    """Refuse keys and values that the installed DeepSpeed does not know.
+    """Refuse values, and keys of sections, that the installed DeepSpeed does not know.
 
     Raises:
         ConfigError: There is one.
     """
-    sections = {k: _Lookups(v) if isinstance(v, dict) else v for k, v in settings.items()}
-    seen = _Lookups(sections | {"train_batch_size": None})  # it follows from the other two
     try:
-        DeepSpeedConfig(seen)
+        DeepSpeedConfig({**settings, "train_batch_size": None})  # it follows from the other two
     except ValidationError as error:
         wrong = error.errors()[0]
         *place, name = map(str, wrong["loc"])
@@ -174,20 +143,10 @@ def check_names(settings: Mapping[str, Any]) -> None:
         top = [k for k, v in settings.items() if isinstance(v, dict) and first in v]
         prefix = ".".join(["deepspeed", *([] if first in settings else top[:1]), *place])
         if wrong["type"] == "extra_forbidden":
-            raise no_such_key(prefix, name, field_names(error.title, place)) from error
+            raise deepspeed_keys.no_such_key(prefix, name, field_names(error.title, place), wrong["input"]) from error
         raise ConfigError(f"{wrong['msg']}", f"{prefix}.{name}", wrong["input"]) from error
     except Exception as error:  # keys of earlier versions, and numbers that should be sections
         raise ConfigError(f"{first_line(error)}", "deepspeed") from error
-    for prefix, part in {"": seen, **sections}.items():
-        if isinstance(part, _Lookups) and (unknown := [k for k in part if k not in part.names]):
-            raise no_such_key(f"deepspeed.{prefix}".strip("."), unknown[0], sorted(part.names))
-
-
-def no_such_key(prefix: str, name: str, known: Sequence[str]) -> ConfigError:
-    """Return the error for a key that DeepSpeed lacks, with the closest one."""
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
-    meant = f"did you mean {prefix}.{near[0]}?" if near else "DeepSpeed's pages list all keys"
-    return ConfigError(f"no such key; {meant}", f"{prefix}.{name}")
 
 
 def field_names(model: str, place: Sequence[str]) -> list[str]:

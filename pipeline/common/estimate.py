@@ -54,7 +54,7 @@ def hours(count: float) -> str:
 def size(count: float) -> str:
     """Return bytes in the unit that people would choose: `45 MB`, `1.3 GB`."""
     if count < 1e8:
-        return f"{max(1, round(count / 1e6))} MB"
+        return f"{max(int(count > 0), round(count / 1e6))} MB"
     return f"{count / 1e9:,.1f} GB"
 
 

@@ -9,7 +9,7 @@ import dataclasses
 import importlib
 import math
 import operator
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from types import NoneType
 from typing import TYPE_CHECKING, Any, ClassVar, get_args, get_origin, get_type_hints
@@ -53,15 +53,14 @@ def option(
     help: str = "",
     role: str = "setting",
     counts: Callable[[Any], Any] | None = None,
-    unread: Callable[[Any], Iterable[str]] = lambda _: (),
     **limits: Any,
 ) -> Any:
     """Return a field that affects the stage's output; `limits` are arguments of `Limits`.
 
     A `role` that is the name of another field says: only where that is set. `counts` returns the part
-    of a value that does so, if the rest does not; `unread` the keys in it that nothing reads.
+    of a value that does so, if the rest does not.
     """
-    metadata = {"help": help, "role": role, "counts": counts or (lambda value: value), "unread": unread}
+    metadata = {"help": help, "role": role, "counts": counts or (lambda value: value)}
     metadata |= {"limits": Limits(**limits)} if limits else {}
     if isinstance(default, list | dict):
         return field(default_factory=default.copy, metadata=metadata)
@@ -123,8 +122,6 @@ def without_effect(config: Any, prefix: str = "") -> Iterator[str]:
     """Yield a line for each value of a config dataclass that is not the default and that nothing reads."""
     for each in fields(config):
         value, (other, *read_with) = getattr(config, each.name), getattr(config, "_only", {}).get(each.name, [""])
-        unread = each.metadata.get("unread", lambda _: ())
-        yield from (f"{prefix}{each.name}.{key} has no effect, as nothing reads it" for key in unread(value))
         if is_dataclass(value):
             yield from without_effect(value, f"{prefix}{each.name}.")
         elif other and value != default_of(each):

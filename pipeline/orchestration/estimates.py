@@ -1,13 +1,17 @@
 """What a run will take, before it starts: its long stages, each with what is known of it."""
 
+import shutil
 from dataclasses import replace
+from pathlib import Path
 
 from model.config import TrainConfig
 from model.training import cost
 from model.training import estimate as training
 from pipeline.beam import estimate as preparation
 from pipeline.common.errors import ConfigError, InputError, Restart, StoreError, UserError
-from pipeline.common.estimate import Estimate, hours
+from pipeline.common.estimate import Estimate, hours, size
+from pipeline.common.formatting import WARNING
+from pipeline.common.storage import is_address
 from pipeline.config import ConvertConfig, PrepareConfig, RunConfig, VocabConfig
 from pipeline.orchestration import stage_commands
 from pipeline.orchestration.run_document import Nodes
@@ -87,4 +91,15 @@ def line(found: dict[str, Estimate], config: RunConfig) -> str:
     if total:
         device = f"{config.estimate_gpu} at an MFU of {config.estimate_mfu:.2f}"
         parts.append(f"in all about {hours(sum(total))} of training, {device}")
+    needed, free = sum(each.disk for each in found.values()), _free(config)
+    if free is not None and needed > free:
+        parts[-1] += f"{WARNING}{size(needed)} of disk are needed, {config.workdir} has {size(free)} free"
     return f"estimate: {'; '.join(parts)}" * bool(parts)
+
+
+def _free(config: RunConfig) -> int | None:
+    """Return the free bytes of the disk of the run's folder; None where it is not of this machine."""
+    if config.executor.pods or is_address(config.workdir):
+        return None
+    folder = Path(config.workdir).absolute()
+    return shutil.disk_usage(next(each for each in (folder, *folder.parents) if each.exists())).free

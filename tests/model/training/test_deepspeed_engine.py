@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from model.config import ComputeConfig, OptimizerConfig, TrainConfig
-from model.training.deepspeed_engine import World, check_names, deepspeed_config, ranks_of_this_node
+from model.training.deepspeed_engine import World, deepspeed_config, ranks_of_this_node
 from pipeline.common.errors import ConfigError
 
 ZERO = "deepspeed.zero_optimization"
@@ -39,7 +39,8 @@ def settings(stage: int, optimizer: str = "lamb", precision: str = "fp32", **dee
         ({"stage": 1, "zero": {"reduce_bucket_size": -1}}, f"{ZERO}.reduce_bucket_size"),
         ({"stage": 1, "data_types": {"grad_dtype": "bf16"}}, "deepspeed.data_types.grad_dtype"),
         ({"stage": 1, "communication_data_type": "fp17"}, "deepspeed"),
-        ({"stage": 1, "amp": {"enabled": True}}, "deepspeed"),
+        ({"stage": 1, "amp": {"enabled": True}}, "deepspeed.amp.enabled"),
+        ({"stage": 1, "train_batch_size": 256}, "deepspeed.train_batch_size"),
     ],
 )
 def test_what_would_train_wrongly_is_refused(refused, key) -> None:
@@ -54,7 +55,7 @@ def test_what_would_train_wrongly_is_refused(refused, key) -> None:
         ({"gradient_cliping": 1.0}, "gradient_clipping"),
         ({"zero_optimization": {"reduce_bucket": 3}}, "zero_optimization.reduce_bucket_size"),
         (
-            {"zero_optimization": {"offload_optimizer": {"device": "cpu", "pin": True}}},
+            {"zero_optimization": {"offload_optimizer": {"device": "cpu", "pin_mem": True}}},
             "zero_optimization.offload_optimizer.pin_memory",
         ),
         ({"wandb": {"enable": False}}, "wandb.enabled"),
@@ -63,11 +64,11 @@ def test_what_would_train_wrongly_is_refused(refused, key) -> None:
 )
 def test_a_key_that_deepspeed_lacks_has_a_neighbour(typed, meant) -> None:
     with pytest.raises(ConfigError, match=f"did you mean deepspeed.{meant}[?]"):
-        check_names({"train_micro_batch_size_per_gpu": 1, **typed})
+        deepspeed_config(TrainConfig(out="out", deepspeed=typed), CPU)
 
 
 def test_a_batch_is_cut_into_equal_counts_of_micro_batches() -> None:
-    made = settings(2, train_batch_size=256, gradient_clipping=1.0)
+    made = settings(2, gradient_clipping=1.0)
     assert made["gradient_accumulation_steps"] * made["train_micro_batch_size_per_gpu"] * 2 == 256
 
 
