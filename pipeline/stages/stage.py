@@ -232,6 +232,15 @@ def _delete(store: StoreFolder, named: Path, out: Path, wanted: str) -> None:
             remove_leftovers(out)
 
 
+def _put_back(aside: Path, out: Path) -> None:
+    """Let a folder have its manifest again, if a mistake of the user was found before a file of it changed."""
+    if aside.exists():
+        aside.rename(out / MANIFEST)
+        made = Manifest.read(out)
+        if made is not None and made.changed(out) is not None:
+            (out / MANIFEST).unlink()
+
+
 def _made(
     store: StoreFolder,
     config: Config,
@@ -245,22 +254,26 @@ def _made(
     started, (wanted, sources) = time.monotonic(), identity
     local = localised(store.stage, config)
     folder = out if in_place else out.with_name(f".{out.name}.tmp")
-    if in_place:
-        (out / MANIFEST).unlink(missing_ok=True)
-    else:
+    aside = out / f".{MANIFEST}.tmp"
+    if not in_place:
         shutil.rmtree(folder, ignore_errors=True)
+    elif (out / MANIFEST).exists():
+        (out / MANIFEST).rename(aside)
     new = not folder.exists()
     with writable(out):  # also in the place that a link leads to
         folder.mkdir(parents=True, exist_ok=True)
     try:
         with store.uploading(uploads) if in_place else contextlib.nullcontext():
             result = make(local, folder)
-    except BaseException:
+    except BaseException as error:
         if not in_place:
             shutil.rmtree(folder, ignore_errors=True)
         with contextlib.suppress(OSError):
             if new:
                 folder.rmdir()  # empty, after a mistake of the user
+            if isinstance(error, UserError) and not store.stored:
+                _put_back(aside, out)
+            aside.unlink(missing_ok=True)
         raise
     remove_leftovers(folder)
     result = store.addressed(result)

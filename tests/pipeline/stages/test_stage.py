@@ -6,10 +6,11 @@ import fcntl
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from pipeline.common.errors import ConfigError, InputError
+from pipeline.common.errors import ConfigError, InputError, Restart
 from pipeline.common.manifest import MANIFEST, Manifest, Result, file_checksums, require_manifest, sha256
 from pipeline.config import CorpusConfig, TasksConfig
 from pipeline.stages import fingerprints, stage
@@ -117,6 +118,30 @@ def test_a_failure_leaves_the_old_folder_whole(tmp_path: Path) -> None:
         stage.run("tasks", config(tmp_path, seed=1), broken)
     assert (tmp_path / "made" / "data.txt").read_text() == "0 1"
     assert [p.name for p in tmp_path.iterdir() if p.name.endswith(".tmp")] == []
+
+
+def cut_off(config: TasksConfig, out: Path) -> Result:
+    raise Restart("lost the others")
+
+
+def mistaken(config: TasksConfig, out: Path) -> Result:
+    raise ConfigError("not supported", "seed", config.seed)
+
+
+@pytest.mark.parametrize(
+    ("fail", "error", "stays"), [(mistaken, ConfigError, True), (broken, InputError, False), (cut_off, Restart, False)]
+)
+def test_a_mistake_leaves_a_finished_folder_of_a_stage_that_resumes(
+    fail: Any, error: type[Exception], stays: bool, tmp_path: Path
+) -> None:
+    """But not where a file of it was written again, or work was done."""
+    make = Maker()
+    stage.run("tasks", config(tmp_path), make, in_place=True)
+    with pytest.raises(error):
+        stage.run("tasks", config(tmp_path, seed=1), fail, in_place=True)
+    stage.run("tasks", config(tmp_path), make, in_place=True)
+    assert make.calls == 2 - stays
+    assert [path.name for path in (tmp_path / "made").iterdir() if path.name.startswith(".")] == []
 
 
 def test_a_first_failure_leaves_nothing(tmp_path: Path) -> None:
