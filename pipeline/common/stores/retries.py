@@ -18,6 +18,7 @@ SILENT = 5.0  # seconds of tries before a line says so
 UNKNOWN = 30.0  # seconds of tries while the name of the host is unknown
 SLOWEST = 10_000  # bytes per second; a connection that is slower over a window is given up
 WINDOW = 60.0  # seconds
+UNTRUSTED = re.compile(r"CERTIFICATE_VERIFY_FAILED|SSL validation failed .*\[Errno|CA certificate bundle")
 
 Result = TypeVar("Result")
 
@@ -79,7 +80,7 @@ def until_answered(address: str, endpoint: str, what_to_check: str, request: Cal
     """Repeat a request that raises `Again`.
 
     Raises:
-        StoreError: the name of the host is unknown; `what_to_check` completes the sentence.
+        StoreError: the name of the host is unknown, or its certificate; `what_to_check` completes the sentence.
         Restart: the store does not answer.
     """
     began, notice, pause = time.monotonic(), Notice(address), PAUSE
@@ -89,6 +90,12 @@ def until_answered(address: str, endpoint: str, what_to_check: str, request: Cal
         except Again as error:
             notice.failed(error)
             reason, asked, silent = str(error), error.pause, not error.answered
+        if UNTRUSTED.search(reason):
+            raise StoreError(
+                f"the store's certificate is not trusted ({reason}); put its authority's file into AWS_CA_BUNDLE, "
+                "REQUESTS_CA_BUNDLE (gs, abfs) or SSL_CERT_FILE (hf)",
+                path=address,
+            )
         spent = time.monotonic() - began
         if silent and spent > min(UNKNOWN, longest_wait()) and is_unknown(endpoint):
             raise StoreError(
