@@ -291,20 +291,21 @@ class Loader:
         if self._cache is not None:
             self._cache.remove()
 
-    def most_frequent_share(self) -> float:
-        """Return the share of the most frequent token, the score of always predicting it."""
-        counts = np.zeros(self._vocab_size, np.int64)
-        for shard in self._shards:
-            for low in range(0, len(shard.values), SCAN):
-                counts += np.bincount(shard.ids(low, low + SCAN), minlength=len(counts))
-        counts[self._masker.is_special(np.arange(len(counts)))] = 0
-        return float(counts.max() / max(counts.sum(), 1))
+    def most_frequent_shares(self, count: int) -> tuple[float, float]:
+        """Return the shares of the most frequent token and pair class in the first samples, scores of always giving it.
 
-    def most_frequent_pair_share(self) -> float:
-        """Return the share of the more frequent class of sentence pairs, in all samples."""
-        rows = sum(shard.rows for shard in self._shards)
-        share = sum(int(shard.is_random_next.sum()) for shard in self._shards) / rows
-        return max(share, 1 - share)
+        Special tokens are not counted.
+        """
+        counts, random = np.zeros(self._vocab_size, np.int64), 0
+        for first in range(0, count, BLOCK):
+            rows = self._rows(first, min(first + BLOCK, count))
+            tokens, _ = self._gather(rows, rows.a_len.astype(np.int64) + rows.b_len)
+            if self._info.word_bit:
+                tokens &= self._info.word_bit - 1
+            counts += np.bincount(tokens, minlength=len(counts))
+            random += int(rows.is_random_next.sum())
+        counts[self._masker.is_special(np.arange(len(counts)))] = 0
+        return float(counts.max() / max(counts.sum(), 1)), max(random, count - random) / count
 
     def _batches(self, rows: SampleTable, samples: Ints, masked: Ints, cuts: Ints) -> list[Batch]:
         """Return the micro-batches between `cuts` of some rows, computed together."""

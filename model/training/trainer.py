@@ -378,6 +378,7 @@ class Trainer:
             )
         path = self.plan.folder / checkpoints.name_of(int(self.best.get("step", self.step)))
         held_out, pairs = self.plan.held_out[""], "next_sentence_accuracy" in validation
+        token_share, pair_share = held_out.most_frequent_shares(min(self.config.evaluate_samples, held_out.samples))
         summary = TrainingSummary(
             steps=self.step,
             planned_steps=self.steps,
@@ -386,8 +387,8 @@ class Trainer:
             tokens=self.tokens,
             words=self.words.count,
             validation=validation,
-            most_frequent_accuracy=held_out.most_frequent_share(),
-            most_frequent_pair_accuracy=held_out.most_frequent_pair_share() if pairs else None,
+            most_frequent_accuracy=token_share,
+            most_frequent_pair_accuracy=pair_share if pairs else None,
             world_size=self.world.size,
             device=self.world.device.type,
             checkpoint=str(path.relative_to(self.plan.out)),

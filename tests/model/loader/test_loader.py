@@ -1,7 +1,6 @@
 """The loader: every sample once an epoch, and the same batches however they are cut."""
 
 import math
-from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -229,28 +228,16 @@ def test_a_row_of_unknown_tokens_has_nothing_to_predict(tmp_path):
     assert found.masked == 1
     assert found.batches[0].masked_labels.tolist() == [7]
     write_shard(path, INFO, values[:2], offsets[:2], np.array([1]), np.array([False]))
-    assert loader(tmp_path).most_frequent_share() == 0
+    assert loader(tmp_path).most_frequent_shares(1) == (0, 1)
 
 
-def test_the_most_frequent_token_is_counted_without_special_ones(tmp_path):
+def test_the_most_frequent_token_and_class_of_the_samples_that_are_asked_for(tmp_path):
     samples = write(tmp_path, split="validation")
-    tokens = [token for a, b, _ in samples for token in a + b if token >= 5]
-    expected = np.bincount(tokens).max() / len(tokens)
-    assert loader(tmp_path, "validation").most_frequent_share() == pytest.approx(expected)
-
-
-@pytest.mark.parametrize(("random", "share"), [([1, 0, 0, 0], 0.75), ([1, 1, 1, 1], 1.0)])
-def test_the_share_of_the_more_frequent_class_of_pairs(tmp_path, random, share):
-    path = tmp_path / "validation-00000-of-00001.arrow"
-    write_shard(
-        path,
-        replace(INFO, split="validation"),
-        np.full(8, 7),
-        np.arange(0, 9, 2),
-        np.ones(4, int),
-        np.array(random, bool),
-    )
-    assert loader(tmp_path, "validation").most_frequent_pair_share() == share
+    for count in (1, 7, len(samples)):
+        tokens = [token for a, b, _ in samples[:count] for token in a + b if token >= 5]
+        random = np.mean([random for _, _, random in samples[:count]])
+        expected = np.bincount(tokens).max() / len(tokens), max(random, 1 - random)
+        assert loader(tmp_path, "validation").most_frequent_shares(count) == pytest.approx(expected)
 
 
 def anything_goes_on(values, draw):
@@ -264,7 +251,7 @@ def test_where_words_are_not_asked_for_their_marks_are_air(tmp_path, objective):
         write(tmp_path / name, goes_on=anything_goes_on, words=words)
     plain, marked = (loader(tmp_path / name, **objective) for name in ("plain", "marked"))
     assert same(join(plain.batch(3, 60).batches), join(marked.batch(3, 60).batches))
-    assert plain.most_frequent_share() == marked.most_frequent_share()
+    assert plain.most_frequent_shares(20) == marked.most_frequent_shares(20)
 
 
 @pytest.mark.parametrize("size", [len(VOCAB), 40_000])
