@@ -56,9 +56,11 @@ def finished(config: ReportConfig) -> Stages:
     """Return the stages to report as they were finished, by folder, which may be in a store.
 
     Raises:
-        InputError: no stage is finished.
+        InputError: no stage is finished, or one that is named is not.
     """
     every = score_tables.finished(config.stages or store_folder.stages_in(config.workdir))
+    if lost := next((folder for folder in config.stages if folder not in every), None):
+        raise InputError("no finished stage; run it, or leave it out", "stages", lost)
     others = (item for item in every.items() if item[1].manifest.stage != "report")
     known = dict(sorted(others, key=lambda item: item[1].manifest.finished))
     if not known:
@@ -247,7 +249,8 @@ def uses_of(stages: Stages) -> Iterator[str]:
     for made in stages.values():
         folder = made.folder
         if isinstance(made.record, Conversion) and not made.record.checkpoints:
-            yield f"from transformers import pipeline\n\npipeline('fill-mask', {str(folder)!r})('… [MASK] …')"
+            load = f"from transformers import pipeline\n\nfill = pipeline('fill-mask', {str(folder)!r})"
+            yield f"{load}\nfill(f'… {{fill.tokenizer.mask_token}} …')"
         if any(name.startswith(f"{MODEL}/") for name in made.manifest.files):
             yield f"python -m pipeline.predict pretrained={quote(str(folder / MODEL))} input=FILE"
 

@@ -190,7 +190,7 @@ class TrainConfig(StageConfig):
     keep: int = runtime_option(2, "Checkpoints that are kept, the last ones.", at_least=1)
     keep_best: bool = option(False, "Also save and keep the checkpoint of the lowest held-out loss; it is the result.")
     keep_every: int | None = runtime_option(
-        None, "Also keep the checkpoints of multiples of this number of steps.", at_least=1
+        None, "Also save and keep checkpoints at multiples of this number of steps.", at_least=1
     )
     save_at_words: list[float] = runtime_option(
         [],

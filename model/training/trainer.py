@@ -219,7 +219,8 @@ class Trainer:
             self.tracker.say(f"warning: save_at_words: one step reached {marks}; kept as the last")
         is_best = self.best.get("step") == self.step
         # The checkpoint at the beginning of a decay is what a longer training continues from.
-        due = self.step % config.save_every == 0 or self.step == steps_before_decay(config.schedule, self.steps)
+        due = any(every and self.step % every == 0 for every in (config.save_every, config.keep_every))
+        due = due or self.step == steps_before_decay(config.schedule, self.steps)
         if reached or is_best or (due and not last):
             with self.meter.paused():
                 self._save(max(reached, default=None))

@@ -114,7 +114,8 @@ class TaskConfig(Section, key="task"):
         vars(self).update((name, composed(getattr(self, name))) for name in IN_TABLES)
         known = TASK_KINDS[self.kind]
         if self.kind in ("classification", "choice"):
-            self.require(len(self.columns) in (1, 2), "must be one column, or two for pairs of sentences", "columns")
+            pair = len(self.columns) == len({*self.columns}) in (1, 2)
+            self.require(pair, "must be one column, or two for pairs of sentences", "columns")
             self.require(
                 self.header or all(place.isdecimal() for place in (*self.columns, self.label)),
                 "must be indices from 0 where there is no header, like task.label",

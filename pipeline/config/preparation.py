@@ -173,6 +173,8 @@ class DownloadConfig(StageConfig):
 class VocabConfig(StageConfig):
     """`python -m pipeline.vocab`."""
 
+    _only = dict.fromkeys(["size"], ("existing", None))
+
     corpus: CorpusConfig = option()
     source: str = input_path(help="Download folder, read if corpus.path is null.")
     existing: str | None = input_path(None, "Folder, vocab.txt or tokenizer.json to use instead of learning one.")
@@ -209,6 +211,9 @@ class VocabConfig(StageConfig):
 @dataclass(kw_only=True)
 class PrepareConfig(StageConfig):
     """`python -m pipeline.prepare`."""
+
+    _only = dict.fromkeys(["short_sequence_probability"], ("pairs", "nsp", "sop"))
+    _only |= dict.fromkeys(["cross_documents"], ("pairs", "none"))
 
     corpus: CorpusConfig = option()
     filters: FiltersConfig = group(FiltersConfig)

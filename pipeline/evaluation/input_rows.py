@@ -16,6 +16,7 @@ from typing import TextIO, cast
 from unicodedata import normalize
 
 from pipeline.common.errors import ConfigError, InputError, readable
+from pipeline.common.schema import check
 from pipeline.common.stand_ins import HEAD
 from pipeline.common.tables import read_table
 from pipeline.config import EmbedConfig, PredictConfig
@@ -78,6 +79,10 @@ def rows_of(config: PredictConfig | EmbedConfig) -> Iterator[Row]:
             if config.columns:
                 yield from _table_rows(config, place, "".join([*first, *stream]).encode())
                 return
+            for key in ("id", "label"):
+                check(
+                    getattr(config, key) is None, "is a column of a table; set columns, too", key, getattr(config, key)
+                )
             _refuse_header(place, first)
             for number, line in enumerate(itertools.chain(first, stream), 1):
                 text = line.removesuffix("\n").removesuffix("\r")

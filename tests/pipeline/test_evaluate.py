@@ -144,6 +144,8 @@ def test_dev_examples_that_are_in_train_are_counted(config):
     alike = replace(config, task=replace(TASK, dev="train.tsv"))
     (remark,) = evaluate_remarks(alike)
     assert remark.startswith("300 of 300 ")
+    extra = replace(alike, task=replace(TASK, labels=[*TASK.labels, "absent"], metrics=["accuracy"]))
+    assert "label absent" in evaluate_remarks(extra)[-1]
     found = run(replace(alike, baseline=False))
     assert found.figures["remarks"] == [remark]
     assert remark in found.summary

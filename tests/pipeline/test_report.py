@@ -308,6 +308,14 @@ def test_two_folders_of_one_name_are_refused(work: Path, tmp_path: Path) -> None
         report.run(ReportConfig(workdir=str(work), out=str(work / "report"), stages=stages))
 
 
+@pytest.mark.parametrize("lost", ["nope", "text"])
+def test_a_folder_that_is_named_has_a_finished_stage(work: Path, tmp_path: Path, lost: str) -> None:
+    (tmp_path / "text").mkdir()
+    stages = [str(work / "train"), str(tmp_path / lost)]
+    with refused(InputError, key="stages", value=stages[1]):
+        report.run(ReportConfig(workdir=str(work), out=str(work / "report"), stages=stages))
+
+
 def configure(folder: Path, config: dict[str, str], **figures: object) -> None:
     """Give a manifest a configuration, and more figures."""
     change(folder, config=config, figures=json.loads((folder / MANIFEST).read_text())["figures"] | figures)

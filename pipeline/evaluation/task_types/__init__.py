@@ -93,7 +93,7 @@ def read_sides(kind: TaskType, task: TaskConfig, rows: int | None) -> tuple[Data
 
 
 def remarks_of(config: EvaluateConfig, train: Dataset, dev: Dataset) -> list[str]:
-    """Return what makes a score doubtful: rows that are malformed, empty or of train, or classes in order."""
+    """Return what makes a score doubtful: rows that are malformed, empty or of train, or classes in order or unseen."""
     faults = faults_of(config.task, train, dev)
     found = [f"{pluralize(len(faults), 'malformed row')} skipped, {faults[0]}"] if faults else []
     rows = set(_contents(train.samples))
@@ -103,6 +103,9 @@ def remarks_of(config: EvaluateConfig, train: Dataset, dev: Dataset) -> list[str
     if empty := sum(int((part.samples.lengths() <= EMPTY).sum()) for part in (train, dev)):
         found.append(f"{empty:,} of {len(train.samples) + len(dev.samples):,} examples have no text")
     classes = train.truth if config.task.kind in ("classification", "choice") else []
+    unseen = [label for number, label in enumerate(config.task.labels) if number not in {*classes}] if classes else []
+    if unseen:
+        found.append(f"no row of train has the label {', '.join(unseen)}")
     if config.maximum_rows == len(classes) and config.task.labels:
         runs = [label for label, _ in groupby(classes)]
         if len(runs) == len(set(classes)):

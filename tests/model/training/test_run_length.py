@@ -27,7 +27,7 @@ from tests.model.conftest import COUNTED, SMALL, counted, rows, train_many
 from tests.refusals import refused
 
 RUNS = {
-    "whole": ["steps=50", "batch_size=12", "save_every=10", "keep=20"],  # two epochs
+    "whole": ["steps=50", "batch_size=12", "save_every=10", "keep_every=4", "keep=2"],  # two epochs
     "epoch": ["steps=50", "epochs=1", "batch_size=16"],
     "as many": ["steps=null", "epochs=2", "batch_size=16", "schedule=linear"],
     "limited": ["steps=50", "words=700", "save_at_words=[250,500]", "save_every=100", "keep=1"],
@@ -62,6 +62,11 @@ def test_an_estimate_from_what_was_reached_is_what_was_reached(runs: Path, work:
     expected = estimate.training(config, model, None, ranks=2).seconds
     rate = median(row["samples_per_second"] for row in rows(runs / "resumed"))
     assert expected == pytest.approx(estimate.START + 50 * config.batch_size / rate)
+
+
+@pytest.mark.slow
+def test_checkpoints_are_kept_at_multiples_that_are_saved_for_that_alone(runs: Path) -> None:
+    assert checkpoints.steps(run_of(runs / "whole")).keys() == {*range(4, 50, 4), 50}
 
 
 def run_of(out: Path) -> Path:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.common.errors import InputError
+from pipeline.common.errors import ConfigError, InputError
 from pipeline.config import PredictConfig
 from pipeline.evaluation.input_rows import Row, open_rows, rows_of
 from tests.refusals import refused
@@ -99,6 +99,13 @@ def test_tables_are_read_as_evaluate_reads_them(name: str, tmp_path: Path) -> No
     with refused(InputError, "columns", key="columns") as caught:
         rows(path)
     assert "câu" in str(caught.value)
+
+
+@pytest.mark.parametrize("key", ["id", "label"])
+def test_lines_have_no_columns_to_be_named_by(key: str, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("One line.\n")
+    with refused(ConfigError, key=key):
+        rows(tmp_path / "a.txt", **{key: "ref"})
 
 
 @pytest.mark.parametrize("name", ["a.csv", "a.jsonl"])
