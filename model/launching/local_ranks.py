@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from model.launching import rank_endings
-from model.resilience.rank_record import RANKS
+from model.resilience import rank_record
 from model.resilience.watchdog import heard
 from pipeline.common.errors import ConfigError, Exit
 
@@ -61,7 +61,12 @@ class Launch:
             child = subprocess.Popen(
                 self.command,
                 stdin=subprocess.DEVNULL,
-                env={**os.environ, **self.environment, RANKS: str(self.ranks)},
+                env={
+                    **os.environ,
+                    **self.environment,
+                    rank_record.RANKS: str(self.ranks),
+                    rank_record.LAUNCHER: str(os.getpid()),
+                },
                 start_new_session=True,
             )
         except OSError as error:
@@ -110,7 +115,7 @@ class Launch:
     def _alive(self) -> list[int]:
         """Return the process ids of the running ranks."""
         ended = self._read("code")
-        return [pid for rank, pid in self._read("pid").items() if rank not in ended and _runs(pid)]
+        return [pid for rank, pid in self._read("pid").items() if rank not in ended and rank_record.runs(pid)]
 
     def _pass_on(self, launcher: int, ranks: list[int]) -> None:
         """Tell the ranks what came; those that outlive their launcher, to save and leave."""
@@ -140,13 +145,6 @@ def note_signals(into: list[int]) -> None:
     """Append the signals that stop training to a list as they come, and do nothing else."""
     for number in heard():
         signal.signal(number, lambda number, frame: into.append(number))
-
-
-def _runs(pid: int) -> bool:
-    """Return whether a process runs; one that has ended may wait for its parent to look."""
-    with contextlib.suppress(OSError):
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    return False
 
 
 def _signal(pid: int, number: int) -> None:

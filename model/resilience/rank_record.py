@@ -1,12 +1,19 @@
 """Files of a rank for `model.launch`: its process id, then its exit code; what ranks have said."""
 
+import contextlib
 import hashlib
 import os
 from pathlib import Path
 
 from pipeline.common.atomic import atomic_path
 
+LAUNCHER = "BERT_LAUNCHER"  # environment: process id of `model.launch`
 RANKS = "BERT_RANKS"  # environment: folder for the process ids and exit codes of this node's ranks
+
+
+def variables(folder: Path) -> dict[str, str]:
+    """Return the environment of ranks that this process starts."""
+    return {RANKS: str(folder), LAUNCHER: str(os.getpid())}
 
 
 def begin_rank() -> None:
@@ -17,6 +24,19 @@ def begin_rank() -> None:
     if RANKS in os.environ:
         _path("code").unlink(missing_ok=True)
         _leave("pid", os.getpid())
+
+
+def runs(pid: int) -> bool:
+    """Return whether a process runs; one that has ended may wait for its parent to look."""
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    return False
+
+
+def is_orphan() -> bool:
+    """Return whether the `model.launch` that started this rank has been killed."""
+    launcher = os.environ.get(LAUNCHER, "")
+    return launcher.isdecimal() and not runs(int(launcher))
 
 
 def end_rank(code: int) -> None:

@@ -97,6 +97,8 @@ class Watchdog:
                             exit_for_restart(f"rank {self._rank}: {self.signal} before the first step")
             if self._closed.is_set():
                 return
+            if self.signal is None and rank_record.is_orphan():
+                os.kill(os.getpid(), signal.SIGTERM)
 
 
 def heard() -> list[signal.Signals]:

@@ -1,6 +1,7 @@
 """Run the stages of a graph as local processes, in parallel where cores allow."""
 
 import contextlib
+import ctypes
 import json
 import os
 import re
@@ -21,6 +22,7 @@ from pipeline.orchestration.run_document import Groups, Nodes, StageRecord
 from pipeline.stages.registry import STAGES
 
 LAUNCHER = re.compile(r"\[\d{4}-\d\d-\d\d [^]]*\] \[[A-Z]+\]")  # DeepSpeed's lines
+_PARENT_DEATH_SIGNAL, _LIBRARY = 1, ctypes.CDLL(None)  # of prctl
 GRACE = 300.0  # seconds between SIGTERM and SIGKILL, for training to save
 
 
@@ -131,6 +133,7 @@ class LocalExecutor(Executor):
                 stderr=subprocess.STDOUT,
                 env=os.environ | ours,
                 start_new_session=True,
+                preexec_fn=_end_with_parent,
             )
             self.running[node.name] = Running(node, process, gpu)
 
@@ -192,6 +195,11 @@ def signals_wait() -> Iterator[None]:
             signal.signal(number, handler)
         for late in came:
             signal.raise_signal(late)
+
+
+def _end_with_parent() -> None:
+    """Let this process get SIGTERM when its parent ends, be it killed (Linux)."""
+    _LIBRARY.prctl(_PARENT_DEATH_SIGNAL, signal.SIGTERM, 0, 0, 0)
 
 
 def signal_group(process: subprocess.Popen[bytes], sign: int) -> bool:

@@ -21,18 +21,20 @@ DONE, USER, DIVERGED, BUG, AGAIN = (Exit.DONE, Exit.USER, Exit.DIVERGED, Exit.BU
 
 # A rank: begins, waits for SIGTERM, "saves" for a second, leaves with 75.
 RANK = """
-import signal, sys, time
+import sys, time
 from pathlib import Path
 from model.resilience import rank_record
+from model.resilience.watchdog import Watchdog
 rank_record.begin_rank()
-def told(number, frame):
-    time.sleep(1)
-    Path(sys.argv[1], "saved").touch()
-    rank_record.end_rank(75)
-    sys.exit(75)
-signal.signal(signal.SIGTERM, told)
+watchdog = Watchdog(0, 60, 60, None)
+watchdog.training()
 Path(sys.argv[1], "begun").touch()
-time.sleep(60)
+while watchdog.signal is None:
+    time.sleep(0.05)
+time.sleep(1)
+Path(sys.argv[1], "saved").touch()
+rank_record.end_rank(75)
+sys.exit(75)
 """
 # A launcher: starts the rank, and ends at once with code 0 at SIGTERM, as deepspeed's outer one.
 LAUNCHER = f"""
@@ -145,16 +147,19 @@ def test_memory_is_named_where_the_kernel_counted_it() -> None:
     assert rank_endings.describe(now, [], [], 0) == ""
 
 
-def test_ranks_that_outlive_their_launcher_save_and_none_is_left(job: "subprocess.Popen[str]", tmp_path: Path) -> None:
+@pytest.mark.parametrize("killed", ["the launcher", "who started it"])
+def test_ranks_that_outlive_their_launcher_save_and_none_is_left(
+    job: "subprocess.Popen[str]", tmp_path: Path, killed: str
+) -> None:
     everyone = descendants(job.pid)
-    os.kill(everyone[0], signal.SIGKILL)  # the launcher
+    os.kill(everyone[0] if killed == "the launcher" else job.pid, signal.SIGKILL)
     job.communicate(timeout=60)
-    assert job.returncode == Exit.RESTART
-    assert (tmp_path / "saved").exists()
+    assert job.returncode == (Exit.RESTART if killed == "the launcher" else -signal.SIGKILL)
     until = time.monotonic() + 10  # a killed one stays until its parent looks
     while left := [pid for pid in everyone if Path(f"/proc/{pid}").exists()]:
         assert time.monotonic() < until, f"{left} live on"
         time.sleep(0.05)
+    assert (tmp_path / "saved").exists()
 
 
 # A launcher that starts a command at each signal, as deepspeed's with several hosts does.

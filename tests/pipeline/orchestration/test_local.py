@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -14,6 +15,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from model.resilience import rank_record
 from pipeline.common.errors import Diverged, Exit, InputError, Restart, UserError
 from pipeline.config import ReportConfig
 from pipeline.orchestration.follow import StageFailed, failure
@@ -203,3 +205,24 @@ def test_a_stage_that_starts_while_its_run_is_stopped_is_stopped_too(
     with pytest.raises(KeyboardInterrupt):
         LocalExecutor(tmp_path, 1, stopped).run([script(tmp_path, "tasks", DIES)])
     assert capsys.readouterr().out == "stopping: tasks is ending …\n"
+
+
+def test_stages_end_with_a_run_that_is_killed(tmp_path: Path) -> None:
+    child = tmp_path / "child"
+    code = (
+        "import sys, time; from pathlib import Path; from pipeline.orchestration.local import LocalExecutor; "
+        "from tests.pipeline.orchestration.test_local import script; "
+        "line = f'import os, time; open({sys.argv[1]!r}, \"w\").write(str(os.getpid())); time.sleep(60)'; "
+        "word = lambda node: [sys.executable, '-c', line]; folder = Path(sys.argv[1]).parent; "
+        "LocalExecutor(folder, 1, word).run([script(folder, 'tasks', line)])"
+    )
+    run = subprocess.Popen([sys.executable, "-c", code, str(child)], stdout=subprocess.DEVNULL)
+    while not (child.exists() and child.read_text()):
+        assert run.poll() is None
+        time.sleep(0.05)
+    run.kill()
+    run.wait()
+    until = time.monotonic() + 20
+    while rank_record.runs(int(child.read_text())):
+        assert time.monotonic() < until
+        time.sleep(0.05)
