@@ -119,15 +119,27 @@ def job_of(template: Template, stage: str, digest: str, record: str, owner: Owne
         return {"apiVersion": f"{TRAINER}/v1alpha1", "kind": "TrainJob", "metadata": metadata, "spec": spec}
     spec = copy.deepcopy(template.job)
     spec["template"].setdefault("metadata", {}).setdefault("labels", {}).update(labels)
+    # What the Job has counts, whatever a ConfigMap says that no component copied.
+    counts = dict.fromkeys(("BERT_NODES", "BERT_PARTS"), str(spec.get("completions", 1)))
+    counts |= {"BERT_GPUS": str(_limits(spec)[GPU])} if GPU in _limits(spec) else {}
     for container in spec["template"]["spec"]["containers"]:
-        container["env"] = [*(container.get("env") or []), *environment]
+        given = [
+            {"name": one["name"], "value": counts[one["name"]]} if one["name"] in counts else one
+            for one in container.get("env") or []
+        ]
+        container["env"] = [*given, *environment]
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec}
+
+
+def _limits(spec: Object) -> Object:
+    """Return the limits of a pod's stage."""
+    return spec["template"]["spec"]["containers"][0].get("resources", {}).get("limits") or {}
 
 
 def described(template: Template, stage: str) -> str:
     """Return one line about the Job that a stage would have."""
     spec = template.job
-    limits = spec["template"]["spec"]["containers"][0].get("resources", {}).get("limits") or {}
+    limits = _limits(spec)
     most = ", ".join(f"{name} {amount}" for name, amount in limits.items() if name != GPU)
     pods, gpus = spec.get("completions", 1), limits.get(GPU, 0)
     deadline = formatting.duration(spec["activeDeadlineSeconds"]) if "activeDeadlineSeconds" in spec else "none"
