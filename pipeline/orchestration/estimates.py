@@ -1,5 +1,6 @@
 """What a run will take, before it starts: its long stages, each with what is known of it."""
 
+import os
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -94,6 +95,10 @@ def line(found: dict[str, Estimate], config: RunConfig) -> str:
     needed, free = sum(each.disk for each in found.values()), _free(config)
     if free is not None and needed > free:
         parts[-1] += f"{WARNING}{size(needed)} of disk are needed, {config.workdir} has {size(free)} free"
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    for name, each in found.items() if config.executor.here else ():
+        if each.memory > memory:
+            parts[-1] += f"{WARNING}{name} needs {size(each.memory)} of memory, this machine has {size(memory)}"
     return f"estimate: {'; '.join(parts)}" * bool(parts)
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.common import run_record
-from pipeline.common.errors import ConfigError, Exit, UserError, records_in
+from pipeline.common.errors import ConfigError, UserError, records_in
 from pipeline.common.manifest import Manifest
 from pipeline.common.prometheus import Exporter
 from pipeline.config import ExecutorConfig
@@ -269,7 +269,7 @@ class KubernetesExecutor(Executor):
         assert reason is not None
         code, words = job_status.termination_message(self._pods_of(job))
         for error in records_in(words):
-            if isinstance(error, UserError) and error.code == code == Exit.USER:
+            if isinstance(error, UserError) and error.code == code:
                 return of_stage(name, error)
         return StageFailed(
             f"stage {name}: its Job failed, {reason['reason']}: {reason['message']}"
