@@ -229,7 +229,8 @@ def describe(made: Conversion) -> str:
         parts.append(f"missing and {bert_format.INITIALISED}: {' and '.join(heads)}")
     parts += [note for note in notes if not note.endswith(bert_format.INITIALISED)]
     if made.largest_logit_difference is not None:
-        parts.append(f"logits equal within {made.largest_logit_difference:.1e}")
+        rounded = "" if made.dtype == "fp32" else f" to those of the weights in {made.dtype}"
+        parts.append(f"logits equal within {made.largest_logit_difference:.1e}{rounded}")
     if made.largest_onnx_difference is not None:
         parts.append(f"in ONNX within {made.largest_onnx_difference:.1e}")
     return ", ".join(parts)
