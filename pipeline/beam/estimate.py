@@ -142,7 +142,10 @@ def of(config: PrepareConfig, splits: Splits | None = None) -> Estimate | None:
         ConfigError, InputError: the corpus cannot be read.
     """
     if splits is None:
-        splits = open_corpus(config.corpus, config.source).splits(config.split_bytes)
+        reader = open_corpus(config.corpus, config.source)
+        splits = reader.splits(config.split_bytes)
+        for split in splits[:1]:  # the name of a field, say, is wrong in its first row
+            next(iter(reader.read(split, SkipCounts(config.corpus.on_error))), None)
     if text_bytes(splits) < SMALL:
         return None
     whole, text, tokens, rate = measured(config, splits)

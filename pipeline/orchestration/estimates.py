@@ -28,6 +28,7 @@ def of_stages(config: RunConfig, nodes: Nodes) -> dict[str, Estimate]:
 
     Raises:
         ConfigError: that GPU is unknown.
+        InputError: raised by `_preparation`.
     """
     found: dict[str, Estimate] = {}
     gpu = _gpu_speed(config)
@@ -77,10 +78,16 @@ def _gpu_speed(config: RunConfig) -> float | None:
 
 
 def _preparation(config: PrepareConfig) -> Estimate | None:
-    """Return the estimate of `prepare`; None where its corpus is small, or cannot be read."""
+    """Return the estimate of `prepare`; None where its corpus is small, or cannot be read now.
+
+    Raises:
+        InputError: its first document cannot be read.
+    """
     try:
         return preparation.of(config)
-    except (InputError, StoreError, Restart):  # the stage itself will say it
+    except (InputError, StoreError, Restart) as error:  # what was not downloaded yet, or does not answer
+        if isinstance(error, InputError) and config.corpus.path is not None:
+            raise
         later = config.corpus.path is None and config.corpus.files
         return Estimate(None, about="not known before the download") if later else None
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from pipeline import prepare
+from pipeline.beam import estimate
 from pipeline.common.errors import InputError
 from pipeline.shards.sentence_pairs import document_hash
 from pipeline.shards.validation_share import LowestHashes
@@ -94,6 +95,16 @@ def test_the_first_of_broken_rows_says_what_is_wrong_with_all(tmp_path: Path) ->
     (tmp_path / "out").mkdir()
     with refused(InputError, "line 1: field text not found .*corpus.options.text", key="corpus.path"):
         prepare.make(found, tmp_path / "out")
+
+
+def test_what_is_wrong_in_the_first_row_is_found_with_the_plan(tmp_path: Path) -> None:
+    """However small the corpus is, and before a vocabulary is there."""
+    (tmp_path / "rows.jsonl").write_text('{"body": "One."}\n')
+    found = preparing.settings("jsonl", tmp_path / "rows.jsonl", tmp_path, workdir=str(tmp_path))
+    with refused(InputError, "field text not found", line=1):
+        estimate.of(found)
+    found.corpus.options["text"] = "body"
+    assert estimate.of(found) is None
 
 
 @pytest.mark.parametrize(("where", "said"), [("lang != XX", True), ("lang != xx", False)])
