@@ -102,6 +102,15 @@ def test_what_the_vocabulary_does_not_know_is_said(pretrained, monkeypatch, caps
     assert "warning" in said
 
 
+def test_rows_of_a_table_without_text_are_counted(vocab, tmp_path, monkeypatch, capsys) -> None:
+    folder = tuned("class", 2, ["no", "yes"], vocab, tmp_path / "tuned", texts=1)
+    monkeypatch.setattr(sys, "stdin", io.StringIO("note,id\nthe cat,1\n,2\n  ,3\n"))
+    predict.predict(PredictConfig(pretrained=str(folder), columns=["note"]))
+    said = capsys.readouterr()
+    assert len(said.out.splitlines()) == 3
+    assert "warning: 2 rows without text" in said.err
+
+
 def test_a_modern_model_fills_masks_as_transformers_does_and_judges_no_pairs(modern, monkeypatch, capsys) -> None:
     test_masks_are_filled_as_transformers_fills_them(modern, monkeypatch, capsys)
     (found,) = answers(modern, "the [MASK]\tsat .\n", monkeypatch, capsys)
