@@ -5,7 +5,7 @@ function of their number: sentences of the sample corpus with words exchanged. O
 equals another, one nearly does (Jaccard index of word 5-grams about 0.9) and one only resembles
 another (below 0.7). There is one document of 100 MB, one line that is not JSON, and one file that
 is not an archive. Then `prepare` with near duplicates runs, and each count is compared with what was
-written. Said and used disk are without the corpus. Rows of 32 GB need 63 GB of disk, and 13 for the corpus.
+written. Said and used disk are without the corpus. Rows of 32 GB need 63 GB of disk, and 15 for the corpus.
 
     --gigabytes 0.05 --giant 5    the small form, in a minute
     --text /dev/shm               the corpus in memory
