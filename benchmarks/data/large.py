@@ -204,7 +204,8 @@ def left_out(out: Path) -> list[str]:
     return [row["id"] for row in rows if row["outcome"] == "filtered"]
 
 
-def main() -> None:
+def arguments() -> argparse.Namespace:
+    """Return what was typed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--gigabytes", type=float, nargs="+", default=[1, 4])
     parser.add_argument("--giant", type=float, default=100, help="megabytes of the largest document")
@@ -213,7 +214,11 @@ def main() -> None:
     parser.add_argument("--peer", help="Python of an environment with datatrove[processing] and spacy")
     parser.add_argument("--folder", type=Path, help="where to work; default: a temporary folder")
     parser.add_argument("--text", type=Path, help="where the corpus is; default: there")
-    options = parser.parse_args()
+    return parser.parse_args()
+
+
+def main() -> None:
+    options = arguments()
     columns = "text, GB | documents | MB/s of CPU time | s | peak memory, GiB | disk, GB | said, GB"
     notes = []
     for row, gigabytes in enumerate(options.gigabytes):

@@ -119,15 +119,8 @@ def job_of(template: Template, stage: str, digest: str, record: str, owner: Owne
         return {"apiVersion": f"{TRAINER}/v1alpha1", "kind": "TrainJob", "metadata": metadata, "spec": spec}
     spec = copy.deepcopy(template.job)
     spec["template"].setdefault("metadata", {}).setdefault("labels", {}).update(labels)
-    # What the Job has counts, whatever a ConfigMap says that no component copied.
-    counts = dict.fromkeys(("BERT_NODES", "BERT_PARTS"), str(spec.get("completions", 1)))
-    counts |= {"BERT_GPUS": str(_limits(spec)[GPU])} if GPU in _limits(spec) else {}
     for container in spec["template"]["spec"]["containers"]:
-        given = [
-            {"name": one["name"], "value": counts[one["name"]]} if one["name"] in counts else one
-            for one in container.get("env") or []
-        ]
-        container["env"] = [*given, *environment]
+        container["env"] = [*(container.get("env") or []), *environment]
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec}
 
 

@@ -232,13 +232,24 @@ def _delete(store: StoreFolder, named: Path, out: Path, wanted: str) -> None:
             remove_leftovers(out)
 
 
-def _put_back(aside: Path, out: Path) -> None:
+def _set_aside(folder: Path, in_place: bool) -> Path:
+    """Remove what an earlier start left, or put the manifest of what goes on aside; return where it is then."""
+    aside = folder / f".{MANIFEST}.tmp"
+    if not in_place:
+        shutil.rmtree(folder, ignore_errors=True)
+    elif (folder / MANIFEST).exists():
+        (folder / MANIFEST).rename(aside)
+    return aside
+
+
+def _put_back(aside: Path, out: Path, wanted: bool) -> None:
     """Let a folder have its manifest again, if a mistake of the user was found before a file of it changed."""
-    if aside.exists():
+    if aside.exists() and wanted:
         aside.rename(out / MANIFEST)
         made = Manifest.read(out)
         if made is not None and made.changed(out) is not None:
             (out / MANIFEST).unlink()
+    aside.unlink(missing_ok=True)
 
 
 def _made(
@@ -254,11 +265,7 @@ def _made(
     started, (wanted, sources) = time.monotonic(), identity
     local = localised(store.stage, config)
     folder = out if in_place else out.with_name(f".{out.name}.tmp")
-    aside = out / f".{MANIFEST}.tmp"
-    if not in_place:
-        shutil.rmtree(folder, ignore_errors=True)
-    elif (out / MANIFEST).exists():
-        (out / MANIFEST).rename(aside)
+    aside = _set_aside(out if in_place else folder, in_place)
     new = not folder.exists()
     with writable(out):  # also in the place that a link leads to
         folder.mkdir(parents=True, exist_ok=True)
@@ -271,9 +278,7 @@ def _made(
         with contextlib.suppress(OSError):
             if new:
                 folder.rmdir()  # empty, after a mistake of the user
-            if isinstance(error, UserError) and not store.stored:
-                _put_back(aside, out)
-            aside.unlink(missing_ok=True)
+            _put_back(aside, out, isinstance(error, UserError) and not store.stored)
         raise
     remove_leftovers(folder)
     result = store.addressed(result)

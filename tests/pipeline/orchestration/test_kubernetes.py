@@ -5,9 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
-from pipeline.cli.conf_files import CONF
 from pipeline.config import ReportConfig
 from pipeline.orchestration import job_status, kubernetes
 from pipeline.orchestration.run_document import StageRecord
@@ -151,18 +149,3 @@ def test_a_refusal_of_each_attempt_is_the_same_warning() -> None:
     other = first.replace("512Mi", "256Mi")
     assert job_status.without_suffixes(first) != job_status.without_suffixes(other)
     assert "train-512" in job_status.without_suffixes("pod train-512-0-44nnf: BackOff")
-
-
-@pytest.mark.parametrize(("stage", "pods"), [("train", "BERT_NODES"), ("evaluate", "BERT_PARTS")])
-def test_the_pods_and_gpus_of_a_job_are_those_that_it_has(stage: str, pods: str) -> None:
-    """Whatever a ConfigMap says whose numbers no component has copied."""
-    items = [item for item in yaml.safe_load_all((CONF.parent / "k8s" / "pretrain.yaml").read_text()) if item]
-    (template,) = (each for each in job_status.templates_of(items) if each.name == stage)
-    job = template.item["spec"]["jobTemplate"]["spec"]
-    job["completions"] = 5
-    job["template"]["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] = 3
-    made = job_status.job_of(template, stage, "0a", "/data/run.json", None)
-    (container,) = made["spec"]["template"]["spec"]["containers"]
-    found = {each["name"]: each.get("value") for each in container["env"]}
-    assert (found[pods], found["BERT_GPUS"]) == ("5", "3")
-    assert len(found) == len(container["env"])
