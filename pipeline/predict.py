@@ -48,9 +48,9 @@ def predict(config: PredictConfig) -> None:
     """
     answer, coverage = answerer(config)
     rows = (row for row in rows_of(config) if row.columns or row.text.strip())
-    found = empty = 0
+    found, empty = False, 0
     while block := list(itertools.islice(rows, BLOCK)):
-        found += len(block)
+        found = True
         empty += sum(not "".join(row.columns or [row.text]).strip() for row in block)
         show(block, answer(block))
         if output.is_gone():  # as `| head` closes it

@@ -61,12 +61,7 @@ class Launch:
             child = subprocess.Popen(
                 self.command,
                 stdin=subprocess.DEVNULL,
-                env={
-                    **os.environ,
-                    **self.environment,
-                    rank_record.RANKS: str(self.ranks),
-                    rank_record.LAUNCHER: str(os.getpid()),
-                },
+                env={**os.environ, **self.environment, **rank_record.variables(self.ranks)},
                 start_new_session=True,
             )
         except OSError as error:

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -99,14 +100,18 @@ def line(found: dict[str, Estimate], config: RunConfig) -> str:
     if total:
         device = f"{config.estimate_gpu} at an MFU of {config.estimate_mfu:.2f}"
         parts.append(f"in all about {hours(sum(total))} of training, {device}")
+    return WARNING.join([f"estimate: {'; '.join(parts)}", *_lacks(found, config)]) if parts else ""
+
+
+def _lacks(found: dict[str, Estimate], config: RunConfig) -> Iterator[str]:
+    """Yield what the disk and the memory of this machine have too little of."""
     needed, free = sum(each.disk for each in found.values()), _free(config)
     if free is not None and needed > free:
-        parts[-1] += f"{WARNING}{size(needed)} of disk are needed, {config.workdir} has {size(free)} free"
+        yield f"{size(needed)} of disk are needed, {config.workdir} has {size(free)} free"
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     for name, each in found.items() if config.executor.here else ():
         if each.memory > memory:
-            parts[-1] += f"{WARNING}{name} needs {size(each.memory)} of memory, this machine has {size(memory)}"
-    return f"estimate: {'; '.join(parts)}" * bool(parts)
+            yield f"{name} needs {size(each.memory)} of memory, this machine has {size(memory)}"
 
 
 def _free(config: RunConfig) -> int | None:

@@ -124,15 +124,10 @@ def job_of(template: Template, stage: str, digest: str, record: str, owner: Owne
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec}
 
 
-def _limits(spec: Object) -> Object:
-    """Return the limits of a pod's stage."""
-    return spec["template"]["spec"]["containers"][0].get("resources", {}).get("limits") or {}
-
-
 def described(template: Template, stage: str) -> str:
     """Return one line about the Job that a stage would have."""
     spec = template.job
-    limits = _limits(spec)
+    limits = spec["template"]["spec"]["containers"][0].get("resources", {}).get("limits") or {}
     most = ", ".join(f"{name} {amount}" for name, amount in limits.items() if name != GPU)
     pods, gpus = spec.get("completions", 1), limits.get(GPU, 0)
     deadline = formatting.duration(spec["activeDeadlineSeconds"]) if "activeDeadlineSeconds" in spec else "none"

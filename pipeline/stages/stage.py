@@ -233,7 +233,7 @@ def _delete(store: StoreFolder, named: Path, out: Path, wanted: str) -> None:
 
 
 def _set_aside(folder: Path, in_place: bool) -> Path:
-    """Remove what an earlier start left, or put the manifest of what goes on aside; return where it is then."""
+    """Remove what an earlier start left, or put the manifest of a stage that resumes aside; return where."""
     aside = folder / f".{MANIFEST}.tmp"
     if not in_place:
         shutil.rmtree(folder, ignore_errors=True)
@@ -265,7 +265,7 @@ def _made(
     started, (wanted, sources) = time.monotonic(), identity
     local = localised(store.stage, config)
     folder = out if in_place else out.with_name(f".{out.name}.tmp")
-    aside = _set_aside(out if in_place else folder, in_place)
+    aside = _set_aside(folder, in_place)
     new = not folder.exists()
     with writable(out):  # also in the place that a link leads to
         folder.mkdir(parents=True, exist_ok=True)
