@@ -11,9 +11,8 @@ from pipeline.common.errors import ConfigError
 from pipeline.config import CorpusConfig
 from pipeline.readers import Document, SkipCounts
 
-_SIGNED = r"([^\s<>=!][^<>=!]*)(<=|>=|==|!=|<|>)(?!=)"  # a field, and how it is compared
-_CONDITION = re.compile(rf"\s*{_SIGNED}\s*((['\"]).*?\4|\S.*?)\s*(?:$|\s(and)\s+(?={_SIGNED}))", re.S)
-_SECOND = re.compile(r"[\s,&|].*[<>=!]", re.S)  # in a value: it may be meant as another condition
+_VALUE = r"(?:'([^']*+)'|\"([^\"]*+)\"|(?!['\"])([^\s<>=!]++(?:\s++(?!and\s)[^\s<>=!]++)*+))"  # in quotes, or no signs
+_CONDITION = re.compile(rf"\s*+([^\s<>=!][^<>=!]*+)(<=|>=|==|!=|<|>)\s*+{_VALUE}\s*+(?:$|(and)\s)")
 _COMPARED = {
     "<": operator.lt,
     "<=": operator.le,
@@ -140,15 +139,16 @@ def _conditions(where: Any) -> Iterator[tuple[str, str, str]]:
     place, more, text = 0, True, where if isinstance(where, str) else ""
     while more:
         found = _CONDITION.match(text, place)
-        if found is None or (found[4] is None and _SECOND.search(found[3])):
+        if found is None:
             raise ConfigError(
                 "must be a field, one of < <= > >= == != and a value, such as 'date >= 2026-09'; join several by and, "
-                "and put a value with such signs in quotes",
+                "and put a value with such signs, or with and, in quotes",
                 "corpus.options.where",
                 where,
             )
-        yield found[1].strip(), found[2], re.sub(r"^(['\"])(.*)\1$", r"\2", found[3], flags=re.S)
-        place, more = found.end(), found[5] is not None
+        name, sign, *values, joined = found.groups()
+        yield name.strip(), sign, "".join(value or "" for value in values)
+        place, more = found.end(), joined is not None
 
 
 def _own(row: Mapping[str, Any], name: str) -> str:

@@ -84,6 +84,8 @@ def test_texts_and_ids_stored_as_bytes_are_text(tmp_path: Path) -> None:
         ("lang == de and date < 2026-09", "a"),
         ("lang == 'de' and date >= 2025-02\n and meta.n<21", "d"),
         ("lang != and and good == true", "ad"),
+        ("lang != x y   and \tgood == true ", "ad"),
+        ("lang != 'x and y' and good == true", "ad"),
         ("lang != 'x and date < 2026'", "acd"),
     ],
 )
@@ -132,6 +134,10 @@ def test_numbers_and_times_of_any_precision_are_compared(values: pa.Array, where
         "lang == de && date < 2026",
         "lang == de AND date < 2026",
         "lang == de and date <",
+        "lang != x=y",
+        "lang == 'de' or lang == 'en'",
+        "lang == 'de and date < 2026",
+        "lang and date",
     ],
 )
 def test_a_condition_that_is_none_is_refused(where: object, tmp_path: Path) -> None:
