@@ -58,12 +58,14 @@ def main() -> None:
         said = f"{statistics.mean(ratios):.2f} (most {max(ratios):.2f})"
         print(f"| killed at {options.moments} moments | {said} | {equal} |", flush=True)
 
+        (work / "removed.txt").write_text(f"{work}/corpus/0000.jsonl line 3\n")
         run("kept", "keep_reading=true")
         (work / "spare.jsonl").rename(spare)
         for name, more in (
             (f"{100 / FILES:.0f} % more files", []),
             ("another sequence length", ["sequence_length=256"]),
             ("another seed and more validation", ["seed=7", "validation_share=0.05"]),
+            ("a removed document", [f"filters.remove={work}/removed.txt"]),
         ):
             again, _ = run("kept", "keep_reading=true", *more)
             scratch, _ = run("scratch", *more)
