@@ -5,6 +5,7 @@ run, orphans of a killed one included, and whether the shards are the same bytes
 whole process group, at `--moments` even times. Rows about what changed keep the reading of the run before.
 
     --megabytes 10 --moments 2 --workers 1    the small form, in a minute
+    --engine flink                            on a cluster on this machine, whose own time is counted too
 """
 
 import argparse
@@ -17,8 +18,12 @@ import sys
 import tempfile
 from pathlib import Path
 
+import psutil
+
+from benchmarks.data import engines
 from benchmarks.data.prepare import make_inputs, measure, sums
 from benchmarks.shared import heading
+from tests.pipeline.beam.engines import Cluster
 
 FILES = 100
 SUBREAPER = 36  # of prctl: orphans become children of this process, and their time is counted
@@ -30,19 +35,24 @@ def main() -> None:
     parser.add_argument("--megabytes", type=float, default=100)
     parser.add_argument("--moments", type=int, default=20)
     parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--engine", choices=list(engines.CLUSTERS))
     parser.add_argument("--near", action="store_true", help="leave out near duplicates too")
     options = parser.parse_args()
     ctypes.CDLL(None).prctl(SUBREAPER, 1)
 
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
         work = Path(folder)
         make_inputs(options.text, work, options.megabytes)
         divide(work / "text.jsonl", work / "corpus")
-        common = [f"runner.workers={options.workers}", *["filters.near_duplicates=0.8"] * options.near]
+        cluster = stack.enter_context(engines.started(options.engine, work / "engine")) if options.engine else None
+        runner = engines.words_of(cluster) if cluster else [f"runner.workers={options.workers}"]
+        common = [*runner, *["filters.near_duplicates=0.8"] * options.near]
 
         def run(out: str, *more: str, kill: float | None = None) -> tuple[float, float]:
             words = f"+corpus=jsonl corpus.path={work}/corpus vocab={work}/tokenizer.json out={work}/{out}"
-            return cost([sys.executable, "-m", "pipeline.prepare", *words.split(), *common, *more], kill)
+            before = used(cluster)
+            cpu, wall = cost([sys.executable, "-m", "pipeline.prepare", *words.split(), *common, *more], kill)
+            return cpu + used(cluster) - before, wall
 
         spare = work / "corpus" / f"{FILES - 1:04}.jsonl"
         spare.rename(work / "spare.jsonl")
@@ -88,9 +98,15 @@ def cost(command: list[str], kill: float | None) -> tuple[float, float]:
     cpu = found.cpu
     with contextlib.suppress(ChildProcessError):
         while True:
-            _, _, used = os.wait3(0)
-            cpu += used.ru_utime + used.ru_stime
+            _, _, orphan = os.wait3(0)
+            cpu += orphan.ru_utime + orphan.ru_stime
     return cpu, found.wall
+
+
+def used(cluster: Cluster | None) -> float:
+    """Return the CPU seconds of an engine's processes so far, of their workers too."""
+    tops = [psutil.Process(each.pid) for each in cluster.processes.values()] if cluster else []
+    return sum(sum(one.cpu_times()[:4]) for top in tops for one in [top, *top.children(recursive=True)])
 
 
 if __name__ == "__main__":
