@@ -391,6 +391,8 @@ def warnings(plan: PreparePlan, counts: CorpusCounts, lowest: LowestHashes) -> l
             f"{pluralize(len(missed), 'line')} of {config.filters.remove} name no document that was read, such as "
             f"{missed[0]}; ids are as in dropped.feather and inspect"
         )
+    if config.filters.remove and not plan.removed:
+        found.append(f"{config.filters.remove} is empty, so filters.remove takes no document out")
     if config.corpus.options.get("where") and LEFT_OUT not in counts.skipped:
         found.append("corpus.options.where leaves out no row; check its value")
     if plan.short:

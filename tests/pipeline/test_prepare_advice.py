@@ -107,15 +107,25 @@ def test_what_is_wrong_in_the_first_row_is_found_with_the_plan(tmp_path: Path) -
     assert estimate.of(found) is None
 
 
-@pytest.mark.parametrize(("where", "said"), [("lang != XX", True), ("lang != xx", False)])
-def test_a_condition_that_leaves_out_no_row_is_said(where: str, said: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("where", "gone", "said"),
+    [
+        ("lang != XX", "rows.jsonl line 5", ["corpus.options.where"]),
+        ("lang != xx", "rows.jsonl line 5", []),
+        ("lang != xx", "\n", ["filters.remove"]),
+        ("lang != xx", "rows.jsonl:5", ["gone.txt"]),
+    ],
+)
+def test_what_takes_no_document_out_is_said(where: str, gone: str, said: list[str], tmp_path: Path) -> None:
     texts = [document(number, 9) for number in range(40)]
     rows = [{"text": text, "lang": "xx" if number < 3 else "de"} for number, text in enumerate(texts)]
     (tmp_path / "rows.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     (tmp_path / "tokenizer.json").write_text(build([*SPECIAL, *WORDS]))
+    (tmp_path / "gone.txt").write_text(gone.replace("rows", f"{tmp_path}/rows", 1))
     found = preparing.settings("jsonl", tmp_path / "rows.jsonl", tmp_path, workdir=str(tmp_path), validation_share=0.3)
-    found.corpus.options["where"] = where
+    found.corpus.options["where"], found.filters.remove = where, str(tmp_path / "gone.txt")
     (tmp_path / "out").mkdir()
     made = prepare.make(found, tmp_path / "out")
-    assert any("corpus.options.where" in warning for warning in made.figures["warnings"]) == said
-    assert made.figures["documents"]["read"] == 40 - 3 * (not said)
+    about = [line for line in made.figures["warnings"] if re.search("where|remove|gone", line)]
+    assert [any(word in line for line in about) for word in said] == [True] * len(about)
+    assert made.figures["documents"]["read"] == 40 - 3 * (where == "lang != xx")
