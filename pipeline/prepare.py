@@ -384,15 +384,13 @@ def warnings(plan: PreparePlan, counts: CorpusCounts, lowest: LowestHashes) -> l
             f"are held out with {pluralize(held, 'document')}; a smaller validation_share leaves "
             "more to train on"
         )
-    if unknown := Coverage.of(counts.totals).warning:
-        found.append(unknown)
+    found += filter(None, [Coverage.of(counts.totals).warning])
     if missed := sorted(plan.removed - counts.removed.keys()):
         found.append(
             f"{pluralize(len(missed), 'line')} of {config.filters.remove} name no document that was read, such as "
             f"{missed[0]}; ids are as in dropped.feather and inspect"
         )
-    if config.filters.remove and not plan.removed:
-        found.append(f"{config.filters.remove} is empty, so filters.remove takes no document out")
+    found += ["filters.remove names no document; its file is empty"] * bool(config.filters.remove and not plan.removed)
     if config.corpus.options.get("where") and LEFT_OUT not in counts.skipped:
         found.append("corpus.options.where leaves out no row; check its value")
     if plan.short:

@@ -1,7 +1,6 @@
 """Readers for tasks of single sentences or pairs, in the GLUE layout or a custom one."""
 
 import math
-import re
 import unicodedata
 from pathlib import Path
 
@@ -10,9 +9,6 @@ from pipeline.common.errors import InputError
 from pipeline.config import TaskConfig
 from pipeline.evaluation import table_files
 from pipeline.evaluation.table_files import Content, Table
-
-_FIELD = re.compile(r"\{([^{}]+)\}")  # a column within a sentence
-
 
 # Of a row: one or two sentences, then the endings of a choice; the index of its class, the number of
 # the right ending, or its score.
@@ -87,14 +83,13 @@ def read_examples(
     """
     place, content = need(data, task, name)
     columns = [*(task.columns if labelled else task.test_columns or task.columns), *task.choices]
-    inside = [name for column in columns for name in _FIELD.findall(column)]
     table = table_files.parse(
         place,
         content,
         task.header or not labelled,
         task.key,
         task.quoted,
-        [*columns, *inside, *([task.label] if labelled else [])],
+        [*columns, *([task.label] if labelled else [])],
     )
     texts = [texts_of(table, column) for column in columns]
     labels = [0.0] * len(table.rows)
@@ -119,7 +114,7 @@ def texts_of(table: Table, column: str) -> list[str]:
     if column in table.names or "{" not in column:
         (place,) = columns_of(table, [column])
         return [row[place].strip() for row in table.rows]
-    between, names = _FIELD.split(column)[::2], _FIELD.split(column)[1::2]
+    between, names = table_files.FIELD.split(column)[::2], table_files.FIELD.split(column)[1::2]
     places = columns_of(table, names)
     first, *rest = between
     return [

@@ -111,7 +111,7 @@ def _table_rows(config: PredictConfig | EmbedConfig, place: str, content: bytes)
     named = table_files.ends(place, *TABLES)
     # The first column of other files may be whole lines.
     kind = place if named else _kind_of(content, header or config.columns != ["0"])
-    table = table_files.parse(place, content, header, needed=config.columns, kind=kind)
+    table = table_files.parse(place, content, header, needed=[*config.columns, config.id or ""], kind=kind)
     first = list(filter(None, table.rows[0])) if table.rows and not table.names else []
     if len(first) > 1 and first == list(map(str, range(len(first)))):
         table = table_files.parse(place, content, True, kind=kind)  # as evaluate reads it

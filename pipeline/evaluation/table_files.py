@@ -6,6 +6,7 @@ TSV fields are split at tabs only: quotation marks are text, and often unbalance
 import csv
 import io
 import json
+import re
 import zipfile
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
@@ -22,6 +23,7 @@ from pipeline.common.storage import BROKEN_ZIP
 from pipeline.readers.io import compressed
 from pipeline.text import encodings
 
+FIELD = re.compile(r"\{([^{}]+)\}")  # a column within a sentence
 Content = tuple[str, bytes]  # where a file is, and what is in it
 
 
@@ -186,7 +188,8 @@ def parse_json(place: str, text: str, key: str | None, needed: Collection[str], 
     """Parse objects, one `by_line` or in a list; the columns are all of their keys.
 
     With `key`, the file is an object and the list is its entry `key`. A row without a key that is
-    `needed` is malformed, also where it is null, a list or an object; another that is missing is empty.
+    `needed`, or in a sentence there, is malformed, also where it is null, a list or an object;
+    another that is missing is empty.
 
     Raises:
         InputError: the file is malformed or has no objects.
@@ -213,7 +216,7 @@ def parse_json(place: str, text: str, key: str | None, needed: Collection[str], 
     if not objects:
         raise InputError("has no objects", path=place)
     names = list(dict.fromkeys(chain.from_iterable(objects)))
-    needed = [name for name in needed if name in names]
+    needed = [name for column in needed for name in (column, *FIELD.findall(column)) if name in names]
     table = Table(place, names, [], [])
     for number, one in zip(lines or range(1, len(objects) + 1), objects, strict=True):
         fault = fault_of(one, needed)

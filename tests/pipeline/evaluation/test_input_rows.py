@@ -194,6 +194,7 @@ def test_texts_are_no_question(text: str, tmp_path: Path) -> None:
         ("a.csv", "text\n", ["text"]),
         ("a.csv", "text,b\na,b\n", ["c"]),
         ("a.jsonl", '{"text": "a"}\n{"b": 1}\n', ["text"]),
+        ("a.jsonl", '{"text": "a", "b": 2}\n{"b": 1}\n', ["{b}: {text}"]),
         ("a.jsonl", '{"tokens": ["a", "b"]}\n', ["tokens"]),
         ("a.csv", "", ["text"]),
     ],
