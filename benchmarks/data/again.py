@@ -50,9 +50,7 @@ def main() -> None:
 
         def run(out: str, *more: str, kill: float | None = None) -> tuple[float, float]:
             words = f"+corpus=jsonl corpus.path={work}/corpus vocab={work}/tokenizer.json out={work}/{out}"
-            before = used(cluster)
-            cpu, wall = cost([sys.executable, "-m", "pipeline.prepare", *words.split(), *common, *more], kill)
-            return cpu + used(cluster) - before, wall
+            return cost([sys.executable, "-m", "pipeline.prepare", *words.split(), *common, *more], kill, cluster)
 
         spare = work / "corpus" / f"{FILES - 1:04}.jsonl"
         spare.rename(work / "spare.jsonl")
@@ -92,15 +90,16 @@ def divide(text: Path, folder: Path) -> None:
         (folder / f"{number:04}.jsonl").write_bytes(b"".join(part))
 
 
-def cost(command: list[str], kill: float | None) -> tuple[float, float]:
+def cost(command: list[str], kill: float | None, cluster: Cluster | None) -> tuple[float, float]:
     """Run a command, and kill its processes after some seconds; return CPU seconds, orphans' too, and seconds."""
+    engine, before = {each.pid for each in cluster.processes.values()} if cluster else set(), used(cluster)
     found = measure(command, kill)
     cpu = found.cpu
-    with contextlib.suppress(ChildProcessError):
-        while True:
-            _, _, orphan = os.wait3(0)
-            cpu += orphan.ru_utime + orphan.ru_stime
-    return cpu, found.wall
+    while orphans := {each.pid for each in psutil.Process().children()} - engine:
+        for orphan in orphans:
+            _, _, its = os.wait4(orphan, 0)
+            cpu += its.ru_utime + its.ru_stime
+    return cpu + used(cluster) - before, found.wall
 
 
 def used(cluster: Cluster | None) -> float:
