@@ -31,6 +31,9 @@ prepare corpus=books corpus.path=TMP/gone vocab=TMP/vocab.txt out=TMP/out
 prepare corpus=books corpus.path=TMP/books out=az://bucket/out
 prepare corpus=books seqence_length=9
 prepare corpus=books corpus.qwert=9
+prepare corpus=jsonl corpus.files=[x]
+prepare corpus=jsonl corpus.path=TMP/books corpus.subset=nld_Latn
+prepare corpus=jsonl corpus.path=TMP/books vocab=TMP/vocab.txt out=TMP/out corpus.options.title=name
 prepare corpus=books sequence_length=x
 prepare corpus=books sequence_length=2
 prepare corpus=books seed=1,2

@@ -10,6 +10,8 @@ from pipeline.common.schema import Section, check, option
 class ObjectiveConfig(Section, key="objective"):
     """What is predicted: Devlin et al. 2019, section 3.1."""
 
+    _only = dict.fromkeys(["span_stop"], ("span",))
+
     name: str = option(help="Name of the objective.")
     predict: str = option(
         "masked", "Tokens to predict: masked ones, or the next one from those before it.", choices=("masked", "next")
@@ -110,6 +112,7 @@ class ScheduleConfig(Section, key="schedule"):
     _only = dict.fromkeys(("decay", "decay_share"), ("name", "wsd")) | {
         "power": ("name", "polynomial", "wsd"),
         "batch_share": ("first_batch",),
+        "warmup_share": ("warmup_steps", None),
     }
 
     name: str = option(help="Schedule.", choices=("linear", "polynomial", "constant", "cosine", "wsd"))

@@ -25,6 +25,11 @@ class ModelConfig(Section, key="model"):
     The help texts name the keys that only ModernBERT (Warner et al. 2024) reads.
     """
 
+    _only = dict.fromkeys(
+        ("local_window", "global_every", "rotary_local", "rotary_global", "classifier_pooling"),
+        ("architecture", "modernbert"),
+    )
+
     name: str = option(help="Name of the size.")
     architecture: str = option("bert", "Architecture.", choices=("bert", "modernbert"))
     layers: int = option(help="Layers; 0: as the model in `start`, or as base.", at_least=0)

@@ -134,8 +134,9 @@ def explain(error: Exception) -> UserError:
         if "is not a ListConfig, list or tuple" in text:
             return ConfigError(f"must be a list; write '{named(full)}=[\"VALUE\"]'", full)
         if one := NO_GROUP.search(text):
-            first = f"{error.key}.{names(OmegaConf.get_type(error.parent_node, error.key))[0]}"
-            return ConfigError(f"has keys of its own; did you mean {named(first)}={one[1]}?", full, one[1])
+            holder, inner = error.parent_node, isinstance(error.key, int)
+            first = names(holder._metadata.element_type if inner else OmegaConf.get_type(holder, error.key))[0]
+            return ConfigError(f"has keys of its own; did you mean {named(f'{full}.{first}')}={one[1]}?", full, one[1])
         if many := NOT_ONE.search(text):
             return ConfigError("must be one text", full, many[1])
     if gone := NOT_THERE.search(text):

@@ -126,7 +126,7 @@ def without_effect(config: Any, prefix: str = "") -> Iterator[str]:
             yield from without_effect(value, f"{prefix}{each.name}.")
         elif other and value != default_of(each):
             found = getattr(config, other)
-            if not (found in read_with if read_with else found):
+            if not (found in read_with if read_with else found and found != getattr(type(config), other, None)):
                 shown = "null" if found is None else found
                 yield f"{prefix}{each.name}={value} has no effect with {prefix}{other}={shown}"
 
@@ -194,7 +194,7 @@ class Section:
     """A part of a configuration under `key`; a new instance checks its fields' limits."""
 
     _prefix: ClassVar[str] = ""
-    _only: ClassVar[dict[str, tuple[Any, ...]]] = {}  # the field and its values with which one is read; or if set
+    _only: ClassVar[dict[str, tuple[Any, ...]]] = {}  # the field and its values with which one is read; or unless usual
 
     def __init_subclass__(cls, key: str = "") -> None:
         cls._prefix = f"{key}." if key else cls._prefix

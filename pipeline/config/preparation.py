@@ -28,6 +28,8 @@ class DownloadFile:
 class CorpusConfig(Section, key="corpus"):
     """Where text comes from and how it is read."""
 
+    _only = dict.fromkeys(["limit_seed"], ("limit",))
+
     name: str = option(help="Name of the corpus and of its download folder in work/.")
     reader: str = option(help="Module of pipeline.readers that reads the files.")
     language: str = option(
@@ -66,6 +68,7 @@ class CorpusConfig(Section, key="corpus"):
             f"is required for {self.name.rstrip('-')}; add corpus.subset=NAME, the folder of the language: nld_Latn",
             "corpus.subset",
         )
+        self.require((self.subset or "") in f"{self.path}", f"selects nothing of corpus.path={self.path}", "subset")
         if self.limit is not None:
             self.require(self.limit_bytes > 0, "must be a number of bytes above 0, such as 500MB or 20GB", "limit")
             self.require(

@@ -8,6 +8,7 @@ from typing import Any
 from unicodedata import normalize
 
 from pipeline.common.errors import ConfigError
+from pipeline.common.schema import check
 from pipeline.config import CorpusConfig
 from pipeline.readers import Document, SkipCounts
 
@@ -41,18 +42,15 @@ class RowReader:
         id: str | None = None,
         where: str | None = None,
     ):
-        """Check the names; `where` is as `date >= 2026-09 and lang == de`; `title` has no effect but on fingerprints.
+        """Check the names; `where` is as `date >= 2026-09 and lang == de`; `title` is part of fingerprints.
 
         Raises:
-            ConfigError: `text` is neither a field nor a list of them, or another is not a name.
+            ConfigError: `text` is neither a field nor a list of them, `id` no name, or there is a `title`.
         """
         self.corpus, self.source = corpus, source
         self.conditions = [] if where is None else list(_conditions(where))
-        for key, name in (("title", title), ("id", id)):
-            if name is not None and not isinstance(name, str):
-                raise ConfigError(
-                    "must be a field name, in quotes if it looks like something else", f"corpus.options.{key}", name
-                )
+        check(title is None, "must be null; set corpus.options.text to [TITLE,TEXT]", "corpus.options.title", title)
+        check(id is None or isinstance(id, str), "must be a field name; put it in quotes", "corpus.options.id", id)
         names = [text] if isinstance(text, str) else text
         if not isinstance(names, list) or not names or not all(isinstance(n, str) for n in names):
             raise ConfigError("must be a field name or a list of field names", "corpus.options.text", text)

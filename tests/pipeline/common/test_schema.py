@@ -20,12 +20,14 @@ class Part(Section, key="part"):
 
 @dataclass(kw_only=True)
 class Switched(Section):
-    _only = {"power": ("name", "b", "c"), "count": ("folder",)}  # noqa: RUF012 -- a ClassVar of Section
+    _only = {"power": ("name", "b", "c"), "count": ("folder",), "stop": ("span",)}  # noqa: RUF012 -- a ClassVar of Section
 
     name: str = option("a")
     folder: str | None = option(None)
     power: float = option(1.0)
     count: int = option(1)
+    span: int = option(1)
+    stop: int = option(0)
     inner: Any = None
 
 
@@ -40,4 +42,5 @@ def test_no_setting_is_infinite_or_nan(name: str, number: float) -> None:
 def test_what_another_value_switches_off_is_found() -> None:
     found = without_effect(Switched(power=2.0, count=3, inner=Switched(name="b", power=2.0)))
     assert list(found) == ["power=2.0 has no effect with name=a", "count=3 has no effect with folder=null"]
-    assert not list(without_effect(Switched(name="b", power=2.0, folder="x", count=3)))
+    assert list(without_effect(Switched(stop=2))) == ["stop=2 has no effect with span=1"]
+    assert not list(without_effect(Switched(name="b", power=2.0, folder="x", count=3, span=2, stop=1)))

@@ -139,7 +139,7 @@ def test_a_line_is_numbered_from_the_beginning_of_the_file(tmp_path: Path) -> No
         read(config("jsonl", path), 100)
 
 
-FIELDS = {"text": ["head", "meta.body"], "title": "head", "id": "key"}
+FIELDS = {"text": ["head", "meta.body"], "title": None, "id": "key"}
 ROWS = [{"head": "One", "meta": {"body": "first"}, "key": 1}, {"head": None, "meta": {"body": "second"}, "key": 2}]
 
 
