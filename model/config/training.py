@@ -29,6 +29,8 @@ class ComputeConfig:
 class TrackingConfig(Section, key="tracking"):
     """Where metrics are sent, in addition to metrics.jsonl."""
 
+    _only = dict.fromkeys(("project", "mode"), ("name", "wandb")) | {"prometheus_host": ("prometheus_port",)}
+
     name: str = option("none", "Tracker.", choices=("wandb", "none"))
     project: str | None = option(None, "Project of the tracker; null: WANDB_PROJECT, or else bert-pipeline.")
     mode: str = option(

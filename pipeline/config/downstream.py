@@ -80,6 +80,11 @@ class ConvertConfig(StageConfig):
 class TaskConfig(Section, key="task"):
     """One task: its files, which columns hold what, and how it is measured."""
 
+    _only = dict.fromkeys(("contexts", "paradigm", "phenomenon", "category"), ("kind", MINIMAL_PAIRS)) | {
+        "choices": ("kind", "choice"),
+        **dict.fromkeys(("test_columns", "test_rows"), ("test",)),
+    }
+
     name: str = option(help="Name of the task.")
     kind: str = option("classification", "Type of task.", choices=tuple(TASK_KINDS))
     folder: str = option("", "Folder of the files within the data folder; empty: that folder.")
@@ -116,6 +121,8 @@ class TaskConfig(Section, key="task"):
         if self.kind in ("classification", "choice"):
             pair = len(self.columns) == len({*self.columns}) in (1, 2)
             self.require(pair, "must be one column, or two for pairs of sentences", "columns")
+            given = any(self.label == column or f"{{{self.label}}}" in column for column in self.columns)
+            self.require(not given, f"has the label's, {self.label}: the answer would be read", "columns")
             self.require(
                 self.header or all(place.isdecimal() for place in (*self.columns, self.label)),
                 "must be indices from 0 where there is no header, like task.label",

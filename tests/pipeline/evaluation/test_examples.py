@@ -216,6 +216,8 @@ def test_no_task_is_left_out_here():
     ("change", "key", "word"),
     [
         ({"columns": []}, "task.columns", r"\[\]"),
+        ({"columns": ["label"]}, "task.columns", "answer"),
+        ({"columns": ["Of {label}"]}, "task.columns", "answer"),
         ({"header": False}, "task.columns", "header"),
         ({"labels": ["one"]}, "task.labels", "one"),
         ({"metrics": []}, "task.metrics", r"\[\]"),
