@@ -22,7 +22,6 @@ import numpy as np
 from pipeline.cli import entry_point
 from pipeline.common import output, terminal
 from pipeline.common.errors import InputError
-from pipeline.common.formatting import WARNING, pluralize
 from pipeline.config import PredictConfig, TaskConfig
 from pipeline.evaluation.input_rows import Row, longest_of, rows_of
 from pipeline.evaluation.task_types.question_answering import Answers, Question
@@ -48,18 +47,16 @@ def predict(config: PredictConfig) -> None:
     """
     answer, coverage = answerer(config)
     rows = (row for row in rows_of(config) if row.columns or row.text.strip())
-    found, empty = False, 0
+    found = False
     while block := list(itertools.islice(rows, BLOCK)):
         found = True
-        empty += sum(not "".join(row.columns or [row.text]).strip() for row in block)
         show(block, answer(block))
         if output.is_gone():  # as `| head` closes it
             return
     if not found:
         place = config.input or "standard input"
         raise InputError("is empty; write one input per line", "input", path=place)
-    without = f"{WARNING}{pluralize(empty, 'row')} without text" if empty else ""
-    terminal.say(f"predict: {coverage.line}{without}", sys.stderr)
+    terminal.say(f"predict: {coverage.line}", sys.stderr)
 
 
 def show(block: Rows, answers: Replies) -> None:

@@ -322,3 +322,5 @@ class EmbedConfig(RowsConfig):
         self.require(len(self.columns) < 2, "must be one column, or a text with {NAME} in it", "columns")
         ends = (".arrow",) if self.pooling == "tokens" else (".arrow", ".npy")
         self.require(self.out.endswith(ends), f"must end with {' or '.join(ends)}", "out")
+        for key in ("id", "label"):
+            self.require(getattr(self, key) is None or ends[0] in self.out, "goes with out=NAME.arrow alone", key)

@@ -15,7 +15,9 @@ from pathlib import Path
 from typing import TextIO, cast
 from unicodedata import normalize
 
+from pipeline.common import terminal
 from pipeline.common.errors import ConfigError, InputError, readable
+from pipeline.common.formatting import pluralize
 from pipeline.common.schema import check
 from pipeline.common.stand_ins import HEAD
 from pipeline.common.tables import read_table
@@ -58,7 +60,21 @@ def open_rows(path: str | None) -> TextIO:
 
 
 def rows_of(config: PredictConfig | EmbedConfig) -> Iterator[Row]:
-    """Yield the rows of the input; lines are read as they are needed.
+    """Yield the rows of the input, and say at its end how many have no text; lines are read as they are needed.
+
+    Raises:
+        InputError: raised by `_rows`.
+    """
+    empty = 0
+    for row in _rows(config):
+        empty += not "".join(row.columns or [row.text]).strip()
+        yield row
+    if empty:
+        terminal.say(f"warning: {pluralize(empty, 'row')} without text", sys.stderr)
+
+
+def _rows(config: PredictConfig | EmbedConfig) -> Iterator[Row]:
+    """Yield the rows of the input.
 
     Raises:
         InputError: the input is unreadable, empty, malformed or no text, or which columns to read

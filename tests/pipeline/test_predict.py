@@ -102,13 +102,21 @@ def test_what_the_vocabulary_does_not_know_is_said(pretrained, monkeypatch, caps
     assert "warning" in said
 
 
-def test_rows_of_a_table_without_text_are_counted(vocab, tmp_path, monkeypatch, capsys) -> None:
+@pytest.mark.parametrize("key", ["id", "label"])
+def test_vectors_alone_have_no_names(key, tmp_path) -> None:
+    with refused(ConfigError, key=key):
+        EmbedConfig(pretrained="x", input="in.csv", columns=["text"], out="out.npy", **{key: "ref"})
+
+
+def test_rows_without_text_are_counted(vocab, tmp_path, monkeypatch, capsys) -> None:
     folder = tuned("class", 2, ["no", "yes"], vocab, tmp_path / "tuned", texts=1)
     monkeypatch.setattr(sys, "stdin", io.StringIO("note,id\nthe cat,1\n,2\n  ,3\n"))
     predict.predict(PredictConfig(pretrained=str(folder), columns=["note"]))
     said = capsys.readouterr()
     assert len(said.out.splitlines()) == 3
     assert "warning: 2 rows without text" in said.err
+    vectors(folder, tmp_path, "a cat\n\n")
+    assert "warning: 1 row without text" in capsys.readouterr().err
 
 
 def test_a_modern_model_fills_masks_as_transformers_does_and_judges_no_pairs(modern, monkeypatch, capsys) -> None:
