@@ -6,7 +6,7 @@ Shapes: M masked positions, V vocabulary, B sequences.
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 import torch.distributed as dist
@@ -141,11 +141,15 @@ class Meter:
         if self._work is not None:
             self._operations += self._work(batch)
 
-    def tokens(self) -> int:
-        """Return the tokens over all ranks since the last `read`; every rank must call it."""
-        total = self._sums[SUMS.index("tokens")].clone()
-        dist.all_reduce(total)
-        return int(total)
+    def totals(self) -> list[float]:
+        """Return the sums of `SUMS` over all ranks since the last `read`; every rank must call it."""
+        totals = self._sums.clone()
+        dist.all_reduce(totals)
+        return cast("list[float]", totals.tolist())
+
+    def carry(self, totals: list[float]) -> None:
+        """Add the sums of an earlier start, up to its checkpoint, but for what rates are of."""
+        self._sums += torch.tensor(totals, device=self._sums.device) * ~self._always
 
     def read(self, next_sentence: bool) -> Figures:
         """Return the metrics over all ranks since the last call; every rank must call it.

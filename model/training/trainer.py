@@ -24,7 +24,7 @@ from model.training import checkpoint, cost, estimate, micro_batch, provenance, 
 from model.training.deepspeed_engine import averaged_weights, gather_state, scale_of
 from model.training.schedule import batches, lr_factor, mask_share, steps_before_decay, warmup_steps
 from model.training.start import Session
-from model.training.step_metrics import Meter, losses
+from model.training.step_metrics import SUMS, Meter, losses
 from model.training.tracking import Tracker, read_metrics, take_back
 from pipeline.common import checkpoints, counter_rng
 from pipeline.common.errors import Diverged, Restart
@@ -66,6 +66,8 @@ class Trainer:
         self._announce()
         self.engine.train()
         self.meter.restart()
+        if self.world.rank == 0 and self.state.sums:
+            self.meter.carry(self.state.sums)
         self.guard.training()
         ahead = min(16, max(2, AHEAD * self.world.size // self.config.batch_size))
         if not self.step and self.config.save_at_words:
@@ -347,7 +349,7 @@ class Trainer:
         except FloatingPointError as error:
             raise self._diverged(f"{error} after step {self.step:,}") from error
         self.saved, self.compared = self.step, True
-        tokens = self.tokens + self.meter.tokens()
+        sums = self.meter.totals()
         self.guard.beat()
         if self.world.rank == 0:
             self.store.uploads.wait(self.guard.beat)  # at most one checkpoint is not there yet
@@ -355,7 +357,8 @@ class Trainer:
                 self.state,
                 step=self.step,
                 samples=self.samples,
-                tokens=tokens,
+                tokens=self.tokens + int(sums[SUMS.index("tokens")]),
+                sums=sums,
                 skipped=self.health.skipped,
                 words=self.words.count,
                 seconds=self.state.seconds + time.monotonic() - self.plan.began,

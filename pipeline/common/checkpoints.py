@@ -49,6 +49,7 @@ class State:
     first_steps: str | None = None  # hash of what the steps done depend on; None: not noted
     best: dict[str, float] = dataclasses.field(default_factory=dict)  # of keep_best: its step and held-out figures
     mark: float | None = None  # of save_at_words: what it was saved for, 0 before the first step
+    sums: list[float] = dataclasses.field(default_factory=list)  # of the metrics since the last row
     format: str = FORMAT
 
     @property

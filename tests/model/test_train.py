@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import psutil
 import pytest
 from transformers import BertModel
@@ -85,17 +86,20 @@ def test_it_learns_and_leaves_a_manifest(undisturbed: Path) -> None:
 def test_a_run_resumes_at_another_stage_on_another_number_of_processes(
     root: Path, work: Path, undisturbed: Path, tmp_path: Path
 ) -> None:
-    out = tmp_path / "train"
-    assert start(root, work, out, "deepspeed=zero2", processes=2).wait(280) == 0
-    manifest = Manifest.read(out)
+    out, every = tmp_path / "train", "log_every=4"
+    assert start(root, work, out, every, "deepspeed=zero2", processes=2).wait(280) == 0
+    manifest, rows = Manifest.read(out), losses(out)
     assert manifest is not None
     (out / "manifest.json").unlink()
     for path in (out / "checkpoints" / manifest.fingerprint[:12]).glob("step-00000012/*"):
         path.write_bytes(path.read_bytes()[:100])  # the last checkpoint is damaged
-    done = train(work, out, "deepspeed=zero3", "micro_batch=6")
+    done = train(work, out, every, "deepspeed=zero3", "micro_batch=6")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "resumed after step 6" in done.stdout
-    assert losses(out) == pytest.approx(losses(undisturbed), abs=1e-4)
+    assert losses(out) == pytest.approx(rows, abs=1e-4)
+    assert rows[1] == pytest.approx(np.mean(losses(undisturbed)[4:8]), abs=0.02)
+    ends = [Manifest.read(each).figures["validation"]["masked_lm_loss"] for each in (out, undisturbed)]
+    assert ends[0] == pytest.approx(ends[1], abs=1e-4)
 
 
 def test_a_signal_to_one_rank_saves_and_asks_for_a_restart(root: Path, work: Path, tmp_path: Path) -> None:

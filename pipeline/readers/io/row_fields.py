@@ -77,10 +77,10 @@ class RowReader:
         value, compare = self._value(row, name), _COMPARED[sign]
         if value is None:
             return False
-        if isinstance(value, bool):
+        if isinstance(value, bool) and sign in ("==", "!="):
             return bool(compare(str(value).lower(), wanted.lower()))
-        if isinstance(value, list | Mapping):
-            raise ValueError(f"field {name} holds several values, of which {sign} says nothing; name one by a dot")
+        if isinstance(value, list | Mapping | bool):
+            raise ValueError(f"field {name} holds {value!r:.40}, of which {sign} says nothing")
         if isinstance(value, Decimal):
             value = int(value) if value == int(value) else float(value)
         if isinstance(value, int | float):

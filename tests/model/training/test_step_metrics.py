@@ -138,8 +138,18 @@ def test_figures_are_means_of_what_was_added_and_rates_of_the_time(monkeypatch: 
         wanted[f"{name}_loss"] = cross_entropy(logits, labels).item()
         wanted[f"{name}_accuracy"] = (logits.argmax(-1) == labels).double().mean().item()
     wanted["loss"] = wanted["masked_lm_loss"] + wanted["next_sentence_loss"]
+    totals = meter.totals()
     found = meter.read(next_sentence=True)
     assert {key: found[key] for key in wanted} == pytest.approx(wanted)
+    again = Meter(meter.world)  # of a start that resumes
+    again.carry(totals)
+    now[0] = 20.0
+    again.add(losses(words.clone(), pairs, batch)[2])
+    resumed = again.read(next_sentence=True)
+    assert resumed["tokens"] == 60
+    assert {key: resumed[key] for key in wanted if "_loss" in key} == pytest.approx(
+        {key: wanted[key] for key in wanted if "_loss" in key}
+    )
 
 
 def test_a_measured_peak_is_more_than_a_step_reaches(monkeypatch: pytest.MonkeyPatch) -> None:
