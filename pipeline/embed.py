@@ -74,7 +74,8 @@ def embed(config: EmbedConfig) -> None:
             about = list(rows[0].about)
             tokens = config.pooling == "tokens"
             write_arrow(path, blocks(), tokens, embedder.width, wordpiece, about)
-    print(f"embed: {pluralize(len(rows), 'row')}, vectors of {embedder.width} -> {out}", flush=True)
+    said = f"{pluralize(len(rows), 'row')}, vectors of {embedder.width}; {wordpiece.coverage.line}"
+    print(f"embed: {said} -> {out}", flush=True)
 
 
 @contextlib.contextmanager

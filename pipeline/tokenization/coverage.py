@@ -17,10 +17,12 @@ class Coverage:
 
     characters: int = 0
     unknown: int = 0  # in unknown tokens
+    line_ends: int = 0  # in tokens of their own
 
     def counts(self) -> dict[str, int]:
         """Return the counts by the names that they have in the totals of `prepare`."""
-        return {"tokenized_characters": self.characters, "unknown_characters": self.unknown}
+        names = "tokenized_characters", "unknown_characters", "line_ends"
+        return dict(zip(names, (self.characters, self.unknown, self.line_ends), strict=True))
 
     @classmethod
     def of(cls, totals: Mapping[str, int]) -> "Coverage":
@@ -38,12 +40,14 @@ class Coverage:
     @property
     def warning(self) -> str | None:
         """Return a warning if the vocabulary does not fit the texts."""
-        if self.share <= MOST:
-            return None
-        return (
-            f"the vocabulary does not know {self.share:.1%} of the characters; make one from such "
-            "texts (python -m pipeline.vocab)"
-        )
+        if self.share > MOST:
+            return (
+                f"the vocabulary does not know {self.share:.1%} of the characters; make one from such "
+                "texts (python -m pipeline.vocab)"
+            )
+        if self.line_ends:
+            return f"{self.line_ends:,} line ends became tokens, but prepare reads them as spaces; replace them"
+        return None
 
     @property
     def line(self) -> str:

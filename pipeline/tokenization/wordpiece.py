@@ -274,6 +274,8 @@ class WordPiece:
         spec = json.loads(self.library.to_str())
         self.uncached = uncached_reason(spec)  # why the library encodes whole sentences, if it does
         self.is_wordpiece = is_wordpiece(self.library)
+        lines = self.library.encode_batch(["a\nb", "a b"], add_special_tokens=False)
+        self._line_ends = lines[0].ids != lines[1].ids  # whether they are no spaces
         self.coverage = Coverage()  # of all texts encoded without one of their own
         self._in_text = None  # special tokens that the model itself would find in text
         if not isinstance(model := self.library.model, models.BPE) or model.ignore_merges:
@@ -316,6 +318,7 @@ class WordPiece:
             texts = self.library_texts(sentences)
             ids, counts = self._ask(texts)
             coverage.unknown += self._unknown_in(texts, ids, counts)
+            coverage.line_ends += sum(text.count("\n") for text in texts) * self._line_ends
             return ids, counts
         parts = []
         for part in pretokenize.chunks(bounds):

@@ -280,6 +280,17 @@ def trained(model: str) -> Tokenizer:
     return library
 
 
+@pytest.mark.parametrize("model", ["byte", "unigram", None])
+def test_line_ends_that_have_tokens_are_said(model: str | None) -> None:
+    """Training reads a line end as a space, so that its model knows no such token."""
+    wordpiece = WordPiece(trained(model).to_str() if model else build([*SPECIAL, "a", "b"]))
+    ends = wordpiece.encode(["a\nb\n", "a b"])[0].tolist() != wordpiece.encode(["a b ", "a b"])[0].tolist()
+    assert ends == (model is not None)
+    wordpiece.coverage.unknown = 0
+    assert wordpiece.coverage.line_ends == 2 * ends
+    assert ("line ends" in wordpiece.coverage.line) == ends
+
+
 PARAGRAPHS = [
     "他走了。真的嗎？是的！你好。他走了。",
     "東京は日本の首都です。「はい。」と言った。",
