@@ -266,20 +266,19 @@ class WordPiece:
         self.library.no_truncation()
         self.vocab = entries_of(self.library)
         self.size = len(self.vocab)
-        names = special_names(self.vocab)
-        self.special_ids = [self.vocab.index(name) for name in names]
+        self.special_ids = [self.vocab.index(name) for name in special_names(self.vocab)]
         self.pad, self.unk, self.cls, self.sep, self.mask = self.special_ids
         self.dtype = np.dtype(np.uint16 if self.size <= 2**16 else np.uint32)
         # Serialized by the library: old files of published models lack the model's type.
         spec = json.loads(self.library.to_str())
         self.uncached = uncached_reason(spec)  # why the library encodes whole sentences, if it does
         self.is_wordpiece = is_wordpiece(self.library)
-        lines = self.library.encode_batch(["a\nb", "a b"], add_special_tokens=False)
-        self._line_ends = lines[0].ids != lines[1].ids  # whether they are no spaces
+        one, other = self.library.encode_batch(["a\nb", "a b"], add_special_tokens=False)
+        self._line_ends = one.ids != other.ids  # whether these are no spaces
         self.coverage = Coverage()  # of all texts encoded without one of their own
         self._in_text = None  # special tokens that the model itself would find in text
         if not isinstance(model := self.library.model, models.BPE) or model.ignore_merges:
-            self._in_text = re.compile("|".join(map(re.escape, names)))
+            self._in_text = re.compile("|".join(re.escape(self.vocab[number]) for number in self.special_ids))
         if not self.uncached:
             self._kinds = pretokenize.CharClasses(self.library)
             *composed, bert = members(spec["normalizer"])
