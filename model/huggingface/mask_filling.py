@@ -32,7 +32,7 @@ def has_head(config: ModelConfig, notes: Sequence[str]) -> bool:
 def examples(folder: Path | str, wordpiece: WordPiece, count: int) -> list[str]:
     """Return the beginnings of the first held-out texts, their middle token masked.
 
-    The same shards always give the same ones; none if they are gone.
+    The same shards always give the same ones; none if they are gone, or cut within a letter.
     """
     try:
         shard = open_folder(folder, "validation")[0]
@@ -40,13 +40,13 @@ def examples(folder: Path | str, wordpiece: WordPiece, count: int) -> list[str]:
         return []
     if shard.info.vocab_size != wordpiece.size:
         return []
-    rows = np.flatnonzero(shard.a_len >= WORDS)[:count]
+    rows = np.flatnonzero(shard.a_len >= WORDS)[: 10 * count]
     found = []
     for start in shard.offsets[rows].tolist():
         ids = shard.ids(start, start + WORDS).tolist()
         ids[WORDS // 2] = wordpiece.mask
         found.append(wordpiece.library.decode(ids, skip_special_tokens=False))
-    return [text.replace(wordpiece.vocab[wordpiece.mask], MASK) for text in found]
+    return [text.replace(wordpiece.vocab[wordpiece.mask], MASK) for text in found if "\ufffd" not in text][:count]
 
 
 def fill(config: ModelConfig, state: Mapping[str, Tensor], wordpiece: WordPiece, texts: Sequence[str]) -> list[Json]:
