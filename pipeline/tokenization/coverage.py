@@ -3,9 +3,14 @@
 A share of tokens would say little: a sentence of Thai is one unknown token.
 """
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import chain
 
+from tokenizers import Tokenizer, pre_tokenizers
+
+from pipeline.common.foreign_json import Json
 from pipeline.common.formatting import WARNING
 
 MOST = 0.01  # share of unknown characters without a warning
@@ -53,3 +58,33 @@ class Coverage:
     def line(self) -> str:
         """Return what a command says of its texts."""
         return f"{self}{WARNING}{self.warning}" if self.warning else str(self)
+
+
+class Dropped:
+    """Counter of characters that BPE without an unknown token leaves out, as if they were not there."""
+
+    def __init__(self, library: Tokenizer):
+        self._library = library
+        self._lost: dict[str, bool] = {}
+
+    @classmethod
+    def of(cls, library: Tokenizer, spec: Json) -> "Dropped | None":
+        """Return one for a tokenizer that may leave any out; `spec` is its tokenizer.json."""
+        model, cut = spec["model"], f"{spec['normalizer']} {spec['pre_tokenizer']}"
+        whole = model["type"] != "BPE" or model["unk_token"] is not None or model["byte_fallback"]
+        if whole or ("ByteLevel" in cut and model["vocab"].keys() >= {*pre_tokenizers.ByteLevel.alphabet()}):
+            return None
+        return cls(library)
+
+    def count(self, texts: Iterable[str]) -> int:
+        """Return how many characters of texts are left out."""
+        found = Counter(chain.from_iterable(texts))
+        self._lost |= {one: self._is_lost(one) for one in found.keys() - self._lost.keys()}
+        return sum(count for one, count in found.items() if self._lost[one])
+
+    def _is_lost(self, text: str) -> bool:
+        """Return whether tokens have fewer symbols than what they were made of."""
+        normal = self._library.normalizer.normalize_str(text) if self._library.normalizer else text
+        cut = self._library.pre_tokenizer.pre_tokenize_str(normal) if self._library.pre_tokenizer else [(normal, ())]
+        tokens = self._library.encode(text, add_special_tokens=False).tokens
+        return sum(map(len, tokens)) < sum(len(piece) for piece, _ in cut)

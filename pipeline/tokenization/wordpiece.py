@@ -30,7 +30,7 @@ from pipeline.common import foreign_json, stand_ins
 from pipeline.common.counter_rng import Bools
 from pipeline.common.errors import InputError, is_panic, panics_refused, readable
 from pipeline.tokenization import normalization, pretokenize, tokenizer_folder
-from pipeline.tokenization.coverage import Coverage
+from pipeline.tokenization.coverage import Coverage, Dropped
 from pipeline.tokenization.pretokenize import (
     LONG_WORDS,
     LONGEST_WORD,
@@ -276,6 +276,7 @@ class WordPiece:
         one, other = self.library.encode_batch(["a\nb", "a b"], add_special_tokens=False)
         self._line_ends = one.ids != other.ids  # whether these are no spaces
         self.coverage = Coverage()  # of all texts encoded without one of their own
+        self._dropped = Dropped.of(self.library, spec)
         self._in_text = None  # special tokens that the model itself would find in text
         if not isinstance(model := self.library.model, models.BPE) or model.ignore_merges:
             self._in_text = re.compile("|".join(re.escape(self.vocab[number]) for number in self.special_ids))
@@ -365,11 +366,16 @@ class WordPiece:
 
     def _buffer(self, sentences: Texts, coverage: Coverage) -> tuple[Texts, Bytes, Lengths]:
         """Return `utf8_buffer` of the sentences, which a cut may not divide within a letter."""
-        coverage.characters += sum(map(len, sentences))
+        self.note(sentences, coverage)
         if not self.uncached and self._composes:
             # The one mark that makes a letter of what is cut out alone: = gives \u2260.
             sentences = [unicodedata.normalize("NFC", one) if "\u0338" in one else one for one in sentences]
         return pretokenize.utf8_buffer(sentences)
+
+    def note(self, texts: Texts, coverage: Coverage) -> None:
+        """Count characters, and those that the tokenizer leaves out, in `coverage`."""
+        coverage.characters += sum(map(len, texts))
+        coverage.unknown += self._dropped.count(texts) if self._dropped else 0
 
     def unknown_of(self, encoded: Encoding) -> int:
         """Return how many characters the unknown tokens of a text stand for."""

@@ -97,7 +97,7 @@ class Answers:
         (shown,) = self._wordpiece.library_texts([text])
         encoded = self._wordpiece.library.encode(shown, add_special_tokens=False)
         spans: Spans = encoded.offsets if shown == text else places_in(text, shown, encoded.offsets)
-        self._wordpiece.coverage.characters += len(text)
+        self._wordpiece.note([text], self._wordpiece.coverage)
         self._wordpiece.coverage.unknown += self._wordpiece.unknown_of(encoded)
         return np.array(encoded.ids, np.int64), spans if text.isascii() else with_marks(text, spans)
 

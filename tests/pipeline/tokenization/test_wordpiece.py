@@ -280,6 +280,18 @@ def trained(model: str) -> Tokenizer:
     return library
 
 
+@pytest.mark.parametrize("byte", [True, False])
+def test_letters_that_have_no_token_at_all_are_unknown(byte: bool) -> None:
+    """BPE without an unknown token leaves them out: of bytes where its alphabet is that of its text alone."""
+    library = Tokenizer(models.BPE())
+    library.pre_tokenizer = pre_tokenizers.ByteLevel() if byte else pre_tokenizers.Metaspace()
+    library.train_from_iterator(["The cat é sat."] * 9, trainers.BpeTrainer(special_tokens=list(SPECIAL)))
+    wordpiece = WordPiece(library.to_str())
+    wordpiece.encode(["The жук sat é on я."])
+    assert wordpiece.coverage == Coverage(19, len("жукonя"))
+    assert wordpiece.coverage.warning
+
+
 @pytest.mark.parametrize("model", ["byte", "unigram", None])
 def test_line_ends_that_have_tokens_are_said(model: str | None) -> None:
     """Training reads a line end as a space, so that its model knows no such token."""
