@@ -25,7 +25,7 @@ from pipeline.common.manifest import MANIFEST, Manifest, Result, begun, file_che
 from pipeline.common.redact import one_line
 from pipeline.common.stores.background_upload import BackgroundUpload
 from pipeline.config import StageConfig
-from pipeline.stages.fingerprints import Identity, fingerprint, pin, recognise
+from pipeline.stages.fingerprints import Identity, changes, fingerprint, pin, recognise
 from pipeline.stages.registry import stage_of
 from pipeline.stages.store_folder import Config, StoreFolder, local_place, localised
 
@@ -194,6 +194,9 @@ def run(
             return present
         manifest = store.unsent(wanted) if store.stored else None
         if manifest is None:
+            if not in_place and (old := Manifest.read(out)) is not None:
+                changed = ", ".join(changes(old.config, config)) or "inputs or code"
+                terminal.say(f"{stage}: replaces what is in {place}, as these differ: {changed}")
             if store.stored:
                 store.begin(in_place, run_name(wanted))
             manifest = _made(store, config, make, out, in_place, uploads, identity)

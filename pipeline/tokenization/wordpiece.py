@@ -382,8 +382,8 @@ class WordPiece:
         ids = encoded.ids
         if self.unk not in ids:
             return 0
-        places = zip(ids, encoded.offsets, strict=True)
-        return sum(end - start for number, (start, end) in places if number == self.unk)
+        places = zip(ids, encoded.offsets, strict=True)  # of a letter of several bytes, each the same
+        return sum(end - start for start, end in {place for number, place in places if number == self.unk})
 
     def _unknown_in(self, texts: Texts, ids: Ids, counts: Lengths) -> int:
         """Return how many characters of texts are in unknown tokens among their `ids`."""

@@ -74,10 +74,14 @@ def test_a_finished_stage_is_skipped(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("change", [{"seed": 1}, {"force": True}, {"train_rows": 7}])
-def test_a_changed_setting_makes_it_again(tmp_path: Path, change: dict[str, object]) -> None:
+def test_a_changed_setting_makes_it_again(
+    tmp_path: Path, change: dict[str, object], capsys: pytest.CaptureFixture[str]
+) -> None:
     make = Maker()
     stage.run("tasks", config(tmp_path), make)
+    assert "replaces" not in capsys.readouterr().out
     stage.run("tasks", config(tmp_path, **change), make)
+    assert (f"as these differ: {next(iter(change))}\n" in capsys.readouterr().out) == ("force" not in change)
     assert make.calls == 2
 
 

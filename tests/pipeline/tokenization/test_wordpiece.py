@@ -280,10 +280,11 @@ def trained(model: str) -> Tokenizer:
     return library
 
 
+@pytest.mark.parametrize("unknown", [None, "[UNK]"])
 @pytest.mark.parametrize("byte", [True, False])
-def test_letters_that_have_no_token_at_all_are_unknown(byte: bool) -> None:
+def test_letters_that_have_no_token_are_unknown(byte: bool, unknown: str | None) -> None:
     """BPE without an unknown token leaves them out: of bytes where its alphabet is that of its text alone."""
-    library = Tokenizer(models.BPE())
+    library = Tokenizer(models.BPE(unk_token=unknown))
     library.pre_tokenizer = pre_tokenizers.ByteLevel() if byte else pre_tokenizers.Metaspace()
     library.train_from_iterator(["The cat é sat."] * 9, trainers.BpeTrainer(special_tokens=list(SPECIAL)))
     wordpiece = WordPiece(library.to_str())
