@@ -5,6 +5,7 @@ applied by PyTorch's own AdamW, and no DeepSpeed is imported. Rank 0 writes the 
 """
 
 import json
+import os
 import sys
 from contextlib import nullcontext
 from pathlib import Path
@@ -61,7 +62,8 @@ def main(out: Path, losses: Path) -> None:
         adamw.zero_grad()
     if rank == 0:
         losses.write_text(json.dumps(curve))
-    dist.destroy_process_group()
+    dist.barrier()
+    os._exit(0)  # a process group that is taken apart may wait for a rank that has left
 
 
 if __name__ == "__main__":
