@@ -273,8 +273,6 @@ class WordPiece:
         spec = json.loads(self.library.to_str())
         self.uncached = uncached_reason(spec)  # why the library encodes whole sentences, if it does
         self.is_wordpiece = is_wordpiece(self.library)
-        one, other = self.library.encode_batch(["a\nb", "a b"], add_special_tokens=False)
-        self._line_ends = one.ids != other.ids  # whether these are no spaces
         self.coverage = Coverage()  # of all texts encoded without one of their own
         self._dropped = Dropped.of(self.library, spec)
         self._in_text = None  # special tokens that the model itself would find in text
@@ -318,7 +316,6 @@ class WordPiece:
             texts = self.library_texts(sentences)
             ids, counts = self._ask(texts)
             coverage.unknown += self._unknown_in(texts, ids, counts)
-            coverage.line_ends += sum(text.count("\n") for text in texts) * self._line_ends
             return ids, counts
         parts = []
         for part in pretokenize.chunks(bounds):
@@ -373,9 +370,10 @@ class WordPiece:
         return pretokenize.utf8_buffer(sentences)
 
     def note(self, texts: Texts, coverage: Coverage) -> None:
-        """Count characters, and those that the tokenizer leaves out, in `coverage`."""
+        """Count characters, those that the tokenizer leaves out, and line ends with tokens in `coverage`."""
         coverage.characters += sum(map(len, texts))
         coverage.unknown += self._dropped.count(texts) if self._dropped else 0
+        coverage.line_ends += sum(text.count("\n") for text in texts) if self._has_line_ends else 0
 
     def unknown_of(self, encoded: Encoding) -> int:
         """Return how many characters the unknown tokens of a text stand for."""
@@ -391,6 +389,11 @@ class WordPiece:
         rows = np.unique(np.searchsorted(np.cumsum(counts), places, side="right"))
         lost = [texts[row] for row in rows.tolist()]
         return sum(map(self.unknown_of, self.library.encode_batch(lost, add_special_tokens=False)))
+
+    @cached_property
+    def _has_line_ends(self) -> bool:
+        """Return whether a line end has other tokens than a space, as byte-level BPE's do."""
+        return self.library.encode("a\nb").ids != self.library.encode("a b").ids
 
     @cached_property
     def spaced(self) -> bool:
