@@ -112,7 +112,6 @@ class TaskConfig(Section, key="task"):
     paradigm: str = option("", "Of minimal_pairs: column of the paradigm; empty: the file's name.")
     phenomenon: str = option("", "Of minimal_pairs: column that groups paradigms, if present.")
     category: str = option("", "Of minimal_pairs: column that groups phenomena, if present.")
-    quoted: bool = option(False, "Whether fields of TSV may be quoted, as pandas writes them.")
 
     def check_rules(self) -> None:
         """Check that the columns can be found and the score is known."""

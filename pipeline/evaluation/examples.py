@@ -84,12 +84,7 @@ def read_examples(
     place, content = need(data, task, name)
     columns = [*(task.columns if labelled else task.test_columns or task.columns), *task.choices]
     table = table_files.parse(
-        place,
-        content,
-        task.header or not labelled,
-        task.key,
-        task.quoted,
-        [*columns, *([task.label] if labelled else [])],
+        place, content, task.header or not labelled, task.key, [*columns, *([task.label] if labelled else [])]
     )
     texts = [texts_of(table, column) for column in columns]
     labels = [0.0] * len(table.rows)

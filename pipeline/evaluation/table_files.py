@@ -1,6 +1,7 @@
-"""Readers for task files: TSV in GLUE's dialect, CSV, JSON and JSON lines, also inside zips.
+"""Readers for task files: TSV, CSV, JSON and JSON lines, also inside zips.
 
-TSV fields are split at tabs only: quotation marks are text, and often unbalanced.
+TSV has two dialects. In GLUE's, quotation marks are text, and often unbalanced. A writer of CSV, as
+of pandas, R or Excel, writes them around fields alone, and doubles them within.
 """
 
 import csv
@@ -24,6 +25,8 @@ from pipeline.readers.io import compressed
 from pipeline.text import encodings
 
 FIELD = re.compile(r"\{([^{}]+)\}")  # a column within a sentence
+# A text all of whose quotation marks are around a field, or doubled in one.
+_WRITTEN = re.compile(r'(?:(?:"(?:[^"]++|"")*+"|[^"\t\r\n]*+)(?:\t|\r?\n|\Z))*+')
 Content = tuple[str, bytes]  # where a file is, and what is in it
 
 
@@ -133,13 +136,12 @@ def parse(
     content: bytes,
     header: bool,
     key: str | None = None,
-    quoted: bool = False,
     needed: Collection[str] = (),
     kind: str | None = None,
 ) -> Table:
     """Parse a file by the suffix of its name, before that of a compression, or by that of `kind`.
 
-    With `quoted`, fields of TSV may be in quotation marks. `needed`: see `parse_json`.
+    `needed`: see `parse_json`.
 
     Raises:
         InputError: the file is malformed.
@@ -148,16 +150,9 @@ def parse(
     kind = kind or place
     if ends(kind, ".json", ".jsonl"):
         return parse_json(place, text, key, needed, ends(kind, ".jsonl"))
-    if ends(kind, ".csv") or quoted:
-        csv.field_size_limit(2**31 - 1)  # a text may be longer than 128 KiB
-        kind, separator = ("CSV", ",") if ends(kind, ".csv") else ("TSV", "\t")
-        if kind == "CSV" and _has_semicolons(text, header):
-            separator = ";"
-        reader = csv.reader(io.StringIO(text), delimiter=separator, strict=True, skipinitialspace=True)
-        try:
-            found = [(reader.line_num, row) for row in reader if row]  # without blank lines
-        except csv.Error as error:
-            raise InputError(f"is not {kind} ({error})", path=place, line=reader.line_num) from error
+    if ends(kind, ".csv") or _is_quoted(text):
+        comma = ";" if _has_semicolons(text, header) else ","
+        found = _fields(place, text, comma if ends(kind, ".csv") else "\t")
     else:
         lines = [line.removesuffix("\r") for line in text.split("\n")]
         while not lines[-1]:
@@ -171,9 +166,27 @@ def parse(
             table.rows.append(row)
             table.lines.append(number)
         else:
-            fault = f"{place}, line {number}: {len(row)} fields instead of {width}"
-            table.malformed.append(fault)
+            table.malformed.append(f"{place}, line {number}: {len(row)} fields instead of {width}")
     return table
+
+
+def _fields(place: str, text: str, separator: str) -> list[tuple[int, list[str]]]:
+    """Return line number and fields of each row whose fields may be quoted, without blank lines."""
+    csv.field_size_limit(2**31 - 1)  # a text may be longer than 128 KiB
+    reader = csv.reader(io.StringIO(text), delimiter=separator, strict=True, skipinitialspace=True)
+    try:
+        return [(reader.line_num, row) for row in reader if row]
+    except csv.Error as error:
+        raise InputError(f"is not CSV ({error})", path=place, line=reader.line_num) from error
+
+
+def _is_quoted(text: str) -> bool:
+    """Return whether a writer of CSV wrote TSV: it quoted all names, or a field that needs it, and nothing else."""
+    if '"' not in text or not _WRITTEN.fullmatch(text):
+        return False
+    rows = csv.reader(io.StringIO(text), delimiter="\t")
+    names = text.partition("\n")[0].split("\t")
+    return all(name[:1] == '"' for name in names) or any({*field} & {*'"\t\n'} for row in rows for field in row)
 
 
 def _has_semicolons(text: str, header: bool) -> bool:

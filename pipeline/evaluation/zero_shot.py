@@ -73,7 +73,7 @@ def read_pairs(data: str, task: TaskConfig, rows: int | None = None) -> Pairs:
     wanted = [*task.columns, *task.contexts]
     seen: dict[str, str] = {}
     for place, content in files:
-        table = table_files.parse(place, content, task.header, task.key, task.quoted, wanted)
+        table = table_files.parse(place, content, task.header, task.key, wanted)
         lost = [name for name in wanted if name not in table.names]
         if len(lost) == len(wanted):
             pairs.other_files.append(place)
