@@ -14,15 +14,8 @@ from pipeline.common.stores import retries
 from pipeline.common.stores.client import At, Client, Failure, Got, Page, Seen, Span
 from pipeline.common.stores.remote_file import Info
 
-_PASSING = {
-    "SlowDown",
-    "RequestTimeout",
-    "Throttling",
-    "ThrottlingException",
-    "InternalError",
-    "BadDigest",
-    "XAmzContentChecksumMismatch",  # damaged on the way
-}
+_PASSING = {"SlowDown", "RequestTimeout", "Throttling", "ThrottlingException", "InternalError"}
+_PASSING |= {"BadDigest", "XAmzContentChecksumMismatch", "XAmzContentSHA256Mismatch"}  # damaged on the way
 
 
 class S3(Client):
@@ -73,8 +66,9 @@ class S3(Client):
             | boto.ProfileNotFound,
         ):
             return Failure(words=self._unusable(error))
-        passing = boto.ConnectionError | boto.HTTPClientError | boto.IncompleteReadError | boto.ResponseStreamingError
-        return Failure(passes=isinstance(error, passing | HTTPError | ConnectionError | TimeoutError))
+        cut = boto.IncompleteReadError | boto.ResponseStreamingError | boto.FlexibleChecksumError
+        away = boto.ConnectionError | boto.HTTPClientError | HTTPError | ConnectionError | TimeoutError
+        return Failure(passes=isinstance(error, cut | away))
 
     def _reason(self, at: At, failure: Failure) -> str:
         if failure.status and (failure.code.isdigit() or not failure.code):  # a HEAD has no body to say why

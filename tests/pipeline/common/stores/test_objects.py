@@ -52,7 +52,6 @@ def test_a_look_at_the_beginning_does_not_fetch_the_file(data: storage.Remote, s
 
 
 @pytest.mark.store
-@pytest.mark.parametrize("store_kind", ["gs", "abfs"], indirect=True, scope="session")
 def test_bytes_that_are_damaged_on_the_way_are_sent_again(bucket: str, store: Proxy) -> None:
     tries = iter(range(100))
     store.fault = lambda method, path, number: "damage" if next(tries) == 0 else None
