@@ -7,16 +7,14 @@ import copy
 import dataclasses
 import os
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 from model.config import TrainConfig, check_length
 from model.training import extending, tracking
 from pipeline.common import checkpoints, storage, terminal
 from pipeline.common.errors import ConfigError, InputError, UserError, writable
 from pipeline.common.manifest import Manifest
-from pipeline.common.redact import redact
 from pipeline.common.schema import set_key
 from pipeline.config import (
     ConvertConfig,
@@ -38,7 +36,6 @@ OF_A_MODEL = ("convert", "evaluate")  # what a user adds to a run
 Names = list[str]  # of stages
 Stages = dict[str, StageConfig]
 Needs = dict[str, tuple[str, ...]]  # the stages that each stage reads from
-LONGEST_SETTING = 40  # characters of a setting in the reason for a rerun
 
 
 def plan(config: RunConfig) -> Nodes:
@@ -256,29 +253,8 @@ def rerun_reason(
         return f"its input changed: {', '.join(named)}"
     corpus = getattr(config, "corpus", None)
     language = corpus.language if corpus is not None else ""
-    settings = differences(fingerprints.changes(present.config, config), language)
+    settings = fingerprints.differences(fingerprints.changes(present.config, config), language)
     return f"settings changed: {settings}{begins}" if settings else "its code changed"
-
-
-def differences(changed: Mapping[str, tuple[Any, Any]], language: str = "") -> str:
-    """Format changed settings as `key old -> new`, combining those of another corpus.
-
-    `language` is the corpus language now, in case it did not change.
-    """
-    parts = []
-    if "corpus.name" in changed:
-        languages = changed.get("corpus.language", (language, language))
-        names = zip(changed["corpus.name"], languages, strict=True)
-        parts.append("corpus " + " -> ".join(f"{name} ({code})" for name, code in names))
-        changed = {key: pair for key, pair in changed.items() if not key.startswith("corpus.")}
-    parts += [f"{key} {shorten(a)} -> {shorten(b)}" for key, (a, b) in sorted(changed.items())]
-    return "; ".join(parts)
-
-
-def shorten(value: Any) -> str:
-    """Return a value as text of at most LONGEST_SETTING characters, with secrets redacted."""
-    text = redact(str(value))  # before the cut: a part of a secret is not recognised
-    return text if len(text) <= LONGEST_SETTING else f"{text[: LONGEST_SETTING - 1]}…"
 
 
 def with_copies(config: RunConfig, found: Stages, copied: Names) -> Stages:

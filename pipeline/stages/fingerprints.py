@@ -18,6 +18,7 @@ from pipeline.common import storage
 from pipeline.common.errors import InputError
 from pipeline.common.figures import Conversion
 from pipeline.common.manifest import Manifest, enclosing_manifest, sha256_of
+from pipeline.common.redact import redact
 from pipeline.common.schema import counted, default_of, has_default, walk_fields
 from pipeline.config import StageConfig
 from pipeline.stages.registry import stage_of
@@ -25,6 +26,7 @@ from pipeline.stages.registry import stage_of
 Settings = dict[str, Any]  # by dotted key
 Sources = Mapping[str, str]  # fingerprints of inputs, by config key or by path
 Identity = tuple[str, dict[str, str]]  # a fingerprint, and those of the inputs by config key
+LONGEST_SETTING = 40  # characters of a setting that is said to differ
 CHECKPOINT = "chck_"  # how the folder of one of several converted checkpoints begins
 
 
@@ -232,6 +234,27 @@ def changes(before: Settings, config: StageConfig) -> dict[str, tuple[Any, Any]]
         if _plain(old) != _plain(value):
             found[key] = (old, value)
     return found
+
+
+def differences(changed: Mapping[str, tuple[Any, Any]], language: str = "") -> str:
+    """Format changed settings as `key old -> new`, combining those of another corpus.
+
+    `language` is the corpus language now, in case it did not change.
+    """
+    parts = []
+    if "corpus.name" in changed:
+        languages = changed.get("corpus.language", (language, language))
+        names = zip(changed["corpus.name"], languages, strict=True)
+        parts.append("corpus " + " -> ".join(f"{name} ({code})" for name, code in names))
+        changed = {key: pair for key, pair in changed.items() if not key.startswith("corpus.")}
+    parts += [f"{key} {shorten(a)} -> {shorten(b)}" for key, (a, b) in sorted(changed.items())]
+    return "; ".join(parts)
+
+
+def shorten(value: Any) -> str:
+    """Return a value as text of at most LONGEST_SETTING characters, with secrets redacted."""
+    text = redact(str(value))  # before the cut: a part of a secret is not recognised
+    return text if len(text) <= LONGEST_SETTING else f"{text[: LONGEST_SETTING - 1]}…"
 
 
 def _lookup(nested: Settings, key: str, default: Any) -> Any:

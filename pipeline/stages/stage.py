@@ -25,7 +25,7 @@ from pipeline.common.manifest import MANIFEST, Manifest, Result, begun, file_che
 from pipeline.common.redact import one_line
 from pipeline.common.stores.background_upload import BackgroundUpload
 from pipeline.config import StageConfig
-from pipeline.stages.fingerprints import Identity, changes, fingerprint, pin, recognise
+from pipeline.stages.fingerprints import Identity, changes, differences, fingerprint, pin, recognise
 from pipeline.stages.registry import stage_of
 from pipeline.stages.store_folder import Config, StoreFolder, local_place, localised
 
@@ -195,7 +195,7 @@ def run(
         manifest = store.unsent(wanted) if store.stored else None
         if manifest is None:
             if not in_place and (old := Manifest.read(out)) is not None:
-                changed = ", ".join(changes(old.config, config)) or "inputs or code"
+                changed = differences(changes(old.config, config)) or "inputs or code"
                 terminal.say(f"{stage}: replaces what is in {place}, as these differ: {changed}")
             if store.stored:
                 store.begin(in_place, run_name(wanted))

@@ -19,7 +19,7 @@ from pipeline.common.redact import redact
 from pipeline.config import CorpusConfig, DownloadConfig, DownloadFile, ExecutorConfig
 from pipeline.orchestration import graph, run_document
 from pipeline.orchestration.slurm import SlurmExecutor
-from pipeline.stages import stage
+from pipeline.stages import fingerprints, stage
 from tests import finished, forked
 from tests.pipeline.orchestration.test_graph import composed_run
 from tests.refusals import refused
@@ -158,10 +158,10 @@ def test_what_a_query_asks_for_stays() -> None:
 def test_no_part_of_a_secret_is_left_where_a_setting_is_cut(cut: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A part is neither a whole address nor the value of a variable, which redacting looks for."""
     monkeypatch.setenv("HF_TOKEN", SECRET)
-    monkeypatch.setattr(graph, "LONGEST_SETTING", cut)
+    monkeypatch.setattr(fingerprints, "LONGEST_SETTING", cut)
     for url in (f"http://me:{SECRET}@host/a.gz", f"https://host/?token={SECRET}"):
         changed = {"corpus.files": ([], [DownloadFile(url=url)])}
-        assert SECRET[:3] not in redact(graph.differences(changed))
+        assert SECRET[:3] not in redact(fingerprints.differences(changed))
 
 
 def test_a_manifest_has_no_secret_in_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -244,9 +244,9 @@ def test_another_corpus_in_the_same_folder_is_told_in_a_few_words() -> None:
         "corpus.files": (address, []),
         "size": (9, 99),
     }
-    told = graph.differences(changed)
+    told = fingerprints.differences(changed)
     assert told == "corpus viwiki (vi) -> sample (en); size 9 -> 99"
-    told = graph.differences({"corpus.files": (address, [])})
+    told = fingerprints.differences({"corpus.files": (address, [])})
     assert len(told) < 80
 
 
