@@ -4,7 +4,6 @@
 """
 
 import json
-import re
 import sys
 from collections.abc import Iterable
 from dataclasses import replace
@@ -23,7 +22,7 @@ from model.huggingface import model_card, vocabulary
 from model.huggingface.names import NAMES, Names
 from model.huggingface.read_weights import read_weights
 from pipeline.common import foreign_json
-from pipeline.common.errors import ConfigError, InputError, named
+from pipeline.common.errors import ConfigError, InputError, hub_cure, named
 from pipeline.common.manifest import Manifest
 from pipeline.common.schema import built, check
 from pipeline.tokenization.wordpiece import SPECIAL, is_wordpiece, special_names
@@ -31,7 +30,6 @@ from pipeline.tokenization.wordpiece import SPECIAL, is_wordpiece, special_names
 CONFIG = "config.json"
 
 SEGMENTS = "token_type_ids"  # transformers' name of the inputs that tell two texts apart
-HUB = re.compile(r"[\w.-]+(/[\w.-]+)?")  # names of models
 ABSURD = 1000  # times as many weights as there are
 PADDING = 128  # limit of padding rows in published matrices, whose number is a multiple of 8
 MOST_POSITIONS = 2**20  # for each, a rotary model keeps a row of a table
@@ -168,9 +166,7 @@ def read_config(folder: Path | str) -> Json:
     if not (folder / CONFIG).is_file():
         near = [folder / "model", *(path / "convert" for path in (folder, folder.parent))]
         made = next((path for path in near if (path / CONFIG).is_file()), None)
-        cure = f"use {made}" if made else "run python -m pipeline.convert"
-        if not made and not folder.exists() and HUB.fullmatch(str(folder)):
-            cure += f"; if it is a model of the hub, run hf download {folder} --local-dir FOLDER, and name that folder"
+        cure = f"use {made}" if made else f"run python -m pipeline.convert{hub_cure(folder)}"
         raise InputError(f"no model in Hugging Face format found; {cure}", path=folder)
     return foreign_json.read_object(folder / CONFIG)
 

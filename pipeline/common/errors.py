@@ -190,6 +190,13 @@ def panics_refused(what: str) -> Iterator[None]:
         raise InputError(f"fails ({first_line(error)}); use another one", path=what) from error
 
 
+def hub_cure(path: os.PathLike[str]) -> str:
+    """Return how to get what has the form of a model's name on the hub and is not here, or an empty string."""
+    if os.path.exists(path) or not re.fullmatch(r"[\w.-]+(/[\w.-]+)?", str(path)):
+        return ""
+    return f"; if it is a model of the hub, run hf download {path} --local-dir FOLDER, and name that folder"
+
+
 @contextlib.contextmanager
 def readable(path: object) -> Iterator[None]:
     """Convert an OSError or UnicodeDecodeError raised in the body to an InputError."""

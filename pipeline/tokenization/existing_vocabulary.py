@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+from pipeline.common.errors import hub_cure
+from pipeline.common.schema import check
 from pipeline.config import VocabConfig
 from pipeline.tokenization import normalization, tokenizer_folder, wordpiece
 
@@ -18,6 +20,7 @@ def load(config: VocabConfig) -> str:
         ConfigError: the configured normalization differs from that of the tokenizer.
     """
     path = Path(str(config.existing))
+    check(path.exists(), f"does not exist{hub_cure(path)}", "existing", path)
     options: normalization.Options = {
         "lowercase": config.lowercase,
         "strip_accents": config.strip_accents,

@@ -363,6 +363,11 @@ def test_nothing_is_added_to_a_tokenizer_of_another_kind(books: Path, tmp_path: 
         make(books, tmp_path / "out", existing=str(tmp_path / "tokenizer.json"), additions=str(tmp_path / "more.txt"))
 
 
+def test_a_name_of_the_hub_is_no_folder(tmp_path: Path) -> None:
+    with refused(ConfigError, "hf download owner/name --local-dir", key="existing"):
+        make(tmp_path, tmp_path / "out", existing="owner/name")
+
+
 def test_additions_need_something_to_be_added_to(books: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="existing=FOLDER"):
         config(books, tmp_path / "out", learn=4)
