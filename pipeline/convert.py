@@ -157,7 +157,8 @@ def held_out_texts(config: ConvertConfig, vocab: Path) -> list[str]:
 
     for manifest in provenance.histories(config.train):
         if manifest.stage == "train":
-            return mask_filling.examples(manifest.config["data"]["dir"], WordPiece.load(vocab), SAMPLES)
+            data = manifest.config["data"]
+            return mask_filling.examples((data.get("validation") or [data["dir"]])[0], WordPiece.load(vocab), SAMPLES)
     return []
 
 

@@ -11,6 +11,8 @@ from tiny_bert import CONFIG, make_vocabulary, our_state
 from model.config import ModelConfig
 from model.encoders.architectures import build_model
 from model.huggingface import bert_format, mask_filling, model_card
+from pipeline import convert
+from pipeline.config import ConvertConfig
 from pipeline.shards import ShardInfo, write_shard
 from pipeline.tokenization.wordpiece import SPECIAL, WordPiece, build
 from tests import finished
@@ -118,6 +120,18 @@ def test_an_example_of_a_byte_level_vocabulary_is_text_with_the_mask_of_its_toke
     assert "WordPiece" not in card
     assert "<mask>" in card
     assert "[MASK]" not in card
+
+
+def test_examples_are_of_the_held_out_folder_of_the_training(tmp_path) -> None:
+    text = "the old captain told a story about his ship and the men who sailed it home"
+    (tmp_path / "tokenizer.json").write_text(build([*SPECIAL, *sorted({*text.split()})], lowercase=True))
+    data = {"dir": str(tmp_path / "prepare"), "validation": [str(tmp_path / "newest")]}
+    (tmp_path / "newest").mkdir()
+    (tmp_path / "train").mkdir()
+    write_texts(tmp_path / "newest", WordPiece.load(tmp_path), [text])
+    finished.manifest("train", config={"data": data}).write(tmp_path / "train")
+    (found,) = convert.held_out_texts(ConvertConfig(out="out", train=str(tmp_path / "train")), tmp_path)
+    assert found == text.replace("ship", "[MASK]")
 
 
 def test_examples_are_beginnings_of_held_out_texts_and_the_head_fills_them(tmp_path) -> None:
