@@ -1,6 +1,8 @@
 """Answers to dev and test sets, as files: `index<TAB>prediction`, labels as in the training set."""
 
+import csv
 import functools
+import io
 import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -36,16 +38,17 @@ def rows(task: TaskConfig, answers: Given) -> str:
 
 
 def dev_rows(task: TaskConfig, part: Dataset, answers: Given) -> str:
-    """Return the answers to a dev set, to texts with their labels: the set may be a share of a file."""
-    lines = rows(task, answers).splitlines()
-    if task.kind == "classification":
-        columns = ["label", *(f"text {place}" for place, _ in enumerate(part.extra[0], 1))]
-        every = [columns, *([word(task, label), *texts] for label, texts in zip(part.truth, part.extra, strict=True))]
-        lines = [
-            "\t".join([line, *(" ".join(text.split()) for text in more)])
-            for line, more in zip(lines, every, strict=True)
-        ]
-    return "\n".join([*lines, ""])
+    """Return the answers to a dev set, to texts with their labels: the set may be a share of a file.
+
+    Labels and texts with quotation marks are quoted, as readers of CSV expect.
+    """
+    if task.kind != "classification":
+        return rows(task, answers)
+    writer = csv.writer(file := io.StringIO(), delimiter="\t", lineterminator="\n")
+    writer.writerow(["index", "prediction", "label", *(f"text {place}" for place, _ in enumerate(part.extra[0], 1))])
+    for index, (answer, label, texts) in enumerate(zip(answers, part.truth, part.extra, strict=True)):
+        writer.writerow([index, *(" ".join(text.split()) for text in (word(task, answer), word(task, label), *texts))])
+    return file.getvalue()
 
 
 def submission_rows(task: TaskConfig, answers: Given) -> str:

@@ -1,5 +1,6 @@
 """What `keep` and `submit` cannot do is refused before any training."""
 
+import csv
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from model.finetuning.features import Samples
 from model.huggingface import bert_format
 from pipeline.common.errors import ConfigError, InputError
 from pipeline.config import EvaluateConfig, TaskConfig
-from pipeline.evaluation import answers, examples, grid_search
+from pipeline.evaluation import answers, examples, grid_search, table_files
 from pipeline.evaluation.task_types import Dataset
 from tests.model import tiny_bert
 from tests.refusals import refused
@@ -96,6 +97,18 @@ def test_only_a_task_of_classes_says_how_often_each_class_got_which_answer() -> 
     found = answers.by_class(task, part, [0, 0])
     assert found["confusion"] == {yes: {yes: 1, no: 0}, no: {yes: 1, no: 0}}
     assert found["wrong"] == [{"texts": ["a", "b"], "label": no, "answer": yes}]
+
+
+def test_answers_to_dev_are_read_by_readers_of_csv() -> None:
+    texts = [('"Well, he said', "b"), ('the "c" of', ' "d\n')]
+    part = Dataset(Samples([], np.zeros(0), None), [1, 0], texts)
+    task = examples.task_of("rte")
+    written = answers.dev_rows(task, part, [0, 0])
+    found = list(csv.DictReader(written.splitlines(), delimiter="\t"))
+    assert [(row["text 1"], row["text 2"]) for row in found] == [(a, b.strip()) for a, b in texts]
+    assert [row["prediction"] for row in found] == [task.labels[0]] * 2
+    assert [row["label"] for row in found] == task.labels[::-1]
+    assert table_files.parse("a.tsv", written.encode(), True).rows == [list(row.values()) for row in found]
 
 
 @pytest.fixture
