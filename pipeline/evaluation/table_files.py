@@ -1,8 +1,4 @@
-"""Readers for task files: TSV, CSV, JSON and JSON lines, also inside zips.
-
-TSV has two dialects. In GLUE's, quotation marks are text, and often unbalanced. A writer of CSV, as
-of pandas, R or Excel, writes them around fields alone, and doubles them within.
-"""
+"""Readers for task files: TSV, CSV, JSON and JSON lines, also inside zips."""
 
 import csv
 import io
@@ -22,11 +18,9 @@ from pipeline.common.errors import InputError, named, readable
 from pipeline.common.stand_ins import stand_in
 from pipeline.common.storage import BROKEN_ZIP
 from pipeline.readers.io import compressed
-from pipeline.text import encodings
+from pipeline.text import encodings, tables
 
 FIELD = re.compile(r"\{([^{}]+)\}")  # a column within a sentence
-# A text all of whose quotation marks are around a field, or doubled in one.
-_WRITTEN = re.compile(r'(?:(?:"(?:[^"]++|"")*+"|[^"\t\r\n]*+)(?:\t|\r?\n|\Z))*+')
 Content = tuple[str, bytes]  # where a file is, and what is in it
 
 
@@ -150,14 +144,10 @@ def parse(
     kind = kind or place
     if ends(kind, ".json", ".jsonl"):
         return parse_json(place, text, key, needed, ends(kind, ".jsonl"))
-    if ends(kind, ".csv") or _is_quoted(text):
-        comma = ";" if _has_semicolons(text, header) else ","
-        found = _fields(place, text, comma if ends(kind, ".csv") else "\t")
+    if ends(kind, ".csv"):
+        found = tables.csv_rows(place, text, ";" if _has_semicolons(text, header) else ",")
     else:
-        lines = [line.removesuffix("\r") for line in text.split("\n")]
-        while not lines[-1]:
-            lines.pop()
-        found = [(number, line.split("\t")) for number, line in enumerate(lines, 1)]
+        found = tables.tsv_rows(place, text)
     width = len(found[0][1])
     names = [normalize("NFC", name.strip()) for name in found[0][1]] if header else []
     table = Table(place, names, [], [])
@@ -168,25 +158,6 @@ def parse(
         else:
             table.malformed.append(f"{place}, line {number}: {len(row)} fields instead of {width}")
     return table
-
-
-def _fields(place: str, text: str, separator: str) -> list[tuple[int, list[str]]]:
-    """Return line number and fields of each row whose fields may be quoted, without blank lines."""
-    csv.field_size_limit(2**31 - 1)  # a text may be longer than 128 KiB
-    reader = csv.reader(io.StringIO(text), delimiter=separator, strict=True, skipinitialspace=True)
-    try:
-        return [(reader.line_num, row) for row in reader if row]
-    except csv.Error as error:
-        raise InputError(f"is not CSV ({error})", path=place, line=reader.line_num) from error
-
-
-def _is_quoted(text: str) -> bool:
-    """Return whether a writer of CSV wrote TSV: it quoted all names, or a field that needs it, and nothing else."""
-    if '"' not in text or not _WRITTEN.fullmatch(text):
-        return False
-    rows = csv.reader(io.StringIO(text), delimiter="\t")
-    names = text.partition("\n")[0].split("\t")
-    return all(name[:1] == '"' for name in names) or any({*field} & {*'"\t\n'} for row in rows for field in row)
 
 
 def _has_semicolons(text: str, header: bool) -> bool:

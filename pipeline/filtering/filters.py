@@ -26,7 +26,7 @@ from pipeline.config import FiltersConfig
 from pipeline.filtering import ngrams
 from pipeline.readers import SkipCounts
 from pipeline.readers.io import compressed
-from pipeline.text import clean, encodings
+from pipeline.text import clean, encodings, tables
 
 REMOVED = "removed"  # the sub-count of `filters.remove`
 NEAR = "near duplicate"  # the sub-count of `pipeline.filtering.minhash`
@@ -251,9 +251,9 @@ def evaluation_texts(path: Path, language: str = "en") -> Iterator[str]:
                 ) from error
         return
     lines = lines_of(text)
-    if kind == ".tsv":  # without quoting, as in GLUE
-        for line in lines:
-            yield from line.split("\t")
+    if kind == ".tsv":
+        for _, row in tables.tsv_rows(path, text):
+            yield from row
     else:
         yield text
     yield " ".join(words_of_columns(lines))

@@ -1,7 +1,6 @@
 """Task files in other forms than a folder of TSV."""
 
 import bz2
-import csv
 import gzip
 import json
 import lzma
@@ -11,8 +10,6 @@ from pathlib import Path
 
 import pytest
 import zstandard
-from hypothesis import given
-from hypothesis import strategies as st
 
 from pipeline.common.errors import ConfigError, InputError
 from pipeline.config import TaskConfig
@@ -138,41 +135,6 @@ def test_quoted_fields_are_those_that_were_written(tmp_path: Path) -> None:
     (tmp_path / "a.tsv").write_text('text\tlabel\n"a ""b"""\t1\n"c\td"\t0\n')
     found = read_columns(tmp_path, OWN, "a.tsv")
     assert (found.texts[0], found.labels) == (['a "b"', "c\td"], [1, 0])
-
-
-QUOTED = [
-    ["text", "label"],
-    ['She said "yes".', "1"],
-    ["two\nlines\tand a tab", "0"],
-    ['"', "1"],
-    ["plain", "0"],
-    ["", "1"],
-]
-
-
-@pytest.mark.parametrize("quoting", [csv.QUOTE_MINIMAL, csv.QUOTE_ALL, csv.QUOTE_NONNUMERIC])
-@pytest.mark.parametrize("end", ["\n", "\r\n"])
-@pytest.mark.parametrize("rows", [QUOTED, [QUOTED[0], ["a", "1"]]])
-def test_tsv_of_a_writer_of_csv_is_read_as_written(
-    tmp_path: Path, quoting: int, end: str, rows: list[list[str]]
-) -> None:
-    with (tmp_path / "a.tsv").open("w", newline="") as file:
-        csv.writer(file, delimiter="\t", quoting=quoting, lineterminator=end).writerows(rows)
-    found = read_columns(tmp_path, OWN, "a.tsv")
-    assert (found.texts[0], found.labels) == ([row[0] for row in rows[1:]], [int(row[1]) for row in rows[1:]])
-
-
-@given(st.lists(st.text('a" ', min_size=1, max_size=6), min_size=1))
-def test_quotation_marks_of_glue_are_text(texts: list[str]) -> None:
-    """One field that no writer of CSV would write makes all quotation marks text."""
-    rows = [text.strip() for text in [*texts, 'a "b" c']]
-    content = "\n".join(["text\tlabel", *(f"{text}\t1" for text in rows)])
-    assert [row[0] for row in table_files.parse("a.tsv", content.encode(), True).rows] == rows
-
-
-def test_a_quoted_sentence_alone_is_text(tmp_path: Path) -> None:
-    (tmp_path / "a.tsv").write_text('text\tlabel\n"I am."\t1\nShe is.\t0\n')
-    assert read_columns(tmp_path, OWN, "a.tsv").texts[0] == ['"I am."', "She is."]
 
 
 def test_two_classes_have_two_labels() -> None:

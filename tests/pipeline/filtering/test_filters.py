@@ -166,6 +166,7 @@ def test_ngrams_are_equal_where_their_words_are(words: list[str], n: int) -> Non
 EVALUATION = {
     "QNLI/dev.tsv": 'index\tquestion\tlabel\n0\tWho "said that the river was old?\tno\n',
     "a/dev.jsonl": json.dumps({"x": ["y", {"z": "她说那条河很老了"}]}) + "\n",
+    "b/dev.tsv": 'question\tlabel\n"Is it ""near\na quiet\tgreen"" valley?"\tno\n',
     "a/train.tsv": "to learn from this is fair play\n",
 }
 
@@ -183,9 +184,10 @@ def test_documents_with_a_passage_of_an_evaluation_file_are_found(tmp_path: Path
     assert isinstance(taken, filters.Decontamination)
     assert taken.drops("d1", "He said: that -- The RIVER was here.")  # case and marks apart
     assert taken.drops("d2", "然后她说那条河。")
+    assert taken.drops("d5", "It was near a quiet green valley.")  # over two lines of a quoted field
     assert not taken.drops("d3", "He said that the mill was old.")
     assert not taken.drops("d4", "To learn from this is fair play.")  # of training data
-    assert taken.found == {str(tmp_path / "QNLI/dev.tsv"): 1, str(tmp_path / "a/dev.jsonl"): 1}
+    assert taken.found == {str(tmp_path / name): 1 for name in EVALUATION if "dev" in name}
     assert taken.named[0].endswith("dev.tsv: said that the river was")
     with refused(InputError, key="filters.decontaminate", value=str(tmp_path / "nowhere")):
         filters.build(FiltersConfig(decontaminate=[str(tmp_path / "nowhere")]))

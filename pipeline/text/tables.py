@@ -1,0 +1,48 @@
+"""Rows of CSV and TSV.
+
+TSV has two dialects. In GLUE's, quotation marks are text, and often unbalanced. A writer of CSV, as
+of pandas, R or Excel, writes them around fields alone, and doubles them within.
+"""
+
+import csv
+import io
+import re
+
+from pipeline.common.errors import InputError
+
+csv.field_size_limit(2**31 - 1)  # a text may be longer than 128 KiB
+Rows = list[tuple[int, list[str]]]  # line number, from 1, and fields
+# A text all of whose quotation marks are around a field, or doubled in one.
+_WRITTEN = re.compile(r'(?:(?:"(?:[^"]++|"")*+"|[^"\t\r\n]*+)(?:\t|\r?\n|\Z))*+')
+
+
+def csv_rows(place: object, text: str, separator: str) -> Rows:
+    """Return the rows of a text whose fields may be quoted, without blank lines.
+
+    Raises:
+        InputError: a field has no end, or text after it.
+    """
+    reader = csv.reader(io.StringIO(text), delimiter=separator, strict=True, skipinitialspace=True)
+    try:
+        return [(reader.line_num, row) for row in reader if row]
+    except csv.Error as error:
+        raise InputError(f"is not CSV ({error})", path=place, line=reader.line_num) from error
+
+
+def tsv_rows(place: object, text: str) -> Rows:
+    """Return the rows of TSV of either dialect, without blank lines at the end."""
+    if _is_quoted(text):
+        return csv_rows(place, text, "\t")
+    lines = [line.removesuffix("\r") for line in text.split("\n")]
+    while lines and not lines[-1]:
+        lines.pop()
+    return [(number, line.split("\t")) for number, line in enumerate(lines, 1)]
+
+
+def _is_quoted(text: str) -> bool:
+    """Return whether a writer of CSV wrote TSV: it quoted all names, or a field that needs it, and nothing else."""
+    if '"' not in text or not _WRITTEN.fullmatch(text):
+        return False
+    rows = csv.reader(io.StringIO(text), delimiter="\t")
+    names = text.partition("\n")[0].split("\t")
+    return all(name[:1] == '"' for name in names) or any({*field} & {*'"\t\n'} for row in rows for field in row)
