@@ -285,7 +285,7 @@ def check_kinds(config: DictConfig) -> None:
     """Raise ConfigError for a stage that no file of `conf/stage` has made."""
     for name in map(str, config.stages):
         if type_of(name) not in STAGES:
-            raise ConfigError(f"no such stage; choose one of {', '.join(STAGES)}", f"stages.{name}")
+            raise ConfigError(f"must be TYPE or TYPE-NAME, of {', '.join(STAGES)}", f"stages.{name}")
         if "workdir" not in config.stages[name]:
             made = [other for other in map(str, config.stages) if "workdir" in config.stages[other]]
             raise ConfigError(f"no such stage in recipe {config.recipe}; choose one of {', '.join(made)}", name)
