@@ -10,8 +10,8 @@ import contextlib
 import hashlib
 import itertools
 import math
-import re
 import shutil
+import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -163,10 +163,8 @@ def reading_key(config: PrepareConfig, info: ShardInfo) -> str:
     for path in sorted(Path(__file__).parent.rglob("*")):
         if path.suffix in (".py", ".yaml"):  # its tables are data
             digest.update(path.read_bytes())
-    for need in metadata.requires("bert-pipeline") or ():
-        name, _, extra = re.split(r"([^\w.-])", need, maxsplit=1)
-        if "extra ==" not in extra:
-            digest.update(f"{name} {metadata.version(name)}\n".encode())
+    packages = sorted(f"{each.name} {each.version}" for each in metadata.distributions())
+    digest.update("\n".join([sys.version, *packages]).encode())
     return digest.hexdigest()
 
 

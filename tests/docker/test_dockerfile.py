@@ -1,9 +1,12 @@
 """The Dockerfile is clean, and installs what was tested."""
 
+import os
 import re
 import subprocess
 import sys
 import tomllib
+import venv
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -53,6 +56,37 @@ def test_the_trainer_installs_all_that_the_project_needs(root: Path) -> None:
     assert needed <= trainer.keys()
     assert prepare.items() <= trainer.items()
     assert "torch" not in prepare
+
+
+@pytest.mark.slow
+def test_what_the_data_image_holds_is_enough_for_its_stages(root: Path, tmp_path: Path) -> None:
+    """The packages of `prepare` alone, and the code without an installed package of its own, as in the image."""
+    venv.create(tmp_path / "venv")
+    (site,) = tmp_path.glob("venv/lib/*/site-packages")
+    there = {re.sub(r"[-_.]+", "-", each.name).lower(): each for each in metadata.distributions()}
+    for name in pins(root / "docker" / "requirements-prepare.txt").keys() & there.keys():
+        for top in {file.parts[0] for file in there[name].files or ()} - {"..", "__pycache__"}:
+            if not (site / top).exists():
+                (site / top).symlink_to(Path(str(there[name].locate_file(top))))
+    for name in ("conf", "model", "pipeline"):
+        (tmp_path / name).symlink_to(root / name)
+    tales = ["".join(f"Part {part} of tale {tale} has an end.\n" for part in range(9)) for tale in range(300)]
+    (tmp_path / "a.txt").write_text("\n".join(tales))
+    for words in (
+        "vocab +corpus=lines corpus.path=a.txt size=100",
+        "prepare +corpus=lines corpus.path=a.txt sequence_length=32 validation_share=0.5",
+        "tasks +corpus=lines corpus.path=a.txt validation_share=0.5 train_rows=10 dev_rows=10",
+        "run +corpus=lines corpus.path=a.txt executor=kubernetes dry_run=true",
+    ):
+        done = subprocess.run(
+            [tmp_path / "venv" / "bin" / "python", "-m", *f"pipeline.{words} workdir=work".split()],
+            cwd=tmp_path,
+            env={"PATH": os.environ["PATH"], "HOME": str(tmp_path)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_the_trainer_has_the_compiler_that_triton_calls(root: Path) -> None:
