@@ -290,9 +290,11 @@ def make(config: TasksConfig, out: Path) -> Result:
             key = counter_rng.key(config.seed, "tasks", task.folder, side)
             rows = task.rows(parts[side], count, seen, key)
             if not rows:
+                more = config.validation_share < 0.5
                 raise InputError(
                     f"{pluralize(len(documents), 'held-out document')} of corpus {config.corpus.name} give no rows "
-                    f"for {side} of {task.folder}; {how_to_set(min(0.5, 2 * config.validation_share))}, or set "
+                    f"for {side} of {task.folder}; "
+                    f"{how_to_set(min(0.5, 2 * config.validation_share)) if more else 'add documents'}, or set "
                     "tasks=[] in a run to skip them",
                     "validation_share",
                     config.validation_share,
