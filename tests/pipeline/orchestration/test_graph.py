@@ -1,5 +1,6 @@
 """Settings become command lines that Hydra reads back, and folders become edges."""
 
+import json
 import os
 from pathlib import Path
 from typing import Any
@@ -157,6 +158,29 @@ def test_every_stage_finds_yaml_files_of_ones_own(tmp_path: Path) -> None:
     found = {name: node.config for name, node in planned(*words).items()}
     assert found["prepare"].corpus.name == "mine"  # type: ignore[attr-defined]
     assert found["evaluate-stars"].task.name == "stars"  # type: ignore[attr-defined]
+
+
+def test_every_key_of_a_recipe_of_ones_own_counts(tmp_path: Path) -> None:
+    wanted = {
+        "workdir": "elsewhere",
+        "mirror": "copies",
+        "steps": 7,
+        "tasks": ["sample_next"],
+        "glue": "files",
+        "seed": 3,
+        "seeds": [3, 4],
+        "dry_run": True,
+        "estimate_gpu": "H100",
+        "estimate_mfu": 0.3,
+        "recipe": "mine",
+    }
+    (tmp_path / "recipe").mkdir()
+    lines = ["# @package _global_", "defaults: [laptop, _self_]", *(f"{k}: {json.dumps(v)}" for k, v in wanted.items())]
+    (tmp_path / "recipe" / "mine.yaml").write_text("\n".join(lines))
+    config = composed_run("--config-dir", str(tmp_path), "recipe=mine")
+    assert {key: getattr(config, key) for key in wanted} == wanted
+    typed = composed_run("--config-dir", str(tmp_path), "recipe=mine", "workdir=typed", "tasks=[sample_order]")
+    assert (typed.workdir, typed.tasks, typed.steps) == ("typed", ["sample_order"], 7)
 
 
 def mistake_of(*words: str) -> InputError:
