@@ -93,6 +93,10 @@ class DataConfig(Section, key="data"):
         """All folders."""
         return [self.dir, *self.more]
 
+    def key_of(self, folder: str) -> str:
+        """Return the key that has a folder of `folders`."""
+        return "data.dir" if folder == self.dir else "data.more"
+
     @property
     def held_out(self) -> "DataConfig":
         """Return the same with the folders that are evaluated."""

@@ -34,7 +34,7 @@ def allowed(config: TrainConfig) -> int:
         ConfigError: the limits allow no step.
         InputError: they depend on shards, which are not there or do not know their words.
     """
-    made = [CorpusCounts.of(require_manifest(Path(d), "prepare", "data.dir")) for d in config.data.folders]
+    made = [CorpusCounts.of(require_manifest(Path(d), "prepare", config.data.key_of(d))) for d in config.data.folders]
     samples = [counts.train for counts in made]
     limits: dict[str, int] = {}
     if config.epochs is not None:

@@ -84,3 +84,11 @@ def test_the_best_checkpoint_is_the_result(root: Path, work: Path, tmp_path: Pat
     assert (state.step, list(checkpoints.steps(path.parent))) == (best, [best, 13])
     for changed in ("evaluate_samples=3", "evaluate_every=2"):  # what is measured decides which one is the best
         assert "the first" not in train_many(root, [(1, [*run, "steps=13", changed])])
+
+
+@pytest.mark.parametrize("key", ["data.dir", "data.more", "data.validation"])
+def test_a_folder_that_is_not_there_is_named_by_its_key(root: Path, work: Path, tmp_path: Path, key: str) -> None:
+    place = f"{tmp_path}/none"
+    words = [*SMALL, f"workdir={work}", "steps=3", f"out={tmp_path}/out", f"{key}={place}"]
+    said = train_many(root, [(1, [*words[:-1], words[-1] if key == "data.dir" else f"{key}=[{place}]"])], code=2)
+    assert f"{key}={place}: " in said
