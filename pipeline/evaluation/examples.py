@@ -10,6 +10,8 @@ from pipeline.config import TaskConfig
 from pipeline.evaluation import table_files
 from pipeline.evaluation.table_files import Content, Table
 
+SMALL = 2**25  # bytes of a file that is read before a run begins
+
 # Of a row: one or two sentences, then the endings of a choice; the index of its class, the number of
 # the right ending, or its score.
 Example = tuple[tuple[str, ...], float]
@@ -64,11 +66,14 @@ def pair_files(data: Path | str, task: TaskConfig) -> list[Content]:
 
 
 def check_files(data: Path | str, task: TaskConfig) -> None:
-    """Raise InputError if the files with which a task begins are not there."""
-    if task.trains:
-        need(data, task, task.train)
-    else:
+    """Raise UserError if files of a task are not there, or if small ones of classes or scores cannot be read."""
+    if not task.trains:
         pair_files(data, task)
+        return
+    for name in (task.train, *([] if task.dev_share else [task.dev])):
+        _, content = need(data, task, name)
+        if task.kind in ("classification", "choice") and len(content) < SMALL:
+            read_examples(data, task, name)
 
 
 def read_examples(

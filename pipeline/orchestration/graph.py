@@ -7,14 +7,14 @@ import copy
 import dataclasses
 import os
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from model.config import TrainConfig, check_length
+from model.config import DataConfig, TrainConfig, check_length
 from model.training import extending, tracking
 from pipeline.common import checkpoints, storage, terminal
 from pipeline.common.errors import ConfigError, InputError, UserError, writable
-from pipeline.common.manifest import Manifest
+from pipeline.common.manifest import Manifest, require_manifest
 from pipeline.common.schema import set_key
 from pipeline.config import (
     ConvertConfig,
@@ -174,8 +174,10 @@ def check_places(config: RunConfig, nodes: Nodes) -> None:
     Raises:
         ConfigError: `tracking.mode` is online and this machine, which will train, has no key.
     """
-    makers = {os.path.normpath(node.config.out): node.name for node in nodes}
+    makers = {os.path.normpath(node.config.out): node.config for node in nodes}
     for node in nodes:
+        if isinstance(node.config, TrainConfig) and node.reason:
+            check_shards(node.name, node.config.data, makers)
         if isinstance(node.config, TrainConfig) and node.reason and config.executor.here:
             asked, key = node.config.tracking, f"{node.name}.tracking.mode"
             kept = asked.name == "none" or asked.mode != "online" or tracking.has_key()
@@ -188,7 +190,7 @@ def check_places(config: RunConfig, nodes: Nodes) -> None:
                 continue
             try:
                 examples.check_files(path, node.config.task)
-            except InputError as error:
+            except UserError as error:
                 raise error.but(where=f"stage {node.name}") from error
     if store_folder.in_store(config.workdir):
         return  # its lock has been written
@@ -197,6 +199,17 @@ def check_places(config: RunConfig, nodes: Nodes) -> None:
         above = above.parent
     with writable(config.workdir, "workdir"), tempfile.TemporaryFile(dir=above):
         pass
+
+
+def check_shards(stage: str, data: DataConfig, makers: Mapping[str, StageConfig]) -> None:
+    """Raise UserError if a training lacks shards that no stage makes, or has no held-out ones."""
+    keys = {folder: data.key_of(folder) for folder in data.folders} | dict.fromkeys(data.validation, "data.validation")
+    made = {folder: fingerprints.producer_of(folder, makers) for folder in keys}
+    for folder in (folder for folder, maker in made.items() if maker is None):
+        require_manifest(folder, "prepare", f"{stage}.{keys[folder]}")
+    shares = [getattr(made[folder], "validation_share", None) for folder in data.held_out.folders]
+    cure = f"holds nothing out; set it above 0, or {stage}.data.validation=[FOLDER]"
+    check(any(share != 0 for share in shares), cure, "prepare.validation_share", 0)
 
 
 def ordered(needs: Needs) -> Names:

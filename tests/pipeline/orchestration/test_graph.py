@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from model.config import TrainConfig
 from pipeline.cli import conf_files
 from pipeline.cli.overrides import quoted
-from pipeline.common.errors import ConfigError, InputError
+from pipeline.common.errors import ConfigError, UserError
 from pipeline.common.formatting import flatten
 from pipeline.config import ReportConfig, RunConfig
 from pipeline.orchestration import compose_run, graph, stage_commands
@@ -183,9 +183,9 @@ def test_every_key_of_a_recipe_of_ones_own_counts(tmp_path: Path) -> None:
     assert (typed.workdir, typed.tasks, typed.steps) == ("typed", ["sample_order"], 7)
 
 
-def mistake_of(*words: str) -> InputError:
+def mistake_of(*words: str) -> UserError:
     config = composed_run(*words)
-    with pytest.raises(InputError) as caught:
+    with pytest.raises(UserError) as caught:
         graph.check_places(config, graph.plan(config))
     return caught.value
 
@@ -208,8 +208,29 @@ def test_a_task_without_its_files_is_told_before_work_begins(tmp_path: Path, tas
     assert error.key == "data"
     assert str(error).startswith(f"stage evaluate-{task}: data={tmp_path}/glue: ")
     (tmp_path / "glue" / file).parent.mkdir()
-    (tmp_path / "glue" / file).touch()
+    (tmp_path / "glue" / file).write_text("gj04\t1\t\tThe sailors rode the breeze.\n")
+    if task == "cola":
+        assert "dev.tsv" in str(mistake_of(*words))
+        (tmp_path / "glue" / "CoLA" / "dev.tsv").write_text("gj04\t1\tThe sailors rode.\n")
+        error = mistake_of(*words)
+        assert str(error).startswith("stage evaluate-cola: ")
+        assert "dev.tsv" in str(error), "its rows have no text"
+        (tmp_path / "glue" / "CoLA" / "dev.tsv").write_text("gj04\t1\t\tThe sailors rode.\n")
     config = composed_run(*words)
+    graph.check_places(config, graph.plan(config))
+
+
+def test_a_training_without_its_shards_is_told_before_work_begins(tmp_path: Path) -> None:
+    words = [f"workdir={tmp_path}/work", "train.tracking=none"]
+    (tmp_path / "new").mkdir()
+    for key in ("data.more", "data.validation"):
+        error = mistake_of(*words, f"train.{key}=[{tmp_path}/new]")
+        assert (error.key, error.value) == (f"train.{key}", f"{tmp_path}/new"), "a folder, but none of shards"
+    error = mistake_of(*words, "tasks=[]", "prepare.validation_share=0")
+    assert error.key == "prepare.validation_share"
+    assert "train.data.validation" in str(error)
+    finished.manifest("prepare").write(tmp_path / "new")
+    config = composed_run(*words, "tasks=[]", "prepare.validation_share=0", f"train.data.validation=[{tmp_path}/new]")
     graph.check_places(config, graph.plan(config))
 
 
