@@ -79,7 +79,11 @@ def locked_run(workdir: Path) -> contextlib.AbstractContextManager[None]:
 
 @contextlib.contextmanager
 def _flock(lock: Path, folder: Path, key: str, wait: bool) -> Iterator[None]:
-    """Hold the lock file of a folder; `key` is what the folder is the value of."""
+    """Hold the lock file of a folder; `key` is what the folder is the value of.
+
+    A start that leaves nothing else in a new folder, as after a mistake of the user, takes both away.
+    """
+    new = [above for above in lock.parents if not above.exists()]
     with writable(folder, key):
         lock.parent.mkdir(parents=True, exist_ok=True)
         file = lock.open("w")
@@ -91,7 +95,16 @@ def _flock(lock: Path, folder: Path, key: str, wait: bool) -> Iterator[None]:
             if error.errno not in (errno.EAGAIN, errno.EACCES):
                 what = f"cannot be locked ({error.strerror}); mount its file system with locks (flock), or set another"
             raise InputError(f"{what} {key}", key, folder) from error
-        yield
+        if not (lock.exists() and os.path.samestat(os.fstat(file.fileno()), lock.stat())):
+            raise InputError("was taken away by another start; rerun the same command", key, folder)
+        try:
+            yield
+        finally:
+            with contextlib.suppress(OSError):
+                if new and os.listdir(lock.parent) == [lock.name]:
+                    lock.unlink()
+                    for above in new:
+                        above.rmdir()
 
 
 @contextlib.contextmanager
@@ -196,7 +209,7 @@ def run(
         if manifest is None:
             if not in_place and (old := Manifest.read(out)) is not None:
                 changed = differences(changes(old.config, config)) or "inputs or code"
-                terminal.say(f"{stage}: replaces what is in {place}, as these differ: {changed}")
+                terminal.say(f"{stage}: will replace what is in {place}, as these differ: {changed}")
             if store.stored:
                 store.begin(in_place, run_name(wanted))
             manifest = _made(store, config, make, out, in_place, uploads, identity)

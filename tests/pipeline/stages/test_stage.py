@@ -79,10 +79,21 @@ def test_a_changed_setting_makes_it_again(
 ) -> None:
     make = Maker()
     stage.run("tasks", config(tmp_path), make)
-    assert "replaces" not in capsys.readouterr().out
+    assert "will replace" not in capsys.readouterr().out
     stage.run("tasks", config(tmp_path, **change), make)
     assert (f"as these differ: {next(iter(change))} " in capsys.readouterr().out) == ("force" not in change)
     assert make.calls == 2
+
+
+@pytest.mark.parametrize(("there", "left"), [("", set()), ("run", set()), ("run/a", {".made.lock"})])
+def test_a_mistake_in_a_new_folder_leaves_no_trace(tmp_path: Path, there: str, left: set[str]) -> None:
+    mistaken = config(tmp_path, out=str(tmp_path / "run" / "a" / "made"))
+    (tmp_path / there).mkdir(parents=True, exist_ok=True)
+    before = {*tmp_path.rglob("*")}
+    with refused(InputError):
+        stage.run("tasks", mistaken, broken)
+    assert {path.name for path in {*tmp_path.rglob("*")} - before} == left
+    assert before <= {*tmp_path.rglob("*")}
 
 
 def test_a_forced_stage_that_resumes_starts_over(tmp_path: Path) -> None:
