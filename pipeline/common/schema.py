@@ -170,7 +170,9 @@ def built(schema: Any, value: Any, key: str = "") -> Any:
     if is_dataclass(schema) and isinstance(value, Mapping):
         hints, dot = get_type_hints(schema), key and f"{key}."
         known = {each.name: each for each in fields(schema)}
-        # What an earlier version has written lacks an option that is new since: it had the default.
+        # What an earlier version has written may have an option that is gone since, and was off, and
+        # lacks one that is new since: it had the default.
+        value = {name: item for name, item in value.items() if item or name in known}
         lost = {name for name in known.keys() - value.keys() if not has_default(known[name])}
         if wrong := sorted((value.keys() - known.keys()) | lost):
             raise ValueError(f"{dot}{wrong[0]}: {'no such key' if wrong[0] in value else 'missing'}")

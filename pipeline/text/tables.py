@@ -31,18 +31,18 @@ def csv_rows(place: object, text: str, separator: str) -> Rows:
 
 def tsv_rows(place: object, text: str) -> Rows:
     """Return the rows of TSV of either dialect, without blank lines at the end."""
-    if _is_quoted(text):
-        return csv_rows(place, text, "\t")
     lines = [line.removesuffix("\r") for line in text.split("\n")]
     while lines and not lines[-1]:
         lines.pop()
-    return [(number, line.split("\t")) for number, line in enumerate(lines, 1)]
+    rows = [(number, line.split("\t")) for number, line in enumerate(lines, 1)]
+    if '"' in text and _WRITTEN.fullmatch(text) and _is_quoted(rows, quoted := csv_rows(place, text, "\t")):
+        return quoted
+    return rows
 
 
-def _is_quoted(text: str) -> bool:
-    """Return whether a writer of CSV wrote TSV: it quoted all names, or a field that needs it, and nothing else."""
-    if '"' not in text or not _WRITTEN.fullmatch(text):
+def _is_quoted(rows: Rows, quoted: Rows) -> bool:
+    """Return whether a writer of CSV wrote TSV: it quoted all names, or a field that needs it."""
+    if len({len(row) for _, row in quoted}) > 1:
         return False
-    rows = csv.reader(io.StringIO(text), delimiter="\t")
-    names = text.partition("\n")[0].split("\t")
-    return all(name[:1] == '"' for name in names) or any({*field} & {*'"\t\n'} for row in rows for field in row)
+    doubled = any('"' in field for _, row in quoted for field in row)
+    return doubled or len({len(row) for _, row in rows}) > 1 or all(name[:1] == '"' for name in rows[0][1])

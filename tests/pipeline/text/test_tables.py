@@ -36,6 +36,15 @@ def test_one_field_that_no_writer_of_csv_wrote_makes_all_quotation_marks_text(te
     assert found == list(enumerate(rows, 1))
 
 
+@given(st.lists(st.tuples(*[st.text('a"', max_size=4)] * 2), min_size=1), st.sampled_from(["", "\r"]))
+def test_rows_of_one_width_without_doubled_marks_are_lines(texts: list[tuple[str, str]], end: str) -> None:
+    """As in GLUE, where a mark at the beginning of a field may be closed at the end of one rows later."""
+    rows = [["index", "a", "b"], *([str(number), *pair] for number, pair in enumerate(texts))]
+    if not any('""' in field for row in rows for field in row):
+        found = tsv_rows("a.tsv", f"{end}\n".join(map("\t".join, rows)))
+        assert [row for _, row in found] == rows
+
+
 def test_a_quoted_sentence_alone_is_text() -> None:
     text = 'text\tlabel\n"I am."\t1\nShe is.\t0\n\n'
     assert [row[0] for _, row in tsv_rows("a.tsv", text)] == ["text", '"I am."', "She is."]
