@@ -385,7 +385,7 @@ def warnings(plan: PreparePlan, counts: CorpusCounts, lowest: LowestHashes) -> l
     found += filter(None, [Coverage.of(counts.totals).warning])
     if missed := sorted(plan.removed - counts.removed.keys()):
         found.append(
-            f"{pluralize(len(missed), 'line')} of {config.filters.remove} name no document that was read, such as "
+            f"{pluralize(len(missed), 'line')} of {config.filters.remove} name no document that was left, such as "
             f"{missed[0]}; ids are as in dropped.feather"
         )
     found += ["filters.remove names no document; its file is empty"] * bool(config.filters.remove and not plan.removed)

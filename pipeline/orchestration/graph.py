@@ -146,7 +146,9 @@ def needs_of(found: Stages) -> Needs:
 def check_fit(found: Stages) -> None:
     """Raise ConfigError where a stage would refuse, maybe after hours, what another has made."""
     made = {os.path.normpath(one.out): one for one in found.values()}
-    share = min((one.validation_share for one in found.values() if isinstance(one, PrepareConfig)), default=1.0)
+    trained = {os.path.normpath(d) for one in found.values() if isinstance(one, TrainConfig) for d in one.data.folders}
+    learnt = (one for place, one in made.items() if place in trained or not trained)
+    share = min((one.validation_share for one in learnt if isinstance(one, PrepareConfig)), default=1.0)
     for name, one in found.items():
         if isinstance(one, TasksConfig) and one.validation_share > share:
             problem = f"is more than prepare holds out, {share:g}: training would see the text of the tasks"

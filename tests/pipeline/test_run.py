@@ -111,9 +111,9 @@ def test_two_runs_do_not_share_a_folder(root: Path, corpus: Path, tmp_path: Path
     link.symlink_to(work)
     with stage.locked_run(work):
         done = subprocess.run(command({}, corpus, link), cwd=root, capture_output=True, text=True, check=False)
+        assert [path.name for path in work.iterdir()] == [".lock"]
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert f"workdir={link}: another run" in done.stderr
-    assert [path.name for path in work.iterdir()] == [".lock"]
 
 
 def test_a_gpu_without_a_known_peak_is_refused(tmp_path: Path) -> None:

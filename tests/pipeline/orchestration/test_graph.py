@@ -366,11 +366,18 @@ def test_a_report_keeps_what_was_made_from_the_stages_of_its_run(
     assert capsys.readouterr().out.startswith("work/evaluate-old is of another model")
 
 
-def test_sample_tasks_are_of_what_prepare_holds_out() -> None:
+def test_sample_tasks_are_of_what_prepare_holds_out(tmp_path: Path) -> None:
     stages = composed("+corpus=sample", "prepare.validation_share=0.05").stages
     assert [stages[name].validation_share for name in ("prepare", "tasks")] == [0.05, 0.05]
     with refused(ConfigError, key="tasks.validation_share"):
         planned("+corpus=sample", "tasks.validation_share=0.2")
+    (tmp_path / "recipe").mkdir()
+    added = "defaults: [laptop, /stage@stages.prepare-new: prepare, _self_]"
+    (tmp_path / "recipe" / "mine.yaml").write_text(f"# @package _global_\n{added}\nrecipe: mine\n")
+    words = ["--config-dir", str(tmp_path), "recipe=mine", "+corpus=sample", "prepare-new.validation_share=0.02"]
+    planned(*words, "train.data.validation=[${workdir}/prepare-new]")
+    with refused(ConfigError, key="tasks.validation_share"):
+        planned(*words, "train.data.more=[${workdir}/prepare-new]")
 
 
 @pytest.mark.parametrize(
