@@ -94,8 +94,8 @@ class DataConfig(Section, key="data"):
         return [self.dir, *self.more]
 
     def key_of(self, folder: str) -> str:
-        """Return the key that has a folder of `folders`."""
-        return "data.dir" if folder == self.dir else "data.more"
+        """Return the key that has a folder."""
+        return "data.dir" if folder == self.dir else "data.more" if folder in self.more else "data.validation"
 
     @property
     def held_out(self) -> "DataConfig":

@@ -428,11 +428,11 @@ def _cut(whole: Batch, cuts: Ints) -> list[Batch]:
 
 
 class ShardFiles:
-    """All shards of a run's data folders, as listed in the folders' manifests."""
+    """All shards of some of a run's data folders, as listed in the folders' manifests."""
 
-    def __init__(self, data: DataConfig, key: str = ""):
-        """Read the manifests; raises InputError if a folder, which `key` names, has none."""
-        manifests = {Path(d): require_manifest(d, "prepare", key or data.key_of(d)) for d in data.folders}
+    def __init__(self, data: DataConfig, folders: list[str]):
+        """Read the manifests; raises InputError if a folder has none."""
+        manifests = {Path(d): require_manifest(d, "prepare", data.key_of(d)) for d in folders}
         self.sequence_length = max(CorpusCounts.of(m).sequence_length for m in manifests.values())
         self._listed = {
             folder / name: entry

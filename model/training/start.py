@@ -79,7 +79,7 @@ def plan(config: TrainConfig, out: Path, fingerprint: str, common: str, addresse
     """
     began = time.monotonic()
     data = config.data
-    shards = [ShardFiles(data), *([ShardFiles(data.held_out, "data.validation")] if data.validation else [])]
+    shards = [ShardFiles(data, folders) for folders in (data.folders, data.validation) if folders]
     wordpiece = WordPiece.load(data.vocab)
     longest = max(files.sequence_length for files in shards)
     model = initial_weights.fitted(config, wordpiece, longest)

@@ -45,7 +45,7 @@ def dev_rows(task: TaskConfig, part: Dataset, answers: Given) -> str:
     if task.kind != "classification":
         return rows(task, answers)
     writer = csv.writer(file := io.StringIO(), delimiter="\t", lineterminator="\n")
-    writer.writerow(["index", "prediction", "label", *(f"text {place}" for place, _ in enumerate(part.extra[0], 1))])
+    writer.writerow([*table(()).split(), "label", *(f"text {place}" for place, _ in enumerate(part.extra[0], 1))])
     for index, (answer, label, texts) in enumerate(zip(answers, part.truth, part.extra, strict=True)):
         writer.writerow([index, *(" ".join(text.split()) for text in (word(task, answer), word(task, label), *texts))])
     return file.getvalue()

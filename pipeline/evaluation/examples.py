@@ -15,6 +15,7 @@ SMALL = 2**25  # bytes of a file that is read before a run begins
 # Of a row: one or two sentences, then the endings of a choice; the index of its class, the number of
 # the right ending, or its score.
 Example = tuple[tuple[str, ...], float]
+Examples = tuple[list[Example], list[str]]  # and where and why rows were left out
 
 
 def task_of(name: str) -> TaskConfig:
@@ -71,22 +72,28 @@ def check_files(data: Path | str, task: TaskConfig) -> None:
         pair_files(data, task)
         return
     for name in (task.train, *([] if task.dev_share else [task.dev])):
-        _, content = need(data, task, name)
+        place, content = need(data, task, name)
         if task.kind in ("classification", "choice") and len(content) < SMALL:
-            read_examples(data, task, name)
+            parse_examples(place, content, task)
 
 
-def read_examples(
-    data: Path | str, task: TaskConfig, name: str, labelled: bool = True
-) -> tuple[list[Example], list[str]]:
+def read_examples(data: Path | str, task: TaskConfig, name: str, labelled: bool = True) -> Examples:
     """Return the examples of a file of a task, and where and why rows of it were left out.
 
     Test files are not `labelled`: they always have a header, columns of their own, and zeros for labels.
 
     Raises:
-        InputError: the file or a column is missing, a label is unknown, or no row is valid.
+        InputError: the file is missing, or as `parse_examples`.
     """
-    place, content = need(data, task, name)
+    return parse_examples(*need(data, task, name), task, labelled)
+
+
+def parse_examples(place: str, content: bytes, task: TaskConfig, labelled: bool = True) -> Examples:
+    """Return the examples of the content of a file; see `read_examples`.
+
+    Raises:
+        InputError: a column is missing, a label is unknown, or no row is valid.
+    """
     columns = [*(task.columns if labelled else task.test_columns or task.columns), *task.choices]
     table = table_files.parse(
         place, content, task.header or not labelled, task.key, [*columns, *([task.label] if labelled else [])]

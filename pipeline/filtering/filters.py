@@ -158,14 +158,9 @@ def listed(path: str, language: str) -> Iterator[re.Pattern[str]]:
         InputError: the file cannot be read.
         ConfigError: a line is not a valid regular expression.
     """
-    for number, line in enumerate(lines_of(text_of(Path(path), language)), 1):
+    for number, line in enumerate(tables.lines_of(text_of(Path(path), language)), 1):
         if line.strip() and not line.startswith("#"):
             yield compiled(line, path, number)
-
-
-def lines_of(text: str) -> list[str]:
-    """Split a text at line feeds only: JSON and TSV may contain other line separators."""
-    return [line.removesuffix("\r") for line in text.split("\n")]
 
 
 def removed(path: str | None) -> frozenset[str]:
@@ -174,7 +169,7 @@ def removed(path: str | None) -> frozenset[str]:
     Raises:
         InputError: the file cannot be read.
     """
-    return frozenset(line for line in lines_of(text_of(Path(path))) if line.strip()) if path else frozenset()
+    return frozenset(line for line in tables.lines_of(text_of(Path(path))) if line.strip()) if path else frozenset()
 
 
 def named(removed: frozenset[str], name: str, digest: bytes) -> frozenset[str]:
@@ -238,7 +233,7 @@ def evaluation_texts(path: Path, language: str = "en") -> Iterator[str]:
     """
     text, kind = text_of(path, language), kind_of(path)
     if kind in (".json", ".jsonl"):
-        pieces = lines_of(text) if kind == ".jsonl" or is_json_lines(text) else [text]
+        pieces = tables.lines_of(text) if kind == ".jsonl" or is_json_lines(text) else [text]
         for number, piece in enumerate(pieces, 1):
             try:
                 yield from strings(foreign_json.parse(piece, most=budget.FIELDS)) if piece.strip() else ()
@@ -250,7 +245,7 @@ def evaluation_texts(path: Path, language: str = "en") -> Iterator[str]:
                     line=number,
                 ) from error
         return
-    lines = lines_of(text)
+    lines = tables.lines_of(text)
     if kind == ".tsv":
         for _, row in tables.tsv_rows(path, text):
             yield from row

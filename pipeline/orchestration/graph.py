@@ -205,10 +205,9 @@ def check_places(config: RunConfig, nodes: Nodes) -> None:
 
 def check_shards(stage: str, data: DataConfig, makers: Mapping[str, StageConfig]) -> None:
     """Raise UserError if a training lacks shards that no stage makes, or has no held-out ones."""
-    keys = {folder: data.key_of(folder) for folder in data.folders} | dict.fromkeys(data.validation, "data.validation")
-    made = {folder: fingerprints.producer_of(folder, makers) for folder in keys}
+    made = {folder: fingerprints.producer_of(folder, makers) for folder in (*data.folders, *data.validation)}
     for folder in (folder for folder, maker in made.items() if maker is None):
-        require_manifest(folder, "prepare", f"{stage}.{keys[folder]}")
+        require_manifest(folder, "prepare", f"{stage}.{data.key_of(folder)}")
     shares = [getattr(made[folder], "validation_share", None) for folder in data.held_out.folders]
     cure = f"holds nothing out; set it above 0, or {stage}.data.validation=[FOLDER]"
     check(any(share != 0 for share in shares), cure, "prepare.validation_share", 0)

@@ -16,6 +16,11 @@ Rows = list[tuple[int, list[str]]]  # line number, from 1, and fields
 _WRITTEN = re.compile(r'(?:(?:"(?:[^"]++|"")*+"|[^"\t\r\n]*+)(?:\t|\r?\n|\Z))*+')
 
 
+def lines_of(text: str) -> list[str]:
+    """Split a text at line feeds only: JSON and TSV may contain other line separators."""
+    return [line.removesuffix("\r") for line in text.split("\n")]
+
+
 def csv_rows(place: object, text: str, separator: str) -> Rows:
     """Return the rows of a text whose fields may be quoted, without blank lines.
 
@@ -30,19 +35,18 @@ def csv_rows(place: object, text: str, separator: str) -> Rows:
 
 
 def tsv_rows(place: object, text: str) -> Rows:
-    """Return the rows of TSV of either dialect, without blank lines at the end."""
-    lines = [line.removesuffix("\r") for line in text.split("\n")]
+    """Return the rows of TSV, without blank lines at the end.
+
+    A writer of CSV wrote it if all rows have as many fields then, and it quoted all names, or a
+    field that needs it.
+    """
+    lines = lines_of(text)
     while lines and not lines[-1]:
         lines.pop()
     rows = [(number, line.split("\t")) for number, line in enumerate(lines, 1)]
-    if '"' in text and _WRITTEN.fullmatch(text) and _is_quoted(rows, quoted := csv_rows(place, text, "\t")):
-        return quoted
-    return rows
-
-
-def _is_quoted(rows: Rows, quoted: Rows) -> bool:
-    """Return whether a writer of CSV wrote TSV: it quoted all names, or a field that needs it."""
-    if len({len(row) for _, row in quoted}) > 1:
-        return False
-    doubled = any('"' in field for _, row in quoted for field in row)
-    return doubled or len({len(row) for _, row in rows}) > 1 or all(name[:1] == '"' for name in rows[0][1])
+    if '"' not in text or not _WRITTEN.fullmatch(text):
+        return rows
+    quoted = csv_rows(place, text, "\t")
+    ragged, uneven = (len({len(row) for _, row in every}) > 1 for every in (rows, quoted))
+    marked = any('"' in field for _, row in quoted for field in row) or all(name[:1] == '"' for name in rows[0][1])
+    return quoted if not uneven and (ragged or marked) else rows

@@ -89,6 +89,6 @@ def test_the_best_checkpoint_is_the_result(root: Path, work: Path, tmp_path: Pat
 @pytest.mark.parametrize("key", ["data.dir", "data.more", "data.validation"])
 def test_a_folder_that_is_not_there_is_named_by_its_key(root: Path, work: Path, tmp_path: Path, key: str) -> None:
     place = f"{tmp_path}/none"
-    words = [*SMALL, f"workdir={work}", "steps=3", f"out={tmp_path}/out", f"{key}={place}"]
-    said = train_many(root, [(1, [*words[:-1], words[-1] if key == "data.dir" else f"{key}=[{place}]"])], code=2)
+    typed = f"{key}={place}" if key == "data.dir" else f"{key}=[{place}]"
+    said = train_many(root, [(1, [*SMALL, f"workdir={work}", "steps=3", f"out={tmp_path}/out", typed])], code=2)
     assert f"{key}={place}: " in said
