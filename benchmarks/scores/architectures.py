@@ -12,17 +12,26 @@ show who overfits. A finished training or evaluation is not repeated, so the com
 
 import argparse
 import json
+import resource
+import shlex
 import statistics
+import subprocess
+import sys
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from benchmarks.scores.budget import BASE, command, inputs_of, manifest, prepare
 from benchmarks.shared import heading, mean
+from pipeline.common.manifest import require_manifest
 
-SHARDS = ["prepare.sequence_length=128", "prepare.validation_share=0.02"]
+SHARDS = ("pairs=none", "sequence_length=128", "validation_share=0.02", "runner.workers=1")
 BATCH = 16
-COMMON = [*BASE, "schedule.decay_share=0.4", "log_every=50"]
+COMMON = shlex.split(
+    f"batch_size={BATCH} micro_batch={BATCH} optimizer=muon clip=null optimizer.learning_rate=5e-3 "
+    "optimizer.adam_share=0.4 optimizer.betas=[0.9,0.98] schedule=wsd schedule.warmup_share=0.05 "
+    "schedule.decay=sqrt schedule.decay_share=0.4 model.dropout=0 model.attention_dropout=0 deepspeed=zero0 "
+    "processes=1 threads=1 keep=1 log_every=50 evaluate_every=1000000 save_every=1000000 tracking=none"
+)
 OBJECTIVES = {"": ["objective=mlm"], "modern-": ["objective=modern", "objective.mask_share=[0.3,0.15]"]}
 
 
@@ -39,7 +48,9 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=1, help="trainings at a time, a core each")
     options = parser.parse_args()
     options.out = options.out.absolute()
-    prepare(options, SHARDS)
+    corpus = [f"+corpus={options.corpus}", f"corpus.path={options.path}"]
+    command("vocab", *corpus, f"out={options.out}/vocab", f"size={options.vocabulary}")
+    command("prepare", *corpus, f"out={options.out}/prepare", f"vocab={options.out}/vocab", *SHARDS)
     names = ["model", "tokens", "core seconds", "held-out accuracy", *(task.split()[0] for task in options.tasks)]
     print(heading(" | ".join(names)), flush=True)
     with ProcessPoolExecutor(options.jobs) as pool:
@@ -69,8 +80,8 @@ def show(name: str, futures: list[Future[dict[str, Any]]]) -> float:
 
 def measured(options: argparse.Namespace, kind: str, tokens: float, seed: int) -> dict[str, Any]:
     """Train one model, fine-tune it on all tasks, and return its figures."""
-    vocab, prepared, _ = inputs_of(options, SHARDS)
-    totals = manifest(prepared).figures["totals"]
+    vocab, prepared = options.out / "vocab", options.out / "prepare"
+    totals = figures_of(prepared)["totals"]
     samples = totals["train"] + totals["validation"]
     steps = round(tokens * samples / totals["tokens"] / BATCH)
     folder = options.out / f"{kind}{options.size}-{steps}-seed{seed}"
@@ -89,7 +100,7 @@ def measured(options: argparse.Namespace, kind: str, tokens: float, seed: int) -
     if not seconds.exists():
         seconds.write_text(json.dumps(spent))
     command("convert", f"train={folder}/train", f"vocab={vocab}", f"out={folder}/convert")
-    figures = manifest(folder / "train").figures
+    figures = figures_of(folder / "train")
     scores = {"accuracy": figures["validation"]["masked_lm_accuracy"]}
     epochs = {}
     for task, *keys in map(str.split, options.tasks):
@@ -104,7 +115,7 @@ def measured(options: argparse.Namespace, kind: str, tokens: float, seed: int) -
             "threads=1",
             *keys,
         )
-        tuned = manifest(out).figures
+        tuned = figures_of(out)
         scores[task] = tuned["score"]
         epochs[task] = [(epoch["train_loss"], epoch["scores"][tuned["metric"]]) for epoch in tuned["runs"][0]["epochs"]]
     return {
@@ -113,6 +124,19 @@ def measured(options: argparse.Namespace, kind: str, tokens: float, seed: int) -
         "scores": scores,
         "epochs": epochs,
     }
+
+
+def command(stage: str, *overrides: str) -> float:
+    """Run a stage unless it is up to date; return the seconds of processor time that it took."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run([sys.executable, "-m", f"pipeline.{stage}", *overrides], check=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def figures_of(folder: Path) -> dict[str, Any]:
+    """Return the figures of a finished stage."""
+    return require_manifest(folder, folder.name.split("-")[0], "out").figures
 
 
 def line(name: str, rows: list[dict[str, Any]]) -> str:
