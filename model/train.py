@@ -95,7 +95,7 @@ def train(config: TrainConfig) -> None:
     common = fingerprints.fingerprint_in_part("train", config, sources, extending.apart(config))
     make = functools.partial(trainer.train, fingerprint=fingerprint, common=common, store=store, addresses=addresses)
     if int(os.environ.get("RANK", "0")) == 0:
-        stage.run("train", config, make, in_place=True, uploads=store.uploads, identity=identity)
+        stage.run("train", config, make, in_place=True, uploads=store, identity=identity)
         estimate.remember(config)
     elif stage.current("train", config, identity) is None:
         local = store_folder.localised("train", config)

@@ -30,7 +30,7 @@ from model.training import start
 from model.training.trainer import Trainer
 from pipeline.cli import composing, conf_files
 from pipeline.common.ports import free_port
-from pipeline.common.stores.background_upload import CheckpointStore
+from pipeline.common.stores.background_upload import BackgroundUpload
 
 
 def train(name: str, overrides: list[str]) -> None:
@@ -40,7 +40,7 @@ def train(name: str, overrides: list[str]) -> None:
     out = Path(config.out)
     out.mkdir(parents=True, exist_ok=True)
     session = start.join(start.plan(config, out, "f" * 64, "c" * 64, {}), lambda: None)
-    trainer: Any = Trainer(session, Watchdog(0, 600.0, 600.0, None), CheckpointStore())
+    trainer: Any = Trainer(session, Watchdog(0, 600.0, 600.0, None), BackgroundUpload())
     found: dict[str, Any] = {"run": name, "began": trainer.step}
     update = trainer._update
 

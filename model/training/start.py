@@ -20,7 +20,7 @@ from model.training.deepspeed_engine import World, build_engine, compiles, load_
 from pipeline.common import checkpoints, counter_rng
 from pipeline.common.checkpoints import State
 from pipeline.common.errors import BY_FORCE, InputError
-from pipeline.common.stores.background_upload import CheckpointStore
+from pipeline.common.stores.background_upload import BackgroundUpload
 from pipeline.tokenization.wordpiece import WordPiece
 
 Beat = Callable[[], None]  # called while something is waited for
@@ -114,7 +114,7 @@ def join(plan: Plan, beat: Beat) -> Session:
     return Session(dataclasses.replace(plan, config=config), world, peak)
 
 
-def restore(session: Session, store: CheckpointStore, beat: Beat) -> tuple[Any, run_length.WordsSeen, State, bool]:
+def restore(session: Session, store: BackgroundUpload, beat: Beat) -> tuple[Any, run_length.WordsSeen, State, bool]:
     """Build the engine and load the newest checkpoint, or the weights of `start`, if any.
 
     With the engine comes where training continues: the words seen, the state, and whether that is
@@ -151,7 +151,7 @@ def restore(session: Session, store: CheckpointStore, beat: Beat) -> tuple[Any, 
     return engine, words, state, found is not None
 
 
-def newest(plan: Plan, data: str, rank: int, store: CheckpointStore, beat: Beat) -> checkpoints.Checkpoint | None:
+def newest(plan: Plan, data: str, rank: int, store: BackgroundUpload, beat: Beat) -> checkpoints.Checkpoint | None:
     """Return the newest checkpoint, the same on all ranks, with its files on this node.
 
     `data` is the checksum of the shards.
@@ -160,12 +160,12 @@ def newest(plan: Plan, data: str, rank: int, store: CheckpointStore, beat: Beat)
         InputError: It is of other shards, or the ranks do not share the folder.
     """
     config = plan.config
-    if store.get is None:
+    if store.shared:
         process_group.check_shared_folder(plan.folder, config.timeout)
     own = None
     if rank == 0:
         needs_words = bool(config.words or config.save_at_words)
-        own = extending.newest(plan.folder, plan.first_steps, data, needs_words, store.uploads.fetch)
+        own = extending.newest(plan.folder, plan.first_steps, data, needs_words, store.fetch)
     store.upload(beat)  # other nodes fetch what this one may have alone
     sent = process_group.gather(own and (str(own[0]), dataclasses.asdict(own[1])))[0]
     if sent is None:

@@ -31,7 +31,7 @@ from pipeline.common.errors import Diverged, Restart
 from pipeline.common.figures import TrainingSummary
 from pipeline.common.formatting import WARNING, pluralize
 from pipeline.common.manifest import Result
-from pipeline.common.stores.background_upload import CheckpointStore
+from pipeline.common.stores.background_upload import BackgroundUpload
 
 AHEAD = 4096  # approximate samples per rank to prefetch
 
@@ -39,7 +39,7 @@ AHEAD = 4096  # approximate samples per rank to prefetch
 class Trainer:
     """Training loop of one rank."""
 
-    def __init__(self, session: Session, guard: Watchdog, store: CheckpointStore):
+    def __init__(self, session: Session, guard: Watchdog, store: BackgroundUpload):
         """Restore the state and open the trackers."""
         self.guard, self.store = guard, store
         plan, world, self.peak = session
@@ -352,7 +352,7 @@ class Trainer:
         sums = self.meter.totals()
         self.guard.beat()
         if self.world.rank == 0:
-            self.store.uploads.wait(self.guard.beat)  # at most one checkpoint is not there yet
+            self.store.wait(self.guard.beat)  # at most one checkpoint is not there yet
             state = dataclasses.replace(
                 self.state,
                 step=self.step,
@@ -401,7 +401,7 @@ class Trainer:
 
 
 def train(
-    config: TrainConfig, out: Path, fingerprint: str, common: str, store: CheckpointStore, addresses: Mapping[str, str]
+    config: TrainConfig, out: Path, fingerprint: str, common: str, store: BackgroundUpload, addresses: Mapping[str, str]
 ) -> Result:
     """Train as one of the ranks, resuming from the newest checkpoint of `fingerprint`, if any.
 

@@ -23,7 +23,7 @@ from pipeline.common.errors import InputError, Restart, StoreError
 from pipeline.common.manifest import MANIFEST, Files, Manifest, Result, begun
 from pipeline.common.schema import set_key
 from pipeline.common.stores import lease, objects
-from pipeline.common.stores.background_upload import BackgroundUpload, CheckpointStore
+from pipeline.common.stores.background_upload import BackgroundUpload
 from pipeline.common.stores.mirror import Copy, addressed, default_root, local_path, other_than
 from pipeline.common.stores.remote_file import Info
 from pipeline.config import StageConfig
@@ -67,10 +67,10 @@ def steps_saved(out: str) -> list[tuple[str, int]]:
     return [(match[2], int(match[3])) for match in found if match]
 
 
-def checkpoint_store(config: StageConfig) -> CheckpointStore:
+def checkpoint_store(config: StageConfig) -> BackgroundUpload:
     """Return how the ranks of a training share checkpoints."""
     if not in_store(config.out):
-        return CheckpointStore()
+        return BackgroundUpload()
 
     def fetch(path: Path) -> None:
         copy = Copy(root_of(config.mirror), config.out)
@@ -78,7 +78,7 @@ def checkpoint_store(config: StageConfig) -> CheckpointStore:
             if free:
                 fetch_checkpoint(copy, path.as_posix(), copy.listed())
 
-    return CheckpointStore(fetch)
+    return BackgroundUpload(fetch)
 
 
 def localised(stage: str, config: Config) -> Config:

@@ -1,6 +1,5 @@
 """A thread that puts what a long stage writes into the store while the stage works on."""
 
-import dataclasses
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -11,11 +10,16 @@ PAUSE = 30.0  # seconds between looks for what is new
 
 
 class BackgroundUpload:
-    """Calls `work` again and again, and as soon as something was saved."""
+    """Calls `work` again and again, and as soon as something was saved.
 
-    def __init__(self) -> None:
+    The ranks of a training have one each, by which they share checkpoints; only that of rank 0 is started.
+    """
+
+    def __init__(self, fetch: Fetch | None = None) -> None:
+        """Have checkpoints on this node by `fetch`; without, all ranks share a folder."""
+        self.shared = fetch is None
+        self.fetch = fetch or (lambda path: None)
         self._work: Work = lambda: None
-        self.fetch: Fetch = lambda path: None  # as `CheckpointStore.get`, for rank 0
         self._changed = threading.Condition()
         self._saved = self._done = 0
         self._error: BaseException | None = None
@@ -38,6 +42,12 @@ class BackgroundUpload:
         with self._changed:
             self._saved += 1
             self._changed.notify_all()
+
+    def upload(self, beat: Work, wait: bool = True) -> None:
+        """Put what is on this node, and wait until that is done, with `beat` called meanwhile."""
+        self.saved()
+        if wait:
+            self.wait(beat)
 
     def wait(self, beat: Work = lambda: None) -> None:
         """Wait until all that was saved is in the store, and call `beat` meanwhile.
@@ -77,23 +87,3 @@ class BackgroundUpload:
             with self._changed:
                 self._done, self._error = saved, failed
                 self._changed.notify_all()
-
-
-@dataclasses.dataclass(frozen=True)
-class CheckpointStore:
-    """How the ranks of a training share checkpoints; without `get` they share a folder."""
-
-    # gets a checkpoint from the store, by its path in the stage's folder
-    get: Fetch | None = None
-    uploads: BackgroundUpload = dataclasses.field(default_factory=BackgroundUpload)  # of rank 0
-
-    def fetch(self, path: Path) -> None:
-        """Have a checkpoint on this node."""
-        if self.get is not None:
-            self.get(path)
-
-    def upload(self, beat: Work, wait: bool = True) -> None:
-        """Put what is on this node, and wait until that is done, with `beat` called meanwhile."""
-        self.uploads.saved()
-        if wait:
-            self.uploads.wait(beat)

@@ -25,7 +25,7 @@ from model.resilience import process_group
 from model.training import checkpoint, start
 from model.training.deepspeed_engine import World
 from pipeline.common import checkpoints
-from pipeline.common.stores.background_upload import CheckpointStore
+from pipeline.common.stores.background_upload import BackgroundUpload
 from tests import forked
 
 
@@ -68,7 +68,7 @@ def restore(monkeypatch: pytest.MonkeyPatch) -> Callable[[start.Plan], Restored]
 
     def restored(plan: start.Plan) -> Restored:
         session = start.Session(plan, World(0, 1, torch.device("cpu")), 1.0)
-        engine, _, state, resumed = start.restore(session, CheckpointStore(), lambda: None)
+        engine, _, state, resumed = start.restore(session, BackgroundUpload(), lambda: None)
         return engine.module.state_dict(), state, resumed
 
     return restored
@@ -100,11 +100,11 @@ RESTORE = """
 import sys
 from pathlib import Path
 from model.training import start
-from pipeline.common.stores.background_upload import CheckpointStore
+from pipeline.common.stores.background_upload import BackgroundUpload
 from tests.model.training.test_start import config
 plan = start.plan(config(Path(sys.argv[1])), Path(sys.argv[2]), "f" * 64, "c", {})
 session = start.join(plan, lambda: None)
-_, _, state, resumed = start.restore(session, CheckpointStore(), lambda: None)
+_, _, state, resumed = start.restore(session, BackgroundUpload(), lambda: None)
 print("found", session.world.size, session.plan.config.micro_batch, state.step, resumed)
 """
 
