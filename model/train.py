@@ -97,7 +97,7 @@ def train(config: TrainConfig) -> None:
     if int(os.environ.get("RANK", "0")) == 0:
         stage.run("train", config, make, in_place=True, uploads=store, identity=identity)
         estimate.remember(config)
-    elif stage.current("train", config, identity) is None:
+    elif config.force or fingerprints.recognise("train", config, *identity) is None:
         local = store_folder.localised("train", config)
         make(local, Path(local.out))
 

@@ -152,17 +152,6 @@ def _held(stage: str, config: StageConfig, wait: bool = False) -> Iterator[tuple
         yield store, named, out
 
 
-def current(stage: str, config: StageConfig, identity: Identity | None = None) -> Manifest | None:
-    """Return the manifest of `config.out` if it is up to date, else None.
-
-    `identity` is the result of `fingerprint`, if known.
-    """
-    pin(config)
-    if config.force:
-        return None
-    return recognise(stage, config, *(identity or fingerprint(stage, config)))
-
-
 def age(present: Manifest) -> str:
     """Return a note if an earlier version of the code made the folder, else an empty string."""
     if present.version == stage_of(present.stage).version:

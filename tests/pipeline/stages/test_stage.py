@@ -68,7 +68,7 @@ def test_what_killed_processes_left_is_removed(tmp_path: Path) -> None:
 def test_a_finished_stage_is_skipped(tmp_path: Path) -> None:
     make = Maker()
     first = stage.run("tasks", config(tmp_path), make)
-    assert stage.run("tasks", config(tmp_path), make) == stage.current("tasks", config(tmp_path)) == first
+    assert stage.run("tasks", config(tmp_path), make) == first
     assert make.calls == 1
     assert first.files["data.txt"]["sha256"] == sha256(tmp_path / "made" / "data.txt")
 
