@@ -238,7 +238,7 @@ def first_step(config: StageConfig, fingerprint: str, sources: fingerprints.Sour
         return max(steps), f"; resumes after step {max(steps):,}"
     if store_folder.in_store(config.out):
         return 0, "; has checkpoints of other settings"
-    common = fingerprints.fingerprint_in_part("train", config, sources, extending.apart(config))
+    common = fingerprints.fingerprint_in_part(config, sources, extending.apart(config))
     if step := extending.step_in_common(config, common):
         return step, f"; continues after step {step:,}"
     made = Manifest.read(config.out)

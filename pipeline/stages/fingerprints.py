@@ -179,10 +179,10 @@ def fingerprint(stage: str, config: StageConfig, known: Sources | None = None) -
     return fingerprint_of(stage, changed_settings(config), sources), sources
 
 
-def fingerprint_in_part(stage: str, config: StageConfig, sources: Sources, apart: tuple[str, ...]) -> str:
-    """Return the fingerprint of the settings and inputs of a stage whose keys begin otherwise."""
+def fingerprint_in_part(config: StageConfig, sources: Sources, apart: tuple[str, ...]) -> str:
+    """Return the fingerprint of the settings and inputs of a training whose keys begin otherwise."""
     parts = (changed_settings(config), sources)
-    return fingerprint_of(stage, *({k: v for k, v in part.items() if not k.startswith(apart)} for part in parts))
+    return fingerprint_of("train", *({k: v for k, v in part.items() if not k.startswith(apart)} for part in parts))
 
 
 def fingerprint_of(stage: str, settings: Settings, sources: Sources) -> str:

@@ -48,7 +48,7 @@ def hash_of(step: int, made: TrainConfig) -> str:
 
 
 def common_of(config: TrainConfig, sources: dict[str, str]) -> str:
-    return fingerprints.fingerprint_in_part("train", config, sources, extending.apart(config))
+    return fingerprints.fingerprint_in_part(config, sources, extending.apart(config))
 
 
 def first_steps_of(made: TrainConfig, shards: str = "shards") -> FirstSteps:

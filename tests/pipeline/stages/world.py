@@ -205,7 +205,7 @@ class World:
         """Do about checkpoints what `model.train` and the trainer do."""
         config = self.config(name, machine, **more)
         identity = fingerprints.fingerprint("train", config)
-        common = fingerprints.fingerprint_in_part("train", config, identity[1], extending.apart(config))
+        common = fingerprints.fingerprint_in_part(config, identity[1], extending.apart(config))
         first_steps = FirstSteps(config, TRAININGS[name][1], common)
         uploads = Inline()
         if config.force:
