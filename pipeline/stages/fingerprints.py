@@ -38,15 +38,14 @@ def inputs(config: StageConfig) -> dict[str, str]:
             found |= {f"{key}.{index}": str(item) for index, item in enumerate(value)}
         elif role == "input" and value is not None:
             found[key] = str(value)
-    corpus = getattr(config, "corpus", None)
-    if corpus is not None and corpus.path is not None:
-        found.pop("source", None)
-        found["corpus.path"] = corpus.path
-    elif corpus is not None and not corpus.files:
-        found.pop("source", None)
-    for name, part in (corpus.parts if corpus is not None else {}).items():
-        if isinstance(part, Mapping) and part.get("path"):
-            found[f"corpus.parts.{name}.path"] = str(part["path"])
+    if corpus := getattr(config, "corpus", None):
+        if corpus.path is not None or not corpus.files:
+            found.pop("source", None)
+        if corpus.path is not None:
+            found["corpus.path"] = corpus.path
+        for name, part in corpus.parts.items():
+            if isinstance(part, Mapping) and part.get("path"):
+                found[f"corpus.parts.{name}.path"] = str(part["path"])
     return found
 
 
