@@ -10,7 +10,7 @@ from model.config.learning import ObjectiveConfig, OptimizerConfig, ScheduleConf
 from model.config.sizes import AUTO, PUBLISHED, SHAPE, ModelConfig
 from pipeline.common.errors import named
 from pipeline.common.formatting import byte_count
-from pipeline.common.schema import Section, StageConfig, check, group, input_path, option, runtime_option
+from pipeline.common.schema import Section, StageConfig, TrackerConfig, check, group, input_path, option, runtime_option
 
 SMALL = 256  # hidden size up to which a rank on a CPU has one thread
 SHARE = 8  # samples per batch that a rank on a CPU should have
@@ -26,13 +26,11 @@ class ComputeConfig:
 
 
 @dataclass(kw_only=True)
-class TrackingConfig(Section, key="tracking"):
+class TrackingConfig(TrackerConfig):
     """Where metrics are sent, in addition to metrics.jsonl."""
 
     _only = dict.fromkeys(("project", "mode"), ("name", "wandb")) | {"prometheus_host": ("prometheus_port",)}
 
-    name: str = option("none", "Tracker.", choices=("wandb", "none"))
-    project: str | None = option(None, "Project of the tracker; null: WANDB_PROJECT, or else bert-pipeline.")
     mode: str = option(
         "auto",
         "Mode of wandb; auto: WANDB_MODE, or else online if a key is found.",

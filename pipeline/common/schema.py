@@ -228,6 +228,14 @@ class Section:
 
 
 @dataclass(kw_only=True)
+class TrackerConfig(Section, key="tracking"):
+    """Where trainings and finished stages are logged."""
+
+    name: str = option("none", "Tracker.", choices=("wandb", "none"))
+    project: str | None = option(None, "Project of the tracker; null: WANDB_PROJECT, or else bert-pipeline.")
+
+
+@dataclass(kw_only=True)
 class StageConfig(Section):
     """The options of every stage."""
 

@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from pipeline.common.schema import Section, StageConfig, check, group, input_path, option
+from pipeline.common.schema import Section, StageConfig, TrackerConfig, check, group, input_path, option
 from pipeline.config.preparation import CorpusConfig
 
 # A time limit of sbatch, D-H:M:S or H:M:S. It takes a number, or M:S, for minutes, who writes 24 means hours.
@@ -12,20 +12,12 @@ TIME = re.compile(r"(?:(\d+)-|(?=\d+:\d+:))(\d+)(?::(\d+))?(?::(\d+))?")
 
 
 @dataclass(kw_only=True)
-class ReportTrackingConfig(Section, key="tracking"):
-    """Where finished stages are logged."""
-
-    name: str = option("none", "Tracker.", choices=("wandb", "none"))
-    project: str | None = option(None, "Project of the tracker; null: WANDB_PROJECT, or else bert-pipeline.")
-
-
-@dataclass(kw_only=True)
 class ReportConfig(StageConfig):
     """`python -m pipeline.report`."""
 
     stages: list[str] = input_path([], "Folders of stages; empty: all of the run.")
-    tracking: ReportTrackingConfig = group(
-        ReportTrackingConfig, "Tracker that gets all finished stages too, next to training.", "runtime"
+    tracking: TrackerConfig = group(
+        TrackerConfig, "Tracker that gets all finished stages too, next to training.", "runtime"
     )
 
     def check_rules(self) -> None:
