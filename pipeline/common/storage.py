@@ -32,8 +32,6 @@ from pipeline.common.stores.remote_file import SMALLEST, Info
 # What the module zipfile raises where an archive is damaged, or made to look so.
 BROKEN_ZIP = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, EOFError, RuntimeError, OSError, ValueError)
 BUFFER = 4 * 2**20  # bytes that one request asks for: a request costs some ten milliseconds
-# Listed by the beginning of a name, others by folder.
-_BY_NAME = ("s3://", "gs://", "gcs://", "abfs://", "abfss://")
 _BY_ARROW = ("hdfs", "viewfs")
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 
@@ -316,7 +314,8 @@ def matching(pattern: str, left_out: set[Path] | None = None) -> list[File]:
     if not glob.has_magic(pattern):
         return []
     fixed = re.split(r"[*?[]", top.address, maxsplit=1)[0]
-    listed = f"{fixed}*" if top.address.startswith(_BY_NAME) else fixed.rpartition("/")[0]
+    by_name = isinstance(top._store, Client)  # listed by the beginning of a name, others by folder
+    listed = f"{fixed}*" if by_name else fixed.rpartition("/")[0]
     parts = top.address.split("/")
     return sorted(file for file in Remote(listed).below() if _fits(str(file).split("/"), parts))
 
