@@ -191,7 +191,7 @@ def make(config: ReportConfig, out: Path) -> Result:
         leader=score_tables.leader(stages, groups),
         seed_scores=over_seeds,
         seed_plots=list(score_tables.seed_curves(groups, stages)),
-        columns=score_tables.published()["columns"],
+        columns=score_tables.PUBLISHED["columns"],
         published=published,
         minimal_pairs=pairs,
         sections=sections,

@@ -5,7 +5,6 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +27,9 @@ HELD_OUT = {
 }
 # What a checkpoint's place on the curve is: the first that all checkpoints know.
 AXES = (("words", "words seen"), ("tokens", "tokens seen"), ("step", "step"))
+
+# What others published: the columns of GLUE, and models with scores in their order.
+PUBLISHED: Figures = read_table(__file__, "published_scores.yaml")
 
 
 @dataclass(frozen=True)
@@ -77,15 +79,9 @@ def score_plot(scores: list[Score]) -> str:
     return plots.bars([one.title for one in scores], list(values.items()), "score", whiskers)
 
 
-@cache
-def published() -> Figures:
-    """Return what others published: the columns of GLUE, and models with scores in their order."""
-    return dict(read_table(__file__, "published_scores.yaml"))
-
-
 def published_scores(model: Figures) -> dict[str, float]:
     """Return the scores of a published model by task."""
-    return dict(zip(published()["columns"], model["scores"], strict=False))
+    return dict(zip(PUBLISHED["columns"], model["scores"], strict=False))
 
 
 def glue_rows(stages: Stages) -> list[Figures]:
@@ -95,10 +91,10 @@ def glue_rows(stages: Stages) -> list[Figures]:
         # An evaluation of the task itself takes precedence over one with another task's model.
         for part in score.parts():
             for start, value in zip(ours, (part.score, part.baseline), strict=True):
-                if part.task in published()["columns"] and value is not None:
+                if part.task in PUBLISHED["columns"] and value is not None:
                     ours[start].setdefault(part.task, 100 * value)
     rows = [glue_row(name, scores, "this run (dev sets)") for name, scores in ours.items() if scores]
-    others = published()["models"] if rows else []
+    others = PUBLISHED["models"] if rows else []
     return rows + [glue_row(one["name"], published_scores(one), one["source"]) for one in others]
 
 
@@ -116,7 +112,7 @@ def cell(value: float | None) -> str:
 
 def markdown(rows: list[Figures]) -> str:
     """Return the table as Markdown."""
-    columns = published()["columns"]
+    columns = PUBLISHED["columns"]
     names = ["model", *columns.values(), "average", "with WNLI", "source"]
     lines = ["| " + " | ".join(names) + " |", "|---|" + "---:|" * (len(names) - 2) + "---|"]
     for one in rows:

@@ -20,7 +20,7 @@ from pipeline.common.figures import Conversion, CorpusCounts, Record, Score
 from pipeline.common.manifest import TRACKER, Manifest, sha256_of
 from pipeline.common.redact import without_secrets
 from pipeline.reporting.graph_svg import needs_of
-from pipeline.reporting.score_tables import Stages, finished, published, published_scores
+from pipeline.reporting.score_tables import PUBLISHED, Stages, finished, published_scores
 from pipeline.stages import store_folder
 
 RECORD = Path("wandb", "stages.json")  # in a run's folder: stage to id of its W&B run
@@ -154,7 +154,7 @@ def log_curves(run: Any, found: Score) -> None:
 
 def compared(found: Score) -> tuple[float | None, ...]:
     """Return a score and what it is compared with, in the order of `HEAD`."""
-    (base,) = (one for one in published()["models"] if one["name"] == "BERT-base")
+    (base,) = (one for one in PUBLISHED["models"] if one["name"] == "BERT-base")
     test = published_scores(base).get(found.task)  # in percent
     return found.score, found.baseline, found.majority, test and test / 100
 
