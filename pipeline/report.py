@@ -8,7 +8,7 @@ from pathlib import Path
 from shlex import quote
 from typing import Any, NamedTuple
 
-from jinja2 import Environment, FileSystemLoader, select_autoescape
+from jinja2 import Environment, FileSystemLoader
 
 from model.huggingface import model_card
 from model.training.provenance import LOSSES, overfitting
@@ -167,14 +167,13 @@ def make(config: ReportConfig, out: Path) -> Result:
     over_seeds = score_tables.seed_scores(groups, stages)
     sections = list(sections_of(leading))
     pairs = minimal_pair_tables.sections(leading)
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent / "reporting"), autoescape=select_autoescape(["j2"])
-    )
-    environment.globals.update(
-        shown=shown, cell=score_tables.cell, verdict=significance.verdict, duration=formatting.duration
-    )
+    environment = Environment(loader=FileSystemLoader(Path(__file__).parent / "reporting"), autoescape=True)
     made, outdated = [one.manifest for one in stages.values()], list(changed(stages, config.workdir))
     page = environment.get_template("report.html.j2").render(
+        shown=shown,
+        cell=score_tables.cell,
+        verdict=significance.verdict,
+        duration=formatting.duration,
         title=title_of(made, Path(config.workdir)),
         finished=formatting.moment(max(one.finished for one in made)),
         spent=sum(one.seconds for one in made),
