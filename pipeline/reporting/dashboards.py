@@ -4,7 +4,6 @@ The workspace has the curves of all runs of the project, by group; the report ha
 tables of its corpus and its scores.
 """
 
-import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ import wandb_workspaces.workspaces as ws
 from wandb_workspaces import expr
 
 from model.training.tracking import RUN_ID
+from pipeline.common import foreign_json
 from pipeline.common.errors import InputError
 from pipeline.common.figures import CorpusCounts
 from pipeline.common.tables import read_table
@@ -89,10 +89,9 @@ def report(entity: str, project: str, work: Path) -> wr.Report:
     """
     blocks, found = Blocks(), finished_in(work)
     runs = {path.parent.name: path.read_text().strip() for path in work.glob(f"train*/{RUN_ID}")}
-    logged = work / RECORD
-    stages = json.loads(logged.read_text()) if runs and logged.exists() else {}
     if not runs:
         raise InputError(f"no train*/{RUN_ID} found; train with tracking=wandb first", path=work)
+    stages = foreign_json.own(work / RECORD)
     for name in SECTIONS:
         chosen = [expr.Metric("ID").isin(sorted({*runs.values(), *stages.values()}))]
         runset = wr.Runset(name=work.name, filters=chosen)  # of the report's own project

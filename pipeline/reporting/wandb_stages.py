@@ -14,6 +14,7 @@ from statistics import fmean
 from typing import Any
 
 from model.training.tracking import RUN_ID, mode_of, project_of
+from pipeline.common import foreign_json
 from pipeline.common.atomic import write_text
 from pipeline.common.errors import first_line
 from pipeline.common.figures import Conversion, CorpusCounts, Record, Score
@@ -45,7 +46,7 @@ def finished_in(work: Path) -> Stages:
 def log(work: Path, found: Stages, project: str | None) -> None:
     """Log those of `found` that W&B does not have yet; a failure of W&B is a warning."""
     record = work / RECORD
-    known = json.loads(record.read_text()) if record.exists() else {}
+    known = foreign_json.own(record)
     try:
         if mode_of("auto") == "disabled":
             return
