@@ -4,7 +4,6 @@ import contextlib
 import difflib
 import os
 import re
-import shutil
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -176,16 +175,6 @@ def unknown_key(full: str, schema: Any) -> ConfigError:
     return ConfigError(f"no such key; {meant}", full)
 
 
-def print_help(name: str, schema: type, config: DictConfig) -> None:
-    """Print the keys of a command with their values under its command line."""
-    values = OmegaConf.to_container(config)
-    assert isinstance(values, dict)
-    settings = {str(key): value for key, value in values.items()}
-    width = min(100, shutil.get_terminal_size().columns)
-    bold = sys.stdout.isatty() and "NO_COLOR" not in os.environ
-    print(help_text.format_help(name, schema, settings, width, bold), flush=True)
-
-
 def compose(name: str, schema: type, words: Words) -> DictConfig | None:
     """Compose `conf/NAME.yaml` with a command line; return None if an option like `--cfg` ran.
 
@@ -231,7 +220,7 @@ def of_words(name: str, schema: type[Config], words: Words, asked: bool) -> Conf
     try:
         config = compose(name, schema, words)
         if config is not None and asked:
-            print_help(name, schema, config)
+            help_text.print_help(name, schema, config)
         made = None if config is None or asked else validate(config, schema)
         warn([] if made is None else (*repeated(words), *without_effect(made)))
         return made

@@ -4,12 +4,15 @@ A field of a schema holds its help text; `--help` and the pages of the documenta
 """
 
 import dataclasses
+import os
 import re
+import shutil
+import sys
 import textwrap
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from omegaconf import MISSING
+from omegaconf import MISSING, DictConfig, OmegaConf
 
 from pipeline.cli.conf_files import CONF, choices, paragraphs
 from pipeline.cli.overrides import quoted
@@ -78,8 +81,11 @@ def groups(schema: type) -> list[str]:
     return [field.name for field in dataclasses.fields(schema) if choices(field.name)]
 
 
-def format_help(name: str, schema: type, values: Mapping[str, Any], width: int, bold: bool) -> str:
-    """Return the text of `--help`: a sentence, the choices of groups, the keys and values."""
+def print_help(name: str, schema: type, config: DictConfig) -> None:
+    """Print a sentence about a command, the choices of groups, the keys with their values under its command line."""
+    values: Any = OmegaConf.to_container(config)
+    width = min(100, shutil.get_terminal_size().columns)
+    bold = sys.stdout.isatty() and "NO_COLOR" not in os.environ
     strong, plain_again = ("\033[1m", "\033[0m") if bold else ("", "")
 
     def entry_of(head: str, body: str) -> str:
@@ -109,4 +115,4 @@ def format_help(name: str, schema: type, values: Mapping[str, Any], width: int, 
             entry = f"{key.name}={{…}}"
         parts.append(entry_of(entry, body or key.type))
     parts += ["", "--cfg job prints the whole configuration; ??? has to be set."]
-    return "\n".join(parts)
+    print("\n".join(parts), flush=True)

@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 from omegaconf import DictConfig, OmegaConf, open_dict
 
-from pipeline.cli import composing, conf_files, entry_point
+from pipeline.cli import composing, conf_files, entry_point, help_text
 from pipeline.cli.overrides import (
     SEARCH_PATH,
     Folders,
@@ -204,7 +204,7 @@ def of_words(name: str, schema: type, argv: Words, asked: bool) -> Any:
         root = copy.deepcopy(config)
         root.stages = {}
         if asked:
-            composing.print_help(name, schema, root)
+            help_text.print_help(name, schema, root)
             return None
         made = composing.validate(root, RunConfig)
     except composing.MISTAKES as error:
