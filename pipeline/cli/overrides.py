@@ -84,8 +84,8 @@ def readable(word: str) -> str:
 def for_hydra(words: Words, command: str, schema: type | None = None) -> Words:
     """Return the words of a command line in the form of Hydra's parser: options, then overrides.
 
-    The `+` of a choice is optional, whether or not the group has a default. What the schema says is
-    a text stays as typed.
+    A `+` that users type makes no difference, whether or not a group has a default. What the schema
+    says is a text stays as typed.
 
     Raises:
         ConfigError: a word is not a valid override.
@@ -94,17 +94,12 @@ def for_hydra(words: Words, command: str, schema: type | None = None) -> Words:
     options, overrides = split(words)
     # Hydra would add handlers to the root logger, one of them a log file in the working folder.
     quiet = ["hydra/job_logging=none", "hydra/hydra_logging=none"]
-    return [*options, *quiet, *normalized(overrides, command, schema)]
-
-
-def normalized(overrides: Words, command: str, schema: type | None = None) -> Words:
-    """Return overrides in Hydra's grammar, where a `+` that users type makes no difference."""
     made = default_groups(command)
-    words = [by_name(as_text(readable(word), schema), schema) for word in overrides]
-    words = [with_sign(whole_number(word), made, schema) for word in words]
+    typed = [by_name(as_text(readable(word), schema), schema) for word in overrides]
+    signed = [with_sign(whole_number(word), made, schema) for word in typed]
     if command == "run":
-        words = [OF_TRAININGS.sub("++", word, count=1) for word in words]
-    return [f"++{word}" if OPEN.match(word) else word for word in words]
+        signed = [OF_TRAININGS.sub("++", word, count=1) for word in signed]
+    return [*options, *quiet, *(f"++{word}" if OPEN.match(word) else word for word in signed)]
 
 
 def as_text(word: str, schema: type | None) -> str:
@@ -187,7 +182,7 @@ def check_options(words: Words, schema: type | None) -> None:
         raise ConfigError(f"no such option; {cure}", word)
 
 
-def check(words: Words, schema: type | None = None) -> None:
+def check(words: Words, schema: type | None) -> None:
     """Raise ConfigError for the first word that is neither an option nor one value's override."""
     check_options(words, schema)
     overrides = split(words)[1]
