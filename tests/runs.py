@@ -1,8 +1,17 @@
-"""Runs as their command line gives them, without running anything."""
+"""Runs, and their stages, as their command line gives them, without running anything."""
 
+from typing import Any
+
+from pipeline.cli import composing
 from pipeline.config import RunConfig
 from pipeline.orchestration import compose_run, graph
 from pipeline.orchestration.run_document import StageRecord
+from pipeline.stages.registry import stage_of
+
+
+def configured(stage: str, *words: str) -> Any:
+    """The configuration of a stage of a command line as typed."""
+    return composing.of_words(stage, stage_of(stage).schema, list(words), asked=False)
 
 
 def composed(*words: str) -> RunConfig:

@@ -9,18 +9,16 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from hydra import compose, initialize_config_dir
 
 from pipeline import prepare as stage_prepare
 from pipeline.beam import steps
 from pipeline.beam.plan import PreparePlan
-from pipeline.cli import composing, conf_files
 from pipeline.common.errors import InputError
-from pipeline.config import PrepareConfig
 from tests import forked
 from tests.examples import WORKERS
 from tests.preparing import vocabulary
 from tests.refusals import refused
+from tests.runs import configured
 
 PAGE = "<page><title>T</title><ns>0</ns><id>1</id><revision><id>2</id><text>Words.</text>"
 DUMP = f"<mediawiki>{PAGE}</revision></page></mediawiki>"
@@ -34,11 +32,7 @@ def vocab(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def planned(*words: str, out: Path) -> PreparePlan:
     """Return the plan of a run in `out`, with the folder of its tasks."""
-    composing.register("prepare", PrepareConfig)
-    with initialize_config_dir(str(conf_files.CONF), version_base="1.3"):
-        composed = compose("prepare", [*words, f"out={out}/out"])
-        config = composing.validate(composed, PrepareConfig)
-    plan = stage_prepare.plan(config, out / "out")
+    plan = stage_prepare.plan(configured("prepare", *words, f"out={out}/out"), out / "out")
     plan.scratch.mkdir(parents=True)
     return plan
 

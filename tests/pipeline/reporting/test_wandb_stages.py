@@ -6,13 +6,11 @@ from typing import Any
 
 import pytest
 import wandb
-from hydra import compose, initialize_config_dir
 
 from model.training.tracking import RUN_ID
-from pipeline.cli import composing
-from pipeline.config import ReportConfig
 from pipeline.reporting import wandb_stages
 from tests import finished
+from tests.runs import configured
 from tests.wandb_files import history, of
 
 FIGURES: dict[str, dict[str, Any]] = {
@@ -122,15 +120,7 @@ def test_a_failure_of_weights_and_biases_is_a_warning(work: Path, capsys: pytest
     assert capsys.readouterr().out.count("warning: ") == 1
 
 
-def report_settings(root: Path, *words: str) -> ReportConfig:
-    """Return what the report's command gets of its words."""
-    with initialize_config_dir(str(root / "conf"), version_base="1.3"):
-        composing.register("report", ReportConfig)
-        return composing.validate(compose("report", list(words)), ReportConfig)
-
-
-def test_a_report_logs_if_asked(root: Path) -> None:
-    settings = report_settings(root)
-    assert settings.tracking.name == "none"
-    settings = report_settings(root, "tracking=wandb", "tracking.project=ours")
+def test_a_report_logs_if_asked() -> None:
+    assert configured("report").tracking.name == "none"
+    settings = configured("report", "tracking=wandb", "tracking.project=ours")
     assert (settings.tracking.name, settings.tracking.project) == ("wandb", "ours")

@@ -12,9 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hydra import compose, initialize_config_dir
 
-from pipeline.cli import composing, conf_files
 from pipeline.common.errors import ConfigError, InputError
 from pipeline.common.figures import Conversion
 from pipeline.common.manifest import Manifest, Result, file_checksums
@@ -23,6 +21,7 @@ from pipeline.stages import fingerprints, stage
 from pipeline.stages.registry import OTHERS, STAGES, type_of
 from tests import finished
 from tests.refusals import refused
+from tests.runs import configured
 
 GOLDEN = Path(__file__).parent / "golden"
 COMMANDS = {
@@ -39,10 +38,7 @@ COMMANDS = {
 
 
 def composed(name: str, overrides: list[str]) -> Any:
-    schema = (STAGES | OTHERS)[name].schema
-    composing.register(name, schema)
-    with initialize_config_dir(str(conf_files.CONF), version_base="1.3"):
-        return composing.validate(compose(name, [*overrides, "workdir=/nowhere"]), schema)
+    return configured(name, *overrides, "workdir=/nowhere")
 
 
 def plain(value: Any) -> Any:
