@@ -3,15 +3,14 @@
 from dataclasses import replace
 
 import pytest
-from hydra import compose, initialize_config_dir
-from hydra.core.global_hydra import GlobalHydra
 from omegaconf import OmegaConf
 
 from model.config import PUBLISHED, SHAPE, DataConfig, ModelConfig, ObjectiveConfig, OptimizerConfig, TrainConfig
 from model.train import check_launcher
-from pipeline.cli import composing, conf_files
+from pipeline.cli import conf_files
 from pipeline.common.errors import ConfigError
 from tests.refusals import refused
+from tests.runs import configured
 
 ADDRESS = {"MASTER_ADDR": "a", "MASTER_PORT": "1"}
 TINY = {"name": "t", "layers": 1, "hidden": 8, "heads": 2, "feed_forward": 16}
@@ -86,10 +85,8 @@ def test_a_size_of_the_users_own_keeps_its_name() -> None:
 
 def compose_train(*words: str) -> TrainConfig:
     """Return the configuration of a command line."""
-    composing.register("train", TrainConfig)
-    GlobalHydra.instance().clear()
-    with initialize_config_dir(str(conf_files.CONF), version_base="1.3"):
-        return composing.validate(compose("train", list(words)), TrainConfig)
+    found: TrainConfig = configured("train", *words)
+    return found
 
 
 def test_without_a_start_the_size_is_that_of_base() -> None:

@@ -7,21 +7,18 @@ from typing import Any
 
 import pytest
 import yaml
-from hydra import compose, initialize_config_dir
 
 from model.config import OptimizerConfig, TrainConfig, deepspeed_keys
-from pipeline.cli import composing, conf_files
+from pipeline.cli import conf_files
 from pipeline.common.errors import ConfigError
 from pipeline.common.manifest import Result
 from pipeline.stages import fingerprints, stage
 from tests.refusals import refused
+from tests.runs import configured
 
 
 def composed(tmp_path: Path, *words: str) -> Any:
-    composing.register("train", TrainConfig)
-    typed = [f"workdir={tmp_path}", f"out={tmp_path / 'out'}", "tracking=none", *words]
-    with initialize_config_dir(str(conf_files.CONF), version_base="1.3"):
-        return composing.validate(compose("train", typed), TrainConfig)
+    return configured("train", f"workdir={tmp_path}", f"out={tmp_path / 'out'}", "tracking=none", *words)
 
 
 def fingerprint(tmp_path: Path, *words: str) -> str:

@@ -10,15 +10,13 @@ import termios
 from pathlib import Path
 
 import pytest
-from hydra import compose, initialize_config_dir
 
 from pipeline import prepare
 from pipeline.beam import progress, steps
 from pipeline.beam.plan import PreparePlan
-from pipeline.cli import composing, conf_files
-from pipeline.config import PrepareConfig
 from pipeline.tokenization.wordpiece import SPECIAL, build
 from tests.examples import WORKERS
+from tests.runs import configured
 from tests.terminal import plain
 
 DOCUMENTS = 6000
@@ -36,10 +34,7 @@ def words(tmp_path: Path) -> list[str]:
 
 
 def planned(words: list[str], out: Path) -> PreparePlan:
-    composing.register("prepare", PrepareConfig)
-    with initialize_config_dir(str(conf_files.CONF), version_base="1.3"):
-        config = composing.validate(compose("prepare", words), PrepareConfig)
-    plan = prepare.plan(config, out)
+    plan = prepare.plan(configured("prepare", *words), out)
     plan.scratch.mkdir(parents=True)
     return plan
 
