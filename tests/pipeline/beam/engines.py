@@ -171,6 +171,9 @@ class Cluster:
         self.processes[name].kill()
         self.processes[name].wait()
 
+    def tend(self) -> None:
+        """Start again what may end by itself: nothing."""
+
     def workers(self, driver: int) -> list[psutil.Process]:
         """The processes that do the work, of a run with this number or of the pool."""
         return started_by(self.processes["pool"].pid, "pipeline.beam.worker")
@@ -234,15 +237,20 @@ pekko: {{startup-timeout: 300s, ask: {{timeout: 300s}}}}
             "parallelism": 6,  # more than slots
             "environment_config": f"localhost:{self.pool_port}",
         }
-        wait_for("two task managers", lambda: self.is_whole([*words, "-Xmx768m", self.WORKER, "-c", str(self.folder)]))
+        self.worker = [*words, "-Xmx768m", self.WORKER, "-c", str(self.folder)]
+        wait_for("two task managers", self.is_whole)
 
-    def is_whole(self, worker: list[str]) -> bool:
-        """Whether both task managers have their slots to offer; one that has ended is started.
+    def tend(self) -> None:
+        """Start the task managers that have ended, as those who run one do.
 
         A thread of a job that is over may still end one, by a class that is no longer there.
         """
         for number in (1, 2):
-            self.run(f"taskmanager{number}", worker)
+            self.run(f"taskmanager{number}", self.worker)
+
+    def is_whole(self) -> bool:
+        """Whether both task managers have their slots to offer."""
+        self.tend()
         try:
             return int(json.loads(self.ask("overview"))["slots-available"]) == 4
         except OSError:  # it starts
