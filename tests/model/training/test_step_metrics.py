@@ -16,7 +16,6 @@ from torch.nn.functional import cross_entropy
 from model.config import ModelConfig, TrainConfig
 from model.resilience.nonfinite import clip_and_skip
 from model.training import cost, device_peak, estimate
-from model.training.deepspeed_engine import World
 from model.training.step_metrics import Meter, PhaseTimer, losses
 from model.training.tracking import one_line
 from pipeline.common import checkpoints
@@ -107,7 +106,7 @@ def test_laps_add_up_and_skipped_time_is_nobodys(monkeypatch: pytest.MonkeyPatch
 def test_pauses_are_no_time_of_training(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
     monkeypatch.setattr("time.perf_counter", lambda: now[0])
-    meter = Meter(World(0, 1, torch.device("cpu")))
+    meter = Meter(torch.device("cpu"))
     now[0] += 2.0
     with meter.paused():
         now[0] += 50.0
@@ -125,7 +124,7 @@ def test_figures_are_means_of_what_was_added_and_rates_of_the_time(monkeypatch: 
     words, pairs = torch.randn(len(batch.masked_labels), VOCAB, generator=draws), torch.eye(3, 2)
     batch.masked_labels[:2] = words[:2].argmax(-1)
     batch.next_sentence_labels[:] = torch.tensor([0, 1, 1])
-    meter = Meter(World(0, 1, torch.device("cpu")), lambda batch: 8.0, peak=2e-12)
+    meter = Meter(torch.device("cpu"), lambda batch: 8.0, peak=2e-12)
     for _ in range(2):
         meter.count(batch)
         meter.add(losses(words.clone(), pairs, batch)[2])
@@ -141,7 +140,7 @@ def test_figures_are_means_of_what_was_added_and_rates_of_the_time(monkeypatch: 
     totals = meter.totals()
     found = meter.read(next_sentence=True)
     assert {key: found[key] for key in wanted} == pytest.approx(wanted)
-    again = Meter(meter.world)  # of a start that resumes
+    again = Meter(meter.device)  # of a start that resumes
     again.carry(totals)
     now[0] = 20.0
     again.add(losses(words.clone(), pairs, batch)[2])
