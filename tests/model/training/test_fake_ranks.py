@@ -9,7 +9,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from model.training import cost
-from model.training.cost import APART, Setting
+from model.training.cost import Setting
 from pipeline.cli.conf_files import CONF
 from tests import forked
 from tests.model.training.fake_ranks import BATCH, CASES, MICRO_BATCH, SIZE, WORLD
@@ -53,7 +53,7 @@ def test_the_memory_that_is_planned_is_what_a_rank_has(ranks, case: tuple[int, i
     passing = 2 * row["parameters"] / (WORLD if stage == 2 else 1)  # gradients of a pass, in bf16
     counted = (sum(row["bytes"].values()) + passing) / row["parameters"]
     setting = Setting(SIZE, 2, False, 0.15, stage, WORLD)
-    planned = cost.fixed_bytes(setting) - APART
+    planned = cost.state_bytes(setting)
     assert planned / cost.parameters(SIZE) == pytest.approx(counted, rel=0.01)
 
 
