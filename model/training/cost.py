@@ -8,7 +8,6 @@ less, so the count is from above.
 Shapes: H hidden, F feed-forward, N heads, V vocabulary.
 """
 
-import functools
 import math
 import re
 from dataclasses import dataclass
@@ -27,7 +26,6 @@ ENOUGH = 65_536  # tokens, from which on more at a time gain nothing on the larg
 ON_A_CPU = 4096  # tokens: more leave its caches
 
 
-@functools.cache
 def peaks() -> dict[str, float]:
     """Return the published TFLOP/s by device."""
     return dict(read_table(__file__, "cost.yaml"))
