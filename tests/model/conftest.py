@@ -40,7 +40,7 @@ def counted(work: Path, folder: Path) -> Path:
     return folder
 
 
-def train_many(root: Path, plan: Sequence[tuple[int, list[str]]], code: int = 0) -> str:
+def train_many(plan: Sequence[tuple[int, list[str]]], code: int = 0) -> str:
     """Train with each number of processes and list of settings in turn; returns what was said.
 
     `code` is the exit code of the last one; those before must succeed.

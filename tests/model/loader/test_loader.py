@@ -28,7 +28,7 @@ ROWS = (13, 1, 30, 22, 9)
 TENSORS = ("input_ids", "segment_ids", "position_ids", "masked_labels", "next_sentence_labels")
 
 
-def pieces_go_on(values, draw):
+def pieces_go_on(values):
     return values >= 65
 
 
@@ -48,7 +48,7 @@ def write(folder, rows=ROWS, split="train", seed=0, longest=32, goes_on=pieces_g
         random_next = (draw.random(count) < 0.5) & (b_len > 0)
         name = f"{split}-{number:05d}-of-{len(rows):05d}.arrow"
         shard = ShardInfo(split=split, sequence_length=longest, **fields)
-        stored = shard.marked(values, goes_on(values, draw))
+        stored = shard.marked(values, goes_on(values))
         write_shard(folder / name, shard, stored, offsets, a_len, random_next)
         for row in range(count):
             part = values[offsets[row] : offsets[row + 1]]
@@ -240,7 +240,7 @@ def test_the_most_frequent_token_and_class_of_the_samples_that_are_asked_for(tmp
         assert loader(tmp_path, "validation").most_frequent_shares(count) == pytest.approx(expected)
 
 
-def anything_goes_on(values, draw):
+def anything_goes_on(values):
     return np.random.default_rng(int(values.sum())).random(len(values)) < 0.5
 
 

@@ -33,11 +33,11 @@ FIGURES = shlex.split(
 
 
 @pytest.fixture(scope="module")
-def said_and_logged(root: Path, work: Path, tmp_path_factory) -> tuple[str, dict[int, list[dict]], Path]:
+def said_and_logged(work: Path, tmp_path_factory) -> tuple[str, dict[int, list[dict]], Path]:
     folder = tmp_path_factory.mktemp("meter")
     common = (f"workdir={work}", *SMALL, "clip=0.5", "log_every=4", "evaluate_every=2", "save_every=2")
     plan = [(2, [*common, f"out={folder / str(stage)}", f"deepspeed=zero{stage}"]) for stage in (0, 2)]
-    return train_many(root, plan), {stage: rows(folder / str(stage)) for stage in (0, 2)}, folder
+    return train_many(plan), {stage: rows(folder / str(stage)) for stage in (0, 2)}, folder
 
 
 def test_every_row_has_every_figure(said_and_logged) -> None:
