@@ -232,13 +232,6 @@ def test_next_tokens_are_predicted_everywhere_but_at_the_end():
     assert (masks.labels == ids[masks.positions + 1]).all()
 
 
-def test_every_masked_token_can_be_replaced_by_mask():
-    ids, starts = sequences([100] * 50)
-    masks, hidden, _ = masked(masker(mask_token_share=1.0, random_token_share=0.0), ids, starts, np.arange(50))
-    assert (hidden[masks.positions] == MASK).all()
-    assert (hidden == MASK).sum() == len(masks.positions) == 50 * 15
-
-
 def test_a_share_moves_in_straight_lines_from_the_first_step_to_the_last():
     down = ObjectiveConfig(name="test", mask_share=[0.3, 0.15])
     assert [down.share_at(step, 4) for step in range(4)] == pytest.approx([0.3, 0.25, 0.2, 0.15])

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from model.training.deepspeed_patches import buckets, in_backward_order, sizes
+from model.training.partitioned import Piece, fragments
 from tests import forked
 
 
@@ -54,5 +55,5 @@ def test_a_bucket_that_is_full_at_the_end_holds_up_no_other() -> None:
 
 def test_partitions_have_all_pieces_of_parameters_once() -> None:
     group = [torch.empty(size) for size in (4, 3, 9, 0, 1)]
-    assert [sizes(group, start, 6) for start in (0, 6, 12)] == [[4, 2], [1, 5], [4, 1, 1]]
-    assert sizes(group, 18, 6) == [6]
+    assert fragments(group, 6, 6) == [Piece(1, 0, 1, 2), Piece(2, 1, 5, 0)]
+    assert [sizes(group, start, 6) for start in (0, 6, 12, 18)] == [[4, 2], [1, 5], [4, 1, 1], [6]]

@@ -167,9 +167,3 @@ def test_without_zero_gradients_are_clipped_to_the_norm_that_is_told() -> None:
     optimizer.step()
     assert optimizer._global_grad_norm == 6.0  # type: ignore[attr-defined]
     assert parameter.detach().norm() == pytest.approx(1.0, abs=1e-5)
-
-
-def test_work_is_counted_for_any_share_of_masks() -> None:
-    config = ModelConfig(name="x", layers=1, hidden=8, heads=1, feed_forward=32, vocab_size=100, positions=16)
-    more = cost.operations(config, [10], 1.0) - cost.operations(config, [10], 0.5)
-    assert more == pytest.approx(6 * (8 * 100 + 64) * 0.5 * 10)
