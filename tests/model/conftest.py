@@ -25,6 +25,16 @@ SETTINGS = (
 SMALL = (*SETTINGS.split(), "evaluate_samples=25")
 
 
+@pytest.fixture(autouse=True)
+def _gpu(request: pytest.FixtureRequest) -> None:
+    """Skip what needs a CUDA device where there is none."""
+    if request.node.get_closest_marker("gpu") is not None:
+        import torch
+
+        if not torch.cuda.is_available():
+            pytest.skip("no CUDA device here")
+
+
 @pytest.fixture(scope="session")
 def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a vocabulary and prepared shards."""

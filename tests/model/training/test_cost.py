@@ -4,7 +4,6 @@ import dataclasses
 
 import pytest
 import torch
-from omegaconf import OmegaConf
 from torch.autograd.graph import saved_tensors_hooks
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -15,18 +14,13 @@ from model.encoders.encoder import prepare_for
 from model.training import cost
 from model.training.cost import GIB, Setting
 from model.training.step_metrics import losses
-from pipeline.cli.conf_files import CONF
+from tests.model.encoders import test_bert
 
 LENGTH = 128
 
 
 def config(size: str) -> ModelConfig:
-    chosen = OmegaConf.to_container(OmegaConf.load(CONF / "model" / f"{size}.yaml"))
-    return dataclasses.replace(
-        ModelConfig(**chosen),
-        vocab_size=30522,
-        attention="flash",  # type: ignore[arg-type]
-    )
+    return test_bert.size(size, vocab_size=30522, attention="flash")
 
 
 def setting(size: str, half: bool = True, recompute: bool = False, **more) -> Setting:
