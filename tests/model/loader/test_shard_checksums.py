@@ -10,11 +10,9 @@ import pytest
 from benchmarks.small import write_split
 from pipeline.common.manifest import Manifest, file_checksums
 from pipeline.tokenization.wordpiece import WordPiece
-from tests.model.conftest import SMALL, train_many
+from tests.model.conftest import SHARD, SMALL, train_many
 
 pytestmark = pytest.mark.slow
-
-SHARD = "train-00000-of-00001.arrow"
 
 
 def change_a_token(path: Path) -> None:
