@@ -15,14 +15,11 @@ from model.loader.loader import Loader
 from pipeline.common.errors import ConfigError, InputError
 from pipeline.shards import ShardInfo, write_shard
 from tests.examples import examples
+from tests.model.loader.test_masking import CLS, SEP, UNK, tokenizer
 from tests.refusals import refused
 
-PAD, UNK, CLS, SEP, MASK = range(5)
-VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"w{i}" for i in range(60))]
-VOCAB += [f"##p{i}" for i in range(35)]
-TOKENIZER = SimpleNamespace(
-    vocab=VOCAB, cls=CLS, sep=SEP, mask=MASK, special_ids=list(range(5)), sha256="f" * 64, is_wordpiece=True
-)
+TOKENIZER = tokenizer(pieces=35)
+VOCAB = TOKENIZER.vocab
 INFO = ShardInfo(split="train", pairs="nsp", tokenizer="f" * 64, vocab_size=len(VOCAB), sequence_length=32, seed=0)
 ROWS = (13, 1, 30, 22, 9)
 TENSORS = ("input_ids", "segment_ids", "position_ids", "masked_labels", "next_sentence_labels")

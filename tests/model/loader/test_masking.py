@@ -21,10 +21,10 @@ PAD, UNK, CLS, SEP, MASK = range(5)
 LONGEST = 128
 
 
-def tokenizer(words=60, pieces=40):
-    vocab = SPECIAL + [f"w{i}" for i in range(words)] + [f"##p{i}" for i in range(pieces)]
+def tokenizer(pieces=40):
+    vocab = SPECIAL + [f"w{i}" for i in range(60)] + [f"##p{i}" for i in range(pieces)]
     return SimpleNamespace(
-        vocab=vocab, cls=CLS, sep=SEP, mask=MASK, special_ids=list(range(5)), sha256="0" * 64, is_wordpiece=True
+        vocab=vocab, cls=CLS, sep=SEP, mask=MASK, special_ids=list(range(5)), sha256="f" * 64, is_wordpiece=True
     )
 
 
