@@ -1,7 +1,9 @@
 """A small world to train in, and real training processes without a launcher's start-up time."""
 
+import json
 import os
 import shutil
+import subprocess
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -61,6 +63,12 @@ def train_many(plan: Sequence[tuple[int, list[str]]], code: int = 0) -> str:
         said += done.stdout + done.stderr
         assert done.returncode == (code if number == len(plan) else 0), said
     return said
+
+
+def printed(done: "subprocess.CompletedProcess[str]") -> list[dict[str, Any]]:
+    """The objects of JSON that a command printed, a line each."""
+    assert done.returncode == 0, done.stdout + done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
 
 
 def rows(out: Path, kind: str = "train") -> list[dict[str, Any]]:

@@ -1,8 +1,6 @@
 """64 ranks, one at a time in one process: whose part of weights and gradients each has."""
 
-import json
 import math
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +10,7 @@ from model.training import cost
 from model.training.cost import Setting
 from pipeline.cli.conf_files import CONF
 from tests import forked
+from tests.model.conftest import printed
 from tests.model.training.fake_ranks import BATCH, CASES, MICRO_BATCH, SIZE, WORLD
 
 pytestmark = pytest.mark.slow
@@ -21,11 +20,8 @@ COUNTED = [case for case in CASES if case[0] < 3]
 
 
 @pytest.fixture(scope="module")
-def ranks(root: Path) -> dict[tuple[int, int], dict]:
-    done = forked.run([sys.executable, "-m", "tests.model.training.fake_ranks"], cwd=root)
-    assert done.returncode == 0, done.stderr
-    found = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-    return {tuple(row["case"]): row for row in found}
+def ranks() -> dict[tuple[int, int], dict]:
+    return {tuple(row["case"]): row for row in printed(forked.module("tests.model.training.fake_ranks"))}
 
 
 @pytest.mark.parametrize("case", CASES)

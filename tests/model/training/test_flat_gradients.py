@@ -1,24 +1,18 @@
 """Gradients in flat buffers: what DeepSpeed's hook of each parameter does, in fewer calls."""
 
-import json
-import sys
-from pathlib import Path
-
 import pytest
 import torch
 
 from model.training.deepspeed_patches import buckets, in_backward_order, sizes
 from model.training.partitioned import Piece, fragments
 from tests import forked
+from tests.model.conftest import printed
 
 
 @pytest.fixture(scope="module", params=[1, 2])
-def runs(request: pytest.FixtureRequest, root: Path) -> dict[str, dict]:
-    command = [sys.executable, "-m", "tests.model.training.flat_against_hooks"]
-    done = forked.run(command, cwd=root, ranks=request.param)
-    assert done.returncode == 0, done.stderr
-    (line,) = [line for line in done.stdout.splitlines() if line.startswith("{")]
-    return json.loads(line)
+def runs(request: pytest.FixtureRequest) -> dict[str, dict]:
+    (found,) = printed(forked.module("tests.model.training.flat_against_hooks", ranks=request.param))
+    return found
 
 
 @pytest.mark.slow
