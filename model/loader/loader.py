@@ -265,8 +265,6 @@ class Loader:
 
     def spans(self, start: int) -> Iterator[Span]:
         """Yield which shards sample `start` and later ones need, by the first of these samples."""
-        if len(self._streams) == 1:
-            return self._streams[0].spans(start)
         numbers = self._mixture.before(start)
         return heapq.merge(*map(self._mixed, range(len(numbers)), numbers), key=lambda s: s.first)
 
