@@ -11,7 +11,6 @@ import heapq
 import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -182,6 +181,8 @@ class Loader:
         self._shards = [shard for folder in folders for shard in folder]
         for folder, shards in zip(data.folders, folders, strict=True):
             _check(folder, shards, objective, tokenizer)
+        # Of the text, for each token of every shard; None where one does not know.
+        self.words_per_token = words_per_token(self._shards)
         # The token format of a batch: with word bits if any folder has them.
         self._info = max((shard.info for shard in self._shards), key=lambda info: info.word_bit)
         self.sequence_length = max(shard.info.sequence_length for shard in self._shards)
@@ -237,11 +238,6 @@ class Loader:
             part = slice(block[0], block[-1])
             batches += self._batches(rows[part], samples, masked[part], block - block[0])
         return GlobalBatch(batches, int(masked.sum()), count, self._words(rows))
-
-    @cached_property
-    def words_per_token(self) -> npt.NDArray[np.float64] | None:
-        """Words of the text for each token of every shard; None where one does not know."""
-        return words_per_token(self._shards)
 
     def _words(self, rows: SampleTable) -> float | None:
         """Return the words of the text in some rows: per token as many as in the row's shard."""
