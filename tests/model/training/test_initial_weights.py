@@ -16,9 +16,10 @@ from model.training import checkpoint, initial_weights
 from pipeline.common.errors import InputError
 from pipeline.tokenization.wordpiece import SPECIAL, WordPiece, build
 from tests import finished
+from tests.model.sizes import small
 from tests.refusals import refused
 
-CONFIG = ModelConfig(name="small", layers=1, hidden=16, heads=2, feed_forward=32, positions=20, vocab_size=30)
+CONFIG = small(30, layers=1, positions=20)
 ENTRIES = [*SPECIAL, *(f"w{number}" for number in range(25))]
 WORDS = WordPiece(build(ENTRIES))
 
