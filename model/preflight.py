@@ -62,8 +62,8 @@ def check(wait: float, seconds: float, share: float) -> list[Line]:
         InputError, Restart: as `model.resilience.rendezvous.meet`.
     """
     device = device_of_rank()
-    backend, precision = ("nccl", "bf16") if device.type == "cuda" else ("gloo", "fp32")
-    process_group.join(backend, describe(StageConfig(out="preflight"), "preflight"), wait, OPERATION, device)
+    precision = "bf16" if device.type == "cuda" else "fp32"
+    process_group.join(describe(StageConfig(out="preflight"), "preflight"), wait, OPERATION, device)
     host = rendezvous.host_of(int(os.environ["RANK"])) or socket.gethostname()
     mine = host, device_peak.measured(device, device_peak.TYPES[precision])
     found = [(host, speed) for host, speed in process_group.gather(mine)]
@@ -72,7 +72,7 @@ def check(wait: float, seconds: float, share: float) -> list[Line]:
     if len(found) > 1:
         moved, right = all_reduce(device, seconds)
         wrong = "" if right else "; its sum is wrong: a GPU or a link damages data"
-        text = f"{moved / 1e9:.2f} GB/s sent and received by each rank, over {backend}{wrong}"
+        text = f"{moved / 1e9:.2f} GB/s sent and received by each rank, over {dist.get_backend()}{wrong}"
         lines.append(Line("all-reduce", text, () if right else hosts(found)))
     return lines
 

@@ -1,6 +1,14 @@
 """Schema of training: sizes, optimizer, schedule, objective, data. Does not import torch."""
 
-from model.config.kinds import Figures, Json, Weights
+from typing import TYPE_CHECKING
+
 from model.config.learning import ObjectiveConfig, OptimizerConfig, ScheduleConfig
 from model.config.sizes import AUTO, PUBLISHED, SHAPE, ModelConfig
 from model.config.training import ComputeConfig, DataConfig, TrackingConfig, TrainConfig, check_length
+from pipeline.common.foreign_json import Json
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Figures = dict[str, float]  # metrics by name
+Weights = dict[str, "Tensor"]  # by the names of parameters

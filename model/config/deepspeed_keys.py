@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from model.config.kinds import Json
 from pipeline.common.errors import ConfigError, named
+from pipeline.common.foreign_json import Json
 from pipeline.common.formatting import flatten
 from pipeline.common.tables import read_table
 

@@ -90,6 +90,5 @@ class ModelConfig(Section, key="model"):
         return next(known, f"{self.layers} x {self.hidden}")
 
     def filled(self, other: "ModelConfig") -> "ModelConfig":
-        """Return this size with the values of `other` where it has zeros, under its true name."""
-        found = replace(self, **{key: getattr(self, key) or getattr(other, key) for key in (*SHAPE, "positions")})
-        return replace(found, name=found.size_name)
+        """Return this size with the values of `other` where it has zeros."""
+        return replace(self, **{key: getattr(self, key) or getattr(other, key) for key in (*SHAPE, "positions")})

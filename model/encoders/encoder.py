@@ -92,7 +92,7 @@ class Architecture:
     embeddings: Callable[[ModelConfig], WordEmbeddings]
     # Of each layer by its number, from 0; called with `(T, H)`, Sequences and `keep`.
     layer: Callable[[ModelConfig, int], EncoderLayer]
-    norm: Callable[[ModelConfig], nn.Module] | None = None  # after the last layer
+    norm: Callable[[ModelConfig], nn.Module] = lambda _: nn.Identity()  # after the last layer
     # Called with the hidden states `(B, H)` of the summary tokens -> `(B, H)`.
     pooler: Callable[[ModelConfig], nn.Module]
     masked_head: Callable[[ModelConfig], nn.Module]  # called with `(M, H)`, `(V, H)` -> `(M, V)`
@@ -118,7 +118,7 @@ class Encoder(nn.Module):
         self.layers = nn.ModuleList(parts.layer(config, n) for n in range(config.layers))
         # What is called one after another as layers are: these, or graphs of several.
         self._calls: list[Callable[..., Tensor]] = list(self.layers)
-        self.norm = parts.norm(config) if parts.norm else None
+        self.norm = parts.norm(config)
 
     def forward(self, batch: Packed, keep: Tensor | None = None, backend: str | None = None) -> Tensor:
         """Return the hidden states of a batch, `(T, H)`, or `(K, H)` at the positions `keep`.
@@ -135,7 +135,7 @@ class Encoder(nn.Module):
                 x = checkpoint(call, x, where, wanted, use_reentrant=False)
             else:
                 x = call(x, where, wanted)
-        return x if self.norm is None else self.norm(x)
+        return self.norm(x)  # type: ignore[no-any-return]
 
     def states(self, batch: Packed) -> list[Tensor]:
         """Return the outputs of the embeddings and of each layer, `layers + 1` times `(T, H)`.
@@ -146,8 +146,7 @@ class Encoder(nn.Module):
         found = [x]
         for layer in self.layers:
             found.append(layer(found[-1], where, None))
-        if self.norm is not None:
-            found[-1] = self.norm(found[-1])
+        found[-1] = self.norm(found[-1])
         return found
 
     def _embedded(self, batch: Packed, multiple: int = 1, backend: str | None = None) -> tuple[Tensor, Sequences]:

@@ -43,7 +43,7 @@ class BertWithHead(nn.Module):
         parts = architecture_of(size)
         self.encoder = Encoder(size, parts)
         pools = config.kind in (CLASS, CHOICE) or parts.pooled_tokens
-        self.pooler = parts.pooler(size) if pools and not config.frozen else None
+        self.pooler = parts.pooler(size) if pools and not config.frozen else nn.Identity()
         width = size.hidden
         if config.frozen:
             self.encoder.requires_grad_(False)
@@ -96,7 +96,7 @@ class BertWithHead(nn.Module):
             x = self.encoder(batch, keep)[:rows]  # (S, H), or (T, H), without padding
             if places is not None and keep is None:
                 x = pool_tokens(x, starts, places, pooling)
-            x = x if self.pooler is None else self.pooler(x)
+            x = self.pooler(x)
         if self.config.kind == CLASS and bounds is not None:
             x = self.pool_chunks(x, bounds)  # (B, W)
         logits = self.head(self.dropout(x))

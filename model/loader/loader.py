@@ -11,7 +11,6 @@ import heapq
 import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -177,18 +176,18 @@ class Loader:
             InputError: Shards are missing, broken, empty, or made with another tokenizer.
             ConfigError: The objective needs sentence pairs that the shards do not have.
         """
-        self._cache = cache
+        self._cache, self._tokenizer = cache, tokenizer
         folders = [open_folder(folder, split) if cache is None else cache.shards(folder) for folder in data.folders]
         self._shards = [shard for folder in folders for shard in folder]
         for folder, shards in zip(data.folders, folders, strict=True):
             _check(folder, shards, objective, tokenizer)
+        self.words_per_token = words_per_token(self._shards)  # of each shard's text; None: one does not know
         # The token format of a batch: with word bits if any folder has them.
         self._info = max((shard.info for shard in self._shards), key=lambda info: info.word_bit)
         self.sequence_length = max(shard.info.sequence_length for shard in self._shards)
         shuffle = split == "train"
         key = counter_rng.key(seed, "masks") if shuffle else counter_rng.key(0, "validation masks")
         self._masker = Masker(tokenizer, objective, self.sequence_length, key)
-        self._cls, self._sep, self._vocab_size = tokenizer.cls, tokenizer.sep, len(tokenizer.vocab)
         if shuffle and not data.weights:
             folders = [self._shards]  # as one folder
         starts = itertools.accumulate(map(len, folders), initial=0)
@@ -238,11 +237,6 @@ class Loader:
             batches += self._batches(rows[part], samples, masked[part], block - block[0])
         return GlobalBatch(batches, int(masked.sum()), count, self._words(rows))
 
-    @cached_property
-    def words_per_token(self) -> npt.NDArray[np.float64] | None:
-        """Words of the text for each token of every shard; None where one does not know."""
-        return words_per_token(self._shards)
-
     def _words(self, rows: SampleTable) -> float | None:
         """Return the words of the text in some rows: per token as many as in the row's shard."""
         if self.words_per_token is None:
@@ -265,8 +259,6 @@ class Loader:
 
     def spans(self, start: int) -> Iterator[Span]:
         """Yield which shards sample `start` and later ones need, by the first of these samples."""
-        if len(self._streams) == 1:
-            return self._streams[0].spans(start)
         numbers = self._mixture.before(start)
         return heapq.merge(*map(self._mixed, range(len(numbers)), numbers), key=lambda s: s.first)
 
@@ -296,7 +288,7 @@ class Loader:
 
         Special tokens are not counted.
         """
-        counts, random = np.zeros(self._vocab_size, np.int64), 0
+        counts, random = np.zeros(len(self._tokenizer.vocab), np.int64), 0
         for first in range(0, count, BLOCK):
             rows = self._rows(first, min(first + BLOCK, count))
             tokens, _ = self._gather(rows, rows.a_len.astype(np.int64) + rows.b_len)
@@ -325,9 +317,9 @@ class Loader:
         if word_bit := self._info.word_bit:
             continues = ids >= word_bit
             ids &= word_bit - 1
-        ids[starts[:-1]] = self._cls
-        ids[starts[:-1] + runs[:, 0] - 1] = self._sep
-        ids[starts[1:] - 1] = self._sep
+        ids[starts[:-1]] = self._tokenizer.cls
+        ids[starts[:-1] + runs[:, 0] - 1] = self._tokenizer.sep
+        ids[starts[1:] - 1] = self._tokenizer.sep
         masks = self._masker.draw(ids, starts, samples, masked, continues)
 
         lengths = np.diff(starts)

@@ -23,25 +23,25 @@ VISIBLE = 15.0  # seconds until a file written on one node must be seen on anoth
 _host_group: Any = None  # of all ranks, through host memory; None: the default one is such a group
 
 
-def join(backend: str, card: RankCard, start_timeout: float, timeout: float, device: torch.device) -> None:
+def join(card: RankCard, start_timeout: float, timeout: float, device: torch.device) -> None:
     """Create the process group when all ranks have joined, with a timeout for every operation.
 
     The start has a timeout of its own, as nodes may start late and names may not resolve yet.
 
-    With a backend of GPUs there is a second group, which the hosts agree by.
+    GPUs have a second group, which their hosts agree by.
 
     Raises:
         ConfigError, InputError, Restart: As `rendezvous.meet`.
     """
     global _host_group
-    limit = timedelta(seconds=timeout)
+    limit, on_gpus = timedelta(seconds=timeout), device.type == "cuda"
     store, rank, size = rendezvous.meet(card, start_timeout)
     if size == 1 or os.environ["MASTER_ADDR"] in ("127.0.0.1", "::1", "localhost"):
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # else where the machine's name leads
     store.set_timeout(limit)
-    bound = device if device.type == "cuda" and size > 1 else None
+    backend, bound = ("nccl", device if size > 1 else None) if on_gpus else ("gloo", None)
     dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=limit, device_id=bound)
-    _host_group = None if backend == "gloo" else dist.new_group(backend="gloo", timeout=limit)
+    _host_group = dist.new_group(backend="gloo", timeout=limit) if on_gpus else None
 
 
 def any_rank(flag: bool) -> bool:

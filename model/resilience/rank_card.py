@@ -74,16 +74,16 @@ def describe(config: Any, fingerprint: str) -> RankCard:
         fingerprint=fingerprint,
         versions={"Python": platform.python_version()} | {name: metadata.version(name) for name in PACKAGES},
         settings={key: value for key, value in settings.items() if key not in OF_A_NODE},
-        code=code_digests(ROOT),
+        code=code_digests(),
     )
 
 
 @functools.cache
-def code_digests(root: Path) -> dict[str, str]:
+def code_digests() -> dict[str, str]:
     """Return a digest of every source file of the two packages."""
-    files = [path for name in ("model", "pipeline") for path in (root / name).rglob("*.py")]
+    files = [path for name in ("model", "pipeline") for path in (ROOT / name).rglob("*.py")]
     return {
-        path.relative_to(root).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()[:12] for path in sorted(files)
+        path.relative_to(ROOT).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()[:12] for path in sorted(files)
     }
 
 

@@ -8,7 +8,6 @@ less, so the count is from above.
 Shapes: H hidden, F feed-forward, N heads, V vocabulary.
 """
 
-import functools
 import math
 import re
 from dataclasses import dataclass
@@ -27,7 +26,6 @@ ENOUGH = 65_536  # tokens, from which on more at a time gain nothing on the larg
 ON_A_CPU = 4096  # tokens: more leave its caches
 
 
-@functools.cache
 def peaks() -> dict[str, float]:
     """Return the published TFLOP/s by device."""
     return dict(read_table(__file__, "cost.yaml"))
@@ -131,18 +129,13 @@ def token_bytes(setting: Setting) -> float:
     return layers + embeddings + head
 
 
-def fixed_bytes(setting: Setting) -> float:
+def state_bytes(setting: Setting) -> float:
     """Return the bytes that weights, gradients and the optimizer take, whatever the batch.
 
     Passes use weights and gradients of the size of a number; at stage 1 gradients in half precision
     have sums in fp32 next to them. ZeRO divides the fp32 weights, their gradients and two moments
     by the ranks, from stage 2 on gradients, from stage 3 on weights.
     """
-    return state_bytes(setting) + APART
-
-
-def state_bytes(setting: Setting) -> float:
-    """Return those of `fixed_bytes` that follow from the model."""
     ranks = setting.ranks
     weights = setting.size / (ranks if setting.stage >= 3 else 1)
     gradients = setting.size / (ranks if setting.stage >= 2 else 1)
@@ -171,5 +164,5 @@ def tokens_that_fit(setting: Setting, memory: float) -> int:
     """Return how many tokens a device of `memory` bytes can learn from at a time; 0: none."""
     # Backward makes gradients of the widest pieces of a layer while all is still kept.
     passing = setting.size * (4 * setting.model.hidden + 2 * setting.model.feed_forward)
-    room = SHARE * memory - fixed_bytes(setting)
+    room = SHARE * memory - APART - state_bytes(setting)
     return min(ENOUGH, max(0, math.floor(room / (token_bytes(setting) + passing))))

@@ -71,8 +71,7 @@ def start_world(card: RankCard, threads: int | None, start_timeout: float = 1800
         torch.set_flush_denormal(True)  # products with denormals are 25 times slower
     limit = timedelta(seconds=timeout)
     before_start(limit, device.type == "cuda")
-    backend = "nccl" if device.type == "cuda" else "gloo"
-    process_group.join(backend, card, start_timeout, timeout, device)
+    process_group.join(card, start_timeout, timeout, device)
     deepspeed.init_distributed(verbose=False, timeout=limit)
     return World(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), device)
 

@@ -20,13 +20,13 @@ def tflops(device: torch.device, precision: str) -> float:
 
 
 @torch.no_grad()
-def measured(device: torch.device, dtype: torch.dtype, repeats: int = 5) -> float:
+def measured(device: torch.device, dtype: torch.dtype) -> float:
     """Measure the fastest of a few matrix products, in TFLOP/s; takes hundredths of a second."""
     size = 8192 if device.type == "cuda" else 1024
     # Random numbers: of ones a GPU makes more products, because it needs less power for them.
     a, b = torch.randn(2, size, size, device=device, dtype=dtype)
     best = float("inf")
-    for _ in range(repeats + 1):  # the first one warms up
+    for _ in range(6):  # the first one warms up
         synchronize(device)
         began = time.perf_counter()
         a @ b

@@ -292,10 +292,9 @@ def muon_groups(module: nn.Module, config: OptimizerConfig) -> list[dict[str, ob
 def moment_keys(optimizer: torch.optim.Optimizer, group: Group) -> tuple[str, ...]:
     """Return the names of the tensors that an optimizer keeps per parameter of a group.
 
-    They have the parameter's shape. Where they differ from Adam's, the group has them as `moments`
-    or the optimizer in an attribute `moment_keys`.
+    They have the parameter's shape. Where they differ from Adam's, the group has them as `moments`.
     """
-    keys: tuple[str, ...] = group.get("moments", getattr(optimizer, "moment_keys", ADAM))
+    keys: tuple[str, ...] = group.get("moments", ADAM)
     return (*keys, AVERAGE) if hasattr(optimizer, "average_decay") else keys
 
 

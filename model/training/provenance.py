@@ -50,20 +50,19 @@ def of_weights(place: str, source: "Source", average: bool) -> Iterator[Manifest
             samples=state.samples,
             tokens=state.tokens,
             words=state.words,
-            validation=validation_of(made, source, average),
+            validation=validation_of(whole, source, average),
         )
         seconds = state.seconds if state.step != whole.steps else 0.0
         yield replace(made, figures=summary.to_json(), seconds=seconds or made.seconds)
 
 
-def validation_of(made: Manifest, source: "Source", average: bool) -> dict[str, float]:
+def validation_of(summary: TrainingSummary, source: "Source", average: bool) -> dict[str, float]:
     """Return the held-out figures of weights that a training left, or none if it has none of them.
 
     A checkpoint before the last may have been evaluated; a mean of several was not.
     """
     assert source.last is not None
     path, state = source.last
-    summary = TrainingSummary.of(made)
     found = summary.validation
     if state.step != summary.steps:
         now = {"kind": "validation", "step": state.step}

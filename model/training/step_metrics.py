@@ -6,7 +6,7 @@ Shapes: M masked positions, V vocabulary, B sequences.
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import torch
 import torch.distributed as dist
@@ -17,9 +17,6 @@ from model.config import Figures
 from model.encoders.batch import Batch
 from model.encoders.cross_entropy import cross_entropy
 from model.training.device_peak import memory, synchronize
-
-if TYPE_CHECKING:  # figures need no DeepSpeed
-    from model.training.deepspeed_engine import World
 
 PHASES = ("data", "forward", "backward", "step")
 
@@ -102,24 +99,24 @@ def losses(masked_logits: Tensor, pair_logits: Tensor | None, batch: Batch) -> t
 class Meter:
     """Metrics summed over micro-batches and ranks, and time by phase, since the last read."""
 
-    def __init__(self, world: "World", work: Callable[[Batch], float] | None = None, peak: float = 0):
+    def __init__(self, device: torch.device, work: Callable[[Batch], float] | None = None, peak: float = 0):
         """`work` counts the operations of learning from a batch; `peak` TFLOP/s could be done."""
-        self.world, self.rate = world, 0.0
-        self.clock = PhaseTimer(world.device)
+        self.device, self.rate = device, 0.0
+        self.clock = PhaseTimer(device)
         self._work, self._peak = work, peak
-        self._always = torch.tensor([name in WORK for name in SUMS], device=world.device)
+        self._always = torch.tensor([name in WORK for name in SUMS], device=device)
         self.restart()
 
     def restart(self) -> None:
         """Reset all sums and times."""
-        self._sums = torch.zeros(len(SUMS), dtype=torch.float64, device=self.world.device)
+        self._sums = torch.zeros(len(SUMS), dtype=torch.float64, device=self.device)
         self._operations, self._began = 0.0, time.perf_counter()
         self.clock.restart()
 
     @contextmanager
     def paused(self) -> Iterator[None]:
         """Leave out the time of the body, which ends when the device has done its work."""
-        synchronize(self.world.device)  # what is still computed is training
+        synchronize(self.device)  # what is still computed is training
         began = time.perf_counter()
         yield
         self._began += time.perf_counter() - began
@@ -157,8 +154,7 @@ class Meter:
         Losses and accuracies are omitted if no update was finite: zero would look like the best
         possible loss.
         """
-        dist.all_reduce(self._sums)
-        sums = dict(zip(SUMS, self._sums.tolist(), strict=True))  # waits for the device
+        sums = dict(zip(SUMS, self.totals(), strict=True))  # waits for the device
         self._sums.zero_()
         seconds = self.seconds()
         masked, sequences = sums["masked"], sums["sequences"]
@@ -186,9 +182,8 @@ class Meter:
         }
         if self._work is None:
             return shares
-        device = self.world.device
-        done = torch.tensor([self._operations, self._peak * 1e12], dtype=torch.float64, device=device)
-        most = torch.tensor(memory(device), device=device)
+        done = torch.tensor([self._operations, self._peak * 1e12], dtype=torch.float64, device=self.device)
+        most = torch.tensor(memory(self.device), device=self.device)
         dist.all_reduce(done)
         dist.all_reduce(most, op=dist.ReduceOp.MAX)
         operations, peak = done.tolist()

@@ -50,7 +50,7 @@ class Trainer:
             take_back(plan.out, plan.folder)
         settings = dataclasses.asdict(plan.config) | {"world_size": world.size, "steps": plan.steps}
         self.tracker = Tracker(plan.config.tracking, plan.out, world.rank, state.step, plan.steps, settings)
-        self.meter = Meter(self.world, self._operations, self.peak)
+        self.meter = Meter(world.device, self._operations, self.peak)
         self.step, self.samples, self.tokens = state.step, state.samples, state.tokens
         self.health = Health(self.config.bad_steps, state.skipped)
         self.saved = state.step if resumed else -1  # the step of the newest checkpoint
@@ -308,7 +308,7 @@ class Trainer:
 
     def _figures_of(self, loader: Loader) -> Figures:
         config, world = self.config, self.world
-        meter = Meter(world)
+        meter = Meter(world.device)
         count = min(config.evaluate_samples, loader.samples)
         for first in range(0, count, config.batch_size):
             size = min(config.batch_size, count - first)

@@ -1,7 +1,9 @@
 """A small world to train in, and real training processes without a launcher's start-up time."""
 
+import json
 import os
 import shutil
+import subprocess
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -25,6 +27,16 @@ SETTINGS = (
 SMALL = (*SETTINGS.split(), "evaluate_samples=25")
 
 
+@pytest.fixture(autouse=True)
+def _gpu(request: pytest.FixtureRequest) -> None:
+    """Skip what needs a CUDA device where there is none."""
+    if request.node.get_closest_marker("gpu") is not None:
+        import torch
+
+        if not torch.cuda.is_available():
+            pytest.skip("no CUDA device here")
+
+
 @pytest.fixture(scope="session")
 def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a vocabulary and prepared shards."""
@@ -40,7 +52,7 @@ def counted(work: Path, folder: Path) -> Path:
     return folder
 
 
-def train_many(root: Path, plan: Sequence[tuple[int, list[str]]], code: int = 0) -> str:
+def train_many(plan: Sequence[tuple[int, list[str]]], code: int = 0) -> str:
     """Train with each number of processes and list of settings in turn; returns what was said.
 
     `code` is the exit code of the last one; those before must succeed.
@@ -51,6 +63,12 @@ def train_many(root: Path, plan: Sequence[tuple[int, list[str]]], code: int = 0)
         said += done.stdout + done.stderr
         assert done.returncode == (code if number == len(plan) else 0), said
     return said
+
+
+def printed(done: "subprocess.CompletedProcess[str]") -> list[dict[str, Any]]:
+    """The objects of JSON that a command printed, a line each."""
+    assert done.returncode == 0, done.stdout + done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
 
 
 def rows(out: Path, kind: str = "train") -> list[dict[str, Any]]:

@@ -19,12 +19,6 @@ CONFIG = ModelConfig(
 )
 
 
-def gpu() -> torch.device:
-    if not torch.cuda.is_available():
-        pytest.skip("no CUDA device here")
-    return torch.device("cuda")
-
-
 def batches(folder: Path):
     from types import SimpleNamespace
 
@@ -61,7 +55,7 @@ def test_losses_and_gradients_are_hugging_faces_on_a_gpu_too(attention: str, tmp
 @pytest.mark.parametrize("dropout", [0.0, 0.1])
 @pytest.mark.parametrize("compiled", [False, True])
 def test_on_a_gpu_a_step_never_waits_for_the_host(tmp_path: Path, dropout: float, compiled: bool) -> None:
-    device = gpu()
+    device = torch.device("cuda")
     config, both = batches(tmp_path)
     config = dataclasses.replace(config, dropout=dropout, attention_dropout=dropout)
     model = build_model(config).to(device, torch.bfloat16)

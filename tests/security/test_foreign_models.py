@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from model.config import ModelConfig
 from model.encoders.architectures import build_model
 from model.huggingface import bert_format, vocabulary
-from model.huggingface.read_weights import parts_of, read_file
+from model.huggingface.bert_format import parts_of, read_file
 from model.training import initial_weights
 from pipeline.common import foreign_json
 from pipeline.common.errors import InputError

@@ -11,7 +11,7 @@ from hostile import hammer, soup
 from benchmarks.small import make_work
 from model.config import DataConfig
 from model.huggingface import sentence_model
-from model.huggingface.read_weights import parts_of
+from model.huggingface.bert_format import parts_of
 from model.loader.shard_cache import ShardCache
 from pipeline.common import file_search
 from pipeline.common.errors import InputError

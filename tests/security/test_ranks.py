@@ -104,7 +104,7 @@ from pathlib import Path
 import torch
 from model.resilience import process_group
 from tests.security.test_ranks import CARD
-process_group.join("gloo", CARD, 30, 30, torch.device("cpu"))
+process_group.join(CARD, 30, 30, torch.device("cpu"))
 print(process_group.gather([int(os.environ["RANK"]), "é", None, {"a": 1.5}]))
 print(process_group.gather(int(os.environ["RANK"]) + 7)[0], flush=True)
 nodes = {os.readlink(path) for path in Path("/proc/self/fd").iterdir() if path.is_symlink()}

@@ -162,16 +162,10 @@ def test_flash_attention_is_refused_where_its_kernels_refuse(dtype, width, reaso
     assert attention.resolve("auto", cuda, dtype, width) == "padded"
 
 
-def gpu() -> torch.device:
-    if not torch.cuda.is_available():
-        pytest.skip("no CUDA device here")
-    return torch.device("cuda")
-
-
 @pytest.mark.gpu
 @pytest.mark.parametrize("backend", ["padded", "each", "flash"])
 def test_gpu_backends_equal_softmax_attention(backend):
-    device = gpu()
+    device = torch.device("cuda")
     kind = {"heads": 4, "width": 64, "dtype": torch.bfloat16, "device": device}
     assert attention.resolve(backend, device, torch.bfloat16, 64) == backend
     assert distance_by_hand(backend, [128, 3, 77, 1], **kind) < 0.05
@@ -180,7 +174,7 @@ def test_gpu_backends_equal_softmax_attention(backend):
 
 @pytest.mark.gpu
 def test_auto_on_a_gpu_drops_out_with_the_right_mean():
-    device = gpu()
+    device = torch.device("cuda")
     (q, k, v), cu_seqlens = packed([30, 7], width=64, dtype=torch.bfloat16, device=device)
     backend = attention.resolve("auto", device, q.dtype, 64)
     assert backend == "flash"

@@ -11,19 +11,20 @@ from model.encoders.architectures import build_model, parameter_shapes
 from model.encoders.batch import Batch
 from model.encoders.encoder import PretrainingModel
 from model.huggingface.names import NAMES
+from pipeline.cli.conf_files import CONF
 from pipeline.common.errors import ConfigError
+from tests.model import sizes
 
 VOCAB = 500
 
 
-def size(root, name: str, **changes) -> ModelConfig:
-    loaded = OmegaConf.to_container(OmegaConf.load(root / "conf" / "model" / f"{name}.yaml"))
+def size(name: str, **changes) -> ModelConfig:
+    loaded = OmegaConf.to_container(OmegaConf.load(CONF / "model" / f"{name}.yaml"))
     return ModelConfig(**{"vocab_size": VOCAB, **loaded, **changes})
 
 
 def small(**changes) -> ModelConfig:
-    sizes = {"layers": 2, "hidden": 16, "heads": 2, "feed_forward": 32, "positions": 64}
-    return ModelConfig(**{"name": "small", "vocab_size": VOCAB, **sizes, **changes})
+    return sizes.small(**{"vocab_size": VOCAB, "positions": 64} | changes)
 
 
 def ragged(lengths: list[int], vocab: int = VOCAB, seed: int = 0) -> Batch:
@@ -50,8 +51,8 @@ def ragged(lengths: list[int], vocab: int = VOCAB, seed: int = 0) -> Batch:
 
 def theirs_like(model: PretrainingModel) -> Theirs:
     """Hugging Face's model of the same size with the same weights."""
-    sizes = {theirs: getattr(model.config, ours) for ours, theirs in NAMES["bert"].sizes.items()}
-    theirs = Theirs(BertConfig(**sizes, attn_implementation="eager"))
+    said = {theirs: getattr(model.config, ours) for ours, theirs in NAMES["bert"].sizes.items()}
+    theirs = Theirs(BertConfig(**said, attn_implementation="eager"))
     state = {NAMES["bert"].their_name(name): p.detach() for name, p in model.named_parameters()}
     missing, unexpected = theirs.load_state_dict(state, strict=False)
     assert not unexpected
@@ -72,11 +73,11 @@ def loss(model: PretrainingModel, batch: Batch) -> torch.Tensor:
 
 
 @pytest.mark.parametrize(("name", "parameters"), [("tiny", 4_433_468), ("base", 110_106_428), ("large", 336_226_108)])
-def test_published_sizes_have_as_many_parameters_as_bert(root, name, parameters):
-    shapes = parameter_shapes(size(root, name, vocab_size=30522))
+def test_published_sizes_have_as_many_parameters_as_bert(name, parameters):
+    shapes = parameter_shapes(size(name, vocab_size=30522))
     assert sum(shape.numel() for shape in shapes.values()) == parameters
     with torch.device("meta"):
-        config = size(root, name, vocab_size=30522)
+        config = size(name, vocab_size=30522)
         theirs = Theirs(BertConfig(**{NAMES["bert"].sizes[key]: getattr(config, key) for key in NAMES["bert"].sizes}))
     expected = {name: p.shape for name, p in theirs.named_parameters()}
     assert {NAMES["bert"].their_name(name): shape for name, shape in shapes.items()} == expected
@@ -84,9 +85,9 @@ def test_published_sizes_have_as_many_parameters_as_bert(root, name, parameters)
 
 @pytest.mark.parametrize("attention", ["each", "padded"])
 @pytest.mark.parametrize(("name", "layers"), [("tiny", 2), ("mini", 4), ("base", 1)])
-def test_logits_losses_and_gradients_equal_those_of_hugging_face(root, name, layers, attention):
+def test_logits_losses_and_gradients_equal_those_of_hugging_face(name, layers, attention):
     torch.manual_seed(0)
-    config = size(root, name, layers=layers, attention=attention, initializer_range=0.05)
+    config = size(name, layers=layers, attention=attention, initializer_range=0.05)
     model = build_model(config).eval()
     theirs, batch = theirs_like(model), ragged([17, 96, 33, 2, 60])
     inputs, real = padded(batch)

@@ -80,8 +80,8 @@ def rotate_in_double(q, k, cos, sin, unsqueeze_dim=1):
 
 
 @pytest.mark.parametrize("name", ["modern-tiny", "modern-base", "modern-large"])
-def test_sizes_have_as_many_parameters_as_modernbert(root, name):
-    config = size(root, name, vocab_size=50368)
+def test_sizes_have_as_many_parameters_as_modernbert(name):
+    config = size(name, vocab_size=50368)
     shapes = parameter_shapes(config)
     with torch.device("meta"):
         theirs = Theirs(their_config(config))
@@ -114,9 +114,9 @@ def test_everything_equals_hugging_face_in_double_precision(lengths, attention, 
         ("modern-tiny", 4, [1024, 5, 700]),
     ],
 )
-def test_logits_losses_and_gradients_equal_those_of_hugging_face(root, name, layers, lengths, attention):
+def test_logits_losses_and_gradients_equal_those_of_hugging_face(name, layers, lengths, attention):
     torch.manual_seed(0)
-    config = size(root, name, layers=layers, attention=attention, initializer_range=0.05)
+    config = size(name, layers=layers, attention=attention, initializer_range=0.05)
     model = build_model(config)
     apart = differences(model, theirs_like(model, "sdpa"), ragged(lengths))
     assert apart.pop("logits") <= 1e-5
@@ -201,9 +201,9 @@ def test_initialisation_follows_the_seed_and_is_cut_off():
         assert value.std() > 0.8 * deviation, name
 
 
-def test_half_precision_follows_single_precision(root):
+def test_half_precision_follows_single_precision():
     torch.manual_seed(0)
-    model = build_model(size(root, "modern-tiny"))
+    model = build_model(size("modern-tiny"))
     batch = ragged([300, 70, 5])
     exact = F.cross_entropy(model(batch)[0], batch.masked_labels)
     exact.backward()

@@ -1,35 +1,28 @@
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from tokenizers import BertWordPieceTokenizer
-from transformers import BertConfig, BertForSequenceClassification
 
-from model.config import ModelConfig
 from model.encoders.architectures import build_model
 from model.finetuning import loop
 from model.finetuning.features import Samples, TruncationConfig, batch_count, epoch_batches, tokenize
 from model.finetuning.heads import HeadConfig
-from model.huggingface.names import NAMES
 from pipeline.common import counter_rng
-from pipeline.tokenization.wordpiece import WordPiece
+from pipeline.tokenization.wordpiece import SPECIAL, WordPiece
+from tests.model.sizes import small
+from tests.preparing import vocabulary
 
 WHOLE = TruncationConfig(40)
 CPU = torch.device("cpu")
-WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefgh"]
-CONFIG = ModelConfig(name="small", layers=2, hidden=16, heads=2, feed_forward=32, positions=40, vocab_size=len(WORDS))
+WORDS = [*SPECIAL, *"abcdefgh"]
+CONFIG = small(len(WORDS))
 RECIPE = loop.Recipe(batch_size=8, learning_rate=3e-3, epochs=2, seed=3, warmup_share=0.1, weight_decay=0.01)
 
 
 @pytest.fixture(scope="module")
 def wordpiece(tmp_path_factory) -> WordPiece:
-    folder: Path = tmp_path_factory.mktemp("vocab")
-    (folder / "vocab.txt").write_text("\n".join(WORDS) + "\n")
-    BertWordPieceTokenizer(str(folder / "vocab.txt")).save(str(folder / "tokenizer.json"))
-    return WordPiece.load(folder)
+    return WordPiece.load(vocabulary(tmp_path_factory.mktemp("vocab"), "abcdefgh"))
 
 
 def some(wordpiece: WordPiece, rows: int, seed: int = 0, classes: int = 2) -> Samples:
@@ -114,35 +107,6 @@ def test_pre_trained_weights_are_taken_and_the_head_is_new():
     again = loop.build(CONFIG, None, HeadConfig("class", 3), seed=0).state_dict()
     assert torch.equal(again["head.weight"], state["head.weight"])
     assert not torch.equal(again["pooler.dense.weight"], state["pooler.dense.weight"])
-
-
-def test_logits_are_those_of_transformers(wordpiece):
-    texts = ["a b", "c d e f", "g", "h a"], ["c", "d e", "a b c", "b"]
-    samples = tokenize(wordpiece, *texts, [0.0] * 4, WHOLE)
-    model = loop.build(CONFIG, None, HeadConfig("class", 3), seed=0).eval()
-    sizes = {theirs: getattr(CONFIG, ours) for ours, theirs in NAMES["bert"].sizes.items()}
-    theirs = BertForSequenceClassification(BertConfig(**sizes, num_labels=3)).eval()
-    renamed = {
-        name.replace("head.", "classifier.") if name.startswith("head.") else NAMES["bert"].their_name(name): tensor
-        for name, tensor in model.state_dict().items()
-    }
-    theirs.load_state_dict(renamed)
-    padded = padded_batch(samples)
-    with torch.no_grad():
-        ours = model(*loop.inputs(samples, np.arange(4), CPU))
-        torch.testing.assert_close(ours, theirs(**padded).logits, rtol=0, atol=1e-6)
-
-
-def padded_batch(samples: Samples) -> dict[str, torch.Tensor]:
-    """The padded arguments of transformers' models."""
-    lengths = torch.tensor([len(ids) for ids in samples.ids])
-    places = torch.arange(int(lengths.max()))
-    ids = [torch.from_numpy(ids) for ids in samples.ids]
-    return {
-        "input_ids": torch.nn.utils.rnn.pad_sequence(ids, batch_first=True),
-        "attention_mask": (places < lengths[:, None]).long(),
-        "token_type_ids": (places >= torch.from_numpy(samples.second)[:, None]).long(),
-    }
 
 
 def test_weights_that_lack_a_layer_are_refused():

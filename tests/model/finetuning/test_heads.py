@@ -3,6 +3,7 @@
 import dataclasses
 import json
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,6 @@ import torch
 import transformers
 from safetensors.torch import load_file, save_file
 
-from model.config import ModelConfig
 from model.encoders.architectures import build_model
 from model.encoders.batch import Packed
 from model.encoders.encoder import prepare_for
@@ -20,10 +20,12 @@ from model.finetuning.features import UNLABELLED, Samples
 from model.finetuning.heads import HeadConfig
 from model.huggingface.names import NAMES
 from pipeline.common.errors import InputError
+from tests.model import tiny_bert, tiny_modernbert
+from tests.model.sizes import small
 from tests.preparing import vocabulary
 from tests.refusals import refused
 
-CONFIG = ModelConfig(name="small", layers=3, hidden=16, heads=2, feed_forward=32, positions=40, vocab_size=30)
+CONFIG = small(30, layers=3)
 THEIRS = {theirs: getattr(CONFIG, ours) for ours, theirs in NAMES["bert"].sizes.items()}
 CPU = torch.device("cpu")
 LENGTHS = (7, 3, 22, 5)  # one is longer than the window of a local layer
@@ -54,18 +56,54 @@ def vocab(tmp_path: Path) -> Path:
 def saved(kind: str, outputs: int, vocab: Path) -> tuple[Any, Any]:
     """Our model, and theirs opened from the folder that ours was written to."""
     ours = loop.build(CONFIG, None, HeadConfig(kind, outputs), seed=1).eval()
-    folder = vocab.parent / kind
-    saved_model.save(folder, ours, CONFIG, [], vocab)
-    opened = getattr(transformers, NAMES["bert"].tuned[kind]).from_pretrained(folder, output_loading_info=True)
-    assert not any(opened[1][key] for key in ("missing_keys", "unexpected_keys"))
-    assert all(
-        torch.equal(saved_model.load(folder)[1].model.state_dict()[name], tensor)
-        for name, tensor in ours.state_dict().items()
+    saved_model.save(vocab.parent / kind, ours, CONFIG, [], vocab)
+    return ours, getattr(transformers, NAMES["bert"].tuned[kind]).from_pretrained(vocab.parent / kind).eval()
+
+
+@pytest.mark.parametrize(("tiny", "pooling"), [(tiny_bert, "cls"), (tiny_modernbert, "cls"), (tiny_modernbert, "mean")])
+@pytest.mark.parametrize(
+    ("kind", "outputs", "opener"),
+    [
+        ("class", 3, "SequenceClassification"),
+        ("class", 1, "SequenceClassification"),
+        ("tag", 4, "TokenClassification"),
+        ("answer", 2, "QuestionAnswering"),
+        ("choice", 2, "MultipleChoice"),
+    ],
+)
+def test_heads_are_those_of_transformers(
+    tmp_path: Path, kind: str, outputs: int, opener: str, tiny: ModuleType, pooling: str
+) -> None:
+    config = dataclasses.replace(tiny.CONFIG, classifier_pooling=pooling)
+    vocab = tiny_bert.make_vocabulary(tmp_path / "vocab")
+    ours = loop.build(config, tiny.our_state(), HeadConfig(kind, outputs), seed=1).eval()
+    saved_model.save(tmp_path / "saved", ours, config, [], vocab)
+    theirs, info = getattr(transformers, f"AutoModelFor{opener}").from_pretrained(
+        tmp_path / "saved", output_loading_info=True
     )
-    return ours, opened[0].eval()
+    assert type(theirs).__name__ == NAMES[config.architecture].tuned[kind]
+    assert not any(info[key] for key in ("missing_keys", "unexpected_keys", "mismatched_keys"))
+    size, again = saved_model.load(tmp_path / "saved")
+    assert size.classifier_pooling == pooling
+    for name, tensor in ours.state_dict().items():
+        assert torch.equal(again.model.state_dict()[name], tensor)
+
+    samples = some(np.zeros(4), [0, 2, 4] if kind == "choice" else ())
+    batch = padded(samples)
+    if tiny is tiny_modernbert:
+        del batch["token_type_ids"]
+    if kind == "choice":
+        batch = {name: tensor.view(2, 2, -1) for name, tensor in batch.items()}
+    with torch.no_grad():
+        found = theirs.eval()(**batch)
+    logits = loop.predict(ours, samples, CPU)
+    expected = torch.stack([found.start_logits, found.end_logits], -1) if kind == "answer" else found.logits
+    for row, values in enumerate(logits):
+        right = expected[row, : len(values)] if kind in ("tag", "answer") else expected[row]
+        np.testing.assert_allclose(values, right, atol=1e-5 if tiny is tiny_modernbert else 1e-6)
 
 
-def test_tags_are_those_of_transformers_and_so_is_their_loss(vocab: Path) -> None:
+def test_the_loss_of_tags_is_that_of_transformers(vocab: Path) -> None:
     draw = np.random.default_rng(1)
     labels = [draw.integers(0, 4, length) for length in LENGTHS]
     labels[0][:3] = UNLABELLED
@@ -76,38 +114,25 @@ def test_tags_are_those_of_transformers_and_so_is_their_loss(vocab: Path) -> Non
     for row, values in enumerate(labels):
         target[row, : len(values)] = torch.from_numpy(values)
     found = theirs(**batch, labels=target)
-    logits = loop.predict(ours, samples, CPU)
-    for row, length in enumerate(LENGTHS):
-        np.testing.assert_allclose(logits[row], found.logits[row, :length].detach(), atol=1e-6)
     packed, bounds = loop.inputs(samples, np.arange(4), CPU)
     loss = heads.loss_of("tag", ours(packed, bounds), loop.labels_of(samples, np.arange(4), "tag", CPU), packed)
     torch.testing.assert_close(loss, found.loss)
 
 
-def test_answers_are_those_of_transformers_and_so_is_their_loss(vocab: Path) -> None:
+def test_the_loss_of_answers_is_that_of_transformers(vocab: Path) -> None:
     labels = np.array([[2, 3], [0, 0], [11, 11], [1, 4]])
     samples = some(labels)
     ours, theirs = saved("answer", 2, vocab)
     batch = padded(samples)
-    found = theirs(**{name: batch[name] for name in batch})
+    found = theirs(**batch)
     packed, bounds = loop.inputs(samples, np.arange(4), CPU)
     logits = ours(packed, bounds)
     real = batch["attention_mask"].bool()
-    torch.testing.assert_close(logits[:, 0], found.start_logits[real], atol=1e-6, rtol=0)
-    torch.testing.assert_close(logits[:, 1], found.end_logits[real], atol=1e-6, rtol=0)
     masked = [x.masked_fill(~real, -torch.inf) for x in (found.start_logits, found.end_logits)]
     expected = sum(
         torch.nn.functional.cross_entropy(x, torch.from_numpy(labels[:, side])) for side, x in enumerate(masked)
     )
     torch.testing.assert_close(heads.loss_of("answer", logits, torch.from_numpy(labels), packed), expected / 2)
-
-
-def test_choices_are_those_of_transformers(vocab: Path) -> None:
-    samples = some(np.array([1.0, 0.0]), groups=[0, 2, 4])
-    ours, theirs = saved("choice", 2, vocab)
-    batch = {name: tensor.view(2, 2, -1) for name, tensor in padded(samples).items()}
-    found = theirs(**batch).logits.detach()
-    np.testing.assert_allclose(np.stack(loop.predict(ours, samples, CPU)), found, atol=1e-6)
 
 
 @pytest.mark.parametrize("kind", ["mean", "max", "attention"])
@@ -219,3 +244,21 @@ def test_a_tuned_model_that_would_answer_otherwise_is_refused(
         save_file({name: t for name, t in load_file(weights).items() if "pooler" not in name}, weights)
     with pytest.raises(InputError, match=message):
         saved_model.load(folder)
+
+
+def test_a_classifier_begins_with_the_masked_lm_heads_transform() -> None:
+    state = tiny_modernbert.our_state()
+    built = loop.build(tiny_modernbert.CONFIG, state, HeadConfig("class", 2), seed=1).state_dict()
+    assert torch.equal(built["pooler.dense.weight"], state["masked_head.dense.weight"])
+    fresh = loop.build(tiny_modernbert.CONFIG, None, HeadConfig("class", 2), seed=1).state_dict()
+    assert not torch.equal(fresh["pooler.dense.weight"], state["masked_head.dense.weight"])
+
+
+def test_a_frozen_encoder_gives_normalised_states() -> None:
+    state = tiny_modernbert.our_state()
+    head = HeadConfig("class", 2, frozen=True, layers=[0, -1], mix="concat", pooling="mean")
+    model = loop.build(tiny_modernbert.CONFIG, state, head, seed=1).eval()
+    batch, _ = loop.inputs(some(np.zeros(4)), np.arange(4), CPU)
+    first, last = model.features(batch).split(16, dim=1)
+    torch.testing.assert_close(last, model.encoder(batch))
+    assert first.shape == last.shape == (sum(LENGTHS), 16)

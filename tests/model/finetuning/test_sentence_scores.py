@@ -68,15 +68,11 @@ def ours(folder: Path, method: str, sentences: list[str], first: Any = None) -> 
     model = build_model(size)
     model.load_state_dict(state)
     wordpiece = WordPiece.load(folder)
-    sequences = [features.frame(wordpiece, ids, None)[0] for ids in texts(wordpiece, sentences)]
+    sequences = [features.frame(wordpiece, ids, None)[0] for ids in features.texts(wordpiece, sentences)]
     scorer = SentenceScorer(model, wordpiece.mask, torch.device("cpu"))
     starts = np.ones(len(sequences), np.int64) if first is None else np.array(first)
     marks = [np.pad(part, 1) for part in wordpiece.word_marks(sentences)]
     return scorer.scores(sequences, starts, marks if method == "word_l2r" else None)
-
-
-def texts(wordpiece: WordPiece, sentences: list[str]) -> list[np.ndarray]:
-    return features.texts(wordpiece, sentences)
 
 
 @torch.no_grad()

@@ -8,7 +8,6 @@ import pytest
 import yaml
 from tiny_bert import CONFIG, make_vocabulary, our_state
 
-from model.config import ModelConfig
 from model.encoders.architectures import build_model
 from model.huggingface import bert_format, mask_filling, model_card
 from pipeline import convert
@@ -16,6 +15,7 @@ from pipeline.config import ConvertConfig
 from pipeline.shards import ShardInfo, write_shard
 from pipeline.tokenization.wordpiece import SPECIAL, WordPiece, build
 from tests import finished
+from tests.model.sizes import small
 from tests.pipeline.evaluation.byte_level import learn_byte_level
 
 
@@ -145,7 +145,7 @@ def test_examples_are_beginnings_of_held_out_texts_and_the_head_fills_them(tmp_p
     assert found == [f"{words.replace('ship', '[MASK]')} {end}" for end in "ab"]
     assert f'fill("{found[0]}")' in model_card.write(CONFIG, 1, [], {"example": found[0]})
     assert mask_filling.examples(tmp_path / "gone", tokenizer, 2) == []
-    config = ModelConfig(name="t", layers=1, hidden=16, heads=2, feed_forward=32, vocab_size=len(entries), positions=32)
+    config = small(len(entries), layers=1, positions=32)
     state = build_model(config).state_dict()
     state["masked_head.bias"][entries.index("captain")] = 50.0
     filled = mask_filling.fill(config, state, tokenizer, found)

@@ -15,20 +15,17 @@ from model.loader.loader import Loader
 from pipeline.common.errors import ConfigError, InputError
 from pipeline.shards import ShardInfo, write_shard
 from tests.examples import examples
+from tests.model.loader.test_masking import CLS, SEP, UNK, tokenizer
 from tests.refusals import refused
 
-PAD, UNK, CLS, SEP, MASK = range(5)
-VOCAB = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"w{i}" for i in range(60))]
-VOCAB += [f"##p{i}" for i in range(35)]
-TOKENIZER = SimpleNamespace(
-    vocab=VOCAB, cls=CLS, sep=SEP, mask=MASK, special_ids=list(range(5)), sha256="f" * 64, is_wordpiece=True
-)
+TOKENIZER = tokenizer(pieces=35)
+VOCAB = TOKENIZER.vocab
 INFO = ShardInfo(split="train", pairs="nsp", tokenizer="f" * 64, vocab_size=len(VOCAB), sequence_length=32, seed=0)
 ROWS = (13, 1, 30, 22, 9)
 TENSORS = ("input_ids", "segment_ids", "position_ids", "masked_labels", "next_sentence_labels")
 
 
-def pieces_go_on(values, draw):
+def pieces_go_on(values):
     return values >= 65
 
 
@@ -48,7 +45,7 @@ def write(folder, rows=ROWS, split="train", seed=0, longest=32, goes_on=pieces_g
         random_next = (draw.random(count) < 0.5) & (b_len > 0)
         name = f"{split}-{number:05d}-of-{len(rows):05d}.arrow"
         shard = ShardInfo(split=split, sequence_length=longest, **fields)
-        stored = shard.marked(values, goes_on(values, draw))
+        stored = shard.marked(values, goes_on(values))
         write_shard(folder / name, shard, stored, offsets, a_len, random_next)
         for row in range(count):
             part = values[offsets[row] : offsets[row + 1]]
@@ -56,14 +53,10 @@ def write(folder, rows=ROWS, split="train", seed=0, longest=32, goes_on=pieces_g
     return samples
 
 
-def loader(folder, split="train", seed=0, window_rows=25, **objective):
-    return Loader(
-        DataConfig(dir=str(folder), vocab="v", window_rows=window_rows),
-        ObjectiveConfig(name="test", **objective),
-        TOKENIZER,
-        seed,
-        split,
-    )
+def loader(*folders, split="train", seed=0, window_rows=25, weights=(), tokenizer=TOKENIZER, **objective):
+    first, *more = map(str, folders)
+    data = DataConfig(dir=first, more=more, weights=list(weights), vocab="v", window_rows=window_rows)
+    return Loader(data, ObjectiveConfig(name="test", **objective), tokenizer, seed, split)
 
 
 @pytest.fixture(scope="module")
@@ -108,13 +101,13 @@ def same(one, other):
 
 def test_a_sample_is_cls_a_sep_b_sep(tmp_path):
     written = write(tmp_path, split="validation")
-    found = loader(tmp_path, "validation").batch(0, sum(ROWS))
+    found = loader(tmp_path, split="validation").batch(0, sum(ROWS))
     assert restored(found.batches[0]) == written
 
 
 def test_without_a_second_segment_it_is_cls_a_sep(tmp_path):
     written = write(tmp_path, split="validation", pairs="none")
-    batch = loader(tmp_path, "validation", next_sentence=False).batch(0, sum(ROWS)).batches[0]
+    batch = loader(tmp_path, split="validation", next_sentence=False).batch(0, sum(ROWS)).batches[0]
     assert not batch.segment_ids.any()
     assert restored(batch) == written
 
@@ -216,7 +209,7 @@ def test_masks_change_with_the_epoch_and_the_order_with_the_seed(folder):
 
 
 def test_validation_is_the_same_for_every_seed(folder):
-    one, other = (loader(folder, "validation", seed=seed).batch(0, 17) for seed in (0, 1))
+    one, other = (loader(folder, split="validation", seed=seed).batch(0, 17) for seed in (0, 1))
     assert same(join(one.batches), join(other.batches))
 
 
@@ -237,10 +230,10 @@ def test_the_most_frequent_token_and_class_of_the_samples_that_are_asked_for(tmp
         tokens = [token for a, b, _ in samples[:count] for token in a + b if token >= 5]
         random = np.mean([random for _, _, random in samples[:count]])
         expected = np.bincount(tokens).max() / len(tokens), max(random, 1 - random)
-        assert loader(tmp_path, "validation").most_frequent_shares(count) == pytest.approx(expected)
+        assert loader(tmp_path, split="validation").most_frequent_shares(count) == pytest.approx(expected)
 
 
-def anything_goes_on(values, draw):
+def anything_goes_on(values):
     return np.random.default_rng(int(values.sum())).random(len(values)) < 0.5
 
 
@@ -262,13 +255,10 @@ def test_folders_with_and_without_marks_mix(tmp_path, size):
         (tmp_path / name).mkdir()
         write(tmp_path / name, words="jieba" if name == "marked" else None, vocab_size=size)
     tokenizer = SimpleNamespace(**vars(TOKENIZER) | {"vocab": VOCAB + ["w"] * (size - len(VOCAB))})
-    objective = ObjectiveConfig(name="test", whole_word=True)
-    found = []
-    for other in ("same", "marked"):
-        folders = {"dir": str(tmp_path / "plain"), "more": [str(tmp_path / other)]}
-        data = DataConfig(vocab="v", window_rows=25, **folders)
-        found.append(Loader(data, objective, tokenizer, 0, "train").batch(0, 150).batches)
-    assert same(join(found[0]), join(found[1]))
+    one, other = (
+        loader(tmp_path / "plain", tmp_path / name, tokenizer=tokenizer, whole_word=True) for name in ("same", "marked")
+    )
+    assert same(join(one.batch(0, 150).batches), join(other.batch(0, 150).batches))
 
 
 def test_no_shards(tmp_path):
@@ -279,7 +269,7 @@ def test_no_shards(tmp_path):
 def test_no_samples(tmp_path):
     write(tmp_path, (0, 0), "validation")
     with pytest.raises(InputError, match="validation"):
-        loader(tmp_path, "validation")
+        loader(tmp_path, split="validation")
 
 
 def test_a_shard_cut_short(tmp_path):
@@ -337,22 +327,12 @@ def books(tmp_path_factory):
     return place
 
 
-def mixed(folder, books, split="train", weights=(), seed=0):
-    return Loader(
-        DataConfig(dir=str(folder), more=[str(books)], weights=list(weights), vocab="v"),
-        ObjectiveConfig(name="test"),
-        TOKENIZER,
-        seed,
-        split,
-    )
-
-
 @given(st.integers(0, 10**6), st.integers(1, 60), st.sampled_from([(), (3, 1), (1, 2.5)]))
 @settings(max_examples=examples(30), deadline=None)
 def test_a_mixture_too_is_the_same_for_every_cut(folder, books, start, count, weights):
-    expected = join(mixed(folder, books, weights=weights).batch(start, count).batches)
+    expected = join(loader(folder, books, weights=weights).batch(start, count).batches)
     for world in (1, 2, 3, 4):
-        made = mixed(folder, books, weights=weights)
+        made = loader(folder, books, weights=weights)
         ranks = [made.batch(start, count, rank, world, 7) for rank in range(world)]
         assert same(join([batch for rank in ranks for batch in rank.batches]), expected)
 
@@ -362,7 +342,7 @@ def test_a_mixture_gives_each_folder_its_share_and_each_sample_in_turn(tmp_path)
     for place in places:
         place.mkdir()
     few, many = write(places[0], (5, 4), seed=5), write(places[1], (20, 30), seed=6)
-    made = mixed(*places, weights=(3, 1))
+    made = loader(*places, weights=(3, 1))
     samples = restored(made.batch(0, 120).batches[0])
     assert sum(sample in few for sample in samples) == 90
     seen = [sample for sample in samples if sample in many]
@@ -370,15 +350,15 @@ def test_a_mixture_gives_each_folder_its_share_and_each_sample_in_turn(tmp_path)
     again = [sample for sample in samples if sample in few]
     for epoch in range(10):
         assert sorted(again[9 * epoch : 9 * epoch + 9]) == sorted(few)
-    together = restored(mixed(*places).batch(0, 59).batches[0])
+    together = restored(loader(*places).batch(0, 59).batches[0])
     assert sorted(together) == sorted(few + many)
 
 
 def test_held_out_samples_of_a_mixture_are_from_all_folders(folder, books):
-    held_out = mixed(folder, books, "validation", weights=(1, 1))
+    held_out = loader(folder, books, split="validation", weights=(1, 1))
     assert held_out.samples == 14
     samples = restored(held_out.batch(0, 14).batches[0])
-    alone = restored(loader(books, "validation").batch(0, 7).batches[0])
+    alone = restored(loader(books, split="validation").batch(0, 7).batches[0])
     assert [sample for sample in samples if sample in alone] == alone
     assert len(set(samples)) == 14
 

@@ -21,10 +21,10 @@ PAD, UNK, CLS, SEP, MASK = range(5)
 LONGEST = 128
 
 
-def tokenizer(words=60, pieces=40):
-    vocab = SPECIAL + [f"w{i}" for i in range(words)] + [f"##p{i}" for i in range(pieces)]
+def tokenizer(pieces=40):
+    vocab = SPECIAL + [f"w{i}" for i in range(60)] + [f"##p{i}" for i in range(pieces)]
     return SimpleNamespace(
-        vocab=vocab, cls=CLS, sep=SEP, mask=MASK, special_ids=list(range(5)), sha256="0" * 64, is_wordpiece=True
+        vocab=vocab, cls=CLS, sep=SEP, mask=MASK, special_ids=list(range(5)), sha256="f" * 64, is_wordpiece=True
     )
 
 
@@ -230,13 +230,6 @@ def test_next_tokens_are_predicted_everywhere_but_at_the_end():
     assert (hidden == ids).all()
     assert masks.positions.tolist() == [0, 1, 2, 3, 5, 6, 7, 8, 9, 10, 11, 12]
     assert (masks.labels == ids[masks.positions + 1]).all()
-
-
-def test_every_masked_token_can_be_replaced_by_mask():
-    ids, starts = sequences([100] * 50)
-    masks, hidden, _ = masked(masker(mask_token_share=1.0, random_token_share=0.0), ids, starts, np.arange(50))
-    assert (hidden[masks.positions] == MASK).all()
-    assert (hidden == MASK).sum() == len(masks.positions) == 50 * 15
 
 
 def test_a_share_moves_in_straight_lines_from_the_first_step_to_the_last():

@@ -154,7 +154,7 @@ def test_folders_with_weights_are_fetched_as_they_are_mixed(bucket: str, tmp_pat
             assert place.held() <= size
 
 
-def test_a_training_resumes_where_it_was_with_what_is_there(place: Place, store: Proxy, smallest: int) -> None:
+def test_a_training_resumes_where_it_was_with_what_is_there(place: Place, store: Proxy) -> None:
     stop, middle = 3 * sum(ROWS), 18 * BATCH
     for start, end, world in ((0, middle, 1), (middle, stop, 2)):
         loader, cache = place.cached(None)

@@ -10,11 +10,9 @@ import pytest
 from benchmarks.small import write_split
 from pipeline.common.manifest import Manifest, file_checksums
 from pipeline.tokenization.wordpiece import WordPiece
-from tests.model.conftest import SMALL, train_many
+from tests.model.conftest import SHARD, SMALL, train_many
 
 pytestmark = pytest.mark.slow
-
-SHARD = "train-00000-of-00001.arrow"
 
 
 def change_a_token(path: Path) -> None:
@@ -29,23 +27,23 @@ def change_a_token(path: Path) -> None:
     [(change_a_token, SHARD), (lambda shard: shard.rename(shard.with_name("train-00009.arrow")), "train-00009")],
 )
 def test_changed_shards_are_refused_before_the_first_step(
-    root: Path, work: Path, tmp_path: Path, change: Callable[[Path], object], why: str
+    work: Path, tmp_path: Path, change: Callable[[Path], object], why: str
 ) -> None:
     folder = shutil.copytree(work / "prepare", tmp_path / "prepare")
     change(folder / SHARD)
     settings = [f"workdir={work}", f"out={tmp_path / 'train'}", f"data.dir={folder}", *SMALL]
-    said = train_many(root, [(2, settings)], code=2)
+    said = train_many([(2, settings)], code=2)
     assert why in said
     assert said.count("error: ") == 2  # each rank leaves by itself, none waits for another
 
 
-def test_a_checkpoint_of_other_shards_is_not_gone_on_from(root: Path, work: Path, tmp_path: Path) -> None:
+def test_a_checkpoint_of_other_shards_is_not_gone_on_from(work: Path, tmp_path: Path) -> None:
     folder = shutil.copytree(work / "prepare", tmp_path / "prepare")
     settings = [f"workdir={work}", f"out={tmp_path / 'train'}", f"data.dir={folder}", *SMALL]
-    train_many(root, [(1, settings)])
+    train_many([(1, settings)])
     (tmp_path / "train" / "manifest.json").unlink()
     write_split(folder, WordPiece.load(work / "vocab"), "train", 200, seed=9)
     manifest = Manifest.read(folder)
     assert manifest is not None  # its fingerprint stays: the same settings gave other bytes
     dataclasses.replace(manifest, files=file_checksums(folder, {})).write(folder)
-    assert "other shards" in train_many(root, [(1, settings)], code=2)
+    assert "other shards" in train_many([(1, settings)], code=2)

@@ -15,7 +15,7 @@ from tests.refusals import refused
 
 
 @pytest.fixture(autouse=True)
-def hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+def hidden() -> None:
     if torch.cuda.is_available():
         pytest.skip("this machine has a GPU")
 

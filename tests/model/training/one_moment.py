@@ -23,8 +23,6 @@ from tests import finished
 class Momentum(torch.optim.Optimizer):
     """Gradient descent with momentum, which keeps its only moment under a name of its own."""
 
-    moment_keys = ("velocity",)
-
     def step(self, closure=None):
         for group in self.param_groups:
             for parameter in (p for p in group["params"] if p.grad is not None):
@@ -39,7 +37,7 @@ class Momentum(torch.optim.Optimizer):
 
 
 def build(module: nn.Module, config: OptimizerConfig, bf16: bool) -> Momentum:
-    return Momentum(module.parameters(), {"lr": 0.1})
+    return Momentum(module.parameters(), {"lr": 0.1, "moments": ("velocity",)})
 
 
 def engine_at(stage: int, world, weights=None):

@@ -42,17 +42,16 @@ RUNS = SAME | LAMB | OTHER
 
 
 @pytest.fixture(scope="module")
-def runs(root: Path, work: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def runs(work: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder: Path = tmp_path_factory.mktemp("choices")
     wordpiece = WordPiece.load(work / "vocab")
     write_prepared(work / "prepare-sop", wordpiece, pairs="sop")
     write_prepared(work / "prepare-more", wordpiece, seed=1)
     train_many(
-        root,
         [
             (processes, [f"workdir={work}", f"out={folder / name}", *SMALL, *settings])
             for name, (processes, settings) in RUNS.items()
-        ],
+        ]
     )
     return folder
 

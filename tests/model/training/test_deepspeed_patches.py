@@ -7,13 +7,11 @@ from pathlib import Path
 
 import deepspeed
 import pytest
-import torch
 from torch.distributed import distributed_c10d
 
 from model.config import TrainConfig
 from model.resilience import rank_card
 from model.training import deepspeed_engine, deepspeed_patches
-from model.training.partitioned import Piece, fragments
 from pipeline.common.errors import Exit, InputError
 
 PATCHES = "model/training/deepspeed_patches.py"
@@ -57,10 +55,3 @@ def test_one_file_replaces_attributes_of_wrappers_and_libraries(root: Path) -> N
                     if owner in {"deepspeed", "distributed_c10d", "wrapper", "room", "dist"}:
                         found.add(path.relative_to(root).as_posix())
     assert found == {PATCHES}
-
-
-def test_partitions_have_all_pieces_of_parameters_once() -> None:
-    group = [torch.empty(size) for size in (4, 3, 9, 0, 1)]
-    found = [fragments(group, start, 6) for start in (0, 6, 12, 18)]
-    assert found[1] == [Piece(1, 0, 1, 2), Piece(2, 1, 5, 0)]
-    assert [[piece.size for piece in each] for each in found] == [[4, 2], [1, 5], [4, 1], []]

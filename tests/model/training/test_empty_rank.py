@@ -20,14 +20,13 @@ KINDS = {  # settings, and how far the curves may be apart
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_rank_without_a_sample_trains_as_one_rank_does(root: Path, work: Path, tmp_path: Path, kind: str) -> None:
+def test_a_rank_without_a_sample_trains_as_one_rank_does(work: Path, tmp_path: Path, kind: str) -> None:
     words, apart = KINDS[kind]
     settings = [f"workdir={work}", *SMALL, "steps=4", "evaluate_samples=1", *words]
     train_many(
-        root,
         [
             (1, [*settings, "deepspeed=zero1", f"out={tmp_path / 'one'}"]),
             (2, [*settings, "deepspeed=zero3", f"out={tmp_path / 'two'}"]),
-        ],
+        ]
     )
     assert losses(tmp_path / "two") == pytest.approx(losses(tmp_path / "one"), abs=apart)

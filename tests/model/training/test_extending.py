@@ -150,12 +150,12 @@ def test_hashes_are_the_same_in_any_order_and_of_these_shards() -> None:
 
 
 @pytest.fixture(scope="module")
-def train(root: Path, work: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
+def train(work: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
     data = counted(work, tmp_path_factory.mktemp("words") / "prepare")
     common = [f"workdir={work}", f"data.dir={data}", *SMALL, *SAVING]
 
     def run(out: Path, *words: str, ranks: int = 1) -> str:
-        return train_many(root, [(ranks, [*common, f"out={out}", *words])])
+        return train_many([(ranks, [*common, f"out={out}", *words])])
 
     return run
 

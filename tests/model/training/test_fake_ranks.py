@@ -1,17 +1,16 @@
 """64 ranks, one at a time in one process: whose part of weights and gradients each has."""
 
-import json
 import math
-import sys
 from pathlib import Path
 
 import pytest
 from omegaconf import OmegaConf
 
 from model.training import cost
-from model.training.cost import APART, Setting
+from model.training.cost import Setting
 from pipeline.cli.conf_files import CONF
 from tests import forked
+from tests.model.conftest import printed
 from tests.model.training.fake_ranks import BATCH, CASES, MICRO_BATCH, SIZE, WORLD
 
 pytestmark = pytest.mark.slow
@@ -21,11 +20,8 @@ COUNTED = [case for case in CASES if case[0] < 3]
 
 
 @pytest.fixture(scope="module")
-def ranks(root: Path) -> dict[tuple[int, int], dict]:
-    done = forked.run([sys.executable, "-m", "tests.model.training.fake_ranks"], cwd=root)
-    assert done.returncode == 0, done.stderr
-    found = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-    return {tuple(row["case"]): row for row in found}
+def ranks() -> dict[tuple[int, int], dict]:
+    return {tuple(row["case"]): row for row in printed(forked.module("tests.model.training.fake_ranks"))}
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -53,7 +49,7 @@ def test_the_memory_that_is_planned_is_what_a_rank_has(ranks, case: tuple[int, i
     passing = 2 * row["parameters"] / (WORLD if stage == 2 else 1)  # gradients of a pass, in bf16
     counted = (sum(row["bytes"].values()) + passing) / row["parameters"]
     setting = Setting(SIZE, 2, False, 0.15, stage, WORLD)
-    planned = cost.fixed_bytes(setting) - APART
+    planned = cost.state_bytes(setting)
     assert planned / cost.parameters(SIZE) == pytest.approx(counted, rel=0.01)
 
 

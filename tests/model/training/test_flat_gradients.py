@@ -1,23 +1,18 @@
 """Gradients in flat buffers: what DeepSpeed's hook of each parameter does, in fewer calls."""
 
-import json
-import sys
-from pathlib import Path
-
 import pytest
 import torch
 
 from model.training.deepspeed_patches import buckets, in_backward_order, sizes
+from model.training.partitioned import Piece, fragments
 from tests import forked
+from tests.model.conftest import printed
 
 
 @pytest.fixture(scope="module", params=[1, 2])
-def runs(request: pytest.FixtureRequest, root: Path) -> dict[str, dict]:
-    command = [sys.executable, "-m", "tests.model.training.flat_against_hooks"]
-    done = forked.run(command, cwd=root, ranks=request.param)
-    assert done.returncode == 0, done.stderr
-    (line,) = [line for line in done.stdout.splitlines() if line.startswith("{")]
-    return json.loads(line)
+def runs(request: pytest.FixtureRequest) -> dict[str, dict]:
+    (found,) = printed(forked.module("tests.model.training.flat_against_hooks", ranks=request.param))
+    return found
 
 
 @pytest.mark.slow
@@ -54,5 +49,5 @@ def test_a_bucket_that_is_full_at_the_end_holds_up_no_other() -> None:
 
 def test_partitions_have_all_pieces_of_parameters_once() -> None:
     group = [torch.empty(size) for size in (4, 3, 9, 0, 1)]
-    assert [sizes(group, start, 6) for start in (0, 6, 12)] == [[4, 2], [1, 5], [4, 1, 1]]
-    assert sizes(group, 18, 6) == [6]
+    assert fragments(group, 6, 6) == [Piece(1, 0, 1, 2), Piece(2, 1, 5, 0)]
+    assert [sizes(group, start, 6) for start in (0, 6, 12, 18)] == [[4, 2], [1, 5], [4, 1, 1], [6]]

@@ -1,22 +1,16 @@
 """Gradients of many micro-batches and two ranks are added up without an error, and what engines keep."""
 
-import json
-import sys
-from pathlib import Path
-
 import pytest
 
 from tests import forked
+from tests.model.conftest import printed
 from tests.model.training.sum_gradients import CASES
 
 
 @pytest.fixture(scope="module")
-def sums(root: Path) -> dict[str, dict]:
-    script = Path(__file__).with_name("sum_gradients.py")
-    done = forked.run([sys.executable, str(script)], cwd=root, ranks=2)
-    assert done.returncode == 0, done.stderr
-    (line,) = [line for line in done.stdout.splitlines() if line.startswith("{")]
-    return json.loads(line)
+def sums() -> dict[str, dict]:
+    (found,) = printed(forked.module("tests.model.training.sum_gradients", ranks=2))
+    return found
 
 
 @pytest.mark.parametrize("stage", ["zero1", "zero2", "zero3"])

@@ -15,16 +15,14 @@ from tests.model.conftest import SMALL, losses, rows, train_many
 from tests.refusals import refused
 
 
-def test_a_held_out_set_of_ones_own_has_a_loss_per_name(root: Path, work: Path, tmp_path: Path) -> None:
+def test_a_held_out_set_of_ones_own_has_a_loss_per_name(work: Path, tmp_path: Path) -> None:
     folders = [str(tmp_path / name / "prepare") for name in ("old", "new-1")]
     for seed, folder in enumerate(folders, 1):
         write_prepared(Path(folder), WordPiece.load(work / "vocab"), seed)
     run = [*SMALL, f"workdir={work}", "steps=3", "evaluate_every=2"]
     outs = [tmp_path / name for name in ("own", "both", "second")]
     named = ["", f"data.validation=[{','.join(folders)}]", f"data.validation=[{folders[1]}]"]
-    said = train_many(
-        root, [(1, [*run, f"out={out}", *filter(None, [key])]) for out, key in zip(outs, named, strict=True)]
-    )
+    said = train_many([(1, [*run, f"out={out}", *filter(None, [key])]) for out, key in zip(outs, named, strict=True)])
     own, both, second = (rows(out, "validation") for out in outs)
     assert losses(outs[0]) == losses(outs[1]) == losses(outs[2]), "what is trained on is the same"
     assert [row["new_1_loss"] for row in both] == pytest.approx([row["loss"] for row in second])
@@ -62,10 +60,10 @@ def test_a_folder_given_twice_is_refused() -> None:
             DataConfig(dir="w/prepare", vocab="v", **{key: folders})
 
 
-def test_the_best_checkpoint_is_the_result(root: Path, work: Path, tmp_path: Path) -> None:
+def test_the_best_checkpoint_is_the_result(work: Path, tmp_path: Path) -> None:
     rising = ["optimizer.learning_rate=0.5", "schedule=constant", "schedule.warmup_steps=12"]  # falls, then diverges
     run = [*SMALL, *rising, f"workdir={work}", f"out={tmp_path}/out", "evaluate_every=1", "keep=1", "keep_best=true"]
-    said = train_many(root, [(1, run)])
+    said = train_many([(1, run)])
     out = tmp_path / "out"
     held = {row["step"]: row for row in rows(out, "validation")}
     best = min(held, key=lambda step: held[step]["loss"])
@@ -78,17 +76,17 @@ def test_the_best_checkpoint_is_the_result(root: Path, work: Path, tmp_path: Pat
     assert made.figures["validation"]["masked_lm_loss"] == held[best]["masked_lm_loss"]
     assert f"checkpoint of step {best}," in said
     assert json.loads((path.parent / checkpoints.name_of(12) / checkpoints.STATE).read_text())["best"]["step"] == best
-    longer = train_many(root, [(1, [*run, "steps=13"])])
+    longer = train_many([(1, [*run, "steps=13"])])
     assert "the first 12 steps are those of" in longer
     path, state = checkpoints.locate(out)
     assert (state.step, list(checkpoints.steps(path.parent))) == (best, [best, 13])
     for changed in ("evaluate_samples=3", "evaluate_every=2"):  # what is measured decides which one is the best
-        assert "the first" not in train_many(root, [(1, [*run, "steps=13", changed])])
+        assert "the first" not in train_many([(1, [*run, "steps=13", changed])])
 
 
 @pytest.mark.parametrize("key", ["data.dir", "data.more", "data.validation"])
-def test_a_folder_that_is_not_there_is_named_by_its_key(root: Path, work: Path, tmp_path: Path, key: str) -> None:
+def test_a_folder_that_is_not_there_is_named_by_its_key(work: Path, tmp_path: Path, key: str) -> None:
     place = f"{tmp_path}/none"
     typed = f"{key}={place}" if key == "data.dir" else f"{key}=[{place}]"
-    said = train_many(root, [(1, [*SMALL, f"workdir={work}", "steps=3", f"out={tmp_path}/out", typed])], code=2)
+    said = train_many([(1, [*SMALL, f"workdir={work}", "steps=3", f"out={tmp_path}/out", typed])], code=2)
     assert f"{key}={place}: " in said

@@ -9,7 +9,7 @@ import torch
 
 from benchmarks.model.host_waits import HostWaits
 from tests import forked
-from tests.model.conftest import SMALL
+from tests.model.conftest import SMALL, printed
 
 # All trainings are one fixture: a hundred seconds alone, three times as long on a busy machine.
 pytestmark = pytest.mark.timeout(900)
@@ -38,9 +38,7 @@ def counted(work: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, d
     }
     environment = os.environ | {"DS_ACCELERATOR": "cpu", "OMP_NUM_THREADS": "1"}
     done = forked.fresh("-m", "benchmarks.model.engine_runs", json.dumps(plan), env=environment)
-    assert done.returncode == 0, done.stderr
-    found = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-    return {row["run"]: row for row in found}
+    return {row["run"]: row for row in printed(done)}
 
 
 @pytest.mark.slow

@@ -16,9 +16,10 @@ from model.training import checkpoint, initial_weights
 from pipeline.common.errors import InputError
 from pipeline.tokenization.wordpiece import SPECIAL, WordPiece, build
 from tests import finished
+from tests.model.sizes import small
 from tests.refusals import refused
 
-CONFIG = ModelConfig(name="small", layers=1, hidden=16, heads=2, feed_forward=32, positions=20, vocab_size=30)
+CONFIG = small(30, layers=1, positions=20)
 ENTRIES = [*SPECIAL, *(f"w{number}" for number in range(25))]
 WORDS = WordPiece(build(ENTRIES))
 
@@ -110,7 +111,7 @@ AUTO = ModelConfig(name="auto", layers=0, hidden=0, heads=0, feed_forward=0, pos
 
 def test_the_size_of_a_start_is_read_from_its_folder(folder: Path) -> None:
     size = AUTO.filled(initial_weights.size_of(folder))
-    assert replace(size, vocab_size=30) == replace(CONFIG, name="1 x 16")
+    assert replace(size, vocab_size=30, name=size.size_name) == replace(CONFIG, name="1 x 16")
     assert replace(AUTO, layers=3).filled(initial_weights.size_of(folder)).layers == 3
 
 

@@ -58,16 +58,16 @@ def test_recipes_for_gpus_fill_them(root: Path) -> None:
 
 
 @pytest.mark.slow
-def test_auto_learns_what_a_number_of_samples_does(root: Path, work: Path, tmp_path: Path) -> None:
+def test_auto_learns_what_a_number_of_samples_does(work: Path, tmp_path: Path) -> None:
     ways = {"samples": [], "auto": ["micro_batch=auto"]}
     plan = [(2, [f"workdir={work}", f"out={tmp_path / name}", *SMALL, "steps=3", *more]) for name, more in ways.items()]
-    train_many(root, plan)
+    train_many(plan)
     for name in ways:
         assert losses(tmp_path / name) == pytest.approx(losses(tmp_path / "samples"), abs=1e-4)
 
 
 @pytest.mark.slow
-def test_where_memory_is_too_small_every_rank_ends_with_2(root: Path, work: Path, tmp_path: Path) -> None:
+def test_where_memory_is_too_small_every_rank_ends_with_2(work: Path, tmp_path: Path) -> None:
     large = [f"workdir={work}", f"out={tmp_path}", *SMALL, f"model.feed_forward={1 << 50}"]
-    said = train_many(root, [(2, large)], code=2)
+    said = train_many([(2, large)], code=2)
     assert said.count("error: micro_batch=4: ") == 2

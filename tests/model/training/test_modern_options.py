@@ -46,15 +46,15 @@ def settings(work: Path, out: Path, stage: int, every: int = 6) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def runs(root: Path, work: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def runs(work: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Runs named by stage and processes; `cut` began at stage 3 and resumed at 1 on two."""
     folder = tmp_path_factory.mktemp("muon")
     plan = [(1, settings(work, folder / "0-1", 0, every=1))]
     plan += [(int(n[2]), settings(work, folder / n, int(n[0]))) for n in RUNS[:-1]]
-    train_many(root, [*plan, (1, settings(work, folder / "cut", 3))])
+    train_many([*plan, (1, settings(work, folder / "cut", 3))])
     (folder / "cut" / "manifest.json").unlink()
     shutil.rmtree(saved(folder / "cut")[STEPS])
-    train_many(root, [(2, settings(work, folder / "cut", 1))])
+    train_many([(2, settings(work, folder / "cut", 1))])
     return folder
 
 
@@ -165,9 +165,7 @@ def test_a_checkpoint_without_an_average_says_so(runs: Path, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(("step", "share"), [(1, 0.5), (STEPS, 0.1)])
-def test_inspect_shows_what_a_step_was_trained_on(
-    runs: Path, work: Path, capsys: pytest.CaptureFixture[str], step: int, share: float
-) -> None:
+def test_inspect_shows_what_a_step_was_trained_on(runs: Path, work: Path, step: int, share: float) -> None:
     manifest = Manifest.read(runs / "0-1")
     assert manifest is not None
     tokenizer = WordPiece.load(work / "vocab")

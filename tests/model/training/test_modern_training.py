@@ -20,7 +20,7 @@ def settings(work: Path, out: Path, stage: int, *more: str) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def runs(root: Path, work: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def runs(work: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Runs named by stage and processes, one that was resumed, one of AdamW, and two in bf16."""
     folder = tmp_path_factory.mktemp("modern")
     plan = [(1, settings(work, folder / "0-1", 0)), (1, settings(work, folder / "2-1", 2))]
@@ -31,14 +31,14 @@ def runs(root: Path, work: Path, tmp_path_factory: pytest.TempPathFactory) -> Pa
         (1, settings(work, folder / f"bf16-{how}", 2, "precision=bf16", f"compute={how}"))
         for how in ("plain", "recompute")
     ]
-    train_many(root, plan)
+    train_many(plan)
     cut = folder / "cut"
     manifest = Manifest.read(cut)
     assert manifest is not None
     (cut / "manifest.json").unlink()
     damaged = checkpoints.runs(cut) / manifest.fingerprint[:12] / "step-00000030" / "model.safetensors"
     damaged.write_bytes(b"")
-    train_many(root, [(2, settings(work, cut, 1, "save_every=10", "keep=9"))])
+    train_many([(2, settings(work, cut, 1, "save_every=10", "keep=9"))])
     return folder
 
 

@@ -1,6 +1,5 @@
 """Checkpoints hold any number of named moments per parameter, at every ZeRO stage."""
 
-import json
 import os
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from model.training.optimizer import ADAM
 from pipeline.common.errors import InputError
 from pipeline.common.ports import free_port
 from tests import finished, forked
+from tests.model.conftest import printed
 from tests.refusals import refused
 
 PAIRS = ("0,0", "0,2", "2,1", "1,3", "3,0")
@@ -22,9 +22,8 @@ PAIRS = ("0,0", "0,2", "2,1", "1,3", "3,0")
 @pytest.mark.slow
 def test_an_optimizer_of_one_moment_resumes_at_any_stage(root: Path, tmp_path: Path) -> None:
     script = str(Path(__file__).with_name("one_moment.py"))
-    done = forked.fresh(script, free_port(), tmp_path, *PAIRS, env={**os.environ, "PYTHONPATH": str(root)})
-    assert done.returncode == 0, done.stdout + done.stderr
-    runs = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    environment = {**os.environ, "PYTHONPATH": str(root)}
+    runs = printed(forked.fresh(script, free_port(), tmp_path, *PAIRS, env=environment))
     assert len(runs) == len(PAIRS)
     for pair, run in zip(PAIRS, runs, strict=True):
         for name, values in runs[0].items():

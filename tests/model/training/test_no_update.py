@@ -19,10 +19,10 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def overflowing(root: Path, work: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def overflowing(work: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model whose first forward pass overflows, though each of its weights is finite."""
     folder = tmp_path_factory.mktemp("overflowing")
-    train_many(root, [(1, [f"workdir={work}", f"out={folder / 'train'}", *SMALL, "steps=1"])])
+    train_many([(1, [f"workdir={work}", f"out={folder / 'train'}", *SMALL, "steps=1"])])
     source = initial_weights.read(folder / "train")
     source.state["encoder.embeddings.norm.weight"].fill_(3e38)
     bert_format.save(folder / "start", source.config, source.state, work / "vocab")
@@ -31,10 +31,10 @@ def overflowing(root: Path, work: Path, tmp_path_factory: pytest.TempPathFactory
 
 @pytest.mark.parametrize(("stage", "processes"), [(0, 1), (1, 1), (2, 2), (3, 2)])
 def test_a_run_without_one_good_update_is_saved_and_diagnosed(
-    root: Path, work: Path, tmp_path: Path, overflowing: Path, stage: int, processes: int
+    work: Path, tmp_path: Path, overflowing: Path, stage: int, processes: int
 ) -> None:
     settings = [f"workdir={work}", f"out={tmp_path}", *SMALL, f"start={overflowing}", "bad_steps=3"]
-    said = train_many(root, [(processes, [*settings, f"deepspeed=zero{stage}"])], code=3)
+    said = train_many([(processes, [*settings, f"deepspeed=zero{stage}"])], code=3)
     assert "steps 1 to 3" in said
     state = checkpoints.locate(tmp_path)[1]
     assert (state.step, state.skipped, state.updates) == (3, 3, 0)
@@ -44,37 +44,31 @@ def test_a_run_without_one_good_update_is_saved_and_diagnosed(
     assert "loss 0.000" not in said
 
 
-def test_a_run_that_ends_without_one_good_update_is_no_success(
-    root: Path, work: Path, tmp_path: Path, overflowing: Path
-) -> None:
+def test_a_run_that_ends_without_one_good_update_is_no_success(work: Path, tmp_path: Path, overflowing: Path) -> None:
     settings = [f"workdir={work}", f"out={tmp_path}", *SMALL, f"start={overflowing}", "steps=2"]
-    said = train_many(root, [(1, settings)], code=3)
+    said = train_many([(1, settings)], code=3)
     assert "held-out loss is not finite" in said
     assert Manifest.read(tmp_path) is None
     assert rows(tmp_path, "validation") == [{"kind": "validation", "step": 2}]
 
 
-def test_nothing_is_removed_while_updates_are_skipped(
-    root: Path, work: Path, tmp_path: Path, overflowing: Path
-) -> None:
+def test_nothing_is_removed_while_updates_are_skipped(work: Path, tmp_path: Path, overflowing: Path) -> None:
     words = [*SMALL, f"start={overflowing}", "bad_steps=3", "save_every=1", "keep=1"]
-    train_many(root, [(1, [f"workdir={work}", f"out={tmp_path}", *words])], code=3)
+    train_many([(1, [f"workdir={work}", f"out={tmp_path}", *words])], code=3)
     assert list(checkpoints.steps(checkpoints.locate(tmp_path)[0].parent)) == [1, 2, 3]
 
 
 @pytest.mark.parametrize(("stage", "processes"), [(0, 1), (1, 2), (3, 2)])
-def test_weights_that_are_not_finite_are_never_saved(
-    root: Path, work: Path, tmp_path: Path, stage: int, processes: int
-) -> None:
+def test_weights_that_are_not_finite_are_never_saved(work: Path, tmp_path: Path, stage: int, processes: int) -> None:
     words = [*SMALL, f"deepspeed=zero{stage}", "optimizer.learning_rate=1e39", "save_every=1"]
-    said = train_many(root, [(processes, [f"workdir={work}", f"out={tmp_path}", *words])], code=3)
+    said = train_many([(processes, [f"workdir={work}", f"out={tmp_path}", *words])], code=3)
     assert "no checkpoint was saved" in said
     assert not list(checkpoints.runs(tmp_path).glob("*/step-*"))
 
 
-def test_a_rate_that_makes_every_later_loss_infinite_is_no_success(root: Path, work: Path, tmp_path: Path) -> None:
+def test_a_rate_that_makes_every_later_loss_infinite_is_no_success(work: Path, tmp_path: Path) -> None:
     words = [*SMALL, "optimizer.learning_rate=1e30", "steps=5"]
-    train_many(root, [(1, [f"workdir={work}", f"out={tmp_path}", *words])], code=3)
+    train_many([(1, [f"workdir={work}", f"out={tmp_path}", *words])], code=3)
     assert Manifest.read(tmp_path) is None
 
 

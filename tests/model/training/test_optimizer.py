@@ -23,6 +23,15 @@ def test_only_matrices_decay() -> None:
     assert [p.dim() for p in vectors["params"]] == [1, 1, 1]  # type: ignore[attr-defined]
 
 
+def learn(module: nn.Module, config: OptimizerConfig, gradients: list[list[Tensor]]) -> None:
+    """Update a module by the gradients of each step, in the order of its parameters."""
+    optimizer = build_optimizer(module, config)
+    for step in gradients:
+        for parameter, gradient in zip(module.parameters(), step, strict=True):
+            parameter.grad = gradient
+        optimizer.step()
+
+
 def lamb_reference(weights: list[Tensor], gradients: list[list[Tensor]], config: OptimizerConfig) -> list[Tensor]:
     """You et al. 2020, algorithm 2, one parameter at a time in float64."""
     (beta1, beta2), learnt = config.betas, []
@@ -48,11 +57,7 @@ def test_lamb_is_the_published_algorithm() -> None:
     config = OptimizerConfig(name="lamb", learning_rate=0.1, weight_decay=0.05)
     weights = [p.detach().clone() for p in module.parameters()]
     gradients = [[torch.randn(w.shape, generator=draws) for w in weights] for _ in range(6)]
-    optimizer = build_optimizer(module, config)
-    for step in gradients:
-        for parameter, gradient in zip(module.parameters(), step, strict=True):
-            parameter.grad = gradient
-        optimizer.step()
+    learn(module, config, gradients)
     for parameter, right in zip(module.parameters(), lamb_reference(weights, gradients, config), strict=True):
         torch.testing.assert_close(parameter.double(), right, rtol=2e-6, atol=2e-7)
 
@@ -93,11 +98,7 @@ def test_stable_adamw_is_the_published_algorithm() -> None:
     weights = [p.detach().clone() for p in module.parameters()]
     sizes = (1.0, 0.1, 3.0, 100.0, 0.5, 1.0)  # some gradients come as a shock
     gradients = [[size * torch.randn(w.shape, generator=draws) for w in weights] for size in sizes]
-    optimizer = build_optimizer(module, config)
-    for step in gradients:
-        for parameter, gradient in zip(module.parameters(), step, strict=True):
-            parameter.grad = gradient
-        optimizer.step()
+    learn(module, config, gradients)
     learnt, clipped = stable_reference(weights, gradients, config)
     assert 5 <= clipped < 6 * len(weights)
     for parameter, right in zip(module.parameters(), learnt, strict=True):
@@ -161,14 +162,19 @@ def as_on_a_gpu() -> Iterator[None]:
     torch.set_float32_matmul_precision("highest")
 
 
+def of_falling_values(shape: tuple[int, int], decay: float) -> Tensor:
+    """A matrix whose singular values fall from 1 to 10^-decay."""
+    torch.manual_seed(0)
+    small = min(shape)
+    left, right = (torch.linalg.qr(torch.randn(size, small))[0] for size in shape)
+    return left * torch.logspace(0, -decay, small) @ right.T
+
+
 @pytest.mark.usefixtures("as_on_a_gpu")
 @pytest.mark.parametrize("shape", [(64, 192), (192, 64), (64, 64)])
 @pytest.mark.parametrize("decay", [1.0, 3.0, 5.0])
 def test_updates_are_orthogonal_in_the_precision_of_a_gpu(shape: tuple[int, int], decay: float) -> None:
-    torch.manual_seed(0)
-    small = min(shape)
-    left, right = (torch.linalg.qr(torch.randn(size, small))[0] for size in shape)
-    matrix = left * torch.logspace(0, -decay, small) @ right.T
+    matrix = of_falling_values(shape, decay)
     exact = torch.linalg.svdvals(orthogonal(matrix.double()[None])[0])
     with RoundedFactors():
         found = torch.linalg.svdvals(orthogonal(matrix[None])[0])
@@ -178,10 +184,7 @@ def test_updates_are_orthogonal_in_the_precision_of_a_gpu(shape: tuple[int, int]
 @pytest.mark.parametrize("shape", [(64, 192), (192, 64), (64, 64), (256, 768)])
 @pytest.mark.parametrize("decay", [0.5, 1.0, 3.0])
 def test_bf16_costs_an_update_less_than_as_published(shape: tuple[int, int], decay: float) -> None:
-    torch.manual_seed(0)
-    small = min(shape)
-    left, right = (torch.linalg.qr(torch.randn(size, small))[0] for size in shape)
-    matrix = left * torch.logspace(0, -decay, small) @ right.T
+    matrix = of_falling_values(shape, decay)
     wanted, found = orthogonal(matrix.double()[None])[0], orthogonal(matrix[None], bf16=True)[0]
     published = orthogonal_reference(matrix.bfloat16())
     assert found.dtype == matrix.dtype
@@ -207,11 +210,7 @@ def test_muon_is_the_published_algorithm_and_adamw_for_the_rest() -> None:
         (module, config),
         (other, OptimizerConfig(name="adamw", learning_rate=0.05, weight_decay=0.05, epsilon=1e-10)),
     ):
-        optimizer = build_optimizer(one, chosen)
-        for step in gradients:
-            for name, parameter in one.named_parameters():
-                parameter.grad = step[name].clone()
-            optimizer.step()
+        learn(one, chosen, [[gradient.clone() for gradient in step.values()] for step in gradients])
     by_adam = dict(other.named_parameters())
     for name, parameter in module.named_parameters():
         if name in ("layers.0.weight", "layers.1.weight"):

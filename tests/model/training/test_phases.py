@@ -17,7 +17,7 @@ GOES_ON = {"zero0": 1, "zero1": 2, "zero3": 2, "zero2_offload": 2, "zero3_offloa
 
 
 @pytest.fixture(scope="module")
-def runs(root: Path, work: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def runs(work: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("phases")
 
     def run(name: str, *settings: str) -> list[str]:
@@ -27,7 +27,6 @@ def runs(root: Path, work: Path, tmp_path_factory: pytest.TempPathFactory) -> di
     after = ("steps=6", "schedule.first_step=6", f"start={folder / 'lamb'}", "start_optimizer=true", *SHARED)
     ramp = ("steps=10", "schedule.first_batch=3", "schedule.batch_share=0.5", "save_every=4")
     train_many(
-        root,
         [
             (2, run("first", "steps=12", "deepspeed=zero3", *SHARED)),
             (1, run("weights", "deepspeed=zero1", *second)),
@@ -39,7 +38,7 @@ def runs(root: Path, work: Path, tmp_path_factory: pytest.TempPathFactory) -> di
                 (processes, run(f"lamb-{name}", f"deepspeed={name}", *LAMB, *after))
                 for name, processes in GOES_ON.items()
             ),
-        ],
+        ]
     )
     return {path.name: path for path in folder.iterdir()}
 

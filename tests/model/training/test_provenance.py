@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from model.config import ModelConfig
 from model.encoders.architectures import build_model
 from model.training import checkpoint, initial_weights, provenance
 from model.training.optimizer import AVERAGE
@@ -15,8 +14,9 @@ from model.training.tracking import METRICS
 from pipeline.common import checkpoints
 from pipeline.common.figures import TrainingSummary
 from tests import finished
+from tests.model.sizes import small
 
-CONFIG = ModelConfig(name="small", layers=1, hidden=16, heads=2, feed_forward=32, positions=20, vocab_size=30)
+CONFIG = small(30, layers=1, positions=20)
 LAST = {"masked_lm_loss": 1.25, "average_masked_lm_loss": 1.5}
 EARLIER = {"masked_lm_loss": 4.5, "average_masked_lm_loss": 4.75}
 

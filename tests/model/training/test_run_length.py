@@ -35,11 +35,11 @@ RUNS = {
 
 
 @pytest.fixture(scope="module")
-def runs(root: Path, work: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def runs(work: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("words")
     data = counted(work, folder / "prepare")
     common = [f"workdir={work}", f"data.dir={data}", *SMALL]
-    said = train_many(root, [(1, [*common, f"out={folder / name}", *more]) for name, more in RUNS.items()])
+    said = train_many([(1, [*common, f"out={folder / name}", *more]) for name, more in RUNS.items()])
     assert said.count("ends after about 18 of 50 steps") == 1, "of an epoch"
     shutil.copytree(folder / "whole", folder / "resumed")
     (folder / "resumed" / "manifest.json").unlink()
@@ -47,13 +47,13 @@ def runs(root: Path, work: Path, tmp_path_factory: pytest.TempPathFactory) -> Pa
         if step > 20:
             shutil.rmtree(path)
     more = RUNS["whole"]
-    said = train_many(root, [(2, [*common, f"out={folder / 'resumed'}", *more])])
+    said = train_many([(2, [*common, f"out={folder / 'resumed'}", *more])])
     (folder / "said").write_text(said)
     return folder
 
 
 @pytest.mark.slow
-def test_an_estimate_from_what_was_reached_is_what_was_reached(runs: Path, work: Path) -> None:
+def test_an_estimate_from_what_was_reached_is_what_was_reached(runs: Path) -> None:
     """Whatever the operations are of, the vocabulary's real size among them."""
     made = require_manifest(runs / "resumed", "train", "out")
     config = built(TrainConfig, made.config)
@@ -179,9 +179,9 @@ def test_checkpoints_at_words_are_kept_and_step_0_is_one(runs: Path) -> None:
 
 
 @pytest.mark.slow
-def test_shards_without_words_train_unless_a_setting_needs_them(root: Path, work: Path, tmp_path: Path) -> None:
+def test_shards_without_words_train_unless_a_setting_needs_them(work: Path, tmp_path: Path) -> None:
     common = [f"workdir={work}", f"out={tmp_path / 'old'}", *SMALL, "steps=2"]
-    said = train_many(root, [(1, common), (1, [*common, "words=500"])], code=2)
+    said = train_many([(1, common), (1, [*common, "words=500"])], code=2)
     assert "the shards do not know their words; make them again with force=true" in said
     assert "words" not in rows(tmp_path / "old")[-1]
 

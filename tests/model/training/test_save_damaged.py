@@ -1,12 +1,9 @@
 """A checkpoint has the weights that the model computes with, and finite ones, or there is none."""
 
-import json
-import sys
-from pathlib import Path
-
 import pytest
 
 from tests import forked
+from tests.model.conftest import printed
 
 WANTED = {
     "plain": [""],
@@ -17,10 +14,8 @@ WANTED = {
 
 
 @pytest.fixture(scope="module")
-def endings(root: Path) -> list[dict[str, list[str]]]:
-    done = forked.run([sys.executable, "-m", "tests.model.training.save_damaged"], cwd=root, ranks=2)
-    assert done.returncode == 0, done.stderr
-    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+def endings() -> list[dict[str, list[str]]]:
+    return printed(forked.module("tests.model.training.save_damaged", ranks=2))
 
 
 @pytest.mark.parametrize("case", WANTED)

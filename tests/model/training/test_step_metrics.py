@@ -16,7 +16,6 @@ from torch.nn.functional import cross_entropy
 from model.config import ModelConfig, TrainConfig
 from model.resilience.nonfinite import clip_and_skip
 from model.training import cost, device_peak, estimate
-from model.training.deepspeed_engine import World
 from model.training.step_metrics import Meter, PhaseTimer, losses
 from model.training.tracking import one_line
 from pipeline.common import checkpoints
@@ -34,11 +33,11 @@ FIGURES = shlex.split(
 
 
 @pytest.fixture(scope="module")
-def said_and_logged(root: Path, work: Path, tmp_path_factory) -> tuple[str, dict[int, list[dict]], Path]:
+def said_and_logged(work: Path, tmp_path_factory) -> tuple[str, dict[int, list[dict]], Path]:
     folder = tmp_path_factory.mktemp("meter")
     common = (f"workdir={work}", *SMALL, "clip=0.5", "log_every=4", "evaluate_every=2", "save_every=2")
     plan = [(2, [*common, f"out={folder / str(stage)}", f"deepspeed=zero{stage}"]) for stage in (0, 2)]
-    return train_many(root, plan), {stage: rows(folder / str(stage)) for stage in (0, 2)}, folder
+    return train_many(plan), {stage: rows(folder / str(stage)) for stage in (0, 2)}, folder
 
 
 def test_every_row_has_every_figure(said_and_logged) -> None:
@@ -107,7 +106,7 @@ def test_laps_add_up_and_skipped_time_is_nobodys(monkeypatch: pytest.MonkeyPatch
 def test_pauses_are_no_time_of_training(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
     monkeypatch.setattr("time.perf_counter", lambda: now[0])
-    meter = Meter(World(0, 1, torch.device("cpu")))
+    meter = Meter(torch.device("cpu"))
     now[0] += 2.0
     with meter.paused():
         now[0] += 50.0
@@ -125,7 +124,7 @@ def test_figures_are_means_of_what_was_added_and_rates_of_the_time(monkeypatch: 
     words, pairs = torch.randn(len(batch.masked_labels), VOCAB, generator=draws), torch.eye(3, 2)
     batch.masked_labels[:2] = words[:2].argmax(-1)
     batch.next_sentence_labels[:] = torch.tensor([0, 1, 1])
-    meter = Meter(World(0, 1, torch.device("cpu")), lambda batch: 8.0, peak=2e-12)
+    meter = Meter(torch.device("cpu"), lambda batch: 8.0, peak=2e-12)
     for _ in range(2):
         meter.count(batch)
         meter.add(losses(words.clone(), pairs, batch)[2])
@@ -141,7 +140,7 @@ def test_figures_are_means_of_what_was_added_and_rates_of_the_time(monkeypatch: 
     totals = meter.totals()
     found = meter.read(next_sentence=True)
     assert {key: found[key] for key in wanted} == pytest.approx(wanted)
-    again = Meter(meter.world)  # of a start that resumes
+    again = Meter(meter.device)  # of a start that resumes
     again.carry(totals)
     now[0] = 20.0
     again.add(losses(words.clone(), pairs, batch)[2])
@@ -168,9 +167,3 @@ def test_without_zero_gradients_are_clipped_to_the_norm_that_is_told() -> None:
     optimizer.step()
     assert optimizer._global_grad_norm == 6.0  # type: ignore[attr-defined]
     assert parameter.detach().norm() == pytest.approx(1.0, abs=1e-5)
-
-
-def test_work_is_counted_for_any_share_of_masks() -> None:
-    config = ModelConfig(name="x", layers=1, hidden=8, heads=1, feed_forward=32, vocab_size=100, positions=16)
-    more = cost.operations(config, [10], 1.0) - cost.operations(config, [10], 0.5)
-    assert more == pytest.approx(6 * (8 * 100 + 64) * 0.5 * 10)

@@ -44,14 +44,12 @@ def sums(manifest: Manifest | None) -> dict[str, str]:
     }
 
 
-def test_a_training_in_a_store_is_that_on_a_disk(root: Path, work: Path, bucket: str, tmp_path: Path) -> None:
+def test_a_training_in_a_store_is_that_on_a_disk(work: Path, bucket: str, tmp_path: Path) -> None:
     for name in ("prepare", "vocab"):
         for path in (work / name).iterdir():
             objects.put(f"{bucket}/{name}/{path.name}", path.read_bytes())
     run = f"{bucket}/run"
-    train_many(
-        root, [(1, words(str(work), str(tmp_path), tmp_path / "unused")), (1, words(bucket, run, tmp_path / "a"))]
-    )
+    train_many([(1, words(str(work), str(tmp_path), tmp_path / "unused")), (1, words(bucket, run, tmp_path / "a"))])
     local, stored = Manifest.read(tmp_path / "train"), Manifest.read(f"{run}/train")
     assert sums(stored) == sums(local) != {}
     assert steps_in(f"{run}/train") == {"step-00000008", "step-00000012"}
@@ -60,7 +58,7 @@ def test_a_training_in_a_store_is_that_on_a_disk(root: Path, work: Path, bucket:
     top = f"{run}/train/checkpoints/{stored.fingerprint[:12]}"
     objects.delete([f"{top}/step-00000012/SHA256SUMS"])
     objects.put(f"{run}/train/{MANIFEST}", begun("train"))
-    said = train_many(root, [(2, words(bucket, run, tmp_path / "b"))])
+    said = train_many([(2, words(bucket, run, tmp_path / "b"))])
     assert "resumed after step 8" in said
     assert sums(Manifest.read(f"{run}/train")).keys() == sums(local).keys()
     assert steps_in(f"{run}/train") == {"step-00000008", "step-00000012"}
@@ -142,7 +140,7 @@ def prepared(folder: Path, wordpiece: WordPiece) -> None:
 
 
 def test_a_training_through_a_cache_is_that_of_local_shards(
-    root: Path, work: Path, bucket: str, store: Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    work: Path, bucket: str, store: Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     prepared(tmp_path / "prepare", WordPiece.load(work / "vocab"))
     # As a stage puts them: the manifest is the newest.
@@ -151,12 +149,12 @@ def test_a_training_through_a_cache_is_that_of_local_shards(
     common = [*SMALL, "steps=24", "save_every=6", f"data.vocab={work}/vocab", "data.window_rows=60"]
     cached = [*common, f"data.dir={bucket}/prepare", f"mirror={tmp_path}/mirror"]
     cached += [f"data.cache={tmp_path}/cache", f"out={tmp_path}/cached"]
-    train_many(root, [(1, [*common, f"data.dir={tmp_path}/prepare", f"out={tmp_path}/local"])])
+    train_many([(1, [*common, f"data.dir={tmp_path}/prepare", f"out={tmp_path}/local"])])
 
     monkeypatch.setenv("BERT_STORE_TIMEOUT", "1")
     last = "train-00001-of-00004.arrow"  # needed last: it does not come
     store.fault = lambda method, path, number: 503 if method in ("HEAD", "GET") and last in path else None
-    said = train_many(root, [(1, cached)], code=Exit.RESTART)
+    said = train_many([(1, cached)], code=Exit.RESTART)
     saved = list((tmp_path / "cached").glob("checkpoints/*/step-*"))
     assert saved, said
     assert not list((tmp_path / "mirror").rglob("train-*"))
@@ -164,8 +162,8 @@ def test_a_training_through_a_cache_is_that_of_local_shards(
     store.fault = lambda method, path, number: None
     monkeypatch.setenv("BERT_STORE_TIMEOUT", "60")
     small = ["data.cache_size=1kB"]
-    assert "data.cache_size" in train_many(root, [(2, [*cached, *small])], code=Exit.USER)
-    said = train_many(root, [(2, cached)])
+    assert "data.cache_size" in train_many([(2, [*cached, *small])], code=Exit.USER)
+    said = train_many([(2, cached)])
     assert "resumed after step" in said
     assert losses(tmp_path / "cached") == pytest.approx(losses(tmp_path / "local"), abs=1e-5)
     assert not list((tmp_path / "cache").iterdir())

@@ -36,13 +36,13 @@ def settings(work: Path, out: Path, optimizer: str, stage: int, *more: str) -> l
 
 
 @pytest.fixture(scope="module")
-def curves(root: Path, work: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, int, int], list[float]]:
+def curves(work: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, int, int], list[float]]:
     """Losses by (optimizer, stage, processes): one process at stage 0, two at every stage."""
     folder = tmp_path_factory.mktemp("zero")
     names = {(o, s, p): folder / f"{o}-{s}-{p}" for o in RATES for s in STAGES for p in (1, 2)}
     names = {key: out for key, out in names.items() if key[1:] in RUNS}
     outs.update(names)
-    train_many(root, [(p, settings(work, out, o, s)) for (o, s, p), out in names.items()])
+    train_many([(p, settings(work, out, o, s)) for (o, s, p), out in names.items()])
     held_out.update({name: rows(out, "validation")[-1] for name, out in names.items()})
     return {name: losses(out) for name, out in names.items()}
 
