@@ -15,6 +15,7 @@ from pipeline.beam import spent
 from pipeline.beam.documents import DocumentCounts, Kept
 from pipeline.beam.dropped import as_bytes, from_bytes
 from pipeline.beam.plan import PreparePlan
+from pipeline.common.batching import batches
 from pipeline.common.counter_rng import Bools
 from pipeline.filtering import filters
 from pipeline.filtering.minhash import Hashes, MinHasher, Signatures
@@ -33,9 +34,9 @@ def nested(ids: np.ndarray, lengths: np.ndarray, counts: np.ndarray) -> pa.ListA
     return pa.ListArray.from_arrays(offsets(counts), pa.ListArray.from_arrays(offsets(lengths), pa.array(ids)))
 
 
-def count(documents: pa.ListArray) -> int:
-    """Return the number of ids in a nested array."""
-    return len(documents.flatten().flatten())
+def token_count(table: pa.Table) -> int:
+    """Return the number of tokens of a table's documents."""
+    return sum(len(ids.flatten().flatten()) for ids in table["ids"].chunks)
 
 
 def take(documents: pa.ListArray, order: np.ndarray) -> pa.ListArray:
@@ -184,17 +185,8 @@ class NewDocuments:
 
 
 def in_portions(tables: Iterable[pa.Table], most: int) -> Iterator[pa.Table]:
-    """Yield the documents of all tables, in portions of about `most` tokens."""
-    held: list[pa.Table] = []
-    tokens = 0
-    for table in filter(len, tables):
-        held.append(table)
-        tokens += sum(map(count, table["ids"].chunks))
-        if tokens > most:
-            yield pa.concat_tables(held)
-            held, tokens = [], 0
-    if held:
-        yield pa.concat_tables(held)
+    """Return the documents of all tables, in portions of about `most` tokens."""
+    return map(pa.concat_tables, batches(filter(len, tables), most + 1, token_count))
 
 
 def by_bucket(table: pa.Table, bounds: list[int]) -> Iterator[tuple[int, pa.Buffer]]:

@@ -50,8 +50,7 @@ def load(plan: PreparePlan, write: int, table: pa.Table, found: np.ndarray) -> B
     `found` `(N, 2)` has the hashes of near duplicates.
     """
     first, end = plan.exchange.first_bucket(write), plan.exchange.first_bucket(write + 1)
-    tokens = sum(map(buckets.count, table["ids"].chunks))
-    check_tokens(plan.config, f"writing task {write}", tokens)
+    check_tokens(plan.config, f"writing task {write}", buckets.token_count(table))
     table = table.combine_chunks()
     raw, copies = as_numbers(table["hash"].to_pylist()), table["copies"].to_numpy()
     bucket = table["bucket"].to_numpy() - first
