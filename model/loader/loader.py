@@ -29,6 +29,7 @@ from pipeline.common.counter_rng import Bools, Ints
 from pipeline.common.errors import ConfigError, InputError, named
 from pipeline.common.figures import CorpusCounts
 from pipeline.common.manifest import require_manifest, sha256, sha256_of
+from pipeline.common.ranges import bounds_of, ranges
 from pipeline.shards import Shard, open_folder, words_per_token
 from pipeline.tokenization.wordpiece import WordPiece
 
@@ -254,9 +255,9 @@ class Loader:
         """Return the rows of samples `start` to `stop - 1`."""
         if len(self._streams) == 1:
             return self._streams[0].rows(start, stop)
-        ranges = zip(self._mixture.before(start), self._mixture.before(stop), strict=True)
+        bounds = zip(self._mixture.before(start), self._mixture.before(stop), strict=True)
         parts = [
-            stream.rows(low, high) for stream, (low, high) in zip(self._streams, ranges, strict=True) if high > low
+            stream.rows(low, high) for stream, (low, high) in zip(self._streams, bounds, strict=True) if high > low
         ]
         position = np.empty(stop - start, np.int64)
         by_source = np.argsort(self._mixture.sources(start, stop), kind="stable")
@@ -312,8 +313,7 @@ class Loader:
         a_len, b_len = rows.a_len.astype(np.int64), rows.b_len.astype(np.int64)
         # Two runs per sequence: [CLS] A [SEP], and B [SEP] unless B is empty.
         runs = np.stack([a_len + 2, b_len + (b_len > 0)], axis=1)
-        starts = np.zeros(len(rows) + 1, np.int64)
-        np.cumsum(runs.sum(axis=1), out=starts[1:])
+        starts = bounds_of(runs.sum(axis=1))
         tokens, first = self._gather(rows, a_len + b_len)
         # Index of each run's tokens in `tokens`: shifted by one for [CLS], two for [CLS] and [SEP].
         # Special tokens get some neighbour's index and are overwritten.
@@ -351,8 +351,7 @@ class Loader:
         ends = np.cumsum(ordered)
         first = np.empty(len(rows), np.int64)
         first[by_shard] = ends - ordered
-        source = np.repeat(rows.start[by_shard] - (ends - ordered), ordered)
-        source += np.arange(len(source))
+        source = ranges(rows.start[by_shard], ordered)
         tokens = np.zeros(max(len(source), 1), self._info.dtype)
         shards, count = np.unique(rows.shard, return_counts=True)
         low = 0

@@ -17,6 +17,7 @@ from pipeline.beam.dropped import as_bytes, from_bytes
 from pipeline.beam.plan import PreparePlan
 from pipeline.common.batching import batches
 from pipeline.common.counter_rng import Bools
+from pipeline.common.ranges import bounds_of
 from pipeline.filtering import filters
 from pipeline.filtering.minhash import Hashes, MinHasher, Signatures
 from pipeline.tokenization.coverage import Coverage
@@ -29,7 +30,7 @@ def nested(ids: np.ndarray, lengths: np.ndarray, counts: np.ndarray) -> pa.ListA
     """Nest `ids` as list<list<...>>: `lengths` of sentences, `counts` of sentences per document."""
 
     def offsets(sizes: np.ndarray) -> pa.Array:
-        return pa.array(np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32))
+        return pa.array(bounds_of(sizes).astype(np.int32))
 
     return pa.ListArray.from_arrays(offsets(counts), pa.ListArray.from_arrays(offsets(lengths), pa.array(ids)))
 

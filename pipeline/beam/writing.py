@@ -20,6 +20,7 @@ from pipeline.beam.plan import PreparePlan
 from pipeline.beam.shard_sizes import check_tokens
 from pipeline.common import counter_rng
 from pipeline.common.manifest import sha256
+from pipeline.common.ranges import bounds_of
 from pipeline.filtering import filters, minhash
 from pipeline.shards import write_shard
 from pipeline.shards.full_sentences import best_fit, full_sentences
@@ -75,8 +76,8 @@ def load(plan: PreparePlan, write: int, table: pa.Table, found: np.ndarray) -> B
     inner = ids.flatten()
     documents = Documents(
         tokens=inner.flatten().to_numpy(zero_copy_only=True),
-        sentences=np.concatenate([[0], np.cumsum(inner.value_lengths().to_numpy())]),
-        starts=np.concatenate([[0], np.cumsum(ids.value_lengths().to_numpy())]),
+        sentences=bounds_of(inner.value_lengths()),
+        starts=bounds_of(ids.value_lengths()),
         keys=raw[order, 0] ^ raw[order, 1],
         buckets=np.searchsorted(bucket, np.arange(end - first + 1)),
     )

@@ -14,6 +14,7 @@ import numpy as np
 
 from pipeline.common import counter_rng
 from pipeline.common.counter_rng import Bits, Ints
+from pipeline.common.ranges import bounds_of, ranges
 from pipeline.shards import Flags, Tokens
 
 # Positions of the draws within one turn of one document.
@@ -179,17 +180,9 @@ def _truncated(pairs: Pairs, max_tokens: int, keys: Bits, turn: Ints) -> Pairs:
     return Pairs(a_start, kept_a, b_start, kept_b, pairs.is_random_next)
 
 
-def ranges(first: Ints, counts: Ints) -> Ints:
-    """Concatenate the ranges of `counts[k]` numbers from `first[k]` on."""
-    found: Ints = np.repeat(first - (np.cumsum(counts) - counts), counts)
-    found += np.arange(len(found))
-    return found
-
-
 def gather(tokens: Tokens, pairs: Pairs) -> tuple[Tokens, Ints]:
     """Concatenate the tokens of the pairs, A then B: `(sum of lengths,)`, and offsets `(N+1,)`."""
-    offsets = np.zeros(len(pairs) + 1, np.int64)
-    np.cumsum(pairs.a_len + pairs.b_len, out=offsets[1:])
+    offsets = bounds_of(pairs.a_len + pairs.b_len)
     values = np.empty(offsets[-1], tokens.dtype)
     rows = 2**13  # at a time: the index arrays take 16 bytes per token
     for start in range(0, len(pairs), rows):

@@ -29,6 +29,7 @@ from tokenizers.processors import TemplateProcessing
 from pipeline.common import foreign_json, stand_ins
 from pipeline.common.counter_rng import Bools
 from pipeline.common.errors import InputError, is_panic, panics_refused, readable
+from pipeline.common.ranges import bounds_of
 from pipeline.tokenization import normalization, pretokenize, tokenizer_folder
 from pipeline.tokenization.coverage import Coverage, Dropped
 from pipeline.tokenization.pretokenize import (
@@ -542,7 +543,7 @@ class WordPiece:
         column = column.dictionary_encode()
         distinct, indices = column.dictionary.to_pylist(), column.indices.to_numpy()  # (D,), (N,)
         ids, counts = self._cache.encode(distinct, indices)  # (T,), (N,)
-        before = np.concatenate([[0], np.cumsum(counts)])
+        before = bounds_of(counts)
         lengths = np.diff(before[np.searchsorted(cuts, bounds)])
         coverage.unknown += self._unknown_pieces(distinct, indices, ids, before)
         return _Chunk(ids, lengths, starts, before[:-1])
