@@ -92,6 +92,12 @@ class SkipCounts(Counter[str]):
         if len(self.broken) < self.NAMED:
             self.broken.append(str(InputError(why, path=path, line=line)))
 
+    def note(self, split: FileRange) -> None:
+        """Note the files that are not read, of which the first split of a corpus knows."""
+        self.notes.update(json.loads(split.others))
+        if split.empty_files:
+            self.notes["empty files"] += split.empty_files
+
     def take(self, other: "SkipCounts", prefix: str) -> None:
         """Add the counts of a part of this corpus, with `prefix` before each reason."""
         for mine, more in ((self, other), (self.notes, other.notes)):

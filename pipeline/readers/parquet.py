@@ -1,7 +1,6 @@
 """Parquet files, as published on the Hugging Face hub."""
 
 import functools
-import json
 import os
 import re
 from pathlib import Path
@@ -38,7 +37,7 @@ class Reader(row_fields.RowReader):
         Raises:
             InputError: the file was changed or is damaged.
         """
-        tally.notes.update(json.loads(split.others))
+        tally.note(split)
         with self._open(split.path) as file:
             for group, first in byte_ranges.items_in_range(self._numbered(split.path, file), split):
                 number = first

@@ -5,7 +5,6 @@ Source: https://www.mediawiki.org/wiki/Help:Export#Export_format
 """
 
 import itertools
-import json
 import re
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
@@ -83,7 +82,7 @@ class Reader:
         """Yield the articles whose pages start in the split."""
         file = CompressedFile(split.path)
         site, extractor = self._site(file)
-        tally.notes.update(json.loads(split.others))
+        tally.note(split)
         for page in pages(file, split, tally):
             reason = skip_reason(page, site, extractor)
             text = "" if reason else extractor.text(normalize("NFC", page.text))  # as MediaWiki stores it

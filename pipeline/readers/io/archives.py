@@ -1,6 +1,5 @@
 """One document per file: in folders, compressed, or in zip and tar archives."""
 
-import json
 import stat
 import tarfile
 import zipfile
@@ -80,7 +79,7 @@ class ArchiveFiles:
             InputError: a file was changed or is damaged.
         """
         path, name = storage.at(split.path), split.path.lower()
-        tally.notes.update(json.loads(split.others))
+        tally.note(split)
         if name.endswith(TARS) and not path.is_dir():
             yield from self._tar(split, tally)
         elif name.endswith(ARCHIVES) and not path.is_dir():
