@@ -13,7 +13,7 @@ from typing import Any, cast
 from unicodedata import normalize
 from xml.etree.ElementTree import Element
 
-from pipeline.common import budget
+from pipeline.common import budget, stand_ins
 from pipeline.common.budget import Budget
 from pipeline.common.errors import InputError
 from pipeline.common.storage import File
@@ -156,7 +156,7 @@ def header(file: CompressedFile) -> Site:
                     return Site(namespaces, utf8)
         parser.close()
     except MALFORMED as error:
-        if why := file.stand_in():
+        if why := stand_ins.of_file(file.file):
             raise InputError(why, path=file.file) from error
         raise malformed(file, chunks, str(error)) from error
     return Site(namespaces, utf8)
@@ -287,7 +287,7 @@ def _complete(page: Page, element: Element) -> None:
 
 def _check_root(file: CompressedFile, tag: str) -> str:
     if tag != "mediawiki":
-        if why := file.stand_in():
+        if why := stand_ins.of_file(file.file):
             raise InputError(why, path=file.file)
         raise InputError(
             f"the root element is <{tag}>, not <mediawiki>; use a complete dump of a wiki's pages",
