@@ -431,7 +431,7 @@ class WordPiece:
         coverage = self.coverage if coverage is None else coverage
         sentences, data, bounds = self._buffer(sentences, coverage)
         starts = word_starts(sentences, data, cut)
-        parts = [(np.zeros(0, self.dtype), np.zeros(0, np.int64), np.zeros(0, np.bool_))]
+        parts, marks = list[Encoded](), [np.zeros(0, np.bool_)]
         for part in pretokenize.chunks(bounds):
             chunk = self._chunk(data, part, coverage)
             goes_on = self.continues[chunk.ids]
@@ -440,9 +440,9 @@ class WordPiece:
             goes_on[chunk.firsts[inner]] = True
             first = np.cumsum(chunk.lengths) - chunk.lengths
             goes_on[first[chunk.lengths > 0]] = False
-            parts.append((chunk.ids, chunk.lengths, goes_on))
-        ids, lengths, marks = map(np.concatenate, zip(*parts, strict=True))
-        return ids, lengths, marks
+            parts.append((chunk.ids, chunk.lengths))
+            marks.append(goes_on)
+        return *self._joined(parts), np.concatenate(marks)
 
     @cached_property
     def continues(self) -> Bools:
