@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from pipeline.cli import composing
 from pipeline.config import CorpusConfig, PrepareConfig, RunnerConfig
 from pipeline.tokenization.wordpiece import SPECIAL, build
 
@@ -15,6 +16,13 @@ def settings(reader: str, path: Path | str, vocab: Path | str, **more: Any) -> P
     if "corpus" not in more:
         usual["corpus"] = CorpusConfig(name="c", reader=reader, path=str(path), **own)
     return PrepareConfig(vocab=str(vocab), **(usual | more))
+
+
+def composed(*words: str) -> PrepareConfig:
+    """Return the settings of a command line."""
+    config = composing.compose("prepare", PrepareConfig, list(words))
+    assert config is not None
+    return composing.validate(config, PrepareConfig)
 
 
 def vocabulary(folder: Path, entries: Iterable[str]) -> Path:

@@ -5,15 +5,12 @@ import shlex
 from pathlib import Path
 
 import pytest
-from hydra import compose, initialize_config_dir
 
 from pipeline import prepare
 from pipeline.beam import spent, steps
 from pipeline.beam.carrier import ENDING
 from pipeline.beam.plan import PreparePlan, unpack
-from pipeline.cli import composing, conf_files
-from pipeline.config import PrepareConfig
-from tests.preparing import vocabulary
+from tests.preparing import composed, vocabulary
 
 PROCESSES, ATTEMPTS = 4, 15
 
@@ -28,10 +25,7 @@ def plan(tmp_path: Path) -> PreparePlan:
         f"+corpus=lines corpus.path={tmp_path}/a.txt vocab={tmp_path}/vocab out={tmp_path}/out "
         "minimum_characters=0 validation_share=0 filters.near_duplicates=0.9"
     )
-    composing.register("prepare", PrepareConfig)
-    with initialize_config_dir(str(conf_files.CONF), version_base="1.3"):
-        config = composing.validate(compose("prepare", words), PrepareConfig)
-    work = prepare.plan(config, tmp_path / "out")
+    work = prepare.plan(composed(*words), tmp_path / "out")
     work.scratch.mkdir(parents=True)
     work.claim()
     return work

@@ -22,7 +22,7 @@ from engines import Cluster, Flink, Prism, Spark, signal_process, started_by, wa
 
 from pipeline.common.errors import Exit
 from pipeline.common.manifest import Manifest, require_manifest
-from pipeline.tokenization.wordpiece import SPECIAL, build
+from tests import preparing
 
 pytestmark = [pytest.mark.engines, pytest.mark.timeout(1800)]
 ENGINES = {"prism": Prism, "flink": Flink, "spark": Spark}
@@ -44,8 +44,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A corpus that takes some seconds, and a vocabulary."""
     folder = tmp_path_factory.mktemp("corpus")
     draw, letters = random.Random(7), "abcdefghijklmnopqrstuvwxyz"
-    entries = [*SPECIAL, *letters, *(f"##{letter}" for letter in letters), "."]
-    (folder / "tokenizer.json").write_text(build(entries, lowercase=True))
+    preparing.vocabulary(folder, [*letters, *(f"##{letter}" for letter in letters), "."])
     words = ["".join(draw.choices(letters, k=draw.randint(2, 9))) for _ in range(20_000)]
     lines = [" ".join(draw.choices(words, k=12)) + "." for _ in range(40_000)]
     blocks = ["\n".join(lines[start : start + 20]) for start in range(0, len(lines), 20)]

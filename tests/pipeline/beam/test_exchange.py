@@ -22,7 +22,6 @@ from pipeline.common.manifest import Manifest, require_manifest
 from pipeline.config import FiltersConfig, RunnerConfig
 from pipeline.readers import FileRange
 from pipeline.readers.io.byte_ranges import firsts
-from pipeline.tokenization.wordpiece import SPECIAL, build
 from tests import forked, preparing
 
 SPLIT_BYTES = 64 * 2**20
@@ -70,8 +69,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Short documents, some of them nearly equal, and a vocabulary."""
     folder = tmp_path_factory.mktemp("exchange")
     draw, letters = random.Random(3), "abcdefghijklmnopqrstuvwxyz"
-    entries = [*SPECIAL, *letters, *(f"##{letter}" for letter in letters), "."]
-    (folder / "tokenizer.json").write_text(build(entries, lowercase=True))
+    preparing.vocabulary(folder, [*letters, *(f"##{letter}" for letter in letters), "."])
     words = ["".join(draw.choices(letters, k=draw.randint(2, 9))) for _ in range(3000)]
     lines = [" ".join(draw.choices(words, k=12)) + "." for _ in range(1800)]
     blocks = ["\n".join(lines[start : start + 6]) for start in range(0, len(lines), 6)]

@@ -8,11 +8,9 @@ import re
 from pathlib import Path
 
 import pytest
-from hydra import compose, initialize_config_dir
 
 from pipeline import prepare
 from pipeline.beam import estimate as preparation
-from pipeline.cli import composing, conf_files
 from pipeline.common import estimate
 from pipeline.common.estimate import Estimate
 from pipeline.config import PrepareConfig
@@ -22,13 +20,10 @@ from tests import preparing
 
 
 def configuration(folder: Path, documents: int) -> PrepareConfig:
-    composing.register("prepare", PrepareConfig)
     text = " ".join(f"Sailor {number} told a story of the sea." for number in range(100))
     line = json.dumps({"text": text}) + "\n"
     (folder / "a.jsonl").write_text(line * documents)
-    words = ["+corpus=jsonl", f"corpus.path={folder}/a.jsonl", f"workdir={folder}/work"]
-    with initialize_config_dir(str(conf_files.CONF), version_base="1.3"):
-        return composing.validate(compose("prepare", words), PrepareConfig)
+    return preparing.composed("+corpus=jsonl", f"corpus.path={folder}/a.jsonl", f"workdir={folder}/work")
 
 
 def test_a_corpus_is_estimated_from_a_second_of_it(tmp_path: Path) -> None:

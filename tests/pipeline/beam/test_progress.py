@@ -10,14 +10,11 @@ import termios
 from pathlib import Path
 
 import pytest
-from hydra import compose, initialize_config_dir
 
 from pipeline import prepare
 from pipeline.beam import progress, steps
 from pipeline.beam.plan import PreparePlan
-from pipeline.cli import composing, conf_files
-from pipeline.config import PrepareConfig
-from pipeline.tokenization.wordpiece import SPECIAL, build
+from tests import preparing
 from tests.examples import WORKERS
 from tests.terminal import plain
 
@@ -27,7 +24,7 @@ DOCUMENTS = 6000
 @pytest.fixture
 def words(tmp_path: Path) -> list[str]:
     """Return the words of a command line for a corpus of one file."""
-    (tmp_path / "tokenizer.json").write_text(build([*SPECIAL, "words", "."]))
+    preparing.vocabulary(tmp_path, ["words", "."])
     (tmp_path / "a.txt").write_text("\n\n".join(f"Words {n}.\nMore words." for n in range(DOCUMENTS)))
     return shlex.split(
         f"+corpus=lines corpus.path={tmp_path}/a.txt vocab={tmp_path} out={tmp_path}/out "
@@ -36,10 +33,7 @@ def words(tmp_path: Path) -> list[str]:
 
 
 def planned(words: list[str], out: Path) -> PreparePlan:
-    composing.register("prepare", PrepareConfig)
-    with initialize_config_dir(str(conf_files.CONF), version_base="1.3"):
-        config = composing.validate(compose("prepare", words), PrepareConfig)
-    plan = prepare.plan(config, out)
+    plan = prepare.plan(preparing.composed(*words), out)
     plan.scratch.mkdir(parents=True)
     return plan
 

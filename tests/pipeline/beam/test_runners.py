@@ -19,18 +19,15 @@ import pytest
 from apache_beam.options import pipeline_options
 from apache_beam.runners.portability.fn_api_runner import worker_handlers
 from apache_beam.runners.worker.data_plane import ClosableOutputStream
-from hydra import compose, initialize_config_dir
-from omegaconf import OmegaConf
 
 from pipeline.beam import runners
 from pipeline.beam.exchange import Exchange
-from pipeline.cli import composing, conf_files
 from pipeline.common.errors import ConfigError, Exit
 from pipeline.common.manifest import Manifest, require_manifest
 from pipeline.common.ports import free_port
-from pipeline.config import PrepareConfig, RunnerConfig
+from pipeline.config import RunnerConfig
 from tests import forked
-from tests.preparing import vocabulary
+from tests.preparing import composed, vocabulary
 from tests.refusals import refused
 
 pytestmark = pytest.mark.slow
@@ -232,11 +229,7 @@ def test_a_mistake_in_the_input_ends_in_one_line(folder: Path, job_service: str)
 
 def configured(runner: str, *more: str) -> pipeline_options.PipelineOptions:
     """The options that a service is given."""
-    composing.register("prepare", PrepareConfig)
-    with initialize_config_dir(str(conf_files.CONF), version_base="1.3"):
-        composed = compose("prepare", ["+corpus=books", f"runner={runner}", *more])
-    runner = RunnerConfig(**OmegaConf.to_container(composed.runner))
-    return runners.service(runner, {}, None)[1]
+    return runners.service(composed("+corpus=books", f"runner={runner}", *more).runner, {}, None)[1]
 
 
 def test_clusters_are_told_what_the_configuration_says() -> None:

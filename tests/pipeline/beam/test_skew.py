@@ -13,7 +13,6 @@ from pipeline.beam import buckets, steps
 from pipeline.beam.plan import unpack
 from pipeline.common.manifest import Manifest, require_manifest
 from pipeline.config import RunnerConfig
-from pipeline.tokenization.wordpiece import SPECIAL, build
 from tests import forked, preparing
 
 GIB = 2**30
@@ -22,8 +21,7 @@ WORDS = [f"{a}{b}{c}" for a in "bdfgklmnprst" for b in "aeiou" for c in "lmnrst"
 
 @pytest.fixture
 def vocab(tmp_path: Path) -> Path:
-    (tmp_path / "tokenizer.json").write_text(build([*SPECIAL, *WORDS, "."], lowercase=True))
-    return tmp_path
+    return preparing.vocabulary(tmp_path, [*WORDS, "."])
 
 
 def story(start: int, sentences: int) -> str:

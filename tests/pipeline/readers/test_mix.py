@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from pipeline.cli import composing
 from pipeline.common.errors import ConfigError, InputError
-from pipeline.config import CorpusConfig, PrepareConfig
+from pipeline.config import CorpusConfig
 from pipeline.readers import Document
 from pipeline.readers import mix as mixed
+from tests import preparing
 from tests.pipeline.readers import reading
 from tests.refusals import refused
 
@@ -110,9 +110,7 @@ def test_parts_have_the_language_and_encoding_of_the_mix_unless_they_set_their_o
 
 
 def composed(*words: str) -> CorpusConfig:
-    config = composing.compose("prepare", PrepareConfig, ["vocab=v", *words])
-    assert config is not None
-    return composing.validate(config, PrepareConfig).corpus
+    return preparing.composed("vocab=v", *words).corpus
 
 
 def test_published_corpora_in_a_mix_have_its_language() -> None:
