@@ -30,7 +30,7 @@ from pipeline.common.errors import ConfigError, InputError, named
 from pipeline.common.figures import CorpusCounts
 from pipeline.common.manifest import require_manifest, sha256, sha256_of
 from pipeline.common.ranges import bounds_of, ranges
-from pipeline.shards import Shard, open_folder, words_per_token
+from pipeline.shards import Columns, Shard, open_folder, words_per_token
 from pipeline.tokenization.wordpiece import WordPiece
 
 SCAN = 2**20  # tokens scanned at once
@@ -40,7 +40,7 @@ BLOCK = 512
 
 
 @dataclass(frozen=True)
-class SampleTable:
+class SampleTable(Columns):
     """Properties of samples without their tokens; each field `(N,)`, in sample order."""
 
     shard: npt.NDArray[np.int32]
@@ -50,24 +50,10 @@ class SampleTable:
     maskable: npt.NDArray[np.uint16]  # tokens that are not special: as many can be masked
     is_random_next: Bools
 
-    def __len__(self) -> int:
-        return len(self.shard)
-
-    def __getitem__(self, which: Any) -> "SampleTable":
-        return SampleTable(**{name: column[which] for name, column in vars(self).items()})
-
     def lengths(self) -> Ints:
         """Return the tokens of each sample, including special ones: `(N,)`."""
         b_len = self.b_len.astype(np.int64)
         return self.a_len + 2 + b_len + (b_len > 0)  # [CLS] A [SEP], B [SEP]
-
-    @classmethod
-    def concatenate(cls, parts: list["SampleTable"]) -> "SampleTable":
-        """Concatenate the rows of `parts`; a single part is not copied."""
-        if len(parts) == 1:
-            return parts[0]
-        columns = zip(*(vars(part).values() for part in parts), strict=True)
-        return cls(*map(np.concatenate, columns))
 
 
 class SampleStream:

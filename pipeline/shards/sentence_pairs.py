@@ -8,14 +8,13 @@ Shapes: T tokens, S sentences, D documents, N pairs.
 
 import hashlib
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from pipeline.common import counter_rng
 from pipeline.common.counter_rng import Bits, Ints
 from pipeline.common.ranges import bounds_of, ranges
-from pipeline.shards import Flags, Tokens
+from pipeline.shards import Columns, Flags, Tokens
 
 # Positions of the draws within one turn of one document.
 _A_END, _COIN, _OTHER, _START, _FRONT_A, _FRONT_B = range(6)
@@ -56,7 +55,7 @@ class Documents:
 
 
 @dataclass(frozen=True)
-class Pairs:
+class Pairs(Columns):
     """Slices of `Documents.tokens`; each field `(N,)`."""
 
     a_start: Ints
@@ -64,17 +63,6 @@ class Pairs:
     b_start: Ints
     b_len: Ints
     is_random_next: Flags
-
-    def __len__(self) -> int:
-        return len(self.a_start)
-
-    def __getitem__(self, rows: Any) -> "Pairs":
-        return Pairs(**{name: column[rows] for name, column in vars(self).items()})
-
-    @classmethod
-    def concatenate(cls, parts: list["Pairs"]) -> "Pairs":
-        """Concatenate the pairs of `parts`, in order."""
-        return cls(*map(np.concatenate, zip(*(vars(part).values() for part in parts), strict=True)))
 
     @classmethod
     def single(cls, start: Ints, length: Ints) -> "Pairs":
