@@ -77,7 +77,7 @@ class SkipCounts(Counter[str]):
         self.notes = Counter[str]()  # repairs and guesses in documents that were read
         self.broken: list[str] = []  # location and fault of broken documents
 
-    def reject(self, why: str, path: str, line: int | None = None, *, offer_skip: bool = True) -> None:
+    def reject(self, why: str, path: object, line: int | None = None, *, offer_skip: bool = True) -> None:
         """Count and list a document that cannot be read, or fail, depending on `on_error`.
 
         With `offer_skip=False` the error does not suggest skipping such documents.

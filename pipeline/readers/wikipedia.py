@@ -191,7 +191,7 @@ def pages(file: CompressedFile, split: FileRange, tally: SkipCounts) -> Iterator
                 read = more
             if tally.on_error != "skip" or not read.endswith(_CLOSE):
                 raise malformed(file, chunks, why) from error
-            tally.reject(f"not well-formed XML: {why}", str(file.file))
+            tally.reject(f"not well-formed XML: {why}", file.file)
             document, start = itertools.chain([_ROOT], remembered()), " counted from there"
 
 

@@ -139,10 +139,10 @@ def is_cased(vocab: Texts) -> bool:
     return capitals > CASED_SHARE * len(bicameral)
 
 
-def check_special(vocab: Collection[str], place: str) -> None:
+def check_special(vocab: Collection[str], path: Path) -> None:
     """Check that the vocabulary has the five special tokens; raise InputError otherwise."""
     if missing := [token for token in SPECIAL if token not in vocab]:
-        raise InputError(f"{' '.join(missing)} missing; add all of {' '.join(SPECIAL)}", path=place)
+        raise InputError(f"{' '.join(missing)} missing; add all of {' '.join(SPECIAL)}", path=path)
 
 
 def special_names(vocab: Collection[str]) -> tuple[str, ...]:
@@ -176,7 +176,7 @@ def read(path: Path, options: normalization.Options | None = None) -> str:
     stand_ins.refuse(path)
     if path.suffix != ".json":
         vocab = read_vocab(path)
-        check_special(vocab, str(path))
+        check_special(vocab, path)
         tokenizer_folder.check_class(path.parent, SPECIAL, wordpiece=True, library=False)
         if options is None:
             options = normalization.of_config(path.with_name(tokenizer_folder.CONFIG))
@@ -195,7 +195,7 @@ def read(path: Path, options: normalization.Options | None = None) -> str:
     if (last := max(entries.values(), default=0)) > 2 * len(entries) + UNUSED_IDS:
         raise InputError(f"{len(entries):,} entries have ids up to {last:,}; rebuild the vocabulary", path=path)
     if (names := special_names(entries)) == SPECIAL:
-        check_special(entries, str(path))
+        check_special(entries, path)
     is_bert = tokenizer_folder.check_class(path.parent, names, is_wordpiece(tokenizer), library=True)
     if (stated := path.with_name(tokenizer_folder.CONFIG)).exists():
         text = _as_stated(text, spec, names, normalization.of_config(stated) if is_bert else {})

@@ -112,7 +112,7 @@ class ArchiveFiles:
         except FileNotFoundError as error:
             raise InputError("was deleted during the run; rerun the command", path=path) from error
         except OSError as error:
-            tally.reject(f"cannot be read ({error.strerror})", str(path))
+            tally.reject(f"cannot be read ({error.strerror})", path)
             return None
 
     def _unpacked(self, name: str, raw: bytes, tally: SkipCounts) -> bytes | None:
