@@ -195,11 +195,16 @@ def check_places(config: RunConfig, nodes: Nodes) -> None:
                 raise error.but(where=f"stage {node.name}") from error
     if store_folder.in_store(config.workdir):
         return  # its lock has been written
-    above = Path(config.workdir).absolute()
+    with writable(config.workdir, "workdir"), tempfile.TemporaryFile(dir=existing(config.workdir)):
+        pass
+
+
+def existing(folder: str) -> Path:
+    """Return a folder, or the nearest one above it that is there."""
+    above = Path(folder).absolute()
     while not os.path.exists(above):
         above = above.parent
-    with writable(config.workdir, "workdir"), tempfile.TemporaryFile(dir=above):
-        pass
+    return above
 
 
 def check_shards(stage: str, data: DataConfig, makers: Mapping[str, StageConfig]) -> None:
