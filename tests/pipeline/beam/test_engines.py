@@ -5,7 +5,6 @@
 
 import json
 import os
-import random
 import re
 import shlex
 import subprocess
@@ -43,11 +42,7 @@ def cluster(request: pytest.FixtureRequest, root: Path, tmp_path_factory: pytest
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A corpus that takes some seconds, and a vocabulary."""
     folder = tmp_path_factory.mktemp("corpus")
-    draw, letters = random.Random(7), "abcdefghijklmnopqrstuvwxyz"
-    preparing.vocabulary(folder, [*letters, *(f"##{letter}" for letter in letters), "."])
-    words = ["".join(draw.choices(letters, k=draw.randint(2, 9))) for _ in range(20_000)]
-    lines = [" ".join(draw.choices(words, k=12)) + "." for _ in range(40_000)]
-    blocks = ["\n".join(lines[start : start + 20]) for start in range(0, len(lines), 20)]
+    blocks = preparing.random_documents(folder, seed=7, words=20_000, lines=40_000, size=20)
     (folder / "a.txt").write_text("\n\n".join(blocks))
     return folder
 
