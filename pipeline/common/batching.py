@@ -1,12 +1,12 @@
 """Batches of texts, or of other things, by their sizes."""
 
-from collections.abc import Callable, Iterable, Iterator, Sized
-from typing import TypeVar
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeVar
 
-Item = TypeVar("Item", bound=Sized)
+Item = TypeVar("Item")
 
 
-def batches(items: Iterable[Item], least: int, size: Callable[[Item], int] = len) -> Iterator[list[Item]]:
+def batches(items: Iterable[Item], least: int, size: Callable[[Any], int] = len) -> Iterator[list[Item]]:
     """Group items, in order, into lists of at least the size `least`; the last may be smaller."""
     batch: list[Item] = []
     total = 0
