@@ -14,9 +14,9 @@ distinguishes the labels.
 import dataclasses
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -44,6 +44,7 @@ HALF_WORDS = range(30, 61)
 
 
 Texts = tuple[str, ...]  # of a row: one, or two
+Item = TypeVar("Item")
 
 
 class HeldOutDocument(NamedTuple):
@@ -79,13 +80,17 @@ def narrowed(key: np.uint64, part: int) -> np.uint64:
     return np.uint64(counter_rng.random_bits(key, np.uint64(part)))
 
 
+def mixed(items: Sequence[Item], key: np.uint64) -> list[Item]:
+    """Return the items in the order of a key."""
+    return [items[place] for place in counter_rng.permutation(key, len(items))]
+
+
 def in_keyed_order(config: TasksConfig) -> Iterator[readers.Document]:
     """Yield the documents of the corpus, parts of it in a keyed order."""
     reader = readers.open_corpus(config.corpus, config.source)
     splits = reader.splits(SPLIT_BYTES)
-    order = counter_rng.permutation(counter_rng.key(config.seed, "tasks", "splits"), len(splits))
-    for index in bars.each(order.tolist(), "tasks", "parts"):
-        yield from reader.read(splits[index], readers.SkipCounts(config.corpus.on_error))
+    for split in bars.each(mixed(splits, counter_rng.key(config.seed, "tasks", "splits")), "tasks", "parts"):
+        yield from reader.read(split, readers.SkipCounts(config.corpus.on_error))
 
 
 def held_documents(config: TasksConfig) -> list[HeldOutDocument]:
@@ -194,11 +199,9 @@ def choose(documents: list[HeldOutDocument], parts_of: Splitter, count: int, see
             if parts[0] not in seen:
                 seen.add(parts[0])
                 fresh.append(Row(index, parts))
-        order = counter_rng.permutation(narrowed(key, held.key), len(fresh))
-        ranked += [(rank, index, fresh[choice]) for rank, choice in enumerate(order)]
+        ranked += [(rank, index, row) for rank, row in enumerate(mixed(fresh, narrowed(key, held.key)))]
     ranked.sort(key=lambda entry: entry[:2])
-    rows = [row for _, _, row in ranked[:count]]
-    return [rows[choice] for choice in counter_rng.permutation(key, len(rows))]
+    return mixed([row for _, _, row in ranked[:count]], key)
 
 
 def shuffled_words(rows: Rows, key: np.uint64) -> Rows:
@@ -208,8 +211,7 @@ def shuffled_words(rows: Rows, key: np.uint64) -> Rows:
         found, joint = words(row.parts[0])
         inner, attempt = found[1:-1], 0
         while inner == found[1:-1]:
-            order = counter_rng.permutation(narrowed(key, number + 2**32 * attempt), len(inner))
-            inner, attempt = [found[1:-1][choice] for choice in order], attempt + 1
+            inner, attempt = mixed(found[1:-1], narrowed(key, number + 2**32 * attempt)), attempt + 1
         text = joint.join([found[0], *inner, found[-1]])
         made.append(dataclasses.replace(row, parts=(text,), label=0))
     return made
@@ -253,8 +255,7 @@ class Task:
         """Return at most `count` rows, half of each label, in a keyed order."""
         chosen = choose(documents, self.parts_of, count - count % 2, seen, key)
         spoiled = self.spoil(chosen[1::2], key)
-        both = chosen[::2][: len(spoiled)] + spoiled
-        return [both[choice] for choice in counter_rng.permutation(key, len(both))]
+        return mixed(chosen[::2][: len(spoiled)] + spoiled, key)
 
 
 TASKS = (

@@ -1,11 +1,15 @@
-"""Settings of `prepare`, of which a test names what it needs, and vocabularies."""
+"""Settings of `prepare`, of which a test names what it needs, vocabularies, documents and runs."""
 
+import random
+import shlex
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from pipeline.common.manifest import Manifest, require_manifest
 from pipeline.config import CorpusConfig, PrepareConfig, RunnerConfig
 from pipeline.tokenization.wordpiece import SPECIAL, build
+from tests import forked
 
 
 def settings(reader: str, path: Path | str, vocab: Path | str, **more: Any) -> PrepareConfig:
@@ -22,3 +26,19 @@ def vocabulary(folder: Path, entries: Iterable[str]) -> Path:
     folder.mkdir(exist_ok=True)
     (folder / "tokenizer.json").write_text(build([*SPECIAL, *entries], lowercase=True))
     return folder
+
+
+def random_documents(folder: Path, seed: int, words: int, lines: int, size: int) -> list[str]:
+    """Write a vocabulary of letters; return documents of `size` of the lines, each of 12 of so many words."""
+    draw, letters = random.Random(seed), "abcdefghijklmnopqrstuvwxyz"
+    vocabulary(folder, [*letters, *(f"##{letter}" for letter in letters), "."])
+    every = ["".join(draw.choices(letters, k=draw.randint(2, 9))) for _ in range(words)]
+    drawn = [" ".join(draw.choices(every, k=12)) + "." for _ in range(lines)]
+    return ["\n".join(drawn[start : start + size]) for start in range(0, lines, size)]
+
+
+def run(out: Path, words: str, *more: str) -> Manifest:
+    """Run the command with these words in a process; return the manifest of what it has made."""
+    done = forked.module("pipeline.prepare", f"out={out}", *shlex.split(words), *more)
+    assert done.returncode == 0, done.stderr
+    return require_manifest(out, "prepare", "out")

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from pipeline.common import counter_rng
 from pipeline.common.counter_rng import Ints
+from pipeline.common.ranges import bounds_of
 from pipeline.tokenization.wordpiece import WordPiece
 
 Ids = Ints
@@ -51,11 +51,6 @@ class Samples:
         """Return the tokens of each sample `(N,)`."""
         each = np.array([len(ids) for ids in self.ids], np.int64)
         return np.diff(bounds_of(each)[self.bounds()])
-
-
-def bounds_of(sizes: npt.ArrayLike) -> Ints:
-    """Return where each of some pieces laid end to end begins, and the end of the last."""
-    return np.concatenate([[0], np.cumsum(sizes)])
 
 
 def texts(wordpiece: WordPiece, sentences: Sequence[str]) -> list[Ids]:

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from model.config import ModelConfig, ScheduleConfig, Weights
 from model.encoders.batch import Packed
 from model.encoders.encoder import prepare_for
-from model.finetuning.features import Samples, batch_count, bounds_of, epoch_batches
+from model.finetuning.features import Samples, batch_count, epoch_batches
 from model.finetuning.heads import BertWithHead, HeadConfig, loss_of
 from model.huggingface.names import ANSWER, TAG
 from model.loader.device_copy import sent
@@ -26,6 +26,7 @@ from model.training.schedule import lr_factor
 from pipeline.common import counter_rng
 from pipeline.common.counter_rng import Ints
 from pipeline.common.errors import Diverged
+from pipeline.common.ranges import bounds_of, ranges
 
 CLIP = 1.0  # largest gradient norm
 EVALUATION_BATCH = 128
@@ -49,7 +50,7 @@ def inputs(samples: Samples, rows: Ints, device: torch.device) -> tuple[Packed, 
     sequences, bounds = sequences_of(samples, rows)
     lengths = np.array([len(samples.ids[index]) for index in sequences])
     starts = bounds_of(lengths)
-    positions = np.arange(starts[-1]) - np.repeat(starts[:-1], lengths)
+    positions = ranges(np.zeros_like(lengths), lengths)
     segments = (positions >= np.repeat(samples.second[sequences], lengths)).astype(np.int64)
     ids = np.concatenate([samples.ids[index] for index in sequences])
     batch = Packed(
@@ -66,9 +67,7 @@ def sequences_of(samples: Samples, rows: Ints) -> tuple[Ints, Ints]:
     """Return the sequences of B samples `(S,)`, and where each one's begin in them `(B+1,)`."""
     bounds = samples.bounds()
     counts = bounds[rows + 1] - bounds[rows]
-    begin = bounds_of(counts)
-    within = np.arange(begin[-1]) - np.repeat(begin[:-1], counts)
-    return np.repeat(bounds[rows], counts) + within, begin
+    return ranges(bounds[rows], counts), bounds_of(counts)
 
 
 def labels_of(samples: Samples, rows: Ints, kind: str, device: torch.device) -> Tensor:

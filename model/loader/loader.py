@@ -28,7 +28,8 @@ from pipeline.common.counter_rng import Bools, Ints
 from pipeline.common.errors import ConfigError, InputError, named
 from pipeline.common.figures import CorpusCounts
 from pipeline.common.manifest import require_manifest, sha256, sha256_of
-from pipeline.shards import Shard, open_folder, words_per_token
+from pipeline.common.ranges import bounds_of, ranges
+from pipeline.shards import Columns, Shard, open_folder, words_per_token
 from pipeline.tokenization.wordpiece import WordPiece
 
 SCAN = 2**20  # tokens scanned at once
@@ -38,7 +39,7 @@ BLOCK = 512
 
 
 @dataclass(frozen=True)
-class SampleTable:
+class SampleTable(Columns):
     """Properties of samples without their tokens; each field `(N,)`, in sample order."""
 
     shard: npt.NDArray[np.int32]
@@ -48,24 +49,10 @@ class SampleTable:
     maskable: npt.NDArray[np.uint16]  # tokens that are not special: as many can be masked
     is_random_next: Bools
 
-    def __len__(self) -> int:
-        return len(self.shard)
-
-    def __getitem__(self, which: Any) -> "SampleTable":
-        return SampleTable(**{name: column[which] for name, column in vars(self).items()})
-
     def lengths(self) -> Ints:
         """Return the tokens of each sample, including special ones: `(N,)`."""
         b_len = self.b_len.astype(np.int64)
         return self.a_len + 2 + b_len + (b_len > 0)  # [CLS] A [SEP], B [SEP]
-
-    @classmethod
-    def concatenate(cls, parts: list["SampleTable"]) -> "SampleTable":
-        """Concatenate the rows of `parts`; a single part is not copied."""
-        if len(parts) == 1:
-            return parts[0]
-        columns = zip(*(vars(part).values() for part in parts), strict=True)
-        return cls(*map(np.concatenate, columns))
 
 
 class SampleStream:
@@ -248,9 +235,9 @@ class Loader:
         """Return the rows of samples `start` to `stop - 1`."""
         if len(self._streams) == 1:
             return self._streams[0].rows(start, stop)
-        ranges = zip(self._mixture.before(start), self._mixture.before(stop), strict=True)
+        bounds = zip(self._mixture.before(start), self._mixture.before(stop), strict=True)
         parts = [
-            stream.rows(low, high) for stream, (low, high) in zip(self._streams, ranges, strict=True) if high > low
+            stream.rows(low, high) for stream, (low, high) in zip(self._streams, bounds, strict=True) if high > low
         ]
         position = np.empty(stop - start, np.int64)
         by_source = np.argsort(self._mixture.sources(start, stop), kind="stable")
@@ -304,8 +291,7 @@ class Loader:
         a_len, b_len = rows.a_len.astype(np.int64), rows.b_len.astype(np.int64)
         # Two runs per sequence: [CLS] A [SEP], and B [SEP] unless B is empty.
         runs = np.stack([a_len + 2, b_len + (b_len > 0)], axis=1)
-        starts = np.zeros(len(rows) + 1, np.int64)
-        np.cumsum(runs.sum(axis=1), out=starts[1:])
+        starts = bounds_of(runs.sum(axis=1))
         tokens, first = self._gather(rows, a_len + b_len)
         # Index of each run's tokens in `tokens`: shifted by one for [CLS], two for [CLS] and [SEP].
         # Special tokens get some neighbour's index and are overwritten.
@@ -343,8 +329,7 @@ class Loader:
         ends = np.cumsum(ordered)
         first = np.empty(len(rows), np.int64)
         first[by_shard] = ends - ordered
-        source = np.repeat(rows.start[by_shard] - (ends - ordered), ordered)
-        source += np.arange(len(source))
+        source = ranges(rows.start[by_shard], ordered)
         tokens = np.zeros(max(len(source), 1), self._info.dtype)
         shards, count = np.unique(rows.shard, return_counts=True)
         low = 0

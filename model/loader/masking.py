@@ -16,6 +16,7 @@ import numpy.typing as npt
 from model.config import ObjectiveConfig
 from pipeline.common import counter_rng
 from pipeline.common.counter_rng import Bools, Ints
+from pipeline.common.ranges import ranges
 from pipeline.tokenization.wordpiece import WordPiece
 
 # Offsets of the draws in a sample's random stream; a sequence is shorter than the gaps.
@@ -165,8 +166,7 @@ class Masker:
         taken = _fill(size, counts)
         firsts = (places + starts[:-1, None])[taken > 0]
         amounts = taken[taken > 0]
-        shift = np.repeat(firsts - (np.cumsum(amounts) - amounts), amounts)
-        return np.asarray(shift + np.arange(len(shift)))
+        return ranges(firsts, amounts)
 
     def _replacements(self, keys: counter_rng.Bits, places: Ints, deciding: Ints, labels: Ints) -> Ints:
         """Return the replacements at the masked positions, `(M,)`.

@@ -14,6 +14,7 @@ import numpy as np
 
 from pipeline.common import counter_rng
 from pipeline.common.counter_rng import Ints
+from pipeline.common.ranges import bounds_of
 
 
 @dataclass(frozen=True)
@@ -149,7 +150,7 @@ def even_cuts(sizes: Ints, parts: int) -> Ints:
     step: Ints = np.arange(parts + 1)
     if count < parts:
         return count * step // parts
-    ends = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
+    ends = bounds_of(sizes)
     goals = ends[-1] * step // parts
     cuts: Ints = np.searchsorted(ends, goals)
     cuts -= (cuts > 0) & (goals - ends[cuts - 1] < ends[cuts] - goals)  # the nearer end

@@ -15,7 +15,9 @@ from pipeline.beam import spent
 from pipeline.beam.documents import DocumentCounts, Kept
 from pipeline.beam.dropped import as_bytes, from_bytes
 from pipeline.beam.plan import PreparePlan
+from pipeline.common.batching import batches
 from pipeline.common.counter_rng import Bools
+from pipeline.common.ranges import bounds_of
 from pipeline.filtering import filters
 from pipeline.filtering.minhash import Hashes, MinHasher, Signatures
 from pipeline.tokenization.coverage import Coverage
@@ -28,14 +30,14 @@ def nested(ids: np.ndarray, lengths: np.ndarray, counts: np.ndarray) -> pa.ListA
     """Nest `ids` as list<list<...>>: `lengths` of sentences, `counts` of sentences per document."""
 
     def offsets(sizes: np.ndarray) -> pa.Array:
-        return pa.array(np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32))
+        return pa.array(bounds_of(sizes).astype(np.int32))
 
     return pa.ListArray.from_arrays(offsets(counts), pa.ListArray.from_arrays(offsets(lengths), pa.array(ids)))
 
 
-def count(documents: pa.ListArray) -> int:
-    """Return the number of ids in a nested array."""
-    return len(documents.flatten().flatten())
+def token_count(table: pa.Table) -> int:
+    """Return the number of tokens of a table's documents."""
+    return sum(len(ids.flatten().flatten()) for ids in table["ids"].chunks)
 
 
 def take(documents: pa.ListArray, order: np.ndarray) -> pa.ListArray:
@@ -184,17 +186,8 @@ class NewDocuments:
 
 
 def in_portions(tables: Iterable[pa.Table], most: int) -> Iterator[pa.Table]:
-    """Yield the documents of all tables, in portions of about `most` tokens."""
-    held: list[pa.Table] = []
-    tokens = 0
-    for table in filter(len, tables):
-        held.append(table)
-        tokens += sum(map(count, table["ids"].chunks))
-        if tokens > most:
-            yield pa.concat_tables(held)
-            held, tokens = [], 0
-    if held:
-        yield pa.concat_tables(held)
+    """Return the documents of all tables, in portions of about `most` tokens."""
+    return map(pa.concat_tables, batches(filter(len, tables), most + 1, token_count))
 
 
 def by_bucket(table: pa.Table, bounds: list[int]) -> Iterator[tuple[int, pa.Buffer]]:

@@ -9,6 +9,7 @@ from typing import Any
 from pipeline import readers
 from pipeline.beam import spent
 from pipeline.beam.dropped import Dropped
+from pipeline.common.batching import batches
 from pipeline.config import PrepareConfig
 from pipeline.filtering import filters
 from pipeline.readers import Document, FileRange, SkipCounts
@@ -108,16 +109,10 @@ def minimum_sentences(config: PrepareConfig) -> int:
     return max(config.minimum_sentences, 1 + (config.pairs == "sop"))
 
 
-def next_block(documents: Iterator[Document]) -> list[Document]:
-    """Return the next documents, of about `BLOCK` characters; none at the end."""
-    block, size = list[Document](), 0
+def next_block(blocks: Iterator[list[Document]]) -> list[Document]:
+    """Return the next documents; none at the end."""
     with spent.on("read"):
-        for document in documents:
-            block.append(document)
-            size += 64 + len(document.text)
-            if size >= BLOCK:
-                break
-    return block
+        return next(blocks, [])
 
 
 class DocumentReader:
@@ -163,8 +158,8 @@ class DocumentReader:
             if isinstance(each, filters.Decontamination):
                 each.found, each.named = account.contaminated, []
                 account.named["contaminated"] = each.named
-        documents = iter(self.reader.read(split, tally))
-        while block := next_block(documents):
+        blocks = batches(self.reader.read(split, tally), BLOCK, lambda document: 64 + len(document.text))
+        while block := next_block(blocks):
             yield from self.accept(block, account)
         account.skipped.update(tally)
         account.notes.update(tally.notes)

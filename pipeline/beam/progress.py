@@ -105,7 +105,7 @@ def watch(plan: PreparePlan) -> Iterator[None]:
     """Show bars, and keep the heartbeat, while the body runs."""
     over = threading.Event()
     with heartbeat.during("prepare") as alive:
-        thread = threading.Thread(target=_show, args=(plan, alive.beat, over.wait), daemon=True)
+        thread = threading.Thread(target=_show, args=(plan, _looks(plan, alive.beat, over.wait)), daemon=True)
         thread.start()
         try:
             yield
@@ -138,9 +138,8 @@ def _looks(plan: PreparePlan, beat: Callable[[], None], pause: Callable[[float],
         yield progress
 
 
-def _show(plan: PreparePlan, beat: Callable[[], None], pause: Callable[[float], bool]) -> None:
+def _show(plan: PreparePlan, looks: Iterator[Progress]) -> None:
     """Draw two bars one after the other: of the bytes read from the corpus, and of the shards written."""
-    looks = _looks(plan, beat, pause)
     with Bar("reading", sum(split.size for split in plan.splits), "B") as bar:
         for progress in looks:
             bar.move(progress.read.done, pluralize(progress.read.documents, "document"))

@@ -20,6 +20,7 @@ from pipeline.beam.plan import PreparePlan
 from pipeline.beam.shard_sizes import check_tokens
 from pipeline.common import counter_rng
 from pipeline.common.manifest import sha256
+from pipeline.common.ranges import bounds_of
 from pipeline.filtering import filters, minhash
 from pipeline.shards import write_shard
 from pipeline.shards.full_sentences import best_fit, full_sentences
@@ -35,8 +36,7 @@ class Buckets:
 
     names: list[str]  # of the shards, (B,)
     documents: Documents  # (D,)
-    bounds: np.ndarray  # (B+1,) of the buckets in documents
-    copies: np.ndarray  # (D,)
+    copies: np.ndarray  # (D,) 1 where held out
     words: np.ndarray  # (D,) separated by white space
     read: np.ndarray  # (B,) documents of each bucket before any was left out
     duplicates: np.ndarray  # (B,) left out as equal
@@ -50,8 +50,7 @@ def load(plan: PreparePlan, write: int, table: pa.Table, found: np.ndarray) -> B
     `found` `(N, 2)` has the hashes of near duplicates.
     """
     first, end = plan.exchange.first_bucket(write), plan.exchange.first_bucket(write + 1)
-    tokens = sum(map(buckets.count, table["ids"].chunks))
-    check_tokens(plan.config, f"writing task {write}", tokens)
+    check_tokens(plan.config, f"writing task {write}", buckets.token_count(table))
     table = table.combine_chunks()
     raw, copies = as_numbers(table["hash"].to_pylist()), table["copies"].to_numpy()
     bucket = table["bucket"].to_numpy() - first
@@ -69,44 +68,38 @@ def load(plan: PreparePlan, write: int, table: pa.Table, found: np.ndarray) -> B
     left_out = (bucket, bucket[equal], bucket[order][near])
     read, duplicates, similar = (np.bincount(part, minlength=end - first) for part in left_out)
     order = order[~near]
-    ids, copies = buckets.take(table["ids"].combine_chunks(), order), copies[order]
-    words = table["words"].to_numpy()[order]
+    ids = buckets.take(table["ids"].combine_chunks(), order)
+    bucket, words = bucket[order], table["words"].to_numpy()[order]
+    copies = np.where(first + bucket < plan.buckets["train"], copies[order], 1)  # a score counts each document once
     del table
     pa.default_memory_pool().release_unused()
     inner = ids.flatten()
-    bounds = np.searchsorted(bucket[order], np.arange(end - first + 1))
     documents = Documents(
         tokens=inner.flatten().to_numpy(zero_copy_only=True),
-        sentences=np.concatenate([[0], np.cumsum(inner.value_lengths().to_numpy())]),
-        starts=np.concatenate([[0], np.cumsum(ids.value_lengths().to_numpy())]),
+        sentences=bounds_of(inner.value_lengths()),
+        starts=bounds_of(ids.value_lengths()),
         keys=raw[order, 0] ^ raw[order, 1],
-        buckets=bounds,
+        buckets=np.searchsorted(bucket, np.arange(end - first + 1)),
     )
     names = [plan.shard_name(number) for number in range(first, end)]
-    return Buckets(names, documents, bounds, copies, words, read, duplicates, similar, dropped)
+    return Buckets(names, documents, copies, words, read, duplicates, similar, dropped)
 
 
 def write(plan: PreparePlan, buckets: Buckets, report: Callable[[float], None]) -> DocumentCounts:
     """Write the shards of some buckets; return their counts."""
     account = DocumentCounts(dropped=buckets.dropped)
-    copies = buckets.copies.copy()
-    for k, name in enumerate(buckets.names):
-        if not name.startswith("train"):  # a score counts each document once
-            copies[buckets.bounds[k] : buckets.bounds[k + 1]] = 1
     with spent.on("pairs"):
-        drawn = draw_pairs(buckets.documents, copies, plan, buckets.names, account.packing, report)
+        drawn = draw_pairs(plan, buckets, account.packing, report)
     for k in range(len(buckets.names)):
         if buckets.read[k]:
             with spent.on("write"):
-                write_bucket(plan, buckets, k, copies, drawn[k], account)
+                write_bucket(plan, buckets, k, drawn[k], account)
     return account
 
 
-def write_bucket(
-    plan: PreparePlan, buckets: Buckets, k: int, copies: np.ndarray, drawn: TokenPairs, account: DocumentCounts
-) -> None:
+def write_bucket(plan: PreparePlan, buckets: Buckets, k: int, drawn: TokenPairs, account: DocumentCounts) -> None:
     """Write the shard of bucket `k`, unless it is empty, and add its counts."""
-    mine, name = slice(*buckets.bounds[k : k + 2]), buckets.names[k]
+    mine, name = slice(*buckets.documents.buckets[k : k + 2]), buckets.names[k]
     written, split = int(mine.stop - mine.start), name.partition("-")[0]
     tokens, pairs = drawn
     special = np.where(pairs.b_len > 0, 3, 2)
@@ -121,7 +114,7 @@ def write_bucket(
     totals = {
         split: len(pairs),
         "random_next": random_next,
-        "repeats": int(copies[mine].sum()) - written,
+        "repeats": int(buckets.copies[mine].sum()) - written,
         "sentences": int(np.diff(sentences)[0]),
         "tokens": kept,
     }
@@ -147,20 +140,13 @@ def write_bucket(
     }
 
 
-def draw_pairs(
-    documents: Documents,
-    copies: np.ndarray,
-    plan: PreparePlan,
-    names: list[str],
-    packing: Counter[str],
-    report: Callable[[float], None],
-) -> Drawn:
+def draw_pairs(plan: PreparePlan, buckets: Buckets, packing: Counter[str], report: Callable[[float], None]) -> Drawn:
     """Draw pairs of each bucket `duplicates` times per copy.
 
     With pairs=none, `packing` counts how full sequences are and how many documents were cut.
     """
-    config = plan.config
-    rounds = config.duplicates * copies.astype(np.int64)
+    config, documents = plan.config, buckets.documents
+    rounds = config.duplicates * buckets.copies.astype(np.int64)
     count = int(rounds.max(initial=config.duplicates))
     drawn = []
     for duplicate in range(count):
@@ -175,7 +161,7 @@ def draw_pairs(
             pairs = next_sentence_pairs(documents, most, short, key, chosen, by_order=by_order)
             drawn.append([(documents.tokens, part) for part in divided(documents, pairs)])
     found = []
-    for name, parts in zip(names, zip(*drawn, strict=True), strict=True):
+    for name, parts in zip(buckets.names, zip(*drawn, strict=True), strict=True):
         tokens, pairs = joined(parts, shared=config.pairs != "none")
         key = counter_rng.key(config.seed, "shard", name)
         found.append((tokens, pairs[counter_rng.permutation(key, len(pairs))]))

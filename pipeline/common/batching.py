@@ -1,17 +1,20 @@
-"""Batches of texts by length."""
+"""Batches of texts, or of other things, by their sizes."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeVar
+
+Item = TypeVar("Item")
 
 
-def batches(texts: Iterable[str], characters: int) -> Iterator[list[str]]:
-    """Group texts, in order, into lists of at least `characters`; the last may be shorter."""
-    batch: list[str] = []
-    length = 0
-    for text in texts:
-        batch.append(text)
-        length += len(text)
-        if length >= characters:
+def batches(items: Iterable[Item], least: int, size: Callable[[Any], int] = len) -> Iterator[list[Item]]:
+    """Group items, in order, into lists of at least the size `least`; the last may be smaller."""
+    batch: list[Item] = []
+    total = 0
+    for item in items:
+        batch.append(item)
+        total += size(item)
+        if total >= least:
             yield batch
-            batch, length = [], 0
+            batch, total = [], 0
     if batch:
         yield batch

@@ -5,21 +5,16 @@ import functools
 import io
 import itertools
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pipeline.cli import conf_files
 from pipeline.common.atomic import write_text
 from pipeline.common.errors import ConfigError, InputError
 from pipeline.config import EvaluateConfig, TaskConfig
 from pipeline.evaluation import examples, table_files
-from pipeline.evaluation.task_types import Dataset, Given, TaskType, open_task_type
-
-if TYPE_CHECKING:
-    import torch
-
-    from model.finetuning.heads import BertWithHead
+from pipeline.evaluation.task_types import Dataset, Given, open_task_type
 
 FOLDER = "submission"  # of an evaluation: the answers to test sets
 WRONG, LONGEST = 10, 300  # wrong answers that a record keeps, and characters of each text
@@ -90,15 +85,6 @@ def by_class(task: TaskConfig, part: Dataset, answers: Given) -> dict[str, Any]:
     return {"confusion": confusion, "wrong": list(itertools.islice(wrong, WRONG))}
 
 
-def predict(
-    model: "BertWithHead", kind: TaskType, part: Dataset, device: "torch.device", on_batch: Callable[..., object]
-) -> Given:
-    """Return a model's answers to a dataset."""
-    from model.finetuning import loop
-
-    return kind.decode(part, loop.predict(model, part.samples, device, on_batch))
-
-
 def submit(config: EvaluateConfig, model: Path, out: Path) -> list[str]:
     """Write a kept model's answers to the test sets of a task and its `also`; return their names.
 
@@ -106,7 +92,7 @@ def submit(config: EvaluateConfig, model: Path, out: Path) -> list[str]:
         ConfigError, InputError: raised by `answered_tasks` and `refuse_malformed`.
     """
     from model.encoders.device import device_of
-    from model.finetuning import saved_model
+    from model.finetuning import loop, saved_model
     from pipeline.tokenization.wordpiece import WordPiece
 
     _, found = saved_model.load(model)
@@ -119,7 +105,7 @@ def submit(config: EvaluateConfig, model: Path, out: Path) -> list[str]:
         kind = open_task_type(config, task, wordpiece)
         part = kind.read(task.test, labelled=False)
         refuse_malformed(task, part.malformed)
-        answers = predict(found.model, kind, part, device_of(), lambda *_: None)
+        answers = kind.decode(part, loop.predict(found.model, part.samples, device_of()))
         write_text(out / FOLDER / f"{task.submission}.tsv", submission_rows(task, answers))
         written.append(task.submission)
     return written

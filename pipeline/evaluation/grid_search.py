@@ -358,16 +358,17 @@ def fine_tune(
     model = loop.build(context.size, weights, head_of(context), run.seed)
     epochs: Records = []
     found: Given = []
+
+    def answered(kind: TaskType, part: Dataset) -> Given:
+        return kind.decode(part, loop.predict(model, part.samples, device, on_batch))
+
     try:
         for loss in loop.train(model, context.train.samples, recipe, device, on_batch):
-            found = answers.predict(model, context.kind, context.dev, device, on_batch)
+            found = answered(context.kind, context.dev)
             epochs.append({"train_loss": loss, "scores": context.kind.score(context.dev, found)})
     except Diverged:
         return {"scores": {}, "also": {}, "epochs": epochs, "predictions": []}
-    also = {
-        name: kind.score(part, answers.predict(model, kind, part, device, on_batch))
-        for name, (kind, part) in context.also.items()
-    }
+    also = {name: kind.score(part, answered(kind, part)) for name, (kind, part) in context.also.items()}
     if config.saves and run.start == PRETRAINED:
         save_model(context, model, folder / run.stem)
     return {"scores": epochs[-1]["scores"], "also": also, "epochs": epochs, "predictions": found}

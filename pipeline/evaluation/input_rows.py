@@ -42,9 +42,9 @@ class Row:
     columns: list[str] | None = None
     about: dict[str, str] = field(default_factory=dict)  # `id` and `gold`, where there are any
 
-    def parts(self, most: int = -1) -> list[str]:
-        """Return the texts of the row, `most` of a line."""
-        return self.columns or self.text.split("\t", most - 1 if most > 0 else -1)
+    def parts(self, most: int = 0) -> list[str]:
+        """Return the texts of the row, `most` of a line; 0: all."""
+        return self.columns or self.text.split("\t", most - 1)
 
 
 def open_rows(path: str | None) -> TextIO:

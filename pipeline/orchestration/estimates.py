@@ -4,7 +4,6 @@ import os
 import shutil
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 from model.config import TrainConfig
 from model.training import cost
@@ -15,7 +14,7 @@ from pipeline.common.estimate import Estimate, hours, size
 from pipeline.common.formatting import WARNING
 from pipeline.common.storage import is_address
 from pipeline.config import ConvertConfig, PrepareConfig, RunConfig, VocabConfig
-from pipeline.orchestration import stage_commands
+from pipeline.orchestration import graph, stage_commands
 from pipeline.orchestration.run_document import Nodes
 from pipeline.tokenization import existing_vocabulary
 from pipeline.tokenization.wordpiece import WordPiece
@@ -118,5 +117,4 @@ def _free(config: RunConfig) -> int | None:
     """Return the free bytes of the disk of the run's folder; None where it is not of this machine."""
     if config.executor.pods or is_address(config.workdir):
         return None
-    folder = Path(config.workdir).absolute()
-    return shutil.disk_usage(next(each for each in (folder, *folder.parents) if each.exists())).free
+    return shutil.disk_usage(graph.existing(config.workdir)).free

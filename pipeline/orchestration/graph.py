@@ -177,14 +177,13 @@ def check_places(config: RunConfig, nodes: Nodes) -> None:
         ConfigError: `tracking.mode` is online and this machine, which will train, has no key.
     """
     makers = {os.path.normpath(node.config.out): node.config for node in nodes}
-    for node in nodes:
-        if isinstance(node.config, TrainConfig) and node.reason:
+    for node in (one for one in nodes if one.reason):
+        if isinstance(node.config, TrainConfig):
             check_shards(node.name, node.config.data, makers)
-        if isinstance(node.config, TrainConfig) and node.reason and config.executor.here:
             asked, key = node.config.tracking, f"{node.name}.tracking.mode"
-            kept = asked.name == "none" or asked.mode != "online" or tracking.has_key()
+            kept = not config.executor.here or asked.name == "none" or asked.mode != "online" or tracking.has_key()
             check(kept, "W&B has no key here; run wandb login, or set this to offline", key, asked.mode)
-        for key, path in fingerprints.inputs(node.config).items() if node.reason else ():
+        for key, path in fingerprints.inputs(node.config).items():
             made = fingerprints.producer_of(path, makers) is not None
             if not made and not storage.is_folder(storage.at(path)) and not storage.matching(path):
                 raise InputError("does not exist; correct the path", key, path, where=f"stage {node.name}")
@@ -196,11 +195,16 @@ def check_places(config: RunConfig, nodes: Nodes) -> None:
                 raise error.but(where=f"stage {node.name}") from error
     if store_folder.in_store(config.workdir):
         return  # its lock has been written
-    above = Path(config.workdir).absolute()
+    with writable(config.workdir, "workdir"), tempfile.TemporaryFile(dir=existing(config.workdir)):
+        pass
+
+
+def existing(folder: str) -> Path:
+    """Return a folder, or the nearest one above it that is there."""
+    above = Path(folder).absolute()
     while not os.path.exists(above):
         above = above.parent
-    with writable(config.workdir, "workdir"), tempfile.TemporaryFile(dir=above):
-        pass
+    return above
 
 
 def check_shards(stage: str, data: DataConfig, makers: Mapping[str, StageConfig]) -> None:

@@ -77,7 +77,7 @@ class SkipCounts(Counter[str]):
         self.notes = Counter[str]()  # repairs and guesses in documents that were read
         self.broken: list[str] = []  # location and fault of broken documents
 
-    def reject(self, why: str, path: str, line: int | None = None, *, offer_skip: bool = True) -> None:
+    def reject(self, why: str, path: object, line: int | None = None, *, offer_skip: bool = True) -> None:
         """Count and list a document that cannot be read, or fail, depending on `on_error`.
 
         With `offer_skip=False` the error does not suggest skipping such documents.
@@ -91,6 +91,12 @@ class SkipCounts(Counter[str]):
         self["broken"] += 1
         if len(self.broken) < self.NAMED:
             self.broken.append(str(InputError(why, path=path, line=line)))
+
+    def note(self, split: FileRange) -> None:
+        """Note the files that are not read, of which the first split of a corpus knows."""
+        self.notes.update(json.loads(split.others))
+        if split.empty_files:
+            self.notes["empty files"] += split.empty_files
 
     def take(self, other: "SkipCounts", prefix: str) -> None:
         """Add the counts of a part of this corpus, with `prefix` before each reason."""

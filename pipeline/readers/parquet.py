@@ -1,7 +1,6 @@
 """Parquet files, as published on the Hugging Face hub."""
 
 import functools
-import json
 import os
 import re
 from pathlib import Path
@@ -10,10 +9,10 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipeline.common import budget, storage
+from pipeline.common import budget, stand_ins, storage
 from pipeline.common.errors import InputError
 from pipeline.readers import Documents, FileRange, SkipCounts, files_of
-from pipeline.readers.io import byte_ranges, compressed, row_fields
+from pipeline.readers.io import byte_ranges, row_fields
 
 ROWS = 256  # held in memory as Python objects at once
 LARGEST_GROUP = 2**36  # bytes of a row group; a file may claim any number
@@ -38,7 +37,7 @@ class Reader(row_fields.RowReader):
         Raises:
             InputError: the file was changed or is damaged.
         """
-        tally.notes.update(json.loads(split.others))
+        tally.note(split)
         with self._open(split.path) as file:
             for group, first in byte_ranges.items_in_range(self._numbered(split.path, file), split):
                 number = first
@@ -64,15 +63,14 @@ class Reader(row_fields.RowReader):
                     ) from error
 
     def _open(self, path: str) -> Any:
+        place = storage.at(path)
         try:
-            # Pages are decompressed one by one: a row group of 1 GB does not need 1 GB of memory.
-            place = storage.at(path)
             # A name need not be text; pyarrow would read some as a URI.
-            local = isinstance(place, Path)
-            source = pa.OSFile(os.fsencode(path)) if local else place.open()
+            source = pa.OSFile(os.fsencode(path)) if isinstance(place, Path) else place.open()
+            # Pages are decompressed one by one: a row group of 1 GB does not need 1 GB of memory.
             file = pq.ParquetFile(source, buffer_size=1 << 20, pre_buffer=False)
         except (OSError, ValueError, pa.ArrowException) as error:
-            stand_in = compressed.CompressedFile(path).stand_in() if storage.at(path).is_file() else None
+            stand_in = stand_ins.of_file(place) if place.is_file() else None
             why = stand_in or f"not a complete Parquet file ({error}); download the file again"
             raise InputError(why, path=path) from error
         self._check(path, file)

@@ -5,7 +5,6 @@ Source: https://www.mediawiki.org/wiki/Help:Export#Export_format
 """
 
 import itertools
-import json
 import re
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
@@ -14,7 +13,7 @@ from typing import Any, cast
 from unicodedata import normalize
 from xml.etree.ElementTree import Element
 
-from pipeline.common import budget
+from pipeline.common import budget, stand_ins
 from pipeline.common.budget import Budget
 from pipeline.common.errors import InputError
 from pipeline.common.storage import File
@@ -83,7 +82,7 @@ class Reader:
         """Yield the articles whose pages start in the split."""
         file = CompressedFile(split.path)
         site, extractor = self._site(file)
-        tally.notes.update(json.loads(split.others))
+        tally.note(split)
         for page in pages(file, split, tally):
             reason = skip_reason(page, site, extractor)
             text = "" if reason else extractor.text(normalize("NFC", page.text))  # as MediaWiki stores it
@@ -157,7 +156,7 @@ def header(file: CompressedFile) -> Site:
                     return Site(namespaces, utf8)
         parser.close()
     except MALFORMED as error:
-        if why := file.stand_in():
+        if why := stand_ins.of_file(file.file):
             raise InputError(why, path=file.file) from error
         raise malformed(file, chunks, str(error)) from error
     return Site(namespaces, utf8)
@@ -192,7 +191,7 @@ def pages(file: CompressedFile, split: FileRange, tally: SkipCounts) -> Iterator
                 read = more
             if tally.on_error != "skip" or not read.endswith(_CLOSE):
                 raise malformed(file, chunks, why) from error
-            tally.reject(f"not well-formed XML: {why}", str(file.file))
+            tally.reject(f"not well-formed XML: {why}", file.file)
             document, start = itertools.chain([_ROOT], remembered()), " counted from there"
 
 
@@ -288,7 +287,7 @@ def _complete(page: Page, element: Element) -> None:
 
 def _check_root(file: CompressedFile, tag: str) -> str:
     if tag != "mediawiki":
-        if why := file.stand_in():
+        if why := stand_ins.of_file(file.file):
             raise InputError(why, path=file.file)
         raise InputError(
             f"the root element is <{tag}>, not <mediawiki>; use a complete dump of a wiki's pages",

@@ -21,7 +21,7 @@ import os
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -39,6 +39,23 @@ Integers = npt.NDArray[np.integer[Any]]
 FORMATS = ("shard/1", "shard/2")  # plain ids; ids with a word bit
 KEY = b"shard"
 SPLITS = ("train", "validation")
+
+
+class Columns:
+    """Base of dataclasses whose fields are arrays `(N,)`: rows of a table."""
+
+    def __len__(self) -> int:
+        return len(next(iter(vars(self).values())))
+
+    def __getitem__(self, rows: Any) -> Self:
+        return type(self)(**{name: column[rows] for name, column in vars(self).items()})
+
+    @classmethod
+    def concatenate(cls, parts: list[Self]) -> Self:
+        """Concatenate the rows of `parts`, in order; a single part is not copied."""
+        if len(parts) == 1:
+            return parts[0]
+        return cls(*map(np.concatenate, zip(*(vars(part).values() for part in parts), strict=True)))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

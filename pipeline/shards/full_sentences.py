@@ -13,8 +13,9 @@ import dataclasses
 import numpy as np
 
 from pipeline.common.counter_rng import Ints
+from pipeline.common.ranges import ranges
 from pipeline.shards import Tokens
-from pipeline.shards.sentence_pairs import Documents, Pairs, ranges
+from pipeline.shards.sentence_pairs import Documents, Pairs
 
 
 @dataclasses.dataclass(frozen=True)

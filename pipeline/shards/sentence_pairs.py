@@ -8,13 +8,13 @@ Shapes: T tokens, S sentences, D documents, N pairs.
 
 import hashlib
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from pipeline.common import counter_rng
 from pipeline.common.counter_rng import Bits, Ints
-from pipeline.shards import Flags, Tokens
+from pipeline.common.ranges import bounds_of, ranges
+from pipeline.shards import Columns, Flags, Tokens
 
 # Positions of the draws within one turn of one document.
 _A_END, _COIN, _OTHER, _START, _FRONT_A, _FRONT_B = range(6)
@@ -55,7 +55,7 @@ class Documents:
 
 
 @dataclass(frozen=True)
-class Pairs:
+class Pairs(Columns):
     """Slices of `Documents.tokens`; each field `(N,)`."""
 
     a_start: Ints
@@ -63,17 +63,6 @@ class Pairs:
     b_start: Ints
     b_len: Ints
     is_random_next: Flags
-
-    def __len__(self) -> int:
-        return len(self.a_start)
-
-    def __getitem__(self, rows: Any) -> "Pairs":
-        return Pairs(**{name: column[rows] for name, column in vars(self).items()})
-
-    @classmethod
-    def concatenate(cls, parts: list["Pairs"]) -> "Pairs":
-        """Concatenate the pairs of `parts`, in order."""
-        return cls(*map(np.concatenate, zip(*(vars(part).values() for part in parts), strict=True)))
 
     @classmethod
     def single(cls, start: Ints, length: Ints) -> "Pairs":
@@ -179,17 +168,9 @@ def _truncated(pairs: Pairs, max_tokens: int, keys: Bits, turn: Ints) -> Pairs:
     return Pairs(a_start, kept_a, b_start, kept_b, pairs.is_random_next)
 
 
-def ranges(first: Ints, counts: Ints) -> Ints:
-    """Concatenate the ranges of `counts[k]` numbers from `first[k]` on."""
-    found: Ints = np.repeat(first - (np.cumsum(counts) - counts), counts)
-    found += np.arange(len(found))
-    return found
-
-
 def gather(tokens: Tokens, pairs: Pairs) -> tuple[Tokens, Ints]:
     """Concatenate the tokens of the pairs, A then B: `(sum of lengths,)`, and offsets `(N+1,)`."""
-    offsets = np.zeros(len(pairs) + 1, np.int64)
-    np.cumsum(pairs.a_len + pairs.b_len, out=offsets[1:])
+    offsets = bounds_of(pairs.a_len + pairs.b_len)
     values = np.empty(offsets[-1], tokens.dtype)
     rows = 2**13  # at a time: the index arrays take 16 bytes per token
     for start in range(0, len(pairs), rows):

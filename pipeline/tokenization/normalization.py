@@ -42,7 +42,7 @@ def of_tokenizer(source: str) -> Options:
     }
 
 
-def combined(wanted: Options, stated: Options, place: str) -> Options:
+def combined(wanted: Options, stated: Options, place: Path) -> Options:
     """Return the options of an existing tokenizer at `place`: `stated`, else `wanted`.
 
     Raises:

@@ -20,6 +20,7 @@ import pyarrow as pa
 from tokenizers import Tokenizer, normalizers, pre_tokenizers
 
 from pipeline.common.counter_rng import Bools
+from pipeline.common.ranges import ranges
 
 Ids = npt.NDArray[Any]  # uint16 or uint32
 Bytes = npt.NDArray[np.uint8]
@@ -216,9 +217,7 @@ class Cache:
 def _gather(places: Lengths, counts: Lengths, starts: Lengths, pool: Ids) -> tuple[Ids, Lengths]:
     """Return the concatenated ids `(T,)` at indices `places` `(N,)`, and their counts `(N,)`."""
     counts = counts[places]
-    shift = np.repeat(starts[places] - (np.cumsum(counts) - counts), counts)
-    shift += np.arange(len(shift))
-    return pool[shift], counts
+    return pool[ranges(starts[places], counts)], counts
 
 
 def utf8_buffer(sentences: list[str]) -> tuple[list[str], Bytes, Lengths]:

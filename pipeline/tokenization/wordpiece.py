@@ -29,6 +29,7 @@ from tokenizers.processors import TemplateProcessing
 from pipeline.common import foreign_json, stand_ins
 from pipeline.common.counter_rng import Bools
 from pipeline.common.errors import InputError, is_panic, panics_refused, readable
+from pipeline.common.ranges import bounds_of
 from pipeline.tokenization import normalization, pretokenize, tokenizer_folder
 from pipeline.tokenization.coverage import Coverage, Dropped
 from pipeline.tokenization.pretokenize import (
@@ -138,10 +139,10 @@ def is_cased(vocab: Texts) -> bool:
     return capitals > CASED_SHARE * len(bicameral)
 
 
-def check_special(vocab: Collection[str], place: str) -> None:
+def check_special(vocab: Collection[str], path: Path) -> None:
     """Check that the vocabulary has the five special tokens; raise InputError otherwise."""
     if missing := [token for token in SPECIAL if token not in vocab]:
-        raise InputError(f"{' '.join(missing)} missing; add all of {' '.join(SPECIAL)}", path=place)
+        raise InputError(f"{' '.join(missing)} missing; add all of {' '.join(SPECIAL)}", path=path)
 
 
 def special_names(vocab: Collection[str]) -> tuple[str, ...]:
@@ -175,7 +176,7 @@ def read(path: Path, options: normalization.Options | None = None) -> str:
     stand_ins.refuse(path)
     if path.suffix != ".json":
         vocab = read_vocab(path)
-        check_special(vocab, str(path))
+        check_special(vocab, path)
         tokenizer_folder.check_class(path.parent, SPECIAL, wordpiece=True, library=False)
         if options is None:
             options = normalization.of_config(path.with_name(tokenizer_folder.CONFIG))
@@ -194,7 +195,7 @@ def read(path: Path, options: normalization.Options | None = None) -> str:
     if (last := max(entries.values(), default=0)) > 2 * len(entries) + UNUSED_IDS:
         raise InputError(f"{len(entries):,} entries have ids up to {last:,}; rebuild the vocabulary", path=path)
     if (names := special_names(entries)) == SPECIAL:
-        check_special(entries, str(path))
+        check_special(entries, path)
     is_bert = tokenizer_folder.check_class(path.parent, names, is_wordpiece(tokenizer), library=True)
     if (stated := path.with_name(tokenizer_folder.CONFIG)).exists():
         text = _as_stated(text, spec, names, normalization.of_config(stated) if is_bert else {})
@@ -430,7 +431,7 @@ class WordPiece:
         coverage = self.coverage if coverage is None else coverage
         sentences, data, bounds = self._buffer(sentences, coverage)
         starts = word_starts(sentences, data, cut)
-        parts = [(np.zeros(0, self.dtype), np.zeros(0, np.int64), np.zeros(0, np.bool_))]
+        parts, marks = list[Encoded](), [np.zeros(0, np.bool_)]
         for part in pretokenize.chunks(bounds):
             chunk = self._chunk(data, part, coverage)
             goes_on = self.continues[chunk.ids]
@@ -439,9 +440,9 @@ class WordPiece:
             goes_on[chunk.firsts[inner]] = True
             first = np.cumsum(chunk.lengths) - chunk.lengths
             goes_on[first[chunk.lengths > 0]] = False
-            parts.append((chunk.ids, chunk.lengths, goes_on))
-        ids, lengths, marks = map(np.concatenate, zip(*parts, strict=True))
-        return ids, lengths, marks
+            parts.append((chunk.ids, chunk.lengths))
+            marks.append(goes_on)
+        return *self._joined(parts), np.concatenate(marks)
 
     @cached_property
     def continues(self) -> Bools:
@@ -542,7 +543,7 @@ class WordPiece:
         column = column.dictionary_encode()
         distinct, indices = column.dictionary.to_pylist(), column.indices.to_numpy()  # (D,), (N,)
         ids, counts = self._cache.encode(distinct, indices)  # (T,), (N,)
-        before = np.concatenate([[0], np.cumsum(counts)])
+        before = bounds_of(counts)
         lengths = np.diff(before[np.searchsorted(cuts, bounds)])
         coverage.unknown += self._unknown_pieces(distinct, indices, ids, before)
         return _Chunk(ids, lengths, starts, before[:-1])

@@ -322,8 +322,10 @@ def hidden_states(folder: Path, text: str) -> list[torch.Tensor]:
     return [states[0] for states in found.hidden_states]
 
 
+@pytest.mark.parametrize("model", ["pretrained", "modern"])
 @pytest.mark.parametrize("pooling", ["cls", "mean", "max"])
-def test_vectors_are_those_of_transformers(pretrained, tmp_path, pooling) -> None:
+def test_vectors_are_those_of_transformers(request, tmp_path, model, pooling) -> None:
+    pretrained = request.getfixturevalue(model)
     lines = ["the cat sat", "", "a dog ran far . the mat"]
     found = vectors(pretrained, tmp_path, "\n".join(lines) + "\n", layers=[0, -1], mix="concat", pooling=pooling)
     assert found.shape == (3, 32)
@@ -332,11 +334,6 @@ def test_vectors_are_those_of_transformers(pretrained, tmp_path, pooling) -> Non
         x = torch.cat([states[0], states[-1]], -1)
         expected = {"cls": x[0], "mean": x.mean(0), "max": x.amax(0)}[pooling]
         np.testing.assert_allclose(vector, expected, atol=1e-5)
-
-
-@pytest.mark.parametrize("pooling", ["cls", "mean"])
-def test_vectors_of_a_modern_model_are_those_of_transformers(modern, tmp_path, pooling) -> None:
-    test_vectors_are_those_of_transformers(modern, tmp_path, pooling)
 
 
 def sentence_model(source: Path, folder: Path, settings: dict[str, Any], *kinds: str) -> Path:

@@ -13,7 +13,6 @@ from pipeline.common.errors import InputError
 from pipeline.shards.sentence_pairs import document_hash
 from pipeline.shards.validation_share import LowestHashes
 from pipeline.text import clean
-from pipeline.tokenization.wordpiece import SPECIAL, build
 from tests import preparing
 from tests.refusals import refused
 
@@ -27,7 +26,7 @@ def document(number: int, sentences: int) -> str:
 
 def made(folder: Path, texts: list[str], share: float, **more: Any) -> dict[str, Any]:
     """Return the figures of a run."""
-    (folder / "tokenizer.json").write_text(build([*SPECIAL, *WORDS], lowercase=True))
+    preparing.vocabulary(folder, WORDS)
     (folder / "a.txt").write_text("\n\n".join(texts))
     config = preparing.settings(
         "lines", folder / "a.txt", folder, workdir=str(folder), minimum_characters=0, validation_share=share, **more
@@ -89,7 +88,7 @@ def test_one_sentence_and_nothing_held_out_asks_for_pairs_or_text(tmp_path: Path
 def test_the_first_of_broken_rows_says_what_is_wrong_with_all(tmp_path: Path) -> None:
     """As of a field's name, where `on_error` passes over each row."""
     (tmp_path / "rows.jsonl").write_text('{"body": "One."}\n' * 3)
-    (tmp_path / "tokenizer.json").write_text(build([*SPECIAL, *WORDS]))
+    preparing.vocabulary(tmp_path, WORDS)
     found = preparing.settings("jsonl", tmp_path / "rows.jsonl", tmp_path, workdir=str(tmp_path))
     found.corpus.on_error = "skip"
     (tmp_path / "out").mkdir()
@@ -120,7 +119,7 @@ def test_what_takes_no_document_out_is_said(where: str, gone: str, said: list[st
     texts = [document(number, 9) for number in range(40)]
     rows = [{"text": text, "lang": "xx" if number < 3 else "de"} for number, text in enumerate(texts)]
     (tmp_path / "rows.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-    (tmp_path / "tokenizer.json").write_text(build([*SPECIAL, *WORDS]))
+    preparing.vocabulary(tmp_path, WORDS)
     (tmp_path / "gone.txt").write_text(gone.replace("rows", f"{tmp_path}/rows", 1))
     found = preparing.settings("jsonl", tmp_path / "rows.jsonl", tmp_path, workdir=str(tmp_path), validation_share=0.3)
     found.corpus.options["where"], found.filters.remove = where, str(tmp_path / "gone.txt")

@@ -15,8 +15,7 @@ from pipeline.common.manifest import Manifest
 from pipeline.config import CorpusConfig
 from pipeline.readers import SkipCounts, open_corpus
 from pipeline.stages.fingerprints import pin
-from pipeline.tokenization.wordpiece import SPECIAL, build
-from tests import forked
+from tests import forked, preparing
 from tests.pipeline.hub_server import Hub, environment, server
 from tests.refusals import refused
 
@@ -48,9 +47,7 @@ def work(tmp_path: Path) -> Path:
     for name, data in FILES.items():
         (tmp_path / "local" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "local" / name).write_bytes(data)
-    vocab = tmp_path / "vocab"
-    vocab.mkdir()
-    (vocab / "tokenizer.json").write_text(build([*SPECIAL, *WORDS, *"0123456789."]))
+    preparing.vocabulary(tmp_path / "vocab", [*WORDS, *"0123456789."])
     return tmp_path
 
 

@@ -1,6 +1,5 @@
 """One document per file: in folders, compressed, or in zip and tar archives."""
 
-import json
 import stat
 import tarfile
 import zipfile
@@ -9,7 +8,7 @@ from functools import cached_property
 from pathlib import PurePosixPath
 from typing import Any, Self
 
-from pipeline.common import budget, storage
+from pipeline.common import budget, stand_ins, storage
 from pipeline.common.budget import Budget
 from pipeline.common.errors import InputError
 from pipeline.common.schema import check
@@ -80,7 +79,7 @@ class ArchiveFiles:
             InputError: a file was changed or is damaged.
         """
         path, name = storage.at(split.path), split.path.lower()
-        tally.notes.update(json.loads(split.others))
+        tally.note(split)
         if name.endswith(TARS) and not path.is_dir():
             yield from self._tar(split, tally)
         elif name.endswith(ARCHIVES) and not path.is_dir():
@@ -113,7 +112,7 @@ class ArchiveFiles:
         except FileNotFoundError as error:
             raise InputError("was deleted during the run; rerun the command", path=path) from error
         except OSError as error:
-            tally.reject(f"cannot be read ({error.strerror})", str(path))
+            tally.reject(f"cannot be read ({error.strerror})", path)
             return None
 
     def _unpacked(self, name: str, raw: bytes, tally: SkipCounts) -> bytes | None:
@@ -167,7 +166,7 @@ class ArchiveFiles:
                 pass
         except BROKEN_TAR as error:
             why = f"damaged tar archive after {last} ({error}); download it again"
-            raise InputError(f"{compressed.CompressedFile(path).stand_in() or why}", path=path) from error
+            raise InputError(f"{stand_ins.of_file(storage.at(path)) or why}", path=path) from error
 
 
 class _Header(tarfile.TarInfo):
@@ -205,7 +204,7 @@ def sized_members(path: File) -> list[byte_ranges.Marked[zipfile.ZipInfo]]:
         with path.open("rb") as file, zipfile.ZipFile(file) as archive:
             members = [m for m in archive.infolist() if m.filename and not m.is_dir()]
     except BROKEN_ZIP as error:
-        why = compressed.CompressedFile(path).stand_in() or f"not a readable zip archive ({error}); download it again"
+        why = stand_ins.of_file(path) or f"not a readable zip archive ({error}); download it again"
         raise InputError(why, path=path) from error
     mark, _ = storage.mark_and_size(path)
     most = budget.DOCUMENT + 1

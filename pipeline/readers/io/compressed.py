@@ -17,7 +17,7 @@ from typing import BinaryIO
 
 import zstandard
 
-from pipeline.common import budget, stand_ins, storage
+from pipeline.common import budget, storage
 from pipeline.common.budget import Budget
 from pipeline.common.errors import InputError, readable
 from pipeline.common.storage import File
@@ -162,10 +162,6 @@ class CompressedFile:
             stat = self.file.stat()
             version = "" if isinstance(self.file, Path) else self.file.version
             return f"{stat.st_size} {version or stat.st_mtime_ns}"
-
-    def stand_in(self) -> str | None:
-        """Return which stand-in for a file there is, if any: see `stand_ins`."""
-        return stand_ins.of_file(self.file)
 
     def ranges(self, split_bytes: int, *, seekable_text: bool = True) -> list[FileRange]:
         """Cut the file into ranges of about `split_bytes`, before decompression.

@@ -6,7 +6,6 @@ skips everything before its first line end, never looks back, and each line is i
 
 import codecs
 import functools
-import json
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple
@@ -105,9 +104,7 @@ class TextFiles:
         Raises:
             InputError: the file is damaged, changed, or not in the stated encoding.
         """
-        tally.notes.update(json.loads(split.others))
-        if split.empty_files:
-            tally.notes["empty files"] += split.empty_files
+        tally.note(split)
         if split.end == 0:
             tally.reject(compressed.EMPTY, split.path)
             return

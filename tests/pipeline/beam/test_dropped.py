@@ -12,7 +12,7 @@ import pytest
 from pipeline import prepare
 from pipeline.beam import dropped, exchange
 from pipeline.config import CorpusConfig, FiltersConfig, PrepareConfig, RunnerConfig
-from pipeline.tokenization.wordpiece import SPECIAL, build
+from tests import preparing
 
 COUNT = 40
 WORDS = ["river", "mill", "road", "rain", "roof", "town", "letter", "supper", "clock", "hall"]
@@ -51,9 +51,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("world")
     lines = "".join(json.dumps({"text": text}) + "\n" for text in ROWS)
     (folder / "corpus.jsonl").write_text(lines)
-    (folder / "vocab").mkdir()
-    words = [*WORDS, *(f"only{number}" for number in range(COUNT)), "."]
-    (folder / "vocab/tokenizer.json").write_text(build([*SPECIAL, *words], lowercase=True))
+    preparing.vocabulary(folder / "vocab", [*WORDS, *(f"only{number}" for number in range(COUNT)), "."])
     (folder / "evaluation.jsonl").write_text('{"text": "said that the river was old"}\n')
     return folder
 
@@ -61,10 +59,6 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def config(world: Path, out: Path, **more: Any) -> PrepareConfig:
     filtering = FILTERS | {"decontaminate": [str(world / "evaluation.jsonl")]}
     settings = {
-        "corpus": CorpusConfig(name="c", reader="jsonl", path=str(world / "corpus.jsonl")),
-        "runner": RunnerConfig(),
-        "source": "s",
-        "vocab": str(world / "vocab"),
         "out": str(out),
         "filters": FiltersConfig(**filtering),
         "split_bytes": 10**6,
@@ -72,7 +66,7 @@ def config(world: Path, out: Path, **more: Any) -> PrepareConfig:
         "validation_share": 0.2,
         "sequence_length": 64,
     }
-    return PrepareConfig(**(settings | more))
+    return preparing.settings("jsonl", world / "corpus.jsonl", world / "vocab", **(settings | more))
 
 
 def made(world: Path, out: Path, **more: Any) -> tuple[dict[str, Any], list[dict[str, str]]]:

@@ -5,7 +5,6 @@
 
 import json
 import os
-import random
 import re
 import shlex
 import subprocess
@@ -22,7 +21,7 @@ from engines import Cluster, Flink, Prism, Spark, signal_process, started_by, wa
 
 from pipeline.common.errors import Exit
 from pipeline.common.manifest import Manifest, require_manifest
-from pipeline.tokenization.wordpiece import SPECIAL, build
+from tests import preparing
 
 pytestmark = [pytest.mark.engines, pytest.mark.timeout(1800)]
 ENGINES = {"prism": Prism, "flink": Flink, "spark": Spark}
@@ -43,12 +42,7 @@ def cluster(request: pytest.FixtureRequest, root: Path, tmp_path_factory: pytest
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A corpus that takes some seconds, and a vocabulary."""
     folder = tmp_path_factory.mktemp("corpus")
-    draw, letters = random.Random(7), "abcdefghijklmnopqrstuvwxyz"
-    entries = [*SPECIAL, *letters, *(f"##{letter}" for letter in letters), "."]
-    (folder / "tokenizer.json").write_text(build(entries, lowercase=True))
-    words = ["".join(draw.choices(letters, k=draw.randint(2, 9))) for _ in range(20_000)]
-    lines = [" ".join(draw.choices(words, k=12)) + "." for _ in range(40_000)]
-    blocks = ["\n".join(lines[start : start + 20]) for start in range(0, len(lines), 20)]
+    blocks = preparing.random_documents(folder, seed=7, words=20_000, lines=40_000, size=20)
     (folder / "a.txt").write_text("\n\n".join(blocks))
     return folder
 

@@ -2,9 +2,6 @@
 
 import dataclasses
 import pickle
-import random
-import shlex
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +15,11 @@ from pipeline.beam.carrier import ENDING
 from pipeline.beam.exchange import DIRECT, Exchange
 from pipeline.beam.plan import PreparePlan, unpack
 from pipeline.beam.shard_sizes import buckets
-from pipeline.common.manifest import Manifest, require_manifest
+from pipeline.common.manifest import Manifest
 from pipeline.config import FiltersConfig, RunnerConfig
 from pipeline.readers import FileRange
 from pipeline.readers.io.byte_ranges import firsts
-from pipeline.tokenization.wordpiece import SPECIAL, build
-from tests import forked, preparing
+from tests import preparing
 
 SPLIT_BYTES = 64 * 2**20
 TASK_BYTES = RunnerConfig().task_bytes
@@ -69,12 +65,7 @@ def test_reads_of_a_byte_hardly_grow_with_the_corpus(terabytes: float) -> None:
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Short documents, some of them nearly equal, and a vocabulary."""
     folder = tmp_path_factory.mktemp("exchange")
-    draw, letters = random.Random(3), "abcdefghijklmnopqrstuvwxyz"
-    entries = [*SPECIAL, *letters, *(f"##{letter}" for letter in letters), "."]
-    (folder / "tokenizer.json").write_text(build(entries, lowercase=True))
-    words = ["".join(draw.choices(letters, k=draw.randint(2, 9))) for _ in range(3000)]
-    lines = [" ".join(draw.choices(words, k=12)) + "." for _ in range(1800)]
-    blocks = ["\n".join(lines[start : start + 6]) for start in range(0, len(lines), 6)]
+    blocks = preparing.random_documents(folder, seed=3, words=3000, lines=1800, size=6)
     near = [block.replace(".", " x.", 1) for block in blocks[::10]]
     (folder / "a.txt").write_text("\n\n".join(blocks + near))
     return folder
@@ -82,18 +73,11 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def made(corpus: Path, out: Path, split_bytes: int, *more: str) -> Manifest:
     """A run with shards so small that there are many."""
-    words = [
-        sys.executable,
-        *shlex.split(
-            f"-m pipeline.prepare +corpus=lines corpus.path={corpus}/a.txt vocab={corpus} out={out} "
-            f"validation_share=0.1 split_bytes={split_bytes} shard_bytes=1000 sequence_length=32 "
-            "filters.near_duplicates=0.8"
-        ),
-        *more,
-    ]
-    done = forked.run(words)
-    assert done.returncode == 0, done.stderr
-    return require_manifest(out, "prepare", "out")
+    words = (
+        f"+corpus=lines corpus.path={corpus}/a.txt vocab={corpus} validation_share=0.1 split_bytes={split_bytes} "
+        "shard_bytes=1000 sequence_length=32 filters.near_duplicates=0.8"
+    )
+    return preparing.run(out, words, *more)
 
 
 def shards(made: Manifest) -> dict[str, Any]:

@@ -10,7 +10,6 @@ import pytest
 from pipeline import prepare
 from pipeline.beam import buckets, documents, exchange, steps
 from pipeline.config import RunnerConfig
-from pipeline.tokenization.wordpiece import SPECIAL, build
 from tests import preparing
 
 WORDS = [f"{a}{b}{c}" for a in "bdfgklmnprst" for b in "aeiou" for c in "lmnrst"]
@@ -26,7 +25,7 @@ def text(number: int) -> str:
 @pytest.fixture
 def corpus(tmp_path: Path) -> Path:
     """A compressed file, and a vocabulary."""
-    (tmp_path / "tokenizer.json").write_text(build([*SPECIAL, *WORDS, "."], lowercase=True))
+    preparing.vocabulary(tmp_path, [*WORDS, "."])
     with gzip.open(tmp_path / "a.jsonl.gz", "wt") as file:
         for number in range(DOCUMENTS):
             file.write(json.dumps({"text": text(number % (DOCUMENTS - 20))}) + "\n")

@@ -14,7 +14,7 @@ import pytest
 from pipeline import prepare
 from pipeline.beam import progress, steps
 from pipeline.beam.plan import PreparePlan
-from pipeline.tokenization.wordpiece import SPECIAL, build
+from tests import preparing
 from tests.examples import WORKERS
 from tests.runs import configured
 from tests.terminal import plain
@@ -25,7 +25,7 @@ DOCUMENTS = 6000
 @pytest.fixture
 def words(tmp_path: Path) -> list[str]:
     """Return the words of a command line for a corpus of one file."""
-    (tmp_path / "tokenizer.json").write_text(build([*SPECIAL, "words", "."]))
+    preparing.vocabulary(tmp_path, ["words", "."])
     (tmp_path / "a.txt").write_text("\n\n".join(f"Words {n}.\nMore words." for n in range(DOCUMENTS)))
     return shlex.split(
         f"+corpus=lines corpus.path={tmp_path}/a.txt vocab={tmp_path} out={tmp_path}/out "

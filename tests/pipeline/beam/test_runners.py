@@ -19,19 +19,17 @@ import pytest
 from apache_beam.options import pipeline_options
 from apache_beam.runners.portability.fn_api_runner import worker_handlers
 from apache_beam.runners.worker.data_plane import ClosableOutputStream
-from hydra import compose, initialize_config_dir
-from omegaconf import OmegaConf
 
 from pipeline.beam import runners
 from pipeline.beam.exchange import Exchange
-from pipeline.cli import composing, conf_files
 from pipeline.common.errors import ConfigError, Exit
 from pipeline.common.manifest import Manifest, require_manifest
 from pipeline.common.ports import free_port
-from pipeline.config import PrepareConfig, RunnerConfig
+from pipeline.config import RunnerConfig
 from tests import forked
 from tests.preparing import vocabulary
 from tests.refusals import refused
+from tests.runs import configured
 
 pytestmark = pytest.mark.slow
 
@@ -230,17 +228,13 @@ def test_a_mistake_in_the_input_ends_in_one_line(folder: Path, job_service: str)
     assert len(done.stderr.splitlines()) == 1
 
 
-def configured(runner: str, *more: str) -> pipeline_options.PipelineOptions:
+def options_of(runner: str, *more: str) -> pipeline_options.PipelineOptions:
     """The options that a service is given."""
-    composing.register("prepare", PrepareConfig)
-    with initialize_config_dir(str(conf_files.CONF), version_base="1.3"):
-        composed = compose("prepare", ["+corpus=books", f"runner={runner}", *more])
-    runner = RunnerConfig(**OmegaConf.to_container(composed.runner))
-    return runners.service(runner, {}, None)[1]
+    return runners.service(configured("prepare", "+corpus=books", f"runner={runner}", *more).runner, {}, None)[1]
 
 
 def test_clusters_are_told_what_the_configuration_says() -> None:
-    flink = configured("flink", "runner.options.flink_master=jm:8081")
+    flink = options_of("flink", "runner.options.flink_master=jm:8081")
     options = flink.view_as(pipeline_options.FlinkRunnerOptions)
     assert (options.flink_master, options.flink_version) == ("jm:8081", "1.19")
     assert options.flink_submit_uber_jar
@@ -248,7 +242,7 @@ def test_clusters_are_told_what_the_configuration_says() -> None:
     assert where.environment_type == "EXTERNAL"
     pool = json.loads(where.environment_config)
     assert (pool["url"], set(pool["params"])) == ("localhost:50000", {"secret"})
-    spark = configured("spark", "runner.options.job_endpoint=js:8099")
+    spark = options_of("spark", "runner.options.job_endpoint=js:8099")
     assert spark.view_as(pipeline_options.PortableOptions).job_endpoint == "js:8099"
 
 

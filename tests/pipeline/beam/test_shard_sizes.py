@@ -13,7 +13,6 @@ from pipeline.beam.shard_sizes import buckets, check_sizes
 from pipeline.common.errors import ConfigError, InputError, UserError
 from pipeline.config import CorpusConfig, PrepareConfig, RunnerConfig
 from pipeline.readers import FileRange
-from pipeline.tokenization.wordpiece import SPECIAL, build
 from tests import preparing
 from tests.refusals import refused
 
@@ -66,7 +65,7 @@ def test_a_shard_that_is_larger_than_expected_ends_the_job_in_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A token per two bytes."""
-    (tmp_path / "tokenizer.json").write_text(build([*SPECIAL, *"abcd"], lowercase=True))
+    preparing.vocabulary(tmp_path, "abcd")
     lines = (" ".join("abcd"[(k >> 2 * j) % 4] for j in range(9)) for k in range(0, 40_000, 7))
     (tmp_path / "a.txt").write_text("".join(f"{line}\n\n" for line in lines))
     text = (tmp_path / "a.txt").stat().st_size
@@ -93,7 +92,7 @@ def test_memory_is_that_of_the_largest_task() -> None:
 )
 @pytest.mark.parametrize("exchange", ["files", "engine"])
 def test_an_empty_corpus_is_one_line(tmp_path: Path, more: dict[str, Any], limit: str | None, exchange: str) -> None:
-    (tmp_path / "tokenizer.json").write_text(build([*SPECIAL, "a"], lowercase=True))
+    preparing.vocabulary(tmp_path, "a")
     (tmp_path / "empty.jsonl").touch()
     place = str(tmp_path / "empty.jsonl")
     given = preparing.settings(

@@ -11,9 +11,8 @@ import yaml
 from pipeline import prepare
 from pipeline.beam import buckets, steps
 from pipeline.beam.plan import unpack
-from pipeline.common.manifest import Manifest, require_manifest
+from pipeline.common.manifest import Manifest
 from pipeline.config import RunnerConfig
-from pipeline.tokenization.wordpiece import SPECIAL, build
 from tests import forked, preparing
 
 GIB = 2**30
@@ -22,8 +21,7 @@ WORDS = [f"{a}{b}{c}" for a in "bdfgklmnprst" for b in "aeiou" for c in "lmnrst"
 
 @pytest.fixture
 def vocab(tmp_path: Path) -> Path:
-    (tmp_path / "tokenizer.json").write_text(build([*SPECIAL, *WORDS, "."], lowercase=True))
-    return tmp_path
+    return preparing.vocabulary(tmp_path, [*WORDS, "."])
 
 
 def story(start: int, sentences: int) -> str:
@@ -34,17 +32,8 @@ def story(start: int, sentences: int) -> str:
 
 def made(vocab: Path, out: Path, corpus: str, *more: str) -> Manifest:
     """The manifest of a run."""
-    words = [
-        sys.executable,
-        *shlex.split(
-            f"-m pipeline.prepare --config-dir {vocab} +corpus={corpus} vocab={vocab} out={out} "
-            "validation_share=0.2 shard_bytes=20000"
-        ),
-        *more,
-    ]
-    done = forked.run(words)
-    assert done.returncode == 0, done.stderr
-    return require_manifest(out, "prepare", "out")
+    words = f"--config-dir {vocab} +corpus={corpus} vocab={vocab} validation_share=0.2 shard_bytes=20000"
+    return preparing.run(out, words, *more)
 
 
 def test_a_document_that_is_repeated_leaves_its_reading_task_once(vocab: Path) -> None:

@@ -15,7 +15,7 @@ def config(reader: str, path: Path, **settings: object) -> CorpusConfig:
     return CorpusConfig(name="c", reader=reader, path=str(path), **settings)  # type: ignore[arg-type]
 
 
-def read(corpus: CorpusConfig, split_bytes: int = 1 << 30) -> tuple[list[Document], SkipCounts]:
+def read(corpus: CorpusConfig, split_bytes: int = 1 << 20) -> tuple[list[Document], SkipCounts]:
     reader, tally = open_corpus(corpus, ""), SkipCounts(corpus.on_error)
     return [d for s in reader.splits(split_bytes) for d in reader.read(s, tally)], tally
 

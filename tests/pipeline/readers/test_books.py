@@ -13,8 +13,8 @@ import zstandard
 
 from pipeline.common import budget
 from pipeline.common.errors import InputError
-from pipeline.config import CorpusConfig
-from pipeline.readers import Document, SkipCounts, open_corpus
+from pipeline.readers import Document, SkipCounts
+from tests.pipeline.readers.reading import config, read
 from tests.refusals import refused
 
 BOOKS = {
@@ -25,9 +25,7 @@ BOOKS = {
 def documents(
     path: Path, split_bytes: int = 2**20, reader: str = "books", encoding: str | None = None
 ) -> tuple[list[Document], SkipCounts]:
-    corpus = CorpusConfig(name="books", reader=reader, path=str(path), encoding=encoding)
-    opened, tally = open_corpus(corpus, ""), SkipCounts()
-    return [d for s in opened.splits(split_bytes) for d in opened.read(s, tally)], tally
+    return read(config(reader, path, encoding=encoding), split_bytes)
 
 
 def stem(document: Document) -> str:

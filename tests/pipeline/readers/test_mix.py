@@ -5,12 +5,13 @@ from typing import Any
 
 import pytest
 
-from pipeline.cli import composing
 from pipeline.common.errors import ConfigError, InputError
-from pipeline.config import CorpusConfig, PrepareConfig
-from pipeline.readers import Document, SkipCounts, open_corpus
+from pipeline.config import CorpusConfig
+from pipeline.readers import Document
 from pipeline.readers import mix as mixed
+from tests.pipeline.readers import reading
 from tests.refusals import refused
+from tests.runs import configured
 
 
 def part(path: Path, weight: float | None = None, **more: object) -> dict[str, object]:
@@ -20,8 +21,7 @@ def part(path: Path, weight: float | None = None, **more: object) -> dict[str, o
 
 def read(parts: dict[str, Any], split_bytes: int = 1 << 20, **options: int) -> list[Document]:
     corpus = CorpusConfig(name="mix", reader="mix", parts=parts, options=options)
-    reader = open_corpus(corpus, "")
-    return [d for s in reader.splits(split_bytes) for d in reader.read(s, SkipCounts())]
+    return reading.read(corpus, split_bytes)[0]
 
 
 def total(found: list[Document], name: str) -> int:
@@ -50,9 +50,7 @@ def test_the_choice_is_a_function_of_text_and_seed_alone(tmp_path: Path) -> None
 
 def test_each_part_has_its_language_and_its_account(tmp_path: Path) -> None:
     parts = {"zh": part(tmp_path / "z.txt", 0.5, language="zh"), "en": part(tmp_path / "e.txt")}
-    reader = open_corpus(CorpusConfig(name="mix", reader="mix", parts=parts), "")
-    tally = SkipCounts()
-    found = [d for s in reader.splits(1 << 20) for d in reader.read(s, tally)]
+    found, tally = reading.read(CorpusConfig(name="mix", reader="mix", parts=parts))
     assert {d.language for d in found if d.id.startswith("zh")} == {"zh"}
     assert tally["zh: sampled out"] + tally.notes["zh: documents"] == 1000
     assert tally.notes["en: documents"] == 1000
@@ -105,17 +103,14 @@ def test_parts_have_the_language_and_encoding_of_the_mix_unless_they_set_their_o
         "c": {"reader": "text", "path": str(tmp_path / "c.txt"), "encoding": None, "language": "de"},
     }
     corpus = CorpusConfig(name="mix", reader="mix", parts=parts, language="ru", encoding="koi8_r")
-    reader = open_corpus(corpus, "")
-    found = [d for s in reader.splits(1 << 20) for d in reader.read(s, SkipCounts())]
+    found, _ = reading.read(corpus)
     assert [d.language for d in found] == ["ru", "ru", "de"]
     assert [d.text.replace("?", "—") for d in found[:2]] == [text, text]
     assert found[2].text != text  # detected, with the encodings of German
 
 
 def composed(*words: str) -> CorpusConfig:
-    config = composing.compose("prepare", PrepareConfig, ["vocab=v", *words])
-    assert config is not None
-    return composing.validate(config, PrepareConfig).corpus
+    return configured("prepare", "vocab=v", *words).corpus
 
 
 def test_published_corpora_in_a_mix_have_its_language() -> None:

@@ -8,7 +8,8 @@ import pytest
 
 from pipeline.common.errors import ConfigError, InputError
 from pipeline.config import CorpusConfig
-from pipeline.readers import Document, FileRange, SkipCounts, open_corpus
+from pipeline.readers import FileRange, open_corpus
+from tests.pipeline.readers.reading import read
 from tests.refusals import refused
 
 SENTENCES = "The module opens files. It reads them line by line and closes them after that."
@@ -17,11 +18,6 @@ SENTENCES = "The module opens files. It reads them line by line and closes them 
 def corpus_of(*packages: str, **options: object) -> CorpusConfig:
     options["packages"] = list(packages)
     return CorpusConfig(name="sample", reader="sample", options=options)
-
-
-def documents(corpus: CorpusConfig, split_bytes: int = 2**20) -> tuple[list[Document], SkipCounts]:
-    opened, tally = open_corpus(corpus, ""), SkipCounts()
-    return [d for s in opened.splits(split_bytes) for d in opened.read(s, tally)], tally
 
 
 MODULES = {
@@ -58,7 +54,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def test_a_module_is_a_document_in_the_order_of_its_code(package: str) -> None:
-    found, tally = documents(corpus_of(package, minimum_characters=20))
+    found, tally = read(corpus_of(package, minimum_characters=20))
     assert [d.id for d in found] == [f"{package}/__init__.py", f"{package}/inner/deep.py"]
     assert found[1].text.split("\n") == [
         "First comes this sentence here.",
@@ -71,13 +67,13 @@ def test_a_module_is_a_document_in_the_order_of_its_code(package: str) -> None:
 
 def test_cutting_loses_and_doubles_no_module(package: str) -> None:
     corpus = corpus_of(package, minimum_characters=20)
-    whole, _ = documents(corpus)
+    whole, _ = read(corpus)
     for split_bytes in (1, 7, 50, 200):
-        assert documents(corpus, split_bytes)[0] == whole
+        assert read(corpus, split_bytes)[0] == whole
 
 
 def test_a_part_of_a_package_can_be_read_alone(package: str) -> None:
-    found, _ = documents(corpus_of(f"{package}.inner", minimum_characters=20))
+    found, _ = read(corpus_of(f"{package}.inner", minimum_characters=20))
     assert [d.id for d in found] == [f"{package}.inner/deep.py"]
 
 
@@ -99,7 +95,7 @@ def test_options_are_checked() -> None:
 
 
 def test_real_packages_give_prose() -> None:
-    found, _ = documents(corpus_of("networkx"))
+    found, _ = read(corpus_of("networkx"))
     lines = [line for document in found for line in document.text.split("\n")]
     assert len(found) > 100
     assert sum(map(len, lines)) > 500_000

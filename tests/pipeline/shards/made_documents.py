@@ -1,9 +1,11 @@
-"""Documents of given lengths, whose tokens say where they are from."""
+"""Documents of given lengths, whose tokens say where they are from, and the sequences made of them."""
 
 import numpy as np
 
 from pipeline.common import counter_rng
-from pipeline.shards.sentence_pairs import Documents
+from pipeline.shards.sentence_pairs import Documents, Pairs, gather
+
+SEPARATOR = 1_000_000
 
 
 def documents_of(lengths: list[list[int]]) -> Documents:
@@ -16,3 +18,14 @@ def documents_of(lengths: list[list[int]]) -> Documents:
         keys=counter_rng.random_bits(counter_rng.key(7, "documents"), np.arange(len(lengths))),
         buckets=np.array([0, len(lengths)]),
     )
+
+
+def owners(lengths: list[list[int]]) -> np.ndarray:
+    """The number of the document of each token."""
+    return np.repeat(np.arange(len(lengths)), [sum(d) for d in lengths])
+
+
+def rows(tokens: np.ndarray, pairs: Pairs) -> list[list[int]]:
+    """The tokens of each sequence."""
+    values, offsets = gather(tokens, pairs)
+    return [part.tolist() for part in np.split(values, offsets[1:-1])] if len(pairs) else []

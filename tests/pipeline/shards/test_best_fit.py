@@ -8,16 +8,9 @@ from hypothesis import strategies as st
 
 from pipeline.common import counter_rng
 from pipeline.shards.full_sentences import best_fit, fill, full_sentences
-from pipeline.shards.sentence_pairs import Pairs, gather
-from tests.pipeline.shards.made_documents import documents_of
+from tests.pipeline.shards.made_documents import SEPARATOR, documents_of, owners, rows
 
-SEPARATOR = 1_000_000
 KEY = counter_rng.key(0, "x")
-
-
-def rows(tokens: np.ndarray, pairs: Pairs) -> list[list[int]]:
-    values, offsets = gather(tokens, pairs)
-    return [part.tolist() for part in np.split(values, offsets[1:-1])] if len(pairs) else []
 
 
 def pieces(row: list[int]) -> list[list[int]]:
@@ -71,7 +64,7 @@ def test_pieces_are_put_where_they_fit_best(case: tuple[list[int], int]) -> None
 @given(corpora, st.integers(4, 60))
 def test_cut_documents_are_counted_in_both_packings(lengths: list[list[int]], most: int) -> None:
     documents = documents_of(lengths)
-    owner = np.repeat(np.arange(len(lengths)), [sum(d) for d in lengths])
+    owner = owners(lengths)
     for pack in (full_sentences, best_fit):
         tokens, pairs, cut = pack(documents, most, KEY, separator=SEPARATOR, chosen=np.arange(len(lengths)))
         homes: dict[int, set[int]] = {}

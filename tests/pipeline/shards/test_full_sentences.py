@@ -8,27 +8,15 @@ from hypothesis import strategies as st
 
 from pipeline.common import counter_rng
 from pipeline.shards.full_sentences import full_sentences
-from pipeline.shards.sentence_pairs import Documents, gather
-
-SEPARATOR = 1_000_000
+from tests.pipeline.shards.made_documents import SEPARATOR, documents_of, owners, rows
 
 
 def packed(lengths: list[list[int]], most: int, separator: int | None, seed: int = 0) -> list[list[int]]:
     """Sequences over documents whose sentences have these lengths; token k of the corpus is k."""
-    sentences = [length for document in lengths for length in document]
-    documents = Documents(
-        tokens=np.arange(sum(sentences)),
-        sentences=np.concatenate([[0], np.cumsum(sentences)]).astype(np.int64),
-        starts=np.concatenate([[0], np.cumsum([len(d) for d in lengths])]).astype(np.int64),
-        keys=counter_rng.random_bits(counter_rng.key(7, "documents"), np.arange(len(lengths))),
-        buckets=np.array([0, len(lengths)]),
-    )
-    tokens, pairs, _ = full_sentences(
-        documents, most, counter_rng.key(seed, "x"), separator=separator, chosen=np.arange(len(lengths))
-    )
+    key, chosen = counter_rng.key(seed, "x"), np.arange(len(lengths))
+    tokens, pairs, _ = full_sentences(documents_of(lengths), most, key, separator=separator, chosen=chosen)
     assert not pairs.b_len.any()
-    values, offsets = gather(tokens, pairs)
-    return [part.tolist() for part in np.split(values, offsets[1:-1])] if len(pairs) else []
+    return rows(tokens, pairs)
 
 
 corpora = st.lists(st.lists(st.integers(1, 40), min_size=1, max_size=12), max_size=8)
@@ -45,7 +33,7 @@ def test_every_token_is_in_one_sequence(lengths: list[list[int]], most: int, sep
 
 @given(corpora, st.integers(4, 60))
 def test_documents_meet_only_at_a_separator(lengths: list[list[int]], most: int) -> None:
-    owner = np.repeat(np.arange(len(lengths)), [sum(d) for d in lengths])
+    owner = owners(lengths)
     for sequence in packed(lengths, most, None):
         assert sequence == list(range(sequence[0], sequence[0] + len(sequence)))
         assert owner[sequence[0]] == owner[sequence[-1]]

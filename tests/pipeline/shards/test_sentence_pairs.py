@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pipeline.common import counter_rng
 from pipeline.shards.sentence_pairs import Documents, Pairs, document_hash, gather, held_out, next_sentence_pairs
 from tests.examples import examples
-from tests.pipeline.shards.made_documents import documents_of
+from tests.pipeline.shards.made_documents import documents_of, owners
 
 Pair = tuple[list[int], list[int], bool]
 
@@ -143,7 +143,7 @@ def test_a_bucket_has_the_pairs_that_it_has_alone(
 def test_by_order_pairs_are_neighbours_in_or_out_of_order(lengths: list[list[int]], max_tokens: int, seed: int) -> None:
     documents = documents_of(lengths)
     key = counter_rng.key(seed, "x")
-    owner = np.repeat(np.arange(len(lengths)), [sum(d) for d in lengths])
+    owner = owners(lengths)
     for a, b, swapped in vectorised_pairs(documents, max_tokens, 0.1, key, by_order=True):
         assert owner[a[0]] == owner[b[0]]
         assert (a[0] > b[0]) == swapped
@@ -156,7 +156,7 @@ def test_by_order_pairs_are_neighbours_in_or_out_of_order(lengths: list[list[int
 @given(corpora, st.integers(5, 60), st.integers(0, 99))
 def test_segments_are_slices_within_the_limit(lengths: list[list[int]], max_tokens: int, seed: int) -> None:
     documents = documents_of(lengths)
-    owner = np.repeat(np.arange(len(lengths)), [sum(d) for d in lengths])
+    owner = owners(lengths)
     for a, b, is_random in vectorised_pairs(documents, max_tokens, 0.1, counter_rng.key(seed, "x")):
         assert len(a) >= 1
         assert len(b) >= 1
@@ -174,7 +174,7 @@ def test_segments_are_slices_within_the_limit(lengths: list[list[int]], max_toke
 @given(corpora.filter(lambda c: len(c) > 1), st.integers(0, 99))
 def test_without_truncation_no_token_of_a_document_is_lost(lengths: list[list[int]], seed: int) -> None:
     documents = documents_of(lengths)
-    owner = np.repeat(np.arange(len(lengths)), [sum(d) for d in lengths])
+    owner = owners(lengths)
     covered: set[int] = set()
     for a, b, is_random in vectorised_pairs(documents, 10_000, 0.0, counter_rng.key(seed, "x")):
         covered |= set(a) if is_random else set(a) | set(b)

@@ -8,15 +8,14 @@ from pathlib import Path
 import pytest
 
 from pipeline.config import CorpusConfig
-from pipeline.readers import SkipCounts, open_corpus
+from tests.pipeline.readers.reading import config, read
 
 CHOSEN = ["0", "1", "5"]  # a function of the names below "many": users rely on it
 
 
 def chosen(place: str) -> list[str]:
     """Return the first words of the documents that a limit leaves."""
-    reader = open_corpus(CorpusConfig(name="c", reader="text", path=place, limit="3000"), "")
-    found = [d for split in reader.splits(400) for d in reader.read(split, SkipCounts())]
+    found, _ = read(CorpusConfig(name="c", reader="text", path=place, limit="3000"), 400)
     return sorted(document.text.split()[0] for document in found)
 
 
@@ -44,9 +43,7 @@ def test_a_name_need_not_be_utf_8(folder: Path) -> None:
 
 def names(reader: str, place: Path, limit: str, split_bytes: int = 400) -> list[str]:
     """Return the ids of the documents that a limit leaves."""
-    opened = open_corpus(CorpusConfig(name="c", reader=reader, path=str(place), limit=limit), "")
-    found = (d for s in opened.splits(split_bytes) for d in opened.read(s, SkipCounts()))
-    return [document.id for document in found]
+    return [document.id for document in read(config(reader, place, limit=limit), split_bytes)[0]]
 
 
 @pytest.mark.parametrize("reader", ["text", "books"])
