@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pipeline.common import cores, heartbeat, terminal
+from pipeline.common import cores, foreign_json, heartbeat, terminal
 from pipeline.common.atomic import atomic_folder, write_text
 from pipeline.common.bars import Bar
 from pipeline.common.errors import ConfigError, Diverged, Exit
@@ -228,8 +228,7 @@ def finished(folder: Path, keys: Keys) -> Done:
     """Return the runs of `keys` that are done with the same inputs and settings."""
     done = {}
     for run, key in keys.items():
-        path = folder / f"{run.stem}.json"
-        record = json.loads(path.read_bytes()) if path.exists() else {}
+        record = foreign_json.own(folder / f"{run.stem}.json")
         if record.get("key") == key:
             done[run] = record
     return done

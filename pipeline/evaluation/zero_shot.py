@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from model.finetuning.features import Ids
-from pipeline.common import checkpoints, counter_rng, terminal
+from pipeline.common import checkpoints, counter_rng, foreign_json, terminal
 from pipeline.common.atomic import write_text
 from pipeline.common.bars import Bar
 from pipeline.common.counter_rng import Bools, Floats
@@ -308,8 +308,7 @@ def _scored(config: EvaluateConfig, model: Candidate, start: str, pairs: Pairs, 
     key = fingerprints.fingerprint("evaluate", alone)[0]
     path = file_of(folder, model, start)
     known, scores = path.with_suffix(".json"), path.with_suffix(".npy")
-    whole = known.is_file() and scores.is_file()
-    if whole and json.loads(known.read_bytes()).get("key") == key:
+    if scores.is_file() and foreign_json.own(known).get("key") == key:
         with scores.open("rb") as file:
             done = np.asarray(np.lib.format.read_array(file, allow_pickle=False))
         if len(done) == len(pairs):  # another release may take another row for malformed

@@ -17,13 +17,12 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 from model.launching import rank_endings
 from model.resilience.rank_card import RUN, SECRET
 from model.resilience.watchdog import STOPPING
 from pipeline.cli import entry_point
-from pipeline.common import output, run_record, terminal
+from pipeline.common import foreign_json, output, run_record, terminal
 from pipeline.common.atomic import write_text
 from pipeline.common.errors import ConfigError, Exit, UserError
 from pipeline.common.manifest import sha256_of
@@ -100,9 +99,9 @@ def may_queue_again(workdir: Path, job: str) -> bool:
     """Record a start of the job, and return whether it may start again."""
     path = workdir / "logs" / f".slurm-{job}"
     path.parent.mkdir(parents=True, exist_ok=True)
-    before: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {"progress": "", "times": 0}
+    before = foreign_json.own(path)
     now = progress(workdir)
-    times = before["times"] + 1 if before["progress"] == now else 1
+    times = before["times"] + 1 if before.get("progress") == now else 1
     write_text(path, json.dumps({"progress": now, "times": times}))
     return times < STALLED
 

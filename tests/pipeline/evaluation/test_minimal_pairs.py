@@ -124,6 +124,10 @@ def test_scores_that_are_there_are_not_computed_again(tmp_path: Path, model_fold
     assert found["ties"] == 60
     other = config_of(tmp_path, model_folder, baseline=False, score="word_l2r")
     assert stage.run("evaluate", other, evaluate.make, in_place=True).figures["ties"] < 60
+    np.save(path, np.zeros((60, 2)))
+    path.with_suffix(".json").write_bytes(b"\0")  # a disk that failed
+    (tmp_path / "out" / "manifest.json").unlink()
+    assert stage.run("evaluate", other, evaluate.make, in_place=True).figures["ties"] < 60
 
 
 def test_a_tie_is_right_as_the_first_of_equals_is_taken() -> None:

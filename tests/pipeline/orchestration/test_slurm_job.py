@@ -41,6 +41,8 @@ def test_a_job_queues_again_as_long_as_it_gets_on(tmp_path: Path) -> None:
     step.mkdir(parents=True)
     assert [may_queue_again(tmp_path, "7") for _ in range(3)] == [True, True, False]
     assert may_queue_again(tmp_path, "8"), "another job"
+    (tmp_path / "logs" / ".slurm-7").write_bytes(b"\0")
+    assert may_queue_again(tmp_path, "7"), "its record is damaged"
 
 
 def test_results_and_stages_are_progress(tmp_path: Path) -> None:
