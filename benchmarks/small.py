@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from pipeline.common.manifest import Manifest, file_checksums
+from pipeline.common.ranges import bounds_of
 from pipeline.shards import ShardInfo, write_shard
 from pipeline.tokenization.wordpiece import SPECIAL, WordPiece, build
 
@@ -27,7 +28,7 @@ def write_split(
     info = ShardInfo(
         split=split, pairs=pairs, tokenizer=wordpiece.sha256, vocab_size=wordpiece.size, sequence_length=length, seed=0
     )
-    path, offsets = folder / f"{split}-00000-of-00001.arrow", np.concatenate([[0], np.cumsum(lengths)])
+    path, offsets = folder / f"{split}-00000-of-00001.arrow", bounds_of(lengths)
     write_shard(path, info, tokens.astype(np.uint16), offsets, lengths // 2, lengths % 2 == 0)
 
 

@@ -12,15 +12,14 @@ show who overfits. A finished training or evaluation is not repeated, so the com
 
 import argparse
 import json
-import resource
 import shlex
 import statistics
-import subprocess
 import sys
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from benchmarks.data.prepare import measure
 from benchmarks.shared import heading, mean
 from pipeline.common.manifest import require_manifest
 
@@ -128,10 +127,7 @@ def measured(options: argparse.Namespace, kind: str, tokens: float, seed: int) -
 
 def command(stage: str, *overrides: str) -> float:
     """Run a stage unless it is up to date; return the seconds of processor time that it took."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run([sys.executable, "-m", f"pipeline.{stage}", *overrides], check=True)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return measure([sys.executable, "-m", f"pipeline.{stage}", *overrides]).cpu
 
 
 def figures_of(folder: Path) -> dict[str, Any]:

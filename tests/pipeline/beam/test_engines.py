@@ -194,7 +194,9 @@ def test_a_fault_in_mid_run_ends_in_the_same_bytes_or_in_one_line(
     said = (tmp_path / "stderr").read_text()
     if fault in SURVIVED.get(cluster.runner, ()):
         assert code == 0, said
-        assert all(map(RETRIED.search, said.splitlines())), said
+        notes = said.splitlines()
+        assert all(map(RETRIED.search, notes)), said
+        assert len(notes) <= (2 if cluster.runner == "flink" else 1), said  # a task manager may end by itself, too
     elif fault == "pool" and code == 0:  # its workers went on, and no other was needed
         assert said == ""
     else:
