@@ -4,8 +4,8 @@ from pathlib import Path
 
 import numpy as np
 
-from pipeline.common.manifest import Manifest, file_checksums
 from pipeline.common.ranges import bounds_of
+from pipeline.records.manifest import Manifest, file_checksums
 from pipeline.shards import ShardInfo, write_shard
 from pipeline.tokenization.wordpiece import SPECIAL, WordPiece, build
 

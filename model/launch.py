@@ -3,7 +3,7 @@
 Runs a launcher (deepspeed, torchrun, or plain Python) and adds what these lack: it passes SIGTERM
 only to the ranks, which have time to save instead of being killed after 30 seconds; it stops ranks
 that their launcher left behind; and it reports the outcome in one exit code, the same for all
-launchers (`pipeline.common.errors.Exit`). On one machine it selects a free port. DeepSpeed's own
+launchers (`pipeline.errors.Exit`). On one machine it selects a free port. DeepSpeed's own
 log is left out unless `--log_level` asks for it.
 
 With `deepspeed --hostfile HOSTS` and several hosts, it starts all of them over ssh: output lines
@@ -23,8 +23,9 @@ from model.launching import ssh_hosts
 from model.launching.command_line import LauncherCommand, rank_hosts, read_hosts
 from model.launching.local_ranks import Launch
 from model.resilience.rank_card import HOSTS, SECRET
-from pipeline.common import cores, output, terminal
-from pipeline.common.errors import ConfigError, Exit, Restart, UserError
+from pipeline.common import cores
+from pipeline.console import output, terminal
+from pipeline.errors import ConfigError, Exit, Restart, UserError
 
 HOSTFILE = "BERT_HOSTFILE"  # environment: the text of a hostfile that is in no file
 GPU_DEVICES = (cores.NVIDIA, Path("/dev/kfd"))  # of NVIDIA's and of AMD's driver

@@ -29,11 +29,11 @@ from model.resilience import process_group, rank_record, rendezvous
 from model.resilience.gpus import device_of_rank
 from model.resilience.rank_card import describe
 from model.training import device_peak
-from pipeline.common import terminal
-from pipeline.common.arguments import Arguments
-from pipeline.common.errors import Exit, InputError, Restart, UserError, first_line
-from pipeline.common.formatting import pluralize
 from pipeline.common.schema import StageConfig
+from pipeline.console import terminal
+from pipeline.console.arguments import Arguments
+from pipeline.console.formatting import pluralize
+from pipeline.errors import Exit, InputError, Restart, UserError, first_line
 
 OPERATION = 180.0  # seconds that a rank may wait for another
 

@@ -21,7 +21,7 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 from model.config import TrainConfig
 from model.resilience import rank_record
 from pipeline.cli import entry_point
-from pipeline.common.errors import ConfigError, Exit
+from pipeline.errors import ConfigError, Exit
 from pipeline.stages import fingerprints, stage, store_folder
 
 

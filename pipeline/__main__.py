@@ -5,7 +5,7 @@ import textwrap
 
 from pipeline import dashboards, inspect
 from pipeline.cli import conf_files
-from pipeline.common import terminal
+from pipeline.console import terminal
 from pipeline.stages.registry import STAGES
 
 

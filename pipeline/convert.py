@@ -16,15 +16,16 @@ from typing import TYPE_CHECKING
 
 from model.training import provenance
 from pipeline.cli import entry_point
-from pipeline.common import checkpoints
-from pipeline.common.errors import BY_FORCE, ConfigError, InputError
-from pipeline.common.figures import Conversion
-from pipeline.common.foreign_json import Json
-from pipeline.common.formatting import pluralize
-from pipeline.common.manifest import MANIFEST, Manifest, Result, require_manifest, sha256_of
-from pipeline.common.stores import hub
 from pipeline.config import ConvertConfig
+from pipeline.console.formatting import pluralize
+from pipeline.errors import BY_FORCE, ConfigError, InputError
+from pipeline.records import checkpoint_folder
+from pipeline.records.manifest import MANIFEST, Manifest, Result, require_manifest
+from pipeline.records.metrics import Conversion
 from pipeline.stages import stage, store_folder
+from pipeline.storage.checksums import sha256_of
+from pipeline.storage.stores import hub
+from pipeline.storage.strict_json import Json
 from pipeline.tokenization.wordpiece import WordPiece
 
 if TYPE_CHECKING:
@@ -248,13 +249,13 @@ def saved(train: str) -> dict[int, Path]:
     Raises:
         InputError: it has none.
     """
-    last, _ = checkpoints.locate(Path(train))
-    return checkpoints.steps(last.parent)
+    last, _ = checkpoint_folder.locate(Path(train))
+    return checkpoint_folder.steps(last.parent)
 
 
 def marked(every: dict[int, Path]) -> dict[str, Path]:
     """Return those of a training's checkpoints that `save_at_words` kept, by name."""
-    marks = {path: checkpoints.mark_of(path) for path in every.values()}
+    marks = {path: checkpoint_folder.mark_of(path) for path in every.values()}
     return {of_mark(mark): path for path, mark in marks.items() if mark is not None}
 
 

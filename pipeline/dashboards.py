@@ -13,8 +13,8 @@ from typing import Any
 
 from model.training.tracking import has_key, project_of
 from pipeline.cli import entry_point
-from pipeline.common.arguments import Arguments
-from pipeline.common.errors import ConfigError, InputError, first_line
+from pipeline.console.arguments import Arguments
+from pipeline.errors import ConfigError, InputError, first_line
 from pipeline.reporting import wandb_stages
 
 

@@ -11,16 +11,16 @@ from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from pipeline.cli import entry_point
-from pipeline.common import http_transfer
-from pipeline.common.atomic import flush, write_text
-from pipeline.common.bars import Bar
-from pipeline.common.errors import ConfigError, InputError
-from pipeline.common.formatting import pluralize
-from pipeline.common.http_transfer import NotFound, RetryPolicy
-from pipeline.common.manifest import MANIFEST, Manifest, Result
-from pipeline.common.redact import hide
 from pipeline.config import DownloadConfig, DownloadFile
+from pipeline.console.bars import Bar
+from pipeline.console.formatting import pluralize
+from pipeline.console.redact import hide
+from pipeline.errors import ConfigError, InputError
+from pipeline.records.manifest import MANIFEST, Manifest, Result
 from pipeline.stages import stage
+from pipeline.storage import http_transfer
+from pipeline.storage.atomic import flush, write_text
+from pipeline.storage.http_transfer import NotFound, RetryPolicy
 
 ALGORITHMS = {32: "md5", 40: "sha1", 64: "sha256"}
 _LATEST = "latest"

@@ -16,13 +16,13 @@ import numpy as np
 import pyarrow as pa
 
 from pipeline.cli import entry_point
-from pipeline.common.atomic import atomic_path
-from pipeline.common.bars import Bar
-from pipeline.common.errors import writable
-from pipeline.common.formatting import pluralize
 from pipeline.config import EmbedConfig
+from pipeline.console.bars import Bar
+from pipeline.console.formatting import pluralize
+from pipeline.errors import writable
 from pipeline.evaluation.input_rows import Row, longest_of, rows_of
 from pipeline.stages import stage
+from pipeline.storage.atomic import atomic_path
 from pipeline.tokenization.wordpiece import WordPiece
 
 if TYPE_CHECKING:

@@ -10,13 +10,13 @@ import sys
 from pathlib import Path
 
 from pipeline.cli import entry_point
-from pipeline.common import run_record
-from pipeline.common.atomic import write_text
-from pipeline.common.errors import ConfigError
-from pipeline.common.manifest import Result
 from pipeline.config import EvaluateConfig
+from pipeline.errors import ConfigError
 from pipeline.evaluation import grid_search, zero_shot
+from pipeline.records import run_file
+from pipeline.records.manifest import Result
 from pipeline.stages import stage
+from pipeline.storage.atomic import write_text
 
 
 def make(config: EvaluateConfig, out: Path) -> Result:
@@ -51,7 +51,7 @@ def main() -> None:
                 "pretrained",
             )
         evaluate(config)
-        if run_record.OPTION not in words and Path(config.workdir, "report", "report.html").exists():
+        if run_file.OPTION not in words and Path(config.workdir, "report", "report.html").exists():
             print(f"python -m pipeline.report workdir={config.workdir} adds this to the report")
 
     entry_point.run("evaluate", EvaluateConfig, checked)

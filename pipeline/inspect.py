@@ -29,13 +29,15 @@ from model.finetuning.features import frame
 from model.loader.masking import Masker
 from pipeline.beam.documents import OUTCOMES
 from pipeline.cli import entry_point
-from pipeline.common import counter_rng, storage
-from pipeline.common.arguments import Arguments
-from pipeline.common.errors import InputError, writable
-from pipeline.common.figures import CorpusCounts, TrainingSummary
-from pipeline.common.formatting import pluralize
-from pipeline.common.manifest import MANIFEST, Manifest, require_manifest, sha256
+from pipeline.common import counter_rng
+from pipeline.console.arguments import Arguments
+from pipeline.console.formatting import pluralize
+from pipeline.errors import InputError, writable
+from pipeline.records.manifest import MANIFEST, Manifest, require_manifest
+from pipeline.records.metrics import CorpusCounts, TrainingSummary
 from pipeline.shards import SPLITS, Shard, open_folder
+from pipeline.storage import places
+from pipeline.storage.checksums import sha256
 from pipeline.tokenization.wordpiece import WordPiece
 
 SPACES = ("Ġ", "▁")  # as they begin an entry
@@ -228,7 +230,7 @@ def show(options: argparse.Namespace) -> None:
     """
     if options.samples < 0:
         raise InputError("must be at least 0", "--samples", options.samples)
-    if storage.is_address(options.folder):
+    if places.is_address(options.folder):
         raise InputError("must be a local folder; copy it here", "DIR", options.folder)
     folder = Path(options.folder)
     manifest = require_manifest(folder, "prepare", "DIR")

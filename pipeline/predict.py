@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from pipeline.cli import entry_point
-from pipeline.common import output, terminal
-from pipeline.common.errors import InputError
 from pipeline.config import PredictConfig, TaskConfig
+from pipeline.console import output, terminal
+from pipeline.errors import InputError
 from pipeline.evaluation.input_rows import Row, longest_of, rows_of
 from pipeline.evaluation.task_types.question_answering import Answers, Question
 from pipeline.evaluation.task_types.token_classification import Tagging

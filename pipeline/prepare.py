@@ -29,22 +29,22 @@ from pipeline.beam.runners import for_workers
 from pipeline.beam.shard_sizes import buckets, check_sizes
 from pipeline.beam.units import Splits, Units
 from pipeline.cli import entry_point
-from pipeline.common import terminal
-from pipeline.common.errors import InputError, named
-from pipeline.common.estimate import size
-from pipeline.common.figures import CorpusCounts
-from pipeline.common.formatting import WARNING, pluralize
-from pipeline.common.manifest import Result
-from pipeline.common.stores.mirror import addressed
 from pipeline.config import PrepareConfig, check
+from pipeline.console import terminal
+from pipeline.console.formatting import WARNING, pluralize
+from pipeline.errors import InputError, named
 from pipeline.filtering import filters, minhash
 from pipeline.readers.io import byte_ranges
 from pipeline.readers.io.row_fields import LEFT_OUT
+from pipeline.records.estimate import size
+from pipeline.records.manifest import Result
+from pipeline.records.metrics import CorpusCounts
 from pipeline.shards import ShardInfo
 from pipeline.shards.validation_share import LowestHashes, how_to_set, sensible_count
 from pipeline.stages import fingerprints, stage
 from pipeline.stages.fingerprints import pin
 from pipeline.stages.store_folder import root_of
+from pipeline.storage.cached_folders import addressed
 from pipeline.tokenization.coverage import Coverage
 from pipeline.tokenization.word_segmentation import segmenter
 from pipeline.tokenization.wordpiece import WordPiece

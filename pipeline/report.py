@@ -14,20 +14,21 @@ from model.huggingface import model_card
 from model.training.provenance import LOSSES, overfitting
 from model.training.tracking import read_metrics
 from pipeline.cli import entry_point
-from pipeline.common import formatting, run_record
-from pipeline.common.atomic import write_text
-from pipeline.common.errors import ConfigError, InputError
-from pipeline.common.figures import Conversion, CorpusCounts, Score, TrainingSummary
-from pipeline.common.formatting import WARNING, pluralize
-from pipeline.common.manifest import Manifest, Result
-from pipeline.common.redact import redact
 from pipeline.config import ReportConfig
+from pipeline.console import formatting
+from pipeline.console.formatting import WARNING, pluralize
+from pipeline.console.redact import redact
+from pipeline.errors import ConfigError, InputError
 from pipeline.evaluation import significance
 from pipeline.evaluation.grid_search import MODEL
+from pipeline.records import run_file
+from pipeline.records.manifest import Manifest, Result
+from pipeline.records.metrics import Conversion, CorpusCounts, Score, TrainingSummary
 from pipeline.reporting import graph_svg, minimal_pair_tables, plots, score_tables, wandb_stages
 from pipeline.reporting.score_tables import Figures, Made, Plot, Stages, shown
 from pipeline.stages import stage, store_folder
 from pipeline.stages.fingerprints import absolute, still_read
+from pipeline.storage.atomic import write_text
 
 PAGE = "report.html"
 
@@ -269,7 +270,7 @@ def run(config: ReportConfig) -> None:
 def command_of(workdir: str) -> str | None:
     """Return the command line of the last run in a folder; None where no run left one."""
     try:
-        return str(run_record.load(run_record.place_of(workdir))["command"])
+        return str(run_file.load(run_file.place_of(workdir))["command"])
     except (InputError, KeyError):
         return None
 

@@ -8,18 +8,20 @@ import sys
 import time
 from pathlib import Path
 
-from pipeline.common import formatting, run_record, storage, terminal
-from pipeline.common.errors import ConfigError, Exit, Restart, UserError
-from pipeline.common.figures import Conversion
-from pipeline.common.manifest import Manifest
 from pipeline.config import RunConfig
+from pipeline.console import formatting, terminal
+from pipeline.errors import ConfigError, Exit, Restart, UserError
 from pipeline.orchestration import compose_run, estimates, graph, run_document, stage_commands, stage_keys
 from pipeline.orchestration.follow import Executor, StageFailed, announce_done, width_of
 from pipeline.orchestration.kubernetes import KubernetesExecutor
 from pipeline.orchestration.local import LocalExecutor
 from pipeline.orchestration.run_document import Nodes, Run
 from pipeline.orchestration.slurm import SlurmExecutor
+from pipeline.records import run_file
+from pipeline.records.manifest import Manifest
+from pipeline.records.metrics import Conversion
 from pipeline.stages import stage, store_folder
+from pipeline.storage import places
 
 
 def draw(nodes: Nodes) -> str:
@@ -45,7 +47,7 @@ def execute(config: RunConfig) -> None:
             True,
         )
     if store_folder.in_store(config.workdir):
-        config.workdir = storage.normal(config.workdir)
+        config.workdir = places.normal(config.workdir)
         if config.executor.name == "slurm":
             raise ConfigError(
                 "must be a local path with executor=slurm, whose nodes share one", "workdir", config.workdir
@@ -80,7 +82,7 @@ def jobs_of(config: RunConfig, nodes: Nodes) -> str:
 
 def by_hand(config: RunConfig, nodes: Nodes) -> str:
     """Return the commands of the stages that have to run, for another scheduler."""
-    place, start = run_record.place_of(config.workdir), " ".join(stage_commands.ELSEWHERE)
+    place, start = run_file.place_of(config.workdir), " ".join(stage_commands.ELSEWHERE)
     jobs = [f"  python {start} {place}#{job}" for job in run_document.by_job(nodes)]
     return "\n".join(["run on each machine of a stage, in this order:", *jobs])
 
@@ -113,7 +115,7 @@ def run_nodes(config: RunConfig, nodes: Nodes, expected: str) -> None:
         chosen = executor(config, run)
         run.write()
         if chosen is None:
-            terminal.say(f"written: {run_record.place_of(config.workdir)}; {by_hand(config, nodes)}")
+            terminal.say(f"written: {run_file.place_of(config.workdir)}; {by_hand(config, nodes)}")
             return
         announce_done(nodes)
         chosen.run(nodes)

@@ -8,10 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from pipeline.cli import entry_point
-from pipeline.common.errors import InputError
-from pipeline.common.manifest import Result
 from pipeline.config import SubmitConfig, TaskConfig
+from pipeline.errors import InputError
 from pipeline.evaluation import answers, examples
+from pipeline.records.manifest import Result
 from pipeline.stages import stage, store_folder
 
 ARCHIVE = "submission.zip"

@@ -22,12 +22,13 @@ import numpy as np
 
 from pipeline import readers
 from pipeline.cli import entry_point
-from pipeline.common import bars, counter_rng
-from pipeline.common.errors import InputError
-from pipeline.common.formatting import pluralize
-from pipeline.common.manifest import Result
+from pipeline.common import counter_rng
 from pipeline.config import TasksConfig
+from pipeline.console import bars
+from pipeline.console.formatting import pluralize
+from pipeline.errors import InputError
 from pipeline.filtering import filters
+from pipeline.records.manifest import Result
 from pipeline.shards.sentence_pairs import document_hash, held_out
 from pipeline.shards.validation_share import LowestHashes, how_to_set
 from pipeline.stages import stage

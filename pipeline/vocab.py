@@ -19,17 +19,18 @@ from tokenizers.trainers import WordPieceTrainer
 
 from pipeline import readers
 from pipeline.cli import entry_point
-from pipeline.common import counter_rng, storage
-from pipeline.common.atomic import write_text
-from pipeline.common.bars import Bar
+from pipeline.common import counter_rng
 from pipeline.common.batching import batches
-from pipeline.common.errors import InputError, named
-from pipeline.common.formatting import WARNING, pluralize
-from pipeline.common.manifest import Result
 from pipeline.config import VocabConfig
+from pipeline.console.bars import Bar
+from pipeline.console.formatting import WARNING, pluralize
+from pipeline.errors import InputError, named
 from pipeline.readers.io import compressed
 from pipeline.readers.io.archives import TARS
+from pipeline.records.manifest import Result
 from pipeline.stages import stage
+from pipeline.storage import places
+from pipeline.storage.atomic import write_text
 from pipeline.text import clean
 from pipeline.tokenization import alphabet, existing_vocabulary, normalization, wordpiece
 from pipeline.tokenization.pretokenize import CHUNK
@@ -112,7 +113,7 @@ def is_uncut(split: readers.FileRange) -> bool:
     False for unreadable files; their reader reports the error.
     """
     try:
-        file = storage.at(split.path)
+        file = places.at(split.path)
         if file.is_dir() or split.start > 0 or split.end < file.stat().st_size:
             return False
         return split.path.lower().endswith(TARS) or compressed.CompressedFile(file).kind != "plain"

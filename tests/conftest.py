@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import settings
 
-from pipeline.common import terminal
+from pipeline.console import terminal
 
 if TYPE_CHECKING:
     from tests.pipeline.store_proxy import Proxy

@@ -33,9 +33,10 @@ from importlib import import_module
 from multiprocessing import get_context
 from pathlib import Path
 
-from pipeline.common import checkpoints, counter_rng
-from pipeline.common.errors import Exit
-from pipeline.common.manifest import MANIFEST
+from pipeline.common import counter_rng
+from pipeline.errors import Exit
+from pipeline.records import checkpoint_folder
+from pipeline.records.manifest import MANIFEST
 from tests import forked
 
 FLUSHES = ("fsync", "fdatasync")
@@ -257,7 +258,7 @@ class World:
 
 def lasting(name: str, data: bytes) -> bytes:
     """Return what of a file no time changes."""
-    if name.endswith(("report.html", "rates.json", checkpoints.SUMS)):
+    if name.endswith(("report.html", "rates.json", checkpoint_folder.SUMS)):
         return b""
     if name.endswith("metrics.jsonl"):
         rows = [json.loads(line) for line in data.splitlines()]

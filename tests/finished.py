@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from pipeline.common.checkpoints import State
-from pipeline.common.manifest import Manifest
+from pipeline.records.checkpoint_folder import State
+from pipeline.records.manifest import Manifest
 
 
 def manifest(stage: str, **fields: Any) -> Manifest:

@@ -4,9 +4,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from pipeline.common import parallel
-from pipeline.common.stores.client import ANY
-from pipeline.common.stores.objects import CLIENTS, client, fetch
-from pipeline.common.stores.remote_file import Info
+from pipeline.storage.stores.client import ANY
+from pipeline.storage.stores.objects import CLIENTS, client, fetch
+from pipeline.storage.stores.remote_file import Info
 
 __all__ = ["CLIENTS", "client", "fetch"]
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from pipeline.common.manifest import Manifest, require_manifest
 from pipeline.config import CorpusConfig, PrepareConfig, RunnerConfig
+from pipeline.records.manifest import Manifest, require_manifest
 from pipeline.tokenization.wordpiece import SPECIAL, build
 from tests import forked
 

@@ -31,7 +31,7 @@ FOREIGN = re.compile(
 )
 LIBRARIES = re.compile(r"^(deepspeed|distributed_c10d|wandb|hub|transformers|beam|torch|dist|ops)\.")
 QUESTION = re.compile(r"\b(in_store|is_address|localised|local_place)\(|\.stored\b")
-ASKED_IN = ("pipeline/stages/", "pipeline/common/stores/", "pipeline/common/storage.py")
+ASKED_IN = ("pipeline/stages/", "pipeline/storage/")
 
 
 def code_lines(text: str) -> int:

@@ -15,7 +15,7 @@ import pytest
 
 from model.config import TrainConfig
 from pipeline.cli import entry_point
-from pipeline.common.errors import Exit
+from pipeline.errors import Exit
 
 GOLDEN = Path(__file__).parent / "golden" / "messages.txt"
 SPECIAL = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n"

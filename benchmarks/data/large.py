@@ -35,10 +35,10 @@ import pyarrow as pa
 from benchmarks.data import engines
 from benchmarks.data.prepare import learn, measure, read, stage
 from benchmarks.shared import heading
-from pipeline.common import formatting
-from pipeline.common.manifest import Manifest, require_manifest
 from pipeline.config import FiltersConfig
+from pipeline.console import formatting
 from pipeline.filtering import minhash
+from pipeline.records.manifest import Manifest, require_manifest
 
 PER_FILE = 16_000
 EQUAL, NEAR, ALIKE = 17, 18, 19  # of the numbers modulo 20

@@ -30,8 +30,8 @@ from pathlib import Path
 from benchmarks.data.samples import learn_vocab
 from benchmarks.shared import heading, keep
 from pipeline import readers
-from pipeline.common.manifest import require_manifest
 from pipeline.config import CorpusConfig
+from pipeline.records.manifest import require_manifest
 from pipeline.text import clean
 from pipeline.tokenization import wordpiece
 

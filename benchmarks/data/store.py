@@ -18,9 +18,9 @@ from pathlib import Path
 
 from benchmarks.shared import heading
 from pipeline.common import parallel
-from pipeline.common.manifest import sha256
-from pipeline.common.stores import objects
-from pipeline.common.stores.mirror import Copy
+from pipeline.storage.cached_folders import Copy
+from pipeline.storage.checksums import sha256
+from pipeline.storage.stores import objects
 
 
 def main() -> None:

@@ -30,7 +30,7 @@ from model.training import start
 from model.training.trainer import Trainer
 from pipeline.cli import composing, conf_files
 from pipeline.common.ports import free_port
-from pipeline.common.stores.background_upload import BackgroundUpload
+from pipeline.storage.uploads import BackgroundUpload
 
 
 def train(name: str, overrides: list[str]) -> None:

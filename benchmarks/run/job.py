@@ -14,9 +14,10 @@ import psutil
 from benchmarks.run.hosts import Host
 from benchmarks.small import settings
 from model.training.tracking import read_metrics
-from pipeline.common import checkpoints
-from pipeline.common.manifest import require_manifest, sha256
 from pipeline.common.ports import free_port
+from pipeline.records import checkpoint_folder
+from pipeline.records.manifest import require_manifest
+from pipeline.storage.checksums import sha256
 
 ROOT = Path(__file__).resolve().parents[2]
 BIN = Path(sys.executable).parent
@@ -110,7 +111,7 @@ class Job:
             InputError: The training has not finished.
         """
         manifest = require_manifest(self.out, "train", "out")
-        return sha256(self.out / manifest.figures["checkpoint"] / checkpoints.WEIGHTS)
+        return sha256(self.out / manifest.figures["checkpoint"] / checkpoint_folder.WEIGHTS)
 
     def resumed_after(self) -> int:
         """Return the step from which the last start resumed."""

@@ -21,7 +21,7 @@ from typing import Any
 
 from benchmarks.data.prepare import measure
 from benchmarks.shared import heading, mean
-from pipeline.common.manifest import require_manifest
+from pipeline.records.manifest import require_manifest
 
 SHARDS = ("pairs=none", "sequence_length=128", "validation_share=0.02", "runner.workers=1")
 BATCH = 16

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from model.config.learning import ObjectiveConfig, OptimizerConfig, ScheduleConfig
 from model.config.sizes import AUTO, PUBLISHED, SHAPE, ModelConfig
 from model.config.training import ComputeConfig, DataConfig, TrackingConfig, TrainConfig, check_length
-from pipeline.common.foreign_json import Json
+from pipeline.storage.strict_json import Json
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -6,10 +6,10 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from pipeline.common.errors import ConfigError, named
-from pipeline.common.foreign_json import Json
-from pipeline.common.formatting import flatten
 from pipeline.common.tables import read_table
+from pipeline.console.formatting import flatten
+from pipeline.errors import ConfigError, named
+from pipeline.storage.strict_json import Json
 
 if TYPE_CHECKING:
     from model.config.training import TrainConfig

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass, replace
 
-from pipeline.common.errors import ConfigError
 from pipeline.common.schema import Section, option
+from pipeline.errors import ConfigError
 
 # Layers, hidden size, heads and feed-forward size of the published models (as in conf/model).
 PUBLISHED = {

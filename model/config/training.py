@@ -8,9 +8,9 @@ from typing import Any
 from model.config import deepspeed_keys
 from model.config.learning import ObjectiveConfig, OptimizerConfig, ScheduleConfig
 from model.config.sizes import AUTO, PUBLISHED, SHAPE, ModelConfig
-from pipeline.common.errors import named
-from pipeline.common.formatting import byte_count
 from pipeline.common.schema import Section, StageConfig, TrackerConfig, check, group, input_path, option, runtime_option
+from pipeline.console.formatting import byte_count
+from pipeline.errors import named
 
 SMALL = 256  # hidden size up to which a rank on a CPU has one thread
 SHARE = 8  # samples per batch that a rank on a CPU should have

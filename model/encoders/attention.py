@@ -25,7 +25,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from model.encoders.dropout import drop
-from pipeline.common.errors import ConfigError
+from pipeline.errors import ConfigError
 
 HALF = (torch.float16, torch.bfloat16)
 LONG = 1024  # tokens; scores of longer sequences are not kept for the backward pass

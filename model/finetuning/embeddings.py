@@ -17,7 +17,7 @@ from model.finetuning.features import Samples
 from model.finetuning.heads import BertWithHead, HeadConfig, pool_tokens
 from model.huggingface import bert_format
 from pipeline.common.counter_rng import Ints
-from pipeline.common.errors import ConfigError
+from pipeline.errors import ConfigError
 
 BATCH_TOKENS = 8192  # approximate tokens per forward pass
 

@@ -25,8 +25,8 @@ from model.training.optimizer import parameter_groups
 from model.training.schedule import lr_factor
 from pipeline.common import counter_rng
 from pipeline.common.counter_rng import Ints
-from pipeline.common.errors import Diverged
 from pipeline.common.ranges import bounds_of, ranges
+from pipeline.errors import Diverged
 
 CLIP = 1.0  # largest gradient norm
 EVALUATION_BATCH = 128

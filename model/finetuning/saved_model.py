@@ -9,8 +9,8 @@ from model.config import Json, ModelConfig
 from model.finetuning.heads import BertWithHead, HeadConfig
 from model.huggingface import bert_format, vocabulary
 from model.huggingface.names import ANSWER, CHOICE, CLASS, NAMES, TAG, Names
-from pipeline.common.errors import InputError
 from pipeline.common.schema import built
+from pipeline.errors import InputError
 
 KINDS = {  # head type by class of transformers
     named: kind for names in NAMES.values() for kind, named in names.tuned.items()

@@ -23,11 +23,11 @@ from model.encoders.architectures import architecture_of, parameter_shapes
 from model.encoders.encoder import initialise
 from model.huggingface import model_card, vocabulary
 from model.huggingface.names import NAMES, Names
-from pipeline.common import foreign_json, stand_ins
-from pipeline.common.errors import ConfigError, InputError, first_line, hub_cure, named
-from pipeline.common.file_search import inside
-from pipeline.common.manifest import Manifest
 from pipeline.common.schema import built, check
+from pipeline.errors import ConfigError, InputError, first_line, hub_cure, named
+from pipeline.records.manifest import Manifest
+from pipeline.storage import placeholders, strict_json
+from pipeline.storage.file_search import inside
 from pipeline.tokenization.wordpiece import SPECIAL, is_wordpiece, special_names
 
 CONFIG = "config.json"
@@ -174,7 +174,7 @@ def read_config(folder: Path | str) -> Json:
         made = next((path for path in near if (path / CONFIG).is_file()), None)
         cure = f"use {made}" if made else f"run python -m pipeline.convert{hub_cure(folder)}"
         raise InputError(f"no model in Hugging Face format found; {cure}", path=folder)
-    return foreign_json.read_object(folder / CONFIG)
+    return strict_json.read_object(folder / CONFIG)
 
 
 def their_config(config: ModelConfig, entries: list[str], dtype: torch.dtype) -> Json:
@@ -266,7 +266,7 @@ def parts_of(index: Path) -> list[Path]:
         InputError: The index is broken, or lists a missing file or one outside its folder.
     """
     try:
-        names = sorted(set(foreign_json.read(index)["weight_map"].values()))
+        names = sorted(set(strict_json.read(index)["weight_map"].values()))
     except (KeyError, TypeError, AttributeError) as error:
         raise InputError(f"not an index of weights ({error})", path=index) from error
     parts = [inside(index.parent, name, index) for name in names]
@@ -282,7 +282,7 @@ def read_file(path: Path) -> Weights:
     Raises:
         InputError: The file is missing or broken.
     """
-    stand_ins.refuse(path)
+    placeholders.refuse(path)
     try:
         if path.suffix == ".safetensors":
             return load_file(path)

@@ -15,7 +15,7 @@ from model.config import Json, ModelConfig
 from model.encoders.architectures import model_with
 from model.encoders.batch import Batch
 from model.huggingface import bert_format
-from pipeline.common.errors import InputError
+from pipeline.errors import InputError
 from pipeline.shards import open_folder
 from pipeline.tokenization.wordpiece import WordPiece
 

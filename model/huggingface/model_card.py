@@ -8,9 +8,9 @@ from typing import Any
 import yaml
 
 from model.config import ModelConfig
-from pipeline.common.figures import CorpusCounts, TrainingSummary
-from pipeline.common.manifest import Manifest
-from pipeline.common.redact import one_line, redact
+from pipeline.console.redact import one_line, redact
+from pipeline.records.manifest import Manifest
+from pipeline.records.metrics import CorpusCounts, TrainingSummary
 
 HEAD = """---
 {header}---

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from pipeline.common.errors import ConfigError
+from pipeline.errors import ConfigError
 
 MODEL = "model.onnx"
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")

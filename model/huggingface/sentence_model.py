@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from model.config import Json
-from pipeline.common import foreign_json
-from pipeline.common.errors import ConfigError, InputError
-from pipeline.common.file_search import inside, leads_out, say_left_out
+from pipeline.errors import ConfigError, InputError
+from pipeline.storage import strict_json
+from pipeline.storage.file_search import inside, leads_out, say_left_out
 
 MODULES, BERT, MODEL = "modules.json", "sentence_bert_config.json", "config_sentence_transformers.json"
 # Settings of all modules, and of the first module, the BERT.
@@ -96,7 +96,7 @@ def _modules(folder: Path) -> list[Json]:
     if not path.is_file():
         return []
     try:
-        modules = [dict(each) for each in foreign_json.read(path)]
+        modules = [dict(each) for each in strict_json.read(path)]
         if not all(isinstance(each["path"], str) for each in modules):
             raise TypeError("a path must be a text")
         return modules
@@ -106,4 +106,4 @@ def _modules(folder: Path) -> list[Json]:
 
 def _read(path: Path) -> Json:
     """Return the object of a JSON file; an empty one without a file."""
-    return foreign_json.read_object(path) if path.is_file() else {}
+    return strict_json.read_object(path) if path.is_file() else {}

@@ -9,7 +9,7 @@ import torch
 from tokenizers import Tokenizer, processors
 
 from model.config import Json, ModelConfig, Weights
-from pipeline.common.errors import InputError, first_line
+from pipeline.errors import InputError, first_line
 from pipeline.tokenization import wordpiece
 
 TOKENIZER, VOCAB, TOKENIZER_CONFIG = "tokenizer.json", "vocab.txt", "tokenizer_config.json"

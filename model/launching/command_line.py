@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from pipeline.common.errors import ConfigError
 from pipeline.common.ports import free_port
+from pipeline.errors import ConfigError
 
 HOSTFILE = Path("/job/hostfile")  # deepspeed's default
 FLAGS = ("--no_ssh", "--no_ssh_check", "--no_python", "--no_local_rank", "--module", "--force_multi")

@@ -13,7 +13,7 @@ from pathlib import Path
 from model.launching import rank_endings
 from model.resilience import rank_record
 from model.resilience.watchdog import heard
-from pipeline.common.errors import ConfigError, Exit
+from pipeline.errors import ConfigError, Exit
 
 POLL = 0.1  # seconds
 ORPHANED = 300.0  # seconds that ranks have to save after their launcher ended

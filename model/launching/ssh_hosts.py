@@ -24,8 +24,8 @@ from typing import IO
 from model.launching.command_line import LauncherCommand, rank_hosts
 from model.launching.local_ranks import POLL, merge, note_signals
 from model.resilience.rank_card import HOSTS, ROOT, RUN, SECRET
-from pipeline.common.errors import ConfigError, Exit, InputError, Restart
 from pipeline.common.ports import free_port
+from pipeline.errors import ConfigError, Exit, InputError, Restart
 
 # The variables that are always sent, by their beginnings.
 ALONG = re.compile(

@@ -25,11 +25,12 @@ from model.loader.sample_order import Mixture, Order, Span, Window, even_cuts
 from model.loader.shard_cache import ShardCache
 from pipeline.common import counter_rng
 from pipeline.common.counter_rng import Bools, Ints
-from pipeline.common.errors import ConfigError, InputError, named
-from pipeline.common.figures import CorpusCounts
-from pipeline.common.manifest import require_manifest, sha256, sha256_of
 from pipeline.common.ranges import bounds_of, ranges
+from pipeline.errors import ConfigError, InputError, named
+from pipeline.records.manifest import require_manifest
+from pipeline.records.metrics import CorpusCounts
 from pipeline.shards import Columns, Shard, open_folder, words_per_token
+from pipeline.storage.checksums import sha256, sha256_of
 from pipeline.tokenization.wordpiece import WordPiece
 
 SCAN = 2**20  # tokens scanned at once

@@ -23,10 +23,10 @@ import numpy as np
 
 from model.config import DataConfig
 from model.loader.sample_order import Span
-from pipeline.common import estimate, parallel
-from pipeline.common.atomic import remove_leftovers, write_text
+from pipeline.common import parallel
 from pipeline.common.counter_rng import Ints
-from pipeline.common.errors import (
+from pipeline.console.formatting import byte_count
+from pipeline.errors import (
     BY_FORCE,
     ConfigError,
     InputError,
@@ -37,12 +37,14 @@ from pipeline.common.errors import (
     of_record,
     writable,
 )
-from pipeline.common.figures import CorpusCounts
-from pipeline.common.file_search import inside
-from pipeline.common.formatting import byte_count
-from pipeline.common.manifest import require_manifest, sha256
-from pipeline.common.stores import objects
+from pipeline.records import estimate
+from pipeline.records.manifest import require_manifest
+from pipeline.records.metrics import CorpusCounts
 from pipeline.shards import Shard, ShardInfo, open_folder, open_shard
+from pipeline.storage.atomic import remove_leftovers, write_text
+from pipeline.storage.checksums import sha256
+from pipeline.storage.file_search import inside
+from pipeline.storage.stores import objects
 
 FAILED = ".failed.json"
 KEPT = ".kept-"  # before the name of a file of an earlier start, whose bytes are not compared yet

@@ -4,7 +4,7 @@ import os
 from typing import TYPE_CHECKING
 
 from pipeline.common import cores
-from pipeline.common.errors import ConfigError
+from pipeline.errors import ConfigError
 
 if TYPE_CHECKING:
     import torch

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from pipeline.common.errors import Diverged
+from pipeline.errors import Diverged
 
 
 def clip_and_skip(optimizer: torch.optim.Optimizer, clip: float) -> None:

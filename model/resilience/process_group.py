@@ -15,8 +15,8 @@ import torch.distributed as dist
 
 from model.resilience import rendezvous
 from model.resilience.rank_card import RankCard
-from pipeline.common.atomic import write_text
-from pipeline.common.errors import InputError
+from pipeline.errors import InputError
+from pipeline.storage.atomic import write_text
 
 VISIBLE = 15.0  # seconds until a file written on one node must be seen on another
 

@@ -16,7 +16,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from pipeline.common.formatting import flatten, pluralize
+from pipeline.console.formatting import flatten, pluralize
 
 RUN = "BERT_RUN"  # environment: the launcher's unique name for one start of a training
 SECRET = "BERT_SECRET"  # environment: what the ranks of a training know alone

@@ -5,7 +5,7 @@ import hashlib
 import os
 from pathlib import Path
 
-from pipeline.common.atomic import atomic_path
+from pipeline.storage.atomic import atomic_path
 
 LAUNCHER = "BERT_LAUNCHER"  # environment: process id of `model.launch`
 RANKS = "BERT_RANKS"  # environment: folder for the process ids and exit codes of this node's ranks

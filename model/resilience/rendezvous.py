@@ -23,7 +23,7 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import PrefixStore, Store, TCPStore
 
 from model.resilience.rank_card import HOSTS, SECRET, RankCard
-from pipeline.common.errors import ConfigError, InputError, Restart, first_line
+from pipeline.errors import ConfigError, InputError, Restart, first_line
 
 LEAVING = 10.0  # seconds that a previous training may take to free the port
 CONNECTING = 10.0  # seconds for one connection: an address may be routed later

@@ -14,9 +14,9 @@ from types import FrameType
 from typing import NoReturn
 
 from model.resilience import rank_record
-from pipeline.common import terminal
-from pipeline.common.errors import Exit, Restart
 from pipeline.common.heartbeat import Heartbeat
+from pipeline.console import terminal
+from pipeline.errors import Exit, Restart
 
 STOPPING = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGHUP)
 ALERT = 5.0  # seconds that an alert about a stall may take

@@ -2,7 +2,7 @@
 
 The state is gathered from ZeRO's partitions on saving and scattered into the new partitions on
 loading: any ZeRO stage on any number of ranks reads the checkpoints of any other. The layout is
-that of `pipeline.common.checkpoints`.
+that of `pipeline.records.checkpoint_folder`.
 
 A crash at any moment, even of the machine, leaves only complete checkpoints: data is synced to disk
 before the rename.
@@ -19,32 +19,32 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from model.config import Weights
-from pipeline.common import checkpoints
-from pipeline.common.atomic import flush, write_text
-from pipeline.common.errors import BY_FORCE, InputError, named
-from pipeline.common.manifest import sha256
+from pipeline.errors import BY_FORCE, InputError, named
+from pipeline.records import checkpoint_folder
+from pipeline.storage.atomic import flush, write_text
+from pipeline.storage.checksums import sha256
 
 
-def write(folder: Path, state: checkpoints.State, weights: Weights, moments: Weights) -> Path:
+def write(folder: Path, state: checkpoint_folder.State, weights: Weights, moments: Weights) -> Path:
     """Write a checkpoint below `folder`, first under a temporary name; return its path.
 
     Raises:
         InputError: The disk is full or the folder is not writable.
     """
-    path = folder / checkpoints.name_of(state.step)
+    path = folder / checkpoint_folder.name_of(state.step)
     temporary = folder / f".{path.name}.tmp"
     try:
         shutil.rmtree(temporary, ignore_errors=True)
         temporary.mkdir(parents=True)
-        for name, tensors in ((checkpoints.WEIGHTS, weights), (checkpoints.MOMENTS, moments)):
+        for name, tensors in ((checkpoint_folder.WEIGHTS, weights), (checkpoint_folder.MOMENTS, moments)):
             save_file(tensors, temporary / name)
             (temporary / name).chmod(0o644)
             flush(temporary / name)
-        write_text(temporary / checkpoints.STATE, json.dumps(dataclasses.asdict(state), indent=1) + "\n")
-        sums = (f"{sha256(temporary / name)}  {name}\n" for name in checkpoints.FILES)
-        write_text(temporary / checkpoints.SUMS, "".join(sums))
+        write_text(temporary / checkpoint_folder.STATE, json.dumps(dataclasses.asdict(state), indent=1) + "\n")
+        sums = (f"{sha256(temporary / name)}  {name}\n" for name in checkpoint_folder.FILES)
+        write_text(temporary / checkpoint_folder.SUMS, "".join(sums))
         flush(temporary)
-        checkpoints.remove(path)  # damaged: this run was not resumed from it
+        checkpoint_folder.remove(path)  # damaged: this run was not resumed from it
         temporary.rename(path)
         flush(folder)
     except (OSError, SafetensorError) as error:
@@ -56,7 +56,7 @@ def write(folder: Path, state: checkpoints.State, weights: Weights, moments: Wei
     return path
 
 
-def average(path: Path, state: checkpoints.State, count: int) -> tuple[Weights, list[int]]:
+def average(path: Path, state: checkpoint_folder.State, count: int) -> tuple[Weights, list[int]]:
     """Return the mean fp32 weights of `count` checkpoints, and their steps.
 
     `path`, with its `state`, is the last of them, whatever its name; the others precede it in the
@@ -66,12 +66,12 @@ def average(path: Path, state: checkpoints.State, count: int) -> tuple[Weights, 
     Raises:
         InputError: There are fewer than `count` checkpoints, or one is damaged.
     """
-    branch = path.parent / checkpoints.BRANCH
+    branch = path.parent / checkpoint_folder.BRANCH
     apart = branch.read_text().split() if branch.exists() else []
     before = [
         other
-        for step, other in checkpoints.steps(path.parent).items()
-        if step < state.step and checkpoints.mark_of(other) is None and other.name not in apart
+        for step, other in checkpoint_folder.steps(path.parent).items()
+        if step < state.step and checkpoint_folder.mark_of(other) is None and other.name not in apart
     ]
     if len(before) + 1 < count:
         raise InputError(
@@ -82,8 +82,8 @@ def average(path: Path, state: checkpoints.State, count: int) -> tuple[Weights, 
             path=path.parent,
         )
     before = before[len(before) + 1 - count :]
-    averaged = [*(checkpoints.read_state(other).step for other in before), state.step]
-    total = load_file(path / checkpoints.WEIGHTS)
+    averaged = [*(checkpoint_folder.read_state(other).step for other in before), state.step]
+    total = load_file(path / checkpoint_folder.WEIGHTS)
     for other in before:
         file = Tensors(other)
         for name, tensor in total.items():
@@ -101,7 +101,8 @@ class Tensors:
         self.path = path
         try:
             self._files = [
-                safe_open(path / name, framework="pt") for name in (checkpoints.WEIGHTS, checkpoints.MOMENTS)
+                safe_open(path / name, framework="pt")
+                for name in (checkpoint_folder.WEIGHTS, checkpoint_folder.MOMENTS)
             ]
         except (OSError, SafetensorError) as error:
             raise InputError(f"cannot be read ({error})", path=path) from error

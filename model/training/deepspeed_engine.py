@@ -32,7 +32,7 @@ from model.training.device_peak import TYPES
 from model.training.optimizer import AVERAGE, build_optimizer, moment_keys
 from model.training.partitioned import PartitionedAdam, layouts
 from pipeline.common import cores
-from pipeline.common.errors import ConfigError, InputError, first_line, named
+from pipeline.errors import ConfigError, InputError, first_line, named
 
 # The dynamic loss scale of fp16, which the next steps depend on.
 SCALE = ("cur_scale", "cur_iter", "last_overflow_iter", "cur_hysteresis")

@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.distributed import distributed_c10d
 
 from model.training.partitioned import TensorList, fragments
-from pipeline.common.errors import InputError
+from pipeline.errors import InputError
 
 VERSION = "0.19.8"  # `pyproject.toml` has the range; a test compares them
 

@@ -15,12 +15,13 @@ import numpy.typing as npt
 from model.config import DataConfig, ModelConfig, TrainConfig
 from model.training import cost, run_length
 from model.training.tracking import read_metrics
-from pipeline.common import cores, estimate
-from pipeline.common.checkpoints import noted
-from pipeline.common.errors import InputError
-from pipeline.common.estimate import Estimate
-from pipeline.common.figures import CorpusCounts, TrainingSummary
-from pipeline.common.manifest import Manifest
+from pipeline.common import cores
+from pipeline.errors import InputError
+from pipeline.records import estimate
+from pipeline.records.checkpoint_folder import noted
+from pipeline.records.estimate import Estimate
+from pipeline.records.manifest import Manifest
+from pipeline.records.metrics import CorpusCounts, TrainingSummary
 
 REACHED = 0.5  # share of the speed of plain matrix products that a step reaches, where not known
 START = 6.0  # seconds until the first step: PyTorch, DeepSpeed, the shards, the first save

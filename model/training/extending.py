@@ -16,9 +16,9 @@ from pathlib import Path
 from model.config import TrainConfig
 from model.training import run_length, tracking
 from model.training.schedule import batch_size, lr_factor, mask_share
-from pipeline.common import checkpoints
-from pipeline.common.errors import InputError, StoreError
-from pipeline.common.stores.background_upload import Fetch
+from pipeline.errors import InputError, StoreError
+from pipeline.records import checkpoint_folder
+from pipeline.storage.uploads import Fetch
 
 # What a step depends on only through its learning rate, batch size and share of masks, or not at
 # all; so does `schedule`.
@@ -64,7 +64,7 @@ class FirstSteps:
 
 def newest(
     folder: Path, first_steps: FirstSteps, data: str, needs_words: bool, fetch: Fetch
-) -> checkpoints.Checkpoint | None:
+) -> checkpoint_folder.Checkpoint | None:
     """Return the newest intact checkpoint of a run, or a later one that it has in common.
 
     The latter is linked into `folder`, with those before it that are kept for their words. An
@@ -74,14 +74,16 @@ def newest(
     Raises:
         Unreadable: It cannot be known whether one is intact, and resuming before it removes it.
     """
-    own = checkpoints.newest(folder)
+    own = checkpoint_folder.newest(folder)
     done = own[1].step if own else 0
     for path in _in_common(folder, first_steps, done):
-        if checkpoints.noted(path, "data") != data or (needs_words and checkpoints.noted(path, "words") is None):
+        if checkpoint_folder.noted(path, "data") != data or (
+            needs_words and checkpoint_folder.noted(path, "words") is None
+        ):
             continue  # a start of its own would be refused with it, however often it is forced
         try:
             fetch(path.relative_to(folder.parents[1]))
-            state = checkpoints.read_state(path)
+            state = checkpoint_folder.read_state(path)
             _take_up(path, state.step, folder, fetch)
             print(f"train: the first {state.step:,} steps are those of {path.parent}: not repeated", flush=True)
             return folder / path.name, state
@@ -93,7 +95,7 @@ def newest(
 def step_in_common(config: TrainConfig, common: str) -> int:
     """Return the step that a training would continue from, after which another in its folder has a checkpoint."""
     first_steps = FirstSteps(config, run_length.steps_of(config), common)
-    found = _in_common(checkpoints.runs(Path(config.out)) / "new", first_steps, 0)
+    found = _in_common(checkpoint_folder.runs(Path(config.out)) / "new", first_steps, 0)
     return int(found[0].name.removeprefix("step-")) if found else 0
 
 
@@ -102,12 +104,12 @@ def _in_common(folder: Path, first_steps: FirstSteps, done: int) -> list[Path]:
 
     Their files have not been verified. Those whose best checkpoint is not there any more are left out.
     """
-    others = [checkpoints.steps(other) for other in folder.parent.glob("*") if other != folder]
+    others = [checkpoint_folder.steps(other) for other in folder.parent.glob("*") if other != folder]
     shared = [  # hashes take the steps in order
         path
         for step, path in sorted((step, path) for found in others for step, path in found.items() if step > done)
-        if first_steps.fits(step, checkpoints.noted(path, "first_steps"))
-        and all(best.exists() for best in checkpoints.best_of(path))
+        if first_steps.fits(step, checkpoint_folder.noted(path, "first_steps"))
+        and all(best.exists() for best in checkpoint_folder.best_of(path))
     ]
     return shared[::-1]
 
@@ -115,15 +117,15 @@ def _in_common(folder: Path, first_steps: FirstSteps, done: int) -> list[Path]:
 def _take_up(path: Path, step: int, folder: Path, fetch: Fetch) -> None:
     """Link a checkpoint, its best, and those before it that are kept for their words; copy their curve."""
     tracking.share(folder.parent.parent, path.parent, folder, step)
-    earlier = checkpoints.steps(path.parent).items()
-    marked = (other for number, other in earlier if number < step and checkpoints.mark_of(other) is not None)
-    for each in dict.fromkeys((*marked, *checkpoints.best_of(path), path)):
+    earlier = checkpoint_folder.steps(path.parent).items()
+    marked = (other for number, other in earlier if number < step and checkpoint_folder.mark_of(other) is not None)
+    for each in dict.fromkeys((*marked, *checkpoint_folder.best_of(path), path)):
         fetch(each.relative_to(folder.parents[1]))
         target = folder / each.name
         try:  # an interrupted start took it up, or it is this training's own
-            checkpoints.read_state(target)
+            checkpoint_folder.read_state(target)
             continue
-        except checkpoints.Unreadable:
+        except checkpoint_folder.Unreadable:
             raise
         except InputError:
             shutil.rmtree(target, ignore_errors=True)

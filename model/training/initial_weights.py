@@ -8,9 +8,9 @@ from model.config import AUTO, SHAPE, Json, ModelConfig, TrainConfig, Weights, c
 from model.huggingface import bert_format, vocabulary
 from model.training import checkpoint
 from model.training.optimizer import AVERAGE
-from pipeline.common import checkpoints
-from pipeline.common.checkpoints import Checkpoint
-from pipeline.common.errors import ConfigError, InputError, named
+from pipeline.errors import ConfigError, InputError, named
+from pipeline.records import checkpoint_folder
+from pipeline.records.checkpoint_folder import Checkpoint
 from pipeline.tokenization.wordpiece import WordPiece
 
 ARCHITECTURE = ("architecture", "global_every", "local_window")  # keys that change what is computed
@@ -76,7 +76,7 @@ def read(place: Path | str, average: int = 1, ema: bool = False) -> Source:
             "hub, under google-bert and google)",
             path=graphs[0],
         )
-    last = path, state = checkpoints.locate(Path(place))
+    last = path, state = checkpoint_folder.locate(Path(place))
     if ema:
         return Source(ModelConfig(**state.model), moving_average(path), [], [state.step], last)
     weights, steps = checkpoint.average(path, state, average)
@@ -117,7 +117,7 @@ def size_of(place: Path | str) -> ModelConfig:
         stored = sum(path.stat().st_size for path in folder.iterdir() if path.suffix in (".safetensors", ".bin"))
         bert_format.check_sizes(folder, config, stored or 2**30)
         return config
-    return ModelConfig(**checkpoints.locate(Path(place))[1].model)
+    return ModelConfig(**checkpoint_folder.locate(Path(place))[1].model)
 
 
 def fitted(config: TrainConfig, wordpiece: WordPiece, length: int) -> ModelConfig:

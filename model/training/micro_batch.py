@@ -10,8 +10,8 @@ from model.config import ModelConfig, TrainConfig
 from model.resilience import process_group
 from model.training import cost
 from model.training.deepspeed_engine import World
-from pipeline.common.atomic import write_text
-from pipeline.common.errors import ConfigError, Restart, UserError, first_line, named, of_record
+from pipeline.errors import ConfigError, Restart, UserError, first_line, named, of_record
+from pipeline.storage.atomic import write_text
 
 NOTE = "out-of-memory"  # file in a run's folder: what the rank said whose memory was too small
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from model.config import Json
 from model.training.tracking import read_metrics
-from pipeline.common.figures import TrainingSummary
-from pipeline.common.manifest import Manifest
+from pipeline.records.manifest import Manifest
+from pipeline.records.metrics import TrainingSummary
 
 if TYPE_CHECKING:
     from model.training.initial_weights import Source

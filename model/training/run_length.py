@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from model.config import TrainConfig
-from pipeline.common.errors import BY_FORCE, ConfigError, InputError, named
-from pipeline.common.figures import CorpusCounts
-from pipeline.common.manifest import require_manifest
+from pipeline.errors import BY_FORCE, ConfigError, InputError, named
+from pipeline.records.manifest import require_manifest
+from pipeline.records.metrics import CorpusCounts
 
 if TYPE_CHECKING:
     from model.loader.loader import GlobalBatch

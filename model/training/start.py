@@ -17,10 +17,11 @@ from model.resilience import process_group, rank_card
 from model.training import device_peak, extending, initial_weights, micro_batch, run_length
 from model.training.checkpoint import Tensors
 from model.training.deepspeed_engine import World, build_engine, compiles, load_state, restore_scale, start_world
-from pipeline.common import checkpoints, counter_rng
-from pipeline.common.checkpoints import State
-from pipeline.common.errors import BY_FORCE, InputError
-from pipeline.common.stores.background_upload import BackgroundUpload
+from pipeline.common import counter_rng
+from pipeline.errors import BY_FORCE, InputError
+from pipeline.records import checkpoint_folder
+from pipeline.records.checkpoint_folder import State
+from pipeline.storage.uploads import BackgroundUpload
 from pipeline.tokenization.wordpiece import WordPiece
 
 Beat = Callable[[], None]  # called while something is waited for
@@ -47,7 +48,7 @@ class Plan:
     @property
     def folder(self) -> Path:
         """Return the folder of the checkpoints."""
-        return checkpoints.runs(self.out) / checkpoints.run_name(self.fingerprint)
+        return checkpoint_folder.runs(self.out) / checkpoint_folder.run_name(self.fingerprint)
 
     @property
     def beginning(self) -> State:
@@ -151,7 +152,9 @@ def restore(session: Session, store: BackgroundUpload, beat: Beat) -> tuple[Any,
     return engine, words, state, found is not None
 
 
-def newest(plan: Plan, data: str, rank: int, store: BackgroundUpload, beat: Beat) -> checkpoints.Checkpoint | None:
+def newest(
+    plan: Plan, data: str, rank: int, store: BackgroundUpload, beat: Beat
+) -> checkpoint_folder.Checkpoint | None:
     """Return the newest checkpoint, the same on all ranks, with its files on this node.
 
     `data` is the checksum of the shards.

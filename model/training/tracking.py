@@ -17,13 +17,13 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from model.config import Figures, Json, TrackingConfig
-from pipeline.common import redact, terminal
-from pipeline.common.atomic import write_text
-from pipeline.common.bars import Bar
-from pipeline.common.errors import ConfigError, InputError, first_line, named
-from pipeline.common.formatting import duration
 from pipeline.common.prometheus import Exporter
 from pipeline.common.tables import read_table
+from pipeline.console import redact, terminal
+from pipeline.console.bars import Bar
+from pipeline.console.formatting import duration
+from pipeline.errors import ConfigError, InputError, first_line, named
+from pipeline.storage.atomic import write_text
 
 TRAINER_URL = "KUBEFLOW_TRAINER_SERVER_URL"
 TRAINER_AUTHORITY = "KUBEFLOW_TRAINER_SERVER_CA_CERT"  # a file

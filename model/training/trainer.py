@@ -26,12 +26,13 @@ from model.training.schedule import batches, lr_factor, mask_share, steps_before
 from model.training.start import Session
 from model.training.step_metrics import SUMS, Meter, losses
 from model.training.tracking import Tracker, read_metrics, take_back
-from pipeline.common import checkpoints, counter_rng
-from pipeline.common.errors import Diverged, Restart
-from pipeline.common.figures import TrainingSummary
-from pipeline.common.formatting import WARNING, pluralize
-from pipeline.common.manifest import Result
-from pipeline.common.stores.background_upload import BackgroundUpload
+from pipeline.common import counter_rng
+from pipeline.console.formatting import WARNING, pluralize
+from pipeline.errors import Diverged, Restart
+from pipeline.records import checkpoint_folder
+from pipeline.records.manifest import Result
+from pipeline.records.metrics import TrainingSummary
+from pipeline.storage.uploads import BackgroundUpload
 
 AHEAD = 4096  # approximate samples per rank to prefetch
 
@@ -231,7 +232,7 @@ class Trainer:
 
     def _announce(self) -> None:
         """Print a summary of the run."""
-        other = checkpoints.other_settings(self.plan.folder) if not self.step else None
+        other = checkpoint_folder.other_settings(self.plan.folder) if not self.step else None
         if other is not None:
             self.tracker.say(
                 f"train: keeping the checkpoints of other settings ({other}); this training starts "
@@ -245,7 +246,7 @@ class Trainer:
                 f"warning: what prepare held out of {', '.join(sorted(map(str, unread)))} is not read; name the folder "
                 "in data.validation too, or prepare with validation_share=0"
             )
-        marks = map(checkpoints.mark_of, checkpoints.steps(self.plan.folder).values())
+        marks = map(checkpoint_folder.mark_of, checkpoint_folder.steps(self.plan.folder).values())
         self.words.say_passed({mark for mark in marks if mark is not None}, self.tracker.say)
         self.tracker.say(f"train: {self._summary()}")
         ends = run_length.expected(self.config, self.plan.longest) or self.steps
@@ -324,19 +325,19 @@ class Trainer:
     def _diverged(self, what: str) -> Diverged:
         """Return the error that ends a run without saving what is not finite."""
         self.tracker.alert("Training diverged", f"after step {self.step:,}; see its log")
-        last = self.plan.folder / checkpoints.name_of(self.saved)
+        last = self.plan.folder / checkpoint_folder.name_of(self.saved)
         kept = "no checkpoint was saved" if self.saved < 0 else f"the last checkpoint is {last}"
         return Diverged(f"{what}; {kept}. Lower optimizer.learning_rate, or inspect the data")
 
     def _save(self, mark: float | None = None) -> Path:
         """Have a checkpoint of this step, and those that a rule keeps; return its path."""
-        path = self.plan.folder / checkpoints.name_of(self.step)
+        path = self.plan.folder / checkpoint_folder.name_of(self.step)
         if self.saved != self.step:
             self._write(mark)
         if self.world.rank == 0:
             if not self.health.row:  # else those before may be the good ones
                 stable = steps_before_decay(self.config.schedule, self.steps)
-                checkpoints.prune(path, self.config.keep, self.config.keep_every, stable)
+                checkpoint_folder.prune(path, self.config.keep, self.config.keep_every, stable)
             self.store.upload(self.guard.beat, wait=self.stop or self.health.limit_reached)
         dist.barrier()
         self.guard.beat()
@@ -380,7 +381,7 @@ class Trainer:
             self.tracker.say(
                 f"train: the result is the checkpoint of step {self.best['step']:,}, the best held-out loss"
             )
-        path = self.plan.folder / checkpoints.name_of(int(self.best.get("step", self.step)))
+        path = self.plan.folder / checkpoint_folder.name_of(int(self.best.get("step", self.step)))
         held_out, pairs = self.plan.held_out[""], "next_sentence_accuracy" in validation
         token_share, pair_share = held_out.most_frequent_shares(min(self.config.evaluate_samples, held_out.samples))
         summary = TrainingSummary(
@@ -426,7 +427,9 @@ def train(
             result = trainer.run()
     except Exception as error:
         guard.leaving()  # it stays: a signal or a hang must not spoil the exit code
-        found = micro_batch.ending(error, config, rank, checkpoints.runs(out) / checkpoints.run_name(fingerprint))
+        found = micro_batch.ending(
+            error, config, rank, checkpoint_folder.runs(out) / checkpoint_folder.run_name(fingerprint)
+        )
         if found is not None:
             raise found from error
         raise

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from pipeline.common.atomic import atomic_path
+from pipeline.storage.atomic import atomic_path
 
 FILE = "dropped.feather"  # in the output folder
 FORMAT = "dropped/1"

@@ -11,13 +11,13 @@ from typing import NamedTuple
 from pipeline.beam.documents import DocumentCounts, DocumentReader, Kept
 from pipeline.beam.exchange import Exchange, portion
 from pipeline.beam.units import Splits
-from pipeline.common import estimate
-from pipeline.common.errors import Restart, UserError
-from pipeline.common.estimate import Estimate, rounded, size
 from pipeline.config import PrepareConfig
+from pipeline.errors import Restart, UserError
 from pipeline.filtering import minhash
 from pipeline.readers import FileRange, SkipCounts, open_corpus
 from pipeline.readers.io import read_position
+from pipeline.records import estimate
+from pipeline.records.estimate import Estimate, rounded, size
 from pipeline.tokenization.coverage import Coverage
 from pipeline.tokenization.wordpiece import WordPiece
 

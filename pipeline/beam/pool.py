@@ -23,7 +23,7 @@ from typing import Any
 import grpc
 
 from pipeline.beam.fast_import import fn_messages, fn_services
-from pipeline.common.arguments import Arguments
+from pipeline.console.arguments import Arguments
 
 STARTED = 60.0  # seconds allowed for a worker's imports
 SECRET = "BERT_POOL_SECRET"  # environment: what a pool and those who may use it know

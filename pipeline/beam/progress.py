@@ -12,9 +12,10 @@ from pathlib import Path
 
 from pipeline.beam.carrier import ENDING
 from pipeline.beam.plan import PreparePlan
-from pipeline.common import bars, heartbeat, terminal
-from pipeline.common.bars import Bar
-from pipeline.common.formatting import pluralize
+from pipeline.common import heartbeat
+from pipeline.console import bars, terminal
+from pipeline.console.bars import Bar
+from pipeline.console.formatting import pluralize
 
 EVERY = 1.0  # seconds between a task's reports, and between reading them for bars
 SLOWLY = 10.0  # seconds between reading them where no bars are seen

@@ -36,10 +36,10 @@ from pipeline.beam.fast_import import (
     worker_handlers,
 )
 from pipeline.beam.pool import Pool, environment, secret, serve
-from pipeline.common import storage
-from pipeline.common.errors import ConfigError
 from pipeline.common.ports import free_port
 from pipeline.config import PrepareConfig, RunnerConfig
+from pipeline.errors import ConfigError
+from pipeline.storage import places
 
 ANSWER = 5.0  # seconds to wait for a service's first response
 LOCAL = ("[local]", "[auto]")  # Flink within the job server
@@ -358,6 +358,6 @@ def for_workers(config: PrepareConfig) -> PrepareConfig:
 def absolute(place: Text) -> Text:
     """Return a local path from the root of the file system, an address as it is."""
     here = os.getcwd()
-    if not place or storage.is_address(place) or glob.has_magic(here):  # no part of a pattern
+    if not place or places.is_address(place) or glob.has_magic(here):  # no part of a pattern
         return place
     return os.path.join(here, place)

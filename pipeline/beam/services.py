@@ -22,9 +22,9 @@ import requests
 from pipeline.beam.fast_import import beam
 from pipeline.beam.plan import PreparePlan
 from pipeline.beam.progress import start_over
-from pipeline.common import terminal
-from pipeline.common.errors import ConfigError, Restart, first_line
 from pipeline.config import RunnerConfig
+from pipeline.console import terminal
+from pipeline.errors import ConfigError, Restart, first_line
 
 POLL = 0.5  # seconds between polls of the job's state
 SILENCE = 20.0  # seconds without a response after which a service counts as lost

@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from pipeline.common.manifest import Spent
+from pipeline.records.manifest import Spent
 
 STEPS = ("read", "clean", "sentences", "filter", "tokenize", "near duplicates", "exchange", "pairs", "write")
 ENDING = ".spent"

@@ -28,10 +28,10 @@ from pipeline.beam.fast_import import beam
 from pipeline.beam.plan import PreparePlan, unpack
 from pipeline.beam.progress import Report
 from pipeline.beam.units import Splits, Unit, name_of
-from pipeline.common.atomic import write_text
-from pipeline.common.errors import InputError, Restart, UserError, disk_failure, of_record
+from pipeline.errors import InputError, Restart, UserError, disk_failure, of_record
 from pipeline.filtering import filters, minhash
 from pipeline.readers import FileRange
+from pipeline.storage.atomic import write_text
 from pipeline.tokenization.wordpiece import WordPiece
 
 # Kinds of blobs that tasks leave.

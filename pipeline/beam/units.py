@@ -18,10 +18,10 @@ from typing import Any
 import pyarrow as pa
 
 from pipeline.common import parallel
-from pipeline.common.atomic import atomic_path
-from pipeline.common.manifest import sha256
-from pipeline.common.stores import objects
 from pipeline.readers import FileRange
+from pipeline.storage.atomic import atomic_path
+from pipeline.storage.checksums import sha256
+from pipeline.storage.stores import objects
 
 ENDING = ".unit"
 END = struct.Struct("<Q32s")  # bytes of the counts, and the SHA-256 of all before

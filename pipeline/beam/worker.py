@@ -9,7 +9,7 @@ import logging
 import sys
 from pathlib import Path
 
-from pipeline.common import output
+from pipeline.console import output
 
 
 def main() -> None:

@@ -19,12 +19,12 @@ from pipeline.beam.dropped import Dropped, from_bytes
 from pipeline.beam.plan import PreparePlan
 from pipeline.beam.shard_sizes import check_tokens
 from pipeline.common import counter_rng
-from pipeline.common.manifest import sha256
 from pipeline.common.ranges import bounds_of
 from pipeline.filtering import filters, minhash
 from pipeline.shards import write_shard
 from pipeline.shards.full_sentences import best_fit, full_sentences
 from pipeline.shards.sentence_pairs import Documents, Pairs, gather, next_sentence_pairs
+from pipeline.storage.checksums import sha256
 
 TokenPairs = tuple[np.ndarray, Pairs]  # tokens, and pairs of them in keyed order
 Drawn = list[TokenPairs]  # per bucket

@@ -20,11 +20,11 @@ from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBase
 from pipeline.cli import help_text
 from pipeline.cli.conf_files import CONF, choices, no_such
 from pipeline.cli.overrides import Words, for_hydra, split
-from pipeline.common import terminal
-from pipeline.common.errors import ConfigError, UserError, named
 from pipeline.common.schema import StageConfig, walk_fields, without_effect
-from pipeline.common.storage import is_address, scheme_of
-from pipeline.common.stores.objects import SCHEMES
+from pipeline.console import terminal
+from pipeline.errors import ConfigError, UserError, named
+from pipeline.storage.places import is_address, scheme_of
+from pipeline.storage.stores.objects import SCHEMES
 
 # Errors caused by a command line or a YAML file; any other exception is a bug.
 MISTAKES = (UserError, HydraException, OmegaConfBaseException)

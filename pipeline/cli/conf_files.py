@@ -5,7 +5,7 @@ import itertools
 from collections.abc import Iterable
 from pathlib import Path
 
-from pipeline.common.errors import ConfigError
+from pipeline.errors import ConfigError
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 # A wheel has conf/ within this package (setup.py), the repository next to it.

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from typing import Any, NoReturn, TypeVar
 
 from pipeline import __version__
-from pipeline.common import output, run_record, terminal
-from pipeline.common.errors import ConfigError, Exit, InputError, Restart, UserError, first_line, is_panic
+from pipeline.console import output, terminal
+from pipeline.errors import ConfigError, Exit, InputError, Restart, UserError, first_line, is_panic
+from pipeline.records import run_file
 
 Config = TypeVar("Config")
 IsFirst = Callable[[str], bool]  # whether no other process has printed a line
@@ -31,7 +32,7 @@ def run(
     """Compose `conf/NAME.yaml` with the command line, validate it, run `task`, and exit.
 
     With `--from RUN/run.json#STAGE` nothing is composed: the configuration is in that record.
-    Exits with a code of `pipeline.common.errors.Exit`. A mistake or a restart prints one line on
+    Exits with a code of `pipeline.errors.Exit`. A mistake or a restart prints one line on
     stderr, unless another process that does the same has printed it (`is_first`); a bug shows its
     traceback.
     """
@@ -81,11 +82,11 @@ def of_words(name: str, schema: type[Config], words: list[str], read: Callable[.
     """
     asked = {"--help", "-h"} & set(words)
     words = [word for word in words if word not in asked]
-    if run_record.OPTION in words and not asked:
-        index = words.index(run_record.OPTION)
+    if run_file.OPTION in words and not asked:
+        index = words.index(run_file.OPTION)
         if index + 1 == len(words):
-            raise ConfigError("a stage is required, as in RUN/run.json#STAGE", run_record.OPTION)
-        return run_record.config_of(words[index + 1], schema, words[:index] + words[index + 2 :])
+            raise ConfigError("a stage is required, as in RUN/run.json#STAGE", run_file.OPTION)
+        return run_file.config_of(words[index + 1], schema, words[:index] + words[index + 2 :])
     return read(name, schema, words, bool(asked))
 
 

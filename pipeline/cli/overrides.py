@@ -17,7 +17,7 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, ListConfig, OmegaConf
 
 from pipeline.cli.conf_files import CONF, choices
-from pipeline.common.errors import ConfigError
+from pipeline.errors import ConfigError
 
 Words = list[str]  # of a command line
 Folders = list[Path]  # of YAML files, next to ours

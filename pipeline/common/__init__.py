@@ -1,1 +1,1 @@
-"""Shared foundations: errors, storage, downloads, keyed randomness, formatting."""
+"""What is small and everyone's: keyed randomness, config fields, cores, ports, language codes."""

@@ -11,8 +11,8 @@ import sys
 import time
 from pathlib import Path
 
-from pipeline.common.arguments import Arguments
-from pipeline.common.errors import writable
+from pipeline.console.arguments import Arguments
+from pipeline.errors import writable
 
 FOLDER = "BERT_HEARTBEAT"  # environment: the folder of the files, set in the pods of a cluster
 INTERVAL = 1.0  # minimum seconds between two touches

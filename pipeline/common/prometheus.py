@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from pipeline.common.errors import ConfigError
+from pipeline.errors import ConfigError
 
 PREFIX = "bert_"
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from types import NoneType
 from typing import TYPE_CHECKING, Any, ClassVar, get_args, get_origin, get_type_hints
 
-from pipeline.common.errors import UNSET, ConfigError
+from pipeline.errors import UNSET, ConfigError
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig  # takes 0.1 s to import, for composing alone

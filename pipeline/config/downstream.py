@@ -4,8 +4,8 @@ import re
 from dataclasses import dataclass
 from unicodedata import normalize
 
-from pipeline.common.errors import named
 from pipeline.common.schema import Section, StageConfig, check, input_path, option, runtime_option
+from pipeline.errors import named
 
 MINIMAL_PAIRS = "minimal_pairs"
 # Names of columns, and labels: in NFC, as in tables, as a letter can be encoded in two ways.

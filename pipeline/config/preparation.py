@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from pipeline.common import language_codes
-from pipeline.common.errors import ConfigError, named
-from pipeline.common.formatting import byte_count
 from pipeline.common.schema import Section, StageConfig, check, group, input_path, option, runtime_option
+from pipeline.console.formatting import byte_count
+from pipeline.errors import ConfigError, named
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig

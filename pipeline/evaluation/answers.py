@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.cli import conf_files
-from pipeline.common.atomic import write_text
-from pipeline.common.errors import ConfigError, InputError
 from pipeline.config import EvaluateConfig, TaskConfig
+from pipeline.errors import ConfigError, InputError
 from pipeline.evaluation import examples, table_files
 from pipeline.evaluation.task_types import Dataset, Given, open_task_type
+from pipeline.storage.atomic import write_text
 
 FOLDER = "submission"  # of an evaluation: the answers to test sets
 WRONG, LONGEST = 10, 300  # wrong answers that a record keeps, and characters of each text

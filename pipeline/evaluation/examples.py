@@ -5,8 +5,8 @@ import unicodedata
 from pathlib import Path
 
 from pipeline.cli import conf_files
-from pipeline.common.errors import InputError
 from pipeline.config import TaskConfig
+from pipeline.errors import InputError
 from pipeline.evaluation import table_files
 from pipeline.evaluation.table_files import Content, Table
 

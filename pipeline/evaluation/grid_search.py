@@ -18,18 +18,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pipeline.common import cores, foreign_json, heartbeat, terminal
-from pipeline.common.atomic import atomic_folder, write_text
-from pipeline.common.bars import Bar
-from pipeline.common.errors import ConfigError, Diverged, Exit
-from pipeline.common.estimate import Estimate
-from pipeline.common.figures import Score, mean_of
-from pipeline.common.formatting import pluralize
+from pipeline.common import cores, heartbeat
 from pipeline.config import EvaluateConfig, TaskConfig
+from pipeline.console import terminal
+from pipeline.console.bars import Bar
+from pipeline.console.formatting import pluralize
+from pipeline.errors import ConfigError, Diverged, Exit
 from pipeline.evaluation import answers, examples, significance, table_files
 from pipeline.evaluation.task_types import Dataset, Given, TaskType, faults_of, open_task_type, read_sides, remarks_of
+from pipeline.records.estimate import Estimate
+from pipeline.records.metrics import Score, mean_of
 from pipeline.stages import fingerprints
 from pipeline.stages.store_folder import StoreFolder, local_place, localised
+from pipeline.storage import strict_json
+from pipeline.storage.atomic import atomic_folder, write_text
 from pipeline.tokenization.coverage import Coverage
 from pipeline.tokenization.wordpiece import WordPiece
 
@@ -228,7 +230,7 @@ def finished(folder: Path, keys: Keys) -> Done:
     """Return the runs of `keys` that are done with the same inputs and settings."""
     done = {}
     for run, key in keys.items():
-        record = foreign_json.own(folder / f"{run.stem}.json")
+        record = strict_json.own(folder / f"{run.stem}.json")
         if record.get("key") == key:
             done[run] = record
     return done

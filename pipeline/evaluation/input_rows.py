@@ -15,14 +15,14 @@ from pathlib import Path
 from typing import TextIO, cast
 from unicodedata import normalize
 
-from pipeline.common import terminal
-from pipeline.common.errors import ConfigError, InputError, readable
-from pipeline.common.formatting import pluralize
 from pipeline.common.schema import check
-from pipeline.common.stand_ins import HEAD
 from pipeline.common.tables import read_table
 from pipeline.config import EmbedConfig, PredictConfig
+from pipeline.console import terminal
+from pipeline.console.formatting import pluralize
+from pipeline.errors import ConfigError, InputError, readable
 from pipeline.evaluation import examples, table_files
+from pipeline.storage.placeholders import HEAD
 from pipeline.text import encodings
 
 TABLES = (".csv", ".tsv", ".json", ".jsonl")

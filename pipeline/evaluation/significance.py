@@ -2,8 +2,8 @@
 
 import math
 
-from pipeline.common.figures import Score
-from pipeline.common.formatting import pluralize
+from pipeline.console.formatting import pluralize
+from pipeline.records.metrics import Score
 
 ERRORS = 2.0  # standard errors above a guess from which a score is not chance: about 95 %
 CORRELATIONS = ("matthews", "pearson", "spearman")

@@ -12,12 +12,12 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 from unicodedata import normalize
 
-from pipeline.common import budget, foreign_json
-from pipeline.common.budget import Budget, parsed_size, unzipped
-from pipeline.common.errors import InputError, named, readable
-from pipeline.common.stand_ins import stand_in
-from pipeline.common.storage import BROKEN_ZIP
+from pipeline.errors import InputError, named, readable
 from pipeline.readers.io import compressed
+from pipeline.storage import budget, strict_json
+from pipeline.storage.budget import Budget, parsed_size, unzipped
+from pipeline.storage.placeholders import stand_in
+from pipeline.storage.places import BROKEN_ZIP
 from pipeline.text import encodings, tables
 
 FIELD = re.compile(r"\{([^{}]+)\}")  # a column within a sentence
@@ -185,10 +185,10 @@ def parse_json(place: str, text: str, key: str | None, needed: Collection[str], 
             objects, lines = [], []
             for number, line in enumerate(text.split("\n"), 1):
                 if line.strip():
-                    objects.append(foreign_json.parse(line, foreign_json.by_name))
+                    objects.append(strict_json.parse(line, strict_json.by_name))
                     lines.append(number)
         else:
-            content = foreign_json.parse(text, foreign_json.by_name, budget.FIELDS)
+            content = strict_json.parse(text, strict_json.by_name, budget.FIELDS)
             objects = content[key] if key is not None else content
     except ValueError as error:
         raise InputError(f"{error}", path=place, line=number) from error

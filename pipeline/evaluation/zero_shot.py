@@ -18,20 +18,23 @@ import numpy as np
 import numpy.typing as npt
 
 from model.finetuning.features import Ids
-from pipeline.common import checkpoints, counter_rng, foreign_json, terminal
-from pipeline.common.atomic import write_text
-from pipeline.common.bars import Bar
+from pipeline.common import counter_rng
 from pipeline.common.counter_rng import Bools, Floats
-from pipeline.common.errors import InputError, named
-from pipeline.common.figures import Conversion, PairScore
-from pipeline.common.formatting import pluralize
-from pipeline.common.manifest import Manifest
 from pipeline.config import EvaluateConfig, TaskConfig
+from pipeline.console import terminal
+from pipeline.console.bars import Bar
+from pipeline.console.formatting import pluralize
+from pipeline.errors import InputError, named
 from pipeline.evaluation import table_files
 from pipeline.evaluation.examples import columns_of, pair_files
 from pipeline.evaluation.grid_search import PRETRAINED, RANDOM, RUNS, Evaluation, Record
 from pipeline.evaluation.table_files import Table
+from pipeline.records import checkpoint_folder
+from pipeline.records.manifest import Manifest
+from pipeline.records.metrics import Conversion, PairScore
 from pipeline.stages import fingerprints
+from pipeline.storage import strict_json
+from pipeline.storage.atomic import write_text
 from pipeline.text.clean import clean
 from pipeline.tokenization.coverage import Coverage
 from pipeline.tokenization.wordpiece import WordPiece
@@ -164,12 +167,12 @@ def _converted(folder: Path) -> Candidate:
 
 def _checkpoints(place: Path) -> list[Candidate]:
     """Return the checkpoints of a train folder; of several trainings there, the finished one's."""
-    if not checkpoints.runs(place).is_dir():
+    if not checkpoint_folder.runs(place).is_dir():
         return []
-    newest, _ = checkpoints.locate(place)
+    newest, _ = checkpoint_folder.locate(place)
     found = []
-    for path in checkpoints.steps(newest.parent).values():
-        state = checkpoints.read_state(path)
+    for path in checkpoint_folder.steps(newest.parent).values():
+        state = checkpoint_folder.read_state(path)
         found.append(Candidate(path.name, path, state.step, state.tokens, state.words))
     return found
 
@@ -293,7 +296,7 @@ def method_of(config: EvaluateConfig, model: Candidate) -> str:
         theirs = bert_format.read_config(model.folder)
         causal = bert_format.our_config(model.folder, theirs).causal
     else:
-        causal = checkpoints.read_state(model.folder).model.get("causal", False)
+        causal = checkpoint_folder.read_state(model.folder).model.get("causal", False)
     return "likelihood" if causal else config.score
 
 
@@ -308,7 +311,7 @@ def _scored(config: EvaluateConfig, model: Candidate, start: str, pairs: Pairs, 
     key = fingerprints.fingerprint("evaluate", alone)[0]
     path = file_of(folder, model, start)
     known, scores = path.with_suffix(".json"), path.with_suffix(".npy")
-    if scores.is_file() and foreign_json.own(known).get("key") == key:
+    if scores.is_file() and strict_json.own(known).get("key") == key:
         with scores.open("rb") as file:
             done = np.asarray(np.lib.format.read_array(file, allow_pickle=False))
         if len(done) == len(pairs):  # another release may take another row for malformed

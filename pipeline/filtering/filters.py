@@ -18,14 +18,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pipeline.common import budget, counter_rng, file_search, foreign_json, storage
-from pipeline.common.budget import Budget
-from pipeline.common.errors import ConfigError, InputError, readable
-from pipeline.common.formatting import pluralize
+from pipeline.common import counter_rng
 from pipeline.config import FiltersConfig
+from pipeline.console.formatting import pluralize
+from pipeline.errors import ConfigError, InputError, readable
 from pipeline.filtering import ngrams
 from pipeline.readers import SkipCounts
 from pipeline.readers.io import compressed
+from pipeline.storage import budget, file_search, places, strict_json
+from pipeline.storage.budget import Budget
 from pipeline.text import clean, encodings, tables
 
 REMOVED = "removed"  # the sub-count of `filters.remove`
@@ -110,11 +111,11 @@ class Decontamination:
     def drops(self, name: str, text: str) -> bool:
         """Return whether any n-gram occurs in an evaluation file."""
         hashes = ngrams.hashes(ngrams.numbers_of([text])[0], self.n)
-        places = np.minimum(np.searchsorted(self.grams, hashes), len(self.grams) - 1)
-        shared = np.flatnonzero(self.grams[places] == hashes)
+        rows = np.minimum(np.searchsorted(self.grams, hashes), len(self.grams) - 1)
+        shared = np.flatnonzero(self.grams[rows] == hashes)
         if not len(shared):
             return False
-        file = self.files[self.owners[places[shared[0]]]]
+        file = self.files[self.owners[rows[shared[0]]]]
         self.found[file] += 1
         if len(self.named) < SkipCounts.NAMED:
             passage = " ".join(ngrams.words(text)[shared[0] : shared[0] + self.n])
@@ -177,7 +178,7 @@ def named(removed: frozenset[str], name: str, digest: bytes) -> frozenset[str]:
     return removed & {name, digest.hex()}
 
 
-def evaluation_files(places: list[str]) -> list[Path]:
+def evaluation_files(patterns: list[str]) -> list[Path]:
     """Return the evaluation files; of a folder all texts and tables, but training and hidden data.
 
     Raises:
@@ -185,11 +186,11 @@ def evaluation_files(places: list[str]) -> list[Path]:
             types, whose text would not be found.
     """
     found: list[Path] = []
-    for place in places:
+    for place in patterns:
         top = Path(place)
         if file_search.is_folder(top):
             # The files that the fingerprint covers: a change of any other would go unnoticed.
-            all_files = sorted(Path(str(path)) for path in storage.below(top))
+            all_files = sorted(Path(str(path)) for path in places.below(top))
             files = [path for path in all_files if not path.name.startswith(NOT_READ) and is_read(place, path)]
         else:
             files = file_search.files_matching(place)
@@ -236,7 +237,7 @@ def evaluation_texts(path: Path, language: str = "en") -> Iterator[str]:
         pieces = tables.lines_of(text) if kind == ".jsonl" or is_json_lines(text) else [text]
         for number, piece in enumerate(pieces, 1):
             try:
-                yield from strings(foreign_json.parse(piece, most=budget.FIELDS)) if piece.strip() else ()
+                yield from strings(strict_json.parse(piece, most=budget.FIELDS)) if piece.strip() else ()
             except ValueError as error:
                 raise InputError(
                     f"{error}; fix the file, or remove it from filters.decontaminate",
@@ -260,7 +261,7 @@ def is_json_lines(text: str) -> bool:
     if not others:  # one value, which need not be parsed twice
         return False
     try:
-        foreign_json.parse(first)
+        strict_json.parse(first)
     except ValueError:
         return False
     return True

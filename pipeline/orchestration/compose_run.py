@@ -27,9 +27,9 @@ from pipeline.cli.overrides import (
     whole_number,
 )
 from pipeline.common import cores
-from pipeline.common.errors import ConfigError, InputError, UserError
 from pipeline.common.schema import without_effect
 from pipeline.config import MINIMAL_PAIRS, EvaluateConfig, RunConfig, StageConfig
+from pipeline.errors import ConfigError, InputError, UserError
 from pipeline.orchestration import stage_keys
 from pipeline.stages.registry import STAGES, type_of
 

@@ -9,13 +9,13 @@ from model.config import TrainConfig
 from model.training import cost
 from model.training import estimate as training
 from pipeline.beam import estimate as preparation
-from pipeline.common.errors import ConfigError, InputError, Restart, StoreError, UserError
-from pipeline.common.estimate import Estimate, hours, size
-from pipeline.common.formatting import WARNING
-from pipeline.common.storage import is_address
 from pipeline.config import ConvertConfig, PrepareConfig, RunConfig, VocabConfig
+from pipeline.console.formatting import WARNING
+from pipeline.errors import ConfigError, InputError, Restart, StoreError, UserError
 from pipeline.orchestration import graph, stage_commands
 from pipeline.orchestration.run_document import Nodes
+from pipeline.records.estimate import Estimate, hours, size
+from pipeline.storage.places import is_address
 from pipeline.tokenization import existing_vocabulary
 from pipeline.tokenization.wordpiece import WordPiece
 

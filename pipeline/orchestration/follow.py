@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TypeVar
 
-from pipeline.common import terminal
-from pipeline.common.errors import Exit, InputError, Restart, UserError, records_in
-from pipeline.common.formatting import WARNING
-from pipeline.common.manifest import Manifest
+from pipeline.console import terminal
+from pipeline.console.formatting import WARNING
+from pipeline.errors import Exit, InputError, Restart, UserError, records_in
 from pipeline.orchestration.run_document import FORCED, Groups, Nodes, StageRecord
+from pipeline.records.manifest import Manifest
 from pipeline.stages import stage
 
 VISIBLE = 120.0  # seconds until a file system shows another node's rename

@@ -12,9 +12,6 @@ from pathlib import Path
 
 from model.config import DataConfig, TrainConfig, check_length
 from model.training import extending, tracking
-from pipeline.common import checkpoints, storage, terminal
-from pipeline.common.errors import ConfigError, InputError, UserError, writable
-from pipeline.common.manifest import Manifest, require_manifest
 from pipeline.common.schema import set_key
 from pipeline.config import (
     ConvertConfig,
@@ -26,11 +23,16 @@ from pipeline.config import (
     TasksConfig,
     check,
 )
+from pipeline.console import terminal
+from pipeline.errors import ConfigError, InputError, UserError, writable
 from pipeline.evaluation import examples
 from pipeline.orchestration.run_document import FORCED, Nodes, StageRecord
+from pipeline.records import checkpoint_folder
+from pipeline.records.manifest import Manifest, require_manifest
 from pipeline.stages import fingerprints, store_folder
 from pipeline.stages.fingerprints import Identity, pin
 from pipeline.stages.registry import type_of
+from pipeline.storage import places
 
 OF_A_MODEL = ("convert", "evaluate")  # what a user adds to a run
 Names = list[str]  # of stages
@@ -185,7 +187,7 @@ def check_places(config: RunConfig, nodes: Nodes) -> None:
             check(kept, "W&B has no key here; run wandb login, or set this to offline", key, asked.mode)
         for key, path in fingerprints.inputs(node.config).items():
             made = fingerprints.producer_of(path, makers) is not None
-            if not made and not storage.is_folder(storage.at(path)) and not storage.matching(path):
+            if not made and not places.is_folder(places.at(path)) and not places.matching(path):
                 raise InputError("does not exist; correct the path", key, path, where=f"stage {node.name}")
             if made or key != "data" or not isinstance(node.config, EvaluateConfig) or store_folder.in_store(path):
                 continue
@@ -238,7 +240,7 @@ def first_step(config: StageConfig, fingerprint: str, sources: fingerprints.Sour
     """Return the step after which a training continues, and the end of a sentence that says so."""
     if not isinstance(config, TrainConfig) or not (found := store_folder.steps_saved(config.out)):
         return 0, ""
-    if steps := [step for run, step in found if run == checkpoints.run_name(fingerprint)]:
+    if steps := [step for run, step in found if run == checkpoint_folder.run_name(fingerprint)]:
         return max(steps), f"; resumes after step {max(steps):,}"
     if store_folder.in_store(config.out):
         return 0, "; has checkpoints of other settings"

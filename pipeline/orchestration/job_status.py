@@ -16,8 +16,8 @@ import re
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from pipeline.common import formatting
-from pipeline.common.errors import ConfigError, Exit
+from pipeline.console import formatting
+from pipeline.errors import ConfigError, Exit
 
 LISTED = "bert-pretrain/stages"  # annotation of a template
 RUN = "bert-pretrain/run"  # label of Jobs and pods: the name of the driver's Job

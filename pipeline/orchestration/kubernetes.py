@@ -11,11 +11,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from pipeline.common import run_record
-from pipeline.common.errors import ConfigError, UserError, records_in
-from pipeline.common.manifest import Manifest
 from pipeline.common.prometheus import Exporter
 from pipeline.config import ExecutorConfig
+from pipeline.errors import ConfigError, UserError, records_in
 from pipeline.orchestration import job_status
 from pipeline.orchestration.follow import Answer, Away, Executor, StageFailed, of_stage
 from pipeline.orchestration.job_status import (
@@ -32,6 +30,8 @@ from pipeline.orchestration.job_status import (
     by_name,
 )
 from pipeline.orchestration.run_document import Groups, Nodes, Run, by_job
+from pipeline.records import run_file
+from pipeline.records.manifest import Manifest
 
 QUEUE = "kueue.x-k8s.io/queue-name"
 DRIVER = "driver"  # the name of the driver's own Job
@@ -198,7 +198,7 @@ class KubernetesExecutor(Executor):
             now = datetime.datetime.now(datetime.UTC)
             lost = next(filter(None, (job_status.lost_node(pod, now) for pod in left)), "")
             return f"waits for the end of {len(left)} pods of its deleted Job{lost and f', {lost}'}"
-        place = run_record.place_of(self.record.workdir)
+        place = run_file.place_of(self.record.workdir)
         item = job_status.job_of(template, name, self.record.digest(name), place, self.owner)
         self._ask(lambda: self.custom.create(item))
         return f"made of template {template.name}"

@@ -13,12 +13,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pipeline.common import bars, run_record, terminal
 from pipeline.common import cores as machine
-from pipeline.common.errors import Exit, writable
-from pipeline.common.formatting import duration
+from pipeline.console import bars, terminal
+from pipeline.console.formatting import duration
+from pipeline.errors import Exit, writable
 from pipeline.orchestration.follow import Executor, delete_forced, failure, width_of
 from pipeline.orchestration.run_document import Groups, Nodes, StageRecord
+from pipeline.records import run_file
 from pipeline.stages.registry import STAGES
 
 LAUNCHER = re.compile(r"\[\d{4}-\d\d-\d\d [^]]*\] \[[A-Z]+\]")  # DeepSpeed's lines
@@ -124,7 +125,7 @@ class LocalExecutor(Executor):
             place = self.gpus.index(gpu)
             ours["CUDA_VISIBLE_DEVICES"] = ",".join(self.gpus[place:] + self.gpus[:place])
         if secrets := node.secrets():
-            ours[run_record.SECRETS] = json.dumps(secrets)
+            ours[run_file.SECRETS] = json.dumps(secrets)
         with file, signals_wait():
             process = subprocess.Popen(
                 self.command(node),

@@ -11,16 +11,19 @@ from pathlib import Path
 from typing import Any
 
 from pipeline import __version__
-from pipeline.common import cores, run_record, storage
-from pipeline.common.atomic import write_text
-from pipeline.common.errors import ConfigError, InputError, writable
-from pipeline.common.manifest import Manifest, sha256_of
-from pipeline.common.redact import hide, one_line, unsigned
+from pipeline.common import cores
 from pipeline.common.schema import built, set_key
-from pipeline.common.stores import objects
 from pipeline.config import RunConfig, StageConfig
+from pipeline.console.redact import hide, one_line, unsigned
+from pipeline.errors import ConfigError, InputError, writable
+from pipeline.records import run_file
+from pipeline.records.manifest import Manifest
 from pipeline.stages.registry import STAGES
 from pipeline.stages.store_folder import in_store, local_place
+from pipeline.storage import places
+from pipeline.storage.atomic import write_text
+from pipeline.storage.checksums import sha256_of
+from pipeline.storage.stores import objects
 
 ROOT = Path(__file__).resolve().parents[2]
 Texts = dict[str, str]  # by name, or by dotted key
@@ -45,9 +48,9 @@ class StageRecord:
     done: int = 0  # steps of a training that are not repeated
 
     @property
-    def out(self) -> storage.File:
+    def out(self) -> places.File:
         """Return the output folder, also one in a store."""
-        return storage.at(storage.normal(self.config.out))
+        return places.at(places.normal(self.config.out))
 
     @property
     def job(self) -> str:
@@ -82,12 +85,12 @@ class Run:
     environment: Texts  # variables of all stages, unless they are set
     stages: dict[str, StageRecord]
     code: str = field(default_factory=code)
-    version: int = run_record.VERSION
+    version: int = run_file.VERSION
 
     @property
     def place(self) -> str:
         """Return the path of the record on this machine."""
-        return run_record.place_of(str(local_place(self.workdir, self.mirror)))
+        return run_file.place_of(str(local_place(self.workdir, self.mirror)))
 
     def write(self) -> None:
         """Write the record for its owner alone, and into the store of the run, without secrets.
@@ -106,9 +109,9 @@ class Run:
         folder = local_place(self.workdir, self.mirror)
         with writable(folder, "workdir"):
             folder.mkdir(parents=True, exist_ok=True)
-            write_text(folder / run_record.NAME, text, mode=0o600)
+            write_text(folder / run_file.NAME, text, mode=0o600)
         if in_store(self.workdir):
-            objects.client(self.workdir).put(run_record.place_of(self.workdir), text.encode())
+            objects.client(self.workdir).put(run_file.place_of(self.workdir), text.encode())
 
     def digest(self, job: str) -> str:
         """Return what tells the job of this run from one with other settings or inputs."""
@@ -187,7 +190,7 @@ def read(place: str) -> Run:
     Raises:
         InputError: it cannot be read, or other code has written it.
     """
-    plain = run_record.load(place)
+    plain = run_file.load(place)
     if plain.get("code") != code():
         raise InputError(
             f"written by code {plain.get('code')}, this is {code()}; use images of one build, and start the run again",

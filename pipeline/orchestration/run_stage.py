@@ -26,13 +26,15 @@ from model.launch import HOSTFILE
 from pipeline.cli import entry_point
 from pipeline.cli.overrides import Words
 from pipeline.common import cores as machine
-from pipeline.common import heartbeat, run_record, terminal
-from pipeline.common.errors import ConfigError, Exit, InputError, Restart
+from pipeline.common import heartbeat
 from pipeline.config import EvaluateConfig, PrepareConfig
+from pipeline.console import terminal
+from pipeline.errors import ConfigError, Exit, InputError, Restart
 from pipeline.evaluation import grid_search
 from pipeline.orchestration import run_document, stage_commands
 from pipeline.orchestration.job_status import DIGEST, PREFLIGHT
 from pipeline.orchestration.run_document import Nodes, Run, StageRecord
+from pipeline.records import run_file
 
 PORT = 29500  # of the rendezvous
 INDEX = "JOB_COMPLETION_INDEX"  # environment: set by Kubernetes
@@ -175,8 +177,8 @@ def run_stage(words: Words) -> NoReturn:
     """
     place, *settings = words[1:] or [""]
     record, named, stage = place.partition("#")
-    if words[:1] != [run_record.OPTION] or not named:
-        raise ConfigError("is required; add RUN/run.json#STAGE", run_record.OPTION)
+    if words[:1] != [run_file.OPTION] or not named:
+        raise ConfigError("is required; add RUN/run.json#STAGE", run_file.OPTION)
     typed = dict(word.partition("=")[::2] for word in settings)
     try:
         run = run_document.read(record)

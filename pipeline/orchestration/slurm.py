@@ -12,9 +12,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from pipeline.common.errors import ConfigError, Restart, UserError, records_in
 from pipeline.config import ExecutorConfig
 from pipeline.config.run import TIME
+from pipeline.errors import ConfigError, Restart, UserError, records_in
 from pipeline.orchestration.follow import Away, Executor, StageFailed, delete_forced, failure
 from pipeline.orchestration.run_document import FORCED, Groups, Nodes, Run, by_job
 from pipeline.orchestration.slurm_job import MODULE, job_record

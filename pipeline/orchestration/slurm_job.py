@@ -22,13 +22,15 @@ from model.launching import rank_endings
 from model.resilience.rank_card import RUN, SECRET
 from model.resilience.watchdog import STOPPING
 from pipeline.cli import entry_point
-from pipeline.common import foreign_json, output, run_record, terminal
-from pipeline.common.atomic import write_text
-from pipeline.common.errors import ConfigError, Exit, UserError
-from pipeline.common.manifest import sha256_of
 from pipeline.config import RunConfig
+from pipeline.console import output, terminal
+from pipeline.errors import ConfigError, Exit, UserError
 from pipeline.orchestration import compose_run, graph, run_document, stage_commands
 from pipeline.orchestration.follow import delete_forced
+from pipeline.records import run_file
+from pipeline.storage import strict_json
+from pipeline.storage.atomic import write_text
+from pipeline.storage.checksums import sha256_of
 
 MODULE = "pipeline.orchestration.slurm_job"
 LEAVING = 5.0  # seconds in which training's other tasks end by themselves when one has ended
@@ -99,7 +101,7 @@ def may_queue_again(workdir: Path, job: str) -> bool:
     """Record a start of the job, and return whether it may start again."""
     path = workdir / "logs" / f".slurm-{job}"
     path.parent.mkdir(parents=True, exist_ok=True)
-    before = foreign_json.own(path)
+    before = strict_json.own(path)
     now = progress(workdir)
     times = before["times"] + 1 if before.get("progress") == now else 1
     write_text(path, json.dumps({"progress": now, "times": times}))
@@ -131,7 +133,7 @@ def drive(stage: str, workdir: str, digest: str) -> None:
         ConfigError: the process is not part of a Slurm job, or another run has the folder now.
     """
     begin()
-    run = run_document.read(run_record.place_of(workdir))
+    run = run_document.read(run_file.place_of(workdir))
     if run.digest(stage) != digest:
         raise ConfigError(
             f"another run with other settings of {stage} has been started since this job was submitted; submit again",
@@ -159,7 +161,7 @@ def begin() -> None:
 def run_job(stage: str, workdir: Path) -> None:
     """Run the step of a stage; requeue the job where that helps."""
     wide = stage == "evaluate" or stage.startswith("train")
-    words = [f"{run_record.place_of(str(workdir))}#{stage}"]
+    words = [f"{run_file.place_of(str(workdir))}#{stage}"]
     if code := run_step(stage, int(os.environ["SLURM_JOB_NUM_NODES"]) if wide else 1, words):
         finish(stage, code, workdir)
 

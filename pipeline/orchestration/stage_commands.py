@@ -6,13 +6,14 @@ from pathlib import Path
 
 from model.config import TrainConfig
 from pipeline.cli.overrides import Words
-from pipeline.common import cores, run_record
+from pipeline.common import cores
 from pipeline.common.ports import free_port
 from pipeline.orchestration.run_document import ROOT, StageRecord
+from pipeline.records import run_file
 from pipeline.stages.registry import STAGES
 
 # Words after `python` that start a stage on another machine; RUN/run.json#STAGE follows.
-ELSEWHERE = ["-m", "pipeline.orchestration.run_stage", run_record.OPTION]
+ELSEWHERE = ["-m", "pipeline.orchestration.run_stage", run_file.OPTION]
 
 
 def ranks(node: StageRecord, processes: int | None, most: int | None = None) -> int | None:
@@ -31,7 +32,7 @@ def command(
 
     `options` are the launcher's, of a training on other machines too; None: on this one.
     """
-    settings = [run_record.OPTION, f"{record}#{node.name}"]
+    settings = [run_file.OPTION, f"{record}#{node.name}"]
     if node.kind != "train":
         return [sys.executable, "-m", STAGES[node.kind].script, *settings]
     script = ROOT / STAGES[node.kind].script

@@ -4,8 +4,8 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 
 from pipeline.cli import overrides
-from pipeline.common.errors import BY_FORCE, UserError, named, rendered
 from pipeline.config import RunConfig
+from pipeline.errors import BY_FORCE, UserError, named, rendered
 from pipeline.stages.registry import STAGES, type_of
 
 OWN = frozenset(field.name for field in dataclasses.fields(RunConfig)) | {"hydra"}

@@ -16,12 +16,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Protocol
 
-from pipeline.common import file_search, storage
-from pipeline.common.errors import ConfigError, InputError
 from pipeline.common.schema import library
-from pipeline.common.storage import File
 from pipeline.config import CorpusConfig
+from pipeline.errors import ConfigError, InputError
 from pipeline.readers.io import size_limit
+from pipeline.storage import file_search, places
+from pipeline.storage.places import File
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,15 +178,15 @@ def files_of(
         ConfigError: the corpus has no download, and `corpus.path` is not set.
     """
     place = corpus.path or source
-    top = storage.at(place)
+    top = places.at(place)
     left_out, others = set[Path](), list[File]()
-    if storage.is_folder(top):
-        files = storage.below(top, left_out)
+    if places.is_folder(top):
+        files = places.below(top, left_out)
         found = [file for file in files if file.name.lower().endswith(suffixes)]
         if corpus.path is not None:  # a download has lists and licences next to its files
             others = [file for file in files if not file.name.lower().endswith(suffixes)]
     else:
-        found = storage.matching(place, left_out)
+        found = places.matching(place, left_out)
     file_search.say_left_out(place, len(left_out))
     if found:
         return FileList(size_limit.choose(of_reader(found), place, corpus), others)
@@ -206,7 +206,7 @@ def what_is_missing(place: str, suffixes: tuple[str, ...]) -> str:
     """Return why no file of a corpus was found at `place`."""
     if glob.has_magic(place):
         return "no file matches this pattern"
-    if not storage.is_folder(storage.at(place)):
+    if not places.is_folder(places.at(place)):
         return "no such file or folder"
     plain = [end for end in suffixes if not any(end != o and end.startswith(o) for o in suffixes)]
     if not any(plain):
@@ -245,7 +245,7 @@ def open_corpus(corpus: CorpusConfig, source: str) -> Reader:
         raise ConfigError(f"no such reader; {cure}", "corpus.reader", corpus.reader)
     check_options(corpus, kind)
     if corpus.path is not None:
-        corpus = replace(corpus, path=storage.pinned(corpus.path))
+        corpus = replace(corpus, path=places.pinned(corpus.path))
     reader: Reader = kind(corpus, source, **corpus.options)
     if corpus.limit is not None:
         reader = size_limit.SizeLimit(reader, corpus, source)

@@ -1,9 +1,9 @@
 """Books, one per file: plain text, Markdown or EPUB, in folders or in zip and tar archives."""
 
-from pipeline.common.stand_ins import stand_in
 from pipeline.config import CorpusConfig
 from pipeline.readers import Document, Documents, FileRange, SkipCounts
 from pipeline.readers.io import archives
+from pipeline.storage.placeholders import stand_in
 from pipeline.text import book_text, epub
 
 SUFFIXES = (".txt", ".md", ".epub")

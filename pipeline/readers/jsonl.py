@@ -3,9 +3,9 @@
 from functools import cached_property
 from typing import Any
 
-from pipeline.common import foreign_json
 from pipeline.readers import Documents, FileRange, SkipCounts
 from pipeline.readers.io import compressed, row_fields, text_lines
+from pipeline.storage import strict_json
 
 
 class Reader(row_fields.RowReader):
@@ -53,7 +53,7 @@ def other_form(first: str) -> str | None:
 def parse(line: str) -> dict[str, Any]:
     """Parse a line that must hold one JSON object; raise ValueError otherwise."""
     try:
-        row = foreign_json.parse(line, foreign_json.by_name)
+        row = strict_json.parse(line, strict_json.by_name)
     except ValueError as error:
         raise ValueError(f"{error}; every line must be an object") from error
     if not isinstance(row, dict):

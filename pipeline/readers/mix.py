@@ -16,8 +16,8 @@ import numpy as np
 
 from pipeline import readers
 from pipeline.common import counter_rng
-from pipeline.common.errors import ConfigError, UserError
 from pipeline.config import CorpusConfig, DownloadFile
+from pipeline.errors import ConfigError, UserError
 from pipeline.readers import Documents, FileRange, SkipCounts
 
 MOST = 1000  # largest weight

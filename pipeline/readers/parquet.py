@@ -9,10 +9,10 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pipeline.common import budget, stand_ins, storage
-from pipeline.common.errors import InputError
+from pipeline.errors import InputError
 from pipeline.readers import Documents, FileRange, SkipCounts, files_of
 from pipeline.readers.io import byte_ranges, row_fields
+from pipeline.storage import budget, placeholders, places
 
 ROWS = 256  # held in memory as Python objects at once
 LARGEST_GROUP = 2**36  # bytes of a row group; a file may claim any number
@@ -63,14 +63,14 @@ class Reader(row_fields.RowReader):
                     ) from error
 
     def _open(self, path: str) -> Any:
-        place = storage.at(path)
+        place = places.at(path)
         try:
             # A name need not be text; pyarrow would read some as a URI.
             source = pa.OSFile(os.fsencode(path)) if isinstance(place, Path) else place.open()
             # Pages are decompressed one by one: a row group of 1 GB does not need 1 GB of memory.
             file = pq.ParquetFile(source, buffer_size=1 << 20, pre_buffer=False)
         except (OSError, ValueError, pa.ArrowException) as error:
-            stand_in = stand_ins.of_file(place) if place.is_file() else None
+            stand_in = placeholders.of_file(place) if place.is_file() else None
             why = stand_in or f"not a complete Parquet file ({error}); download the file again"
             raise InputError(why, path=path) from error
         self._check(path, file)
@@ -111,14 +111,14 @@ class Reader(row_fields.RowReader):
 
         They are in memory twice, as are those read before them.
         """
-        with storage.at(path).open("rb") as source:
+        with places.at(path).open("rb") as source:
             sizes = [dictionary_size(source, chunk) for chunk in self._chunks(file, group)]
         return max(1, min(ROWS, budget.DOCUMENT // 4 // max(1, sum(sizes))))
 
     def _numbered(self, path: str, file: Any) -> list[byte_ranges.Marked[tuple[int, int]]]:
         """Return each row group with the number of rows before it, a mark, and its size."""
         before, found = 0, []
-        mark, _ = storage.mark_and_size(storage.at(path))
+        mark, _ = places.mark_and_size(places.at(path))
         check_footer(path, mark, tuple(self._columns(file)))
         for group in range(file.metadata.num_row_groups):
             size = sum(chunk.total_uncompressed_size for chunk in self._chunks(file, group))
@@ -134,7 +134,7 @@ def check_footer(path: str, mark: str, columns: tuple[str, ...]) -> None:
     Raises:
         InputError: it is damaged.
     """
-    with storage.at(path).open("rb") as source:
+    with places.at(path).open("rb") as source:
         file = pq.ParquetFile(source, buffer_size=1 << 20, pre_buffer=False)
     for group in range(file.num_row_groups):
         try:

@@ -16,11 +16,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pipeline.common import storage
-from pipeline.common.errors import ConfigError, InputError
 from pipeline.config import CorpusConfig
+from pipeline.errors import ConfigError, InputError
 from pipeline.readers import Document, Documents, FileRange, SkipCounts
 from pipeline.readers.io import byte_ranges
+from pipeline.storage import places
 
 STANDARD_LIBRARY = "python"
 _PASSED_OVER = ("test", "tests", "testing", "idlelib", "lib2to3", "site-packages", "_vendor", "externals")
@@ -84,7 +84,7 @@ def modules(package: str) -> list[byte_ranges.Marked[Path]]:
         for name in sorted(names):
             if name.endswith(".py") and not name.startswith(("test_", "conftest")):
                 path = Path(place, name)
-                found.append((path, *storage.mark_and_size(path)))
+                found.append((path, *places.mark_and_size(path)))
     return found
 
 

@@ -4,11 +4,11 @@ import html
 import re
 from collections.abc import Iterator
 
-from pipeline.common.errors import InputError
-from pipeline.common.storage import File
 from pipeline.config import CorpusConfig
+from pipeline.errors import InputError
 from pipeline.readers import Document, Documents, FileRange, SkipCounts, jsonl
 from pipeline.readers.io import text_lines
+from pipeline.storage.places import File
 from pipeline.text.wikitext import Extractor
 
 _OPEN = re.compile(r"<doc\s([^>]*)>\s*$")

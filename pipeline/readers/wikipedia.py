@@ -13,13 +13,13 @@ from typing import Any, cast
 from unicodedata import normalize
 from xml.etree.ElementTree import Element
 
-from pipeline.common import budget, stand_ins
-from pipeline.common.budget import Budget
-from pipeline.common.errors import InputError
-from pipeline.common.storage import File
 from pipeline.config import CorpusConfig
+from pipeline.errors import InputError
 from pipeline.readers import Document, Documents, FileRange, SkipCounts, files_of
 from pipeline.readers.io.compressed import CompressedFile
+from pipeline.storage import budget, placeholders
+from pipeline.storage.budget import Budget
+from pipeline.storage.places import File
 from pipeline.text.wikitext import Extractor
 
 # A folder of dumps also has indices, lists of titles and database tables.
@@ -156,7 +156,7 @@ def header(file: CompressedFile) -> Site:
                     return Site(namespaces, utf8)
         parser.close()
     except MALFORMED as error:
-        if why := stand_ins.of_file(file.file):
+        if why := placeholders.of_file(file.file):
             raise InputError(why, path=file.file) from error
         raise malformed(file, chunks, str(error)) from error
     return Site(namespaces, utf8)
@@ -287,7 +287,7 @@ def _complete(page: Page, element: Element) -> None:
 
 def _check_root(file: CompressedFile, tag: str) -> str:
     if tag != "mediawiki":
-        if why := stand_ins.of_file(file.file):
+        if why := placeholders.of_file(file.file):
             raise InputError(why, path=file.file)
         raise InputError(
             f"the root element is <{tag}>, not <mediawiki>; use a complete dump of a wiki's pages",

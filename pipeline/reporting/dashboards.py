@@ -13,12 +13,12 @@ import wandb_workspaces.workspaces as ws
 from wandb_workspaces import expr
 
 from model.training.tracking import RUN_ID
-from pipeline.common import foreign_json
-from pipeline.common.errors import InputError
-from pipeline.common.figures import CorpusCounts
 from pipeline.common.tables import read_table
+from pipeline.errors import InputError
+from pipeline.records.metrics import CorpusCounts
 from pipeline.reporting.score_tables import Stages, scores_in, shown
 from pipeline.reporting.wandb_stages import HEAD, RECORD, compared, finished_in
+from pipeline.storage import strict_json
 
 SECTIONS: dict[str, list[dict[str, Any]]] = read_table(__file__, "dashboards.yaml")["sections"]
 Blocks = list[Any]
@@ -91,7 +91,7 @@ def report(entity: str, project: str, work: Path) -> wr.Report:
     runs = {path.parent.name: path.read_text().strip() for path in work.glob(f"train*/{RUN_ID}")}
     if not runs:
         raise InputError(f"no train*/{RUN_ID} found; train with tracking=wandb first", path=work)
-    stages = foreign_json.own(work / RECORD)
+    stages = strict_json.own(work / RECORD)
     for name in SECTIONS:
         chosen = [expr.Metric("ID").isin(sorted({*runs.values(), *stages.values()}))]
         runset = wr.Runset(name=work.name, filters=chosen)  # of the report's own project

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from html import escape
 from statistics import mean
 
-from pipeline.common.formatting import duration
+from pipeline.console.formatting import duration
 from pipeline.reporting.score_tables import Stages
 
 ROW, GAP, HEIGHT, LETTER = 64, 48, 44, 7.6  # pixels; LETTER: upper bound of the average width

@@ -3,8 +3,8 @@
 from functools import cache
 from statistics import mean
 
-from pipeline.common.figures import PairScore
 from pipeline.common.tables import read_table
+from pipeline.records.metrics import PairScore
 from pipeline.reporting import plots
 from pipeline.reporting.score_tables import Figures, Plot, Stages, places
 

@@ -8,8 +8,8 @@ import matplotlib as mpl
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from pipeline.common.redact import one_line
 from pipeline.common.tables import read_table
+from pipeline.console.redact import one_line
 
 TABLE = read_table(__file__, "plots.yaml")
 INK = TABLE["style"]["text.color"]  # placeholder for the page's text colour

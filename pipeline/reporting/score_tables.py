@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from model.training.tracking import read_metrics
-from pipeline.common.figures import PairScore, Record, Score, TrainingSummary, mean_of, record_of
-from pipeline.common.manifest import Manifest
 from pipeline.common.tables import read_table
 from pipeline.evaluation import metrics, significance
+from pipeline.records.manifest import Manifest
+from pipeline.records.metrics import PairScore, Record, Score, TrainingSummary, mean_of, record_of
 from pipeline.reporting import plots
 from pipeline.stages import fingerprints
 

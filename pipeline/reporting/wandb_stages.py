@@ -14,15 +14,16 @@ from statistics import fmean
 from typing import Any
 
 from model.training.tracking import RUN_ID, mode_of, project_of
-from pipeline.common import foreign_json
-from pipeline.common.atomic import write_text
-from pipeline.common.errors import first_line
-from pipeline.common.figures import Conversion, CorpusCounts, Record, Score
-from pipeline.common.manifest import TRACKER, Manifest, sha256_of
-from pipeline.common.redact import without_secrets
+from pipeline.console.redact import without_secrets
+from pipeline.errors import first_line
+from pipeline.records.manifest import TRACKER, Manifest
+from pipeline.records.metrics import Conversion, CorpusCounts, Record, Score
 from pipeline.reporting.graph_svg import needs_of
 from pipeline.reporting.score_tables import PUBLISHED, Stages, finished, published_scores
 from pipeline.stages import store_folder
+from pipeline.storage import strict_json
+from pipeline.storage.atomic import write_text
+from pipeline.storage.checksums import sha256_of
 
 RECORD = Path("wandb", "stages.json")  # in a run's folder: stage to id of its W&B run
 KINDS = {  # an artifact's type by the stage that makes it
@@ -46,7 +47,7 @@ def finished_in(work: Path) -> Stages:
 def log(work: Path, found: Stages, project: str | None) -> None:
     """Log those of `found` that W&B does not have yet; a failure of W&B is a warning."""
     record = work / RECORD
-    known = foreign_json.own(record)
+    known = strict_json.own(record)
     try:
         if mode_of("auto") == "disabled":
             return

@@ -27,10 +27,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from pipeline.common.atomic import atomic_path
-from pipeline.common.errors import InputError, first_line
-from pipeline.common.figures import CorpusCounts, ShardCounts
-from pipeline.common.manifest import Manifest
+from pipeline.errors import InputError, first_line
+from pipeline.records.manifest import Manifest
+from pipeline.records.metrics import CorpusCounts, ShardCounts
+from pipeline.storage.atomic import atomic_path
 
 Tokens = npt.NDArray[Any]  # uint16 or uint32
 Flags = npt.NDArray[np.bool_]

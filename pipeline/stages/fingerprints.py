@@ -14,14 +14,15 @@ from collections.abc import Mapping, MutableMapping
 from pathlib import Path
 from typing import Any
 
-from pipeline.common import storage
-from pipeline.common.errors import InputError
-from pipeline.common.figures import Conversion
-from pipeline.common.manifest import Manifest, enclosing_manifest, sha256_of
-from pipeline.common.redact import redact
 from pipeline.common.schema import counted, default_of, has_default, walk_fields
 from pipeline.config import StageConfig
+from pipeline.console.redact import redact
+from pipeline.errors import InputError
+from pipeline.records.manifest import Manifest, enclosing_manifest
+from pipeline.records.metrics import Conversion
 from pipeline.stages.registry import stage_of
+from pipeline.storage import places
+from pipeline.storage.checksums import sha256_of
 
 Settings = dict[str, Any]  # by dotted key
 Sources = Mapping[str, str]  # fingerprints of inputs, by config key or by path
@@ -106,7 +107,7 @@ def fingerprint_path(path: Path | str, of_readers: bool = False) -> str:
     manifest = Manifest.read(path, of_input=True)
     if manifest is not None:
         return fingerprint_files(path, of_readers) if manifest.changed(path) else manifest.fingerprint
-    manifest, place = enclosing_manifest(path), storage.at(storage.normal(str(path)))
+    manifest, place = enclosing_manifest(path), places.at(places.normal(str(path)))
     if manifest is None or manifest.changed(place.parent, place.name):
         return fingerprint_files(path, of_readers)
     return of_part(manifest.fingerprint, path)
@@ -129,7 +130,7 @@ def fingerprint_to_be(path: str, known: Sources) -> str | None:
 
 def absolute(place: str) -> str:
     """Return a place as it is compared: a local path from the root."""
-    return os.path.normpath(place if storage.is_address(place) else os.path.abspath(place))
+    return os.path.normpath(place if places.is_address(place) else os.path.abspath(place))
 
 
 def still_read(manifest: Manifest, known: Sources) -> dict[str, bool]:
@@ -137,8 +138,8 @@ def still_read(manifest: Manifest, known: Sources) -> dict[str, bool]:
 
     `known` has their fingerprints by absolute path.
     """
-    places = {key: absolute(str(_lookup(manifest.config, key, ""))) for key in manifest.inputs}
-    now = {key: fingerprint_to_be(place, known) for key, place in places.items()}
+    inputs = {key: absolute(str(_lookup(manifest.config, key, ""))) for key in manifest.inputs}
+    now = {key: fingerprint_to_be(place, known) for key, place in inputs.items()}
     return {key: mark == manifest.inputs[key] for key, mark in now.items() if mark is not None}
 
 
@@ -147,13 +148,13 @@ def fingerprint_files(path: Path | str, of_readers: bool = False) -> str:
 
     With `of_readers` links that lead out of the folder are left out, as readers of a corpus do.
     """
-    top, left_out = storage.at(str(path)), set[Path]() if of_readers else None
-    folder = storage.is_folder(top)
+    top, left_out = places.at(str(path)), set[Path]() if of_readers else None
+    folder = places.is_folder(top)
     digest = hashlib.sha256()
-    for file in storage.below(top, left_out) if folder else storage.matching(str(path), left_out):
+    for file in places.below(top, left_out) if folder else places.matching(str(path), left_out):
         with contextlib.suppress(FileNotFoundError):
             name = str(file).removeprefix(f"{top}/") if folder else file.name
-            mark, _ = storage.mark_and_size(file, name)
+            mark, _ = places.mark_and_size(file, name)
             digest.update(f"{mark}\n".encode("utf-8", "surrogateescape"))  # a name need not be UTF-8
     return digest.hexdigest()
 
@@ -172,7 +173,7 @@ def fingerprint(stage: str, config: StageConfig, known: Sources | None = None) -
             raise InputError("is in the folder that this command writes; set another out", key, path)
         text = key == "source" or key.startswith("corpus.")
         # Of a store the keys may read the corpus alone, so its folder is not asked for a manifest.
-        bare = key.startswith("corpus.") and storage.is_address(path)
+        bare = key.startswith("corpus.") and places.is_address(path)
         own = fingerprint_files if bare else fingerprint_path
         sources[key] = fingerprint_to_be(path, known or {}) or own(path, text)
     return fingerprint_of(stage, changed_settings(config), sources), sources
@@ -286,7 +287,7 @@ def pin(config: Any, known: MutableMapping[str, str] | None = None) -> None:
 
     def pinned(place: str) -> str:
         if place not in known:
-            known[place] = storage.pinned(place)
+            known[place] = places.pinned(place)
         return known[place]
 
     if corpus := getattr(config, "corpus", None):

@@ -17,17 +17,17 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from pipeline.common import terminal
-from pipeline.common.atomic import remove_leftovers, write_text
-from pipeline.common.checkpoints import of_another, run_name
-from pipeline.common.errors import ConfigError, InputError, UserError, disk_failure, writable
-from pipeline.common.manifest import MANIFEST, Manifest, Result, begun, file_checksums
-from pipeline.common.redact import one_line
-from pipeline.common.stores.background_upload import BackgroundUpload
 from pipeline.config import StageConfig
+from pipeline.console import terminal
+from pipeline.console.redact import one_line
+from pipeline.errors import ConfigError, InputError, UserError, disk_failure, writable
+from pipeline.records.checkpoint_folder import of_another, run_name
+from pipeline.records.manifest import MANIFEST, Manifest, Result, begun, file_checksums
 from pipeline.stages.fingerprints import Identity, changes, differences, fingerprint, pin, recognise
 from pipeline.stages.registry import stage_of
 from pipeline.stages.store_folder import Config, StoreFolder, local_place, localised
+from pipeline.storage.atomic import remove_leftovers, write_text
+from pipeline.storage.uploads import BackgroundUpload
 
 
 def output_place(out: str) -> Path:

@@ -1,6 +1,6 @@
 """A stage whose folder, or whose inputs, are in an object store.
 
-The stage works on local copies (`pipeline.common.stores.mirror`). Before it, what it reads is
+The stage works on local copies (`pipeline.storage.cached_folders`). Before it, what it reads is
 fetched, by the manifests. After it, its files are put, then its manifest: what no manifest names
 is not read. A stage that resumes puts what it has meanwhile; of a checkpoint its SHA256SUMS is the
 manifest, and is put last.
@@ -17,17 +17,18 @@ from collections.abc import Callable, Container, Iterable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pipeline.common import file_search, parallel, storage
-from pipeline.common.checkpoints import FILE, FILES, RUNS, STATE, SUMS, of_another, run_name, sums_of
-from pipeline.common.errors import InputError, Restart, StoreError
-from pipeline.common.manifest import MANIFEST, Files, Manifest, Result, begun
+from pipeline.common import parallel
 from pipeline.common.schema import set_key
-from pipeline.common.stores import lease, objects
-from pipeline.common.stores.background_upload import BackgroundUpload
-from pipeline.common.stores.mirror import Copy, addressed, default_root, local_path, other_than
-from pipeline.common.stores.remote_file import Info
 from pipeline.config import StageConfig
+from pipeline.errors import InputError, Restart, StoreError
+from pipeline.records.checkpoint_folder import FILE, FILES, RUNS, STATE, SUMS, of_another, run_name, sums_of
+from pipeline.records.manifest import MANIFEST, Files, Manifest, Result, begun
 from pipeline.stages.fingerprints import inputs
+from pipeline.storage import file_search, lease, places
+from pipeline.storage.cached_folders import Copy, addressed, default_root, local_path, other_than
+from pipeline.storage.stores import objects
+from pipeline.storage.stores.remote_file import Info
+from pipeline.storage.uploads import BackgroundUpload
 
 # What a stage reads of its inputs, where that is not all of them.
 READS = {"report": ("*.json", "*.jsonl"), "submit": ("*.tsv", "*.json")}
@@ -54,14 +55,14 @@ def local_place(place: str, mirror: str | None) -> Path:
 
 def stages_in(workdir: str, pattern: str = "*") -> list[str]:
     """Return the folders of finished stages in the folder of a run, sorted."""
-    found = storage.matching(f"{glob.escape(storage.normal(workdir))}/{pattern}/{MANIFEST}")
+    found = places.matching(f"{glob.escape(places.normal(workdir))}/{pattern}/{MANIFEST}")
     return [str(file.parent) for file in found if not file_search.hidden(file.parent.name)]
 
 
 def steps_saved(out: str) -> list[tuple[str, int]]:
     """Return the checkpoints of a train stage, as (folder of the run, step), the newest last."""
-    place = storage.normal(out) if in_store(out) else out
-    files = storage.matching(f"{glob.escape(place)}/{RUNS}/*/step-*/{SUMS}")
+    place = places.normal(out) if in_store(out) else out
+    files = places.matching(f"{glob.escape(place)}/{RUNS}/*/step-*/{SUMS}")
     files.sort(key=lambda file: file.stat().st_mtime_ns)
     found = (FILE.search(str(file)) for file in files)
     return [(match[2], int(match[3])) for match in found if match]
@@ -106,7 +107,7 @@ def _read_of(stage: str, key: str, config: StageConfig) -> tuple[str, ...]:
 
 def shard_addresses(config: Any) -> dict[str, str]:
     """Return the addresses of a training's folders of shards, by the local folders of copies."""
-    stored = [storage.normal(place) for place in config.data.folders if in_store(place)]
+    stored = [places.normal(place) for place in config.data.folders if in_store(place)]
     return {str(local_place(place, config.mirror)): place for place in stored}
 
 
@@ -117,7 +118,7 @@ def fetch_input(root: Path, address: str, key: str, patterns: tuple[str, ...] = 
         InputError: there are no such files.
         StoreError, Restart: the store refuses, or does not answer.
     """
-    address = storage.normal(address)
+    address = places.normal(address)
     parts = address.split("/")
     for count in [len(parts), *range(len(parts) - 1, BUCKET, -1)][:DEPTH]:
         top, inner = "/".join(parts[:count]), "/".join(parts[count:])
@@ -176,13 +177,13 @@ def locked_run(workdir: str) -> contextlib.AbstractContextManager[object]:
         InputError: another process works there.
     """
     stored = in_store(workdir)
-    return lease.held(f"{storage.normal(workdir)}/.lock", "workdir") if stored else contextlib.nullcontext()
+    return lease.held(f"{places.normal(workdir)}/.lock", "workdir") if stored else contextlib.nullcontext()
 
 
 def put_logs(workdir: str, mirror: str | None) -> None:
     """Put the logs of a run's stages."""
     if in_store(workdir):
-        logs = Copy(root_of(mirror), f"{storage.normal(workdir)}/logs")
+        logs = Copy(root_of(mirror), f"{places.normal(workdir)}/logs")
         parallel.each(logs.put, list(logs.files()))
         logs.save_index()
 

@@ -16,8 +16,8 @@ from itertools import islice
 from typing import NamedTuple
 
 from pipeline.common.language_codes import base_code
-from pipeline.common.stand_ins import stand_in
 from pipeline.common.tables import read_table
+from pipeline.storage.placeholders import stand_in
 
 _TABLES = read_table(__file__, "encodings.yaml")
 _LEGACY: dict[str, list[str]] = {

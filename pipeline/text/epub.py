@@ -15,8 +15,8 @@ from html.parser import HTMLParser
 from urllib.parse import unquote
 from xml.etree.ElementTree import Element
 
-from pipeline.common.budget import Budget, parsed_size, unzipped
-from pipeline.common.storage import BROKEN_ZIP
+from pipeline.storage.budget import Budget, parsed_size, unzipped
+from pipeline.storage.places import BROKEN_ZIP
 from pipeline.text.book_text import Book, joined, without_licence
 from pipeline.text.encodings import decode, marked, meant, plain, wide
 

@@ -4,8 +4,8 @@ import re
 
 from sentencex import segment
 
-from pipeline.common.errors import is_panic
 from pipeline.common.language_codes import wikipedia_code
+from pipeline.errors import is_panic
 
 # Longer sentences are cut. BERT's longest sequence is 512 tokens of about four characters in
 # English: the rest would be truncated when pairs are made. Encyclopaedias have no sentence of that

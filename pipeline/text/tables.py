@@ -8,7 +8,7 @@ import csv
 import io
 import re
 
-from pipeline.common.errors import InputError
+from pipeline.errors import InputError
 
 csv.field_size_limit(2**31 - 1)  # a text may be longer than 128 KiB
 Rows = list[tuple[int, list[str]]]  # line number, from 1, and fields

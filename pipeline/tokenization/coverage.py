@@ -10,8 +10,8 @@ from itertools import chain
 
 from tokenizers import Tokenizer, pre_tokenizers
 
-from pipeline.common.foreign_json import Json
-from pipeline.common.formatting import WARNING
+from pipeline.console.formatting import WARNING
+from pipeline.storage.strict_json import Json
 
 MOST = 0.01  # share of unknown characters without a warning
 

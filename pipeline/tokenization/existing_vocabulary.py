@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from pipeline.common.errors import hub_cure
 from pipeline.common.schema import check
 from pipeline.config import VocabConfig
+from pipeline.errors import hub_cure
 from pipeline.tokenization import normalization, tokenizer_folder, wordpiece
 
 

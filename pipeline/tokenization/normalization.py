@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tokenizers import Tokenizer
 
-from pipeline.common.errors import ConfigError, InputError
+from pipeline.errors import ConfigError, InputError
 from pipeline.tokenization import tokenizer_folder
 
 # Options of `vocab`, by their names in a tokenizer_config.json.

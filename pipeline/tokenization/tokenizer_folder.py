@@ -6,9 +6,9 @@ from typing import Any
 
 from tokenizers import AddedToken
 
-from pipeline.common import foreign_json
-from pipeline.common.errors import InputError
 from pipeline.common.tables import read_table
+from pipeline.errors import InputError
+from pipeline.storage import strict_json
 
 CONFIG, MODEL, ADDED = "tokenizer_config.json", "config.json", "added_tokens.json"
 
@@ -91,7 +91,7 @@ def read_object(path: Path) -> dict[str, Any]:
     Raises:
         InputError: the file is broken.
     """
-    return foreign_json.read_object(path) if path.exists() else {}
+    return strict_json.read_object(path) if path.exists() else {}
 
 
 def _dict(value: Any) -> dict[str, Any]:

@@ -26,10 +26,10 @@ import pyarrow as pa
 from tokenizers import Encoding, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 from tokenizers.processors import TemplateProcessing
 
-from pipeline.common import foreign_json, stand_ins
 from pipeline.common.counter_rng import Bools
-from pipeline.common.errors import InputError, is_panic, panics_refused, readable
 from pipeline.common.ranges import bounds_of
+from pipeline.errors import InputError, is_panic, panics_refused, readable
+from pipeline.storage import placeholders, strict_json
 from pipeline.tokenization import normalization, pretokenize, tokenizer_folder
 from pipeline.tokenization.coverage import Coverage, Dropped
 from pipeline.tokenization.pretokenize import (
@@ -173,7 +173,7 @@ def read(path: Path, options: normalization.Options | None = None) -> str:
         if not found:
             raise InputError("has neither tokenizer.json nor vocab.txt; run python -m pipeline.vocab", path=path)
         path /= found[0]
-    stand_ins.refuse(path)
+    placeholders.refuse(path)
     if path.suffix != ".json":
         vocab = read_vocab(path)
         check_special(vocab, path)
@@ -184,7 +184,7 @@ def read(path: Path, options: normalization.Options | None = None) -> str:
     with readable(path):
         text = path.read_bytes().decode()  # keeps line ends, as the checksum covers them
     try:
-        spec = foreign_json.parse(text)  # the library takes for JSON what is none
+        spec = strict_json.parse(text)  # the library takes for JSON what is none
         tokenizer = Tokenizer.from_str(text)
         tokenizer.encode("\U00013000")  # without an unknown token, the library fails at such a letter
     except BaseException as error:  # the library raises nothing narrower

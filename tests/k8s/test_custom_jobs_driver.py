@@ -16,7 +16,7 @@ from control_plane import KUBECTL, ControlPlane
 from documented import of_the_page, words
 from small import Begin, Driver, Small
 
-from pipeline.common.errors import ConfigError, UserError
+from pipeline.errors import ConfigError, UserError
 from pipeline.orchestration import run_stage
 from pipeline.orchestration.run_document import StageRecord
 

@@ -13,7 +13,7 @@ import requests
 from kubelet import now
 from small import Begin, Driver, Small, admission, quota
 
-from pipeline.common.errors import ConfigError, InputError, Restart, UserError
+from pipeline.errors import ConfigError, InputError, Restart, UserError
 from pipeline.orchestration import job_status, kubernetes
 from pipeline.orchestration.follow import StageFailed
 

@@ -13,8 +13,9 @@ from api import Object, Refused, condition
 from cluster import NAMESPACE, Cluster
 from documented import of_the_manifest
 
-from pipeline.common import checkpoints
-from pipeline.common.manifest import require_manifest, sha256
+from pipeline.records import checkpoint_folder
+from pipeline.records.manifest import require_manifest
+from pipeline.storage.checksums import sha256
 
 pytestmark = [pytest.mark.k8s, pytest.mark.timeout(1800)]
 
@@ -61,7 +62,7 @@ class Training:
         assert self.cluster.is_over("train") == "Complete", self.cluster.log("train")
         out = self.cluster.claim / "sample" / "train"
         made = require_manifest(out, "train", "out")
-        return sha256(out / made.figures["checkpoint"] / checkpoints.WEIGHTS)
+        return sha256(out / made.figures["checkpoint"] / checkpoint_folder.WEIGHTS)
 
     def pod(self, index: int) -> dict[str, Any]:
         """The newest pod of a rank."""

@@ -13,7 +13,7 @@ import pytest
 
 from benchmarks.small import make_work
 from model.training.tracking import read_metrics
-from pipeline.common.manifest import Manifest
+from pipeline.records.manifest import Manifest
 from tests import forked
 
 SHARD = "train-00000-of-00001.arrow"

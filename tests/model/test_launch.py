@@ -12,7 +12,7 @@ import pytest
 
 from model.launching import rank_endings
 from model.launching.local_ranks import verdict
-from pipeline.common.errors import Exit
+from pipeline.errors import Exit
 from tests import forked
 
 ROOT = Path(__file__).parents[2]

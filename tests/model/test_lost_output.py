@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.common.errors import Exit
-from pipeline.common.manifest import Manifest
+from pipeline.errors import Exit
+from pipeline.records.manifest import Manifest
 from tests.model.conftest import SMALL, losses
 from tests.model.test_train import start, wait_for
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from model.preflight import products
-from pipeline.common.errors import Exit
 from pipeline.common.ports import free_port
+from pipeline.errors import Exit
 
 GOOD = [(f"node-{rank // 2}", 700.0) for rank in range(8)]
 

@@ -17,9 +17,9 @@ from transformers import BertModel
 from model.huggingface import bert_format
 from model.train import launcher_arguments
 from model.training import initial_weights
-from pipeline.common.errors import InputError
-from pipeline.common.manifest import Manifest
 from pipeline.common.ports import free_port
+from pipeline.errors import InputError
+from pipeline.records.manifest import Manifest
 from pipeline.tokenization.wordpiece import SPECIAL, build
 from tests import forked
 from tests.model.conftest import SMALL, losses

@@ -8,7 +8,7 @@ from omegaconf import OmegaConf
 from model.config import PUBLISHED, SHAPE, DataConfig, ModelConfig, ObjectiveConfig, OptimizerConfig, TrainConfig
 from model.train import check_launcher
 from pipeline.cli import conf_files
-from pipeline.common.errors import ConfigError
+from pipeline.errors import ConfigError
 from tests.refusals import refused
 from tests.runs import configured
 

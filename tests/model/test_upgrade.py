@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from model.training.tracking import read_metrics
-from pipeline.common.errors import Exit
+from pipeline.errors import Exit
 from tests.model.conftest import SMALL
 
 pytestmark = pytest.mark.slow

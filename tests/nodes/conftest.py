@@ -6,7 +6,7 @@ import pytest
 from machines import missing
 from ssh_machines import LAUNCH, Lab, ssh_machines, weights
 
-from pipeline.common.errors import Exit
+from pipeline.errors import Exit
 
 
 @pytest.fixture(scope="session")

@@ -11,8 +11,9 @@ from machines import ROOT, Command, wait_for
 from slurm_cluster import Cluster
 
 from model.training.tracking import read_metrics
-from pipeline.common import checkpoints
-from pipeline.common.manifest import Manifest, require_manifest, sha256
+from pipeline.records import checkpoint_folder
+from pipeline.records.manifest import Manifest, require_manifest
+from pipeline.storage.checksums import sha256
 from tests.docs.fences import commands
 
 STEPS = 3000
@@ -138,7 +139,7 @@ def start(cluster: Cluster, workdir: Path, *more: str, line: str = MAIN) -> Run:
 
 def weights(workdir: Path) -> str:
     manifest = require_manifest(workdir / "train", "train", "out")
-    return sha256(workdir / "train" / manifest.figures["checkpoint"] / checkpoints.WEIGHTS)
+    return sha256(workdir / "train" / manifest.figures["checkpoint"] / checkpoint_folder.WEIGHTS)
 
 
 def copy_of(run: Run, name: str, *without: str) -> Path:

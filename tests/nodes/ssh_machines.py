@@ -11,8 +11,9 @@ from machines import ROOT, Command, Machine, Machines, clone, run, wait_for
 
 from benchmarks.small import make_work, settings
 from model.training.tracking import read_metrics
-from pipeline.common import checkpoints
-from pipeline.common.manifest import require_manifest, sha256
+from pipeline.records import checkpoint_folder
+from pipeline.records.manifest import require_manifest
+from pipeline.storage.checksums import sha256
 from tests.docs.fences import commands
 
 STEPS = 300
@@ -137,7 +138,7 @@ def newest(out: Path) -> int:
 
 def weights(out: Path) -> str:
     manifest = require_manifest(out, "train", "out")
-    return sha256(out / manifest.figures["checkpoint"] / checkpoints.WEIGHTS)
+    return sha256(out / manifest.figures["checkpoint"] / checkpoint_folder.WEIGHTS)
 
 
 @contextmanager

@@ -9,7 +9,7 @@ import pytest
 from machines import Command, kill, wait_for
 from ssh_machines import LAUNCH, Lab, ended, losses, newest, steps, weights
 
-from pipeline.common.errors import Exit
+from pipeline.errors import Exit
 
 pytestmark = [pytest.mark.ssh, pytest.mark.timeout(900)]
 

@@ -17,7 +17,7 @@ import pytest
 from machines import Command, kill, wait_for
 from ssh_machines import LAUNCH, PAGE, STEPS, Lab, ended, losses, newest, steps, train_on, weights
 
-from pipeline.common.errors import Exit
+from pipeline.errors import Exit
 
 pytestmark = [pytest.mark.ssh, pytest.mark.timeout(900)]
 INTERRUPTIONS = ("SIGINT", "SIGTERM", "SIGHUP")

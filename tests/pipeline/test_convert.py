@@ -20,11 +20,12 @@ from model.encoders.architectures import build_model
 from model.huggingface import bert_format, logits, onnx_export, vocabulary
 from model.training import checkpoint, initial_weights
 from pipeline import convert
-from pipeline.common import checkpoints
-from pipeline.common.errors import ConfigError, InputError
-from pipeline.common.manifest import Manifest, sha256
 from pipeline.config import ConvertConfig
+from pipeline.errors import ConfigError, InputError
+from pipeline.records import checkpoint_folder
+from pipeline.records.manifest import Manifest
 from pipeline.stages import stage
+from pipeline.storage.checksums import sha256
 from tests import finished, forked
 from tests.refusals import refused
 
@@ -60,7 +61,7 @@ def run(tmp_path, request):
     weights = build_model(config).state_dict()
     tokenizer = sha256(vocab / "tokenizer.json")
     state = finished.state(7, model=dataclasses.asdict(config), data="p" * 64, tokenizer=tokenizer)
-    folder = checkpoints.runs(tmp_path / "train") / ("t" * 12)
+    folder = checkpoint_folder.runs(tmp_path / "train") / ("t" * 12)
     checkpoint.write(folder, state, weights, {"exp_avg.x": torch.zeros(1)})
     return ConvertConfig(
         workdir=str(tmp_path),
@@ -130,7 +131,7 @@ def test_a_modern_folder_of_transformers_is_a_start_with_more_entries(run, tmp_p
 
 
 def test_one_checkpoint_converts_like_its_run(run, tmp_path):
-    (single,) = checkpoints.runs(Path(run.train)).glob("*/step-*")
+    (single,) = checkpoint_folder.runs(Path(run.train)).glob("*/step-*")
     stage.run("convert", run, convert.make)
     other = dataclasses.replace(run, train=str(single), out=str(tmp_path / "other"))
     stage.run("convert", other, convert.make)
@@ -203,12 +204,12 @@ def test_a_wrong_conversion_does_not_finish(run, monkeypatch):
 
 def test_a_model_whose_logits_overflow_is_not_converted(run):
     """Each weight is finite, and in double precision so is each logit."""
-    last = checkpoints.locate(Path(run.train))[0]
-    weights = load_file(last / checkpoints.WEIGHTS)
+    last = checkpoint_folder.locate(Path(run.train))[0]
+    weights = load_file(last / checkpoint_folder.WEIGHTS)
     name = "encoder.embeddings.norm.weight"
-    save_file(weights | {name: torch.full_like(weights[name], 3e38)}, last / checkpoints.WEIGHTS)
-    sums = "".join(f"{sha256(last / each)}  {each}\n" for each in checkpoints.FILES)
-    (last / checkpoints.SUMS).write_text(sums)
+    save_file(weights | {name: torch.full_like(weights[name], 3e38)}, last / checkpoint_folder.WEIGHTS)
+    sums = "".join(f"{sha256(last / each)}  {each}\n" for each in checkpoint_folder.FILES)
+    (last / checkpoint_folder.SUMS).write_text(sums)
     with pytest.raises(InputError, match="finite in float32"):
         stage.run("convert", run, convert.make)
     assert not Path(run.out).exists()
@@ -308,9 +309,9 @@ def test_a_vocabulary_that_does_not_go_on_is_refused(run, published):
 
 
 def test_weights_are_averaged_over_the_last_checkpoints(run):
-    (single,) = checkpoints.runs(Path(run.train)).glob("*/step-*")
-    first = checkpoints.read_state(single)
-    states = {7: load_file(single / checkpoints.WEIGHTS)}
+    (single,) = checkpoint_folder.runs(Path(run.train)).glob("*/step-*")
+    first = checkpoint_folder.read_state(single)
+    states = {7: load_file(single / checkpoint_folder.WEIGHTS)}
     for step in (8, 9):
         states[step] = {name: torch.randn_like(tensor) for name, tensor in states[7].items()}
         state = dataclasses.replace(first, step=step)

@@ -12,10 +12,10 @@ from model.config import ModelConfig
 from model.encoders.architectures import build_model
 from model.training import checkpoint
 from pipeline import convert, run
-from pipeline.common import checkpoints
-from pipeline.common.errors import ConfigError, Exit, InputError, Restart
-from pipeline.common.manifest import sha256
 from pipeline.config import ConvertConfig, CorpusConfig, ExecutorConfig, RunConfig
+from pipeline.errors import ConfigError, Exit, InputError, Restart
+from pipeline.records import checkpoint_folder
+from pipeline.storage.checksums import sha256
 from tests import finished, forked
 from tests.pipeline.hub_server import Hub, environment, server
 from tests.pipeline.test_convert import SIZES, make_vocabulary, manifest
@@ -39,7 +39,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
         tokenizer = sha256(vocab / "tokenizer.json")
         state = finished.state(step, model=dataclasses.asdict(config), tokenizer=tokenizer, mark=marks.get(step))
         weights = build_model(config).state_dict()
-        checkpoint.write(checkpoints.runs(top / "train") / ("t" * 12), state, weights, {})
+        checkpoint.write(checkpoint_folder.runs(top / "train") / ("t" * 12), state, weights, {})
     return top
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from model.training.tracking import RUN_ID
 from pipeline import dashboards
-from pipeline.common.errors import InputError
+from pipeline.errors import InputError
 from pipeline.reporting.dashboards import SECTIONS, report, workspace
 from pipeline.reporting.wandb_stages import RECORD
 from tests import finished, forked

@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 
 from pipeline import download
-from pipeline.common import budget, http_transfer
-from pipeline.common.errors import ConfigError, InputError
-from pipeline.common.http_transfer import RetryPolicy
-from pipeline.common.manifest import Manifest
 from pipeline.config import CorpusConfig, DownloadConfig, DownloadFile
+from pipeline.errors import ConfigError, InputError
+from pipeline.records.manifest import Manifest
+from pipeline.storage import budget, http_transfer
+from pipeline.storage.http_transfer import RetryPolicy
 from tests.refusals import refused
 
 CONTENT = bytes(range(256)) * 12_000  # about 3 MB

@@ -13,11 +13,11 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from model.finetuning import loop, saved_model
 from pipeline import evaluate
-from pipeline.common.errors import ConfigError, Diverged, InputError
-from pipeline.common.manifest import Manifest
 from pipeline.config import EvaluateConfig, TaskConfig
+from pipeline.errors import ConfigError, Diverged, InputError
 from pipeline.evaluation import examples, grid_search
 from pipeline.evaluation.task_types import remarks_of
+from pipeline.records.manifest import Manifest
 from pipeline.stages import stage
 from tests import forked
 from tests.model.sizes import small

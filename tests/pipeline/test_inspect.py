@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pipeline import inspect, prepare
-from pipeline.common.manifest import require_manifest
+from pipeline.records.manifest import require_manifest
 from pipeline.stages import stage
 from pipeline.tokenization.wordpiece import SPECIAL, build
 from tests import forked, preparing

@@ -16,11 +16,11 @@ from model.encoders.architectures import build_model
 from model.huggingface import bert_format, vocabulary
 from model.loader.loader import Loader
 from pipeline import convert, prepare, vocab
-from pipeline.common.errors import ConfigError
-from pipeline.common.manifest import sha256
 from pipeline.config import ConvertConfig, CorpusConfig, VocabConfig
+from pipeline.errors import ConfigError
 from pipeline.shards import open_folder
 from pipeline.stages import stage
+from pipeline.storage.checksums import sha256
 from pipeline.tokenization.wordpiece import WordPiece
 from tests import forked, preparing
 from tests.model.conftest import losses

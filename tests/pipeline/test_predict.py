@@ -20,8 +20,8 @@ from model.finetuning.features import TruncationConfig, tokenize
 from model.finetuning.heads import HeadConfig
 from model.huggingface import bert_format
 from pipeline import embed, predict
-from pipeline.common.errors import ConfigError, InputError
 from pipeline.config import EmbedConfig, PredictConfig
+from pipeline.errors import ConfigError, InputError
 from pipeline.tokenization.wordpiece import SPECIAL, WordPiece, build
 from tests import forked
 from tests.model.sizes import small

@@ -14,9 +14,9 @@ import pytest
 from pipeline import shards
 from pipeline.beam import steps
 from pipeline.beam.plan import PreparePlan
-from pipeline.common.figures import CorpusCounts
-from pipeline.common.manifest import MANIFEST, Manifest, require_manifest
 from pipeline.prepare import make
+from pipeline.records.manifest import MANIFEST, Manifest, require_manifest
+from pipeline.records.metrics import CorpusCounts
 from pipeline.shards.sentence_pairs import document_hash
 from pipeline.shards.validation_share import LowestHashes
 from pipeline.stages import stage

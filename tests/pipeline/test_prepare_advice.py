@@ -9,7 +9,7 @@ import pytest
 
 from pipeline import prepare
 from pipeline.beam import estimate
-from pipeline.common.errors import InputError
+from pipeline.errors import InputError
 from pipeline.shards.sentence_pairs import document_hash
 from pipeline.shards.validation_share import LowestHashes
 from pipeline.text import clean

@@ -10,10 +10,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.common.errors import ConfigError
-from pipeline.common.manifest import Manifest
 from pipeline.config import CorpusConfig
+from pipeline.errors import ConfigError
 from pipeline.readers import SkipCounts, open_corpus
+from pipeline.records.manifest import Manifest
 from pipeline.stages.fingerprints import pin
 from tests import forked, preparing
 from tests.pipeline.hub_server import Hub, environment, server

@@ -10,10 +10,10 @@ import pytest
 
 from model.training.tracking import METRICS
 from pipeline import report
-from pipeline.common import run_record
-from pipeline.common.errors import ConfigError, InputError
-from pipeline.common.manifest import MANIFEST
 from pipeline.config import ReportConfig
+from pipeline.errors import ConfigError, InputError
+from pipeline.records import run_file
+from pipeline.records.manifest import MANIFEST
 from pipeline.reporting import graph_svg
 from pipeline.reporting.score_tables import Made
 from pipeline.stages import stage
@@ -344,8 +344,8 @@ def test_samples_and_the_command_of_the_run_are_on_the_page(work: Path) -> None:
     assert "model fills in" not in page(work)
     sample = {"text": "a [MASK] <b>", "masks": [[{"word": "cat", "probability": 0.2512}]]}
     manifest(work / "convert", "convert", "g", {}, samples=[sample])
-    record = {"version": run_record.VERSION, "command": "python -m pipeline.run corpus=x", "stages": {}}
-    (work / run_record.NAME).write_text(json.dumps(record))
+    record = {"version": run_file.VERSION, "command": "python -m pipeline.run corpus=x", "stages": {}}
+    (work / run_file.NAME).write_text(json.dumps(record))
     text = page(work)
     assert "a [MASK] &lt;b&gt;" in text
     assert "<b>cat</b>" in text

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from pipeline import report, submit
-from pipeline.common.errors import InputError
-from pipeline.common.manifest import Manifest, file_checksums
 from pipeline.config import ReportConfig, SubmitConfig
+from pipeline.errors import InputError
 from pipeline.evaluation import answers
+from pipeline.records.manifest import Manifest, file_checksums
 from tests import finished, objects
 from tests.refusals import refused
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.common.manifest import MANIFEST, Manifest
+from pipeline.records.manifest import MANIFEST, Manifest
 from tests import objects
 from tests.pipeline.test_run import STAGES, command, write_books
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from pipeline import submit
-from pipeline.common.errors import InputError
 from pipeline.config import SubmitConfig
+from pipeline.errors import InputError
 from pipeline.evaluation import answers, examples
 from pipeline.stages import stage
 from tests import finished, forked

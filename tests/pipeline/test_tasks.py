@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline import tasks
-from pipeline.common.errors import ConfigError, InputError
 from pipeline.config import CorpusConfig, TasksConfig
+from pipeline.errors import ConfigError, InputError
 from pipeline.shards.sentence_pairs import document_hash, held_out
 from pipeline.tasks import Row, exchanged_seconds, make, shuffled_words
 from pipeline.text import clean

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.small import make_work
-from pipeline.common.manifest import Manifest
+from pipeline.records.manifest import Manifest
 from tests import forked
 from tests.model.conftest import SMALL
 

@@ -14,9 +14,10 @@ import pytest
 from tokenizers import Tokenizer, models, normalizers
 
 from pipeline import vocab
-from pipeline.common.errors import ConfigError, InputError
-from pipeline.common.manifest import Result, sha256
 from pipeline.config import CorpusConfig, VocabConfig
+from pipeline.errors import ConfigError, InputError
+from pipeline.records.manifest import Result
+from pipeline.storage.checksums import sha256
 from pipeline.text import clean
 from pipeline.tokenization.wordpiece import SPECIAL, WordPiece, build
 from tests.refusals import refused

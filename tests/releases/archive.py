@@ -26,15 +26,16 @@ from model.huggingface import bert_format, logits
 from model.training.checkpoint import Tensors
 from model.training.tracking import read_metrics
 from pipeline.cli import composing
-from pipeline.common import checkpoints, run_record
-from pipeline.common.figures import Score
-from pipeline.common.formatting import flatten
-from pipeline.common.manifest import MANIFEST, Manifest, sha256
+from pipeline.console.formatting import flatten
 from pipeline.orchestration import graph, run_document
 from pipeline.orchestration.run_document import StageRecord
+from pipeline.records import checkpoint_folder, run_file
+from pipeline.records.manifest import MANIFEST, Manifest
+from pipeline.records.metrics import Score
 from pipeline.shards import SPLITS, open_folder
 from pipeline.stages import fingerprints
 from pipeline.stages.registry import STAGES
+from pipeline.storage.checksums import sha256
 from pipeline.tokenization.wordpiece import WordPiece
 from tests import forked
 from tests.crash_points import TIMES
@@ -97,12 +98,12 @@ def settle(work: Path) -> None:
     shutil.rmtree(work / "logs")
     for path in [*work.glob(".*"), work / "rates.json"]:
         path.unlink(missing_ok=True)
-    record = work / run_record.NAME
+    record = work / run_file.NAME
     record.write_text(record.read_text().replace(run_document.commit(), "0" * 10))
     for path in [*work.rglob("*.json"), *work.rglob("*.jsonl")]:
         path.write_bytes(TIMES.sub(one_moment, path.read_bytes()))
-    for path in work.rglob(checkpoints.SUMS):
-        path.write_text("".join(f"{sha256(path.with_name(name))}  {name}\n" for name in checkpoints.FILES))
+    for path in work.rglob(checkpoint_folder.SUMS):
+        path.write_text("".join(f"{sha256(path.with_name(name))}  {name}\n" for name in checkpoint_folder.FILES))
     for path in work.rglob(MANIFEST):
         made = json.loads(path.read_text())
         for name in made["files"]:
@@ -159,9 +160,9 @@ def values_of(node: StageRecord) -> dict[str, Any]:
     """What is read from the folder of a stage."""
     made = Manifest.read(node.out)
     assert made is not None
-    record = Path(node.config.out).parent / run_record.NAME
+    record = Path(node.config.out).parent / run_file.NAME
     # The oldest archive has no record of its run.
-    config = run_record.config_of(f"{record}#{node.name}", type(node.config), []) if record.exists() else node.config
+    config = run_file.config_of(f"{record}#{node.name}", type(node.config), []) if record.exists() else node.config
     found = {
         "stands": node.reason or "cached",
         "fingerprint": made.fingerprint,
@@ -205,7 +206,7 @@ def checksum(tensors: Iterator[tuple[str, torch.Tensor]]) -> str:
 
 def training(folder: Path) -> dict[str, Any]:
     """The state, weights and moments of the last checkpoint, and the losses on the way."""
-    path, state = checkpoints.locate(folder)
+    path, state = checkpoint_folder.locate(folder)
     file = Tensors(path)
     names = sorted({name for _, name in file.moments})
     losses = [row["loss"] for row in read_metrics(folder) if row["kind"] == "train"]

@@ -17,10 +17,10 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from pipeline.common import checkpoints, run_record
-from pipeline.common.errors import Exit
-from pipeline.common.manifest import MANIFEST, Manifest
+from pipeline.errors import Exit
 from pipeline.orchestration import graph, run_document
+from pipeline.records import checkpoint_folder, run_file
+from pipeline.records.manifest import MANIFEST, Manifest
 from tests import forked
 from tests.releases import archive
 from tests.runs import composed
@@ -100,18 +100,18 @@ def resume(top: Path, command: str) -> None:
     """Take the end of a training away, as if it was killed before, and train from the record of its run."""
     config = composed(*shlex.split(command)[3:])
     nodes = graph.plan(config)
-    record = Path(config.workdir, run_record.NAME)
+    record = Path(config.workdir, run_file.NAME)
     if not record.exists():
         run_document.of(config, nodes).write()
     out = Path(next(node.config.out for node in nodes if node.kind == "train"))
     made = Manifest.read(out)
     assert made is not None
     last = out / made.figures["checkpoint"]
-    was = {name: load_file(last / name) for name in (checkpoints.WEIGHTS, checkpoints.MOMENTS)}
+    was = {name: load_file(last / name) for name in (checkpoint_folder.WEIGHTS, checkpoint_folder.MOMENTS)}
     shutil.rmtree(last)
     (out / MANIFEST).unlink()
-    before = max(checkpoints.steps(last.parent))
-    done = forked.module("model.train", run_record.OPTION, f"{record}#train", cwd=top)
+    before = max(checkpoint_folder.steps(last.parent))
+    done = forked.module("model.train", run_file.OPTION, f"{record}#train", cwd=top)
     assert done.returncode == 0, done.stdout + done.stderr
     (line,) = (line for line in done.stdout.splitlines() if "resum" in line)
     assert str(before) in line

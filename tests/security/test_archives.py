@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from hostile import damaged, hammer
 
-from pipeline.common import budget
-from pipeline.common.errors import InputError
 from pipeline.config import CorpusConfig
+from pipeline.errors import InputError
 from pipeline.readers import SkipCounts, open_corpus
+from pipeline.storage import budget
 from pipeline.text import epub
 
 NAMES = ["../outside.txt", "/tmp/outside-of-the-corpus.txt", "a/../../outside.txt", "c:\\outside.txt"]

@@ -116,8 +116,8 @@ READ = {"a dictionary": str(256 * 2**22), "a member of any size": "0"}
 CHILD = """
 import json, os, resource, sys
 from pathlib import Path
-from pipeline.common import budget, foreign_json
-from pipeline.common.errors import InputError
+from pipeline.storage import budget, strict_json
+from pipeline.errors import InputError
 from pipeline.config import CorpusConfig, TaskConfig
 from pipeline.evaluation import examples
 from pipeline.readers import SkipCounts, open_corpus, readers
@@ -126,7 +126,7 @@ budget.DOCUMENT, budget.TABLE, budget.FIELDS = (n // 4 for n in (budget.DOCUMENT
 
 def read(reader, path, name):
     if reader == "model":
-        return foreign_json.read_object(Path(path))
+        return strict_json.read_object(Path(path))
     if reader == "task":
         labels = ["b", "c"]
         task = TaskConfig(name="t", folder="T", columns=["a"], labels=labels, metrics=["accuracy"])

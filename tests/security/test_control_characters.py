@@ -16,12 +16,12 @@ import yaml
 
 from model.config import ModelConfig
 from model.huggingface import model_card
-from pipeline.common import http_transfer
-from pipeline.common.errors import InputError, Restart
-from pipeline.common.http_transfer import RetryPolicy
-from pipeline.common.manifest import Manifest
-from pipeline.common.redact import one_line, redact
+from pipeline.console.redact import one_line, redact
+from pipeline.errors import InputError, Restart
+from pipeline.records.manifest import Manifest
 from pipeline.reporting import plots
+from pipeline.storage import http_transfer
+from pipeline.storage.http_transfer import RetryPolicy
 from tests import finished, forked
 from tests.security.test_secrets import SECRET, SIGNED
 
@@ -120,7 +120,7 @@ def prepared(corpus: dict[str, object]) -> Manifest:
 
 def test_a_terminal_gets_the_orders_of_bars_alone(root: Path) -> None:
     code = (
-        "import sys; from pipeline.common import output, terminal; output.outlive_readers()\n"
+        "import sys; from pipeline.console import output, terminal; output.outlive_readers()\n"
         "print(sys.argv[1]); terminal.say(sys.argv[1]); print('\\r\\x1b[Kdone', file=sys.stderr)\n"
         "raise ValueError(sys.argv[1])\n"
     )

@@ -15,8 +15,8 @@ from model.encoders.architectures import build_model
 from model.huggingface import bert_format, vocabulary
 from model.huggingface.bert_format import parts_of, read_file
 from model.training import initial_weights
-from pipeline.common import foreign_json
-from pipeline.common.errors import InputError
+from pipeline.errors import InputError
+from pipeline.storage import strict_json
 from pipeline.tokenization.normalization import of_config
 from pipeline.tokenization.wordpiece import SPECIAL, WordPiece, build
 from tests import forked
@@ -97,16 +97,16 @@ def test_a_tensor_that_repeats_few_bytes_is_refused(tmp_path: Path) -> None:
 def test_any_json_is_an_object_or_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "a.json"
     path.write_text(text)
-    for read in (foreign_json.read_object, parts_of, of_config):
+    for read in (strict_json.read_object, parts_of, of_config):
         with refused(InputError, path=str(path)) as caught:
             read(path)
         assert "\n" not in str(caught.value)
 
 
 def test_what_is_parsed_can_be_walked_through() -> None:
-    assert foreign_json.parse("[" * 100 + "]" * 100) is not None
+    assert strict_json.parse("[" * 100 + "]" * 100) is not None
     with pytest.raises(ValueError, match="deep"):
-        foreign_json.parse("[" * 102 + "]" * 102)
+        strict_json.parse("[" * 102 + "]" * 102)
 
 
 def panicking(path: Path) -> None:

@@ -13,11 +13,11 @@ from model.config import DataConfig
 from model.huggingface import sentence_model
 from model.huggingface.bert_format import parts_of
 from model.loader.shard_cache import ShardCache
-from pipeline.common import file_search
-from pipeline.common.errors import InputError
-from pipeline.common.manifest import Manifest
-from pipeline.common.stores.mirror import Copy
+from pipeline.errors import InputError
+from pipeline.records.manifest import Manifest
 from pipeline.stages import store_folder
+from pipeline.storage import file_search
+from pipeline.storage.cached_folders import Copy
 from tests import finished, objects
 from tests.pipeline.store_proxy import Proxy
 from tests.refusals import refused

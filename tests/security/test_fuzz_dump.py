@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from hostile import damaged, hammer, soup
 
-from pipeline.common.errors import InputError
 from pipeline.config import CorpusConfig
+from pipeline.errors import InputError
 from pipeline.readers import SkipCounts, open_corpus
 from pipeline.text.wikitext import Extractor
 

@@ -10,11 +10,11 @@ import pyarrow.parquet as pq
 import pytest
 from hostile import damaged, hammer, soup
 
-from pipeline.common.errors import InputError
-from pipeline.common.manifest import Manifest
 from pipeline.config import CorpusConfig, TaskConfig
+from pipeline.errors import InputError
 from pipeline.evaluation import examples
 from pipeline.readers import SkipCounts, open_corpus
+from pipeline.records.manifest import Manifest
 from pipeline.text import epub
 from pipeline.tokenization.wordpiece import SPECIAL, WordPiece, build
 from tests import finished

@@ -9,7 +9,7 @@ import pytest
 from hostile import damaged, hammer
 from hypothesis import strategies as st
 
-from pipeline.common.errors import InputError
+from pipeline.errors import InputError
 from pipeline.shards import ShardInfo, open_shard, schema, write_shard
 
 pytestmark = pytest.mark.fuzz

@@ -19,7 +19,18 @@ from pipeline.text import book_text, epub
 from pipeline.text.clean import clean
 from pipeline.text.wikitext import Extractor
 
-ROOMS = ("text", "readers", "evaluation", "tokenization", "common", "filtering", "shards")
+ROOMS = (
+    "text",
+    "readers",
+    "evaluation",
+    "tokenization",
+    "common",
+    "console",
+    "storage",
+    "records",
+    "filtering",
+    "shards",
+)
 FEW = 3  # stands for a larger bound of a repetition, which is a constant
 UNITS = 12  # repetitions of a hostile piece, and twice as many
 GROWTH = 2.6  # of the steps when the text is doubled: 2 if linear, 4 if quadratic

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from model.huggingface import sentence_model
-from pipeline.common.errors import InputError
 from pipeline.config import CorpusConfig
+from pipeline.errors import InputError
 from pipeline.readers import SkipCounts, files_of, open_corpus
 
 MODULES = [{"idx": 0, "path": ""}, {"idx": 1, "path": "1_Pooling"}]

@@ -11,7 +11,7 @@ from model.config import ModelConfig
 from model.encoders.architectures import build_model
 from model.huggingface import bert_format
 from model.huggingface.bert_format import read_file
-from pipeline.common.errors import InputError
+from pipeline.errors import InputError
 
 SIZE = ModelConfig(name="t", layers=1, hidden=8, heads=1, feed_forward=8, vocab_size=125)
 

@@ -20,8 +20,8 @@ from model.launching.local_ranks import Launch
 from model.launching.ssh_hosts import SshHosts
 from model.resilience import rendezvous
 from model.resilience.rank_card import SECRET, RankCard
-from pipeline.common.errors import ConfigError, Restart
 from pipeline.common.ports import free_port
+from pipeline.errors import ConfigError, Restart
 from tests import forked
 from tests.model.resilience.test_rendezvous import meet, rank
 from tests.refusals import refused

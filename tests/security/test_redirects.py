@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from pipeline.common import http_transfer, redirects, storage
-from pipeline.common.errors import InputError, UserError
-from pipeline.common.http_transfer import RetryPolicy
+from pipeline.errors import InputError, UserError
+from pipeline.storage import http_transfer, places, redirects
+from pipeline.storage.http_transfer import RetryPolicy
 from tests.certificates import certify
 from tests.pipeline import hub_server
 
@@ -111,9 +111,9 @@ def test_the_hub_is_followed_no_further(tmp_path: Path) -> None:
     with hub_server.server() as hub, hub_server.environment(hub, str(tmp_path)):
         sha = hub.commit({"a.txt": b"text"})
         place = f"hf://datasets/{hub_server.REPOSITORY}@{sha}/a.txt"
-        assert storage.at(place).read_bytes() == b"text"
+        assert places.at(place).read_bytes() == b"text"
         port = hub.url.rpartition(":")[2]
         away = {"Location": f"http://127.0.0.2:{port}/content/{sha}/a.txt"}
         hub.fault = lambda path, number: (302, away) if "/resolve/" in path else None
         with pytest.raises(InputError, match="private"):
-            storage.at(place).read_bytes()
+            places.at(place).read_bytes()

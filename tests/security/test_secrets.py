@@ -13,12 +13,12 @@ from urllib.parse import quote, quote_plus
 import pytest
 import yaml
 
-from pipeline.common.errors import ConfigError
-from pipeline.common.manifest import Result
-from pipeline.common.redact import redact
 from pipeline.config import CorpusConfig, DownloadConfig, DownloadFile, ExecutorConfig
+from pipeline.console.redact import redact
+from pipeline.errors import ConfigError
 from pipeline.orchestration import graph, run_document
 from pipeline.orchestration.slurm import SlurmExecutor
+from pipeline.records.manifest import Result
 from pipeline.stages import fingerprints, stage
 from tests import finished, forked
 from tests.pipeline.orchestration.test_graph import composed_run
@@ -232,7 +232,7 @@ def test_a_traceback_has_no_secret(root: Path) -> None:
     """Nor what a library prints or logs: of a pod, its end is the termination message."""
     code = (
         "import logging, os, sys, threading, warnings\n"
-        "from pipeline.common import output\n"
+        "from pipeline.console import output\n"
         "output.outlive_readers()\n"
         "secret = os.environ['HF_TOKEN']\n"
         "logging.error('log %s', secret); warnings.warn(secret); print('out', [secret])\n"

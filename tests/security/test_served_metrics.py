@@ -6,10 +6,10 @@ from contextlib import closing
 import pytest
 
 from model.config.training import TrackingConfig
-from pipeline.common.errors import ConfigError
 from pipeline.common.ports import free_port
 from pipeline.common.prometheus import Exporter
 from pipeline.config.run import ExecutorConfig
+from pipeline.errors import ConfigError
 from tests.refusals import refused
 
 

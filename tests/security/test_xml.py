@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.common.errors import InputError
 from pipeline.config import CorpusConfig
+from pipeline.errors import InputError
 from pipeline.readers import SkipCounts, open_corpus
 from tests.refusals import refused
 

@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from model.finetuning.features import Samples, TruncationConfig
-from pipeline.common.errors import InputError
-from pipeline.common.formatting import pluralize
 from pipeline.config import EvaluateConfig, TaskConfig
+from pipeline.console.formatting import pluralize
+from pipeline.errors import InputError
 from pipeline.shards.sentence_pairs import document_hash, held_out
 from pipeline.tokenization.wordpiece import WordPiece
 

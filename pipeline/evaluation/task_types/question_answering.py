@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 
 from model.finetuning.features import Ids, Samples, frame
-from pipeline.common import budget, foreign_json
-from pipeline.common.errors import InputError
 from pipeline.config import TaskConfig
+from pipeline.errors import InputError
 from pipeline.evaluation import examples, table_files
 from pipeline.evaluation.task_types import Dataset, Given, Keep, Logits, Scores, chosen
+from pipeline.storage import budget, strict_json
 from pipeline.tokenization.wordpiece import WordPiece
 
 QUESTION = 64  # maximum tokens of a question
@@ -183,7 +183,7 @@ def parse(place: str, content: bytes) -> list[Question]:
     found = []
     try:
         text = table_files.decode(place, content)
-        for article in foreign_json.parse(text, without_surrogates, budget.FIELDS)["data"]:
+        for article in strict_json.parse(text, without_surrogates, budget.FIELDS)["data"]:
             title = article.get("title") or article["paragraphs"][0]["context"]
             for paragraph in article["paragraphs"]:
                 context = paragraph["context"]

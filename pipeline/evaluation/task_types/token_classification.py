@@ -10,8 +10,8 @@ from unicodedata import normalize
 import numpy as np
 
 from model.finetuning.features import UNLABELLED, Samples, frame, texts
-from pipeline.common.errors import InputError
 from pipeline.config import TaskConfig
+from pipeline.errors import InputError
 from pipeline.evaluation import examples, table_files
 from pipeline.evaluation.input_rows import NAMES, TAGGED
 from pipeline.evaluation.task_types import Dataset, Given, Keep, Logits, Scores, chosen

@@ -8,14 +8,14 @@ from functools import cached_property
 from pathlib import PurePosixPath
 from typing import Any, Self
 
-from pipeline.common import budget, stand_ins, storage
-from pipeline.common.budget import Budget
-from pipeline.common.errors import InputError
 from pipeline.common.schema import check
-from pipeline.common.storage import BROKEN_ZIP, File
 from pipeline.config import CorpusConfig
+from pipeline.errors import InputError
 from pipeline.readers import FileList, FileRange, SkipCounts, files_of
 from pipeline.readers.io import byte_ranges, compressed, size_limit
+from pipeline.storage import budget, placeholders, places
+from pipeline.storage.budget import Budget
+from pipeline.storage.places import BROKEN_ZIP, File
 from pipeline.text import encodings
 from pipeline.text.encodings import Decoded
 
@@ -56,7 +56,7 @@ class ArchiveFiles:
     def texts(self) -> list[byte_ranges.Marked[File]]:
         """Return the files that are documents, with their marks and sizes."""
         loose = [path for path in self.files if not path.name.lower().endswith(ARCHIVES)]
-        return [(path, *storage.mark_and_size(path)) for path in loose]
+        return [(path, *places.mark_and_size(path)) for path in loose]
 
     def splits(self, split_bytes: int) -> list[FileRange]:
         """Cut the files into parts of about `split_bytes`."""
@@ -78,7 +78,7 @@ class ArchiveFiles:
         Raises:
             InputError: a file was changed or is damaged.
         """
-        path, name = storage.at(split.path), split.path.lower()
+        path, name = places.at(split.path), split.path.lower()
         tally.note(split)
         if name.endswith(TARS) and not path.is_dir():
             yield from self._tar(split, tally)
@@ -126,7 +126,7 @@ class ArchiveFiles:
             return None
 
     def _zip(self, split: FileRange, tally: SkipCounts) -> Contents:
-        path = storage.at(split.path)
+        path = places.at(split.path)
         members = sized_members(path)
         with path.open("rb") as file, zipfile.ZipFile(file) as archive:
             for member in byte_ranges.items_in_range(members, split):
@@ -166,7 +166,7 @@ class ArchiveFiles:
                 pass
         except BROKEN_TAR as error:
             why = f"damaged tar archive after {last} ({error}); download it again"
-            raise InputError(f"{stand_ins.of_file(storage.at(path)) or why}", path=path) from error
+            raise InputError(f"{placeholders.of_file(places.at(path)) or why}", path=path) from error
 
 
 class _Header(tarfile.TarInfo):
@@ -204,9 +204,9 @@ def sized_members(path: File) -> list[byte_ranges.Marked[zipfile.ZipInfo]]:
         with path.open("rb") as file, zipfile.ZipFile(file) as archive:
             members = [m for m in archive.infolist() if m.filename and not m.is_dir()]
     except BROKEN_ZIP as error:
-        why = stand_ins.of_file(path) or f"not a readable zip archive ({error}); download it again"
+        why = placeholders.of_file(path) or f"not a readable zip archive ({error}); download it again"
         raise InputError(why, path=path) from error
-    mark, _ = storage.mark_and_size(path)
+    mark, _ = places.mark_and_size(path)
     most = budget.DOCUMENT + 1
     return [(one, f"{mark}\x1f{one.header_offset}", min(one.file_size, most)) for one in members]
 

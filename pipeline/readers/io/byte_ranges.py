@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeVar
 
 from pipeline.common import counter_rng
-from pipeline.common.errors import InputError
+from pipeline.errors import InputError
 from pipeline.readers import FileRange
 from pipeline.readers.io import read_position
 

@@ -17,12 +17,12 @@ from typing import BinaryIO
 
 import zstandard
 
-from pipeline.common import budget, storage
-from pipeline.common.budget import Budget
-from pipeline.common.errors import InputError, readable
-from pipeline.common.storage import File
+from pipeline.errors import InputError, readable
 from pipeline.readers import FileRange
 from pipeline.readers.io import read_position
+from pipeline.storage import budget, places
+from pipeline.storage.budget import Budget
+from pipeline.storage.places import File
 
 Chunks = Iterator[tuple[bytes, bool]]  # of a range: bytes, and whether the range owns them
 CHUNK = 1 << 18  # bytes read at once
@@ -139,7 +139,7 @@ class CompressedFile:
     """A file at a path or an address, plain or compressed; all that is read is of one version of it."""
 
     def __init__(self, place: File | str):
-        self.file = storage.at(place)
+        self.file = places.at(place)
 
     @property
     def kind(self) -> str:

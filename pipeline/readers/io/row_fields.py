@@ -7,9 +7,9 @@ from decimal import Decimal
 from typing import Any
 from unicodedata import normalize
 
-from pipeline.common.errors import ConfigError
 from pipeline.common.schema import check
 from pipeline.config import CorpusConfig
+from pipeline.errors import ConfigError
 from pipeline.readers import Document, SkipCounts
 
 _VALUE = r"(?:'([^']*+)'|\"([^\"]*+)\"|(?!['\"])([^\s<>=!]++(?:\s++(?!and\s)[^\s<>=!]++)*+))"  # in quotes, or no signs

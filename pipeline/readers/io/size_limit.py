@@ -11,9 +11,9 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from pipeline.common import storage
-from pipeline.common.storage import File
 from pipeline.config import CorpusConfig
+from pipeline.storage import places
+from pipeline.storage.places import File
 
 if TYPE_CHECKING:
     from pipeline.readers import Document, FileRange, Reader, SkipCounts
@@ -49,7 +49,7 @@ def _in_keyed_order(files: list[File], place: str, seed: int) -> list[File]:
     top = place
     if glob.has_magic(place):
         top = re.split(r"[*?[]", place, maxsplit=1)[0].rpartition("/")[0]
-    top = str(storage.at(top)) if top else ""  # spelled as in the names of files
+    top = str(places.at(top)) if top else ""  # spelled as in the names of files
 
     def key(file: File) -> tuple[bytes, str]:
         name = str(file).removeprefix(top).lstrip("/")
@@ -69,9 +69,9 @@ class SizeLimit:
         """Return the splits of the wrapped reader up to the limit."""
         splits = self.reader.splits(min(split_bytes, max(LEAST, self.corpus.limit_bytes // PARTS)))
         paths = list(dict.fromkeys(split.path for split in splits))
-        if self.place in paths and not storage.at(self.place).is_file():
+        if self.place in paths and not places.at(self.place).is_file():
             return splits  # small files in one; their reader has cut an archive next to them
-        return cut(splits, [storage.at(path) for path in paths], self.place, self.corpus)
+        return cut(splits, [places.at(path) for path in paths], self.place, self.corpus)
 
     def read(self, split: "FileRange", tally: "SkipCounts") -> "Iterator[Document]":
         """Yield the documents of the wrapped reader."""

@@ -10,13 +10,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
-from pipeline.common import budget, storage
-from pipeline.common.budget import KEPT, Budget
-from pipeline.common.errors import InputError
-from pipeline.common.storage import File
 from pipeline.config import CorpusConfig
+from pipeline.errors import InputError
 from pipeline.readers import FileRange, SkipCounts, files_of
 from pipeline.readers.io import compressed
+from pipeline.storage import budget, places
+from pipeline.storage.budget import KEPT, Budget
+from pipeline.storage.places import File
 from pipeline.text import encodings
 
 HEAD = 1 << 20  # bytes of a file used to detect its encoding
@@ -216,7 +216,7 @@ def bad_line(tally: SkipCounts, split: FileRange, number: int, why: str, *, offe
 def _line_ends(split: FileRange) -> int:
     """Count the line ends before a split; cached, as a split may have many broken lines."""
     before = 0
-    with storage.at(split.path).open("rb") as file:
+    with places.at(split.path).open("rb") as file:
         _, newline = line_ends(file.read(HEAD))
         file.seek(0)
         while left := split.start - file.tell():

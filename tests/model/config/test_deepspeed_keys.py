@@ -10,8 +10,8 @@ import yaml
 
 from model.config import OptimizerConfig, TrainConfig, deepspeed_keys
 from pipeline.cli import conf_files
-from pipeline.common.errors import ConfigError
-from pipeline.common.manifest import Result
+from pipeline.errors import ConfigError
+from pipeline.records.manifest import Result
 from pipeline.stages import fingerprints, stage
 from tests.refusals import refused
 from tests.runs import configured

@@ -8,7 +8,7 @@ from torch.autograd.graph import saved_tensors_hooks
 from torch.utils.flop_counter import FlopCounterMode
 
 from model.encoders import attention
-from pipeline.common.errors import ConfigError
+from pipeline.errors import ConfigError
 from tests.examples import examples
 from tests.model.encoders import flash_on_cpu  # noqa: F401
 from tests.refusals import refused

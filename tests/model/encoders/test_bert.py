@@ -12,7 +12,7 @@ from model.encoders.batch import Batch
 from model.encoders.encoder import PretrainingModel
 from model.huggingface.names import NAMES
 from pipeline.cli.conf_files import CONF
-from pipeline.common.errors import ConfigError
+from pipeline.errors import ConfigError
 from tests.model import sizes
 
 VOCAB = 500

@@ -18,7 +18,7 @@ from model.encoders.modernbert import MODERNBERT
 from model.huggingface.names import NAMES
 from model.huggingface.names import modernbert_settings as their_settings
 from model.training.optimizer import build_optimizer
-from pipeline.common.errors import ConfigError
+from pipeline.errors import ConfigError
 from tests.model.encoders.test_bert import VOCAB, padded, ragged, size
 
 ENTRIES = ["[PAD]", "[CLS]", "[SEP]"]

@@ -19,7 +19,7 @@ from model.finetuning import heads, loop, saved_model
 from model.finetuning.features import UNLABELLED, Samples
 from model.finetuning.heads import HeadConfig
 from model.huggingface.names import NAMES
-from pipeline.common.errors import InputError
+from pipeline.errors import InputError
 from tests.model import tiny_bert, tiny_modernbert
 from tests.model.sizes import small
 from tests.preparing import vocabulary

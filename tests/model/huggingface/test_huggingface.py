@@ -26,7 +26,7 @@ from model.encoders import architectures
 from model.encoders.architectures import build_model
 from model.huggingface import bert_format, vocabulary
 from model.huggingface.names import NAMES
-from pipeline.common.errors import InputError
+from pipeline.errors import InputError
 from pipeline.tokenization.wordpiece import WordPiece
 from tests.model import tiny_bert, tiny_modernbert
 from tests.refusals import refused

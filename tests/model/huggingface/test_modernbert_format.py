@@ -23,7 +23,7 @@ from transformers import (
 
 from model.huggingface import bert_format
 from model.training import initial_weights
-from pipeline.common.errors import InputError
+from pipeline.errors import InputError
 from pipeline.tokenization.wordpiece import SPECIAL, WordPiece, build
 from tests.refusals import refused
 

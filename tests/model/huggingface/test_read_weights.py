@@ -8,7 +8,7 @@ from safetensors.torch import save_file
 from tiny_bert import forms, our_logits, their_logits
 
 from model.huggingface import bert_format
-from pipeline.common.errors import InputError
+from pipeline.errors import InputError
 from tests.refusals import refused
 
 

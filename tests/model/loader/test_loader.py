@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from model.config import DataConfig, ObjectiveConfig
 from model.encoders.batch import Batch
 from model.loader.loader import Loader
-from pipeline.common.errors import ConfigError, InputError
+from pipeline.errors import ConfigError, InputError
 from pipeline.shards import ShardInfo, write_shard
 from tests.examples import examples
 from tests.model.loader.test_masking import CLS, SEP, UNK, tokenizer

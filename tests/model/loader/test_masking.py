@@ -12,7 +12,7 @@ from model.config import ObjectiveConfig
 from model.loader import masking
 from model.loader.masking import Masker, join_words
 from pipeline.common import counter_rng
-from pipeline.common.errors import ConfigError
+from pipeline.errors import ConfigError
 from tests.examples import examples
 from tests.refusals import refused
 

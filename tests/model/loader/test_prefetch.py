@@ -6,7 +6,7 @@ from contextlib import closing
 import pytest
 
 from model.loader.device_copy import prefetch
-from pipeline.common.errors import InputError
+from pipeline.errors import InputError
 
 
 def test_prefetch_keeps_the_order():

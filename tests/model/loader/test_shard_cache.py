@@ -13,9 +13,10 @@ import pytest
 from model.config import DataConfig, ObjectiveConfig
 from model.loader.loader import Loader
 from model.loader.shard_cache import Reading, ShardCache
-from pipeline.common.errors import ConfigError, Restart, StoreError
-from pipeline.common.manifest import file_checksums, sha256
+from pipeline.errors import ConfigError, Restart, StoreError
+from pipeline.records.manifest import file_checksums
 from pipeline.shards import open_folder
+from pipeline.storage.checksums import sha256
 from tests import finished, objects
 from tests.model.loader.test_loader import TOKENIZER, join, same, write
 from tests.pipeline.store_proxy import Proxy

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.small import write_split
-from pipeline.common.manifest import Manifest, file_checksums
+from pipeline.records.manifest import Manifest, file_checksums
 from pipeline.tokenization.wordpiece import WordPiece
 from tests.model.conftest import SHARD, SMALL, train_many
 

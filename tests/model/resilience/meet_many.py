@@ -14,7 +14,7 @@ from typing import Any
 
 from model.resilience import rendezvous
 from model.resilience.rank_card import describe
-from pipeline.common.errors import Restart, UserError
+from pipeline.errors import Restart, UserError
 
 
 @dataclasses.dataclass

@@ -9,7 +9,7 @@ import torch
 
 from model.resilience import gpus
 from pipeline.common import cores
-from pipeline.common.errors import ConfigError
+from pipeline.errors import ConfigError
 from tests import forked
 from tests.refusals import refused
 

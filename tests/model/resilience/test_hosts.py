@@ -17,7 +17,7 @@ from benchmarks.run.faults import (
 from benchmarks.run.hosts import Network, missing
 from benchmarks.run.job import wait
 from benchmarks.small import make_work
-from pipeline.common.errors import Exit
+from pipeline.errors import Exit
 
 pytestmark = [pytest.mark.netns, pytest.mark.slow]
 KILLED = -9

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from model.resilience.nonfinite import Health, clip_and_skip
 from model.training.deepspeed_engine import keep_average
 from model.training.optimizer import AVERAGE
-from pipeline.common.errors import Exit
+from pipeline.errors import Exit
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])

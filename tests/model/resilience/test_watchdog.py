@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from model.resilience.watchdog import STOPPING
-from pipeline.common.errors import Exit
+from pipeline.errors import Exit
 
 ROOT = Path(__file__).parents[3]
 RANK = """

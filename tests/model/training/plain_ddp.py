@@ -19,9 +19,10 @@ from model.config import ModelConfig, TrainConfig
 from model.encoders.architectures import build_model
 from model.loader.loader import Loader
 from model.training.schedule import lr_factor
-from pipeline.common import checkpoints, counter_rng
-from pipeline.common.manifest import Manifest
+from pipeline.common import counter_rng
 from pipeline.common.schema import built
+from pipeline.records import checkpoint_folder
+from pipeline.records.manifest import Manifest
 from pipeline.tokenization.wordpiece import WordPiece
 
 
@@ -33,7 +34,7 @@ def main(out: Path, losses: Path) -> None:
     torch.set_num_threads(1)
     rank, size = dist.get_rank(), dist.get_world_size()
     torch.manual_seed(int(counter_rng.key(config.seed, "initialise") >> 1))
-    model = build_model(ModelConfig(**checkpoints.locate(out)[1].model))
+    model = build_model(ModelConfig(**checkpoint_folder.locate(out)[1].model))
     ddp, weights = DistributedDataParallel(model), list(model.parameters())
     groups = [
         {"params": [one for one in weights if one.ndim > 1], "weight_decay": config.optimizer.weight_decay},

@@ -17,9 +17,9 @@ import torch
 from model.training import checkpoint
 from model.training.checkpoint import write
 from model.training.optimizer import ADAM
-from pipeline.common import checkpoints
-from pipeline.common.checkpoints import name_of, newest, prune
-from pipeline.common.errors import InputError
+from pipeline.errors import InputError
+from pipeline.records import checkpoint_folder
+from pipeline.records.checkpoint_folder import name_of, newest, prune
 from tests.finished import state
 from tests.refusals import refused
 
@@ -69,7 +69,7 @@ def test_a_process_killed_while_it_saves_leaves_a_good_checkpoint(tmp_path: Path
 def test_prune_removes_what_killed_writers_left(tmp_path: Path) -> None:
     kept = write(tmp_path, state(1), *tensors(1))
     (tmp_path / ".step-00000002.tmp").mkdir()
-    (tmp_path / ".step-00000002.tmp" / checkpoints.WEIGHTS).write_bytes(b"half")
+    (tmp_path / ".step-00000002.tmp" / checkpoint_folder.WEIGHTS).write_bytes(b"half")
     (tmp_path / ".latest.0f7957ab.tmp").write_text("")
     prune(kept, 2)
     assert sorted(tmp_path.iterdir()) == [tmp_path / "latest", kept]
@@ -78,14 +78,16 @@ def test_prune_removes_what_killed_writers_left(tmp_path: Path) -> None:
 def test_the_checkpoint_that_was_written_outlives_damaged_ones_after_it(tmp_path: Path) -> None:
     for step in (8, 9):
         write(tmp_path, state(step), *tensors(step))
-        (tmp_path / name_of(step) / checkpoints.WEIGHTS).write_bytes(b"damaged")
+        (tmp_path / name_of(step) / checkpoint_folder.WEIGHTS).write_bytes(b"damaged")
     write(tmp_path, state(3), *tensors(3))
     path = write(tmp_path, state(4), *tensors(4))
     prune(path, 1)
-    assert list(checkpoints.steps(tmp_path).values()) == [path]
+    assert list(checkpoint_folder.steps(tmp_path).values()) == [path]
 
 
-@pytest.mark.parametrize("name", [checkpoints.WEIGHTS, checkpoints.MOMENTS, checkpoints.STATE, checkpoints.SUMS])
+@pytest.mark.parametrize(
+    "name", [checkpoint_folder.WEIGHTS, checkpoint_folder.MOMENTS, checkpoint_folder.STATE, checkpoint_folder.SUMS]
+)
 @pytest.mark.parametrize("harm", ["gone", "cut", "flipped"])
 def test_a_damaged_checkpoint_is_passed_over_for_the_one_before(
     tmp_path: Path, name: str, harm: str, capsys: pytest.CaptureFixture[str]
@@ -104,14 +106,16 @@ def test_a_damaged_checkpoint_is_passed_over_for_the_one_before(
     assert name_of(4) in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("name", [checkpoints.WEIGHTS, checkpoints.MOMENTS, checkpoints.STATE, checkpoints.SUMS])
+@pytest.mark.parametrize(
+    "name", [checkpoint_folder.WEIGHTS, checkpoint_folder.MOMENTS, checkpoint_folder.STATE, checkpoint_folder.SUMS]
+)
 def test_a_checkpoint_that_cannot_be_read_now_is_not_taken_for_damaged(tmp_path: Path, name: str) -> None:
     for step in (3, 4):
         write(tmp_path, state(step), *tensors(step))
     path = tmp_path / name_of(4) / name
     path.unlink()
     path.symlink_to(path)  # too many links: neither absent nor of wrong content
-    with pytest.raises(checkpoints.Unreadable, match=name_of(4)):
+    with pytest.raises(checkpoint_folder.Unreadable, match=name_of(4)):
         newest(tmp_path)
 
 
@@ -126,7 +130,7 @@ def test_the_last_ones_and_every_so_many_are_kept(tmp_path: Path) -> None:
     for step in range(2, 14, 2):
         (tmp_path / name_of(step)).mkdir()
     prune(tmp_path / name_of(12), 2, keep_every=4)
-    assert list(checkpoints.steps(tmp_path)) == [4, 8, 10, 12]
+    assert list(checkpoint_folder.steps(tmp_path)) == [4, 8, 10, 12]
 
 
 def test_those_kept_for_their_words_do_not_count_among_the_last_ones(tmp_path: Path) -> None:
@@ -134,9 +138,9 @@ def test_those_kept_for_their_words_do_not_count_among_the_last_ones(tmp_path: P
         mark = 1e6 if step in (2, 6, 7) else None
         write(tmp_path, dataclasses.replace(state(step), mark=mark), *tensors(step))
     prune(tmp_path / name_of(7), 3)
-    kept = [path.name for path in checkpoints.steps(tmp_path).values()]
+    kept = [path.name for path in checkpoint_folder.steps(tmp_path).values()]
     assert kept == [name_of(step) for step in (2, 3, 4, 5, 6, 7)]
-    path, last = checkpoints.locate(tmp_path / name_of(7))
+    path, last = checkpoint_folder.locate(tmp_path / name_of(7))
     assert checkpoint.average(path, last, 4)[1] == [3, 4, 5, 7]
 
 
@@ -145,8 +149,8 @@ def test_the_best_of_each_that_stays_does_too_and_is_not_averaged(tmp_path: Path
         best = {"step": 50 if step >= 50 else 10, "loss": 1.0}
         path = write(tmp_path, dataclasses.replace(state(step), best=best), {"w": torch.full((2,), float(step))}, {})
         prune(path, 2, stable=25)
-    assert list(checkpoints.steps(tmp_path)) == [10, 20, 50, 80, 90]
-    last = checkpoints.locate(tmp_path / name_of(90))
+    assert list(checkpoint_folder.steps(tmp_path)) == [10, 20, 50, 80, 90]
+    last = checkpoint_folder.locate(tmp_path / name_of(90))
     assert checkpoint.average(*last, 2)[1] == [80, 90]
 
 
@@ -155,10 +159,10 @@ def test_the_last_one_before_the_decay_stays_and_is_not_averaged(tmp_path: Path)
     for step in range(10, 100, 10):
         path = write(tmp_path, state(step), {"w": torch.full((2,), float(step))}, {})
         prune(path, 2, stable=45)
-        kept.append([int(other.name[-3:]) for other in checkpoints.steps(tmp_path).values()])
+        kept.append([int(other.name[-3:]) for other in checkpoint_folder.steps(tmp_path).values()])
     assert kept[2:7] == [[20, 30], [30, 40], [40, 50], [40, 50, 60], [40, 60, 70]]
-    assert (tmp_path / checkpoints.BRANCH).read_text() == f"{name_of(40)}\n"
-    last = checkpoints.locate(tmp_path / name_of(90))
+    assert (tmp_path / checkpoint_folder.BRANCH).read_text() == f"{name_of(40)}\n"
+    last = checkpoint_folder.locate(tmp_path / name_of(90))
     assert checkpoint.average(*last, 2)[1] == [80, 90]
     with pytest.raises(InputError, match="found 2 apart from"):
         checkpoint.average(*last, 3)
@@ -169,21 +173,21 @@ def test_a_checkpoint_under_another_name_is_averaged_by_its_step(tmp_path: Path)
         write(tmp_path / "run", state(step), *tensors(step))
     for folder in (tmp_path, tmp_path / "run"):
         copy = shutil.copytree(tmp_path / "run" / name_of(4), folder / "best")
-        weights, steps = checkpoint.average(*checkpoints.locate(copy), 1)
+        weights, steps = checkpoint.average(*checkpoint_folder.locate(copy), 1)
         assert steps == [4]
         assert torch.equal(weights["layer.0"], torch.full((64, 512), 4.0))
-    weights, steps = checkpoint.average(*checkpoints.locate(tmp_path / "run" / "best"), 2)
+    weights, steps = checkpoint.average(*checkpoint_folder.locate(tmp_path / "run" / "best"), 2)
     assert steps == [2, 4]
     assert torch.equal(weights["layer.0"], torch.full((64, 512), 3.0))
     with refused(InputError, "best", key="average", path=str(tmp_path)):
-        checkpoint.average(*checkpoints.locate(tmp_path / "best"), 2)
+        checkpoint.average(*checkpoint_folder.locate(tmp_path / "best"), 2)
 
 
 def test_checkpoints_kept_for_their_words_are_averaged_only_as_the_last(tmp_path: Path) -> None:
     for step, mark in ((0, 0.0), (10, 1e6), (80, None), (90, None), (100, 2e6)):
         write(tmp_path, replace(state(step), mark=mark), {"w": torch.full((2,), float(step))}, {})
-    weights, steps = checkpoint.average(*checkpoints.locate(tmp_path / name_of(100)), 3)
+    weights, steps = checkpoint.average(*checkpoint_folder.locate(tmp_path / name_of(100)), 3)
     assert steps == [80, 90, 100]
     assert torch.equal(weights["w"], torch.full((2,), 90.0))
     with refused(InputError, "save_at_words", key="average"):
-        checkpoint.average(*checkpoints.locate(tmp_path / name_of(100)), 4)
+        checkpoint.average(*checkpoint_folder.locate(tmp_path / name_of(100)), 4)

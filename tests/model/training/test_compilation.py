@@ -6,7 +6,7 @@ import torch
 from model.config import ComputeConfig, TrainConfig
 from model.encoders.device import has_compiler
 from model.training.deepspeed_engine import World, compiles
-from pipeline.common.errors import ConfigError
+from pipeline.errors import ConfigError
 from tests.refusals import refused
 
 

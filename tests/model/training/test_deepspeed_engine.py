@@ -5,7 +5,7 @@ import torch
 
 from model.config import ComputeConfig, OptimizerConfig, TrainConfig
 from model.training.deepspeed_engine import World, deepspeed_config, ranks_of_this_node
-from pipeline.common.errors import ConfigError
+from pipeline.errors import ConfigError
 
 ZERO = "deepspeed.zero_optimization"
 CPU = World(0, 2, torch.device("cpu"))

@@ -12,7 +12,7 @@ from torch.distributed import distributed_c10d
 from model.config import TrainConfig
 from model.resilience import rank_card
 from model.training import deepspeed_engine, deepspeed_patches
-from pipeline.common.errors import Exit, InputError
+from pipeline.errors import Exit, InputError
 
 PATCHES = "model/training/deepspeed_patches.py"
 

@@ -17,9 +17,9 @@ from model.config import ModelConfig, ObjectiveConfig, OptimizerConfig, Schedule
 from model.training import checkpoint, extending
 from model.training.extending import FirstSteps
 from model.training.schedule import batch_size, lr_factor, steps_before_decay
-from pipeline.common import checkpoints
-from pipeline.common.manifest import MANIFEST
 from pipeline.orchestration import graph
+from pipeline.records import checkpoint_folder
+from pipeline.records.manifest import MANIFEST
 from pipeline.stages import fingerprints
 from tests import finished
 from tests.model.conftest import SMALL, counted, losses, train_many
@@ -58,10 +58,10 @@ def first_steps_of(made: TrainConfig, shards: str = "shards") -> FirstSteps:
 
 def note(out: Path, step: int, made: TrainConfig) -> None:
     """Write what a checkpoint says of its first steps."""
-    state = out / "checkpoints" / "short" / checkpoints.name_of(step) / checkpoints.STATE
+    state = out / "checkpoints" / "short" / checkpoint_folder.name_of(step) / checkpoint_folder.STATE
     state.parent.mkdir(parents=True)
     state.write_text(json.dumps({"first_steps": hash_of(step, made)}))
-    (state.parent / checkpoints.SUMS).touch()
+    (state.parent / checkpoint_folder.SUMS).touch()
 
 
 @pytest.mark.parametrize(("steps", "schedule", "wanted"), [(40, "constant", 12), (40, "linear", 0), (9, "constant", 9)])
@@ -172,13 +172,13 @@ def copied(short: Path, folder: Path) -> Path:
 
 
 def weights(out: Path) -> tuple[int, dict[str, torch.Tensor]]:
-    path, state = checkpoints.locate(out)
+    path, state = checkpoint_folder.locate(out)
     reader = checkpoint.Tensors(path)
     return state.step, {name: reader.weight(name) for _, name in sorted(reader.moments)}
 
 
 def steps_kept(out: Path) -> dict[str, list[int]]:
-    return {run.name: list(checkpoints.steps(run)) for run in checkpoints.runs(out).iterdir()}
+    return {run.name: list(checkpoint_folder.steps(run)) for run in checkpoint_folder.runs(out).iterdir()}
 
 
 @pytest.mark.slow
@@ -186,8 +186,8 @@ def test_the_last_checkpoint_before_the_decay_is_kept(short: Path) -> None:
     made = config(20, {"decay_share": 0.4, "warmup_share": 0.1})
     assert steps_before_decay(made.schedule, 20) == STABLE
     ((run, kept),) = steps_kept(short).items()
-    folder = checkpoints.runs(short) / run
-    words = [step for step in kept if checkpoints.mark_of(folder / checkpoints.name_of(step)) is not None]
+    folder = checkpoint_folder.runs(short) / run
+    words = [step for step in kept if checkpoint_folder.mark_of(folder / checkpoint_folder.name_of(step)) is not None]
     assert [step for step in kept if step not in words] == [STABLE, 20]
     assert words[0] == 0
     assert len(words) == 3
@@ -219,12 +219,12 @@ def test_a_rerun_names_what_one_that_was_killed_had_saved(
 ) -> None:
     """Else a mean of checkpoints would take the one before the decay, which only its name sets apart."""
     out = copied(short, tmp_path)
-    (run,) = checkpoints.runs(out).iterdir()
+    (run,) = checkpoint_folder.runs(out).iterdir()
     before = {path.name: path.read_bytes() for path in run.iterdir() if path.is_file()}
-    assert before.keys() == {checkpoints.LATEST, checkpoints.BRANCH}
+    assert before.keys() == {checkpoint_folder.LATEST, checkpoint_folder.BRANCH}
     (out / MANIFEST).unlink()
-    (run / checkpoints.BRANCH).unlink()
-    (run / checkpoints.LATEST).write_text("step-00000010\n")
+    (run / checkpoint_folder.BRANCH).unlink()
+    (run / checkpoint_folder.LATEST).write_text("step-00000010\n")
     (run / ".latest.0f7957ab.tmp").touch()
     assert "resumed after step 20" in train(out, *SHORT)
     assert {path.name: path.read_bytes() for path in run.iterdir() if path.is_file()} == before
@@ -241,9 +241,9 @@ def test_steps_that_differ_are_made(train: Callable[..., str], short: Path, tmp_
 @pytest.mark.slow
 def test_an_interrupted_start_takes_up_the_rest(short: Path, tmp_path: Path) -> None:
     out = copied(short, tmp_path)
-    (run,) = checkpoints.runs(out).iterdir()
-    shared, own = run / checkpoints.name_of(STABLE), run.with_name("f" * 12)
-    state = checkpoints.read_state(shared)
+    (run,) = checkpoint_folder.runs(out).iterdir()
+    shared, own = run / checkpoint_folder.name_of(STABLE), run.with_name("f" * 12)
+    state = checkpoint_folder.read_state(shared)
 
     class Same(FirstSteps):
         def __init__(self) -> None:
@@ -255,25 +255,25 @@ def test_an_interrupted_start_takes_up_the_rest(short: Path, tmp_path: Path) -> 
     assert extending.newest(own, Same(), "of other shards", needs_words=False, fetch=print) is None
     found = extending.newest(own, Same(), state.data, needs_words=False, fetch=print)
     assert found is not None
-    kept = list(checkpoints.steps(own))
+    kept = list(checkpoint_folder.steps(own))
     assert kept[0] == 0
     assert kept[-1] == STABLE
     shutil.rmtree(found[0])
     (own / f".{found[0].name}.tmp").mkdir()
     assert extending.newest(own, Same(), state.data, needs_words=False, fetch=print) == found
-    assert list(checkpoints.steps(own)) == kept
+    assert list(checkpoint_folder.steps(own)) == kept
     assert not list(own.glob(".*"))
-    assert checkpoints.read_state(found[0]) == state
+    assert checkpoint_folder.read_state(found[0]) == state
 
 
 @pytest.mark.slow
 def test_a_damaged_checkpoint_is_not_taken_up(train: Callable[..., str], short: Path, tmp_path: Path) -> None:
     out = copied(short, tmp_path)
-    (run,) = checkpoints.runs(out).iterdir()
-    damaged = run / checkpoints.name_of(STABLE) / checkpoints.WEIGHTS
+    (run,) = checkpoint_folder.runs(out).iterdir()
+    damaged = run / checkpoint_folder.name_of(STABLE) / checkpoint_folder.WEIGHTS
     damaged.write_bytes(damaged.read_bytes()[:-1] + b"?")
     said = train(out, *LONG)
     assert f"warning: {damaged}" in said
-    words = max(step for step in checkpoints.steps(run) if 0 < step < STABLE)
+    words = max(step for step in checkpoint_folder.steps(run) if 0 < step < STABLE)
     assert f"the first {words} steps" in said
     assert os.path.exists(damaged), "it is the other training's"

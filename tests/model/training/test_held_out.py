@@ -7,9 +7,9 @@ import pytest
 
 from benchmarks.small import write_prepared
 from model.config import DataConfig
-from pipeline.common import checkpoints
-from pipeline.common.errors import ConfigError
-from pipeline.common.manifest import Manifest, require_manifest
+from pipeline.errors import ConfigError
+from pipeline.records import checkpoint_folder
+from pipeline.records.manifest import Manifest, require_manifest
 from pipeline.tokenization.wordpiece import WordPiece
 from tests.model.conftest import SMALL, losses, rows, train_many
 from tests.refusals import refused
@@ -70,16 +70,19 @@ def test_the_best_checkpoint_is_the_result(work: Path, tmp_path: Path) -> None:
     assert best < max(held), "of no use here"
     made = Manifest.read(out)
     assert made is not None
-    path, state = checkpoints.locate(out)
+    path, state = checkpoint_folder.locate(out)
     assert (state.step, Path(made.figures["checkpoint"]).name) == (best, path.name)
-    assert list(checkpoints.steps(path.parent)) == [best, 12]
+    assert list(checkpoint_folder.steps(path.parent)) == [best, 12]
     assert made.figures["validation"]["masked_lm_loss"] == held[best]["masked_lm_loss"]
     assert f"checkpoint of step {best}," in said
-    assert json.loads((path.parent / checkpoints.name_of(12) / checkpoints.STATE).read_text())["best"]["step"] == best
+    assert (
+        json.loads((path.parent / checkpoint_folder.name_of(12) / checkpoint_folder.STATE).read_text())["best"]["step"]
+        == best
+    )
     longer = train_many([(1, [*run, "steps=13"])])
     assert "the first 12 steps are those of" in longer
-    path, state = checkpoints.locate(out)
-    assert (state.step, list(checkpoints.steps(path.parent))) == (best, [best, 13])
+    path, state = checkpoint_folder.locate(out)
+    assert (state.step, list(checkpoint_folder.steps(path.parent))) == (best, [best, 13])
     for changed in ("evaluate_samples=3", "evaluate_every=2"):  # what is measured decides which one is the best
         assert "the first" not in train_many([(1, [*run, "steps=13", changed])])
 

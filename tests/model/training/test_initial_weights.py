@@ -13,7 +13,7 @@ from model.config import ModelConfig
 from model.encoders.architectures import build_model
 from model.huggingface.names import NAMES
 from model.training import checkpoint, initial_weights
-from pipeline.common.errors import InputError
+from pipeline.errors import InputError
 from pipeline.tokenization.wordpiece import SPECIAL, WordPiece, build
 from tests import finished
 from tests.model.sizes import small

@@ -8,7 +8,7 @@ import yaml
 
 from model.config import TrainConfig
 from model.training import micro_batch
-from pipeline.common.errors import ConfigError, Restart
+from pipeline.errors import ConfigError, Restart
 from tests.model.conftest import SMALL, losses, train_many
 
 

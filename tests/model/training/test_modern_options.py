@@ -16,10 +16,10 @@ from model.huggingface import bert_format
 from model.loader.loader import Loader
 from model.training import checkpoint, initial_weights
 from pipeline import convert, inspect
-from pipeline.common import checkpoints
-from pipeline.common.errors import InputError
-from pipeline.common.manifest import Manifest
 from pipeline.config import ConvertConfig
+from pipeline.errors import InputError
+from pipeline.records import checkpoint_folder
+from pipeline.records.manifest import Manifest
 from pipeline.stages import stage
 from pipeline.tokenization.wordpiece import WordPiece
 from tests import finished
@@ -60,8 +60,8 @@ def runs(work: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def saved(out: Path) -> dict[int, Path]:
     """The checkpoints of a run by step."""
-    (run,) = checkpoints.runs(out).iterdir()
-    return checkpoints.steps(run)
+    (run,) = checkpoint_folder.runs(out).iterdir()
+    return checkpoint_folder.steps(run)
 
 
 def test_one_process_without_zero_learns(runs: Path) -> None:
@@ -80,7 +80,7 @@ def test_every_stage_and_a_resume_at_another_give_one_curve(runs: Path, name: st
 
 @pytest.mark.parametrize("name", RUNS)
 def test_checkpoints_have_the_same_named_moments_and_average(runs: Path, name: str) -> None:
-    found, right = (load_file(saved(runs / which)[STEPS] / checkpoints.MOMENTS) for which in (name, "0-1"))
+    found, right = (load_file(saved(runs / which)[STEPS] / checkpoint_folder.MOMENTS) for which in (name, "0-1"))
     assert found.keys() == right.keys()
     hidden = {key.partition(".")[2] for key in found if key.startswith("momentum.")}
     assert len(hidden) == 4 * 6
@@ -95,9 +95,9 @@ def test_checkpoints_have_the_same_named_moments_and_average(runs: Path, name: s
 def test_muon_is_on_at_every_stage(runs: Path, name: str) -> None:
     """DeepSpeed's own is silently plain momentum at some stages: here each update is orthogonal."""
     last = saved(runs / name)[STEPS]
-    weights, moments = (load_file(last / part) for part in (checkpoints.WEIGHTS, checkpoints.MOMENTS))
+    weights, moments = (load_file(last / part) for part in (checkpoint_folder.WEIGHTS, checkpoint_folder.MOMENTS))
     one = runs / "0-1"
-    before = load_file(saved(one)[STEPS - 1] / checkpoints.WEIGHTS)
+    before = load_file(saved(one)[STEPS - 1] / checkpoint_folder.WEIGHTS)
     for key in (key for key in moments if key.startswith("momentum.")):
         place = key.partition(".")[2]
         rows, columns = weights[place].shape
@@ -109,7 +109,7 @@ def test_muon_is_on_at_every_stage(runs: Path, name: str) -> None:
 
 
 def test_the_average_is_the_mean_of_the_weights_of_all_steps(runs: Path) -> None:
-    states = [load_file(path / checkpoints.WEIGHTS) for path in saved(runs / "0-1").values()]
+    states = [load_file(path / checkpoint_folder.WEIGHTS) for path in saved(runs / "0-1").values()]
     assert len(states) == STEPS
     shares = torch.tensor([DECAY**age for age in reversed(range(STEPS))])
     shares /= shares.sum()
@@ -157,9 +157,9 @@ def test_the_average_is_converted(runs: Path, work: Path, tmp_path: Path) -> Non
 
 def test_a_checkpoint_without_an_average_says_so(runs: Path, tmp_path: Path) -> None:
     last = saved(runs / "0-1")[STEPS]
-    weights, moments = (load_file(last / part) for part in (checkpoints.WEIGHTS, checkpoints.MOMENTS))
+    weights, moments = (load_file(last / part) for part in (checkpoint_folder.WEIGHTS, checkpoint_folder.MOMENTS))
     moments = {key: tensor for key, tensor in moments.items() if not key.startswith("average.")}
-    path = checkpoint.write(tmp_path, checkpoints.read_state(last), weights, moments)
+    path = checkpoint.write(tmp_path, checkpoint_folder.read_state(last), weights, moments)
     with refused(InputError, key="ema"):
         initial_weights.read(path, ema=True)
 

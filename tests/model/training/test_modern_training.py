@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.common import checkpoints
-from pipeline.common.manifest import Manifest
+from pipeline.records import checkpoint_folder
+from pipeline.records.manifest import Manifest
 from tests.model.conftest import SMALL, losses, rows, train_many
 
 pytestmark = pytest.mark.slow
@@ -36,7 +36,7 @@ def runs(work: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     manifest = Manifest.read(cut)
     assert manifest is not None
     (cut / "manifest.json").unlink()
-    damaged = checkpoints.runs(cut) / manifest.fingerprint[:12] / "step-00000030" / "model.safetensors"
+    damaged = checkpoint_folder.runs(cut) / manifest.fingerprint[:12] / "step-00000030" / "model.safetensors"
     damaged.write_bytes(b"")
     train_many([(2, settings(work, cut, 1, "save_every=10", "keep=9"))])
     return folder

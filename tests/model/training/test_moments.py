@@ -10,8 +10,8 @@ import torch
 from model.training import checkpoint
 from model.training.deepspeed_engine import load_state
 from model.training.optimizer import ADAM
-from pipeline.common.errors import InputError
 from pipeline.common.ports import free_port
+from pipeline.errors import InputError
 from tests import finished, forked
 from tests.model.conftest import printed
 from tests.refusals import refused

@@ -11,8 +11,8 @@ import pytest
 
 from model.huggingface import bert_format
 from model.training import initial_weights
-from pipeline.common import checkpoints
-from pipeline.common.manifest import Manifest
+from pipeline.records import checkpoint_folder
+from pipeline.records.manifest import Manifest
 from tests.model.conftest import SMALL, rows, train_many
 
 pytestmark = pytest.mark.slow
@@ -36,7 +36,7 @@ def test_a_run_without_one_good_update_is_saved_and_diagnosed(
     settings = [f"workdir={work}", f"out={tmp_path}", *SMALL, f"start={overflowing}", "bad_steps=3"]
     said = train_many([(processes, [*settings, f"deepspeed=zero{stage}"])], code=3)
     assert "steps 1 to 3" in said
-    state = checkpoints.locate(tmp_path)[1]
+    state = checkpoint_folder.locate(tmp_path)[1]
     assert (state.step, state.skipped, state.updates) == (3, 3, 0)
     for row in rows(tmp_path):
         assert not [key for key in row if key.endswith(("loss", "accuracy"))]
@@ -55,7 +55,7 @@ def test_a_run_that_ends_without_one_good_update_is_no_success(work: Path, tmp_p
 def test_nothing_is_removed_while_updates_are_skipped(work: Path, tmp_path: Path, overflowing: Path) -> None:
     words = [*SMALL, f"start={overflowing}", "bad_steps=3", "save_every=1", "keep=1"]
     train_many([(1, [f"workdir={work}", f"out={tmp_path}", *words])], code=3)
-    assert list(checkpoints.steps(checkpoints.locate(tmp_path)[0].parent)) == [1, 2, 3]
+    assert list(checkpoint_folder.steps(checkpoint_folder.locate(tmp_path)[0].parent)) == [1, 2, 3]
 
 
 @pytest.mark.parametrize(("stage", "processes"), [(0, 1), (1, 2), (3, 2)])
@@ -63,7 +63,7 @@ def test_weights_that_are_not_finite_are_never_saved(work: Path, tmp_path: Path,
     words = [*SMALL, f"deepspeed=zero{stage}", "optimizer.learning_rate=1e39", "save_every=1"]
     said = train_many([(processes, [f"workdir={work}", f"out={tmp_path}", *words])], code=3)
     assert "no checkpoint was saved" in said
-    assert not list(checkpoints.runs(tmp_path).glob("*/step-*"))
+    assert not list(checkpoint_folder.runs(tmp_path).glob("*/step-*"))
 
 
 def test_a_rate_that_makes_every_later_loss_infinite_is_no_success(work: Path, tmp_path: Path) -> None:
@@ -88,4 +88,4 @@ def test_a_signal_before_the_first_good_update_asks_for_a_restart(
         time.sleep(0.05)
     process.send_signal(signal.SIGTERM)
     assert process.wait(60) == 75
-    assert checkpoints.locate(tmp_path)[1].updates == 0
+    assert checkpoint_folder.locate(tmp_path)[1].updates == 0

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.common.checkpoints import locate
+from pipeline.records.checkpoint_folder import locate
 from tests.model.conftest import SMALL, losses, rows, train_many
 
 pytestmark = pytest.mark.slow

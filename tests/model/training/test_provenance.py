@@ -11,8 +11,8 @@ from model.encoders.architectures import build_model
 from model.training import checkpoint, initial_weights, provenance
 from model.training.optimizer import AVERAGE
 from model.training.tracking import METRICS
-from pipeline.common import checkpoints
-from pipeline.common.figures import TrainingSummary
+from pipeline.records import checkpoint_folder
+from pipeline.records.metrics import TrainingSummary
 from tests import finished
 from tests.model.sizes import small
 
@@ -30,7 +30,7 @@ def folder(tmp_path: Path) -> Path:
     average = {f"{AVERAGE}.{name}": tensor for name, tensor in weights.items()}
     for step in (3, 5, 7):
         state = finished.state(step, seconds=0.5 * step, model=asdict(CONFIG))
-        checkpoint.write(checkpoints.runs(train) / ("t" * 12), state, weights, average)
+        checkpoint.write(checkpoint_folder.runs(train) / ("t" * 12), state, weights, average)
     rows = [{"kind": "train", "step": 3, "loss": 9.0}, {"kind": "validation", "step": 3, **EARLIER}]
     (train / METRICS).write_text("".join(json.dumps(row) + "\n" for row in rows))
     figures = {"steps": 7, "tokens": 700, "validation": LAST, "device": "cpu"}
@@ -56,7 +56,7 @@ def test_a_checkpoint_has_the_figures_of_its_step(
 ) -> None:
     place = folder
     if step is not None:
-        place = checkpoints.runs(folder) / ("t" * 12) / checkpoints.name_of(step)
+        place = checkpoint_folder.runs(folder) / ("t" * 12) / checkpoint_folder.name_of(step)
     (made,) = provenance.of_weights(str(place), initial_weights.read(place, 1, average), average)
     step = step or 7
     found = TrainingSummary.of(made)

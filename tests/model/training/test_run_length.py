@@ -14,13 +14,13 @@ from model.loader.loader import GlobalBatch
 from model.training import estimate, run_length
 from model.training.run_length import WordsSeen
 from pipeline import convert, evaluate
-from pipeline.common import checkpoints
-from pipeline.common.errors import ConfigError, InputError
-from pipeline.common.figures import TrainingSummary
-from pipeline.common.manifest import Manifest, require_manifest
 from pipeline.common.schema import built
 from pipeline.config import ConvertConfig, EvaluateConfig
+from pipeline.errors import ConfigError, InputError
 from pipeline.evaluation import examples, zero_shot
+from pipeline.records import checkpoint_folder
+from pipeline.records.manifest import Manifest, require_manifest
+from pipeline.records.metrics import TrainingSummary
 from pipeline.stages import stage
 from tests import finished
 from tests.model.conftest import COUNTED, SMALL, counted, rows, train_many
@@ -43,7 +43,7 @@ def runs(work: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert said.count("ends after about 18 of 50 steps") == 1, "of an epoch"
     shutil.copytree(folder / "whole", folder / "resumed")
     (folder / "resumed" / "manifest.json").unlink()
-    for step, path in checkpoints.steps(run_of(folder / "resumed")).items():
+    for step, path in checkpoint_folder.steps(run_of(folder / "resumed")).items():
         if step > 20:
             shutil.rmtree(path)
     more = RUNS["whole"]
@@ -58,7 +58,7 @@ def test_an_estimate_from_what_was_reached_is_what_was_reached(runs: Path) -> No
     made = require_manifest(runs / "resumed", "train", "out")
     config = built(TrainConfig, made.config)
     estimate.remember(config)
-    model = ModelConfig(**checkpoints.locate(runs / "resumed")[1].model)
+    model = ModelConfig(**checkpoint_folder.locate(runs / "resumed")[1].model)
     expected = estimate.training(config, model, None, ranks=2).seconds
     rate = median(row["samples_per_second"] for row in rows(runs / "resumed"))
     assert expected == pytest.approx(estimate.START + 50 * config.batch_size / rate)
@@ -66,11 +66,11 @@ def test_an_estimate_from_what_was_reached_is_what_was_reached(runs: Path) -> No
 
 @pytest.mark.slow
 def test_checkpoints_are_kept_at_multiples_that_are_saved_for_that_alone(runs: Path) -> None:
-    assert checkpoints.steps(run_of(runs / "whole")).keys() == {*range(4, 50, 4), 50}
+    assert checkpoint_folder.steps(run_of(runs / "whole")).keys() == {*range(4, 50, 4), 50}
 
 
 def run_of(out: Path) -> Path:
-    (found,) = checkpoints.runs(out).iterdir()
+    (found,) = checkpoint_folder.runs(out).iterdir()
     return found
 
 
@@ -95,8 +95,8 @@ def test_a_run_that_resumes_on_other_ranks_counts_the_same(runs: Path) -> None:
 
 @pytest.mark.slow
 def test_the_time_of_all_starts_adds_up(runs: Path) -> None:
-    before = checkpoints.read_state(run_of(runs / "resumed") / checkpoints.name_of(20)).seconds
-    last = checkpoints.read_state(run_of(runs / "resumed") / checkpoints.name_of(50)).seconds
+    before = checkpoint_folder.read_state(run_of(runs / "resumed") / checkpoint_folder.name_of(20)).seconds
+    last = checkpoint_folder.read_state(run_of(runs / "resumed") / checkpoint_folder.name_of(50)).seconds
     made = require_manifest(runs / "resumed", "train", "out")
     assert 0 < before < last <= made.seconds
     assert TrainingSummary.of(made).hours == made.seconds / 3600
@@ -168,13 +168,13 @@ def limited(folder: Path, **limits: int) -> TrainConfig:
 @pytest.mark.slow
 def test_checkpoints_at_words_are_kept_and_step_0_is_one(runs: Path) -> None:
     marks = {
-        step: json.loads((path / checkpoints.STATE).read_text())["mark"]
-        for step, path in checkpoints.steps(run_of(runs / "limited")).items()
+        step: json.loads((path / checkpoint_folder.STATE).read_text())["mark"]
+        for step, path in checkpoint_folder.steps(run_of(runs / "limited")).items()
     }
     assert marks[0] == 0
     assert sorted(mark for mark in marks.values() if mark) == [250, 500]
-    for step, path in checkpoints.steps(run_of(runs / "limited")).items():
-        state = checkpoints.read_state(path)
+    for step, path in checkpoint_folder.steps(run_of(runs / "limited")).items():
+        state = checkpoint_folder.read_state(path)
         assert state.mark is None or state.words >= state.mark, step
 
 

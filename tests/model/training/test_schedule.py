@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from model.config import ScheduleConfig, TrainConfig
 from model.training.schedule import batch_size, batches, lr_factor, warmup_steps
 from pipeline.cli import conf_files
-from pipeline.common.errors import ConfigError
+from pipeline.errors import ConfigError
 
 NAMES = conf_files.choices("schedule")
 schedules = st.builds(

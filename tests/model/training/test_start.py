@@ -24,8 +24,8 @@ from model.huggingface import bert_format
 from model.resilience import process_group
 from model.training import checkpoint, start
 from model.training.deepspeed_engine import World
-from pipeline.common import checkpoints
-from pipeline.common.stores.background_upload import BackgroundUpload
+from pipeline.records import checkpoint_folder
+from pipeline.storage.uploads import BackgroundUpload
 from tests import forked
 
 
@@ -55,7 +55,7 @@ def test_a_plan_needs_no_other_rank(work: Path, tmp_path: Path) -> None:
     assert made.folder == tmp_path / "checkpoints" / ("f" * 12)
 
 
-Restored = tuple[dict[str, torch.Tensor], checkpoints.State, bool]
+Restored = tuple[dict[str, torch.Tensor], checkpoint_folder.State, bool]
 
 
 @pytest.fixture
@@ -100,7 +100,7 @@ RESTORE = """
 import sys
 from pathlib import Path
 from model.training import start
-from pipeline.common.stores.background_upload import BackgroundUpload
+from pipeline.storage.uploads import BackgroundUpload
 from tests.model.training.test_start import config
 plan = start.plan(config(Path(sys.argv[1])), Path(sys.argv[2]), "f" * 64, "c", {})
 session = start.join(plan, lambda: None)

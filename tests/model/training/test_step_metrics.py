@@ -18,9 +18,9 @@ from model.resilience.nonfinite import clip_and_skip
 from model.training import cost, device_peak, estimate
 from model.training.step_metrics import Meter, PhaseTimer, losses
 from model.training.tracking import one_line
-from pipeline.common import checkpoints
-from pipeline.common.manifest import Manifest
 from pipeline.common.schema import built
+from pipeline.records import checkpoint_folder
+from pipeline.records.manifest import Manifest
 from pipeline.shards import open_folder
 from tests.model.conftest import SMALL, rows, train_many
 from tests.model.encoders.test_bert import VOCAB, ragged
@@ -63,7 +63,7 @@ def test_what_a_dry_run_counts_is_what_followed(said_and_logged, work: Path, tmp
         out = said_and_logged[2] / str(stage)
         given = built(TrainConfig, Manifest.read(out).config)
         given = dataclasses.replace(given, data=dataclasses.replace(given.data, dir=str(tmp_path / "prepare")))
-        model = ModelConfig(**checkpoints.locate(out)[1].model)
+        model = ModelConfig(**checkpoint_folder.locate(out)[1].model)
         expected, each = estimate.training(given, model, 1e9), estimate.of_a_sample(given.data, model, {})[0]
         assert expected.about.startswith("12 steps, ")
         assert found[-1]["samples"] == given.steps * given.batch_size

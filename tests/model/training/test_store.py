@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from benchmarks.small import write_split
-from pipeline.common import checkpoints
-from pipeline.common.errors import Exit
-from pipeline.common.manifest import MANIFEST, Manifest, begun, file_checksums
 from pipeline.common.ports import free_port
-from pipeline.common.stores.mirror import local_path
+from pipeline.errors import Exit
+from pipeline.records import checkpoint_folder
+from pipeline.records.manifest import MANIFEST, Manifest, begun, file_checksums
 from pipeline.shards import open_folder
+from pipeline.storage.cached_folders import local_path
 from pipeline.tokenization.wordpiece import WordPiece
 from tests import finished, objects
 from tests.model.conftest import SMALL, losses, train_many
@@ -32,7 +32,7 @@ def words(work: str, out: str, mirror: Path) -> list[str]:
 
 def steps_in(address: str) -> set[str]:
     found = (info.key.split("/") for info in objects.below(address))
-    return {parts[-2] for parts in found if parts[-1] == checkpoints.SUMS}
+    return {parts[-2] for parts in found if parts[-1] == checkpoint_folder.SUMS}
 
 
 def sums(manifest: Manifest | None) -> dict[str, str]:

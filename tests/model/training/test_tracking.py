@@ -18,7 +18,7 @@ from wandb.sdk.lib import wbauth
 
 from model.config import TrackingConfig
 from model.training.tracking import METRICS, RUN_ID, Tracker, has_key, mode_of, read_metrics, take_back
-from pipeline.common.errors import ConfigError
+from pipeline.errors import ConfigError
 from tests import forked
 from tests.refusals import refused
 from tests.terminal import plain

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.common.errors import Exit
+from pipeline.errors import Exit
 from tests import forked
 from tests.model.conftest import SMALL, losses, rows, train_many
 

@@ -19,8 +19,8 @@ import pytest
 import yaml
 from engines import Cluster, Flink, Prism, Spark, signal_process, started_by, wait_for
 
-from pipeline.common.errors import Exit
-from pipeline.common.manifest import Manifest, require_manifest
+from pipeline.errors import Exit
+from pipeline.records.manifest import Manifest, require_manifest
 from tests import preparing
 
 pytestmark = [pytest.mark.engines, pytest.mark.timeout(1800)]

@@ -15,10 +15,10 @@ from pipeline.beam.carrier import ENDING
 from pipeline.beam.exchange import DIRECT, Exchange
 from pipeline.beam.plan import PreparePlan, unpack
 from pipeline.beam.shard_sizes import buckets
-from pipeline.common.manifest import Manifest
 from pipeline.config import FiltersConfig, RunnerConfig
 from pipeline.readers import FileRange
 from pipeline.readers.io.byte_ranges import firsts
+from pipeline.records.manifest import Manifest
 from tests import preparing
 
 SPLIT_BYTES = 64 * 2**20

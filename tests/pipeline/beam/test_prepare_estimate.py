@@ -11,10 +11,10 @@ import pytest
 
 from pipeline import prepare
 from pipeline.beam import estimate as preparation
-from pipeline.common import estimate
-from pipeline.common.estimate import Estimate
 from pipeline.config import PrepareConfig
 from pipeline.readers import open_corpus
+from pipeline.records import estimate
+from pipeline.records.estimate import Estimate
 from pipeline.tokenization import wordpiece
 from tests import preparing
 from tests.runs import configured

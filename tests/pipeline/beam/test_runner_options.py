@@ -6,8 +6,8 @@ from omegaconf import OmegaConf
 from pipeline.beam import runners
 from pipeline.beam.exchange import SUBTASK_BYTES, Exchange
 from pipeline.cli import conf_files
-from pipeline.common.errors import ConfigError
 from pipeline.config import RunnerConfig
+from pipeline.errors import ConfigError
 from tests.refusals import refused
 
 

@@ -22,10 +22,10 @@ from apache_beam.runners.worker.data_plane import ClosableOutputStream
 
 from pipeline.beam import runners
 from pipeline.beam.exchange import Exchange
-from pipeline.common.errors import ConfigError, Exit
-from pipeline.common.manifest import Manifest, require_manifest
 from pipeline.common.ports import free_port
 from pipeline.config import RunnerConfig
+from pipeline.errors import ConfigError, Exit
+from pipeline.records.manifest import Manifest, require_manifest
 from tests import forked
 from tests.preparing import vocabulary
 from tests.refusals import refused

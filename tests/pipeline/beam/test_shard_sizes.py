@@ -10,8 +10,8 @@ import pytest
 from pipeline import prepare
 from pipeline.beam import estimate, shard_sizes
 from pipeline.beam.shard_sizes import buckets, check_sizes
-from pipeline.common.errors import ConfigError, InputError, UserError
 from pipeline.config import CorpusConfig, PrepareConfig, RunnerConfig
+from pipeline.errors import ConfigError, InputError, UserError
 from pipeline.readers import FileRange
 from tests import preparing
 from tests.refusals import refused

@@ -11,8 +11,8 @@ import yaml
 from pipeline import prepare
 from pipeline.beam import buckets, steps
 from pipeline.beam.plan import unpack
-from pipeline.common.manifest import Manifest
 from pipeline.config import RunnerConfig
+from pipeline.records.manifest import Manifest
 from tests import forked, preparing
 
 GIB = 2**30

@@ -10,9 +10,9 @@ import pytest
 
 from pipeline import prepare
 from pipeline.beam.units import Units
-from pipeline.common.errors import InputError
-from pipeline.common.manifest import require_manifest
 from pipeline.config import FiltersConfig, PrepareConfig, RunnerConfig
+from pipeline.errors import InputError
+from pipeline.records.manifest import require_manifest
 from pipeline.stages import stage
 from tests import objects, preparing
 from tests.examples import WORKERS, examples

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from pipeline.cli.composing import check_addresses
-from pipeline.common.errors import ConfigError, Exit
 from pipeline.config import CorpusConfig, FiltersConfig, PredictConfig, PrepareConfig, RunnerConfig
+from pipeline.errors import ConfigError, Exit
 from tests import forked
 from tests.refusals import refused
 

@@ -8,8 +8,8 @@ import pytest
 
 from pipeline import __version__
 from pipeline.cli import entry_point
-from pipeline.common.errors import Exit
 from pipeline.config import ReportConfig
+from pipeline.errors import Exit
 from tests import forked
 
 

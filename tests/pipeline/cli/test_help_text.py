@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from pipeline.cli import help_text
-from pipeline.common.errors import ConfigError
 from pipeline.common.schema import Section, group, input_path, option, runtime_option
 from pipeline.config import EmbedConfig, PredictConfig, RunConfig, StageConfig
+from pipeline.errors import ConfigError
 from pipeline.stages.registry import OTHERS, STAGES
 from tests import forked
 from tests.refusals import refused

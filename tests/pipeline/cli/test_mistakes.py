@@ -13,7 +13,7 @@ import pytest
 from pipeline import prepare as stage_prepare
 from pipeline.beam import steps
 from pipeline.beam.plan import PreparePlan
-from pipeline.common.errors import InputError
+from pipeline.errors import InputError
 from tests import forked
 from tests.examples import WORKERS
 from tests.preparing import vocabulary

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from pipeline.cli import composing
 from pipeline.cli.overrides import for_hydra, parsed, readable
-from pipeline.common.errors import ConfigError
 from pipeline.config import EvaluateConfig, VocabConfig
+from pipeline.errors import ConfigError
 from tests.refusals import refused
 
 

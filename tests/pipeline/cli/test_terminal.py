@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from pipeline.common.formatting import duration, moment
+from pipeline.console.formatting import duration, moment
 from pipeline.orchestration.local import last_line
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from pipeline.common import heartbeat
-from pipeline.common.errors import InputError
 from pipeline.common.heartbeat import Heartbeat
+from pipeline.errors import InputError
 from tests.refusals import refused
 
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from pipeline.common.errors import ConfigError
 from pipeline.common.schema import Section, option, without_effect
+from pipeline.errors import ConfigError
 from tests.refusals import refused
 
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from pipeline.common.errors import ConfigError, InputError
 from pipeline.config import PredictConfig
+from pipeline.errors import ConfigError, InputError
 from pipeline.evaluation.input_rows import Row, open_rows, rows_of
 from tests.refusals import refused
 

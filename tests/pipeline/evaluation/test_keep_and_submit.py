@@ -11,8 +11,8 @@ import pytest
 from model.encoders.architectures import build_model
 from model.finetuning.features import Samples
 from model.huggingface import bert_format
-from pipeline.common.errors import ConfigError, InputError
 from pipeline.config import EvaluateConfig, TaskConfig
+from pipeline.errors import ConfigError, InputError
 from pipeline.evaluation import answers, examples, grid_search, table_files
 from pipeline.evaluation.task_types import Dataset
 from tests.model import tiny_bert

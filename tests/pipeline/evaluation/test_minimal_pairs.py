@@ -17,11 +17,11 @@ from model.encoders.architectures import build_model
 from model.huggingface import bert_format
 from model.training import checkpoint
 from pipeline import evaluate
-from pipeline.common.errors import ConfigError, InputError
-from pipeline.common.figures import PairScore
 from pipeline.config import EvaluateConfig, TaskConfig
+from pipeline.errors import ConfigError, InputError
 from pipeline.evaluation import examples, zero_shot
 from pipeline.evaluation.zero_shot import Pairs
+from pipeline.records.metrics import PairScore
 from pipeline.reporting import minimal_pair_tables
 from pipeline.stages import stage
 from pipeline.tokenization.wordpiece import SPECIAL, WordPiece, build

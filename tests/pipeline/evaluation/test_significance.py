@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from pipeline.common.figures import Score
 from pipeline.evaluation import significance
+from pipeline.records.metrics import Score
 
 
 def figures(metric: str, score: float, guess: float, rows: int, **more: Any) -> Score:

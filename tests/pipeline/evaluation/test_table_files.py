@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from pipeline.common.errors import ConfigError, InputError
 from pipeline.config import TaskConfig
+from pipeline.errors import ConfigError, InputError
 from pipeline.evaluation import examples, table_files
 from tests.pipeline.evaluation.columns import read_columns
 from tests.refusals import refused

@@ -17,8 +17,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from pipeline import prepare
-from pipeline.common.errors import ConfigError, InputError
 from pipeline.config import CorpusConfig, FiltersConfig
+from pipeline.errors import ConfigError, InputError
 from pipeline.filtering import filters, minhash, ngrams
 from pipeline.shards import sentence_pairs
 from pipeline.stages import fingerprints

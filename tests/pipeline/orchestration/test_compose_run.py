@@ -14,9 +14,9 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, OmegaConf
 
 from pipeline.cli import composing, conf_files, help_text, overrides
-from pipeline.common.errors import ConfigError
-from pipeline.common.formatting import flatten
 from pipeline.config import RunConfig
+from pipeline.console.formatting import flatten
+from pipeline.errors import ConfigError
 from pipeline.orchestration import compose_run, stage_keys
 from pipeline.stages.registry import STAGES
 from tests import runs

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.common.estimate import Estimate
 from pipeline.config import ExecutorConfig, RunConfig
 from pipeline.orchestration import estimates
+from pipeline.records.estimate import Estimate
 
 
 @pytest.mark.parametrize(("disk", "said"), [(1e6, False), (1e18, True)])

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from pipeline.cli import conf_files
-from pipeline.common.errors import UserError
-from pipeline.common.formatting import flatten
 from pipeline.config import RunConfig
+from pipeline.console.formatting import flatten
+from pipeline.errors import UserError
 from pipeline.orchestration import compose_run
 from tests.docs.fences import commands
 

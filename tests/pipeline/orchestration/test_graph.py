@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from model.config import TrainConfig
 from pipeline.cli import conf_files
 from pipeline.cli.overrides import quoted
-from pipeline.common.errors import ConfigError, UserError
-from pipeline.common.formatting import flatten
 from pipeline.config import ReportConfig, RunConfig
+from pipeline.console.formatting import flatten
+from pipeline.errors import ConfigError, UserError
 from pipeline.orchestration import compose_run, graph, stage_commands
 from pipeline.stages import fingerprints
 from tests import finished

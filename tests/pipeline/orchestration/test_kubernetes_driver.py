@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
-from pipeline.common.errors import ConfigError, Restart, UserError
 from pipeline.config import ExecutorConfig, ReportConfig
+from pipeline.errors import ConfigError, Restart, UserError
 from pipeline.orchestration import job_status, kubernetes, run_stage
 from pipeline.orchestration.job_status import CRONJOBS, JOBS, Owner
 from pipeline.orchestration.run_document import Run, StageRecord

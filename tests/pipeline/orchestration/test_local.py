@@ -16,8 +16,8 @@ from types import SimpleNamespace
 import pytest
 
 from model.resilience import rank_record
-from pipeline.common.errors import Diverged, Exit, InputError, Restart, UserError
 from pipeline.config import ReportConfig
+from pipeline.errors import Diverged, Exit, InputError, Restart, UserError
 from pipeline.orchestration.follow import StageFailed, failure
 from pipeline.orchestration.local import LocalExecutor
 from pipeline.orchestration.run_document import StageRecord

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from model.launch import HOSTFILE
-from pipeline.common.errors import ConfigError
+from pipeline.errors import ConfigError
 from pipeline.orchestration import run_stage
 from pipeline.orchestration.run_stage import Node
 from tests.refusals import refused

@@ -10,7 +10,7 @@ from model.config import TrainConfig
 from model.training.extending import FirstSteps
 from model.training.schedule import steps_before_decay
 from pipeline.cli import conf_files
-from pipeline.common.errors import ConfigError
+from pipeline.errors import ConfigError
 from pipeline.orchestration import estimates, graph
 from tests.runs import composed, planned
 

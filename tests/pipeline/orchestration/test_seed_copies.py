@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from model.config import TrainConfig
-from pipeline.common.errors import ConfigError
 from pipeline.config import ConvertConfig, EvaluateConfig, ReportConfig
+from pipeline.errors import ConfigError
 from pipeline.orchestration.run_document import StageRecord
 from tests import runs
 from tests.refusals import refused

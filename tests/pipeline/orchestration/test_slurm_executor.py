@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from pipeline import run as commands
-from pipeline.common.errors import ConfigError
 from pipeline.config import ExecutorConfig
+from pipeline.errors import ConfigError
 from pipeline.orchestration import graph, run_document
 from pipeline.orchestration.run_document import Run
 from pipeline.orchestration.slurm import MARGIN, SlurmExecutor, margin

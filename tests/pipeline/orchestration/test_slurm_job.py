@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.common.errors import ConfigError, Exit
+from pipeline.errors import ConfigError, Exit
 from pipeline.orchestration import graph, run_document, slurm_job
 from pipeline.orchestration.slurm_job import drive, drive_all, from_step, may_queue_again, progress, to_step
 from tests import forked

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pipeline.common.errors import BY_FORCE, ConfigError, Diverged, InputError, UserError, named
+from pipeline.errors import BY_FORCE, ConfigError, Diverged, InputError, UserError, named
 from pipeline.orchestration import compose_run, stage_keys
 
 STAGES = ["prepare", "prepare-512", "train", "train-512", "evaluate", "evaluate-curve"]

@@ -11,7 +11,7 @@ import yaml
 
 from pipeline import shards
 from pipeline.beam.documents import OUTCOMES
-from pipeline.common.manifest import require_manifest
+from pipeline.records.manifest import require_manifest
 from tests import forked
 
 pytestmark = pytest.mark.slow

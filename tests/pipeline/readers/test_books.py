@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from pipeline.common import budget
-from pipeline.common.errors import InputError
+from pipeline.errors import InputError
 from pipeline.readers import Document, SkipCounts
+from pipeline.storage import budget
 from tests.pipeline.readers.reading import config, read
 from tests.refusals import refused
 

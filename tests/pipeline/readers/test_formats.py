@@ -16,8 +16,8 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.common.errors import ConfigError, InputError
 from pipeline.config import CorpusConfig, PrepareConfig
+from pipeline.errors import ConfigError, InputError
 from pipeline.readers import FileRange, SkipCounts, open_corpus
 from tests.pipeline.readers.reading import config, read, rows_in
 from tests.refusals import refused

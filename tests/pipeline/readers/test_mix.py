@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from pipeline.common.errors import ConfigError, InputError
 from pipeline.config import CorpusConfig
+from pipeline.errors import ConfigError, InputError
 from pipeline.readers import Document
 from pipeline.readers import mix as mixed
 from tests.pipeline.readers import reading

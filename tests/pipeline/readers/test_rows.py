@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.common.errors import ConfigError, InputError
+from pipeline.errors import ConfigError, InputError
 from pipeline.readers import Document
 from tests.pipeline.readers.reading import config, read, rows_in
 from tests.refusals import refused

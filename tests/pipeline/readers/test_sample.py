@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.common.errors import ConfigError, InputError
 from pipeline.config import CorpusConfig
+from pipeline.errors import ConfigError, InputError
 from pipeline.readers import FileRange, open_corpus
 from tests.pipeline.readers.reading import read
 from tests.refusals import refused

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.common.errors import InputError
 from pipeline.config import CorpusConfig
+from pipeline.errors import InputError
 from pipeline.readers import Document, FileRange, SkipCounts, wikipedia
 from tests.refusals import refused
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from pipeline import report
-from pipeline.common.figures import PairScore
 from pipeline.config import ReportConfig
+from pipeline.records.metrics import PairScore
 from pipeline.reporting import minimal_pair_tables
 from tests.pipeline.test_report import configure, manifest, page, pairs_figures, score_of
 

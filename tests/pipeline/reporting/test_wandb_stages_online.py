@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from model.training.tracking import RUN_ID
-from pipeline.common.manifest import require_manifest
+from pipeline.records.manifest import require_manifest
 from pipeline.reporting.wandb_stages import RECORD, run_id
 from tests import forked
 from tests.pipeline.reporting.test_wandb_stages import FIGURES, write

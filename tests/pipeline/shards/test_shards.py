@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.common.errors import InputError
+from pipeline.errors import InputError
 from pipeline.shards import ShardInfo, open_folder, open_shard, words_per_token, write_shard
 from tests import finished
 from tests.examples import examples

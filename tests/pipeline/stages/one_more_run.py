@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from pipeline.common.manifest import Result
 from pipeline.config import EvaluateConfig, TaskConfig
+from pipeline.records.manifest import Result
 from pipeline.stages import stage
 
 TASK = TaskConfig(name="pair", folder="PAIR", columns=["a", "b"], labels=["no", "yes"], metrics=["accuracy"])

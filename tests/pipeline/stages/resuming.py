@@ -8,11 +8,12 @@ import random
 import sys
 from pathlib import Path
 
-from pipeline.common.manifest import Result, sha256
-from pipeline.common.stores.background_upload import BackgroundUpload
 from pipeline.config import CorpusConfig, DownloadConfig
+from pipeline.records.manifest import Result
 from pipeline.stages import stage
 from pipeline.stages.fingerprints import fingerprint
+from pipeline.storage.checksums import sha256
+from pipeline.storage.uploads import BackgroundUpload
 
 SIZE = 700_000  # bytes of a file
 NAMES = ("model.safetensors", "optimizer.safetensors", "state.json")

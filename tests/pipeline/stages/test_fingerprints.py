@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from pipeline.common.errors import ConfigError, InputError
-from pipeline.common.figures import Conversion
-from pipeline.common.manifest import Manifest, Result, file_checksums
 from pipeline.config import CorpusConfig, DownloadFile, StageConfig, TasksConfig
+from pipeline.errors import ConfigError, InputError
+from pipeline.records.manifest import Manifest, Result, file_checksums
+from pipeline.records.metrics import Conversion
 from pipeline.stages import fingerprints, stage
 from pipeline.stages.registry import OTHERS, STAGES, type_of
 from tests import finished

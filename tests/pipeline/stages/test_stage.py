@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
-from pipeline.common.errors import ConfigError, InputError, Restart
-from pipeline.common.manifest import MANIFEST, Manifest, Result, file_checksums, require_manifest, sha256
 from pipeline.config import CorpusConfig, TasksConfig
+from pipeline.errors import ConfigError, InputError, Restart
+from pipeline.records.manifest import MANIFEST, Manifest, Result, file_checksums, require_manifest
 from pipeline.stages import fingerprints, stage
+from pipeline.storage.checksums import sha256
 from tests import finished
 from tests.pipeline.stages.one_more_run import CutOff, resumed
 from tests.refusals import refused

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from pipeline.common import parallel
-from pipeline.common.errors import InputError, StoreError
-from pipeline.common.manifest import MANIFEST, Manifest, Result
-from pipeline.common.stores import lease
-from pipeline.common.stores.remote_file import LARGEST, parse
 from pipeline.config import CorpusConfig, DownloadConfig, DownloadFile, TasksConfig
+from pipeline.errors import InputError, StoreError
+from pipeline.records.manifest import MANIFEST, Manifest, Result
 from pipeline.stages import stage, store_folder
 from pipeline.stages.fingerprints import fingerprint_path
+from pipeline.storage import lease
+from pipeline.storage.stores.remote_file import LARGEST, parse
 from tests import objects
 from tests.pipeline import s3_server
 from tests.pipeline.stages.one_more_run import CutOff, resumed
@@ -268,7 +268,7 @@ def test_two_runs_in_one_folder_are_refused_by_name(bucket: str) -> None:
 
 def test_the_lock_of_a_killed_process_of_this_machine_is_taken_over(bucket: str, root: Path, store: Proxy) -> None:
     script = (
-        "import os, signal; from pipeline.common.stores import lease; "
+        "import os, signal; from pipeline.storage.stores import lease; "
         f"lease.Lease('{bucket}/run/.lock', 'workdir').take(False); "
         "os.kill(os.getpid(), signal.SIGKILL)"
     )

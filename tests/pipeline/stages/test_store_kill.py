@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.common.manifest import MANIFEST, Manifest
-from pipeline.common.stores.remote_file import parse
+from pipeline.records.manifest import MANIFEST, Manifest
+from pipeline.storage.stores.remote_file import parse
 from tests import objects
 from tests.pipeline.store_proxy import Proxy
 

@@ -13,10 +13,10 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
-from pipeline.common.errors import InputError, Restart, UserError
-from pipeline.common.manifest import MANIFEST
-from pipeline.common.stores.mirror import Copy
+from pipeline.errors import InputError, Restart, UserError
+from pipeline.records.manifest import MANIFEST
 from pipeline.stages import store_folder
+from pipeline.storage.cached_folders import Copy
 from tests.examples import examples
 from tests.pipeline.stages.world import TRAININGS, World, kept, number_after
 from tests.refusals import refused

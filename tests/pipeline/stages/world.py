@@ -26,15 +26,16 @@ from model.training import checkpoint, extending
 from model.training.extending import FirstSteps
 from model.training.schedule import lr_factor, steps_before_decay
 from pipeline import convert
-from pipeline.common import checkpoints, parallel, storage
-from pipeline.common.errors import StoreError
-from pipeline.common.manifest import Manifest, Result
-from pipeline.common.stores import lease
-from pipeline.common.stores.background_upload import BackgroundUpload
-from pipeline.common.stores.client import ANY
-from pipeline.common.stores.remote_file import Info, listed_prefix, parse
+from pipeline.common import parallel
 from pipeline.config import ConvertConfig
+from pipeline.errors import StoreError
+from pipeline.records import checkpoint_folder
+from pipeline.records.manifest import Manifest, Result
 from pipeline.stages import fingerprints, stage
+from pipeline.storage import lease, places
+from pipeline.storage.stores.client import ANY
+from pipeline.storage.stores.remote_file import Info, listed_prefix, parse
+from pipeline.storage.uploads import BackgroundUpload
 from tests import finished, objects
 
 TRAININGS = {  # name: seed, steps; the first four steps of `long` are those of `short`
@@ -168,7 +169,7 @@ class World:
         clock = SimpleNamespace(sleep=self.store.sleep, time=time.time, monotonic=lambda: self.store.clock)
         self._patches = [
             patch.dict(objects.CLIENTS, {"s3": self.store}),
-            patch.dict(storage._STORES, {"s3": self.store}),
+            patch.dict(places._STORES, {"s3": self.store}),
             patch.object(lease, "time", clock),
             patch.object(parallel, "THREADS", 1),
         ]
@@ -212,7 +213,7 @@ class World:
             self.safe[name] = -1
 
         def make(local: TrainConfig, out: Path) -> Result:
-            run = checkpoints.runs(out) / identity[0][:12]
+            run = checkpoint_folder.runs(out) / identity[0][:12]
             found = extending.newest(run, first_steps, "d", False, uploads.fetch)
             start = found[1].step if found else -EVERY
             if found:
@@ -226,7 +227,9 @@ class World:
                 if step >= 0:
                     rate = lr_factor(SCHEDULE, step, TRAININGS[name][1])
                     number = (number * 31 + int(1000 * rate) + step) % 10007
-            return Result(summary="trained", figures={"checkpoint": str(checkpoints.newest(run)[0].relative_to(out))})
+            return Result(
+                summary="trained", figures={"checkpoint": str(checkpoint_folder.newest(run)[0].relative_to(out))}
+            )
 
         return stage.run(
             "train", config, make, in_place=True, uploads=uploads if self.stored else None, identity=identity
@@ -234,14 +237,14 @@ class World:
 
     @staticmethod
     def number(path: Path) -> int:
-        return int(load_file(path / checkpoints.WEIGHTS)["number"])
+        return int(load_file(path / checkpoint_folder.WEIGHTS)["number"])
 
     @staticmethod
     def _save(name: str, run: Path, step: int, number: int, first_steps: FirstSteps) -> None:
         state = finished.state(step, mark=MARKS.get(step), first_steps=first_steps.hash_of(step))
         path = checkpoint.write(run, state, {"number": torch.tensor([number])}, {})
         stable = steps_before_decay(SCHEDULE, TRAININGS[name][1])
-        checkpoints.prune(path, KEEP, None, stable)
+        checkpoint_folder.prune(path, KEEP, None, stable)
 
     def convert(self, source: str, out: str, machine: str) -> Manifest:
         """Copy the number of a training's result, or of a converted folder."""
@@ -249,7 +252,7 @@ class World:
         def make(local: ConvertConfig, folder: Path) -> Result:
             path = Path(local.train)
             if source == "train":
-                number = self.number(checkpoints.locate(path)[0])
+                number = self.number(checkpoint_folder.locate(path)[0])
             else:
                 number = int((path / "number").read_text())
             (folder / "number").write_text(f"{number:05}")
@@ -301,7 +304,7 @@ class World:
             lines = (line.split() for line in files[sums].decode(errors="replace").splitlines())
             if all(hashlib.sha256(files.get(f"{top}/{n}", b"")).hexdigest() == s for s, n in lines):
                 with tempfile.NamedTemporaryFile() as file:
-                    Path(file.name).write_bytes(files[f"{top}/{checkpoints.WEIGHTS}"])
+                    Path(file.name).write_bytes(files[f"{top}/{checkpoint_folder.WEIGHTS}"])
                     found[int(top[-8:])] = int(load_file(file.name)["number"])
         return found
 

@@ -11,8 +11,8 @@ from transformers import AutoTokenizer
 
 from model.encoders.architectures import build_model
 from model.huggingface import bert_format
-from pipeline.common.errors import InputError
 from pipeline.config import CorpusConfig, VocabConfig
+from pipeline.errors import InputError
 from pipeline.tokenization import existing_vocabulary
 from pipeline.tokenization.wordpiece import UNUSED_IDS, WordPiece, build
 from tests.model.tiny_bert import CONFIG, WORDS

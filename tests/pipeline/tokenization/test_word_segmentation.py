@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipeline.common.errors import ConfigError
+from pipeline.errors import ConfigError
 from pipeline.text import sentences
 from pipeline.tokenization import pretokenize, word_segmentation
 from pipeline.tokenization.wordpiece import SPECIAL, WordPiece, build, read_vocab

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from model.finetuning.features import TruncationConfig
-from pipeline.common.errors import InputError
+from pipeline.errors import InputError
 from pipeline.evaluation import examples
 from pipeline.evaluation.task_types.classification import Choice
 from pipeline.tokenization.wordpiece import WordPiece

@@ -13,8 +13,8 @@ import pytest
 
 from model.finetuning.features import TruncationConfig
 from pipeline import evaluate
-from pipeline.common.errors import InputError
 from pipeline.config import EvaluateConfig, TaskConfig
+from pipeline.errors import InputError
 from pipeline.evaluation import examples
 from pipeline.evaluation.task_types import read_sides
 from pipeline.evaluation.task_types.classification import Classification

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
 from model.finetuning.features import Samples
-from pipeline.common.errors import InputError
 from pipeline.config import TaskConfig
+from pipeline.errors import InputError
 from pipeline.evaluation.task_types import Dataset, question_answering
 from pipeline.evaluation.task_types.question_answering import Answers
 from pipeline.tokenization.wordpiece import SPECIAL, WordPiece, build

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from nervaluate import Evaluator
 
 from model.finetuning.features import UNLABELLED
-from pipeline.common.errors import InputError
 from pipeline.config import TaskConfig
+from pipeline.errors import InputError
 from pipeline.evaluation.task_types import Dataset
 from pipeline.evaluation.task_types.token_classification import Tagging, entities, entity_scores, parse
 from pipeline.tokenization.wordpiece import WordPiece

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.common.errors import InputError
+from pipeline.errors import InputError
 from pipeline.readers import FileRange
 from pipeline.readers.io import compressed
 from tests.refusals import refused

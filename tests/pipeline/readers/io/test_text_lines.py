@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.common import budget
-from pipeline.common.errors import InputError
+from pipeline.errors import InputError
 from pipeline.readers import open_corpus
+from pipeline.storage import budget
 from tests.pipeline.readers.reading import config, read
 from tests.refusals import refused
 

@@ -1,0 +1,1 @@
+"""What a command says on its terminal: lines, bars, counts, options; without secrets."""

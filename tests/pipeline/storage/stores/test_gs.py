@@ -1,0 +1,115 @@
+"""Google Cloud Storage's own: credentials, checksums on the way, long uploads, pages of a list."""
+
+import socket
+import sys
+from pathlib import Path
+
+import pytest
+
+from pipeline.common import parallel
+from pipeline.errors import ConfigError, Restart, StoreError
+from pipeline.storage import places
+from pipeline.storage.checksums import sha256
+from tests import objects
+from tests.pipeline.store_proxy import RIGHT, Proxy
+from tests.refusals import refused
+
+pytestmark = pytest.mark.store
+GS = objects.CLIENTS["gs"]
+served = pytest.mark.parametrize("store_kind", ["gs"], indirect=True, scope="session")
+
+
+def test_the_missing_package_is_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "google.cloud.storage", None)
+    GS.made.clear()
+    for use in (GS.is_folder, GS.read, places.matching):
+        with pytest.raises(ConfigError, match=r"-e '\.\[gcs\]'") as caught:
+            use("gs://bucket/x*")
+        assert "\n" not in str(caught.value)
+    GS.made.clear()
+
+
+def test_missing_credentials_are_a_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    pytest.importorskip("google.cloud.storage", reason="its client is missing: see make test-store")
+    monkeypatch.delenv("STORAGE_EMULATOR_HOST", raising=False)
+    for content in (None, "not JSON", '{"type": "service_account"}'):
+        key = tmp_path / "key.json"
+        if content is not None:
+            key.write_text(content)
+        monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(key))
+        GS.made.clear()
+        with refused(StoreError, "GOOGLE_APPLICATION_CREDENTIALS", path="gs://bucket/x") as caught:
+            places.at("gs://bucket/x").is_file()
+        assert "\n" not in str(caught.value)
+    GS.made.clear()
+
+
+def test_a_server_that_is_away_when_a_process_starts_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("google.cloud.storage", reason="its client is missing: see make test-store")
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        monkeypatch.setenv("STORAGE_EMULATOR_HOST", f"http://127.0.0.1:{unused.getsockname()[1]}")
+        monkeypatch.setenv("BERT_STORE_TIMEOUT", "1")
+        GS.made.clear()
+        with pytest.raises(Restart, match=r"gs://bucket/x: .* STORAGE_EMULATOR_HOST"):
+            places.at("gs://bucket/x").is_file()
+    GS.made.clear()
+
+
+@served
+def test_a_name_that_no_bucket_has_is_a_line(store: Proxy) -> None:
+    for use in (objects.head, objects.below, objects.read, GS.is_folder):
+        with pytest.raises(StoreError, match=r"(?i)bucket") as caught:
+            use("gs://-a/b")
+        assert "\n" not in str(caught.value)
+
+
+@pytest.mark.slow
+@served
+def test_a_large_file_that_is_damaged_on_the_way_is_sent_again(bucket: str, store: Proxy, tmp_path: Path) -> None:
+    file = tmp_path / "large"
+    file.write_bytes(RIGHT + bytes(GS.PART))
+    first = [True]
+
+    def fault(method: str, path: str, number: int) -> str | None:
+        damage = method == "PUT" and first[0]
+        first[0] = first[0] and method != "PUT"
+        return "damage" if damage else None
+
+    store.fault = fault
+    objects.put_file(f"{bucket}/large", file, sha256(file))
+    info = objects.head(f"{bucket}/large")
+    assert info is not None
+    objects.fetch(f"{bucket}/large", info, tmp_path / "fetched", sha256(file))
+    assert store.count("PUT") == 4  # two requests, each of them twice
+
+
+@served
+def test_a_large_file_waits_for_a_store_that_stays_away_as_long_as_all_do(
+    bucket: str, store: Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "large"
+    file.write_bytes(bytes(GS.PART + 1))
+    monkeypatch.setenv("BERT_STORE_TIMEOUT", "1")
+    store.fault = lambda method, path, number: 503 if method == "PUT" else None
+    with pytest.raises(Restart, match=f"{bucket}/large"):
+        objects.put_file(f"{bucket}/large", file, sha256(file))
+    assert objects.head(f"{bucket}/large") is None
+
+
+@pytest.mark.slow
+@served
+def test_a_list_of_several_pages_is_whole_although_requests_fail(bucket: str, store: Proxy) -> None:
+    names = {f"many/{number:04}" for number in range(1100)}
+    parallel.each(lambda name: objects.put(f"{bucket}/{name}", b""), names)
+    store.requests.clear()
+    store.fault = lambda method, path, number: 503 if number == 2 else None
+    assert {info.key for info in objects.below(f"{bucket}/many")} == names
+    assert len(store.requests) == 3
+
+
+@served
+def test_the_other_name_of_the_scheme_is_read(bucket: str) -> None:
+    objects.put(f"{bucket}/a/b.txt", b"b")
+    (found,) = places.matching(f"gcs://{bucket.removeprefix('gs://')}/a/*.txt")
+    assert found.read_bytes() == b"b"

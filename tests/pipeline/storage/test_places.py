@@ -1,0 +1,157 @@
+"""Corpora in an object store are read as those on disk are."""
+
+import bz2
+import gzip
+import io
+import threading
+import zipfile
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyarrow import fs
+
+from pipeline.config import CorpusConfig
+from pipeline.errors import ConfigError, InputError, StoreError
+from pipeline.readers import SkipCounts, open_corpus
+from pipeline.stages import fingerprints
+from pipeline.storage import places
+from tests import objects
+from tests.refusals import refused
+
+TEXTS = [f"Document {n} has some words.\nAnd a second line of {n}." for n in range(200)]
+LINES = "\n\n".join(TEXTS).encode()
+
+
+def packed() -> dict[str, bytes]:
+    """The same documents in every form."""
+    table, archive = io.BytesIO(), io.BytesIO()
+    pq.write_table(pa.table({"text": TEXTS}), table, row_group_size=50)
+    with zipfile.ZipFile(archive, "w") as writer:
+        for number, text in enumerate(TEXTS):
+            writer.writestr(f"{number:03}.txt", text)
+    return {
+        "lines/a.txt": LINES,
+        "lines/b/c.txt.gz": gzip.compress(LINES),
+        "lines/d.txt.bz2": bz2.compress(LINES[:4000]) + bz2.compress(LINES[4000:]),
+        "lines/.hidden.txt": b"no",
+        "parquet/a.parquet": table.getvalue(),
+        "text/a.zip": archive.getvalue(),
+    }
+
+
+@pytest.mark.parametrize(("reader", "copies"), [("lines", 3), ("parquet", 1), ("text", 1)])
+def test_readers_take_addresses(bucket: str, tmp_path: Path, reader: str, copies: int) -> None:
+    for name, raw in packed().items():
+        objects.put(f"{bucket}/{name}", raw)
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(raw)
+    found = []
+    for place in (f"{bucket}/{reader}", f"{tmp_path}/{reader}"):
+        corpus = CorpusConfig(name="c", reader=reader, path=place)
+        opened = open_corpus(corpus, "")
+        splits = opened.splits(3000)
+        assert len(splits) > 3
+        found.append([d.text for split in splits for d in opened.read(split, SkipCounts())])
+    assert found[0] == found[1]
+    assert sorted(found[0]) == sorted(TEXTS * copies)
+
+
+def test_wildcards_and_fingerprints(bucket: str) -> None:
+    for name in ("w/a.txt", "w/b.txt", "w/c/d.txt", "w/e.md"):
+        objects.put(f"{bucket}/{name}", name.encode())
+    top = f"{bucket}/w"
+    assert list(map(str, places.matching(f"{top}/*.txt"))) == [f"{top}/a.txt", f"{top}/b.txt"]
+    assert len(places.matching(f"{top}/**.txt")) == 3
+    assert list(map(str, places.matching(f"{top}/a.txt"))) == [f"{top}/a.txt"]
+    assert places.matching(f"{top}/z.txt") == []
+    before = fingerprints.fingerprint_path(top)
+    assert fingerprints.fingerprint_path(top) == before
+    objects.put(f"{top}/a.txt", b"longer than before")
+    assert fingerprints.fingerprint_path(top) != before
+
+
+@pytest.mark.parametrize(
+    "pattern", ["*.txt", "*/*", "**", "**/*.txt", "c/**/*.txt", "**/f/*.txt", "c/**/g.txt", "**/.h/*"]
+)
+def test_wildcards_match_what_they_match_on_disk(bucket: str, tmp_path: Path, pattern: str) -> None:
+    names = "a.txt .b.txt c/d.txt c/e.md c/f/g.txt c/f/f/i.txt c/f/j/f/k.txt c/.h/g.txt .h/l.txt"
+    for name in names.split():
+        objects.put(f"{bucket}/w/{name}", name.encode())
+        (tmp_path / "w" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "w" / name).touch()
+    here, there = (
+        [str(file).removeprefix(top) for file in places.matching(f"{top}/w/{pattern}")]
+        for top in (str(tmp_path), bucket)
+    )
+    assert here == there != []
+
+
+def test_what_is_not_there_is_named(bucket: str) -> None:
+    nowhere = CorpusConfig(name="c", reader="lines", path=f"{bucket}/nowhere")
+    with refused(InputError, key="corpus.path", value=nowhere.path):
+        open_corpus(nowhere, "").splits(99)
+    objects.put(f"{bucket}/gone/a.txt", LINES)
+    reader = open_corpus(CorpusConfig(name="c", reader="lines", path=f"{bucket}/gone"), "")
+    (split,) = reader.splits(1 << 20)
+    objects.delete([f"{bucket}/gone/a.txt"])
+    with pytest.raises(InputError, match=rf"{bucket}/gone/a\.txt: "):
+        list(reader.read(split, SkipCounts()))
+
+
+def test_a_file_system_of_arrow_is_read_as_a_store_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "w" / "c").mkdir(parents=True)
+    for name in ("a.txt", "b.md", "c/d.txt"):
+        (tmp_path / "w" / name).write_bytes(name.encode())
+    system = fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem())
+    monkeypatch.setattr(places, "_opened", lambda root: (system, ""))
+    top = places.at("hdfs://host/w")
+    assert places.is_folder(top)
+    assert {str(file): file.read_bytes() for file in places.below(top)} == {
+        f"{top}/{name}": name.encode() for name in ("a.txt", "b.md", "c/d.txt")
+    }
+    assert list(map(str, places.matching(f"{top}/*.txt"))) == [f"{top}/a.txt"]
+    assert places.at(f"{top}/a.txt").stat().st_size == 5
+    with pytest.raises(FileNotFoundError):
+        places.at(f"{top}/gone.txt").open()
+
+
+@pytest.mark.parametrize(
+    "address", ["ftp://host/x", "memory://x/y", "wasb://c@a.blob.core.windows.net/y", "az://c/y", "mock://x/y"]
+)
+def test_what_is_not_read_is_refused_at_once_with_what_is(address: str) -> None:
+    root = "/".join(address.split("/")[:3])
+    with pytest.raises(ConfigError, match="hdfs://") as caught:
+        places.at(address).is_dir()
+    assert str(caught.value).startswith(f"{root}: ")
+    assert "\n" not in str(caught.value)
+
+
+class Closed(BaseHTTPRequestHandler):
+    """A store that lets nobody in."""
+
+    def do_HEAD(self) -> None:
+        self.send_error(403)
+
+    do_GET = do_HEAD
+
+    def log_message(self, *_: object) -> None:
+        """Nothing."""
+
+
+def test_a_store_that_lets_nobody_in_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Closed) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{server.server_port}")
+        monkeypatch.setenv("AWS_REGION", "us-east-1")
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+        objects.CLIENTS["s3"].made.clear()
+        for look in (fingerprints.fingerprint_path, lambda place: places.matching(f"{place}/*.txt")):
+            with pytest.raises(StoreError, match="denied") as raised:
+                look("s3://closed/x")
+            assert raised.value.path.startswith("s3://closed/x")
+        server.shutdown()
+        objects.CLIENTS["s3"].made.clear()
