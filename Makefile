@@ -72,8 +72,8 @@ $(VENV)/.stores: $(READY)
 	@touch $@
 
 test-store: $(VENV)/.stores  ## a run in s3://, gs:// and abfs:// against versitygw, fake-gcs-server and Azurite, built once (Go, npm)
-	VERSITYGW=$$(tests/build-versitygw | tail -n 1) FAKE_GCS=$$(tests/build-fake-gcs | tail -n 1) \
-		AZURITE=$$(tests/build-azurite | tail -n 1) SUITE=test-store $(BIN)/python -m pytest -m store -rs
+	VERSITYGW=$$(tests/support/servers/build-versitygw | tail -n 1) FAKE_GCS=$$(tests/support/servers/build-fake-gcs | tail -n 1) \
+		AZURITE=$$(tests/support/servers/build-azurite | tail -n 1) SUITE=test-store $(BIN)/python -m pytest -m store -rs
 
 # Made by uv, which downloads a Python that neither PATH nor pyenv has: 6.5 GB each, with the wheel of PyTorch for
 # GPUs; UV_TORCH_BACKEND=cpu asks PyTorch's own index for a smaller one.
@@ -132,7 +132,7 @@ fuzz: $(READY)  ## SECONDS=600 of hostile input at each reader, and of stories o
 CASES ?=
 crashes: $(READY)  ## kill each stage, or let its disk fail, at every system call; CASES=60 of each (root, strace)
 	@command -v strace >/dev/null || { apt-get update && apt-get install -y --no-install-recommends strace; }
-	$(BIN)/python -m tests.crash_points $(CASES:%=--cases %)
+	$(BIN)/python -m tests.support.crash_points $(CASES:%=--cases %)
 
 MUTANTS ?= 400
 SEED ?= 0

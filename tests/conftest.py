@@ -20,7 +20,7 @@ from hypothesis import settings
 from pipeline.console import terminal
 
 if TYPE_CHECKING:
-    from tests.pipeline.store_proxy import Proxy
+    from tests.support.servers.store_proxy import Proxy
 
 ROOT = Path(__file__).resolve().parent.parent
 SUITES = Path(__file__).with_name("suites.txt")  # the last run of each target of the Makefile that tests
@@ -86,7 +86,7 @@ def store_server(store_kind: str, tmp_path_factory: pytest.TempPathFactory) -> I
 @pytest.fixture
 def store(store_kind: str, store_server: tuple[str, int]) -> "Iterator[Proxy]":
     """The server behind a proxy, to which the environment points."""
-    from tests.pipeline import store_proxy
+    from tests.support.servers import store_proxy
 
     environment = store_module(store_kind).environment
     with store_proxy.proxy(*store_server) as state, environment(state.url):

@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks.gpu.rows import Rows, table
 from benchmarks.shared import read
-from tests import forked
+from tests.support import forked
 
 BARE = """
 import sys

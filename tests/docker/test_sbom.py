@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from test_dockerfile import pins
+
+from tests.docker.test_dockerfile import pins
 
 
 def test_a_bill_of_materials_has_every_package_with_its_hash(root: Path, tmp_path: Path) -> None:

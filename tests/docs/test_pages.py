@@ -12,7 +12,7 @@ from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 
 from pipeline.cli import composing, conf_files
-from tests import forked
+from tests.support import forked
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "docs" / "hooks"))
 COMMANDS = importlib.import_module("reference").COMMANDS

@@ -14,12 +14,12 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from fences import FENCE, blocks, commands
 
 from pipeline.cli import composing, conf_files, overrides
 from pipeline.config import RunConfig
 from pipeline.orchestration import compose_run, graph
 from pipeline.stages.registry import STAGES
+from tests.docs.fences import FENCE, blocks, commands
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "docs" / "hooks"))

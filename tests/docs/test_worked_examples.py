@@ -12,7 +12,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from fences import blocks
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 from transformers import BertConfig, BertForMaskedLM, ModernBertConfig, ModernBertForMaskedLM
 
@@ -21,6 +20,7 @@ from model.config import ModelConfig
 from model.encoders.architectures import build_model
 from model.huggingface import bert_format
 from pipeline.shards import open_folder, write_shard
+from tests.docs.fences import blocks
 
 pytestmark = pytest.mark.slow
 

@@ -10,10 +10,10 @@ from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from api import Object, condition
-from control_plane import KUBECTL, ControlPlane
-from kubelet import Kubelet, Network
-from pod_script import Image
+from tests.k8s.api import Object, condition
+from tests.k8s.control_plane import KUBECTL, ControlPlane
+from tests.k8s.kubelet import Kubelet, Network
+from tests.k8s.pod_script import Image
 
 NAMESPACE = "bert"
 BUSY = 3.0  # times as long as on an idle machine may all take

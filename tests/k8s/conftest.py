@@ -9,13 +9,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import control_plane
 import pytest
 import yaml
-from cluster import Cluster
-from control_plane import ControlPlane
-from pod_script import this_machine
-from small import Begin, Ends, Small
+
+from tests.k8s import control_plane
+from tests.k8s.cluster import Cluster
+from tests.k8s.control_plane import ControlPlane
+from tests.k8s.pod_script import this_machine
+from tests.k8s.small import Begin, Ends, Small
 
 Manifest = dict[str, Any]
 NUMBERS = itertools.count()

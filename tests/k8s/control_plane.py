@@ -12,9 +12,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from api import Api, Object, Refused
-
-from tests.certificates import certify
+from tests.k8s.api import Api, Object, Refused
+from tests.support.certificates import certify
 
 VERSION = "1.36.3"  # as in build-control-plane
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")

@@ -19,8 +19,8 @@ import traceback
 from dataclasses import dataclass
 from pathlib import Path
 
-from api import Api, Object, Refused, ended
-from pod_script import Image, Script, host_name
+from tests.k8s.api import Api, Object, Refused, ended
+from tests.k8s.pod_script import Image, Script, host_name
 
 TAIL = 2048  # bytes of a log that become a termination message
 HEARTBEAT = 3.0  # seconds between a node's signs of life

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 import yaml
-from control_plane import KUBECTL
+
+from tests.k8s.control_plane import KUBECTL
 
 Object = dict[str, Any]
 

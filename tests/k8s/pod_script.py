@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from api import Api, Object, Refused
+from tests.k8s.api import Api, Object, Refused
 
 
 @dataclass(frozen=True)

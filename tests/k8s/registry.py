@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from tests.certificates import certify
+from tests.support.certificates import certify
 
 USER, PASSWORD = "team", "secret"
 HASHED = "$2b$04$SU0XMN.DKLMSseFtS1KKlu1QvPZyuZ4p81CsEUY0D8fCAYPTH/3MG"  # bcrypt of the password

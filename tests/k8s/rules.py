@@ -10,11 +10,11 @@ from collections.abc import Iterator
 
 import kubernetes_validate
 from kubernetes_validate import utils
-from rules_pods import pod_faults
-from rules_world import Object, World, number, quantity, unknown
 
 from pipeline.orchestration.job_status import PREFLIGHT
 from pipeline.stages.registry import STAGES
+from tests.k8s.rules_pods import pod_faults
+from tests.k8s.rules_world import Object, World, number, quantity, unknown
 
 VERSIONS = ("1.31", "1.37")  # the oldest that has all we use, and the newest published
 RUN_STAGE = "pipeline.orchestration.run_stage"

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from rules_world import Object, World, number, quantity, unknown
+from tests.k8s.rules_world import Object, World, number, quantity, unknown
 
 ACCOUNT = "automountServiceAccountToken"
 GPU = "nvidia.com/gpu"

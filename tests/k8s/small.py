@@ -7,15 +7,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from api import Object, Refused, ended
-from control_plane import KUBECTL, ControlPlane
-from kubelet import CAPACITY, now
 
 from pipeline.config import ExecutorConfig, ReportConfig
 from pipeline.orchestration import kubernetes
 from pipeline.orchestration.job_status import JOBSET, Owner
 from pipeline.orchestration.run_document import Run, StageRecord
-from tests import finished
+from tests.k8s.api import Object, Refused, ended
+from tests.k8s.control_plane import KUBECTL, ControlPlane
+from tests.k8s.kubelet import CAPACITY, now
+from tests.support import finished
 
 PART = {"app.kubernetes.io/part-of": "bert-pretrain"}
 Begin = Callable[["Ends"], "Small"]

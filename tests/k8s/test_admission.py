@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 import yaml
-from api import Object
-from control_plane import ControlPlane
-from overlays import extended, kustomize
-from rules_world import World
-from small import Small
+
+from tests.k8s.api import Object
+from tests.k8s.control_plane import ControlPlane
+from tests.k8s.overlays import extended, kustomize
+from tests.k8s.rules_world import World
+from tests.k8s.small import Small
 
 pytestmark = [pytest.mark.k8s, pytest.mark.timeout(300)]
 

@@ -5,10 +5,11 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from control_plane import PROGRAMS, ControlPlane
-from documented import of_the_page, words
-from overlays import extended
-from small import Small
+
+from tests.k8s.control_plane import PROGRAMS, ControlPlane
+from tests.k8s.documented import of_the_page, words
+from tests.k8s.overlays import extended
+from tests.k8s.small import Small
 
 pytestmark = [pytest.mark.k8s, pytest.mark.timeout(300)]
 

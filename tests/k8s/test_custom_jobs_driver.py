@@ -8,17 +8,17 @@ import os
 import subprocess
 from pathlib import Path
 
-import control_plane
 import pytest
 import yaml
-from api import Object
-from control_plane import KUBECTL, ControlPlane
-from documented import of_the_page, words
-from small import Begin, Driver, Small
 
 from pipeline.errors import ConfigError, UserError
 from pipeline.orchestration import run_stage
 from pipeline.orchestration.run_document import StageRecord
+from tests.k8s import control_plane
+from tests.k8s.api import Object
+from tests.k8s.control_plane import KUBECTL, ControlPlane
+from tests.k8s.documented import of_the_page, words
+from tests.k8s.small import Begin, Driver, Small
 
 pytestmark = [pytest.mark.k8s, pytest.mark.timeout(600)]
 

@@ -7,15 +7,15 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import control_plane
 import pytest
 import requests
-from kubelet import now
-from small import Begin, Driver, Small, admission, quota
 
 from pipeline.errors import ConfigError, InputError, Restart, UserError
 from pipeline.orchestration import job_status, kubernetes
 from pipeline.orchestration.follow import StageFailed
+from tests.k8s import control_plane
+from tests.k8s.kubelet import now
+from tests.k8s.small import Begin, Driver, Small, admission, quota
 
 pytestmark = [pytest.mark.k8s, pytest.mark.timeout(300)]
 

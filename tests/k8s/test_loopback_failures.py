@@ -9,13 +9,13 @@ from typing import Any
 
 import psutil
 import pytest
-from api import Object, Refused, condition
-from cluster import NAMESPACE, Cluster
-from documented import of_the_manifest
 
 from pipeline.records import checkpoint_folder
 from pipeline.records.manifest import require_manifest
 from pipeline.storage.checksums import sha256
+from tests.k8s.api import Object, Refused, condition
+from tests.k8s.cluster import NAMESPACE, Cluster
+from tests.k8s.documented import of_the_manifest
 
 pytestmark = [pytest.mark.k8s, pytest.mark.timeout(1800)]
 

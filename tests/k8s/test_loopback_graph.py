@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cluster import NAMESPACE, Cluster
 
 from model.training.tracking import read_metrics
 from pipeline.reporting.dashboards import SECTIONS
-from tests.wandb_server import KEY, WandbServer
+from tests.k8s.cluster import NAMESPACE, Cluster
+from tests.support.servers.wandb_server import KEY, WandbServer
 
 pytestmark = [pytest.mark.k8s, pytest.mark.timeout(2400)]
 

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 import yaml
-from cluster import Cluster
-from images import Builder, sh
-from overlays import kustomize
-from pod_script import image_of
-from registry import PASSWORD, USER, Registry
 
 from pipeline import __version__
+from tests.k8s.cluster import Cluster
+from tests.k8s.images import Builder, sh
+from tests.k8s.overlays import kustomize
+from tests.k8s.pod_script import image_of
+from tests.k8s.registry import PASSWORD, USER, Registry
 
 pytestmark = [pytest.mark.image, pytest.mark.timeout(3000)]
 

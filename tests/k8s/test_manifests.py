@@ -11,9 +11,10 @@ from typing import Any
 import kubernetes_validate
 import pytest
 import yaml
-from overlays import kustomize
-from rules import VERSIONS, faults
-from rules_world import World
+
+from tests.k8s.overlays import kustomize
+from tests.k8s.rules import VERSIONS, faults
+from tests.k8s.rules_world import World
 
 ABSENT: Any = object()
 OVERLAYS = ("base", *(f"overlays/{n}" for n in ("cpu-kind", "gpu-8x8", "rehearsal", "site", "store")))

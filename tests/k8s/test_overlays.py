@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from overlays import Object, extended, kustomize, of
-from rules import faults
-from rules_pods import pod_faults
-from rules_world import World
+
+from tests.k8s.overlays import Object, extended, kustomize, of
+from tests.k8s.rules import faults
+from tests.k8s.rules_pods import pod_faults
+from tests.k8s.rules_world import World
 
 TO_COPY = ("gpu-8x8", "rehearsal", "site", "store", "trainjob")
 # Where nodes answer with an identity of the cloud, by the documentation of GKE, EKS and EC2.

@@ -7,10 +7,10 @@ from typing import Any
 
 import kubeflow_trainer_api.models as kubeflow
 import pytest
-from overlays import Object, extended, kustomize, of
-from rules import faults
 
 from pipeline.orchestration import job_status
+from tests.k8s.overlays import Object, extended, kustomize, of
+from tests.k8s.rules import faults
 
 MODELS = {"TrainJob": kubeflow.TrainerV1alpha1TrainJob, "TrainingRuntime": kubeflow.TrainerV1alpha1TrainingRuntime}
 LEFT_TO_IT = {"Service/train: selects no pods", "PodDisruptionBudget/train: selects no pods"}  # before a TrainJob

@@ -14,7 +14,7 @@ import pytest
 from benchmarks.small import make_work
 from model.training.tracking import read_metrics
 from pipeline.records.manifest import Manifest
-from tests import forked
+from tests.support import forked
 
 SHARD = "train-00000-of-00001.arrow"
 COUNTED = 3000.0  # words of the 300 rows

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests import forked
+from tests.support import forked
 
 HUGE = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 FAULTS = """

@@ -13,7 +13,7 @@ import pytest
 from model.launching import rank_endings
 from model.launching.local_ranks import verdict
 from pipeline.errors import Exit
-from tests import forked
+from tests.support import forked
 
 ROOT = Path(__file__).parents[2]
 RANKS = {"rank-0": 11, "rank-1": 12}

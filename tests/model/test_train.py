@@ -21,9 +21,9 @@ from pipeline.common.ports import free_port
 from pipeline.errors import InputError
 from pipeline.records.manifest import Manifest
 from pipeline.tokenization.wordpiece import SPECIAL, build
-from tests import forked
 from tests.model.conftest import SMALL, losses
-from tests.refusals import refused
+from tests.support import forked
+from tests.support.refusals import refused
 
 pytestmark = pytest.mark.slow
 

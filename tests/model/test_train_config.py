@@ -9,8 +9,8 @@ from model.config import PUBLISHED, SHAPE, DataConfig, ModelConfig, ObjectiveCon
 from model.train import check_launcher
 from pipeline.cli import conf_files
 from pipeline.errors import ConfigError
-from tests.refusals import refused
-from tests.runs import configured
+from tests.support.refusals import refused
+from tests.support.runs import configured
 
 ADDRESS = {"MASTER_ADDR": "a", "MASTER_PORT": "1"}
 TINY = {"name": "t", "layers": 1, "hidden": 8, "heads": 2, "feed_forward": 16}

@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 
 import pytest
-from machines import missing
-from ssh_machines import LAUNCH, Lab, ssh_machines, weights
 
 from pipeline.errors import Exit
+from tests.nodes.machines import missing
+from tests.nodes.ssh_machines import LAUNCH, Lab, ssh_machines, weights
 
 
 @pytest.fixture(scope="session")

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
-from machines import ROOT, Command, wait_for
-from slurm_cluster import Cluster
 
 from model.training.tracking import read_metrics
 from pipeline.records import checkpoint_folder
 from pipeline.records.manifest import Manifest, require_manifest
 from pipeline.storage.checksums import sha256
 from tests.docs.fences import commands
+from tests.nodes.machines import ROOT, Command, wait_for
+from tests.nodes.slurm_cluster import Cluster
 
 STEPS = 3000
 SETTINGS = shlex.split(

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
-from machines import ROOT, Command, Machine, Machines, clone, run, wait_for
 
 from benchmarks.small import make_work, settings
 from model.training.tracking import read_metrics
@@ -15,6 +14,7 @@ from pipeline.records import checkpoint_folder
 from pipeline.records.manifest import require_manifest
 from pipeline.storage.checksums import sha256
 from tests.docs.fences import commands
+from tests.nodes.machines import ROOT, Command, Machine, Machines, clone, run, wait_for
 
 STEPS = 300
 LAUNCH = ("python", "-m", "model.launch", "deepspeed")

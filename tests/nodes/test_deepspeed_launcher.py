@@ -6,10 +6,10 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from machines import Command, kill, wait_for
-from ssh_machines import LAUNCH, Lab, ended, losses, newest, steps, weights
 
 from pipeline.errors import Exit
+from tests.nodes.machines import Command, kill, wait_for
+from tests.nodes.ssh_machines import LAUNCH, Lab, ended, losses, newest, steps, weights
 
 pytestmark = [pytest.mark.ssh, pytest.mark.timeout(900)]
 

@@ -13,13 +13,13 @@ from functools import partial
 
 import psutil
 import pytest
-from machines import kill, missing, wait_for
-from slurm_cluster import Cluster, module, slurm_cluster
-from slurm_runs import PAGE, SETTINGS, STEPS, Run, copy_of, from_page, start, state, used, weights
 
 from pipeline.errors import Exit
 from pipeline.orchestration.slurm_job import to_step
 from pipeline.records.manifest import Manifest
+from tests.nodes.machines import kill, missing, wait_for
+from tests.nodes.slurm_cluster import Cluster, module, slurm_cluster
+from tests.nodes.slurm_runs import PAGE, SETTINGS, STEPS, Run, copy_of, from_page, start, state, used, weights
 
 pytestmark = [pytest.mark.slurm, pytest.mark.timeout(1800)]
 TRAINING = ("train", "convert", "evaluate*", "report")  # what a copy makes itself

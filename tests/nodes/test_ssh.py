@@ -14,10 +14,10 @@ from importlib import metadata
 from pathlib import Path
 
 import pytest
-from machines import Command, kill, wait_for
-from ssh_machines import LAUNCH, PAGE, STEPS, Lab, ended, losses, newest, steps, train_on, weights
 
 from pipeline.errors import Exit
+from tests.nodes.machines import Command, kill, wait_for
+from tests.nodes.ssh_machines import LAUNCH, PAGE, STEPS, Lab, ended, losses, newest, steps, train_on, weights
 
 pytestmark = [pytest.mark.ssh, pytest.mark.timeout(900)]
 INTERRUPTIONS = ("SIGINT", "SIGTERM", "SIGHUP")

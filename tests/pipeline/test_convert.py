@@ -26,8 +26,8 @@ from pipeline.records import checkpoint_folder
 from pipeline.records.manifest import Manifest
 from pipeline.stages import stage
 from pipeline.storage.checksums import sha256
-from tests import finished, forked
-from tests.refusals import refused
+from tests.support import finished, forked
+from tests.support.refusals import refused
 
 SIZES = {"layers": 2, "hidden": 16, "heads": 2, "feed_forward": 32, "positions": 40}
 

@@ -16,10 +16,10 @@ from pipeline.config import ConvertConfig, CorpusConfig, ExecutorConfig, RunConf
 from pipeline.errors import ConfigError, Exit, InputError, Restart
 from pipeline.records import checkpoint_folder
 from pipeline.storage.checksums import sha256
-from tests import finished, forked
-from tests.pipeline.hub_server import Hub, environment, server
 from tests.pipeline.test_convert import SIZES, make_vocabulary, manifest
-from tests.refusals import refused
+from tests.support import finished, forked
+from tests.support.refusals import refused
+from tests.support.servers.hub_server import Hub, environment, server
 
 MARKED = {"chck_0M": 0, "chck_1M": 4, "chck_2.5M": 8}  # names and steps
 STEPS = (0, 4, 6, 8, 9)

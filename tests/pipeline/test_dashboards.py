@@ -15,8 +15,8 @@ from pipeline import dashboards
 from pipeline.errors import InputError
 from pipeline.reporting.dashboards import SECTIONS, report, workspace
 from pipeline.reporting.wandb_stages import RECORD
-from tests import finished, forked
-from tests.wandb_server import KEY, WandbServer, environment
+from tests.support import finished, forked
+from tests.support.servers.wandb_server import KEY, WandbServer, environment
 
 DONE = {
     "documents": {"read": 106, "written": 100, "short": 6},

@@ -19,7 +19,7 @@ from pipeline.errors import ConfigError, InputError
 from pipeline.records.manifest import Manifest
 from pipeline.storage import budget, http_transfer
 from pipeline.storage.http_transfer import RetryPolicy
-from tests.refusals import refused
+from tests.support.refusals import refused
 
 CONTENT = bytes(range(256)) * 12_000  # about 3 MB
 

@@ -19,10 +19,10 @@ from pipeline.evaluation import examples, grid_search
 from pipeline.evaluation.task_types import remarks_of
 from pipeline.records.manifest import Manifest
 from pipeline.stages import stage
-from tests import forked
 from tests.model.sizes import small
 from tests.pipeline.evaluation.letter_model import write_letter_model
-from tests.refusals import refused
+from tests.support import forked
+from tests.support.refusals import refused
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefgh"]
 TASK = TaskConfig(

@@ -12,8 +12,8 @@ from pipeline import inspect, prepare
 from pipeline.records.manifest import require_manifest
 from pipeline.stages import stage
 from pipeline.tokenization.wordpiece import SPECIAL, build
-from tests import forked, preparing
 from tests.pipeline.evaluation.byte_level import learn_byte_level
+from tests.support import forked, preparing
 
 WORDS = ["river", "mill", "##s", "road", "rain", "fell", "on", "the", "."]
 

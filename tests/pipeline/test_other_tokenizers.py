@@ -22,10 +22,10 @@ from pipeline.shards import open_folder
 from pipeline.stages import stage
 from pipeline.storage.checksums import sha256
 from pipeline.tokenization.wordpiece import WordPiece
-from tests import forked, preparing
 from tests.model.conftest import losses
 from tests.model.sizes import small
-from tests.refusals import refused
+from tests.support import forked, preparing
+from tests.support.refusals import refused
 
 BERT = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 GEMMA = ("<pad>", "<unk>", "<bos>", "<eos>", "<mask>")

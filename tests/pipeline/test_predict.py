@@ -23,10 +23,10 @@ from pipeline import embed, predict
 from pipeline.config import EmbedConfig, PredictConfig
 from pipeline.errors import ConfigError, InputError
 from pipeline.tokenization.wordpiece import SPECIAL, WordPiece, build
-from tests import forked
 from tests.model.sizes import small
-from tests.preparing import vocabulary
-from tests.refusals import refused
+from tests.support import forked
+from tests.support.preparing import vocabulary
+from tests.support.refusals import refused
 
 WORDS = ["the", "cat", "sat", "on", "a", "mat", "dog", "ran", "far", "."]
 CONFIG = small(5 + len(WORDS), initializer_range=0.3)

@@ -22,8 +22,8 @@ from pipeline.shards.validation_share import LowestHashes
 from pipeline.stages import stage
 from pipeline.text import clean
 from pipeline.tokenization.coverage import Coverage
-from tests import forked, preparing
-from tests.examples import WORKERS
+from tests.support import forked, preparing
+from tests.support.examples import WORKERS
 
 SENTENCES = [
     "The river runs past the old mill.",

@@ -13,8 +13,8 @@ from pipeline.errors import InputError
 from pipeline.shards.sentence_pairs import document_hash
 from pipeline.shards.validation_share import LowestHashes
 from pipeline.text import clean
-from tests import preparing
-from tests.refusals import refused
+from tests.support import preparing
+from tests.support.refusals import refused
 
 WORDS = ["sea", "hill", "moon", "lamp", "rain", "bird", "stone", "leaf", "."]
 

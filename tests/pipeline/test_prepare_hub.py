@@ -15,9 +15,9 @@ from pipeline.errors import ConfigError
 from pipeline.readers import SkipCounts, open_corpus
 from pipeline.records.manifest import Manifest
 from pipeline.stages.fingerprints import pin
-from tests import forked, preparing
-from tests.pipeline.hub_server import Hub, environment, server
-from tests.refusals import refused
+from tests.support import forked, preparing
+from tests.support.refusals import refused
+from tests.support.servers.hub_server import Hub, environment, server
 
 WORDS = ["river", "town", "letter", "market", "rain", "clock"]
 TOP = "hf://datasets/some/texts"

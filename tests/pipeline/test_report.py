@@ -17,8 +17,8 @@ from pipeline.records.manifest import MANIFEST
 from pipeline.reporting import graph_svg
 from pipeline.reporting.score_tables import Made
 from pipeline.stages import stage
-from tests import finished
-from tests.refusals import refused
+from tests.support import finished
+from tests.support.refusals import refused
 
 
 def manifest(folder: Path, stage: str, fingerprint: str, inputs: dict[str, str], /, **figures: object) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.stages import stage
-from tests import forked
+from tests.support import forked
 
 pytestmark = pytest.mark.slow
 

@@ -8,7 +8,7 @@ import pytest
 
 from pipeline import run
 from pipeline.orchestration.run_document import StageRecord
-from tests import finished
+from tests.support import finished
 
 SAMPLES = [{"text": "the [MASK] .", "masks": [[{"word": "mill", "probability": 0.5}]]}]
 

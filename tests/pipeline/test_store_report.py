@@ -9,8 +9,8 @@ from pipeline.config import ReportConfig, SubmitConfig
 from pipeline.errors import InputError
 from pipeline.evaluation import answers
 from pipeline.records.manifest import Manifest, file_checksums
-from tests import finished, objects
-from tests.refusals import refused
+from tests.support import finished, objects
+from tests.support.refusals import refused
 
 pytestmark = pytest.mark.store
 

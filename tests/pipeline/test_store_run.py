@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from pipeline.records.manifest import MANIFEST, Manifest
-from tests import objects
 from tests.pipeline.test_run import STAGES, command, write_books
+from tests.support import objects
 
 pytestmark = [pytest.mark.slow, pytest.mark.store, pytest.mark.timeout(1800)]
 

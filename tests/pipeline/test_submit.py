@@ -12,8 +12,8 @@ from pipeline.config import SubmitConfig
 from pipeline.errors import InputError
 from pipeline.evaluation import answers, examples
 from pipeline.stages import stage
-from tests import finished, forked
-from tests.refusals import refused
+from tests.support import finished, forked
+from tests.support.refusals import refused
 
 # Names and sizes of the test sets: Wang et al. 2018, table 1, and the server's own sample.
 SIZES = (

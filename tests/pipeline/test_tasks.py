@@ -16,7 +16,7 @@ from pipeline.errors import ConfigError, InputError
 from pipeline.shards.sentence_pairs import document_hash, held_out
 from pipeline.tasks import Row, exchanged_seconds, make, shuffled_words
 from pipeline.text import clean
-from tests.refusals import refused
+from tests.support.refusals import refused
 
 SHARE = 0.3
 

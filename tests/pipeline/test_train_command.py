@@ -9,8 +9,8 @@ import pytest
 
 from benchmarks.small import make_work
 from pipeline.records.manifest import Manifest
-from tests import forked
 from tests.model.conftest import SMALL
+from tests.support import forked
 
 
 @pytest.fixture(scope="module")

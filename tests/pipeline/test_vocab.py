@@ -20,7 +20,7 @@ from pipeline.records.manifest import Result
 from pipeline.storage.checksums import sha256
 from pipeline.text import clean
 from pipeline.tokenization.wordpiece import SPECIAL, WordPiece, build
-from tests.refusals import refused
+from tests.support.refusals import refused
 
 TEXT = "the cat sat on a mat and Émile saw 中文 words, running; [MASK] and [SEP] too."
 WORDS = TEXT.split()

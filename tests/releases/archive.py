@@ -37,10 +37,10 @@ from pipeline.stages import fingerprints
 from pipeline.stages.registry import STAGES
 from pipeline.storage.checksums import sha256
 from pipeline.tokenization.wordpiece import WordPiece
-from tests import forked
-from tests.crash_points import TIMES
 from tests.pipeline.test_run import write_books
-from tests.runs import composed
+from tests.support import forked
+from tests.support.crash_points import TIMES
+from tests.support.runs import composed
 
 HERE = Path(__file__).parent
 SHARED = Path(os.environ.get("SHARED_DATA", forked.ROOT.parent / "shared" / "data")).parent / "runs"

@@ -21,9 +21,9 @@ from pipeline.errors import Exit
 from pipeline.orchestration import graph, run_document
 from pipeline.records import checkpoint_folder, run_file
 from pipeline.records.manifest import MANIFEST, Manifest
-from tests import forked
 from tests.releases import archive
-from tests.runs import composed
+from tests.support import forked
+from tests.support.runs import composed
 
 EARLIER = (pytest.mark.slow, pytest.mark.shared_data)  # of no release, too large for the repository
 VERSIONS = sorted(path.stem for path in archive.HERE.glob("*.json"))

@@ -15,7 +15,7 @@ from pipeline.beam import pool
 from pipeline.beam.fast_import import fn_messages, fn_services
 from pipeline.beam.runners import loopback, service
 from pipeline.config import RunnerConfig
-from tests import forked
+from tests.support import forked
 
 LISTENING = """
 import os, sys

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests import forked
+from tests.support import forked
 
 MUCH = 512  # MiB of each bomb
 CAP = 2**28  # bytes that a reader may take beside its imports

@@ -22,8 +22,8 @@ from pipeline.records.manifest import Manifest
 from pipeline.reporting import plots
 from pipeline.storage import http_transfer
 from pipeline.storage.http_transfer import RetryPolicy
-from tests import finished, forked
 from tests.security.test_secrets import SECRET, SIGNED
+from tests.support import finished, forked
 
 CONFIG = ModelConfig(name="tiny", layers=1, hidden=8, heads=2, feed_forward=8, positions=8, vocab_size=9)
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 import torch
-from hostile import damaged, hammer
 from hypothesis import strategies as st
 
 from model.config import ModelConfig
@@ -19,8 +18,9 @@ from pipeline.errors import InputError
 from pipeline.storage import strict_json
 from pipeline.tokenization.normalization import of_config
 from pipeline.tokenization.wordpiece import SPECIAL, WordPiece, build
-from tests import forked
-from tests.refusals import refused
+from tests.security.hostile import damaged, hammer
+from tests.support import forked
+from tests.support.refusals import refused
 
 ENTRIES = [*SPECIAL, "words", "##s", "."]
 SIZE = ModelConfig(name="t", layers=1, hidden=8, heads=1, feed_forward=8, vocab_size=len(ENTRIES))

@@ -6,7 +6,6 @@ import os
 from pathlib import Path
 
 import pytest
-from hostile import hammer, soup
 
 from benchmarks.small import make_work
 from model.config import DataConfig
@@ -18,9 +17,10 @@ from pipeline.records.manifest import Manifest
 from pipeline.stages import store_folder
 from pipeline.storage import file_search
 from pipeline.storage.cached_folders import Copy
-from tests import finished, objects
-from tests.pipeline.store_proxy import Proxy
-from tests.refusals import refused
+from tests.security.hostile import hammer, soup
+from tests.support import finished, objects
+from tests.support.refusals import refused
+from tests.support.servers.store_proxy import Proxy
 
 OUTSIDE = ["../out.txt", "a/../../out.txt", "/tmp/out.txt", "", ".", "..", "a//b", "a/", "a/./b", "a\0b", None, 5]
 

@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import pytest
-from hostile import hammer, soup
 from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 from hypothesis import strategies as st
@@ -11,7 +10,8 @@ from hypothesis import strategies as st
 from pipeline.cli import composing, conf_files
 from pipeline.config import RunConfig
 from pipeline.stages.registry import STAGES
-from tests import forked
+from tests.security.hostile import hammer, soup
+from tests.support import forked
 
 pytestmark = pytest.mark.fuzz
 

@@ -8,7 +8,6 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hostile import damaged, hammer, soup
 
 from pipeline.config import CorpusConfig, TaskConfig
 from pipeline.errors import InputError
@@ -17,7 +16,8 @@ from pipeline.readers import SkipCounts, open_corpus
 from pipeline.records.manifest import Manifest
 from pipeline.text import epub
 from pipeline.tokenization.wordpiece import SPECIAL, WordPiece, build
-from tests import finished
+from tests.security.hostile import damaged, hammer, soup
+from tests.support import finished
 
 pytestmark = pytest.mark.fuzz
 

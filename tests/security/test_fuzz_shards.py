@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from hostile import damaged, hammer
 from hypothesis import strategies as st
 
 from pipeline.errors import InputError
 from pipeline.shards import ShardInfo, open_shard, schema, write_shard
+from tests.security.hostile import damaged, hammer
 
 pytestmark = pytest.mark.fuzz
 

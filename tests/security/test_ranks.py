@@ -22,9 +22,9 @@ from model.resilience import rendezvous
 from model.resilience.rank_card import SECRET, RankCard
 from pipeline.common.ports import free_port
 from pipeline.errors import ConfigError, Restart
-from tests import forked
 from tests.model.resilience.test_rendezvous import meet, rank
-from tests.refusals import refused
+from tests.support import forked
+from tests.support.refusals import refused
 
 CARD = RankCard("run", "out", "host", 2, "f" * 64, {}, {}, {})
 

@@ -13,8 +13,8 @@ import pytest
 from pipeline.errors import InputError, UserError
 from pipeline.storage import http_transfer, places, redirects
 from pipeline.storage.http_transfer import RetryPolicy
-from tests.certificates import certify
-from tests.pipeline import hub_server
+from tests.support.certificates import certify
+from tests.support.servers import hub_server
 
 ONCE = RetryPolicy(timeout=5, tries=1)
 PUBLIC, METADATA = "93.184.215.14", "169.254.169.254"

@@ -20,9 +20,9 @@ from pipeline.orchestration import graph, run_document
 from pipeline.orchestration.slurm import SlurmExecutor
 from pipeline.records.manifest import Result
 from pipeline.stages import fingerprints, stage
-from tests import finished, forked
 from tests.pipeline.orchestration.test_graph import composed_run
-from tests.refusals import refused
+from tests.support import finished, forked
+from tests.support.refusals import refused
 
 SECRET = "hf_Zm9vYmFyYmF6"
 

@@ -10,7 +10,7 @@ from pipeline.common.ports import free_port
 from pipeline.common.prometheus import Exporter
 from pipeline.config.run import ExecutorConfig
 from pipeline.errors import ConfigError
-from tests.refusals import refused
+from tests.support.refusals import refused
 
 
 @pytest.mark.parametrize("config", [TrackingConfig, ExecutorConfig])

@@ -7,7 +7,7 @@ import pytest
 from pipeline.config import CorpusConfig
 from pipeline.errors import InputError
 from pipeline.readers import SkipCounts, open_corpus
-from tests.refusals import refused
+from tests.support.refusals import refused
 
 PAGE = (
     "<mediawiki><page><title>T</title><ns>0</ns><id>1</id><revision><id>2</id>"

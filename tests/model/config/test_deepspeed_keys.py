@@ -13,8 +13,8 @@ from pipeline.cli import conf_files
 from pipeline.errors import ConfigError
 from pipeline.records.manifest import Result
 from pipeline.stages import fingerprints, stage
-from tests.refusals import refused
-from tests.runs import configured
+from tests.support.refusals import refused
+from tests.support.runs import configured
 
 
 def composed(tmp_path: Path, *words: str) -> Any:

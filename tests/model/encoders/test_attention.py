@@ -9,9 +9,9 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from model.encoders import attention
 from pipeline.errors import ConfigError
-from tests.examples import examples
 from tests.model.encoders import flash_on_cpu  # noqa: F401
-from tests.refusals import refused
+from tests.support.examples import examples
+from tests.support.refusals import refused
 
 CPU = torch.device("cpu")
 

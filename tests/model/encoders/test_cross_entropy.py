@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from torch.nn import functional
 
 from model.encoders import cross_entropy
-from tests.examples import examples
+from tests.support.examples import examples
 
 
 def both(logits: torch.Tensor, labels: torch.Tensor, factor: float):

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from model.encoders.architectures import build_model
 from model.encoders.batch import Batch
-from tests.examples import examples
 from tests.model.encoders import test_bert, test_modernbert
 from tests.model.encoders.test_bert import ragged
+from tests.support.examples import examples
 
 MODELS = {"bert": test_bert.small, "modernbert": test_modernbert.small}
 pytestmark = pytest.mark.parametrize("small", MODELS.values(), ids=MODELS)

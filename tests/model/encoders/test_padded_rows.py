@@ -11,8 +11,8 @@ from model.encoders.attention import pad_rows
 from model.encoders.batch import Batch
 from model.encoders.encoder import PretrainingModel, prepare_for
 from model.training.step_metrics import losses
-from tests.examples import examples
 from tests.model.encoders import test_bert, test_modernbert
+from tests.support.examples import examples
 
 MODELS = {
     "bert": lambda: build_model(test_bert.small(dropout=0.0, attention_dropout=0.0)),

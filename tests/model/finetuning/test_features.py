@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from model.finetuning import features
 from model.finetuning.features import TruncationConfig
 from pipeline.tokenization.wordpiece import WordPiece
-from tests.preparing import vocabulary
+from tests.support.preparing import vocabulary
 
 WORDS = [f"w{number}" for number in range(600)]
 

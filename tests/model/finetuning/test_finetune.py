@@ -11,7 +11,7 @@ from model.finetuning.heads import HeadConfig
 from pipeline.common import counter_rng
 from pipeline.tokenization.wordpiece import SPECIAL, WordPiece
 from tests.model.sizes import small
-from tests.preparing import vocabulary
+from tests.support.preparing import vocabulary
 
 WHOLE = TruncationConfig(40)
 CPU = torch.device("cpu")

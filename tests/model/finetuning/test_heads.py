@@ -22,8 +22,8 @@ from model.huggingface.names import NAMES
 from pipeline.errors import InputError
 from tests.model import tiny_bert, tiny_modernbert
 from tests.model.sizes import small
-from tests.preparing import vocabulary
-from tests.refusals import refused
+from tests.support.preparing import vocabulary
+from tests.support.refusals import refused
 
 CONFIG = small(30, layers=3)
 THEIRS = {theirs: getattr(CONFIG, ours) for ours, theirs in NAMES["bert"].sizes.items()}

@@ -8,7 +8,6 @@ from dataclasses import replace
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from tiny_bert import CONFIG, WORDS, forms, make_vocabulary, our_logits, our_state, their_logits
 from tokenizers import BertWordPieceTokenizer, Tokenizer, models, normalizers, pre_tokenizers
 from transformers import (
     AutoModel,
@@ -29,7 +28,8 @@ from model.huggingface.names import NAMES
 from pipeline.errors import InputError
 from pipeline.tokenization.wordpiece import WordPiece
 from tests.model import tiny_bert, tiny_modernbert
-from tests.refusals import refused
+from tests.model.tiny_bert import CONFIG, WORDS, forms, make_vocabulary, our_logits, our_state, their_logits
+from tests.support.refusals import refused
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
-from tiny_bert import CONFIG, make_vocabulary, our_state
 
 from model.encoders.architectures import build_model
 from model.huggingface import bert_format, mask_filling, model_card
@@ -14,9 +13,10 @@ from pipeline import convert
 from pipeline.config import ConvertConfig
 from pipeline.shards import ShardInfo, write_shard
 from pipeline.tokenization.wordpiece import SPECIAL, WordPiece, build
-from tests import finished
 from tests.model.sizes import small
+from tests.model.tiny_bert import CONFIG, make_vocabulary, our_state
 from tests.pipeline.evaluation.byte_level import learn_byte_level
+from tests.support import finished
 
 
 def test_the_card_says_what_the_run_was(tmp_path):

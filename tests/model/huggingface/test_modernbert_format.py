@@ -7,8 +7,6 @@ from dataclasses import replace
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from tiny_bert import our_logits, their_logits
-from tiny_modernbert import CONFIG, our_state, their_model
 from tokenizers import Tokenizer
 from transformers import (
     AutoModel,
@@ -25,7 +23,9 @@ from model.huggingface import bert_format
 from model.training import initial_weights
 from pipeline.errors import InputError
 from pipeline.tokenization.wordpiece import SPECIAL, WordPiece, build
-from tests.refusals import refused
+from tests.model.tiny_bert import our_logits, their_logits
+from tests.model.tiny_modernbert import CONFIG, our_state, their_model
+from tests.support.refusals import refused
 
 
 @pytest.fixture

@@ -5,11 +5,11 @@ import json
 import pytest
 import torch
 from safetensors.torch import save_file
-from tiny_bert import forms, our_logits, their_logits
 
 from model.huggingface import bert_format
 from pipeline.errors import InputError
-from tests.refusals import refused
+from tests.model.tiny_bert import forms, our_logits, their_logits
+from tests.support.refusals import refused
 
 
 @pytest.mark.parametrize("form", ["with the decoder", "gamma and beta", "only decoder.bias"])

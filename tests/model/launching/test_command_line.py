@@ -7,7 +7,7 @@ import pytest
 from model.launching.command_line import LauncherCommand, rank_hosts, read_hosts
 from model.launching.ssh_hosts import SshHosts, along
 from pipeline.errors import ConfigError
-from tests.refusals import refused
+from tests.support.refusals import refused
 
 DEEPSPEED = ["/venv/bin/deepspeed", "--hostfile", "H", "--master_port=29", "model/train.py", "a=b"]
 

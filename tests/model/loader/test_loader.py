@@ -14,9 +14,9 @@ from model.encoders.batch import Batch
 from model.loader.loader import Loader
 from pipeline.errors import ConfigError, InputError
 from pipeline.shards import ShardInfo, write_shard
-from tests.examples import examples
 from tests.model.loader.test_masking import CLS, SEP, UNK, tokenizer
-from tests.refusals import refused
+from tests.support.examples import examples
+from tests.support.refusals import refused
 
 TOKENIZER = tokenizer(pieces=35)
 VOCAB = TOKENIZER.vocab

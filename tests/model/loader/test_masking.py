@@ -13,8 +13,8 @@ from model.loader import masking
 from model.loader.masking import Masker, join_words
 from pipeline.common import counter_rng
 from pipeline.errors import ConfigError
-from tests.examples import examples
-from tests.refusals import refused
+from tests.support.examples import examples
+from tests.support.refusals import refused
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 PAD, UNK, CLS, SEP, MASK = range(5)

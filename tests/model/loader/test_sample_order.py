@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from model.loader.sample_order import Mixture, Order, even_cuts
-from tests.examples import examples
+from tests.support.examples import examples
 
 
 @given(st.lists(st.integers(0, 20), min_size=1, max_size=12).filter(any), st.integers(1, 60), st.booleans())

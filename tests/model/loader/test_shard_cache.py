@@ -17,10 +17,10 @@ from pipeline.errors import ConfigError, Restart, StoreError
 from pipeline.records.manifest import file_checksums
 from pipeline.shards import open_folder
 from pipeline.storage.checksums import sha256
-from tests import finished, objects
 from tests.model.loader.test_loader import TOKENIZER, join, same, write
-from tests.pipeline.store_proxy import Proxy
-from tests.refusals import refused
+from tests.support import finished, objects
+from tests.support.refusals import refused
+from tests.support.servers.store_proxy import Proxy
 
 pytestmark = pytest.mark.store
 

@@ -10,8 +10,8 @@ import torch
 from model.resilience import gpus
 from pipeline.common import cores
 from pipeline.errors import ConfigError
-from tests import forked
-from tests.refusals import refused
+from tests.support import forked
+from tests.support.refusals import refused
 
 
 @pytest.fixture(autouse=True)

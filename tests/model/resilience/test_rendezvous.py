@@ -11,7 +11,7 @@ from torch._C._distributed_c10d import HashStore
 from model.resilience import rendezvous
 from model.resilience.rank_card import RankCard
 from pipeline.common.ports import free_port
-from tests import forked
+from tests.support import forked
 
 Plan = dict[str, Any]
 

@@ -17,7 +17,7 @@ os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": sys.argv[1]}
 from model.config import ComputeConfig, OptimizerConfig, TrainConfig
 from model.resilience.rank_card import RankCard
 from model.training import checkpoint, deepspeed_engine
-from tests import finished
+from tests.support import finished
 
 
 class Momentum(torch.optim.Optimizer):

@@ -20,8 +20,8 @@ from model.training.optimizer import ADAM
 from pipeline.errors import InputError
 from pipeline.records import checkpoint_folder
 from pipeline.records.checkpoint_folder import name_of, newest, prune
-from tests.finished import state
-from tests.refusals import refused
+from tests.support.finished import state
+from tests.support.refusals import refused
 
 SHAPES = {f"layer.{number}": (64, 512) for number in range(24)}
 

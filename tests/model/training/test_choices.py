@@ -8,8 +8,8 @@ import pytest
 from benchmarks.small import write_prepared
 from pipeline.cli import conf_files
 from pipeline.tokenization.wordpiece import WordPiece
-from tests import forked
 from tests.model.conftest import SMALL, losses, rows, train_many
+from tests.support import forked
 
 pytestmark = pytest.mark.slow
 

@@ -7,7 +7,7 @@ from model.config import ComputeConfig, TrainConfig
 from model.encoders.device import has_compiler
 from model.training.deepspeed_engine import World, compiles
 from pipeline.errors import ConfigError
-from tests.refusals import refused
+from tests.support.refusals import refused
 
 
 def decided(device: str, stage: int = 1, compile: bool | None = ComputeConfig().compile) -> bool:

@@ -21,8 +21,8 @@ from pipeline.orchestration import graph
 from pipeline.records import checkpoint_folder
 from pipeline.records.manifest import MANIFEST
 from pipeline.stages import fingerprints
-from tests import finished
 from tests.model.conftest import SMALL, counted, losses, train_many
+from tests.support import finished
 
 SHORT = ["steps=20", "schedule=wsd", "schedule.decay_share=0.4", "schedule.warmup_share=0.1"]
 LONG = ["steps=40", "schedule=wsd", "schedule.decay_share=0.4", "schedule.warmup_steps=2"]

@@ -9,9 +9,9 @@ from omegaconf import OmegaConf
 from model.training import cost
 from model.training.cost import Setting
 from pipeline.cli.conf_files import CONF
-from tests import forked
 from tests.model.conftest import printed
 from tests.model.training.fake_ranks import BATCH, CASES, MICRO_BATCH, SIZE, WORLD
+from tests.support import forked
 
 pytestmark = pytest.mark.slow
 

@@ -5,8 +5,8 @@ import torch
 
 from model.training.deepspeed_patches import buckets, in_backward_order, sizes
 from model.training.partitioned import Piece, fragments
-from tests import forked
 from tests.model.conftest import printed
+from tests.support import forked
 
 
 @pytest.fixture(scope="module", params=[1, 2])

@@ -2,9 +2,9 @@
 
 import pytest
 
-from tests import forked
 from tests.model.conftest import printed
 from tests.model.training.sum_gradients import CASES
+from tests.support import forked
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from pipeline.records import checkpoint_folder
 from pipeline.records.manifest import Manifest, require_manifest
 from pipeline.tokenization.wordpiece import WordPiece
 from tests.model.conftest import SMALL, losses, rows, train_many
-from tests.refusals import refused
+from tests.support.refusals import refused
 
 
 def test_a_held_out_set_of_ones_own_has_a_loss_per_name(work: Path, tmp_path: Path) -> None:

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from benchmarks.model.host_waits import HostWaits
-from tests import forked
 from tests.model.conftest import SMALL, printed
+from tests.support import forked
 
 # All trainings are one fixture: a hundred seconds alone, three times as long on a busy machine.
 pytestmark = pytest.mark.timeout(900)

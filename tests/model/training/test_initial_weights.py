@@ -15,9 +15,9 @@ from model.huggingface.names import NAMES
 from model.training import checkpoint, initial_weights
 from pipeline.errors import InputError
 from pipeline.tokenization.wordpiece import SPECIAL, WordPiece, build
-from tests import finished
 from tests.model.sizes import small
-from tests.refusals import refused
+from tests.support import finished
+from tests.support.refusals import refused
 
 CONFIG = small(30, layers=1, positions=20)
 ENTRIES = [*SPECIAL, *(f"w{number}" for number in range(25))]

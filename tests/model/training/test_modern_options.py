@@ -22,9 +22,9 @@ from pipeline.records import checkpoint_folder
 from pipeline.records.manifest import Manifest
 from pipeline.stages import stage
 from pipeline.tokenization.wordpiece import WordPiece
-from tests import finished
 from tests.model.conftest import SMALL, losses, rows, train_many
-from tests.refusals import refused
+from tests.support import finished
+from tests.support.refusals import refused
 
 pytestmark = pytest.mark.slow
 

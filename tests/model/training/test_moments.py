@@ -12,9 +12,9 @@ from model.training.deepspeed_engine import load_state
 from model.training.optimizer import ADAM
 from pipeline.common.ports import free_port
 from pipeline.errors import InputError
-from tests import finished, forked
 from tests.model.conftest import printed
-from tests.refusals import refused
+from tests.support import finished, forked
+from tests.support.refusals import refused
 
 PAIRS = ("0,0", "0,2", "2,1", "1,3", "3,0")
 

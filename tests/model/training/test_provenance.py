@@ -13,8 +13,8 @@ from model.training.optimizer import AVERAGE
 from model.training.tracking import METRICS
 from pipeline.records import checkpoint_folder
 from pipeline.records.metrics import TrainingSummary
-from tests import finished
 from tests.model.sizes import small
+from tests.support import finished
 
 CONFIG = small(30, layers=1, positions=20)
 LAST = {"masked_lm_loss": 1.25, "average_masked_lm_loss": 1.5}

@@ -22,9 +22,9 @@ from pipeline.records import checkpoint_folder
 from pipeline.records.manifest import Manifest, require_manifest
 from pipeline.records.metrics import TrainingSummary
 from pipeline.stages import stage
-from tests import finished
 from tests.model.conftest import COUNTED, SMALL, counted, rows, train_many
-from tests.refusals import refused
+from tests.support import finished
+from tests.support.refusals import refused
 
 RUNS = {
     "whole": ["steps=50", "batch_size=12", "save_every=10", "keep_every=4", "keep=2"],  # two epochs

@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests import forked
 from tests.model.conftest import printed
+from tests.support import forked
 
 WANTED = {
     "plain": [""],

@@ -26,7 +26,7 @@ from model.training import checkpoint, start
 from model.training.deepspeed_engine import World
 from pipeline.records import checkpoint_folder
 from pipeline.storage.uploads import BackgroundUpload
-from tests import forked
+from tests.support import forked
 
 
 def config(work: Path, **more: Any) -> TrainConfig:

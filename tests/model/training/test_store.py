@@ -17,9 +17,9 @@ from pipeline.records.manifest import MANIFEST, Manifest, begun, file_checksums
 from pipeline.shards import open_folder
 from pipeline.storage.cached_folders import local_path
 from pipeline.tokenization.wordpiece import WordPiece
-from tests import finished, objects
 from tests.model.conftest import SMALL, losses, train_many
-from tests.pipeline.store_proxy import Proxy
+from tests.support import finished, objects
+from tests.support.servers.store_proxy import Proxy
 
 pytestmark = [pytest.mark.slow, pytest.mark.store, pytest.mark.timeout(900)]
 

@@ -19,11 +19,11 @@ from wandb.sdk.lib import wbauth
 from model.config import TrackingConfig
 from model.training.tracking import METRICS, RUN_ID, Tracker, has_key, mode_of, read_metrics, take_back
 from pipeline.errors import ConfigError
-from tests import forked
-from tests.refusals import refused
-from tests.terminal import plain
-from tests.wandb_files import history, of
-from tests.wandb_server import KEY, WandbServer, environment
+from tests.support import forked
+from tests.support.refusals import refused
+from tests.support.servers.wandb_server import KEY, WandbServer, environment
+from tests.support.terminal import plain
+from tests.support.wandb_files import history, of
 
 
 def run(out: Path, start: int, steps: list[int], **settings: Any) -> None:

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-import tiny_modernbert
-from tiny_bert import CONFIG
 
 from model.config import DataConfig, ObjectiveConfig, ScheduleConfig, TrainConfig
 from model.training import cost, estimate
-from tests import finished
+from tests.model import tiny_modernbert
+from tests.model.tiny_bert import CONFIG
+from tests.support import finished
 
 MODERN = replace(tiny_modernbert.CONFIG, positions=8192)
 

@@ -14,7 +14,7 @@ import pytest
 from model.config import TrackingConfig
 from model.training import tracking
 from model.training.tracking import Tracker
-from tests.certificates import certify
+from tests.support.certificates import certify
 
 
 class Server(ThreadingHTTPServer):

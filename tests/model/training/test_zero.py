@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from pipeline.errors import Exit
-from tests import forked
 from tests.model.conftest import SMALL, losses, rows, train_many
+from tests.support import forked
 
 pytestmark = pytest.mark.slow
 

@@ -9,7 +9,7 @@ from pipeline.beam import steps
 from pipeline.beam.plan import unpack
 from pipeline.beam.runners import for_workers
 from pipeline.config import FiltersConfig, PrepareConfig, RunnerConfig
-from tests import preparing
+from tests.support import preparing
 
 
 def config(name: str, options: dict[str, str]) -> PrepareConfig:

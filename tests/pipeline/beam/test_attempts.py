@@ -10,8 +10,8 @@ from pipeline import prepare
 from pipeline.beam import spent, steps
 from pipeline.beam.carrier import ENDING
 from pipeline.beam.plan import PreparePlan, unpack
-from tests.preparing import vocabulary
-from tests.runs import configured
+from tests.support.preparing import vocabulary
+from tests.support.runs import configured
 
 PROCESSES, ATTEMPTS = 4, 15
 

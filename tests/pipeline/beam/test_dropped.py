@@ -12,7 +12,7 @@ import pytest
 from pipeline import prepare
 from pipeline.beam import dropped, exchange
 from pipeline.config import CorpusConfig, FiltersConfig, PrepareConfig, RunnerConfig
-from tests import preparing
+from tests.support import preparing
 
 COUNT = 40
 WORDS = ["river", "mill", "road", "rain", "roof", "town", "letter", "supper", "clock", "hall"]

@@ -17,11 +17,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import yaml
-from engines import Cluster, Flink, Prism, Spark, signal_process, started_by, wait_for
 
 from pipeline.errors import Exit
 from pipeline.records.manifest import Manifest, require_manifest
-from tests import preparing
+from tests.pipeline.beam.engines import Cluster, Flink, Prism, Spark, signal_process, started_by, wait_for
+from tests.support import preparing
 
 pytestmark = [pytest.mark.engines, pytest.mark.timeout(1800)]
 ENGINES = {"prism": Prism, "flink": Flink, "spark": Spark}

@@ -19,7 +19,7 @@ from pipeline.config import FiltersConfig, RunnerConfig
 from pipeline.readers import FileRange
 from pipeline.readers.io.byte_ranges import firsts
 from pipeline.records.manifest import Manifest
-from tests import preparing
+from tests.support import preparing
 
 SPLIT_BYTES = 64 * 2**20
 TASK_BYTES = RunnerConfig().task_bytes

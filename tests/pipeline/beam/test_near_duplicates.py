@@ -34,7 +34,7 @@ from pipeline.beam.steps import (
 )
 from pipeline.config import FiltersConfig, RunnerConfig
 from pipeline.filtering import minhash
-from tests import preparing
+from tests.support import preparing
 
 pytest.importorskip("rensa")
 PERMUTATIONS = 6

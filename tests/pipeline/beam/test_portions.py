@@ -10,7 +10,7 @@ import pytest
 from pipeline import prepare
 from pipeline.beam import buckets, documents, exchange, steps
 from pipeline.config import RunnerConfig
-from tests import preparing
+from tests.support import preparing
 
 WORDS = [f"{a}{b}{c}" for a in "bdfgklmnprst" for b in "aeiou" for c in "lmnrst"]
 DOCUMENTS, TOKENS = 300, 32  # of each document

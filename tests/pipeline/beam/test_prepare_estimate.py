@@ -16,8 +16,8 @@ from pipeline.readers import open_corpus
 from pipeline.records import estimate
 from pipeline.records.estimate import Estimate
 from pipeline.tokenization import wordpiece
-from tests import preparing
-from tests.runs import configured
+from tests.support import preparing
+from tests.support.runs import configured
 
 
 def configuration(folder: Path, documents: int) -> PrepareConfig:

@@ -10,7 +10,7 @@ from pipeline.beam import estimate
 from pipeline.beam.exchange import Exchange
 from pipeline.config import PrepareConfig, RunnerConfig
 from pipeline.readers import FileRange
-from tests import preparing
+from tests.support import preparing
 
 
 def config(folder: Path, **more: object) -> PrepareConfig:

@@ -14,10 +14,10 @@ import pytest
 from pipeline import prepare
 from pipeline.beam import progress, steps
 from pipeline.beam.plan import PreparePlan
-from tests import preparing
-from tests.examples import WORKERS
-from tests.runs import configured
-from tests.terminal import plain
+from tests.support import preparing
+from tests.support.examples import WORKERS
+from tests.support.runs import configured
+from tests.support.terminal import plain
 
 DOCUMENTS = 6000
 

@@ -8,7 +8,7 @@ from pipeline.beam.exchange import SUBTASK_BYTES, Exchange
 from pipeline.cli import conf_files
 from pipeline.config import RunnerConfig
 from pipeline.errors import ConfigError
-from tests.refusals import refused
+from tests.support.refusals import refused
 
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in (conf_files.CONF / "runner").iterdir()))

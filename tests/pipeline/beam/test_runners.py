@@ -26,10 +26,10 @@ from pipeline.common.ports import free_port
 from pipeline.config import RunnerConfig
 from pipeline.errors import ConfigError, Exit
 from pipeline.records.manifest import Manifest, require_manifest
-from tests import forked
-from tests.preparing import vocabulary
-from tests.refusals import refused
-from tests.runs import configured
+from tests.support import forked
+from tests.support.preparing import vocabulary
+from tests.support.refusals import refused
+from tests.support.runs import configured
 
 pytestmark = pytest.mark.slow
 

@@ -13,8 +13,8 @@ from pipeline.beam.shard_sizes import buckets, check_sizes
 from pipeline.config import CorpusConfig, PrepareConfig, RunnerConfig
 from pipeline.errors import ConfigError, InputError, UserError
 from pipeline.readers import FileRange
-from tests import preparing
-from tests.refusals import refused
+from tests.support import preparing
+from tests.support.refusals import refused
 
 GIB = 2**30
 

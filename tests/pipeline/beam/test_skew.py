@@ -13,7 +13,7 @@ from pipeline.beam import buckets, steps
 from pipeline.beam.plan import unpack
 from pipeline.config import RunnerConfig
 from pipeline.records.manifest import Manifest
-from tests import forked, preparing
+from tests.support import forked, preparing
 
 GIB = 2**30
 WORDS = [f"{a}{b}{c}" for a in "bdfgklmnprst" for b in "aeiou" for c in "lmnrst"]

@@ -11,7 +11,7 @@ import pytest
 from pipeline import prepare
 from pipeline.beam import spent
 from pipeline.stages import stage
-from tests import preparing
+from tests.support import preparing
 
 TEXT = "He came at 5 p.m. to see Dr. Brown. Nobody was there, he said. " * 40
 

@@ -14,9 +14,9 @@ from pipeline.config import FiltersConfig, PrepareConfig, RunnerConfig
 from pipeline.errors import InputError
 from pipeline.records.manifest import require_manifest
 from pipeline.stages import stage
-from tests import objects, preparing
-from tests.examples import WORKERS, examples
-from tests.refusals import refused
+from tests.support import objects, preparing
+from tests.support.examples import WORKERS, examples
+from tests.support.refusals import refused
 
 WORDS = [f"word{number}" for number in range(60)]
 

@@ -7,8 +7,8 @@ import pytest
 from pipeline.cli.composing import check_addresses
 from pipeline.config import CorpusConfig, FiltersConfig, PredictConfig, PrepareConfig, RunnerConfig
 from pipeline.errors import ConfigError, Exit
-from tests import forked
-from tests.refusals import refused
+from tests.support import forked
+from tests.support.refusals import refused
 
 
 def config(**changes: object) -> PrepareConfig:

@@ -10,7 +10,7 @@ from pipeline import __version__
 from pipeline.cli import entry_point
 from pipeline.config import ReportConfig
 from pipeline.errors import Exit
-from tests import forked
+from tests.support import forked
 
 
 def run(*words: str) -> subprocess.CompletedProcess[str]:

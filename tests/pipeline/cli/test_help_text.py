@@ -16,8 +16,8 @@ from pipeline.common.schema import Section, group, input_path, option, runtime_o
 from pipeline.config import EmbedConfig, PredictConfig, RunConfig, StageConfig
 from pipeline.errors import ConfigError
 from pipeline.stages.registry import OTHERS, STAGES
-from tests import forked
-from tests.refusals import refused
+from tests.support import forked
+from tests.support.refusals import refused
 
 
 @dataclass(kw_only=True)

@@ -14,11 +14,11 @@ from pipeline import prepare as stage_prepare
 from pipeline.beam import steps
 from pipeline.beam.plan import PreparePlan
 from pipeline.errors import InputError
-from tests import forked
-from tests.examples import WORKERS
-from tests.preparing import vocabulary
-from tests.refusals import refused
-from tests.runs import configured
+from tests.support import forked
+from tests.support.examples import WORKERS
+from tests.support.preparing import vocabulary
+from tests.support.refusals import refused
+from tests.support.runs import configured
 
 PAGE = "<page><title>T</title><ns>0</ns><id>1</id><revision><id>2</id><text>Words.</text>"
 DUMP = f"<mediawiki>{PAGE}</revision></page></mediawiki>"

@@ -11,7 +11,7 @@ from pipeline.cli import composing
 from pipeline.cli.overrides import for_hydra, parsed, readable
 from pipeline.config import EvaluateConfig, VocabConfig
 from pipeline.errors import ConfigError
-from tests.refusals import refused
+from tests.support.refusals import refused
 
 
 @pytest.mark.parametrize(

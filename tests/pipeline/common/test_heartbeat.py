@@ -10,7 +10,7 @@ import pytest
 from pipeline.common import heartbeat
 from pipeline.common.heartbeat import Heartbeat
 from pipeline.errors import InputError
-from tests.refusals import refused
+from tests.support.refusals import refused
 
 
 def probe(folder: Path) -> subprocess.CompletedProcess[str]:

@@ -7,7 +7,7 @@ import pytest
 
 from pipeline.common.schema import Section, option, without_effect
 from pipeline.errors import ConfigError
-from tests.refusals import refused
+from tests.support.refusals import refused
 
 
 @dataclass(kw_only=True)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.console import bars
-from tests.terminal import plain
+from tests.support.terminal import plain
 
 TWO = """
 import sys

@@ -12,7 +12,7 @@ import pytest
 from pipeline.errors import Exit
 from pipeline.records.manifest import Manifest
 from pipeline.tokenization.wordpiece import SPECIAL, build
-from tests import forked
+from tests.support import forked
 
 WORK = """
 import sys, time

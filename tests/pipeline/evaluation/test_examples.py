@@ -14,7 +14,7 @@ from pipeline.errors import ConfigError, InputError
 from pipeline.evaluation import examples
 from pipeline.evaluation.task_types import token_classification
 from tests.pipeline.evaluation.columns import Columns, read_columns
-from tests.refusals import refused
+from tests.support.refusals import refused
 
 PAIR = TaskConfig(name="pair", folder="PAIR", columns=["a", "b"], labels=["no", "yes"], metrics=["accuracy"])
 SCORE = TaskConfig(name="score", folder="SCORE", columns=["a", "b"], label="score", metrics=["pearson"])

@@ -14,7 +14,7 @@ import pytest
 from pipeline.config import PredictConfig
 from pipeline.errors import ConfigError, InputError
 from pipeline.evaluation.input_rows import Row, open_rows, rows_of
-from tests.refusals import refused
+from tests.support.refusals import refused
 
 ROWS = "from pipeline.evaluation.input_rows import open_rows as f; print(ascii([*f(None)]))"
 

@@ -16,7 +16,7 @@ from pipeline.errors import ConfigError, InputError
 from pipeline.evaluation import answers, examples, grid_search, table_files
 from pipeline.evaluation.task_types import Dataset
 from tests.model import tiny_bert
-from tests.refusals import refused
+from tests.support.refusals import refused
 
 
 def configured(folder: Path, task: TaskConfig, **settings: Any) -> EvaluateConfig:

@@ -25,11 +25,11 @@ from pipeline.records.metrics import PairScore
 from pipeline.reporting import minimal_pair_tables
 from pipeline.stages import stage
 from pipeline.tokenization.wordpiece import SPECIAL, WordPiece, build
-from tests import finished
 from tests.model.sizes import small
 from tests.pipeline.evaluation.byte_level import learn_byte_level
 from tests.pipeline.evaluation.letter_model import write_letter_model
-from tests.refusals import refused
+from tests.support import finished
+from tests.support.refusals import refused
 
 WORDS = [*SPECIAL, *"abcdefgh", ".", *(f"##{letter}" for letter in "abcdefgh")]
 CONFIG = small(len(WORDS), initializer_range=0.2)

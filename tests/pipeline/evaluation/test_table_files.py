@@ -15,7 +15,7 @@ from pipeline.config import TaskConfig
 from pipeline.errors import ConfigError, InputError
 from pipeline.evaluation import examples, table_files
 from tests.pipeline.evaluation.columns import read_columns
-from tests.refusals import refused
+from tests.support.refusals import refused
 
 OWN = TaskConfig(name="own", columns=["text"], labels=["0", "1"], metrics=["accuracy"])
 ROWS = [{"text": "good", "label": 1, "more": None}, {"text": "b\u2028d\n", "label": 0, "more": 2}]

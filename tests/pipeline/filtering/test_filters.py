@@ -23,8 +23,8 @@ from pipeline.filtering import filters, minhash, ngrams
 from pipeline.shards import sentence_pairs
 from pipeline.stages import fingerprints
 from pipeline.text import clean
-from tests.preparing import settings, vocabulary
-from tests.refusals import refused
+from tests.support.preparing import settings, vocabulary
+from tests.support.refusals import refused
 
 TEXT_OF_WORDS = "river mill road rain roof town letter supper clock hall apple bread market"
 WORDS = TEXT_OF_WORDS.split()

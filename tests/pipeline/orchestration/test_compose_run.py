@@ -19,9 +19,9 @@ from pipeline.console.formatting import flatten
 from pipeline.errors import ConfigError
 from pipeline.orchestration import compose_run, stage_keys
 from pipeline.stages.registry import STAGES
-from tests import runs
-from tests.examples import examples
-from tests.refusals import refused
+from tests.support import runs
+from tests.support.examples import examples
+from tests.support.refusals import refused
 
 NEEDED = {"corpus": "corpus=text", "task": "task=own"}  # groups without a default
 FORMS = ("{}={}", "+{}={}", "++{}={}", "{}='{}'", '{}="{}"')

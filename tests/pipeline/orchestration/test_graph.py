@@ -18,9 +18,9 @@ from pipeline.console.formatting import flatten
 from pipeline.errors import ConfigError, UserError
 from pipeline.orchestration import compose_run, graph, stage_commands
 from pipeline.stages import fingerprints
-from tests import finished
-from tests.refusals import refused
-from tests.runs import composed, planned
+from tests.support import finished
+from tests.support.refusals import refused
+from tests.support.runs import composed, planned
 
 texts = st.text(st.characters(codec="ascii", min_codepoint=32)) | st.sampled_from(["NULL", "inf"])
 values = st.recursive(

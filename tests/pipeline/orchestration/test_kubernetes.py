@@ -9,7 +9,7 @@ import pytest
 from pipeline.config import ReportConfig
 from pipeline.orchestration import job_status, kubernetes
 from pipeline.orchestration.run_document import StageRecord
-from tests import finished
+from tests.support import finished
 
 client = pytest.importorskip("kubernetes.client", reason="the extra `kubernetes` is not installed")
 BEGAN = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)

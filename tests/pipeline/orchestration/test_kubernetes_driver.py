@@ -14,7 +14,7 @@ from pipeline.errors import ConfigError, Restart, UserError
 from pipeline.orchestration import job_status, kubernetes, run_stage
 from pipeline.orchestration.job_status import CRONJOBS, JOBS, Owner
 from pipeline.orchestration.run_document import Run, StageRecord
-from tests import finished
+from tests.support import finished
 
 pytest.importorskip("kubernetes.client", reason="the extra `kubernetes` is not installed")
 NOW = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)

@@ -21,7 +21,7 @@ from pipeline.errors import Diverged, Exit, InputError, Restart, UserError
 from pipeline.orchestration.follow import StageFailed, failure
 from pipeline.orchestration.local import LocalExecutor
 from pipeline.orchestration.run_document import StageRecord
-from tests import finished
+from tests.support import finished
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

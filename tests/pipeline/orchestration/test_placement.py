@@ -9,7 +9,7 @@ from model.launch import HOSTFILE
 from pipeline.errors import ConfigError
 from pipeline.orchestration import run_stage
 from pipeline.orchestration.run_stage import Node
-from tests.refusals import refused
+from tests.support.refusals import refused
 
 
 @pytest.fixture(autouse=True)

@@ -12,7 +12,7 @@ from model.training.schedule import steps_before_decay
 from pipeline.cli import conf_files
 from pipeline.errors import ConfigError
 from pipeline.orchestration import estimates, graph
-from tests.runs import composed, planned
+from tests.support.runs import composed, planned
 
 
 @pytest.mark.parametrize("recipe", conf_files.choices("recipe"))

@@ -8,8 +8,8 @@ from model.config import TrainConfig
 from pipeline.config import ConvertConfig, EvaluateConfig, ReportConfig
 from pipeline.errors import ConfigError
 from pipeline.orchestration.run_document import StageRecord
-from tests import runs
-from tests.refusals import refused
+from tests.support import runs
+from tests.support.refusals import refused
 
 
 def planned(workdir: Path, *words: str) -> dict[str, StageRecord]:

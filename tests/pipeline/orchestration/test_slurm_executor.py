@@ -15,9 +15,9 @@ from pipeline.errors import ConfigError
 from pipeline.orchestration import graph, run_document
 from pipeline.orchestration.run_document import Run
 from pipeline.orchestration.slurm import MARGIN, SlurmExecutor, margin
-from tests import finished
 from tests.pipeline.orchestration.test_graph import composed_run
-from tests.refusals import refused
+from tests.support import finished
+from tests.support.refusals import refused
 
 
 def planned(folder: Path, *words: str) -> Run:

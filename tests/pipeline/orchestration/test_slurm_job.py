@@ -9,8 +9,8 @@ import pytest
 from pipeline.errors import ConfigError, Exit
 from pipeline.orchestration import graph, run_document, slurm_job
 from pipeline.orchestration.slurm_job import drive, drive_all, from_step, may_queue_again, progress, to_step
-from tests import forked
 from tests.pipeline.orchestration.test_graph import composed_run
+from tests.support import forked
 
 # From what is least to what a person must see first.
 ORDER = [Exit.DONE, Exit.RESTART, Exit.INTERRUPTED, 129, 143, 137, Exit.BUG, Exit.DIVERGED, Exit.USER]

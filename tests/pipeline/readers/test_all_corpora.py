@@ -12,7 +12,7 @@ import yaml
 from pipeline import shards
 from pipeline.beam.documents import OUTCOMES
 from pipeline.records.manifest import require_manifest
-from tests import forked
+from tests.support import forked
 
 pytestmark = pytest.mark.slow
 

@@ -15,7 +15,7 @@ from pipeline.errors import InputError
 from pipeline.readers import Document, SkipCounts
 from pipeline.storage import budget
 from tests.pipeline.readers.reading import config, read
-from tests.refusals import refused
+from tests.support.refusals import refused
 
 BOOKS = {
     f"{name}.txt": f"The story of {name}.\n\nThe end.\n" * n for n, name in enumerate(["ant", "bee", "cat", "dog"], 1)

@@ -20,7 +20,7 @@ from pipeline.config import CorpusConfig, PrepareConfig
 from pipeline.errors import ConfigError, InputError
 from pipeline.readers import FileRange, SkipCounts, open_corpus
 from tests.pipeline.readers.reading import config, read, rows_in
-from tests.refusals import refused
+from tests.support.refusals import refused
 
 TEXTS = [f"Document {n} has a début.\nIt ends with {'x' * (n * 7 % 31)} number {n}." for n in range(9)]
 

@@ -10,8 +10,8 @@ from pipeline.errors import ConfigError, InputError
 from pipeline.readers import Document
 from pipeline.readers import mix as mixed
 from tests.pipeline.readers import reading
-from tests.refusals import refused
-from tests.runs import configured
+from tests.support.refusals import refused
+from tests.support.runs import configured
 
 
 def part(path: Path, weight: float | None = None, **more: object) -> dict[str, object]:

@@ -12,7 +12,7 @@ import pytest
 from pipeline.errors import ConfigError, InputError
 from pipeline.readers import Document
 from tests.pipeline.readers.reading import config, read, rows_in
-from tests.refusals import refused
+from tests.support.refusals import refused
 
 TEXT = {"one": pa.string(), "list": pa.list_(pa.string()), "large": pa.large_string()}
 

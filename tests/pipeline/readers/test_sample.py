@@ -10,7 +10,7 @@ from pipeline.config import CorpusConfig
 from pipeline.errors import ConfigError, InputError
 from pipeline.readers import FileRange, open_corpus
 from tests.pipeline.readers.reading import read
-from tests.refusals import refused
+from tests.support.refusals import refused
 
 SENTENCES = "The module opens files. It reads them line by line and closes them after that."
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pipeline.config import CorpusConfig
 from pipeline.errors import InputError
 from pipeline.readers import Document, FileRange, SkipCounts, wikipedia
-from tests.refusals import refused
+from tests.support.refusals import refused
 
 HEAD = """<mediawiki xmlns="http://www.mediawiki.org/xml/export-0.11/" version="0.11">
   <siteinfo>

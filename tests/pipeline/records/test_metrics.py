@@ -14,7 +14,7 @@ from scipy import stats
 from pipeline.records import metrics
 from pipeline.records.manifest import Manifest
 from pipeline.records.metrics import Conversion, CorpusCounts, PairScore, Score, TrainingSummary
-from tests import finished
+from tests.support import finished
 
 # By a commit before there were records, of a small run.
 OLD = json.loads((Path(__file__).parent / "golden" / "figures_1.json").read_text())

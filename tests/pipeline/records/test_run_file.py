@@ -15,9 +15,9 @@ from pipeline.errors import ConfigError, InputError
 from pipeline.orchestration import run_document
 from pipeline.orchestration.run_document import Run, StageRecord
 from pipeline.records import run_file
-from tests import forked
-from tests.examples import examples
-from tests.refusals import refused
+from tests.support import forked
+from tests.support.examples import examples
+from tests.support.refusals import refused
 
 TEXT = st.text(max_size=20) | st.sampled_from(
     ["${oc.env:HOME}", r"\${x}", "a${b", "\\\\", "null", "1e4", "yes", "'", '"', "[a, b]", "# no", "é\n", "\x85"]

@@ -13,7 +13,7 @@ from benchmarks.small import make_work
 from model.training.tracking import METRICS
 from pipeline import report
 from pipeline.config import ReportConfig
-from tests import finished
+from tests.support import finished
 
 # What a person would see at once: a page wider than the window, text cut off or in the colour of
 # what is behind it, a picture that is not there.

@@ -9,9 +9,9 @@ import wandb
 
 from model.training.tracking import RUN_ID
 from pipeline.reporting import wandb_stages
-from tests import finished
-from tests.runs import configured
-from tests.wandb_files import history, of
+from tests.support import finished
+from tests.support.runs import configured
+from tests.support.wandb_files import history, of
 
 FIGURES: dict[str, dict[str, Any]] = {
     "prepare": {

@@ -9,9 +9,9 @@ import pytest
 from model.training.tracking import RUN_ID
 from pipeline.records.manifest import require_manifest
 from pipeline.reporting.wandb_stages import RECORD, run_id
-from tests import forked
 from tests.pipeline.reporting.test_wandb_stages import FIGURES, write
-from tests.wandb_server import KEY, NEW, WandbServer, environment
+from tests.support import forked
+from tests.support.servers.wandb_server import KEY, NEW, WandbServer, environment
 
 pytestmark = pytest.mark.slow
 

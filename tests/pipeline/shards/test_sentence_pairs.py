@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from pipeline.common import counter_rng
 from pipeline.shards.sentence_pairs import Documents, Pairs, document_hash, gather, held_out, next_sentence_pairs
-from tests.examples import examples
 from tests.pipeline.shards.made_documents import documents_of, owners
+from tests.support.examples import examples
 
 Pair = tuple[list[int], list[int], bool]
 

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from pipeline.errors import InputError
 from pipeline.shards import ShardInfo, open_folder, open_shard, words_per_token, write_shard
-from tests import finished
-from tests.examples import examples
-from tests.refusals import refused
+from tests.support import finished
+from tests.support.examples import examples
+from tests.support.refusals import refused
 
 
 def info(vocab_size: int = 100, split: str = "train") -> ShardInfo:

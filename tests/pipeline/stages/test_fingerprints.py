@@ -19,9 +19,9 @@ from pipeline.records.manifest import Manifest, Result, file_checksums
 from pipeline.records.metrics import Conversion
 from pipeline.stages import fingerprints, stage
 from pipeline.stages.registry import OTHERS, STAGES, type_of
-from tests import finished
-from tests.refusals import refused
-from tests.runs import configured
+from tests.support import finished
+from tests.support.refusals import refused
+from tests.support.runs import configured
 
 GOLDEN = Path(__file__).parent / "golden"
 COMMANDS = {

@@ -15,9 +15,9 @@ from pipeline.errors import ConfigError, InputError, Restart
 from pipeline.records.manifest import MANIFEST, Manifest, Result, file_checksums, require_manifest
 from pipeline.stages import fingerprints, stage
 from pipeline.storage.checksums import sha256
-from tests import finished
 from tests.pipeline.stages.one_more_run import CutOff, resumed
-from tests.refusals import refused
+from tests.support import finished
+from tests.support.refusals import refused
 
 
 def config(tmp_path: Path, **changes: object) -> TasksConfig:

@@ -16,11 +16,11 @@ from pipeline.stages import stage, store_folder
 from pipeline.stages.fingerprints import fingerprint_path
 from pipeline.storage import lease
 from pipeline.storage.stores.remote_file import LARGEST, parse
-from tests import objects
-from tests.pipeline import s3_server
 from tests.pipeline.stages.one_more_run import CutOff, resumed
-from tests.pipeline.store_proxy import Proxy
-from tests.refusals import refused
+from tests.support import objects
+from tests.support.refusals import refused
+from tests.support.servers import s3_server
+from tests.support.servers.store_proxy import Proxy
 
 pytestmark = pytest.mark.store
 

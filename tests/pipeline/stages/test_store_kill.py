@@ -12,8 +12,8 @@ import pytest
 
 from pipeline.records.manifest import MANIFEST, Manifest
 from pipeline.storage.stores.remote_file import parse
-from tests import objects
-from tests.pipeline.store_proxy import Proxy
+from tests.support import objects
+from tests.support.servers.store_proxy import Proxy
 
 pytestmark = [pytest.mark.slow, pytest.mark.store, pytest.mark.timeout(900)]
 

@@ -17,10 +17,10 @@ from pipeline.errors import InputError, Restart, UserError
 from pipeline.records.manifest import MANIFEST
 from pipeline.stages import store_folder
 from pipeline.storage.cached_folders import Copy
-from tests.examples import examples
 from tests.pipeline.stages.world import TRAININGS, World, kept, number_after
-from tests.refusals import refused
 from tests.security.hostile import SECONDS, for_seconds
+from tests.support.examples import examples
+from tests.support.refusals import refused
 
 names = st.sampled_from(sorted(TRAININGS))
 machines = st.sampled_from("ab")

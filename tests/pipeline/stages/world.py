@@ -36,7 +36,7 @@ from pipeline.storage import lease, places
 from pipeline.storage.stores.client import ANY
 from pipeline.storage.stores.remote_file import Info, listed_prefix, parse
 from pipeline.storage.uploads import BackgroundUpload
-from tests import finished, objects
+from tests.support import finished, objects
 
 TRAININGS = {  # name: seed, steps; the first four steps of `long` are those of `short`
     "short": (1, 6),

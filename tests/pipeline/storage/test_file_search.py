@@ -11,7 +11,7 @@ import pytest
 from pipeline.errors import InputError
 from pipeline.filtering import filters
 from pipeline.storage import places
-from tests.refusals import refused
+from tests.support.refusals import refused
 
 # Root may read everything, unless these rights are taken away.
 UNPRIVILEGED = ["setpriv", "--bounding-set=-dac_override,-dac_read_search", "--inh-caps=-dac_override,-dac_read_search"]

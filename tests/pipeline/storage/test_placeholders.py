@@ -12,7 +12,7 @@ from pipeline.config import CorpusConfig
 from pipeline.errors import InputError
 from pipeline.readers import Document, SkipCounts, open_corpus
 from pipeline.storage.placeholders import stand_in
-from tests.refusals import refused
+from tests.support.refusals import refused
 
 STAND_INS = {
     "lfs": "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n",

@@ -18,8 +18,8 @@ from pipeline.errors import ConfigError, InputError, StoreError
 from pipeline.readers import SkipCounts, open_corpus
 from pipeline.stages import fingerprints
 from pipeline.storage import places
-from tests import objects
-from tests.refusals import refused
+from tests.support import objects
+from tests.support.refusals import refused
 
 TEXTS = [f"Document {n} has some words.\nAnd a second line of {n}." for n in range(200)]
 LINES = "\n\n".join(TEXTS).encode()

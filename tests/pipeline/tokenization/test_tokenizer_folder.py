@@ -16,7 +16,7 @@ from pipeline.errors import InputError
 from pipeline.tokenization import existing_vocabulary
 from pipeline.tokenization.wordpiece import UNUSED_IDS, WordPiece, build
 from tests.model.tiny_bert import CONFIG, WORDS
-from tests.refusals import refused
+from tests.support.refusals import refused
 
 ADDED = ["<e1>", "</e1>", "[User]", "$price", "näher", "Foo Bar", "<tel>", "##x#"]
 TEXTS = ["a <e1>b</e1> c", "[USER] a", "a $price.", "The näher foo bar", "<tel><tel>", "a ##x# b"]

@@ -19,7 +19,7 @@ from pipeline.config import CorpusConfig, PrepareConfig, RunnerConfig
 from pipeline.errors import ConfigError
 from pipeline.stages import stage
 from pipeline.tokenization.wordpiece import SPECIAL, WordPiece, build, read_vocab
-from tests.refusals import refused
+from tests.support.refusals import refused
 
 NOUNS = "我们 北京大学 中国科学院 的 了 在 研究 历史 经济 发展 城市 河流 人 学生 世界 音乐 火车站 图书馆 和 非常 美丽"
 WORDS = NOUNS.split()

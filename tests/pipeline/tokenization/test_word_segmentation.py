@@ -14,7 +14,7 @@ from pipeline.errors import ConfigError
 from pipeline.text import sentences
 from pipeline.tokenization import pretokenize, word_segmentation
 from pipeline.tokenization.wordpiece import SPECIAL, WordPiece, build, read_vocab
-from tests.examples import examples
+from tests.support.examples import examples
 
 TEXT = "中国科学院计算所的小明毕业于北京大学他来到了网易杭研大厦卡拉恤食豈㐀𠀀"
 LATIN = ["the", "##s", "a", "##b", "ok", "t", "が", "べ", "##る", "3", "##4"]

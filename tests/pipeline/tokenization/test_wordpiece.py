@@ -21,7 +21,7 @@ from pipeline.text import clean, sentences
 from pipeline.tokenization import pretokenize
 from pipeline.tokenization.coverage import Coverage
 from pipeline.tokenization.wordpiece import SPECIAL, WordPiece, build, is_cased, read_vocab, special_names
-from tests.examples import examples
+from tests.support.examples import examples
 
 LETTERS = sorted("aebcosStAÉéßıΣσςд中文한のー̈́-'0٣")
 WORDS = ["the", "mask", "MASK", "und", "##und", "##s", "word", "straße", "İ", "ﬁ", "é", "x" * 100]

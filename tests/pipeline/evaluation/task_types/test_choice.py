@@ -10,8 +10,8 @@ from pipeline.errors import InputError
 from pipeline.evaluation import examples
 from pipeline.evaluation.task_types.classification import Choice
 from pipeline.tokenization.wordpiece import WordPiece
-from tests.preparing import vocabulary
-from tests.refusals import refused
+from tests.support.preparing import vocabulary
+from tests.support.refusals import refused
 
 SWAG = (
     ",video-id,fold-ind,startphrase,sent1,sent2,gold-source,ending0,ending1,ending2,ending3,label\n"

@@ -20,10 +20,10 @@ from pipeline.evaluation.task_types import read_sides
 from pipeline.evaluation.task_types.classification import Classification
 from pipeline.stages import stage
 from pipeline.tokenization.wordpiece import SPECIAL, WordPiece
-from tests import forked
 from tests.model.sizes import small
 from tests.pipeline.evaluation.letter_model import write_letter_model
-from tests.refusals import refused
+from tests.support import forked
+from tests.support.refusals import refused
 
 pytestmark = pytest.mark.slow
 

@@ -18,8 +18,8 @@ from pipeline.evaluation.task_types import Dataset, question_answering
 from pipeline.evaluation.task_types.question_answering import Answers
 from pipeline.tokenization.wordpiece import SPECIAL, WordPiece, build
 from tests.pipeline.evaluation.byte_level import learn_byte_level
-from tests.preparing import vocabulary
-from tests.refusals import refused
+from tests.support.preparing import vocabulary
+from tests.support.refusals import refused
 
 TASK = TaskConfig(name="squad", kind="answers", train="train.json", dev="dev.json", metrics=["f1", "exact"])
 CONTEXT = "Köln lies on the Rhine; its Cathedral was begun in 1248, and finished in 1880."

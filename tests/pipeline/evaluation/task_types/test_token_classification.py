@@ -17,8 +17,8 @@ from pipeline.evaluation.task_types import Dataset
 from pipeline.evaluation.task_types.token_classification import Tagging, entities, entity_scores, parse
 from pipeline.tokenization.wordpiece import WordPiece
 from tests.pipeline.evaluation.byte_level import learn_byte_level
-from tests.preparing import vocabulary
-from tests.refusals import refused
+from tests.support.preparing import vocabulary
+from tests.support.refusals import refused
 
 TASK = TaskConfig(name="ner", kind="tagging", columns=["0"], label="-1", train="train", dev="dev", metrics=["f1"])
 CONLL = """-DOCSTART- -X- -X- O

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pipeline.errors import InputError
 from pipeline.readers import FileRange
 from pipeline.readers.io import compressed
-from tests.refusals import refused
+from tests.support.refusals import refused
 
 TEXT = "".join(f"line {number}\n" for number in range(2000)).encode()
 

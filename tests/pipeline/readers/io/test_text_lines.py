@@ -9,7 +9,7 @@ from pipeline.errors import InputError
 from pipeline.readers import open_corpus
 from pipeline.storage import budget
 from tests.pipeline.readers.reading import config, read
-from tests.refusals import refused
+from tests.support.refusals import refused
 
 
 def test_an_empty_compressed_file_is_broken(tmp_path: Path) -> None:

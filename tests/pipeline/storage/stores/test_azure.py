@@ -14,11 +14,11 @@ from pipeline.errors import ConfigError, Restart, StoreError
 from pipeline.stages import stage, store_folder
 from pipeline.storage import cached_folders, places
 from pipeline.storage.checksums import sha256
-from tests import objects
-from tests.pipeline import azure_server
 from tests.pipeline.stages.test_store_folder import Maker, download
-from tests.pipeline.store_proxy import RIGHT, Proxy
-from tests.refusals import refused
+from tests.support import objects
+from tests.support.refusals import refused
+from tests.support.servers import azure_server
+from tests.support.servers.store_proxy import RIGHT, Proxy
 
 pytestmark = pytest.mark.store
 AZURE = objects.CLIENTS["abfs"]

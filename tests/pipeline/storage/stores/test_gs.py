@@ -10,9 +10,9 @@ from pipeline.common import parallel
 from pipeline.errors import ConfigError, Restart, StoreError
 from pipeline.storage import places
 from pipeline.storage.checksums import sha256
-from tests import objects
-from tests.pipeline.store_proxy import RIGHT, Proxy
-from tests.refusals import refused
+from tests.support import objects
+from tests.support.refusals import refused
+from tests.support.servers.store_proxy import RIGHT, Proxy
 
 pytestmark = pytest.mark.store
 GS = objects.CLIENTS["gs"]

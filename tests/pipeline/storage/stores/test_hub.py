@@ -13,10 +13,10 @@ from pipeline.config import CorpusConfig
 from pipeline.errors import ConfigError, Exit, Restart, StoreError
 from pipeline.readers import SkipCounts, open_corpus
 from pipeline.storage import places
-from tests import forked
-from tests.pipeline.hub_server import Hub, environment, server
 from tests.pipeline.storage.reads import read_in_any_order
-from tests.refusals import refused
+from tests.support import forked
+from tests.support.refusals import refused
+from tests.support.servers.hub_server import Hub, environment, server
 
 DATA = random.Random(1).randbytes(5_000_000)
 TOP = "hf://datasets/some/texts"

@@ -16,11 +16,11 @@ from pipeline.storage import places
 from pipeline.storage.checksums import sha256
 from pipeline.storage.stores import retries
 from pipeline.storage.stores.remote_file import LARGEST
-from tests import objects
 from tests.pipeline.storage.reads import read_in_any_order
-from tests.pipeline.store_proxy import RIGHT, Proxy
-from tests.preparing import vocabulary
-from tests.refusals import refused
+from tests.support import objects
+from tests.support.preparing import vocabulary
+from tests.support.refusals import refused
+from tests.support.servers.store_proxy import RIGHT, Proxy
 
 pytestmark = pytest.mark.slow
 

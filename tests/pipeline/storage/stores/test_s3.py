@@ -9,8 +9,8 @@ import pytest
 
 from pipeline.errors import StoreError
 from pipeline.storage import places
-from tests import objects
-from tests.certificates import certify
+from tests.support import objects
+from tests.support.certificates import certify
 
 
 def test_no_keys_are_a_line(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from tests import objects
-from tests.pipeline.server_program import serving
+from tests.support import objects
+from tests.support.servers.server_program import serving
 
 PROGRAM = "AZURITE"  # environment: the program of Azurite
 ACCOUNT = "devstoreaccount1"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests import forked
+from tests.support import forked
 
 pytestmark = pytest.mark.slow
 

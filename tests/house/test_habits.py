@@ -10,7 +10,7 @@ from pathlib import Path
 import yaml
 
 from pipeline import __version__
-from tests import forked
+from tests.support import forked
 
 LONGEST_FILE, LONGEST_FUNCTION = 600, 50  # lines
 

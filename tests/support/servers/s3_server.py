@@ -9,8 +9,8 @@ from pathlib import Path
 import boto3
 import pytest
 
-from tests import objects
-from tests.pipeline.server_program import serving
+from tests.support import objects
+from tests.support.servers.server_program import serving
 
 GATEWAY = "VERSITYGW"  # environment: the program of versitygw
 KEYS = {

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import requests
 
-from tests import objects
-from tests.pipeline.server_program import serving
+from tests.support import objects
+from tests.support.servers.server_program import serving
 
 PROGRAM = "FAKE_GCS"  # environment: the program of fake-gcs-server
 

@@ -1,4 +1,4 @@
-"""Crash each stage at its system calls: `python -m tests.crash_points [--cases N] [--jobs N] [STAGE…]`.
+"""Crash each stage at its system calls: `python -m tests.support.crash_points [--cases N] [--jobs N] [STAGE…]`.
 
 A stage runs once under strace, which lists the calls that change its folder. Then, for a call at a
 time, strace kills the process there or lets the call fail, and the plain command runs again. Its
@@ -37,7 +37,7 @@ from pipeline.common import counter_rng
 from pipeline.errors import Exit
 from pipeline.records import checkpoint_folder
 from pipeline.records.manifest import MANIFEST
-from tests import forked
+from tests.support import forked
 
 FLUSHES = ("fsync", "fdatasync")
 NAMING = ("rename", "renameat", "renameat2", "link", "linkat", "symlink", "unlink", "unlinkat", "rmdir")

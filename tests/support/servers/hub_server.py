@@ -1,6 +1,6 @@
 """A server of the hub's HTTP interface on 127.0.0.1: data sets, their commits, listings and files.
 
-Models are in `tests.pipeline.hub_models`.
+Models are in `tests.support.hub_models`.
 
 huggingface_hub, the real client, talks to it. Files are answered by a redirect to another host
 name, as the hub's content network does.
@@ -18,7 +18,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 import pytest
 
-from tests.pipeline.hub_models import Models
+from tests.support.hub_models import Models
 
 # What a request is answered with instead: a status and headers, or "cut" for half of the body, or
 # "whole" for the file instead of a range of it; None for the usual answer.

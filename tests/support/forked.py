@@ -22,7 +22,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parent.parent.parent
 WRITE = os.O_WRONLY | os.O_CREAT | os.O_APPEND  # ranks share their files
 PRELOADED = (
     "pipeline.beam.steps",

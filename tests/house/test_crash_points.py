@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from tests import forked
+from tests.support import forked
 
 
 @pytest.mark.slow
@@ -19,5 +19,5 @@ def test_a_stage_that_crashes_anywhere_ends_as_an_undisturbed_one(stage: str) ->
         or subprocess.run(["strace", "-o", "/dev/null", "true"]).returncode
     ):
         pytest.skip("needs root and strace, which make crashes installs, and a machine that lets it trace")
-    done = forked.fresh("-m", "tests.crash_points", stage, "--cases", "10", "--jobs", "1")
+    done = forked.fresh("-m", "tests.support.crash_points", stage, "--cases", "10", "--jobs", "1")
     assert done.returncode == 0, done.stdout + done.stderr

@@ -9,7 +9,7 @@ from typing import Any
 from pipeline.config import CorpusConfig, PrepareConfig, RunnerConfig
 from pipeline.records.manifest import Manifest, require_manifest
 from pipeline.tokenization.wordpiece import SPECIAL, build
-from tests import forked
+from tests.support import forked
 
 
 def settings(reader: str, path: Path | str, vocab: Path | str, **more: Any) -> PrepareConfig:
