@@ -38,7 +38,7 @@ def embed(config: EmbedConfig) -> None:
 
     Raises:
         ConfigError: the model has no such layer, or fewer positions.
-        InputError: there is no model or no text, or the place cannot be written.
+        InputError: a model or text is missing, or the place cannot be written.
     """
     from model.finetuning.embeddings import Embedder
     from model.huggingface import sentence_model

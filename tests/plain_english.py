@@ -48,13 +48,13 @@ def long_sentences(text: str) -> Iterator[int]:
                     yield text.count("\n", 0, text.index(sentence)) + 1
 
 
-def banned_words() -> dict[str, int]:
-    """Return the number of banned words per folder of code or documents."""
-    found: dict[str, int] = {}
+def banned_words() -> dict[str, list[str]]:
+    """Return the banned words of each folder of code or documents, with their places."""
+    found: dict[str, list[str]] = {}
     for name, text in own_texts():
-        if number := len(WORDS.findall(text)):
-            folder = str(Path(name).parent)
-            found[folder] = found.get(folder, 0) + number
+        for word in WORDS.finditer(text):
+            line = text.count("\n", 0, word.start()) + 1
+            found.setdefault(str(Path(name).parent), []).append(f"{name}:{line}: banned word {word[0]!r}")
     return found
 
 
@@ -74,13 +74,14 @@ def main() -> int:
     """Run the check; the exit code says whether it passed."""
     limits, now = json.loads(LIMITS.read_text()) if LIMITS.exists() else {}, banned_words()
     if "--lower" in sys.argv:
-        lower = {name: min(count, limits.get(name, count)) for name, count in now.items()}
+        lower = {name: min(len(words), limits.get(name, len(words))) for name, words in now.items()}
         LIMITS.write_text(json.dumps(lower, indent=1, sort_keys=True) + "\n")
         return 0
     errors = [
-        f"{name}: {count} banned words, at most {limits.get(name, 0)} (CONTRIBUTING.md)"
-        for name, count in sorted(now.items())
-        if count > limits.get(name, 0)
+        f"{word} (CONTRIBUTING.md; at most {limits.get(name, 0)} in {name}/)"
+        for name, words in sorted(now.items())
+        if len(words) > limits.get(name, 0)
+        for word in words
     ]
     errors += [
         f"{name}:{line}: sentence of more than {SENTENCE_WORDS} words"

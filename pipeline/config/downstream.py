@@ -124,7 +124,7 @@ class TaskConfig(Section, key="task"):
             self.require(not given, f"has the label's, {self.label}: the answer would be read", "columns")
             self.require(
                 self.header or all(place.isdecimal() for place in (*self.columns, self.label)),
-                "must be indices from 0 where there is no header, like task.label",
+                "must be indices from 0 in a file without a header, like task.label",
                 "columns",
             )
         if self.kind == "classification":

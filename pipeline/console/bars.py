@@ -37,7 +37,7 @@ class State:
     began: float = dataclasses.field(default_factory=time.time)
 
     def line(self) -> str:
-        """Return what stands next to the bar: how much, how fast, and how long it will take."""
+        """Return the text next to the bar: how much, how fast, and how long it will take."""
         seconds = time.time() - self.began
         rate = (self.done - self.started) / max(seconds, 1e-9)
         parts = []
@@ -115,7 +115,7 @@ ROWS = Rows()
 
 
 def are_seen() -> bool:
-    """Return whether anybody sees the bars of this process."""
+    """Return whether the bars of this process are shown."""
     return sys.stderr.isatty() or PLACE in os.environ
 
 

@@ -46,7 +46,7 @@ def config_of(place: str, schema: type[Schema], words: list[str]) -> Schema:
     """Return the configuration of the stage that `RUN/run.json#STAGE` names, changed by `KEY=JSON`.
 
     Raises:
-        InputError: there is no such stage, it has another schema, or as `load`.
+        InputError: the stage is missing, has another schema, or as `load`.
         ConfigError: a check of the configuration fails.
     """
     path, _, name = place.partition("#")

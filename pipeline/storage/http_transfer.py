@@ -200,7 +200,7 @@ def _transfer(url: str, part: Path, policy: RetryPolicy, digest: str | None) -> 
             offset = 0
         else:
             discard(part)
-            raise Again("the server cannot go on where the last try ended; starting over")
+            raise Again("the server cannot resume where the last try ended; starting over")
         length = response.headers.get("Content-Length", "")
         missing = int(length) if length.isdigit() else None
         _check_space(part, missing, offset)

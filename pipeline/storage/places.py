@@ -323,7 +323,7 @@ def matching(pattern: str, left_out: set[Path] | None = None) -> list[File]:
 def _fits(names: Sequence[str], parts: Sequence[str]) -> bool:
     """Return whether the parts of an address match those of a pattern, as paths on disk do.
 
-    In a part with more than `**`, as `**.txt`, it stands for any characters, of folders too.
+    In a part with more than `**`, as `**.txt`, it matches any characters, of folders too.
     """
     if not names or not parts:
         return not names and not parts
