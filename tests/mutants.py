@@ -1,10 +1,10 @@
 """Change the code at one place and see whether a test notices: `python -m tests.mutants`, `MUTANTS=400 SEED=0`.
 
-The changes are drawn evenly over the rooms that decide right from wrong, and there evenly over the lines;
-an edit elsewhere draws the same ones. Each runs, in a copy of the tree and a process of its own, the quick
+The changes are drawn evenly over the rooms of the product, and there evenly over the lines; an edit elsewhere
+draws the same ones. Each runs, in a copy of the tree and a process of its own, the quick
 tests near its module: its mirror in `tests` and those beside it that import it. When all have run, the tests
 further away that run its line try what is left. What is known is kept in `build/mutants`; a survivor
-is tried again once the near tests have changed.
+is tried again once the near tests have changed, a killed one once the test that noticed it has.
 """
 
 import ast
@@ -37,8 +37,8 @@ from tests.ratchet import ROOT, imported
 
 KEPT = ROOT / "build" / "mutants"
 COPY = KEPT / "tree"
-ROOMS = [f"pipeline/{room}" for room in ("shards", "tokenization", "evaluation", "stages")]
-ROOMS += [f"model/{room}" for room in ("loader", "encoders", "training")]
+ROOMS = [f"{top}/{room.name}" for top in ("pipeline", "model") for room in sorted((ROOT / top).glob("[a-z]*/"))]
+ROOMS += ["pipeline", "model"]  # the commands
 LIBRARIES = "apache_beam deepspeed pyarrow.dataset scipy.stats sklearn.metrics tokenizers"
 MARKS = "not slow and not k8s and not image and not ssh and not slurm and not engines and not netns"
 USUAL = ("-x", "-n0", "-rfE", "-m", MARKS, "--hypothesis-seed=0", "-p", "no:cacheprovider", f"--rootdir={COPY}")
@@ -149,7 +149,8 @@ def mutants(path: str, text: bytes) -> Iterator[Mutant]:
 def drawn(room: str, count: int, seed: int) -> list[Mutant]:
     """Return changes of a room, at most one of a line."""
     best: dict[tuple[str, int], tuple[str, Mutant]] = {}
-    for name in sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / room).rglob("*.py")):
+    below = (ROOT / room).rglob("*.py") if "/" in room else (ROOT / room).glob("*.py")
+    for name in sorted(path.relative_to(ROOT).as_posix() for path in below):
         for mutant in mutants(name, source(name)):
             around = source(name)[: mutant.end].splitlines()[mutant.first - mutant.last - 1 :]
             ranked = (digest(seed, name, around, mutant.new), mutant)
@@ -239,6 +240,15 @@ def judged(mutant: Mutant, sound: set[str], far: bool) -> str:
     return ""
 
 
+def judges(test: str, near: str) -> str:
+    """Return a digest of the file of the test that noticed a change, or of the near tests if no test did.
+
+    What is known of a change holds while this is the same: a test that is deleted or made weaker takes its kills along.
+    """
+    path = ROOT / test.split("::")[0]
+    return digest(path.read_bytes()) if path.is_file() else near
+
+
 def main() -> None:
     """Try what is drawn and not yet known; print a table and what survived."""
     count, seed = int(os.environ.get("MUTANTS", "400")), int(os.environ.get("SEED", "0"))
@@ -257,13 +267,14 @@ def main() -> None:
     each = [[(room, mutant) for mutant in drawn(room, -(-count // len(ROOMS)), seed)] for room in ROOMS]
     chosen = [pair for group in zip_longest(*each) for pair in group if pair][:count]
     for far, (room, mutant) in product((False, True), chosen):
-        seen = digest(*map(source, tests_of(mutant.path)[0]))
+        near = digest(*map(source, tests_of(mutant.path)[0]))
         row = rows.get(key := digest(mutant, source(mutant.path)))
-        row = {"by": "", "seconds": 0, "rings": 0} if row is None or (row["seen"] != seen and not row["by"]) else row
+        holds = row is not None and row.get("judges") == judges(row["by"], near)
+        row = row if holds else {"by": "", "seconds": 0, "rings": 0}
         if not row["by"] and row["rings"] == far:
             began = sum(os.times()[2:4])
-            row |= {"key": key, "seen": seen, "by": judged(mutant, sound, far), "rings": far + 1}
-            row["diff"] = mutant.diff()
+            row |= {"key": key, "by": judged(mutant, sound, far), "rings": far + 1, "diff": mutant.diff()}
+            row["judges"] = judges(row["by"], near)
             row["seconds"] += round(sum(os.times()[2:4]) - began)
             rows[key] = row
             with results.open("a") as file:

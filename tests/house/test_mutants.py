@@ -1,8 +1,12 @@
 """Changes of the code are small, run, and leave alone what only people read."""
 
 import ast
+from pathlib import Path
 
-from tests.mutants import mutants
+import pytest
+
+from tests import mutants as tool
+from tests.mutants import judges, mutants
 
 SOURCE = '''"""A module of 3 rooms."""
 
@@ -43,3 +47,23 @@ def test_changes_are_programs_and_none_is_of_words_or_types() -> None:
         "rows[0] += 1": {"pass", "rows[0] -= 1", "1", "(-1)", "2", "(0)"},
         "return rows[:LIMIT]": {"return None", "1:LIMIT", ":(LIMIT) +1"},
     }
+
+
+def test_a_kill_is_forgotten_when_its_test_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tool, "ROOT", tmp_path)
+    path = tmp_path / "test_cut.py"
+    path.write_text("def test_cut(): assert cut([9, 8]) == [8]")
+    before = judges("test_cut.py::test_cut[1]", "near tests")
+    assert before == judges("test_cut.py::test_cut[1]", "other near tests")
+    path.write_text("def test_cut(): cut([9, 8])")
+    weaker = judges("test_cut.py::test_cut[1]", "near tests")
+    path.unlink()
+    assert len({before, weaker, judges("test_cut.py::test_cut[1]", "near tests")}) == 3
+    assert judges("exit -11", "a") != judges("", "b")
+
+
+def test_all_rooms_of_the_product_are_drawn_from(root: Path) -> None:
+    files = {path.relative_to(root).as_posix() for top in ("pipeline", "model") for path in (root / top).rglob("*.py")}
+    drawn = {mutant.path for room in tool.ROOMS for mutant in tool.drawn(room, 10**6, 0)}
+    assert drawn <= files
+    assert {path for path in files - drawn if list(mutants(path, (root / path).read_bytes()))} == set()
