@@ -38,7 +38,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         vocab = make_vocab(folder)
-        make_shards(folder, options.rows, options.shards, LENGTH)
+        for name in ("shards", "more"):
+            (folder / name).mkdir()
+            make_shards(folder / name, options.rows, options.shards, LENGTH)
         measure(folder, vocab, options.repeats)
 
 
@@ -47,7 +49,8 @@ def measure(folder: Path, vocab: list[str], repeats: int) -> None:
 
     def loader(more: int = 0, **masks: Any) -> Loader:
         objective = ObjectiveConfig(name="benchmark", **masks)
-        data = DataConfig(dir=str(folder), vocab="v", more=[str(folder)] * more, weights=[3.0] * more + [1.0] * more)
+        others = [str(folder / "more")] * more
+        data = DataConfig(dir=str(folder / "shards"), vocab="v", more=others, weights=[3.0] * more + [1.0] * more)
         return Loader(data, objective, tokenizer, 0, "train")
 
     began = time.perf_counter()
