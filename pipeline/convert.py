@@ -66,8 +66,9 @@ def make_one(config: ConvertConfig, out: Path) -> Result:
     Raises:
         InputError: the model was not found, or the vocabulary is not the model's.
     """
+    from model.encoders.device import TYPES
     from model.huggingface import bert_format, onnx_export, sentence_model, vocabulary
-    from model.training import device_peak, initial_weights
+    from model.training import initial_weights
 
     if config.onnx:
         onnx_export.check_installed()
@@ -77,7 +78,7 @@ def make_one(config: ConvertConfig, out: Path) -> Result:
             f"cannot be combined with architecture {source.config.architecture}; only bert is exported", "onnx", True
         )
     source, vocab, added = with_vocabulary(config, source)
-    dtype = device_peak.TYPES[config.dtype]
+    dtype = TYPES[config.dtype]
     texts = held_out_texts(config, vocab)
     bert_format.save(
         out,

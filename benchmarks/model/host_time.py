@@ -26,11 +26,12 @@ from torch import Tensor
 
 from benchmarks.shared import heading
 from model.config import ModelConfig, OptimizerConfig, TrainConfig
+from model.distributed import rank_card
+from model.distributed.world import World
 from model.encoders import attention as flash
 from model.encoders.architectures import build_model
 from model.encoders.batch import Batch
 from model.encoders.encoder import Encoder
-from model.resilience import rank_card
 from model.training import deepspeed_engine
 from model.training.step_metrics import losses
 
@@ -184,7 +185,7 @@ def engine(layers: int, steps: int, ours: bool, compiled: bool) -> list[Row]:
     kept: list[Callable[..., None]] = [room.look_once, room.gather_flat]
     if not torch.distributed.is_initialized():
         deepspeed_engine.start_world(rank_card.describe(config, ""), 1, 600.0, 600.0)
-    world = deepspeed_engine.World(0, 1, torch.device("cpu"))
+    world = World(0, 1, torch.device("cpu"))
     if not ours:
         room.look_once = room.gather_flat = lambda *_: None
     try:

@@ -146,7 +146,7 @@ def everywhere(module: PretrainingModel, batch: Batch) -> tuple[Tensor, Tensor]:
 def engine_step(options: argparse.Namespace, config: ModelConfig) -> Callable[[Any], None]:
     """Return a step as in model/train.py: fp32 master weights, ZeRO stage 1."""
     from model.config import OptimizerConfig, TrainConfig
-    from model.resilience import rank_card
+    from model.distributed import rank_card
     from model.training.deepspeed_engine import build_engine, start_world
 
     settings = TrainConfig(

@@ -1,11 +1,9 @@
 """DeepSpeed behind a small interface: build the engine, gather its state, load a state."""
 
 import math
-import os
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, get_args
 
@@ -20,18 +18,16 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from model.config import Json, TrainConfig, Weights, deepspeed_keys
-from model.encoders.device import choose_products, has_compiler
+from model.distributed import process_group
+from model.distributed.rank_card import RankCard
+from model.distributed.world import World, join_world
+from model.encoders.device import TYPES, has_compiler
 from model.encoders.encoder import prepare_for
-from model.resilience import process_group
-from model.resilience.gpus import device_of_rank
 from model.resilience.nonfinite import clip_and_skip
-from model.resilience.rank_card import RankCard
 from model.training.checkpoint import Tensors
 from model.training.deepspeed_patches import before_start, gather_flat, look_once, require_version, usual_wrapper
-from model.training.device_peak import TYPES
 from model.training.optimizer import AVERAGE, build_optimizer, moment_keys
 from model.training.partitioned import PartitionedAdam, layouts
-from pipeline.common import cores
 from pipeline.errors import ConfigError, InputError, first_line, named
 
 # The dynamic loss scale of fp16, which the next steps depend on.
@@ -47,39 +43,17 @@ OFFLOADS = {"offload_optimizer", "offload_param"}
 FP32 = {"data_types": {"grad_accum_dtype": "fp32"}, "communication_data_type": "fp32"}
 
 
-@dataclass(frozen=True)
-class World:
-    """Rank, device and world size of this process."""
-
-    rank: int
-    size: int
-    device: torch.device
-
-
 def start_world(card: RankCard, threads: int | None, start_timeout: float = 1800.0, timeout: float = 900.0) -> World:
-    """Join the launcher's process group, or make one of this process alone.
+    """Join the other ranks, and DeepSpeed with them; arguments and errors as of `join_world`.
 
     Raises:
-        ConfigError: Fewer GPUs are usable than the environment announces or ranks need.
         InputError: Another version of DeepSpeed is installed.
     """
     require_version()
-    device = device_of_rank()
-    choose_products(device)
-    if device.type == "cpu":
-        torch.set_num_threads(threads or max(1, cores.available() // ranks_of_this_node()))
-        torch.set_flush_denormal(True)  # products with denormals are 25 times slower
-    limit = timedelta(seconds=timeout)
-    before_start(limit, device.type == "cuda")
-    process_group.join(card, start_timeout, timeout, device)
+    world, limit = join_world(card, threads, start_timeout, timeout), timedelta(seconds=timeout)
+    before_start(limit, world.device.type == "cuda")
     deepspeed.init_distributed(verbose=False, timeout=limit)
-    return World(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), device)
-
-
-def ranks_of_this_node() -> int:
-    """Return the number of ranks that share this machine, as torchrun's or deepspeed's says."""
-    names = ("LOCAL_WORLD_SIZE", "LOCAL_SIZE", "WORLD_SIZE")
-    return int(next(os.environ[name] for name in names if name in os.environ))
+    return world
 
 
 def deepspeed_config(config: TrainConfig, world: World) -> Json:

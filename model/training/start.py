@@ -10,13 +10,15 @@ from typing import Any, NamedTuple
 import torch
 
 from model.config import ModelConfig, TrainConfig
+from model.distributed import process_group, rank_card
+from model.distributed.world import World
 from model.encoders.architectures import build_model
+from model.encoders.device import TYPES
 from model.loader.loader import Loader, ShardFiles
 from model.loader.shard_cache import ShardCache
-from model.resilience import process_group, rank_card
 from model.training import device_peak, extending, initial_weights, micro_batch, run_length
 from model.training.checkpoint import Tensors
-from model.training.deepspeed_engine import World, build_engine, compiles, load_state, restore_scale, start_world
+from model.training.deepspeed_engine import build_engine, compiles, load_state, restore_scale, start_world
 from pipeline.common import counter_rng
 from pipeline.errors import BY_FORCE, InputError
 from pipeline.records import checkpoint_folder
@@ -144,7 +146,7 @@ def restore(session: Session, store: BackgroundUpload, beat: Beat) -> tuple[Any,
             state, tensors = dataclasses.replace(state, carried=there.updates), Tensors(path)
     module.encoder.recompute = config.compute.recompute
     if compiles(config, world):
-        module.encoder.compile_layers(world.device, device_peak.TYPES[config.precision])
+        module.encoder.compile_layers(world.device, TYPES[config.precision])
     engine = build_engine(module, config, world)
     if tensors is not None:
         load_state(engine, tensors, state.updates)

@@ -13,11 +13,11 @@ import torch
 import torch.distributed as dist
 
 from model.config import Figures, TrainConfig
+from model.distributed import process_group
 from model.encoders.batch import Batch
 from model.loader.device_copy import Copied, Copier, prefetch
 from model.loader.loader import GlobalBatch, Loader
 from model.loader.shard_cache import Reading, ShardCache
-from model.resilience import process_group
 from model.resilience.nonfinite import Health
 from model.resilience.watchdog import LEAVING, Watchdog
 from model.training import checkpoint, cost, estimate, micro_batch, provenance, run_length, start
@@ -427,7 +427,7 @@ def train(
             result = trainer.run()
     except Exception as error:
         guard.leaving()  # it stays: a signal or a hang must not spoil the exit code
-        found = micro_batch.ending(
+        found = micro_batch.classify_failure(
             error, config, rank, checkpoint_folder.runs(out) / checkpoint_folder.run_name(fingerprint)
         )
         if found is not None:

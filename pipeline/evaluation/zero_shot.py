@@ -214,7 +214,7 @@ def evaluate(config: EvaluateConfig, out: Path) -> Evaluation:
     Raises:
         InputError: a file of the task or a model lacks something.
     """
-    from model.resilience.gpus import require_gpus
+    from model.distributed.gpus import require_gpus
 
     require_gpus()
     folder = out / RUNS

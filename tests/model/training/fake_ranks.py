@@ -19,9 +19,10 @@ from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from benchmarks.model.child_process import in_child
 from model.config import ModelConfig, OptimizerConfig, TrainConfig
+from model.distributed.world import World
 from model.encoders.architectures import build_model
 from model.training import deepspeed_engine
-from model.training.deepspeed_engine import FP32, World
+from model.training.deepspeed_engine import FP32
 from model.training.partitioned import layouts
 from model.training.step_metrics import losses
 from tests.model.encoders.test_bert import VOCAB, ragged

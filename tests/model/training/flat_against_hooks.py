@@ -16,10 +16,11 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from model.config import OptimizerConfig, TrainConfig
+from model.distributed import rank_card
+from model.distributed.world import World
 from model.encoders.architectures import build_model
-from model.resilience import rank_card
 from model.training import deepspeed_engine, deepspeed_patches
-from model.training.deepspeed_engine import FP32, World
+from model.training.deepspeed_engine import FP32
 from model.training.step_metrics import losses
 from tests.model.encoders.test_bert import ragged, small
 

@@ -15,7 +15,7 @@ os.environ |= {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "DS_ACCELERATO
 os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": sys.argv[1]}
 
 from model.config import ComputeConfig, OptimizerConfig, TrainConfig
-from model.resilience.rank_card import RankCard
+from model.distributed.rank_card import RankCard
 from model.training import checkpoint, deepspeed_engine
 from tests.support import finished
 

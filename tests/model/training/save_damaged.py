@@ -11,10 +11,10 @@ import torch
 import torch.distributed as dist
 
 from model.config import OptimizerConfig, TrainConfig, deepspeed_keys
+from model.distributed import rank_card
+from model.distributed.world import World
 from model.encoders.architectures import build_model
-from model.resilience import rank_card
 from model.training import deepspeed_engine
-from model.training.deepspeed_engine import World
 from model.training.step_metrics import losses
 from tests.model.encoders.test_bert import ragged, small
 

@@ -17,7 +17,8 @@ from deepspeed.utils import safe_get_full_grad
 from torch import Tensor, nn
 
 from model.config import OptimizerConfig, TrainConfig
-from model.resilience import rank_card
+from model.distributed import rank_card
+from model.distributed.world import World
 from model.training import deepspeed_engine
 from model.training.deepspeed_engine import FP32
 from model.training.deepspeed_patches import linked
@@ -41,7 +42,7 @@ class Product(nn.Module):
         return (self.weight * x).sum() + self.bias.sum()
 
 
-def distance(stage: int, types: dict[str, Any], world: deepspeed_engine.World) -> dict[str, Any]:
+def distance(stage: int, types: dict[str, Any], world: World) -> dict[str, Any]:
     """Return the greatest relative error of a sum, and the wrapper that made it."""
     settings = {"zero_optimization": {"stage": stage, "stage3_param_persistence_threshold": 0}, **types}
     config = TrainConfig(

@@ -12,8 +12,8 @@ import sys
 import time
 from typing import Any
 
-from model.resilience import rendezvous
-from model.resilience.rank_card import describe
+from model.distributed import rendezvous
+from model.distributed.rank_card import describe
 from pipeline.errors import Restart, UserError
 
 

@@ -16,11 +16,9 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from model.distributed.environment import RUN
 from pipeline.console.formatting import flatten, pluralize
 
-RUN = "BERT_RUN"  # environment: the launcher's unique name for one start of a training
-SECRET = "BERT_SECRET"  # environment: what the ranks of a training know alone
-HOSTS = "BERT_RANK_HOSTS"  # environment: node names in rank order, separated by commas
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("torch", "deepspeed")
 OF_A_NODE = ("heartbeat", "threads")  # settings that may differ between nodes

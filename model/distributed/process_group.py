@@ -13,8 +13,8 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
-from model.resilience import rendezvous
-from model.resilience.rank_card import RankCard
+from model.distributed import rendezvous
+from model.distributed.rank_card import RankCard
 from pipeline.errors import InputError
 from pipeline.storage.atomic import write_text
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from torch._C._distributed_c10d import HashStore
 
-from model.resilience import rendezvous
-from model.resilience.rank_card import RankCard
+from model.distributed import rendezvous
+from model.distributed.rank_card import RankCard
 from pipeline.common.ports import free_port
 from tests.support import forked
 
@@ -21,7 +21,7 @@ def meet(root: Path, *plans: Plan, quiet: bool = False) -> list[tuple[str, str, 
 
     `quiet`: PyTorch may not print a word about it, such as a trace of its C++ code.
     """
-    script = Path(__file__).with_name("meet_many.py")
+    script = Path(__file__).parents[1] / "workers/meet_many.py"
     done = forked.fresh(script, json.dumps(plans), env={"PYTHONPATH": str(root)})
     assert done.returncode == 0, done.stderr
     assert not (quiet and done.stderr)

@@ -22,7 +22,8 @@ from datetime import timedelta
 import torch.distributed as dist
 from torch._C._distributed_c10d import PrefixStore, Store, TCPStore
 
-from model.resilience.rank_card import HOSTS, SECRET, RankCard
+from model.distributed.environment import HOSTS, SECRET
+from model.distributed.rank_card import RankCard
 from pipeline.errors import ConfigError, InputError, Restart, first_line
 
 LEAVING = 10.0  # seconds that a previous training may take to free the port

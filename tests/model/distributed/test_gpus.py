@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from model.resilience import gpus
+from model.distributed import gpus
 from pipeline.common import cores
 from pipeline.errors import ConfigError
 from tests.support import forked
@@ -68,7 +68,7 @@ def test_a_node_whose_driver_is_too_old_is_refused_with_the_one_that_is_needed(
 
 
 def test_training_joins_no_group_without_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    from model.resilience.rank_card import RankCard
+    from model.distributed.rank_card import RankCard
     from model.training import deepspeed_engine
 
     monkeypatch.setenv("BERT_GPUS", "2")

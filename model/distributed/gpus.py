@@ -3,13 +3,13 @@
 import os
 from typing import TYPE_CHECKING
 
+from model.distributed.environment import PROMISED
 from pipeline.common import cores
 from pipeline.errors import ConfigError
 
 if TYPE_CHECKING:
     import torch
 
-PROMISED = "BERT_GPUS"  # environment: the GPUs of this node, by k8s/pretrain.yaml or deploy/slurm.sh
 VISIBLE = "CUDA_VISIBLE_DEVICES"  # environment: the numbers of the GPUs that are ours
 OLDEST_DRIVER = {"12": "525", "13": "580"}  # of NVIDIA, for each major version of CUDA
 
