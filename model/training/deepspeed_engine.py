@@ -23,11 +23,19 @@ from model.distributed.rank_card import RankCard
 from model.distributed.world import World, join_world
 from model.encoders.device import TYPES, has_compiler
 from model.encoders.encoder import prepare_for
+from model.optim.average import AVERAGE, keep_average
+from model.optim.build import build_optimizer, moment_keys
+from model.optim.partitioned_adam import PartitionedAdam
+from model.optim.zero_layout import layouts
 from model.resilience.nonfinite import clip_and_skip
 from model.training.checkpoint import Tensors
-from model.training.deepspeed_patches import before_start, gather_flat, look_once, require_version, usual_wrapper
-from model.training.optimizer import AVERAGE, build_optimizer, moment_keys
-from model.training.partitioned import PartitionedAdam, layouts
+from model.training.deepspeed_patches import (
+    before_start,
+    force_zero_wrapper,
+    fuse_grad_norm,
+    install_flat_gradients,
+    require_version,
+)
 from pipeline.errors import ConfigError, InputError, first_line, named
 
 # The dynamic loss scale of fp16, which the next steps depend on.
@@ -152,7 +160,7 @@ def build_engine(module: nn.Module, config: TrainConfig, world: World) -> Any:
         clip, settings["gradient_clipping"] = settings["gradient_clipping"], 0.0
     module.to(world.device)
     try:
-        with usual_wrapper():
+        with force_zero_wrapper():
             engine, *_ = deepspeed.initialize(
                 model=module, optimizer=optimizer, config=settings, dist_init_required=False
             )
@@ -163,8 +171,8 @@ def build_engine(module: nn.Module, config: TrainConfig, world: World) -> Any:
         raise ConfigError(first_line(error), "deepspeed") from error  # what it cannot combine
     if not hasattr(engine.optimizer, "overflow"):
         clip_and_skip(engine.optimizer, clip)
-    look_once(engine.optimizer)
-    gather_flat(engine.optimizer, engine.module.parameters())
+    fuse_grad_norm(engine.optimizer)
+    install_flat_gradients(engine.optimizer, engine.module.parameters())
     if isinstance(optimizer, PartitionedAdam):
         optimizer.partitions = layouts(engine)
     engine.moments = moments
@@ -321,31 +329,6 @@ def _link_optimizer_state(engine: Any) -> None:
     if engine.zero_optimization_stage() in (1, 2):
         for parameters, flat in zip(wrapper.bit16_groups, wrapper.single_partition_of_fp32_groups, strict=True):
             fragments.lazy_init_hp_params_optimizer_state(parameters, flat, wrapper.optimizer.state)
-
-
-def keep_average(optimizer: Optimizer, decay: float) -> None:
-    """Make an optimizer update the average of its parameters after each of its steps.
-
-    Each rank averages the fp32 weights that it owns, so that checkpoints gather and scatter the
-    average as they do moments. The mean after n updates has the weights decay^(n-1) (1 - decay), ...,
-    1 - decay of the n states, divided by their sum: the initial weights have no part in it.
-    """
-
-    @torch.no_grad()
-    def after(optimizer: Optimizer, *_: Any) -> None:
-        for group in optimizer.param_groups:
-            for parameter in group["params"]:
-                if parameter.grad is not None:  # else it was not updated
-                    state = optimizer.state[parameter]
-                    if AVERAGE not in state:
-                        state[AVERAGE] = torch.zeros_like(parameter)
-                    newest = (1 - decay) / (1 - decay ** state["step"].double())  # the first has all
-                    # A number if the step is in host memory, else a tensor: no device is waited for.
-                    share = float(newest) if newest.device.type == "cpu" else newest.float()
-                    state[AVERAGE].lerp_(parameter, share)
-
-    optimizer.register_step_post_hook(after)
-    optimizer.average_decay = decay  # type: ignore[attr-defined]
 
 
 @contextmanager

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from model.config import AUTO, SHAPE, Json, ModelConfig, TrainConfig, Weights, check_length
 from model.huggingface import bert_format, vocabulary
+from model.optim.average import AVERAGE
 from model.training import checkpoint
-from model.training.optimizer import AVERAGE
 from pipeline.errors import ConfigError, InputError, named
 from pipeline.records import checkpoint_folder
 from pipeline.records.checkpoint_folder import Checkpoint

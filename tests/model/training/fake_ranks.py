@@ -21,9 +21,9 @@ from benchmarks.model.child_process import in_child
 from model.config import ModelConfig, OptimizerConfig, TrainConfig
 from model.distributed.world import World
 from model.encoders.architectures import build_model
+from model.optim.zero_layout import layouts
 from model.training import deepspeed_engine
 from model.training.deepspeed_engine import FP32
-from model.training.partitioned import layouts
 from model.training.step_metrics import losses
 from tests.model.encoders.test_bert import VOCAB, ragged
 

@@ -62,7 +62,7 @@ def trained(case: tuple[int, int], flat: bool, world: World) -> dict[str, Any]:
     )
     room: Any = deepspeed_engine
     room.ONLY_ON_GPUS = ()  # a bucket's size is for GPUs
-    room.gather_flat = deepspeed_patches.gather_flat if flat else lambda *_: None
+    room.install_flat_gradients = deepspeed_patches.install_flat_gradients if flat else lambda *_: None
     torch.manual_seed(0)
     engine = deepspeed_engine.build_engine(WithUnused(), config, world)
     norms, calls = [], 0

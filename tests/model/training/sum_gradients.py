@@ -19,11 +19,11 @@ from torch import Tensor, nn
 from model.config import OptimizerConfig, TrainConfig
 from model.distributed import rank_card
 from model.distributed.world import World
+from model.optim.average import AVERAGE
+from model.optim.zero_layout import layouts
 from model.training import deepspeed_engine
 from model.training.deepspeed_engine import FP32
 from model.training.deepspeed_patches import linked
-from model.training.optimizer import AVERAGE
-from model.training.partitioned import layouts
 
 MICRO_BATCHES = 128
 BF16 = {"data_types": {"grad_accum_dtype": "bf16"}}

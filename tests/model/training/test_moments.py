@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import torch
 
+from model.optim.build import ADAM
 from model.training import checkpoint
 from model.training.deepspeed_engine import load_state
-from model.training.optimizer import ADAM
 from pipeline.common.ports import free_port
 from pipeline.errors import InputError
 from tests.model.conftest import printed

@@ -5,6 +5,9 @@ import torch
 
 from model.training.deepspeed_patches import buckets, in_backward_order, sizes
 from model.training.partitioned import Piece, fragments
+from model.optim.gradient_buckets import buckets, in_backward_order, sizes
+from model.optim.zero_layout import ParamShard, flat_shards
+from tests import forked
 from tests.model.conftest import printed
 from tests.support import forked
 
@@ -49,5 +52,5 @@ def test_a_bucket_that_is_full_at_the_end_holds_up_no_other() -> None:
 
 def test_partitions_have_all_pieces_of_parameters_once() -> None:
     group = [torch.empty(size) for size in (4, 3, 9, 0, 1)]
-    assert fragments(group, 6, 6) == [Piece(1, 0, 1, 2), Piece(2, 1, 5, 0)]
+    assert flat_shards(group, 6, 6) == [ParamShard(1, 0, 1, 2), ParamShard(2, 1, 5, 0)]
     assert [sizes(group, start, 6) for start in (0, 6, 12, 18)] == [[4, 2], [1, 5], [4, 1, 1], [6]]

@@ -1,76 +1,20 @@
-"""The optimizers and their parameter groups."""
+"""Muon: momentum whose matrices are orthogonalised, over all ranks together."""
 
 from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch import Tensor, nn
+from torch import Tensor
 from torch.optim.adamw import adamw
 
-from model.config import OptimizerConfig
-from model.training.partitioned import (
-    ADAM,
-    Group,
-    Layout,
-    PartitionedAdam,
-    Step,
-    TensorList,
-    multiply,
-    on_device,
-    pieces_of,
-    squares,
-    whole_sums,
-)
+from model.optim.partitioned_adam import Group, PartitionedAdam, Step
+from model.optim.zero_layout import Layout, TensorList, pieces_of
 
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)  # of a quintic that is steep at zero
 ITERATIONS = 5
 AT_ONCE = 2**26  # elements of matrices that ranks exchange, or a GPU iterates, at a time
 IN_CACHE = 2**19  # that a CPU iterates at a time
 MOMENTUM = "momentum"
-AVERAGE = "average"  # of the weights, an optimizer's moment like the others
-
-
-class Lamb(PartitionedAdam):
-    """LAMB: Adam with each update scaled to the norm of its parameter.
-
-    You et al. 2020, "Large batch optimization for deep learning: training BERT in 76 minutes",
-    algorithm 2. `adapt` of a parameter group enables trust ratios for its parameters: as in the
-    published code, biases and layer norms have none.
-    """
-
-    def _scale(self, step: Step, updates: TensorList) -> None:
-        if step.group["adapt"]:
-            super()._scale(step, updates)
-
-    def _rescale(self, measured: TensorList, updates: TensorList, layout: Layout | None) -> None:
-        """Multiply updates by trust ratios, |parameter| / |update|; by 1 where a norm is zero."""
-        weight, update = whole_sums((squares(measured), squares(updates)), layout).sqrt()
-        multiply(updates, torch.where((weight > 0) & (update > 0), weight / update, 1.0))
-
-
-class StableAdamW(PartitionedAdam):
-    """AdamW with smaller updates where gradients exceed their running average.
-
-    Wortsman et al. 2023, "Stable and low-precision training for large-scale vision-language models",
-    algorithm 2 (Adafactor's update clipping), in place of gradient-norm clipping: a parameter's
-    learning rate is divided by the root mean square of g / sqrt(v) over its elements, where that is
-    above one. It includes biases and layer norms.
-    """
-
-    def _measured(self, step: Step) -> TensorList:
-        """Return g / sqrt(v) per element, v bias-corrected and at least epsilon^2."""
-        size = torch._foreach_sqrt([state["exp_avg_sq"] for state in step.states])
-        count = int(step.states[0]["step"].numpy())
-        torch._foreach_div_(size, (1 - step.group["betas"][1] ** count) ** 0.5)
-        torch._foreach_clamp_min_(size, step.group["eps"])
-        return list(torch._foreach_div(step.gradients, size))
-
-    def _rescale(self, measured: TensorList, updates: TensorList, layout: Layout | None) -> None:
-        """Divide updates by the RMS of their parameters' ratios where it is above one."""
-        found = squares(measured)
-        counts = on_device(tuple(ratio.numel() for ratio in measured), found.device).float()
-        total, count = whole_sums((found, counts), layout)
-        multiply(updates, 1 / (total / count).sqrt().clamp_min(1.0))
 
 
 class Muon(PartitionedAdam):
@@ -139,7 +83,7 @@ def orthogonalise(matrices: TensorList, bf16: bool, device: torch.device) -> Non
         shapes.setdefault(matrix.shape, []).append(matrix)
     most = AT_ONCE if device.type == "cuda" else IN_CACHE
     for same in shapes.values():
-        for first, last in portions([matrix.numel() for matrix in same], most):
+        for first, last in chunk_by_numel([matrix.numel() for matrix in same], most):
             batch = orthogonal(torch.stack(same[first:last]).to(device), bf16)
             torch._foreach_copy_(same[first:last], list(batch.unbind()))
 
@@ -204,7 +148,7 @@ def orthogonalise_pieces(flat: Tensor, layout: Layout, bf16: bool) -> None:
     own = [part.view(layout.shapes[piece.parameter]) for piece, part in parts if piece.parameter not in layout.split]
     orthogonalise(own, bf16, layout.device)
     split = sorted(layout.split)
-    for first, last in portions([layout.shapes[number].numel() for number in split]):
+    for first, last in chunk_by_numel([layout.shapes[number].numel() for number in split]):
         shapes = [layout.shapes[number] for number in split[first:last]]
         buffer = torch.zeros(sum(shape.numel() for shape in shapes), device=layout.device)
         places = torch.split(buffer, [shape.numel() for shape in shapes])
@@ -217,7 +161,7 @@ def orthogonalise_pieces(flat: Tensor, layout: Layout, bf16: bool) -> None:
         for part, place in mine:
             place.copy_(part)
         dist.all_reduce(buffer, group=layout.group)
-        share(buffer, shapes, layout.group, bf16)
+        orthogonalise_distributed(buffer, shapes, layout.group, bf16)
         for part, place in mine:
             part.copy_(place)
 
@@ -227,16 +171,16 @@ def orthogonalise_whole(matrices: TensorList, bf16: bool) -> None:
     if not dist.is_initialized() or dist.get_world_size() == 1:
         orthogonalise(matrices, bf16, matrices[0].device)
         return
-    for first, last in portions([matrix.numel() for matrix in matrices]):
+    for first, last in chunk_by_numel([matrix.numel() for matrix in matrices]):
         portion = matrices[first:last]
         buffer = torch.cat([matrix.flatten() for matrix in portion])
-        share(buffer, [matrix.shape for matrix in portion], None, bf16)
+        orthogonalise_distributed(buffer, [matrix.shape for matrix in portion], None, bf16)
         wholes = torch.split(buffer, [matrix.numel() for matrix in portion])
         for matrix, whole in zip(portion, wholes, strict=True):
             matrix.copy_(whole.view_as(matrix))
 
 
-def share(buffer: Tensor, shapes: list[torch.Size], group: Any, bf16: bool) -> None:
+def orthogonalise_distributed(buffer: Tensor, shapes: list[torch.Size], group: Any, bf16: bool) -> None:
     """Orthogonalise the matrices of a buffer that every rank has, each rank some, in place."""
     rank, world = dist.get_rank(group), dist.get_world_size(group)
     wholes = torch.split(buffer, [shape.numel() for shape in shapes])
@@ -248,7 +192,7 @@ def share(buffer: Tensor, shapes: list[torch.Size], group: Any, bf16: bool) -> N
     dist.all_reduce(buffer, group=group)
 
 
-def portions(sizes: list[int], most: int = AT_ONCE) -> list[tuple[int, int]]:
+def chunk_by_numel(sizes: list[int], most: int = AT_ONCE) -> list[tuple[int, int]]:
     """Return ranges of matrices that together have at most `most` elements, or are one."""
     found, first, total = [], 0, 0
     for number, size in enumerate(sizes):
@@ -257,57 +201,3 @@ def portions(sizes: list[int], most: int = AT_ONCE) -> list[tuple[int, int]]:
             first, total = number, 0
         total += size
     return [*found, (first, len(sizes))] if sizes else []
-
-
-def parameter_groups(module: nn.Module, weight_decay: float) -> list[dict[str, object]]:
-    """Return two groups: matrices with decay; biases and layer norms without (Devlin et al. 2019).
-
-    `adapt` enables LAMB's trust ratios, for matrices only.
-    """
-    parameters = [p for p in module.parameters() if p.requires_grad]
-    matrices = [p for p in parameters if p.dim() >= 2]
-    vectors = [p for p in parameters if p.dim() < 2]
-    return [
-        {"params": matrices, "weight_decay": weight_decay, "adapt": True},
-        {"params": vectors, "weight_decay": 0.0, "adapt": False},
-    ]
-
-
-def muon_groups(module: nn.Module, config: OptimizerConfig) -> list[dict[str, object]]:
-    """Return the matrices of hidden layers, and the groups of AdamW: other matrices, vectors."""
-    hidden = [
-        parameter for name, parameter in module.named_parameters() if parameter.dim() == 2 and ".layers." in f".{name}"
-    ]
-    known = {id(parameter) for parameter in hidden}
-    matrices, vectors = parameter_groups(module, config.weight_decay)
-    matrices["params"] = [p for p in matrices["params"] if id(p) not in known]  # type: ignore[attr-defined]
-    by_adam = {"rate_share": config.adam_share}
-    return [
-        {"params": hidden, "weight_decay": config.weight_decay, "moments": (MOMENTUM,), "momentum": config.momentum},
-        matrices | by_adam,
-        vectors | by_adam,
-    ]
-
-
-def moment_keys(optimizer: torch.optim.Optimizer, group: Group) -> tuple[str, ...]:
-    """Return the names of the tensors that an optimizer keeps per parameter of a group.
-
-    They have the parameter's shape. Where they differ from Adam's, the group has them as `moments`.
-    """
-    keys: tuple[str, ...] = group.get("moments", ADAM)
-    return (*keys, AVERAGE) if hasattr(optimizer, "average_decay") else keys
-
-
-def build_optimizer(module: nn.Module, config: OptimizerConfig, bf16: bool = False) -> torch.optim.Optimizer:
-    """Build the configured optimizer for the module, which may be trained in bf16.
-
-    None needs a compiler at start-up.
-    """
-    rate, epsilon = config.learning_rate, config.epsilon
-    betas = (config.betas[0], config.betas[1])
-    if config.name == "muon":
-        return Muon(muon_groups(module, config), rate, betas, epsilon, bf16)
-    groups = parameter_groups(module, config.weight_decay)
-    if config.name == "adamw":
-        return torch.optim.AdamW(groups, lr=rate, betas=betas, eps=epsilon, fused=True)
-    return {"lamb": Lamb, "stable_adamw": StableAdamW}[config.name](groups, rate, betas, epsilon)

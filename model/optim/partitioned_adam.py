@@ -7,14 +7,14 @@ sums of whole parameters at every stage and world size.
 
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
-TensorList = list[Tensor]
+from model.optim.zero_layout import Layout, TensorList, pieces_of
+
 Group = dict[str, Any]  # of parameters: an optimizer's settings for them
 
 ADAM = ("exp_avg", "exp_avg_sq")  # first and second moment
@@ -27,27 +27,6 @@ class Step(NamedTuple):
     gradients: TensorList
     states: list[dict[str, Any]]
     group: Group
-
-
-@dataclass(frozen=True)
-class Piece:
-    """A contiguous range of one parameter's elements in a flat partition."""
-
-    parameter: int  # index in the partition's parameter group
-    start: int
-    size: int
-    offset: int  # of its first element in the parameter
-
-
-@dataclass(frozen=True)
-class Layout:
-    """Contents of one flat partition and the process group that shares its parameters."""
-
-    pieces: list[Piece]
-    shapes: list[torch.Size]  # of the parameters of the whole group, over all ranks
-    group: Any  # the process group that shares them
-    device: torch.device  # on which that group communicates
-    split: frozenset[int]  # parameters that no rank has whole
 
 
 class PartitionedAdam(torch.optim.Optimizer):
@@ -121,11 +100,6 @@ class PartitionedAdam(torch.optim.Optimizer):
         return [self.state[parameter] for parameter in parameters]
 
 
-def pieces_of(tensor: Tensor, layout: Layout) -> TensorList:
-    """Split a flat partition, or a tensor of its size, into one piece per parameter."""
-    return [tensor[piece.start : piece.start + piece.size] for piece in layout.pieces]
-
-
 def whole_sums(sums: Sequence[Tensor], layout: Layout | None) -> Tensor:
     """Reduce sums over pieces, `(pieces,)` each, to their parameters': `(len(sums), pieces)`.
 
@@ -159,56 +133,3 @@ def multiply(updates: TensorList, factors: Tensor) -> None:
     """Multiply each update by its factor, in place."""
     if updates:
         torch._foreach_mul_(updates, list(factors.to(updates[0].device).unbind()))
-
-
-def layouts(engine: Any) -> dict[Tensor, Layout]:
-    """Return the layout of each flat partition of a DeepSpeed engine; empty at stage 0."""
-    stage, wrapper = engine.zero_optimization_stage(), engine.optimizer
-    if stage == 0:
-        return {}
-    common = (wrapper.dp_process_group, engine.device)
-    rank = dist.get_rank(wrapper.dp_process_group)
-    if stage == 3:
-        return {
-            flat: layout_of(equal_shares(group, rank), [p.ds_shape for p in group], *common)
-            for flat, group in zip(wrapper.fp32_partitioned_groups_flat, wrapper.fp16_groups, strict=True)
-        }
-    return {
-        flat: layout_of(fragments(group, rank * flat.numel(), flat.numel()), [p.shape for p in group], *common)
-        for flat, group in zip(wrapper.single_partition_of_fp32_groups, wrapper.bit16_groups, strict=True)
-    }
-
-
-def layout_of(pieces: list[Piece], shapes: list[torch.Size], group: Any, device: torch.device) -> Layout:
-    """Return the layout of a partition. Every rank of its group must call it."""
-    whole = torch.zeros(len(shapes), device=device)
-    whole[[p.parameter for p in pieces if p.size == shapes[p.parameter].numel()]] = 1
-    dist.all_reduce(whole, group=group)
-    split = (number for number, ranks in enumerate(whole.tolist()) if not ranks)
-    return Layout(pieces, shapes, group, device, frozenset(split))
-
-
-def fragments(parameters: list[Any], start: int, size: int) -> list[Piece]:
-    """Return the pieces in `size` elements from `start` of parameters laid end to end.
-
-    So ZeRO 1 and 2 cut a parameter group, into equal partitions of which the last is padded.
-    """
-    found, place = [], 0
-    for number, parameter in enumerate(parameters):
-        begin, end = max(place, start), min(place + parameter.numel(), start + size)
-        if begin < end:
-            found.append(Piece(number, begin - start, end - begin, begin - place))
-        place += parameter.numel()
-    return found
-
-
-def equal_shares(parameters: list[Any], rank: int) -> list[Piece]:
-    """Return this rank's pieces at stage 3: an equal part of each parameter, the last padded."""
-    found, start = [], 0
-    for number, parameter in enumerate(parameters):
-        share = parameter.partition_numel()
-        real = min(share, max(0, parameter.ds_numel - rank * share))
-        if real:
-            found.append(Piece(number, start, real, rank * share))
-        start += share
-    return found

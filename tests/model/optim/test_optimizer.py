@@ -10,8 +10,9 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from model.config import OptimizerConfig
-from model.training.deepspeed_engine import keep_average
-from model.training.optimizer import build_optimizer, orthogonal, parameter_groups
+from model.optim.average import keep_average
+from model.optim.build import build_optimizer, parameter_groups
+from model.optim.muon import orthogonal
 
 
 def test_only_matrices_decay() -> None:
