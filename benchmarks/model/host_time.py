@@ -28,8 +28,8 @@ from benchmarks.shared import heading
 from model.config import ModelConfig, OptimizerConfig, TrainConfig
 from model.distributed import rank_card
 from model.distributed.world import World
-from model.encoders import attention as flash
 from model.encoders.architectures import build_model
+from model.encoders.attention import flash
 from model.encoders.batch import Batch
 from model.encoders.encoder import Encoder
 from model.training import deepspeed_engine

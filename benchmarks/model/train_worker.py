@@ -18,8 +18,9 @@ from torch.nn import functional as F
 from benchmarks.data.samples import SIZE, tokenizer_of
 from benchmarks.gpu.model import Loss, loss_of, step_of
 from model.config import DataConfig, ModelConfig, ObjectiveConfig
-from model.encoders import attention, bert
+from model.encoders import bert
 from model.encoders.architectures import build_model
+from model.encoders.attention import cpu
 from model.encoders.batch import Batch
 from model.encoders.encoder import PretrainingModel, prepare_for
 from model.huggingface import bert_format
@@ -127,7 +128,7 @@ def ablated(trick: str, config: ModelConfig, device: torch.device, dtype: torch.
         config = dataclasses.replace(config, attention="padded")
     if trick == "dropout":
         bert.Dropout.forward = lambda self, x: F.dropout(x, self.share, self.training)  # type: ignore
-        attention.drop = F.dropout  # type: ignore
+        cpu.drop = F.dropout  # type: ignore
     module = build_model(config).to(device, dtype)
 
     def loss(batch: Batch) -> Tensor:

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from model.encoders.attention import EQUAL
+from model.encoders.attention.dispatch import EQUAL
 from model.encoders.batch import Packed
 from model.encoders.device import fp32_matmul
 from model.encoders.encoder import MaskedHead, PretrainingModel
