@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from model.config import DataConfig, ModelConfig, TrainConfig
+from model.tracking.metrics_file import read_metrics
 from model.training import cost, run_length
-from model.training.tracking import read_metrics
 from pipeline.common import cores
 from pipeline.errors import InputError
 from pipeline.records import estimate

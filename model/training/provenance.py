@@ -7,7 +7,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING
 
 from model.config import Json
-from model.training.tracking import read_metrics
+from model.tracking.metrics_file import read_metrics
 from pipeline.records.manifest import Manifest
 from pipeline.records.metrics import TrainingSummary
 

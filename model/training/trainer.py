@@ -20,12 +20,13 @@ from model.loader.loader import GlobalBatch, Loader
 from model.loader.shard_cache import Reading, ShardCache
 from model.resilience.nonfinite import Health
 from model.resilience.watchdog import LEAVING, Watchdog
+from model.tracking.metrics_file import read_metrics, swap_metrics_files
+from model.tracking.tracker import Tracker
 from model.training import checkpoint, cost, estimate, micro_batch, provenance, run_length, start
 from model.training.deepspeed_engine import averaged_weights, gather_state, scale_of
 from model.training.schedule import batches, lr_factor, mask_share, steps_before_decay, warmup_steps
 from model.training.start import Session
 from model.training.step_metrics import SUMS, Meter, losses
-from model.training.tracking import Tracker, read_metrics, take_back
 from pipeline.common import counter_rng
 from pipeline.console.formatting import WARNING, pluralize
 from pipeline.errors import Diverged, Restart
@@ -48,7 +49,7 @@ class Trainer:
         self.plan, self.world, self.state = plan, world, state
         self.config, self.loader, self.steps = plan.config, plan.loader, plan.steps
         if world.rank == 0:
-            take_back(plan.out, plan.folder)
+            swap_metrics_files(plan.out, plan.folder)
         settings = dataclasses.asdict(plan.config) | {"world_size": world.size, "steps": plan.steps}
         self.tracker = Tracker(plan.config.tracking, plan.out, world.rank, state.step, plan.steps, settings)
         self.meter = Meter(world.device, self._operations, self.peak)
@@ -85,7 +86,7 @@ class Trainer:
                 self.step += 1
                 self.samples += batch.sequences
                 reached = self.words.add(batch)
-                self.tracker.log("update", self.step)
+                self.tracker.step_done(self.step)
                 self._after_step(batch.last, reached)
                 self._leave_if_due()
                 self.meter.clock.lap(None)
@@ -213,7 +214,7 @@ class Trainer:
                 figures["gradient_norm"] = norm
             if config.precision == "fp16":
                 figures["loss_scale"] = float(self.engine.optimizer.loss_scale)
-            self.tracker.log("train", self.step, figures)
+            self.tracker.log_metrics("train", self.step, figures)
         if self.step % config.evaluate_every == 0 and not last:
             with self.meter.paused():
                 self._evaluate()
@@ -280,7 +281,7 @@ class Trainer:
         """Evaluate on held-out samples, the average of the weights too; None: it is not finite."""
         found = self._held_out_figures()
         finite = all(map(math.isfinite, found.values()))
-        self.tracker.log("validation", self.step, found if finite else {})
+        self.tracker.log_metrics("validation", self.step, found if finite else {})
         shown = ", ".join(f"{key.replace('_', ' ')} {value:.4f}" for key, value in found.items())
         self.tracker.say(f"step {self.step:,}: held-out {shown if finite else 'loss not finite'}")
         if self.config.keep_best and finite and found["loss"] < self.best.get("loss", math.inf):
@@ -368,9 +369,9 @@ class Trainer:
                 mark=mark,
                 first_steps=self.plan.first_steps.hash_of(self.step),
             )
-            self.tracker.log("saving", self.step)
+            self.tracker.before_save()
             checkpoint.write(self.plan.folder, state, weights, moments)
-            self.tracker.log("checkpoint", self.step)
+            self.tracker.checkpoint_saved()
 
     def _result(self, validation: Figures) -> Result:
         """Return the run's metrics for the manifest; each accuracy has its baseline."""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from model.training.tracking import read_metrics
+from model.tracking.metrics_file import read_metrics
 from pipeline.errors import Exit
 from tests.model.conftest import SMALL
 

@@ -9,6 +9,9 @@ import pytest
 from model.training.tracking import RUN_ID
 from tests.support import forked
 from tests.support.servers.wandb_server import KEY, WandbServer, environment
+from model.tracking.metrics_file import RUN_ID
+from tests import forked
+from tests.wandb_server import KEY, WandbServer, environment
 
 pytestmark = pytest.mark.slow
 
@@ -16,11 +19,11 @@ TRAIN = """
 import json, sys
 from pathlib import Path
 from model.config import TrackingConfig
-from model.training.tracking import Tracker
+from model.tracking.tracker import Tracker
 out, start, steps = Path(sys.argv[1]), int(sys.argv[2]), json.loads(sys.argv[3])
 tracker = Tracker(TrackingConfig(name="wandb", mode="online"), out, 0, start, 10, {"seed": 7})
 for step in steps:
-    tracker.log("train", step, {"loss": 8 / step})
+    tracker.log_metrics("train", step, {"loss": 8 / step})
 tracker.alert("Training stopped", f"after step {steps[-1]}")
 tracker.close()
 """

@@ -15,6 +15,9 @@ from model.config import TrackingConfig
 from model.training import tracking
 from model.training.tracking import Tracker
 from tests.support.certificates import certify
+from model.tracking.kubeflow import TRAINER_AUTHORITY, TRAINER_TOKEN, TRAINER_URL
+from model.tracking.tracker import Tracker
+from tests.certificates import certify
 
 
 class Server(ThreadingHTTPServer):
@@ -51,9 +54,9 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     made = Server(tmp_path)
     threading.Thread(target=made.serve_forever, daemon=True).start()
     (tmp_path / "token").write_text("abc\n")
-    monkeypatch.setenv(tracking.TRAINER_URL, made.url)
-    monkeypatch.setenv(tracking.TRAINER_AUTHORITY, str(made.authority))
-    monkeypatch.setenv(tracking.TRAINER_TOKEN, str(tmp_path / "token"))
+    monkeypatch.setenv(TRAINER_URL, made.url)
+    monkeypatch.setenv(TRAINER_AUTHORITY, str(made.authority))
+    monkeypatch.setenv(TRAINER_TOKEN, str(tmp_path / "token"))
     yield made
     made.shutdown()
     made.server_close()
@@ -63,7 +66,7 @@ def train(out: Path) -> None:
     """Log three of four steps."""
     tracker = Tracker(TrackingConfig(name="none"), out, 0, 0, 4, {})
     for step in (1, 2, 3):
-        tracker.log("train", step, {"loss": 8 / step, "tokens_per_second": 1e6})
+        tracker.log_metrics("train", step, {"loss": 8 / step, "tokens_per_second": 1e6})
     tracker.close()
 
 
@@ -85,14 +88,14 @@ def test_the_newest_progress_arrives(server: Server, tmp_path: Path) -> None:
 def test_a_server_that_refuses_is_one_warning(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.delenv(tracking.TRAINER_AUTHORITY)  # its certificate is nobody's then
+    monkeypatch.delenv(TRAINER_AUTHORITY)  # its certificate is nobody's then
     train(tmp_path)
     assert server.asked == []
     assert capsys.readouterr().out.count("warning: ") == 1
 
 
 def test_a_training_elsewhere_starts_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(tracking.TRAINER_URL, raising=False)
+    monkeypatch.delenv(TRAINER_URL, raising=False)
     before = threading.active_count()
     train(tmp_path)
     assert threading.active_count() == before

@@ -17,7 +17,9 @@ import wandb
 from wandb.sdk.lib import wbauth
 
 from model.config import TrackingConfig
-from model.training.tracking import METRICS, RUN_ID, Tracker, has_key, mode_of, read_metrics, take_back
+from model.tracking.metrics_file import METRICS, RUN_ID, read_metrics, swap_metrics_files
+from model.tracking.tracker import Tracker
+from model.tracking.wandb import has_key, mode_of
 from pipeline.errors import ConfigError
 from tests.support import forked
 from tests.support.refusals import refused
@@ -30,9 +32,9 @@ def run(out: Path, start: int, steps: list[int], **settings: Any) -> None:
     config = TrackingConfig(name="wandb", mode="offline")
     tracker = Tracker(config, out, 0, start, 10, {"seed": 7, **settings})
     for step in steps:
-        tracker.log("train", step, {"loss": 8 / step, "tokens_per_second": 100.0 * step})
-        tracker.log("update", step)
-    tracker.log("validation", [start, *steps][-1], {"masked_lm_accuracy": 0.25})
+        tracker.log_metrics("train", step, {"loss": 8 / step, "tokens_per_second": 100.0 * step})
+        tracker.step_done(step)
+    tracker.log_metrics("validation", [start, *steps][-1], {"masked_lm_accuracy": 0.25})
     tracker.close()
 
 
@@ -79,7 +81,7 @@ def test_curves_stay_apart_when_a_start_is_killed(
     one, other = (tmp_path / "checkpoints" / name for name in ("aaaa", "bbbb"))
 
     def start(run: Path, *rows: str) -> str:
-        take_back(tmp_path, run)
+        swap_metrics_files(tmp_path, run)
         with (tmp_path / METRICS).open("a") as file:
             file.writelines(rows)
         return (tmp_path / METRICS).read_text()
@@ -97,7 +99,7 @@ def test_curves_stay_apart_when_a_start_is_killed(
     with monkeypatch.context() as patched:
         patched.setattr(Path, "replace", killed)
         with contextlib.suppress(KeyboardInterrupt):
-            take_back(tmp_path, one)
+            swap_metrics_files(tmp_path, one)
     assert start(one) == "1"
     assert start(other) == "2"
 
@@ -106,7 +108,7 @@ def test_a_training_with_other_settings_has_a_curve_of_its_own(tmp_path: Path, m
     monkeypatch.delenv("WANDB_API_KEY", raising=False)
 
     def trained(name: str, start: int, steps: list[int]) -> tuple[list[int], str]:
-        take_back(tmp_path, tmp_path / "checkpoints" / name)
+        swap_metrics_files(tmp_path, tmp_path / "checkpoints" / name)
         run(tmp_path, start, steps)
         rows = read_metrics(tmp_path)
         return [r["step"] for r in rows if r["kind"] == "train"], (tmp_path / RUN_ID).read_text()
@@ -169,15 +171,15 @@ import os, signal, sys
 from pathlib import Path
 import psutil
 from model.config import TrackingConfig
-from model.training.tracking import Tracker
+from model.tracking.tracker import Tracker
 """
 LOST = """
 out, start, last, end = Path(sys.argv[1]), *map(int, sys.argv[2:])
 tracker = Tracker(TrackingConfig(name="wandb", mode="offline"), out, 0, start, end, {})
 for step in range(start + 1, last + 1):
-    tracker.log("train", step, {"loss": 8 / step, "tokens": 1000 * step, "mfu": 0.1 + last})
+    tracker.log_metrics("train", step, {"loss": 8 / step, "tokens": 1000 * step, "mfu": 0.1 + last})
     if step % 10 == 0:
-        tracker.log("validation", step, {"masked_lm_accuracy": step / end})
+        tracker.log_metrics("validation", step, {"masked_lm_accuracy": step / end})
 if last < end:  # the machine is lost
     for process in psutil.Process().children(recursive=True):
         process.kill()
@@ -233,14 +235,14 @@ def test_training_goes_on_without_weights_and_biases(
 
 BEREFT = """
 tracker = Tracker(TrackingConfig(name="wandb", mode="offline"), Path(sys.argv[1]), 0, 0, 9, {})
-tracker.log("train", 1, {"loss": 4.0})
+tracker.log_metrics("train", 1, {"loss": 4.0})
 service = psutil.Process().children()
 assert service
 for process in service:
     process.terminate()
 psutil.wait_procs(service, timeout=20)
 for step in range(2, 2 + int(sys.argv[2])):
-    tracker.log("train", step, {"loss": 4.0})
+    tracker.log_metrics("train", step, {"loss": 4.0})
 tracker.close()
 """
 
@@ -257,7 +259,7 @@ def test_the_end_of_its_service_costs_training_nothing(tmp_path: Path, more: int
 ONLINE = """
 tracker = Tracker(TrackingConfig(name="wandb"), Path(sys.argv[1]), 0, 0, 9, {})
 for step in range(1, 4):
-    tracker.log("train", step, {"loss": 4.0 / step})
+    tracker.log_metrics("train", step, {"loss": 4.0 / step})
 tracker.close()
 """
 
@@ -317,8 +319,8 @@ BAR = """
 tracker = Tracker(TrackingConfig(name="none"), Path(sys.argv[1]), 0, 0, 600, {})
 figures = {"loss": 4.0, "masked_lm_accuracy": 0.5, "gradient_norm": 1.0, "memory_gib": 3.0,
            "learning_rate": 1e-4, "tokens_per_second": 1e6, "mfu": 0.5, "data_wait_share": 0.01}
-tracker.log("update", 300)
-tracker.log("train", 300, figures)
+tracker.step_done(300)
+tracker.log_metrics("train", 300, figures)
 tracker.close()
 """
 
@@ -370,7 +372,7 @@ def test_a_mode_that_wandb_refuses_sends_nothing(home: Path, monkeypatch: pytest
 def test_what_is_disabled_is_only_in_our_own_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WANDB_MODE", "disabled")
     tracker = Tracker(TrackingConfig(name="wandb"), tmp_path, 0, 0, 10, {})
-    tracker.log("train", 1, {"loss": 4.0})
+    tracker.log_metrics("train", 1, {"loss": 4.0})
     tracker.close()
     assert len(read_metrics(tmp_path)) == 1
     assert not (tmp_path / "wandb").exists()
@@ -396,7 +398,7 @@ def test_a_resume_leaves_out_damaged_rows_and_says_so(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], place: int
 ) -> None:
     """Each bit of a byte: of a name, of a mark of JSON, of the first byte of a character."""
-    take_back(tmp_path, tmp_path / "checkpoints" / "aaaa")
+    swap_metrics_files(tmp_path, tmp_path / "checkpoints" / "aaaa")
     lines = [{"kind": "train", "step": step, "loss": 1.0} for step in (1, 2, 3)]
     text = "".join(f"{json.dumps(line)}\n" for line in lines).encode()
     where = text.index(b"\n") + (3, 10, 20)[place]
@@ -412,10 +414,10 @@ def test_a_resume_leaves_out_damaged_rows_and_says_so(
 
 @pytest.mark.parametrize("name", [RUN_ID, ".metrics-of"])
 def test_a_damaged_name_is_as_none(tmp_path: Path, name: str) -> None:
-    take_back(tmp_path, tmp_path / "checkpoints" / "aaaa")
+    swap_metrics_files(tmp_path, tmp_path / "checkpoints" / "aaaa")
     (tmp_path / METRICS).write_text(json.dumps({"kind": "train", "step": 1}) + "\n")
     (tmp_path / name).write_bytes(b"\xff\x00/..")
-    take_back(tmp_path, tmp_path / "checkpoints" / "aaaa")
+    swap_metrics_files(tmp_path, tmp_path / "checkpoints" / "aaaa")
     run(tmp_path, 1, [2])
     wandb.teardown()
     assert [row["step"] for row in read_metrics(tmp_path) if row["kind"] == "train"] == [1, 2]
