@@ -14,8 +14,9 @@ from model.distributed import process_group, rank_card
 from model.distributed.world import World
 from model.encoders.architectures import build_model
 from model.encoders.device import TYPES
-from model.loader.loader import Loader, ShardFiles
-from model.loader.shard_cache import ShardCache
+from model.loader.loader import Loader
+from model.loader.shard_files import ShardFiles
+from model.loader.sources import LOCAL, CachedShards
 from model.training import device_peak, extending, initial_weights, micro_batch, run_length
 from model.training.checkpoint import Tensors
 from model.training.deepspeed_engine import build_engine, compiles, load_state, restore_scale, start_world
@@ -41,7 +42,6 @@ class Plan:
     wordpiece: WordPiece
     shards: list[ShardFiles]  # to train on and, if others, held out
     longest: int  # tokens of a sequence
-    cache: ShardCache | None
     loader: Loader
     held_out: dict[str, Loader]  # all that is evaluated, and each part by its name
     steps: int
@@ -86,15 +86,15 @@ def plan(config: TrainConfig, out: Path, fingerprint: str, common: str, addresse
     wordpiece = WordPiece.load(data.vocab)
     longest = max(files.sequence_length for files in shards)
     model = initial_weights.fitted(config, wordpiece, longest)
-    cache = ShardCache(data, addresses) if data.cache else None
+    source = CachedShards(data, addresses) if data.cache else LOCAL
     reads = (config.objective, wordpiece, config.seed)
-    loader = Loader(data, *reads, "train", cache)
+    loader = Loader(data, *reads, "train", source)
     evaluated = {"": data.held_out, **data.held_out_parts}
     held_out = {name: Loader(each, *reads, "validation") for name, each in evaluated.items()}
     steps = run_length.steps_of(config)
     first_steps = extending.FirstSteps(config, steps, common)
     return Plan(
-        began, config, out, fingerprint, model, wordpiece, shards, longest, cache, loader, held_out, steps, first_steps
+        began, config, out, fingerprint, model, wordpiece, shards, longest, loader, held_out, steps, first_steps
     )
 
 
@@ -108,7 +108,7 @@ def join(plan: Plan, beat: Beat) -> Session:
     config = plan.config
     card = rank_card.describe(config, plan.fingerprint)
     world = start_world(card, config.threads, config.start_timeout, config.timeout)
-    if config.data.verify and plan.cache is None:  # it compares what it fetches
+    if config.data.verify and not config.data.cache:  # it compares what it fetches
         for files in plan.shards:
             files.verify(world.rank, world.size, process_group.gather, beat)
     config = micro_batch.resolved(config, plan.model, world, plan.longest)

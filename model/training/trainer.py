@@ -15,9 +15,10 @@ import torch.distributed as dist
 from model.config import Figures, TrainConfig
 from model.distributed import process_group
 from model.encoders.batch import Batch
-from model.loader.device_copy import Copied, Copier, prefetch
+from model.loader.device_copy import Copied, Copier
 from model.loader.loader import GlobalBatch, Loader
-from model.loader.shard_cache import Reading, ShardCache
+from model.loader.prefetch import prefetch
+from model.loader.shard_cache import ReadPlan
 from model.resilience.nonfinite import Health
 from model.resilience.watchdog import LEAVING, Watchdog
 from model.tracking.metrics_file import read_metrics, swap_metrics_files
@@ -75,10 +76,10 @@ class Trainer:
         if not self.step and self.config.save_at_words:
             with self.meter.paused():
                 self._save(mark=0.0)
-        if self.plan.cache is not None:
-            self._fetch_ahead(self.plan.cache)
+        if self.config.data.cache:
+            self._fetch_ahead()
         batches = prefetch(self._global_batches(), ahead)
-        with contextlib.closing(batches), contextlib.closing(self.loader):
+        with contextlib.closing(batches), contextlib.closing(self.loader.source):
             self.meter.clock.lap(None)
             for batch, parts in batches:
                 self.meter.clock.lap("data")
@@ -95,18 +96,18 @@ class Trainer:
         if validation is None:
             raise self._diverged("the held-out loss is not finite after the last step")
         self._save()
-        self.loader.remove_cache()
+        self.loader.source.remove()
         return self._result(validation)
 
-    def _fetch_ahead(self, cache: ShardCache) -> None:
+    def _fetch_ahead(self) -> None:
         """Begin to fetch what the remaining steps read through `data.cache`, on all ranks.
 
         Raises:
             ConfigError, InputError: `data.cache_size` is too small, or the folder is not writable.
         """
         sizes = [size for _, _, size in self._batches_left()]
-        cache.begin(
-            Reading(
+        self.loader.source.begin(
+            ReadPlan(
                 run=self.plan.folder.name,
                 rank=self.world.rank,
                 spans=self.loader.spans,
@@ -135,7 +136,7 @@ class Trainer:
             raise self.health.divergence_error(str(self._save()))
         if self.stop:
             self._save()
-            if failure := self.loader.failure:
+            if failure := self.loader.source.failure:
                 raise failure
             signal = self.guard.signal or "another rank's signal"
             self.tracker.alert("Training stopped", f"{signal}, saved after step {self.step:,}")
@@ -187,7 +188,7 @@ class Trainer:
             self.engine.backward(loss * scale)
             self.meter.clock.lap("backward")
             if last:
-                leave = self.guard.signal is not None or self.loader.failure is not None
+                leave = self.guard.signal is not None or self.loader.source.failure is not None
                 self.stop = process_group.any_rank(leave)
             self.engine.step()
             self.meter.clock.lap("step")
