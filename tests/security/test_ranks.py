@@ -23,12 +23,9 @@ from model.launching.local_ranks import Launch
 from model.launching.ssh_hosts import SshHosts
 from pipeline.common.ports import free_port
 from pipeline.errors import ConfigError, Restart
-from tests.model.resilience.test_rendezvous import meet, rank
+from tests.model.distributed.test_rendezvous import meet, rank
 from tests.support import forked
 from tests.support.refusals import refused
-from tests import forked
-from tests.model.distributed.test_rendezvous import meet, rank
-from tests.refusals import refused
 
 CARD = RankCard("run", "out", "host", 2, "f" * 64, {}, {}, {})
 

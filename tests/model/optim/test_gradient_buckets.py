@@ -3,11 +3,8 @@
 import pytest
 import torch
 
-from model.training.deepspeed_patches import buckets, in_backward_order, sizes
-from model.training.partitioned import Piece, fragments
 from model.optim.gradient_buckets import buckets, in_backward_order, sizes
 from model.optim.zero_layout import ParamShard, flat_shards
-from tests import forked
 from tests.model.conftest import printed
 from tests.support import forked
 

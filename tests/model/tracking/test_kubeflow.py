@@ -12,12 +12,9 @@ import kubeflow_trainer_api.models as kubeflow
 import pytest
 
 from model.config import TrackingConfig
-from model.training import tracking
-from model.training.tracking import Tracker
-from tests.support.certificates import certify
 from model.tracking.kubeflow import TRAINER_AUTHORITY, TRAINER_TOKEN, TRAINER_URL
 from model.tracking.tracker import Tracker
-from tests.certificates import certify
+from tests.support.certificates import certify
 
 
 class Server(ThreadingHTTPServer):

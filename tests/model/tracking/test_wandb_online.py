@@ -6,12 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from model.training.tracking import RUN_ID
+from model.tracking.metrics_file import RUN_ID
 from tests.support import forked
 from tests.support.servers.wandb_server import KEY, WandbServer, environment
-from model.tracking.metrics_file import RUN_ID
-from tests import forked
-from tests.wandb_server import KEY, WandbServer, environment
 
 pytestmark = pytest.mark.slow
 
