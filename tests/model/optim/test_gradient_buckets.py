@@ -11,7 +11,7 @@ from tests.support import forked
 
 @pytest.fixture(scope="module", params=[1, 2])
 def runs(request: pytest.FixtureRequest) -> dict[str, dict]:
-    (found,) = printed(forked.module("tests.model.training.flat_against_hooks", ranks=request.param))
+    (found,) = printed(forked.module("tests.model.workers.flat_against_hooks", ranks=request.param))
     return found
 
 

@@ -59,7 +59,7 @@ def test_every_stage_on_two_processes_gives_the_curve_of_one(curves, optimizer, 
 @pytest.mark.parametrize("stage", STAGES)
 def test_the_curve_is_that_of_plain_pytorch(curves, stage, root: Path, tmp_path: Path) -> None:
     """DistributedDataParallel and PyTorch's AdamW, on the same batches."""
-    script = root / "tests" / "model" / "training" / "plain_ddp.py"
+    script = root / "tests/model/workers/plain_ddp.py"
     words = [sys.executable, str(script), str(outs["adamw", stage, 2]), str(tmp_path / "losses")]
     forked.run(words, ranks=2, check=True, env=os.environ | {"PYTHONPATH": str(root)})
     assert curves["adamw", stage, 2] == pytest.approx(json.loads((tmp_path / "losses").read_text()), abs=1e-4)
