@@ -104,7 +104,7 @@ def one_step(
     step = step_of(optimizer, partial(loss_of, model))
     seconds = timed(lambda: [step(batch) for batch in batches], device, 1 if small else 5)
     lengths = [one for batch in batches for one in batch.cu_seqlens.diff().tolist()]
-    mfu = cost.operations(config, lengths) / seconds / (peak * 1e12)
+    mfu = cost.flops(config, lengths) / seconds / (peak * 1e12)
     figures = {
         "tokens_per_second": sum(lengths) / seconds,
         "mfu": mfu,

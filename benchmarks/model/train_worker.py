@@ -52,7 +52,7 @@ def serve(options: argparse.Namespace) -> None:
         figures = {
             "seconds": time.perf_counter() - began,
             "tokens": sum(lengths),
-            "flops": cost.operations(config, lengths),
+            "flops": cost.flops(config, lengths),
             "memory": round(memory(device) * 2**30),  # bytes
             "recompiled": compilations() - compiled,
             "device": device_name(device),

@@ -57,7 +57,7 @@ class Loader:
         split: str,
         source: ShardSource = LOCAL,
     ):
-        """Open and check the shards, as far as their `source` has them.
+        """Open and check the shards; a `source` may have them only later.
 
         Raises:
             InputError: Shards are missing, broken, empty, or made with another tokenizer.

@@ -3,7 +3,7 @@
 import functools
 from dataclasses import dataclass
 
-from model.config import Figures
+from model.config import Metrics
 from pipeline.common.tables import read_table
 
 
@@ -19,7 +19,7 @@ class Row:
 
     kind: str  # train or validation
     step: int
-    figures: Figures
+    figures: Metrics
     left: float  # seconds until the last step, about
 
 

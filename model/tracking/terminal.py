@@ -2,7 +2,7 @@
 
 import sys
 
-from model.config import Figures
+from model.config import Metrics
 from model.tracking.sink import Row, Sink, tables
 from pipeline.console.bars import Bar
 from pipeline.console.formatting import duration
@@ -31,6 +31,6 @@ class Terminal(Sink):
         self._bar.close()
 
 
-def one_line(figures: Figures) -> str:
+def one_line(figures: Metrics) -> str:
     """Format the metrics of the progress line."""
     return ", ".join(shown.format(figures[key]) for key, shown in tables()["line"].items() if key in figures)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from model.config import Figures, Json, TrackingConfig
+from model.config import Json, Metrics, TrackingConfig
 from model.tracking.metrics_file import METRICS, RUN_ID, name_in, read_metrics
 from model.tracking.sink import Row, Sink, tables
 from pipeline.console import redact, terminal
@@ -116,7 +116,7 @@ def catch_up(run: Any, rows: list[Json]) -> None:
                 other.rename(other.with_name(f"earlier-{other.name}"))
 
 
-def send(run: Any, kind: str, step: int, figures: Figures) -> None:
+def send(run: Any, kind: str, step: int, figures: Metrics) -> None:
     """Send one row to a W&B run."""
     run.log({f"{kind}/{key}": value for key, value in figures.items()}, step=step)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
-from model.config import Figures, TrainConfig
+from model.config import Metrics, TrainConfig
 from model.distributed import process_group
 from model.encoders.batch import Batch
 from model.loader.device_copy import Copied, Copier
@@ -121,7 +121,7 @@ class Trainer:
 
     def _operations(self, batch: Batch) -> float:
         """Return the operations of learning from a batch on the host."""
-        return cost.operations(self.plan.model, batch.cu_seqlens.diff().numpy(), self._mask_share(self.step))
+        return cost.flops(self.plan.model, batch.cu_seqlens.diff().numpy(), self._mask_share(self.step))
 
     def _leave_if_due(self) -> None:
         """Save and leave if a rank got a signal or training diverged.
@@ -278,7 +278,7 @@ class Trainer:
             f"{self.peak:.3g} TFLOP/s per device {best}{done}"
         )
 
-    def _evaluate(self) -> Figures | None:
+    def _evaluate(self) -> Metrics | None:
         """Evaluate on held-out samples, the average of the weights too; None: it is not finite."""
         found = self._held_out_figures()
         finite = all(map(math.isfinite, found.values()))
@@ -290,7 +290,7 @@ class Trainer:
         return found if finite else None
 
     @torch.no_grad()
-    def _held_out_figures(self) -> Figures:
+    def _held_out_figures(self) -> Metrics:
         """Return losses and accuracies on held-out samples, of the average of the weights too.
 
         Samples and masks do not depend on the number of ranks; all ranks take part.
@@ -304,12 +304,12 @@ class Trainer:
         self.engine.train()
         return found
 
-    def _figures_of_weights(self) -> Figures:
+    def _figures_of_weights(self) -> Metrics:
         """Return losses and accuracies of the weights that the engine computes with now, of each named part too."""
         parts = {name and f"{name}_": self._figures_of(loader) for name, loader in self.plan.held_out.items()}
         return {f"{name}{key}": value for name, found in parts.items() for key, value in found.items()}
 
-    def _figures_of(self, loader: Loader) -> Figures:
+    def _figures_of(self, loader: Loader) -> Metrics:
         config, world = self.config, self.world
         meter = Meter(world.device)
         count = min(config.evaluate_samples, loader.samples)
@@ -337,7 +337,7 @@ class Trainer:
         if self.saved != self.step:
             self._write(mark)
         if self.world.rank == 0:
-            if not self.health.row:  # else those before may be the good ones
+            if not self.health.consecutive_skips:  # else those before may be the good ones
                 stable = steps_before_decay(self.config.schedule, self.steps)
                 checkpoint_folder.prune(path, self.config.keep, self.config.keep_every, stable)
             self.store.upload(self.guard.beat, wait=self.stop or self.health.limit_reached)
@@ -374,7 +374,7 @@ class Trainer:
             checkpoint.write(self.plan.folder, state, weights, moments)
             self.tracker.checkpoint_saved()
 
-    def _result(self, validation: Figures) -> Result:
+    def _result(self, validation: Metrics) -> Result:
         """Return the run's metrics for the manifest; each accuracy has its baseline."""
         rows = read_metrics(self.plan.out) if self.world.rank == 0 else []
         warnings = "".join(f"{WARNING}{text}" for text in provenance.overfitting(rows))
