@@ -6,6 +6,7 @@ Sets environment variables that PyTorch and its libraries read on import.
 import os
 
 import pipeline  # noqa: F401  # its one line for a library that is not installed
+from model.distributed.environment import GPUS
 
 DEFAULTS = {
     # Waiting threads spin, by default for milliseconds, and keep other processes off the cores: two
@@ -23,7 +24,5 @@ DEFAULTS = {
 }
 os.environ.update(DEFAULTS | os.environ)
 
-# With a hostfile or a number of ranks deepspeed counts GPUs from 0, even if others are assigned.
-GPUS = "BERT_VISIBLE_GPUS"  # environment: those that are ours, which `model.launch` notes
 if os.environ.get(GPUS):
     os.environ["CUDA_VISIBLE_DEVICES"] = os.environ[GPUS]

@@ -18,16 +18,14 @@ import tempfile
 from pathlib import Path
 from typing import NoReturn
 
-from model import GPUS
+from model.distributed.environment import GPUS, HOSTFILE, HOSTS, SECRET
 from model.launching import ssh_hosts
 from model.launching.command_line import LauncherCommand, rank_hosts, read_hosts
 from model.launching.local_ranks import Launch
-from model.resilience.rank_card import HOSTS, SECRET
 from pipeline.common import cores
 from pipeline.console import output, terminal
 from pipeline.errors import ConfigError, Exit, Restart, UserError
 
-HOSTFILE = "BERT_HOSTFILE"  # environment: the text of a hostfile that is in no file
 GPU_DEVICES = (cores.NVIDIA, Path("/dev/kfd"))  # of NVIDIA's and of AMD's driver
 
 

@@ -25,9 +25,11 @@ if not __package__:  # run as a script: the packages are one level above its fol
 import torch
 import torch.distributed as dist
 
-from model.resilience import process_group, rank_record, rendezvous
-from model.resilience.gpus import device_of_rank
-from model.resilience.rank_card import describe
+from model.distributed import process_group, rendezvous
+from model.distributed.gpus import device_of_rank
+from model.distributed.rank_card import describe
+from model.encoders.device import TYPES
+from model.resilience import rank_record
 from model.training import device_peak
 from pipeline.common.schema import StageConfig
 from pipeline.console import terminal
@@ -59,13 +61,13 @@ def check(wait: float, seconds: float, share: float) -> list[Line]:
 
     Raises:
         ConfigError: fewer GPUs are usable than the environment announces or ranks need.
-        InputError, Restart: as `model.resilience.rendezvous.meet`.
+        InputError, Restart: as `model.distributed.rendezvous.meet`.
     """
     device = device_of_rank()
     precision = "bf16" if device.type == "cuda" else "fp32"
     process_group.join(describe(StageConfig(out="preflight"), "preflight"), wait, OPERATION, device)
     host = rendezvous.host_of(int(os.environ["RANK"])) or socket.gethostname()
-    mine = host, device_peak.measured(device, device_peak.TYPES[precision])
+    mine = host, device_peak.measured(device, TYPES[precision])
     found = [(host, speed) for host, speed in process_group.gather(mine)]
     # On CPUs that share a machine with others, the speed of products says nothing of a node.
     lines = [products(found, precision, share if device.type == "cuda" else 0.0)]

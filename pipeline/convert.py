@@ -31,7 +31,7 @@ from pipeline.tokenization.wordpiece import WordPiece
 if TYPE_CHECKING:
     import torch
 
-    from model.training.initial_weights import Source
+    from model.training.initial_weights import InitialWeights
 
 TOLERANCE = 1e-5  # of a logit; both models compute in double precision
 SAMPLES = 3  # held-out texts to fill in
@@ -66,8 +66,9 @@ def make_one(config: ConvertConfig, out: Path) -> Result:
     Raises:
         InputError: the model was not found, or the vocabulary is not the model's.
     """
+    from model.encoders.device import TYPES
     from model.huggingface import bert_format, onnx_export, sentence_model, vocabulary
-    from model.training import device_peak, initial_weights
+    from model.training import initial_weights
 
     if config.onnx:
         onnx_export.check_installed()
@@ -77,7 +78,7 @@ def make_one(config: ConvertConfig, out: Path) -> Result:
             f"cannot be combined with architecture {source.config.architecture}; only bert is exported", "onnx", True
         )
     source, vocab, added = with_vocabulary(config, source)
-    dtype = device_peak.TYPES[config.dtype]
+    dtype = TYPES[config.dtype]
     texts = held_out_texts(config, vocab)
     bert_format.save(
         out,
@@ -111,7 +112,7 @@ def make_one(config: ConvertConfig, out: Path) -> Result:
     return Result(summary=describe(made), figures=made.to_json())
 
 
-def with_vocabulary(config: ConvertConfig, source: "Source") -> "tuple[Source, Path, int]":
+def with_vocabulary(config: ConvertConfig, source: "InitialWeights") -> "tuple[InitialWeights, Path, int]":
     """Return the model with rows for added entries, the vocabulary's folder, and their number.
 
     Raises:
@@ -163,7 +164,7 @@ def held_out_texts(config: ConvertConfig, vocab: Path) -> list[str]:
     return []
 
 
-def samples_of(source: "Source", vocab: Path, texts: list[str]) -> list[Json]:
+def samples_of(source: "InitialWeights", vocab: Path, texts: list[str]) -> list[Json]:
     """Return what the model fills into texts, if it can."""
     from model.huggingface import mask_filling
 
@@ -172,7 +173,7 @@ def samples_of(source: "Source", vocab: Path, texts: list[str]) -> list[Json]:
     return mask_filling.fill(source.config, source.state, WordPiece.load(vocab), texts)
 
 
-def remarks_of(config: ConvertConfig, source: "Source", texts: list[str]) -> Json:
+def remarks_of(config: ConvertConfig, source: "InitialWeights", texts: list[str]) -> Json:
     """Return the model card's remarks about the weights."""
     from model.huggingface import bert_format
     from model.training import initial_weights
@@ -189,7 +190,7 @@ def remarks_of(config: ConvertConfig, source: "Source", texts: list[str]) -> Jso
     }
 
 
-def checked(out: Path, source: "Source", dtype: "torch.dtype") -> float:
+def checked(out: Path, source: "InitialWeights", dtype: "torch.dtype") -> float:
     """Return the largest difference of any logit, with our weights rounded to `dtype`.
 
     Raises:

@@ -11,7 +11,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from model.training.tracking import has_key, project_of
+from model.tracking.wandb import has_key, project_of
 from pipeline.cli import entry_point
 from pipeline.console.arguments import Arguments
 from pipeline.errors import ConfigError, InputError, first_line

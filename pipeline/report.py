@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 from jinja2 import Environment, FileSystemLoader
 
 from model.huggingface import model_card
+from model.tracking.metrics_file import read_metrics
 from model.training.provenance import LOSSES, overfitting
-from model.training.tracking import read_metrics
 from pipeline.cli import entry_point
 from pipeline.config import ReportConfig
 from pipeline.console import formatting

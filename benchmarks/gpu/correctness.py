@@ -10,7 +10,7 @@ from torch import Tensor
 from benchmarks.gpu import engines as gpu_engines
 from benchmarks.gpu.model import config_of, loss_of, make_batch, make_model, step_of, without_dropout
 from benchmarks.gpu.rows import Rows
-from model.encoders import attention
+from model.encoders.attention import dispatch, flash
 
 LENGTHS = [128, 3, 77, 1, 40]
 HEADS, WIDTH = 4, 64
@@ -20,7 +20,7 @@ def run(rows: Rows, device: torch.device, small: bool) -> None:
     """Check all of it."""
     kinds = [torch.bfloat16, torch.float16] if device.type == "cuda" else [torch.float32]
     for kind in kinds:
-        for causal, window in ((False, attention.FAR), (True, attention.FAR), (False, 9)):
+        for causal, window in ((False, flash.FAR), (True, flash.FAR), (False, 9)):
             name = f"flash {kind}, causal {causal}, window {window}"
             rows.attempt(name, against_reference, device, kind, causal, window)
         rows.attempt(f"flash {kind}, dropout", dropout_is_consistent, device, kind)
@@ -55,11 +55,11 @@ def inputs(device: torch.device, kind: torch.dtype) -> tuple[Any, Any, Tensor]:
 def against_reference(device: torch.device, kind: torch.dtype, causal: bool, window: int) -> dict[str, Any]:
     """Compare outputs and gradients of the operator with the loop in fp32 on the CPU."""
     here, there, bounds = inputs(device, kind)
-    seen = None if window == attention.FAR else window
+    seen = None if window == flash.FAR else window
     q, k, v = here
-    expected = attention.attend(q, k, v, bounds, max(LENGTHS), 0.0, "each", causal, seen)
+    expected = dispatch.attend(q, k, v, bounds, max(LENGTHS), 0.0, "each", causal, seen)
     how = (max(LENGTHS), 0.0, causal, window)
-    found = attention.flash_attention(*there, bounds.to(device), *how)[0]
+    found = flash.flash_attention(*there, bounds.to(device), *how)[0]
     upstream = torch.linspace(-1, 1, expected.numel()).view(expected.shape)
     expected.backward(upstream)  # type: ignore[no-untyped-call]
     found.backward(upstream.to(device, kind))
@@ -75,8 +75,8 @@ def dropout_is_consistent(device: torch.device, kind: torch.dtype) -> dict[str, 
     """
     _, (q, k, v), bounds = inputs(device, kind)
     place = bounds.to(device)
-    how = (max(LENGTHS), 0.3, False, attention.FAR)
-    out = attention.flash_attention(q, k, v, place, *how)[0]
+    how = (max(LENGTHS), 0.3, False, flash.FAR)
+    out = flash.flash_attention(q, k, v, place, *how)[0]
     upstream = torch.randn_like(out)
     out.backward(upstream)
     assert v.grad is not None
@@ -84,9 +84,9 @@ def dropout_is_consistent(device: torch.device, kind: torch.dtype) -> dict[str, 
     other = (v.grad.float() * v.float()).sum()
     scale = (out.float() * upstream.float()).norm()
     with torch.no_grad():
-        whole = attention.flash_attention(q, k, v, place, how[0], 0.0, *how[2:])[0].float()
+        whole = flash.flash_attention(q, k, v, place, how[0], 0.0, *how[2:])[0].float()
         draws = 200 if device.type == "cuda" else 20
-        drawn = [attention.flash_attention(q, k, v, place, *how)[0].float() for _ in range(draws)]
+        drawn = [flash.flash_attention(q, k, v, place, *how)[0].float() for _ in range(draws)]
     drift = float((torch.stack(drawn).mean(0) - whole).norm() / whole.norm())
     distance = float((one - other).abs() / scale)
     fine = distance <= 0.5 and drift <= draws**-0.5
@@ -97,8 +97,8 @@ def padded_is_right(device: torch.device) -> dict[str, Any]:
     """Compare the backend for fp32 with the loop on the CPU."""
     here, there, bounds = inputs(device, torch.float32)
     (q, k, v), (a, b, c) = here, there
-    expected = attention.attend(q, k, v, bounds, max(LENGTHS), 0.0, "each")
-    found = attention.attend(a, b, c, bounds.to(device), max(LENGTHS), 0.0, "padded")
+    expected = dispatch.attend(q, k, v, bounds, max(LENGTHS), 0.0, "each")
+    found = dispatch.attend(a, b, c, bounds.to(device), max(LENGTHS), 0.0, "padded")
     return verdict(float((found.cpu() - expected).abs().max().detach()), 2e-3)
 
 

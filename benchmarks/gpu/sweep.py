@@ -12,7 +12,7 @@ import torch
 from benchmarks.gpu.correctness import half_of
 from benchmarks.gpu.model import VOCABULARY, config_of, loss_of, make_batch, make_model, step_of
 from benchmarks.gpu.rows import Rows
-from model.encoders import attention
+from model.encoders.attention import dispatch
 from model.encoders.device import has_compiler
 from model.training import cost, device_peak
 from model.training.device_peak import synchronize
@@ -82,7 +82,7 @@ def one_attention(device: torch.device, kind: torch.dtype, backend: str, length:
     upstream = torch.randn_like(q)
 
     def work() -> None:
-        mixed = attention.attend(q, k, v, batch.cu_seqlens, batch.max_length, 0.1, backend)
+        mixed = dispatch.attend(q, k, v, batch.cu_seqlens, batch.max_length, 0.1, backend)
         torch.autograd.grad(mixed, (q, k, v), upstream)
 
     return {"seconds": timed(work, device, 5), "tokens": len(batch.input_ids)}
@@ -104,7 +104,7 @@ def one_step(
     step = step_of(optimizer, partial(loss_of, model))
     seconds = timed(lambda: [step(batch) for batch in batches], device, 1 if small else 5)
     lengths = [one for batch in batches for one in batch.cu_seqlens.diff().tolist()]
-    mfu = cost.operations(config, lengths) / seconds / (peak * 1e12)
+    mfu = cost.flops(config, lengths) / seconds / (peak * 1e12)
     figures = {
         "tokens_per_second": sum(lengths) / seconds,
         "mfu": mfu,

@@ -23,7 +23,7 @@ from model.config import DataConfig, OptimizerConfig
 from model.encoders.architectures import build_model
 from model.huggingface import bert_format
 from model.loader.loader import Loader
-from model.training.optimizer import build_optimizer
+from model.optim.build import build_optimizer
 from pipeline.reporting import plots
 from pipeline.tokenization.wordpiece import WordPiece
 

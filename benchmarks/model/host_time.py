@@ -26,11 +26,12 @@ from torch import Tensor
 
 from benchmarks.shared import heading
 from model.config import ModelConfig, OptimizerConfig, TrainConfig
-from model.encoders import attention as flash
+from model.distributed import rank_card
+from model.distributed.world import World
 from model.encoders.architectures import build_model
+from model.encoders.attention import flash
 from model.encoders.batch import Batch
 from model.encoders.encoder import Encoder
-from model.resilience import rank_card
 from model.training import deepspeed_engine
 from model.training.step_metrics import losses
 
@@ -181,16 +182,16 @@ def engine(layers: int, steps: int, ours: bool, compiled: bool) -> list[Row]:
         deepspeed={"zero_optimization": {"stage": 1}, **deepspeed_engine.FP32},  # as on a GPU
     )
     room: Any = deepspeed_engine
-    kept: list[Callable[..., None]] = [room.look_once, room.gather_flat]
+    kept: list[Callable[..., None]] = [room.fuse_grad_norm, room.install_flat_gradients]
     if not torch.distributed.is_initialized():
         deepspeed_engine.start_world(rank_card.describe(config, ""), 1, 600.0, 600.0)
-    world = deepspeed_engine.World(0, 1, torch.device("cpu"))
+    world = World(0, 1, torch.device("cpu"))
     if not ours:
-        room.look_once = room.gather_flat = lambda *_: None
+        room.fuse_grad_norm = room.install_flat_gradients = lambda *_: None
     try:
         made = deepspeed_engine.build_engine(model(layers, torch.bfloat16, compiled), config, world)
     finally:
-        room.look_once, room.gather_flat = kept
+        room.fuse_grad_norm, room.install_flat_gradients = kept
     given, laps = batch(), Laps(steps)
     name = "ZeRO 1, bfloat16, " + ("ours" if ours else "DeepSpeed's own") + ", compiled" * compiled
     while laps.step():

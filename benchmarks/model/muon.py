@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from benchmarks.model.train_worker import model_config
 from benchmarks.shared import heading, timed
 from model.encoders.architectures import build_model
-from model.training.optimizer import COEFFICIENTS, ITERATIONS, orthogonalise_whole
+from model.optim.muon import COEFFICIENTS, ITERATIONS, orthogonalise_whole
 
 ROUNDS = 5
 

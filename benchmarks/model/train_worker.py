@@ -18,8 +18,9 @@ from torch.nn import functional as F
 from benchmarks.data.samples import SIZE, tokenizer_of
 from benchmarks.gpu.model import Loss, loss_of, step_of
 from model.config import DataConfig, ModelConfig, ObjectiveConfig
-from model.encoders import attention, bert
+from model.encoders import bert
 from model.encoders.architectures import build_model
+from model.encoders.attention import cpu
 from model.encoders.batch import Batch
 from model.encoders.encoder import PretrainingModel, prepare_for
 from model.huggingface import bert_format
@@ -51,7 +52,7 @@ def serve(options: argparse.Namespace) -> None:
         figures = {
             "seconds": time.perf_counter() - began,
             "tokens": sum(lengths),
-            "flops": cost.operations(config, lengths),
+            "flops": cost.flops(config, lengths),
             "memory": round(memory(device) * 2**30),  # bytes
             "recompiled": compilations() - compiled,
             "device": device_name(device),
@@ -127,7 +128,7 @@ def ablated(trick: str, config: ModelConfig, device: torch.device, dtype: torch.
         config = dataclasses.replace(config, attention="padded")
     if trick == "dropout":
         bert.Dropout.forward = lambda self, x: F.dropout(x, self.share, self.training)  # type: ignore
-        attention.drop = F.dropout  # type: ignore
+        cpu.drop = F.dropout  # type: ignore
     module = build_model(config).to(device, dtype)
 
     def loss(batch: Batch) -> Tensor:
@@ -146,7 +147,7 @@ def everywhere(module: PretrainingModel, batch: Batch) -> tuple[Tensor, Tensor]:
 def engine_step(options: argparse.Namespace, config: ModelConfig) -> Callable[[Any], None]:
     """Return a step as in model/train.py: fp32 master weights, ZeRO stage 1."""
     from model.config import OptimizerConfig, TrainConfig
-    from model.resilience import rank_card
+    from model.distributed import rank_card
     from model.training.deepspeed_engine import build_engine, start_world
 
     settings = TrainConfig(

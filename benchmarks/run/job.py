@@ -13,7 +13,7 @@ import psutil
 
 from benchmarks.run.hosts import Host
 from benchmarks.small import settings
-from model.training.tracking import read_metrics
+from model.tracking.metrics_file import read_metrics
 from pipeline.common.ports import free_port
 from pipeline.records import checkpoint_folder
 from pipeline.records.manifest import require_manifest

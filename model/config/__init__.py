@@ -10,5 +10,5 @@ from pipeline.storage.strict_json import Json
 if TYPE_CHECKING:
     from torch import Tensor
 
-Figures = dict[str, float]  # metrics by name
+Metrics = dict[str, float]  # by name
 Weights = dict[str, "Tensor"]  # by the names of parameters

@@ -4,15 +4,12 @@ import difflib
 import functools
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pipeline.common.tables import read_table
 from pipeline.console.formatting import flatten
 from pipeline.errors import ConfigError, named
 from pipeline.storage.strict_json import Json
-
-if TYPE_CHECKING:
-    from model.config.training import TrainConfig
 
 
 @functools.cache
@@ -32,10 +29,10 @@ def of_output(typed: Mapping[str, Any]) -> Json:
     return {key: value for key, value in flatten(typed) if _among(key, without) is None}
 
 
-def derived(config: "TrainConfig") -> Json:
+def derived(precision: str, clip: float | None) -> Json:
     """Return the keys that follow from ours, whatever the ranks."""
-    kinds = {kind: {"enabled": config.precision == kind} for kind in ("bf16", "fp16")}
-    return {"gradient_clipping": config.clip or 0.0, **kinds}
+    kinds = {kind: {"enabled": precision == kind} for kind in ("bf16", "fp16")}
+    return {"gradient_clipping": clip or 0.0, **kinds}
 
 
 def check(typed: Mapping[str, Any], ours: Mapping[str, Any]) -> None:

@@ -243,7 +243,7 @@ class TrainConfig(StageConfig):
 
     def check_rules(self) -> None:
         """Check what fits what."""
-        deepspeed_keys.check(self.deepspeed, deepspeed_keys.derived(self))
+        deepspeed_keys.check(self.deepspeed, deepspeed_keys.derived(self.precision, self.clip))
         self.check_stage(dict(self.deepspeed.get("zero_optimization") or {}).get("stage", 0))
         self.require(
             self.micro_batch == AUTO or (isinstance(self.micro_batch, int) and self.micro_batch >= 1),

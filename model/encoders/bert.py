@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from model.config import ModelConfig
-from model.encoders import attention
+from model.encoders.attention.dispatch import attend
 from model.encoders.dropout import Dropout
 from model.encoders.encoder import Architecture, EncoderLayer, MaskedHead, Sequences, WordEmbeddings, layer_norm
 from model.encoders.projections import QueryKeyValue
@@ -61,7 +61,7 @@ class Layer(EncoderLayer):
         """Return what attention mixes: `(T, H)` -> `(T, N, D)`."""
         dropout = self.attention_dropout if self.training else 0.0
         q, k, v = self.qkv(x)
-        return attention.attend(q, k, v, where.cu_seqlens, where.max_length, dropout, where.backend, self.causal)
+        return attend(q, k, v, where.cu_seqlens, where.max_length, dropout, where.backend, self.causal)
 
     def after(self, mixed: Tensor, x: Tensor) -> Tensor:
         """Compute what follows the attention: two `(K, H)` tensors -> `(K, H)`."""

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import torch
 
+TYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}  # of each precision
 COMPILERS = ("cc", "gcc", "clang")  # Triton builds its launchers with one of them, at run time
 
 
@@ -17,18 +18,18 @@ def device_of(worker: int = 0) -> torch.device:
     if not torch.cuda.is_available():
         return torch.device("cpu")
     device = torch.device("cuda", worker % torch.cuda.device_count())
-    choose_products(device)
+    allow_tf32(device)
     return device
 
 
-def choose_products(device: torch.device) -> None:
+def allow_tf32(device: torch.device) -> None:
     """Let a GPU compute products of fp32 in TF32, at eight times the rate; a CPU keeps fp32."""
     if device.type == "cuda":
         torch.set_float32_matmul_precision("high")
 
 
 @contextlib.contextmanager
-def exact_products() -> Iterator[None]:
+def fp32_matmul() -> Iterator[None]:
     """Compute products of fp32 in fp32, on a GPU too, for results that are compared with others."""
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("highest")

@@ -1,7 +1,7 @@
 """Common parts of all architectures: packed sequences, a stack of layers, the masked-LM head.
 
 Sequences are packed, without padding, from the embeddings to the losses. Tokens of a sequence
-interact only in `attention.attend`; everything else works per row. The heads read few positions,
+interact only in `attend`; everything else works per row. The heads read few positions,
 so the last layer computes only those after its attention.
 
 An `Architecture` holds the parts that differ. Each has a file, see `bert` and `modernbert`;
@@ -22,7 +22,8 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 from model.config import ModelConfig
-from model.encoders import attention
+from model.encoders.attention import dispatch
+from model.encoders.attention.rows import pad_rows, take_rows
 from model.encoders.batch import Batch, Packed
 
 VARIANTS = 64  # graphs of the same code at most; a handful are made
@@ -39,7 +40,7 @@ class Sequences:
     position_ids: Tensor  # (T,) int64: 0 .. length-1 in each sequence
     cu_seqlens: Tensor  # (B+1,) int32: where each sequence starts, and T
     max_length: int  # upper limit
-    backend: str  # a name from `attention.resolve`, or `attention.EQUAL`
+    backend: str  # a name from `dispatch.resolve`, or `dispatch.EQUAL`
     multiple: int = 1  # of rows in a matrix product, padding included
     # Tensors that layers share and compute once per pass, by a key of theirs.
     shared: dict[object, tuple[Tensor, Tensor]] = field(default_factory=dict)
@@ -76,7 +77,7 @@ class EncoderLayer(nn.Module):
         """
         mixed = self.attend(x, where).flatten(1)
         if keep is not None:
-            mixed, x = (attention.pad_rows(attention.take_rows(rows, keep), where.multiple) for rows in (mixed, x))
+            mixed, x = (pad_rows(take_rows(rows, keep), where.multiple) for rows in (mixed, x))
         return self.after(mixed, x)
 
     def compile_rest(self) -> None:
@@ -125,7 +126,7 @@ class Encoder(nn.Module):
 
         `keep` `(K,)` holds distinct positions in any order; the last layer skips the others, which
         does not change the result. Rows that pad the result up to a multiple of `self.multiple`
-        follow. `backend` is a name from `attention.resolve`, or `attention.EQUAL`; None: the
+        follow. `backend` is a name from `dispatch.resolve`, or `dispatch.EQUAL`; None: the
         configured one.
         """
         x, where = self._embedded(batch, self.multiple, backend)
@@ -152,7 +153,7 @@ class Encoder(nn.Module):
     def _embedded(self, batch: Packed, multiple: int = 1, backend: str | None = None) -> tuple[Tensor, Sequences]:
         """Return the embeddings of a batch, padded, and what all layers know of its sequences."""
         input_ids, segment_ids, position_ids = (
-            attention.pad_rows(ids, multiple) for ids in (batch.input_ids, batch.segment_ids, batch.position_ids)
+            pad_rows(ids, multiple) for ids in (batch.input_ids, batch.segment_ids, batch.position_ids)
         )
         x: Tensor = self.embeddings(input_ids, segment_ids, position_ids)  # (T, H)
         backend = backend or self.backend(x.device, x.dtype)
@@ -174,7 +175,7 @@ class Encoder(nn.Module):
             ConfigError: the one that the configuration names cannot work there.
         """
         config = self.config
-        return attention.resolve(config.attention, device, dtype, config.hidden // config.heads)
+        return dispatch.resolve(config.attention, device, dtype, config.hidden // config.heads)
 
     def compile_layers(self, device: torch.device, dtype: torch.dtype, compiler: str = "inductor") -> None:
         """Compile the layers, a few of them as one graph for batches of all sizes.

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from model.config import ModelConfig
-from model.encoders import attention
+from model.encoders.attention.dispatch import attend
 from model.encoders.dropout import Dropout, drop
 from model.encoders.encoder import (
     Architecture,
@@ -81,7 +81,7 @@ class Layer(EncoderLayer):
         """Return what attention mixes: `(T, H)` -> `(T, N, D)`."""
         q, k, v = self.qkv(self.attention_norm(x))
         angles = rotation(where, *self.table)
-        return attention.attend(
+        return attend(
             rotate(q, angles),
             rotate(k, angles),
             v,

@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from model.config import ModelConfig, Weights
 from model.encoders.architectures import architecture_of
-from model.encoders.attention import padded_places
+from model.encoders.attention.rows import padded_places
 from model.encoders.batch import Packed
 from model.encoders.dropout import Dropout
 from model.encoders.encoder import Encoder, initialise, summary_places

@@ -21,7 +21,7 @@ from model.finetuning.features import Samples, batch_count, epoch_batches
 from model.finetuning.heads import BertWithHead, HeadConfig, loss_of
 from model.huggingface.names import ANSWER, TAG
 from model.loader.device_copy import sent
-from model.training.optimizer import parameter_groups
+from model.optim.build import parameter_groups
 from model.training.schedule import lr_factor
 from pipeline.common import counter_rng
 from pipeline.common.counter_rng import Ints

@@ -20,9 +20,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from model.encoders.attention import EQUAL
+from model.encoders.attention.dispatch import EQUAL
 from model.encoders.batch import Packed
-from model.encoders.device import exact_products
+from model.encoders.device import fp32_matmul
 from model.encoders.encoder import MaskedHead, PretrainingModel
 from model.finetuning.features import Ids
 from model.loader.device_copy import sent
@@ -61,7 +61,7 @@ class SentenceScorer:
         self._piece = HEAD_PIECE if cpu else GPU_PIECE
 
     @torch.no_grad()
-    @exact_products()
+    @fp32_matmul()
     def scores(
         self,
         sequences: Sequence[Ids],

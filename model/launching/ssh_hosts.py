@@ -21,9 +21,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
+from model.distributed.environment import HOSTS, RUN, SECRET
+from model.distributed.rank_card import ROOT
 from model.launching.command_line import LauncherCommand, rank_hosts
 from model.launching.local_ranks import POLL, merge, note_signals
-from model.resilience.rank_card import HOSTS, ROOT, RUN, SECRET
 from pipeline.common.ports import free_port
 from pipeline.errors import ConfigError, Exit, InputError, Restart
 

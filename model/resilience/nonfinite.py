@@ -36,28 +36,28 @@ class Health:
 
     limit: int  # abort after this many in a row
     skipped: int = 0  # in total
-    row: list[tuple[int, int, int]] = field(default_factory=list)  # step, first sample, count
+    consecutive_skips: list[tuple[int, int, int]] = field(default_factory=list)  # step, first sample, count
 
     def record(self, applied: bool, step: int, first: int, count: int) -> str | None:
         """Record update `step` (from 1) over `count` samples from `first`; return any warning."""
         if applied:
-            self.row.clear()
+            self.consecutive_skips.clear()
             return None
         self.skipped += 1
-        self.row.append((step, first, count))
+        self.consecutive_skips.append((step, first, count))
         return (
-            f"step {step:,}: loss or gradient not finite, update skipped ({len(self.row)} in a "
+            f"step {step:,}: loss or gradient not finite, update skipped ({len(self.consecutive_skips)} in a "
             f"row; samples {first:,} to {first + count - 1:,})"
         )
 
     @property
     def limit_reached(self) -> bool:
         """Return whether too many updates in a row were skipped."""
-        return len(self.row) >= self.limit
+        return len(self.consecutive_skips) >= self.limit
 
     def divergence_error(self, checkpoint: str) -> Diverged:
         """Return the error that ends the run, with the checkpoint of the last finite weights."""
-        (first_step, first, _), (last_step, last, count) = self.row[0], self.row[-1]
+        (first_step, first, _), (last_step, last, count) = self.consecutive_skips[0], self.consecutive_skips[-1]
         return Diverged(
             f"the loss or its gradient was not finite in steps {first_step:,} to {last_step:,} "
             f"(samples {first:,} to {last + count - 1:,} in training order); these updates were "

@@ -5,10 +5,8 @@ import hashlib
 import os
 from pathlib import Path
 
+from model.distributed.environment import LAUNCHER, RANKS
 from pipeline.storage.atomic import atomic_path
-
-LAUNCHER = "BERT_LAUNCHER"  # environment: process id of `model.launch`
-RANKS = "BERT_RANKS"  # environment: folder for the process ids and exit codes of this node's ranks
 
 
 def variables(folder: Path) -> dict[str, str]:

@@ -48,7 +48,7 @@ def parameters(model: ModelConfig) -> int:
     return model.layers * layer + words * model.hidden + heads
 
 
-def operations(config: ModelConfig, lengths: npt.ArrayLike, masked_share: float = MASKED) -> float:
+def flops(config: ModelConfig, lengths: npt.ArrayLike, masked_share: float = MASKED) -> float:
     """Return the operations to train on sequences of these lengths, forward and backward.
 
     The published count for BERT: 72 L H^2 t + 12 L H t^2 + 6 (H V + H^2) m t for a sequence of t

@@ -1,11 +1,9 @@
 """DeepSpeed behind a small interface: build the engine, gather its state, load a state."""
 
 import math
-import os
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, get_args
 
@@ -20,18 +18,24 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from model.config import Json, TrainConfig, Weights, deepspeed_keys
-from model.encoders.device import choose_products, has_compiler
+from model.distributed import process_group
+from model.distributed.rank_card import RankCard
+from model.distributed.world import World, join_world
+from model.encoders.device import TYPES, has_compiler
 from model.encoders.encoder import prepare_for
-from model.resilience import process_group
-from model.resilience.gpus import device_of_rank
+from model.optim.average import AVERAGE, keep_average
+from model.optim.build import build_optimizer, moment_keys
+from model.optim.partitioned_adam import PartitionedAdam
+from model.optim.zero_layout import layouts
 from model.resilience.nonfinite import clip_and_skip
-from model.resilience.rank_card import RankCard
 from model.training.checkpoint import Tensors
-from model.training.deepspeed_patches import before_start, gather_flat, look_once, require_version, usual_wrapper
-from model.training.device_peak import TYPES
-from model.training.optimizer import AVERAGE, build_optimizer, moment_keys
-from model.training.partitioned import PartitionedAdam, layouts
-from pipeline.common import cores
+from model.training.deepspeed_patches import (
+    before_start,
+    force_zero_wrapper,
+    fuse_grad_norm,
+    install_flat_gradients,
+    require_version,
+)
 from pipeline.errors import ConfigError, InputError, first_line, named
 
 # The dynamic loss scale of fp16, which the next steps depend on.
@@ -47,39 +51,17 @@ OFFLOADS = {"offload_optimizer", "offload_param"}
 FP32 = {"data_types": {"grad_accum_dtype": "fp32"}, "communication_data_type": "fp32"}
 
 
-@dataclass(frozen=True)
-class World:
-    """Rank, device and world size of this process."""
-
-    rank: int
-    size: int
-    device: torch.device
-
-
 def start_world(card: RankCard, threads: int | None, start_timeout: float = 1800.0, timeout: float = 900.0) -> World:
-    """Join the launcher's process group, or make one of this process alone.
+    """Join the other ranks, and DeepSpeed with them; arguments and errors as of `join_world`.
 
     Raises:
-        ConfigError: Fewer GPUs are usable than the environment announces or ranks need.
         InputError: Another version of DeepSpeed is installed.
     """
     require_version()
-    device = device_of_rank()
-    choose_products(device)
-    if device.type == "cpu":
-        torch.set_num_threads(threads or max(1, cores.available() // ranks_of_this_node()))
-        torch.set_flush_denormal(True)  # products with denormals are 25 times slower
-    limit = timedelta(seconds=timeout)
-    before_start(limit, device.type == "cuda")
-    process_group.join(card, start_timeout, timeout, device)
+    world, limit = join_world(card, threads, start_timeout, timeout), timedelta(seconds=timeout)
+    before_start(limit, world.device.type == "cuda")
     deepspeed.init_distributed(verbose=False, timeout=limit)
-    return World(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]), device)
-
-
-def ranks_of_this_node() -> int:
-    """Return the number of ranks that share this machine, as torchrun's or deepspeed's says."""
-    names = ("LOCAL_WORLD_SIZE", "LOCAL_SIZE", "WORLD_SIZE")
-    return int(next(os.environ[name] for name in names if name in os.environ))
+    return world
 
 
 def deepspeed_config(config: TrainConfig, world: World) -> Json:
@@ -93,7 +75,7 @@ def deepspeed_config(config: TrainConfig, world: World) -> Json:
         "train_micro_batch_size_per_gpu": config.micro_batch,
         "gradient_accumulation_steps": accumulation,
         "train_batch_size": config.micro_batch * accumulation * world.size,
-        **deepspeed_keys.derived(config),
+        **deepspeed_keys.derived(config.precision, config.clip),
         "zero_allow_untested_optimizer": True,
         "steps_per_print": 2**31,
         # It would wait for the device twice in every micro-batch; `step_metrics` does not.
@@ -178,7 +160,7 @@ def build_engine(module: nn.Module, config: TrainConfig, world: World) -> Any:
         clip, settings["gradient_clipping"] = settings["gradient_clipping"], 0.0
     module.to(world.device)
     try:
-        with usual_wrapper():
+        with force_zero_wrapper():
             engine, *_ = deepspeed.initialize(
                 model=module, optimizer=optimizer, config=settings, dist_init_required=False
             )
@@ -189,8 +171,8 @@ def build_engine(module: nn.Module, config: TrainConfig, world: World) -> Any:
         raise ConfigError(first_line(error), "deepspeed") from error  # what it cannot combine
     if not hasattr(engine.optimizer, "overflow"):
         clip_and_skip(engine.optimizer, clip)
-    look_once(engine.optimizer)
-    gather_flat(engine.optimizer, engine.module.parameters())
+    fuse_grad_norm(engine.optimizer)
+    install_flat_gradients(engine.optimizer, engine.module.parameters())
     if isinstance(optimizer, PartitionedAdam):
         optimizer.partitions = layouts(engine)
     engine.moments = moments
@@ -347,31 +329,6 @@ def _link_optimizer_state(engine: Any) -> None:
     if engine.zero_optimization_stage() in (1, 2):
         for parameters, flat in zip(wrapper.bit16_groups, wrapper.single_partition_of_fp32_groups, strict=True):
             fragments.lazy_init_hp_params_optimizer_state(parameters, flat, wrapper.optimizer.state)
-
-
-def keep_average(optimizer: Optimizer, decay: float) -> None:
-    """Make an optimizer update the average of its parameters after each of its steps.
-
-    Each rank averages the fp32 weights that it owns, so that checkpoints gather and scatter the
-    average as they do moments. The mean after n updates has the weights decay^(n-1) (1 - decay), ...,
-    1 - decay of the n states, divided by their sum: the initial weights have no part in it.
-    """
-
-    @torch.no_grad()
-    def after(optimizer: Optimizer, *_: Any) -> None:
-        for group in optimizer.param_groups:
-            for parameter in group["params"]:
-                if parameter.grad is not None:  # else it was not updated
-                    state = optimizer.state[parameter]
-                    if AVERAGE not in state:
-                        state[AVERAGE] = torch.zeros_like(parameter)
-                    newest = (1 - decay) / (1 - decay ** state["step"].double())  # the first has all
-                    # A number if the step is in host memory, else a tensor: no device is waited for.
-                    share = float(newest) if newest.device.type == "cpu" else newest.float()
-                    state[AVERAGE].lerp_(parameter, share)
-
-    optimizer.register_step_post_hook(after)
-    optimizer.average_decay = decay  # type: ignore[attr-defined]
 
 
 @contextmanager

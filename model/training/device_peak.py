@@ -5,9 +5,8 @@ import time
 
 import torch
 
+from model.encoders.device import TYPES
 from model.training.cost import published
-
-TYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 def tflops(device: torch.device, precision: str) -> float:

@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from model.config import DataConfig, ModelConfig, TrainConfig
+from model.tracking.metrics_file import read_metrics
 from model.training import cost, run_length
-from model.training.tracking import read_metrics
 from pipeline.common import cores
 from pipeline.errors import InputError
 from pipeline.records import estimate
@@ -90,7 +90,7 @@ def of_a_sample(
     shares = data.weights or [count for _, count in found]
     if not all(shares):  # not known yet
         shares = [1] * len(found)
-    work = [cost.operations(known(model), [length], masked_share) for length in lengths]
+    work = [cost.flops(known(model), [length], masked_share) for length in lengths]
     return float(np.average(lengths, weights=shares)), float(np.average(work, weights=shares))
 
 
@@ -168,7 +168,7 @@ def remember(config: TrainConfig) -> None:
 
 def tuning(model: ModelConfig, epochs: int, runs: int, train: npt.ArrayLike, dev: npt.ArrayLike) -> float:
     """Return the operations of fine-tuning `runs` times on sequences of these lengths."""
-    once = [cost.operations(known(model), lengths, 0.0) for lengths in (train, dev)]
+    once = [cost.flops(known(model), lengths, 0.0) for lengths in (train, dev)]
     return runs * epochs * (once[0] + once[1] / 3)  # the dev set is not learnt from
 
 

@@ -14,7 +14,8 @@ import struct
 from pathlib import Path
 
 from model.config import TrainConfig
-from model.training import run_length, tracking
+from model.tracking import metrics_file
+from model.training import run_length
 from model.training.schedule import batch_size, lr_factor, mask_share
 from pipeline.errors import InputError, StoreError
 from pipeline.records import checkpoint_folder
@@ -116,7 +117,7 @@ def _in_common(folder: Path, first_steps: FirstSteps, done: int) -> list[Path]:
 
 def _take_up(path: Path, step: int, folder: Path, fetch: Fetch) -> None:
     """Link a checkpoint, its best, and those before it that are kept for their words; copy their curve."""
-    tracking.share(folder.parent.parent, path.parent, folder, step)
+    metrics_file.copy_metrics(folder.parent.parent, path.parent, folder, step)
     earlier = checkpoint_folder.steps(path.parent).items()
     marked = (other for number, other in earlier if number < step and checkpoint_folder.mark_of(other) is not None)
     for each in dict.fromkeys((*marked, *checkpoint_folder.best_of(path), path)):

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from model.config import AUTO, SHAPE, Json, ModelConfig, TrainConfig, Weights, check_length
 from model.huggingface import bert_format, vocabulary
+from model.optim.average import AVERAGE
 from model.training import checkpoint
-from model.training.optimizer import AVERAGE
 from pipeline.errors import ConfigError, InputError, named
 from pipeline.records import checkpoint_folder
 from pipeline.records.checkpoint_folder import Checkpoint
@@ -19,7 +19,7 @@ CHOICES = ("rotary_local", "rotary_global", "layer_norm_epsilon", "classifier_po
 
 
 @dataclass(frozen=True)
-class Source:
+class InitialWeights:
     """Weights of a model and their origin."""
 
     config: ModelConfig
@@ -49,7 +49,7 @@ class Source:
         return self.last
 
 
-def read(place: Path | str, average: int = 1, ema: bool = False) -> Source:
+def read(place: Path | str, average: int = 1, ema: bool = False) -> InitialWeights:
     """Read the model at `place`: a train folder, one of its checkpoints, or a Hugging Face folder.
 
     With `average`, the mean weights of that many checkpoints, of which this is the last; with
@@ -68,7 +68,7 @@ def read(place: Path | str, average: int = 1, ema: bool = False) -> Source:
                 value,
                 path=place,
             )
-        return Source(*bert_format.load(place)[:3])
+        return InitialWeights(*bert_format.load(place)[:3])
     graphs = sorted(Path(place).glob("*.ckpt.index"))
     if graphs:
         raise InputError(
@@ -78,9 +78,9 @@ def read(place: Path | str, average: int = 1, ema: bool = False) -> Source:
         )
     last = path, state = checkpoint_folder.locate(Path(place))
     if ema:
-        return Source(ModelConfig(**state.model), moving_average(path), [], [state.step], last)
+        return InitialWeights(ModelConfig(**state.model), moving_average(path), [], [state.step], last)
     weights, steps = checkpoint.average(path, state, average)
-    return Source(ModelConfig(**state.model), weights, [], steps, last)
+    return InitialWeights(ModelConfig(**state.model), weights, [], steps, last)
 
 
 def moving_average(path: Path) -> Weights:
@@ -180,7 +180,7 @@ def check_size(folder: Path | str, there: ModelConfig, here: ModelConfig) -> Non
         )
 
 
-def check_vocabulary(folder: Path | str, source: Source, wordpiece: WordPiece) -> None:
+def check_vocabulary(folder: Path | str, source: InitialWeights, wordpiece: WordPiece) -> None:
     """Check that a model to start from was trained with the entries of the data's tokenizer.
 
     Raises:
@@ -201,7 +201,7 @@ def check_vocabulary(folder: Path | str, source: Source, wordpiece: WordPiece) -
         )
 
 
-def start(folder: Path | str, config: ModelConfig, wordpiece: WordPiece) -> Source:
+def start(folder: Path | str, config: ModelConfig, wordpiece: WordPiece) -> InitialWeights:
     """Read the model to start training from; rank 0 prints its notes.
 
     Raises:

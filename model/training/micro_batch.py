@@ -7,13 +7,13 @@ from pathlib import Path
 import torch
 
 from model.config import ModelConfig, TrainConfig
-from model.resilience import process_group
+from model.distributed import process_group
+from model.distributed.world import World
 from model.training import cost
-from model.training.deepspeed_engine import World
 from pipeline.errors import ConfigError, Restart, UserError, first_line, named, of_record
 from pipeline.storage.atomic import write_text
 
-NOTE = "out-of-memory"  # file in a run's folder: what the rank said whose memory was too small
+OOM_RECORD = "out-of-memory"  # file in a run's folder: what the rank said whose memory was too small
 
 
 def resolved(config: TrainConfig, model: ModelConfig, world: World, length: int) -> TrainConfig:
@@ -53,7 +53,7 @@ def is_too_large(error: BaseException) -> bool:
     )
 
 
-def ending(error: BaseException, config: TrainConfig, rank: int, folder: Path) -> UserError | Restart | None:
+def classify_failure(error: BaseException, config: TrainConfig, rank: int, folder: Path) -> UserError | Restart | None:
     """Return what an error that ends training means, where it is not a bug; leave a lack of memory for other ranks."""
     if is_too_large(error):
         now = config.micro_batch
@@ -66,15 +66,15 @@ def ending(error: BaseException, config: TrainConfig, rank: int, folder: Path) -
             now,
         )
         folder.mkdir(parents=True, exist_ok=True)
-        write_text(folder / NOTE, json.dumps(refused.record()))
+        write_text(folder / OOM_RECORD, json.dumps(refused.record()))
         return refused
     if process_group.is_peer_failure(error):
-        if (folder / NOTE).exists():  # a lost rank left why, if its memory was too small
-            return of_record(json.loads((folder / NOTE).read_text(encoding="utf-8")))
+        if (folder / OOM_RECORD).exists():  # a lost rank left why, if its memory was too small
+            return of_record(json.loads((folder / OOM_RECORD).read_text(encoding="utf-8")))
         return Restart(f"rank {rank}: lost the others ({first_line(error)})")
     return None
 
 
 def forget(folder: Path) -> None:
     """Take away what an earlier start left."""
-    (folder / NOTE).unlink(missing_ok=True)
+    (folder / OOM_RECORD).unlink(missing_ok=True)

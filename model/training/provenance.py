@@ -7,12 +7,12 @@ from statistics import fmean
 from typing import TYPE_CHECKING
 
 from model.config import Json
-from model.training.tracking import read_metrics
+from model.tracking.metrics_file import read_metrics
 from pipeline.records.manifest import Manifest
 from pipeline.records.metrics import TrainingSummary
 
 if TYPE_CHECKING:
-    from model.training.initial_weights import Source
+    from model.training.initial_weights import InitialWeights
 
 RISES = 1.05  # a held-out loss that is larger than its minimum by this factor has risen
 LOSSES = {"masked_lm_loss": "Masked-LM loss", "next_sentence_loss": "Next-sentence loss"}
@@ -33,7 +33,7 @@ def histories(place: str) -> Iterator[Manifest]:
             return
 
 
-def of_weights(place: str, source: "Source", average: bool) -> Iterator[Manifest]:
+def of_weights(place: str, source: "InitialWeights", average: bool) -> Iterator[Manifest]:
     """Yield the same manifests, that of the training with the figures of the weights themselves.
 
     `average` says that these are the moving average that the training kept.
@@ -56,7 +56,7 @@ def of_weights(place: str, source: "Source", average: bool) -> Iterator[Manifest
         yield replace(made, figures=summary.to_json(), seconds=seconds or made.seconds)
 
 
-def validation_of(summary: TrainingSummary, source: "Source", average: bool) -> dict[str, float]:
+def validation_of(summary: TrainingSummary, source: "InitialWeights", average: bool) -> dict[str, float]:
     """Return the held-out figures of weights that a training left, or none if it has none of them.
 
     A checkpoint before the last may have been evaluated; a mean of several was not.

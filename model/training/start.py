@@ -10,13 +10,16 @@ from typing import Any, NamedTuple
 import torch
 
 from model.config import ModelConfig, TrainConfig
+from model.distributed import process_group, rank_card
+from model.distributed.world import World
 from model.encoders.architectures import build_model
-from model.loader.loader import Loader, ShardFiles
-from model.loader.shard_cache import ShardCache
-from model.resilience import process_group, rank_card
+from model.encoders.device import TYPES
+from model.loader.loader import Loader
+from model.loader.shard_files import ShardFiles
+from model.loader.sources import LOCAL, CachedShards
 from model.training import device_peak, extending, initial_weights, micro_batch, run_length
 from model.training.checkpoint import Tensors
-from model.training.deepspeed_engine import World, build_engine, compiles, load_state, restore_scale, start_world
+from model.training.deepspeed_engine import build_engine, compiles, load_state, restore_scale, start_world
 from pipeline.common import counter_rng
 from pipeline.errors import BY_FORCE, InputError
 from pipeline.records import checkpoint_folder
@@ -39,7 +42,6 @@ class Plan:
     wordpiece: WordPiece
     shards: list[ShardFiles]  # to train on and, if others, held out
     longest: int  # tokens of a sequence
-    cache: ShardCache | None
     loader: Loader
     held_out: dict[str, Loader]  # all that is evaluated, and each part by its name
     steps: int
@@ -84,15 +86,15 @@ def plan(config: TrainConfig, out: Path, fingerprint: str, common: str, addresse
     wordpiece = WordPiece.load(data.vocab)
     longest = max(files.sequence_length for files in shards)
     model = initial_weights.fitted(config, wordpiece, longest)
-    cache = ShardCache(data, addresses) if data.cache else None
+    source = CachedShards(data, addresses) if data.cache else LOCAL
     reads = (config.objective, wordpiece, config.seed)
-    loader = Loader(data, *reads, "train", cache)
+    loader = Loader(data, *reads, "train", source)
     evaluated = {"": data.held_out, **data.held_out_parts}
     held_out = {name: Loader(each, *reads, "validation") for name, each in evaluated.items()}
     steps = run_length.steps_of(config)
     first_steps = extending.FirstSteps(config, steps, common)
     return Plan(
-        began, config, out, fingerprint, model, wordpiece, shards, longest, cache, loader, held_out, steps, first_steps
+        began, config, out, fingerprint, model, wordpiece, shards, longest, loader, held_out, steps, first_steps
     )
 
 
@@ -106,7 +108,7 @@ def join(plan: Plan, beat: Beat) -> Session:
     config = plan.config
     card = rank_card.describe(config, plan.fingerprint)
     world = start_world(card, config.threads, config.start_timeout, config.timeout)
-    if config.data.verify and plan.cache is None:  # it compares what it fetches
+    if config.data.verify and not config.data.cache:  # it compares what it fetches
         for files in plan.shards:
             files.verify(world.rank, world.size, process_group.gather, beat)
     config = micro_batch.resolved(config, plan.model, world, plan.longest)
@@ -144,7 +146,7 @@ def restore(session: Session, store: BackgroundUpload, beat: Beat) -> tuple[Any,
             state, tensors = dataclasses.replace(state, carried=there.updates), Tensors(path)
     module.encoder.recompute = config.compute.recompute
     if compiles(config, world):
-        module.encoder.compile_layers(world.device, device_peak.TYPES[config.precision])
+        module.encoder.compile_layers(world.device, TYPES[config.precision])
     engine = build_engine(module, config, world)
     if tensors is not None:
         load_state(engine, tensors, state.updates)

@@ -13,7 +13,7 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.nn import functional
 
-from model.config import Figures
+from model.config import Metrics
 from model.encoders.batch import Batch
 from model.encoders.cross_entropy import cross_entropy
 from model.training.device_peak import memory, synchronize
@@ -58,7 +58,7 @@ class PhaseTimer:
         else:
             self._marks.append((phase, time.perf_counter()))
 
-    def seconds(self) -> Figures:
+    def seconds(self) -> Metrics:
         """Return the seconds of each phase since `restart`; waits for the device."""
         total = dict.fromkeys(PHASES, 0.0)
         if self._events:
@@ -148,7 +148,7 @@ class Meter:
         """Add the sums of an earlier start, up to its checkpoint, but for what rates are of."""
         self._sums += torch.tensor(totals, device=self._sums.device) * ~self._always
 
-    def read(self, next_sentence: bool) -> Figures:
+    def read(self, next_sentence: bool) -> Metrics:
         """Return the metrics over all ranks since the last call; every rank must call it.
 
         Losses and accuracies are omitted if no update was finite: zero would look like the best
@@ -158,7 +158,7 @@ class Meter:
         self._sums.zero_()
         seconds = self.seconds()
         masked, sequences = sums["masked"], sums["sequences"]
-        figures: Figures = {}
+        figures: Metrics = {}
         if masked:
             figures["loss"] = figures["masked_lm_loss"] = sums["masked_lm_loss"] / masked
             figures["masked_lm_accuracy"] = sums["masked_lm_correct"] / masked
@@ -174,7 +174,7 @@ class Meter:
             **self._efficiency(seconds),
         }
 
-    def _efficiency(self, seconds: float) -> Figures:
+    def _efficiency(self, seconds: float) -> Metrics:
         """Return this rank's shares of time, MFU of all ranks and peak memory of any rank."""
         shares = {
             "data_wait_share" if phase == "data" else f"{phase}_share": spent / seconds

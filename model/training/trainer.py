@@ -12,20 +12,22 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
-from model.config import Figures, TrainConfig
+from model.config import Metrics, TrainConfig
+from model.distributed import process_group
 from model.encoders.batch import Batch
-from model.loader.device_copy import Copied, Copier, prefetch
+from model.loader.device_copy import Copied, Copier
 from model.loader.loader import GlobalBatch, Loader
-from model.loader.shard_cache import Reading, ShardCache
-from model.resilience import process_group
+from model.loader.prefetch import prefetch
+from model.loader.shard_cache import ReadPlan
 from model.resilience.nonfinite import Health
 from model.resilience.watchdog import LEAVING, Watchdog
+from model.tracking.metrics_file import read_metrics, swap_metrics_files
+from model.tracking.tracker import Tracker
 from model.training import checkpoint, cost, estimate, micro_batch, provenance, run_length, start
 from model.training.deepspeed_engine import averaged_weights, gather_state, scale_of
 from model.training.schedule import batches, lr_factor, mask_share, steps_before_decay, warmup_steps
 from model.training.start import Session
 from model.training.step_metrics import SUMS, Meter, losses
-from model.training.tracking import Tracker, read_metrics, take_back
 from pipeline.common import counter_rng
 from pipeline.console.formatting import WARNING, pluralize
 from pipeline.errors import Diverged, Restart
@@ -48,7 +50,7 @@ class Trainer:
         self.plan, self.world, self.state = plan, world, state
         self.config, self.loader, self.steps = plan.config, plan.loader, plan.steps
         if world.rank == 0:
-            take_back(plan.out, plan.folder)
+            swap_metrics_files(plan.out, plan.folder)
         settings = dataclasses.asdict(plan.config) | {"world_size": world.size, "steps": plan.steps}
         self.tracker = Tracker(plan.config.tracking, plan.out, world.rank, state.step, plan.steps, settings)
         self.meter = Meter(world.device, self._operations, self.peak)
@@ -74,10 +76,10 @@ class Trainer:
         if not self.step and self.config.save_at_words:
             with self.meter.paused():
                 self._save(mark=0.0)
-        if self.plan.cache is not None:
-            self._fetch_ahead(self.plan.cache)
+        if self.config.data.cache:
+            self._fetch_ahead()
         batches = prefetch(self._global_batches(), ahead)
-        with contextlib.closing(batches), contextlib.closing(self.loader):
+        with contextlib.closing(batches), contextlib.closing(self.loader.source):
             self.meter.clock.lap(None)
             for batch, parts in batches:
                 self.meter.clock.lap("data")
@@ -85,7 +87,7 @@ class Trainer:
                 self.step += 1
                 self.samples += batch.sequences
                 reached = self.words.add(batch)
-                self.tracker.log("update", self.step)
+                self.tracker.step_done(self.step)
                 self._after_step(batch.last, reached)
                 self._leave_if_due()
                 self.meter.clock.lap(None)
@@ -94,18 +96,18 @@ class Trainer:
         if validation is None:
             raise self._diverged("the held-out loss is not finite after the last step")
         self._save()
-        self.loader.remove_cache()
+        self.loader.source.remove()
         return self._result(validation)
 
-    def _fetch_ahead(self, cache: ShardCache) -> None:
+    def _fetch_ahead(self) -> None:
         """Begin to fetch what the remaining steps read through `data.cache`, on all ranks.
 
         Raises:
             ConfigError, InputError: `data.cache_size` is too small, or the folder is not writable.
         """
         sizes = [size for _, _, size in self._batches_left()]
-        cache.begin(
-            Reading(
+        self.loader.source.begin(
+            ReadPlan(
                 run=self.plan.folder.name,
                 rank=self.world.rank,
                 spans=self.loader.spans,
@@ -119,7 +121,7 @@ class Trainer:
 
     def _operations(self, batch: Batch) -> float:
         """Return the operations of learning from a batch on the host."""
-        return cost.operations(self.plan.model, batch.cu_seqlens.diff().numpy(), self._mask_share(self.step))
+        return cost.flops(self.plan.model, batch.cu_seqlens.diff().numpy(), self._mask_share(self.step))
 
     def _leave_if_due(self) -> None:
         """Save and leave if a rank got a signal or training diverged.
@@ -134,7 +136,7 @@ class Trainer:
             raise self.health.divergence_error(str(self._save()))
         if self.stop:
             self._save()
-            if failure := self.loader.failure:
+            if failure := self.loader.source.failure:
                 raise failure
             signal = self.guard.signal or "another rank's signal"
             self.tracker.alert("Training stopped", f"{signal}, saved after step {self.step:,}")
@@ -186,7 +188,7 @@ class Trainer:
             self.engine.backward(loss * scale)
             self.meter.clock.lap("backward")
             if last:
-                leave = self.guard.signal is not None or self.loader.failure is not None
+                leave = self.guard.signal is not None or self.loader.source.failure is not None
                 self.stop = process_group.any_rank(leave)
             self.engine.step()
             self.meter.clock.lap("step")
@@ -213,7 +215,7 @@ class Trainer:
                 figures["gradient_norm"] = norm
             if config.precision == "fp16":
                 figures["loss_scale"] = float(self.engine.optimizer.loss_scale)
-            self.tracker.log("train", self.step, figures)
+            self.tracker.log_metrics("train", self.step, figures)
         if self.step % config.evaluate_every == 0 and not last:
             with self.meter.paused():
                 self._evaluate()
@@ -276,11 +278,11 @@ class Trainer:
             f"{self.peak:.3g} TFLOP/s per device {best}{done}"
         )
 
-    def _evaluate(self) -> Figures | None:
+    def _evaluate(self) -> Metrics | None:
         """Evaluate on held-out samples, the average of the weights too; None: it is not finite."""
         found = self._held_out_figures()
         finite = all(map(math.isfinite, found.values()))
-        self.tracker.log("validation", self.step, found if finite else {})
+        self.tracker.log_metrics("validation", self.step, found if finite else {})
         shown = ", ".join(f"{key.replace('_', ' ')} {value:.4f}" for key, value in found.items())
         self.tracker.say(f"step {self.step:,}: held-out {shown if finite else 'loss not finite'}")
         if self.config.keep_best and finite and found["loss"] < self.best.get("loss", math.inf):
@@ -288,7 +290,7 @@ class Trainer:
         return found if finite else None
 
     @torch.no_grad()
-    def _held_out_figures(self) -> Figures:
+    def _held_out_figures(self) -> Metrics:
         """Return losses and accuracies on held-out samples, of the average of the weights too.
 
         Samples and masks do not depend on the number of ranks; all ranks take part.
@@ -302,12 +304,12 @@ class Trainer:
         self.engine.train()
         return found
 
-    def _figures_of_weights(self) -> Figures:
+    def _figures_of_weights(self) -> Metrics:
         """Return losses and accuracies of the weights that the engine computes with now, of each named part too."""
         parts = {name and f"{name}_": self._figures_of(loader) for name, loader in self.plan.held_out.items()}
         return {f"{name}{key}": value for name, found in parts.items() for key, value in found.items()}
 
-    def _figures_of(self, loader: Loader) -> Figures:
+    def _figures_of(self, loader: Loader) -> Metrics:
         config, world = self.config, self.world
         meter = Meter(world.device)
         count = min(config.evaluate_samples, loader.samples)
@@ -335,7 +337,7 @@ class Trainer:
         if self.saved != self.step:
             self._write(mark)
         if self.world.rank == 0:
-            if not self.health.row:  # else those before may be the good ones
+            if not self.health.consecutive_skips:  # else those before may be the good ones
                 stable = steps_before_decay(self.config.schedule, self.steps)
                 checkpoint_folder.prune(path, self.config.keep, self.config.keep_every, stable)
             self.store.upload(self.guard.beat, wait=self.stop or self.health.limit_reached)
@@ -368,11 +370,11 @@ class Trainer:
                 mark=mark,
                 first_steps=self.plan.first_steps.hash_of(self.step),
             )
-            self.tracker.log("saving", self.step)
+            self.tracker.before_save()
             checkpoint.write(self.plan.folder, state, weights, moments)
-            self.tracker.log("checkpoint", self.step)
+            self.tracker.checkpoint_saved()
 
-    def _result(self, validation: Figures) -> Result:
+    def _result(self, validation: Metrics) -> Result:
         """Return the run's metrics for the manifest; each accuracy has its baseline."""
         rows = read_metrics(self.plan.out) if self.world.rank == 0 else []
         warnings = "".join(f"{WARNING}{text}" for text in provenance.overfitting(rows))
@@ -427,7 +429,7 @@ def train(
             result = trainer.run()
     except Exception as error:
         guard.leaving()  # it stays: a signal or a hang must not spoil the exit code
-        found = micro_batch.ending(
+        found = micro_batch.classify_failure(
             error, config, rank, checkpoint_folder.runs(out) / checkpoint_folder.run_name(fingerprint)
         )
         if found is not None:

@@ -95,7 +95,7 @@ def prepare(config: EvaluateConfig) -> SearchContext:
         InputError: the model's folder or a file of the task is incomplete or malformed, or `keep`
             or `submit` cannot save the model.
     """
-    from model.resilience.gpus import require_gpus
+    from model.distributed.gpus import require_gpus
 
     require_gpus()
     if not (Path(config.pretrained) / "config.json").is_file():

@@ -40,7 +40,7 @@ from pipeline.tokenization.coverage import Coverage
 from pipeline.tokenization.wordpiece import WordPiece
 
 if TYPE_CHECKING:
-    from model.training.initial_weights import Source
+    from model.training.initial_weights import InitialWeights
 
 SCORES, PREDICTIONS = "scores.tsv", "predictions.json"
 CHANCE = 0.5
@@ -214,7 +214,7 @@ def evaluate(config: EvaluateConfig, out: Path) -> Evaluation:
     Raises:
         InputError: a file of the task or a model lacks something.
     """
-    from model.resilience.gpus import require_gpus
+    from model.distributed.gpus import require_gpus
 
     require_gpus()
     folder = out / RUNS
@@ -406,7 +406,7 @@ def _in_context(wordpiece: WordPiece, pairs: Pairs) -> list[str]:
     return wordpiece.within_text([*pairs.good, *pairs.bad], map(bool, _sides(pairs)))
 
 
-def _check(source: "Source", wordpiece: WordPiece, model: Candidate) -> None:
+def _check(source: "InitialWeights", wordpiece: WordPiece, model: Candidate) -> None:
     """Raise where a model cannot say how likely a token is, or has another vocabulary."""
     from model.huggingface import bert_format
 

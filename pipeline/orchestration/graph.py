@@ -11,7 +11,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from model.config import DataConfig, TrainConfig, check_length
-from model.training import extending, tracking
+from model.tracking import wandb
+from model.training import extending
 from pipeline.common.schema import set_key
 from pipeline.config import (
     ConvertConfig,
@@ -163,7 +164,7 @@ def check_fit(found: Stages) -> None:
             enough = bool(more) or one.average <= training.keep
             check(enough, f"the training keeps {training.keep}; set train.keep too", f"{name}.average", one.average)
         if isinstance(one, TrainConfig) and "WANDB_MODE" in os.environ:
-            tracking.mode_of(one.tracking.mode)
+            wandb.mode_of(one.tracking.mode)
         if isinstance(one, TrainConfig) and one.model.positions:
             makers = (fingerprints.producer_of(folder, made) for folder in one.data.folders)
             length = max(getattr(maker, "sequence_length", 0) for maker in makers)
@@ -183,7 +184,7 @@ def check_places(config: RunConfig, nodes: Nodes) -> None:
         if isinstance(node.config, TrainConfig):
             check_shards(node.name, node.config.data, makers)
             asked, key = node.config.tracking, f"{node.name}.tracking.mode"
-            kept = not config.executor.here or asked.name == "none" or asked.mode != "online" or tracking.has_key()
+            kept = not config.executor.here or asked.name == "none" or asked.mode != "online" or wandb.has_key()
             check(kept, "W&B has no key here; run wandb login, or set this to offline", key, asked.mode)
         for key, path in fingerprints.inputs(node.config).items():
             made = fingerprints.producer_of(path, makers) is not None

@@ -22,7 +22,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NoReturn, cast
 
-from model.launch import HOSTFILE
+from model.distributed.environment import HOSTFILE
 from pipeline.cli import entry_point
 from pipeline.cli.overrides import Words
 from pipeline.common import cores as machine

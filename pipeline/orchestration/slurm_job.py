@@ -18,8 +18,8 @@ import sys
 import time
 from pathlib import Path
 
+from model.distributed.environment import RUN, SECRET
 from model.launching import rank_endings
-from model.resilience.rank_card import RUN, SECRET
 from model.resilience.watchdog import STOPPING
 from pipeline.cli import entry_point
 from pipeline.config import RunConfig

@@ -12,7 +12,7 @@ import wandb_workspaces.reports.v2 as wr
 import wandb_workspaces.workspaces as ws
 from wandb_workspaces import expr
 
-from model.training.tracking import RUN_ID
+from model.tracking.metrics_file import RUN_ID
 from pipeline.common.tables import read_table
 from pipeline.errors import InputError
 from pipeline.records.metrics import CorpusCounts

@@ -13,7 +13,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from model.training.tracking import RUN_ID, mode_of, project_of
+from model.tracking.metrics_file import RUN_ID
+from model.tracking.wandb import mode_of, project_of
 from pipeline.console.redact import without_secrets
 from pipeline.errors import first_line
 from pipeline.records.manifest import TRACKER, Manifest

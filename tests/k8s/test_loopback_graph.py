@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from model.training.tracking import read_metrics
+from model.tracking.metrics_file import read_metrics
 from pipeline.reporting.dashboards import SECTIONS
 from tests.k8s.cluster import NAMESPACE, Cluster
 from tests.support.servers.wandb_server import KEY, WandbServer

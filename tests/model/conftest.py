@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from benchmarks.small import make_work
-from model.training.tracking import read_metrics
+from model.tracking.metrics_file import read_metrics
 from pipeline.records.manifest import Manifest
 from tests.support import forked
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import psutil
 
-from model.training.tracking import read_metrics
+from model.tracking.metrics_file import read_metrics
 from pipeline.records import checkpoint_folder
 from pipeline.records.manifest import Manifest, require_manifest
 from pipeline.storage.checksums import sha256

@@ -9,7 +9,7 @@ from pathlib import Path
 import psutil
 
 from benchmarks.small import make_work, settings
-from model.training.tracking import read_metrics
+from model.tracking.metrics_file import read_metrics
 from pipeline.records import checkpoint_folder
 from pipeline.records.manifest import require_manifest
 from pipeline.storage.checksums import sha256

@@ -201,7 +201,7 @@ def test_other_code_on_a_host_is_named(lab: Lab) -> None:
     lab.machines[1].do("mount", "--bind", str(other), str(path))
     said = refused(lab, lab.launch(lab.folder / "code"))
     lab.machines[1].do("umount", str(path))
-    assert "code: model/training/optimizer.py" in said
+    assert "code: model/optim/build.py" in said
     assert "on node1" in said
 
 

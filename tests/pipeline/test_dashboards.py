@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from model.training.tracking import RUN_ID
+from model.tracking.metrics_file import RUN_ID
 from pipeline import dashboards
 from pipeline.errors import InputError
 from pipeline.reporting.dashboards import SECTIONS, report, workspace

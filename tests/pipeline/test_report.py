@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from model.training.tracking import METRICS
+from model.tracking.metrics_file import METRICS
 from pipeline import report
 from pipeline.config import ReportConfig
 from pipeline.errors import ConfigError, InputError

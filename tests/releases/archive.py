@@ -23,8 +23,8 @@ from typing import Any
 import torch
 
 from model.huggingface import bert_format, logits
+from model.tracking.metrics_file import read_metrics
 from model.training.checkpoint import Tensors
-from model.training.tracking import read_metrics
 from pipeline.cli import composing
 from pipeline.console.formatting import flatten
 from pipeline.orchestration import graph, run_document

@@ -11,7 +11,7 @@ from benchmarks.small import make_work
 from model.config import DataConfig
 from model.huggingface import sentence_model
 from model.huggingface.bert_format import parts_of
-from model.loader.shard_cache import ShardCache
+from model.loader.sources import CachedShards
 from pipeline.errors import InputError
 from pipeline.records.manifest import Manifest
 from pipeline.stages import store_folder
@@ -114,7 +114,7 @@ def test_the_cache_of_shards_is_named_by_checksums_alone(tmp_path: Path) -> None
     (data / "manifest.json").write_text(json.dumps(fields))
     config = DataConfig(dir=str(data), cache=str(tmp_path / "cache" / "deep"))
     with pytest.raises(InputError, match="evil"):
-        ShardCache(config, {str(data): "s3://bucket/prepare"}).shards(str(data))
+        CachedShards(config, {str(data): "s3://bucket/prepare"}).shards(str(data), "train")
 
 
 @pytest.mark.parametrize("name", OUTSIDE)

@@ -14,15 +14,16 @@ from typing import Any
 import pytest
 from torch._C._distributed_c10d import HashStore, TCPStore
 
+from model.distributed import rendezvous
+from model.distributed.environment import SECRET
+from model.distributed.rank_card import RankCard
 from model.launch import launch_here
 from model.launching.command_line import LauncherCommand, read_hosts
 from model.launching.local_ranks import Launch
 from model.launching.ssh_hosts import SshHosts
-from model.resilience import rendezvous
-from model.resilience.rank_card import SECRET, RankCard
 from pipeline.common.ports import free_port
 from pipeline.errors import ConfigError, Restart
-from tests.model.resilience.test_rendezvous import meet, rank
+from tests.model.distributed.test_rendezvous import meet, rank
 from tests.support import forked
 from tests.support.refusals import refused
 
@@ -102,7 +103,7 @@ LISTENING = """
 import os, socket, sys
 from pathlib import Path
 import torch
-from model.resilience import process_group
+from model.distributed import process_group
 from tests.security.test_ranks import CARD
 process_group.join(CARD, 30, 30, torch.device("cpu"))
 print(process_group.gather([int(os.environ["RANK"]), "é", None, {"a": 1.5}]))

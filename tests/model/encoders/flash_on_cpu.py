@@ -8,7 +8,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from model.encoders.attention import flash_attention, flash_attention_backward
+from model.encoders.attention.flash import flash_attention, flash_attention_backward
 
 
 @flash_attention.register_kernel("cpu")

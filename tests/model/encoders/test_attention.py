@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from torch.autograd.graph import saved_tensors_hooks
 from torch.utils.flop_counter import FlopCounterMode
 
-from model.encoders import attention
+from model.encoders.attention import cpu, dispatch, flash, rows
 from pipeline.errors import ConfigError
 from tests.model.encoders import flash_on_cpu  # noqa: F401
 from tests.support.examples import examples
@@ -48,7 +48,7 @@ def distance_by_hand(
     if not gradients:
         inputs = [x.detach() for x in inputs]
     place = cu_seqlens.to(inputs[0].device)
-    mixed = attention.attend(*inputs, place, max(lengths), 0.0, backend, window=window)
+    mixed = dispatch.attend(*inputs, place, max(lengths), 0.0, backend, window=window)
     true, true_inputs = by_hand(*inputs, cu_seqlens, window)
     pairs = [(mixed, true)]
     if gradients:
@@ -62,7 +62,7 @@ def distance_by_hand(
 
 @given(st.lists(st.integers(1, 3), max_size=20), st.integers(1, 4))
 def test_neighbours_of_equal_length_go_together(lengths, longest):
-    runs = attention.equal_runs(lengths, longest)
+    runs = cpu.equal_runs(lengths, longest)
     assert [length for count, length in runs for _ in range(count)] == lengths
     assert all(1 <= count <= longest for count, _ in runs)
     for (count, length), (_, following) in pairwise(runs):
@@ -99,20 +99,20 @@ def test_the_cost_of_a_window_grows_with_the_length_alone():
     for length in (1000, 2000):
         with FlopCounterMode(display=False) as counter:
             inputs, cu_seqlens = packed([length])
-            attention.attend(*inputs, cu_seqlens, length, 0.0, "each", window=50).sum().backward()
+            dispatch.attend(*inputs, cu_seqlens, length, 0.0, "each", window=50).sum().backward()
         counted.append(counter.get_total_flops())
     assert counted[1] == 2 * counted[0]
 
 
 def test_a_sequence_of_thousands_of_tokens_is_right_without_its_scores():
-    lengths = [attention.LONG + 1, 3]
+    lengths = [cpu.LONG + 1, 3]
     assert distance_by_hand("each", lengths, dtype=torch.float32, width=4) < 1e-5
     inputs, cu_seqlens = packed(lengths, width=4)
     kept = []
     with saved_tensors_hooks(lambda x: kept.append(x.numel()) or x, lambda x: x):
-        attention.attend(*inputs, cu_seqlens, lengths[0], 0.0, "each")
-    assert sum(kept) < attention.LONG**2
-    causal = attention.attend(*inputs, cu_seqlens, lengths[0], 0.0, "each", causal=True)
+        dispatch.attend(*inputs, cu_seqlens, lengths[0], 0.0, "each")
+    assert sum(kept) < cpu.LONG**2
+    causal = dispatch.attend(*inputs, cu_seqlens, lengths[0], 0.0, "each", causal=True)
     torch.testing.assert_close(causal, by_hand(*inputs, cu_seqlens, causal=True)[0])
 
 
@@ -123,7 +123,7 @@ def test_dropout_keeps_the_mean_and_follows_the_seed(backend):
     def draw(seed: int) -> torch.Tensor:
         torch.manual_seed(seed)
         with torch.no_grad():
-            return attention.attend(q, k, v, cu_seqlens, 30, 0.2, backend)
+            return dispatch.attend(q, k, v, cu_seqlens, 30, 0.2, backend)
 
     assert torch.equal(draw(0), draw(0))
     assert not torch.equal(draw(0), draw(1))
@@ -134,22 +134,22 @@ def test_dropout_keeps_the_mean_and_follows_the_seed(backend):
 def test_taken_rows_send_their_gradients_back():
     x = torch.randn(7, 3, dtype=torch.float64, requires_grad=True)
     index = torch.tensor([5, 0, 6])
-    assert torch.equal(attention.take_rows(x, index), x[index])
-    assert torch.autograd.gradcheck(lambda x: attention.take_rows(x, index), x)
+    assert torch.equal(rows.take_rows(x, index), x[index])
+    assert torch.autograd.gradcheck(lambda x: rows.take_rows(x, index), x)
 
 
 def test_auto_never_fails_and_is_explicit():
     for dtype in (torch.float32, torch.bfloat16):
-        assert attention.resolve("auto", CPU, dtype) == "each"
+        assert dispatch.resolve("auto", CPU, dtype) == "each"
 
 
 def test_a_model_made_for_flash_attention_computes_on_a_cpu_too():
-    assert attention.resolve("flash", CPU, torch.float64) == "each"
+    assert dispatch.resolve("flash", CPU, torch.float64) == "each"
 
 
 def test_an_unknown_backend_is_refused():
     with refused(ConfigError, key="model.attention"):
-        attention.resolve("sdpa", CPU, torch.float32)
+        dispatch.resolve("sdpa", CPU, torch.float32)
 
 
 @pytest.mark.parametrize(
@@ -158,8 +158,8 @@ def test_an_unknown_backend_is_refused():
 )
 def test_flash_attention_is_refused_where_its_kernels_refuse(dtype, width, reason):
     cuda = torch.device("cuda")
-    assert reason in (attention.unsupported_reason("flash", cuda, dtype, width) or "")
-    assert attention.resolve("auto", cuda, dtype, width) == "padded"
+    assert reason in (flash.unsupported_reason(cuda, dtype, width) or "")
+    assert dispatch.resolve("auto", cuda, dtype, width) == "padded"
 
 
 @pytest.mark.gpu
@@ -167,7 +167,7 @@ def test_flash_attention_is_refused_where_its_kernels_refuse(dtype, width, reaso
 def test_gpu_backends_equal_softmax_attention(backend):
     device = torch.device("cuda")
     kind = {"heads": 4, "width": 64, "dtype": torch.bfloat16, "device": device}
-    assert attention.resolve(backend, device, torch.bfloat16, 64) == backend
+    assert dispatch.resolve(backend, device, torch.bfloat16, 64) == backend
     assert distance_by_hand(backend, [128, 3, 77, 1], **kind) < 0.05
     assert distance_by_hand(backend, [128, 3, 77, 1], window=9, **kind) < 0.05
 
@@ -176,11 +176,11 @@ def test_gpu_backends_equal_softmax_attention(backend):
 def test_auto_on_a_gpu_drops_out_with_the_right_mean():
     device = torch.device("cuda")
     (q, k, v), cu_seqlens = packed([30, 7], width=64, dtype=torch.bfloat16, device=device)
-    backend = attention.resolve("auto", device, q.dtype, 64)
+    backend = dispatch.resolve("auto", device, q.dtype, 64)
     assert backend == "flash"
     place = cu_seqlens.to(device)
     with torch.no_grad():
-        drawn = [attention.attend(q, k, v, place, 30, 0.2, backend).float() for _ in range(600)]
+        drawn = [dispatch.attend(q, k, v, place, 30, 0.2, backend).float() for _ in range(600)]
     true = by_hand(q, k, v, cu_seqlens)[0]
     assert (torch.stack(drawn).mean(0) - true).abs().max() < 0.2
 
@@ -188,7 +188,7 @@ def test_auto_on_a_gpu_drops_out_with_the_right_mean():
 @pytest.mark.parametrize("backend", ["each", "padded", "flash"])
 def test_causal_attention_sees_nothing_that_comes_later(backend):
     (q, k, v), cu_seqlens = packed([9, 1, 5, 5])
-    mixed = attention.attend(q, k, v, cu_seqlens, 9, 0.0, backend, causal=True)
+    mixed = dispatch.attend(q, k, v, cu_seqlens, 9, 0.0, backend, causal=True)
     for start, end in pairwise(cu_seqlens.tolist()):
         for last in range(start + 1, end + 1):
             part = [x[start:last] for x in (q, k, v)]
@@ -209,4 +209,4 @@ def test_causal_attention_sees_nothing_that_comes_later(backend):
 )
 def test_a_gpu_takes_the_kernel_that_fits(capability, dtype, width, chosen, monkeypatch) -> None:
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: capability)
-    assert attention.resolve("auto", torch.device("cuda"), dtype, width) == chosen
+    assert dispatch.resolve("auto", torch.device("cuda"), dtype, width) == chosen

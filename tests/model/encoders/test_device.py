@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from model.encoders.device import choose_products, device_of
+from model.encoders.device import allow_tf32, device_of
 
 
 @pytest.fixture(autouse=True)
@@ -19,7 +19,7 @@ def kept() -> Iterator[None]:
 
 @pytest.mark.parametrize(("device", "precision"), [("cuda:1", "high"), ("cpu", "highest")])
 def test_a_gpu_computes_products_of_fp32_in_tf32(device: str, precision: str) -> None:
-    choose_products(torch.device(device))
+    allow_tf32(torch.device(device))
     assert torch.get_float32_matmul_precision() == precision
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from model.encoders import attention as flash
+from model.encoders.attention import flash
 from tests.model.encoders import flash_on_cpu  # noqa: F401
 
 LENGTHS = [3, 1, 5]

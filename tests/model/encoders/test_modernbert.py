@@ -17,7 +17,7 @@ from model.encoders.encoder import PretrainingModel, Sequences
 from model.encoders.modernbert import MODERNBERT
 from model.huggingface.names import NAMES
 from model.huggingface.names import modernbert_settings as their_settings
-from model.training.optimizer import build_optimizer
+from model.optim.build import build_optimizer
 from pipeline.errors import ConfigError
 from tests.model.encoders.test_bert import VOCAB, padded, ragged, size
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from model.encoders.architectures import build_model
-from model.encoders.attention import pad_rows
+from model.encoders.attention.rows import pad_rows
 from model.encoders.batch import Batch
 from model.encoders.encoder import PretrainingModel, prepare_for
 from model.training.step_metrics import losses

@@ -187,9 +187,9 @@ def test_with_fewer_samples_than_ranks_some_get_an_empty_batch(folder):
 
 def test_a_loader_of_local_files_neither_waits_nor_removes(folder):
     made = loader(folder)
-    made.close()
-    made.remove_cache()
-    assert made.failure is None
+    made.source.close()
+    made.source.remove()
+    assert made.source.failure is None
     assert made.batch(0, 75).sequences == 75
 
 

@@ -5,7 +5,7 @@ from contextlib import closing
 
 import pytest
 
-from model.loader.device_copy import prefetch
+from model.loader.prefetch import prefetch
 from pipeline.errors import InputError
 
 

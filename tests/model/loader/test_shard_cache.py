@@ -12,7 +12,8 @@ import pytest
 
 from model.config import DataConfig, ObjectiveConfig
 from model.loader.loader import Loader
-from model.loader.shard_cache import Reading, ShardCache
+from model.loader.shard_cache import ReadPlan
+from model.loader.sources import CachedShards
 from pipeline.errors import ConfigError, Restart, StoreError
 from pipeline.records.manifest import file_checksums
 from pipeline.shards import open_folder
@@ -61,10 +62,10 @@ class Place:
         data = self.data([str(folder) for folder in self.whole], **more)
         return Loader(data, OBJECTIVE, TOKENIZER, 3, "train")  # type: ignore[arg-type]
 
-    def cached(self, size: str | None, **more: Any) -> tuple[Loader, ShardCache]:
+    def cached(self, size: str | None, **more: Any) -> tuple[Loader, CachedShards]:
         """The loader of the bucket."""
         data = self.data(list(self.addresses), cache=str(self.top / "cache"), cache_size=size, **more)
-        cache = ShardCache(data, self.addresses)
+        cache = CachedShards(data, self.addresses)
         return Loader(data, OBJECTIVE, TOKENIZER, 3, "train", cache), cache  # type: ignore[arg-type]
 
     def data(self, folders: list[str], **more: Any) -> DataConfig:
@@ -81,13 +82,13 @@ class Place:
 
 def reading(
     loader: Loader, start: int, stop: int, rank: int = 0, gather: Callable[[Any], list[Any]] = lambda value: [value]
-) -> Reading:
-    return Reading(
+) -> ReadPlan:
+    return ReadPlan(
         run="run", rank=rank, spans=loader.spans, start=start, stop=stop, batch=BATCH, gather=gather, beat=lambda: None
     )
 
 
-def begin(loader: Loader, cache: ShardCache, *of: Any) -> None:
+def begin(loader: Loader, cache: CachedShards, *of: Any) -> None:
     cache.begin(reading(loader, *of))
 
 
@@ -96,7 +97,7 @@ def ending(place: Place) -> Iterator[Loader]:
     """The loader of the bucket in its first epoch, of a process that then ends."""
     loader, cache = place.cached(None)
     begin(loader, cache, 0, sum(ROWS))
-    with closing(loader):
+    with closing(loader.source):
         yield loader
     cache._lock.close()  # type: ignore[union-attr]
 
@@ -133,12 +134,12 @@ def test_batches_are_those_of_local_files_within_the_limit(place: Place, smalles
     assert smallest < whole
     loader, cache = place.cached(str(smallest))
     begin(loader, cache, 0, stop)
-    with closing(loader):
+    with closing(loader.source):
         for mine, theirs in zip(batches(loader, 0, stop), batches(place.local(), 0, stop), strict=True):
             assert same(mine, theirs)
             assert place.held() <= smallest
     assert np.array_equal(loader.words_per_token, place.local().words_per_token)
-    loader.remove_cache()
+    loader.source.remove()
     assert not list((place.top / "cache").iterdir())
 
 
@@ -148,7 +149,7 @@ def test_folders_with_weights_are_fetched_as_they_are_mixed(bucket: str, tmp_pat
     size = least(place, 0, stop, weights=weights)
     loader, cache = place.cached(str(size), weights=weights)
     begin(loader, cache, 0, stop)
-    with closing(loader):
+    with closing(loader.source):
         local = batches(place.local(weights=weights), 0, stop)
         for mine, theirs in zip(batches(loader, 0, stop), local, strict=True):
             assert same(mine, theirs)
@@ -161,13 +162,13 @@ def test_a_training_resumes_where_it_was_with_what_is_there(place: Place, store:
         loader, cache = place.cached(None)
         store.requests.clear()
         begin(loader, cache, start, stop)
-        with closing(loader):
+        with closing(loader.source):
             for rank in range(world):
                 last = end if rank == world - 1 else start + BATCH
                 local = batches(place.local(), start, last, rank, world)
                 for mine, theirs in zip(batches(loader, start, last, rank, world), local, strict=True):
                     assert same(mine, theirs)
-            assert loader.failure is None
+            assert loader.source.failure is None
         cache._lock.close()  # type: ignore[union-attr]  # as if the process had ended
     # All shards were there: each was compared, none fetched.
     assert not [path for method, path in store.requests if method == "GET" and "train-" in path]
@@ -202,7 +203,7 @@ def test_a_rank_that_is_ahead_opens_no_file_of_an_earlier_start(place: Place) ->
 
     loader, cache = place.cached(None)
     cache.begin(reading(loader, 0, sum(ROWS), gather=gather))
-    loader.close()
+    loader.source.close()
     assert seen == []
 
 
@@ -221,7 +222,7 @@ def test_ranks_of_a_node_fetch_each_shard_once(place: Place, store: Proxy, small
 
         loader, cache = place.cached(str(smallest))
         begin(loader, cache, 0, stop, rank, gather)
-        with closing(loader):
+        with closing(loader.source):
             found[rank] = list(batches(loader, 0, stop, rank, world))
 
     threads = [threading.Thread(target=work, args=(rank,)) for rank in range(world)]
@@ -252,16 +253,16 @@ def test_a_store_that_stays_away_asks_for_a_restart_while_there_is_data_to_train
     monkeypatch.setenv("BERT_STORE_TIMEOUT", "1")
     loader, cache = place.cached(None)
     last = next(iter(loader.spans(0)))
-    known: set[str] = {loader._shards[number].path.name for number in last.shards.tolist()}
+    known: set[str] = {cache._shards[number].path.name for number in last.shards.tolist()}
     store.fault = lambda method, path, number: (
         503 if "train-" in path and unquote(path).partition("?")[0].rpartition("/")[2] not in known else None
     )
     begin(loader, cache, 0, sum(ROWS))
-    with closing(loader):
+    with closing(loader.source):
         loader.batch(0, 1)
-        while loader.failure is None:
+        while loader.source.failure is None:
             threading.Event().wait(0.05)
-        assert isinstance(loader.failure, Restart)
+        assert isinstance(loader.source.failure, Restart)
         loader.batch(1, 1)  # the shards that are there are still read
         with pytest.raises(Restart):
             loader.batch(int(last.last), 1)
@@ -272,7 +273,7 @@ def test_a_loader_that_is_closed_fetches_no_more(place: Place, store: Proxy, mon
     store.fault = lambda method, path, number: 503 if "train-" in path else None
     loader, cache = place.cached(None)
     begin(loader, cache, 0, sum(ROWS))
-    loader.close()
+    loader.source.close()
     store.fault = lambda method, path, number: None
     with pytest.raises(Restart):
         loader.batch(0, 1)

@@ -5,9 +5,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from model.optim.average import AVERAGE, keep_average
 from model.resilience.nonfinite import Health, clip_and_skip
-from model.training.deepspeed_engine import keep_average
-from model.training.optimizer import AVERAGE
 from pipeline.errors import Exit
 
 

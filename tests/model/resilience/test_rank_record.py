@@ -5,11 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from model.distributed.environment import RANKS
 from model.resilience import rank_record
 
 
 def test_of_many_ranks_with_one_error_one_says_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(rank_record.RANKS, str(tmp_path))
+    monkeypatch.setenv(RANKS, str(tmp_path))
     ready = threading.Barrier(8)
     said: list[bool] = []
 
@@ -27,18 +28,18 @@ def test_of_many_ranks_with_one_error_one_says_it(tmp_path: Path, monkeypatch: p
 
 
 def test_without_a_launcher_every_rank_says_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(rank_record.RANKS, raising=False)
+    monkeypatch.delenv(RANKS, raising=False)
     assert rank_record.is_first("error: x")
     assert rank_record.is_first("error: x")
 
 
 def test_a_rank_whose_launcher_is_gone_says_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(rank_record.RANKS, str(tmp_path / "gone"))
+    monkeypatch.setenv(RANKS, str(tmp_path / "gone"))
     assert rank_record.is_first("error: x")
 
 
 def test_a_rank_that_torchrun_starts_again_has_no_exit_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(rank_record.RANKS, str(tmp_path))
+    monkeypatch.setenv(RANKS, str(tmp_path))
     monkeypatch.setenv("RANK", "1")
     rank_record.begin_rank()
     rank_record.end_rank(75)

@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 import torch
 
+from model.optim.build import ADAM
 from model.training import checkpoint
 from model.training.checkpoint import write
-from model.training.optimizer import ADAM
 from pipeline.errors import InputError
 from pipeline.records import checkpoint_folder
 from pipeline.records.checkpoint_folder import name_of, newest, prune

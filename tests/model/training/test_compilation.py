@@ -4,8 +4,9 @@ import pytest
 import torch
 
 from model.config import ComputeConfig, TrainConfig
+from model.distributed.world import World
 from model.encoders.device import has_compiler
-from model.training.deepspeed_engine import World, compiles
+from model.training.deepspeed_engine import compiles
 from pipeline.errors import ConfigError
 from tests.support.refusals import refused
 

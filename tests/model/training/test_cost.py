@@ -116,7 +116,7 @@ def test_operations_are_those_that_pytorch_counts(architecture: str, lengths: li
     bert = architecture == "bert"
     pooled = bert * 6 * len(lengths) * (32**2 + 2 * 32)
     unread = 6 * (tokens - len(masked) - bert * len(lengths)) * (32**2 + (2 if bert else 3) * 32 * 96)
-    expected = cost.operations(given, lengths, len(masked) / tokens) + pooled - unread
+    expected = cost.flops(given, lengths, len(masked) / tokens) + pooled - unread
     assert counter.get_total_flops() == pytest.approx(expected, rel=1e-9)
 
 
@@ -157,7 +157,7 @@ LARGE = ModelConfig(name="large", layers=24, hidden=1024, heads=16, feed_forward
 def test_count_is_the_published_one() -> None:
     layers, h, v, t = 24, 1024, 30522, 128
     published = (72 * layers * h**2 + 12 * layers * h * t + 6 * (h * v + h**2) * 0.15) * t
-    assert cost.operations(LARGE, [t]) == pytest.approx(published, rel=1e-6)
+    assert cost.flops(LARGE, [t]) == pytest.approx(published, rel=1e-6)
 
 
 def test_a_local_layer_costs_the_pairs_in_sight_and_a_gated_unit_its_third_product() -> None:
@@ -169,4 +169,4 @@ def test_a_local_layer_costs_the_pairs_in_sight_and_a_gated_unit_its_third_produ
         products = 4 * 16**2 + 3 * 16 * 24
         expected = 4 * 6 * products * length + 12 * 16 * (2 * length**2 + 2 * seen)
         expected += 6 * (16 * 50 + 16**2) * 0.3 * length
-        assert cost.operations(modern, [length], 0.3) == pytest.approx(expected)
+        assert cost.flops(modern, [length], 0.3) == pytest.approx(expected)

@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from model.config import ComputeConfig, OptimizerConfig, TrainConfig
-from model.training.deepspeed_engine import World, deepspeed_config, ranks_of_this_node
+from model.distributed.world import World, ranks_of_this_node
+from model.training.deepspeed_engine import deepspeed_config
 from pipeline.errors import ConfigError
 
 ZERO = "deepspeed.zero_optimization"

@@ -10,7 +10,7 @@ import pytest
 from torch.distributed import distributed_c10d
 
 from model.config import TrainConfig
-from model.resilience import rank_card
+from model.distributed import rank_card
 from model.training import deepspeed_engine, deepspeed_patches
 from pipeline.errors import Exit, InputError
 

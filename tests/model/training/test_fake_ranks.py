@@ -10,7 +10,7 @@ from model.training import cost
 from model.training.cost import Setting
 from pipeline.cli.conf_files import CONF
 from tests.model.conftest import printed
-from tests.model.training.fake_ranks import BATCH, CASES, MICRO_BATCH, SIZE, WORLD
+from tests.model.workers.fake_ranks import BATCH, CASES, MICRO_BATCH, SIZE, WORLD
 from tests.support import forked
 
 pytestmark = pytest.mark.slow
@@ -21,7 +21,7 @@ COUNTED = [case for case in CASES if case[0] < 3]
 
 @pytest.fixture(scope="module")
 def ranks() -> dict[tuple[int, int], dict]:
-    return {tuple(row["case"]): row for row in printed(forked.module("tests.model.training.fake_ranks"))}
+    return {tuple(row["case"]): row for row in printed(forked.module("tests.model.workers.fake_ranks"))}
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -7,10 +7,11 @@ import torch
 from omegaconf import OmegaConf
 
 from model.config import OptimizerConfig, TrainConfig
+from model.distributed.world import World
 from model.encoders.architectures import build_model
 from model.encoders.encoder import MaskedHead, PretrainingModel, prepare_for
 from model.training import device_peak
-from model.training.deepspeed_engine import World, deepspeed_config
+from model.training.deepspeed_engine import deepspeed_config
 from model.training.step_metrics import losses
 from pipeline.cli.conf_files import CONF
 from tests.model.encoders.test_bert import VOCAB, ragged, small

@@ -3,13 +3,13 @@
 import pytest
 
 from tests.model.conftest import printed
-from tests.model.training.sum_gradients import CASES
+from tests.model.workers.sum_gradients import CASES
 from tests.support import forked
 
 
 @pytest.fixture(scope="module")
 def sums() -> dict[str, dict]:
-    (found,) = printed(forked.module("tests.model.training.sum_gradients", ranks=2))
+    (found,) = printed(forked.module("tests.model.workers.sum_gradients", ranks=2))
     return found
 
 

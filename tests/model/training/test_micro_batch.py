@@ -28,15 +28,15 @@ def test_an_allocation_that_fails_is_known_for_what_it_is() -> None:
 
 def test_a_rank_that_lost_another_says_what_that_one_did(tmp_path: Path) -> None:
     config, lost = TrainConfig(out="out", micro_batch=64), RuntimeError("gloo: connection closed")
-    assert isinstance(micro_batch.ending(lost, config, 0, tmp_path), Restart)
-    first = micro_batch.ending(torch.OutOfMemoryError(), config, 1, tmp_path)
-    other = micro_batch.ending(lost, config, 0, tmp_path)
+    assert isinstance(micro_batch.classify_failure(lost, config, 0, tmp_path), Restart)
+    first = micro_batch.classify_failure(torch.OutOfMemoryError(), config, 1, tmp_path)
+    other = micro_batch.classify_failure(lost, config, 0, tmp_path)
     assert isinstance(other, ConfigError)
     assert str(first) == str(other)
     assert other.key == "micro_batch"
     assert "micro_batch=32" in str(other)
     micro_batch.forget(tmp_path)
-    assert isinstance(micro_batch.ending(lost, config, 0, tmp_path), Restart)
+    assert isinstance(micro_batch.classify_failure(lost, config, 0, tmp_path), Restart)
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def test_the_advice_for_too_little_memory_is_a_size_that_can_be_set(
     size: int | str, smaller: str, tmp_path: Path
 ) -> None:
     config = TrainConfig(out="out", micro_batch=size)
-    assert smaller in str(micro_batch.ending(MemoryError(), config, 0, tmp_path))
+    assert smaller in str(micro_batch.classify_failure(MemoryError(), config, 0, tmp_path))
 
 
 def test_recipes_for_gpus_fill_them(root: Path) -> None:

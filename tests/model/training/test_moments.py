@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import torch
 
+from model.optim.build import ADAM
 from model.training import checkpoint
 from model.training.deepspeed_engine import load_state
-from model.training.optimizer import ADAM
 from pipeline.common.ports import free_port
 from pipeline.errors import InputError
 from tests.model.conftest import printed
@@ -21,7 +21,7 @@ PAIRS = ("0,0", "0,2", "2,1", "1,3", "3,0")
 
 @pytest.mark.slow
 def test_an_optimizer_of_one_moment_resumes_at_any_stage(root: Path, tmp_path: Path) -> None:
-    script = str(Path(__file__).with_name("one_moment.py"))
+    script = str(Path(__file__).parents[1] / "workers/one_moment.py")
     environment = {**os.environ, "PYTHONPATH": str(root)}
     runs = printed(forked.fresh(script, free_port(), tmp_path, *PAIRS, env=environment))
     assert len(runs) == len(PAIRS)

@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from model.encoders.architectures import build_model
+from model.optim.average import AVERAGE
+from model.tracking.metrics_file import METRICS
 from model.training import checkpoint, initial_weights, provenance
-from model.training.optimizer import AVERAGE
-from model.training.tracking import METRICS
 from pipeline.records import checkpoint_folder
 from pipeline.records.metrics import TrainingSummary
 from tests.model.sizes import small

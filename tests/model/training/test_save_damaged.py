@@ -15,7 +15,7 @@ WANTED = {
 
 @pytest.fixture(scope="module")
 def endings() -> list[dict[str, list[str]]]:
-    return printed(forked.module("tests.model.training.save_damaged", ranks=2))
+    return printed(forked.module("tests.model.workers.save_damaged", ranks=2))
 
 
 @pytest.mark.parametrize("case", WANTED)

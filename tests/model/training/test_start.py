@@ -19,11 +19,11 @@ from model.config import (
     TrackingConfig,
     TrainConfig,
 )
+from model.distributed import process_group
+from model.distributed.world import World
 from model.encoders.architectures import build_model
 from model.huggingface import bert_format
-from model.resilience import process_group
 from model.training import checkpoint, start
-from model.training.deepspeed_engine import World
 from pipeline.records import checkpoint_folder
 from pipeline.storage.uploads import BackgroundUpload
 from tests.support import forked

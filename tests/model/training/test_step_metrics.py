@@ -15,9 +15,9 @@ from torch.nn.functional import cross_entropy
 
 from model.config import ModelConfig, TrainConfig
 from model.resilience.nonfinite import clip_and_skip
+from model.tracking.terminal import one_line
 from model.training import cost, device_peak, estimate
 from model.training.step_metrics import Meter, PhaseTimer, losses
-from model.training.tracking import one_line
 from pipeline.common.schema import built
 from pipeline.records import checkpoint_folder
 from pipeline.records.manifest import Manifest

@@ -24,7 +24,7 @@ def planned(folder: Path, **more: Any) -> TrainConfig:
 
 
 def test_fine_tuning_learns_from_train_and_reads_dev() -> None:
-    once = cost.operations(CONFIG, [20, 30], 0.0)
+    once = cost.flops(CONFIG, [20, 30], 0.0)
     assert estimate.tuning(CONFIG, 3, 2, [20, 30], np.zeros(0)) == pytest.approx(6 * once)
     assert estimate.tuning(CONFIG, 1, 1, [], [20, 30]) == pytest.approx(once / 3)
 
@@ -35,7 +35,7 @@ def test_without_shards_a_sequence_is_taken_as_nearly_full(tmp_path: Path) -> No
 
 def test_folders_of_several_lengths_count_by_their_shares(tmp_path: Path) -> None:
     short, long = (str(tmp_path / name) for name in ("short", "long"))
-    each = {length: cost.operations(MODERN, [length]) for length in (100, 200, 900, 1800)}
+    each = {length: cost.flops(MODERN, [length]) for length in (100, 200, 900, 1800)}
     expected = {short: 1000, long: 2000}
     data = DataConfig(dir=long, more=[short], weights=[1, 3], vocab="v")
     tokens, work = estimate.of_a_sample(data, MODERN, expected)
@@ -62,7 +62,7 @@ def test_folders_of_several_lengths_count_by_their_shares(tmp_path: Path) -> Non
 def test_tokens_that_are_predicted_cost_a_head_each(objective: ObjectiveConfig, share: float, tmp_path: Path) -> None:
     config = planned(tmp_path, batch_size=4, objective=objective)
     found = estimate.training(config, MODERN, speed=1e9, sequence_lengths={config.data.dir: 100})
-    work = 40 * cost.operations(MODERN, [90], share)
+    work = 40 * cost.flops(MODERN, [90], share)
     steps = estimate.START + 10 * estimate.STEP
     assert found.seconds == pytest.approx(work / (estimate.REACHED * 1e9) + steps)
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from model.launch import HOSTFILE
+from model.distributed.environment import HOSTFILE
 from pipeline.errors import ConfigError
 from pipeline.orchestration import run_stage
 from pipeline.orchestration.run_stage import Node

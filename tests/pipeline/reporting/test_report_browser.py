@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from benchmarks.small import make_work
-from model.training.tracking import METRICS
+from model.tracking.metrics_file import METRICS
 from pipeline import report
 from pipeline.config import ReportConfig
 from tests.support import finished

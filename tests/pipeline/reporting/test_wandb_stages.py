@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import wandb
 
-from model.training.tracking import RUN_ID
+from model.tracking.metrics_file import RUN_ID
 from pipeline.reporting import wandb_stages
 from tests.support import finished
 from tests.support.runs import configured

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from model.training.tracking import RUN_ID
+from model.tracking.metrics_file import RUN_ID
 from pipeline.records.manifest import require_manifest
 from pipeline.reporting.wandb_stages import RECORD, run_id
 from tests.pipeline.reporting.test_wandb_stages import FIGURES, write

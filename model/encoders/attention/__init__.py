@@ -1,0 +1,1 @@
+"""Self-attention over packed sequences: one interface, one file per backend."""

@@ -1,0 +1,34 @@
+"""What a backend of attention is and gets."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+HALF = (torch.float16, torch.bfloat16)
+
+
+class AttentionArgs(NamedTuple):
+    """Arguments of a backend other than q, k and v, as documented in `attend`."""
+
+    cu_seqlens: Tensor  # (B+1,) int32
+    max_length: int
+    dropout: float
+    causal: bool
+    window: int | None
+
+
+class Backend(NamedTuple):
+    """How attention is computed, and why not here; `unsupported_reason` gets device, type and width of a head."""
+
+    run: Callable[[Tensor, Tensor, Tensor, AttentionArgs], Tensor]
+    unsupported_reason: Callable[[torch.device, torch.dtype, int], str | None] = lambda *_: None
+
+
+def visible(length: int, causal: bool, window: int | None, device: torch.device) -> Tensor:
+    """Return whether each query attends to each key, not after it, or near it: `(length, length)`."""
+    position = torch.arange(length, device=device)
+    away = position[:, None] - position
+    seen = away >= 0 if causal else torch.ones_like(away, dtype=torch.bool)
+    return seen if window is None else seen & (away.abs() <= window)

@@ -1,0 +1,1 @@
+"""The optimizers, and how ZeRO lays out what they update."""

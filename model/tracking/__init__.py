@@ -1,0 +1,1 @@
+"""Where a training shows how it goes, one file per tracker."""

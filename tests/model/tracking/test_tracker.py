@@ -1,0 +1,423 @@
+"""What a run logs can be read back: from its own rows, and from the files of Weights & Biases."""
+
+import contextlib
+import json
+import os
+import pty
+import re
+import shutil
+import subprocess
+import sys
+import termios
+from pathlib import Path
+from typing import Any
+
+import pytest
+import wandb
+from wandb.sdk.lib import wbauth
+
+from model.config import TrackingConfig
+from model.tracking.metrics_file import METRICS, RUN_ID, read_metrics, swap_metrics_files
+from model.tracking.tracker import Tracker
+from model.tracking.wandb import has_key, mode_of
+from pipeline.errors import ConfigError
+from tests.support import forked
+from tests.support.refusals import refused
+from tests.support.servers.wandb_server import KEY, WandbServer, environment
+from tests.support.terminal import plain
+from tests.support.wandb_files import history, of
+
+
+def run(out: Path, start: int, steps: list[int], **settings: Any) -> None:
+    config = TrackingConfig(name="wandb", mode="offline")
+    tracker = Tracker(config, out, 0, start, 10, {"seed": 7, **settings})
+    for step in steps:
+        tracker.log_metrics("train", step, {"loss": 8 / step, "tokens_per_second": 100.0 * step})
+        tracker.step_done(step)
+    tracker.log_metrics("validation", [start, *steps][-1], {"masked_lm_accuracy": 0.25})
+    tracker.close()
+
+
+@pytest.fixture(scope="module")
+def logged(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that was logged to step 4, and resumed after step 3."""
+    folder = tmp_path_factory.mktemp("group") / "train"
+    folder.mkdir()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("WANDB_API_KEY", raising=False)
+        run(folder, 0, [1, 2, 3, 4])
+        run(folder, 3, [4, 5, 6])
+        wandb.teardown()  # its service writes until it ends, and would serve the tests' processes
+    return folder
+
+
+@pytest.fixture
+def out(logged: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of it, for a test that goes on with it."""
+    monkeypatch.delenv("WANDB_API_KEY", raising=False)
+    return Path(shutil.copytree(logged, tmp_path / logged.parent.name / "train", symlinks=True))
+
+
+def test_weights_and_biases_holds_what_was_logged(logged: Path) -> None:
+    rows = [row for row in history(logged) if "train/loss" in row]
+    assert [row["_step"] for row in rows] == [1, 2, 3, 4, 5, 6], "the newest folder has all of them"
+    assert all(row["train/loss"] == 8 / row["_step"] for row in rows)
+    last = [row for row in history(logged) if "validation/masked_lm_accuracy" in row][-1]
+    assert last["validation/masked_lm_accuracy"] == 0.25
+    assert last["_step"] == 6
+
+
+def test_a_resumed_run_keeps_its_id_and_its_settings(logged: Path) -> None:
+    runs = of(logged, "run")
+    assert len({run.run_id for run in runs}) == 1
+    settings = {item.key: json.loads(item.value_json) for item in runs[0].config.update}
+    assert settings["seed"] == 7
+
+
+@pytest.mark.parametrize("renames", range(5))
+def test_curves_stay_apart_when_a_start_is_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, renames: int
+) -> None:
+    one, other = (tmp_path / "checkpoints" / name for name in ("aaaa", "bbbb"))
+
+    def start(run: Path, *rows: str) -> str:
+        swap_metrics_files(tmp_path, run)
+        with (tmp_path / METRICS).open("a") as file:
+            file.writelines(rows)
+        return (tmp_path / METRICS).read_text()
+
+    start(one, "1")
+    start(other, "2")
+    replace, left = Path.replace, [renames]
+
+    def killed(path: Path, target: Path) -> Path:
+        if not left[0]:
+            raise KeyboardInterrupt
+        left[0] -= 1
+        return replace(path, target)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "replace", killed)
+        with contextlib.suppress(KeyboardInterrupt):
+            swap_metrics_files(tmp_path, one)
+    assert start(one) == "1"
+    assert start(other) == "2"
+
+
+def test_a_training_with_other_settings_has_a_curve_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("WANDB_API_KEY", raising=False)
+
+    def trained(name: str, start: int, steps: list[int]) -> tuple[list[int], str]:
+        swap_metrics_files(tmp_path, tmp_path / "checkpoints" / name)
+        run(tmp_path, start, steps)
+        rows = read_metrics(tmp_path)
+        return [r["step"] for r in rows if r["kind"] == "train"], (tmp_path / RUN_ID).read_text()
+
+    first, one = trained("aaaa", 0, [1, 2, 3])
+    other, two = trained("bbbb", 0, [1, 2])
+    again, three = trained("aaaa", 3, [4])
+    more, four = trained("bbbb", 2, [3])
+    wandb.teardown()
+    assert (first, other, again, more) == ([1, 2, 3], [1, 2], [1, 2, 3, 4], [1, 2, 3])
+    assert (one, two) == (three, four)
+    assert one != two
+
+
+def test_what_starts_again_at_step_0_is_a_run_of_its_own(out: Path) -> None:
+    before = (out / RUN_ID).read_text()
+    run(out, 0, [1, 2])
+    wandb.teardown()
+    runs = of(out, "run")
+    assert {run.run_id for run in runs} == {before, (out / RUN_ID).read_text()}
+    assert before != (out / RUN_ID).read_text()
+
+
+def test_a_training_is_one_job_of_the_runs_group(logged: Path) -> None:
+    runs = of(logged, "run")
+    assert {(run.run_group, run.job_type) for run in runs} == {(logged.parent.name, "train")}
+
+
+def synchronised(out: Path) -> tuple[str, dict[str, Any], dict[int, dict[str, Any]]]:
+    """What W&B's own reader of offline files sends to its service: a run's name, itself, and its rows by step."""
+    server = WandbServer()
+    try:
+        done = subprocess.run(
+            [Path(sys.executable).with_name("wandb"), "sync", *out.glob("wandb/offline-run-*")],
+            cwd=out,
+            capture_output=True,
+            text=True,
+            check=False,
+            env=environment(out, WANDB_BASE_URL=server.url, WANDB_API_KEY=KEY),
+        )
+    finally:
+        server.stop()
+    assert done.returncode == 0, done.stderr
+    ((name, run),) = server.runs.items()
+    logged: dict[int, dict[str, Any]] = {}
+    for row in server.history(name):
+        logged.setdefault(row["_step"], {}).update({key: value for key, value in row.items() if "/" in key})
+    return name, run, logged
+
+
+def test_offline_parts_are_synchronised_into_one_run_of_the_group(out: Path) -> None:
+    name, run, logged = synchronised(out)
+    assert name == (out / RUN_ID).read_text()
+    assert (run["groupName"], run["jobType"]) == (out.parent.name, "train")
+    assert {step: row["train/loss"] for step, row in logged.items()} == {step: 8 / step for step in range(1, 7)}
+
+
+HEAD = """
+import os, signal, sys
+from pathlib import Path
+import psutil
+from model.config import TrackingConfig
+from model.tracking.tracker import Tracker
+"""
+LOST = """
+out, start, last, end = Path(sys.argv[1]), *map(int, sys.argv[2:])
+tracker = Tracker(TrackingConfig(name="wandb", mode="offline"), out, 0, start, end, {})
+for step in range(start + 1, last + 1):
+    tracker.log_metrics("train", step, {"loss": 8 / step, "tokens": 1000 * step, "mfu": 0.1 + last})
+    if step % 10 == 0:
+        tracker.log_metrics("validation", step, {"masked_lm_accuracy": step / end})
+if last < end:  # the machine is lost
+    for process in psutil.Process().children(recursive=True):
+        process.kill()
+    os.kill(os.getpid(), signal.SIGKILL)
+tracker.close()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_after_kills_and_resumes_w_and_bs_own_reader_finds_each_row_of_ours(tmp_path: Path) -> None:
+    for start, last in ((0, 240), (200, 250), (200, 450)):
+        done = forked.fresh("-c", HEAD + LOST, tmp_path, start, last, 450, env=environment(tmp_path))
+        assert done.returncode == (0 if last == 450 else -9)
+    ours: dict[int, dict[str, Any]] = {}
+    for row in read_metrics(tmp_path):
+        kind, step = row.pop("kind"), row.pop("step")
+        ours.setdefault(step, {}).update({f"{kind}/{key}": value for key, value in row.items()})
+    assert list(ours) == list(range(1, 451))
+    assert synchronised(tmp_path)[2] == ours
+
+
+def test_an_alert_reaches_weights_and_biases(tmp_path: Path) -> None:
+    tracker = Tracker(TrackingConfig(name="wandb", mode="offline"), tmp_path, 0, 0, 10, {})
+    tracker.alert("Training diverged", "after step 7")
+    tracker.close()
+    wandb.teardown()
+    assert [(one.title, one.text) for one in of(tmp_path, "alert")] == [("Training diverged", "after step 7")]
+
+
+def test_own_rows_are_not_written_twice_after_a_resume(logged: Path) -> None:
+    rows = [row for row in read_metrics(logged) if row["kind"] == "train"]
+    assert [row["step"] for row in rows] == [1, 2, 3, 4, 5, 6]
+
+
+def test_the_last_evaluation_is_not_written_twice_after_a_kill(out: Path) -> None:
+    run(out, 6, [])
+    rows = [row["step"] for row in read_metrics(out) if row["kind"] == "validation"]
+    assert rows == [6]
+
+
+def test_training_goes_on_without_weights_and_biases(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(**settings: Any) -> None:
+        raise RuntimeError("run ID is in use")
+
+    monkeypatch.setattr(wandb, "init", refuse)
+    run(tmp_path, 0, [1, 2])
+    assert "run ID is in use" in capsys.readouterr().out
+    assert len(read_metrics(tmp_path)) == 3
+
+
+BEREFT = """
+tracker = Tracker(TrackingConfig(name="wandb", mode="offline"), Path(sys.argv[1]), 0, 0, 9, {})
+tracker.log_metrics("train", 1, {"loss": 4.0})
+service = psutil.Process().children()
+assert service
+for process in service:
+    process.terminate()
+psutil.wait_procs(service, timeout=20)
+for step in range(2, 2 + int(sys.argv[2])):
+    tracker.log_metrics("train", step, {"loss": 4.0})
+tracker.close()
+"""
+
+
+@pytest.mark.parametrize("more", [0, 3])
+def test_the_end_of_its_service_costs_training_nothing(tmp_path: Path, more: int) -> None:
+    done = forked.fresh("-c", HEAD + BEREFT, tmp_path, more)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    assert done.stdout.count("warning: ") == 1
+    assert len(read_metrics(tmp_path)) == 1 + more
+
+
+ONLINE = """
+tracker = Tracker(TrackingConfig(name="wandb"), Path(sys.argv[1]), 0, 0, 9, {})
+for step in range(1, 4):
+    tracker.log_metrics("train", step, {"loss": 4.0 / step})
+tracker.close()
+"""
+
+
+@pytest.mark.slow
+def test_a_key_without_a_network_leaves_a_run_that_can_be_synchronised_later(tmp_path: Path) -> None:
+    """Nothing listens at that port: the attempt to go online fails as it does without a network."""
+    away = {"WANDB_API_KEY": KEY, "WANDB_BASE_URL": "http://127.0.0.1:9", "WANDB_INIT_TIMEOUT": "2"}
+    done = forked.fresh("-c", HEAD + ONLINE, tmp_path, env=os.environ | away)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("warning: ") == 1, done.stdout
+    assert "offline" not in done.stdout
+    rows = [row for row in history(tmp_path) if "train/loss" in row]
+    assert [row["_step"] for row in rows] == [1, 2, 3]
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A user's home without keys."""
+    for name in ("WANDB_API_KEY", "WANDB_BASE_URL", "NETRC"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    return tmp_path
+
+
+def test_the_key_that_wandb_stores_is_seen(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not has_key()
+    wbauth.write_netrc_auth(host=wandb.Settings().base_url, api_key="0" * 40)
+    assert has_key()
+    monkeypatch.setenv("WANDB_BASE_URL", "https://wandb.example.org")
+    assert not has_key()
+    wbauth.write_netrc_auth(host="https://wandb.example.org", api_key="0" * 40)
+    assert has_key()
+
+
+def test_a_key_of_an_earlier_login_is_seen_wherever_it_is_stored(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wbauth.write_netrc_auth(host="https://api.wandb.ai", api_key="0" * 40)
+    assert has_key()
+    (home / ".netrc").rename(home / "keys")
+    assert not has_key()
+    monkeypatch.setenv("NETRC", "~/keys")
+    assert has_key()
+    monkeypatch.delenv("NETRC")
+    monkeypatch.setenv("WANDB_IDENTITY_TOKEN_FILE", "token")
+    assert has_key()
+
+
+def test_a_row_cut_off_by_a_crash_is_dropped(out: Path) -> None:
+    with (out / "metrics.jsonl").open("a") as file:
+        file.write('{"kind": "train", "st')
+    assert len(read_metrics(out)) == 7
+    run(out, 6, [7])
+    assert [row["step"] for row in read_metrics(out) if row["kind"] == "train"][-2:] == [6, 7]
+
+
+BAR = """
+tracker = Tracker(TrackingConfig(name="none"), Path(sys.argv[1]), 0, 0, 600, {})
+figures = {"loss": 4.0, "masked_lm_accuracy": 0.5, "gradient_norm": 1.0, "memory_gib": 3.0,
+           "learning_rate": 1e-4, "tokens_per_second": 1e6, "mfu": 0.5, "data_wait_share": 0.01}
+tracker.step_done(300)
+tracker.log_metrics("train", 300, figures)
+tracker.close()
+"""
+
+
+def test_a_narrow_terminal_shows_the_bar_and_the_time_that_is_left(tmp_path: Path) -> None:
+    ours, theirs = pty.openpty()
+    termios.tcsetwinsize(theirs, (24, 80))
+    forked.fresh("-c", HEAD + BAR, tmp_path, capture_output=False, stderr=theirs, check=True)
+    drawn = plain(os.read(ours, 9999))
+    os.close(ours)
+    os.close(theirs)
+    lines = [line.strip() for line in drawn.replace("\n", "\r").split("\r")]
+    assert all(len(line) <= 80 for line in lines)
+    assert any(re.match(r"train ━{8}.{8}  50% 300 of 600 steps, .*loss 4.000, acc", line) for line in lines), lines
+
+
+@pytest.mark.parametrize(
+    ("variables", "mode"),
+    [
+        ({}, "online"),
+        ({"WANDB_MODE": "offline"}, "offline"),
+        ({"WANDB_MODE": "dryrun"}, "offline"),
+        ({"WANDB_MODE": "disabled"}, "disabled"),
+        ({"WANDB_MODE": "online"}, "online"),
+        ({"WANDB_DISABLED": "true"}, "disabled"),
+        ({"WANDB_DISABLED": "1", "WANDB_MODE": "online"}, "disabled"),
+        ({"WANDB_DISABLED": "false"}, "online"),
+    ],
+)
+def test_with_a_key_the_variables_of_wandb_say_whether_it_is_sent(
+    home: Path, monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], mode: str
+) -> None:
+    monkeypatch.setenv("WANDB_API_KEY", "0" * 40)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert mode_of("auto") == mode
+    assert mode_of("online") == "online"  # what is typed wins
+    assert mode_of("offline") == "offline"
+
+
+@pytest.mark.parametrize("value", ["", "off", "OFFLINE"])
+def test_a_mode_that_wandb_refuses_sends_nothing(home: Path, monkeypatch: pytest.MonkeyPatch, value: str) -> None:
+    monkeypatch.setenv("WANDB_API_KEY", "0" * 40)
+    monkeypatch.setenv("WANDB_MODE", value)
+    with refused(ConfigError, key="tracking.mode"):
+        mode_of("auto")
+
+
+def test_what_is_disabled_is_only_in_our_own_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WANDB_MODE", "disabled")
+    tracker = Tracker(TrackingConfig(name="wandb"), tmp_path, 0, 0, 10, {})
+    tracker.log_metrics("train", 1, {"loss": 4.0})
+    tracker.close()
+    assert len(read_metrics(tmp_path)) == 1
+    assert not (tmp_path / "wandb").exists()
+
+
+@pytest.mark.parametrize(("typed", "project"), [(None, "theirs"), ("ours", "ours")])
+def test_names_of_the_environment_are_taken_unless_typed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, typed: str | None, project: str
+) -> None:
+    for name, value in {"PROJECT": "theirs", "ENTITY": "team", "RUN_ID": "run7"}.items():
+        monkeypatch.setenv(f"WANDB_{name}", value)
+    wandb.teardown()  # it has read the environment
+    config = TrackingConfig(name="wandb", mode="offline", project=typed)
+    Tracker(config, tmp_path, 0, 0, 10, {}).close()
+    wandb.teardown()
+    (run,) = of(tmp_path, "run")
+    assert (run.project, run.entity, run.run_id) == (project, "team", "run7")
+    assert (tmp_path / RUN_ID).read_text() == "run7"
+
+
+@pytest.mark.parametrize("place", range(3))
+def test_a_resume_leaves_out_damaged_rows_and_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], place: int
+) -> None:
+    """Each bit of a byte: of a name, of a mark of JSON, of the first byte of a character."""
+    swap_metrics_files(tmp_path, tmp_path / "checkpoints" / "aaaa")
+    lines = [{"kind": "train", "step": step, "loss": 1.0} for step in (1, 2, 3)]
+    text = "".join(f"{json.dumps(line)}\n" for line in lines).encode()
+    where = text.index(b"\n") + (3, 10, 20)[place]
+    for bit in range(8):
+        flipped = bytearray(text)
+        flipped[where] ^= 1 << bit
+        (tmp_path / METRICS).write_bytes(flipped)
+        Tracker(TrackingConfig(name="none"), tmp_path, 0, 3, 10, {}).close()
+        rows = read_metrics(tmp_path)
+        assert {row["step"] for row in rows} >= {1, 3}
+        assert ("line 2" in capsys.readouterr().out) == (len(rows) < 3)
+
+
+@pytest.mark.parametrize("name", [RUN_ID, ".metrics-of"])
+def test_a_damaged_name_is_as_none(tmp_path: Path, name: str) -> None:
+    swap_metrics_files(tmp_path, tmp_path / "checkpoints" / "aaaa")
+    (tmp_path / METRICS).write_text(json.dumps({"kind": "train", "step": 1}) + "\n")
+    (tmp_path / name).write_bytes(b"\xff\x00/..")
+    swap_metrics_files(tmp_path, tmp_path / "checkpoints" / "aaaa")
+    run(tmp_path, 1, [2])
+    wandb.teardown()
+    assert [row["step"] for row in read_metrics(tmp_path) if row["kind"] == "train"] == [1, 2]
