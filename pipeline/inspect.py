@@ -27,12 +27,12 @@ import numpy as np
 from model.config import DataConfig, ObjectiveConfig, ScheduleConfig
 from model.finetuning.features import frame
 from model.loader.masking import Masker
-from pipeline.beam.documents import OUTCOMES
 from pipeline.cli import entry_point
 from pipeline.common import counter_rng
 from pipeline.console.arguments import Arguments
 from pipeline.console.formatting import pluralize
 from pipeline.errors import InputError, writable
+from pipeline.preparation.documents import OUTCOMES
 from pipeline.records.manifest import MANIFEST, Manifest, require_manifest
 from pipeline.records.metrics import CorpusCounts, TrainingSummary
 from pipeline.shards import SPLITS, Shard, open_folder

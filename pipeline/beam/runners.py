@@ -8,7 +8,6 @@ import argparse
 import contextlib
 import dataclasses
 import difflib
-import glob
 import importlib
 import os
 import re
@@ -23,11 +22,10 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import grpc
 
-from pipeline.beam.exchange import Exchange
 from pipeline.beam.fast_import import (
     FnApiRunner,
     PipelineOptions,
@@ -37,9 +35,9 @@ from pipeline.beam.fast_import import (
 )
 from pipeline.beam.pool import Pool, environment, secret, serve
 from pipeline.common.ports import free_port
-from pipeline.config import PrepareConfig, RunnerConfig
+from pipeline.config import RunnerConfig
 from pipeline.errors import ConfigError
-from pipeline.storage import places
+from pipeline.preparation.shuffle import ShuffleLayout
 
 ANSWER = 5.0  # seconds to wait for a service's first response
 LOCAL = ("[local]", "[auto]")  # Flink within the job server
@@ -162,7 +160,7 @@ grpc.server = on_loopback  # its workers are on this machine, and run what these
 
 
 @contextlib.contextmanager
-def start(runner: RunnerConfig, exchange: Exchange) -> Iterator[Engine]:
+def start(runner: RunnerConfig, layout: ShuffleLayout) -> Iterator[Engine]:
     """Yield Beam's runner and its options.
 
     Raises:
@@ -179,7 +177,7 @@ def start(runner: RunnerConfig, exchange: Exchange) -> Iterator[Engine]:
     else:
         check_endpoints(runner)
         if runner.name == "flink":
-            runner = in_turns(runner, exchange.subtasks)
+            runner = in_turns(runner, layout.subtasks)
         if runner.options.get("environment_type") == "LOOPBACK":
             with loopback() as (flags, pool):
                 yield service(runner, flags, pool)
@@ -328,36 +326,3 @@ def service(runner: RunnerConfig, flags: Flags, pool: Pool | None) -> Engine:
     if not flags and place and runner.options.get("environment_type") == "EXTERNAL":
         flags = {"environment_config": environment(str(place), secret())}
     return engine, options(runner, flags, sdk_worker_parallelism=runner.workers)
-
-
-Text = TypeVar("Text", str, str | None)
-
-
-def for_workers(config: PrepareConfig) -> PrepareConfig:
-    """Return a configuration whose paths mean the same to workers as here.
-
-    Workers that this process starts have its directory: paths stay as typed, as in ids of
-    documents.
-    """
-    if config.runner.name in ("local", "prism") or config.runner.options.get("environment_type") == "LOOPBACK":
-        return config
-    return dataclasses.replace(
-        config,
-        corpus=config.corpus.with_places(absolute),
-        filters=dataclasses.replace(
-            config.filters,
-            banned_file=absolute(config.filters.banned_file),
-            remove=absolute(config.filters.remove),
-            decontaminate=[absolute(place) for place in config.filters.decontaminate],
-        ),
-        source=absolute(config.source),
-        vocab=absolute(config.vocab),
-    )
-
-
-def absolute(place: Text) -> Text:
-    """Return a local path from the root of the file system, an address as it is."""
-    here = os.getcwd()
-    if not place or places.is_address(place) or glob.has_magic(here):  # no part of a pattern
-        return place
-    return os.path.join(here, place)

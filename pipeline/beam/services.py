@@ -20,11 +20,11 @@ import grpc
 import requests
 
 from pipeline.beam.fast_import import beam
-from pipeline.beam.plan import PreparePlan
-from pipeline.beam.progress import start_over
 from pipeline.config import RunnerConfig
 from pipeline.console import terminal
 from pipeline.errors import ConfigError, Restart, first_line
+from pipeline.preparation.plan import PreparePlan
+from pipeline.preparation.progress import start_over
 
 POLL = 0.5  # seconds between polls of the job's state
 SILENCE = 20.0  # seconds without a response after which a service counts as lost
@@ -34,7 +34,7 @@ GONE = (grpc.RpcError, requests.ConnectionError, requests.Timeout)
 _KILLED = "removed our application: KILLED"
 
 
-class Died(Restart):
+class JobLost(Restart):
     """A job that ended because a process of the engine died."""
 
 
@@ -127,7 +127,7 @@ class Job:
                 if not (scratch / "begun").exists():
                     self.check_begun(time.monotonic() - began)
             if lost_worker is not None and (how := lost_worker()):
-                raise Died(f"runner={self.name}: a worker process died ({how})", "rerun the command")
+                raise JobLost(f"runner={self.name}: a worker process died ({how})", "rerun the command")
             time.sleep(POLL)
         if state == "CANCELLED":
             raise self.cancelled()
@@ -174,7 +174,7 @@ class Job:
                 f"the worker pool cannot be reached ({innermost(reason)}); make sure that `python -m "
                 "pipeline.beam.pool` runs"
             )
-        return Died(f"runner={self.name}: the job failed ({innermost(reason)})", "rerun the command")
+        return JobLost(f"runner={self.name}: the job failed ({innermost(reason)})", "rerun the command")
 
 
 def run(plan: PreparePlan, engine: Any, flags: Any, build: Callable[[Any, PreparePlan], Any]) -> None:
@@ -193,7 +193,7 @@ def run(plan: PreparePlan, engine: Any, flags: Any, build: Callable[[Any, Prepar
             try:
                 run_once(plan, engine, copy.deepcopy(flags), build)  # runners modify their flags
                 return
-            except Died as error:
+            except JobLost as error:
                 if not left:
                     raise
                 terminal.say(f"{error.problem}; retrying from the start ({start_over(plan)})", sys.stderr)

@@ -41,7 +41,7 @@ def places(pid):
 
 runner = RunnerConfig(name="local", workers=int(sys.argv[2]))
 driver = os.getpid()
-from pipeline.beam.exchange import Exchange
+from pipeline.preparation.shuffle import ShuffleLayout
 engine, flags = runners.local(runner)
 with beam.Pipeline(runner=engine, options=flags) as pipeline:
     step = beam.Map(lambda n: Path(sys.argv[1], str(n)).write_text(" ".join(places(driver))))

@@ -21,10 +21,10 @@ from apache_beam.runners.portability.fn_api_runner import worker_handlers
 from apache_beam.runners.worker.data_plane import ClosableOutputStream
 
 from pipeline.beam import runners
-from pipeline.beam.exchange import Exchange
 from pipeline.common.ports import free_port
 from pipeline.config import RunnerConfig
 from pipeline.errors import ConfigError, Exit
+from pipeline.preparation.shuffle import ShuffleLayout
 from pipeline.records.manifest import Manifest, require_manifest
 from tests.support import forked
 from tests.support.preparing import vocabulary
@@ -33,7 +33,7 @@ from tests.support.runs import configured
 
 pytestmark = pytest.mark.slow
 
-SMALL = Exchange.choose(1, 1, 1000, 1)
+SMALL = ShuffleLayout.choose(1, 1, 1000, 1)
 WORDS = ["the", "river", "runs", "past", "an", "old", "mill", "rain", "fell", "on", "roofs", "of", "town", "."]
 
 

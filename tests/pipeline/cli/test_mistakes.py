@@ -10,10 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import prepare as stage_prepare
 from pipeline.beam import steps
-from pipeline.beam.plan import PreparePlan
 from pipeline.errors import InputError
+from pipeline.preparation.plan import PreparePlan, loaded_vocabulary, make_plan
 from tests.support import forked
 from tests.support.examples import WORKERS
 from tests.support.preparing import vocabulary
@@ -32,7 +31,7 @@ def vocab(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def planned(*words: str, out: Path) -> PreparePlan:
     """Return the plan of a run in `out`, with the folder of its tasks."""
-    plan = stage_prepare.plan(configured("prepare", *words, f"out={out}/out"), out / "out")
+    plan = make_plan(configured("prepare", *words, f"out={out}/out"), out / "out")
     plan.scratch.mkdir(parents=True)
     return plan
 
@@ -219,6 +218,6 @@ def test_the_fields_of_a_mistake_reach_the_driver(vocab: Path, tmp_path: Path) -
     words = ["+corpus=text", f"corpus.path={tmp_path}/a.txt", f"vocab={tmp_path}/v"]
     plan = planned(*words, out=tmp_path)
     vocabulary(tmp_path / "v", ["other"])
-    steps.loaded.cache_clear()
+    loaded_vocabulary.cache_clear()
     with refused(InputError, "changed", key="vocab"):
         steps.run(plan)

@@ -20,7 +20,8 @@ from pipeline import prepare
 from pipeline.config import CorpusConfig, FiltersConfig
 from pipeline.errors import ConfigError, InputError
 from pipeline.filtering import filters, minhash, ngrams
-from pipeline.shards import sentence_pairs
+from pipeline.preparation import plan
+from pipeline.shards import holdout
 from pipeline.stages import fingerprints
 from pipeline.text import clean
 from tests.support.preparing import settings, vocabulary
@@ -50,7 +51,7 @@ def test_a_file_of_short_texts_alone_is_named(tmp_path: Path, capsys: pytest.Cap
     (tmp_path / "long.jsonl").write_text(json.dumps({"text": story(1)}))
     (tmp_path / "short.jsonl").write_text(json.dumps({"text": "the river was old"}))
     filtering = FiltersConfig(decontaminate=[str(tmp_path)])
-    prepare.check_filters(settings("text", tmp_path, "v", filters=filtering))
+    plan.check_filters(settings("text", tmp_path, "v", filters=filtering))
     said = capsys.readouterr().out
     assert str(tmp_path / "short.jsonl") in said
     assert "long.jsonl" not in said
@@ -351,7 +352,7 @@ def test_a_mix_repeats_documents_in_training_alone(vocab: Path, tmp_path: Path) 
 def held_out(path: Path) -> int:
     """How many of the texts are kept for validation at a share of 0.2."""
     texts = (json.loads(line)["text"] for line in path.read_text().splitlines())
-    return sum(sentence_pairs.held_out(sentence_pairs.document_hash(text), 0.2) for text in texts)
+    return sum(holdout.held_out(holdout.document_hash(text), 0.2) for text in texts)
 
 
 def test_an_evaluation_file_that_no_document_can_match_is_named(vocab: Path, tmp_path: Path) -> None:

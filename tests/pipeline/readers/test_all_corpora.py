@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from pipeline import shards
-from pipeline.beam.documents import OUTCOMES
+from pipeline.preparation.documents import OUTCOMES
 from pipeline.records.manifest import require_manifest
 from tests.support import forked
 

@@ -7,15 +7,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pipeline import readers
-from pipeline.beam import spent
-from pipeline.beam.dropped import Dropped
 from pipeline.common.batching import batches
 from pipeline.config import PrepareConfig
 from pipeline.filtering import filters
+from pipeline.preparation import timings
+from pipeline.preparation.dropped import Dropped
 from pipeline.readers import Document, FileRange, SkipCounts
 from pipeline.readers.io import read_position
-from pipeline.shards.sentence_pairs import document_hash
-from pipeline.shards.validation_share import LowestHashes
+from pipeline.shards.holdout import LowestHashes, document_hash
 from pipeline.text import clean, sentences
 
 CHUNK = 4 * 2**20  # characters tokenized at once: fastest, with constant memory
@@ -111,7 +110,7 @@ def minimum_sentences(config: PrepareConfig) -> int:
 
 def next_block(blocks: Iterator[list[Document]]) -> list[Document]:
     """Return the next documents; none at the end."""
-    with spent.on("read"):
+    with timings.on("read"):
         return next(blocks, [])
 
 
@@ -168,14 +167,14 @@ class DocumentReader:
     def accept(self, block: list[Document], account: DocumentCounts) -> Kept:
         """Return the documents that are kept; counted either way."""
         usual = self.config.corpus.language
-        with spent.on("clean"):
+        with timings.on("clean"):
             texts = [clean.clean(document.text) for document in block]
-        with spent.on("sentences"):
+        with timings.on("sentences"):
             parts = [
                 sentences.split_sentences(text, each.language or usual, by_lines=each.sentence_lines)
                 for text, each in zip(texts, block, strict=True)
             ]
-        with spent.on("filter"):
+        with timings.on("filter"):
             account.documents["read"] += len(block)
             account.totals["characters"] += sum(map(len, texts))
             return list(filter(None, map(self.judged, block, texts, parts, itertools.repeat(account))))

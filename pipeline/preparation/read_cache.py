@@ -27,17 +27,17 @@ ENDING = ".unit"
 END = struct.Struct("<Q32s")  # bytes of the counts, and the SHA-256 of all before
 
 Splits = list[FileRange]  # of the corpus, or of a task
-Unit = tuple[dict[str, Any], list[pa.RecordBatch]]  # counts, documents
+CachedRead = tuple[dict[str, Any], list[pa.RecordBatch]]  # counts, documents
 
 
-def name_of(key: str, splits: Splits) -> str:
+def entry_name(key: str, splits: Splits) -> str:
     """Return the name of the unit of some splits; `key` is a hash of all else that determines it."""
     text = json.dumps([key, *(split.identity for split in splits)])
     return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:32] + ENDING
 
 
 @dataclass(frozen=True)
-class Units:
+class ReadCache:
     """The units of a stage."""
 
     folder: Path
@@ -68,7 +68,7 @@ class Units:
         if self.address:
             objects.client(self.address).put_file(f"{self.address}/{name}", path, sha256(path))
 
-    def read(self, name: str) -> Unit | None:
+    def read(self, name: str) -> CachedRead | None:
         """Return a unit; None if it is not there, or not as it was written."""
         path = self.folder / name
         if not path.exists() and self.address and (info := objects.client(self.address).head(f"{self.address}/{name}")):
