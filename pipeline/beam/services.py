@@ -19,6 +19,7 @@ from typing import Any
 import grpc
 import requests
 
+from pipeline.beam import beam_patches
 from pipeline.beam.fast_import import beam
 from pipeline.config import RunnerConfig
 from pipeline.console import terminal
@@ -44,18 +45,16 @@ class Job:
     def __init__(self, runner: RunnerConfig, result: Any):
         self.runner, self.result, self.name = runner, result, runner.name
         self.errors: list[str] = []
-        # Flink accepts a job as one jar through its REST interface, without a job service.
-        jobs = getattr(result._job_service, "_jobs", {})
-        self.flink = jobs.get(result._job_id) if self.name == "flink" else None
+        self.flink = beam_patches.flink_job(result) if self.name == "flink" else None
         if self.flink is None:
             threading.Thread(target=self.listen, daemon=True).start()
         else:
-            self.flink_path = f"v1/jobs/{self.flink._flink_job_id}"
+            self.flink_path = beam_patches.flink_path(self.flink)
 
     def listen(self) -> None:
         """Collect the errors that the service reports, until the stream ends or breaks."""
         with contextlib.suppress(*GONE):
-            for message in self.result._message_stream:
+            for message in beam_patches.messages(self.result):
                 response = message.message_response
                 if response.message_text and response.importance >= response.JOB_MESSAGE_ERROR:
                     self.errors.append(response.message_text)
@@ -102,8 +101,7 @@ class Job:
             if self.flink is None:
                 self.result.cancel()
             else:  # Beam asks an endpoint that Flink does not have
-                place = f"{self.flink._master_url}/{self.flink_path}"
-                requests.patch(place, params={"mode": "cancel"}, timeout=10)
+                requests.patch(beam_patches.flink_url(self.flink), params={"mode": "cancel"}, timeout=10)
                 self.flink.delete_jar()
 
     def wait(self, scratch: Path, lost_worker: Any = None) -> None:
@@ -223,7 +221,7 @@ def run_once(plan: PreparePlan, engine: Any, flags: Any, build: Callable[[Any, P
         job.cancel()
         raise
     finally:
-        job.result._cleanup()
+        beam_patches.clean_up(job.result)
 
 
 def innermost(reason: str) -> str:
