@@ -19,100 +19,24 @@ import numpy as np
 import pyarrow as pa
 
 from pipeline.beam.fast_import import beam
-from pipeline.errors import Restart, UserError, disk_failure, of_record
+from pipeline.beam.near_duplicates import NearDuplicates
+from pipeline.beam.task import BANDS, DOCUMENTS, NEAR, SIGNATURES, Left, Task, divided
+from pipeline.errors import of_record
 from pipeline.filtering import filters, minhash
-from pipeline.preparation import timings, write_shards
+from pipeline.preparation import write_shards
 from pipeline.preparation.dedup import NewDocuments
 from pipeline.preparation.documents import DocumentCounts, DocumentReader
 from pipeline.preparation.plan import PreparePlan, unpack, vocabulary
 from pipeline.preparation.progress import Report
 from pipeline.preparation.read_cache import CachedRead, Splits, entry_name
-from pipeline.preparation.shuffle import (
-    Blocks,
-    ShuffleWriter,
-    batch_tokens,
-    by_bucket,
-    in_batches,
-    read_blocks,
-    unpack_block,
-)
+from pipeline.preparation.shuffle import Blocks, batch_tokens, by_bucket, in_batches, unpack_block
 from pipeline.preparation.tokenize import TokenizedDocuments
 from pipeline.readers import FileRange
 from pipeline.storage.atomic import write_text
 
-# Kinds of blobs that tasks leave.
-DOCUMENTS, BANDS, SIGNATURES, PAIRS, WANTED, NEAR = "documents", "bands", "signatures", "pairs", "wanted", "near"
-
-# What a task leaves for later ones: number of that task, kind, content.
-Left = Iterator[tuple[int, str, bytes | pa.Buffer]]
-
-
-def divided(kind: str, rows: np.ndarray, numbers: np.ndarray, tasks: int) -> Left:
-    """Yield the part of a table that each task gets, by a number of each row."""
-    for task, mine in minhash.by_task(numbers, tasks):
-        yield task, kind, rows[mine].tobytes()
-
 
 class Cancelled(Exception):
     """Another task has found an error."""
-
-
-class Task(beam.DoFn):
-    """A step of the plan on a worker.
-
-    A user error is written to a file for the driver and the task ends normally, because engines
-    retry failed tasks and print tracebacks. The other tasks see the file and end too.
-    """
-
-    main = DOCUMENTS  # the kind of its untagged output
-    step = "exchange"  # of its time that is not counted otherwise
-
-    def __init__(self, plan: PreparePlan):
-        self.plan = plan
-
-    def work(self, number: int, given: Iterable[Any]) -> Left:
-        """Run task `number` of the step, with what earlier ones have left."""
-        raise NotImplementedError
-
-    def process(self, element: tuple[int, Iterable[Any]]) -> Iterator[Any]:
-        """Run a task, unless one has found an error; yield (later task, `Block`)."""
-        self.plan.check_current()
-        if self.plan.error_note.exists():
-            return
-        task, folder = element[0], None if self.plan.config.runner.by_engine else self.plan.scratch
-        with self.noted():
-            with timings.counted(self.step) as times, ShuffleWriter(folder) as carrier:
-                for number, (later, kind, blob) in enumerate(self.work(*element)):
-                    for piece, token in enumerate(carrier.put(blob)):
-                        left = later, (kind, task, number, piece, token)
-                        yield left if kind == self.main else beam.pvalue.TaggedOutput(kind, left)
-            write_text(self.plan.scratch / f"{type(self).__name__}-{task}{timings.ENDING}", json.dumps(times))
-            for step, (used, _) in times.items():  # an engine shows them
-                beam.metrics.Metrics.counter("prepare", f"{step}, processor ms").inc(round(1000 * used))
-
-    def blobs(self, parts: Blocks, kind: str) -> Iterator[pa.Buffer]:
-        """Yield what earlier tasks have left of this kind, in their order."""
-        return read_blocks(self.plan.scratch, parts, kind)
-
-    def signatures(self, parts: Blocks) -> minhash.Signatures:
-        """Return the hashes and signatures that earlier tasks have left."""
-        columns = minhash.HASH + self.plan.config.filters.permutations
-        return minhash.from_bytes(self.blobs(parts, SIGNATURES), columns, np.uint32)
-
-    @contextlib.contextmanager
-    def noted(self) -> Iterator[None]:
-        """Write a user error raised in the body to the file that the driver reads."""
-        try:
-            yield
-        except (UserError, Restart) as error:
-            write_text(self.plan.error_note, json.dumps(error.record()))
-        except Exception as error:
-            if disk_failure(error) is None:
-                raise
-            try:
-                write_text(self.plan.error_note, json.dumps({"disk": str(error)}))
-            except OSError:  # that disk is also the note's: an empty file needs no space
-                self.plan.error_note.touch()
 
 
 class Tokenize(Task):
@@ -209,56 +133,6 @@ class WriteShards(Task):
         yield from ()
 
 
-class PairCandidates(Task):
-    """Pair the documents that have an equal band."""
-
-    main, step = PAIRS, "near duplicates"
-
-    def work(self, number: int, given: Blocks) -> Left:
-        """Leave the pairs for the task of the larger document, and who needs which signature."""
-        tasks = self.plan.layout.near_tasks
-        entries = minhash.from_bytes(self.blobs(given, BANDS), minhash.ENTRY)
-        pairs = minhash.candidate_pairs(entries)
-        yield from divided(PAIRS, pairs, pairs[:, 1], tasks)
-        wanted = minhash.wanted_signatures(pairs, tasks)
-        yield from divided(WANTED, wanted, wanted[:, 2], tasks)
-
-
-class SendSignatures(Task):
-    """Send the signatures of documents to the tasks that compare them."""
-
-    main, step = SIGNATURES, "near duplicates"
-
-    def work(self, number: int, given: Blocks) -> Left:
-        """Leave the signatures for each task that needs some."""
-        parts = list(given)
-        asked = minhash.from_bytes(self.blobs(parts, WANTED), minhash.WANTED)
-        if not len(asked):
-            return
-        asked = minhash.distinct(asked)
-        signed = self.signatures(parts)
-        found = minhash.places(signed, asked[:, 1:])
-        for task, rows in minhash.by_task(asked[:, 0], self.plan.layout.near_tasks):
-            yield task, SIGNATURES, signed[found[rows]].tobytes()
-
-
-class ComparePairs(Task):
-    """Compare the signatures of candidate pairs."""
-
-    main, step = NEAR, "near duplicates"
-
-    def work(self, number: int, given: Blocks) -> Left:
-        """Leave the hashes of documents to leave out for the tasks that write them."""
-        plan, parts, filters = self.plan, list(given), self.plan.config.filters
-        assert filters.near_duplicates is not None
-        found = minhash.near_duplicates(
-            minhash.from_bytes(self.blobs(parts, PAIRS), minhash.PAIR), self.signatures(parts), filters.near_duplicates
-        )
-        buckets = [plan.bucket(document.tobytes()) for document in found.astype(">u8")]
-        writes = np.array([plan.layout.write_of(bucket) for bucket in buckets], np.uint64)
-        yield from divided(NEAR, found, writes, plan.layout.writes)
-
-
 def build(pipeline: beam.Pipeline, plan: PreparePlan) -> beam.PCollection:
     """Build the graph: packets of splits -> reading tasks -> writing tasks."""
     read = (
@@ -272,33 +146,9 @@ def build(pipeline: beam.Pipeline, plan: PreparePlan) -> beam.PCollection:
     if plan.layout.merges:
         parts = parts | "By place" >> beam.GroupByKey() | "Merge" >> beam.ParDo(Merge(plan))
     if plan.config.filters.near_duplicates is not None:
-        parts = (parts, near_duplicates(read, plan)) | "With near duplicates" >> beam.Flatten()
+        near = (read[BANDS], read[SIGNATURES]) | "Near duplicates" >> NearDuplicates(plan)
+        parts = (parts, near) | "With near duplicates" >> beam.Flatten()
     return parts | "By bucket" >> beam.GroupByKey() | "Write shards" >> beam.ParDo(WriteShards(plan))
-
-
-def near_duplicates(read: Any, plan: PreparePlan) -> beam.PCollection:
-    """Return what finds near duplicates from `BANDS` and `SIGNATURES`, in tasks none of which has all documents.
-
-    A reading task leaves one entry per band of each document for the task of the band's key, and the
-    signature for the task of its hash. The rule is that of `pipeline.filtering.minhash`.
-    """
-    paired = (
-        read[BANDS]
-        | "By band" >> beam.GroupByKey()
-        | "Pair" >> beam.ParDo(PairCandidates(plan)).with_outputs(WANTED, main=PAIRS)
-    )
-    sent = (
-        (read[SIGNATURES], paired[WANTED])
-        | "Signatures and who needs them" >> beam.Flatten()
-        | "By document" >> beam.GroupByKey()
-        | "Send signatures" >> beam.ParDo(SendSignatures(plan))
-    )
-    return (
-        (paired[PAIRS], sent)
-        | "Pairs and signatures" >> beam.Flatten()
-        | "By larger document" >> beam.GroupByKey()
-        | "Compare" >> beam.ParDo(ComparePairs(plan))
-    )
 
 
 def raise_noted(plan: PreparePlan) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from pipeline.beam import steps
+from pipeline.beam.task import Task
 from pipeline.errors import InputError
 from pipeline.preparation.plan import PreparePlan, loaded_vocabulary, make_plan
 from tests.support import forked
@@ -142,7 +143,7 @@ def test_a_full_disk_is_an_error_and_leaves_nothing(
 def test_a_disk_too_full_for_a_note_reaches_the_driver(vocab: Path, tmp_path: Path, small_disk: Path) -> None:
     (tmp_path / "a.txt").write_text("Words.\n")
     plan = planned("+corpus=text", f"corpus.path={tmp_path}/a.txt", f"vocab={vocab}", out=small_disk)
-    with steps.Task(plan).noted():
+    with Task(plan).noted():
         (small_disk / "filling").write_bytes(bytes(2**22))
     assert plan.error_note.exists()
     with pytest.raises(OSError, match="No space left"):
