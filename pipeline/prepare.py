@@ -7,12 +7,12 @@ A Beam job of two phases (see `pipeline.beam.steps`):
 """
 
 import contextlib
+import json
 import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from pipeline import readers
 from pipeline.beam import steps
 from pipeline.cli import entry_point
 from pipeline.config import PrepareConfig
@@ -30,28 +30,27 @@ from pipeline.stages import stage
 from pipeline.stages.fingerprints import pin
 
 
-def collect(plan: PreparePlan) -> tuple[CorpusCounts, DocumentCounts]:
-    """Merge the counts of all tasks; return them for the manifest, and with hashes and what was dropped.
+def collect(plan: PreparePlan) -> DocumentCounts:
+    """Merge the counts of all tasks.
 
     Raises:
-        RuntimeError: the engine lost or duplicated documents.
+        OSError: the engine has lost a task.
+        RuntimeError: it has lost or duplicated documents.
     """
     account = DocumentCounts()
     if plan.short:
-        said = [f"{path}: {most} words at most" for path, most in plan.short.items()]
-        account.named[filters.SHORT] = said[: readers.SkipCounts.NAMED]
-    for part in steps.accounts(plan):
-        account.take(part)
+        account.name(filters.SHORT, *(f"{path}: {most} words at most" for path, most in plan.short.items()))
+    for part in plan.accounts():
+        account.merge(DocumentCounts.from_json(json.loads(part.read_bytes())))
     account.balance()
-    account.dropped.trim()
-    figures = {
-        **vars(account),
-        "dropped": len(account.dropped),
-        "tokenizer": plan.info.tokenizer,
-        "vocab_size": plan.info.vocab_size,
-        "sequence_length": plan.info.sequence_length,
-    }
-    return CorpusCounts.from_json(figures), account
+    account.left_out.trim()
+    return account
+
+
+def manifest_counts(plan: PreparePlan, account: DocumentCounts) -> CorpusCounts:
+    """Return the counts as the manifest has them."""
+    shards = {name: getattr(plan.info, name) for name in ("tokenizer", "vocab_size", "sequence_length")}
+    return CorpusCounts.from_json(account.to_json() | shards | {"dropped": len(account.left_out)})
 
 
 def count_resumed(work: PreparePlan) -> int:
@@ -98,7 +97,8 @@ def make(config: PrepareConfig, out: Path) -> Result:
             steps.run(work)
         if not kept:
             estimate.remember(config, work.splits, time.monotonic() - began)
-        counts, account = collect(work)
+        account = collect(work)
+        counts = manifest_counts(work, account)
         used = timings.total(work.scratch.glob(f"*{timings.ENDING}"))
         shutil.rmtree(work.scratch)
         if not counts.documents.get("read"):
@@ -107,7 +107,7 @@ def make(config: PrepareConfig, out: Path) -> Result:
         check_word_limit(config, counts)
         check_held_out(config, counts, account.lowest)
     terminal.say(f"prepare: {timings.line(used)}")
-    account.dropped.write(out, counts.documents["read"] - counts.written)
+    account.left_out.write(out, counts.documents["read"] - counts.written)
     counts.warnings.extend(warnings(work, counts, account.lowest))
     left = work.units.remove_all_but(set(work.unit_names) if config.keep_reading else set())
     return Result(

@@ -13,7 +13,6 @@ import json
 import logging
 import os
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -59,14 +58,14 @@ class Tokenize(Task):
         unit = plan.units.read(name) or self.read(name, splits, report)
         if unit is None:
             return
-        account.take(unit[0])
+        account.merge(DocumentCounts.from_json(unit[0]))
         documents, first = NewDocuments(plan, account, self.removed), plan.layout.first_place(number)
         for table in in_batches(map(documents.take, unit[1]), batch_tokens(plan.config)):
             for k, blob in by_bucket(table, plan.layout.range_bounds):
                 yield first + k, DOCUMENTS, blob
         if documents.signed:
             yield from self.signed(documents)
-        write_text(plan.read_account(number), json.dumps(vars(account)))
+        write_text(plan.read_account(number), json.dumps(account.to_json()))
         if account.removed:
             plan.units.remove([name])  # what is kept of a reading holds none of them either
         report(size, account.documents["read"], ended=True)
@@ -85,7 +84,7 @@ class Tokenize(Task):
             account.totals.update(found.coverage.counts())
 
         with contextlib.suppress(Cancelled):
-            self.plan.units.write(name, tables(), vars(account))
+            self.plan.units.write(name, tables(), account.to_json)
             return self.plan.units.read(name)
         return None
 
@@ -128,7 +127,7 @@ class WriteShards(Task):
         plan.check_current()
         count = len(found.names)
         account = write_shards.write(plan, found, lambda done: report(done * count))
-        write_text(plan.write_account(number), json.dumps(vars(account)))
+        write_text(plan.write_account(number), json.dumps(account.to_json()))
         report(count, ended=True)
         yield from ()
 
@@ -192,17 +191,3 @@ def run(plan: PreparePlan) -> None:
                 services.run(plan, engine, flags, build)
     finally:
         raise_noted(plan)
-
-
-def accounts(plan: PreparePlan) -> Iterator[dict[str, Any]]:
-    """Yield the counts of all tasks, those that read before those that write.
-
-    Raises:
-        OSError: the engine has lost a task.
-    """
-    for read in range(plan.layout.reads):
-        yield json.loads(plan.read_account(read).read_bytes())
-    for write in range(plan.layout.writes):
-        path = plan.write_account(write)
-        if path.exists():  # else no document fell into its buckets
-            yield json.loads(path.read_bytes())

@@ -7,11 +7,10 @@ from pipeline.config import PrepareConfig
 from pipeline.console.formatting import pluralize
 from pipeline.errors import InputError, named
 from pipeline.filtering import filters
-from pipeline.preparation.documents import OUTCOMES
 from pipeline.preparation.plan import PreparePlan
 from pipeline.readers.io.row_fields import LEFT_OUT
 from pipeline.records.estimate import size
-from pipeline.records.metrics import CorpusCounts
+from pipeline.records.metrics import OUTCOMES, CorpusCounts
 from pipeline.shards.holdout import LowestHashes, how_to_set, sensible_count
 from pipeline.tokenization.coverage import Coverage
 

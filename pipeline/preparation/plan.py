@@ -115,6 +115,12 @@ class PreparePlan:
         """Return the file of the document counts of a writing task."""
         return self.scratch / f"write-{write:05d}.json"
 
+    def accounts(self) -> Iterator[Path]:
+        """Yield the files of the counts of all tasks, those that read before those that write."""
+        yield from map(self.read_account, range(self.layout.reads))
+        # Where no document fell into its buckets, a task that writes leaves none.
+        yield from filter(Path.exists, map(self.write_account, range(self.layout.writes)))
+
     def report(self, account: Path) -> Path:
         """Return the progress file of the task that will write these counts."""
         return account.with_suffix(".progress")
@@ -273,7 +279,7 @@ def check_filters(config: PrepareConfig) -> dict[str, int]:
     chosen = filters.build(config.filters, config.corpus.language)
     if config.filters.near_duplicates is not None:
         minhash.MinHasher(config.filters)
-    short = next((each.short for each in chosen if isinstance(each, filters.Decontamination)), {})
+    short = {path: most for each in chosen for path, most in each.short.items()}
     if short:
         terminal.say(f"prepare: warning: {filters.short_warning(config.filters, short)}")
     return short

@@ -10,7 +10,7 @@ import hashlib
 import json
 import shutil
 import struct
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from pipeline.readers import FileRange
 from pipeline.storage.atomic import atomic_path
 from pipeline.storage.checksums import sha256
 from pipeline.storage.stores import objects
+from pipeline.storage.strict_json import Json
 
 ENDING = ".unit"
 END = struct.Struct("<Q32s")  # bytes of the counts, and the SHA-256 of all before
@@ -49,8 +50,8 @@ class ReadCache:
         names = (info.key.rpartition("/")[2] for info in stored)
         return {*(path.name for path in self.folder.glob(f"*{ENDING}")), *names}
 
-    def write(self, name: str, tables: Iterable[pa.Table], counts: dict[str, Any]) -> None:
-        """Write a unit: documents, and the `counts` as they are when `tables` are over."""
+    def write(self, name: str, tables: Iterable[pa.Table], counts: Callable[[], Json]) -> None:
+        """Write a unit: documents, and what `counts` returns when `tables` are over."""
         path = self.folder / name
         with atomic_path(path) as temporary:
             with temporary.open("wb") as file:
@@ -60,7 +61,7 @@ class ReadCache:
                     writer.write_table(table.combine_chunks())
                 if writer is not None:
                     writer.close()
-                end = json.dumps(counts).encode()
+                end = json.dumps(counts()).encode()
                 file.write(end)
             digest = bytes.fromhex(sha256(temporary))
             with temporary.open("ab") as file:

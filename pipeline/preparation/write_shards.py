@@ -22,6 +22,7 @@ from pipeline.preparation.dropped import Dropped, from_bytes
 from pipeline.preparation.plan import PreparePlan
 from pipeline.preparation.shard_sizes import check_tokens
 from pipeline.preparation.shuffle import take, token_count
+from pipeline.records.metrics import ShardCounts
 from pipeline.shards import write_shard
 from pipeline.shards.full_sentences import best_fit, full_sentences
 from pipeline.shards.sentence_pairs import Documents, Pairs, gather, next_sentence_pairs
@@ -88,7 +89,7 @@ def load(plan: PreparePlan, write: int, table: pa.Table, found: np.ndarray) -> B
 
 def write(plan: PreparePlan, buckets: Buckets, report: Callable[[float], None]) -> DocumentCounts:
     """Write the shards of some buckets; return their counts."""
-    account = DocumentCounts(dropped=buckets.dropped)
+    account = DocumentCounts(left_out=buckets.dropped)
     with timings.on("pairs"):
         drawn = draw_pairs(plan, buckets, account.packing, report)
     for k in range(len(buckets.names)):
@@ -130,15 +131,15 @@ def write_bucket(plan: PreparePlan, buckets: Buckets, k: int, drawn: TokenPairs,
     values, offsets = gather(tokens, pairs)
     info = dataclasses.replace(plan.info, split=split)
     write_shard(path, info, values, offsets, pairs.a_len, pairs.is_random_next)
-    account.shards[path.name] = {
-        "name": path.name,
-        "sha256": sha256(path),
-        "rows": len(pairs),
-        "tokens": len(values),
+    account.shards[path.name] = ShardCounts(
+        name=path.name,
+        sha256=sha256(path),
+        rows=len(pairs),
+        tokens=len(values),
         # A token counts as many words as in its documents on average: exact if all appear equally often.
-        "words": float(words.sum() * (np.count_nonzero(values != plan.separator) / max(kept, 1))),
-        "text_words": int(words.sum()),
-    }
+        words=float(words.sum() * (np.count_nonzero(values != plan.separator) / max(kept, 1))),
+        text_words=int(words.sum()),
+    )
 
 
 def draw_pairs(plan: PreparePlan, buckets: Buckets, packing: Counter[str], report: Callable[[float], None]) -> Drawn:

@@ -144,7 +144,7 @@ def test_the_engine_leaves_only_marks_in_the_folder(corpus: Path, tmp_path: Path
     plan = dataclasses.replace(plan, config=dataclasses.replace(plan.config, filters=near))
     plan.scratch.mkdir()
     steps.run(plan)
-    assert sum(1 for _ in steps.accounts(plan)) == plan.layout.reads + plan.layout.writes
+    assert sum(1 for _ in plan.accounts()) == plan.layout.reads + plan.layout.writes
     left = {path.name: path.stat().st_size for path in plan.scratch.iterdir()}
     marks = {name: size for name, size in left.items() if not name.endswith((".json", timings.ENDING))}
     assert all(name.startswith(("run-", "begun")) or name.endswith(".progress") for name in marks)
