@@ -1,5 +1,7 @@
 """The search for near duplicates as a Beam transform."""
 
+from typing import Any
+
 import numpy as np
 
 from pipeline.beam.fast_import import beam
@@ -70,7 +72,7 @@ class NearDuplicates(beam.PTransform):
         super().__init__()
         self.plan = plan
 
-    def expand(self, read: tuple[beam.PCollection, beam.PCollection]) -> beam.PCollection:
+    def expand(self, read: Any) -> beam.PCollection:  # Beam warns of a hint that is a tuple
         """Return the documents to leave out, for the tasks that write them, from the bands and signatures."""
         plan, (bands, signatures) = self.plan, read
         paired = (
