@@ -183,13 +183,13 @@ def test_documents_with_a_passage_of_an_evaluation_file_are_found(tmp_path: Path
     config = FiltersConfig(decontaminate=[str(evaluation(tmp_path))], ngram=5)
     (taken,) = filters.build(config)
     assert isinstance(taken, filters.Decontamination)
-    assert taken.check("He said: that -- The RIVER was here.")  # case and marks apart
-    assert taken.check("然后她说那条河。")
-    assert taken.check("It was near a quiet green valley.")  # over two lines of a quoted field
+    texts = ["He said: that -- The RIVER was here.", "然后她说那条河。"]  # case and marks apart
+    texts.append("It was near a quiet green valley.")  # over two lines of a quoted field
+    found = [drop for text in texts if (drop := taken.check(text))]
     assert not taken.check("He said that the mill was old.")
     assert not taken.check("To learn from this is fair play.")  # of training data
-    assert taken.found == {str(tmp_path / name): 1 for name in EVALUATION if "dev" in name}
-    assert taken.named[0].endswith("dev.tsv: said that the river was")
+    assert {drop.file for drop in found} == {str(tmp_path / name) for name in EVALUATION if "dev" in name}
+    assert found[0].passage == "said that the river was"
     with refused(InputError, key="filters.decontaminate", value=str(tmp_path / "nowhere")):
         filters.build(FiltersConfig(decontaminate=[str(tmp_path / "nowhere")]))
 
