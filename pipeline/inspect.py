@@ -27,14 +27,13 @@ import numpy as np
 from model.config import DataConfig, ObjectiveConfig, ScheduleConfig
 from model.finetuning.features import frame
 from model.loader.masking import Masker
-from pipeline.beam.documents import OUTCOMES
 from pipeline.cli import entry_point
 from pipeline.common import counter_rng
 from pipeline.console.arguments import Arguments
 from pipeline.console.formatting import pluralize
 from pipeline.errors import InputError, writable
 from pipeline.records.manifest import MANIFEST, Manifest, require_manifest
-from pipeline.records.metrics import CorpusCounts, TrainingSummary
+from pipeline.records.metrics import OUTCOMES, CorpusCounts, TrainingSummary
 from pipeline.shards import SPLITS, Shard, open_folder
 from pipeline.storage import places
 from pipeline.storage.checksums import sha256

@@ -29,8 +29,7 @@ from pipeline.console.formatting import pluralize
 from pipeline.errors import InputError
 from pipeline.filtering import filters
 from pipeline.records.manifest import Result
-from pipeline.shards.sentence_pairs import document_hash, held_out
-from pipeline.shards.validation_share import LowestHashes, how_to_set
+from pipeline.shards.holdout import LowestHashes, document_hash, held_out, how_to_set
 from pipeline.stages import stage
 from pipeline.text import clean, sentences
 

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from benchmarks.data.prepare import make_inputs, measure, stage
 from benchmarks.shared import heading
+from pipeline.preparation.plan import make_plan
 
 
 def main() -> None:
@@ -60,7 +61,6 @@ def driver(work: Path, part: int) -> tuple[float, float, int]:
 
 
 def build(work: str, part: int) -> tuple[float, float, int]:
-    from pipeline import prepare
     from pipeline.beam import steps
     from pipeline.beam.fast_import import beam
     from pipeline.config import CorpusConfig, PrepareConfig, RunnerConfig
@@ -69,7 +69,7 @@ def build(work: str, part: int) -> tuple[float, float, int]:
     config = PrepareConfig(
         corpus=corpus, runner=RunnerConfig(), source="s", vocab=work, out="out", split_bytes=part, shard_bytes=part
     )
-    plan = prepare.plan(config, Path(work, "planned"))
+    plan = make_plan(config, Path(work, "planned"))
     pipeline = beam.Pipeline()
     steps.build(pipeline, plan)
     graph = pipeline.to_runner_api().ByteSize()

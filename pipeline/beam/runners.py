@@ -4,42 +4,30 @@
 `runner.options`, Beam's own pipeline options.
 """
 
-import argparse
 import contextlib
 import dataclasses
 import difflib
-import glob
 import importlib
 import os
 import re
 import secrets
 import shlex
 import shutil
-import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-import grpc
-
-from pipeline.beam.exchange import Exchange
-from pipeline.beam.fast_import import (
-    FnApiRunner,
-    PipelineOptions,
-    SubprocessSDKEnvironment,
-    python_urns,
-    worker_handlers,
-)
+from pipeline.beam import beam_patches
+from pipeline.beam.fast_import import FnApiRunner, PipelineOptions, SubprocessSDKEnvironment
 from pipeline.beam.pool import Pool, environment, secret, serve
 from pipeline.common.ports import free_port
-from pipeline.config import PrepareConfig, RunnerConfig
+from pipeline.config import RunnerConfig
 from pipeline.errors import ConfigError
-from pipeline.storage import places
+from pipeline.preparation.shuffle import ShuffleLayout
 
 ANSWER = 5.0  # seconds to wait for a service's first response
 LOCAL = ("[local]", "[auto]")  # Flink within the job server
@@ -135,8 +123,6 @@ def find_prism(location: str | None) -> str:
 Engine = tuple[Any, PipelineOptions]
 Flags = dict[str, str]  # options of Beam
 
-POLL, ENDS = 0.1, 2.0  # seconds that a worker has to end
-
 PORTABLE = ("prism", "flink", "spark")  # behind a job service, see `services`
 SERVICES = ("flink", "spark")  # they may have options that Beam's Python lacks
 OWN_OPTIONS = ("prism_location",)  # not Beam's
@@ -150,27 +136,15 @@ _SERVICES = {
 }
 
 
-def on_loopback(*args: Any, _server: Callable[..., Any] = grpc.server, **options: Any) -> Any:
-    """Return gRPC's server, but on the loopback address where Beam asks for all of them."""
-    server = _server(*args, **options)
-    bind = server.add_insecure_port
-    server.add_insecure_port = lambda place: bind(place.replace("[::]", "localhost"))
-    return server
-
-
-grpc.server = on_loopback  # its workers are on this machine, and run what these ports send
-
-
 @contextlib.contextmanager
-def start(runner: RunnerConfig, exchange: Exchange) -> Iterator[Engine]:
+def start(runner: RunnerConfig, layout: ShuffleLayout) -> Iterator[Engine]:
     """Yield Beam's runner and its options.
 
     Raises:
         ConfigError: a dependency is missing, or an option is unknown.
     """
+    beam_patches.apply()
     check_options(runner)
-    # Beam 2.77 flushes from a second thread after this time, and can lose elements in that race.
-    worker_handlers.DATA_BUFFER_TIME_LIMIT_MS = 0
     if runner.name == "local":
         yield local(runner)
     elif runner.name == "prism":
@@ -179,7 +153,7 @@ def start(runner: RunnerConfig, exchange: Exchange) -> Iterator[Engine]:
     else:
         check_endpoints(runner)
         if runner.name == "flink":
-            runner = in_turns(runner, exchange.subtasks)
+            runner = in_turns(runner, layout.subtasks)
         if runner.options.get("environment_type") == "LOOPBACK":
             with loopback() as (flags, pool):
                 yield service(runner, flags, pool)
@@ -192,9 +166,7 @@ def check_options(runner: RunnerConfig) -> None:
 
     A job service may have options of its own: there, only what looks like a typo is refused.
     """
-    parsers: list[argparse.ArgumentParser] = []
-    PipelineOptions([]).get_all_options(add_extra_args_fn=parsers.append)
-    flags = {flag.lstrip("-") for flag in parsers[0]._option_string_actions}
+    flags = beam_patches.known_options()
     known = sorted({*flags, *(flag.removeprefix("no_") for flag in flags), *OWN_OPTIONS})
     strict = runner.name not in SERVICES
     for name in sorted(set(runner.options) - set(known)):
@@ -209,33 +181,6 @@ def options(runner: RunnerConfig, flags: Flags, **defaults: Any) -> PipelineOpti
     """Return Beam's options: `defaults`, overridden by the configuration, and that by `flags`."""
     configured = {key: value for key, value in runner.options.items() if value is not None}
     return PipelineOptions.from_dictionary({"save_main_session": False, **defaults, **configured, **flags})
-
-
-@worker_handlers.WorkerHandler.register_environment(python_urns.SUBPROCESS_SDK, bytes)
-class LocalWorker(worker_handlers.SubprocessSdkWorkerHandler):
-    """Beam's handler of a process on this machine, but one that does not end with the work is killed.
-
-    It may have begun when the work had ended, as on Ctrl-C, and would wait for ever.
-    """
-
-    def start_worker(self) -> None:
-        """Start the process with Ctrl-C blocked, which is for the one that ends it."""
-        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-        try:
-            super().start_worker()
-        finally:
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-
-    def stop_worker(self) -> None:
-        """Wait until the process has ended."""
-        self.worker_thread.join(ENDS)
-        children = Path(f"/proc/self/task/{self.worker_thread.native_id}/children")
-        while self.worker_thread.is_alive():
-            threading.excepthook = lambda _: None  # Beam's thread would say in ten lines that it was killed
-            with contextlib.suppress(OSError):
-                for child in children.read_text().split():
-                    os.kill(int(child), signal.SIGKILL)
-            self.worker_thread.join(POLL)
 
 
 def local(runner: RunnerConfig) -> Engine:
@@ -328,36 +273,3 @@ def service(runner: RunnerConfig, flags: Flags, pool: Pool | None) -> Engine:
     if not flags and place and runner.options.get("environment_type") == "EXTERNAL":
         flags = {"environment_config": environment(str(place), secret())}
     return engine, options(runner, flags, sdk_worker_parallelism=runner.workers)
-
-
-Text = TypeVar("Text", str, str | None)
-
-
-def for_workers(config: PrepareConfig) -> PrepareConfig:
-    """Return a configuration whose paths mean the same to workers as here.
-
-    Workers that this process starts have its directory: paths stay as typed, as in ids of
-    documents.
-    """
-    if config.runner.name in ("local", "prism") or config.runner.options.get("environment_type") == "LOOPBACK":
-        return config
-    return dataclasses.replace(
-        config,
-        corpus=config.corpus.with_places(absolute),
-        filters=dataclasses.replace(
-            config.filters,
-            banned_file=absolute(config.filters.banned_file),
-            remove=absolute(config.filters.remove),
-            decontaminate=[absolute(place) for place in config.filters.decontaminate],
-        ),
-        source=absolute(config.source),
-        vocab=absolute(config.vocab),
-    )
-
-
-def absolute(place: Text) -> Text:
-    """Return a local path from the root of the file system, an address as it is."""
-    here = os.getcwd()
-    if not place or places.is_address(place) or glob.has_magic(here):  # no part of a pattern
-        return place
-    return os.path.join(here, place)

@@ -19,12 +19,13 @@ from typing import Any
 import grpc
 import requests
 
+from pipeline.beam import beam_patches
 from pipeline.beam.fast_import import beam
-from pipeline.beam.plan import PreparePlan
-from pipeline.beam.progress import start_over
 from pipeline.config import RunnerConfig
 from pipeline.console import terminal
 from pipeline.errors import ConfigError, Restart, first_line
+from pipeline.preparation.plan import PreparePlan
+from pipeline.preparation.progress import start_over
 
 POLL = 0.5  # seconds between polls of the job's state
 SILENCE = 20.0  # seconds without a response after which a service counts as lost
@@ -34,7 +35,7 @@ GONE = (grpc.RpcError, requests.ConnectionError, requests.Timeout)
 _KILLED = "removed our application: KILLED"
 
 
-class Died(Restart):
+class JobLost(Restart):
     """A job that ended because a process of the engine died."""
 
 
@@ -44,18 +45,16 @@ class Job:
     def __init__(self, runner: RunnerConfig, result: Any):
         self.runner, self.result, self.name = runner, result, runner.name
         self.errors: list[str] = []
-        # Flink accepts a job as one jar through its REST interface, without a job service.
-        jobs = getattr(result._job_service, "_jobs", {})
-        self.flink = jobs.get(result._job_id) if self.name == "flink" else None
+        self.flink = beam_patches.flink_job(result) if self.name == "flink" else None
         if self.flink is None:
             threading.Thread(target=self.listen, daemon=True).start()
         else:
-            self.flink_path = f"v1/jobs/{self.flink._flink_job_id}"
+            self.flink_path = beam_patches.flink_path(self.flink)
 
     def listen(self) -> None:
         """Collect the errors that the service reports, until the stream ends or breaks."""
         with contextlib.suppress(*GONE):
-            for message in self.result._message_stream:
+            for message in beam_patches.messages(self.result):
                 response = message.message_response
                 if response.message_text and response.importance >= response.JOB_MESSAGE_ERROR:
                     self.errors.append(response.message_text)
@@ -102,8 +101,7 @@ class Job:
             if self.flink is None:
                 self.result.cancel()
             else:  # Beam asks an endpoint that Flink does not have
-                place = f"{self.flink._master_url}/{self.flink_path}"
-                requests.patch(place, params={"mode": "cancel"}, timeout=10)
+                requests.patch(beam_patches.flink_url(self.flink), params={"mode": "cancel"}, timeout=10)
                 self.flink.delete_jar()
 
     def wait(self, scratch: Path, lost_worker: Any = None) -> None:
@@ -127,7 +125,7 @@ class Job:
                 if not (scratch / "begun").exists():
                     self.check_begun(time.monotonic() - began)
             if lost_worker is not None and (how := lost_worker()):
-                raise Died(f"runner={self.name}: a worker process died ({how})", "rerun the command")
+                raise JobLost(f"runner={self.name}: a worker process died ({how})", "rerun the command")
             time.sleep(POLL)
         if state == "CANCELLED":
             raise self.cancelled()
@@ -174,7 +172,7 @@ class Job:
                 f"the worker pool cannot be reached ({innermost(reason)}); make sure that `python -m "
                 "pipeline.beam.pool` runs"
             )
-        return Died(f"runner={self.name}: the job failed ({innermost(reason)})", "rerun the command")
+        return JobLost(f"runner={self.name}: the job failed ({innermost(reason)})", "rerun the command")
 
 
 def run(plan: PreparePlan, engine: Any, flags: Any, build: Callable[[Any, PreparePlan], Any]) -> None:
@@ -193,7 +191,7 @@ def run(plan: PreparePlan, engine: Any, flags: Any, build: Callable[[Any, Prepar
             try:
                 run_once(plan, engine, copy.deepcopy(flags), build)  # runners modify their flags
                 return
-            except Died as error:
+            except JobLost as error:
                 if not left:
                     raise
                 terminal.say(f"{error.problem}; retrying from the start ({start_over(plan)})", sys.stderr)
@@ -223,7 +221,7 @@ def run_once(plan: PreparePlan, engine: Any, flags: Any, build: Callable[[Any, P
         job.cancel()
         raise
     finally:
-        job.result._cleanup()
+        beam_patches.clean_up(job.result)
 
 
 def innermost(reason: str) -> str:

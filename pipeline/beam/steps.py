@@ -3,110 +3,39 @@
 What a task leaves depends only on its input, and no attempt writes into the file of another: retries
 and concurrent attempts are harmless.
 
-Tasks leave what later ones need by `pipeline.beam.carrier`; the graph carries (number of the later task,
-`Part`). It uses only Create, Reshuffle, ParDo, Flatten and GroupByKey: every Beam runner supports it.
+Tasks leave what later ones need by `pipeline.preparation.shuffle`; the graph carries (number of the later task,
+`Block`). It uses only Create, Reshuffle, ParDo, Flatten and GroupByKey: every Beam runner supports it.
 """
 
 import contextlib
 import errno
-import functools
 import json
 import logging
 import os
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from pipeline.beam import buckets, spent, writing
-from pipeline.beam.buckets import NewDocuments, TokenizedDocuments, by_bucket, in_portions
-from pipeline.beam.carrier import Carrier, Parts, blobs
-from pipeline.beam.documents import DocumentCounts, DocumentReader
-from pipeline.beam.exchange import portion
 from pipeline.beam.fast_import import beam
-from pipeline.beam.plan import PreparePlan, unpack
-from pipeline.beam.progress import Report
-from pipeline.beam.units import Splits, Unit, name_of
-from pipeline.errors import InputError, Restart, UserError, disk_failure, of_record
+from pipeline.beam.near_duplicates import NearDuplicates
+from pipeline.beam.task import BANDS, DOCUMENTS, NEAR, SIGNATURES, Left, Task, divided
+from pipeline.errors import of_record
 from pipeline.filtering import filters, minhash
+from pipeline.preparation import write_shards
+from pipeline.preparation.dedup import NewDocuments
+from pipeline.preparation.documents import DocumentCounts, DocumentReader
+from pipeline.preparation.plan import PreparePlan, unpack, vocabulary
+from pipeline.preparation.progress import Report
+from pipeline.preparation.read_cache import CachedRead, Splits, entry_name
+from pipeline.preparation.shuffle import Blocks, batch_tokens, by_bucket, in_batches, unpack_block
+from pipeline.preparation.tokenize import TokenizedDocuments
 from pipeline.readers import FileRange
 from pipeline.storage.atomic import write_text
-from pipeline.tokenization.wordpiece import WordPiece
-
-# Kinds of blobs that tasks leave.
-DOCUMENTS, BANDS, SIGNATURES, PAIRS, WANTED, NEAR = "documents", "bands", "signatures", "pairs", "wanted", "near"
-
-# What a task leaves for later ones: number of that task, kind, content.
-Left = Iterator[tuple[int, str, bytes | pa.Buffer]]
-
-
-def divided(kind: str, rows: np.ndarray, numbers: np.ndarray, tasks: int) -> Left:
-    """Yield the part of a table that each task gets, by a number of each row."""
-    for task, mine in minhash.by_task(numbers, tasks):
-        yield task, kind, rows[mine].tobytes()
 
 
 class Cancelled(Exception):
     """Another task has found an error."""
-
-
-class Task(beam.DoFn):
-    """A step of the plan on a worker.
-
-    A user error is written to a file for the driver and the task ends normally, because engines
-    retry failed tasks and print tracebacks. The other tasks see the file and end too.
-    """
-
-    main = DOCUMENTS  # the kind of its untagged output
-    step = "exchange"  # of its time that is not counted otherwise
-
-    def __init__(self, plan: PreparePlan):
-        self.plan = plan
-
-    def work(self, number: int, given: Iterable[Any]) -> Left:
-        """Run task `number` of the step, with what earlier ones have left."""
-        raise NotImplementedError
-
-    def process(self, element: tuple[int, Iterable[Any]]) -> Iterator[Any]:
-        """Run a task, unless one has found an error; yield (later task, `Part`)."""
-        self.plan.check_current()
-        if self.plan.error_note.exists():
-            return
-        task, folder = element[0], None if self.plan.config.runner.by_engine else self.plan.scratch
-        with self.noted():
-            with spent.counted(self.step) as times, Carrier(folder) as carrier:
-                for number, (later, kind, blob) in enumerate(self.work(*element)):
-                    for piece, token in enumerate(carrier.put(blob)):
-                        left = later, (kind, task, number, piece, token)
-                        yield left if kind == self.main else beam.pvalue.TaggedOutput(kind, left)
-            write_text(self.plan.scratch / f"{type(self).__name__}-{task}{spent.ENDING}", json.dumps(times))
-            for step, (used, _) in times.items():  # an engine shows them
-                beam.metrics.Metrics.counter("prepare", f"{step}, processor ms").inc(round(1000 * used))
-
-    def blobs(self, parts: Parts, kind: str) -> Iterator[pa.Buffer]:
-        """Yield what earlier tasks have left of this kind, in their order."""
-        return blobs(self.plan.scratch, parts, kind)
-
-    def signatures(self, parts: Parts) -> minhash.Signatures:
-        """Return the hashes and signatures that earlier tasks have left."""
-        columns = minhash.HASH + self.plan.config.filters.permutations
-        return minhash.from_bytes(self.blobs(parts, SIGNATURES), columns, np.uint32)
-
-    @contextlib.contextmanager
-    def noted(self) -> Iterator[None]:
-        """Write a user error raised in the body to the file that the driver reads."""
-        try:
-            yield
-        except (UserError, Restart) as error:
-            write_text(self.plan.error_note, json.dumps(error.record()))
-        except Exception as error:
-            if disk_failure(error) is None:
-                raise
-            try:
-                write_text(self.plan.error_note, json.dumps({"disk": str(error)}))
-            except OSError:  # that disk is also the note's: an empty file needs no space
-                self.plan.error_note.touch()
 
 
 class Tokenize(Task):
@@ -125,23 +54,23 @@ class Tokenize(Task):
         """Read the splits, or take what an earlier start has read; leave their documents by bucket."""
         plan, account, splits = self.plan, DocumentCounts(), list(given)
         report, size = Report(plan.report(plan.read_account(number))), sum(split.size for split in splits)
-        name = name_of(plan.reading, splits)
+        name = entry_name(plan.reading, splits)
         unit = plan.units.read(name) or self.read(name, splits, report)
         if unit is None:
             return
-        account.take(unit[0])
-        documents, first = NewDocuments(plan, account, self.removed), plan.exchange.first_place(number)
-        for table in in_portions(map(documents.take, unit[1]), portion(plan.config)):
-            for k, blob in by_bucket(table, plan.exchange.range_bounds):
+        account.merge(DocumentCounts.from_json(unit[0]))
+        documents, first = NewDocuments(plan, account, self.removed), plan.layout.first_place(number)
+        for table in in_batches(map(documents.take, unit[1]), batch_tokens(plan.config)):
+            for k, blob in by_bucket(table, plan.layout.range_bounds):
                 yield first + k, DOCUMENTS, blob
         if documents.signed:
             yield from self.signed(documents)
-        write_text(plan.read_account(number), json.dumps(vars(account)))
+        write_text(plan.read_account(number), json.dumps(account.to_json()))
         if account.removed:
             plan.units.remove([name])  # what is kept of a reading holds none of them either
         report(size, account.documents["read"], ended=True)
 
-    def read(self, name: str, splits: Splits, report: Report) -> Unit | None:
+    def read(self, name: str, splits: Splits, report: Report) -> CachedRead | None:
         """Read the documents of the splits and tokenize them; None if another task has found an error."""
         account = DocumentCounts()
         found = TokenizedDocuments(self.plan, account)
@@ -155,13 +84,13 @@ class Tokenize(Task):
             account.totals.update(found.coverage.counts())
 
         with contextlib.suppress(Cancelled):
-            self.plan.units.write(name, tables(), vars(account))
+            self.plan.units.write(name, tables(), account.to_json)
             return self.plan.units.read(name)
         return None
 
     def signed(self, documents: NewDocuments) -> Left:
         """Yield the MinHash signatures of documents, and their bands."""
-        tasks, threshold = self.plan.exchange.near_tasks, self.plan.config.filters.near_duplicates
+        tasks, threshold = self.plan.layout.near_tasks, self.plan.config.filters.near_duplicates
         assert threshold is not None
         hashes, signatures = documents.signatures(documents.taken)
         yield from divided(SIGNATURES, minhash.joined(hashes, signatures), hashes[:, 1], tasks)
@@ -174,104 +103,33 @@ class Tokenize(Task):
 class Merge(Task):
     """Between the phases, if there would be too many parts: merge one range of one group."""
 
-    def work(self, number: int, given: Parts) -> Left:
+    def work(self, number: int, given: Blocks) -> Left:
         """Merge the documents of one place, for the writing tasks of its range."""
-        exchange = self.plan.exchange
-        index = number % exchange.ranges
-        tables = map(buckets.unpack, self.blobs(given, DOCUMENTS))
-        for table in in_portions(tables, portion(self.plan.config)):
-            for k, blob in by_bucket(table, exchange.write_bounds(index)):
-                yield exchange.first_write(index) + k, DOCUMENTS, blob
-
-
-@functools.lru_cache(maxsize=1)
-def loaded(place: str) -> WordPiece:
-    """Return a vocabulary, cached per process: loading takes 0.2 s."""
-    return WordPiece.load(place)
-
-
-def vocabulary(place: str, sha256: str) -> WordPiece:
-    """Return the vocabulary of a plan.
-
-    Raises:
-        InputError: it has changed since the plan was made.
-    """
-    wordpiece = loaded(place)
-    if wordpiece.sha256 != sha256:
-        loaded.cache_clear()
-        wordpiece = loaded(place)
-    if wordpiece.sha256 != sha256:
-        raise InputError("was changed during the run; rerun the command", "vocab", place)
-    return wordpiece
+        layout = self.plan.layout
+        index = number % layout.ranges
+        tables = map(unpack_block, self.blobs(given, DOCUMENTS))
+        for table in in_batches(tables, batch_tokens(self.plan.config)):
+            for k, blob in by_bucket(table, layout.write_bounds(index)):
+                yield layout.first_write(index) + k, DOCUMENTS, blob
 
 
 class WriteShards(Task):
     """Phase 2: write the shards of some buckets."""
 
-    def work(self, number: int, given: Parts) -> Left:
+    def work(self, number: int, given: Blocks) -> Left:
         """Write the shards of the documents, without their near duplicates."""
         plan, parts = self.plan, list(given)
         near = minhash.from_bytes(self.blobs(parts, NEAR), minhash.DOCUMENT)
-        table = pa.concat_tables(map(buckets.unpack, self.blobs(parts, DOCUMENTS)))
+        table = pa.concat_tables(map(unpack_block, self.blobs(parts, DOCUMENTS)))
         report = Report(plan.report(plan.write_account(number)))
-        found = writing.load(plan, number, table, near)
+        found = write_shards.load(plan, number, table, near)
         del table
         plan.check_current()
         count = len(found.names)
-        account = writing.write(plan, found, lambda done: report(done * count))
-        write_text(plan.write_account(number), json.dumps(vars(account)))
+        account = write_shards.write(plan, found, lambda done: report(done * count))
+        write_text(plan.write_account(number), json.dumps(account.to_json()))
         report(count, ended=True)
         yield from ()
-
-
-class PairCandidates(Task):
-    """Pair the documents that have an equal band."""
-
-    main, step = PAIRS, "near duplicates"
-
-    def work(self, number: int, given: Parts) -> Left:
-        """Leave the pairs for the task of the larger document, and who needs which signature."""
-        tasks = self.plan.exchange.near_tasks
-        entries = minhash.from_bytes(self.blobs(given, BANDS), minhash.ENTRY)
-        pairs = minhash.candidate_pairs(entries)
-        yield from divided(PAIRS, pairs, pairs[:, 1], tasks)
-        wanted = minhash.wanted_signatures(pairs, tasks)
-        yield from divided(WANTED, wanted, wanted[:, 2], tasks)
-
-
-class SendSignatures(Task):
-    """Send the signatures of documents to the tasks that compare them."""
-
-    main, step = SIGNATURES, "near duplicates"
-
-    def work(self, number: int, given: Parts) -> Left:
-        """Leave the signatures for each task that needs some."""
-        parts = list(given)
-        asked = minhash.from_bytes(self.blobs(parts, WANTED), minhash.WANTED)
-        if not len(asked):
-            return
-        asked = minhash.distinct(asked)
-        signed = self.signatures(parts)
-        found = minhash.places(signed, asked[:, 1:])
-        for task, rows in minhash.by_task(asked[:, 0], self.plan.exchange.near_tasks):
-            yield task, SIGNATURES, signed[found[rows]].tobytes()
-
-
-class ComparePairs(Task):
-    """Compare the signatures of candidate pairs."""
-
-    main, step = NEAR, "near duplicates"
-
-    def work(self, number: int, given: Parts) -> Left:
-        """Leave the hashes of documents to leave out for the tasks that write them."""
-        plan, parts, filters = self.plan, list(given), self.plan.config.filters
-        assert filters.near_duplicates is not None
-        found = minhash.near_duplicates(
-            minhash.from_bytes(self.blobs(parts, PAIRS), minhash.PAIR), self.signatures(parts), filters.near_duplicates
-        )
-        buckets = [plan.bucket(document.tobytes()) for document in found.astype(">u8")]
-        writes = np.array([plan.exchange.write_of(bucket) for bucket in buckets], np.uint64)
-        yield from divided(NEAR, found, writes, plan.exchange.writes)
 
 
 def build(pipeline: beam.Pipeline, plan: PreparePlan) -> beam.PCollection:
@@ -284,36 +142,12 @@ def build(pipeline: beam.Pipeline, plan: PreparePlan) -> beam.PCollection:
         | "Tokenize" >> beam.ParDo(Tokenize(plan)).with_outputs(BANDS, SIGNATURES, main=DOCUMENTS)
     )
     parts = read[DOCUMENTS]
-    if plan.exchange.merges:
+    if plan.layout.merges:
         parts = parts | "By place" >> beam.GroupByKey() | "Merge" >> beam.ParDo(Merge(plan))
     if plan.config.filters.near_duplicates is not None:
-        parts = (parts, near_duplicates(read, plan)) | "With near duplicates" >> beam.Flatten()
+        near = (read[BANDS], read[SIGNATURES]) | "Near duplicates" >> NearDuplicates(plan)
+        parts = (parts, near) | "With near duplicates" >> beam.Flatten()
     return parts | "By bucket" >> beam.GroupByKey() | "Write shards" >> beam.ParDo(WriteShards(plan))
-
-
-def near_duplicates(read: Any, plan: PreparePlan) -> beam.PCollection:
-    """Return what finds near duplicates from `BANDS` and `SIGNATURES`, in tasks none of which has all documents.
-
-    A reading task leaves one entry per band of each document for the task of the band's key, and the
-    signature for the task of its hash. The rule is that of `pipeline.filtering.minhash`.
-    """
-    paired = (
-        read[BANDS]
-        | "By band" >> beam.GroupByKey()
-        | "Pair" >> beam.ParDo(PairCandidates(plan)).with_outputs(WANTED, main=PAIRS)
-    )
-    sent = (
-        (read[SIGNATURES], paired[WANTED])
-        | "Signatures and who needs them" >> beam.Flatten()
-        | "By document" >> beam.GroupByKey()
-        | "Send signatures" >> beam.ParDo(SendSignatures(plan))
-    )
-    return (
-        (paired[PAIRS], sent)
-        | "Pairs and signatures" >> beam.Flatten()
-        | "By larger document" >> beam.GroupByKey()
-        | "Compare" >> beam.ParDo(ComparePairs(plan))
-    )
 
 
 def raise_noted(plan: PreparePlan) -> None:
@@ -347,7 +181,7 @@ def run(plan: PreparePlan) -> None:
     # Exceptions of tasks are raised by `run`; Beam would also log their tracebacks.
     logging.getLogger("apache_beam").setLevel(logging.CRITICAL)
     try:
-        with runners.start(plan.config.runner, plan.exchange) as (engine, flags):
+        with runners.start(plan.config.runner, plan.layout) as (engine, flags):
             if plan.config.runner.name not in runners.PORTABLE:
                 with beam.Pipeline(runner=engine, options=flags) as pipeline:
                     build(pipeline, plan)
@@ -357,17 +191,3 @@ def run(plan: PreparePlan) -> None:
                 services.run(plan, engine, flags, build)
     finally:
         raise_noted(plan)
-
-
-def accounts(plan: PreparePlan) -> Iterator[dict[str, Any]]:
-    """Yield the counts of all tasks, those that read before those that write.
-
-    Raises:
-        OSError: the engine has lost a task.
-    """
-    for read in range(plan.exchange.reads):
-        yield json.loads(plan.read_account(read).read_bytes())
-    for write in range(plan.exchange.writes):
-        path = plan.write_account(write)
-        if path.exists():  # else no document fell into its buckets
-            yield json.loads(path.read_bytes())

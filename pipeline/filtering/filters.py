@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +23,6 @@ from pipeline.config import FiltersConfig
 from pipeline.console.formatting import pluralize
 from pipeline.errors import ConfigError, InputError, readable
 from pipeline.filtering import ngrams
-from pipeline.readers import SkipCounts
 from pipeline.readers.io import compressed
 from pipeline.storage import budget, file_search, places, strict_json
 from pipeline.storage.budget import Budget
@@ -45,16 +44,25 @@ _NUMBER = re.compile(r"\d+(?:[-.]\d+)?")  # of a word in its sentence (CoNLL-U, 
 _BEFORE = 3  # columns that may stand before the word: of the document, its part, the word's number
 
 
+class Drop(NamedTuple):
+    """Why a filter drops a document."""
+
+    reason: str
+    file: str = ""  # of an evaluation, which has the passage too
+    passage: str = ""
+
+
 @dataclass
 class Rule:
     """A filter that looks at the text alone."""
 
+    short: ClassVar[dict[str, int]] = {}
     reason: str
     broken: Callable[[str], object]
 
-    def drops(self, name: str, text: str) -> bool:
-        """Return whether the text breaks the rule."""
-        return bool(self.broken(text))
+    def check(self, text: str) -> Drop | None:
+        """Return the reason to drop a text that breaks the rule."""
+        return Drop(self.reason) if self.broken(text) else None
 
 
 @cache
@@ -80,11 +88,8 @@ def non_letter_share(text: str) -> float:
 class Decontamination:
     """Filter of documents sharing an n-gram with an evaluation file (Brown et al. 2020, app. C).
 
-    `found` counts the documents by file, `named` lists them with the shared words; `short` has the
-    files whose texts all have fewer than `n` words, with the most that one has.
+    `short` has the files whose texts all have fewer than `n` words, with the most that one has.
     """
-
-    reason = "contaminated"
 
     def __init__(self, files: list[Path], n: int, language: str):
         self.n = n
@@ -105,22 +110,16 @@ class Decontamination:
                 ", ".join(self.files),
             )
         self.owners = np.repeat(np.arange(len(files)), list(map(len, found)))[first]
-        self.found = Counter[str]()
-        self.named: list[str] = []
 
-    def drops(self, name: str, text: str) -> bool:
-        """Return whether any n-gram occurs in an evaluation file."""
+    def check(self, text: str) -> Drop | None:
+        """Return the file and passage if any n-gram of a text occurs in an evaluation file."""
         hashes = ngrams.hashes(ngrams.numbers_of([text])[0], self.n)
         rows = np.minimum(np.searchsorted(self.grams, hashes), len(self.grams) - 1)
         shared = np.flatnonzero(self.grams[rows] == hashes)
         if not len(shared):
-            return False
-        file = self.files[self.owners[rows[shared[0]]]]
-        self.found[file] += 1
-        if len(self.named) < SkipCounts.NAMED:
-            passage = " ".join(ngrams.words(text)[shared[0] : shared[0] + self.n])
-            self.named.append(f"{name}: shares with {file}: {passage}")
-        return True
+            return None
+        passage = " ".join(ngrams.words(text)[shared[0] : shared[0] + self.n])
+        return Drop("contaminated", self.files[self.owners[rows[shared[0]]]], passage)
 
 
 Filter = Rule | Decontamination  # a reason to drop a document

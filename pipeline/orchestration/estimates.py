@@ -8,12 +8,12 @@ from dataclasses import replace
 from model.config import TrainConfig
 from model.training import cost
 from model.training import estimate as training
-from pipeline.beam import estimate as preparation
 from pipeline.config import ConvertConfig, PrepareConfig, RunConfig, VocabConfig
 from pipeline.console.formatting import WARNING
 from pipeline.errors import ConfigError, InputError, Restart, StoreError, UserError
 from pipeline.orchestration import graph, stage_commands
 from pipeline.orchestration.run_document import Nodes
+from pipeline.preparation import estimate as preparation
 from pipeline.records.estimate import Estimate, hours, size
 from pipeline.storage.places import is_address
 from pipeline.tokenization import existing_vocabulary

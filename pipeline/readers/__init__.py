@@ -20,6 +20,7 @@ from pipeline.common.schema import library
 from pipeline.config import CorpusConfig
 from pipeline.errors import ConfigError, InputError
 from pipeline.readers.io import size_limit
+from pipeline.records.metrics import NAMED
 from pipeline.storage import file_search, places
 from pipeline.storage.places import File
 
@@ -69,8 +70,6 @@ class FileRange:
 class SkipCounts(Counter[str]):
     """Numbers of documents that a reader skipped, by reason, and notes on those that it read."""
 
-    NAMED = 100  # broken documents listed by name; further ones are only counted
-
     def __init__(self, on_error: str = "fail"):
         super().__init__()
         self.on_error = on_error
@@ -89,7 +88,7 @@ class SkipCounts(Counter[str]):
             cure = "; set corpus.on_error=skip to skip such documents" if offer_skip else ""
             raise InputError(f"{why}{cure}", path=path, line=line)
         self["broken"] += 1
-        if len(self.broken) < self.NAMED:
+        if len(self.broken) < NAMED:
             self.broken.append(str(InputError(why, path=path, line=line)))
 
     def note(self, split: FileRange) -> None:
@@ -102,7 +101,7 @@ class SkipCounts(Counter[str]):
         """Add the counts of a part of this corpus, with `prefix` before each reason."""
         for mine, more in ((self, other), (self.notes, other.notes)):
             mine.update({prefix + reason: count for reason, count in more.items()})
-        self.broken = (self.broken + other.broken)[: self.NAMED]
+        self.broken = (self.broken + other.broken)[:NAMED]
 
 
 def passed_over(counts: Mapping[str, int]) -> str:

@@ -5,6 +5,7 @@ manifest that was ever written: what an earlier release did not note is missing,
 """
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from statistics import fmean
@@ -29,7 +30,7 @@ def mean_of(values: Sequence[float]) -> tuple[float, float | None]:
 
 
 def empty(kind: type[Any]) -> Any:
-    """Return a field that is an empty dict or list where a manifest lacks it."""
+    """Return a field that is an empty dict, counter or list where a manifest lacks it."""
     return field(default_factory=kind)
 
 
@@ -47,9 +48,10 @@ class Record:
     @classmethod
     def from_json(cls, figures: Mapping[str, Any]) -> Self:
         """Return the record that any release wrote."""
-        known = {one.name: figures.get(one.name) for one in fields(cls)}
-        plain = {key: dict(one) if isinstance(one, dict) else one for key, one in known.items()}
-        return cls(**{key: one for key, one in plain.items() if one is not None})
+        known = {one.name: one for one in fields(cls) if figures.get(one.name) is not None}
+        kinds: dict[str, Any] = {key: Counter if one.default_factory is Counter else dict for key, one in known.items()}
+        plain = {key: kinds[key](figures[key]) if isinstance(figures[key], dict) else figures[key] for key in known}
+        return cls(**plain)
 
     def to_json(self) -> Json:
         """Return the record for a manifest."""
@@ -68,22 +70,26 @@ class ShardCounts(Record):
     text_words: int | None = None  # of its documents, each once
 
 
+OUTCOMES = ("empty", "short", "duplicate", "filtered", "written")
+NAMED = 100  # single documents listed by name for a fault; further ones are only counted
+
+
 @dataclass(frozen=True, kw_only=True)
 class CorpusCounts(Record):
-    """The account of a corpus in shards: documents by outcome, and what is left of them."""
+    """The account of a corpus in shards, or of a part of it; every document read ends in exactly one of `OUTCOMES`."""
 
     stage: ClassVar = "prepare"
-    documents: Counts = empty(dict)  # read, and by outcome
-    filtered: Counts = empty(dict)  # by filter
-    skipped: Counts = empty(dict)  # by the reader, by reason
-    notes: Counts = empty(dict)  # guesses and repairs
-    totals: Counts = empty(dict)
-    packing: Values = empty(dict)  # of pairs=none
-    contaminated: Counts = empty(dict)  # by evaluation file
-    removed: Counts = empty(dict)  # by line of `filters.remove`
+    documents: Counter[str] = empty(Counter)  # read, and by outcome
+    filtered: Counter[str] = empty(Counter)  # by filter
+    skipped: Counter[str] = empty(Counter)  # by the reader, by reason
+    notes: Counter[str] = empty(Counter)  # guesses and repairs
+    totals: Counter[str] = empty(Counter)
+    packing: Counter[str] = empty(Counter)  # of pairs=none: how full, how cut
+    contaminated: Counter[str] = empty(Counter)  # by evaluation file
+    removed: Counter[str] = empty(Counter)  # by line of `filters.remove`
     named: dict[str, list[str]] = empty(dict)  # single documents, by fault
     dropped: int = 0  # rows of dropped.feather
-    lengths: dict[int, int] = empty(dict)  # instances by tokens
+    lengths: Counter[int] = empty(Counter)  # instances by tokens
     shards: dict[str, ShardCounts] = empty(dict)  # by file name
     tokenizer: str = ""
     vocab_size: int = 0
@@ -104,15 +110,15 @@ class CorpusCounts(Record):
     def from_json(cls, figures: Mapping[str, Any]) -> Self:
         """Return the record that any release wrote."""
         made = super().from_json(figures)
-        packed = dict(made.packing)
+        packed: Any = made.packing.copy()
         if packed:
             packed["padding_share"] = 1 - packed["tokens"] / max(packed["places"], 1)
             packed["cut_share"] = packed["cut"] / max(packed["documents"], 1)
         return replace(
             made,
-            documents={"read": 0, **made.documents},
+            documents=Counter({"read": 0, **made.documents}),
             packing=packed,
-            lengths={int(length): count for length, count in made.lengths.items()},
+            lengths=Counter({int(length): count for length, count in made.lengths.items()}),
             shards={
                 name: ShardCounts.from_json({"name": name, **shard})
                 for name, shard in figures.get("shards", {}).items()
@@ -122,8 +128,36 @@ class CorpusCounts(Record):
 
     def to_json(self) -> Json:
         """Return the record for a manifest."""
+        plain = {name: dict(one) if isinstance(one, Counter) else one for name, one in vars(self).items()}
         lengths = {str(length): count for length, count in sorted(self.lengths.items())}
-        return super().to_json() | {"lengths": lengths}
+        shards = {name: asdict(shard) for name, shard in self.shards.items()}
+        return {"schema": SCHEMA, **plain, "lengths": lengths, "shards": shards}
+
+    def merge(self, other: Self) -> None:
+        """Add the counts of another part of the corpus."""
+        for name, mine in vars(self).items():
+            if isinstance(mine, Counter):
+                mine.update(getattr(other, name))
+        self.shards.update(other.shards)
+        for reason, found in other.named.items():
+            self.name(reason, *found)
+
+    def name(self, reason: str, *found: str) -> None:
+        """List single documents by their fault, as long as the list is short."""
+        self.named[reason] = [*self.named.get(reason, []), *found][:NAMED]
+
+    def balance(self) -> None:
+        """Check that the outcomes add up to the documents read.
+
+        Raises:
+            RuntimeError: the engine lost or duplicated documents.
+        """
+        documents = self.documents
+        listed = ", ".join(f"{documents[outcome]} {outcome}" for outcome in OUTCOMES)
+        if documents["read"] != sum(documents[outcome] for outcome in OUTCOMES):
+            raise RuntimeError(f"outcomes do not add up to the {documents['read']} documents read: {listed}")
+        if documents["filtered"] != sum(self.filtered.values()):
+            raise RuntimeError(f"{listed}; but by filter: {dict(self.filtered)}")
 
     @property
     def written(self) -> int:

@@ -6,7 +6,6 @@ advance together, one pair each per turn; a turn is a few numpy operations.
 Shapes: T tokens, S sentences, D documents, N pairs.
 """
 
-import hashlib
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,16 +18,6 @@ from pipeline.shards import Columns, Flags, Tokens
 # Positions of the draws within one turn of one document.
 _A_END, _COIN, _OTHER, _START, _FRONT_A, _FRONT_B = range(6)
 _DRAWS = 8
-
-
-def document_hash(text: str) -> bytes:
-    """Return 16 bytes derived from the text: a document's identity, bucket and random key."""
-    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
-
-
-def held_out(digest: bytes, share: float) -> bool:
-    """Return whether the document belongs to validation: a fixed `share` of texts, by hash."""
-    return int.from_bytes(digest[:8], "big") < share * 2.0**64
 
 
 @dataclass(frozen=True)

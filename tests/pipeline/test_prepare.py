@@ -13,12 +13,11 @@ import pytest
 
 from pipeline import shards
 from pipeline.beam import steps
-from pipeline.beam.plan import PreparePlan
+from pipeline.preparation.plan import PreparePlan
 from pipeline.prepare import make
 from pipeline.records.manifest import MANIFEST, Manifest, require_manifest
 from pipeline.records.metrics import CorpusCounts
-from pipeline.shards.sentence_pairs import document_hash
-from pipeline.shards.validation_share import LowestHashes
+from pipeline.shards.holdout import LowestHashes, document_hash
 from pipeline.stages import stage
 from pipeline.text import clean
 from pipeline.tokenization.coverage import Coverage

@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 
 from pipeline import prepare
-from pipeline.beam import estimate
 from pipeline.errors import InputError
-from pipeline.shards.sentence_pairs import document_hash
-from pipeline.shards.validation_share import LowestHashes
+from pipeline.preparation import estimate
+from pipeline.shards.holdout import LowestHashes, document_hash
 from pipeline.text import clean
 from tests.support import preparing
 from tests.support.refusals import refused

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pipeline import tasks
 from pipeline.config import CorpusConfig, TasksConfig
 from pipeline.errors import ConfigError, InputError
-from pipeline.shards.sentence_pairs import document_hash, held_out
+from pipeline.shards.holdout import document_hash, held_out
 from pipeline.tasks import Row, exchanged_seconds, make, shuffled_words
 from pipeline.text import clean
 from tests.support.refusals import refused

@@ -41,10 +41,12 @@ def places(pid):
 
 runner = RunnerConfig(name="local", workers=int(sys.argv[2]))
 driver = os.getpid()
-from pipeline.beam.exchange import Exchange
-engine, flags = runners.local(runner)
-with beam.Pipeline(runner=engine, options=flags) as pipeline:
-    step = beam.Map(lambda n: Path(sys.argv[1], str(n)).write_text(" ".join(places(driver))))
+from pipeline.preparation.shuffle import ShuffleLayout
+step = beam.Map(lambda n: Path(sys.argv[1], str(n)).write_text(" ".join(places(driver))))
+with (
+    runners.start(runner, ShuffleLayout.choose(1, 1, 1, 1)) as (engine, flags),
+    beam.Pipeline(runner=engine, options=flags) as pipeline,
+):
     pipeline | beam.Create([1, 2]) | beam.Reshuffle() | step
 """
 # 127.0.0.1, ::1 and ::ffff:127.0.0.1, as the kernel writes them.

@@ -16,7 +16,7 @@ from model.finetuning.features import Samples, TruncationConfig
 from pipeline.config import EvaluateConfig, TaskConfig
 from pipeline.console.formatting import pluralize
 from pipeline.errors import InputError
-from pipeline.shards.sentence_pairs import document_hash, held_out
+from pipeline.shards.holdout import document_hash, held_out
 from pipeline.tokenization.wordpiece import WordPiece
 
 Logits = Sequence[npt.NDArray[np.float32]]  # as returned by `loop.predict`

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import prepare
-from pipeline.beam import spent, steps
-from pipeline.beam.carrier import ENDING
-from pipeline.beam.plan import PreparePlan, unpack
+from pipeline.beam import steps
+from pipeline.preparation import timings
+from pipeline.preparation.plan import PreparePlan, make_plan, unpack
+from pipeline.preparation.shuffle import ENDING
 from tests.support.preparing import vocabulary
 from tests.support.runs import configured
 
@@ -26,7 +26,7 @@ def plan(tmp_path: Path) -> PreparePlan:
         f"+corpus=lines corpus.path={tmp_path}/a.txt vocab={tmp_path}/vocab out={tmp_path}/out "
         "minimum_characters=0 validation_share=0 filters.near_duplicates=0.9"
     )
-    work = prepare.plan(configured("prepare", *words), tmp_path / "out")
+    work = make_plan(configured("prepare", *words), tmp_path / "out")
     work.scratch.mkdir(parents=True)
     work.claim()
     return work
@@ -47,7 +47,7 @@ def content(plan: PreparePlan) -> dict[str, bytes]:
     shown = [
         path
         for path in files
-        if not path.name.startswith(".") and path.suffix not in (".progress", ENDING, spent.ENDING)
+        if not path.name.startswith(".") and path.suffix not in (".progress", ENDING, timings.ENDING)
     ]
     return {path.name: path.read_bytes() for path in shown}
 

@@ -14,26 +14,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline import prepare
-from pipeline.beam import carrier
-from pipeline.beam.buckets import NewDocuments
-from pipeline.beam.carrier import Part
-from pipeline.beam.documents import DocumentCounts
-from pipeline.beam.exchange import NEAR_BYTES, Exchange
-from pipeline.beam.plan import PreparePlan
-from pipeline.beam.steps import (
-    BANDS,
-    NEAR,
-    PAIRS,
-    SIGNATURES,
-    WANTED,
-    ComparePairs,
-    PairCandidates,
-    SendSignatures,
-    Tokenize,
-)
+from pipeline.beam.near_duplicates import ComparePairs, PairCandidates, SendSignatures
+from pipeline.beam.steps import Tokenize
+from pipeline.beam.task import BANDS, NEAR, PAIRS, SIGNATURES, WANTED
 from pipeline.config import FiltersConfig, RunnerConfig
 from pipeline.filtering import minhash
+from pipeline.preparation import shuffle
+from pipeline.preparation.dedup import NewDocuments
+from pipeline.preparation.documents import DocumentCounts
+from pipeline.preparation.plan import PreparePlan, make_plan
+from pipeline.preparation.shuffle import NEAR_BYTES, Block, ShuffleLayout
 from tests.support import preparing
 
 pytest.importorskip("rensa")
@@ -55,7 +45,7 @@ def planned() -> PreparePlan:
             validation_share=0.1,
             filters=FiltersConfig(near_duplicates=0.5, permutations=PERMUTATIONS),
         )
-        return prepare.plan(config, place)
+        return make_plan(config, place)
 
 
 def laid_out(threshold: float, reads: int, tasks: int) -> PreparePlan:
@@ -66,13 +56,13 @@ def laid_out(threshold: float, reads: int, tasks: int) -> PreparePlan:
         plan,
         config=dataclasses.replace(plan.config, filters=filters),
         buckets={"train": 2 * tasks, "validation": tasks},
-        exchange=Exchange(
+        layout=ShuffleLayout(
             buckets=3 * tasks,
             reads=reads,
             writes=tasks,
             ranges=tasks,
             groups=reads,
-            portions=reads,
+            batches=reads,
             text=tasks * NEAR_BYTES,
         ),
     )
@@ -82,16 +72,16 @@ class Left:
     """What tasks have left, by kind and later task; parts arrive in any order, some of them twice."""
 
     def __init__(self, draw: random.Random):
-        self.draw, self.parts = draw, defaultdict[tuple[str, int], list[Part]](list)
+        self.draw, self.parts = draw, defaultdict[tuple[str, int], list[Block]](list)
 
     def add(self, task: int, results: Iterable[tuple[int, str, bytes]]) -> None:
         """Keep what a task leaves."""
         for number, (later, kind, blob) in enumerate(results):
-            for piece, token in enumerate(carrier.Carrier(None, piece=self.draw.randint(1, 1000)).put(blob)):
+            for piece, token in enumerate(shuffle.ShuffleWriter(None, piece=self.draw.randint(1, 1000)).put(blob)):
                 again = 1 + (self.draw.random() < 0.2)
                 self.parts[kind, later].extend([(kind, task, number, piece, token)] * again)
 
-    def take(self, *kinds: str) -> Iterable[tuple[int, list[Part]]]:
+    def take(self, *kinds: str) -> Iterable[tuple[int, list[Block]]]:
         """Yield the parts of these kinds by task, as GroupByKey does."""
         for task in {task for kind, task in self.parts if kind in kinds}:
             found = [part for kind in kinds for part in self.parts.pop((kind, task), [])]
@@ -116,7 +106,9 @@ def found_by_tasks(
     for step, kinds in steps.items():
         for task, parts_of in list(left.take(*kinds)):
             left.add(task, step(plan).work(task, parts_of))
-    return {write: minhash.from_bytes(carrier.blobs(Path(), values, NEAR), 2) for write, values in left.take(NEAR)}
+    return {
+        write: minhash.from_bytes(shuffle.read_blocks(Path(), values, NEAR), 2) for write, values in left.take(NEAR)
+    }
 
 
 def near_duplicates(hashes: np.ndarray, signatures: np.ndarray, threshold: float) -> set[bytes]:
@@ -164,7 +156,7 @@ def test_many_tasks_find_those_of_the_rule(
     by_write = {write: {row.astype(">u8").tobytes() for row in table} for write, table in found.items()}
     assert set().union(*by_write.values()) == expected
     for write, mine in by_write.items():
-        assert {plan.exchange.write_of(plan.bucket(name)) for name in mine} == {write}
+        assert {plan.layout.write_of(plan.bucket(name)) for name in mine} == {write}
 
 
 def test_a_signature_that_the_engine_has_lost_is_an_error() -> None:

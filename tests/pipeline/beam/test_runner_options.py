@@ -4,10 +4,10 @@ import pytest
 from omegaconf import OmegaConf
 
 from pipeline.beam import runners
-from pipeline.beam.exchange import SUBTASK_BYTES, Exchange
 from pipeline.cli import conf_files
 from pipeline.config import RunnerConfig
 from pipeline.errors import ConfigError
+from pipeline.preparation.shuffle import SUBTASK_BYTES, ShuffleLayout
 from tests.support.refusals import refused
 
 
@@ -31,7 +31,7 @@ def test_the_options_of_every_engine_are_known(name: str) -> None:
 def test_a_typo_in_an_option_is_refused_by_every_engine(name: str, typed: str, meant: str) -> None:
     with (
         refused(ConfigError, key=f"runner.options.{typed}") as caught,
-        runners.start(RunnerConfig(name=name, options={typed: "x"}), Exchange.choose(1, 1, 1, 1)),
+        runners.start(RunnerConfig(name=name, options={typed: "x"}), ShuffleLayout.choose(1, 1, 1, 1)),
     ):
         pass
     assert f"did you mean runner.options.{meant}?" in str(caught.value)
@@ -40,13 +40,13 @@ def test_a_typo_in_an_option_is_refused_by_every_engine(name: str, typed: str, m
 @pytest.mark.parametrize(("text", "tasks"), [(1e6, 8), (1e9, 8), (1e11, 746), (1e13, 2048)])
 def test_a_task_of_flink_is_small_however_large_the_corpus(text: float, tasks: int) -> None:
     splits = max(1, round(text / SUBTASK_BYTES * 2))
-    exchange = Exchange.choose(splits, splits, text, 2**21)
+    layout = ShuffleLayout.choose(splits, splits, text, 2**21)
     given = RunnerConfig(name="flink", options={"parallelism": 8, "object_reuse": None})
-    options = runners.in_turns(given, exchange.subtasks).options
+    options = runners.in_turns(given, layout.subtasks).options
     assert options == {"parallelism": tasks, "execution_mode_for_batch": "BATCH_FORCED"}
     given.options["execution_mode_for_batch"] = "PIPELINED"  # an operator may know better
     options["execution_mode_for_batch"] = "PIPELINED"
-    assert runners.in_turns(given, exchange.subtasks).options == options
+    assert runners.in_turns(given, layout.subtasks).options == options
 
 
 def test_an_option_that_only_a_job_service_knows_reaches_it() -> None:

@@ -9,7 +9,6 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,14 +16,12 @@ from pathlib import Path
 import apache_beam as beam
 import pytest
 from apache_beam.options import pipeline_options
-from apache_beam.runners.portability.fn_api_runner import worker_handlers
-from apache_beam.runners.worker.data_plane import ClosableOutputStream
 
 from pipeline.beam import runners
-from pipeline.beam.exchange import Exchange
 from pipeline.common.ports import free_port
 from pipeline.config import RunnerConfig
 from pipeline.errors import ConfigError, Exit
+from pipeline.preparation.shuffle import ShuffleLayout
 from pipeline.records.manifest import Manifest, require_manifest
 from tests.support import forked
 from tests.support.preparing import vocabulary
@@ -33,7 +30,7 @@ from tests.support.runs import configured
 
 pytestmark = pytest.mark.slow
 
-SMALL = Exchange.choose(1, 1, 1000, 1)
+SMALL = ShuffleLayout.choose(1, 1, 1000, 1)
 WORDS = ["the", "river", "runs", "past", "an", "old", "mill", "rain", "fell", "on", "roofs", "of", "town", "."]
 
 
@@ -45,19 +42,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     texts = ("\n".join(f"{' '.join(WORDS[k % 5 : 5 + (k * n) % 8])} {n}." for k in range(3, 40)) for n in range(120))
     (folder / "a.txt").write_text("\n\n".join(texts))
     return folder
-
-
-def test_a_worker_that_does_not_end_with_the_work_is_killed() -> None:
-    handler = object.__new__(runners.LocalWorker)
-    run = ["sh", "-c", "trap '' TERM; while :; do sleep 1; done"]
-    handler.worker_thread = threading.Thread(target=subprocess.run, args=(run,))
-    handler.worker_thread.start()
-    before = threading.excepthook
-    try:
-        handler.stop_worker()
-    finally:
-        threading.excepthook = before
-    assert not handler.worker_thread.is_alive()
 
 
 @pytest.mark.parametrize("alone", [True, False])
@@ -331,28 +315,3 @@ def test_nothing_is_lost_where_hundreds_of_megabytes_cross_a_stage(tmp_path: Pat
     seen = [path.read_text() for path in tmp_path.iterdir()]
     assert len(seen) == count
     assert set(seen) == {str(size)}
-
-
-def lost_bytes(limit: int) -> int:
-    """What Beam's stream between stages loses in a fifth of a second, flushed after `limit` ms."""
-    sent: list[int] = []
-
-    def send(data: bytes) -> None:
-        sent.append(len(data))
-        time.sleep(0.001)  # as a queue lets another thread go on
-
-    stream = ClosableOutputStream.create(send, send, limit)
-    until, written = time.monotonic() + 0.2, 0
-    while time.monotonic() < until:
-        stream.write(bytes(100))
-        stream.maybe_flush()
-        written += 100
-    stream.close()
-    return written - sum(sent)
-
-
-def test_the_guard_is_against_a_real_loss() -> None:
-    """Where the first line fails, Beam has been mended, and the guard can go."""
-    assert lost_bytes(1) > 0
-    with runners.start(RunnerConfig(), SMALL):
-        assert lost_bytes(worker_handlers.DATA_BUFFER_TIME_LIMIT_MS) == 0

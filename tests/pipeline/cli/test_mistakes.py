@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import prepare as stage_prepare
 from pipeline.beam import steps
-from pipeline.beam.plan import PreparePlan
+from pipeline.beam.task import Task
 from pipeline.errors import InputError
+from pipeline.preparation.plan import PreparePlan, loaded_vocabulary, make_plan
 from tests.support import forked
 from tests.support.examples import WORKERS
 from tests.support.preparing import vocabulary
@@ -32,7 +32,7 @@ def vocab(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def planned(*words: str, out: Path) -> PreparePlan:
     """Return the plan of a run in `out`, with the folder of its tasks."""
-    plan = stage_prepare.plan(configured("prepare", *words, f"out={out}/out"), out / "out")
+    plan = make_plan(configured("prepare", *words, f"out={out}/out"), out / "out")
     plan.scratch.mkdir(parents=True)
     return plan
 
@@ -143,7 +143,7 @@ def test_a_full_disk_is_an_error_and_leaves_nothing(
 def test_a_disk_too_full_for_a_note_reaches_the_driver(vocab: Path, tmp_path: Path, small_disk: Path) -> None:
     (tmp_path / "a.txt").write_text("Words.\n")
     plan = planned("+corpus=text", f"corpus.path={tmp_path}/a.txt", f"vocab={vocab}", out=small_disk)
-    with steps.Task(plan).noted():
+    with Task(plan).noted():
         (small_disk / "filling").write_bytes(bytes(2**22))
     assert plan.error_note.exists()
     with pytest.raises(OSError, match="No space left"):
@@ -219,6 +219,6 @@ def test_the_fields_of_a_mistake_reach_the_driver(vocab: Path, tmp_path: Path) -
     words = ["+corpus=text", f"corpus.path={tmp_path}/a.txt", f"vocab={tmp_path}/v"]
     plan = planned(*words, out=tmp_path)
     vocabulary(tmp_path / "v", ["other"])
-    steps.loaded.cache_clear()
+    loaded_vocabulary.cache_clear()
     with refused(InputError, "changed", key="vocab"):
         steps.run(plan)

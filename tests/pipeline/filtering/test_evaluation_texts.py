@@ -25,17 +25,17 @@ def test_words_are_read_from_columns(tmp_path: Path, name: str, row: str) -> Non
     rows = [row.format(word=word, number=k) for k, word in enumerate(passage.split(), 1)]
     (tmp_path / name).write_text(f"-DOCSTART- -X- O\n\n{''.join(rows[:20])}\n{''.join(rows[20:])}")
     (taken,) = filters.build(FiltersConfig(decontaminate=[str(tmp_path / name)]))
-    assert taken.drops("d1", f"He read: {passage}")
-    assert not taken.drops("d2", story(8))
-    assert not taken.drops("d3", " ".join(map(str, range(1, 40))))
+    assert taken.check(f"He read: {passage}")
+    assert not taken.check(story(8))
+    assert not taken.check(" ".join(map(str, range(1, 40))))
 
 
 def test_words_are_read_from_lists(tmp_path: Path) -> None:
     row = {"tokens": story(7).split(), "tags": ["O"] * 41}
     (tmp_path / "dev.jsonl").write_text(json.dumps(row))
     (taken,) = filters.build(FiltersConfig(decontaminate=[str(tmp_path)]))
-    assert taken.drops("d1", f"He read: {story(7)}")
-    assert not taken.drops("d2", story(8))
+    assert taken.check(f"He read: {story(7)}")
+    assert not taken.check(story(8))
 
 
 @pytest.mark.parametrize("indent", [None, 1])
@@ -44,7 +44,7 @@ def test_json_is_read_whole_or_by_lines_whatever_its_name(tmp_path: Path, indent
     text = json.dumps(rows, indent=1) if indent else "\n".join(map(json.dumps, rows))
     (tmp_path / "dev.json").write_text(text)
     (taken,) = filters.build(FiltersConfig(decontaminate=[str(tmp_path)]))
-    assert [taken.drops("d", f"He read: {story(number)}") for number in (7, 8, 9)] == [True, False, True]
+    assert [taken.check(f"He read: {story(number)}") is not None for number in (7, 8, 9)] == [True, False, True]
 
 
 @pytest.mark.parametrize("name", ["dev.tsv", "dev.jsonl", "dev.txt.gz"])
@@ -53,5 +53,5 @@ def test_files_in_an_old_encoding_are_read_as_the_corpus_is(tmp_path: Path, name
     written = (json.dumps({"text": passage}, ensure_ascii=False) if "jsonl" in name else passage).encode("cp1251")
     (tmp_path / name).write_bytes(gzip.compress(written) if name.endswith(".gz") else written)
     (taken,) = filters.build(FiltersConfig(decontaminate=[str(tmp_path)]), "ru")
-    assert taken.drops("d1", f"Он читал: {passage}.")
-    assert not taken.drops("d2", f"Он читал: {passage[:30]}.")
+    assert taken.check(f"Он читал: {passage}.")
+    assert not taken.check(f"Он читал: {passage[:30]}.")

@@ -20,7 +20,8 @@ from pipeline import prepare
 from pipeline.config import CorpusConfig, FiltersConfig
 from pipeline.errors import ConfigError, InputError
 from pipeline.filtering import filters, minhash, ngrams
-from pipeline.shards import sentence_pairs
+from pipeline.preparation import plan
+from pipeline.shards import holdout
 from pipeline.stages import fingerprints
 from pipeline.text import clean
 from tests.support.preparing import settings, vocabulary
@@ -42,15 +43,15 @@ def test_tagged_sentences_are_found_without_their_tags(tmp_path: Path) -> None:
     (tmp_path / "dev.conll").write_text("\n".join(lines))
     for place in (tmp_path, tmp_path / "dev.conll"):
         (taken,) = filters.build(FiltersConfig(decontaminate=[str(place)]))
-        assert taken.drops("a", " ".join(words))
-        assert not taken.drops("b", story(2))
+        assert taken.check(" ".join(words))
+        assert not taken.check(story(2))
 
 
 def test_a_file_of_short_texts_alone_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "long.jsonl").write_text(json.dumps({"text": story(1)}))
     (tmp_path / "short.jsonl").write_text(json.dumps({"text": "the river was old"}))
     filtering = FiltersConfig(decontaminate=[str(tmp_path)])
-    prepare.check_filters(settings("text", tmp_path, "v", filters=filtering))
+    plan.check_filters(settings("text", tmp_path, "v", filters=filtering))
     said = capsys.readouterr().out
     assert str(tmp_path / "short.jsonl") in said
     assert "long.jsonl" not in said
@@ -66,9 +67,9 @@ def test_letters_and_their_marks_are_letters(text: str, share: float) -> None:
 def test_patterns_are_found_on_any_line(tmp_path: Path) -> None:
     (tmp_path / "p.txt").write_text("# comment\n\n^DRAFT\n")
     (banned,) = filters.build(FiltersConfig(banned=["(?i)lorem ipsum"], banned_file=str(tmp_path / "p.txt")))
-    assert banned.drops("", "Then Lorem Ipsum.")
-    assert banned.drops("", "One\nDRAFT two")
-    assert not banned.drops("", "A DRAFT # comment")
+    assert banned.check("Then Lorem Ipsum.")
+    assert banned.check("One\nDRAFT two")
+    assert not banned.check("A DRAFT # comment")
     with refused(ConfigError, r"'\('", key="filters.banned"):
         filters.build(FiltersConfig(banned=["("]))
     (tmp_path / "p.txt").write_text("# comment\n[\n")
@@ -182,13 +183,13 @@ def test_documents_with_a_passage_of_an_evaluation_file_are_found(tmp_path: Path
     config = FiltersConfig(decontaminate=[str(evaluation(tmp_path))], ngram=5)
     (taken,) = filters.build(config)
     assert isinstance(taken, filters.Decontamination)
-    assert taken.drops("d1", "He said: that -- The RIVER was here.")  # case and marks apart
-    assert taken.drops("d2", "然后她说那条河。")
-    assert taken.drops("d5", "It was near a quiet green valley.")  # over two lines of a quoted field
-    assert not taken.drops("d3", "He said that the mill was old.")
-    assert not taken.drops("d4", "To learn from this is fair play.")  # of training data
-    assert taken.found == {str(tmp_path / name): 1 for name in EVALUATION if "dev" in name}
-    assert taken.named[0].endswith("dev.tsv: said that the river was")
+    texts = ["He said: that -- The RIVER was here.", "然后她说那条河。"]  # case and marks apart
+    texts.append("It was near a quiet green valley.")  # over two lines of a quoted field
+    found = [drop for text in texts if (drop := taken.check(text))]
+    assert not taken.check("He said that the mill was old.")
+    assert not taken.check("To learn from this is fair play.")  # of training data
+    assert {drop.file for drop in found} == {str(tmp_path / name) for name in EVALUATION if "dev" in name}
+    assert found[0].passage == "said that the river was"
     with refused(InputError, key="filters.decontaminate", value=str(tmp_path / "nowhere")):
         filters.build(FiltersConfig(decontaminate=[str(tmp_path / "nowhere")]))
 
@@ -198,8 +199,8 @@ def test_invisible_characters_hide_no_passage(tmp_path: Path, mark: str) -> None
     passage = f"the ri{mark}ver be{mark}hind our old mill"
     (tmp_path / "dev.tsv").write_text(f"{passage}\n")
     (taken,) = filters.build(FiltersConfig(decontaminate=[str(tmp_path)], ngram=6))
-    assert taken.drops("d1", clean.clean(f"She saw {passage}."))
-    assert not taken.drops("d2", clean.clean(f"She saw {passage[5:]}."))
+    assert taken.check(clean.clean(f"She saw {passage}."))
+    assert not taken.check(clean.clean(f"She saw {passage[5:]}."))
 
 
 @pytest.mark.parametrize(("name", "pack"), [("dev.tsv.gz", gzip.compress), ("dev.TSV.bz2", bz2.compress)])
@@ -207,8 +208,8 @@ def test_compressed_evaluation_files_are_read(tmp_path: Path, name: str, pack: C
     (tmp_path / name).write_bytes(pack(EVALUATION["QNLI/dev.tsv"].encode()))
     for place in (tmp_path / name, tmp_path):
         (taken,) = filters.build(FiltersConfig(decontaminate=[str(place)], ngram=5))
-        assert taken.drops("d1", "He said that the river was here.")
-        assert not taken.drops("d2", "He said that the mill was old.")
+        assert taken.check("He said that the river was here.")
+        assert not taken.check("He said that the mill was old.")
 
 
 @pytest.mark.parametrize(
@@ -351,7 +352,7 @@ def test_a_mix_repeats_documents_in_training_alone(vocab: Path, tmp_path: Path) 
 def held_out(path: Path) -> int:
     """How many of the texts are kept for validation at a share of 0.2."""
     texts = (json.loads(line)["text"] for line in path.read_text().splitlines())
-    return sum(sentence_pairs.held_out(sentence_pairs.document_hash(text), 0.2) for text in texts)
+    return sum(holdout.held_out(holdout.document_hash(text), 0.2) for text in texts)
 
 
 def test_an_evaluation_file_that_no_document_can_match_is_named(vocab: Path, tmp_path: Path) -> None:

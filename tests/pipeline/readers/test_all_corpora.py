@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 from pipeline import shards
-from pipeline.beam.documents import OUTCOMES
 from pipeline.records.manifest import require_manifest
+from pipeline.records.metrics import OUTCOMES
 from tests.support import forked
 
 pytestmark = pytest.mark.slow

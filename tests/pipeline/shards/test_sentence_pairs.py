@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.common import counter_rng
-from pipeline.shards.sentence_pairs import Documents, Pairs, document_hash, gather, held_out, next_sentence_pairs
+from pipeline.shards.holdout import document_hash, held_out
+from pipeline.shards.sentence_pairs import Documents, Pairs, gather, next_sentence_pairs
 from tests.pipeline.shards.made_documents import documents_of, owners
 from tests.support.examples import examples
 

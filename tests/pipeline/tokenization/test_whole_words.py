@@ -14,9 +14,9 @@ import rjieba
 from model.config import DataConfig, ObjectiveConfig
 from model.loader.loader import Loader
 from pipeline import inspect, prepare, shards
-from pipeline.beam.documents import DocumentCounts, DocumentReader
 from pipeline.config import CorpusConfig, PrepareConfig, RunnerConfig
 from pipeline.errors import ConfigError
+from pipeline.preparation.documents import DocumentCounts, DocumentReader
 from pipeline.stages import stage
 from pipeline.tokenization.wordpiece import SPECIAL, WordPiece, build, read_vocab
 from tests.support.refusals import refused

@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
 
-from pipeline.beam.documents import KeptDocument
 from pipeline.errors import InputError
+from pipeline.preparation.documents import KeptDocument
 from pipeline.text import clean, sentences
 from pipeline.tokenization import pretokenize
 from pipeline.tokenization.coverage import Coverage

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pipeline import prepare
-from pipeline.beam import spent
+from pipeline.preparation import timings
 from pipeline.stages import stage
 from tests.support import preparing
 
@@ -27,15 +27,15 @@ def test_all_time_of_the_thread_is_counted_and_of_no_other() -> None:
     other = threading.Thread(target=busy, args=(0.3,))
     outer = time.monotonic()
     before = time.thread_time()
-    with spent.counted("exchange") as times:
+    with timings.counted("exchange") as times:
         inner = time.monotonic()
         other.start()
-        with spent.on("clean"):
+        with timings.on("clean"):
             busy(0.1)
         busy(0.05)
-        with spent.on("read"):
+        with timings.on("read"):
             time.sleep(0.2)
-            with spent.on("write"):
+            with timings.on("write"):
                 busy(0.15)
         other.join()
         inner = time.monotonic() - inner
@@ -49,8 +49,8 @@ def test_all_time_of_the_thread_is_counted_and_of_no_other() -> None:
 
 
 def test_an_error_in_a_step_ends_it() -> None:
-    with spent.counted("exchange") as times:
-        with pytest.raises(ValueError, match="bad"), spent.on("clean"):
+    with timings.counted("exchange") as times:
+        with pytest.raises(ValueError, match="bad"), timings.on("clean"):
             raise ValueError("bad")
         busy(0.05)
     assert times["exchange"][0] >= 0.05
@@ -63,14 +63,14 @@ def test_the_manifest_has_the_time_of_each_step_and_the_terminal_says_it(
     (tmp_path / "a.txt").write_text("\n\n".join(f"{TEXT}\n{TEXT} {number}" for number in range(40)))
     config = preparing.settings("text", tmp_path / "a.txt", tmp_path / "vocab", validation_share=0)
     made = stage.run("prepare", replace(config, out=str(tmp_path / "made")), prepare.make)
-    assert {"read", "clean", "sentences", "tokenize", "pairs", "write"} <= made.spent.keys() <= set(spent.STEPS)
+    assert {"read", "clean", "sentences", "tokenize", "pairs", "write"} <= made.spent.keys() <= set(timings.STEPS)
     assert all(used >= 0 and waited >= 0 for used, waited in made.spent.values())
-    assert spent.line(made.spent) in capsys.readouterr().out
+    assert timings.line(made.spent) in capsys.readouterr().out
 
 
 def test_the_time_of_tasks_is_added_up(tmp_path: Path) -> None:
     for number, times in enumerate(({"pairs": [1.0, 0.5]}, {"read": [2.0, 0.0], "pairs": [1.0, 0.25]})):
         (tmp_path / f"{number}.spent").write_text(json.dumps(times))
-    found = spent.total(tmp_path.glob("*.spent"))
+    found = timings.total(tmp_path.glob("*.spent"))
     assert list(found.items()) == [("read", [2.0, 0.0]), ("pairs", [2.0, 0.75])]
-    assert spent.line(found) == "4.0 s of processor time: read 50%, pairs 50%; 0.8 s of waiting"
+    assert timings.line(found) == "4.0 s of processor time: read 50%, pairs 50%; 0.8 s of waiting"

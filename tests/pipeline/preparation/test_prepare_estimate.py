@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from pipeline import prepare
-from pipeline.beam import estimate as preparation
 from pipeline.config import PrepareConfig
+from pipeline.preparation import estimate as preparation
 from pipeline.readers import open_corpus
 from pipeline.records import estimate
 from pipeline.records.estimate import Estimate

@@ -1,26 +1,24 @@
 """Documents of a split: cleaned, filtered, split into sentences and counted."""
 
 import itertools
-from collections import Counter
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
 
 from pipeline import readers
-from pipeline.beam import spent
-from pipeline.beam.dropped import Dropped
 from pipeline.common.batching import batches
 from pipeline.config import PrepareConfig
 from pipeline.filtering import filters
+from pipeline.preparation import timings
+from pipeline.preparation.dropped import Dropped
 from pipeline.readers import Document, FileRange, SkipCounts
 from pipeline.readers.io import read_position
-from pipeline.shards.sentence_pairs import document_hash
-from pipeline.shards.validation_share import LowestHashes
+from pipeline.records.metrics import CorpusCounts
+from pipeline.shards.holdout import LowestHashes, document_hash
 from pipeline.text import clean, sentences
 
 CHUNK = 4 * 2**20  # characters tokenized at once: fastest, with constant memory
 BLOCK = 2**16  # characters that a step takes at once
-OUTCOMES = ("empty", "short", "duplicate", "filtered", "written")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,55 +51,31 @@ class KeptDocument:
 
 
 Kept = list[KeptDocument]
-Counts = Counter[str]
 
 
-@dataclass
-class DocumentCounts:
-    """Document counters; every document read ends in exactly one of `OUTCOMES`."""
+@dataclass(frozen=True, kw_only=True)
+class DocumentCounts(CorpusCounts):
+    """The counts of some tasks, with what the manifest does not list."""
 
-    documents: Counts = field(default_factory=Counter)  # read, and by outcome
-    filtered: Counts = field(default_factory=Counter)  # by filter
-    skipped: Counts = field(default_factory=Counter)  # by the reader, by reason
-    notes: Counts = field(default_factory=Counter)  # guesses and repairs
-    totals: Counts = field(default_factory=Counter)
-    packing: Counts = field(default_factory=Counter)  # of pairs=none: how full, how cut
-    contaminated: Counts = field(default_factory=Counter)  # by evaluation file
-    removed: Counts = field(default_factory=Counter)  # by line of `filters.remove`
-    lengths: Counter[Any] = field(default_factory=Counter)  # instances by tokens, in JSON as text
-    shards: dict[str, Any] = field(default_factory=dict)  # what is in each, by file name
-    named: dict[str, list[str]] = field(default_factory=dict)  # single documents, by fault
     lowest: LowestHashes = field(default_factory=LowestHashes)  # the first to be held out
-    dropped: Dropped = field(default_factory=Dropped)
+    left_out: Dropped = field(default_factory=Dropped)
 
-    def take(self, part: dict[str, Any]) -> None:
-        """Add the counts of a part, given as its `vars`."""
-        for name, count in part.items():
-            if name == "named":
-                for reason, found in count.items():
-                    self.named[reason] = (self.named.get(reason, []) + found)[: SkipCounts.NAMED]
-            elif name in ("lowest", "dropped"):
-                getattr(self, name).merge(count)
-            else:
-                getattr(self, name).update(count)
+    @classmethod
+    def from_json(cls, figures: Mapping[str, Any]) -> Self:
+        """Return the counts that a task has written."""
+        made = super().from_json(figures)
+        return replace(made, lowest=LowestHashes(made.lowest), left_out=Dropped(made.left_out))
+
+    def merge(self, other: Self) -> None:
+        """Add the counts of another task."""
+        super().merge(other)
+        self.lowest.merge(other.lowest)
+        self.left_out.merge(other.left_out)
 
     def drop(self, name: str, outcome: str, reason: str = "") -> None:
         """Count the document of this id, which is left out."""
         self.documents[outcome] += 1
-        self.dropped.merge([(name, outcome, reason)])
-
-    def balance(self) -> None:
-        """Check that the outcomes add up to the documents read.
-
-        Raises:
-            RuntimeError: the engine lost or duplicated documents.
-        """
-        documents = self.documents
-        listed = ", ".join(f"{documents[outcome]} {outcome}" for outcome in OUTCOMES)
-        if documents["read"] != sum(documents[outcome] for outcome in OUTCOMES):
-            raise RuntimeError(f"outcomes do not add up to the {documents['read']} documents read: {listed}")
-        if documents["filtered"] != sum(self.filtered.values()):
-            raise RuntimeError(f"{listed}; but by filter: {dict(self.filtered)}")
+        self.left_out.merge([(name, outcome, reason)])
 
 
 def minimum_sentences(config: PrepareConfig) -> int:
@@ -111,7 +85,7 @@ def minimum_sentences(config: PrepareConfig) -> int:
 
 def next_block(blocks: Iterator[list[Document]]) -> list[Document]:
     """Return the next documents; none at the end."""
-    with spent.on("read"):
+    with timings.on("read"):
         return next(blocks, [])
 
 
@@ -147,35 +121,31 @@ class DocumentReader:
                     if size >= CHUNK:
                         yield chunk
                         chunk, size = [], 0
-            account.take(vars(counts))
+            account.merge(counts)
             before += split.size
         yield chunk
 
     def kept(self, split: FileRange, account: DocumentCounts) -> Iterator[KeptDocument]:
         """Yield the accepted documents of a split; update `account`."""
         tally = SkipCounts(self.config.corpus.on_error)
-        for each in self.filters:
-            if isinstance(each, filters.Decontamination):
-                each.found, each.named = account.contaminated, []
-                account.named["contaminated"] = each.named
         blocks = batches(self.reader.read(split, tally), BLOCK, lambda document: 64 + len(document.text))
         while block := next_block(blocks):
             yield from self.accept(block, account)
         account.skipped.update(tally)
         account.notes.update(tally.notes)
-        account.named["broken"] = tally.broken
+        account.name("broken", *tally.broken)
 
     def accept(self, block: list[Document], account: DocumentCounts) -> Kept:
         """Return the documents that are kept; counted either way."""
         usual = self.config.corpus.language
-        with spent.on("clean"):
+        with timings.on("clean"):
             texts = [clean.clean(document.text) for document in block]
-        with spent.on("sentences"):
+        with timings.on("sentences"):
             parts = [
                 sentences.split_sentences(text, each.language or usual, by_lines=each.sentence_lines)
                 for text, each in zip(texts, block, strict=True)
             ]
-        with spent.on("filter"):
+        with timings.on("filter"):
             account.documents["read"] += len(block)
             account.totals["characters"] += sum(map(len, texts))
             return list(filter(None, map(self.judged, block, texts, parts, itertools.repeat(account))))
@@ -187,9 +157,12 @@ class DocumentReader:
             account.drop(document.id, "empty")
         elif len(text) < config.minimum_characters or len(parts) < self.minimum_sentences:
             account.drop(document.id, "short")
-        elif reason := next((each.reason for each in self.filters if each.drops(document.id, text)), None):
-            account.drop(document.id, "filtered", reason)
-            account.filtered[reason] += 1
+        elif drop := next(filter(None, (each.check(text) for each in self.filters)), None):
+            account.drop(document.id, "filtered", drop.reason)
+            account.filtered[drop.reason] += 1
+            if drop.file:
+                account.contaminated[drop.file] += 1
+                account.name(drop.reason, f"{document.id}: shares with {drop.file}: {drop.passage}")
         else:
             digest = document_hash(text)
             account.lowest.add(digest)

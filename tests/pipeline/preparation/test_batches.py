@@ -1,4 +1,4 @@
-"""A file that cannot be cut is read in portions: what a task holds does not grow with it."""
+"""A file that cannot be cut is read in batches: what a task holds does not grow with it."""
 
 import gzip
 import json
@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from pipeline import prepare
-from pipeline.beam import buckets, documents, exchange, steps
+from pipeline.beam import steps
 from pipeline.config import RunnerConfig
+from pipeline.preparation import dedup, documents, shuffle, tokenize
 from tests.support import preparing
 
 WORDS = [f"{a}{b}{c}" for a in "bdfgklmnprst" for b in "aeiou" for c in "lmnrst"]
@@ -50,7 +51,7 @@ def made(corpus: Path, out: Path) -> tuple[dict[str, bytes], Any]:
     return {path.name: path.read_bytes() for path in out.iterdir()}, figures
 
 
-@pytest.mark.parametrize("direct", [exchange.DIRECT, 1])
+@pytest.mark.parametrize("direct", [shuffle.DIRECT, 1])
 def test_a_file_in_one_split_is_never_held_whole(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, direct: int
 ) -> None:
@@ -64,10 +65,11 @@ def test_a_file_in_one_split_is_never_held_whole(
 
     monkeypatch.setattr(steps, "by_bucket", measured)
     monkeypatch.setattr(documents, "CHUNK", 1000)
-    monkeypatch.setattr(buckets, "MOST_HASHES", 40)
-    monkeypatch.setattr(exchange, "BUFFERED", 1600)
-    monkeypatch.setattr(exchange, "MERGED_BYTES", 4000)
-    monkeypatch.setattr(exchange, "DIRECT", direct)
-    assert made(corpus, tmp_path / "portions") == whole
+    for module in (dedup, tokenize):
+        monkeypatch.setattr(module, "MOST_HASHES", 40)
+    monkeypatch.setattr(shuffle, "BUFFERED", 1600)
+    monkeypatch.setattr(shuffle, "MERGED_BYTES", 4000)
+    monkeypatch.setattr(shuffle, "DIRECT", direct)
+    assert made(corpus, tmp_path / "batches") == whole
     assert sum(name.startswith("train") for name in whole[0]) > 4
     assert 10 < max(held) < 70

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from pipeline import prepare
-from pipeline.beam import dropped, exchange
 from pipeline.config import CorpusConfig, FiltersConfig, PrepareConfig, RunnerConfig
+from pipeline.preparation import dropped, shuffle
 from tests.support import preparing
 
 COUNT = 40
@@ -111,7 +111,7 @@ def test_the_rows_do_not_depend_on_the_layout(world: Path, tmp_path: Path, monke
     many["split_bytes"] = 3000
     small = {"runner": RunnerConfig(task_bytes=1), **many}
     assert made(world, tmp_path / "small", **small) == expected
-    monkeypatch.setattr(exchange, "DIRECT", 1)  # merge parts between the phases
+    monkeypatch.setattr(shuffle, "DIRECT", 1)  # merge parts between the phases
     assert made(world, tmp_path / "merged", **small) == expected
     monkeypatch.setattr(dropped, "MOST", 9)
     figures, rows = made(world, tmp_path / "few", **small)

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from pipeline import prepare
-from pipeline.beam import estimate, shard_sizes
-from pipeline.beam.shard_sizes import buckets, check_sizes
 from pipeline.config import CorpusConfig, PrepareConfig, RunnerConfig
 from pipeline.errors import ConfigError, InputError, UserError
+from pipeline.preparation import estimate, shard_sizes
+from pipeline.preparation.shard_sizes import buckets, check_sizes
 from pipeline.readers import FileRange
 from tests.support import preparing
 from tests.support.refusals import refused
@@ -81,7 +81,7 @@ def test_memory_is_that_of_the_largest_task() -> None:
     small = [FileRange("a", k << 20, (k + 1) << 20) for k in range(1000)]
     large = [FileRange("b.gz", 0, 10 * GIB)]
     text = estimate.text_bytes(small + large)
-    assert estimate.memory(config(), small + large, text) < 0.7e9  # read in portions
+    assert estimate.memory(config(), small + large, text) < 0.7e9  # read in batches
     more = config(shard_bytes=2 * GIB)
     assert estimate.memory(more, small, 1e9) < 6e9
     assert estimate.memory(more, small + large, text) > 10e9  # of a shard

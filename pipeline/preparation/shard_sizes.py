@@ -2,10 +2,10 @@
 
 import math
 
-from pipeline.beam.estimate import TEXT_OF_TOKEN, text_bytes
-from pipeline.beam.units import Splits
 from pipeline.config import PrepareConfig, check
 from pipeline.errors import ConfigError, named
+from pipeline.preparation.estimate import TEXT_OF_TOKEN, text_bytes
+from pipeline.preparation.read_cache import Splits
 
 MOST_SHARDS = 20_000  # 1.2 TB of text by default: each costs a file, and a part of each split's
 MOST_TOKENS = 2**31 - 1  # of a shard, and of what a writing task has: offsets have 32 bits

@@ -9,13 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline import prepare
-from pipeline.beam import dropped, spent, steps
-from pipeline.beam.carrier import ENDING
-from pipeline.beam.exchange import DIRECT, Exchange
-from pipeline.beam.plan import PreparePlan, unpack
-from pipeline.beam.shard_sizes import buckets
+from pipeline.beam import steps
 from pipeline.config import FiltersConfig, RunnerConfig
+from pipeline.preparation import dropped, timings
+from pipeline.preparation.plan import PreparePlan, make_plan, unpack
+from pipeline.preparation.shard_sizes import buckets
+from pipeline.preparation.shuffle import DIRECT, ENDING, ShuffleLayout
 from pipeline.readers import FileRange
 from pipeline.readers.io.byte_ranges import firsts
 from pipeline.records.manifest import Manifest
@@ -27,7 +26,7 @@ TASK_BYTES = RunnerConfig().task_bytes
 
 @given(st.integers(1, 3000), st.integers(1, 3000), st.floats(0, 1e13))
 def test_ranges_and_groups_cover_everything_once(reads: int, buckets: int, text: float) -> None:
-    layout = Exchange.choose(reads, buckets, text, TASK_BYTES)
+    layout = ShuffleLayout.choose(reads, buckets, text, TASK_BYTES)
     assert [layout.first_write(0), layout.first_write(layout.ranges)] == [0, layout.writes]
     assert [layout.first_bucket(0), layout.first_bucket(layout.writes)] == [0, buckets]
     seen = []
@@ -44,7 +43,7 @@ def test_ranges_and_groups_cover_everything_once(reads: int, buckets: int, text:
 def test_the_same_text_in_more_parts_needs_no_more_batches(count: int) -> None:
     text = 200e6
     reads = len(firsts([(str(k), text / count) for k in range(count)], TASK_BYTES))
-    layout = Exchange.choose(reads, count, text, TASK_BYTES)
+    layout = ShuffleLayout.choose(reads, count, text, TASK_BYTES)
     assert layout.reads * layout.writes <= 100 * 100
 
 
@@ -52,7 +51,7 @@ def test_the_same_text_in_more_parts_needs_no_more_batches(count: int) -> None:
 def test_reads_of_a_byte_hardly_grow_with_the_corpus(terabytes: float) -> None:
     text = terabytes * 1e12
     count = round(text / SPLIT_BYTES)
-    layout = Exchange.choose(count, count, text, TASK_BYTES)
+    layout = ShuffleLayout.choose(count, count, text, TASK_BYTES)
     assert (layout.reads, layout.writes) == (count, count)
     reads = layout.reads * layout.ranges + layout.writes * layout.groups
     assert text / reads > 64 * 2**10  # a read is worth its cost: 64 KiB of text and more
@@ -100,7 +99,7 @@ def test_every_layout_gives_the_same_bytes(corpus: Path, tmp_path: Path) -> None
 
 def planned(corpus: Path, out: Path, **runner: object) -> PreparePlan:
     config = preparing.settings("lines", corpus / "a.txt", corpus, runner=RunnerConfig(**runner))
-    return prepare.plan(config, out)
+    return make_plan(config, out)
 
 
 def test_a_task_does_not_carry_the_splits(corpus: Path) -> None:
@@ -145,9 +144,9 @@ def test_the_engine_leaves_only_marks_in_the_folder(corpus: Path, tmp_path: Path
     plan = dataclasses.replace(plan, config=dataclasses.replace(plan.config, filters=near))
     plan.scratch.mkdir()
     steps.run(plan)
-    assert sum(1 for _ in steps.accounts(plan)) == plan.exchange.reads + plan.exchange.writes
+    assert sum(1 for _ in plan.accounts()) == plan.layout.reads + plan.layout.writes
     left = {path.name: path.stat().st_size for path in plan.scratch.iterdir()}
-    marks = {name: size for name, size in left.items() if not name.endswith((".json", spent.ENDING))}
+    marks = {name: size for name, size in left.items() if not name.endswith((".json", timings.ENDING))}
     assert all(name.startswith(("run-", "begun")) or name.endswith(".progress") for name in marks)
     assert max(marks.values()) < 100
     assert max(left.values()) < 5000

@@ -3,7 +3,7 @@
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from pipeline.beam.documents import KeptDocument
+from pipeline.preparation.documents import KeptDocument
 from pipeline.text.clean import clean
 from pipeline.text.sentences import split_sentences
 

@@ -1,5 +1,6 @@
-"""Search for the `validation_share` that holds out a given number of documents, by their hashes."""
+"""Which documents are held out, by their hashes, and the `validation_share` that holds out so many."""
 
+import hashlib
 import math
 
 LOWEST = 8  # hashes kept
@@ -43,3 +44,13 @@ def sensible_count(documents: int) -> int:
 def how_to_set(share: float) -> str:
     """Return how to set a share, for an error message."""
     return f"set validation_share={share} (in a run: prepare.validation_share={share} tasks.validation_share={share})"
+
+
+def document_hash(text: str) -> bytes:
+    """Return 16 bytes derived from the text: a document's identity, bucket and random key."""
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+
+
+def held_out(digest: bytes, share: float) -> bool:
+    """Return whether the document belongs to validation: a fixed `share` of texts, by hash."""
+    return int.from_bytes(digest[:8], "big") < share * 2.0**64

@@ -8,12 +8,12 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from pipeline.beam.documents import DocumentCounts, DocumentReader, Kept
-from pipeline.beam.exchange import Exchange, portion
-from pipeline.beam.units import Splits
 from pipeline.config import PrepareConfig
 from pipeline.errors import Restart, UserError
 from pipeline.filtering import minhash
+from pipeline.preparation.documents import DocumentCounts, DocumentReader, Kept
+from pipeline.preparation.read_cache import Splits
+from pipeline.preparation.shuffle import ShuffleLayout, batch_tokens
 from pipeline.readers import FileRange, SkipCounts, open_corpus
 from pipeline.readers.io import read_position
 from pipeline.records import estimate
@@ -127,7 +127,7 @@ def memory(config: PrepareConfig, splits: Splits, text: float) -> float:
     task_bytes, guess = config.runner.task_bytes, text_bytes(splits)
     text = max(text, guess)  # a compressed file is read ahead of the part that was measured
     largest = max(text_bytes([split]) for split in splits) * text / max(guess, 1.0)
-    reading = min(max(largest, task_bytes), portion(config) * TEXT_OF_TOKEN)
+    reading = min(max(largest, task_bytes), batch_tokens(config) * TEXT_OF_TOKEN)
     # Validation shards are larger where nearly all is held out.
     writing = max(config.shard_bytes / max(1 - config.validation_share, 0.5), task_bytes)
     return WORKER + PER_TEXT * min(text, max(reading, writing))
@@ -166,7 +166,7 @@ def kept(config: PrepareConfig, text: float, tokens: float) -> float:
     return READ * tokens + signed * text / SIGNED
 
 
-def plan(config: PrepareConfig, splits: Splits, layout: Exchange) -> list[str]:
+def plan(config: PrepareConfig, splits: Splits, layout: ShuffleLayout) -> list[str]:
     """Return what `prepare dry_run=true` prints: the layout, as the job computes it, and its cost.
 
     Time is that of a second of reading on this machine, or of the last run in this folder. The
@@ -176,7 +176,7 @@ def plan(config: PrepareConfig, splits: Splits, layout: Exchange) -> list[str]:
     whole, text, tokens, rate = measured(config, splits)
     seconds = whole / rate if rate else text / RATE
     engine = config.runner.by_engine
-    parts = layout.portions * layout.ranges + layout.merges * layout.groups * layout.writes
+    parts = layout.batches * layout.ranges + layout.merges * layout.groups * layout.writes
     moved = EXCHANGED * tokens * (1 + layout.merges) + PART * parts
     made = BYTES_OF_TOKEN * tokens * config.duplicates
     tasks = max(layout.reads, layout.writes)

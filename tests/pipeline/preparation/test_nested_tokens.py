@@ -5,7 +5,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.beam.buckets import nested, take
+from pipeline.preparation.shuffle import nested, take
 
 documents = st.lists(st.lists(st.lists(st.integers(0, 65_535), max_size=4), max_size=4), min_size=1, max_size=8)
 

@@ -4,11 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import prepare
 from pipeline.beam import steps
-from pipeline.beam.plan import unpack
-from pipeline.beam.runners import for_workers
 from pipeline.config import FiltersConfig, PrepareConfig, RunnerConfig
+from pipeline.preparation.plan import for_workers, make_plan, unpack
 from tests.support import preparing
 
 
@@ -38,7 +36,7 @@ def test_tasks_in_another_directory_read_and_write_the_same_files(
     (tmp_path / "banned").write_text("zzz\n")
     monkeypatch.chdir(tmp_path)
     given = config(name, options)
-    plan = prepare.plan(given, Path("out"))
+    plan = make_plan(given, Path("out"))
     assert (given.corpus.path, given.vocab) == ("texts/*.txt", "vocab")
     monkeypatch.chdir(tmp_path / "elsewhere")
     plan.scratch.mkdir()

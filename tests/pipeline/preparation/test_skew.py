@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import yaml
 
-from pipeline import prepare
-from pipeline.beam import buckets, steps
-from pipeline.beam.plan import unpack
+from pipeline.beam import steps
 from pipeline.config import RunnerConfig
+from pipeline.preparation.plan import make_plan, unpack
+from pipeline.preparation.shuffle import unpack_block
 from pipeline.records.manifest import Manifest
 from tests.support import forked, preparing
 
@@ -42,13 +42,13 @@ def test_a_document_that_is_repeated_leaves_its_reading_task_once(vocab: Path) -
     config = preparing.settings(
         "lines", f"{vocab}/a.txt", vocab, runner=RunnerConfig(exchange="engine"), minimum_characters=0
     )
-    plan = prepare.plan(config, vocab)
+    plan = make_plan(config, vocab)
     plan.scratch.mkdir()
     plan.claim()
     task, (element,) = steps.Tokenize(plan), unpack(next(iter(plan.packets())))
     task.setup()
     left = [blob for _, _, blob in task.work(*element)]
-    assert sum(len(buckets.unpack(blob)) for blob in left) == len(set(texts))
+    assert sum(len(unpack_block(blob)) for blob in left) == len(set(texts))
 
 
 @pytest.mark.slow

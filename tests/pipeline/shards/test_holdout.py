@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.shards.sentence_pairs import document_hash, held_out
-from pipeline.shards.validation_share import LOWEST, LowestHashes, sensible_count
+from pipeline.shards.holdout import LOWEST, LowestHashes, document_hash, held_out, sensible_count
 
 DIGESTS = st.lists(st.binary(min_size=16, max_size=16), min_size=LOWEST, max_size=60, unique=True)
 

@@ -10,7 +10,7 @@ import hashlib
 import json
 import shutil
 import struct
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,22 +22,23 @@ from pipeline.readers import FileRange
 from pipeline.storage.atomic import atomic_path
 from pipeline.storage.checksums import sha256
 from pipeline.storage.stores import objects
+from pipeline.storage.strict_json import Json
 
 ENDING = ".unit"
 END = struct.Struct("<Q32s")  # bytes of the counts, and the SHA-256 of all before
 
 Splits = list[FileRange]  # of the corpus, or of a task
-Unit = tuple[dict[str, Any], list[pa.RecordBatch]]  # counts, documents
+CachedRead = tuple[dict[str, Any], list[pa.RecordBatch]]  # counts, documents
 
 
-def name_of(key: str, splits: Splits) -> str:
+def entry_name(key: str, splits: Splits) -> str:
     """Return the name of the unit of some splits; `key` is a hash of all else that determines it."""
     text = json.dumps([key, *(split.identity for split in splits)])
     return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()[:32] + ENDING
 
 
 @dataclass(frozen=True)
-class Units:
+class ReadCache:
     """The units of a stage."""
 
     folder: Path
@@ -49,8 +50,8 @@ class Units:
         names = (info.key.rpartition("/")[2] for info in stored)
         return {*(path.name for path in self.folder.glob(f"*{ENDING}")), *names}
 
-    def write(self, name: str, tables: Iterable[pa.Table], counts: dict[str, Any]) -> None:
-        """Write a unit: documents, and the `counts` as they are when `tables` are over."""
+    def write(self, name: str, tables: Iterable[pa.Table], counts: Callable[[], Json]) -> None:
+        """Write a unit: documents, and what `counts` returns when `tables` are over."""
         path = self.folder / name
         with atomic_path(path) as temporary:
             with temporary.open("wb") as file:
@@ -60,7 +61,7 @@ class Units:
                     writer.write_table(table.combine_chunks())
                 if writer is not None:
                     writer.close()
-                end = json.dumps(counts).encode()
+                end = json.dumps(counts()).encode()
                 file.write(end)
             digest = bytes.fromhex(sha256(temporary))
             with temporary.open("ab") as file:
@@ -68,7 +69,7 @@ class Units:
         if self.address:
             objects.client(self.address).put_file(f"{self.address}/{name}", path, sha256(path))
 
-    def read(self, name: str) -> Unit | None:
+    def read(self, name: str) -> CachedRead | None:
         """Return a unit; None if it is not there, or not as it was written."""
         path = self.folder / name
         if not path.exists() and self.address and (info := objects.client(self.address).head(f"{self.address}/{name}")):

@@ -10,12 +10,12 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from pipeline.beam.carrier import ENDING
-from pipeline.beam.plan import PreparePlan
 from pipeline.common import heartbeat
 from pipeline.console import bars, terminal
 from pipeline.console.bars import Bar
 from pipeline.console.formatting import pluralize
+from pipeline.preparation.plan import PreparePlan
+from pipeline.preparation.shuffle import ENDING
 
 EVERY = 1.0  # seconds between a task's reports, and between reading them for bars
 SLOWLY = 10.0  # seconds between reading them where no bars are seen
@@ -58,9 +58,9 @@ class Progress:
     """Progress of a job: the bytes that were read, and the shards that were written."""
 
     def __init__(self, plan: PreparePlan):
-        self.plan, exchange = plan, plan.exchange
-        self.read = Tasks([plan.report(plan.read_account(number)) for number in range(exchange.reads)])
-        self.written = Tasks([plan.report(plan.write_account(number)) for number in range(exchange.writes)])
+        self.plan, layout = plan, plan.layout
+        self.read = Tasks([plan.report(plan.read_account(number)) for number in range(layout.reads)])
+        self.written = Tasks([plan.report(plan.write_account(number)) for number in range(layout.writes)])
 
     def look(self) -> None:
         """Read the tasks' files."""
@@ -82,13 +82,13 @@ class Progress:
 
 def start_over(plan: PreparePlan) -> str:
     """Delete what an attempt that has failed has left; return what it had done, in words."""
-    progress, exchange = Progress(plan), plan.exchange
+    progress, layout = Progress(plan), plan.layout
     progress.look()
     for left in (*plan.scratch.glob("*.progress"), *plan.scratch.glob(f"*{ENDING}")):
         left.unlink(missing_ok=True)
     return (
-        f"{len(progress.read.ended)} of {pluralize(exchange.reads, 'task')} had read, "
-        f"{len(progress.written.ended)} of {exchange.writes} had written"
+        f"{len(progress.read.ended)} of {pluralize(layout.reads, 'task')} had read, "
+        f"{len(progress.written.ended)} of {layout.writes} had written"
     )
 
 
@@ -148,6 +148,6 @@ def _show(plan: PreparePlan, looks: Iterator[Progress]) -> None:
                 break
         else:
             return  # it failed
-    with Bar("writing", plan.exchange.buckets, "shards") as bar:
+    with Bar("writing", plan.layout.buckets, "shards") as bar:
         for now in itertools.chain([progress], looks):
             bar.move(now.written.done, f"{now.whole} of them whole")

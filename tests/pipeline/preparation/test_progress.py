@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import prepare
-from pipeline.beam import progress, steps
-from pipeline.beam.plan import PreparePlan
+from pipeline.beam import steps
+from pipeline.preparation import progress
+from pipeline.preparation.plan import PreparePlan, make_plan
 from tests.support import preparing
 from tests.support.examples import WORKERS
 from tests.support.runs import configured
@@ -34,7 +34,7 @@ def words(tmp_path: Path) -> list[str]:
 
 
 def planned(words: list[str], out: Path) -> PreparePlan:
-    plan = prepare.plan(configured("prepare", *words), out)
+    plan = make_plan(configured("prepare", *words), out)
     plan.scratch.mkdir(parents=True)
     return plan
 
@@ -49,7 +49,7 @@ def test_tasks_say_how_far_they_are(words: list[str], tmp_path: Path, monkeypatc
     seen.look()
     (split,) = plan.splits
     assert (seen.read.done, seen.read.documents, seen.reading) == (split.end, DOCUMENTS, False)
-    assert seen.written.done == seen.whole == plan.exchange.buckets == 2
+    assert seen.written.done == seen.whole == plan.layout.buckets == 2
     # What the tasks say while they work.
     reading, writing = plan.report(plan.read_account(0)), plan.report(plan.write_account(0))
     progress.Report(reading)(split.end * 3 / 4, 4000)

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from pipeline import prepare
-from pipeline.beam import estimate
-from pipeline.beam.exchange import Exchange
 from pipeline.config import PrepareConfig, RunnerConfig
+from pipeline.preparation import estimate
+from pipeline.preparation.shuffle import ShuffleLayout
 from pipeline.readers import FileRange
 from tests.support import preparing
 
@@ -55,7 +55,7 @@ def test_a_large_corpus_needs_no_more_memory_per_worker(tmp_path: Path) -> None:
     rows = {}
     for count in (15_000, 150_000):
         splits = [FileRange(str(tmp_path / "none"), k << 26, (k + 1) << 26) for k in range(count)]
-        layout = Exchange.choose(count, count, count << 26, RunnerConfig().task_bytes)
+        layout = ShuffleLayout.choose(count, count, count << 26, RunnerConfig().task_bytes)
         rows[count] = "\n".join(estimate.plan(config(tmp_path), splits, layout))
     assert row(rows[15_000], "memory") == row(rows[150_000], "memory")
     assert "merged in" in row(rows[15_000], "exchange")

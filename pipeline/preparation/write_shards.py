@@ -12,15 +12,17 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from pipeline.beam import buckets, spent
-from pipeline.beam.buckets import as_numbers
-from pipeline.beam.documents import DocumentCounts
-from pipeline.beam.dropped import Dropped, from_bytes
-from pipeline.beam.plan import PreparePlan
-from pipeline.beam.shard_sizes import check_tokens
 from pipeline.common import counter_rng
 from pipeline.common.ranges import bounds_of
 from pipeline.filtering import filters, minhash
+from pipeline.preparation import timings
+from pipeline.preparation.dedup import GONE, as_numbers
+from pipeline.preparation.documents import DocumentCounts
+from pipeline.preparation.dropped import Dropped, from_bytes
+from pipeline.preparation.plan import PreparePlan
+from pipeline.preparation.shard_sizes import check_tokens
+from pipeline.preparation.shuffle import take, token_count
+from pipeline.records.metrics import ShardCounts
 from pipeline.shards import write_shard
 from pipeline.shards.full_sentences import best_fit, full_sentences
 from pipeline.shards.sentence_pairs import Documents, Pairs, gather, next_sentence_pairs
@@ -49,15 +51,15 @@ def load(plan: PreparePlan, write: int, table: pa.Table, found: np.ndarray) -> B
 
     `found` `(N, 2)` has the hashes of near duplicates.
     """
-    first, end = plan.exchange.first_bucket(write), plan.exchange.first_bucket(write + 1)
-    check_tokens(plan.config, f"writing task {write}", buckets.token_count(table))
+    first, end = plan.layout.first_bucket(write), plan.layout.first_bucket(write + 1)
+    check_tokens(plan.config, f"writing task {write}", token_count(table))
     table = table.combine_chunks()
     raw, copies = as_numbers(table["hash"].to_pylist()), table["copies"].to_numpy()
     bucket = table["bucket"].to_numpy() - first
     # Keep the equal document with the most copies (weights differ between corpora), and none where one is gone:
     # it comes first, and was counted when it was read.
     order = np.lexsort((-copies.astype(np.int64), raw[:, 1], raw[:, 0], bucket))
-    new, gone = np.ones(len(order), np.bool_), copies[order] == buckets.GONE
+    new, gone = np.ones(len(order), np.bool_), copies[order] == GONE
     new[1:] = (raw[order][1:] != raw[order][:-1]).any(axis=1)
     equal, order = order[~new & ~gone], order[new & ~gone]
     hashes = raw[order]
@@ -68,7 +70,7 @@ def load(plan: PreparePlan, write: int, table: pa.Table, found: np.ndarray) -> B
     left_out = (bucket, bucket[equal], bucket[order][near])
     read, duplicates, similar = (np.bincount(part, minlength=end - first) for part in left_out)
     order = order[~near]
-    ids = buckets.take(table["ids"].combine_chunks(), order)
+    ids = take(table["ids"].combine_chunks(), order)
     bucket, words = bucket[order], table["words"].to_numpy()[order]
     copies = np.where(first + bucket < plan.buckets["train"], copies[order], 1)  # a score counts each document once
     del table
@@ -87,12 +89,12 @@ def load(plan: PreparePlan, write: int, table: pa.Table, found: np.ndarray) -> B
 
 def write(plan: PreparePlan, buckets: Buckets, report: Callable[[float], None]) -> DocumentCounts:
     """Write the shards of some buckets; return their counts."""
-    account = DocumentCounts(dropped=buckets.dropped)
-    with spent.on("pairs"):
+    account = DocumentCounts(left_out=buckets.dropped)
+    with timings.on("pairs"):
         drawn = draw_pairs(plan, buckets, account.packing, report)
     for k in range(len(buckets.names)):
         if buckets.read[k]:
-            with spent.on("write"):
+            with timings.on("write"):
                 write_bucket(plan, buckets, k, drawn[k], account)
     return account
 
@@ -129,15 +131,15 @@ def write_bucket(plan: PreparePlan, buckets: Buckets, k: int, drawn: TokenPairs,
     values, offsets = gather(tokens, pairs)
     info = dataclasses.replace(plan.info, split=split)
     write_shard(path, info, values, offsets, pairs.a_len, pairs.is_random_next)
-    account.shards[path.name] = {
-        "name": path.name,
-        "sha256": sha256(path),
-        "rows": len(pairs),
-        "tokens": len(values),
+    account.shards[path.name] = ShardCounts(
+        name=path.name,
+        sha256=sha256(path),
+        rows=len(pairs),
+        tokens=len(values),
         # A token counts as many words as in its documents on average: exact if all appear equally often.
-        "words": float(words.sum() * (np.count_nonzero(values != plan.separator) / max(kept, 1))),
-        "text_words": int(words.sum()),
-    }
+        words=float(words.sum() * (np.count_nonzero(values != plan.separator) / max(kept, 1))),
+        text_words=int(words.sum()),
+    )
 
 
 def draw_pairs(plan: PreparePlan, buckets: Buckets, packing: Counter[str], report: Callable[[float], None]) -> Drawn:

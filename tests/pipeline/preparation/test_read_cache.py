@@ -9,9 +9,11 @@ import pyarrow as pa
 import pytest
 
 from pipeline import prepare
-from pipeline.beam.units import Units
 from pipeline.config import FiltersConfig, PrepareConfig, RunnerConfig
 from pipeline.errors import InputError
+from pipeline.preparation import plan
+from pipeline.preparation.plan import make_plan
+from pipeline.preparation.read_cache import ReadCache
 from pipeline.records.manifest import require_manifest
 from pipeline.stages import stage
 from tests.support import objects, preparing
@@ -56,13 +58,13 @@ def made(config: PrepareConfig) -> dict[str, str]:
 @pytest.fixture
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """Return a list of the units that are written from now on."""
-    written, write = [], Units.write
+    written, write = [], ReadCache.write
 
-    def noted(self: Units, name: str, *arguments: Any) -> None:
+    def noted(self: ReadCache, name: str, *arguments: Any) -> None:
         write(self, name, *arguments)
         written.append(self.folder / name)
 
-    monkeypatch.setattr(Units, "write", noted)
+    monkeypatch.setattr(ReadCache, "write", noted)
     return written
 
 
@@ -141,12 +143,12 @@ def test_code_and_tables_of_the_package_decide_what_is_read(
 ) -> None:
     """What an upgrade reads otherwise, also by data alone, is not taken from what was read before it."""
     (tmp_path / "package" / "text").mkdir(parents=True)
-    monkeypatch.setattr(prepare, "__file__", str(tmp_path / "package" / "prepare.py"))
+    monkeypatch.setattr(plan, "__file__", str(tmp_path / "package" / "preparation" / "plan.py"))
     keys = set()
     for name in ("a.py", "text/b.py", "text/c.yaml"):
         for content in ("1", "2"):
             (tmp_path / "package" / name).write_text(content)
-            keys.add(prepare.plan(config(tmp_path, "kept"), tmp_path / "kept").reading)
+            keys.add(make_plan(config(tmp_path, "kept"), tmp_path / "kept").reading)
     assert len(keys) == 6
 
 

@@ -1,0 +1,1 @@
+"""What `prepare` does to documents, on whichever engine: plan, read, tokenize, shuffle, write."""

@@ -1,0 +1,136 @@
+"""What `prepare` says of the documents of a finished job: its line, its warnings, and what must be changed."""
+
+from collections import Counter
+
+from pipeline import readers
+from pipeline.config import PrepareConfig
+from pipeline.console.formatting import pluralize
+from pipeline.errors import InputError, named
+from pipeline.filtering import filters
+from pipeline.preparation.plan import PreparePlan
+from pipeline.readers.io.row_fields import LEFT_OUT
+from pipeline.records.estimate import size
+from pipeline.records.metrics import OUTCOMES, CorpusCounts
+from pipeline.shards.holdout import LowestHashes, how_to_set, sensible_count
+from pipeline.tokenization.coverage import Coverage
+
+MOST_HELD_OUT = 0.35  # of the instances; more is worth a warning
+
+
+# The fix if a single document cannot be divided between training and validation.
+FEWER = (
+    f"add documents, split them into smaller ones, or set {named('validation_share')}=0 for shards that are trained "
+    "on together with others"
+)
+
+
+# The fix if documents are too short for pairs.
+MORE_TEXT = f"add documents of several sentences, or set {named('pairs')}=none for packed sentences"
+
+
+def made_line(config: PrepareConfig, counts: CorpusCounts, kept: int) -> str:
+    """Return what was made, and with `keep_reading` how many bytes are kept of what was read."""
+    found, but = documents_line(config, counts), ", but for tasks with removed documents" if counts.removed else ""
+    parts = [
+        f"{found}{';' if ':' in found else ','} {pluralize(counts.tokens, 'token')}",
+        f"{pluralize(counts.instances, 'instance')} in {pluralize(len(counts.shards), 'shard')}",
+        str(Coverage.of(counts.totals)),
+        counts.packing_line if config.packing != "sequential" else "",
+        f"what was read is kept ({size(kept)}{but})" if config.keep_reading else "",
+    ]
+    return ", ".join(filter(None, parts))
+
+
+def documents_line(config: PrepareConfig, counts: CorpusCounts) -> str:
+    """Return the number of documents used, out of how many, and the outcomes of the others."""
+    lost = Counter(counts.skipped)
+    lost.update({name: counts.documents.get(name, 0) for name in OUTCOMES if name != "written"})
+    unit = getattr(readers.reader_class(config.corpus.reader), "UNIT", "document")
+    if counts.written == counts.found:
+        return pluralize(counts.written, unit)
+    return f"{counts.written:,} of {pluralize(counts.found, unit)}: {readers.passed_over(lost)}"
+
+
+def check_train(config: PrepareConfig, counts: CorpusCounts) -> None:
+    """Raise InputError if there are no training instances: all held out, or none can be made."""
+    share, held = config.validation_share, counts.held_documents
+    if counts.train or (share == 1 and counts.held_out):
+        return
+    start = f"no training instances of corpus {config.corpus.name}"
+    if left := counts.written - held:
+        raise InputError(
+            f"{start}, as {pluralize(left, 'training document')} cannot give any; {MORE_TEXT}", "pairs", config.pairs
+        )
+    if held:
+        raise InputError(
+            f"{start}, as {'the only document is' if held == 1 else f'all {held} documents are'} held out; {FEWER}",
+            "validation_share",
+            share,
+        )
+    by_filter = ", ".join(f"{count:,} {name}" for name, count in counts.filtered.items())
+    filtered = f" (by filter: {by_filter})" if by_filter else ""
+    broken = "".join(f"; the first broken one: {each}" for each in counts.named.get("broken", [])[:1])
+    raise InputError(f"{start}: {documents_line(config, counts)}{filtered}{broken}", "corpus.path")
+
+
+def check_word_limit(config: PrepareConfig, counts: CorpusCounts) -> None:
+    """Raise where the corpus has more words than `maximum_words`.
+
+    Raises:
+        InputError: it has; what is held out counts too, equal documents once.
+    """
+    most = config.maximum_words
+    if most is not None and counts.words > most:
+        raise InputError(
+            f"corpus {config.corpus.name} has {counts.words:,} words; take fewer documents, or raise the limit",
+            "maximum_words",
+            most,
+        )
+
+
+def check_held_out(config: PrepareConfig, counts: CorpusCounts, lowest: LowestHashes) -> None:
+    """Raise InputError if `validation_share` holds out no documents, or none that give pairs."""
+    if config.validation_share == 0 or counts.held_out:
+        return
+    written = counts.written
+    none = "or 0 for shards that are trained on together with others"
+    if held := counts.held_documents:
+        start = f"holds out {pluralize(held, 'document')}, which cannot give any {named('pairs')}={config.pairs}; "
+        count = min(max(2 * held, sensible_count(written)), written - 1, len(lowest))
+        larger = f"{how_to_set(lowest.share_for(count))}, {none}; or " if count > held else ""
+        raise InputError(start + larger + MORE_TEXT, "validation_share", config.validation_share)
+    start = f"holds out none of {pluralize(written, 'document')}, but training needs some for validation; "
+    cure = FEWER
+    if written > 1:
+        cure = f"{how_to_set(lowest.share_for(sensible_count(written)))}, {none}"
+    raise InputError(start + cure, "validation_share", config.validation_share)
+
+
+def warnings(plan: PreparePlan, counts: CorpusCounts, lowest: LowestHashes) -> list[str]:
+    """Return warnings about the shards."""
+    config, held, instances, found = plan.config, counts.held_documents, counts.held_out, []
+    if config.pairs == "nsp" and instances and not counts.totals["validation_random_next"]:
+        count = sensible_count(counts.written)
+        cure = how_to_set(lowest.share_for(count)) if count > held else "raise validation_share"
+        found.append(
+            f"{pluralize(held, 'held-out document')} cannot give random next segments, so "
+            f"next-sentence scores will be meaningless; {cure}"
+        )
+    if instances > MOST_HELD_OUT * counts.instances and config.validation_share < 1:
+        found.append(
+            f"{instances:,} of {counts.instances:,} instances ({instances / counts.instances:.0%}) "
+            f"are held out with {pluralize(held, 'document')}; a smaller validation_share leaves "
+            "more to train on"
+        )
+    found += filter(None, [Coverage.of(counts.totals).warning])
+    if missed := sorted(plan.removed - counts.removed.keys()):
+        found.append(
+            f"{pluralize(len(missed), 'line')} of {config.filters.remove} name no document that was left, such as "
+            f"{missed[0]}; ids are as in dropped.feather"
+        )
+    found += ["filters.remove names no document; its file is empty"] * bool(config.filters.remove and not plan.removed)
+    if config.corpus.options.get("where") and LEFT_OUT not in counts.skipped:
+        found.append("corpus.options.where leaves out no row; check its value")
+    if plan.short:
+        found.append(filters.short_warning(config.filters, plan.short))
+    return found
