@@ -1,4 +1,4 @@
-"""Which documents are held out, by their hashes, and the `validation_share` that holds out so many."""
+"""Which documents are held out, by their hashes, and the `validation_share` that holds out as many."""
 
 import hashlib
 import math
