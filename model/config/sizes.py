@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 
+from model.config.architectures import ARCHITECTURES, Traits
 from pipeline.common.schema import Section, option
 from pipeline.errors import ConfigError
 
@@ -31,7 +32,7 @@ class ModelConfig(Section, key="model"):
     )
 
     name: str = option(help="Name of the size.")
-    architecture: str = option("bert", "Architecture.", choices=("bert", "modernbert"))
+    architecture: str = option("bert", "Architecture.", choices=tuple(ARCHITECTURES))
     layers: int = option(help="Layers; 0: as the model in `start`, or as base.", at_least=0)
     hidden: int = option(help="Size of a token's vector; 0: as for layers.", at_least=0)
     heads: int = option(help="Attention heads per layer; 0: as for layers.", at_least=0)
@@ -65,13 +66,18 @@ class ModelConfig(Section, key="model"):
             f"must divide model.hidden={self.hidden}",
             "heads",
         )
-        if self.architecture == "modernbert" and self.heads:
-            self.require(not self.causal, "cannot be combined with modernbert; use bert", "causal")
+        if not self.traits.learned_positions and self.heads:
+            self.require(not self.causal, f"cannot be combined with {self.architecture}; use bert", "causal")
             self.require(
                 self.hidden // self.heads % 2 == 0,
                 f"rotary positions need heads of an even width, not {self.hidden // self.heads}",
                 "heads",
             )
+
+    @property
+    def traits(self) -> Traits:
+        """Return what the architecture can do and costs."""
+        return ARCHITECTURES[self.architecture]
 
     @property
     def entries(self) -> int:

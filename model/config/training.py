@@ -138,7 +138,7 @@ def check_objective(objective: ObjectiveConfig, model: ModelConfig) -> None:
         model.causal,
     )
     check(
-        not objective.next_sentence or model.architecture == "bert",
+        not objective.next_sentence or model.traits.sentence_pairs,
         f"cannot be combined with model={model.name}; set {named('objective')}=modern (or mlm), or "
         f"{named('objective.next_sentence')}=false",
         "objective.next_sentence",

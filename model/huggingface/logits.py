@@ -36,7 +36,7 @@ def theirs(folder: Path, config: ModelConfig, batch: Batch, dtype: torch.dtype) 
         return torch.zeros(real.shape, dtype=x.dtype).masked_scatter(real, x)
 
     inputs = {"input_ids": pad(batch.input_ids), "attention_mask": real.long()}
-    if config.architecture == "bert":
+    if config.traits.sentence_pairs:
         inputs["token_type_ids"] = pad(batch.segment_ids)
     with torch.no_grad():
         model = getattr(transformers, names.pretrained).from_pretrained(
@@ -62,7 +62,7 @@ def random_batch(config: ModelConfig) -> Batch:
     Learned positions are all tested; rotary ones follow a formula and may span thousands of tokens.
     """
     longest = config.positions
-    if config.architecture == "modernbert":
+    if config.traits.local_layers:
         longest = min(longest, 4 * config.local_window)
     lengths = [longest, max(longest // 2, 2), max(longest // 7, 2), 2]
     draw = torch.Generator().manual_seed(0)

@@ -143,7 +143,7 @@ def objective_of(config: ModelConfig, train: Manifest | None) -> str:
     """Describe what the model was trained to predict as a sentence fragment."""
     if config.causal:
         return "from left to right, to predict the next token"
-    judged = config.architecture == "bert"
+    judged = config.traits.sentence_pairs
     pairs = train.config.get("objective", {}).get("next_sentence", judged) if train else judged
     return "with masked-language modelling" + (" and next-sentence prediction" if pairs else "")
 

@@ -41,10 +41,10 @@ def published(name: str) -> float | None:
 
 def parameters(model: ModelConfig) -> int:
     """Return the number of parameters, to within those of norms and biases."""
-    modern = model.architecture == "modernbert"
-    layer = 4 * model.hidden**2 + (3 if modern else 2) * model.hidden * model.feed_forward
-    words = model.entries + (0 if modern else model.positions)
-    heads = (1 if modern else 2) * model.hidden**2
+    traits = model.traits
+    layer = 4 * model.hidden**2 + (2 + traits.gated) * model.hidden * model.feed_forward
+    words = model.entries + traits.learned_positions * model.positions
+    heads = (1 + traits.sentence_pairs) * model.hidden**2
     return model.layers * layer + words * model.hidden + heads
 
 
@@ -60,12 +60,11 @@ def flops(config: ModelConfig, lengths: npt.ArrayLike, masked_share: float = MAS
     other's window instead of t^2.
     """
     layers, hidden, wide = config.layers, config.hidden, config.feed_forward
-    modern = config.architecture == "modernbert"
-    token: float = 24 * layers * hidden**2 + (18 if modern else 12) * layers * hidden * wide
+    token: float = 24 * layers * hidden**2 + 6 * (2 + config.traits.gated) * layers * hidden * wide
     token += 6 * (hidden * config.entries + hidden**2) * masked_share
     count = np.asarray(lengths, np.float64)
     pairs = layers * (count**2).sum()
-    if modern:
+    if config.traits.local_layers:
         local = layers - -(-layers // config.global_every)
         hidden_from = np.maximum(count - 1 - config.local_window // 2, 0)  # tokens, at most
         pairs -= local * (hidden_from * (hidden_from + 1)).sum()
@@ -106,15 +105,16 @@ def layer_bytes(model: ModelConfig, size: int) -> float:
 
     BERT: its input, queries, keys and values, what attention mixed, two sums and one output of
     layer norms (8 H), both sides of the activation (2 F), two dropout masks of one byte, and sums
-    of rows. ModernBERT has turned queries and keys and normalised inputs too, and four times F.
+    of rows. Rotary positions turn queries and keys (2 H more); a gated unit keeps four times F.
     """
     wide, widest = model.hidden, model.feed_forward
     rows = 4 * model.heads + 16
-    if model.architecture == "modernbert":
+    turned = 0 if model.traits.learned_positions else 2 * wide
+    if model.traits.gated:
         masks = wide * (model.attention_dropout > 0) + widest * (model.dropout > 0)
-        return size * (10 * wide + 4 * widest) + masks + rows
+        return size * (8 * wide + turned + 4 * widest) + masks + rows
     masks = 2 * wide * (model.dropout > 0)
-    return size * (8 * wide + 2 * widest) + masks + rows
+    return size * (8 * wide + turned + 2 * widest) + masks + rows
 
 
 def token_bytes(setting: Setting) -> float:

@@ -132,7 +132,7 @@ def fitted(config: TrainConfig, wordpiece: WordPiece, length: int) -> ModelConfi
         there = size_of(config.start)
         model = model.filled(there)
         model = replace(model, layer_norm_epsilon=there.layer_norm_epsilon, **architecture_of(there, model))
-        if config.objective.next_sentence and model.architecture != "bert":
+        if config.objective.next_sentence and not model.traits.sentence_pairs:
             raise ConfigError(
                 f"{config.start} is a {model.architecture}, which has no next-sentence head; add "
                 f"{named('objective')}=modern",
@@ -160,7 +160,7 @@ def check_size(folder: Path | str, there: ModelConfig, here: ModelConfig) -> Non
         InputError: The sizes differ; the message lists every key to set.
     """
     # Learned positions are parameters; rotary ones may be extended.
-    fixed = ("architecture", *SHAPE, "positions") if here.architecture == "bert" else (*SHAPE, *ARCHITECTURE)
+    fixed = ("architecture", *SHAPE, "positions") if here.traits.learned_positions else (*SHAPE, *ARCHITECTURE)
     differ = [key for key in fixed if getattr(there, key) != getattr(here, key)]
     if differ:
         keys = " ".join(f"model.{key}={getattr(there, key)}" for key in fixed)

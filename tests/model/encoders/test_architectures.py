@@ -9,8 +9,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.utils.flop_counter import FlopCounterMode
 
+from model.config.architectures import ARCHITECTURES, Traits
 from model.encoders.encoder import PretrainingModel
+from model.training import cost
 from tests.docs.fences import blocks
 from tests.model.encoders.test_modernbert import ragged, small
 
@@ -74,6 +77,22 @@ def test_packed_sequences_give_what_the_plain_formulas_give(neobert: Any) -> Non
         right = plainly(model, batch.input_ids[first:last])
         right = right[batch.masked_positions[own] - first]
         torch.testing.assert_close(found[own], right, rtol=1e-6, atol=1e-6)
+
+
+def test_its_parameters_and_operations_are_counted(neobert: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By its traits, as the page sets them; the head is the masked-LM one alone."""
+    monkeypatch.setitem(ARCHITECTURES, "neobert", Traits(gated=True))
+    size = small(hidden=64, feed_forward=172, vocab_size=700, attention="each")
+    size.architecture = "neobert"
+    model, batch = PretrainingModel(size, neobert.NEOBERT), ragged([20, 31])
+    true = sum(parameter.numel() for parameter in model.parameters())
+    assert cost.parameters(size) == pytest.approx(true, rel=0.03)
+    with FlopCounterMode(display=False) as counter:
+        F.cross_entropy(model(batch)[0], batch.masked_labels).backward()
+    tokens, masked = len(batch.input_ids), len(batch.masked_labels)
+    unread = 6 * (tokens - masked) * (64**2 + 3 * 64 * 172)  # rows of the last layer, which only the count has
+    expected = cost.flops(size, [20, 31], masked / tokens) - unread
+    assert counter.get_total_flops() == pytest.approx(expected, rel=1e-9)
 
 
 def test_it_learns_and_every_parameter_takes_part(neobert: Any) -> None:
