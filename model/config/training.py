@@ -150,6 +150,8 @@ def check_objective(objective: ObjectiveConfig, model: ModelConfig) -> None:
 class TrainConfig(StageConfig):
     """`python -m pipeline.train`."""
 
+    _yields, _together = {"steps": ("epochs", "words")}, ("steps",)  # all are limits
+
     data: DataConfig = option()
     model: ModelConfig = option()
     objective: ObjectiveConfig = option()
@@ -168,7 +170,7 @@ class TrainConfig(StageConfig):
         32, "Samples per pass of a rank, on average; auto: as many as fit into its memory."
     )
     steps: int | None = option(
-        1000, "Steps of this run, with `words` or `epochs` at most; null: as many as these allow.", at_least=1
+        1000, "Steps of this run, with `words` or `epochs` at most; null, or only these typed: all they allow.", at_least=1
     )
     words: int | None = option(
         None,

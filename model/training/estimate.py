@@ -132,6 +132,8 @@ def training(
     steps = run_length.expected(config, length)
     if steps is None:
         return Estimate(None, about=f"as many steps as epochs={config.epochs} allow")
+    ends = [f"{key}={limit:,}" for key in ("words", "epochs") if (limit := getattr(config, key)) is not None]
+    why = f" ({' and '.join(ends)} allow no more)" if ends and steps < (config.steps or steps + 1) else ""
     samples = (steps - done) * config.batch_size
     work *= samples
     # Ranks on one machine share its cores.
@@ -146,7 +148,7 @@ def training(
         seconds=seconds,
         disk=(SAVED * count + average) * checkpoints(config, steps),
         memory=memory_of_training(config, known(model), length, ranks) * ranks,
-        about=f"{steps - done:,} steps, {samples * length / 1e6:,.1f} M tokens",
+        about=f"{steps - done:,} steps{why}, {samples * length / 1e6:,.1f} M tokens",
         gpu_hours=None if gpu is None else work / gpu / 3600,
     )
 

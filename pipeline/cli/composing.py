@@ -1,6 +1,7 @@
 """Composition of configurations by Hydra: schemas, validation, errors that name the key."""
 
 import contextlib
+import copy
 import difflib
 import os
 import re
@@ -19,10 +20,11 @@ from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBase
 
 from pipeline.cli import help_text
 from pipeline.cli.conf_files import CONF, choices, no_such
-from pipeline.cli.overrides import Words, for_hydra, split
+from pipeline.cli.overrides import Words, for_hydra, split, type_of
+from pipeline.common import terminal
+from pipeline.errors import ConfigError, UserError, named
 from pipeline.common.schema import StageConfig, walk_fields, without_effect
 from pipeline.console import terminal
-from pipeline.errors import ConfigError, UserError, named
 from pipeline.storage.places import is_address, scheme_of
 from pipeline.storage.stores.objects import SCHEMES
 
@@ -91,6 +93,41 @@ def validate(config: DictConfig, schema: type[Config]) -> Config:
     assert isinstance(built, schema)
     check_addresses(built)
     return built
+
+
+def typed_keys(words: Words, stage: str = "") -> set[str]:
+    """Return the keys that words set; those of a `stage` of a run without its name."""
+    return {word.partition("=")[0].lstrip("+").removeprefix(f"{stage}.") for word in words if "=" in word}
+
+
+def settle(config: DictConfig, schema: Any, typed: set[str], run: str = "", prefix: str = "") -> Iterator[str]:
+    """Take back each value that excludes one of the keys `typed` and is none of them; yield a line for each.
+
+    In a `run` a key has the name of its stage before it.
+
+    Raises:
+        ConfigError: both are typed.
+    """
+    for name in names(schema):
+        if is_dataclass(kind := type_of(schema, name)) and (inner := OmegaConf.select(config, name)) is not None:
+            yield from settle(inner, kind, typed, run, f"{prefix}{name}.")
+    for key, others in getattr(schema, "_yields", {}).items():
+        other = next((each for each in others if f"{prefix}{each}" in typed and config[each] is not None), None)
+        group, _, name = key.rpartition(".")
+        node = OmegaConf.select(config, group) if group else config
+        if other is None or node is None:
+            continue
+        off = None if node._get_node(name)._is_optional() else schema.__dataclass_fields__[name].default
+        if node[name] == off:
+            continue
+        if f"{prefix}{key}" not in typed:
+            yield f"{run}{prefix}{key}={node[name]} gives way to {run}{prefix}{other}={config[other]}"
+            node = copy.deepcopy(node) if group else node  # the corpus of a run is that of other stages too
+            node[name] = off
+            config.update({group: node} if group else {})
+        elif key not in schema._together:
+            problem = f"cannot be combined with {named(f'{prefix}{other}')}={config[other]}; leave one of them out"
+            raise ConfigError(problem, f"{prefix}{key}", node[name])
 
 
 def warn(lines: Iterable[str]) -> None:
@@ -221,8 +258,11 @@ def of_words(name: str, schema: type[Config], words: Words, asked: bool) -> Conf
         config = compose(name, schema, words)
         if config is not None and asked:
             help_text.print_help(name, schema, config)
-        made = None if config is None or asked else validate(config, schema)
-        warn([] if made is None else (*repeated(words), *without_effect(made)))
+        if config is None or asked:
+            return None
+        settled = list(settle(config, schema, typed_keys(words)))
+        made = validate(config, schema)
+        warn((*repeated(words), *settled, *without_effect(made)))
         return made
     except UserError:
         raise

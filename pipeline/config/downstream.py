@@ -31,6 +31,8 @@ TASK_KINDS = {
 class ConvertConfig(StageConfig):
     """`python -m pipeline.convert`."""
 
+    _yields = {"average": ("ema",)}
+
     train: str = input_path(help="Folder of `train`, one of its checkpoints, or any BERT in Hugging Face's format.")
     vocab: str | None = input_path(help="Vocabulary folder; null: the one next to the weights.")
     average: int = option(1, "Checkpoints, the last ones, whose weights are averaged.", at_least=1)
@@ -84,6 +86,7 @@ class TaskConfig(Section, key="task"):
         "choices": ("kind", "choice"),
         **dict.fromkeys(("test_columns", "test_rows"), ("test",)),
     }
+    _yields = {"dev_share": ("dev",)}
 
     name: str = option(help="Name of the task.")
     kind: str = option("classification", "Type of task.", choices=tuple(TASK_KINDS))

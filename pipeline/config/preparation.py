@@ -177,6 +177,7 @@ class VocabConfig(StageConfig):
     """`python -m pipeline.vocab`."""
 
     _only = dict.fromkeys(["size"], ("existing", None))
+    _yields = {"existing": ("size",), "corpus.path": ("source",)}
 
     corpus: CorpusConfig = option()
     source: str = input_path(help="Download folder, read if corpus.path is null.")
@@ -217,6 +218,7 @@ class PrepareConfig(StageConfig):
 
     _only = dict.fromkeys(["short_sequence_probability"], ("pairs", "nsp", "sop"))
     _only |= dict.fromkeys(["cross_documents"], ("pairs", "none"))
+    _yields = {"corpus.path": ("source",)}
 
     corpus: CorpusConfig = option()
     filters: FiltersConfig = group(FiltersConfig)
@@ -274,6 +276,8 @@ class PrepareConfig(StageConfig):
 @dataclass(kw_only=True)
 class TasksConfig(StageConfig):
     """`python -m pipeline.tasks`: sample tasks in the GLUE layout, from held-out documents."""
+
+    _yields = {"corpus.path": ("source",)}
 
     corpus: CorpusConfig = option()
     source: str = input_path(help="Download folder, read if corpus.path is null.")

@@ -212,8 +212,9 @@ def of_words(name: str, schema: type, argv: Words, asked: bool) -> Any:
         raise in_words_of_run(error) from error
     config.cores = made.cores = made.cores or cores.available()
     typed = with_evaluations(config, made, own)
+    settled = [line for stage, of in typed.items() for line in settle(config, stage, of, words)]
     made.stages = {stage: validated(config, stage, of) for stage, of in typed.items()}
-    composing.warn((*composing.repeated(argv), *without_effect(made)))
+    composing.warn((*composing.repeated(argv), *settled, *without_effect(made)))
     composing.warn(line for stage, of in typed.items() for line in without_effect(made.stages[stage], f"{of}."))
     return made
 
@@ -343,6 +344,15 @@ def task_data(run: RunConfig, task: str) -> str:
     if run.glue is None:
         raise ConfigError("its files are required; add glue=FOLDER, the folder of the GLUE files", "glue")
     return run.glue
+
+
+def settle(config: DictConfig, name: str, of: str, words: Words) -> list[str]:
+    """Take back values of a stage, as `composing.settle` does; what is typed for the run counts for all stages."""
+    try:
+        schema, typed = STAGES[type_of(name)].schema, composing.typed_keys(words, of)
+        return list(composing.settle(config.stages[name], schema, typed, f"{of}."))
+    except composing.MISTAKES as error:
+        raise in_words_of_run(error, of) from error
 
 
 def validated(config: DictConfig, name: str, of: str) -> StageConfig:

@@ -16,6 +16,12 @@ from tests.support import finished
 MODERN = replace(tiny_modernbert.CONFIG, positions=8192)
 
 
+def test_an_estimate_names_the_limit_that_ends_a_training(tmp_path: Path) -> None:
+    few, many = (estimate.training(planned(tmp_path, words=words), MODERN, 1e9).about for words in (50, 10**9))
+    assert "(words=50 allow no more)" in few
+    assert "allow" not in many
+
+
 def planned(folder: Path, **more: Any) -> TrainConfig:
     """Ten steps over shards that are not made yet."""
     data = DataConfig(dir=f"{folder}/prepare", vocab="v")

@@ -1,0 +1,91 @@
+"""What is typed beats a file's value, and that the schema's default; what excludes each other is refused only typed."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pytest import CaptureFixture
+
+from pipeline.common.errors import ConfigError
+from tests.refusals import refused
+from tests.runs import composed, configured
+
+DATA = ("data.dir=D", "data.vocab=V")
+
+
+@pytest.mark.parametrize(
+    ("stage", "words", "expected"),
+    [
+        ("train", ["epochs=1"], {"steps": None, "epochs": 1}),
+        ("train", ["words=1e8"], {"steps": None, "words": 10**8}),
+        ("train", ["+epochs=1", "steps=9"], {"steps": 9, "epochs": 1}),  # both are limits
+        ("train", ["epochs=null"], {"steps": 1000}),
+        ("train", ["schedule.warmup_share=0.2"], {"schedule.warmup_share": 0.2, "schedule.warmup_steps": None}),
+        ("evaluate", ["+task=xquad", "task.dev=FILE"], {"task.dev_share": 0.0, "task.dev": "FILE"}),
+        ("evaluate", ["+task=xquad"], {"task.dev_share": 0.25}),
+        ("vocab", ["+corpus=sample", "size=900"], {"size": 900, "existing": None}),
+        ("convert", ["ema=true"], {"ema": True, "average": 1}),
+    ],
+)
+def test_what_is_typed_beats_what_is_not(stage: str, words: list[str], expected: dict[str, Any]) -> None:
+    config = configured(stage, *words)
+    for key, value in expected.items():
+        found = config
+        for name in key.split("."):
+            found = getattr(found, name)
+        assert found == value, key
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["train.epochs=1"], {"steps": None, "epochs": 1}),
+        (["train.words=1e6"], {"steps": None, "words": 10**6}),
+        (["train.epochs=1", "steps=70"], {"steps": 70, "epochs": 1}),
+        (["train.epochs=1", "train.steps=70"], {"steps": 70, "epochs": 1}),
+        (["recipe=babylm", "train.steps=70"], {"steps": 70, "epochs": 10, "words": 10**8}),  # the challenge's rules
+        (["recipe=babylm"], {"steps": None, "epochs": 10, "words": 10**8}),
+        ([], {"steps": 4250, "epochs": None}),
+    ],
+)
+def test_in_a_run_too_what_is_typed_beats_the_recipe(words: list[str], expected: dict[str, Any]) -> None:
+    train = composed("corpus=text", "corpus.path=.", *words, "tasks=[]").stages["train"]
+    assert {key: getattr(train, key) for key in expected} == expected
+
+
+def test_a_recipe_of_ones_own_gives_way_and_says_so(tmp_path: Path, capsys: CaptureFixture[str]) -> None:
+    for name, text in {
+        "recipe": "# @package _global_\ndefaults:\n  - /stage@stages.vocab: vocab\n  - /stage@stages.prepare: prepare\n"
+        "  - /stage@stages.train: train\n  - /model: tiny\n  - _self_\nrecipe: mine\nstages:\n"
+        "  vocab: {existing: FOLDER}\n  train: {steps: 77, schedule: {warmup_steps: 5}}\n",
+        "corpus": "name: mine\nreader: text\npath: PATH\nfiles: [{url: U}]\n",
+    }.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "mine.yaml").write_text(text)
+    words = [f"--config-dir={tmp_path}", "recipe=mine", "corpus=mine"]
+    typed = ["vocab.size=900", "train.schedule.warmup_share=0.2", "train.epochs=2", "prepare.source=S"]
+    made = composed(*words, *typed).stages
+    assert (made["vocab"].existing, made["train"].schedule.warmup_steps, made["train"].steps) == (None, None, None)
+    assert (made["prepare"].corpus.path, made["vocab"].corpus.path) == (None, "PATH"), "of one stage alone"
+    said = capsys.readouterr().err
+    assert all(f"gives way to {word}" in said for word in typed)
+    unchanged = composed(*words).stages
+    assert (unchanged["vocab"].existing, unchanged["train"].steps) == ("FOLDER", 77)
+    assert unchanged["prepare"].corpus.path == "PATH"
+
+
+@pytest.mark.parametrize(
+    ("stage", "words", "key"),
+    [
+        ("train", ["schedule.warmup_share=0.01", "schedule.warmup_steps=5"], "schedule.warmup_steps"),
+        ("prepare", ["+corpus=text", "corpus.path=.", "source=S"], "corpus.path"),
+        ("vocab", ["existing=V", "size=30522"], "existing"),
+        ("evaluate", ["+task=own", "task.dev=F", "task.dev_share=0.1"], "task.dev_share"),
+        ("convert", ["ema=true", "average=3"], "average"),
+    ],
+)
+def test_two_typed_ones_are_refused(stage: str, words: list[str], key: str) -> None:
+    with refused(ConfigError, key=key):
+        configured(stage, *words)
+
+
