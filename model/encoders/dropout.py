@@ -15,16 +15,37 @@ def drop(x: Tensor, share: float) -> Tensor:
     """Zero a random `share` of the elements and scale up the others, preserving the mean.
 
     Draws from PyTorch's global generator of the device. On CPU the share is rounded to a multiple
-    of 1/65536, and the scale matches the rounded share; compiled code draws as on other devices.
+    of 1/65536, and the scale matches the rounded share; compiled code calls the same there.
     """
     if share == 0:
         return x
-    if x.device.type != "cpu" or torch.compiler.is_compiling():
+    if x.device.type != "cpu":
         return F.dropout(x, share)
-    dropped = round(share * LEVELS)
+    if torch.compiler.is_compiling():
+        return times_drawn(x, share)[0]  # type: ignore[no-any-return]
+    return x * drawn(x, share)
+
+
+def drawn(x: Tensor, share: float) -> Tensor:
+    """Return the factors of the elements of `x`."""
     words = torch.empty(-(-x.numel() // 4), dtype=torch.int64).random_(-(2**63), None)
     bits = words.view(torch.int16)[: x.numel()].view(x.shape)
-    return x * factors(bits, dropped, x.dtype)
+    return factors(bits, round(share * LEVELS), x.dtype)
+
+
+# One node for the compiler, which may neither merge, repeat nor move it: each takes the product of the one before.
+@torch.library.custom_op("bert_pipeline::times_drawn", mutates_args=(), tags=(torch.Tag.nondeterministic_seeded,))
+def times_drawn(x: Tensor, share: float) -> tuple[Tensor, Tensor]:
+    """Return the product of `x` with the factors that are drawn, and these."""
+    kept = drawn(x, share)
+    return x * kept, kept
+
+
+times_drawn.register_fake(lambda x, share: (torch.empty_like(x), x.new_empty(x.shape)))
+times_drawn.register_autograd(
+    lambda ctx, gradient, _: (gradient * ctx.saved_tensors[0], None),
+    setup_context=lambda ctx, inputs, output: ctx.save_for_backward(output[1]),
+)
 
 
 def factors(bits: Tensor, dropped: int, dtype: torch.dtype) -> Tensor:

@@ -187,8 +187,10 @@ class Encoder(nn.Module):
         compiler takes: it stays outside.
         """
         from torch._dynamo import config as dynamo_config
+        from torch._inductor import config as inductor_config
 
         self.compiled = True
+        inductor_config.fallback_random = device.type == "cpu"  # the draws of what is not compiled
         # Groups share their code, and with it the limit: train and evaluation, last and others.
         dynamo_config.recompile_limit = max(dynamo_config.recompile_limit, VARIANTS)
         if self.backend(device, dtype) == "each":

@@ -102,6 +102,24 @@ def test_dropout_is_part_of_a_graph_and_keeps_the_mean() -> None:
 
 
 @graphs
+@pytest.mark.parametrize("compiler", ["aot_eager", "inductor"])
+def test_compiled_dropout_on_a_cpu_draws_as_eager_dropout(compiler: str) -> None:
+    torch._dynamo.reset()
+
+    def twice(x: torch.Tensor) -> torch.Tensor:
+        return drop(drop(x.sin(), 0.25) * 2, 0.5).cos()
+
+    found = []
+    for run in (twice, torch.compile(twice, fullgraph=True, dynamic=True, backend=compiler)):
+        torch.manual_seed(0)
+        x = torch.linspace(-2, 2, 20_000).view(200, 100).requires_grad_()
+        y = run(x)
+        y.sum().backward()
+        found.append((y, x.grad))
+    torch.testing.assert_close(found[0], found[1])
+
+
+@graphs
 @pytest.mark.parametrize("recompute", [False, True])
 def test_a_compiled_model_computes_the_same(recompute: bool) -> None:
     torch._dynamo.reset()

@@ -38,7 +38,8 @@ OTHER = {
     "mixture": (2, ("data.more=[${workdir}/prepare-more]", "data.weights=[1,2]")),
     "causal": (1, ("objective=left_to_right", "model.causal=true")),
 }
-RUNS = SAME | LAMB | OTHER
+COMPILED = {"dropout-compile": (2, (*DROPOUT, "compute=compile"))}
+RUNS = SAME | LAMB | OTHER | COMPILED
 
 
 @pytest.fixture(scope="module")
@@ -59,6 +60,10 @@ def runs(work: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("how", list(SAME)[1:])
 def test_how_it_is_computed_does_not_change_the_curve(runs: Path, how: str) -> None:
     assert losses(runs / how) == pytest.approx(losses(runs / "plain"), abs=1e-4)
+
+
+def test_compiled_layers_drop_what_others_drop(runs: Path) -> None:
+    assert losses(runs / "dropout-compile") == pytest.approx(losses(runs / "dropout"), abs=1e-4)
 
 
 @pytest.mark.parametrize("how", list(LAMB)[1:])
