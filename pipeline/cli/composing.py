@@ -15,16 +15,15 @@ import hydra
 from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
 from hydra.errors import HydraException, MissingConfigException
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException, ValidationError
 
 from pipeline.cli import help_text
 from pipeline.cli.conf_files import CONF, choices, no_such
-from pipeline.cli.overrides import Words, for_hydra, split, type_of
+from pipeline.cli.overrides import Words, for_hydra, quoted, split, type_of
 from pipeline.common import terminal
-from pipeline.errors import ConfigError, UserError, named
-from pipeline.common.schema import StageConfig, walk_fields, without_effect
-from pipeline.console import terminal
+from pipeline.errors import UNSET, ConfigError, UserError, named
+from pipeline.common.schema import StageConfig, check, walk_fields, without_effect
 from pipeline.storage.places import is_address, scheme_of
 from pipeline.storage.stores.objects import SCHEMES
 
@@ -44,6 +43,7 @@ NOT_ONE = re.compile(r"Cannot convert '(?:list|dict)' to string: '(.*)'")
 NOT_THERE = re.compile(r"Could not delete (?:from config\. )?'([^']+)'")
 MERGED = re.compile(r"merging override \+*([^=]+)=")
 ALL_KEYS = f"{named('--help')} lists all keys"
+NULL_ITEM = "must not be null; leave it out, or type \"null\" for the text"
 TYPES = {"Integer": "a whole number", "Float": "a number", "bool": "true or false"}
 
 Config = TypeVar("Config")
@@ -164,17 +164,23 @@ def explain(error: Exception) -> UserError:
         return unknown_key(full, error.object_type)
     if isinstance(error, ValidationError):
         if wrong := WRONG_TYPE.search(text):
-            return ConfigError(f"must be {TYPES[wrong[2] or wrong[3]]}", full, wrong[1])
-        if "is not Optional" in text:
-            return ConfigError("must not be null", full, None)
+            comma = "; items of a list have commas between them" if full.endswith("]") and " " in wrong[1] else ""
+            return ConfigError(f"must be {TYPES[wrong[2] or wrong[3]]}{comma}", full, wrong[1])
+        one = NO_GROUP.search(text)
+        if "is not Optional" in text or (one is not None and one[1] == "None"):
+            return ConfigError(NULL_ITEM if full.endswith("]") else "must not be null", full, None)
         if "is not a ListConfig, list or tuple" in text:
-            return ConfigError(f"must be a list; write '{named(full)}=[\"VALUE\"]'", full)
-        if one := NO_GROUP.search(text):
+            value = getattr(error.value, "_value", lambda: error.value)()  # of a node
+            listed = quoted(["VALUE" if value is None else value]).replace("'", '"')
+            return ConfigError(f"must be a list; write '{named(full)}={listed}'", full, UNSET if value is None else value)
+        if one is not None:
             holder, inner = error.parent_node, isinstance(error.key, int)
             first = names(holder._metadata.element_type if inner else OmegaConf.get_type(holder, error.key))[0]
             return ConfigError(f"has keys of its own; did you mean {named(f'{full}.{first}')}={one[1]}?", full, one[1])
         if many := NOT_ONE.search(text):
             return ConfigError("must be one text", full, many[1])
+    if "Cannot merge DictConfig with ListConfig" in text:
+        return ConfigError(f"must be {'a list' if 'reference_type=List' in text else 'keys with values'}", full)
     if gone := NOT_THERE.search(text):
         return ConfigError(f"no such key; {ALL_KEYS}", gone[1])
     if twice := TWICE.search(text):
@@ -189,7 +195,7 @@ def explain(error: Exception) -> UserError:
 
 
 def check_keys(config: DictConfig, prefix: str = "") -> None:
-    """Raise ConfigError if a node has a key that its schema lacks, as `+key=value` adds any key."""
+    """Raise ConfigError for a key that the schema of its node lacks, as `+key=value` adds any, and no item of a list."""
     schema = OmegaConf.get_type(config)
     for key in map(str, config):
         if is_dataclass(schema) and key not in names(schema):
@@ -197,6 +203,11 @@ def check_keys(config: DictConfig, prefix: str = "") -> None:
         node = config._get_node(key)
         if isinstance(node, DictConfig) and not node._is_none():
             check_keys(node, f"{prefix}{key}.")
+        items = node._content if isinstance(node, ListConfig) else None
+        for place, item in enumerate(items if isinstance(items, list) else []):
+            full = f"{prefix}{key}[{place}]"
+            check(not item._is_none(), NULL_ITEM, full, None)
+            check(not isinstance(item, ListConfig), "is a list within a list; leave its brackets out", full, item)
 
 
 def names(schema: Any) -> list[str]:

@@ -209,6 +209,8 @@ def check(words: Words, schema: type | None) -> None:
             cure = f"""texts in it may need quotation marks, '{key}=["a b","c"]'"""
             if complete:
                 cure = f"quote the whole override, '{complete}'"
+                if comma := with_commas(complete):
+                    cure = f"type {comma}, or {cure} if the blank belongs to a text"
             elif BRACKET_FIRST.fullmatch(value) and parsed(f'{key}="{value}"'):
                 cure = f"""quote the value, '{key}="{value}"'"""
             raise ConfigError(f"cannot be parsed; {cure}", key.lstrip("+~"), path=word)
@@ -229,6 +231,11 @@ def joined(words: Words) -> str | None:
         if "=" in words[count - 1]:
             break
     return None
+
+
+def with_commas(word: str) -> str | None:
+    """Return an override of a list whose items blanks alone separate with commas; None for any other."""
+    return re.sub(r"\s+", ",", word) if re.fullmatch(r"[^=]+=\[[^\s,'\"]+(\s+[^\s,'\"]+)+\]", word) else None
 
 
 def default_groups(command: str) -> set[str]:

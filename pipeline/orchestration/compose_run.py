@@ -287,6 +287,8 @@ def check_kinds(config: DictConfig) -> None:
     for name in map(str, config.stages):
         if type_of(name) not in STAGES:
             raise ConfigError(f"must be TYPE or TYPE-NAME, of {', '.join(STAGES)}", f"stages.{name}")
+        if type_of(name) == "evaluate":  # a template, which no schema has checked yet
+            composing.check_keys(config.stages[name], f"{name}.")
         if "workdir" not in config.stages[name]:
             made = [other for other in map(str, config.stages) if "workdir" in config.stages[other]]
             raise ConfigError(f"no such stage in recipe {config.recipe}; choose one of {', '.join(made)}", name)

@@ -1,16 +1,22 @@
 """What is typed beats a file's value, and that the schema's default; what excludes each other is refused only typed."""
 
+import re
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_origin
 
 import pytest
 from pytest import CaptureFixture
 
+from pipeline.cli import help_text
+from pipeline.cli.overrides import type_of
 from pipeline.common.errors import ConfigError
+from pipeline.stages import fingerprints
+from pipeline.stages.registry import STAGES
 from tests.refusals import refused
 from tests.runs import composed, configured
 
-DATA = ("data.dir=D", "data.vocab=V")
+NEEDED = {"corpus": "+corpus=text", "task": "+task=own"}
 
 
 @pytest.mark.parametrize(
@@ -89,3 +95,46 @@ def test_two_typed_ones_are_refused(stage: str, words: list[str], key: str) -> N
         configured(stage, *words)
 
 
+
+
+def lists() -> Iterator[tuple[str, str, type]]:
+    """(stage, key, type of an item) of every list of every schema, those of a task among them."""
+    for stage, known in STAGES.items():
+        for key in fingerprints.defaults_of(known.schema) | vars(known.schema):
+            kind = type_of(known.schema, key)
+            if get_origin(kind) is list and not key.startswith("_"):
+                yield stage, key, get_args(kind)[0]
+
+
+@pytest.mark.parametrize(("stage", "key", "kind"), lists())
+def test_an_item_is_neither_null_nor_a_list_and_one_value_is_told_to_be_a_list(
+    stage: str, key: str, kind: type
+) -> None:
+    words = [word for group, word in NEEDED.items() if group in help_text.groups(STAGES[stage].schema)]
+    item = "VALUE" if kind is str else "3"
+    for wrong in ("[null]", f"[{item},null]", f"[[{item}]]", item, "{a: 1}"):
+        with refused(ConfigError) as raised:
+            configured(stage, *words, f"{key}={wrong}")
+        assert raised.value.key.partition("[")[0] == key
+    if kind in (int, float, str):
+        with refused(ConfigError, match=re.escape(f"'{key}=[{item}]'")):
+            configured(stage, *words, f"{key}={item}")
+
+
+@pytest.mark.parametrize(
+    ("words", "key", "cure"),
+    [
+        (["evaluate.tasks=[null]"], "evaluate.tasks[0]", None),
+        (["tasks=[[rte]]"], "tasks[0]", None),
+        (["seeds=3"], "seeds", "seeds=[3]"),
+        (["evaluate.seeds=3"], "evaluate.seeds", "evaluate.seeds=[3]"),
+        (["train.optimizer.betas=[0.9", "0.95]"], "train.optimizer.betas", "train.optimizer.betas=[0.9,0.95]"),
+    ],
+)
+def test_lists_of_a_run_are_checked_the_same_way(words: list[str], key: str, cure: str | None) -> None:
+    run = ["corpus=text", "corpus.path=."]
+    with refused(ConfigError, key=key) as raised:
+        composed(*run, *words)
+    if cure is not None:
+        assert cure in str(raised.value)
+        composed(*run, cure)
