@@ -49,7 +49,7 @@ def check(typed: Mapping[str, Any], ours: Mapping[str, Any]) -> None:
         if inner is not None:
             problem = f"has keys of its own; set one of these, as deepspeed.{inner}="
         elif name is not None:
-            cure = re.sub(r"<(\w+)>", lambda found: named(found[1]), unsupported[name])
+            cure = re.sub(r"<([\w.]+)>", lambda found: named(found[1]), unsupported[name])
             problem = f"not supported; {cure}"
         elif _among(key, known) is None:
             place, _, last = key.rpartition(".")

@@ -20,7 +20,7 @@ from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBase
 
 from pipeline.cli import help_text
 from pipeline.cli.conf_files import CONF, choices, no_such
-from pipeline.cli.overrides import Words, for_hydra, quoted, split, type_of
+from pipeline.cli.overrides import Words, for_hydra, other_word, quoted, split, type_of
 from pipeline.common import terminal
 from pipeline.errors import UNSET, ConfigError, UserError, named
 from pipeline.common.schema import StageConfig, check, walk_fields, without_effect
@@ -165,7 +165,8 @@ def explain(error: Exception) -> UserError:
     if isinstance(error, ValidationError):
         if wrong := WRONG_TYPE.search(text):
             comma = "; items of a list have commas between them" if full.endswith("]") and " " in wrong[1] else ""
-            return ConfigError(f"must be {TYPES[wrong[2] or wrong[3]]}{comma}", full, wrong[1])
+            null = ", or null" if error.child_node is not None and error.child_node._is_optional() else ""
+            return ConfigError(f"must be {TYPES[wrong[2] or wrong[3]]}{null}{comma}", full, wrong[1])
         one = NO_GROUP.search(text)
         if "is not Optional" in text or (one is not None and one[1] == "None"):
             return ConfigError(NULL_ITEM if full.endswith("]") else "must not be null", full, None)
@@ -220,7 +221,14 @@ def unknown_key(full: str, schema: Any) -> ConfigError:
     group, dot, key = full.rpartition(".")
     near = difflib.get_close_matches(key, names(schema), n=1)
     meant = f"did you mean {named(f'{group}{dot}{near[0]}')}?" if near else ALL_KEYS
-    return ConfigError(f"no such key; {meant}", full)
+
+    def has(ours: str) -> bool:
+        if not group or group.startswith("stages.") and "." not in group[7:]:  # a run has no out, and forces by name
+            return type_of(schema, ours) is not None and not (group and ours in ("out", "force"))
+        inner = f"{group.rpartition('.')[2]}."
+        return ours.startswith(inner) and type_of(schema, ours.removeprefix(inner)) is not None
+
+    return ConfigError(f"no such key; {other_word(key, has, meant)}", full)
 
 
 def compose(name: str, schema: type, words: Words) -> DictConfig | None:

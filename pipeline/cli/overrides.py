@@ -7,6 +7,7 @@ import os
 import re
 import types
 import typing
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,8 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, ListConfig, OmegaConf
 
 from pipeline.cli.conf_files import CONF, choices
-from pipeline.errors import ConfigError
+from pipeline.errors import ConfigError, named
+from pipeline.common.tables import read_table
 
 Words = list[str]  # of a command line
 Folders = list[Path]  # of YAML files, next to ours
@@ -144,6 +146,14 @@ def type_of(schema: Any, key: str) -> Any:
     return schema
 
 
+def other_word(key: str, has: Callable[[str], object], otherwise: str) -> str:
+    """Return the cure for a key that other programs have: the first of ours that the command `has`, and what to know."""
+    entry = read_table(__file__, "other_words.yaml").get(key.rpartition(".")[2], "")
+    ours, _, note = re.sub(r"<([\w.]+)>", lambda marked: named(marked[1]), entry).partition("; ")
+    found = next((f"did you mean {named(each)}?" for each in ours.split() if has(each)), None)
+    return f"{found} ({note})" if found and note else found or note or otherwise
+
+
 def split(words: Words) -> tuple[Words, Words]:
     """Split words into options with their values, and all others."""
     takes_value = {
@@ -178,7 +188,8 @@ def check_options(words: Words, schema: type | None) -> None:
         after = "".join(words[words.index(word) + 1 :][:1])
         given = "VALUE" if "=" in after or after[:1] in ("", "-") else after
         value = value or ("true" if kind is bool else given)
-        cure = f"did you mean {key}={value}?" if kind else "use KEY=VALUE (--help lists the keys)"
+        cure = other_word(key, functools.partial(type_of, schema), "use KEY=VALUE (--help lists the keys)")
+        cure = f"did you mean {key}={value}?" if kind else cure
         raise ConfigError(f"no such option; {cure}", word)
 
 

@@ -21,15 +21,17 @@ from pipeline.cli.overrides import (
     as_text,
     check,
     default_groups,
+    other_word,
     quoted,
     readable,
     search_path,
     whole_number,
 )
+from pipeline.cli.overrides import type_of as type_of_key
 from pipeline.common import cores
+from pipeline.errors import ConfigError, InputError, UserError, rendered
 from pipeline.common.schema import without_effect
 from pipeline.config import MINIMAL_PAIRS, EvaluateConfig, RunConfig, StageConfig
-from pipeline.errors import ConfigError, InputError, UserError
 from pipeline.orchestration import stage_keys
 from pipeline.stages.registry import STAGES, type_of
 
@@ -136,6 +138,15 @@ def check_name(override: str, words: Words) -> None:
         others = f" (stages with this key: {', '.join(stages)})" if stages[1:] else ""
         meant = f"{stages[0]}.{key}={value}"
         raise ConfigError(f"{override}: is a key of a stage; did you mean {meant}?{others}")
+
+    def stage_with(ours: str) -> str | None:
+        return next((one for one in recipe if stage_keys.belongs_to_stage(type_of(one), ours)), None)
+
+    def in_run(ours: str) -> str | None:
+        return ours if type_of_key(RunConfig, ours) else stage_with(ours) and f"{stage_with(ours)}.{ours}"
+
+    if cure := other_word(key, in_run, ""):
+        raise ConfigError(f"{override}: no such key; {rendered(cure, lambda ours: in_run(ours) or ours)}")
     if dot:
         near = difflib.get_close_matches(name, [*STAGES, *stage_keys.OWN], n=1)
         meant = f"did you mean {near[0]}.{rest}? " if near else ""

@@ -8,9 +8,11 @@ from typing import Any, get_args, get_origin
 import pytest
 from pytest import CaptureFixture
 
-from pipeline.cli import help_text
+from pipeline.cli import composing, help_text, overrides
 from pipeline.cli.overrides import type_of
 from pipeline.common.errors import ConfigError
+from pipeline.common.tables import read_table
+from pipeline.config import EmbedConfig, PredictConfig
 from pipeline.stages import fingerprints
 from pipeline.stages.registry import STAGES
 from tests.refusals import refused
@@ -100,7 +102,7 @@ def test_two_typed_ones_are_refused(stage: str, words: list[str], key: str) -> N
 def lists() -> Iterator[tuple[str, str, type]]:
     """(stage, key, type of an item) of every list of every schema, those of a task among them."""
     for stage, known in STAGES.items():
-        for key in fingerprints.defaults_of(known.schema) | vars(known.schema):
+        for key in [*fingerprints.defaults_of(known.schema), *known.schema.__dataclass_fields__, "data.more", "data.validation"]:
             kind = type_of(known.schema, key)
             if get_origin(kind) is list and not key.startswith("_"):
                 yield stage, key, get_args(kind)[0]
@@ -138,3 +140,48 @@ def test_lists_of_a_run_are_checked_the_same_way(words: list[str], key: str, cur
     if cure is not None:
         assert cure in str(raised.value)
         composed(*run, cure)
+
+
+OTHER_WORDS = read_table(overrides.__file__, "other_words.yaml")
+SCHEMAS = {**{name: stage.schema for name, stage in STAGES.items()}, "predict": PredictConfig, "embed": EmbedConfig}
+
+
+def test_every_word_of_another_program_leads_to_a_key_that_there_is() -> None:
+    ours = {key for entry in OTHER_WORDS.values() for key in entry.partition("; ")[0].split()}
+    assert not [key for key in ours if all(type_of(schema, key) is None for schema in SCHEMAS.values())]
+    for name, schema in SCHEMAS.items():
+        for word in OTHER_WORDS.keys() - schema.__dataclass_fields__:
+            meant = re.search(r"did you mean ([^?]+)\?", str(composing.unknown_key(word, schema)))
+            assert meant is None or type_of(schema, meant[1]) is not None, (name, word)
+
+
+@pytest.mark.parametrize(
+    ("stage", "word", "key"),
+    [
+        ("train", "learning_rate=1e-4", "optimizer.learning_rate"),
+        ("train", "--learning_rate=1e-4", "optimizer.learning_rate"),
+        ("train", "optimizer.lr=1e-4", "optimizer.learning_rate"),
+        ("train", "+gradient_accumulation_steps=4", "batch_size"),
+        ("train", "schedule.warmup_ratio=0.1", "schedule.warmup_share"),
+        ("evaluate", "warmup_ratio=0.1", "warmup_share"),
+        ("run", "learning_rate=1e-4", "train.optimizer.learning_rate"),
+        ("run", "train.lr=1e-4", "train.optimizer.learning_rate"),
+        ("run", "train.output_dir=x", "workdir"),
+        ("run", "vocab_size=900", "vocab.size"),
+        ("run", "hidden_size=64", "model.hidden"),
+    ],
+)
+def test_words_of_other_programs_lead_to_ours(stage: str, word: str, key: str) -> None:
+    with refused(ConfigError, match=f"did you mean {key}\\?"):
+        composed("corpus=text", "corpus.path=.", word) if stage == "run" else configured(stage, *(["+task=own"] * (stage == "evaluate")), word)
+
+
+def test_a_number_that_may_be_null_says_so() -> None:
+    with refused(ConfigError, "null", key="clip"):
+        configured("train", "clip=false")
+
+
+@pytest.mark.parametrize("tool", ["tensorboard", "csv_monitor", "comet", "wandb"])
+def test_trackers_of_deepspeed_are_refused_by_name(tool: str) -> None:
+    with refused(ConfigError, key=f"deepspeed.{tool}.enabled"):
+        configured("train", f"+deepspeed.{tool}.enabled=true")
