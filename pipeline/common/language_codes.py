@@ -13,7 +13,8 @@ _CODES = read_table(__file__, "language_codes.yaml")
 _OWN = frozenset(_CODES["own"].split())
 _PAIRS = [entry.split(":") for entry in _CODES["iso"].split()]
 _THREE_LETTERS: dict[str, str] = {code: two for two, codes in _PAIRS for code in codes.split(",")}
-_TWO_LETTERS = {two for two, _ in _PAIRS}.union(_CODES["former"].split())
+_OTHERWISE, _DUMPS = ({a: b for a, b in (e.split(":") for e in _CODES[k].split())} for k in ("otherwise", "dumps"))
+_TWO_LETTERS = {two for two, _ in _PAIRS}.union(_OTHERWISE)
 _FORM = re.compile(r"([a-z]{2,3}|simple)(-[a-z0-9]+)*")  # de, simple, zh-min-nan
 
 
@@ -25,15 +26,21 @@ def is_code(language: str) -> bool:
 
 @lru_cache(maxsize=256)
 def wikipedia_code(language: str) -> str:
-    """Return the code that tables of languages have: `de` for `de_AT`, `DE` and `deu`.
+    """Return the code that tables of languages have: `de` for `de_AT`, `DE` and `deu`; `no` for `nb`.
 
     Codes of Wikipedia with a hyphen are kept: `zh-yue`, `be-tarask`.
     """
     code = language.lower().replace("_", "-")
     if code in _OWN:
         return code
-    base = code.partition("-")[0]
-    return _THREE_LETTERS.get(base, base)
+    base = _THREE_LETTERS.get(code.partition("-")[0], code.partition("-")[0])
+    return _OTHERWISE.get(base, base)
+
+
+def dump_name(language: str) -> str:
+    """Return the name of a language's Wikipedia among the dumps: `zh_yuewiki` for `zh-yue`, `yue`."""
+    code = wikipedia_code(language)
+    return f"{_DUMPS.get(code, code)}wiki".replace("-", "_")
 
 
 def base_code(language: str) -> str:

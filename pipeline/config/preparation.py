@@ -63,6 +63,9 @@ class CorpusConfig(Section, key="corpus"):
             "not a language code; use the one in Wikipedia's addresses: vi, de, ceb, simple",
             "language",
         )
+        old, new = f"/{self.language}wiki", f"/{language_codes.dump_name(self.language)}"
+        for file in self.files if self.path is None else ():  # else none is read, and fingerprints stay
+            file.url, file.sums = (place and place.replace(old, new) for place in (file.url, file.sums))
         check(
             self.subset != "",
             f"is required for {self.name.rstrip('-')}; add corpus.subset=NAME, the folder of the language: nld_Latn",
