@@ -70,7 +70,10 @@ def check_train(config: PrepareConfig, counts: CorpusCounts) -> None:
     by_filter = ", ".join(f"{count:,} {name}" for name, count in counts.filtered.items())
     filtered = f" (by filter: {by_filter})" if by_filter else ""
     broken = "".join(f"; the first broken one: {each}" for each in counts.named.get("broken", [])[:1])
-    raise InputError(f"{start}: {documents_line(config, counts)}{filtered}{broken}", "corpus.path")
+    lower = [key for key in ("minimum_characters", "minimum_sentences") if getattr(config, key) > 1]
+    cure = " and ".join(f"{named(key)}=1" for key in lower if counts.documents.get("short"))
+    short = f"; for documents that count as short set {cure}" if cure else ""
+    raise InputError(f"{start}: {documents_line(config, counts)}{filtered}{broken}{short}", "corpus.path")
 
 
 def check_word_limit(config: PrepareConfig, counts: CorpusCounts) -> None:

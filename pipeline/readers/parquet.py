@@ -82,6 +82,10 @@ class Reader(row_fields.RowReader):
         for name, top in zip(self.names(), self._columns(file), strict=True):
             if top not in schema.names:
                 key = self.key(name)
+                if f"/{top}=" in path:  # as Hive has it
+                    part = re.match(f".*?/{re.escape(top)}=[^/]*", path)
+                    problem = f"{top} is in the names of folders, not a column; remove it and set corpus.path="
+                    raise InputError(f"{problem}{part and part[0]}, or another such folder", key, path=path)
                 raise InputError(f"column {name} not found among {', '.join(schema.names)}; set {key}", key, path=path)
             if schema.names.count(top) > 1:
                 raise InputError(

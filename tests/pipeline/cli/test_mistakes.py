@@ -2,12 +2,15 @@
 
 import bz2
 import os
+import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from pipeline.beam import steps
@@ -21,6 +24,7 @@ from tests.support.refusals import refused
 from tests.support.runs import configured
 
 PAGE = "<page><title>T</title><ns>0</ns><id>1</id><revision><id>2</id><text>Words.</text>"
+LONG = "words words words. " * 9
 DUMP = f"<mediawiki>{PAGE}</revision></page></mediawiki>"
 
 
@@ -222,3 +226,32 @@ def test_the_fields_of_a_mistake_reach_the_driver(vocab: Path, tmp_path: Path) -
     loaded_vocabulary.cache_clear()
     with refused(InputError, "changed", key="vocab"):
         steps.run(plan)
+
+
+@pytest.mark.parametrize(
+    ("corpus", "files", "words", "cure"),
+    [
+        ("text", {"a.txt": "Short.\n"}, [], r"set (minimum_characters=1)\b"),
+        ("text", {"news.en": f"{LONG}\n", "news.de": f"{LONG}\n"}, [], r"set (corpus\.path='.*/\*\*/\*\.de')"),
+        ("parquet", {"lang=nl/a.parquet": None}, ["corpus.options.where=lang == 'nl'"], r"set (corpus\.path=.*/lang=nl),"),
+    ],
+)
+def test_a_cure_of_reading_makes_shards_when_typed(
+    tmp_path: Path, vocab: Path, corpus: str, files: dict[str, str | None], words: list[str], cure: str
+) -> None:
+    for name, text in files.items():
+        (tmp_path / "in" / name).parent.mkdir(parents=True, exist_ok=True)
+        if text is None:
+            pq.write_table(pa.table({"text": [LONG]}), tmp_path / "in" / name)
+        else:
+            (tmp_path / "in" / name).write_text(text)
+    made = [f"+corpus={corpus}", f"vocab={vocab}", f"out={tmp_path}/out", "pairs=none", "validation_share=0"]
+    typed = f"corpus.path={tmp_path}/in"
+    with pytest.raises(InputError, match=cure) as raised:
+        stage_prepare.execute(configured("prepare", *made, typed, *words))
+    found = re.search(cure, str(raised.value))
+    assert found
+    key, _, value = found[1].partition("=")
+    own = [] if key == "corpus.path" else [typed]
+    stage_prepare.execute(configured("prepare", *made, *own, f"{key}={value.strip(chr(39))}"))
+    assert (tmp_path / "out" / "manifest.json").exists()
