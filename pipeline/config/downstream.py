@@ -71,6 +71,12 @@ class ConvertConfig(StageConfig):
             "cannot be combined with average and push, which are for one model; push_revisions uploads checkpoints",
             "checkpoints",
         )
+        name = r"[\w-][\w.-]{0,95}"  # as the hub has them
+        self.require(
+            self.push is None or re.fullmatch(f"{name}/{name}", self.push) is not None,
+            "must be OWNER/NAME, as on the hub",
+            "push",
+        )
         self.require(
             not self.push_revisions or self.push is not None,
             f"goes with {named('push')}=OWNER/NAME; set it",

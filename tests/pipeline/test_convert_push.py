@@ -12,14 +12,17 @@ from model.config import ModelConfig
 from model.encoders.architectures import build_model
 from model.training import checkpoint
 from pipeline import convert, run
-from pipeline.config import ConvertConfig, CorpusConfig, ExecutorConfig, RunConfig
+from pipeline.common import checkpoints
 from pipeline.errors import ConfigError, Exit, InputError, Restart
-from pipeline.records import checkpoint_folder
-from pipeline.storage.checksums import sha256
-from tests.pipeline.test_convert import SIZES, make_vocabulary, manifest
-from tests.support import finished, forked
-from tests.support.refusals import refused
+from pipeline.records.manifest import sha256
+from pipeline.storage.stores import retries
+from pipeline.config import ConvertConfig, CorpusConfig, ExecutorConfig, RunConfig
+from pipeline.orchestration import graph
+from tests import finished, forked
 from tests.support.servers.hub_server import Hub, environment, server
+from tests.pipeline.test_convert import SIZES, make_vocabulary, manifest
+from tests.support.refusals import refused
+from tests.support.runs import configured, planned
 
 MARKED = {"chck_0M": 0, "chck_1M": 4, "chck_2.5M": 8}  # names and steps
 STEPS = (0, 4, 6, 8, 9)
@@ -170,6 +173,42 @@ def test_a_hub_that_stays_away_asks_for_a_restart_which_goes_on_where_it_was(
     hub.fault = lambda asked, number: None
     convert.run(config)
     assert steps_of(hub) == {"main": 9}
+
+
+def test_a_client_that_asks_again_after_a_whole_wait_waits_no_second_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BERT_STORE_TIMEOUT", "0.5")
+    outage: list[float] = []
+    asked: list[int] = []
+
+    def request() -> None:
+        asked[-1] += 1
+        raise retries.Again("503")
+
+    for _ in range(2):
+        asked.append(0)
+        with pytest.raises(Restart):
+            retries.until_answered("hub", "hub", "", request, outage)
+    assert asked[0] > 1
+    assert asked[1] == 1
+    assert retries.until_answered("hub", "hub", "", lambda: "answer", outage) == "answer"
+    assert not outage
+
+
+@pytest.mark.parametrize("name", ["acme", "a/b/c", "/b", "a/", "https://huggingface.co/a/b"])
+def test_what_is_no_repository_is_refused_before_any_work(name: str) -> None:
+    with refused(ConfigError, "OWNER/NAME", key="push"):
+        configured("convert", f"push={name}")
+
+
+def test_a_plan_lists_the_files_that_it_would_send(tmp_path: Path) -> None:
+    words = ["corpus=text", f"corpus.path={tmp_path}", f"workdir={tmp_path}/work", "tasks=[]", "convert.push=me/model"]
+    node = planned(*words)["convert"]
+    assert "config.json" in (graph.pushed(node).reason or "")
+    Path(node.config.out).mkdir(parents=True)
+    for file in ("README.md", "model.safetensors", "manifest.json"):
+        (Path(node.config.out) / file).touch()
+    done = graph.pushed(dataclasses.replace(node, reason=None)).reason
+    assert done == "uploads to me/model (private if new): README.md, model.safetensors"
 
 
 @pytest.mark.store

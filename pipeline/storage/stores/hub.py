@@ -10,14 +10,15 @@ import functools
 import os
 import re
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from pipeline.common import redirects
 from pipeline.errors import ConfigError, InputError, Restart, StoreError, first_line
-from pipeline.storage import redirects
 from pipeline.storage.stores.remote_file import Info, RemoteFile
-from pipeline.storage.stores.retries import Again, until_answered
+from pipeline.storage.stores.retries import Again, longest_wait, until_answered
 
 SCHEME = "hf://"
 TIMEOUT = 20.0  # seconds without a byte after which a request is repeated
@@ -153,6 +154,7 @@ def _prepare() -> None:
 
 
 _patient = threading.Event()  # all requests of this process are repeated
+_outage: list[float] = []  # since when the hub has not answered them; its client asks again what has waited already
 
 
 @contextlib.contextmanager
@@ -160,6 +162,7 @@ def patient() -> Iterator[None]:
     """Wait for the hub in all requests that the body makes, in any thread."""
     _prepare()
     _patient.set()
+    _outage.clear()
     try:
         yield
     finally:
@@ -178,10 +181,12 @@ def _send(request: Any, attempt: Callable[[], Any]) -> Any:
     """
     import httpx2
 
-    timeouts = request.extensions.get("timeout") or {}
-    request.extensions["timeout"] = {key: timeouts.get(key) or TIMEOUT for key in ("connect", "read", "write", "pool")}
+    timeouts, began = request.extensions.get("timeout") or {}, time.monotonic()
 
     def ask() -> Any:
+        left = max(1.0, longest_wait() - (time.monotonic() - (_outage[0] if _outage else began)))
+        kinds = ("connect", "read", "write", "pool")
+        request.extensions["timeout"] = {kind: min(left, timeouts.get(kind) or TIMEOUT) for kind in kinds}
         try:
             answer = attempt()
         except httpx2.TransportError as error:
@@ -193,7 +198,7 @@ def _send(request: Any, attempt: Callable[[], Any]) -> Any:
         raise Again(failed, pause=_asked_pause(answer.headers))
 
     host = request.url.netloc.decode()
-    return until_answered(host, host, "and HF_ENDPOINT", ask)
+    return until_answered(host, host, "and HF_ENDPOINT", ask, _outage if _patient.is_set() else None)
 
 
 def _failure(request: Any, answer: Any) -> str | None:

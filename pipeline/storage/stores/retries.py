@@ -76,18 +76,24 @@ class Body(io.BytesIO):
         return super().write(data)
 
 
-def until_answered(address: str, endpoint: str, what_to_check: str, request: Callable[[], Result]) -> Result:
-    """Repeat a request that raises `Again`.
+def until_answered(
+    address: str, endpoint: str, what_to_check: str, request: Callable[[], Result], outage: list[float] | None = None
+) -> Result:
+    """Repeat a request that raises `Again`; several that have one `outage`, the time of its start, wait once together.
 
     Raises:
         StoreError: the name of the host is unknown, or its certificate; `what_to_check` completes the sentence.
         Restart: the store does not answer.
     """
-    began, notice, pause = time.monotonic(), Notice(address), PAUSE
+    began, notice, pause = outage[0] if outage else time.monotonic(), Notice(address), PAUSE
+    outage = [] if outage is None else outage
     while True:
         try:
-            return request()
+            found = request()
+            outage.clear()
+            return found
         except Again as error:
+            outage[:] = [began]
             notice.failed(error)
             reason, asked, silent = str(error), error.pause, not error.answered
         if UNTRUSTED.search(reason):
@@ -105,7 +111,7 @@ def until_answered(address: str, endpoint: str, what_to_check: str, request: Cal
             raise Restart(
                 f"{address}: the store did not answer for {spent:.0f} s ({reason}); check the network, {what_to_check}"
             )
-        time.sleep(max(pause, asked))
+        time.sleep(min(max(pause, asked), max(0.1, longest_wait() - spent)))
         pause = min(2 * pause, LONGEST_PAUSE)
 
 
