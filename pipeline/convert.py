@@ -130,12 +130,16 @@ def with_vocabulary(config: ConvertConfig, source: "InitialWeights") -> "tuple[I
     vocab = Path(config.vocab)
     text, entries = vocabulary.read(vocab)
     rows = source.config.vocab_size
-    if initial_weights.is_foreign(own) and vocabulary.exists(own):
-        before, known = vocabulary.read(own)
-        if entries[: len(known)] == known and len(entries) > len(known):
+    foreign = initial_weights.is_foreign(own)
+    learnt = (made.config["data"].get("vocab") for made in provenance.histories(config.train) if made.stage == "train")
+    before_in = own if foreign else Path(next(learnt, None) or own)  # of a run of ours its training knows it
+    if vocabulary.exists(before_in):
+        before, known = vocabulary.read(before_in)
+        own_words = foreign or source.tokenizer == sha256_of(before)
+        if own_words and entries[: len(known)] == known and len(entries) > len(known):
             size, state = vocabulary.extend_embeddings(source.config, source.state, before, entries)
             return replace(source, config=size, state=state), vocab, len(entries) - len(known)
-        if entries != known:
+        if entries != known and foreign:
             raise InputError(
                 f"is not an extension of the vocabulary in {own}; set vocab=null for the original, or extend it with "
                 f"python -m pipeline.vocab existing={own}",

@@ -113,15 +113,21 @@ class DataConfig(Section, key="data"):
         return replace(self, dir=folders[0], more=folders[1:], weights=[], validation=[])
 
 
-def check_length(model: ModelConfig, length: int, data: DataConfig, key: str = "model.positions") -> None:
-    """Check that a model has a position for each token of a sequence.
+def check_length(
+    model: ModelConfig, length: int, data: DataConfig, key: str = "model.positions", learnt: int | None = None
+) -> None:
+    """Check that a model has a position for each token of a sequence; of those `learnt` a start has no more.
 
     Raises:
         ConfigError: It has not.
     """
     folders = ", ".join(data.folders)
-    problem = f"must be at least {length}, the sequence length of {folders}; increase it or prepare shorter sequences"
-    check(length <= model.positions, problem, key, model.positions)
+    most = min(model.positions, learnt or model.positions)
+    problem = f"must be at least {length}, the sequence length of {folders}; set it, or sequence_length={most} of prepare"
+    if learnt and length > learnt:  # a model of more positions would not fit
+        problem = f"cannot be more than the {learnt} that the model in {named('start')} has learnt, but {folders} has "
+        problem += f"sequences of {length}; set sequence_length={learnt} of prepare"
+    check(length <= most, problem, key, model.positions)
 
 
 def check_objective(objective: ObjectiveConfig, model: ModelConfig) -> None:

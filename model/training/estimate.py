@@ -135,6 +135,8 @@ def training(
     ends = [f"{key}={limit:,}" for key in ("words", "epochs") if (limit := getattr(config, key)) is not None]
     why = f" ({' and '.join(ends)} allow no more)" if ends and steps < (config.steps or steps + 1) else ""
     samples = (steps - done) * config.batch_size
+    whole = sum(mean_length(folder, 1)[1] for folder in config.data.folders)
+    passes = f", {steps * config.batch_size / whole:,.1f} passes over the text" if whole else ""
     work *= samples
     # Ranks on one machine share its cores.
     seconds = None
@@ -148,7 +150,7 @@ def training(
         seconds=seconds,
         disk=(SAVED * count + average) * checkpoints(config, steps),
         memory=memory_of_training(config, known(model), length, ranks) * ranks,
-        about=f"{steps - done:,} steps{why}, {samples * length / 1e6:,.1f} M tokens",
+        about=f"{steps - done:,} steps{why}, {samples * length / 1e6:,.1f} M tokens{passes}",
         gpu_hours=None if gpu is None else work / gpu / 3600,
     )
 

@@ -127,9 +127,11 @@ def fitted(config: TrainConfig, wordpiece: WordPiece, length: int) -> ModelConfi
         ConfigError: Sequences are longer than the model's positions, or the vocabulary differs.
         InputError: The size is taken from `start`, which contains no model.
     """
-    model = config.model
-    if model.name == AUTO and config.start is not None:
-        there = size_of(config.start)
+    model, learnt = config.model, None
+    there = None if config.start is None else size_of(config.start)
+    if there is not None and there.architecture == "bert":
+        learnt = there.positions
+    if model.name == AUTO and there is not None:
         model = model.filled(there)
         model = replace(model, layer_norm_epsilon=there.layer_norm_epsilon, **architecture_of(there, model))
         if config.objective.next_sentence and not model.traits.sentence_pairs:
@@ -139,7 +141,7 @@ def fitted(config: TrainConfig, wordpiece: WordPiece, length: int) -> ModelConfi
                 "objective.next_sentence",
                 True,
             )
-    check_length(model, length, config.data)
+    check_length(model, length, config.data, learnt=learnt)
     size = model.vocab_size or wordpiece.size
     if size != wordpiece.size:
         raise ConfigError(f"must be {wordpiece.size}, the tokenizer's size; unset it", "model.vocab_size", size)
@@ -173,8 +175,8 @@ def check_size(folder: Path | str, there: ModelConfig, here: ModelConfig) -> Non
     if there.vocab_size != here.vocab_size:
         raise InputError(
             f"its vocabulary has {there.vocab_size:,} entries, but data.vocab has {here.vocab_size:,}; if data.vocab "
-            f"extends the model's, run python -m pipeline.convert train={folder} vocab=FOLDER and start from the "
-            "result",
+            f"extends the model's, run python -m pipeline.convert train={folder} vocab=FOLDER out=START, FOLDER that "
+            f"of data.vocab, and set {named('start')}=START",
             "start",
             folder,
         )

@@ -240,7 +240,8 @@ class Trainer:
                 f"train: keeping the checkpoints of other settings ({other}); this training starts "
                 "at step 0, as its first steps differ. To resume the other one, restore its "
                 "settings; to train it for longer, keep its steps of warm-up, its share of "
-                "masks and, with keep_best, what is evaluated, too"
+                "masks and, with keep_best, what is evaluated, too; keep_best=true itself compares all "
+                "evaluations from the first on, so leave it out to keep what is trained"
             )
         data = self.config.data
         if data.validation and (unread := self.plan.shards[0].held_out_folders() - set(map(Path, data.validation))):

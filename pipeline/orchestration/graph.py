@@ -11,8 +11,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from model.config import DataConfig, TrainConfig, check_length
-from model.tracking import wandb
-from model.training import extending
+from model.training import extending, tracking
+from pipeline.common import checkpoints, storage, terminal
+from pipeline.errors import ConfigError, InputError, UserError, writable
+from pipeline.records.manifest import MANIFEST, Manifest, require_manifest
 from pipeline.common.schema import set_key
 from pipeline.config import (
     ConvertConfig,
@@ -25,11 +27,9 @@ from pipeline.config import (
     check,
 )
 from pipeline.console import terminal
-from pipeline.errors import ConfigError, InputError, UserError, writable
 from pipeline.evaluation import examples
 from pipeline.orchestration.run_document import FORCED, Nodes, StageRecord
 from pipeline.records import checkpoint_folder
-from pipeline.records.manifest import Manifest, require_manifest
 from pipeline.stages import fingerprints, store_folder
 from pipeline.stages.fingerprints import Identity, pin
 from pipeline.stages.registry import type_of
@@ -113,13 +113,16 @@ def own_results(workdir: str, known: fingerprints.Sources) -> Names:
 
 
 def pushed(node: StageRecord) -> StageRecord:
-    """Return the node with a reason to run if its folder is up to date and has to be uploaded.
+    """Return the node with what it uploads as a reason to run, if it does.
 
     Its command sends what the hub does not have; the stages that read the folder stay as they are.
     """
-    if node.reason is None and isinstance(node.config, ConvertConfig) and node.config.push:
-        return dataclasses.replace(node, reason=f"uploads to {node.config.push}")
-    return node
+    if not isinstance(node.config, ConvertConfig) or not node.config.push:
+        return node
+    there = [] if node.reason else [str(file).removeprefix(f"{node.out}/") for file in storage.below(node.out)]
+    files = [name for name in there if name != MANIFEST] or ["README.md, config.json, weights, tokenizer's files"]
+    reason = f"uploads to {node.config.push} (private if new): {', '.join(files)}"
+    return dataclasses.replace(node, reason=f"{node.reason}; {reason}" if node.reason else reason)
 
 
 def check_force(config: RunConfig, stages: Iterable[str]) -> None:
@@ -248,6 +251,10 @@ def first_step(config: StageConfig, fingerprint: str, sources: fingerprints.Sour
     common = fingerprints.fingerprint_in_part(config, sources, extending.apart(config))
     if step := extending.step_in_common(config, common):
         return step, f"; continues after step {step:,}"
+    kept = dataclasses.replace(config, keep_best=False)
+    apart = extending.apart(kept)
+    if config.keep_best and (step := extending.step_in_common(kept, fingerprints.fingerprint_in_part(kept, sources, apart))):
+        return 0, f"; starts at step 0, but after step {step:,} with train.keep_best=false, as the best of all is wanted"
     made = Manifest.read(config.out)
     if made and (spread := made.config.get("steps")):  # shares of all steps may be what differs
         kept = dataclasses.replace(config, schedule=dataclasses.replace(config.schedule, spread_steps=spread))
@@ -261,7 +268,7 @@ def rerun_reason(
 ) -> str:
     """Return the reason why a stage has to run; `fault` is a file that has changed, `begins` of `first_step`."""
     if redone:
-        return f"its input changes: {', '.join(redone)}"
+        return f"its input changes: {', '.join(redone)}{anew(config)}"
     if fault:
         return f"its file {fault} is missing or has changed"
     if changed := [key for key, value in sources.items() if present.inputs.get(key) != value]:
@@ -271,11 +278,19 @@ def rerun_reason(
         # Of a list, the folder says more than its place.
         names = {key: os.path.basename(paths[key]) if key[-1].isdigit() else key for key in changed}
         named = [names[key] if fingerprints.manifest_of(paths[key]) else names[key] + looks for key in changed]
-        return f"its input changed: {', '.join(named)}"
+        return f"its input changed: {', '.join(named)}{anew(config)}"
     corpus = getattr(config, "corpus", None)
     language = corpus.language if corpus is not None else ""
     settings = fingerprints.differences(fingerprints.changes(present.config, config), language)
     return f"settings changed: {settings}{begins}" if settings else "its code changed"
+
+
+def anew(config: StageConfig) -> str:
+    """Return the end of a sentence that says how to go on from a finished model whose text is now another."""
+    if not isinstance(config, TrainConfig) or config.start is not None:  # a later phase starts from what is new
+        return ""
+    keys = f"vocab.existing={config.data.vocab} model=auto train.start={config.out} train.start_optimizer=true"
+    return f"; its model is made anew: to go on from it instead, add workdir=NEW {keys}"
 
 
 def with_copies(config: RunConfig, found: Stages, copied: Names) -> Stages:

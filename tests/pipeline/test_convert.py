@@ -11,9 +11,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from tokenizers import BertWordPieceTokenizer, Tokenizer
-from transformers import AutoModel, AutoModelForMaskedLM, AutoModelForPreTraining, AutoTokenizer, BertConfig
-from transformers import BertForPreTraining as Theirs
-from transformers import pipeline as hub
+from transformers import AutoModel, AutoModelForMaskedLM, AutoModelForPreTraining, AutoTokenizer, BertConfig, BertForPreTraining as Theirs, pipeline as hub
 
 from model.config import ModelConfig
 from model.encoders.architectures import build_model
@@ -25,8 +23,8 @@ from pipeline.errors import ConfigError, InputError
 from pipeline.records import checkpoint_folder
 from pipeline.records.manifest import Manifest
 from pipeline.stages import stage
-from pipeline.storage.checksums import sha256
-from tests.support import finished, forked
+from pipeline.tokenization.wordpiece import WordPiece
+from tests import finished, forked
 from tests.support.refusals import refused
 
 SIZES = {"layers": 2, "hidden": 16, "heads": 2, "feed_forward": 32, "positions": 40}
@@ -297,6 +295,23 @@ def test_new_entries_start_as_the_mean_of_their_pieces(run, published):
         torch.testing.assert_close(after[15], before.mean(0))  # [UNK] between
     assert AutoModelForPreTraining.from_pretrained(run.out).config.vocab_size == 16
     assert len(AutoTokenizer.from_pretrained(run.out)) == 16
+
+
+def test_a_training_of_ones_own_takes_more_entries_too(run, tmp_path):
+    """By the words of the error that another vocabulary gets, which then is a start that fits."""
+    more = make_vocabulary(tmp_path / "more", "abcdefghij")
+    data = {"dir": str(tmp_path / "prepare"), "vocab": run.vocab}
+    manifest(tmp_path / "train", "train", config={"data": data}, figures={"steps": 7})
+    size, words = initial_weights.size_of(run.train), WordPiece.load(more)
+    larger = dataclasses.replace(size, vocab_size=15)
+    with pytest.raises(InputError, match=f"train={run.train} vocab=FOLDER out=START"):
+        initial_weights.start(run.train, larger, words)
+    made = converted(run, vocab=str(more))
+    assert "2 entries added" in made.summary
+    started, before = (initial_weights.read(place).state for place in (run.out, run.train))
+    (name,) = (name for name in before if name.endswith("word.weight"))
+    assert torch.equal(started[name][:13], before[name])
+    initial_weights.start(run.out, larger, words)
 
 
 def test_a_vocabulary_that_does_not_go_on_is_refused(run, published):

@@ -84,6 +84,8 @@ def test_a_plan_names_the_key_with_which_a_training_continues(tmp_path: Path) ->
     assert said == (0, "; starts at step 0, but after step 10 with train.schedule.spread_steps=20")
     kept = config(40, {**schedule, "spread_steps": 20}, out=str(tmp_path), share=[0.3, 0.15])
     assert graph.first_step(kept, "another", {"data.dir": "shards"})[0] == 10
+    best = graph.first_step(dataclasses.replace(kept, keep_best=True), "another", {"data.dir": "shards"})
+    assert (best[0], "after step 10 with train.keep_best=false" in best[1]) == (0, True)
 
 
 schedules = st.fixed_dictionaries(

@@ -9,11 +9,11 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import BertConfig, BertForMaskedLM
 
-from model.config import ModelConfig
+from model.config import DataConfig, ModelConfig, ObjectiveConfig, TrainConfig
 from model.encoders.architectures import build_model
 from model.huggingface.names import NAMES
 from model.training import checkpoint, initial_weights
-from pipeline.errors import InputError
+from pipeline.errors import ConfigError, InputError
 from pipeline.tokenization.wordpiece import SPECIAL, WordPiece, build
 from tests.model.sizes import small
 from tests.support import finished
@@ -74,6 +74,18 @@ def test_a_start_of_another_size_is_refused_with_every_key_to_type(folder: Path)
         assert f"model.{key}={getattr(CONFIG, key)}" in str(caught.value)
     assert "layers, hidden, positions" in str(caught.value)
     assert (caught.value.key, caught.value.value) == ("start", str(folder))
+
+
+@pytest.mark.parametrize("model", ["auto", "wide"])
+def test_longer_sequences_than_a_start_has_learnt_are_refused_with_what_fits(folder: Path, model: str) -> None:
+    """Not with more positions, which the start would refuse."""
+    size = AUTO if model == "auto" else replace(CONFIG, positions=64)
+    config = TrainConfig(
+        out="o", data=DataConfig(dir="D", vocab="V"), model=size, start=str(folder), objective=ObjectiveConfig(name="o")
+    )
+    with refused(ConfigError, r"set sequence_length=20 of prepare"):
+        initial_weights.fitted(config, WORDS, 64)
+    assert initial_weights.fitted(replace(config, model=AUTO), WORDS, 20).positions == 20
 
 
 def test_a_start_of_another_vocabulary_is_refused(folder: Path) -> None:
