@@ -112,6 +112,12 @@ def make_one(config: ConvertConfig, out: Path) -> Result:
     return Result(summary=describe(made), figures=made.to_json())
 
 
+def vocabulary_of(training: Path) -> Path:
+    """Return the folder of the vocabulary of a training, or its own if that is not known."""
+    made = (each.config["data"].get("vocab") for each in provenance.histories(str(training)) if each.stage == "train")
+    return Path(next(made, None) or training)
+
+
 def with_vocabulary(config: ConvertConfig, source: "InitialWeights") -> "tuple[InitialWeights, Path, int]":
     """Return the model with rows for added entries, the vocabulary's folder, and their number.
 
@@ -129,11 +135,8 @@ def with_vocabulary(config: ConvertConfig, source: "InitialWeights") -> "tuple[I
     require_manifest(config.vocab, "vocab", "vocab")
     vocab = Path(config.vocab)
     text, entries = vocabulary.read(vocab)
-    rows = source.config.vocab_size
     foreign = initial_weights.is_foreign(own)
-    learnt = (made.config["data"].get("vocab") for made in provenance.histories(config.train) if made.stage == "train")
-    before_in = own if foreign else Path(next(learnt, None) or own)  # of a run of ours its training knows it
-    if vocabulary.exists(before_in):
+    if vocabulary.exists(before_in := own if foreign else vocabulary_of(own)):
         before, known = vocabulary.read(before_in)
         own_words = foreign or source.tokenizer == sha256_of(before)
         if own_words and entries[: len(known)] == known and len(entries) > len(known):
@@ -149,7 +152,7 @@ def with_vocabulary(config: ConvertConfig, source: "InitialWeights") -> "tuple[I
     vocabulary.check_size(source.config, len(entries), vocab)
     if source.tokenizer not in (None, sha256_of(text)):
         raise InputError(
-            f"is not the vocabulary that {own} was trained with, although both have {rows:,} entries; set vocab to "
+            f"is not the vocabulary that {own} was trained with, although both have {len(entries):,} entries; set vocab to "
             "that one",
             "vocab",
             vocab,

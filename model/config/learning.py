@@ -114,7 +114,7 @@ class ScheduleConfig(Section, key="schedule"):
         "batch_share": ("first_batch",),
         "warmup_share": ("warmup_steps", None),
     }
-    _yields = {"warmup_steps": ("warmup_share",)}
+    _yields = dict.fromkeys(["warmup_steps"], ("warmup_share",))
 
     name: str = option(help="Schedule.", choices=("linear", "polynomial", "constant", "cosine", "wsd"))
     warmup_share: float = option(0.01, "Share of all steps for warm-up.", at_least=0, at_most=1)

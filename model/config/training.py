@@ -123,10 +123,12 @@ def check_length(
     """
     folders = ", ".join(data.folders)
     most = min(model.positions, learnt or model.positions)
-    problem = f"must be at least {length}, the sequence length of {folders}; set it, or sequence_length={most} of prepare"
+    problem = (
+        f"must be at least {length}, the sequence length of {folders}; set it so, or prepare sequence_length={most}"
+    )
     if learnt and length > learnt:  # a model of more positions would not fit
         problem = f"cannot be more than the {learnt} that the model in {named('start')} has learnt, but {folders} has "
-        problem += f"sequences of {length}; set sequence_length={learnt} of prepare"
+        problem += f"sequences of {length}; prepare sequence_length={learnt}"
     check(length <= most, problem, key, model.positions)
 
 
@@ -156,7 +158,7 @@ def check_objective(objective: ObjectiveConfig, model: ModelConfig) -> None:
 class TrainConfig(StageConfig):
     """`python -m pipeline.train`."""
 
-    _yields, _together = {"steps": ("epochs", "words")}, ("steps",)  # all are limits
+    _yields, _together = dict.fromkeys(["steps"], ("epochs", "words")), ("steps",)  # all are limits
 
     data: DataConfig = option()
     model: ModelConfig = option()
@@ -176,7 +178,7 @@ class TrainConfig(StageConfig):
         32, "Samples per pass of a rank, on average; auto: as many as fit into its memory."
     )
     steps: int | None = option(
-        1000, "Steps of this run, with `words` or `epochs` at most; null, or only these typed: all they allow.", at_least=1
+        1000, "Steps of this run, with `words` or `epochs` at most; null, or these alone: all they allow.", at_least=1
     )
     words: int | None = option(
         None,

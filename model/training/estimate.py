@@ -137,9 +137,7 @@ def training(
     samples = (steps - done) * config.batch_size
     whole = sum(mean_length(folder, 1)[1] for folder in config.data.folders)
     passes = f", {steps * config.batch_size / whole:,.1f} passes over the text" if whole else ""
-    work *= samples
-    # Ranks on one machine share its cores.
-    seconds = None
+    work, seconds = work * samples, None  # ranks on one machine share its cores
     if timed:
         reached = estimate.rate_of(config.workdir, "train")
         seconds = work / (reached or REACHED * (speed or processor() / ranks)) / ranks

@@ -15,15 +15,15 @@ import hydra
 from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
 from hydra.errors import HydraException, MissingConfigException
-from omegaconf import DictConfig, ListConfig, OmegaConf
+from omegaconf import DictConfig, ListConfig, Node, OmegaConf
 from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException, ValidationError
 
 from pipeline.cli import help_text
 from pipeline.cli.conf_files import CONF, choices, no_such
 from pipeline.cli.overrides import Words, for_hydra, other_word, quoted, split, type_of
-from pipeline.common import terminal
-from pipeline.errors import UNSET, ConfigError, UserError, named
 from pipeline.common.schema import StageConfig, check, walk_fields, without_effect
+from pipeline.console import terminal
+from pipeline.errors import UNSET, ConfigError, UserError, named
 from pipeline.storage.places import is_address, scheme_of
 from pipeline.storage.stores.objects import SCHEMES
 
@@ -43,7 +43,7 @@ NOT_ONE = re.compile(r"Cannot convert '(?:list|dict)' to string: '(.*)'")
 NOT_THERE = re.compile(r"Could not delete (?:from config\. )?'([^']+)'")
 MERGED = re.compile(r"merging override \+*([^=]+)=")
 ALL_KEYS = f"{named('--help')} lists all keys"
-NULL_ITEM = "must not be null; leave it out, or type \"null\" for the text"
+NULL_ITEM = 'must not be null; leave it out, or type "null" for the text'
 TYPES = {"Integer": "a whole number", "Float": "a number", "bool": "true or false"}
 
 Config = TypeVar("Config")
@@ -164,16 +164,15 @@ def explain(error: Exception) -> UserError:
         return unknown_key(full, error.object_type)
     if isinstance(error, ValidationError):
         if wrong := WRONG_TYPE.search(text):
-            comma = "; items of a list have commas between them" if full.endswith("]") and " " in wrong[1] else ""
-            null = ", or null" if error.child_node is not None and error.child_node._is_optional() else ""
-            return ConfigError(f"must be {TYPES[wrong[2] or wrong[3]]}{null}{comma}", full, wrong[1])
+            node = error.child_node
+            more = ", or null" if isinstance(node, Node) and node._is_optional() else ""
+            more += "; items of a list have commas between them" * (full.endswith("]") and " " in wrong[1])
+            return ConfigError(f"must be {TYPES[wrong[2] or wrong[3]]}{more}", full, wrong[1])
         one = NO_GROUP.search(text)
         if "is not Optional" in text or (one is not None and one[1] == "None"):
             return ConfigError(NULL_ITEM if full.endswith("]") else "must not be null", full, None)
         if "is not a ListConfig, list or tuple" in text:
-            value = getattr(error.value, "_value", lambda: error.value)()  # of a node
-            listed = quoted(["VALUE" if value is None else value]).replace("'", '"')
-            return ConfigError(f"must be a list; write '{named(full)}={listed}'", full, UNSET if value is None else value)
+            return no_list(full, getattr(error.value, "_value", lambda: error.value)())  # which may be a node
         if one is not None:
             holder, inner = error.parent_node, isinstance(error.key, int)
             first = names(holder._metadata.element_type if inner else OmegaConf.get_type(holder, error.key))[0]
@@ -188,15 +187,20 @@ def explain(error: Exception) -> UserError:
         return ConfigError(f"another {twice[1]} is chosen too; leave one of them out", twice[1], twice[2])
     if isinstance(error, MissingConfigException) and (lost := NO_CHOICE.search(text)):
         return no_such(lost[1], lost[2], re.findall(r"^\s+(\S+)$", text, re.M) or choices(lost[1]))  # which it lists
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    lines = [line.strip() for line in text.partition("Config search path:")[0].splitlines() if line.strip()]
     noise = ("full_key:", "object_type=", "reference_type=", "See https", "Set the environment")
-    text = " ".join(line for line in lines if not line.startswith(noise))
-    text = text.partition(" Config search path:")[0].replace("\t", " ")
+    text = " ".join(line for line in lines if not line.startswith(noise)).replace("\t", " ")
     return ConfigError(f"{text} (at {full})" if full and full not in text else text)
 
 
+def no_list(full: str, value: Any) -> ConfigError:
+    """Return the error for one value (None: unknown) where a list is wanted, with the list of it."""
+    listed = quoted(["VALUE" if value is None else value]).replace("'", '"')
+    return ConfigError(f"must be a list; write '{named(full)}={listed}'", full, UNSET if value is None else value)
+
+
 def check_keys(config: DictConfig, prefix: str = "") -> None:
-    """Raise ConfigError for a key that the schema of its node lacks, as `+key=value` adds any, and no item of a list."""
+    """Raise ConfigError for a key that its schema lacks, as `+key=value` adds any, and an item that no list has."""
     schema = OmegaConf.get_type(config)
     for key in map(str, config):
         if is_dataclass(schema) and key not in names(schema):
@@ -223,7 +227,7 @@ def unknown_key(full: str, schema: Any) -> ConfigError:
     meant = f"did you mean {named(f'{group}{dot}{near[0]}')}?" if near else ALL_KEYS
 
     def has(ours: str) -> bool:
-        if not group or group.startswith("stages.") and "." not in group[7:]:  # a run has no out, and forces by name
+        if not group or (group.startswith("stages.") and "." not in group[7:]):  # a run has no out, and forces by name
             return type_of(schema, ours) is not None and not (group and ours in ("out", "force"))
         inner = f"{group.rpartition('.')[2]}."
         return ours.startswith(inner) and type_of(schema, ours.removeprefix(inner)) is not None
@@ -279,9 +283,9 @@ def of_words(name: str, schema: type[Config], words: Words, asked: bool) -> Conf
             help_text.print_help(name, schema, config)
         if config is None or asked:
             return None
-        settled = list(settle(config, schema, typed_keys(words)))
+        warn(settle(config, schema, typed_keys(words)))
         made = validate(config, schema)
-        warn((*repeated(words), *settled, *without_effect(made)))
+        warn((*repeated(words), *without_effect(made)))
         return made
     except UserError:
         raise

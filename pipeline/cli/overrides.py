@@ -18,8 +18,8 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, ListConfig, OmegaConf
 
 from pipeline.cli.conf_files import CONF, choices
-from pipeline.errors import ConfigError, named
 from pipeline.common.tables import read_table
+from pipeline.errors import ConfigError, named
 
 Words = list[str]  # of a command line
 Folders = list[Path]  # of YAML files, next to ours
@@ -147,7 +147,7 @@ def type_of(schema: Any, key: str) -> Any:
 
 
 def other_word(key: str, has: Callable[[str], object], otherwise: str) -> str:
-    """Return the cure for a key that other programs have: the first of ours that the command `has`, and what to know."""
+    """Return the cure for a key of other programs: the first of ours that the command `has`, and what to know."""
     entry = read_table(__file__, "other_words.yaml").get(key.rpartition(".")[2], "")
     ours, _, note = re.sub(r"<([\w.]+)>", lambda marked: named(marked[1]), entry).partition("; ")
     found = next((f"did you mean {named(each)}?" for each in ours.split() if has(each)), None)

@@ -34,7 +34,7 @@ def wikipedia_code(language: str) -> str:
     if code in _OWN:
         return code
     base = _THREE_LETTERS.get(code.partition("-")[0], code.partition("-")[0])
-    return _OTHERWISE.get(base, base)
+    return str(_OTHERWISE.get(base, base))
 
 
 def dump_name(language: str) -> str:

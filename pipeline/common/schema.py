@@ -197,8 +197,8 @@ class Section:
 
     _prefix: ClassVar[str] = ""
     _only: ClassVar[dict[str, tuple[Any, ...]]] = {}  # the field and its values with which one is read; or unless usual
-    _yields: ClassVar[dict[str, tuple[str, ...]]] = {}  # a key, and those that it excludes: not typed, it yields to them
-    _together: ClassVar[tuple[str, ...]] = ()  # of these the keys that may be typed next to those
+    _yields: ClassVar[dict[str, tuple[str, ...]]] = {}  # a key, and those that it excludes: yields if those are typed
+    _together: ClassVar[tuple[str, ...]] = ()  # those of them that may be typed together
 
     def __init_subclass__(cls, key: str = "") -> None:
         cls._prefix = f"{key}." if key else cls._prefix

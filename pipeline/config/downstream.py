@@ -31,7 +31,7 @@ TASK_KINDS = {
 class ConvertConfig(StageConfig):
     """`python -m pipeline.convert`."""
 
-    _yields = {"average": ("ema",)}
+    _yields = dict.fromkeys(["average"], ("ema",))
 
     train: str = input_path(help="Folder of `train`, one of its checkpoints, or any BERT in Hugging Face's format.")
     vocab: str | None = input_path(help="Vocabulary folder; null: the one next to the weights.")
@@ -92,7 +92,7 @@ class TaskConfig(Section, key="task"):
         "choices": ("kind", "choice"),
         **dict.fromkeys(("test_columns", "test_rows"), ("test",)),
     }
-    _yields = {"dev_share": ("dev",)}
+    _yields = dict.fromkeys(["dev_share"], ("dev",))
 
     name: str = option(help="Name of the task.")
     kind: str = option("classification", "Type of task.", choices=tuple(TASK_KINDS))

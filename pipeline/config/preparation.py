@@ -12,6 +12,9 @@ from pipeline.errors import ConfigError, named
 if TYPE_CHECKING:
     from omegaconf import DictConfig
 
+OF_SOURCE: dict[str, tuple[str, ...]] = dict.fromkeys(
+    ["corpus.path"], ("source",)
+)  # what a folder of `download` excludes
 ENGINES = ("local", "prism", "flink", "spark", "dataflow")
 
 
@@ -65,7 +68,7 @@ class CorpusConfig(Section, key="corpus"):
         )
         old, new = f"/{self.language}wiki", f"/{language_codes.dump_name(self.language)}"
         for file in self.files if self.path is None else ():  # else none is read, and fingerprints stay
-            file.url, file.sums = (place and place.replace(old, new) for place in (file.url, file.sums))
+            file.url, file.sums = file.url.replace(old, new), file.sums and file.sums.replace(old, new)
         check(
             self.subset != "",
             f"is required for {self.name.rstrip('-')}; add corpus.subset=NAME, the folder of the language: nld_Latn",
@@ -180,7 +183,7 @@ class VocabConfig(StageConfig):
     """`python -m pipeline.vocab`."""
 
     _only = dict.fromkeys(["size"], ("existing", None))
-    _yields = {"existing": ("size",), "corpus.path": ("source",)}
+    _yields = dict.fromkeys(["existing"], ("size",)) | OF_SOURCE
 
     corpus: CorpusConfig = option()
     source: str = input_path(help="Download folder, read if corpus.path is null.")
@@ -221,7 +224,7 @@ class PrepareConfig(StageConfig):
 
     _only = dict.fromkeys(["short_sequence_probability"], ("pairs", "nsp", "sop"))
     _only |= dict.fromkeys(["cross_documents"], ("pairs", "none"))
-    _yields = {"corpus.path": ("source",)}
+    _yields = OF_SOURCE
 
     corpus: CorpusConfig = option()
     filters: FiltersConfig = group(FiltersConfig)
@@ -280,7 +283,7 @@ class PrepareConfig(StageConfig):
 class TasksConfig(StageConfig):
     """`python -m pipeline.tasks`: sample tasks in the GLUE layout, from held-out documents."""
 
-    _yields = {"corpus.path": ("source",)}
+    _yields = OF_SOURCE
 
     corpus: CorpusConfig = option()
     source: str = input_path(help="Download folder, read if corpus.path is null.")

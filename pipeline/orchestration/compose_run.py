@@ -29,9 +29,9 @@ from pipeline.cli.overrides import (
 )
 from pipeline.cli.overrides import type_of as type_of_key
 from pipeline.common import cores
-from pipeline.errors import ConfigError, InputError, UserError, rendered
 from pipeline.common.schema import without_effect
 from pipeline.config import MINIMAL_PAIRS, EvaluateConfig, RunConfig, StageConfig
+from pipeline.errors import ConfigError, InputError, UserError, rendered
 from pipeline.orchestration import stage_keys
 from pipeline.stages.registry import STAGES, type_of
 
@@ -223,9 +223,8 @@ def of_words(name: str, schema: type, argv: Words, asked: bool) -> Any:
         raise in_words_of_run(error) from error
     config.cores = made.cores = made.cores or cores.available()
     typed = with_evaluations(config, made, own)
-    settled = [line for stage, of in typed.items() for line in settle(config, stage, of, words)]
-    made.stages = {stage: validated(config, stage, of) for stage, of in typed.items()}
-    composing.warn((*composing.repeated(argv), *settled, *without_effect(made)))
+    made.stages = {stage: validated(config, stage, of, composing.typed_keys(words, of)) for stage, of in typed.items()}
+    composing.warn((*composing.repeated(argv), *without_effect(made)))
     composing.warn(line for stage, of in typed.items() for line in without_effect(made.stages[stage], f"{of}."))
     return made
 
@@ -359,23 +358,15 @@ def task_data(run: RunConfig, task: str) -> str:
     return run.glue
 
 
-def settle(config: DictConfig, name: str, of: str, words: Words) -> list[str]:
-    """Take back values of a stage, as `composing.settle` does; what is typed for the run counts for all stages."""
-    try:
-        schema, typed = STAGES[type_of(name)].schema, composing.typed_keys(words, of)
-        return list(composing.settle(config.stages[name], schema, typed, f"{of}."))
-    except composing.MISTAKES as error:
-        raise in_words_of_run(error, of) from error
-
-
-def validated(config: DictConfig, name: str, of: str) -> StageConfig:
-    """Return the configuration of a stage.
+def validated(config: DictConfig, name: str, of: str, typed: set[str]) -> StageConfig:
+    """Return the configuration of a stage; what is `typed` for the run counts for all stages.
 
     Raises:
         ConfigError: a value is missing, or a check fails.
     """
     schema = STAGES[type_of(name)].schema
     try:
+        composing.warn(composing.settle(config.stages[name], schema, typed, f"{of}."))
         return composing.validate(config.stages[name], schema)
     except composing.MISTAKES as error:
         raise in_words_of_run(error, of) from error

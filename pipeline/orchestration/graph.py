@@ -11,10 +11,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from model.config import DataConfig, TrainConfig, check_length
-from model.training import extending, tracking
-from pipeline.common import checkpoints, storage, terminal
-from pipeline.errors import ConfigError, InputError, UserError, writable
-from pipeline.records.manifest import MANIFEST, Manifest, require_manifest
+from model.tracking import wandb
+from model.training import extending
 from pipeline.common.schema import set_key
 from pipeline.config import (
     ConvertConfig,
@@ -27,9 +25,11 @@ from pipeline.config import (
     check,
 )
 from pipeline.console import terminal
+from pipeline.errors import ConfigError, InputError, UserError, writable
 from pipeline.evaluation import examples
 from pipeline.orchestration.run_document import FORCED, Nodes, StageRecord
 from pipeline.records import checkpoint_folder
+from pipeline.records.manifest import MANIFEST, Manifest, require_manifest
 from pipeline.stages import fingerprints, store_folder
 from pipeline.stages.fingerprints import Identity, pin
 from pipeline.stages.registry import type_of
@@ -119,7 +119,7 @@ def pushed(node: StageRecord) -> StageRecord:
     """
     if not isinstance(node.config, ConvertConfig) or not node.config.push:
         return node
-    there = [] if node.reason else [str(file).removeprefix(f"{node.out}/") for file in storage.below(node.out)]
+    there = [] if node.reason else [str(file).removeprefix(f"{node.out}/") for file in places.below(node.out)]
     files = [name for name in there if name != MANIFEST] or ["README.md, config.json, weights, tokenizer's files"]
     reason = f"uploads to {node.config.push} (private if new): {', '.join(files)}"
     return dataclasses.replace(node, reason=f"{node.reason}; {reason}" if node.reason else reason)
@@ -251,10 +251,10 @@ def first_step(config: StageConfig, fingerprint: str, sources: fingerprints.Sour
     common = fingerprints.fingerprint_in_part(config, sources, extending.apart(config))
     if step := extending.step_in_common(config, common):
         return step, f"; continues after step {step:,}"
-    kept = dataclasses.replace(config, keep_best=False)
-    apart = extending.apart(kept)
-    if config.keep_best and (step := extending.step_in_common(kept, fingerprints.fingerprint_in_part(kept, sources, apart))):
-        return 0, f"; starts at step 0, but after step {step:,} with train.keep_best=false, as the best of all is wanted"
+    kept = dataclasses.replace(config, keep_best=False)  # which compares all evaluations
+    common_of_kept = fingerprints.fingerprint_in_part(kept, sources, extending.apart(kept))
+    if config.keep_best and (step := extending.step_in_common(kept, common_of_kept)):
+        return 0, f"; starts at step 0, but after step {step:,} with train.keep_best=false"
     made = Manifest.read(config.out)
     if made and (spread := made.config.get("steps")):  # shares of all steps may be what differs
         kept = dataclasses.replace(config, schedule=dataclasses.replace(config.schedule, spread_steps=spread))

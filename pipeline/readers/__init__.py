@@ -16,10 +16,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Protocol
 
-from pipeline.common import file_search, language_codes, storage
-from pipeline.errors import ConfigError, InputError
+from pipeline.common import language_codes
 from pipeline.common.schema import library
 from pipeline.config import CorpusConfig
+from pipeline.errors import ConfigError, InputError
 from pipeline.readers.io import size_limit
 from pipeline.records.metrics import NAMED
 from pipeline.storage import file_search, places
@@ -212,7 +212,7 @@ def what_is_missing(place: str, suffixes: tuple[str, ...]) -> str:
     if not any(plain):
         return "no file in this folder"
     packed = " (plain or compressed)" if len(plain) < len(suffixes) else ""
-    ends = sorted({PurePosixPath(str(each)).suffix for each in storage.below(storage.at(place))})
+    ends = sorted({PurePosixPath(str(each)).suffix for each in places.below(places.at(place))})
     moses = next((end for end in ends if len(end) == 3 and language_codes.is_code(end[1:])), "")
     other = f"; for the files of a language set corpus.path='{place.rstrip('/')}/**/*{moses}'" if moses else ""
     return f"no {', '.join(plain)} file{packed} in this folder{other}"

@@ -11,7 +11,9 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from tokenizers import BertWordPieceTokenizer, Tokenizer
-from transformers import AutoModel, AutoModelForMaskedLM, AutoModelForPreTraining, AutoTokenizer, BertConfig, BertForPreTraining as Theirs, pipeline as hub
+from transformers import AutoModel, AutoModelForMaskedLM, AutoModelForPreTraining, AutoTokenizer, BertConfig
+from transformers import BertForPreTraining as Theirs
+from transformers import pipeline as hub
 
 from model.config import ModelConfig
 from model.encoders.architectures import build_model
@@ -23,8 +25,9 @@ from pipeline.errors import ConfigError, InputError
 from pipeline.records import checkpoint_folder
 from pipeline.records.manifest import Manifest
 from pipeline.stages import stage
+from pipeline.storage.checksums import sha256
 from pipeline.tokenization.wordpiece import WordPiece
-from tests import finished, forked
+from tests.support import finished, forked
 from tests.support.refusals import refused
 
 SIZES = {"layers": 2, "hidden": 16, "heads": 2, "feed_forward": 32, "positions": 40}

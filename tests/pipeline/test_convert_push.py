@@ -12,17 +12,17 @@ from model.config import ModelConfig
 from model.encoders.architectures import build_model
 from model.training import checkpoint
 from pipeline import convert, run
-from pipeline.common import checkpoints
-from pipeline.errors import ConfigError, Exit, InputError, Restart
-from pipeline.records.manifest import sha256
-from pipeline.storage.stores import retries
 from pipeline.config import ConvertConfig, CorpusConfig, ExecutorConfig, RunConfig
+from pipeline.errors import ConfigError, Exit, InputError, Restart
 from pipeline.orchestration import graph
-from tests import finished, forked
-from tests.support.servers.hub_server import Hub, environment, server
+from pipeline.records import checkpoint_folder
+from pipeline.storage.checksums import sha256
+from pipeline.storage.stores import retries
 from tests.pipeline.test_convert import SIZES, make_vocabulary, manifest
+from tests.support import finished, forked
 from tests.support.refusals import refused
 from tests.support.runs import configured, planned
+from tests.support.servers.hub_server import Hub, environment, server
 
 MARKED = {"chck_0M": 0, "chck_1M": 4, "chck_2.5M": 8}  # names and steps
 STEPS = (0, 4, 6, 8, 9)

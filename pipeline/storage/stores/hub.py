@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from pipeline.common import redirects
 from pipeline.errors import ConfigError, InputError, Restart, StoreError, first_line
+from pipeline.storage import redirects
 from pipeline.storage.stores.remote_file import Info, RemoteFile
 from pipeline.storage.stores.retries import Again, longest_wait, until_answered
 

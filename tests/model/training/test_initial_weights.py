@@ -83,7 +83,7 @@ def test_longer_sequences_than_a_start_has_learnt_are_refused_with_what_fits(fol
     config = TrainConfig(
         out="o", data=DataConfig(dir="D", vocab="V"), model=size, start=str(folder), objective=ObjectiveConfig(name="o")
     )
-    with refused(ConfigError, r"set sequence_length=20 of prepare"):
+    with refused(ConfigError, r"; prepare sequence_length=20"):
         initial_weights.fitted(config, WORDS, 64)
     assert initial_weights.fitted(replace(config, model=AUTO), WORDS, 20).positions == 20
 

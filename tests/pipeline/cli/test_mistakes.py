@@ -233,7 +233,7 @@ def test_the_fields_of_a_mistake_reach_the_driver(vocab: Path, tmp_path: Path) -
     [
         ("text", {"a.txt": "Short.\n"}, [], r"set (minimum_characters=1)\b"),
         ("text", {"news.en": f"{LONG}\n", "news.de": f"{LONG}\n"}, [], r"set (corpus\.path='.*/\*\*/\*\.de')"),
-        ("parquet", {"lang=nl/a.parquet": None}, ["corpus.options.where=lang == 'nl'"], r"set (corpus\.path=.*/lang=nl),"),
+        ("parquet", {"lang=nl/a.parquet": None}, ["corpus.options.id=lang"], r"set (corpus\.path=.*/lang=nl),"),
     ],
 )
 def test_a_cure_of_reading_makes_shards_when_typed(

@@ -6,17 +6,16 @@ from pathlib import Path
 from typing import Any, get_args, get_origin
 
 import pytest
-from pytest import CaptureFixture
 
 from pipeline.cli import composing, help_text, overrides
 from pipeline.cli.overrides import type_of
-from pipeline.common.errors import ConfigError
 from pipeline.common.tables import read_table
 from pipeline.config import EmbedConfig, PredictConfig
+from pipeline.errors import ConfigError
 from pipeline.stages import fingerprints
 from pipeline.stages.registry import STAGES
-from tests.refusals import refused
-from tests.runs import composed, configured
+from tests.support.refusals import refused
+from tests.support.runs import composed, configured
 
 NEEDED = {"corpus": "+corpus=text", "task": "+task=own"}
 
@@ -61,7 +60,7 @@ def test_in_a_run_too_what_is_typed_beats_the_recipe(words: list[str], expected:
     assert {key: getattr(train, key) for key in expected} == expected
 
 
-def test_a_recipe_of_ones_own_gives_way_and_says_so(tmp_path: Path, capsys: CaptureFixture[str]) -> None:
+def test_a_recipe_of_ones_own_gives_way_and_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for name, text in {
         "recipe": "# @package _global_\ndefaults:\n  - /stage@stages.vocab: vocab\n  - /stage@stages.prepare: prepare\n"
         "  - /stage@stages.train: train\n  - /model: tiny\n  - _self_\nrecipe: mine\nstages:\n"
@@ -97,12 +96,11 @@ def test_two_typed_ones_are_refused(stage: str, words: list[str], key: str) -> N
         configured(stage, *words)
 
 
-
-
 def lists() -> Iterator[tuple[str, str, type]]:
     """(stage, key, type of an item) of every list of every schema, those of a task among them."""
     for stage, known in STAGES.items():
-        for key in [*fingerprints.defaults_of(known.schema), *known.schema.__dataclass_fields__, "data.more", "data.validation"]:
+        every = {*fingerprints.defaults_of(known.schema), *known.schema.__dataclass_fields__, "data.more"}
+        for key in sorted(every):
             kind = type_of(known.schema, key)
             if get_origin(kind) is list and not key.startswith("_"):
                 yield stage, key, get_args(kind)[0]
@@ -173,7 +171,9 @@ def test_every_word_of_another_program_leads_to_a_key_that_there_is() -> None:
 )
 def test_words_of_other_programs_lead_to_ours(stage: str, word: str, key: str) -> None:
     with refused(ConfigError, match=f"did you mean {key}\\?"):
-        composed("corpus=text", "corpus.path=.", word) if stage == "run" else configured(stage, *(["+task=own"] * (stage == "evaluate")), word)
+        if stage == "run":
+            composed("corpus=text", "corpus.path=.", word)
+        configured(stage, *(["+task=own"] * (stage == "evaluate")), word)
 
 
 def test_a_number_that_may_be_null_says_so() -> None:
