@@ -152,8 +152,8 @@ def with_vocabulary(config: ConvertConfig, source: "InitialWeights") -> "tuple[I
     vocabulary.check_size(source.config, len(entries), vocab)
     if source.tokenizer not in (None, sha256_of(text)):
         raise InputError(
-            f"is not the vocabulary that {own} was trained with, although both have {len(entries):,} entries; set vocab to "
-            "that one",
+            f"is not the vocabulary that {own} was trained with, although both have {len(entries):,} entries; set "
+            "vocab to that one",
             "vocab",
             vocab,
         )

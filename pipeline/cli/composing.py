@@ -15,7 +15,7 @@ import hydra
 from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
 from hydra.errors import HydraException, MissingConfigException
-from omegaconf import DictConfig, ListConfig, Node, OmegaConf
+from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException, ValidationError
 
 from pipeline.cli import help_text
@@ -164,8 +164,7 @@ def explain(error: Exception) -> UserError:
         return unknown_key(full, error.object_type)
     if isinstance(error, ValidationError):
         if wrong := WRONG_TYPE.search(text):
-            node = error.child_node
-            more = ", or null" if isinstance(node, Node) and node._is_optional() else ""
+            more = ", or null" if (node := error.child_node) is not None and node._is_optional() else ""
             more += "; items of a list have commas between them" * (full.endswith("]") and " " in wrong[1])
             return ConfigError(f"must be {TYPES[wrong[2] or wrong[3]]}{more}", full, wrong[1])
         one = NO_GROUP.search(text)
@@ -174,9 +173,7 @@ def explain(error: Exception) -> UserError:
         if "is not a ListConfig, list or tuple" in text:
             return no_list(full, getattr(error.value, "_value", lambda: error.value)())  # which may be a node
         if one is not None:
-            holder, inner = error.parent_node, isinstance(error.key, int)
-            first = names(holder._metadata.element_type if inner else OmegaConf.get_type(holder, error.key))[0]
-            return ConfigError(f"has keys of its own; did you mean {named(f'{full}.{first}')}={one[1]}?", full, one[1])
+            return has_keys(error, full, one[1])
         if many := NOT_ONE.search(text):
             return ConfigError("must be one text", full, many[1])
     if "Cannot merge DictConfig with ListConfig" in text:
@@ -191,6 +188,14 @@ def explain(error: Exception) -> UserError:
     noise = ("full_key:", "object_type=", "reference_type=", "See https", "Set the environment")
     text = " ".join(line for line in lines if not line.startswith(noise)).replace("\t", " ")
     return ConfigError(f"{text} (at {full})" if full and full not in text else text)
+
+
+def has_keys(error: ValidationError, full: str, value: str) -> ConfigError:
+    """Return the error for one value of a key that has keys of its own, with the first of these."""
+    holder, (place, bracket, _) = error.parent_node, full.rpartition("[")
+    first = names(holder._metadata.element_type if bracket else OmegaConf.get_type(holder, error.key))[0]
+    meant = f"{named(place)}=[{{{first}:{value}}}]" if bracket else f"{named(f'{full}.{first}')}={value}"
+    return ConfigError(f"has keys of its own; did you mean {meant}?", full, value)
 
 
 def no_list(full: str, value: Any) -> ConfigError:

@@ -226,11 +226,9 @@ def check(words: Words, schema: type | None) -> None:
                 cure = f"""quote the value, '{key}="{value}"'"""
             raise ConfigError(f"cannot be parsed; {cure}", key.lstrip("+~"), path=word)
         if found.is_sweep_override():
-            raise ConfigError(
-                f"must be one value; write a list as '{key}=[{value}]', a text with a comma as '{key}=\"{value}\"'",
-                key.lstrip("+~"),
-                path=word,
-            )
+            cure = f"; write a list as '{key}=[{value}]', a text with a comma as '{key}=\"{value}\"'"
+            alone = type_of(schema, key.lstrip("+~")) in (bool, int, float)
+            raise ConfigError(f"must be one value{'' if alone else cure}", key.lstrip("+~"), path=word)
 
 
 def joined(words: Words) -> str | None:

@@ -12,9 +12,7 @@ from pipeline.errors import ConfigError, named
 if TYPE_CHECKING:
     from omegaconf import DictConfig
 
-OF_SOURCE: dict[str, tuple[str, ...]] = dict.fromkeys(
-    ["corpus.path"], ("source",)
-)  # what a folder of `download` excludes
+OF_SOURCE: dict[str, tuple[str, ...]] = dict.fromkeys(["corpus.path"], ("source",))
 ENGINES = ("local", "prism", "flink", "spark", "dataflow")
 
 

@@ -9,7 +9,7 @@ import difflib
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, get_origin
 
 from omegaconf import DictConfig, OmegaConf, open_dict
 
@@ -132,7 +132,10 @@ def check_name(override: str, words: Words) -> None:
     if name in stage_keys.OWN or STAGE_KEY.match(override):
         return
     if near := difflib.get_close_matches(name, stage_keys.OWN, n=1, cutoff=ALIKE):
-        raise ConfigError(f"{override}: no such key; did you mean {near[0]}{dot}{rest}?")
+        listed = get_origin(type_of_key(RunConfig, near[0])) is list and value[:1] != "["
+        raise ConfigError(
+            f"{override}: no such key; did you mean {near[0]}{dot}{rest}={f'[{value}]' if listed else value}?"
+        )
     recipe = recipe_stages(words) or STAGES
     if stages := [one for one in recipe if stage_keys.belongs_to_stage(type_of(one), key)]:
         others = f" (stages with this key: {', '.join(stages)})" if stages[1:] else ""

@@ -1,0 +1,101 @@
+"""What a message tells its reader to type is typed in its situation, and helps.
+
+Helps: the message is gone, and the next one, if any, is not of what was typed. Commands are composed and checked,
+not run; `UNTRIED` has the messages of `test_messages` whose cure needs more than that, with the reason.
+"""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from pipeline.cli import composing
+from pipeline.config import RunConfig
+from pipeline.errors import UserError
+from pipeline.orchestration import compose_run, graph
+from pipeline.stages.registry import STAGES
+from tests.house.test_messages import MISTAKES
+
+OF_HELP = {"NAME": "{first}", "FOLDER": "{folder}", "VALUE": "9", "KEY=VALUE": "seed=9", "FILE": "{folder}/vocab.txt"}
+CURE = re.compile(
+    r"(?:did you mean|type|write(?: a list as)?|add|set|as in) (?P<quote>'?)"
+    r"(?P<cure>--force \w+|[\w.+-]+(?:\[\d+\])?(?:=(?:\[[^\]]*\]|[^\s;,?)']+))?)(?P=quote)[?,;) ]?"
+)
+MORE = """
+evaluate +task=own seeds=3
+evaluate +task=own task.columns=text
+train save_at_words=9
+train learning_rate=1e-4
+train optimizer.lr=1e-4
+train --learning_rate=1e-4
+train output_dir=out
+train num_train_epochs=2
+train objective.mask_share=[0.3 0.2]
+run corpus=sample learning_rate=1e-4
+run corpus=sample train.output_dir=out
+run corpus=sample train.lr=1e-4
+run corpus=sample evaluate.seeds=3
+run corpus=sample seeds=3
+run corpus=sample train.optimizer.betas=[0.9 0.95]
+run corpus=sample train.epochs=1 recipe=devlin
+train deepspeed.zero_optimization=2
+train precision=bf16 deepspeed=zero0
+"""
+UNTRIED = {  # what begins so, and why it is not typed here
+    "is required; add +corpus=NAME": "any corpus needs a path",
+    "is a file and is not overwritten": "asks for another folder",
+    "cannot be replaced; set out": "asks for another folder",
+    "is not writable": "asks for another folder",
+    "is in the folder that this command writes": "asks for another folder",
+    "field text not found": "the reader's; tests/pipeline/cli/test_mistakes.py types cures of reading",
+    "no finished stages found": "asks for a finished run",
+    "set one of these": "which one is the reader's choice",
+    "must be a folder; set data=": "evaluation reads the files",
+}
+
+
+def error_of(name: str, words: list[str]) -> UserError | None:
+    """What a command is answered with before it works; of a run also what its plan says."""
+    try:
+        if name == "run":
+            made = compose_run.of_words("run", RunConfig, words, asked=False)
+            graph.plan(made)
+        else:
+            composing.of_words(name, STAGES[name].schema, words, asked=False)
+    except UserError as error:
+        return error
+    return None
+
+
+def typed(words: list[str], error: UserError, cure: str) -> list[str]:
+    """The command with its cure instead of what was wrong."""
+    wrong = {error.key, (error.path or "").partition("=")[0].lstrip("-+~"), str(error).partition(":")[0]}
+    wrong |= {re.split(r"[=[]", each)[0].lstrip("-+~") for each in wrong if each}
+    kept, value = [], "9"
+    for word in words:
+        key, equals, rest = word.partition("=")
+        if key.lstrip("-+~") in wrong or (len(word) > 1 and word in cure) or word == "=":
+            value = rest if equals else value
+        else:
+            kept.append(word)
+    return [*kept, *(cure.split() if cure.startswith("--") else [cure if "=" in cure else f"{cure}={value}"])]
+
+
+@pytest.mark.parametrize("line", [line for line in f"{MISTAKES}{MORE}".splitlines() if line])
+def test_a_cure_helps_when_it_is_typed(line: str, tmp_path: Path) -> None:
+    (tmp_path / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nwords\n")
+    name, *words = shlex.split(line.replace("TMP", str(tmp_path)))
+    error = error_of(name, words) if name == "run" or name in STAGES else None
+    if error is None or any(why in error.problem for why in UNTRIED) or not (found := CURE.search(str(error))):
+        return
+    cure = found["cure"]
+    if error.problem.startswith("no such") and "=" not in cure and error.value:  # another choice
+        cure = f"{error.key}={cure}" if error.key != "tasks" else f"tasks=[{cure}]"
+    first = re.search(r"one of:? (?:ax\b.*\b(?=own,))?([\w-]+)", str(error))
+    for place, meant in OF_HELP.items():
+        cure = re.sub(rf"\b{place}\b", meant.format(first=first and first[1], folder=tmp_path), cure)
+    cure = "tasks=[]" if cure == "tasks=9" else cure
+    again = error_of(name, typed(words, error, cure))
+    assert again is None or str(again) != str(error), f"{cure} changes nothing"
+    assert again is None or again.key != cure.lstrip("+").partition("=")[0], f"{cure}: {again}"
