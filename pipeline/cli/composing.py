@@ -114,7 +114,7 @@ def settle(config: DictConfig, schema: Any, typed: set[str], run: str = "", pref
     for key, others in getattr(schema, "_yields", {}).items():
         other = next((each for each in others if f"{prefix}{each}" in typed and config[each] is not None), None)
         group, _, name = key.rpartition(".")
-        node = OmegaConf.select(config, group) if group else config
+        node: Any = OmegaConf.select(config, group) if group else config
         if other is None or node is None:
             continue
         off = None if node._get_node(name)._is_optional() else schema.__dataclass_fields__[name].default

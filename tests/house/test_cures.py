@@ -50,6 +50,8 @@ UNTRIED = {  # what begins so, and why it is not typed here
     "is in the folder that this command writes": "asks for another folder",
     "field text not found": "the reader's; tests/pipeline/cli/test_mistakes.py types cures of reading",
     "no finished stages found": "asks for a finished run",
+    "if it belongs to the value before": "one of two readings",
+    "has curly quotation marks": "the shell's marks, before any word is read",
     "set one of these": "which one is the reader's choice",
     "must be a folder; set data=": "evaluation reads the files",
 }
@@ -87,7 +89,11 @@ def test_a_cure_helps_when_it_is_typed(line: str, tmp_path: Path) -> None:
     (tmp_path / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nwords\n")
     name, *words = shlex.split(line.replace("TMP", str(tmp_path)))
     error = error_of(name, words) if name == "run" or name in STAGES else None
-    if error is None or any(why in error.problem for why in UNTRIED) or not (found := CURE.search(str(error))):
+    if error is None or any(why in error.problem for why in UNTRIED):
+        return
+    found = CURE.search(str(error))
+    assert found or not re.search(r"did you mean|\b(type|write|add|set) ", error.problem), f"not typed: {error}"
+    if found is None:
         return
     cure = found["cure"]
     if error.problem.startswith("no such") and "=" not in cure and error.value:  # another choice
