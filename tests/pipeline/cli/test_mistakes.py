@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from pipeline import prepare as stage_prepare
 from pipeline.beam import steps
 from pipeline.beam.task import Task
 from pipeline.errors import InputError
