@@ -63,7 +63,7 @@ def shared_data() -> Path:
 
 def store_module(kind: str) -> ModuleType:
     """The module of a store's server."""
-    return importlib.import_module(f"tests.pipeline.{STORES[kind]}")
+    return importlib.import_module(f"tests.support.servers.{STORES[kind]}")
 
 
 @pytest.fixture(
