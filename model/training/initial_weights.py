@@ -7,7 +7,7 @@ from pathlib import Path
 from model.config import AUTO, SHAPE, Json, ModelConfig, TrainConfig, Weights, check_length
 from model.huggingface import bert_format, vocabulary
 from model.optim.average import AVERAGE
-from model.training import checkpoint
+from model.training import checkpoint, provenance
 from pipeline.errors import ConfigError, InputError, named
 from pipeline.records import checkpoint_folder
 from pipeline.records.checkpoint_folder import Checkpoint
@@ -27,6 +27,7 @@ class InitialWeights:
     notes: list[str] = field(default_factory=list)  # initialised and ignored tensors
     steps: list[int] = field(default_factory=list)  # of our checkpoints that were averaged
     last: Checkpoint | None = None  # the last of these checkpoints
+    learnt: int = 0  # tokens of the longest sequences that it has learnt
 
     @property
     def tokenizer(self) -> str | None:
@@ -68,7 +69,8 @@ def read(place: Path | str, average: int = 1, ema: bool = False) -> InitialWeigh
                 value,
                 path=place,
             )
-        return InitialWeights(*bert_format.load(place)[:3])
+        config, weights, notes, _ = bert_format.load(place)
+        return InitialWeights(config, weights, notes, learnt=provenance.learnt(place, config.positions))
     graphs = sorted(Path(place).glob("*.ckpt.index"))
     if graphs:
         raise InputError(
@@ -77,10 +79,9 @@ def read(place: Path | str, average: int = 1, ema: bool = False) -> InitialWeigh
             path=graphs[0],
         )
     last = path, state = checkpoint_folder.locate(Path(place))
-    if ema:
-        return InitialWeights(ModelConfig(**state.model), moving_average(path), [], [state.step], last)
-    weights, steps = checkpoint.average(path, state, average)
-    return InitialWeights(ModelConfig(**state.model), weights, [], steps, last)
+    config = ModelConfig(**state.model)
+    weights, steps = (moving_average(path), [state.step]) if ema else checkpoint.average(path, state, average)
+    return InitialWeights(config, weights, [], steps, last, provenance.learnt(path, config.positions))
 
 
 def moving_average(path: Path) -> Weights:
@@ -139,6 +140,9 @@ def fitted(config: TrainConfig, wordpiece: WordPiece, length: int) -> ModelConfi
                 "objective.next_sentence",
                 True,
             )
+    if not model.positions:
+        before = size_of(config.start).positions if config.start is not None else 0
+        model = replace(model, positions=max(length, before))
     check_length(model, length, config.data)
     size = model.vocab_size or wordpiece.size
     if size != wordpiece.size:
