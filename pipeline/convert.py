@@ -89,6 +89,7 @@ def make_one(config: ConvertConfig, out: Path) -> Result:
         dtype=dtype,
         shard_bytes=config.shard_bytes,
         remarks=remarks_of(config, source, texts),
+        learnt=source.learnt,
     )
     sentence_model.copy(Path(config.train), out)
     samples = samples_of(source, vocab, list(config.examples) or texts)
@@ -102,6 +103,7 @@ def make_one(config: ConvertConfig, out: Path) -> Result:
         tokens=source.last[1].tokens if source.last else None,
         words=source.last[1].words if source.last else None,
         averaged=source.steps,
+        learnt=source.learnt,
         dtype=config.dtype,
         added_entries=added,
         notes=[*source.notes, *noted],
@@ -177,7 +179,7 @@ def samples_of(source: "InitialWeights", vocab: Path, texts: list[str]) -> list[
 
     if not texts or not mask_filling.has_head(source.config, source.notes):
         return []
-    return mask_filling.fill(source.config, source.state, WordPiece.load(vocab), texts)
+    return mask_filling.fill(source.config, source.state, WordPiece.load(vocab), texts, source.learnt)
 
 
 def remarks_of(config: ConvertConfig, source: "InitialWeights", texts: list[str]) -> Json:
@@ -188,6 +190,7 @@ def remarks_of(config: ConvertConfig, source: "InitialWeights", texts: list[str]
     steps = [f"{step:,}" for step in source.steps]
     return {
         "license": config.license,
+        "longest sequence": f"{source.learnt:,} tokens learnt, of {source.config.positions:,} positions",
         "example": texts[0] if texts else None,
         "converted from": config.train if initial_weights.is_foreign(config.train) else None,
         "weights": "moving average of the training" if config.ema else None,

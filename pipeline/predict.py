@@ -30,6 +30,7 @@ from pipeline.tokenization.coverage import Coverage
 from pipeline.tokenization.wordpiece import WordPiece
 
 if TYPE_CHECKING:
+    from model.finetuning.features import Ids
     from model.finetuning.saved_model import SavedModel
 
 Answer = dict[str, Any]
@@ -86,7 +87,7 @@ def answerer(config: PredictConfig) -> tuple[Callable[[Rows], Replies], Coverage
         pretrained = Pretrained(config, wordpiece)
         return lambda block: list(map(pretrained.answer, block)), wordpiece.coverage
     size, found = saved_model.load(folder)
-    tuned = Tuned(found, wordpiece, longest_of(config, size.positions, found.reading.sequence_length))
+    tuned = Tuned(found, wordpiece, longest_of(config, size.positions))
     kinds = {"class": tuned.classes, "tag": tuned.tags, "answer": tuned.passages, "choice": tuned.endings}
     return kinds[found.model.config.kind], wordpiece.coverage
 
@@ -143,8 +144,7 @@ class Pretrained:
                 self.folder,
                 where=where,
             )
-        ids, start = self.frame(where, first, second)
-        places, pair = self.model(mask_filling.batch_of(ids, start, self.wordpiece.mask))
+        places, pair = self.logits_of(where, *(mask_filling.pieces(self.wordpiece, text) for text in (first, *others)))
         found: Answer = {"text": line}
         if masked:
             found["masks"] = [mask_filling.likeliest(self.wordpiece, one, self.top, digits=6) for one in places]
@@ -152,20 +152,31 @@ class Pretrained:
             found["next"] = round(float(pair.softmax(-1)[0, 0]), 6)
         return found
 
-    def frame(self, where: str, first: str, second: str | None) -> "tuple[np.ndarray, int]":
-        """Return the sequence of a line, and the start of its second text.
+    def logits_of(self, where: str, first: "Ids", second: "Ids | None" = None) -> Any:
+        """Return the logits of each mask `(V,)`, and of a pair `(1, 2)`; in a long text by the tokens around each mask.
 
         Raises:
-            InputError: the sequence is too long.
+            InputError: a mask is in the part of a long pair that is not read.
         """
-        from model.finetuning import features
-        from model.huggingface.mask_filling import pieces
+        from model.finetuning.features import TruncationConfig, frame, pieces
+        from model.huggingface.mask_filling import batch_of
 
-        after = None if second is None else pieces(self.wordpiece, second)
-        ids, start = features.frame(self.wordpiece, pieces(self.wordpiece, first), after)
-        if len(ids) > self.longest:
-            raise InputError(f"has {len(ids)} tokens; must be at most {self.longest}", path=where)
-        return ids, start
+        room, mask = self.longest - 2, self.wordpiece.mask
+        tokens = len(frame(self.wordpiece, first, second)[0])
+        self.wordpiece.coverage.shortened += tokens > self.longest
+        if second is not None:
+            ids, start = frame(self.wordpiece, *next(pieces(first, second, TruncationConfig(self.longest))))
+            if sum(map(np.count_nonzero, (first == mask, second == mask))) > np.count_nonzero(ids == mask):
+                raise InputError(f"has {tokens} tokens; must be at most {self.longest}", path=where)
+            return self.model(batch_of(ids, start, mask))
+        rows, done = [], dict[int, Any]()
+        for place in np.flatnonzero(first == mask).tolist():
+            begin = max(0, min(place - room // 2, len(first) - room))
+            if begin not in done:
+                ids, start = frame(self.wordpiece, first[begin : begin + room], None)
+                done[begin], _ = self.model(batch_of(ids, start, mask))
+            rows.append(done[begin][np.count_nonzero(first[begin:place] == mask)])
+        return rows, None
 
 
 def texts_of(row: Row, most: int) -> list[str]:

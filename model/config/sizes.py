@@ -37,7 +37,7 @@ class ModelConfig(Section, key="model"):
     hidden: int = option(help="Size of a token's vector; 0: as for layers.", at_least=0)
     heads: int = option(help="Attention heads per layer; 0: as for layers.", at_least=0)
     feed_forward: int = option(help="Width of the feed-forward part; 0: as for layers.", at_least=0)
-    positions: int = option(512, "Longest sequence; 0: as for layers.", at_least=0)
+    positions: int = option(512, "Longest sequence; 0: as in `start`, or that of the data if longer.", at_least=0)
     vocab_size: int | None = option(None, "Entries of the vocabulary; null: the tokenizer's.")
     dropout: float = option(0.1, "Dropout of hidden vectors.", at_least=0, below=1)
     attention_dropout: float = option(0.1, "Dropout of attention weights.", at_least=0, below=1)
@@ -59,7 +59,7 @@ class ModelConfig(Section, key="model"):
 
     def check_rules(self) -> None:
         """Check what fits what."""
-        for key in (*SHAPE, "positions"):
+        for key in SHAPE:
             self.require(self.name == AUTO or getattr(self, key) >= 1, "must be at least 1", key)
         self.require(
             0 in (self.hidden, self.heads) or self.hidden % self.heads == 0,

@@ -114,21 +114,21 @@ class DataConfig(Section, key="data"):
 
 
 def check_length(
-    model: ModelConfig, length: int, data: DataConfig, key: str = "model.positions", learnt: int | None = None
+    model: ModelConfig, length: int, data: DataConfig, key: str = "model.positions", start: int | None = None
 ) -> None:
-    """Check that a model has a position for each token of a sequence; of those `learnt` a start has no more.
+    """Check that a model has a position for each token of a sequence, and a start whose positions are parameters.
 
     Raises:
         ConfigError: It has not.
     """
     folders = ", ".join(data.folders)
-    most = min(model.positions, learnt or model.positions)
+    most = min(model.positions, start or model.positions)
     problem = (
         f"must be at least {length}, the sequence length of {folders}; set it so, or prepare sequence_length={most}"
     )
-    if learnt and length > learnt:  # a model of more positions would not fit
-        problem = f"cannot be more than the {learnt} that the model in {named('start')} has learnt, but {folders} has "
-        problem += f"sequences of {length}; prepare sequence_length={learnt}"
+    if start and length > start:  # a model of more positions would not fit
+        problem = f"cannot be more than the {start} that the model in {named('start')} has learnt, but {folders} has "
+        problem += f"sequences of {length}; prepare sequence_length={start}"
     check(length <= most, problem, key, model.positions)
 
 

@@ -74,7 +74,10 @@ def tokenize(
     groups = [0]
     others = texts(wordpiece, second or [])
     for index, part in enumerate(texts(wordpiece, first)):
-        for a, b in pieces(part, others[index] if second is not None else None, framing):
+        other = others[index] if second is not None else None
+        if framing.truncation != "chunks":
+            wordpiece.coverage.shortened += len(frame(wordpiece, part, other)[0]) > framing.longest
+        for a, b in pieces(part, other, framing):
             sequence, start = frame(wordpiece, a, b)
             ids.append(sequence)
             starts.append(start)

@@ -69,7 +69,8 @@ def save(
     config |= {"architectures": [names.tuned[kind]], **names_of(model.config, labels)}
     config |= {TEXTS: texts} if texts is not None else {}
     config |= {READING: asdict(reading)} if reading is not None else {}
-    bert_format.write(folder, size, names.their_tensors(state) | own, config, text, entries)
+    longest = reading.sequence_length if reading is not None else None
+    bert_format.write(folder, size, names.their_tensors(state) | own, config, text, entries, longest)
 
 
 def check(size: ModelConfig, source: Path | str) -> None:

@@ -75,11 +75,13 @@ def save(
     dtype: torch.dtype = torch.float32,
     shard_bytes: int | None = None,
     remarks: Json | None = None,
+    learnt: int | None = None,
 ) -> None:
     """Write weights, sizes, tokenizer and model card (with the metrics of `manifests`).
 
     The weights are written as `dtype`, in files of at most `shard_bytes` (but at least one tensor)
-    if set. `remarks` are further rows of the model card.
+    if set. `remarks` are further rows of the model card. `learnt` are the tokens of the longest
+    sequences that were learnt; None: as many as there are positions.
 
     Raises:
         InputError: The vocabulary is incomplete or does not match the model's size, or a weight is
@@ -101,7 +103,7 @@ def save(
     )
     (folder / "README.md").write_text(text, encoding="utf-8")
     theirs = their_config(config, entries, dtype)
-    write(folder, config, names_for(config).their_tensors(weights), theirs, source, entries, shard_bytes)
+    write(folder, config, names_for(config).their_tensors(weights), theirs, source, entries, learnt, shard_bytes)
 
 
 def write(
@@ -111,12 +113,13 @@ def write(
     theirs: Json,
     source: str,
     entries: list[str],
+    learnt: int | None,
     shard_bytes: int | None = None,
 ) -> None:
     """Write the files that transformers reads, and make all of the folder readable for everybody.
 
     `tensors` and the content `theirs` of config.json are in Hugging Face's words; `source` is the
-    text of tokenizer.json, `entries` are those of the vocabulary by id.
+    text of tokenizer.json, `entries` are those of the vocabulary by id, `learnt` is as in `save`.
     """
     save_torch_state_dict(tensors, folder, max_shard_size=shard_bytes or sys.maxsize)
     write_json(folder / CONFIG, theirs)
@@ -126,7 +129,7 @@ def write(
     if is_wordpiece(Tokenizer.from_str(source)) and "" not in entries:  # unused ids have no line
         lines = "".join(f"{entry}\n" for entry in entries)
         (folder / vocabulary.VOCAB).write_bytes(lines.encode())
-    settings = settings | vocabulary.tokenizer_config(config, source)
+    settings = settings | vocabulary.tokenizer_config(learnt or config.positions, source)
     write_json(folder / vocabulary.TOKENIZER_CONFIG, settings)
     for path in folder.iterdir():  # safetensors files are private to their owner
         path.chmod(0o644)

@@ -3,7 +3,7 @@
 Shapes: L tokens of a sequence, V vocabulary.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +11,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from model.config import Json, ModelConfig
+from model.config import Json, ModelConfig, Weights
 from model.encoders.architectures import model_with
 from model.encoders.batch import Batch
 from model.huggingface import bert_format
@@ -49,16 +49,16 @@ def examples(folder: Path | str, wordpiece: WordPiece, count: int) -> list[str]:
     return [text.replace(wordpiece.vocab[wordpiece.mask], MASK) for text in found if "\ufffd" not in text][:count]
 
 
-def fill(config: ModelConfig, state: Mapping[str, Tensor], wordpiece: WordPiece, texts: Sequence[str]) -> list[Json]:
+def fill(config: ModelConfig, state: Weights, wordpiece: WordPiece, texts: Sequence[str], longest: int) -> list[Json]:
     """Return for each text its likeliest words with probabilities, mask by mask.
 
-    Texts without a mask or longer than the model's positions are left out.
+    Texts without a mask, or with more than `longest` tokens, are left out.
     """
     model = model_with(config, state).float()
     found = []
     for text in texts:
         ids = np.array([wordpiece.cls, *pieces(wordpiece, text), wordpiece.sep])
-        if MASK not in text or len(ids) > config.positions:
+        if MASK not in text or len(ids) > longest:
             continue
         logits, _ = model(batch_of(ids, len(ids), wordpiece.mask))
         masks = [likeliest(wordpiece, row, TOP, digits=4) for row in logits]

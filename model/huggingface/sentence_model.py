@@ -21,7 +21,7 @@ class Pooling:
 
     kind: str  # cls, mean or max
     normalized: bool
-    longest: int | None  # most tokens of a text
+    longest: int | None  # most tokens of a text, where a setting of its own says so
     prompt: str  # before each text
     lowercase: bool
 
@@ -85,9 +85,27 @@ def pooling_of(folder: Path) -> Pooling | None:
             "pretrained",
             folder,
         )
-    longest = first.get("max_seq_length") or _read(folder / "tokenizer_config.json").get("model_max_length")
-    known = longest if isinstance(longest, int) and longest > 2 else None
-    return Pooling(modes[0], "Normalize" in names, known, prompt, bool(first.get("do_lower_case")))
+    longest = _shortest(first.get("max_seq_length"))
+    return Pooling(modes[0], "Normalize" in names, longest, prompt, bool(first.get("do_lower_case")))
+
+
+def stated_length(folder: Path) -> int | None:
+    """Return the longest sequence by a model's folder: as it was tuned, else as its tokenizer and its positions allow.
+
+    None if it has no number that can be one.
+
+    Raises:
+        InputError: A file of its settings is broken.
+    """
+    config, tokenizer = _read(folder / "config.json"), _read(folder / "tokenizer_config.json")
+    tuned = config.get("fine_tuning")  # as `saved_model` writes it
+    own = _shortest(tuned.get("sequence_length") if isinstance(tuned, dict) else None)
+    return own or _shortest(tokenizer.get("model_max_length"), config.get("max_position_embeddings"))
+
+
+def _shortest(*lengths: object) -> int | None:
+    """Return the smallest of these values that can be the tokens of a sequence."""
+    return min((each for each in lengths if isinstance(each, int) and each > 2), default=None)
 
 
 def _modules(folder: Path) -> list[Json]:

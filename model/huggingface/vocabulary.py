@@ -78,7 +78,7 @@ def extend_embeddings(config: ModelConfig, state: Weights, old: str, entries: li
     return replace(config, vocab_size=len(entries)), grown
 
 
-def tokenizer_config(config: ModelConfig, source: str) -> Json:
+def tokenizer_config(longest: int, source: str) -> Json:
     """Return the content of tokenizer_config.json, from which transformers builds the tokenizer.
 
     `BertTokenizer` ignores what tokenizer.json says of normalization and words: it builds its own
@@ -87,10 +87,7 @@ def tokenizer_config(config: ModelConfig, source: str) -> Json:
     """
     library = Tokenizer.from_str(source)
     names = wordpiece.special_names(library.get_vocab(with_added_tokens=True))
-    common = {
-        "model_max_length": config.positions,
-        **{f"{role}_token": name for role, name in zip(ROLES, names, strict=True)},
-    }
+    common = {"model_max_length": longest, **{f"{role}_token": name for role, name in zip(ROLES, names, strict=True)}}
     spec = json.loads(library.to_str())  # by the library: old files lack the model's type
     if is_bert(spec):
         normalizer = spec["normalizer"]

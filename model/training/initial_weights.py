@@ -7,7 +7,7 @@ from pathlib import Path
 from model.config import AUTO, SHAPE, Json, ModelConfig, TrainConfig, Weights, check_length
 from model.huggingface import bert_format, vocabulary
 from model.optim.average import AVERAGE
-from model.training import checkpoint
+from model.training import checkpoint, provenance
 from pipeline.errors import ConfigError, InputError, named
 from pipeline.records import checkpoint_folder
 from pipeline.records.checkpoint_folder import Checkpoint
@@ -27,6 +27,7 @@ class InitialWeights:
     notes: list[str] = field(default_factory=list)  # initialised and ignored tensors
     steps: list[int] = field(default_factory=list)  # of our checkpoints that were averaged
     last: Checkpoint | None = None  # the last of these checkpoints
+    learnt: int = 0  # tokens of the longest sequences that it has learnt
 
     @property
     def tokenizer(self) -> str | None:
@@ -68,7 +69,8 @@ def read(place: Path | str, average: int = 1, ema: bool = False) -> InitialWeigh
                 value,
                 path=place,
             )
-        return InitialWeights(*bert_format.load(place)[:3])
+        config, weights, notes, _ = bert_format.load(place)
+        return InitialWeights(config, weights, notes, learnt=provenance.learnt(place, config.positions))
     graphs = sorted(Path(place).glob("*.ckpt.index"))
     if graphs:
         raise InputError(
@@ -77,10 +79,9 @@ def read(place: Path | str, average: int = 1, ema: bool = False) -> InitialWeigh
             path=graphs[0],
         )
     last = path, state = checkpoint_folder.locate(Path(place))
-    if ema:
-        return InitialWeights(ModelConfig(**state.model), moving_average(path), [], [state.step], last)
-    weights, steps = checkpoint.average(path, state, average)
-    return InitialWeights(ModelConfig(**state.model), weights, [], steps, last)
+    config = ModelConfig(**state.model)
+    weights, steps = (moving_average(path), [state.step]) if ema else checkpoint.average(path, state, average)
+    return InitialWeights(config, weights, [], steps, last, provenance.learnt(path, config.positions))
 
 
 def moving_average(path: Path) -> Weights:
@@ -127,10 +128,8 @@ def fitted(config: TrainConfig, wordpiece: WordPiece, length: int) -> ModelConfi
         ConfigError: Sequences are longer than the model's positions, or the vocabulary differs.
         InputError: The size is taken from `start`, which contains no model.
     """
-    model, learnt = config.model, None
+    model = config.model
     there = None if config.start is None else size_of(config.start)
-    if there is not None and there.architecture == "bert":
-        learnt = there.positions
     if model.name == AUTO and there is not None:
         model = model.filled(there)
         model = replace(model, layer_norm_epsilon=there.layer_norm_epsilon, **architecture_of(there, model))
@@ -141,7 +140,10 @@ def fitted(config: TrainConfig, wordpiece: WordPiece, length: int) -> ModelConfi
                 "objective.next_sentence",
                 True,
             )
-    check_length(model, length, config.data, learnt=learnt)
+    if not model.positions:
+        model = replace(model, positions=max(length, there.positions if there is not None else 0))
+    rows = there.positions if there is not None and there.traits.learned_positions else None
+    check_length(model, length, config.data, start=rows)
     size = model.vocab_size or wordpiece.size
     if size != wordpiece.size:
         raise ConfigError(f"must be {wordpiece.size}, the tokenizer's size; unset it", "model.vocab_size", size)

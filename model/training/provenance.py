@@ -1,5 +1,6 @@
 """What is known of the origin of weights: the manifests of their training and of its data."""
 
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -7,9 +8,11 @@ from statistics import fmean
 from typing import TYPE_CHECKING
 
 from model.config import Json
+from model.huggingface import sentence_model
 from model.tracking.metrics_file import read_metrics
-from pipeline.records.manifest import Manifest
-from pipeline.records.metrics import TrainingSummary
+from pipeline.records import checkpoint_folder
+from pipeline.records.manifest import Manifest, enclosing_manifest
+from pipeline.records.metrics import Conversion, CorpusCounts, TrainingSummary
 
 if TYPE_CHECKING:
     from model.training.initial_weights import InitialWeights
@@ -31,6 +34,40 @@ def histories(place: str) -> Iterator[Manifest]:
                 if shards is not None and shards.stage == "prepare":
                     yield shards
             return
+
+
+def learnt(place: Path | str, positions: int = sys.maxsize) -> int:
+    """Return the tokens of the longest sequences that a model has learnt or was tuned on, at most its `positions`.
+
+    Checkpoints and folders in Hugging Face's format note it. Of what earlier code has written, the shards of the
+    training tell it; where these are gone, it is `positions`.
+    """
+    folder = Path(place)
+    if not (folder / "config.json").is_file():
+        return min(checkpoint_folder.noted(folder, "learnt") or _of_shards(folder, positions), positions)
+    found = min(sentence_model.stated_length(folder) or positions, positions)
+    made = Manifest.read(folder, of_input=True) or enclosing_manifest(folder)
+    if made is None or made.stage != Conversion.stage:
+        return found
+    whole = Conversion.of(made)
+    noted = whole.checkpoints.get(folder.name, whole).learnt
+    return found if noted else min(found, learnt(made.config["train"], positions))
+
+
+def _of_shards(folder: Path, positions: int) -> int:
+    """Return the same of a training, by the manifests of its shards; `positions` if any is missing."""
+    made = [*histories(str(folder))]
+    if len(made) < 2 or len(made) < 2 + len(made[0].config["data"].get("more", [])):
+        return positions
+    train, *shards = made
+    start = train.config.get("start")
+    lengths = [CorpusCounts.of(one).sequence_length or positions for one in shards]
+    return max(*lengths, learnt(start, positions) if start else 0)
+
+
+def beyond(length: int, learnt: int) -> list[str]:
+    """Return a line if sequences are longer than a model has learnt."""
+    return [f"sequence_length={length} is beyond the {learnt} tokens that the model has learnt"][: length > learnt]
 
 
 def of_weights(place: str, source: "InitialWeights", average: bool) -> Iterator[Manifest]:

@@ -17,7 +17,7 @@ from model.encoders.device import TYPES
 from model.loader.loader import Loader
 from model.loader.shard_files import ShardFiles
 from model.loader.sources import LOCAL, CachedShards
-from model.training import device_peak, extending, initial_weights, micro_batch, run_length
+from model.training import device_peak, extending, initial_weights, micro_batch, provenance, run_length
 from model.training.checkpoint import Tensors
 from model.training.deepspeed_engine import build_engine, compiles, load_state, restore_scale, start_world
 from pipeline.common import counter_rng
@@ -127,7 +127,7 @@ def restore(session: Session, store: BackgroundUpload, beat: Beat) -> tuple[Any,
         InputError: They do not fit this training.
     """
     plan, world, _ = session
-    config, state, tensors = plan.config, plan.beginning, None
+    config, state, tensors, before = plan.config, plan.beginning, None, 0
     torch.manual_seed(int(counter_rng.key(config.seed, "initialise") >> 1))
     module = build_model(plan.model)
     words = run_length.WordsSeen(config, plan.loader.words_per_token is not None)
@@ -137,16 +137,19 @@ def restore(session: Session, store: BackgroundUpload, beat: Beat) -> tuple[Any,
         words.resume(there.words, path)
         own = {key: getattr(state, key) for key in ("fingerprint", "model", "tokenizer")}
         state, tensors = dataclasses.replace(there, **own), Tensors(path)
+        before = there.learnt or (provenance.learnt(config.start, plan.model.positions) if config.start else 0)
         module.load_state_dict({name: tensors.weight(name) for name, _ in module.named_parameters()})
     elif config.start is not None:
         source = initial_weights.start(config.start, plan.model, plan.wordpiece)
         module.load_state_dict(source.state)
+        before = source.learnt
         if config.start_optimizer:
             path, there = source.checkpoint()
             state, tensors = dataclasses.replace(state, carried=there.updates), Tensors(path)
     module.encoder.recompute = config.compute.recompute
     if compiles(config, world):
         module.encoder.compile_layers(world.device, TYPES[config.precision])
+    state = dataclasses.replace(state, learnt=max(before, plan.shards[0].sequence_length))
     engine = build_engine(module, config, world)
     if tensors is not None:
         load_state(engine, tensors, state.updates)

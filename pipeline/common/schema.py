@@ -53,14 +53,17 @@ def option(
     help: str = "",
     role: str = "setting",
     counts: Callable[[Any], Any] | None = None,
+    formerly: Any = None,
     **limits: Any,
 ) -> Any:
     """Return a field that affects the stage's output; `limits` are arguments of `Limits`.
 
     A `role` that is the name of another field says: only where that is set. `counts` returns the part
-    of a value that does so, if the rest does not.
+    of a value that does so, if the rest does not. `formerly` was the default in an earlier version of
+    the stage, whose folders stand.
     """
     metadata = {"help": help, "role": role, "counts": counts or (lambda value: value)}
+    metadata |= {"formerly": formerly} if formerly is not None else {}
     metadata |= {"limits": Limits(**limits)} if limits else {}
     if isinstance(default, list | dict):
         return field(default_factory=default.copy, metadata=metadata)

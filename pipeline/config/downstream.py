@@ -8,6 +8,7 @@ from pipeline.common.schema import Section, StageConfig, check, input_path, opti
 from pipeline.errors import named
 
 MINIMAL_PAIRS = "minimal_pairs"
+USUAL_LENGTH = 128  # tokens of a sequence in fine-tuning
 # Names of columns, and labels: in NFC, as in tables, as a letter can be encoded in two ways.
 IN_TABLES = ("columns", "choices", "label", "labels", "test_columns", "contexts", "paradigm", "phenomenon", "category")
 
@@ -178,7 +179,9 @@ class EvaluateConfig(StageConfig):
     batch_sizes: list[int] = option([32], "Batch sizes of the grid.", at_least=1)
     learning_rates: list[float] = option([5e-5], "Learning rates of the grid.", above=0)
     seeds: list[int] = option([0], "Seeds of the grid.")
-    sequence_length: int = option(128, "Tokens per sequence, at most.", at_least=8)
+    sequence_length: int | None = option(
+        None, "Tokens per sequence, at most; null: 128, or as many as were learnt.", formerly=USUAL_LENGTH, at_least=8
+    )
     truncation: str = option(
         "head",
         "Of classification and choice: part of a long text that is kept; chunks, of "
@@ -252,6 +255,11 @@ class EvaluateConfig(StageConfig):
         self._check_saved()
 
     @property
+    def longest(self) -> int:
+        """Return the tokens of a sequence, at most, where it is not known what the model has learnt."""
+        return self.sequence_length or USUAL_LENGTH
+
+    @property
     def saves(self) -> bool:
         """Return whether the best model is saved."""
         return self.keep or self.submit
@@ -304,7 +312,7 @@ class PredictConfig(RowsConfig):
     pretrained: str = option(help="Hugging Face folder, pre-trained or fine-tuned.")
     top: int = option(5, "Words per mask.", at_least=1)
     sequence_length: int | None = option(
-        None, "Tokens per sequence, at most; null: those that the model was tuned on.", at_least=8
+        None, "Tokens per sequence, at most; null: as many as were learnt or tuned.", at_least=8
     )
 
 
@@ -321,7 +329,7 @@ class EmbedConfig(RowsConfig):
         "sentence-transformers model says, else mean.",
         choices=("cls", "mean", "max", "tokens"),
     )
-    sequence_length: int | None = option(None, "Tokens per text, at most; null: those of the model.", at_least=8)
+    sequence_length: int | None = option(None, "Tokens per text, at most; null: as many as were learnt.", at_least=8)
     truncation: str = option("head", "Part of a long text that is kept.", choices=("head", "tail", "head_tail"))
 
     def check_rules(self) -> None:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from model.training import provenance
 from pipeline.common import cores, heartbeat
 from pipeline.config import EvaluateConfig, TaskConfig
 from pipeline.console import terminal
@@ -82,6 +83,7 @@ class SearchContext:
     dev: Dataset
     also: dict[str, tuple[TaskType, Dataset]]  # other tasks' dev sets, by name
     coverage: Coverage  # of all of their texts
+    beyond: list[str]  # a line if sequences are longer than the model has learnt
 
 
 def prepare(config: EvaluateConfig) -> SearchContext:
@@ -102,6 +104,8 @@ def prepare(config: EvaluateConfig) -> SearchContext:
         from model.huggingface import bert_format
 
         bert_format.read_config(config.pretrained)  # its error suggests other folders
+    learnt = provenance.learnt(config.pretrained)
+    config = replace(config, sequence_length=config.sequence_length or min(config.longest, learnt))
     wordpiece = WordPiece.load(config.pretrained)
     kind = open_task_type(config, config.task, wordpiece)
     train, dev = read_sides(kind, config.task, config.maximum_rows)
@@ -119,14 +123,13 @@ def prepare(config: EvaluateConfig) -> SearchContext:
     size, weights, *_ = bert_format.load(config.pretrained)
     if config.saves:
         saved_model.check(size, config.pretrained)
-    if config.sequence_length > size.positions:
-        raise ConfigError(
-            f"must be at most the model's {size.positions} positions", "sequence_length", config.sequence_length
-        )
+    if config.longest > size.positions:
+        raise ConfigError(f"must be at most the model's {size.positions} positions", "sequence_length", config.longest)
     if max(map(abs, config.layers)) > size.layers:
         raise ConfigError(f"must be layers of the model, which has {size.layers}", "layers", config.layers)
     also = others(config, wordpiece)
-    return SearchContext(config, size, weights, kind, train, dev, also, wordpiece.coverage)
+    beyond = provenance.beyond(config.longest, learnt)
+    return SearchContext(config, size, weights, kind, train, dev, also, wordpiece.coverage, beyond)
 
 
 def others(config: EvaluateConfig, wordpiece: WordPiece) -> dict[str, tuple[TaskType, Dataset]]:
@@ -195,7 +198,7 @@ def evaluate(config: EvaluateConfig, out: Path) -> Evaluation:
     """
     folder, context = out / RUNS, prepare(config)
     folder.mkdir(exist_ok=True)
-    remarks = remarks_of(config, context.train, context.dev)
+    remarks = [*context.beyond, *remarks_of(config, context.train, context.dev)]
     for remark in remarks:
         terminal.say(f"{config.task.name}: {remark}")
     keys = grid_of(config)
@@ -382,7 +385,7 @@ def save_model(context: SearchContext, model: "BertWithHead", folder: Path) -> N
     config, task = context.config, context.config.task
     labels = getattr(context.kind, "tags", task.labels)
     texts = len(task.columns) if task.kind == "classification" else None
-    reading = saved_model.Reading(config.sequence_length, config.truncation, config.stride)
+    reading = saved_model.Reading(config.longest, config.truncation, config.stride)
     with atomic_folder(folder) as temporary:
         saved_model.save(temporary, model, context.size, labels, Path(config.pretrained), texts, reading)
 
@@ -452,7 +455,7 @@ def card_of(context: SearchContext, record: Record) -> str:
         **scores,
         "epochs": config.epochs,
         **{name.replace("_", " "): record[name] for name in ("batch_size", "learning_rate", "seed")},
-        "longest sequence": f"{config.sequence_length} tokens, {config.truncation}",
+        "longest sequence": f"{config.longest} tokens, {config.truncation}",
     }
     return model_card.write_tuned(context.size, context.kind.head, config.pretrained, task.name, rows)
 

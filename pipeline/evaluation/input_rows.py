@@ -106,14 +106,19 @@ def _rows(config: PredictConfig | EmbedConfig) -> Iterator[Row]:
 
 
 def longest_of(config: PredictConfig | EmbedConfig, positions: int, own: int | None = None) -> int:
-    """Return how many tokens of a row are read: as set, or as the model's folder says, or all positions.
+    """Return how many tokens of a row are read: as set, or as a setting of the folder says, or as it has learnt.
 
     Raises:
         ConfigError: the model has fewer positions.
     """
-    longest = config.sequence_length or min(own or positions, positions)
+    from model.training import provenance
+
+    learnt = provenance.learnt(config.pretrained, positions)
+    longest = config.sequence_length or min(own or learnt, positions)
     if longest > positions:
         raise ConfigError(f"the model has {positions} positions", "sequence_length", longest)
+    for line in provenance.beyond(config.sequence_length or 0, learnt):
+        terminal.say(line, sys.stderr)
     return longest
 
 

@@ -335,7 +335,7 @@ def scores_of(config: EvaluateConfig, model: Candidate, start: str, pairs: Pairs
     from model.encoders.architectures import build_model
     from model.encoders.device import device_of
     from model.finetuning.sentence_scores import SentenceScorer
-    from model.training import initial_weights
+    from model.training import initial_weights, provenance
 
     if config.threads is not None:
         torch.set_num_threads(config.threads)
@@ -349,12 +349,13 @@ def scores_of(config: EvaluateConfig, model: Candidate, start: str, pairs: Pairs
         network.load_state_dict(source.state)
     sequences, first = framed(wordpiece, pairs)
     longest = max(map(len, sequences))
-    if longest > source.config.positions:
-        raise InputError(
-            f"a sentence of {config.task.name} has {longest} tokens, the model reads {source.config.positions}",
-            "pretrained",
-            path=model.folder,
-        )
+    known, positions = source.learnt, source.config.positions
+    if longest > min(max(config.sequence_length or 0, known), positions):
+        cure = "take another model" if longest > positions else f"set {named('sequence_length')}={longest} to go beyond"
+        problem = f"a sentence of {config.task.name} has {longest} tokens, the model has learnt {known} of {positions}"
+        raise InputError(f"{problem}; {cure}", "pretrained", path=model.folder)
+    for line in provenance.beyond(longest, known) if start == PRETRAINED else ():
+        terminal.say(f"{model.name}: {line}")
     scorer = SentenceScorer(network, wordpiece.mask, device_of())
     goes_on = None
     if config.score == "word_l2r" and not source.config.causal:

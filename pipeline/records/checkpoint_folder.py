@@ -51,6 +51,7 @@ class State:
     best: dict[str, float] = dataclasses.field(default_factory=dict)  # of keep_best: its step and held-out figures
     mark: float | None = None  # of save_at_words: what it was saved for, 0 before the first step
     sums: list[float] = dataclasses.field(default_factory=list)  # of the metrics since the last row
+    learnt: int | None = None  # tokens of the longest sequences, here or before `start`; None: not noted
     format: str = FORMAT
 
     @property

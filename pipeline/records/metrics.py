@@ -417,6 +417,7 @@ class Conversion(Record):
     tokens: int | None = None
     words: float | None = None
     averaged: list[int] = empty(list)  # steps of the checkpoints
+    learnt: int | None = None  # tokens of the longest sequences; None: not noted
     dtype: str = "fp32"
     added_entries: int = 0
     notes: list[str] = empty(list)

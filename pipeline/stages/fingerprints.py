@@ -216,8 +216,16 @@ def compared(stage: str, config: StageConfig, wanted: str, sources: Sources) -> 
         return present, None
     if present.version != stage_of(stage).version and stage_of(stage).quick:
         return present, ""
-    same = present.inputs == dict(sources) and not changes(present.config, config)
+    old = config if present.version == stage_of(stage).version else _as_before(config)
+    same = present.inputs == dict(sources) and not changes(present.config, old)
     return present, None if same else ""
+
+
+def _as_before(config: StageConfig) -> StageConfig:
+    """Return a configuration with the defaults of earlier versions in place of today's."""
+    dated = [each for each in dataclasses.fields(config) if "formerly" in each.metadata]
+    usual = (each for each in dated if getattr(config, each.name) == default_of(each))
+    return dataclasses.replace(config, **{each.name: each.metadata["formerly"] for each in usual})
 
 
 def changes(before: Settings, config: StageConfig) -> dict[str, tuple[Any, Any]]:

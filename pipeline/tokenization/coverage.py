@@ -10,7 +10,7 @@ from itertools import chain
 
 from tokenizers import Tokenizer, pre_tokenizers
 
-from pipeline.console.formatting import WARNING
+from pipeline.console.formatting import WARNING, pluralize
 from pipeline.storage.strict_json import Json
 
 MOST = 0.01  # share of unknown characters without a warning
@@ -23,6 +23,7 @@ class Coverage:
     characters: int = 0
     unknown: int = 0  # in unknown tokens
     line_ends: int = 0  # in tokens of their own
+    shortened: int = 0  # texts, or pairs, of which a part was not read
 
     def counts(self) -> dict[str, int]:
         """Return the counts by the names that they have in the totals of `prepare`."""
@@ -57,7 +58,8 @@ class Coverage:
     @property
     def line(self) -> str:
         """Return what a command says of its texts."""
-        return f"{self}{WARNING}{self.warning}" if self.warning else str(self)
+        shortened = f", {pluralize(self.shortened, 'text')} read in part, being too long" if self.shortened else ""
+        return f"{self}{shortened}{WARNING}{self.warning}" if self.warning else f"{self}{shortened}"
 
 
 class Dropped:

@@ -112,6 +112,19 @@ def test_a_run_becomes_a_folder_that_transformers_opens(run, difference, opened)
     assert "| steps | 7 |" in card
 
 
+@pytest.mark.parametrize("run", ["bert", "modernbert"], indirect=True)
+def test_the_length_that_was_learnt_is_that_of_the_tokenizer(run, tmp_path):
+    manifest(tmp_path / "prepare", "prepare", figures={"sequence_length": 24})
+    made = stage.run("convert", run, convert.make)
+    assert (made.figures["learnt"], initial_weights.read(run.out).learnt) == (24, 24)
+    again = dataclasses.replace(run, train=run.out, vocab=None, out=str(tmp_path / "again"))
+    stage.run("convert", again, convert.make)
+    for folder in (run.out, again.out):
+        tokenizer = AutoTokenizer.from_pretrained(folder)
+        assert tokenizer.model_max_length == len(tokenizer("a " * 99, truncation=True)["input_ids"]) == 24
+        assert "| longest sequence | 24 tokens learnt, of 40 positions |" in (Path(folder) / "README.md").read_text()
+
+
 @pytest.mark.parametrize("run", ["modernbert"], indirect=True)
 def test_a_modern_run_has_no_onnx(run):
     with pytest.raises(ConfigError, match="modernbert"):

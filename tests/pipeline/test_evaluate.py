@@ -1,5 +1,6 @@
 import json
 import shlex
+import shutil
 import subprocess
 from collections import Counter
 from dataclasses import replace
@@ -277,6 +278,17 @@ def test_scores_are_fitted_where_a_task_has_no_classes(config):
     found = run(replace(config, task=task, epochs=10)).figures
     assert found["majority"] == 0
     assert found["score"] > 0.5
+
+
+def test_a_model_is_tuned_as_far_as_it_has_learnt(config, tmp_path, model_folder):
+    short = shutil.copytree(model_folder, tmp_path / "short")
+    (short / "tokenizer_config.json").write_text('{"model_max_length": 10}')
+    usual = replace(config, pretrained=str(short), sequence_length=None, baseline=False)
+    for asked, length in ((usual, 10), (replace(usual, sequence_length=16), 13)):
+        assert grid_search.prepare(asked).train.samples.lengths().max() == length
+    assert grid_search.prepare(replace(usual, pretrained=str(model_folder))).config.longest == 40
+    for asked, beyond in ((usual, False), (replace(usual, sequence_length=16), True)):
+        assert any("beyond the 10 tokens" in remark for remark in run(asked).figures["remarks"]) is beyond
 
 
 def test_what_is_not_there_is_told(config):

@@ -218,6 +218,7 @@ def test_the_part_of_a_text_is_that_of_the_training(vocab, tmp_path, monkeypatch
     expected = torch.tensor(logits).softmax(-1).tolist()
     for one in (found, table):
         assert list(one["probabilities"].values()) == pytest.approx(expected, abs=1e-5)
+    assert transformers.AutoTokenizer.from_pretrained(folder).model_max_length == 12
     (whole,) = answers(folder, text, monkeypatch, capsys, sequence_length=40)
     assert whole["probabilities"] != pytest.approx(found["probabilities"], abs=1e-6)
     config = json.loads((folder / "config.json").read_text())
@@ -225,6 +226,7 @@ def test_the_part_of_a_text_is_that_of_the_training(vocab, tmp_path, monkeypatch
     assert theirs.fine_tuning == config["fine_tuning"]
     config.pop("fine_tuning")  # as an older release wrote it
     (folder / "config.json").write_text(json.dumps(config))
+    (folder / "tokenizer_config.json").write_text('{"model_max_length": 40}')
     assert saved_model.load(folder)[1].reading == saved_model.Reading()
     (old,) = answers(folder, text, monkeypatch, capsys)
     assert old["probabilities"] == whole["probabilities"] or truncation != "head"
@@ -266,7 +268,7 @@ def test_vectors_of_a_table_are_those_of_its_texts(pretrained, tmp_path) -> None
 
 
 @pytest.mark.parametrize(
-    ("text", "message"), [("the cat", "line 1: "), ("\n[MASK] " + "cat " * 60, "line 2: has 63 tokens")]
+    ("text", "message"), [("the cat", "line 1: "), ("\n" + "cat " * 60 + "[MASK]\tthe", "line 2: has 65 tokens")]
 )
 def test_lines_that_cannot_be_answered_are_named(pretrained, monkeypatch, capsys, text, message) -> None:
     with pytest.raises(InputError, match=message):
@@ -503,3 +505,30 @@ def test_more_tokens_than_positions_are_refused_by_all(pretrained, vocab, tmp_pa
     settings = EmbedConfig(pretrained=str(pretrained), out=str(tmp_path / "a.npy"), sequence_length=more)
     with refused(ConfigError, f"the model has {CONFIG.positions} positions", key="sequence_length"):
         embed.embed(settings)
+
+
+@pytest.mark.parametrize("kind", ["bert", "modernbert"])
+def test_a_model_is_read_as_far_as_it_has_learnt(vocab, tmp_path, monkeypatch, capsys, kind) -> None:
+    size = dataclasses.replace(CONFIG, architecture=kind, local_window=4)
+    bert_format.save(tmp_path, size, build_model(size).state_dict(), vocab, learnt=12)
+
+    def filled(words: list[str], **settings: Any) -> Any:
+        monkeypatch.setattr(sys, "stdin", io.StringIO(" ".join(words)))
+        predict.predict(PredictConfig(pretrained=str(tmp_path), **settings))
+        out, err = capsys.readouterr()
+        return json.loads(out)["masks"], "1 text read in part" in err, "beyond the 12 tokens" in err
+
+    words = [*(WORDS * 2), "[MASK]", *WORDS]
+    late, whole = filled(words), filled(words, sequence_length=40)
+    assert (late[1:], whole[1:]) == ((True, False), (False, True))
+    assert late[0] == filled(words[15:25])[0] != whole[0], "by the ten tokens around it"
+    assert filled(["[MASK]", *words])[0][1:] == late[0]
+    lines = [" ".join(part) + "\n" for part in (WORDS * 3, WORDS)]
+    found, cut = (vectors(tmp_path, tmp_path, line) for line in lines)
+    assert np.array_equal(found, cut)
+    assert not np.allclose(found, vectors(tmp_path, tmp_path, lines[0], sequence_length=32))
+
+
+def test_pairs_are_cut_as_in_training(pretrained, monkeypatch, capsys) -> None:
+    long, cut = answers(pretrained, f"{'cat ' * 60}\tthe dog\n{'cat ' * 35}\tthe dog", monkeypatch, capsys)
+    assert long["next"] == cut["next"]

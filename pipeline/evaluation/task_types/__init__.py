@@ -137,8 +137,8 @@ def open_task_type(config: EvaluateConfig, task: TaskConfig, wordpiece: WordPiec
 
     if task.kind in ("classification", "choice"):
         made = Choice if task.kind == "choice" else Classification
-        framing = TruncationConfig(config.sequence_length, config.truncation, config.chunks)
+        framing = TruncationConfig(config.longest, config.truncation, config.chunks)
         return made(config.data, task, wordpiece, framing)
     if task.kind == "tagging":
-        return Tagging(config.data, task, wordpiece, config.sequence_length)
-    return Answers(config.data, task, wordpiece, config.sequence_length, config.stride)
+        return Tagging(config.data, task, wordpiece, config.longest)
+    return Answers(config.data, task, wordpiece, config.longest, config.stride)

@@ -148,7 +148,7 @@ def test_examples_are_beginnings_of_held_out_texts_and_the_head_fills_them(tmp_p
     config = small(len(entries), layers=1, positions=32)
     state = build_model(config).state_dict()
     state["masked_head.bias"][entries.index("captain")] = 50.0
-    filled = mask_filling.fill(config, state, tokenizer, found)
+    filled = mask_filling.fill(config, state, tokenizer, found, config.positions)
     assert [one["text"] for one in filled] == found
     for one in filled:
         (likely,) = one["masks"]

@@ -82,3 +82,30 @@ def test_a_held_out_loss_that_rises_while_that_of_training_falls_is_said(held, t
         for step, loss in enumerate(losses)
     ]
     assert len(list(provenance.overfitting(rows))) == said
+
+
+def test_what_earlier_code_has_trained_tells_its_length_by_its_shards(folder: Path, tmp_path: Path) -> None:
+    assert initial_weights.read(folder).learnt == 20, "nothing tells it: all positions"
+    (tmp_path / "prepare").mkdir()
+    finished.manifest("prepare", figures={"sequence_length": 12}).write(tmp_path / "prepare")
+    (last,) = checkpoint_folder.runs(folder).glob("*/*7")
+    assert [initial_weights.read(place).learnt for place in (folder, last)] == [12, 12]
+    old = tmp_path / "convert"  # all positions were written
+    old.mkdir()
+    (old / "config.json").write_text('{"max_position_embeddings": 20}')
+    (old / "tokenizer_config.json").write_text('{"model_max_length": 20}')
+    for figures, stated in (({}, 12), ({"learnt": 16}, 20)):
+        finished.manifest("convert", config={"train": str(folder)}, figures=figures).write(old)
+        assert provenance.learnt(old) == stated
+    config = {"data": {"dir": str(tmp_path / "prepare")}, "start": str(old)}
+    finished.manifest("train", fingerprint="t" * 64, config=config).write(folder)
+    assert provenance.learnt(folder, 18) == 18, "the start had learnt more"
+
+
+@pytest.mark.parametrize(("stated", "learnt"), [(16, 16), (int(1e30), 40), (None, 40), (True, 40)])
+@pytest.mark.parametrize("tuned", [24, None])
+def test_a_folder_states_how_much_is_read(tmp_path: Path, stated: object, tuned: int | None, learnt: int) -> None:
+    content = {"max_position_embeddings": 40, "fine_tuning": {"sequence_length": tuned}}
+    (tmp_path / "config.json").write_text(json.dumps(content))
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"model_max_length": stated}))
+    assert provenance.learnt(tmp_path, 40) == (tuned or learnt)

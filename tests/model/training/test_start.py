@@ -30,11 +30,11 @@ from tests.support import forked
 
 
 def config(work: Path, **more: Any) -> TrainConfig:
+    size = ModelConfig(name="x", layers=1, hidden=8, heads=2, feed_forward=8, positions=32)
     return TrainConfig(
         out="out",
-        **more,
+        **{"model": size, **more},
         data=DataConfig(dir=str(work / "prepare"), vocab=str(work / "vocab")),
-        model=ModelConfig(name="x", layers=1, hidden=8, heads=2, feed_forward=8, positions=32),
         objective=ObjectiveConfig(name="bert"),
         optimizer=OptimizerConfig(name="adamw"),
         schedule=ScheduleConfig(name="constant"),
@@ -94,6 +94,22 @@ def test_first_weights_are_those_of_the_seed_of_the_start_or_of_a_checkpoint(
     found, state, resumed = restore(plan)
     assert (state.step, resumed) == (2, True)
     assert same(found, other)
+
+
+def test_a_training_notes_the_longest_sequences_that_it_or_its_start_has_learnt(restore, work, tmp_path) -> None:
+    of, longer = (tmp_path, "f" * 64, "c", {}), dataclasses.replace(config(work).model, positions=64)
+    size = start.plan(config(work, model=longer), *of).model
+    weights = build_model(size).state_dict()
+    for learnt, noted in ((48, 48), (16, 32), (None, 64)):  # the shards have 32
+        bert_format.save(tmp_path / "start", size, weights, work / "vocab", learnt=learnt)
+        plan = start.plan(config(work, model=longer, start=str(tmp_path / "start")), *of)
+        assert restore(plan)[1].learnt == noted
+    for before, noted in ((None, 64), (40, 40)):
+        checkpoint.write(plan.folder, dataclasses.replace(plan.beginning, step=2, learnt=before), weights, {})
+        assert restore(plan)[1].learnt == noted
+    fitting = config(work, model=dataclasses.replace(size, positions=0))
+    assert start.plan(fitting, *of).model.positions == 32
+    assert start.plan(dataclasses.replace(fitting, start=str(tmp_path / "start")), *of).model.positions == 64
 
 
 RESTORE = """

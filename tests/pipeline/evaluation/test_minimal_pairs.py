@@ -312,6 +312,18 @@ def evaluated(config: EvaluateConfig) -> dict[str, Any]:
     return stage.run("evaluate", config, evaluate.make, in_place=True).figures
 
 
+def test_sentences_are_scored_as_far_as_a_model_has_learnt(tmp_path: Path, model_folder: Path) -> None:
+    write_pairs(tmp_path, [("a b c d e f", "b a c d e f")])
+    short = shutil.copytree(model_folder, tmp_path / "short")
+    (short / "tokenizer_config.json").write_text('{"model_max_length": 7}')
+    with refused(InputError, "set sequence_length=8", key="pretrained"):
+        evaluated(config_of(tmp_path, short, baseline=False))
+    beyond, whole = (
+        evaluated(config_of(tmp_path, folder, baseline=False, sequence_length=8)) for folder in (short, model_folder)
+    )
+    assert beyond["tables"] == whole["tables"]
+
+
 def test_a_causal_model_says_that_it_scores_by_likelihood(tmp_path: Path) -> None:
     vocab = tmp_path / "vocab"
     vocab.mkdir()

@@ -211,3 +211,13 @@ def test_an_empty_folder_is_refused() -> None:
     for key in ("workdir", "out"):
         with refused(ConfigError, key=key):
             StageConfig(**{"workdir": "work", "out": "work/vocab", key: ""})
+
+
+def test_a_default_of_an_earlier_version_stands(tmp_path: Path) -> None:
+    words = ["+task=sample_next", f"out={tmp_path}", "data=x", "pretrained=x"]
+    usual, typed, other = (composed("evaluate", [*words, f"sequence_length={n}"]) for n in ("null", 128, 64))
+    for version, standing in ((4, [True, True, False]), (5, [False, True, False])):
+        sources = fingerprints.fingerprint("evaluate", typed)[1]
+        finished.manifest("evaluate", version=version, config=plain(typed), inputs=sources).write(tmp_path)
+        kept = [fingerprints.recognise("evaluate", one, "f" * 64, sources) for one in (usual, typed, other)]
+        assert [one is not None for one in kept] == standing
