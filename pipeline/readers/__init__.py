@@ -124,6 +124,7 @@ def _in_words(reason: str, count: int) -> str:
 
 # Display names of skip reasons whose key is not readable as it is.
 _REASONS = {"namespace": "other namespace", "model": "not wikitext", "little prose": "with little prose"}
+_REASONS["transcluded"] = "whose text is in pages of scans (namespace 104), which a dump must have too"
 _COUNTED = ("redirect", "namespace", "duplicate")  # nouns: they take a plural
 
 

@@ -13,6 +13,7 @@ from typing import Any, cast
 from unicodedata import normalize
 from xml.etree.ElementTree import Element
 
+from pipeline.common.schema import check
 from pipeline.config import CorpusConfig
 from pipeline.errors import InputError
 from pipeline.readers import Document, Documents, FileRange, SkipCounts, files_of
@@ -21,6 +22,7 @@ from pipeline.storage import budget, placeholders
 from pipeline.storage.budget import Budget
 from pipeline.storage.places import File
 from pipeline.text.wikitext import Extractor
+from pipeline.text.wikitext.holes import PAGE
 
 # A folder of dumps also has indices, lists of titles and database tables.
 _OTHER = re.compile(r"index\d*\.txt|\.sql\.gz$|all-titles|md5sums|sha1sums")
@@ -31,6 +33,9 @@ MALFORMED = (ET.ParseError, ValueError, LookupError)
 Pieces = Iterator[bytes]  # of a document
 _READ_ON = 64  # chunks of at most 1 MB: more than a bzip2 block holds
 _PIECES = (b"<", b"=", b"&", b"\n")  # each makes an element, an attribute or a text of its own
+_TRANSCLUDES = re.compile(r"<pages\s[^<>]*\bindex\s*=", re.IGNORECASE)  # ProofreadPage's
+_SCAN = re.compile(r"\s*<noinclude>\s*<pagequality\b", re.IGNORECASE)  # a page of it
+_AROUND_SCAN = re.compile(r"<noinclude>.*?(?:</noinclude>|\Z)", re.IGNORECASE | re.DOTALL)
 _HELD = 64  # bytes held back at the end of a chunk: more than the longest tag above
 
 
@@ -59,14 +64,17 @@ class Reader:
     """Reader of the articles of one language's Wikipedia, or of any other MediaWiki.
 
     Skip reasons in the tally: `namespace` (talk, categories, templates ...), `redirect`, `model`
-    (CSS, JSON, Lua), `empty` (no text at all, or none left after removing the markup).
+    (CSS, JSON, Lua), `transcluded` (the text is in pages of a scan, which are documents of their own),
+    `empty` (no text at all, or none left after removing the markup). `holes=keep` keeps sentences
+    without what was markup in them.
     """
 
     UNIT = "page"
 
-    def __init__(self, corpus: CorpusConfig, source: str) -> None:
+    def __init__(self, corpus: CorpusConfig, source: str, *, holes: str = "leave_out") -> None:
         self.name = corpus.name
         self.language = corpus.language
+        self.keep = keeps(holes)
         self.files = files_of(corpus, source, (".xml", ".bz2", ".gz"), dumps)
         self._extractors: dict[str, tuple[Site, Extractor]] = {}
 
@@ -85,20 +93,34 @@ class Reader:
         tally.note(split)
         for page in pages(file, split, tally):
             reason = skip_reason(page, site, extractor)
-            text = "" if reason else extractor.text(normalize("NFC", page.text))  # as MediaWiki stores it
+            # NFC, as MediaWiki stores it
+            text = "" if reason else extractor.text(normalize("NFC", wikitext(page)), tally.notes)
             if text:
                 yield Document(f"{self.name}:{page.id}", text)
             else:
-                tally[reason or "empty"] += 1
+                tally[reason or ("transcluded" if _TRANSCLUDES.search(page.text) else "empty")] += 1
 
     def _site(self, file: CompressedFile) -> tuple[Site, Extractor]:
         path = str(file.file)
         if path not in self._extractors:
             site = header(file)
             names = site.namespaces
-            extractor = Extractor(self.language, files=names.get(6), categories=names.get(14))
+            extractor = Extractor(self.language, files=names.get(6), categories=names.get(14), keep=self.keep)
             self._extractors[path] = site, extractor
         return self._extractors[path]
+
+
+def keeps(holes: str) -> bool:
+    """Return whether sentences with holes are kept; raise ConfigError for another value."""
+    check(holes in ("leave_out", "keep"), "must be leave_out or keep", "corpus.options.holes", holes)
+    return holes == "keep"
+
+
+def wikitext(page: Page) -> str:
+    """Return the wikitext of an article, or of a page of a scan: its sentences may continue on another page."""
+    if _SCAN.match(page.text):
+        return f"{PAGE}{_AROUND_SCAN.sub('', page.text).strip()}{PAGE}"
+    return page.text.replace("{{PAGENAME}}", page.title)
 
 
 def dumps(found: list[File]) -> list[File]:
@@ -114,7 +136,9 @@ def dumps(found: list[File]) -> list[File]:
 
 
 def skip_reason(page: Page, site: Site, extractor: Extractor) -> str | None:
-    """Return why a page is not an article, or None if it is one."""
+    """Return why a page is neither an article nor a page of a scan, or None if it is one."""
+    if _SCAN.match(page.text):
+        return None
     namespace = page.namespace
     if namespace is None:
         prefix, colon, _ = page.title.partition(":")

@@ -7,11 +7,12 @@ carry text within sentences are rendered. The tests compare the result with mwpa
 
 import html.entities
 import re
+from collections import Counter
 from functools import lru_cache
 
 from pipeline.common.language_codes import wikipedia_code
 from pipeline.common.tables import read_table
-from pipeline.text.wikitext import brackets, elements, lines, namespaces
+from pipeline.text.wikitext import brackets, elements, holes, lines, namespaces
 from pipeline.text.wikitext.templates import Templates
 
 _SWITCH = re.compile(r"__(?:[^\W_a-z]+(?:_[^\W_a-z]+)*|(?i:(?:no|force)?toc|noeditsection|nogallery|(?:no)?index))__")
@@ -38,8 +39,11 @@ _HIDDEN_FLAGS = frozenset("AHT-DN")  # flags: rules for later, the page's title,
 class Extractor:
     """Converter of pages in one language's wikitext to plain text."""
 
-    def __init__(self, language: str = "en", *, files: str | None = None, categories: str | None = None) -> None:
+    def __init__(
+        self, language: str = "en", *, files: str | None = None, categories: str | None = None, keep: bool = False
+    ) -> None:
         """Compile the patterns; `files` and `categories` are the wiki's names of namespaces."""
+        self._language, self._keep = language, keep
         dropped = [*namespaces.FILES, *namespaces.CATEGORIES, *namespaces.LANGUAGES]
         dropped += [name for name in (files, categories) if name]
         self._links = brackets.Links(dropped)
@@ -52,8 +56,12 @@ class Extractor:
         """Return whether the page is a redirect."""
         return self._redirect.match(wikitext) is not None
 
-    def text(self, wikitext: str) -> str:
-        """Return plain text: one paragraph, heading or list item per line; may be empty."""
+    def text(self, wikitext: str, counts: Counter[str] | None = None) -> str:
+        """Return plain text: one paragraph, heading or list item per line; may be empty.
+
+        `counts` takes the number of sentences left out as a part of them is markup, by its kind.
+        """
+        counts = Counter() if counts is None else counts
         text = "\n" + wikitext
         if "<" in text:
             text = elements.remove_opaque(text)
@@ -67,11 +75,13 @@ class Extractor:
         text = self._links.resolve(text)
         text = brackets.resolve_external(text)
         text = _remove_quotes(text)
-        text = elements.strip_tags(text)
+        text = elements.strip_tags(text, counts)
         if "__" in text:
             text = _SWITCH.sub("", text)
         if "&" in text:
             text = _ENTITY.sub(lambda match: _character(match[0]), text)
+        if any(map(text.__contains__, holes.KINDS)):
+            text = holes.HOLES.sub("", text) if self._keep else holes.leave_out(text, self._language, counts)
         text = _even(text)
         return elements.reveal(lines.paragraphs(text))
 
@@ -85,7 +95,7 @@ def _remove_quotes(text: str) -> str:
     if "''" not in text:
         return text
     if _APOSTROPHE.search(text):
-        text = "\n".join([_keep_apostrophe(line) for line in text.split("\n")])
+        text = "\n".join([_keep_apostrophe(line) if "'''" in line else line for line in text.split("\n")])
     if "''''" in text:
         text = _QUOTES.sub(lambda match: "'" * {4: 1}.get(len(match[0]), len(match[0]) - 5), text)
     return text.replace("'''", "").replace("''", "")

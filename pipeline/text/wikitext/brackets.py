@@ -7,6 +7,8 @@ brackets over the few remaining tokens. Both are linear in the length of the tex
 import re
 from collections.abc import Iterable
 
+from pipeline.text.wikitext.holes import TEMPLATE
+
 Span = tuple[int, int]
 
 # Templates nested up to three deep, without single braces. Three braces are a parameter.
@@ -26,23 +28,23 @@ def remove_braces(text: str) -> str:
 
     `text` starts with a line break: tables begin on a line of their own.
     """
-    if "{{" in text:
-        text = TEMPLATES.sub("", text)
     for _ in range(3 if "{|" in text else 0):  # nested tables; deeper ones are left to the stack
         text, count = _TABLES.subn("", text)
         if not count:
             break
     if "{{" in text or "{|" in text or "}}" in text:
-        text = _cut(text, _spans_of_braces(text))
+        text = _cut(text, _spans_of_braces(text), TEMPLATE)
     return text
 
 
-def _cut(text: str, spans: Iterable[Span]) -> str:
-    """Remove the given spans, which may overlap, from `text`."""
+def _cut(text: str, spans: Iterable[Span], hole: str = "") -> str:
+    """Remove the given spans, which may overlap, from `text`; templates within lines leave a hole."""
     pieces, at = [], 0
-    for start, end in sorted(spans):
+    for start, end in sorted(spans, key=lambda span: (span[0], -span[1])):
         if start > at:
             pieces.append(text[at:start])
+            if hole and end - start > 4 and text[start + 1] == "{" and not begins_line(text, start):
+                pieces.append(hole)
         at = max(at, end)
     pieces.append(text[at:])
     return "".join(pieces)
@@ -83,7 +85,7 @@ def _spans_of_braces(text: str) -> list[Span]:
     for match in _BRACES.finditer(text):
         token, at, end = match[0], match.start(), match.end()
         if token == "{|":
-            if _begins_line(text, at):
+            if begins_line(text, at):
                 stack.push(at, _TABLE)
             continue
         if token[0] == "{":
@@ -91,7 +93,7 @@ def _spans_of_braces(text: str) -> list[Span]:
             spans.append((at, end))
             continue
         count = len(token)
-        row = stack.tables and text[at - 1] == "|" and _begins_line(text, at - 1)
+        row = stack.tables and text[at - 1] == "|" and begins_line(text, at - 1)
         # `|}` ends a table, but `|}}` ends a template if one was opened last.
         if row and not (stack.in_template and count >= 2):
             while stack.in_template:
@@ -107,10 +109,18 @@ def _spans_of_braces(text: str) -> list[Span]:
     return spans
 
 
-def _begins_line(text: str, at: int) -> bool:
+def begins_line(text: str, at: int) -> bool:
     """Return whether only blanks and list markers precede `at` in its line."""
+    if (last := text[at - 1 : at]) == "\n" or last not in " \t:*#;":
+        return last == "\n"
     _, line_break, before = text[max(0, at - 16) : at].rpartition("\n")
     return bool(line_break) and not before.strip(" \t:*#;")
+
+
+def is_alone(match: re.Match[str]) -> bool:
+    """Return whether nothing but markers, blanks and marks stands in the lines of a match."""
+    after = match.string[match.end() : match.end() + 8]
+    return begins_line(match.string, match.start()) and not after.partition("\n")[0].strip(" \t.,;:")
 
 
 def _close(stack: _Stack, spans: list[Span], at: int, count: int) -> None:

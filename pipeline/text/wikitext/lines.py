@@ -77,9 +77,10 @@ def paragraphs(text: str) -> str:
         if links and (first in _LIST or not (follows or len(line) >= PROSE)):
             follows = False
             continue
-        for _, title in headings:
-            pieces += ("\n", title)
-        headings.clear()
+        if headings:
+            for _, title in headings:
+                pieces += ("\n", title)
+            headings.clear()
         if first in _LIST:
             pieces += ("\n", line.lstrip("*#:; "))
             follows = False

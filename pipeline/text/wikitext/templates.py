@@ -8,12 +8,13 @@ common one.
 import itertools
 import re
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 from pipeline.common.language_codes import base_code
 from pipeline.common.tables import read_table
-from pipeline.text.wikitext.brackets import TEMPLATES
+from pipeline.text.wikitext.brackets import TEMPLATES, begins_line, is_alone
+from pipeline.text.wikitext.holes import CODE, FORMULA, TEMPLATE
 
 Arguments = Mapping[str, str]  # by name, or number from "1"
 Rule = Callable[[Arguments], str]
@@ -62,6 +63,7 @@ def _rules(table: Mapping[str, Mapping[Any, str]]) -> dict[str, Rule]:
     return rules
 
 
+@lru_cache(maxsize=4096)
 def _key(name: str) -> str:
     """Normalise a template's name for lookup."""
     return name.replace("_", " ").strip().lower()
@@ -171,6 +173,7 @@ _COMPUTED: dict[str, Rule] = {
     "hour": lambda arguments: " h ".join(filter(None, map(arguments.get, "12"))),
 }
 _FAMILIES = ("lang-", "لغة-", "script/", "formatnum:")  # prefixes of names that show their first argument
+_NOTHING = ("cite ", "citation", "sfn", "harv", "#tag:ref", "ipa-", "ipac-")  # prefixes of names that show nothing
 
 
 class Templates:
@@ -180,7 +183,7 @@ class Templates:
         self._rules = _rules(_TABLES["common"]) | _rules(_TABLES.get(base_code(language), {}))
 
     def expand(self, text: str) -> str:
-        """Replace templates by their visible text; most have none."""
+        """Replace templates by their visible text; those within sentences that are unknown by a hole."""
         return TEMPLATES.sub(self._expand, text) if "{{" in text else text
 
     def shown(self, name: str, arguments: Arguments) -> str:
@@ -199,9 +202,18 @@ class Templates:
         if "{{" in name:
             name, _, content = self.expand(body).partition("|")
         key = _key(name)
-        if key not in self._rules and not key.startswith(_FAMILIES):
-            return ""
-        return self.shown(name, _arguments(self.expand(content)))
+        if key in self._rules or key.startswith(_FAMILIES):
+            return self.shown(name, _arguments(self.expand(content)))
+        return "" if key.startswith(_NOTHING) else _placed(match)
+
+
+def _placed(template: re.Match[str]) -> str:
+    """Return what a template without a rule leaves: nothing if it is a block, else a hole."""
+    if not begins_line(template.string, template.start()):
+        return TEMPLATE
+    if is_alone(template):
+        return FORMULA if FORMULA in template[0] else CODE if CODE in template[0] else ""
+    return "" if "\n" in template[0] else TEMPLATE
 
 
 _LINK_WITH_BAR = re.compile(r"\[\[[^\[\]|]*+\|[^\[\]]*+\]\]")
@@ -215,7 +227,7 @@ def _arguments(content: str) -> dict[str, str]:
     arguments: dict[str, str] = {}
     number = 0
     for part in content.split("|"):
-        named = _NAME.match(part)
+        named = _NAME.match(part) if "=" in part else None
         if named is None:
             number += 1
         key = named[1] if named else str(number)

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from pipeline.config import CorpusConfig, PrepareConfig
 from pipeline.errors import ConfigError, InputError
 from pipeline.readers import FileRange, SkipCounts, open_corpus
+from pipeline.text.clean import clean
 from tests.pipeline.readers.reading import config, read, rows_in
 from tests.support.refusals import refused
 
@@ -217,6 +218,17 @@ def test_braces_in_an_article_begin_no_document_for_any_cut(tmp_path: Path) -> N
     for cut in range(1, size):
         splits = FileRange(corpus.path, 0, cut), FileRange(corpus.path, cut, size)
         assert [d.text for s in splits for d in reader.read(s, SkipCounts())] == texts
+
+
+@pytest.mark.parametrize(("holes", "left"), [("leave_out", "It is old.\n"), ("keep", None)])
+def test_wikiextractor_leaves_holes_too(holes: str, left: str | None, tmp_path: Path) -> None:
+    text = (
+        'If formula_12 is small, use codice_2. It is old.\nIt covers . The (formerly ) "" fell.\nIt is\nwhere x is 1.'
+    )
+    (tmp_path / "wiki_00").write_text(f'<doc id="7" title="T">\nT\n\n{text}\n</doc>\n')
+    (article,), tally = read(config("wikiextractor", tmp_path, options={"holes": holes}))
+    assert clean(article.text) == (text if left is None else left.strip())
+    assert tally.notes.total() == (0 if left is None else 4)
 
 
 def test_wikiextractor_output_that_breaks_off_is_named(tmp_path: Path) -> None:

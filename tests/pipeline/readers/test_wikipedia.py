@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.config import CorpusConfig
-from pipeline.errors import InputError
-from pipeline.readers import Document, FileRange, SkipCounts, wikipedia
+from pipeline.errors import ConfigError, InputError
+from pipeline.readers import Document, FileRange, SkipCounts, open_corpus, wikipedia
 from tests.support.refusals import refused
 
 HEAD = """<mediawiki xmlns="http://www.mediawiki.org/xml/export-0.11/" version="0.11">
@@ -160,6 +160,31 @@ def test_everything_passed_over_is_counted_by_its_reason(tmp_path: Path) -> None
     documents, tally = read(write(tmp_path, HEAD + "".join(pages) + TAIL))
     assert [document.id for document in documents] == ["wiki:1"]
     assert tally == {"namespace": 1, "redirect": 2, "model": 1, "empty": 3}
+
+
+def test_pages_of_scans_are_read_in_place_of_what_transcludes_them(tmp_path: Path) -> None:
+    scan = "&lt;noinclude&gt;&lt;pagequality level='4' user='U' /&gt;Gone.&lt;/noinclude&gt;%s&lt;noinclude/&gt;"
+    pages = [
+        page(1, revision("{{header}}\n&lt;pages index='A.djvu' from=1 to=2 /&gt;")),
+        page(2, revision(scan % "It was old. The har-", model="proofread-page"), namespace=104),
+        page(3, revision(scan % "bour fell. It was new.", model="proofread-page"), namespace=104),
+    ]
+    documents, tally = read(write(tmp_path, HEAD + "".join(pages) + TAIL))
+    assert [(one.id, one.text) for one in documents] == [("wiki:2", "It was old."), ("wiki:3", "It was new.")]
+    assert tally == {"transcluded": 1}
+    assert tally.notes == {"sentences left out that lack the next page": 2}
+
+
+def test_a_page_names_itself(tmp_path: Path) -> None:
+    documents, _ = read(write(tmp_path, HEAD + page(1, revision("{{PAGENAME}} is a town.")) + TAIL))
+    assert documents[0].text == "T1 is a town."
+
+
+@pytest.mark.parametrize("reader_name", ["wikipedia", "wikiextractor"])
+def test_what_becomes_of_holes_is_one_of_two_words(reader_name: str, tmp_path: Path) -> None:
+    path = str(write(tmp_path, DUMP))
+    with refused(ConfigError, "leave_out or keep", key="corpus.options.holes"):
+        open_corpus(CorpusConfig(name="w", reader=reader_name, path=path, options={"holes": "no"}), "")
 
 
 def test_the_newest_revision_counts_wherever_it_stands(tmp_path: Path) -> None:
