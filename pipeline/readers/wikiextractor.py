@@ -18,14 +18,19 @@ _NAME = re.compile(r"wiki_\d+")
 # Version 2 marked list items and headings: `BULLET::::- item`, `Section::::Heading.`
 _MARK = re.compile(r"^(?:BULLET::::[-*#]?|Section::::)\s*", re.MULTILINE)
 # Removed templates leave empty brackets, and some markup is not removed.
-_EMPTY = re.compile(r"\s?(?:\([\s,;]*+\)|（[\s，；、,;]*+）)")
+_BRACKETS = re.compile(r"\([\s,;]*+\)|（[\s，；、,;]*+）")  # few have any; a search that begins with a blank is slow
+_EMPTY = re.compile(rf"\s?(?:{_BRACKETS.pattern})")
 _MARKUP = re.compile(r"</?[a-z]|\[\[|\{\{|-\{|__[A-Z]+__")
 # What it leaves of formulas and code, and where a template was: empty quotes, a blank before a mark (70 in a million
 # characters; 5 in the wikitext of articles), and lines that a displayed formula parted.
-_NUMBERED = re.compile(r"\b(?:(formula)|codice)_\d+\b")
-_QUOTES = r"""(?<![\w"])"(?="(?![\w"]))|“(?=”)|《(?=》)|〈(?=〉)|«(?=»)"""
-_GAP = re.compile(rf"""{_QUOTES}|(?<=[\w\])”"]) (?=[,.](?:\s|$))|\([^\s()][^()\n]*+(?<= )(?=\))""")
-_SIGNS = ("formula_", "codice_", " ,", " .", " )", '""', "“”", "《》", "〈〉", "«»")  # of any of these
+# Each pattern is tried where one of its signs is in the text.
+_GAPS = (
+    (("formula_", "codice_"), re.compile(r"\b(?:formula|codice)_\d+\b")),
+    (('""', "“”", "《》", "〈〉", "«»"), re.compile(r"""(?<![\w"])"(?="(?![\w"]))|“(?=”)|《(?=》)|〈(?=〉)|«(?=»)""")),
+    ((" ,", " ."), re.compile(r"""\ (?=[,.](?:\s|$))(?<=[\w\])”"]\ )""")),
+    ((" )",), re.compile(r"\([^\s()][^()\n]*+(?<= )(?=\))")),
+)
+_MARKS = {"f": holes.FORMULA, "c": holes.CODE}  # in place of what is numbered; the others stay, and are marked
 _PARTED = re.compile(r"(?<=[\w,])\n(?=[a-z])")
 
 
@@ -110,12 +115,14 @@ class Reader(text_lines.TextFiles):
             text = rest.lstrip()
         if "::::" in text:
             text = _MARK.sub("", text)
-        text = _EMPTY.sub("", text)
-        if holed := not self.keep and any(map(text.__contains__, _SIGNS)):
-            text = _NUMBERED.sub(lambda match: holes.FORMULA if match[1] else holes.CODE, text)
-            text = _GAP.sub(rf"\g<0>{holes.TEMPLATE}", text)
-            if holes.FORMULA in text:
-                text = _PARTED.sub(f"\n{holes.FORMULA}\n", text)
+        if _BRACKETS.search(text):
+            text = _EMPTY.sub("", text)
+        gaps = [] if self.keep else [gap for signs, gap in _GAPS if any(map(text.__contains__, signs))]
+        whole = text
+        for gap in gaps:
+            text = gap.sub(lambda match: _MARKS.get(match[0][0], match[0] + holes.TEMPLATE), text)
+        if (holed := text != whole) and holes.FORMULA in text:
+            text = _PARTED.sub(f"\n{holes.FORMULA}\n", text)
         if _MARKUP.search(text):
             text = self.extractor.text(text.replace("\n", "\n\n"), tally.notes)  # each line is a paragraph
         elif holed:
