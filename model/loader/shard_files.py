@@ -17,6 +17,8 @@ class ShardFiles:
         """Read the manifests; raises InputError if a folder has none."""
         manifests = {Path(d): require_manifest(d, "prepare", data.key_of(d)) for d in folders}
         self.sequence_length = max(CorpusCounts.of(m).sequence_length for m in manifests.values())
+        made = {folder: CorpusCounts.of(m).one_kind for folder, m in manifests.items() if m.config["pairs"] == "nsp"}
+        self.one_kind = {folder: share for folder, share in made.items() if share is not None}
         self._listed = {
             folder / name: entry
             for folder, manifest in manifests.items()

@@ -249,6 +249,11 @@ class Trainer:
                 f"warning: what prepare held out of {', '.join(sorted(map(str, unread)))} is not read; name the folder "
                 "in data.validation too, or prepare with validation_share=0"
             )
+        for folder, share in self.plan.shards[0].one_kind.items():
+            self.tracker.say(
+                f"warning: {share:.0%} of the next segments of {folder} are random, so that next-sentence accuracy "
+                "says nothing; prepare with pairs=none"
+            )
         marks = map(checkpoint_folder.mark_of, checkpoint_folder.steps(self.plan.folder).values())
         self.words.say_passed({mark for mark in marks if mark is not None}, self.tracker.say)
         self.tracker.say(f"train: {self._summary()}")

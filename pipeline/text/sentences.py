@@ -7,9 +7,8 @@ from sentencex import segment
 from pipeline.common.language_codes import wikipedia_code
 from pipeline.errors import is_panic
 
-# Longer sentences are cut. BERT's longest sequence is 512 tokens of about four characters in
-# English: the rest would be truncated when pairs are made. Encyclopaedias have no sentence of that
-# length; in books these are lists and verse without full stops.
+# Longer sentences are cut, and those of more tokens than fit into a pair again where pairs are made.
+# Encyclopaedias have none of that length; in books these are lists and verse without full stops.
 LONGEST = 2048
 
 # In text without spaces the library looks back from each end of a sentence to the last space: twice
