@@ -18,7 +18,8 @@ _NAME = re.compile(r"wiki_\d+")
 # Version 2 marked list items and headings: `BULLET::::- item`, `Section::::Heading.`
 _MARK = re.compile(r"^(?:BULLET::::[-*#]?|Section::::)\s*", re.MULTILINE)
 # Removed templates leave empty brackets, and some markup is not removed.
-_EMPTY = re.compile(r"\s?(?:\([\s,;]*+\)|（[\s，；、,;]*+）)")
+_EMPTY = re.compile(r"(?:\([\s,;]*+\)|（[\s，；、,;]*+）)")
+_EMPTY_AND_SPACE = re.compile(rf"\s?{_EMPTY.pattern}")  # is searched six times as long
 _MARKUP = re.compile(r"</?[a-z]|\[\[|\{\{|-\{|__[A-Z]+__")
 # What it leaves of formulas and code, and where a template was: empty quotes, a blank before a mark (70 in a million
 # characters; 5 in the wikitext of articles), and lines that a displayed formula parted.
@@ -75,10 +76,11 @@ class Reader(text_lines.TextFiles):
         room = text_lines.document_budget(split, first, "no </doc>")
         for line in lines:
             room.take(text_lines.memory_of(line))
-            if line.text.rstrip() == "</doc>":
-                return body
-            if _OPEN.match(line.text):
-                break
+            if line.text.startswith("<"):
+                if line.text.rstrip() == "</doc>":
+                    return body
+                if _OPEN.match(line.text):
+                    break
             body.append(line.text)
         path, number = text_lines.place(split, first.number)
         raise InputError(
@@ -110,7 +112,7 @@ class Reader(text_lines.TextFiles):
             text = rest.lstrip()
         if "::::" in text:
             text = _MARK.sub("", text)
-        text = _EMPTY.sub("", text)
+        text = _EMPTY_AND_SPACE.sub("", text) if _EMPTY.search(text) else text
         if holed := not self.keep and any(map(text.__contains__, _SIGNS)):
             text = _NUMBERED.sub(lambda match: holes.FORMULA if match[1] else holes.CODE, text)
             text = _GAP.sub(rf"\g<0>{holes.TEMPLATE}", text)
@@ -120,5 +122,5 @@ class Reader(text_lines.TextFiles):
             text = self.extractor.text(text.replace("\n", "\n\n"), tally.notes)  # each line is a paragraph
         elif holed:
             text = holes.leave_out(text.replace("\n", "\n\n"), self.corpus.language, tally.notes)
-            text = _EMPTY.sub("", text)
+            text = _EMPTY_AND_SPACE.sub("", text) if _EMPTY.search(text) else text
         return Document(f"{self.corpus.name}:{number}", text)
