@@ -122,5 +122,5 @@ class Reader(text_lines.TextFiles):
             text = self.extractor.text(text.replace("\n", "\n\n"), tally.notes)  # each line is a paragraph
         elif holed:
             text = holes.leave_out(text.replace("\n", "\n\n"), self.corpus.language, tally.notes)
-            text = _EMPTY_AND_SPACE.sub("", text) if _EMPTY.search(text) else text
+            text = _EMPTY_AND_SPACE.sub("", text)
         return Document(f"{self.corpus.name}:{number}", text)
