@@ -60,6 +60,9 @@ def balance(counts: CorpusCounts) -> Iterator[str]:
     documents = counts.documents
     outcomes = " + ".join(f"{documents.get(outcome, 0):,} {outcome}" for outcome in OUTCOMES)
     yield f"{pluralize(documents['read'], 'document')} read = {outcomes}"
+    if read := counts.totals["tokens_read"]:
+        lost = "".join(f" + {count:,} {reason}" for reason, count in counts.lost.items() if count)
+        yield f"{pluralize(read, 'token')} read = {counts.totals['tokens_used']:,} in shards{lost}"
     for kind in ("filtered", "skipped", "notes"):
         if reasons := getattr(counts, kind):
             listed = ", ".join(f"{reasons[reason]:,} {reason}" for reason in sorted(reasons))

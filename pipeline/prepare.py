@@ -21,7 +21,14 @@ from pipeline.console.formatting import WARNING, pluralize
 from pipeline.filtering import filters
 from pipeline.preparation import estimate, timings
 from pipeline.preparation.documents import DocumentCounts
-from pipeline.preparation.outcome_checks import check_held_out, check_train, check_word_limit, made_line, warnings
+from pipeline.preparation.outcome_checks import (
+    check_held_out,
+    check_pairs,
+    check_train,
+    check_word_limit,
+    made_line,
+    warnings,
+)
 from pipeline.preparation.plan import PreparePlan, make_plan, plan_layout
 from pipeline.preparation.progress import watch
 from pipeline.records.manifest import Result
@@ -104,6 +111,7 @@ def make(config: PrepareConfig, out: Path) -> Result:
         if not counts.documents.get("read"):
             work.units.remove_all_but(set())
         check_train(config, counts)
+        check_pairs(config, counts)
         check_word_limit(config, counts)
         check_held_out(config, counts, account.lowest)
     terminal.say(f"prepare: {timings.line(used)}")

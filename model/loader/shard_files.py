@@ -17,6 +17,12 @@ class ShardFiles:
         """Read the manifests; raises InputError if a folder has none."""
         manifests = {Path(d): require_manifest(d, "prepare", data.key_of(d)) for d in folders}
         self.sequence_length = max(CorpusCounts.of(m).sequence_length for m in manifests.values())
+        self.warnings = [
+            f"{share:.0%} of the next segments of {folder} are random, so next-sentence accuracy says nothing; prepare "
+            "with pairs=none"
+            for folder, manifest in manifests.items()
+            if manifest.config.get("pairs") == "nsp" and (share := CorpusCounts.of(manifest).one_kind) is not None
+        ]
         self._listed = {
             folder / name: entry
             for folder, manifest in manifests.items()

@@ -249,6 +249,8 @@ class Trainer:
                 f"warning: what prepare held out of {', '.join(sorted(map(str, unread)))} is not read; name the folder "
                 "in data.validation too, or prepare with validation_share=0"
             )
+        for text in self.plan.shards[0].warnings:
+            self.tracker.say(f"warning: {text}")
         marks = map(checkpoint_folder.mark_of, checkpoint_folder.steps(self.plan.folder).values())
         self.words.say_passed({mark for mark in marks if mark is not None}, self.tracker.say)
         self.tracker.say(f"train: {self._summary()}")
@@ -378,7 +380,8 @@ class Trainer:
     def _result(self, validation: Metrics) -> Result:
         """Return the run's metrics for the manifest; each accuracy has its baseline."""
         rows = read_metrics(self.plan.out) if self.world.rank == 0 else []
-        warnings = "".join(f"{WARNING}{text}" for text in provenance.overfitting(rows))
+        known = [*self.plan.shards[0].warnings, *provenance.overfitting(rows)]
+        warnings = "".join(f"{WARNING}{text}" for text in known)
         if self.best and self.best["step"] != self.step:
             validation = {key: value for key, value in self.best.items() if key != "step"}
             self.tracker.say(

@@ -12,6 +12,7 @@ from pipeline.filtering.minhash import Hashes, Signatures
 from pipeline.preparation.documents import DocumentCounts
 from pipeline.preparation.dropped import from_bytes
 from pipeline.preparation.plan import PreparePlan
+from pipeline.preparation.shuffle import token_counts
 
 GONE = 2**16 - 1  # as copies: `filters.remove` names this document, and none that is equal is written
 
@@ -39,6 +40,8 @@ class NewDocuments:
         gone = self.is_removed(hashes, batch["id"]) if self.removed else np.zeros(len(hashes), np.bool_)
         copies = np.where(gone, np.uint16(GONE), copies)
         new = np.fromiter(map(self.is_new, hashes, copies.tolist()), np.bool_, len(hashes))
+        tokens = token_counts(batch["ids"])
+        self.account.lost.update(duplicate=int(tokens[~new].sum()), filtered=int(tokens[gone].sum()))
         for name in batch["id"].filter(pa.array(~new)).to_pylist():
             self.account.drop(from_bytes(name), "duplicate")
         if self.plan.config.filters.near_duplicates is not None:

@@ -10,7 +10,7 @@ from pipeline.filtering import filters
 from pipeline.preparation.plan import PreparePlan
 from pipeline.readers.io.row_fields import LEFT_OUT
 from pipeline.records.estimate import size
-from pipeline.records.metrics import OUTCOMES, CorpusCounts
+from pipeline.records.metrics import MIXED, OUTCOMES, CorpusCounts
 from pipeline.shards.holdout import LowestHashes, how_to_set, sensible_count
 from pipeline.tokenization.coverage import Coverage
 
@@ -33,6 +33,7 @@ def made_line(config: PrepareConfig, counts: CorpusCounts, kept: int) -> str:
     found, but = documents_line(config, counts), ", but for tasks with removed documents" if counts.removed else ""
     parts = [
         f"{found}{';' if ':' in found else ','} {pluralize(counts.tokens, 'token')}",
+        counts.lost_line,
         f"{pluralize(counts.instances, 'instance')} in {pluralize(len(counts.shards), 'shard')}",
         str(Coverage.of(counts.totals)),
         counts.packing_line if config.packing != "sequential" else "",
@@ -74,6 +75,22 @@ def check_train(config: PrepareConfig, counts: CorpusCounts) -> None:
     cure = " and ".join(f"{named(key)}=1" for key in lower if counts.documents.get("short"))
     short = f"; for documents that count as short set {cure}" if cure else ""
     raise InputError(f"{start}: {documents_line(config, counts)}{filtered}{broken}{short}", "corpus.path")
+
+
+def check_pairs(config: PrepareConfig, counts: CorpusCounts) -> None:
+    """Raise InputError if nearly all next segments are of one kind, so that there is nothing to learn."""
+    share = counts.one_kind
+    if config.pairs != "nsp" or share is None:
+        return
+    why = "documents are too few" if share < MIXED[0] else "documents or sequences have hardly more than one sentence"
+    corpus = {"text": "", "lines": "corpus=text "}.get(config.corpus.reader)
+    lines = "" if corpus is None else f", or {corpus}corpus.options.document=10 for documents of ten lines"
+    raise InputError(
+        f"{share:.0%} of {pluralize(counts.instances, 'instance')} have a random next segment, as {why}; set "
+        f"{named('pairs')}=none{lines}",
+        "pairs",
+        config.pairs,
+    )
 
 
 def check_word_limit(config: PrepareConfig, counts: CorpusCounts) -> None:

@@ -196,6 +196,13 @@ def token_count(table: pa.Table) -> int:
     return sum(len(ids.flatten().flatten()) for ids in table["ids"].chunks)
 
 
+def token_counts(documents: pa.ListArray) -> np.ndarray:
+    """Return the number of tokens of each document of a nested array, `(D,)` int64."""
+    bounds = documents.values.offsets.to_numpy()[documents.offsets.to_numpy()]
+    counts: np.ndarray = np.diff(bounds).astype(np.int64)
+    return counts
+
+
 def take(documents: pa.ListArray, order: np.ndarray) -> pa.ListArray:
     """Return the documents at the places `order` `(K,)` of a nested array.
 

@@ -36,6 +36,7 @@ class TokenizedDocuments:
         counts = np.array([len(each.sentences) for each in chunk], np.int64)
         owner = np.repeat(np.arange(len(chunk)), counts)[lengths > 0]
         lengths = lengths[lengths > 0]
+        self.account.totals["tokens_read"] += len(ids)
         sentence_counts = np.bincount(owner, minlength=len(chunk))
         kept = sentence_counts > 0
         documents = list(itertools.compress(chunk, kept))

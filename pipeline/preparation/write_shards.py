@@ -21,7 +21,7 @@ from pipeline.preparation.documents import DocumentCounts
 from pipeline.preparation.dropped import Dropped, from_bytes
 from pipeline.preparation.plan import PreparePlan
 from pipeline.preparation.shard_sizes import check_tokens
-from pipeline.preparation.shuffle import take, token_count
+from pipeline.preparation.shuffle import take, token_count, token_counts
 from pipeline.records.metrics import ShardCounts
 from pipeline.shards import write_shard
 from pipeline.shards.full_sentences import best_fit, full_sentences
@@ -44,6 +44,7 @@ class Buckets:
     duplicates: np.ndarray  # (B,) left out as equal
     near: np.ndarray  # (B,) left out as nearly equal
     dropped: Dropped  # those left out
+    lost: Counter[str]  # tokens of those left out
 
 
 def load(plan: PreparePlan, write: int, table: pa.Table, found: np.ndarray) -> Buckets:
@@ -67,6 +68,8 @@ def load(plan: PreparePlan, write: int, table: pa.Table, found: np.ndarray) -> B
     dropped = Dropped()
     for rows, *why in ((equal, "duplicate", ""), (order[near], "filtered", filters.NEAR)):
         dropped.merge((from_bytes(name), *why) for name in table["id"].take(pa.array(rows)).to_pylist())
+    tokens = token_counts(table["ids"].combine_chunks())
+    lost = Counter(duplicate=int(tokens[equal].sum()), filtered=int(tokens[order][near].sum()))
     left_out = (bucket, bucket[equal], bucket[order][near])
     read, duplicates, similar = (np.bincount(part, minlength=end - first) for part in left_out)
     order = order[~near]
@@ -84,14 +87,14 @@ def load(plan: PreparePlan, write: int, table: pa.Table, found: np.ndarray) -> B
         buckets=np.searchsorted(bucket, np.arange(end - first + 1)),
     )
     names = [plan.shard_name(number) for number in range(first, end)]
-    return Buckets(names, documents, copies, words, read, duplicates, similar, dropped)
+    return Buckets(names, documents, copies, words, read, duplicates, similar, dropped, lost)
 
 
 def write(plan: PreparePlan, buckets: Buckets, report: Callable[[float], None]) -> DocumentCounts:
     """Write the shards of some buckets; return their counts."""
-    account = DocumentCounts(left_out=buckets.dropped)
+    account = DocumentCounts(left_out=buckets.dropped, lost=buckets.lost)
     with timings.on("pairs"):
-        drawn = draw_pairs(plan, buckets, account.packing, report)
+        drawn = draw_pairs(plan, buckets, account, report)
     for k in range(len(buckets.names)):
         if buckets.read[k]:
             with timings.on("write"):
@@ -129,6 +132,9 @@ def write_bucket(plan: PreparePlan, buckets: Buckets, k: int, drawn: TokenPairs,
     path = Path(plan.out) / f"{name}.arrow"
     check_tokens(plan.config, name, int((pairs.a_len + pairs.b_len).sum(dtype=np.int64)))
     values, offsets = gather(tokens, pairs)
+    used = int(np.count_nonzero(values != plan.separator))
+    if plan.config.pairs == "none":  # which loses none: what is missing has no name, and the account does not balance
+        account.totals["tokens_used"] += kept - (own_tokens(plan, buckets, mine) - used)
     info = dataclasses.replace(plan.info, split=split)
     write_shard(path, info, values, offsets, pairs.a_len, pairs.is_random_next)
     account.shards[path.name] = ShardCounts(
@@ -137,17 +143,24 @@ def write_bucket(plan: PreparePlan, buckets: Buckets, k: int, drawn: TokenPairs,
         rows=len(pairs),
         tokens=len(values),
         # A token counts as many words as in its documents on average: exact if all appear equally often.
-        words=float(words.sum() * (np.count_nonzero(values != plan.separator) / max(kept, 1))),
+        words=float(words.sum() * (used / max(kept, 1))),
         text_words=int(words.sum()),
     )
 
 
-def draw_pairs(plan: PreparePlan, buckets: Buckets, packing: Counter[str], report: Callable[[float], None]) -> Drawn:
-    """Draw pairs of each bucket `duplicates` times per copy.
+def own_tokens(plan: PreparePlan, buckets: Buckets, mine: slice) -> int:
+    """Return the tokens, but for separators, of some documents in all rounds."""
+    documents = buckets.documents
+    bounds = documents.sentences[documents.starts[mine.start : mine.stop + 1]]
+    own = documents.tokens[bounds[0] : bounds[-1]] != plan.separator
+    counts = np.add.reduceat(own, bounds[:-1] - bounds[0], dtype=np.int64)
+    return int(counts @ buckets.copies[mine].astype(np.int64)) * plan.config.duplicates
 
-    With pairs=none, `packing` counts how full sequences are and how many documents were cut.
-    """
-    config, documents = plan.config, buckets.documents
+
+def draw_pairs(plan: PreparePlan, buckets: Buckets, account: DocumentCounts, report: Callable[[float], None]) -> Drawn:
+    """Draw pairs of each bucket `duplicates` times per copy; count the tokens in them, and those that are not."""
+    config, most = plan.config, plan.config.sequence_length - 3
+    documents = buckets.documents if config.pairs == "none" else buckets.documents.fitted(most)
     rounds = config.duplicates * buckets.copies.astype(np.int64)
     count = int(rounds.max(initial=config.duplicates))
     drawn = []
@@ -156,24 +169,29 @@ def draw_pairs(plan: PreparePlan, buckets: Buckets, packing: Counter[str], repor
         key = counter_rng.key(config.seed, "pairs", duplicate)
         chosen = np.flatnonzero(rounds > duplicate)
         if config.pairs == "none":
-            drawn.append(sequences(documents, chosen, plan, key, packing))
+            drawn.append(sequences(documents, chosen, plan, key, account))
         else:
-            most, short = config.sequence_length - 3, config.short_sequence_probability
-            by_order = config.pairs == "sop"
+            short, by_order = config.short_sequence_probability, config.pairs == "sop"
             pairs = next_sentence_pairs(documents, most, short, key, chosen, by_order=by_order)
             drawn.append([(documents.tokens, part) for part in divided(documents, pairs)])
     found = []
-    for name, parts in zip(buckets.names, zip(*drawn, strict=True), strict=True):
+    sizes = np.diff(documents.sentences[documents.starts[documents.buckets]]).tolist()
+    for name, size, parts in zip(buckets.names, sizes, zip(*drawn, strict=True), strict=True):
         tokens, pairs = joined(parts, shared=config.pairs != "none")
+        if config.pairs != "none":
+            reached, pairs = pairs.covered(), pairs[pairs.b_len > 0]
+            used = pairs.covered()
+            account.totals["tokens_used"] += used
+            account.lost.update({"truncated": size - reached, "no pair": reached - used})
         key = counter_rng.key(config.seed, "shard", name)
         found.append((tokens, pairs[counter_rng.permutation(key, len(pairs))]))
     return found
 
 
 def sequences(
-    documents: Documents, chosen: np.ndarray, plan: PreparePlan, key: np.uint64, packing: Counter[str]
+    documents: Documents, chosen: np.ndarray, plan: PreparePlan, key: np.uint64, account: DocumentCounts
 ) -> Drawn:
-    """Return the packed sequences of each bucket, with tokens of their own; count them."""
+    """Return the packed sequences of each bucket, with tokens of their own; count them and how full they are."""
     config, most = plan.config, plan.config.sequence_length - 2
     separator = plan.separator if config.cross_documents else None
     bounds = documents.buckets.tolist()
@@ -186,7 +204,7 @@ def sequences(
             stream, pairs, cut = best_fit(part, most, key, separator=plan.separator, chosen=mine)
         else:
             stream, pairs, cut = full_sentences(part, most, key, separator=separator, chosen=mine)
-        packing.update(documents=len(mine), cut=cut, tokens=int(pairs.a_len.sum()), places=most * len(pairs))
+        account.packing.update(documents=len(mine), cut=cut, tokens=int(pairs.a_len.sum()), places=most * len(pairs))
         found.append((stream, pairs))
     return found
 

@@ -80,10 +80,11 @@ class Reader(text_lines.TextFiles):
         room = text_lines.document_budget(split, first, "no </doc>")
         for line in lines:
             room.take(text_lines.memory_of(line))
-            if line.text.rstrip() == "</doc>":
-                return body
-            if _OPEN.match(line.text):
-                break
+            if line.text.startswith("<"):
+                if line.text.rstrip() == "</doc>":
+                    return body
+                if _OPEN.match(line.text):
+                    break
             body.append(line.text)
         path, number = text_lines.place(split, first.number)
         raise InputError(

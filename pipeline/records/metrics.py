@@ -71,6 +71,8 @@ class ShardCounts(Record):
 
 
 OUTCOMES = ("empty", "short", "duplicate", "filtered", "written")
+FEW_LOST = 0.02  # of the tokens
+MIXED = (0.2, 0.8)  # the share of random pairs from which the next sentence can be learnt
 NAMED = 100  # single documents listed by name for a fault; further ones are only counted
 
 
@@ -84,6 +86,7 @@ class CorpusCounts(Record):
     skipped: Counter[str] = empty(Counter)  # by the reader, by reason
     notes: Counter[str] = empty(Counter)  # guesses and repairs
     totals: Counter[str] = empty(Counter)
+    lost: Counter[str] = empty(Counter)  # tokens of documents that were read, by why they are in no shard
     packing: Counter[str] = empty(Counter)  # of pairs=none: how full, how cut
     contaminated: Counter[str] = empty(Counter)  # by evaluation file
     removed: Counter[str] = empty(Counter)  # by line of `filters.remove`
@@ -98,6 +101,8 @@ class CorpusCounts(Record):
 
     TITLES: ClassVar = {
         "characters": "characters read",
+        "tokens_read": "tokens read",
+        "tokens_used": "tokens in shards, each once",
         "train": "instances to train on",
         "validation": "instances held out",
         "validation_documents": "documents held out",
@@ -158,6 +163,9 @@ class CorpusCounts(Record):
             raise RuntimeError(f"outcomes do not add up to the {documents['read']} documents read: {listed}")
         if documents["filtered"] != sum(self.filtered.values()):
             raise RuntimeError(f"{listed}; but by filter: {dict(self.filtered)}")
+        read, used = (self.totals[name] for name in ("tokens_read", "tokens_used"))
+        if read != used + sum(self.lost.values()):
+            raise RuntimeError(f"{read} tokens read, but {used} in shards, and lost: {dict(self.lost)}")
 
     @property
     def written(self) -> int:
@@ -173,6 +181,25 @@ class CorpusCounts(Record):
     def tokens(self) -> int:
         """Return the tokens of the documents in the shards, each once."""
         return self.totals.get("tokens", 0)
+
+    @property
+    def lost_line(self) -> str:
+        """Return which tokens of the documents in the shards are in none; nothing where they are few."""
+        cut = {reason: self.lost[reason] for reason in ("truncated", "no pair") if self.lost[reason]}
+        share = sum(cut.values()) / max(self.tokens, 1)
+        listed = ", ".join(f"{count:,} {reason}" for reason, count in cut.items())
+        return f"{share:.0%} of them in no shard ({listed})" if share > FEW_LOST else ""
+
+    @property
+    def one_kind(self) -> float | None:
+        """Return the share of random pairs where it is surely not between the bounds of `MIXED`, else None."""
+        n, z = self.instances, 2.0
+        if not n or "random_next" not in self.totals:
+            return None
+        share = self.totals["random_next"] / n  # with bounds of Wilson's interval
+        middle, half = share + z * z / (2 * n), z * math.sqrt(share * (1 - share) / n + (z / (2 * n)) ** 2)
+        low, high = ((middle + sign * half) / (1 + z * z / n) for sign in (-1, 1))
+        return share if high < MIXED[0] or low > MIXED[1] else None
 
     @property
     def train(self) -> int:
@@ -231,6 +258,8 @@ class CorpusCounts(Record):
         for kind in ("filtered", "skipped", "notes"):
             for reason, count in getattr(self, kind).items():
                 yield f"{kind}: {reason}", count
+        for reason, count in self.lost.items():
+            yield f"tokens in no shard: {reason}", count
         if self.words:
             yield "words", self.words
         for name, count in self.totals.items():

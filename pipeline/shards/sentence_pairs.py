@@ -6,7 +6,7 @@ advance together, one pair each per turn; a turn is a few numpy operations.
 Shapes: T tokens, S sentences, D documents, N pairs.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -39,13 +39,31 @@ class Documents:
         """Return the `chosen` documents in keyed order."""
         return chosen[np.argsort(counter_rng.random_bits(key, self.keys[chosen]), kind="stable")]
 
+    def fitted(self, longest: int) -> "Documents":
+        """Cut sentences of more than `longest` tokens into halves of that: any two of them fill a pair.
+
+        Several in a row are cut as one, so that what is left over is only at its end.
+        """
+        long = np.diff(self.sentences) > longest
+        if not long.any():
+            return self
+        goes_on = np.append(False, long[1:] & long[:-1])
+        goes_on[self.starts[:-1]] = False
+        begins = self.sentences[:-1][~goes_on]
+        lengths = np.diff(np.append(begins, self.sentences[-1]))
+        half, rest = (longest + 1) // 2, lengths % longest
+        pieces = np.where(lengths > longest, 2 * (lengths // longest) + (rest > 0) + (rest > half), 1)
+        piece = ranges(np.zeros(len(pieces), np.int64), pieces)
+        sentences = np.append(np.repeat(begins, pieces) + piece // 2 * longest + piece % 2 * half, self.sentences[-1])
+        return replace(self, sentences=sentences, starts=np.searchsorted(sentences, self.sentences[self.starts]))
+
     def __len__(self) -> int:
         return len(self.keys)
 
 
 @dataclass(frozen=True)
 class Pairs(Columns):
-    """Slices of `Documents.tokens`; each field `(N,)`."""
+    """Slices of `Documents.tokens`; each field `(N,)`. Without a partner, segment B is empty."""
 
     a_start: Ints
     a_len: Ints
@@ -59,6 +77,13 @@ class Pairs(Columns):
         none = np.zeros_like(start)
         return cls(start, length, none, none, none.astype(np.bool_))
 
+    def covered(self) -> int:
+        """Return how many tokens are in any segment, each once."""
+        starts, lengths = np.append(self.a_start, self.b_start), np.append(self.a_len, self.b_len)
+        order = np.argsort(starts, kind="stable")
+        ends = np.maximum.accumulate((starts + lengths)[order])
+        return int(np.maximum(ends - np.maximum(starts[order], np.append(0, ends[:-1])), 0).sum())
+
 
 def next_sentence_pairs(
     documents: Documents, max_tokens: int, short_probability: float, key: np.uint64, chosen: Ints, *, by_order: bool
@@ -71,8 +96,8 @@ def next_sentence_pairs(
     another document; the rest of the chunk is then put back. Pairs longer than `max_tokens` lose
     tokens from the longer segment, from its front or back by a fair coin per token.
 
-    Unlike the reference, a lone document gets its true next sentences as B, labelled as such.
-    Another document is one of the same bucket.
+    Unlike the reference, a lone document gets its true next sentences as B, labelled as such; its
+    last sentence may have none, and an empty B. Another document is one of the same bucket.
 
     With `by_order`, B is always the rest, A and B are swapped with probability 1/2, and
     `is_random_next` marks swapped pairs (Lan et al. 2020, section 3.1). If a single sentence would
@@ -98,7 +123,7 @@ def next_sentence_pairs(
         live = live[after < ends[live]]
     numbers = np.repeat(np.arange(len(of)), list(map(len, of)))
     pairs = Pairs.concatenate(turns)
-    return _truncated(pairs, max_tokens, keys[np.concatenate(of)], numbers)[pairs.b_len > 0]
+    return _truncated(pairs, max_tokens, keys[np.concatenate(of)], numbers)
 
 
 def _turn(

@@ -31,7 +31,7 @@ class Stage:
 _ALL = (
     Stage("download", 1, "pipeline.config:DownloadConfig", "pipeline.download", one_core=True),
     Stage("vocab", 5, "pipeline.config:VocabConfig", "pipeline.vocab", shares_cores=True),
-    Stage("prepare", 5, "pipeline.config:PrepareConfig", "pipeline.prepare"),
+    Stage("prepare", 6, "pipeline.config:PrepareConfig", "pipeline.prepare"),
     Stage("tasks", 3, "pipeline.config:TasksConfig", "pipeline.tasks", one_core=True),
     Stage("train", 1, "model.config:TrainConfig", "model/train.py", progress="checkpoints/{}"),
     Stage("convert", 4, "pipeline.config:ConvertConfig", "pipeline.convert", True, quick=True),

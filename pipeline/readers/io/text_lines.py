@@ -122,10 +122,11 @@ class TextFiles:
             tally.notes[f"files read as {form.encoding}"] += 1
         if split.start == 0 and form.ends != "LF":
             tally.notes[f"files with {form.ends} line ends"] += 1
+        name = "utf-8" if form.wide else form.encoding
         for number, owned, raw in raw_lines(split, form):
             try:
-                name = "utf-8" if form.wide else form.encoding
-                text = raw.decode(name) if form.stated else self._in_line(raw, name, tally)
+                certain = form.stated or (name == "utf-8" and raw.isascii())
+                text = raw.decode(name) if certain else self._in_line(raw, name, tally)
             except UnicodeDecodeError as error:
                 bad_line(tally, split, number, f"not valid {form.encoding} ({error.reason})")
                 continue
@@ -236,7 +237,8 @@ def document_budget(split: FileRange, first: Line, why: str, key: str | None = N
 
 def memory_of(line: Line) -> int:
     """Return the bytes that a line counts for in a budget."""
-    return KEPT + len(line.text.encode("utf-8", "surrogatepass"))
+    text = line.text
+    return KEPT + (len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass")))
 
 
 def blocks(lines: Iterator[Line], split: FileRange, key: str, cure: str) -> Iterator[list[Line]]:

@@ -8,9 +8,12 @@ from pathlib import Path
 import pytest
 
 from benchmarks.small import write_split
+from model.config import DataConfig
+from model.loader.shard_files import ShardFiles
 from pipeline.records.manifest import Manifest, file_checksums
 from pipeline.tokenization.wordpiece import WordPiece
 from tests.model.conftest import SHARD, SMALL, train_many
+from tests.support import finished
 
 pytestmark = pytest.mark.slow
 
@@ -47,3 +50,12 @@ def test_a_checkpoint_of_other_shards_is_not_gone_on_from(work: Path, tmp_path: 
     assert manifest is not None  # its fingerprint stays: the same settings gave other bytes
     dataclasses.replace(manifest, files=file_checksums(folder, {})).write(folder)
     assert "other shards" in train_many([(1, settings)], code=2)
+
+
+@pytest.mark.parametrize(("pairs", "random", "said"), [("nsp", 6, 1), ("nsp", 60, 0), ("nsp", 120, 1), ("none", 0, 0)])
+def test_shards_with_next_segments_of_one_kind_are_warned_of(
+    tmp_path: Path, pairs: str, random: int, said: int
+) -> None:
+    counts = {"totals": {"train": 120, "random_next": random}, "sequence_length": 32}
+    finished.manifest("prepare", config={"pairs": pairs}, figures=counts).write(tmp_path)
+    assert len(ShardFiles(DataConfig(dir=str(tmp_path)), [str(tmp_path)]).warnings) == said

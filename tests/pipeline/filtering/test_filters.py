@@ -296,7 +296,7 @@ def vocab(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def made(path: Path, vocab: Path, out: Path, corpus: dict[str, Any], **more: Any) -> dict[str, Any]:
     """The account of `prepare` over JSON lines."""
     cut = {"split_bytes": 2000, "shard_bytes": 20_000}
-    config = settings("jsonl", path, vocab, out=str(out), filters=FiltersConfig(**more), **cut, **corpus)
+    config = settings("jsonl", path, vocab, out=str(out), pairs="none", filters=FiltersConfig(**more), **cut, **corpus)
     out.mkdir()
     return prepare.make(config, out).figures
 

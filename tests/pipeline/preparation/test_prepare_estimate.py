@@ -119,7 +119,8 @@ def test_text_tokens_and_bytes_are_what_followed(
     (tmp_path / "tokenizer.json").write_text(wordpiece.build(entries, lowercase=True))
     out = tmp_path / "out"
     out.mkdir()
-    config = preparing.settings("text", book, tmp_path, out=str(out), workdir=str(tmp_path), validation_share=0)
+    more = {"out": str(out), "workdir": str(tmp_path), "validation_share": 0, "pairs": "none"}
+    config = preparing.settings("text", book, tmp_path, **more)
     expected = preparation.of(config)
     assert expected is not None
     text, tokens = map(float, re.findall(r"([\d.]+) M", expected.about.replace(" MB", " M")))

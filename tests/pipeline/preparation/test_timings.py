@@ -61,7 +61,7 @@ def test_the_manifest_has_the_time_of_each_step_and_the_terminal_says_it(
 ) -> None:
     preparing.vocabulary(tmp_path / "vocab", ["he", "came", "."])
     (tmp_path / "a.txt").write_text("\n\n".join(f"{TEXT}\n{TEXT} {number}" for number in range(40)))
-    config = preparing.settings("text", tmp_path / "a.txt", tmp_path / "vocab", validation_share=0)
+    config = preparing.settings("text", tmp_path / "a.txt", tmp_path / "vocab", validation_share=0, pairs="none")
     made = stage.run("prepare", replace(config, out=str(tmp_path / "made")), prepare.make)
     assert {"read", "clean", "sentences", "tokenize", "pairs", "write"} <= made.spent.keys() <= set(timings.STEPS)
     assert all(used >= 0 and waited >= 0 for used, waited in made.spent.values())

@@ -91,13 +91,15 @@ def truncated(a: list[int], b: list[int], limit: int, own: np.ndarray, turn: int
 def pairs_of(lengths: list[list[int]], max_tokens: int, short: float) -> Pairs:
     """The pairs of documents whose sentences have these lengths."""
     key, chosen = counter_rng.key(0, "pairs"), np.arange(len(lengths))
-    return next_sentence_pairs(documents_of(lengths), max_tokens, short, key, chosen, by_order=False)
+    pairs = next_sentence_pairs(documents_of(lengths), max_tokens, short, key, chosen, by_order=False)
+    return pairs[pairs.b_len > 0]
 
 
 def vectorised_pairs(documents: Documents, *rest: object, by_order: bool = False) -> list[Pair]:
     """The same as lists."""
     chosen = np.arange(len(documents))
     pairs = next_sentence_pairs(documents, *rest, chosen, by_order=by_order)  # type: ignore[arg-type]
+    pairs = pairs[pairs.b_len > 0]
     values, offsets = gather(documents.tokens, pairs)
     return [
         (values[low : low + a].tolist(), values[low + a : high].tolist(), bool(is_random))
@@ -180,6 +182,31 @@ def test_without_truncation_no_token_of_a_document_is_lost(lengths: list[list[in
     for a, b, is_random in vectorised_pairs(documents, 10_000, 0.0, counter_rng.key(seed, "x")):
         covered |= set(a) if is_random else set(a) | set(b)
     assert covered == set(range(len(owner)))
+
+
+@settings(max_examples=examples(100), deadline=None)
+@given(corpora, st.integers(2, 60))
+def test_sentences_that_do_not_fit_are_cut_and_others_are_not(lengths: list[list[int]], longest: int) -> None:
+    documents = documents_of(lengths)
+    fitted = documents.fitted(longest)
+    sizes, bounds = np.diff(fitted.sentences), set(fitted.sentences.tolist())
+    assert sizes.min() > 0
+    assert sizes.max() <= longest
+    assert fitted.sentences[fitted.starts].tolist() == documents.sentences[documents.starts].tolist()
+    for low, size in zip(documents.sentences.tolist(), np.diff(documents.sentences).tolist(), strict=False):
+        if size <= longest:
+            assert bounds & set(range(low, low + size + 1)) == {low, low + size}
+    alone = np.diff(documents_of([[len(documents.tokens) + longest]]).fitted(longest).sentences)
+    assert set((alone[:-2] + alone[1:-1]).tolist()) <= {longest}
+
+
+@settings(max_examples=examples(100), deadline=None)
+@given(corpora, st.integers(5, 60), st.integers(0, 99))
+def test_covered_tokens_are_counted_once(lengths: list[list[int]], max_tokens: int, seed: int) -> None:
+    documents, chosen = documents_of(lengths), np.arange(len(lengths))
+    key = counter_rng.key(seed, "x")
+    pairs = next_sentence_pairs(documents, max_tokens, 0.1, key, chosen, by_order=False)
+    assert pairs.covered() == len(set(gather(documents.tokens, pairs)[0].tolist()))
 
 
 def test_statistics_are_those_of_the_published_code() -> None:

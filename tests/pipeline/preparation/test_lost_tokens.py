@@ -1,0 +1,94 @@
+"""Tokens that were read are in shards, or lost for a reason that has a name."""
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pipeline import prepare
+from pipeline.config import FiltersConfig
+from pipeline.errors import InputError
+from pipeline.records.metrics import CorpusCounts
+from pipeline.shards import open_folder
+from pipeline.shards.holdout import document_hash
+from pipeline.tokenization.wordpiece import SPECIAL
+from tests.support import preparing
+from tests.support.refusals import refused
+
+WORDS = [f"{a}{b}{c}" for a in "bdfgklmnprst" for b in "aeiou" for c in "bdfgklmnprst"]  # 720
+
+
+def made(folder: Path, texts: list[str], **more: Any) -> CorpusCounts:
+    """Return the account of a run over these documents, one per paragraph."""
+    preparing.vocabulary(folder, [*WORDS, "."])
+    (folder / "a.txt").write_text("\n\n".join(texts))
+    usual = {
+        "options": {"document": "paragraph"},
+        "minimum_characters": 0,
+        "validation_share": 0,
+        "sequence_length": 32,
+    }
+    out = folder / "made"
+    out.mkdir()
+    config = preparing.settings("text", folder / "a.txt", folder, workdir=str(folder), **(usual | more))
+    return CorpusCounts.from_json(prepare.make(config, out).figures)
+
+
+def transcript(number: int) -> str:
+    """Return two lines of 90 words without a full stop, other ones for each `number`."""
+    return "\n".join(" ".join(WORDS[k * 90 : (k + 1) * 90]) for k in (2 * number, 2 * number + 1))
+
+
+def story(number: int, sentences: int, words: int = 5) -> str:
+    """Return a text of short sentences, another one for each `number`."""
+    drawn = itertools.cycle(WORDS[number:] + WORDS[:number])
+    return "\n".join(" ".join(itertools.islice(drawn, words)) + "." for _ in range(sentences))
+
+
+def size(text: str) -> int:
+    return len(text.split()) + text.count(".")
+
+
+@pytest.mark.parametrize("pairs", ["nsp", "sop", "none"])
+def test_words_without_full_stops_reach_the_shards(tmp_path: Path, pairs: str) -> None:
+    counts = made(tmp_path, [transcript(number) for number in range(4)], pairs=pairs)
+    tokens = np.concatenate([shard.values for shard in open_folder(tmp_path / "made", "train")])
+    used = len(set(tokens[tokens >= len(SPECIAL)].tolist()))
+    assert used == counts.totals["tokens_used"] >= 0.97 * 720
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"pairs": "nsp", "duplicates": 3},
+        {"pairs": "sop"},
+        {"pairs": "none"},
+        {"pairs": "none", "cross_documents": False, "duplicates": 2},
+        {"pairs": "none", "packing": "best_fit"},
+    ],
+)
+def test_tokens_read_are_in_shards_or_lost_by_name(tmp_path: Path, more: dict[str, Any]) -> None:
+    pytest.importorskip("rensa")
+    texts = [story(number, 2 + number % 9, 4 + number % 17) for number in range(60)]
+    (tmp_path / "gone.txt").write_text(document_hash(texts[0]).hex())
+    texts += [texts[5], texts[5], texts[16] + "\nbab."]
+    filters = FiltersConfig(near_duplicates=0.5, remove=str(tmp_path / "gone.txt"))
+    counts = made(tmp_path, texts, validation_share=0.2, filters=filters, **more)
+    totals, lost = counts.totals, counts.lost
+    assert totals["tokens_read"] == totals["tokens_used"] + sum(lost.values())
+    assert totals["tokens"] == totals["tokens_used"] + lost["truncated"] + lost["no pair"]
+    assert (lost["duplicate"], lost["filtered"] >= size(texts[0])) == (2 * size(texts[5]), True)
+    assert (lost["truncated"] > 0) == (more["pairs"] != "none")
+    assert bool(counts.lost_line) == (lost["truncated"] > 0.02 * counts.tokens)
+
+
+@pytest.mark.parametrize("texts", [[story(0, 200)], [story(number, 1) for number in range(60)]])
+def test_pairs_of_one_kind_are_refused(tmp_path: Path, texts: list[str]) -> None:
+    with refused(InputError, "pairs=none", key="pairs"):
+        made(tmp_path, texts)
+
+
+def test_few_pairs_are_not_judged(tmp_path: Path) -> None:
+    assert made(tmp_path, [story(0, 20)]).one_kind is None
