@@ -3,9 +3,9 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-DESELECTED := not k8s and not image and not ssh and not slurm and not engines and not netns
+DESELECTED := not consumers and not k8s and not image and not ssh and not slurm and not engines and not netns
 
-.PHONY: help install demo test test-slow test-all test-k8s test-hosts test-ssh test-slurm test-image test-engines test-store test-versions coverage lint format docs docs-serve readme fuzz crashes mutants benchmark bench-check audit sbom images release hooks constraints clean
+.PHONY: help install demo test test-slow test-all test-k8s test-hosts test-ssh test-slurm test-image test-engines test-store test-consumers test-versions coverage lint format docs docs-serve readme fuzz crashes mutants benchmark bench-check audit sbom images release hooks constraints clean
 help:  ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
@@ -74,6 +74,9 @@ $(VENV)/.stores: $(READY)
 test-store: $(VENV)/.stores  ## a run in s3://, gs:// and abfs:// against versitygw, fake-gcs-server and Azurite, built once (Go, npm)
 	VERSITYGW=$$(tests/support/servers/build-versitygw | tail -n 1) FAKE_GCS=$$(tests/support/servers/build-fake-gcs | tail -n 1) \
 		AZURITE=$$(tests/support/servers/build-azurite | tail -n 1) SUITE=test-store $(BIN)/python -m pytest -m store -rs
+
+test-consumers: $(READY)  ## folders of ours in other people's programs, each in an environment of its own, fetched once (npm)
+	SUITE=test-consumers $(BIN)/python -m pytest -m consumers tests/consumers -rs
 
 # Made by uv, which downloads a Python that neither PATH nor pyenv has: 6.5 GB each, with the wheel of PyTorch for
 # GPUs; UV_TORCH_BACKEND=cpu asks PyTorch's own index for a smaller one.

@@ -8,20 +8,27 @@ the original vocabulary (vocab=null) or an extension of it.
 PyTorch and the model are imported when work starts, so that `--help` is fast.
 """
 
+import contextlib
 import tempfile
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from model.training import provenance
 from pipeline.cli import entry_point
-from pipeline.config import ConvertConfig
+from pipeline.common import counter_rng
+from pipeline.common.schema import built
+from pipeline.config import ConvertConfig, EvaluateConfig
 from pipeline.console.formatting import pluralize
 from pipeline.errors import BY_FORCE, ConfigError, InputError
+from pipeline.evaluation.task_types import open_task_type, read_sides
 from pipeline.records import checkpoint_folder
-from pipeline.records.manifest import MANIFEST, Manifest, Result, require_manifest
+from pipeline.records.manifest import MANIFEST, Manifest, Result, enclosing_manifest, require_manifest
 from pipeline.records.metrics import Conversion
+from pipeline.shards import Shard, open_folder
 from pipeline.stages import stage, store_folder
 from pipeline.storage.checksums import sha256_of
 from pipeline.storage.stores import hub
@@ -31,6 +38,8 @@ from pipeline.tokenization.wordpiece import WordPiece
 if TYPE_CHECKING:
     import torch
 
+    from model.config import ModelConfig
+    from model.huggingface import onnx_export
     from model.training.initial_weights import InitialWeights
 
 TOLERANCE = 1e-5  # of a logit; both models compute in double precision
@@ -67,19 +76,19 @@ def make_one(config: ConvertConfig, out: Path) -> Result:
         InputError: the model was not found, or the vocabulary is not the model's.
     """
     from model.encoders.device import TYPES
+    from model.finetuning import saved_model
     from model.huggingface import bert_format, onnx_export, sentence_model, vocabulary
     from model.training import initial_weights
 
-    if config.onnx:
-        onnx_export.check_installed()
+    for key, value in config.exports.items():
+        onnx_export.check_installed(key, value)
     source = initial_weights.read(config.train, config.average, config.ema)
-    if config.onnx and source.config.architecture != "bert":
-        raise ConfigError(
-            f"cannot be combined with architecture {source.config.architecture}; only bert is exported", "onnx", True
-        )
     source, vocab, added = with_vocabulary(config, source)
+    if config.exports and saved_model.is_tuned(Path(config.train)):
+        return make_tuned(config, vocab, added, out)
     dtype = TYPES[config.dtype]
     texts = held_out_texts(config, vocab)
+    untrained = untrained_parts(config, source)
     bert_format.save(
         out,
         source.config,
@@ -88,8 +97,9 @@ def make_one(config: ConvertConfig, out: Path) -> Result:
         provenance.of_weights(config.train, source, config.ema),
         dtype=dtype,
         shard_bytes=config.shard_bytes,
-        remarks=remarks_of(config, source, texts),
         learnt=source.learnt,
+        remarks=remarks_of(config, source, texts, untrained),
+        untrained=untrained,
     )
     sentence_model.copy(Path(config.train), out)
     samples = samples_of(source, vocab, list(config.examples) or texts)
@@ -109,7 +119,7 @@ def make_one(config: ConvertConfig, out: Path) -> Result:
         notes=[*source.notes, *noted],
         samples=samples,
         largest_logit_difference=difference,
-        largest_onnx_difference=onnx_export.write(out) if config.onnx else None,
+        **exported(config, out, source.config, None, untrained),
     )
     return Result(summary=describe(made), figures=made.to_json())
 
@@ -118,6 +128,106 @@ def vocabulary_of(training: Path) -> Path:
     """Return the folder of the vocabulary of a training, or its own if that is not known."""
     made = (each.config["data"].get("vocab") for each in provenance.histories(str(training)) if each.stage == "train")
     return Path(next(made, None) or training)
+
+
+def make_tuned(config: ConvertConfig, vocab: Path, added: int, out: Path) -> Result:
+    """Write a fine-tuned model as it is, with its head, as ONNX: it would not be a start for training.
+
+    Raises:
+        ConfigError: its weights or its vocabulary were to be changed.
+        InputError: raised by `saved_model.load`, and by `onnx_export.write`.
+    """
+    from model.finetuning import saved_model
+
+    if added or config.dtype != "fp32" or config.shard_bytes:
+        key = "vocab" if added else "dtype" if config.dtype != "fp32" else "shard_bytes"
+        raise ConfigError(f"{config.train} is fine-tuned, and exported as it is; leave out {key}", key)
+    folder = Path(config.train)
+    size, found = saved_model.load(folder)
+    saved_model.save(out, found.model, size, found.labels, vocab, found.texts, found.reading)
+    card = folder / "README.md"
+    (out / "README.md").write_text(card.read_text(encoding="utf-8") if card.is_file() else f"# {folder.name}\n")
+    made = Conversion(
+        model=size.size_name,
+        parameters=sum(one.numel() for one in found.model.parameters()),
+        **exported(config, out, size, found.model.config.kind, []),
+    )
+    return Result(summary=describe(made), figures=made.to_json())
+
+
+def exported(config: ConvertConfig, out: Path, size: "ModelConfig", head: str | None, untrained: list[str]) -> Json:
+    """Write the folder's ONNX if it is wanted, and how to serve the folder into its card; return the figures.
+
+    `head` is that of a fine-tuned model, `untrained` are the random parts of a pre-trained one.
+    """
+    from model.huggingface import model_card, onnx_export, sentence_model
+
+    texts = texts_of(config, out, size.positions) if config.quantize else None
+    figures = onnx_export.write(out, untrained, texts) if config.exports else {}
+    vectors = size.causal or "masked_head" in untrained or (out / sentence_model.MODULES).exists()
+    plain = "feature-extraction" if vectors else "fill-mask"
+    model_card.add_serving(out, model_card.TASKS[head] if head else plain, size.architecture, figures)
+    return figures
+
+
+def texts_of(config: ConvertConfig, out: Path, positions: int) -> "onnx_export.Texts":
+    """Return what int8 is compared on: of the evaluation or the training that made the model, or else random."""
+    from model.finetuning.features import frame
+    from model.huggingface import onnx_export
+
+    wordpiece, made = WordPiece.load(out), enclosing_manifest(config.train)
+    longest = min(onnx_export.LONGEST, positions)
+    with contextlib.suppress(InputError, ValueError):  # the files are gone
+        if made is not None and made.stage == "evaluate":
+            return dev_texts(built(EvaluateConfig, made.config), wordpiece)
+        if (folder := held_out_folder(config)) and (shards := open_folder(folder, "validation")):
+            return shard_texts(shards, wordpiece, longest)
+    usual = np.setdiff1d(np.flatnonzero(wordpiece.vocab), wordpiece.special_ids)
+    found = []
+    for number in range(onnx_export.TEXTS):
+        key = counter_rng.key(0, "int8 texts", number)
+        places = 1 + np.arange(1 + int(counter_rng.integers(key, 0, longest - 3)))
+        found.append(frame(wordpiece, usual[counter_rng.integers(key, places, len(usual))], None))
+    return onnx_export.Texts("random sequences of entries", found)
+
+
+def dev_texts(config: EvaluateConfig, wordpiece: WordPiece) -> "onnx_export.Texts":
+    """Return the dev set that a model was scored on.
+
+    Raises:
+        InputError: its files are not there any more.
+    """
+    from model.huggingface import onnx_export
+
+    kind, metric = open_task_type(config, config.task, wordpiece), config.task.metrics[0]
+    _, dev = read_sides(kind, config.task, 1)
+
+    def score(logits: list[Any]) -> float:
+        return kind.score(dev, kind.decode(dev, logits))[metric]
+
+    samples = list(zip(dev.samples.ids, dev.samples.second.tolist(), strict=True))
+    return onnx_export.Texts(f"texts of the dev set of {config.task.name}", samples, f"dev {metric}", score=score)
+
+
+def shard_texts(shards: list[Shard], wordpiece: WordPiece, longest: int) -> "onnx_export.Texts":
+    """Return held-out texts of at most `longest` tokens, spread over the shards.
+
+    Raises:
+        InputError: they are of another vocabulary, as before an extension.
+    """
+    from model.finetuning.features import TruncationConfig, frame, pieces
+    from model.huggingface import onnx_export
+
+    if shards[0].info.vocab_size != wordpiece.size:
+        raise InputError("are of another vocabulary", path=shards[0].path)
+    every = [(shard, row) for shard in shards for row in range(shard.rows)]
+    found = []
+    order = counter_rng.permutation(counter_rng.key(0, "int8 texts"), len(every))
+    for shard, row in (every[place] for place in order[: onnx_export.MASKED_TEXTS]):
+        ids, first = shard.ids(*shard.offsets[row : row + 2].tolist()).astype(np.int64), int(shard.a_len[row])
+        parts = ids[:first], ids[first:] if first < len(ids) else None
+        found.append(frame(wordpiece, *next(pieces(*parts, TruncationConfig(longest)))))
+    return onnx_export.Texts("held-out texts", found, onnx_export.MASKED, wordpiece.mask)
 
 
 def with_vocabulary(config: ConvertConfig, source: "InitialWeights") -> "tuple[InitialWeights, Path, int]":
@@ -166,11 +276,17 @@ def held_out_texts(config: ConvertConfig, vocab: Path) -> list[str]:
     """Return the beginnings of texts with a [MASK] from the training's shards, if they are there."""
     from model.huggingface import mask_filling
 
+    folder = held_out_folder(config)
+    return mask_filling.examples(folder, WordPiece.load(vocab), SAMPLES) if folder else []
+
+
+def held_out_folder(config: ConvertConfig) -> str | None:
+    """Return the folder with the held-out shards of the training, if it is known."""
     for manifest in provenance.histories(config.train):
         if manifest.stage == "train":
             data = manifest.config["data"]
-            return mask_filling.examples((data.get("validation") or [data["dir"]])[0], WordPiece.load(vocab), SAMPLES)
-    return []
+            return str((data.get("validation") or [data["dir"]])[0])
+    return None
 
 
 def samples_of(source: "InitialWeights", vocab: Path, texts: list[str]) -> list[Json]:
@@ -182,9 +298,31 @@ def samples_of(source: "InitialWeights", vocab: Path, texts: list[str]) -> list[
     return mask_filling.fill(source.config, source.state, WordPiece.load(vocab), texts, source.learnt)
 
 
-def remarks_of(config: ConvertConfig, source: "InitialWeights", texts: list[str]) -> Json:
-    """Return the model card's remarks about the weights."""
+def untrained_parts(config: ConvertConfig, source: "InitialWeights") -> list[str]:
+    """Return the parts of the model that have random weights, as no training has changed them."""
     from model.huggingface import bert_format
+
+    found = {*bert_format.initialised_parts(source.notes)}
+    found |= set() if judges_pairs(config.train) else {"next_sentence", "pooler"}
+    return sorted(found & {name.partition(".")[0] for name in source.state})
+
+
+def judges_pairs(place: str) -> bool:
+    """Return whether a training up to the model at `place` was of pairs; what is not known was."""
+    from model.huggingface import bert_format
+    from model.training import initial_weights
+
+    if initial_weights.is_foreign(place):
+        return not bert_format.random_of(bert_format.read_config(place), ["next_sentence"])
+    train = next((one for one in provenance.histories(place) if one.stage == "train"), None)
+    if train is None or train.config.get("objective", {}).get("next_sentence", True):
+        return True
+    start = train.config.get("start")
+    return start is not None and Path(start).exists() and judges_pairs(start)
+
+
+def remarks_of(config: ConvertConfig, source: "InitialWeights", texts: list[str], untrained: list[str]) -> Json:
+    """Return the model card's remarks about the weights."""
     from model.training import initial_weights
 
     steps = [f"{step:,}" for step in source.steps]
@@ -195,7 +333,7 @@ def remarks_of(config: ConvertConfig, source: "InitialWeights", texts: list[str]
         "converted from": config.train if initial_weights.is_foreign(config.train) else None,
         "weights": "moving average of the training" if config.ema else None,
         "mean of the weights after steps": ", ".join(steps) if len(steps) > 1 else None,
-        "not trained, randomly initialised": ", ".join(bert_format.initialised_parts(source.notes)) or None,
+        "not trained, randomly initialised": ", ".join(untrained) or None,
         "stored as": None if config.dtype == "fp32" else config.dtype,
     }
 
@@ -228,7 +366,7 @@ def checked(out: Path, source: "InitialWeights", dtype: "torch.dtype") -> float:
 
 def describe(made: Conversion) -> str:
     """Return the summary line: the model and what a user must know about it."""
-    from model.huggingface import bert_format
+    from model.huggingface import bert_format, model_card
 
     notes, steps = made.notes, made.averaged
     parts = [made.model, f"{made.parameters:,} parameters"]
@@ -246,6 +384,8 @@ def describe(made: Conversion) -> str:
         parts.append(f"logits equal within {made.largest_logit_difference:.1e}{rounded}")
     if made.largest_onnx_difference is not None:
         parts.append(f"in ONNX within {made.largest_onnx_difference:.1e}")
+    if made.int8:
+        parts.append(f"int8: {model_card.nearness(made.int8)}")
     return ", ".join(parts)
 
 

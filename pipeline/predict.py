@@ -81,9 +81,9 @@ def answerer(config: PredictConfig) -> tuple[Callable[[Rows], Replies], Coverage
 
     torch.set_flush_denormal(True)
     folder = Path(config.pretrained)
-    named = (bert_format.read_config(folder).get("architectures") or [""])[0]
+    bert_format.read_config(folder)  # its error suggests other folders
     wordpiece = WordPiece.load(folder)
-    if named not in saved_model.KINDS:
+    if not saved_model.is_tuned(folder):
         pretrained = Pretrained(config, wordpiece)
         return lambda block: list(map(pretrained.answer, block)), wordpiece.coverage
     size, found = saved_model.load(folder)

@@ -103,6 +103,12 @@ def names_of(head: HeadConfig, labels: list[str]) -> Json:
     return content
 
 
+def is_tuned(folder: Path) -> bool:
+    """Return whether a folder has a fine-tuned model in Hugging Face's format."""
+    content = bert_format.read_config(folder) if (folder / bert_format.CONFIG).is_file() else {}
+    return (content.get("architectures") or [""])[0] in KINDS
+
+
 def load(folder: Path | str) -> tuple[ModelConfig, SavedModel]:
     """Read a fine-tuned model in Hugging Face format.
 

@@ -37,6 +37,7 @@ ABSURD = 1000  # times as many weights as there are
 PADDING = 128  # limit of padding rows in published matrices, whose number is a multiple of 8
 MOST_POSITIONS = 2**20  # for each, a rotary model keeps a row of a table
 INITIALISED = "randomly initialised"  # end of the notes on missing parameters
+UNTRAINED = "untrained_parts"  # key of config.json: those with random weights; transformers keeps what it does not know
 # In order of preference; an index lists the files of the parts.
 FILES = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin", "pytorch_model.bin.index.json")
 NUMBERS = (torch.float64, torch.float32, torch.bfloat16, torch.float16)  # others are quantised, with scales elsewhere
@@ -76,12 +77,14 @@ def save(
     shard_bytes: int | None = None,
     remarks: Json | None = None,
     learnt: int | None = None,
+    untrained: Iterable[str] = (),
 ) -> None:
     """Write weights, sizes, tokenizer and model card (with the metrics of `manifests`).
 
     The weights are written as `dtype`, in files of at most `shard_bytes` (but at least one tensor)
     if set. `remarks` are further rows of the model card. `learnt` are the tokens of the longest
     sequences that were learnt; None: as many as there are positions.
+    `untrained` parts are random.
 
     Raises:
         InputError: The vocabulary is incomplete or does not match the model's size, or a weight is
@@ -102,7 +105,7 @@ def save(
         special_names(entries)[-1],
     )
     (folder / "README.md").write_text(text, encoding="utf-8")
-    theirs = their_config(config, entries, dtype)
+    theirs = their_config(config, entries, dtype) | ({UNTRAINED: [*untrained]} if untrained else {})
     write(folder, config, names_for(config).their_tensors(weights), theirs, source, entries, learnt, shard_bytes)
 
 
@@ -193,6 +196,12 @@ def their_config(config: ModelConfig, entries: list[str], dtype: torch.dtype) ->
     }
 
 
+def random_of(content: Json, names: Iterable[str]) -> list[str]:
+    """Return those of our names of parameters that have random weights by a config.json."""
+    stated = content.get(UNTRAINED)
+    return [name for name in names if isinstance(stated, list) and name.partition(".")[0] in stated]
+
+
 def load(folder: Path | str) -> tuple[ModelConfig, Weights, list[str], Weights]:
     """Read a BERT or ModernBERT folder: sizes, fp32 weights in our names, notes, and other tensors.
 
@@ -204,7 +213,7 @@ def load(folder: Path | str) -> tuple[ModelConfig, Weights, list[str], Weights]:
         InputError: Unsupported architecture, or a file is missing, broken or inconsistent.
     """
     folder = Path(folder)
-    config = our_config(folder, read_config(folder))
+    config = our_config(folder, content := read_config(folder))
     names = names_for(config)
     found = read_weights(folder, names)
     check_sizes(folder, config, sum(tensor.numel() for tensor in found.values()))
@@ -212,8 +221,7 @@ def load(folder: Path | str) -> tuple[ModelConfig, Weights, list[str], Weights]:
         raise InputError(f"{config.layers} layers, but {len(found)} tensors in the weights", path=folder / CONFIG)
     check_decoder(folder, found, names)
     shapes = parameter_shapes(config)
-    state: Weights = {}
-    missing = []
+    state, missing = Weights(), list[str]()
     for name, shape in shapes.items():
         tensor = found.pop(names.their_name(name), None)
         if tensor is None:
@@ -230,6 +238,7 @@ def load(folder: Path | str) -> tuple[ModelConfig, Weights, list[str], Weights]:
         raise InputError(f"{len(lost)} tensors are missing, e.g. {lost[0]}", path=folder)
     state |= init_missing({name: shapes[name] for name in missing}, config)
     notes = [f"{name}: not in {folder}, {INITIALISED}" for name in missing]
+    notes += [f"{name}: in {folder} as {INITIALISED}" for name in random_of(content, shapes) if name not in missing]
     notes += [f"{name}: ignored, not part of pre-training" for name in sorted(found)]
     config = without_padding(folder, config, state, notes)
     return config, {name: state[name] for name in shapes}, notes, found

@@ -8,6 +8,7 @@ from typing import Any
 import yaml
 
 from model.config import ModelConfig
+from pipeline.common.tables import read_table
 from pipeline.console.redact import one_line, redact
 from pipeline.records.manifest import Manifest
 from pipeline.records.metrics import CorpusCounts, TrainingSummary
@@ -136,7 +137,8 @@ def write_tuned(config: ModelConfig, head_kind: str, origin: Path | str, task: s
     header: Rows = {"license": "unknown", "library_name": "transformers", "pipeline_tag": TASKS[head_kind]}
     header |= {"tags": [config.architecture]}
     start, rows = f"`{name_of(str(origin))}` fine-tuned", rows | {"licence": UNLICENSED}
-    return head(config, task, header, start, f"on {task}", rows) + TUNED_USE
+    text = head(config, task, header, start, f"on {task}", rows) + TUNED_USE
+    return text + serving(TASKS[head_kind], config.architecture, {})
 
 
 def objective_of(config: ModelConfig, train: Manifest | None) -> str:
@@ -234,3 +236,36 @@ def figure_rows(train: Manifest) -> Rows:
 def number(value: int | None) -> str | None:
     """Format an integer with thousands separators; none for 0, which was not noted."""
     return f"{value:,}" if value else None
+
+
+SERVING = "\n## Serving\n"
+
+
+def serving(task: str, architecture: str, figures: Rows) -> str:
+    """Return how other programs serve a folder for a task of the hub; `figures` are of its ONNX, if it has it."""
+    table_of = read_table(__file__, "serving.yaml")
+    parts = ["folder", *([architecture] if architecture in table_of else []), *(["onnx"] if figures else [])]
+    lines = {tool: each.get(task, each.get("all")) for part in parts for tool, each in table_of[part].items()}
+    rows = {}
+    for tool, line in ((tool, line) for tool, line in lines.items() if line):
+        code, dash, remark = line.replace("FOLDER", "PATH/OF/THIS/FOLDER").replace("TASK", task).partition(" -- ")
+        rows[tool] = f"`{code}`{dash and ', '}{remark}"
+    text = f"{SERVING}\n| program | line |\n|---|---|\n{table(rows)}\n"
+    if figures:
+        text += f"\n`onnx/model.onnx`: PyTorch's outputs within {figures['largest_onnx_difference']:.1e}.\n"
+    if "int8" in figures:
+        text += f"\n`onnx/model_quantized.onnx`, int8: {nearness(figures['int8'])}.\n"
+    return text
+
+
+def add_serving(folder: Path, task: str, architecture: str, figures: Rows) -> None:
+    """Write into the card of a folder how it is served, in place of what an earlier conversion wrote."""
+    card = folder / "README.md"
+    text = card.read_text(encoding="utf-8").partition(SERVING)[0] + serving(task, architecture, figures)
+    card.write_text(text, encoding="utf-8")
+
+
+def nearness(int8: Rows) -> str:
+    """Return how near int8 is to fp32, as a sentence fragment."""
+    score = f", {int8['metric']} {int8['int8']:.4f}, of fp32 {int8['fp32']:.4f}" if "metric" in int8 else ""
+    return f"cosine to fp32 at least {int8['least_cosine']:.4f} on {int8['texts']}{score}"

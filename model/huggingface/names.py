@@ -119,6 +119,7 @@ def modernbert_settings(config: ModelConfig, entries: list[str]) -> Json:
     kinds = [LOCAL if n % config.global_every else GLOBAL for n in range(config.layers)]
     bases = {GLOBAL: config.rotary_global, LOCAL: config.rotary_local}
     return {
+        "layer_norm_eps": config.layer_norm_epsilon,  # the name that candle and vLLM read
         "layer_types": kinds,
         "global_attn_every_n_layers": config.global_every,
         "rope_parameters": {kind: {"rope_type": "default", "rope_theta": base} for kind, base in bases.items()},

@@ -11,6 +11,7 @@ from tokenizers import Tokenizer, processors
 from model.config import Json, ModelConfig, Weights
 from pipeline.errors import InputError, first_line
 from pipeline.tokenization import wordpiece
+from pipeline.tokenization.pretokenize import LONG_WORDS, OLD_LONG_WORDS, members
 
 TOKENIZER, VOCAB, TOKENIZER_CONFIG = "tokenizer.json", "vocab.txt", "tokenizer_config.json"
 WORD_ROWS = ("encoder.embeddings.word.weight", "masked_head.bias")  # one row per entry
@@ -97,15 +98,20 @@ def tokenizer_config(longest: int, source: str) -> Json:
             "tokenize_chinese_chars": normalizer["handle_chinese_chars"],
             **common,
         }
-    return {"tokenizer_class": "PreTrainedTokenizerFast", **common}
+    # keras-hub and spacy-curated-transformers ask for the case.
+    berts = [each for each in members(spec["normalizer"]) if each["type"] == "BertNormalizer"]
+    case = {"do_lower_case": berts[0]["lowercase"]} if berts else {}
+    return {"tokenizer_class": "PreTrainedTokenizerFast", **case, **common}
 
 
 def framed(source: str, segments: bool) -> str:
     """Return a tokenizer.json that frames texts by [CLS] and [SEP] as training does.
 
     Many byte-level tokenizers add nothing, and those of RoBERTa two separators between a pair. With
-    `segments`, the second text of a pair has other ones than the first.
+    `segments`, the second text of a pair has other ones than the first. The expression that cuts long
+    words is today's, which more libraries read.
     """
+    source = source.replace(json.dumps(OLD_LONG_WORDS), json.dumps(LONG_WORDS))
     library = Tokenizer.from_str(source)
     entries = wordpiece.entries_of(library)
     _, _, cls, sep, _ = wordpiece.special_names(entries)

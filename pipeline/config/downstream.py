@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass
+from typing import Any
 from unicodedata import normalize
 
 from pipeline.common.schema import Section, StageConfig, check, input_path, option, runtime_option
@@ -49,13 +50,23 @@ class ConvertConfig(StageConfig):
     examples: list[str] = option(
         [], "Sentences with [MASK] that a run and its report show filled in; empty: three of held-out text."
     )
-    onnx: bool = option(False, "Write model.onnx too, checked with onnxruntime.")
+    onnx: bool = option(False, "Write onnx/model.onnx too, checked with onnxruntime.")
+    quantize: str | None = option(
+        None,
+        "Write onnx/model_quantized.onnx too, and onnx/model.onnx; refused if it changes vectors or scores.",
+        choices=("int8",),
+    )
     push: str | None = runtime_option(None, "Repository of the hub to upload to: OWNER/NAME.")
     push_revisions: list[str] = runtime_option(
         [],
         "Checkpoints to upload too, each as a revision of `push`: their names, as step-1000 or "
         "chck_1M; marked: those of save_at_words; all.",
     )
+
+    @property
+    def exports(self) -> dict[str, Any]:
+        """Return the key that asks for ONNX, with its value; nothing if none does."""
+        return {"quantize": self.quantize} if self.quantize else {"onnx": True} if self.onnx else {}
 
     def check_rules(self) -> None:
         """Check the examples and what fits what."""

@@ -453,6 +453,7 @@ class Conversion(Record):
     samples: list[Json] = empty(list)  # masks that it filled in
     largest_logit_difference: float | None = None
     largest_onnx_difference: float | None = None
+    int8: Json = empty(dict)  # how near it is to fp32
     checkpoints: dict[str, "Conversion"] = empty(dict)
 
     @classmethod

@@ -240,14 +240,25 @@ LONGEST_WORD = 100
 # A vowel written before its consonant stays with this, as do marks, vowels and stacked letters with
 # the one before. Words that are not too long are one match.
 _BEFORE = r"\u0E40-\u0E44\u0EC0-\u0EC4\u1039\u17D2\u1A60\uAABB\uAABC"
-_AFTER = r"\p{M}\u0E30\u0E32\u0E33\u0E45\u0E46\u0EB0\u0EB2\u0EB3\u0EC6"
-LONG_WORDS = rf".{{1,{LONGEST_WORD}}}(?<![{_BEFORE}])(?![{_AFTER}])|.{{1,{LONGEST_WORD}}}"
+_AFTER = r"\u0E30\u0E32\u0E33\u0E45\u0E46\u0EB0\u0EB2\u0EB3\u0EC6"
+LONG_WORDS = rf".{{0,{LONGEST_WORD - 1}}}[^\n{_BEFORE}](?![\p{{M}}{_AFTER}])|.{{1,{LONGEST_WORD}}}"
+# The same, as earlier releases wrote it: not every library can look behind.
+OLD_LONG_WORDS = rf".{{1,{LONGEST_WORD}}}(?<![{_BEFORE}])(?![\p{{M}}{_AFTER}])|.{{1,{LONGEST_WORD}}}"
+_FIXED = f"FixedLength {LONGEST_WORD}"
+
+
+def has_syllables(entries: list[str]) -> bool:
+    """Return whether a letter of some entry stays with the one next to it, so that length alone may not cut words."""
+    letters = "".join(entries)
+    marks = any(unicodedata.category(letter)[0] == "M" for letter in {*letters})
+    return marks or re.search(f"[{_BEFORE}{_AFTER}]", letters) is not None
 
 
 # What may be in front of the model, in this order: a mark, and the types of its members.
+_CUTS = (_FIXED, LONG_WORDS, OLD_LONG_WORDS)
 _KNOWN = {
     "normalizer": (["BertNormalizer"], ["NFC", "BertNormalizer"]),
-    "pre_tokenizer": (["BertPreTokenizer"], ["BertPreTokenizer", LONG_WORDS]),
+    "pre_tokenizer": (["BertPreTokenizer"], *(["BertPreTokenizer", cut] for cut in _CUTS)),
     "model": (["WordPiece"],),
 }
 
@@ -271,7 +282,9 @@ def uncached_reason(spec: dict[str, Any]) -> str | None:
 
 
 def _name(part: dict[str, Any]) -> str:
-    """Return the type of a part; of one that splits by a regular expression, this."""
+    """Return the type of a part; of one that splits by a length or a regular expression, this."""
+    if part["type"] == "FixedLength":
+        return f"FixedLength {part['length']}"
     splits = part["type"] == "Split" and part["behavior"] == "Isolated" and not part["invert"]
     return str(part["pattern"].get("Regex", "Split") if splits else part["type"])
 

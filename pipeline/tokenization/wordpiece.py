@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 from tokenizers import Encoding, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
+from tokenizers.pre_tokenizers import FixedLength
 from tokenizers.processors import TemplateProcessing
 
 from pipeline.common.counter_rng import Bools
@@ -39,6 +40,7 @@ from pipeline.tokenization.pretokenize import (
     Ids,
     Lengths,
     ascii_tokenizer,
+    has_syllables,
     members,
     uncached_reason,
 )
@@ -114,7 +116,9 @@ def build(
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     if new:
         tokenizer.normalizer = normalizers.Sequence([normalizers.NFC(), tokenizer.normalizer])
-        cut = pre_tokenizers.Split(Regex(LONG_WORDS), "isolated")
+        # Not every library has regular expressions; before there are entries, all letters are expected.
+        by_length = vocab != list(SPECIAL) and not has_syllables(vocab)
+        cut = FixedLength(LONGEST_WORD) if by_length else pre_tokenizers.Split(Regex(LONG_WORDS), "isolated")
         tokenizer.pre_tokenizer = pre_tokenizers.Sequence([tokenizer.pre_tokenizer, cut])
     tokenizer.decoder = decoders.WordPiece(prefix="##", cleanup=True)
     tokenizer.add_special_tokens(list(SPECIAL))

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import onnxruntime
 import pytest
 import torch
@@ -19,11 +20,12 @@ from model.config import ModelConfig
 from model.encoders.architectures import build_model
 from model.huggingface import bert_format, logits, onnx_export, vocabulary
 from model.training import checkpoint, initial_weights
-from pipeline import convert
-from pipeline.config import ConvertConfig
+from pipeline import convert, evaluate
+from pipeline.config import ConvertConfig, EvaluateConfig, TaskConfig
 from pipeline.errors import ConfigError, InputError
 from pipeline.records import checkpoint_folder
 from pipeline.records.manifest import Manifest
+from pipeline.shards import ShardInfo, write_shard
 from pipeline.stages import stage
 from pipeline.storage.checksums import sha256
 from pipeline.tokenization.wordpiece import WordPiece
@@ -123,12 +125,6 @@ def test_the_length_that_was_learnt_is_that_of_the_tokenizer(run, tmp_path):
         tokenizer = AutoTokenizer.from_pretrained(folder)
         assert tokenizer.model_max_length == len(tokenizer("a " * 99, truncation=True)["input_ids"]) == 24
         assert "| longest sequence | 24 tokens learnt, of 40 positions |" in (Path(folder) / "README.md").read_text()
-
-
-@pytest.mark.parametrize("run", ["modernbert"], indirect=True)
-def test_a_modern_run_has_no_onnx(run):
-    with pytest.raises(ConfigError, match="modernbert"):
-        convert.make(dataclasses.replace(run, onnx=True), Path(run.out))
 
 
 @pytest.mark.parametrize("run", ["modernbert"], indirect=True)
@@ -377,19 +373,64 @@ def test_half_precision_in_several_files_has_the_logits_of_what_is_left(run, dty
     assert (Path(run.out) / "README.md").read_text().startswith("---\nlicense: apache-2.0\n")
 
 
+def names_of(folder: str) -> list[str]:
+    session = onnxruntime.InferenceSession(Path(folder) / onnx_export.MODEL)
+    return [one.name for one in session.get_outputs()]
+
+
 @pytest.mark.slow
-def test_onnxruntime_opens_the_graph_at_any_size_with_equal_logits(run):
-    made = converted(run, onnx=True)
-    assert made.figures["largest_onnx_difference"] < 1e-5
-    session = onnxruntime.InferenceSession(Path(run.out) / onnx_export.MODEL)
-    assert {i.name for i in session.get_inputs()} == set(onnx_export.INPUTS)
-    theirs = AutoModelForPreTraining.from_pretrained(run.out, return_dict=False).eval()
-    for rows, longest in ((1, 2), (5, 17)):
-        inputs = onnx_export.sample(theirs.config, rows, longest, seed=rows)
-        assert onnx_export.compare(Path(run.out) / onnx_export.MODEL, theirs, inputs) < 1e-5
-    with torch.no_grad():
-        theirs.cls.seq_relationship.bias += 1e-3  # the comparison sees a wrong number
-    assert onnx_export.compare(Path(run.out) / onnx_export.MODEL, theirs, inputs) > 9e-4
+def test_int8_is_compared_on_held_out_texts_and_said_in_the_card(run, tmp_path):
+    rows = np.arange(40 * 12).reshape(40, 12) % 8 + 5
+    info = ShardInfo(split="validation", pairs="none", tokenizer="", vocab_size=13, sequence_length=14, seed=0)
+    places, none = np.arange(41) * 12, np.zeros(40, np.bool_)
+    write_shard(tmp_path / "prepare" / "validation-0.arrow", info, rows.ravel(), places, np.full(40, 12), none)
+    made = converted(run, quantize="int8")
+    said = made.figures["int8"]
+    assert (said["texts"], said["metric"]) == ("40 held-out texts", "masked words")
+    assert said["least_cosine"] > 0.99
+    assert abs(said["fp32"] - said["int8"]) <= 0.01
+    card = (Path(run.out) / "README.md").read_text()
+    assert f"at least {said['least_cosine']:.4f} on 40 held-out texts, masked words {said['int8']:.4f}" in card
+    assert names_of(run.out) == ["last_hidden_state", "logits", "seq_relationship_logits"]
+    again = converted(run, onnx=True, train=run.out, vocab=None, out=str(tmp_path / "again"))
+    assert (tmp_path / "again" / "README.md").read_text().count("## Serving") == 1
+    assert again.figures["int8"] == {}
+
+
+@pytest.mark.slow
+def test_a_classifier_is_exported_with_its_head_and_scored_on_its_dev_set(run, tmp_path):
+    converted(run)
+    (tmp_path / "data").mkdir()
+    for name in ("train", "dev"):
+        lines = [f"{letter} {other}\t{int(letter < other)}" for letter in "abcdefgh" for other in "abcdefgh"]
+        (tmp_path / "data" / f"{name}.tsv").write_text("sentence\tlabel\n" + "\n".join(lines) + "\n")
+    task = TaskConfig(name="order", columns=["sentence"], labels=["0", "1"], metrics=["accuracy"])
+    places = {"data": str(tmp_path / "data"), "pretrained": run.out, "out": str(tmp_path / "tuned")}
+    search = {"epochs": 1, "baseline": False, "keep": True, "sequence_length": 16}
+    evaluate.evaluate(EvaluateConfig(task=task, workdir=str(tmp_path), force=False, **places, **search))
+    evaluated = Manifest.read(places["out"])
+    assert evaluated is not None
+    model = tmp_path / "tuned" / "model"
+    made = converted(run, train=str(model), vocab=None, out=str(tmp_path / "served"), quantize="int8")
+    assert names_of(str(tmp_path / "served")) == ["logits"]
+    assert made.figures["int8"]["fp32"] == pytest.approx(evaluated.figures["score"])
+    assert made.figures["int8"]["texts"] == "64 texts of the dev set of order"
+    assert sha256(tmp_path / "served" / "model.safetensors") == sha256(model / "model.safetensors")
+    with refused(ConfigError, key="dtype"):
+        converted(run, train=str(model), vocab=None, out=str(tmp_path / "half"), onnx=True, dtype="bf16")
+
+
+def test_what_no_training_changed_is_known_in_every_later_folder(run, tmp_path):
+    settings = Manifest.read(run.train)
+    assert settings is not None
+    masked = settings.config | {"objective": {"next_sentence": False}, "start": None}
+    dataclasses.replace(settings, config=masked).write(Path(run.train))
+    converted(run)
+    again = converted(run, train=run.out, vocab=None, out=str(tmp_path / "again"))
+    assert "next_sentence and pooler" in again.summary
+    for folder in (run.out, tmp_path / "again"):
+        assert bert_format.initialised_parts(bert_format.load(folder)[2]) == ["next_sentence", "pooler"]
+    assert "| not trained, randomly initialised | next_sentence, pooler |" in (tmp_path / "again/README.md").read_text()
 
 
 def test_the_command_converts_and_then_is_up_to_date(run, root):

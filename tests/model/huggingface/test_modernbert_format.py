@@ -19,7 +19,7 @@ from transformers import (
     ModernBertModel,
 )
 
-from model.huggingface import bert_format
+from model.huggingface import bert_format, model_card
 from model.training import initial_weights
 from pipeline.errors import InputError
 from pipeline.tokenization.wordpiece import SPECIAL, WordPiece, build
@@ -75,6 +75,14 @@ def test_the_tokenizer_gives_the_ids_that_training_saw_and_no_segments(folder, v
         assert made["input_ids"] == library.encode(text).ids
         assert set(made) == {"input_ids", "attention_mask"}
     assert (opened.mask_token, opened.pad_token_id, opened.model_max_length) == ("[MASK]", 0, 64)
+
+
+def test_other_readers_find_what_they_ask_for(folder):
+    sizes = json.loads((folder / "config.json").read_text())
+    assert sizes["layer_norm_eps"] == sizes["norm_eps"] == 1e-5
+    card = (folder / "README.md").read_text()
+    served = model_card.serving("fill-mask", "modernbert", {"largest_onnx_difference": 1e-6})
+    assert ("onnxruntime" in served, "CTranslate2" in served, "onnxruntime" in card) == (True, False, False)
 
 
 def test_the_card_names_it(folder):

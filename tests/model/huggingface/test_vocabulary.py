@@ -13,6 +13,7 @@ from model.encoders.architectures import build_model
 from model.finetuning import loop, saved_model
 from model.finetuning.heads import HeadConfig
 from model.huggingface import bert_format, vocabulary
+from pipeline.tokenization.pretokenize import OLD_LONG_WORDS
 from pipeline.tokenization.wordpiece import SPECIAL, WordPiece, build
 from tests.model.tiny_bert import CONFIG, WORDS
 
@@ -114,3 +115,18 @@ def test_added_words_are_written_as_they_were_read(kind: Callable[[], Tokenizer]
     opened, ours = AutoTokenizer.from_pretrained(tmp_path / "a"), WordPiece.load(tmp_path / "a")
     for text in ("a <User>b", "a<user> x yb", "X Y"):
         assert opened(text)["input_ids"][1:-1] == ours.encode([text])[0].tolist()
+
+
+def test_a_folder_states_its_case_and_looks_behind_in_no_expression(tmp_path: Path) -> None:
+    for lowercase in (True, False):
+        source = build(WORDS, lowercase=lowercase, new=True)
+        assert vocabulary.tokenizer_config(CONFIG, source)["do_lower_case"] is lowercase
+    spec = json.loads(source)
+    split = {"type": "Split", "pattern": {"Regex": OLD_LONG_WORDS}, "behavior": "Isolated", "invert": False}
+    spec["pre_tokenizer"]["pretokenizers"][1] = split
+    old = json.dumps(spec)
+    made = vocabulary.framed(old, segments=True)
+    assert "(?<" in old
+    assert "(?<" not in made
+    for text in ("the uber", "a" * 250, "a" * 99 + "e\u0301" * 3):
+        assert Tokenizer.from_str(made).encode(text).ids == Tokenizer.from_str(old).encode(text).ids

@@ -410,6 +410,30 @@ def test_long_words_of_new_vocabularies_are_cut_between_syllables(word: str, par
     assert [part for part, _ in library.pre_tokenizer.pre_tokenize_str(word)] == parts
 
 
+WESTERN, MARKED = ["a", "##a", "b", "##b", "ab", "##bé", "é"], ["ก", "##ก", "เม", "##เ", "ក", "##\u17d2", "क", "##ि"]
+
+
+@settings(max_examples=examples(50), deadline=None)
+@given(
+    st.sampled_from([WESTERN, MARKED]),
+    st.lists(st.tuples(st.sampled_from("abéқ中, "), st.sampled_from("กเมำក\u17d2किab "), st.integers(1, 130))),
+)
+def test_words_are_cut_without_looking_behind_where_they_always_were(
+    words: list[str], runs: list[tuple[str, str, int]]
+) -> None:
+    source = build([*SPECIAL, *words], lowercase=False, new=True)
+    before = json.loads(source)
+    pattern = {"Regex": pretokenize.OLD_LONG_WORDS}
+    split = {"type": "Split", "pattern": pattern, "behavior": "Isolated", "invert": False}
+    before["pre_tokenizer"]["pretokenizers"][1] = split
+    text = "".join((western if words is WESTERN else marked) * count for western, marked, count in runs)
+    now, old = WordPiece(source), WordPiece(json.dumps(before))
+    assert "(?<" not in source
+    assert now.uncached is old.uncached is None
+    assert now.encode([text])[0].tolist() == old.encode([text])[0].tolist()
+    assert ("Regex" in source) == (words is MARKED), "only tokenizers with Oniguruma read any expression"
+
+
 def test_a_pair_of_characters_that_makes_a_letter_has_one_of_these() -> None:
     """What `encode` puts together before it cuts."""
     standing = {chr(code) for code in range(128) if not chr(code).isalnum()}
