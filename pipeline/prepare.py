@@ -10,6 +10,7 @@ import contextlib
 import json
 import shutil
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -44,7 +45,7 @@ def collect(plan: PreparePlan) -> DocumentCounts:
         OSError: the engine has lost a task.
         RuntimeError: it has lost or duplicated documents.
     """
-    account = DocumentCounts()
+    account = DocumentCounts(notes=Counter(plan.notes))
     if plan.short:
         account.name(filters.SHORT, *(f"{path}: {most} words at most" for path, most in plan.short.items()))
     for part in plan.accounts():

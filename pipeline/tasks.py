@@ -90,7 +90,7 @@ def in_keyed_order(config: TasksConfig) -> Iterator[readers.Document]:
     reader = readers.open_corpus(config.corpus, config.source)
     splits = reader.splits(SPLIT_BYTES)
     for split in bars.each(mixed(splits, counter_rng.key(config.seed, "tasks", "splits")), "tasks", "parts"):
-        yield from reader.read(split, readers.SkipCounts(config.corpus.on_error))
+        yield from reader.read(split, readers.ReadLog(config.corpus.on_error))
 
 
 def held_documents(config: TasksConfig) -> list[HeldOutDocument]:

@@ -139,7 +139,7 @@ def sample_corpus(config: VocabConfig, folder: Path | None = None) -> TextSample
     reader = readers.open_corpus(config.corpus, config.source)
     splits = reader.splits(SPLIT_BYTES)
     key = counter_rng.key(config.seed, "vocab")
-    sample, tally = TextSample(folder), readers.SkipCounts(config.corpus.on_error)
+    sample, tally = TextSample(folder), readers.ReadLog(config.corpus.on_error)
     read = 0
 
     def texts(split: readers.FileRange) -> Iterator[str]:
@@ -165,7 +165,7 @@ def sample_corpus(config: VocabConfig, folder: Path | None = None) -> TextSample
     return sample
 
 
-def no_text_error(name: str, splits: list[readers.FileRange], read: int, tally: readers.SkipCounts) -> InputError:
+def no_text_error(name: str, splits: list[readers.FileRange], read: int, tally: readers.ReadLog) -> InputError:
     """Return the error for a corpus without text, with its files and skipped documents."""
     files = list(dict.fromkeys(split.path for split in splits)) or ["no file"]
     more = f" and {pluralize(len(files) - 1, 'other file')}" if len(files) > 1 else ""

@@ -86,7 +86,7 @@ def read(folder: Path | None) -> Iterator[str]:
         corpus = CorpusConfig(name="text", reader="wikiextractor", path=str(folder))
     reader = readers.open_corpus(corpus, "")
     for split in reader.splits(1 << 26):
-        for document in reader.read(split, readers.SkipCounts()):
+        for document in reader.read(split, readers.ReadLog()):
             if text := clean.clean(document.text):
                 yield text
 

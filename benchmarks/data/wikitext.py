@@ -13,14 +13,14 @@ from pathlib import Path
 import mwparserfromhell
 
 from benchmarks.shared import timed
-from pipeline.readers import FileRange, SkipCounts, wikipedia
+from pipeline.readers import FileRange, ReadLog, wikipedia
 from pipeline.readers.io.compressed import CompressedFile
 from pipeline.text.wikitext import Extractor
 
 
 def articles(path: Path, count: int) -> list[str]:
     """Return the wikitext of the first `count` articles of a dump."""
-    pages = wikipedia.pages(CompressedFile(path), FileRange(str(path), 0, path.stat().st_size), SkipCounts())
+    pages = wikipedia.pages(CompressedFile(path), FileRange(str(path), 0, path.stat().st_size), ReadLog())
     texts = (page.text for page in pages if page.namespace in (0, None) and not page.redirect)
     return list(itertools.islice(texts, count))
 

@@ -11,8 +11,7 @@ from pipeline.config import PrepareConfig
 from pipeline.filtering import filters
 from pipeline.preparation import timings
 from pipeline.preparation.dropped import Dropped
-from pipeline.readers import Document, FileRange, SkipCounts
-from pipeline.readers.io import read_position
+from pipeline.readers import Document, FileRange, ReadLog
 from pipeline.records.metrics import CorpusCounts
 from pipeline.shards.holdout import LowestHashes, document_hash
 from pipeline.text import clean, sentences
@@ -114,26 +113,27 @@ class DocumentReader:
             def reached(position: int, counts: DocumentCounts = counts, before: int = before) -> None:
                 report(before + position, account.documents["read"] + counts.documents["read"])
 
-            with read_position.followed(split, reached):
-                for document in self.kept(split, counts):
-                    chunk.append(document)
-                    size += len(document.text)
-                    if size >= CHUNK:
-                        yield chunk
-                        chunk, size = [], 0
+            for document in self.kept(split, counts, reached):
+                chunk.append(document)
+                size += len(document.text)
+                if size >= CHUNK:
+                    yield chunk
+                    chunk, size = [], 0
             account.merge(counts)
             before += split.size
         yield chunk
 
-    def kept(self, split: FileRange, account: DocumentCounts) -> Iterator[KeptDocument]:
-        """Yield the accepted documents of a split; update `account`."""
-        tally = SkipCounts(self.config.corpus.on_error)
-        blocks = batches(self.reader.read(split, tally), BLOCK, lambda document: 64 + len(document.text))
+    def kept(
+        self, split: FileRange, account: DocumentCounts, progress: Callable[[int], None]
+    ) -> Iterator[KeptDocument]:
+        """Yield the accepted documents of a file range; update `account`, and report `progress` in bytes."""
+        log = ReadLog(self.config.corpus.on_error, progress)
+        blocks = batches(self.reader.read(split, log), BLOCK, lambda document: 64 + len(document.text))
         while block := next_block(blocks):
             yield from self.accept(block, account)
-        account.skipped.update(tally)
-        account.notes.update(tally.notes)
-        account.name("broken", *tally.broken)
+        account.skipped.update(log)
+        account.notes.update(log.notes)
+        account.name("broken", *log.broken)
 
     def accept(self, block: list[Document], account: DocumentCounts) -> Kept:
         """Return the documents that are kept; counted either way."""

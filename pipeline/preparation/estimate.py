@@ -14,8 +14,7 @@ from pipeline.filtering import minhash
 from pipeline.preparation.documents import DocumentCounts, DocumentReader, Kept
 from pipeline.preparation.read_cache import Splits
 from pipeline.preparation.shuffle import ShuffleLayout, batch_tokens
-from pipeline.readers import FileRange, SkipCounts, open_corpus
-from pipeline.readers.io import read_position
+from pipeline.readers import FileRange, ReadLog, open_corpus
 from pipeline.records import estimate
 from pipeline.records.estimate import Estimate, rounded, size
 from pipeline.tokenization.coverage import Coverage
@@ -66,16 +65,15 @@ def calibrate(config: PrepareConfig, split: FileRange) -> Calibration | None:
 
     began, worked, accepting = time.perf_counter(), time.thread_time(), 0.0
     try:
-        with read_position.followed(split, mark):
-            for document in reader.reader.read(split, SkipCounts(config.corpus.on_error)):
-                before = time.perf_counter()
-                kept += reader.accept([document], counts)
-                accepting += time.perf_counter() - before
-                enough = all(marks[-1]) and time.thread_time() - worked > CALIBRATION  # as much on a busy machine
-                if enough or time.perf_counter() - began > MEASURED:
-                    break
-            else:
-                mark(split.size)
+        for document in reader.reader.read(split, ReadLog(config.corpus.on_error, mark)):
+            before = time.perf_counter()
+            kept += reader.accept([document], counts)
+            accepting += time.perf_counter() - before
+            enough = all(marks[-1]) and time.thread_time() - worked > CALIBRATION  # as much on a busy machine
+            if enough or time.perf_counter() - began > MEASURED:
+                break
+        else:
+            mark(split.size)
     except (UserError, Restart):  # the job itself will say it
         return None
     seconds = time.perf_counter() - began + REST * accepting
@@ -145,7 +143,7 @@ def of(config: PrepareConfig, splits: Splits | None = None) -> Estimate | None:
         reader = open_corpus(config.corpus, config.source)
         splits = reader.splits(config.split_bytes)
         for split in splits[:1]:  # the name of a field, say, is wrong in its first row
-            next(iter(reader.read(split, SkipCounts(config.corpus.on_error))), None)
+            next(iter(reader.read(split, ReadLog(config.corpus.on_error))), None)
     if text_bytes(splits) < SMALL:
         return None
     whole, text, tokens, rate = measured(config, splits)

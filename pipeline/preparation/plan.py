@@ -11,6 +11,7 @@ import os
 import secrets
 import sys
 import zlib
+from collections import Counter
 from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
@@ -62,6 +63,7 @@ class PreparePlan:
     short: dict[str, int]  # evaluation files that no document can match, see `filters.Decontamination`
     removed: frozenset[str]  # what `filters.remove` names; tasks read it themselves
     units: ReadCache
+    notes: Counter[str]  # on files of the corpus that no task reads
     reading: str  # a hash of all but the splits that determines what a reading task reads
     token: str = dataclasses.field(default_factory=lambda: secrets.token_hex(8))
 
@@ -195,7 +197,7 @@ def make_plan(config: PrepareConfig, out: Path) -> PreparePlan:
     """
     config = for_workers(config)
     short = check_filters(config)
-    _, shards, tasks, layout = plan_layout(config)
+    splits, shards, tasks, layout = plan_layout(config)
     loaded_vocabulary.cache_clear()
     wordpiece = loaded_vocabulary(config.vocab)
     check_words(config, wordpiece)
@@ -217,6 +219,7 @@ def make_plan(config: PrepareConfig, out: Path) -> PreparePlan:
         separator=wordpiece.sep,
         layout=layout,
         short=short,
+        notes=readers.notes_of(splits),
         removed=filters.removed(config.filters.remove),
         units=read_cache_of(config, out),
         reading=reading_key(config, info),

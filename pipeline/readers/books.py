@@ -1,7 +1,7 @@
 """Books, one per file: plain text, Markdown or EPUB, in folders or in zip and tar archives."""
 
 from pipeline.config import CorpusConfig
-from pipeline.readers import Document, Documents, FileRange, SkipCounts
+from pipeline.readers.base import Document, Documents, FileRange, ReadLog
 from pipeline.readers.io import archives
 from pipeline.storage.placeholders import stand_in
 from pipeline.text import book_text, epub
@@ -15,21 +15,21 @@ class Reader(archives.ArchiveFiles):
     def __init__(self, corpus: CorpusConfig, source: str):
         super().__init__(corpus, source, SUFFIXES)
 
-    def read(self, split: FileRange, tally: SkipCounts) -> Documents:
-        """Yield the books that begin in the split."""
-        for name, raw in self.contents(split, tally):
+    def read(self, file_range: FileRange, log: ReadLog) -> Documents:
+        """Yield the books that begin in the file range."""
+        for name, raw in self.contents(file_range, log):
             if name.lower().endswith(".epub"):
                 try:
                     book = epub.parse(raw, self.corpus.language, self.corpus.encoding)
                 except epub.Broken as error:
                     why = stand_in(raw.decode("utf-8", "replace")) or str(error)
-                    tally.reject(why, name)
+                    log.reject(why, name)
                     continue
             else:
-                if (decoded := archives.decode(name, raw, self.corpus, tally)) is None:
+                if (decoded := archives.decode(name, raw, self.corpus, log)) is None:
                     continue
                 book = book_text.parse(decoded.text)
-            tally.notes.update({f"{what} left out": n for what, n in book.passed.items()})
+            log.notes.update({f"{what} left out": n for what, n in book.passed.items()})
             if book.repaired:
-                tally.notes["mis-encoded letters mended"] += 1
+                log.notes["mis-encoded letters mended"] += 1
             yield Document(name, book.text)

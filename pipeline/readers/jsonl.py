@@ -3,7 +3,7 @@
 from functools import cached_property
 from typing import Any
 
-from pipeline.readers import Documents, FileRange, SkipCounts
+from pipeline.readers.base import Documents, FileRange, FileRanges, ReadLog
 from pipeline.readers.io import compressed, row_fields, text_lines
 from pipeline.storage import strict_json
 
@@ -16,26 +16,26 @@ class Reader(row_fields.RowReader):
         """Return the files of lines."""
         return text_lines.TextFiles(self.corpus, self.source, compressed.JSON_LINES)
 
-    def splits(self, split_bytes: int) -> list[FileRange]:
+    def splits(self, split_bytes: int) -> FileRanges:
         """Cut the files into byte ranges of about `split_bytes`."""
         return self.files.splits(split_bytes)
 
-    def read(self, split: FileRange, tally: SkipCounts) -> Documents:
-        """Yield the documents in the lines that the split owns."""
-        for line in self.files.lines(split, tally):
+    def read(self, file_range: FileRange, log: ReadLog) -> Documents:
+        """Yield the documents in the lines that the file range owns."""
+        for line in self.files.lines(file_range, log):
             if not line.owned:
                 return
             if not line.text.strip():
                 continue
-            first, row = split.start == 0 and line.number == 1, None
+            first, row = file_range.start == 0 and line.number == 1, None
             try:
                 row = parse(line.text)
-                document = self.document(row, text_lines.document_id(split, line.number), tally)
+                document = self.document(row, text_lines.document_id(file_range, line.number), log)
             except ValueError as error:
                 form = other_form(line.text) if first else None
                 # In a file of another format, or with other fields, every line would be skipped.
                 alone = not first or (row is None and form is None)
-                text_lines.bad_line(tally, split, line.number, form or str(error), offer_skip=alone)
+                text_lines.bad_line(log, file_range, line.number, form or str(error), offer_skip=alone)
                 continue
             if document is not None:
                 yield document

@@ -2,7 +2,7 @@
 
 A weight of 0.25 keeps each document with probability 1/4; a weight of 2.5 repeats each document
 twice, and every other one a third time. The choice is a function of the document's text and the
-seed: it depends neither on the order of files nor on the splits.
+seed: it depends neither on the order of files nor on the file ranges.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ from pipeline import readers
 from pipeline.common import counter_rng
 from pipeline.config import CorpusConfig, DownloadFile
 from pipeline.errors import ConfigError, UserError
-from pipeline.readers import Documents, FileRange, SkipCounts
+from pipeline.readers.base import Documents, FileRange, FileRanges, ReadLog
 
 MOST = 1000  # largest weight
 TYPES = {bool: "true or false", int: "a whole number", dict: "a mapping", list: "a list"}
@@ -31,29 +31,29 @@ class Reader:
     def __init__(self, corpus: CorpusConfig, source: str, *, seed: int = 0):
         if len(corpus.parts) < 1:
             raise ConfigError("must have at least one corpus with a weight", "corpus.parts")
-        self.parts: dict[str, tuple[CorpusConfig, float, readers.Reader]] = {}
+        self.parts: dict[str, tuple[CorpusConfig, float, readers.CorpusReader]] = {}
         self.seed = seed
         for name in sorted(corpus.parts):
             part, weight = part_config(corpus, name)
             with keys_of_part(name):
                 self.parts[name] = part, weight, readers.open_corpus(part, source)
 
-    def splits(self, split_bytes: int) -> list[FileRange]:
-        """Return the splits of all parts; a part of weight 0 has none."""
-        found = []
+    def splits(self, split_bytes: int) -> FileRanges:
+        """Return the file ranges of all parts; a part of weight 0 has none."""
+        found = FileRanges()
         for name, (_, weight, reader) in self.parts.items():
             with keys_of_part(name):
-                splits = reader.splits(split_bytes) if weight > 0 else []
-            found += [dataclasses.replace(split, part=name) for split in splits]
+                ranges = reader.splits(split_bytes) if weight > 0 else []
+            found += [dataclasses.replace(file_range, part=name) for file_range in ranges]
         return found
 
-    def read(self, split: FileRange, tally: SkipCounts) -> Documents:
+    def read(self, file_range: FileRange, log: ReadLog) -> Documents:
         """Yield the documents of one part that its weight keeps; count by part."""
-        part, weight, reader = self.parts[split.part]
-        inner = SkipCounts(part.on_error)
-        key = counter_rng.key(self.seed, "mix", split.part)
+        part, weight, reader = self.parts[file_range.part]
+        inner = ReadLog(part.on_error, log.progress)
+        key = counter_rng.key(self.seed, "mix", file_range.part)
         try:
-            for document in reader.read(split, inner):
+            for document in reader.read(file_range, inner):
                 copies = repeat_count(key, document.text, weight)
                 if not copies:
                     inner["sampled out"] += 1
@@ -62,13 +62,13 @@ class Reader:
                 inner.notes["repeats"] += copies - 1
                 yield dataclasses.replace(
                     document,
-                    id=f"{split.part}: {document.id}",
+                    id=f"{file_range.part}: {document.id}",
                     language=document.language or part.language,
                     copies=copies,
                 )
         finally:
             inner.notes = +inner.notes  # without zeros
-            tally.take(inner, f"{split.part}: ")
+            log.take(inner, f"{file_range.part}: ")
 
 
 @contextlib.contextmanager

@@ -10,7 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipeline.errors import InputError
-from pipeline.readers import Documents, FileRange, SkipCounts, files_of
+from pipeline.readers.base import Documents, FileRange, FileRanges, ReadLog
+from pipeline.readers.files import files_of
 from pipeline.readers.io import byte_ranges, row_fields
 from pipeline.storage import budget, placeholders, places
 
@@ -20,46 +21,45 @@ _DICTIONARY = re.compile(rb"\x15\x04\x15([\x80-\xff]{0,4}[\x00-\x7f])")  # its s
 
 
 class Reader(row_fields.RowReader):
-    """Reader of columns; a split is a range of row groups."""
+    """Reader of columns; a file range is a range of row groups."""
 
-    def splits(self, split_bytes: int) -> list[FileRange]:
+    def splits(self, split_bytes: int) -> FileRanges:
         """Cut between row groups, sized by the uncompressed bytes of the selected columns."""
-        found = []
         files = files_of(self.corpus, self.source, (".parquet",))
+        found = FileRanges(notes=files.notes)
         for path in files:
             with self._open(str(path)) as file:
                 found += byte_ranges.cut(str(path), self._numbered(str(path), file), split_bytes)
-        return files.noted(found)
+        return found
 
-    def read(self, split: FileRange, tally: SkipCounts) -> Documents:
-        """Yield the documents of the row groups that begin in the split.
+    def read(self, file_range: FileRange, log: ReadLog) -> Documents:
+        """Yield the documents of the row groups that begin in the file range.
 
         Raises:
             InputError: the file was changed or is damaged.
         """
-        tally.note(split)
-        with self._open(split.path) as file:
-            for group, first in byte_ranges.items_in_range(self._numbered(split.path, file), split):
+        with self._open(file_range.path) as file:
+            for group, first in byte_ranges.items_in_range(self._numbered(file_range.path, file), file_range, log):
                 number = first
                 try:
-                    count = self._rows_at_once(split.path, file, group)
+                    count = self._rows_at_once(file_range.path, file, group)
                     batches = file.iter_batches(count, [group], self._columns(file))
                     for row in (row for batch in batches for row in rows(batch)):
                         number += 1
-                        where = f"{split.path} row {number}"
+                        where = f"{file_range.path} row {number}"
                         try:
                             if isinstance(row, UnicodeDecodeError):
                                 raise row_fields.not_utf8(row)
-                            document = self.document(row, where, tally)
+                            document = self.document(row, where, log)
                         except ValueError as error:
-                            tally.reject(str(error), where)
+                            log.reject(str(error), where)
                             continue
                         if document is not None:
                             yield document
                 except (OSError, ValueError, pa.ArrowException) as error:
                     raise InputError(
                         f"row group {group} is damaged, after row {number} ({error}); download the file again",
-                        path=split.path,
+                        path=file_range.path,
                     ) from error
 
     def _open(self, path: str) -> Any:

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from pipeline.config import CorpusConfig
 from pipeline.errors import ConfigError, InputError
-from pipeline.readers import Document, Documents, FileRange, SkipCounts
+from pipeline.readers.base import Document, Documents, FileRange, ReadLog
 from pipeline.readers.io import byte_ranges
 from pipeline.storage import places
 
@@ -29,7 +29,7 @@ _PASSED_OVER = ("test", "tests", "testing", "idlelib", "lib2to3", "site-packages
 class Reader:
     """Reader of the modules of installed packages.
 
-    The modules of a package, sorted by path, count as one long file. A split is a byte range of it,
+    The modules of a package, sorted by path, count as one long file. A file range is a byte range of it,
     so packages of any size are read in parallel.
     """
 
@@ -46,16 +46,16 @@ class Reader:
             found += byte_ranges.cut(package, modules(package), split_bytes)
         return found
 
-    def read(self, split: FileRange, tally: SkipCounts) -> Documents:
-        """Yield the modules that begin in the split, except those with too little prose."""
-        top = folder(split.path)
-        for path in byte_ranges.items_in_range(modules(split.path), split):
+    def read(self, file_range: FileRange, log: ReadLog) -> Documents:
+        """Yield the modules that begin in the file range, except those with too little prose."""
+        top = folder(file_range.path)
+        for path in byte_ranges.items_in_range(modules(file_range.path), file_range, log):
             name = path.relative_to(top).with_suffix("").as_posix()
             text = prose(path)
             if len(text) >= self.minimum:
-                yield Document(f"{split.path}/{name}.py", text)
+                yield Document(f"{file_range.path}/{name}.py", text)
             else:
-                tally["little prose"] += 1
+                log["little prose"] += 1
 
 
 def folder(package: str) -> Path:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from pipeline.config import CorpusConfig
 from pipeline.errors import InputError
-from pipeline.readers import Document, Documents, FileRange, SkipCounts, jsonl
+from pipeline.readers import Document, Documents, FileRange, ReadLog, jsonl
 from pipeline.readers.io import text_lines
 from pipeline.readers.wikipedia import keeps
 from pipeline.storage.places import File
@@ -49,7 +49,7 @@ class Reader(text_lines.TextFiles):
         """Return the files whose names contain `wiki_00` (any number); all files if none do."""
         return [path for path in found if _NAME.search(path.name)] or found
 
-    def read(self, split: FileRange, tally: SkipCounts) -> Documents:
+    def read(self, split: FileRange, tally: ReadLog) -> Documents:
         """Yield the articles whose first line the split owns.
 
         Raises:
@@ -93,13 +93,13 @@ class Reader(text_lines.TextFiles):
             line=number,
         )
 
-    def _article(self, attributes: str, body: list[str], tally: SkipCounts) -> Document:
+    def _article(self, attributes: str, body: list[str], tally: ReadLog) -> Document:
         parts = _BETWEEN.split(attributes.strip().removesuffix('"'))
         known = {name: value for name, _, value in (part.partition('="') for part in parts)}
         title = html.unescape(known.get("title", ""))
         return self._document(known.get("id", "?"), title, "\n".join(body), tally)
 
-    def _object(self, split: FileRange, line: text_lines.Line, tally: SkipCounts) -> Document | None:
+    def _object(self, split: FileRange, line: text_lines.Line, tally: ReadLog) -> Document | None:
         try:
             row = jsonl.parse(line.text)
             if not isinstance(row.get("text"), str):
@@ -109,7 +109,7 @@ class Reader(text_lines.TextFiles):
             return None
         return self._document(str(row.get("id", "?")), str(row.get("title", "")), row["text"], tally)
 
-    def _document(self, number: str, title: str, text: str, tally: SkipCounts) -> Document:
+    def _document(self, number: str, title: str, text: str, tally: ReadLog) -> Document:
         text = html.unescape(text).strip()
         first, _, rest = text.partition("\n")
         if title and first.strip() == title:

@@ -16,7 +16,8 @@ from xml.etree.ElementTree import Element
 from pipeline.common.schema import check
 from pipeline.config import CorpusConfig
 from pipeline.errors import InputError
-from pipeline.readers import Document, Documents, FileRange, SkipCounts, files_of
+from pipeline.readers.base import Document, Documents, FileRange, FileRanges, ReadLog
+from pipeline.readers.files import files_of
 from pipeline.readers.io.compressed import CompressedFile
 from pipeline.storage import budget, placeholders
 from pipeline.storage.budget import Budget
@@ -78,19 +79,18 @@ class Reader:
         self.files = files_of(corpus, source, (".xml", ".bz2", ".gz"), dumps)
         self._extractors: dict[str, tuple[Site, Extractor]] = {}
 
-    def splits(self, split_bytes: int) -> list[FileRange]:
+    def splits(self, split_bytes: int) -> FileRanges:
         """Cut every dump into byte ranges; a dump that is not seekable is one split."""
-        parts = []
+        parts = FileRanges(notes=self.files.notes)
         for path in self.files:
             file = CompressedFile(path)
             parts += file.ranges(split_bytes, seekable_text=header(file).utf8)
-        return self.files.noted(parts)
+        return parts
 
-    def read(self, split: FileRange, tally: SkipCounts) -> Documents:
+    def read(self, split: FileRange, tally: ReadLog) -> Documents:
         """Yield the articles whose pages start in the split."""
         file = CompressedFile(split.path)
         site, extractor = self._site(file)
-        tally.note(split)
         for page in pages(file, split, tally):
             reason = skip_reason(page, site, extractor)
             # NFC, as MediaWiki stores it
@@ -186,13 +186,13 @@ def header(file: CompressedFile) -> Site:
     return Site(namespaces, utf8)
 
 
-def pages(file: CompressedFile, split: FileRange, tally: SkipCounts) -> Iterator[Page]:
+def pages(file: CompressedFile, split: FileRange, tally: ReadLog) -> Iterator[Page]:
     """Yield the pages that start in a split, in order; `tally` counts those that are not well-formed.
 
     Raises:
         InputError: the file is damaged, truncated, not well-formed, or not a dump.
     """
-    chunks = _document(file, split)
+    chunks = _document(file, split, tally)
     start = f" counted from the first page after byte {split.start}" if split.start else ""
     read = b""
 
@@ -321,7 +321,7 @@ def _check_root(file: CompressedFile, tag: str) -> str:
     return tag
 
 
-def _document(file: CompressedFile, split: FileRange) -> Pieces:
+def _document(file: CompressedFile, split: FileRange, tally: ReadLog) -> Pieces:
     """Yield the pages that start in the split, within a root: a well-formed document.
 
     `<` is always escaped in the text of a page, so page tags are found without parsing. Where a page
@@ -330,7 +330,7 @@ def _document(file: CompressedFile, split: FileRange) -> Pieces:
     held, mine = b"", 0  # what may end within a tag, and how many of its bytes the split owns
     begun = split.start == 0 and split.end >= file.file.stat().st_size  # something was yielded
     inside = False  # a page
-    for data, owned in file.read(split):
+    for data, owned in file.read(split, tally):
         held, mine, place = held + data, mine + owned * len(data), 0
         while (at := held.find(_CLOSE if inside else _OPEN, place)) >= 0 and (inside or at < mine):
             if inside:

@@ -12,7 +12,7 @@ import pytest
 
 from pipeline.config import CorpusConfig
 from pipeline.errors import ConfigError
-from pipeline.readers import SkipCounts, open_corpus
+from pipeline.readers import ReadLog, open_corpus
 from pipeline.records.manifest import Manifest
 from pipeline.stages.fingerprints import pin
 from tests.support import forked, preparing
@@ -73,7 +73,7 @@ def sums(manifest: Manifest) -> dict[str, str]:
 def documents(place: str, limit: str | None = None, seed: int = 0) -> list[str]:
     corpus = CorpusConfig(name="c", reader="parquet", path=place, limit=limit, limit_seed=seed)
     reader = open_corpus(corpus, "")
-    return [d.text for s in reader.splits(20_000) for d in reader.read(s, SkipCounts())]
+    return [d.text for s in reader.splits(20_000) for d in reader.read(s, ReadLog())]
 
 
 @pytest.mark.slow
@@ -97,7 +97,7 @@ def test_a_branch_that_moves_after_the_plan_changes_no_document(hub: Hub) -> Non
     reader = open_corpus(corpus, "")
     splits = reader.splits(20_000)
     hub.commit({name: parquet(99) for name in FILES})
-    assert [d.text for s in splits for d in reader.read(s, SkipCounts())] == wanted
+    assert [d.text for s in splits for d in reader.read(s, ReadLog())] == wanted
 
 
 def test_all_stages_of_a_run_read_one_commit(hub: Hub) -> None:
@@ -152,5 +152,5 @@ def test_a_limit_of_small_files_takes_whole_files(tmp_path: Path, place: str) ->
         (tmp_path / f"{number}.txt").write_text(f"{number} " + "word " * 200)
     corpus = CorpusConfig(name="c", reader="text", path=f"{tmp_path}{place}", limit="3500")
     reader = open_corpus(corpus, "")
-    found = [d for s in reader.splits(1500) for d in reader.read(s, SkipCounts())]
+    found = [d for s in reader.splits(1500) for d in reader.read(s, ReadLog())]
     assert len(found) == 4

@@ -8,13 +8,13 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from hostile import damaged, hammer
 
 from pipeline.config import CorpusConfig
 from pipeline.errors import InputError
-from pipeline.readers import SkipCounts, open_corpus
+from pipeline.readers import ReadLog, open_corpus
 from pipeline.storage import budget
 from pipeline.text import epub
-from tests.security.hostile import damaged, hammer
 
 NAMES = ["../outside.txt", "/tmp/outside-of-the-corpus.txt", "a/../../outside.txt", "c:\\outside.txt"]
 CONTAINER = '<container><rootfile full-path="book.opf"/></container>'
@@ -23,7 +23,7 @@ PACKAGE = '<package><item id="a" href="{}" media-type="application/xhtml+xml"/><
 
 def documents(path: Path, on_error: str = "fail") -> list[str]:
     reader = open_corpus(CorpusConfig(name="books", reader="books", path=str(path), on_error=on_error), "")
-    tally = SkipCounts(on_error)
+    tally = ReadLog(on_error)
     return [d.text for split in reader.splits(1 << 20) for d in reader.read(split, tally)]
 
 

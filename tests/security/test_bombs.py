@@ -120,7 +120,7 @@ from pipeline.storage import budget, strict_json
 from pipeline.errors import InputError
 from pipeline.config import CorpusConfig, TaskConfig
 from pipeline.evaluation import examples
-from pipeline.readers import SkipCounts, open_corpus, readers
+from pipeline.readers import ReadLog, open_corpus, readers
 readers()
 budget.DOCUMENT, budget.TABLE, budget.FIELDS = (n // 4 for n in (budget.DOCUMENT, budget.TABLE, budget.FIELDS))
 
@@ -132,7 +132,7 @@ def read(reader, path, name):
         task = TaskConfig(name="t", folder="T", columns=["a"], labels=labels, metrics=["accuracy"])
         return examples.read_examples(path, task, name)
     made = open_corpus(CorpusConfig(name="c", reader=reader, path=path), "")
-    return sum(len(d.text) for s in made.splits(2**26) for d in made.read(s, SkipCounts()))
+    return sum(len(d.text) for s in made.splits(2**26) for d in made.read(s, ReadLog()))
 
 size = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
 resource.setrlimit(resource.RLIMIT_AS, (size + int(sys.argv[1]),) * 2)

@@ -5,12 +5,12 @@ import gzip
 from pathlib import Path
 
 import pytest
+from hostile import damaged, hammer, soup
 
 from pipeline.config import CorpusConfig
 from pipeline.errors import InputError
-from pipeline.readers import SkipCounts, open_corpus
+from pipeline.readers import ReadLog, open_corpus
 from pipeline.text.wikitext import Extractor
-from tests.security.hostile import damaged, hammer, soup
 
 pytestmark = pytest.mark.fuzz
 
@@ -53,7 +53,7 @@ def read(path: Path) -> None:
             corpus = CorpusConfig(name="wiki", reader="wikipedia", path=str(path))
             reader = open_corpus(corpus, "")
             for split in reader.splits(size):
-                for document in reader.read(split, SkipCounts()):
+                for document in reader.read(split, ReadLog()):
                     assert document.text.strip()
                     assert "\r" not in document.text
         except InputError as error:
@@ -83,7 +83,7 @@ def test_what_was_found_stays_mended(tmp_path: Path, whole: bytes, broken: bytes
     path.write_bytes(DUMP.replace(whole, broken, 1))
     reader = open_corpus(CorpusConfig(name="wiki", reader="wikipedia", path=str(path)), "")
     with pytest.raises(InputError, match=r"dump\.xml"):
-        [list(reader.read(split, SkipCounts())) for split in reader.splits(1 << 20)]
+        [list(reader.read(split, ReadLog())) for split in reader.splits(1 << 20)]
 
 
 @pytest.mark.parametrize("packing", ["bz2", "gz", "multistream"])

@@ -8,15 +8,15 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hostile import damaged, hammer, soup
 
 from pipeline.config import CorpusConfig, TaskConfig
 from pipeline.errors import InputError
 from pipeline.evaluation import examples
-from pipeline.readers import SkipCounts, open_corpus
+from pipeline.readers import ReadLog, open_corpus
 from pipeline.records.manifest import Manifest
 from pipeline.text import epub
 from pipeline.tokenization.wordpiece import SPECIAL, WordPiece, build
-from tests.security.hostile import damaged, hammer, soup
 from tests.support import finished
 
 pytestmark = pytest.mark.fuzz
@@ -34,7 +34,7 @@ def documents(reader: str, path: Path) -> None:
         try:
             made = open_corpus(corpus, "")
             for split in made.splits(1 << 20):
-                for document in made.read(split, SkipCounts(on_error)):
+                for document in made.read(split, ReadLog(on_error)):
                     document.text.encode("utf-8", "surrogatepass")
         except InputError as error:
             assert str(path) in str(error)  # noqa: PT017

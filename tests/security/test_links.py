@@ -8,7 +8,8 @@ import pytest
 from model.huggingface import sentence_model
 from pipeline.config import CorpusConfig
 from pipeline.errors import InputError
-from pipeline.readers import SkipCounts, files_of, open_corpus
+from pipeline.readers import ReadLog, open_corpus
+from pipeline.readers.files import files_of
 
 MODULES = [{"idx": 0, "path": ""}, {"idx": 1, "path": "1_Pooling"}]
 
@@ -19,7 +20,7 @@ def corpus_of(path: object) -> CorpusConfig:
 
 def texts(path: object) -> list[str]:
     reader = open_corpus(corpus_of(path), "")
-    found = (d.text for split in reader.splits(1 << 20) for d in reader.read(split, SkipCounts()))
+    found = (d.text for split in reader.splits(1 << 20) for d in reader.read(split, ReadLog()))
     return [text.strip() for text in found]
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from pipeline.config import CorpusConfig
 from pipeline.errors import InputError
-from pipeline.readers import SkipCounts, open_corpus
+from pipeline.readers import ReadLog, open_corpus
 from tests.support.refusals import refused
 
 PAGE = (
@@ -17,7 +17,7 @@ PAGE = (
 
 def texts(path: Path) -> list[str]:
     reader = open_corpus(CorpusConfig(name="wiki", reader="wikipedia", path=str(path)), "")
-    return [d.text for split in reader.splits(1 << 30) for d in reader.read(split, SkipCounts())]
+    return [d.text for split in reader.splits(1 << 30) for d in reader.read(split, ReadLog())]
 
 
 def test_entities_that_multiply_are_refused(tmp_path: Path) -> None:

@@ -11,7 +11,8 @@ from typing import Any, Self
 from pipeline.common.schema import check
 from pipeline.config import CorpusConfig
 from pipeline.errors import InputError
-from pipeline.readers import FileList, FileRange, SkipCounts, files_of
+from pipeline.readers.base import FileRange, FileRanges, ReadLog
+from pipeline.readers.files import FileList, files_of
 from pipeline.readers.io import byte_ranges, compressed, size_limit
 from pipeline.storage import budget, placeholders, places
 from pipeline.storage.budget import Budget
@@ -37,8 +38,8 @@ _HEADERS = (
 class ArchiveFiles:
     """Files and members of archives whose names end in one of `suffixes`.
 
-    The files, sorted by name, count as one long file, as do the members of a zip archive: a split
-    is a byte range of it. A tar archive is not seekable and is one split.
+    The files, sorted by name, count as one long file, as do the members of a zip archive: a file range
+    is a byte range of it. A tar archive is not seekable and is one file range.
     """
 
     def __init__(self, corpus: CorpusConfig, source: str, suffixes: tuple[str, ...]):
@@ -58,7 +59,7 @@ class ArchiveFiles:
         loose = [path for path in self.files if not path.name.lower().endswith(ARCHIVES)]
         return [(path, *places.mark_and_size(path)) for path in loose]
 
-    def splits(self, split_bytes: int) -> list[FileRange]:
+    def splits(self, split_bytes: int) -> FileRanges:
         """Cut the files into parts of about `split_bytes`."""
         place = self.corpus.path or self.source
         found = byte_ranges.cut(place, self.texts, split_bytes, loose=True)
@@ -67,26 +68,24 @@ class ArchiveFiles:
                 found.append(FileRange(str(path), 0, path.stat().st_size, compressed.CompressedFile(path).stamp))
             elif path.name.lower().endswith(ARCHIVES):
                 found += byte_ranges.cut(str(path), sized_members(path), split_bytes)
-        found = self.files.noted(found)
         if 0 < len(self.texts) < len(self.files):  # else `SizeLimit` can, as for any reader
-            return size_limit.cut(found, self.files, place, self.corpus)
-        return found
+            found = size_limit.cut(found, self.files, place, self.corpus)
+        return FileRanges(found, self.files.notes)
 
-    def contents(self, split: FileRange, tally: SkipCounts) -> Contents:
-        """Yield names and bytes of the documents that begin in the split.
+    def contents(self, file_range: FileRange, log: ReadLog) -> Contents:
+        """Yield names and bytes of the documents that begin in the file range.
 
         Raises:
             InputError: a file was changed or is damaged.
         """
-        path, name = places.at(split.path), split.path.lower()
-        tally.note(split)
+        path, name = places.at(file_range.path), file_range.path.lower()
         if name.endswith(TARS) and not path.is_dir():
-            yield from self._tar(split, tally)
+            yield from self._tar(file_range, log)
         elif name.endswith(ARCHIVES) and not path.is_dir():
-            yield from self._zip(split, tally)
+            yield from self._zip(file_range, log)
         else:
-            for file in byte_ranges.items_in_range(self.texts, split):
-                if (raw := self._file(file, tally)) is not None:
+            for file in byte_ranges.items_in_range(self.texts, file_range, log):
+                if (raw := self._file(file, log)) is not None:
                     yield str(file), raw
 
     def wanted(self, name: str) -> bool:
@@ -104,48 +103,48 @@ class ArchiveFiles:
             )
         )
 
-    def _file(self, path: File, tally: SkipCounts) -> bytes | None:
+    def _file(self, path: File, log: ReadLog) -> bytes | None:
         """Return a document's decompressed bytes; None if it is broken and may be skipped."""
         try:
             self._budget(str(path)).take(path.stat().st_size)
-            return self._unpacked(str(path), path.read_bytes(), tally)
+            return self._unpacked(str(path), path.read_bytes(), log)
         except FileNotFoundError as error:
             raise InputError("was deleted during the run; rerun the command", path=path) from error
         except OSError as error:
-            tally.reject(f"cannot be read ({error.strerror})", path)
+            log.reject(f"cannot be read ({error.strerror})", path)
             return None
 
-    def _unpacked(self, name: str, raw: bytes, tally: SkipCounts) -> bytes | None:
+    def _unpacked(self, name: str, raw: bytes, log: ReadLog) -> bytes | None:
         """Return a document's bytes, which may be compressed whatever its name is; None as `_file`."""
         if name.lower().endswith(".epub") or not (raw or name.lower().endswith(compressed.PACKED)):
             return raw
         try:
             return compressed.decompressed(name, raw, self._budget(name))
         except InputError as error:
-            tally.reject(error.problem, name)
+            log.reject(error.problem, name)
             return None
 
-    def _zip(self, split: FileRange, tally: SkipCounts) -> Contents:
-        path = places.at(split.path)
+    def _zip(self, file_range: FileRange, log: ReadLog) -> Contents:
+        path = places.at(file_range.path)
         members = sized_members(path)
         with path.open("rb") as file, zipfile.ZipFile(file) as archive:
-            for member in byte_ranges.items_in_range(members, split):
+            for member in byte_ranges.items_in_range(members, file_range, log):
                 name = f"{path}/{member.filename}"
                 if stat.S_ISLNK(member.external_attr >> 16) or not self.wanted(member.filename):
-                    tally["not text"] += 1
+                    log["not text"] += 1
                     continue
                 try:
                     raw = budget.unzipped(archive, member, self._budget(name))
                 except BROKEN_ZIP as error:
-                    tally.reject(f"cannot be read ({error})", name)
+                    log.reject(f"cannot be read ({error})", name)
                     continue
-                if (content := self._unpacked(name, raw, tally)) is not None:
+                if (content := self._unpacked(name, raw, log)) is not None:
                     yield name, content
 
-    def _tar(self, split: FileRange, tally: SkipCounts) -> Contents:
+    def _tar(self, file_range: FileRange, log: ReadLog) -> Contents:
         """Stream the documents of a tar archive; nothing is written to disk."""
-        path, last = split.path, "its beginning"
-        stream: Any = compressed.Stream(split)
+        path, last = file_range.path, "its beginning"
+        stream: Any = compressed.Stream(file_range, log)
         try:
             with tarfile.open(fileobj=stream, mode="r|", tarinfo=_Header, ignore_zeros=True) as archive:
                 while (member := archive.next()) is not None:
@@ -154,13 +153,13 @@ class ArchiveFiles:
                     if member.isdir():
                         continue
                     if not member.isfile() or not self.wanted(member.name):
-                        tally["not text"] += 1
+                        log["not text"] += 1
                         continue
                     self._budget(f"{path}/{member.name}").take(member.size)
                     file = archive.extractfile(member)
                     assert file is not None  # regular files have content
                     name = f"{path}/{member.name}"
-                    if (content := self._unpacked(name, file.read(), tally)) is not None:
+                    if (content := self._unpacked(name, file.read(), log)) is not None:
                         yield name, content
             while stream.read(compressed.CHUNK):  # the checksum of what is compressed comes last
                 pass
@@ -211,21 +210,21 @@ def sized_members(path: File) -> list[byte_ranges.Marked[zipfile.ZipInfo]]:
     return [(one, f"{mark}\x1f{one.header_offset}", min(one.file_size, most)) for one in members]
 
 
-def decode(name: str, raw: bytes, corpus: CorpusConfig, tally: SkipCounts) -> Decoded | None:
+def decode(name: str, raw: bytes, corpus: CorpusConfig, log: ReadLog) -> Decoded | None:
     """Decode a document and note the encoding; return None if it is broken and skipped."""
     # A byte order mark takes precedence over the corpus's stated encoding, as in files of lines.
     stated = encodings.marked(raw) or corpus.encoding
     decoded = encodings.decode(raw, corpus.language, stated)
     if corpus.encoding is not None and not decoded.whole:
-        tally.reject(f"not valid {decoded.encoding}", name)
+        log.reject(f"not valid {decoded.encoding}", name)
         return None
     if why := encodings.fault(raw, decoded.text, None if stated else decoded.encoding):
-        tally.reject(why, name)
+        log.reject(why, name)
         return None
     if not decoded.encoding.startswith("utf-8"):
-        tally.notes[f"read as {decoded.encoding}"] += 1
+        log.notes[f"read as {decoded.encoding}"] += 1
     if not decoded.whole:
-        tally.notes["letters that could not be decoded"] += 1
+        log.notes["letters that could not be decoded"] += 1
     if (ends := encodings.line_ends(decoded.text)) != "LF":
-        tally.notes[f"{ends} line ends"] += 1
+        log.notes[f"{ends} line ends"] += 1
     return decoded

@@ -11,8 +11,7 @@ from typing import TypeVar
 
 from pipeline.common import counter_rng
 from pipeline.errors import InputError
-from pipeline.readers import FileRange
-from pipeline.readers.io import read_position
+from pipeline.readers.base import FileRange, ReadLog
 
 Item = TypeVar("Item")
 Marked = tuple[Item, str, int]  # an item, a word that changes when it does, and its size
@@ -24,9 +23,9 @@ def stamp(marks: Iterable[str]) -> str:
 
 
 def cut(path: str, items: Iterable[Marked[Item]], split_bytes: int, *, loose: bool = False) -> list[FileRange]:
-    """Cut items, concatenated under one name, into splits of about `split_bytes`.
+    """Cut items, concatenated under one name, into file ranges of about `split_bytes`.
 
-    `loose` items come and go, one by one: a split ends where the mark of one says so, see `firsts`.
+    `loose` items come and go, one by one: a file range ends where the mark of one says so, see `firsts`.
     """
     listed = list(placed(items))
     total = listed[-1][-1] if listed else 0
@@ -51,17 +50,17 @@ def placed(items: Iterable[Marked[Item]]) -> Iterator[tuple[Item, str, int, int]
         begin = end
 
 
-def items_in_range(items: Iterable[Marked[Item]], split: FileRange) -> Iterator[Item]:
-    """Yield the items that begin in the split.
+def items_in_range(items: Iterable[Marked[Item]], file_range: FileRange, log: ReadLog) -> Iterator[Item]:
+    """Yield the items that begin in the file range.
 
     Raises:
-        InputError: they are not those that began there when the split was cut.
+        InputError: they are not those that began there when the file range was cut.
     """
-    mine = [each for each in placed(items) if split.start <= each[2] < split.end]
-    if split.stamp and split.stamp != stamp(mark for _, mark, _, _ in mine):
-        raise InputError("files were changed during the run; rerun the command", path=split.path)
+    mine = [each for each in placed(items) if file_range.start <= each[2] < file_range.end]
+    if file_range.stamp and file_range.stamp != stamp(mark for _, mark, _, _ in mine):
+        raise InputError("files were changed during the run; rerun the command", path=file_range.path)
     for item, _, begin, _ in mine:
-        read_position.reached(split, begin)
+        log.reached(file_range, begin)
         yield item
 
 

@@ -18,8 +18,7 @@ from typing import BinaryIO
 import zstandard
 
 from pipeline.errors import InputError, readable
-from pipeline.readers import FileRange
-from pipeline.readers.io import read_position
+from pipeline.readers.base import FileRange, ReadLog
 from pipeline.storage import budget, places
 from pipeline.storage.budget import Budget
 from pipeline.storage.places import File
@@ -179,7 +178,7 @@ class CompressedFile:
         mark = self.stamp
         return [FileRange(str(self.file), start, end, mark) for start, end in itertools.pairwise(bounds)]
 
-    def read(self, split: FileRange | None = None) -> Chunks:
+    def read(self, file_range: FileRange | None = None, log: ReadLog | None = None) -> Chunks:
         """Yield the decompressed bytes of a range, or all, in chunks, each with whether the range owns it.
 
         Bytes after the range follow, not owned, until the caller stops: a document that starts in
@@ -187,19 +186,22 @@ class CompressedFile:
 
         Raises:
             InputError: the file is truncated or damaged (the message gives the byte), or has
-                changed since the splits were planned.
+                changed since the file ranges were planned.
         """
         with self._opened() as (file, kind):
-            split = split or FileRange(str(self.file), 0, self.file.stat().st_size)
-            if split.stamp and split.stamp != self.stamp:
-                raise InputError("the file was changed during the run; rerun the command", path=split.path)
-            start: int | None = split.start
+            file_range = file_range or FileRange(str(self.file), 0, self.file.stat().st_size)
+            if file_range.stamp and file_range.stamp != self.stamp:
+                raise InputError("the file was changed during the run; rerun the command", path=file_range.path)
+            start: int | None = file_range.start
             if kind == "bzip2" and start:
-                start = _next_stream(file, start, split.end)
+                start = _next_stream(file, start, file_range.end)
             if start is not None:
                 file.seek(start)
-                plain = kind == "plain"
-                yield from _plain(file, start, split) if plain else _unpack(file, start, split, _UNPACKERS[kind])
+                log = ReadLog() if log is None else log
+                if kind == "plain":
+                    yield from _plain(file, start, file_range, log)
+                else:
+                    yield from _unpack(file, start, file_range, log, _UNPACKERS[kind])
 
     @contextlib.contextmanager
     def _opened(self) -> Iterator[tuple[BinaryIO, str]]:
@@ -230,8 +232,8 @@ def _next_stream(file: BinaryIO, start: int, end: int) -> int | None:
 class Stream:
     """The decompressed bytes of a whole file, as a file that is read once."""
 
-    def __init__(self, split: FileRange):
-        self._chunks, self._held = CompressedFile(split.path).read(split), memoryview(b"")
+    def __init__(self, file_range: FileRange, log: ReadLog):
+        self._chunks, self._held = CompressedFile(file_range.path).read(file_range, log), memoryview(b"")
 
     def read(self, size: int) -> bytes:
         """Return up to `size` bytes, none at the end.
@@ -255,24 +257,24 @@ def decompressed(place: str, content: bytes, room: Budget) -> bytes:
     if kind == "plain":
         return content
     whole = FileRange(place, 0, len(content))
-    return room.gathered(chunk for chunk, _ in _unpack(io.BytesIO(content), 0, whole, _UNPACKERS[kind]))
+    return room.gathered(chunk for chunk, _ in _unpack(io.BytesIO(content), 0, whole, ReadLog(), _UNPACKERS[kind]))
 
 
-def _plain(file: BinaryIO, at: int, split: FileRange) -> Chunks:
-    end, beyond = split.end, BEYOND
+def _plain(file: BinaryIO, at: int, file_range: FileRange, log: ReadLog) -> Chunks:
+    end, beyond = file_range.end, BEYOND
     while data := file.read(min(CHUNK, end - at) if at < end else beyond):
-        read_position.reached(split, at)
+        log.reached(file_range, at)
         yield data, at < end
         if at >= end:
             beyond = min(2 * beyond, CHUNK)
         at += len(data)
 
 
-def _unpack(file: BinaryIO, at: int, split: FileRange, new: Callable[[], _Unpacker]) -> Chunks:
+def _unpack(file: BinaryIO, at: int, file_range: FileRange, log: ReadLog, new: Callable[[], _Unpacker]) -> Chunks:
     """Decompress one stream after another from byte `at` on."""
     data = file.read(CHUNK)
     while data:
-        stream, owned, reached = new(), at < split.end, at
+        stream, owned, reached = new(), at < file_range.end, at
         while not stream.eof:
             if stream.needs_input and not data:
                 reached, data = file.tell(), file.read(CHUNK)
@@ -280,15 +282,16 @@ def _unpack(file: BinaryIO, at: int, split: FileRange, new: Callable[[], _Unpack
                 raise InputError(
                     f"truncated at byte {file.tell()}, within the compressed stream that starts at byte {at}; "
                     "download the file again",
-                    path=split.path,
+                    path=file_range.path,
                 )
             try:
                 unpacked = stream.decompress(data, _UNPACKED)
             except _DAMAGE as error:
                 raise InputError(
-                    f"damaged between bytes {at} and {file.tell()} ({error}); download the file again", path=split.path
+                    f"damaged between bytes {at} and {file.tell()} ({error}); download the file again",
+                    path=file_range.path,
                 ) from error
-            read_position.reached(split, reached)
+            log.reached(file_range, reached)
             data = b""
             for begin in range(0, len(unpacked), _UNPACKED):  # of zstd it may be more
                 yield unpacked[begin : begin + _UNPACKED], owned

@@ -10,7 +10,7 @@ from unicodedata import normalize
 from pipeline.common.schema import check
 from pipeline.config import CorpusConfig
 from pipeline.errors import ConfigError
-from pipeline.readers import Document, SkipCounts
+from pipeline.readers.base import Document, ReadLog
 
 _VALUE = r"(?:'([^']*+)'|\"([^\"]*+)\"|(?!['\"])([^\s<>=!]++(?:\s++(?!and\s)[^\s<>=!]++)*+))"  # in quotes, or no signs
 _CONDITION = re.compile(rf"\s*+([^\s<>=!][^<>=!]*+)(<=|>=|==|!=|<|>)\s*+{_VALUE}\s*+(?:$|(and)\s)")
@@ -95,14 +95,14 @@ class RowReader:
             )
         return bool(compare(str(value), wanted))
 
-    def document(self, row: Mapping[str, Any], place: str, tally: SkipCounts) -> Document | None:
+    def document(self, row: Mapping[str, Any], place: str, log: ReadLog) -> Document | None:
         """Return the document of a row; `place` is its id if no field is. None: it is left out, and counted.
 
         Raises:
             ValueError: a field is missing or does not hold text.
         """
         if not all(self._wants(row, *each) for each in self.conditions):
-            tally[LEFT_OUT] += 1
+            log[LEFT_OUT] += 1
             return None
         parts = [part for name in self.text if (part := prose(self._value(row, name), name))]
         name = self._value(row, self.id) if self.id else None

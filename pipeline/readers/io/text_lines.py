@@ -7,12 +7,12 @@ skips everything before its first line end, never looks back, and each line is i
 import codecs
 import functools
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import NamedTuple
 
 from pipeline.config import CorpusConfig
 from pipeline.errors import InputError
-from pipeline.readers import FileRange, SkipCounts, files_of
+from pipeline.readers.base import FileRange, FileRanges, ReadLog
+from pipeline.readers.files import files_of
 from pipeline.readers.io import compressed
 from pipeline.storage import budget, places
 from pipeline.storage.budget import KEPT, Budget
@@ -28,8 +28,8 @@ _WIDE = ("utf-16", "utf-32", "utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be",
 class Line(NamedTuple):
     """A line without its line end."""
 
-    number: int  # from 1, counted from the start of the split
-    owned: bool  # false for lines after the split
+    number: int  # from 1, counted from the start of the file range
+    owned: bool  # false for lines after the file range
     text: str
 
 
@@ -60,21 +60,18 @@ class TextFiles:
         """Return those of the corpus's files that the reader reads."""
         return found
 
-    def splits(self, split_bytes: int) -> list[FileRange]:
+    def splits(self, split_bytes: int) -> FileRanges:
         """Cut the files into byte ranges; empty files have none, unless they are compressed."""
-        found: list[FileRange] = []
-        empty = 0
         files = files_of(self.corpus, self.source, self.names, self.of_reader)
+        found = FileRanges(notes=files.notes)
         for path in files:
             size = path.stat().st_size
             if not size and not path.name.lower().endswith(compressed.PACKED):  # others are for `lines` to reject
-                empty += 1
+                found.notes["empty files"] += 1
                 continue
             cuttable = size > 0 and not self.form(str(path)).wide
             found += compressed.CompressedFile(path).ranges(split_bytes, seekable_text=cuttable)
-        if found and empty:
-            found[0] = replace(found[0], empty_files=empty)
-        return files.noted(found)
+        return found
 
     def form(self, path: str) -> FileFormat:
         """Return a file's format: the stated encoding, else one detected in the first megabyte."""
@@ -98,47 +95,46 @@ class TextFiles:
             self._forms[path] = FileFormat(name, stated, newline, ends, fault, begins)
         return self._forms[path]
 
-    def lines(self, split: FileRange, tally: SkipCounts) -> Iterator[Line]:
-        """Yield the split's lines, and those after it until the caller stops.
+    def lines(self, file_range: FileRange, log: ReadLog) -> Iterator[Line]:
+        """Yield the file range's lines, and those after it until the caller stops.
 
         Raises:
             InputError: the file is damaged, changed, or not in the stated encoding.
         """
-        tally.note(split)
-        if split.end == 0:
-            tally.reject(compressed.EMPTY, split.path)
+        if file_range.end == 0:
+            log.reject(compressed.EMPTY, file_range.path)
             return
-        form = self.form(split.path)
+        form = self.form(file_range.path)
         if form.fault:
-            if split.start == 0:
-                tally.reject(form.fault, split.path)
+            if file_range.start == 0:
+                log.reject(form.fault, file_range.path)
             return
         name = codecs.lookup(form.encoding).name
         if form.stated and name in ("utf-16", "utf-32"):
             why = f"has no byte order mark; set corpus.encoding to {name}-le or {name}-be"
-            tally.reject(why, split.path, offer_skip=False)
+            log.reject(why, file_range.path, offer_skip=False)
             return
-        if split.start == 0 and form.encoding not in ("utf-8", "utf-8-sig"):
-            tally.notes[f"files read as {form.encoding}"] += 1
-        if split.start == 0 and form.ends != "LF":
-            tally.notes[f"files with {form.ends} line ends"] += 1
+        if file_range.start == 0 and form.encoding not in ("utf-8", "utf-8-sig"):
+            log.notes[f"files read as {form.encoding}"] += 1
+        if file_range.start == 0 and form.ends != "LF":
+            log.notes[f"files with {form.ends} line ends"] += 1
         name = "utf-8" if form.wide else form.encoding
-        for number, owned, raw in raw_lines(split, form):
+        for number, owned, raw in raw_lines(file_range, form, log):
             try:
                 certain = form.stated or (name == "utf-8" and raw.isascii())
-                text = raw.decode(name) if certain else self._in_line(raw, name, tally)
+                text = raw.decode(name) if certain else self._in_line(raw, name, log)
             except UnicodeDecodeError as error:
-                bad_line(tally, split, number, f"not valid {form.encoding} ({error.reason})")
+                bad_line(log, file_range, number, f"not valid {form.encoding} ({error.reason})")
                 continue
             yield Line(number, owned, text.removeprefix("\ufeff") if number == 1 else text)
 
-    def _in_line(self, raw: bytes, name: str, tally: SkipCounts) -> str:
+    def _in_line(self, raw: bytes, name: str, log: ReadLog) -> str:
         """Return the text of a line; one that is not in the encoding of its file is noted."""
         text, encoding, whole = encodings.in_line(raw, self.corpus.language, name)
         if encoding != name:
-            tally.notes[f"lines not in the file's encoding, read as {encoding}"] += 1
+            log.notes[f"lines not in the file's encoding, read as {encoding}"] += 1
         elif not whole:
-            tally.notes["lines with letters that could not be decoded"] += 1
+            log.notes["lines with letters that could not be decoded"] += 1
         return text
 
 
@@ -148,21 +144,21 @@ def line_ends(head: bytes) -> tuple[str, bytes]:
     return ends, b"\r" if ends == "CR" else b"\n"
 
 
-def raw_lines(split: FileRange, form: FileFormat) -> Iterator[tuple[int, bool, bytes]]:
+def raw_lines(file_range: FileRange, form: FileFormat, log: ReadLog) -> Iterator[tuple[int, bool, bytes]]:
     """Yield the number, ownership and bytes of each line.
 
     Raises:
         InputError: the file is damaged or was changed, or a line is larger than a document may be.
     """
-    skip, owned_next = split.start > 0, True
+    skip, owned_next = file_range.start > 0, True
     held: list[bytes] = []
     number = size = 0
-    for data, owned in _unpacked(split, form):
+    for data, owned in _unpacked(file_range, form, log):
         first, *rest = data.split(form.newline)
         held.append(first)
         size += len(first)
         if size > budget.DOCUMENT:
-            path, at = place(split, number + 1)
+            path, at = place(file_range, number + 1)
             raise InputError(
                 f"longer than {budget.DOCUMENT >> 20} MiB; split the line, or choose another corpus.reader",
                 "corpus.reader",
@@ -182,8 +178,8 @@ def raw_lines(split: FileRange, form: FileFormat) -> Iterator[tuple[int, bool, b
         yield number + 1, owned_next, b"".join(held).removesuffix(b"\r")
 
 
-def _unpacked(split: FileRange, form: FileFormat) -> Iterator[tuple[bytes, bool]]:
-    chunks = compressed.CompressedFile(split.path).read(split)
+def _unpacked(file_range: FileRange, form: FileFormat, log: ReadLog) -> Iterator[tuple[bytes, bool]]:
+    chunks = compressed.CompressedFile(file_range.path).read(file_range, log)
     if not form.wide:
         yield from chunks
         return
@@ -193,43 +189,43 @@ def _unpacked(split: FileRange, form: FileFormat) -> Iterator[tuple[bytes, bool]
     yield decoder.decode(b"", final=True).encode(), True
 
 
-def place(split: FileRange, number: int) -> tuple[str, int | None]:
-    """Return the location of a line, for errors; without its number where a split starts in a compressed file."""
-    if split.start == 0:
-        return split.path, number
-    if compressed.CompressedFile(split.path).kind != "plain":
-        return f"{split.path}, line {number} counted from byte {split.start}", None
-    return split.path, _line_ends(split) + number
+def place(file_range: FileRange, number: int) -> tuple[str, int | None]:
+    """Return the location of a line, for errors; without its number where a file range starts in a compressed file."""
+    if file_range.start == 0:
+        return file_range.path, number
+    if compressed.CompressedFile(file_range.path).kind != "plain":
+        return f"{file_range.path}, line {number} counted from byte {file_range.start}", None
+    return file_range.path, _line_ends(file_range) + number
 
 
-def document_id(split: FileRange, number: int) -> str:
-    """Return the id of the document that begins in a line of the split."""
-    part = f" counted from byte {split.start}" if split.start else ""
-    return f"{split.path} line {number}{part}"
+def document_id(file_range: FileRange, number: int) -> str:
+    """Return the id of the document that begins in a line of the file range."""
+    part = f" counted from byte {file_range.start}" if file_range.start else ""
+    return f"{file_range.path} line {number}{part}"
 
 
-def bad_line(tally: SkipCounts, split: FileRange, number: int, why: str, *, offer_skip: bool = True) -> None:
-    """Count a line that cannot be read, or fail: `SkipCounts.reject` with the line's location."""
-    tally.reject(why, *place(split, number), offer_skip=offer_skip)
+def bad_line(log: ReadLog, file_range: FileRange, number: int, why: str, *, offer_skip: bool = True) -> None:
+    """Count a line that cannot be read, or fail: `ReadLog.reject` with the line's location."""
+    log.reject(why, *place(file_range, number), offer_skip=offer_skip)
 
 
 @functools.lru_cache(maxsize=64)
-def _line_ends(split: FileRange) -> int:
-    """Count the line ends before a split; cached, as a split may have many broken lines."""
+def _line_ends(file_range: FileRange) -> int:
+    """Count the line ends before a file range; cached, as a file range may have many broken lines."""
     before = 0
-    with places.at(split.path).open("rb") as file:
+    with places.at(file_range.path).open("rb") as file:
         _, newline = line_ends(file.read(HEAD))
         file.seek(0)
-        while left := split.start - file.tell():
+        while left := file_range.start - file.tell():
             before += file.read(min(left, compressed.CHUNK)).count(newline)
     return before
 
 
-def document_budget(split: FileRange, first: Line, why: str, key: str | None = None) -> Budget:
+def document_budget(file_range: FileRange, first: Line, why: str, key: str | None = None) -> Budget:
     """Return the budget of a document that begins in a line, and does not end before `why`."""
 
     def refused() -> InputError:
-        path, line = place(split, first.number)
+        path, line = place(file_range, first.number)
         return InputError(f"more than {budget.DOCUMENT:,} bytes and {why}", key, path=path, line=line)
 
     return Budget(refused)
@@ -241,16 +237,16 @@ def memory_of(line: Line) -> int:
     return KEPT + (len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass")))
 
 
-def blocks(lines: Iterator[Line], split: FileRange, key: str, cure: str) -> Iterator[list[Line]]:
+def blocks(lines: Iterator[Line], file_range: FileRange, key: str, cure: str) -> Iterator[list[Line]]:
     """Yield the owned blocks of lines between blank lines.
 
-    A block belongs to the split that owns the last blank line before it.
+    A block belongs to the file range that owns the last blank line before it.
 
     Raises:
         InputError: a block would not fit in a worker's memory; `key` and `cure` say what to set.
     """
     block: list[Line] = []
-    ours = split.start == 0
+    ours = file_range.start == 0
     for line in lines:
         blank = not line.text.strip()
         if blank and block:
@@ -260,7 +256,7 @@ def blocks(lines: Iterator[Line], split: FileRange, key: str, cure: str) -> Iter
             ours = line.owned
         elif ours:
             if not block:
-                room = document_budget(split, line, f"no blank line; {cure}", key)
+                room = document_budget(file_range, line, f"no blank line; {cure}", key)
             room.take(memory_of(line))
             block.append(line)
         if not line.owned and not ours:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pipeline.config import CorpusConfig, FiltersConfig
 from pipeline.filtering import filters
-from pipeline.readers import SkipCounts, open_corpus
+from pipeline.readers import ReadLog, open_corpus
 from pipeline.text import clean
 
 WORDS = st.sampled_from(["a", "B", "The", "x2", "é", "Straße", "ночь", "-", "don't", "1,000", "snake_case"])
@@ -45,7 +45,7 @@ def test_real_articles_that_share_a_passage_with_real_questions_are_those_of_the
     (taken,) = filters.build(FiltersConfig(decontaminate=[str(dev)], ngram=5))
     corpus = CorpusConfig(name="w", reader="wikiextractor", path=str(shared_data / "wiki_text/en_2021"))
     reader = open_corpus(corpus, "")
-    texts = {one.id: clean.clean(one.text) for one in reader.read(reader.splits(1 << 20)[0], SkipCounts())}
+    texts = {one.id: clean.clean(one.text) for one in reader.read(reader.splits(1 << 20)[0], ReadLog())}
     expected = {name for name, text in texts.items() if not known.isdisjoint(grams(text, 5))}
     assert 50 < len(expected) < len(texts) / 2
     assert {name for name, text in texts.items() if taken.check(text)} == expected

@@ -8,16 +8,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipeline.config import CorpusConfig
-from pipeline.readers import Document, SkipCounts, open_corpus
+from pipeline.readers import Document, ReadLog, notes_of, open_corpus
 
 
 def config(reader: str, path: Path, **settings: object) -> CorpusConfig:
     return CorpusConfig(name="c", reader=reader, path=str(path), **settings)  # type: ignore[arg-type]
 
 
-def read(corpus: CorpusConfig, split_bytes: int = 1 << 20) -> tuple[list[Document], SkipCounts]:
-    reader, tally = open_corpus(corpus, ""), SkipCounts(corpus.on_error)
-    return [d for s in reader.splits(split_bytes) for d in reader.read(s, tally)], tally
+def read(corpus: CorpusConfig, split_bytes: int = 1 << 20) -> tuple[list[Document], ReadLog]:
+    reader, log = open_corpus(corpus, ""), ReadLog(corpus.on_error)
+    ranges = reader.splits(split_bytes)
+    log.notes.update(notes_of(ranges))
+    return [document for each in ranges for document in reader.read(each, log)], log
 
 
 def rows_in(folder: Path, reader: str, rows: list[dict[str, Any]]) -> Path:

@@ -12,7 +12,7 @@ import pytest
 import zstandard
 
 from pipeline.errors import InputError
-from pipeline.readers import Document, SkipCounts
+from pipeline.readers import Document, ReadLog
 from pipeline.storage import budget
 from tests.pipeline.readers.reading import config, read
 from tests.support.refusals import refused
@@ -24,7 +24,7 @@ BOOKS = {
 
 def documents(
     path: Path, split_bytes: int = 2**20, reader: str = "books", encoding: str | None = None
-) -> tuple[list[Document], SkipCounts]:
+) -> tuple[list[Document], ReadLog]:
     return read(config(reader, path, encoding=encoding), split_bytes)
 
 

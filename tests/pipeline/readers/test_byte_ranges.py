@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pipeline.readers.base import ReadLog
 from pipeline.readers.io.byte_ranges import cut, firsts, items_in_range
 
 
@@ -45,7 +46,7 @@ def test_a_new_file_changes_few_reading_tasks(seed: int) -> None:
 def test_every_item_is_in_one_split(sizes: list[int], split_bytes: int, loose: bool) -> None:
     items = [(k, f"{k}", size) for k, size in enumerate(sizes)]
     splits = cut("folder", items, split_bytes, loose=loose)
-    assert [each for split in splits for each in items_in_range(items, split)] == list(range(len(sizes)))
+    assert [each for split in splits for each in items_in_range(items, split, ReadLog())] == list(range(len(sizes)))
     assert sum(split.size for split in splits) == sum(max(size, 1) for size in sizes)
 
 

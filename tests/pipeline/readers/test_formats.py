@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from pipeline.config import CorpusConfig, PrepareConfig
 from pipeline.errors import ConfigError, InputError
-from pipeline.readers import FileRange, SkipCounts, open_corpus
+from pipeline.readers import FileRange, ReadLog, open_corpus
 from pipeline.text.clean import clean
 from tests.pipeline.readers.reading import config, read, rows_in
 from tests.support.refusals import refused
@@ -85,7 +85,7 @@ def test_each_document_comes_out_once_for_any_cuts(
     bounds = sorted({0, size, *(cut % size for cut in cuts)})
     opened = open_corpus(corpus, "")
     splits = [FileRange(corpus.path, start, end) for start, end in itertools.pairwise(bounds)]
-    assert [d.text for s in splits for d in opened.read(s, SkipCounts())] == TEXTS
+    assert [d.text for s in splits for d in opened.read(s, ReadLog())] == TEXTS
 
 
 @pytest.mark.parametrize("split_bytes", [100, 1 << 20])
@@ -217,7 +217,7 @@ def test_braces_in_an_article_begin_no_document_for_any_cut(tmp_path: Path) -> N
     size, reader = Path(corpus.path).stat().st_size, open_corpus(corpus, "")
     for cut in range(1, size):
         splits = FileRange(corpus.path, 0, cut), FileRange(corpus.path, cut, size)
-        assert [d.text for s in splits for d in reader.read(s, SkipCounts())] == texts
+        assert [d.text for s in splits for d in reader.read(s, ReadLog())] == texts
 
 
 @pytest.mark.parametrize(("holes", "left"), [("leave_out", "It is old.\n"), ("keep", None)])
@@ -317,10 +317,10 @@ def test_a_changed_file_is_noticed(tmp_path: Path) -> None:
     (split,) = reader.splits(1 << 20)
     write(tmp_path, "jsonl", texts=TEXTS[:3])
     with refused(InputError, "changed", path=split.path):
-        list(reader.read(split, SkipCounts()))
+        list(reader.read(split, ReadLog()))
     Path(split.path).unlink()
     with refused(InputError, "read", path=split.path):
-        list(reader.read(split, SkipCounts()))
+        list(reader.read(split, ReadLog()))
 
 
 def test_letters_decoded_twice_are_mended_on_request(tmp_path: Path) -> None:

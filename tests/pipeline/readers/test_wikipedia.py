@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from pipeline.config import CorpusConfig
 from pipeline.errors import ConfigError, InputError
-from pipeline.readers import Document, FileRange, SkipCounts, open_corpus, wikipedia
+from pipeline.readers import Document, FileRange, ReadLog, open_corpus, wikipedia
 from tests.support.refusals import refused
 
 HEAD = """<mediawiki xmlns="http://www.mediawiki.org/xml/export-0.11/" version="0.11">
@@ -56,8 +56,8 @@ def reader(path: Path, **settings: Any) -> wikipedia.Reader:
     return wikipedia.Reader(config, "")
 
 
-def read(path: Path, split_bytes: int = 1 << 40) -> tuple[list[Document], SkipCounts]:
-    tally = SkipCounts()
+def read(path: Path, split_bytes: int = 1 << 40) -> tuple[list[Document], ReadLog]:
+    tally = ReadLog()
     corpus = reader(path)
     splits = corpus.splits(split_bytes)
     return [document for split in splits for document in corpus.read(split, tally)], tally
@@ -92,7 +92,7 @@ def test_each_page_comes_out_once_for_any_cuts(
     data = PACKED[packing]
     path = write(tmp_path_factory.getbasetemp(), data, packing)
     bounds = sorted({0, len(data), *(cut % len(data) for cut in cuts)})
-    corpus, tally = reader(path), SkipCounts()
+    corpus, tally = reader(path), ReadLog()
     found = [
         document.id
         for start, end in itertools.pairwise(bounds)
@@ -130,7 +130,7 @@ def test_a_page_that_is_no_xml_costs_no_other_page(fault: str, pack: Any, split_
     path = write(tmp_path, pack(data))
     with pytest.raises(InputError, match="not well-formed XML"):
         read(path)
-    tally, corpus = SkipCounts("skip"), reader(path)
+    tally, corpus = ReadLog("skip"), reader(path)
     found = [document.id for split in corpus.splits(split_bytes) for document in corpus.read(split, tally)]
     assert found == [f"wiki:{number}" for number in range(40) if number not in (0, 8, 9, 39)]
     assert tally == {"broken": 4}
@@ -143,7 +143,7 @@ def test_a_dump_without_its_end_is_refused_whatever_may_be_skipped(end: int, tmp
     corpus = reader(path)
     (split,) = corpus.splits(1 << 40)
     with pytest.raises(InputError):
-        list(corpus.read(split, SkipCounts("skip")))
+        list(corpus.read(split, ReadLog("skip")))
 
 
 def test_everything_passed_over_is_counted_by_its_reason(tmp_path: Path) -> None:
@@ -273,9 +273,9 @@ def test_xml_broken_by_a_damaged_block_is_reported_as_damage(begin: str, tmp_pat
 def test_the_reader_travels_to_workers(tmp_path: Path) -> None:
     path = write(tmp_path, DUMP)
     corpus = reader(path)
-    first = list(corpus.read(FileRange(str(path), 0, len(DUMP)), SkipCounts()))
+    first = list(corpus.read(FileRange(str(path), 0, len(DUMP)), ReadLog()))
     copy = pickle.loads(pickle.dumps(corpus))
-    assert list(copy.read(FileRange(str(path), 0, len(DUMP)), SkipCounts())) == first
+    assert list(copy.read(FileRange(str(path), 0, len(DUMP)), ReadLog())) == first
 
 
 @pytest.mark.slow
@@ -284,7 +284,7 @@ def test_memory_is_flat_in_the_size_of_the_dump(tmp_path: Path) -> None:
         data = HEAD + "".join(page(n, revision("Some text. " * 500)) for n in range(pages)) + TAIL
         path = write(tmp_path, bz2.compress(data.encode()))
         tracemalloc.start()
-        for document in reader(path).read(FileRange(str(path), 0, 1 << 40), SkipCounts()):
+        for document in reader(path).read(FileRange(str(path), 0, 1 << 40), ReadLog()):
             assert document.text
         _, most = tracemalloc.get_traced_memory()
         tracemalloc.stop()

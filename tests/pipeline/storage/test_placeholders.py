@@ -10,7 +10,7 @@ import pytest
 
 from pipeline.config import CorpusConfig
 from pipeline.errors import InputError
-from pipeline.readers import Document, SkipCounts, open_corpus
+from pipeline.readers import Document, ReadLog, open_corpus
 from pipeline.storage.placeholders import stand_in
 from tests.support.refusals import refused
 
@@ -63,9 +63,9 @@ TEXTS = [
 READERS = {"text": "a.txt", "books": "a.md", "lines": "a.txt.gz", "jsonl": "a.jsonl.gz", "wikiextractor": "wiki_00"}
 
 
-def read(reader: str, folder: Path, **more: object) -> tuple[list[Document], SkipCounts]:
+def read(reader: str, folder: Path, **more: object) -> tuple[list[Document], ReadLog]:
     corpus = CorpusConfig(name="c", reader=reader, path=str(folder), **more)  # type: ignore[arg-type]
-    opened, tally = open_corpus(corpus, ""), SkipCounts(corpus.on_error)
+    opened, tally = open_corpus(corpus, ""), ReadLog(corpus.on_error)
     found = [each for split in opened.splits(1 << 20) for each in opened.read(split, tally)]
     return found, tally
 

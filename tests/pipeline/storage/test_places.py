@@ -15,7 +15,7 @@ from pyarrow import fs
 
 from pipeline.config import CorpusConfig
 from pipeline.errors import ConfigError, InputError, StoreError
-from pipeline.readers import SkipCounts, open_corpus
+from pipeline.readers import ReadLog, open_corpus
 from pipeline.stages import fingerprints
 from pipeline.storage import places
 from tests.support import objects
@@ -54,7 +54,7 @@ def test_readers_take_addresses(bucket: str, tmp_path: Path, reader: str, copies
         opened = open_corpus(corpus, "")
         splits = opened.splits(3000)
         assert len(splits) > 3
-        found.append([d.text for split in splits for d in opened.read(split, SkipCounts())])
+        found.append([d.text for split in splits for d in opened.read(split, ReadLog())])
     assert found[0] == found[1]
     assert sorted(found[0]) == sorted(TEXTS * copies)
 
@@ -98,7 +98,7 @@ def test_what_is_not_there_is_named(bucket: str) -> None:
     (split,) = reader.splits(1 << 20)
     objects.delete([f"{bucket}/gone/a.txt"])
     with pytest.raises(InputError, match=rf"{bucket}/gone/a\.txt: "):
-        list(reader.read(split, SkipCounts()))
+        list(reader.read(split, ReadLog()))
 
 
 def test_a_file_system_of_arrow_is_read_as_a_store_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.readers import FileRange, SkipCounts, wikipedia
+from pipeline.readers import FileRange, ReadLog, wikipedia
 from pipeline.readers.io.compressed import CompressedFile
 from pipeline.text.wikitext import Extractor, namespaces
 from pipeline.text.wikitext.lines import paragraphs, remove_link_sections
@@ -299,7 +299,7 @@ def test_trigrams_agree_with_the_oracle(shared_data: Path, name: str) -> None:
     language = re.match(r"(?:minidumps/)?([a-z]{2})", name)[1]  # type: ignore[index]
     extract, oracle = Extractor(language, keep=True), Oracle(language)
     shared = ours = theirs = 0
-    for page in wikipedia.pages(CompressedFile(path), FileRange(str(path), 0, path.stat().st_size), SkipCounts()):
+    for page in wikipedia.pages(CompressedFile(path), FileRange(str(path), 0, path.stat().st_size), ReadLog()):
         if page.namespace == 0 and not page.redirect and not extract.is_redirect(page.text):
             mine, its = trigrams(extract.text(page.text)), trigrams(oracle.text(page.text))
             shared += (mine & its).total()

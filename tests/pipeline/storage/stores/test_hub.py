@@ -11,7 +11,7 @@ import pytest
 
 from pipeline.config import CorpusConfig
 from pipeline.errors import ConfigError, Exit, Restart, StoreError
-from pipeline.readers import SkipCounts, open_corpus
+from pipeline.readers import ReadLog, open_corpus
 from pipeline.storage import places
 from tests.pipeline.storage.reads import read_in_any_order
 from tests.support import forked
@@ -108,7 +108,7 @@ def test_an_outage_is_no_broken_document(hub: Hub, monkeypatch: pytest.MonkeyPat
     (split,) = reader.splits(1 << 20)
     hub.fault = lambda path, number: (503, {}) if path.startswith("/content/") else None
     with pytest.raises(Restart):
-        list(reader.read(split, SkipCounts("skip")))
+        list(reader.read(split, ReadLog("skip")))
 
 
 def test_a_proxy_that_ignores_ranges_is_refused(hub: Hub) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from pipeline.config import CorpusConfig
 from pipeline.errors import ConfigError, Exit, Restart, StoreError
-from pipeline.readers import SkipCounts, open_corpus
+from pipeline.readers import ReadLog, open_corpus
 from pipeline.storage import places
 from pipeline.storage.checksums import sha256
 from pipeline.storage.stores import retries
@@ -110,7 +110,7 @@ def test_an_object_that_changes_after_the_plan_is_no_broken_document(bucket: str
     else:
         objects.delete([f"{bucket}/texts/1.txt"])
     with pytest.raises(StoreError):
-        list(reader.read(split, SkipCounts("skip")))
+        list(reader.read(split, ReadLog("skip")))
 
 
 def test_an_outage_drops_no_document(bucket: str, store: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,7 +121,7 @@ def test_an_outage_drops_no_document(bucket: str, store: Proxy, monkeypatch: pyt
     monkeypatch.setenv("BERT_STORE_TIMEOUT", "1")
     store.fault = lambda method, path, number: 503 if of_bytes(method, path) else None
     with pytest.raises(Restart):
-        list(reader.read(split, SkipCounts("skip")))
+        list(reader.read(split, ReadLog("skip")))
 
 
 def test_many_small_files_are_listed_once(bucket: str, store: Proxy) -> None:
@@ -130,7 +130,7 @@ def test_many_small_files_are_listed_once(bucket: str, store: Proxy) -> None:
     store.requests.clear()
     reader = open_corpus(CorpusConfig(name="c", reader="text", path=f"{bucket}/many"), "")
     (split,) = reader.splits(1 << 20)
-    assert len(list(reader.read(split, SkipCounts()))) == 40
+    assert len(list(reader.read(split, ReadLog()))) == 40
     read = [path for method, path in store.requests if of_bytes(method, path) and ".txt" in path]
     assert len(read) == 40
     assert len(store.requests) <= 40 + 8

@@ -15,8 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipeline.config import CorpusConfig
-from pipeline.readers import SkipCounts, open_corpus
-from pipeline.readers.io import read_position
+from pipeline.readers import ReadLog, open_corpus
 
 # Numbers do not pack well: each file is of many chunks.
 DRAW = random.Random(0)
@@ -64,31 +63,23 @@ CORPORA = {
 
 
 @pytest.mark.parametrize("corpus", CORPORA)
-def test_the_position_moves_within_a_split(corpus: str, tmp_path: Path) -> None:
+def test_the_position_moves_within_a_file_range(corpus: str, tmp_path: Path) -> None:
     reader, name = corpus.split()
     (tmp_path / name).write_bytes(CORPORA[corpus]())
     opened = open_corpus(CorpusConfig(name="c", reader=reader, path=str(tmp_path / name)), "")
-    (split,) = opened.splits(1 << 30)
+    (file_range,) = opened.splits(1 << 30)
     seen: list[int] = []
-    with read_position.followed(split, seen.append):
-        assert len(list(opened.read(split, SkipCounts()))) == len(TEXTS)
+    assert len(list(opened.read(file_range, ReadLog(progress=seen.append)))) == len(TEXTS)
     assert seen == sorted(seen)
-    size = split.end - split.start
-    assert 0 <= seen[0] < size / 2 < seen[-1] <= size
+    assert 0 <= seen[0] < file_range.size / 2 < seen[-1] <= file_range.size
     assert len(set(seen)) >= 4
-    heard = len(seen)
-    list(opened.read(split, SkipCounts()))
-    assert len(seen) == heard, "nobody listens any more"
 
 
-def test_only_the_split_that_is_followed_is_heard(tmp_path: Path) -> None:
+def test_progress_counts_from_the_beginning_of_a_file_range(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_bytes(LINES)
     opened = open_corpus(CorpusConfig(name="c", reader="lines", path=str(tmp_path)), "")
-    first, second, *_ = opened.splits(len(LINES) // 3)
+    _, second, *_ = opened.splits(len(LINES) // 3)
     seen: list[int] = []
-    with read_position.followed(second, seen.append):
-        list(opened.read(first, SkipCounts()))
-        assert not seen
-        list(opened.read(second, SkipCounts()))
+    list(opened.read(second, ReadLog(progress=seen.append)))
     assert seen[0] == 0
-    assert seen[-1] <= second.end - second.start
+    assert seen[-1] <= second.size
