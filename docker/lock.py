@@ -25,7 +25,7 @@ TRAINING = {  # never imported by `prepare` or the driver
     "matplotlib",
     "threadpoolctl",
 }
-EXTRAS = ("kubernetes", "prometheus", "filters", "chinese", "s3", "gcs", "azure")  # in both images
+EXTRAS = ("kubernetes", "prometheus", "filters", "chinese", "readers", "s3", "gcs", "azure")  # in both images
 
 
 def requirements() -> tuple[list[str], list[str]]:

@@ -26,7 +26,7 @@ from pipeline.console.bars import Bar
 from pipeline.console.formatting import WARNING, pluralize
 from pipeline.errors import InputError, named
 from pipeline.readers.io import compressed
-from pipeline.readers.io.archives import TARS
+from pipeline.readers.io.compressed import TARS
 from pipeline.records.manifest import Result
 from pipeline.stages import stage
 from pipeline.storage import places

@@ -91,11 +91,12 @@ def check(rule: bool, problem: str, key: str | None = None, value: object = UNSE
         raise ConfigError(problem, key, value)
 
 
-def library(name: str, key: str, value: object = UNSET) -> Any:
-    """Import a library that an option needs; raise `ConfigError` if it is not installed."""
+def library(name: str, key: str, value: object = UNSET, package: str = "") -> Any:
+    """Import a library that an option needs; raise `ConfigError` if its `package` is not installed."""
     try:
         return importlib.import_module(name)
     except ImportError as error:
+        name = package or name
         raise ConfigError(f"{name} is not installed ({error}); run pip install {name}", key, value) from error
 
 

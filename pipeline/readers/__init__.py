@@ -24,25 +24,10 @@ from pipeline.readers.base import (
     notes_of,
     passed_over,
 )
-from pipeline.readers.io import size_limit
+from pipeline.readers.io import size_limit, unpacked
 from pipeline.storage import places
 
 SkipCounts = ReadLog  # the former name, which readers of users import
-__all__ = [
-    "CorpusReader",
-    "Document",
-    "Documents",
-    "FileRange",
-    "FileRanges",
-    "ReadLog",
-    "SkipCounts",
-    "check_options",
-    "notes_of",
-    "open_corpus",
-    "passed_over",
-    "reader_class",
-    "readers",
-]
 
 
 def check_options(corpus: CorpusConfig, kind: type) -> None:
@@ -77,6 +62,8 @@ def open_corpus(corpus: CorpusConfig, source: str) -> CorpusReader:
     if corpus.path is not None:
         corpus = replace(corpus, path=places.pinned(corpus.path))
     reader: CorpusReader = kind(corpus, source, **corpus.options)
+    if members := getattr(reader, "members", ()):
+        reader = unpacked.InArchives(reader, members)
     if corpus.limit is not None:
         reader = size_limit.SizeLimit(reader, corpus, source)
     return FixEncoding(reader) if corpus.mend else reader

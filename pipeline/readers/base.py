@@ -35,7 +35,7 @@ class FileRange:
     end: int
     stamp: str = ""  # file version at planning time, lets a worker detect changes
     part: str = ""  # name of the corpus within a mix
-    items: int = 0  # of many under one path, which its stamp stands for; 0: a part of one file
+    items: int = 0  # of many under one path, which its stamp covers; 0: a part of one file
 
     @property
     def size(self) -> int:
@@ -123,7 +123,8 @@ _COUNTED = ("redirect", "namespace", "duplicate")  # nouns: they take a plural
 class CorpusReader(Protocol):
     """Interface of every corpus reader.
 
-    An optional class attribute `UNIT` names one document for users, such as `page`.
+    An optional attribute `UNIT` names one document for users, such as `page`; an optional `members` has the ends of
+    the names of files that are read from archives, too.
     """
 
     def splits(self, split_bytes: int) -> list[FileRange]:

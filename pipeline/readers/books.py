@@ -26,10 +26,11 @@ class Reader(archives.ArchiveFiles):
                     log.reject(why, name)
                     continue
             else:
-                if (decoded := archives.decode(name, raw, self.corpus, log)) is None:
+                if (decoded := archives.decode_prose(name, raw, self.corpus, log)) is None:
                     continue
-                book = book_text.parse(decoded.text)
+                book = book_text.parse(decoded.text, markdown=".md" in name.lower()[-8:])
             log.notes.update({f"{what} left out": n for what, n in book.passed.items()})
+            log.notes.update({book_text.JOINED: book.joined} if book.joined else {})
             if book.repaired:
                 log.notes["mis-encoded letters mended"] += 1
             yield Document(name, book.text)

@@ -5,51 +5,80 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path, PurePosixPath
 
+from pipeline.common import language_codes
 from pipeline.config import CorpusConfig
 from pipeline.errors import ConfigError, InputError
-from pipeline.readers.io import size_limit
+from pipeline.readers import formats
+from pipeline.readers.base import FileRange, FileRanges
+from pipeline.readers.io import size_limit, table_logs
+from pipeline.readers.io.compressed import ARCHIVES, CompressedFile
 from pipeline.storage import file_search, places
 from pipeline.storage.places import File
 
 
 class FileList(list[File]):
-    """Files of a corpus; `notes` count those of its folder that it does not have."""
+    """Files of a corpus, and its archives; `notes` count those of its folder that it does not have."""
 
-    def __init__(self, files: list[File], others: Iterable[File]):
+    def __init__(self, files: Iterable[File], others: Iterable[File], archives: Iterable[File] = ()):
         super().__init__(files)
+        self.archives = list(archives)
         endings = (PurePosixPath(file.name).suffix.lower() or "other" for file in others)
         self.notes = Counter(f"{ending} files left out" for ending in endings)
 
+    def cut(self, ranges: Iterable[FileRange]) -> FileRanges:
+        """Return the file ranges of the files, then a range for each archive, with the notes."""
+        return FileRanges([*ranges, *(CompressedFile(file).whole() for file in self.archives)], self.notes)
+
 
 def files_of(
-    corpus: CorpusConfig, source: str, suffixes: tuple[str, ...], of_reader: Callable[[list[File]], list[File]] = list
+    corpus: CorpusConfig,
+    source: str,
+    suffixes: tuple[str, ...],
+    of_reader: Callable[[list[File]], list[File]] = list,
+    *,
+    rows: bool = False,
 ) -> FileList:
     """Return the corpus's files, sorted: `corpus.path` (file, folder, glob, URL), else `source`.
 
     A folder means all files below it whose names end in one of `suffixes` (case-insensitive).
     `of_reader` returns those that the reader reads, of which there may be fewer; `corpus.limit`
-    counts no others.
+    counts no others. Archives are apart, unless the suffixes have them. Of a folder of `rows`, what is
+    hidden to Spark and Hive is left out.
 
     Raises:
         InputError: no file was found.
-        ConfigError: the corpus has no download, and `corpus.path` is not set.
+        ConfigError: the corpus has no download, and `corpus.path` is not set; or a file is for another reader.
     """
     place = corpus.path or source
+    ends = (*suffixes, *ARCHIVES)
+    formats.check_name(corpus, place, ends)
     top = places.at(place)
-    left_out, others = set[Path](), list[File]()
+    left_out, others, files, hidden = set[Path](), list[File](), list[File](), 0
     if places.is_folder(top):
         files = places.below(top, left_out)
-        found = [file for file in files if file.name.lower().endswith(suffixes)]
+        secret = {file for file in files if rows and table_logs.hidden(place, file)}
+        found = [file for file in files if file.name.lower().endswith(ends) and file not in secret]
         if corpus.path is not None:  # a download has lists and licences next to its files
-            others = [file for file in files if not file.name.lower().endswith(suffixes)]
+            others = [file for file in files if file not in secret and not file.name.lower().endswith(ends)]
+        hidden = sum(file.name.lower().endswith(ends) for file in secret)
     else:
         found = places.matching(place, left_out)
+        for file in found:
+            formats.check_name(corpus, file.name, ends)
+    found = table_logs.live(found, files) if rows else found
     file_search.say_left_out(place, len(left_out))
     if found:
-        return FileList(size_limit.choose(of_reader(found), place, corpus), others)
+        apart = {file for file in found if ".zip" not in suffixes and file.name.lower().endswith(ARCHIVES)}
+        loose = [file for file in found if file not in apart]
+        chosen = size_limit.choose(sorted([*(of_reader(loose) if loose else []), *apart], key=str), place, corpus)
+        archives = [file for file in chosen if file in apart]
+        listed = FileList((file for file in chosen if file not in apart), others, archives)
+        listed.notes.update({"hidden files (_NAME) left out": hidden} if hidden else {})
+        return listed
     key = "corpus.path"
     if corpus.path is not None:
-        raise InputError(what_is_missing(place, suffixes), key, place, path=place)
+        cure = formats.cures([file.name for file in others])
+        raise InputError(f"{what_is_missing(place, suffixes)}{cure}", key, place, path=place)
     if corpus.files:
         raise InputError(
             f"{what_is_missing(place, suffixes)}; run python -m pipeline.download with this corpus first, or set {key}",
@@ -69,4 +98,7 @@ def what_is_missing(place: str, suffixes: tuple[str, ...]) -> str:
     if not any(plain):
         return "no file in this folder"
     packed = " (plain or compressed)" if len(plain) < len(suffixes) else ""
-    return f"no {', '.join(plain)} file{packed} in this folder"
+    ends = sorted({PurePosixPath(str(each)).suffix for each in places.below(places.at(place))})
+    moses = next((end for end in ends if len(end) == 3 and language_codes.is_code(end[1:])), "")
+    other = f"; for the files of a language set corpus.path='{place.rstrip('/')}/**/*{moses}'" if moses else ""
+    return f"no {', '.join(plain)} file{packed} in this folder{other}"

@@ -11,10 +11,12 @@ from pipeline.storage import strict_json
 class Reader(row_fields.RowReader):
     """Reader of the fields of objects."""
 
+    members = compressed.JSON_LINES
+
     @cached_property
     def files(self) -> text_lines.TextFiles:
         """Return the files of lines."""
-        return text_lines.TextFiles(self.corpus, self.source, compressed.JSON_LINES)
+        return text_lines.TextFiles(self.corpus, self.source, self.members, rows=True)
 
     def splits(self, split_bytes: int) -> FileRanges:
         """Cut the files into byte ranges of about `split_bytes`."""

@@ -8,10 +8,10 @@ NAMES = compressed.suffixes(".txt", ".sentences")
 
 
 class Reader(text_lines.TextFiles):
-    """Reader of files of sentences; lines are neither split nor joined."""
+    """Reader of files of sentences; lines are neither split nor joined; `numbered` ones lose their number and a tab."""
 
-    def __init__(self, corpus: CorpusConfig, source: str):
-        super().__init__(corpus, source, NAMES)
+    def __init__(self, corpus: CorpusConfig, source: str, *, numbered: bool | None = None):
+        super().__init__(corpus, source, NAMES, prose=True, numbered=numbered)
 
     def read(self, file_range: FileRange, log: ReadLog) -> Documents:
         """Yield the documents that follow a blank line of the file range."""

@@ -20,10 +20,18 @@ class Reader:
 
     A `document` is a `file`, a `paragraph` (delimited by blank lines), a `line`, or as many lines
     as a number says, for large files that do not mark where documents begin. `hard_wraps` joins the
-    lines of a paragraph.
+    lines of a paragraph, and `numbered` lines lose their number and a tab.
     """
 
-    def __init__(self, corpus: CorpusConfig, source: str, *, document: str | int = "file", hard_wraps: bool = False):
+    def __init__(
+        self,
+        corpus: CorpusConfig,
+        source: str,
+        *,
+        document: str | int = "file",
+        hard_wraps: bool = False,
+        numbered: bool | None = None,
+    ):
         check(
             document in UNITS or (type(document) is int and document > 0),
             f"must be one of {', '.join(UNITS)}, or a number of lines",
@@ -32,7 +40,10 @@ class Reader:
         )
         self.corpus, self.document, self.hard_wraps = corpus, document, hard_wraps
         self.whole = archives.ArchiveFiles(corpus, source, SUFFIXES)
-        self.files = text_lines.TextFiles(corpus, source, compressed.suffixes(*SUFFIXES))
+        self.members = () if document == "file" else compressed.suffixes(*SUFFIXES)
+        self.files = text_lines.TextFiles(corpus, source, compressed.suffixes(*SUFFIXES), prose=True, numbered=numbered)
+        check(not numbered or document != "file", "needs corpus.options.document=line", "corpus.options.numbered")
+        self.numbered = numbered
 
     def splits(self, split_bytes: int) -> FileRanges:
         """Cut between files, or at any byte if a document is smaller and begins at a mark."""
@@ -61,13 +72,14 @@ class Reader:
         for block in text_lines.blocks(lines, file_range, key, f"set {key}=line"):
             text = "\n".join(line.text for line in block)
             yield Document(
-                document_id(file_range, block[0].number), book_text.unwrapped(text) if self.hard_wraps else text
+                document_id(file_range, block[0].number),
+                book_text.unwrapped(text, log.notes) if self.hard_wraps else text,
             )
 
     def _files(self, file_range: FileRange, log: ReadLog) -> Documents:
         for name, raw in self.whole.contents(file_range, log):
-            if decoded := archives.decode(name, raw, self.corpus, log):
-                text = book_text.unwrapped(decoded.text) if self.hard_wraps else decoded.text
+            if decoded := archives.decode_prose(name, raw, self.corpus, log, self.numbered):
+                text = book_text.unwrapped(decoded.text, log.notes) if self.hard_wraps else decoded.text
                 yield Document(name, text)
 
 

@@ -71,6 +71,7 @@ class Reader:
     """
 
     UNIT = "page"
+    members = (".xml", ".xml.bz2", ".xml.gz")
 
     def __init__(self, corpus: CorpusConfig, source: str, *, holes: str = "leave_out") -> None:
         self.name = corpus.name
@@ -81,11 +82,11 @@ class Reader:
 
     def splits(self, split_bytes: int) -> FileRanges:
         """Cut every dump into byte ranges; a dump that is not seekable is one split."""
-        parts = FileRanges(notes=self.files.notes)
+        parts = list[FileRange]()
         for path in self.files:
             file = CompressedFile(path)
             parts += file.ranges(split_bytes, seekable_text=header(file).utf8)
-        return parts
+        return self.files.cut(parts)
 
     def read(self, split: FileRange, tally: ReadLog) -> Documents:
         """Yield the articles whose pages start in the split."""

@@ -4,11 +4,14 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import pairwise
 
 from pipeline.text.encodings import CP1252
 
 Lines = list[str]
+
+JOINED = "words joined at line ends"
 
 # A line longer than this is not hard-wrapped: no editor wraps wider.
 WRAP = 120
@@ -17,7 +20,10 @@ _BREAK = re.compile(r"\r\n|\r|\n|\f|\x85")
 _HEADING = re.compile(r"(#{1,6})\s++(.*)$")  # any number of # may end the line
 _RULE = re.compile(r"\s*([-_=*~.])(\s*\1){2,}\s*$")
 _ITEM = re.compile(r"\s*(?:[*-]|\d{1,2}[.)])\s")
-_HYPHEN = re.compile(r"(?<=[^\W\d_]-)\n(?=\w)")  # of a word, which ends a line
+# Words that a line end divides: by marks that say so, or by a hyphen, which a word may have of its own.
+_DIVIDED = re.compile(r"(?<=[^\W\d_])[¬⸗]\s*\n\s*(?=[^\W\d_])")
+_HYPHEN = re.compile(r"(?<![^\W\d_])([^\W\d_]++)-\n([^\W\d_]++)|(?<=[^\W\d_]-)\n(?=\w)")
+_WHOLE = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)*+")
 _FACT = re.compile(r"(#{0,6})\s*(Title|Author|Authors|Year|Date|Language|Translator):")
 _SCAN = 40  # lines searched for header facts
 _HEADER = 1000  # lines that a Project Gutenberg header may have
@@ -47,9 +53,30 @@ _GUTENBERG_CREDIT = re.compile(
     re.IGNORECASE,
 )
 
+_BOX = r"^[ \t]*\+[-=]{3,}\+[ \t]*\n(?=(?:[ \t]*\|.*\n)*?.*Transcriber)(?:[ \t]*\|.*\n)++[ \t]*\+[-=]{3,}\+[ \t]*$"
+_INNER = r"[^\[\]]*+(?:\[[^\[\]]*+\][^\[\]]*+)*+"  # of brackets
+_OF_EDITIONS = {
+    "illustrations": re.compile(rf"\[Illustration(?::{_INNER})?\]"),
+    "notes of the transcriber": re.compile(rf"{_BOX}|\[Transcriber['’]?s?['’]? [Nn]otes?:{_INNER}\]", re.MULTILINE),
+    "notes": re.compile(rf"^[ \t]*\[Footnote [^\[\]:]{{1,9}}:{_INNER}\]", re.MULTILINE),
+    "lines of contents": re.compile(r"^.*(?:[ .]\.){4,}[ .]*\d+[ \t]*$", re.MULTILINE),
+    "numbers of pages": re.compile(r"\[(?:Pg|Page|p\.) ?[\divxlc]+\] ?|\{(?:\d{1,4}|[ivxlc]+)\}"),
+}
+_OF_MARKDOWN = {
+    "front matter": re.compile(
+        r"\A---\n(?:[\w-]+:.*\n|[ \t#].*\n|-(?!--).*\n|\n)*+(?:---|\.\.\.)[ \t]*$", re.MULTILINE
+    ),
+    "comments": re.compile(r"<!--(?:[^-]|-(?!->))*+-->"),
+    "blocks of code": re.compile(r"^[ \t]*(```+|~~~+).*\n(?:(?![ \t]*\1).*\n)*+[ \t]*\1.*$", re.MULTILINE),
+    "lines of tables": re.compile(r"^[ \t]*\|.*\|[ \t]*$", re.MULTILINE),
+    "notes": re.compile(r"^\[\^[^\]\n]+\]:.*(?:\n[ \t]+\S.*)*+", re.MULTILINE),
+}
+_ANCHOR = re.compile(r"\[(?:\^[^\[\]\n]++|\d{1,3}|[A-Z*†])\]")
+
 _IMAGE = re.compile(r"!\[[^\[\]]*+\]\([^)\s\[]*+\)")
 _LINK = re.compile(r"\[([^\][]+)\]\([^()\s]+\)")
 _EMPHASIS = re.compile(r"(?<![\w*])([_*]{1,3})(?=[^\s_*])([^_*]*?[^\s_*])\1(?![\w*])")
+_BOLD = re.compile(r"(?<![\w=])=(?=[^\s=])([^=\n]*?[^\s=])=(?![\w=])")
 
 # UTF-8 that was once read as Latin-1 or cp1252: é has become Ã©, a dash â€”.
 _CP1252 = {ord(letter): chr(byte) for byte, letter in CP1252.items() if ord(letter) != byte}
@@ -66,29 +93,75 @@ class Book:
 
     text: str
     repaired: bool  # mojibake was found and decoded correctly
+    joined: int = 0  # words that line ends divided
     passed: Counter[str] = field(default_factory=Counter)  # parts that are not in the text, by kind
 
 
-def parse(text: str) -> Book:
+def parse(text: str, *, markdown: bool = False) -> Book:
     """Parse the text of a book's file."""
     whole = _MISREAD.sub(_reread, text) if _is_misread(text) else text
     lines = _without_header(without_licence(_BREAK.split(whole.replace("\ufeff", ""))))
-    paragraphs = (plain(paragraph) for paragraph in _paragraphs(lines))
-    return Book("\n".join(filter(None, paragraphs)), whole != text)
+    kept, passed = _without_marks("\n".join(lines), markdown)
+    ends = LineEnds(kept)
+    paragraphs = (plain(paragraph) for paragraph in _paragraphs(kept.split("\n"), ends, markdown))
+    return Book("\n".join(filter(None, paragraphs)), whole != text, ends.joined, passed)
 
 
-def unwrapped(text: str) -> str:
-    """Return the text with each paragraph (delimited by blank lines) joined into one line."""
+def _without_marks(text: str, markdown: bool) -> tuple[str, Counter[str]]:
+    """Return a text without what editions or Markdown put into it, and how often there was what."""
+    passed = Counter[str]()
+    for what, mark in _OF_MARKDOWN.items() if markdown else _OF_EDITIONS.items():
+        text, count = mark.subn("", text)
+        passed[what] += count
+    if passed["notes"]:
+        text, passed["numbers of notes"] = _ANCHOR.subn("", text)
+    return text, +passed
+
+
+class LineEnds:
+    """Words that line ends divide, joined as the rest of the text has them; `joined` counts them."""
+
+    def __init__(self, text: str):
+        self.text, self.joined = text, 0
+
+    @cached_property
+    def known(self) -> frozenset[str]:
+        """Return the words of the text, in lower case."""
+        return frozenset(_WHOLE.findall(self.text.lower()))
+
+    def join(self, lines: str) -> str:
+        """Return lines without the ends within words; a hyphen stays unless the text has the word without it."""
+        lines, count = _DIVIDED.subn("", lines)
+        self.joined += count
+        return _HYPHEN.sub(self._whole, lines)
+
+    def _whole(self, match: re.Match[str]) -> str:
+        first, last = match[1], match[2]
+        if first is None:
+            return ""
+        whole, hyphened = f"{first}{last}".lower(), f"{first}-{last}".lower()
+        if whole not in self.known or hyphened in self.known:
+            return f"{first}-{last}"
+        self.joined += 1
+        return f"{first}{last}"
+
+
+def unwrapped(text: str, notes: Counter[str] | None = None) -> str:
+    """Return the text with each paragraph (delimited by blank lines) joined into one line; note joined words."""
+    ends = LineEnds(text)
     blocks = re.split("\n{2,}", "\n".join(map(str.rstrip, _BREAK.split(text))).strip("\n"))
-    return "\n".join(paragraph for block in blocks for paragraph in _joined_block(block.split("\n")))
+    found = "\n".join(paragraph for block in blocks for paragraph in _joined_block(block.split("\n"), ends))
+    if notes is not None and ends.joined:
+        notes[JOINED] += ends.joined
+    return found
 
 
-def _joined_block(lines: Lines) -> Iterator[str]:
+def _joined_block(lines: Lines, ends: LineEnds) -> Iterator[str]:
     """Yield the paragraphs of lines without blank ones: an indent of U+3000 begins one, and each item of a list."""
     items = {i for i, line in enumerate(lines) if _ITEM.match(line)}
     begins = [i for i, line in enumerate(lines) if line.startswith("\u3000") or (i in items and len(items) > 1)]
     for begin, end in pairwise(sorted({0, *begins, len(lines)})):
-        yield joined(_HYPHEN.sub("", "\n".join(map(str.strip, lines[begin:end]))).split("\n"))
+        yield joined(ends.join("\n".join(map(str.strip, lines[begin:end]))).split("\n"))
 
 
 def joined(lines: Lines) -> str:
@@ -107,7 +180,7 @@ def plain(paragraph: str) -> str:
     paragraph = _LINK.sub(r"\1", _IMAGE.sub("", paragraph))
     if "_" in paragraph or "*" in paragraph:
         paragraph = _EMPHASIS.sub(r"\2", paragraph)
-    return " ".join(paragraph.split())
+    return " ".join(_BOLD.sub(r"\1", paragraph).split())
 
 
 def _is_misread(text: str) -> bool:
@@ -197,8 +270,11 @@ def _without_header(lines: Lines) -> Lines:
     return lines[end:]
 
 
-def _paragraphs(lines: Lines) -> Iterator[str]:
+def _paragraphs(lines: Lines, ends: LineEnds, markdown: bool) -> Iterator[str]:
     """Yield headings and paragraphs; lines between blank lines are joined if hard-wrapped."""
+    if markdown:
+        items = [(each, _ITEM.match(each)) for each in lines]
+        lines = [line for each, item in items for line in (["", each[item.end() :]] if item else [each])]
     block: Lines = []
     for line in [*lines, ""]:
         heading = _HEADING.match(line)
@@ -208,7 +284,7 @@ def _paragraphs(lines: Lines) -> Iterator[str]:
         if block and max(map(len, block)) > WRAP:
             yield from block
         elif block:
-            yield from _joined_block(block)
+            yield from _joined_block(block, ends)
         block = []
         if heading:
             yield heading[2].rstrip("#").rstrip()  # any number of marks may end it

@@ -24,9 +24,13 @@ _PIECES = (b"<", b"=", b"&", b"\n")  # each makes an element, an attribute or a 
 # Elements whose content is not text, and how they are counted; "": no part of a book.
 _NO_PART = "head script style template audio video iframe"
 _DROPPED = {"nav": "tables of contents", "svg": "drawings", "math": "formulas", **dict.fromkeys(_NO_PART.split(), "")}
-# By epub:type or role: numbers in the text that are no part of it.
+# By epub:type, role or class: numbers in the text that are no part of it.
 _MARKS = {"pagebreak": "numbers of pages", "noteref": "numbers of notes"}
 _MARKS |= {f"doc-{kind}": what for kind, what in _MARKS.items()}
+_CLASSES = {each: "numbers of pages" for each in ("pagenum", "pageno", "pagenumber", "page-number", "pagebreak")}
+_CLASSES |= {each: "numbers of notes" for each in ("fnanchor", "noteref", "footnote-ref")} | {"hidden": "hidden parts"}
+_NUMBER = re.compile(r"\W*(?:(?:pg|page|p|seite|s)\b\W*)?(?:\d+|[ivxlcdm]+|[a-z])?\W*", re.IGNORECASE)
+_NAMES = ("epub:type", "role", "class")
 _READINGS = ("rt", "rp", "rtc")  # of ruby; their end tags may be missing
 _BLOCK_NAMES = (
     "address article aside blockquote body br caption center dd details div dl dt fieldset figcaption figure "
@@ -66,16 +70,18 @@ class _Paragraphs(HTMLParser):
         self.dropped = 0
         self.reading = False  # within a reading of ruby
         self.mark: list[str] = []  # open tags within a number that is not part of the text
+        self.marked: list[str] = []  # the kind of the number, and what is in it
         self.passed = Counter[str]()
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         tag = tag.rpartition(":")[2]
         if tag in _BLOCKS:
             self.end()
-        types = " ".join(value or "" for name, value in attrs if name in ("epub:type", "role")).split()
-        kind = next(filter(_MARKS.get, types), "")
+        named = [(name, word) for name, value in attrs for word in (value or "").split()]
+        kinds = [(_CLASSES if name == "class" else _MARKS).get(word) for name, word in named if name in _NAMES]
+        kind = next(filter(None, kinds), "")
         if kind or tag in self.mark:
-            self.passed[_MARKS.get(kind, "")] += 1
+            self.marked = self.marked or [kind]
             self.mark.append(tag)
         if tag == "body":
             self.dropped = 0  # a head may have no end
@@ -97,24 +103,36 @@ class _Paragraphs(HTMLParser):
         self.dropped = max(0, self.dropped - (tag in _DROPPED))
         if tag in self.mark:
             self.mark.pop()
+            if not self.mark:
+                self.end_mark()
         self.reading = self.reading and tag not in (*_READINGS, "ruby")
         if tag in _BLOCKS:
             self.end()
 
     def handle_data(self, data: str) -> None:
-        if not self.dropped and not self.reading and not self.mark:
-            self.open.append(data)
+        if not self.dropped and not self.reading:
+            (self.marked if self.mark else self.open).append(data)
 
     def unknown_decl(self, data: str) -> None:
         if data.startswith("CDATA["):
             self.handle_data(data.removeprefix("CDATA["))
 
+    def end_mark(self) -> None:
+        """End a number, which is left out; a word that is marked as one is text."""
+        if self.marked:
+            kind, text = self.marked[0], "".join(self.marked[1:])
+            left_out = kind == _CLASSES["hidden"] or _NUMBER.fullmatch(text)
+            self.passed[kind] += bool(left_out)
+            self.open.append("" if left_out else text)
+        self.mark.clear()
+        self.marked.clear()
+
     def end(self) -> None:
         """End the current block."""
+        self.end_mark()
         if paragraph := " ".join(joined("".join(self.open).split("\n")).split()):
             self.found.append(paragraph)
         self.open.clear()
-        self.mark.clear()
         self.reading = False
 
 
@@ -220,7 +238,7 @@ def _read(archive: zipfile.ZipFile, language: str, encoding: str | None) -> Book
     passed["pages out of the reading order"] = sum(i.get("media-type") in _PAGES for i in others)
     kept = without_licence([line for paragraph in lines for line in (paragraph, "")])
     passed.pop("", None)
-    return Book("\n".join(filter(None, kept)), False, +passed)
+    return Book("\n".join(filter(None, kept)), False, passed=+passed)
 
 
 def _readable(items: dict[str, Element], name: str, read: set[str]) -> Element | str:

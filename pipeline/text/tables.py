@@ -7,6 +7,7 @@ of pandas, R or Excel, writes them around fields alone, and doubles them within.
 import csv
 import io
 import re
+from collections.abc import Iterable, Iterator
 
 from pipeline.errors import InputError
 
@@ -21,17 +22,37 @@ def lines_of(text: str) -> list[str]:
     return [line.removesuffix("\r") for line in text.split("\n")]
 
 
+def separator_of(header: str) -> str:
+    """Return what divides the names of columns: a tab, a semicolon without commas, a bar, or a comma."""
+    return "\t" if "\t" in header else next((each for each in ";|" if each in header and "," not in header), ",")
+
+
+def fields(lines: Iterable[str], separator: str, quotes: bool) -> Iterator[tuple[int, list[str] | csv.Error]]:
+    """Yield line number and fields of each row that is not blank; of a broken one, the error."""
+    # csv.QUOTE_MINIMAL or QUOTE_NONE
+    reader = csv.reader(lines, delimiter=separator, strict=True, skipinitialspace=quotes, quoting=0 if quotes else 3)
+    while True:
+        try:
+            if row := next(reader):
+                yield reader.line_num, row
+        except csv.Error as error:
+            yield reader.line_num, error
+        except StopIteration:
+            return
+
+
 def csv_rows(place: object, text: str, separator: str) -> Rows:
     """Return the rows of a text whose fields may be quoted, without blank lines.
 
     Raises:
         InputError: a field has no end, or text after it.
     """
-    reader = csv.reader(io.StringIO(text), delimiter=separator, strict=True, skipinitialspace=True)
-    try:
-        return [(reader.line_num, row) for row in reader if row]
-    except csv.Error as error:
-        raise InputError(f"is not CSV ({error})", path=place, line=reader.line_num) from error
+    rows: Rows = []
+    for number, row in fields(io.StringIO(text), separator, True):
+        if isinstance(row, csv.Error):
+            raise InputError(f"is not CSV ({row})", path=place, line=number) from row
+        rows.append((number, row))
+    return rows
 
 
 def tsv_rows(place: object, text: str) -> Rows:

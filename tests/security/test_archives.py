@@ -8,13 +8,13 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from hostile import damaged, hammer
 
 from pipeline.config import CorpusConfig
 from pipeline.errors import InputError
 from pipeline.readers import ReadLog, open_corpus
 from pipeline.storage import budget
 from pipeline.text import epub
+from tests.security.hostile import damaged, hammer
 
 NAMES = ["../outside.txt", "/tmp/outside-of-the-corpus.txt", "a/../../outside.txt", "c:\\outside.txt"]
 CONTAINER = '<container><rootfile full-path="book.opf"/></container>'

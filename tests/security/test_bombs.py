@@ -69,6 +69,20 @@ def parquet(size: int) -> bytes:
     return held.getvalue()
 
 
+def record(size: int) -> bytes:
+    """Return the header of a record of a web archive."""
+    kind = b"WARC-Type: conversion\r\nWARC-Record-ID: <urn:x>"
+    return b"WARC/1.0\r\n%b\r\nContent-Length: %d\r\n\r\n" % (kind, size)
+
+
+def batch() -> bytes:
+    """Return a stream of Arrow whose one batch unpacks to `MUCH` MiB."""
+    held, table = io.BytesIO(), pa.table({"text": ["x" * (2**20)] * MUCH})
+    with pa.ipc.new_stream(held, table.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
+        writer.write_table(table)
+    return held.getvalue()
+
+
 DOCUMENTS: dict[str, tuple[str, str, Callable[[], bytes]]] = {
     "a page": ("wikipedia", "a.xml.gz", lambda: gz(b"x", PAGE)),
     "a page of lines": ("wikipedia", "a.xml.gz", lambda: gz(b"ab\n", PAGE)),
@@ -95,6 +109,21 @@ DOCUMENTS: dict[str, tuple[str, str, Callable[[], bytes]]] = {
         "a.epub",
         lambda: zipped(b"META-INF/container.xml", zlib.compress(b"<a>" + b"<a/>" * 12_500_000, 1)[2:-4], 50_000_003),
     ),
+    "a quoted field": ("csv", "a.csv.gz", lambda: gz(b"a\n", b'text\n"')),
+    "a treebank without documents": ("conllu", "a.conllu.gz", lambda: gz(b"# a\n")),
+    "a line of an index": ("cirrussearch", "a.json.gz", lambda: gz(b"x")),
+    "a post": ("stackexchange", "Posts.xml.gz", lambda: gz(b"x", b"<row ")),
+    "a record": ("pubmed", "a.xml.gz", lambda: gz(b"x", b"<PubmedArticleSet><PubmedArticle>")),
+    "a record of elements": ("pubmed", "a.xml.gz", lambda: gz(b"<a/>", b"<PubmedArticleSet><PubmedArticle>")),
+    "an article": ("jats", "a.xml.gz", lambda: gz(b"x", b"<article>")),
+    "an article of elements": ("jats", "a.xml.gz", lambda: gzip.compress(b"<article>" + b"<a/>" * 12_500_000)),
+    "a work of elements": ("tei", "a.xml.gz", lambda: gzip.compress(b"<TEI>" + b"<a/>" * 12_500_000)),
+    "a page of HTML": ("html", "a.html.gz", lambda: gz(b"x")),
+    "a page of tags": ("html", "a.html.gz", lambda: gzip.compress(b"<b></b>" * 7_000_000)),
+    "a web archive's record": ("warc", "a.warc.gz", lambda: gz(b"x", record(MUCH << 20))),
+    "a web archive's header": ("warc", "a.warc.gz", lambda: gz(b"a: b\r\n", b"WARC/1.0\r\n")),
+    "a batch": ("arrow", "a.arrow", batch),
+    "an archive of lines": ("jsonl", "a.tar.gz", lambda: tarred(tarfile.GNUTYPE_LONGNAME)),
     "a dictionary": ("parquet", "a.parquet", lambda: parquet(2**22)),
 }
 TABLES: dict[str, tuple[str, Callable[[], bytes]]] = {

@@ -5,12 +5,12 @@ import gzip
 from pathlib import Path
 
 import pytest
-from hostile import damaged, hammer, soup
 
 from pipeline.config import CorpusConfig
 from pipeline.errors import InputError
 from pipeline.readers import ReadLog, open_corpus
 from pipeline.text.wikitext import Extractor
+from tests.security.hostile import damaged, hammer, soup
 
 pytestmark = pytest.mark.fuzz
 

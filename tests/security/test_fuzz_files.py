@@ -8,7 +8,6 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hostile import damaged, hammer, soup
 
 from pipeline.config import CorpusConfig, TaskConfig
 from pipeline.errors import InputError
@@ -17,7 +16,8 @@ from pipeline.readers import ReadLog, open_corpus
 from pipeline.records.manifest import Manifest
 from pipeline.text import epub
 from pipeline.tokenization.wordpiece import SPECIAL, WordPiece, build
-from tests.support import finished
+from tests.security.hostile import damaged, hammer, soup
+from tests.support import finished, formats
 
 pytestmark = pytest.mark.fuzz
 
@@ -51,6 +51,19 @@ def test_a_damaged_text_file_is_read_or_named(tmp_path: Path, reader: str) -> No
         documents(reader, path)
 
     hammer(check, damaged([LINES, pages, LINES.decode().encode("utf-16")], JSON), examples=60)
+
+
+@pytest.mark.parametrize("form", formats.MANY | formats.ONE)
+def test_a_damaged_file_of_any_format_is_read_or_named(tmp_path: Path, form: str) -> None:
+    path = formats.write(tmp_path, form, formats.TEXTS[:3])
+    whole = path.read_bytes()
+
+    def check(data: bytes) -> None:
+        path.write_bytes(data)
+        documents((formats.MANY | formats.ONE)[form][0], path)
+
+    marks = [b"\xff" * 4, b"\0" * 8, b"<", b'"', b"\t", b"\n", b"<!--", b"&x;", b"]]>", b"WARC/1.0\r\n", b"99999999999"]
+    hammer(check, damaged([whole], marks), examples=60)
 
 
 def test_a_damaged_parquet_file_is_read_or_named(tmp_path: Path) -> None:

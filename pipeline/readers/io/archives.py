@@ -6,23 +6,21 @@ import zipfile
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import PurePosixPath
-from typing import Any, Self
+from typing import IO, Any, Self
 
-from pipeline.common.schema import check
 from pipeline.config import CorpusConfig
 from pipeline.errors import InputError
+from pipeline.readers import formats
 from pipeline.readers.base import FileRange, FileRanges, ReadLog
 from pipeline.readers.files import FileList, files_of
 from pipeline.readers.io import byte_ranges, compressed, size_limit
+from pipeline.readers.io.compressed import ARCHIVES, TARS
 from pipeline.storage import budget, placeholders, places
 from pipeline.storage.budget import Budget
 from pipeline.storage.places import BROKEN_ZIP, File
 from pipeline.text import encodings
 from pipeline.text.encodings import Decoded
 
-TARS = (*compressed.suffixes(".tar"), ".tgz", ".tbz2", ".txz", ".tzst")
-ARCHIVES = (".zip", *TARS)
-ROWS = (*compressed.JSON_LINES, *compressed.suffixes(".csv", ".tsv"), ".parquet", ".feather", ".arrow")
 BROKEN_TAR = (tarfile.TarError, EOFError, OSError, ValueError, TypeError, RecursionError)
 Contents = Iterator[tuple[str, bytes]]  # names and bytes of documents
 _HEADER = 2**20  # bytes of a long name or of attributes, which tarfile reads at once
@@ -45,8 +43,6 @@ class ArchiveFiles:
     def __init__(self, corpus: CorpusConfig, source: str, suffixes: tuple[str, ...]):
         self.corpus, self.source, self.suffixes = corpus, source, suffixes
         self.loose = compressed.suffixes(*suffixes)
-        rows = (corpus.path or "").lower().endswith(ROWS)
-        check(not rows, "has rows, not prose; +corpus=jsonl or parquet reads some", "corpus.path", corpus.path)
 
     @cached_property
     def files(self) -> FileList:
@@ -90,8 +86,7 @@ class ArchiveFiles:
 
     def wanted(self, name: str) -> bool:
         """Return whether an archive's member is a document: neither hidden nor what macOS adds."""
-        hidden = (part != ".." and part.startswith((".", "__MACOSX")) for part in PurePosixPath(name).parts)
-        return name.lower().endswith(self.loose) and not any(hidden)
+        return name.lower().endswith(self.loose) and not hidden(name)
 
     def _budget(self, name: str) -> Budget:
         return Budget(
@@ -142,30 +137,41 @@ class ArchiveFiles:
                     yield name, content
 
     def _tar(self, file_range: FileRange, log: ReadLog) -> Contents:
-        """Stream the documents of a tar archive; nothing is written to disk."""
-        path, last = file_range.path, "its beginning"
-        stream: Any = compressed.Stream(file_range, log)
-        try:
-            with tarfile.open(fileobj=stream, mode="r|", tarinfo=_Header, ignore_zeros=True) as archive:
-                while (member := archive.next()) is not None:
-                    archive.members.clear()  # type: ignore[attr-defined]  # all that were read so far
-                    last = member.name
-                    if member.isdir():
-                        continue
-                    if not member.isfile() or not self.wanted(member.name):
-                        log["not text"] += 1
-                        continue
-                    self._budget(f"{path}/{member.name}").take(member.size)
-                    file = archive.extractfile(member)
-                    assert file is not None  # regular files have content
-                    name = f"{path}/{member.name}"
-                    if (content := self._unpacked(name, file.read(), log)) is not None:
-                        yield name, content
-            while stream.read(compressed.CHUNK):  # the checksum of what is compressed comes last
-                pass
-        except BROKEN_TAR as error:
-            why = f"damaged tar archive after {last} ({error}); download it again"
-            raise InputError(f"{placeholders.of_file(places.at(path)) or why}", path=path) from error
+        for member, file in tar_members(file_range, log):
+            if file is None or not self.wanted(member.name):
+                log["not text"] += 1
+                continue
+            name = f"{file_range.path}/{member.name}"
+            self._budget(name).take(member.size)
+            if (content := self._unpacked(name, file.read(), log)) is not None:
+                yield name, content
+
+
+def tar_members(file_range: FileRange, log: ReadLog) -> Iterator[tuple[tarfile.TarInfo, IO[bytes] | None]]:
+    """Stream the members of a tar archive but its folders; links and devices have no content.
+
+    Raises:
+        InputError: the archive is damaged.
+    """
+    path, last = file_range.path, "its beginning"
+    stream: Any = compressed.Stream(file_range, log)
+    try:
+        with tarfile.open(fileobj=stream, mode="r|", tarinfo=_Header, ignore_zeros=True) as archive:
+            while (member := archive.next()) is not None:
+                archive.members.clear()  # type: ignore[attr-defined]  # all that were read so far
+                last = member.name
+                if not member.isdir():
+                    yield member, archive.extractfile(member) if member.isfile() else None
+        while stream.read(compressed.CHUNK):  # the checksum of what is compressed comes last
+            pass
+    except BROKEN_TAR as error:
+        why = f"damaged tar archive after {last} ({error}); download it again"
+        raise InputError(f"{placeholders.of_file(places.at(path)) or why}", path=path) from error
+
+
+def hidden(name: str) -> bool:
+    """Return whether an archive's member is hidden, or what macOS adds."""
+    return any(part != ".." and part.startswith((".", "__MACOSX")) for part in PurePosixPath(name).parts)
 
 
 class _Header(tarfile.TarInfo):
@@ -227,4 +233,18 @@ def decode(name: str, raw: bytes, corpus: CorpusConfig, log: ReadLog) -> Decoded
         log.notes["letters that could not be decoded"] += 1
     if (ends := encodings.line_ends(decoded.text)) != "LF":
         log.notes[f"{ends} line ends"] += 1
+    return decoded
+
+
+def decode_prose(
+    name: str, raw: bytes, corpus: CorpusConfig, log: ReadLog, numbered: bool | None = None
+) -> Decoded | None:
+    """Decode a document, as `decode`, that must begin as prose does; `numbered=False`: its lines may have numbers."""
+    head = raw[:_HEADER].decode(encodings.marked(raw) or "latin-1", "replace")
+    decoded = None if formats.not_prose(head) else decode(name, raw, corpus, log)
+    head = decoded.text[:_HEADER] if decoded else head
+    why = formats.not_prose(head)
+    if why or (why := None if numbered is False else formats.numbers(head)):
+        log.reject(why, name)
+        return None
     return decoded

@@ -56,6 +56,8 @@ def suffixes(*names: str) -> tuple[str, ...]:
 
 
 JSON_LINES = suffixes(".jsonl", ".json", ".ndjson")
+TARS = (*suffixes(".tar"), ".tgz", ".tbz2", ".txz", ".tzst")
+ARCHIVES = (".zip", *TARS)
 
 
 class _Gzip:
@@ -190,8 +192,7 @@ class CompressedFile:
         """
         with self._opened() as (file, kind):
             file_range = file_range or FileRange(str(self.file), 0, self.file.stat().st_size)
-            if file_range.stamp and file_range.stamp != self.stamp:
-                raise InputError("the file was changed during the run; rerun the command", path=file_range.path)
+            self.check(file_range)
             start: int | None = file_range.start
             if kind == "bzip2" and start:
                 start = _next_stream(file, start, file_range.end)
@@ -202,6 +203,15 @@ class CompressedFile:
                     yield from _plain(file, start, file_range, log)
                 else:
                     yield from _unpack(file, start, file_range, log, _UNPACKERS[kind])
+
+    def check(self, file_range: FileRange) -> None:
+        """Raise InputError if the file has changed since the range was planned."""
+        if file_range.stamp and file_range.stamp != self.stamp:
+            raise InputError("the file was changed during the run; rerun the command", path=file_range.path)
+
+    def whole(self) -> FileRange:
+        """Return the range of the whole file."""
+        return FileRange(str(self.file), 0, self.file.stat().st_size, self.stamp)
 
     @contextlib.contextmanager
     def _opened(self) -> Iterator[tuple[BinaryIO, str]]:

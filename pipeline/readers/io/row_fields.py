@@ -11,6 +11,7 @@ from pipeline.common.schema import check
 from pipeline.config import CorpusConfig
 from pipeline.errors import ConfigError
 from pipeline.readers.base import Document, ReadLog
+from pipeline.text import html_text
 
 _VALUE = r"(?:'([^']*+)'|\"([^\"]*+)\"|(?!['\"])([^\s<>=!]++(?:\s++(?!and\s)[^\s<>=!]++)*+))"  # in quotes, or no signs
 _CONDITION = re.compile(rf"\s*+([^\s<>=!][^<>=!]*+)(<=|>=|==|!=|<|>)\s*+{_VALUE}\s*+(?:$|(and)\s)")
@@ -23,6 +24,9 @@ _COMPARED = {
     "!=": operator.ne,
 }
 LEFT_OUT = "left out by corpus.options.where"
+_HTML = re.compile(r"</(?:p|div|a|b|i|em|strong|span|li|ul|td|h[1-6])\s*+>|<br\s*+/?>|&(?:[a-z]{2,8}|#\d{2,6});")
+_HTML_NOTE = "texts with HTML; corpus.options.html=true reads it"
+_ENDS_NOTE = "texts with \\n for line ends, written twice"
 
 
 class RowReader:
@@ -41,8 +45,11 @@ class RowReader:
         title: str | None = None,
         id: str | None = None,
         where: str | None = None,
+        html: bool = False,
     ):
         """Check the names; `where` is as `date >= 2026-09 and lang == de`; `title` is part of fingerprints.
+
+        With `html` texts are pages, or pieces of one.
 
         Raises:
             ConfigError: `text` is neither a field nor a list of them, `id` no name, or there is a `title`.
@@ -54,7 +61,8 @@ class RowReader:
         names = [text] if isinstance(text, str) else text
         if not isinstance(names, list) or not names or not all(isinstance(n, str) for n in names):
             raise ConfigError("must be a field name or a list of field names", "corpus.options.text", text)
-        self.text, self.id = names, id
+        check(isinstance(html, bool), "must be true or false", "corpus.options.html", html)
+        self.text, self.id, self.html = names, id, html
 
     def names(self) -> list[str]:
         """Return the names of all fields that are read."""
@@ -68,15 +76,22 @@ class RowReader:
     def _wants(self, row: Mapping[str, Any], name: str, sign: str, wanted: str) -> bool:
         """Return whether a row fulfils a condition: as numbers if its value is one, else as text.
 
-        Of null, none does.
+        Of null, none does; a list does if one of its values does, or of `!=` if all do.
 
         Raises:
             ValueError: its field is missing, or is a number and compared with what is none; or it is text whose
                 digits do not line up, as of 2026-09 and 2026-9.
         """
-        value, compare = self._value(row, name), _COMPARED[sign]
+        value = self._value(row, name)
         if value is None:
             return False
+        if isinstance(value, list):
+            every = all if sign == "!=" else any
+            return every(self._fulfils(name, each, sign, wanted) for each in _flat(value) if each is not None)
+        return self._fulfils(name, value, sign, wanted)
+
+    def _fulfils(self, name: str, value: Any, sign: str, wanted: str) -> bool:
+        compare = _COMPARED[sign]
         if isinstance(value, bool) and sign in ("==", "!="):
             return bool(compare(str(value).lower(), wanted.lower()))
         if isinstance(value, list | Mapping | bool):
@@ -105,8 +120,11 @@ class RowReader:
             log[LEFT_OUT] += 1
             return None
         parts = [part for name in self.text if (part := prose(self._value(row, name), name))]
+        text = "\n".join(map(html_text.text_of, parts) if self.html else parts)
+        if not self.html:
+            log.notes.update([_HTML_NOTE] * bool(_HTML.search(text)) + [_ENDS_NOTE] * (text.count("\\n") > 1))
         name = self._value(row, self.id) if self.id else None
-        return Document(place if name is None else str(name), "\n".join(parts))
+        return Document(place if name is None else str(name), text)
 
     def _value(self, row: Mapping[str, Any], name: str) -> Any:
         """Return the value of a field, possibly nested (`meta.text`); of null all fields are null.
@@ -114,18 +132,50 @@ class RowReader:
         Raises:
             ValueError: the field is missing.
         """
-        if (own := _own(row, name)) in row:
-            return _text(row[own])
-        found: Any = row
-        for part in name.split("."):
-            if found is None:
-                return None
-            if not isinstance(found, Mapping) or (own := _own(found, part)) not in found:
-                raise ValueError(
-                    f"field {name} not found among {', '.join(map(str, row)) or 'no fields'}; set {self.key(name)}"
-                )
-            found = found[own]
-        return _text(found)
+        try:
+            return _text(reach(row, name))
+        except KeyError:
+            raise ValueError(
+                f"field {name} not found among {', '.join(map(str, row)) or 'no fields'}; set {self.key(name)}"
+            ) from None
+
+
+def reach(found: Any, name: str) -> Any:
+    """Return what a name with dots leads to: in a list the item of that number, or that field of all its items.
+
+    Raises:
+        KeyError: nothing has such a field.
+    """
+    if found is None or not name:
+        return found
+    if isinstance(found, list) and found and all(isinstance(each, tuple) for each in found):
+        found = dict(found)  # a map of Arrow
+    part, _, rest = name.partition(".")
+    if isinstance(found, list):
+        if part.isdecimal():
+            return reach(found[int(part)], rest) if int(part) < len(found) else None
+        missing = object()
+        each = [reach(item, name) if _has(item, part) else missing for item in found]
+        if found and all(one is missing for one in each):
+            raise KeyError(name)
+        return [one for one in each if one is not missing]
+    if not isinstance(found, Mapping):
+        raise KeyError(name)
+    if (own := _own(found, name)) in found:  # its own name may have dots
+        return found[own]
+    return reach(found[_own(found, part)], rest)
+
+
+def _flat(values: list[Any]) -> Iterator[Any]:
+    for each in values:
+        if isinstance(each, list):
+            yield from _flat(each)
+        else:
+            yield each
+
+
+def _has(item: Any, part: str) -> bool:
+    return isinstance(item, list) or (isinstance(item, Mapping) and _own(item, part) in item)
 
 
 def _conditions(where: Any) -> Iterator[tuple[str, str, str]]:

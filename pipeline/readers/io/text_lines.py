@@ -6,11 +6,14 @@ skips everything before its first line end, never looks back, and each line is i
 
 import codecs
 import functools
+import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from pipeline.common.schema import check
 from pipeline.config import CorpusConfig
 from pipeline.errors import InputError
+from pipeline.readers import formats
 from pipeline.readers.base import FileRange, FileRanges, ReadLog
 from pipeline.readers.files import files_of
 from pipeline.readers.io import compressed
@@ -19,6 +22,7 @@ from pipeline.storage.budget import KEPT, Budget
 from pipeline.storage.places import File
 from pipeline.text import encodings
 
+_NUMBER = re.compile(r"^\d+\t")
 HEAD = 1 << 20  # bytes of a file used to detect its encoding
 
 # Line ends cannot be found in the bytes of these: files are decoded from the beginning.
@@ -50,10 +54,22 @@ class FileFormat(NamedTuple):
 
 
 class TextFiles:
-    """The text files of a corpus, read as lines."""
+    """The text files of a corpus, read as lines: `rows` of fields, or `prose`, whose lines may have numbers."""
 
-    def __init__(self, corpus: CorpusConfig, source: str, names: tuple[str, ...]):
+    def __init__(
+        self,
+        corpus: CorpusConfig,
+        source: str,
+        names: tuple[str, ...],
+        *,
+        rows: bool = False,
+        prose: bool = False,
+        numbered: bool | None = None,
+    ):
+        check(numbered in (None, True, False), "must be true or false", "corpus.options.numbered", numbered)
+        self.members = names
         self.corpus, self.source, self.names = corpus, source, names
+        self.rows, self.prose, self.numbered = rows, prose, numbered
         self._forms: dict[str, FileFormat] = {}
 
     def of_reader(self, found: list[File]) -> list[File]:
@@ -62,16 +78,17 @@ class TextFiles:
 
     def splits(self, split_bytes: int) -> FileRanges:
         """Cut the files into byte ranges; empty files have none, unless they are compressed."""
-        files = files_of(self.corpus, self.source, self.names, self.of_reader)
-        found = FileRanges(notes=files.notes)
+        files = files_of(self.corpus, self.source, self.names, self.of_reader, rows=self.rows)
+        found, empty = list[FileRange](), 0
         for path in files:
             size = path.stat().st_size
             if not size and not path.name.lower().endswith(compressed.PACKED):  # others are for `lines` to reject
-                found.notes["empty files"] += 1
+                empty += 1
                 continue
             cuttable = size > 0 and not self.form(str(path)).wide
             found += compressed.CompressedFile(path).ranges(split_bytes, seekable_text=cuttable)
-        return found
+        files.notes.update({"empty files": empty} if empty else {})
+        return files.cut(found)
 
     def form(self, path: str) -> FileFormat:
         """Return a file's format: the stated encoding, else one detected in the first megabyte."""
@@ -91,6 +108,9 @@ class TextFiles:
             stated = self.corpus.encoding is not None and not marked
             text = head.decode(name, "replace")
             fault = encodings.fault(head, text, None if stated else name)
+            if self.prose:
+                numbers = formats.numbers(text) if self.numbered is None else None
+                fault = formats.not_prose(text) or fault or numbers
             begins = text.removeprefix("\ufeff").lstrip()[:1]
             self._forms[path] = FileFormat(name, stated, newline, ends, fault, begins)
         return self._forms[path]
@@ -126,7 +146,8 @@ class TextFiles:
             except UnicodeDecodeError as error:
                 bad_line(log, file_range, number, f"not valid {form.encoding} ({error.reason})")
                 continue
-            yield Line(number, owned, text.removeprefix("\ufeff") if number == 1 else text)
+            text = text.removeprefix("\ufeff") if number == 1 else text
+            yield Line(number, owned, _NUMBER.sub("", text, count=1) if self.numbered else text)
 
     def _in_line(self, raw: bytes, name: str, log: ReadLog) -> str:
         """Return the text of a line; one that is not in the encoding of its file is noted."""

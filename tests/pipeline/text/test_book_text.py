@@ -187,3 +187,55 @@ def test_all_books_in_one_file_are_kept(frame: str, length: int) -> None:
     books = [f"{name}\n\nIt was night." + "\n\nDawn." * length for name in ("Emma", "Persuasion", "Sanditon")]
     text = "".join(f"Title: X\n\n{start}\n\n{book}\n\n{end}\n\nRedistribution\n\n" for book in books)
     assert parse(text).text == "\n".join(books).replace("\n\n", "\n")
+
+
+@pytest.mark.parametrize(
+    ("lines", "text"),
+    [
+        ("by the win¬\ndow. In the news⸗\npaper", "by the window. In the newspaper"),
+        ("the har-\nbour. A harbour.", "the harbour. A harbour."),
+        ("a well-\nknown man", "a well-known man"),
+        ("a re-\nform, re-form and reform", "a re-form, re-form and reform"),
+    ],
+)
+def test_a_word_that_a_line_end_divides_is_whole(lines: str, text: str) -> None:
+    assert parse(lines).text == text
+
+
+def test_joined_words_are_counted() -> None:
+    assert parse("the har-\nbour by the win¬\ndow. A harbour.").joined == 2
+
+
+@pytest.mark.parametrize(
+    ("marked", "text", "counts"),
+    [
+        ("The [Pg 12]keeper slept{13} well.", "The keeper slept well.", {"numbers of pages": 2}),
+        ("He saw =bold= ships, x=y=z, a = b.", "He saw bold ships, x=y=z, a = b.", {}),
+        ("[Illustration: A [lamp]\nat night]\n\nNight.", "Night.", {"illustrations": 1}),
+        ("Ships.[1]\n\n[Footnote 1: Or boats, as [some] say\nin the north.]", "Ships.",
+         {"notes": 1, "numbers of notes": 1}),
+        ("+-----+\n| Transcriber's Note: x |\n+-----+\n\nText.", "Text.", {"notes of the transcriber": 1}),
+        ("+-----+\n| A letter |\n+-----+", "+-----+ | A letter | +-----+", {}),
+        ("I. The Lamp . . . . . . 1\n\nText.", "Text.", {"lines of contents": 1}),
+        ("He said [1] and wept...", "He said [1] and wept...", {}),
+    ],
+)  # fmt: skip
+def test_what_an_edition_adds_is_left_out_and_counted(marked: str, text: str, counts: dict[str, int]) -> None:
+    book = parse(marked)
+    assert (book.text, book.passed) == (text, counts)
+
+
+def test_of_markdown_the_prose_is_read() -> None:
+    parts = {
+        "front matter": "---\ntitle: T\ntags:\n- a\n---\n\n",
+        "comments": "<!-- to do -->\n",
+        "blocks of code": "```python\nprint('# no')\n\n```\n\n",
+        "lines of tables": "| a | b |\n\n",
+        "notes": "[^1]: A note\n    of two lines.\n",
+    }
+    book = parse(
+        "".join(parts.values()) + "# Title\n\nText[^1] with **bold**.\n\n* one\n* two\n  lines\n", markdown=True
+    )
+    assert book.text.split("\n") == ["Title", "Text with bold.", "one", "two lines"]
+    assert book.passed == {**dict.fromkeys(parts, 1), "numbers of notes": 1}
+    assert parse("---\n\nA rule is no front matter.", markdown=True).text == "A rule is no front matter."

@@ -2,6 +2,7 @@
 
 import io
 import zipfile
+from collections import Counter
 
 import pytest
 
@@ -205,3 +206,20 @@ def test_readings_are_no_part_of_a_word(ruby: str) -> None:
 )
 def test_all_text_of_a_page_is_read(page: str, text: str) -> None:
     assert epub.parse(chapters(("text/html", page.encode()))).text == text
+
+
+@pytest.mark.parametrize(
+    ("marked", "text", "counted"),
+    [
+        ('lamp<span class="pageno">13</span>light', "lamplight", "numbers of pages"),
+        ('the <span class="x pagenum">[Pg 12]</span>sea', "the sea", "numbers of pages"),
+        ('the <span class="pagenum"><a id="p">xiv</a></span>sea', "the sea", "numbers of pages"),
+        ('word<a class="fnanchor">[1]</a> here', "word here", "numbers of notes"),
+        ('seen <span class="hidden">not this</span>', "seen", "hidden parts"),
+        ('the <span epub:type="pagebreak">harbour</span> sea', "the harbour sea", None),
+    ],
+)
+def test_a_mark_by_its_class_goes_and_a_word_stays(marked: str, text: str, counted: str | None) -> None:
+    passed = Counter[str]()
+    assert epub.paragraphs(f"<p>{marked}</p>", passed) == [text]
+    assert +passed == ({counted: 1} if counted else {})

@@ -1,0 +1,102 @@
+"""Arrow's files and streams: datasets.save_to_disk, Feather, polars.
+
+Source: https://arrow.apache.org/docs/format/Columnar.html
+"""
+
+import contextlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from pipeline.errors import InputError, first_line
+from pipeline.readers.base import Documents, FileRange, FileRanges, ReadLog
+from pipeline.readers.files import files_of
+from pipeline.readers.io import byte_ranges, columns, compressed
+from pipeline.storage import placeholders, places
+from pipeline.storage.places import File
+
+SUFFIXES = (".arrow", ".feather", ".ipc")
+ROWS = 256  # held in memory as Python objects at once
+_FILE = b"ARROW1"
+_BROKEN = (OSError, ValueError, MemoryError, pa.ArrowException)
+
+
+class Reader(columns.ColumnReader):
+    """Reader of columns; a range of a file is one of batches, a stream is one range."""
+
+    members = SUFFIXES
+
+    def splits(self, split_bytes: int) -> FileRanges:
+        """Cut files between batches."""
+        files = files_of(self.corpus, self.source, SUFFIXES, saved, rows=True)
+        found = list[FileRange]()
+        for path in files:
+            with self._opened(str(path)) as reader:
+                if isinstance(reader, pa.ipc.RecordBatchFileReader):
+                    found += byte_ranges.cut(str(path), _batches(str(path), reader), split_bytes)
+                else:
+                    found.append(compressed.CompressedFile(path).whole())
+        return files.cut(found)
+
+    def read(self, file_range: FileRange, log: ReadLog) -> Documents:
+        """Yield the documents of the batches that begin in the file range.
+
+        Raises:
+            InputError: the file was changed or is damaged.
+        """
+        path, number = file_range.path, 0
+        with self._opened(path) as reader:
+            try:
+                for number, batch in self._batches(reader, file_range, log):
+                    chosen = batch.select(list(dict.fromkeys(self.columns(batch.schema))))
+                    chosen.validate(full=True)  # what is damaged would end the process
+                    for start in range(0, chosen.num_rows, ROWS):
+                        place = f"{path} batch {number + 1}"
+                        yield from self.documents(chosen.slice(start, ROWS), place, start, log)
+            except _BROKEN as error:
+                why = f"batch {number + 1} or the next is damaged ({first_line(error)}); download the file again"
+                raise InputError(why, path=path) from error
+
+    def _batches(self, reader: Any, file_range: FileRange, log: ReadLog) -> Iterator[tuple[int, Any]]:
+        """Yield the batches of a range with their numbers."""
+        if isinstance(reader, pa.ipc.RecordBatchFileReader):
+            for number in byte_ranges.items_in_range(_batches(file_range.path, reader), file_range, log):
+                yield number, reader.get_batch(number)
+        else:
+            compressed.CompressedFile(file_range.path).check(file_range)
+            yield from enumerate(reader)
+
+    @contextlib.contextmanager
+    def _opened(self, path: str) -> Iterator[Any]:
+        place = places.at(path)
+        try:
+            source = pa.memory_map(path) if isinstance(place, Path) else place.open()
+            with place.open("rb") as file:
+                head = file.read(len(_FILE))
+            reader = pa.ipc.open_file(source) if head == _FILE else pa.ipc.open_stream(source)
+        except _BROKEN as error:
+            why = placeholders.of_file(place) if place.is_file() else None
+            why = why or f"not a complete file or stream of Arrow ({first_line(error)}); download the file again"
+            raise InputError(why, path=path) from error
+        self.check(path, reader.schema, reader.schema.metadata or {})
+        yield reader
+
+
+def saved(found: list[File]) -> list[File]:
+    """Return the files of data sets, without the caches that `datasets` puts next to them."""
+    named: dict[str, set[str]] = {}
+    for folder in {str(file.parent): file.parent for file in found}.values():
+        state = places.at(f"{folder}/state.json")
+        if state.is_file():
+            with contextlib.suppress(ValueError, KeyError, TypeError):
+                named[str(folder)] = {each["filename"] for each in json.loads(state.read_bytes())["_data_files"]}
+    return [file for file in found if file.name in named.get(str(file.parent), {file.name})]
+
+
+def _batches(path: str, reader: Any) -> list[byte_ranges.Marked[int]]:
+    mark, size = places.mark_and_size(places.at(path))
+    count = reader.num_record_batches
+    return [(number, f"{mark}\x1f{number}", max(1, size // count)) for number in range(count)]

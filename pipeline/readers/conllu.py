@@ -1,0 +1,71 @@
+"""Treebanks in CoNLL-U: sentences, in documents where these are marked.
+
+Source: https://universaldependencies.org/format.html
+"""
+
+from collections.abc import Iterator
+
+from pipeline.config import CorpusConfig
+from pipeline.readers.base import Document, Documents, FileRange, ReadLog
+from pipeline.readers.io import compressed, text_lines
+from pipeline.readers.io.text_lines import Line
+
+
+class Reader(text_lines.TextFiles):
+    """Reader of texts, one sentence per line; a file without `# newdoc` is one document."""
+
+    def __init__(self, corpus: CorpusConfig, source: str):
+        super().__init__(corpus, source, compressed.suffixes(".conllu"))
+
+    def read(self, file_range: FileRange, log: ReadLog) -> Documents:
+        """Yield the documents whose first line the range owns."""
+        ours, name, block, found = file_range.start == 0, "", list[Line](), list[str]()
+        for line in self.lines(file_range, log):
+            begins = line.text.startswith("# newdoc")
+            if begins and ours and (found or block):
+                yield from self._document(name, found, block, file_range, log)
+                found, block = [], []
+            if not line.owned and (begins or not ours):
+                return
+            if begins or (ours and not name):
+                ours, name = True, line.text.partition("=")[2].strip() if begins else ""
+                name = name or text_lines.document_id(file_range, line.number)
+                room = text_lines.document_budget(file_range, line, "no end; put '# newdoc' lines into the file")
+            if ours:
+                room.take(text_lines.memory_of(line))
+                block.append(line)
+                if not line.text.strip():
+                    found += self._sentence(block, file_range, log)
+                    block = []
+        if ours:
+            yield from self._document(name, found, block, file_range, log)
+
+    def _document(
+        self, name: str, found: list[str], block: list[Line], file_range: FileRange, log: ReadLog
+    ) -> Iterator[Document]:
+        if text := "\n".join([*found, *self._sentence(block, file_range, log)]):
+            yield Document(name, text, sentence_lines=True)
+
+    def _sentence(self, block: list[Line], file_range: FileRange, log: ReadLog) -> list[str]:
+        """Return the sentence of a block, as it is stated or as its words make it; none if it is broken."""
+        words, stated = [line for line in block if line.text[:1].isdigit()], ""
+        for line in block:
+            if line.text.startswith("# text ="):
+                stated = line.text.partition("=")[2].strip()
+            elif line.text.strip() and not line.text.startswith("#") and line.text.count("\t") != 9:
+                text_lines.bad_line(log, file_range, line.number, "has not the ten fields of CoNLL-U")
+                return []
+        text = stated or "".join(spaced(words)).strip()
+        return [text] if text else []
+
+
+def spaced(words: list[Line]) -> Iterator[str]:
+    """Yield the forms of a sentence, with spaces where they have any; of a range of words its own form."""
+    last = 0
+    for line in words:
+        number, form, *_, misc = line.text.split("\t")
+        first, _, end = number.partition("-")
+        if "." in number or int(first) <= last:  # a word that is not written; a part of a range
+            continue
+        last = int(end or first)
+        yield form if "SpaceAfter=No" in misc.split("|") else f"{form} "

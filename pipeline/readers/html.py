@@ -1,0 +1,29 @@
+"""Pages of HTML, one per file, in folders or archives."""
+
+from pipeline.config import CorpusConfig
+from pipeline.readers.base import Document, Documents, FileRange, ReadLog
+from pipeline.readers.io import archives
+from pipeline.text import encodings, epub, html_text
+
+SUFFIXES = (".html", ".htm", ".xhtml")
+
+
+class Reader(archives.ArchiveFiles):
+    """Reader of the main text of pages, without menus, footers and comments."""
+
+    UNIT = "page"
+
+    def __init__(self, corpus: CorpusConfig, source: str):
+        super().__init__(corpus, source, SUFFIXES)
+
+    def read(self, file_range: FileRange, log: ReadLog) -> Documents:
+        """Yield the pages that begin in the file range."""
+        for name, raw in self.contents(file_range, log):
+            page = epub.decoded(raw, self.corpus.language, self.corpus.encoding)
+            if encodings.is_binary(raw, page):
+                log.reject(encodings.BINARY, name)
+                continue
+            try:
+                yield Document(name, html_text.text_of(page))
+            except ValueError as error:
+                log.reject(str(error), name)

@@ -1,0 +1,86 @@
+"""Documents from the columns of Arrow's tables."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from pipeline.errors import InputError
+from pipeline.readers.base import Documents, ReadLog
+from pipeline.readers.io import row_fields, table_logs
+
+
+class ColumnReader(row_fields.RowReader):
+    """Reader of columns."""
+
+    def check(self, path: str, schema: Any, keys: Mapping[bytes, bytes]) -> None:
+        """Raise InputError unless the selected columns exist and hold text."""
+        for sign, known, why in (
+            ("_hoodie_commit_time", schema.names, table_logs.HUDI),
+            (b"iceberg.schema", keys, table_logs.ICEBERG),
+        ):
+            if sign in known:
+                raise InputError(why, path=path)
+        for name, top in zip(self.names(), self.columns(schema), strict=True):
+            if top not in schema.names:
+                key = self.key(name)
+                if f"/{top}=" in path:  # as Hive has it
+                    part = re.match(f".*?/{re.escape(top)}=[^/]*", path)
+                    problem = f"{top} is in the names of folders, not a column; remove it and set corpus.path="
+                    raise InputError(f"{problem}{part and part[0]}, or another such folder", key, path=path)
+                raise InputError(f"column {name} not found among {', '.join(schema.names)}; set {key}", key, path=path)
+            if schema.names.count(top) > 1:
+                raise InputError(
+                    f"has {schema.names.count(top)} columns named {top}; rename the others", self.key(name), path=path
+                )
+        for name in self.text:
+            kind = schema.field(name).type if name in schema.names else pa.string()
+            if not holds_text(kind):
+                raise InputError(
+                    f"column {name} holds {kind}, not text; set corpus.options.text", "corpus.options.text", path=path
+                )
+
+    def columns(self, schema: Any) -> list[str]:
+        """Return the selected top-level columns; selecting one selects all fields nested in it."""
+        return [name if name in schema.names else name.partition(".")[0] for name in self.names()]
+
+    def documents(self, batch: Any, path: str, before: int, log: ReadLog) -> Documents:
+        """Yield the documents of the rows of a batch; `before` are those before it in the file."""
+        for number, row in enumerate(rows(batch), before + 1):
+            where = f"{path} row {number}"
+            try:
+                if isinstance(row, UnicodeDecodeError):
+                    raise row_fields.not_utf8(row)
+                document = self.document(row, where, log)
+            except ValueError as error:
+                log.reject(str(error), where)
+                continue
+            if document is not None:
+                yield document
+
+
+def holds_text(kind: pa.DataType) -> bool:
+    """Return whether the values of an Arrow type are texts, lists of texts or null."""
+    types = pa.types
+    if types.is_list(kind) or types.is_large_list(kind):
+        kind = kind.value_type
+    if types.is_dictionary(kind):
+        kind = kind.value_type
+    texts = (types.is_string, types.is_large_string, types.is_string_view, types.is_null)
+    binary = (types.is_binary, types.is_large_binary, types.is_binary_view)
+    return any(is_text(kind) for is_text in (*texts, *binary))
+
+
+def rows(batch: Any) -> list[dict[str, Any] | UnicodeDecodeError]:
+    """Return the rows of a batch; for one whose text is not UTF-8 the error."""
+    for number, field in enumerate(batch.schema):
+        if pa.types.is_timestamp(field.type) and field.type.unit == "ns":  # Python's have no nanoseconds
+            cut = batch.column(number).cast(pa.timestamp("us", field.type.tz), safe=False)
+            batch = batch.set_column(number, field.name, cut)
+    try:
+        return list(batch.to_pylist())
+    except UnicodeDecodeError as error:  # Parquet files need not be valid: find the rows
+        if batch.num_rows == 1:
+            return [error]
+    return [row for at in range(batch.num_rows) for row in rows(batch.slice(at, 1))]

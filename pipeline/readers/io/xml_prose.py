@@ -1,0 +1,134 @@
+"""The paragraphs of an element of XML."""
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from html.entities import html5
+from typing import Any
+from xml.etree.ElementTree import Element, ParseError, XMLParser
+
+from pipeline.readers.base import FileRange, ReadLog
+from pipeline.readers.io import archives
+from pipeline.storage import budget
+
+MALFORMED = (ParseError, ValueError, LookupError)  # also encodings that the parser does not know
+PIECES = (b"<", b"=", b"&", b"\n")  # each makes an element, an attribute or a text of its own
+_ENTITIES = {name.removesuffix(";"): text for name, text in html5.items()}
+# What references leave where they stood in brackets.
+_LEFT, _FROM, _TO = "\x04", "\x05", "\x06"  # a reference left out; one that is part of a sentence
+_REFERENCE = rf"(?:[\s,;–-]|and|see|e\.g\.|{_LEFT}|{_FROM}[^{_FROM}{_TO}]*+{_TO})"
+_EMPTY = re.compile(rf"(?<!\s)\s*+[(\[](?=[^()\[\]{_LEFT}{_FROM}]*+[{_LEFT}{_FROM}]){_REFERENCE}++[)\]]")
+_HOLE = re.compile(rf"(?<!\s)(\s*+){_LEFT}(?:[\s,–-]*+{_LEFT})*+(?=([.,;:!?)\]]|\s|$)?)")
+
+
+_MARKS = dict.fromkeys(map(ord, (_FROM, _TO)))
+
+
+def _closed(hole: re.Match[str]) -> str:
+    """Return what is left of blanks before references that are left out: none before a mark or other blanks."""
+    return hole[1] if hole[2] is None else ""
+
+
+def local(element: Element) -> str:
+    """Return the name of an element without its namespace; of a comment none."""
+    return element.tag.rpartition("}")[2] if isinstance(element.tag, str) else ""
+
+
+def parse(raw: bytes, room: budget.Budget) -> Element:
+    """Parse a document, whose entities may be those of HTML.
+
+    Raises:
+        xml.etree.ElementTree.ParseError: it is not well-formed.
+    """
+    room.take(budget.parsed_size(raw, PIECES))
+    parser: XMLParser[Any] = XMLParser()
+    parser.entity.update(_ENTITIES)
+    parser.feed(raw)
+    root: Element = parser.close()
+    return root
+
+
+class XmlFiles(archives.ArchiveFiles):
+    """Files and members of archives that are documents of XML."""
+
+    def roots(self, file_range: FileRange, log: ReadLog, *wanted: str) -> Iterator[tuple[str, Element]]:
+        """Yield the names and the root elements, which must have a `wanted` name, of those in a file range."""
+        for name, raw in self.contents(file_range, log):
+            try:
+                root = parse(raw, self._budget(name))
+            except MALFORMED as error:
+                log.reject(f"not well-formed XML: {error}", name)
+                continue
+            if local(root) in wanted:
+                yield name, root
+            else:
+                log.reject(f"the root element is <{local(root)}>, not <{wanted[0]}>", name, offer_skip=False)
+
+
+class Prose:
+    """Paragraphs are what `blocks` divide; what is in `dropped` is left out, and counted by name."""
+
+    def __init__(self, blocks: str, dropped: str, counts: Counter[str]):
+        self.blocks, self.dropped, self.counts = set(blocks.split()), set(dropped.split()), counts
+
+    def paragraphs(self, element: Element) -> list[str]:
+        """Return the paragraphs of an element, in order."""
+        return self.divided("".join(self.pieces(element)))
+
+    def divided(self, pieces: str) -> list[str]:
+        """Return the paragraphs of pieces."""
+        found = (
+            self.finished(_HOLE.sub(_closed, _EMPTY.sub("", each)).translate(_MARKS)).strip()
+            for each in pieces.split("\0")
+        )
+        return list(filter(None, found))
+
+    def finished(self, paragraph: str) -> str:
+        """Return a paragraph as its pieces make it."""
+        return " ".join(paragraph.split())
+
+    def pieces(self, element: Element) -> Iterator[str]:
+        """Yield the texts in an element; a NUL, which XML has not, divides paragraphs."""
+        # No recursion: elements may be nested as deep as a stranger likes.
+        ahead: list[Element | str] = [element]
+        while ahead:
+            each = ahead.pop()
+            if isinstance(each, str):
+                yield each
+                continue
+            name = local(each)
+            if name in self.dropped or not name or self.drops(each, name):
+                self.counts[name] += bool(name)
+                yield "" if name in self.dropped or not name else _LEFT
+                continue
+            if self.refers(each, name):
+                said = "".join(each.itertext())
+                part = re.search(r"[^\W\d_]", said) and not said.lstrip().startswith(("(", "["))
+                self.counts[name] += not part
+                yield f"{_FROM}{said}{_TO}" if part else _LEFT
+                continue
+            edge = "\0" if name in self.blocks else ""
+            yield edge + self.before(each, name) + (each.text or "")
+            ahead.append(edge + self.after(each, name))
+            for child in reversed(self.children(each, name)):
+                ahead += [child.tail or "", child]
+
+    def drops(self, element: Element, name: str) -> bool:
+        """Return whether an element is left out, for more than its name."""
+        return False
+
+    def refers(self, element: Element, name: str) -> bool:
+        """Return whether an element refers to other works; by their authors' names it is part of its sentence."""
+        return False
+
+    def children(self, element: Element, name: str) -> list[Element]:
+        """Return the elements that are read of those in an element."""
+        return list(element)
+
+    def before(self, element: Element, name: str) -> str:
+        """Return what an element puts before its text."""
+        return ""
+
+    def after(self, element: Element, name: str) -> str:
+        """Return what an element puts after its text."""
+        return ""

@@ -1,0 +1,60 @@
+"""Articles in JATS: PubMed Central and other publishers, one per file, in folders or archives.
+
+Source: https://jats.nlm.nih.gov/archiving/tag-library/1.3/
+"""
+
+from collections import Counter
+from xml.etree.ElementTree import Element
+
+from pipeline.config import CorpusConfig
+from pipeline.readers.base import Document, Documents, FileRange, ReadLog
+from pipeline.readers.io import xml_prose
+
+SUFFIXES = (".nxml", ".xml", ".jats")
+_BLOCKS = "article-title subtitle title p list-item disp-quote verse-line speech def term sec abstract body"
+_DROPPED = (
+    "table-wrap table-wrap-group table fig fig-group disp-formula disp-formula-group ref-list fn fn-group tex-math "
+    "annotation supplementary-material media graphic inline-graphic object-id label back floats-group code"
+)
+_COUNTED = {"table-wrap": "tables", "fig": "figures", "disp-formula": "formulas", "xref": "references to others"}
+
+
+class Prose(xml_prose.Prose):
+    """Prose of an article, without references to others."""
+
+    def drops(self, element: Element, name: str) -> bool:
+        """Return whether an element is the mark of a note, or raised references alone."""
+        if name == "xref":
+            return element.get("ref-type") in ("fn", "table-fn")
+        inner = list(element) if name == "sup" else []
+        return bool(inner) and all(xml_prose.local(one) == "xref" for one in inner)
+
+    def refers(self, element: Element, name: str) -> bool:
+        """Return whether an element refers to other works."""
+        return name == "xref" and element.get("ref-type") == "bibr"
+
+
+class Reader(xml_prose.XmlFiles):
+    """Reader of title, abstract and body; tables, figures and references are left out and counted."""
+
+    UNIT = "article"
+
+    def __init__(self, corpus: CorpusConfig, source: str):
+        super().__init__(corpus, source, SUFFIXES)
+
+    def read(self, file_range: FileRange, log: ReadLog) -> Documents:
+        """Yield the articles of the files that begin in the file range."""
+        for name, root in self.roots(file_range, log, "article", "pmc-articleset"):
+            articles = [root] if xml_prose.local(root) == "article" else root.findall(".//article")
+            for number, article in enumerate(articles):
+                yield Document(name if len(articles) == 1 else f"{name} article {number + 1}", text_of(article, log))
+
+
+def text_of(article: Element, log: ReadLog) -> str:
+    """Return title, abstract and body of an article, a paragraph per line."""
+    prose = Prose(_BLOCKS, _DROPPED, Counter())
+    meta, body = article.find("front/article-meta"), article.find("body")
+    heads = [] if meta is None else [*meta.findall("title-group/article-title"), *meta.findall("abstract")]
+    found = [text for part in [*heads, *([] if body is None else [body])] for text in prose.paragraphs(part)]
+    log.notes.update({f"{said} left out": prose.counts[name] for name, said in _COUNTED.items() if prose.counts[name]})
+    return "\n".join(found)

@@ -1,0 +1,88 @@
+"""PubMed's baseline and update files: titles and abstracts.
+
+Source: https://dtd.nlm.nih.gov/ncbi/pubmed/doc/out/250101/
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any, cast
+from xml.etree.ElementTree import Element, XMLPullParser
+
+from pipeline.config import CorpusConfig
+from pipeline.errors import InputError
+from pipeline.readers.base import Document, Documents, FileRange, FileRanges, ReadLog
+from pipeline.readers.files import files_of
+from pipeline.readers.io import compressed, xml_prose
+from pipeline.readers.io.xml_prose import MALFORMED, PIECES, local
+from pipeline.storage import budget, placeholders
+
+_RECORDS = ("PubmedArticle", "PubmedBookArticle")
+_DELETED = "records that DeleteCitation withdraws; list their ids in filters.remove"
+
+
+class Reader:
+    """Reader of records; a file is one range, as XML is read from its first byte."""
+
+    UNIT = "record"
+    members = compressed.suffixes(".xml")
+
+    def __init__(self, corpus: CorpusConfig, source: str):
+        self.corpus, self.source = corpus, source
+
+    def splits(self, split_bytes: int) -> FileRanges:
+        """Return a range for each file."""
+        files = files_of(self.corpus, self.source, self.members)
+        return files.cut(compressed.CompressedFile(file).whole() for file in files)
+
+    def read(self, file_range: FileRange, log: ReadLog) -> Documents:
+        """Yield the records of the file; their ids are PubMed's, with the number of a later version.
+
+        Raises:
+            InputError: the file is damaged or not of PubMed.
+        """
+        last, file = "", compressed.CompressedFile(file_range.path)
+        try:
+            for record in self._records(file_range, log):
+                citation = record[0]  # MedlineCitation, or BookDocument
+                number = citation.find("PMID")
+                last = "" if number is None else number.text or ""
+                version = "1" if number is None else number.get("Version", "1")
+                yield Document(f"pubmed:{last}" + (f".{version}" if version != "1" else ""), text_of(citation))
+        except (*MALFORMED, IndexError) as error:
+            why = placeholders.of_file(file.file) or f"not well-formed XML after record {last or 'none'}: {error}"
+            raise InputError(f"{why}; download the file again", path=file_range.path) from error
+
+    def _records(self, file_range: FileRange, log: ReadLog) -> Iterator[Element]:
+        parser: XMLPullParser[Any] = XMLPullParser(("start", "end"))
+        root: Element | None = None
+        path = file_range.path
+        room = self._budget(path)
+        for data, _ in compressed.CompressedFile(path).read(file_range, log):
+            room.take(budget.parsed_size(data, PIECES))
+            parser.feed(data)
+            for event, element in cast("Iterator[tuple[str, Element]]", parser.read_events()):
+                if root is None:
+                    root = element
+                    if local(root) != "PubmedArticleSet":
+                        raise InputError(f"the root element is <{local(root)}>, not <PubmedArticleSet>", path=path)
+                elif event == "end" and element.tag in _RECORDS:
+                    yield element
+                    root.clear()
+                    room = self._budget(path)
+                elif event == "end" and element.tag == "DeleteCitation":
+                    log.notes[_DELETED] += len(element)
+        parser.close()
+
+    def _budget(self, path: str) -> budget.Budget:
+        return budget.Budget(
+            lambda: InputError(f"a record larger than {budget.DOCUMENT:,} bytes; remove it", path=path)
+        )
+
+
+def text_of(citation: Element) -> str:
+    """Return the title and the parts of the abstract, one per line."""
+    prose = xml_prose.Prose("AbstractText", "annotation", Counter())
+    top = citation.find("Article")
+    top = citation if top is None else top
+    parts = [*top.iterfind("ArticleTitle"), *top.iterfind("BookTitle"), *top.iterfind("Abstract/AbstractText")]
+    return "\n".join(text for part in parts for text in prose.paragraphs(part))

@@ -1,0 +1,62 @@
+"""Posts of Stack Exchange: `Posts.xml` of its dumps, a row of attributes per line.
+
+Source: https://archive.org/details/stackexchange
+"""
+
+from functools import cached_property
+from xml.etree.ElementTree import ParseError, fromstring
+
+from pipeline.config import CorpusConfig
+from pipeline.readers.base import Documents, FileRange, FileRanges, ReadLog
+from pipeline.readers.io import compressed, row_fields, text_lines
+from pipeline.storage.places import File
+from pipeline.text import encodings
+
+
+class _Files(text_lines.TextFiles):
+    def of_reader(self, found: list[File]) -> list[File]:
+        return [file for file in found if "posts" in file.name.lower()] or found
+
+    def form(self, path: str) -> text_lines.FileFormat:
+        found = super().form(path)
+        return found._replace(fault=None) if found.fault == encodings.FORMAT else found  # XML is meant
+
+
+class Reader(row_fields.RowReader):
+    """Reader of questions and answers; fields are attributes, such as Body, Title, Score and PostTypeId."""
+
+    UNIT = "post"
+    members = compressed.suffixes(".xml")
+
+    def __init__(
+        self, corpus: CorpusConfig, source: str, *, text: str | list[str] | None = None, where: str | None = None
+    ):
+        super().__init__(corpus, source, text=["Title", "Body"] if text is None else text, where=where, html=True)
+
+    @cached_property
+    def files(self) -> text_lines.TextFiles:
+        """Return the files of rows."""
+        return _Files(self.corpus, self.source, self.members)
+
+    def splits(self, split_bytes: int) -> FileRanges:
+        """Cut the files into byte ranges of about `split_bytes`."""
+        return self.files.splits(split_bytes)
+
+    def read(self, file_range: FileRange, log: ReadLog) -> Documents:
+        """Yield the posts in the lines that the range owns."""
+        for line in self.files.lines(file_range, log):
+            if not line.owned:
+                return
+            row = line.text.strip()
+            if row.startswith("<?xml") or (" " not in row[:99] and row[:1] in ("", "<")):  # the element around all
+                continue
+            try:
+                if not row.startswith("<row "):
+                    raise ValueError("neither <row … /> nor the element around all rows")
+                fields = dict.fromkeys(("Title", "Body", "Text")) | fromstring(row).attrib
+                document = self.document(fields, f"{self.corpus.name}:{fields.get('Id')}", log)
+            except (ParseError, ValueError) as error:
+                text_lines.bad_line(log, file_range, line.number, str(error))
+                continue
+            if document is not None:
+                yield document

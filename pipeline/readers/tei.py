@@ -1,0 +1,85 @@
+"""Works in TEI XML, one per file: ELTeC, Deutsches Textarchiv, Perseus, GROBID.
+
+Source: https://tei-c.org/release/doc/tei-p5-doc/en/html/
+"""
+
+import re
+from collections import Counter
+from xml.etree.ElementTree import Element
+
+from pipeline.config import CorpusConfig
+from pipeline.readers.base import Document, Documents, FileRange, ReadLog
+from pipeline.readers.io import xml_prose
+from pipeline.text.book_text import JOINED, LineEnds
+
+SUFFIXES = (".xml", ".tei")
+_BLOCKS = "p head l ab item sp speaker stage div lg list row cell text body front back abstract salute signed"
+_DROPPED = (
+    "note fw figure figDesc table formula listBibl titlePage gap del surplus interp interpGrp "
+    "teiHeader standOff facsimile"
+)
+_CHOSEN = ("corr", "expan", "reg")
+_COUNTED = {
+    "note": "notes",
+    "figure": "figures",
+    "table": "tables",
+    "formula": "formulas",
+    "ref": "references to others",
+}
+_CLOSING, _OPENING = re.compile(r"(?<!\s)\s++(?=[.,;:!?…)\]}»”’%]++(?:\s|$))"), re.compile(r"(?<=[(\[{«“„¿¡])\s+")
+_GLUE, _BROKEN, _WORD = "\x01", "\x02", "\x03"  # nothing between words; a line end within one; an element of a word
+
+
+class Prose(xml_prose.Prose):
+    """Prose of a text: words as the elements, line ends and joins make them."""
+
+    ends = LineEnds("")  # of the text
+
+    def refers(self, element: Element, name: str) -> bool:
+        """Return whether an element refers to other works."""
+        return name == "ref" and element.get("type") in ("bibr", "biblio", "noteAnchor")
+
+    def children(self, element: Element, name: str) -> list[Element]:
+        """Return the elements in an element; of a choice one: corrected, expanded, or in today's spelling."""
+        rank = [each for wanted in _CHOSEN for each in element if xml_prose.local(each) == wanted]
+        return (rank or list(element))[:1] if name == "choice" else list(element)
+
+    def before(self, element: Element, name: str) -> str:
+        """Return a mark for a line end, or for a word."""
+        if name == "lb":
+            return _BROKEN if element.get("break") == "no" else "\n"
+        if name in ("w", "pc"):
+            return _WORD + (_GLUE if element.get("join") in ("left", "both") else "")
+        return _BROKEN if name in ("pb", "cb") and element.get("break") == "no" else ""
+
+    def after(self, element: Element, name: str) -> str:
+        """Return a mark where the next word is joined."""
+        return _GLUE if name in ("w", "pc") and element.get("join") in ("right", "both") else ""
+
+    def finished(self, paragraph: str) -> str:
+        """Return a paragraph whose words are whole and single spaces apart."""
+        text = re.sub(rf"(?:[-¬⸗=]|(?<!\s))\s*+{_BROKEN}\s*+", "", paragraph)
+        if _WORD in text:
+            text = re.sub(rf"(?<!\s)\s*+(?:{_GLUE}\s*+{_WORD}?|{_WORD}{_GLUE})\s*+", "", text).replace(_WORD, "")
+            text = _OPENING.sub("", _CLOSING.sub("", text))
+        return " ".join(self.ends.join(re.sub(r"(?<![^\S\n])[^\S\n]*+\n\s*+", "\n", text)).split())
+
+
+class Reader(xml_prose.XmlFiles):
+    """Reader of texts; of corrections, expansions and normal spellings these are read; notes are left out."""
+
+    def __init__(self, corpus: CorpusConfig, source: str):
+        super().__init__(corpus, source, SUFFIXES)
+
+    def read(self, file_range: FileRange, log: ReadLog) -> Documents:
+        """Yield the works of the files that begin in the file range."""
+        for name, root in self.roots(file_range, log, "TEI", "TEI.2", "teiCorpus"):
+            prose = Prose(_BLOCKS, _DROPPED, Counter())
+            space = root.tag.rpartition("}")[0] + "}" if "}" in root.tag else ""
+            parts = [*root.iterfind(f".//{space}profileDesc/{space}abstract"), *root.iterfind(f"{space}text")]
+            parts = parts or list(root.iterfind(f"{space}TEI/{space}text"))
+            pieces = "\0".join(piece for part in parts for piece in ("".join(prose.pieces(part)), ""))
+            prose.ends = LineEnds(pieces)
+            yield Document(name, "\n".join(prose.divided(pieces)))
+            log.notes.update({JOINED: prose.ends.joined} if prose.ends.joined else {})
+            log.notes.update({f"{said} left out": n for each, said in _COUNTED.items() if (n := prose.counts[each])})

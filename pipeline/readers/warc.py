@@ -1,0 +1,113 @@
+"""Web archives: texts (WET) and pages (WARC) of Common Crawl and others, by fastwarc.
+
+Source: https://iipc.github.io/warc-specifications/specifications/warc-format/warc-1.1/
+"""
+
+import gzip
+import io
+from typing import Any, BinaryIO
+
+import zstandard
+
+from pipeline.common.schema import library
+from pipeline.config import CorpusConfig
+from pipeline.errors import InputError, first_line, panics_refused
+from pipeline.readers.base import Document, Documents, FileRange, FileRanges, ReadLog
+from pipeline.readers.files import files_of
+from pipeline.readers.io import compressed
+from pipeline.storage import budget, placeholders, places
+from pipeline.text import epub, html_text
+
+SUFFIXES = tuple(f"{end}{packed}" for end in (".warc", ".wet", ".wat") for packed in ("", ".gz", ".zst"))
+# Written after the last byte: where a file was cut off, fastwarc ends without a word, and this is not reached.
+_END_ID = "<urn:end-of-file>"
+_END = f"WARC/1.0\r\nWARC-Type: metadata\r\nWARC-Record-ID: {_END_ID}\r\nContent-Length: 0\r\n\r\n\r\n\r\n".encode()
+_PACKED = {"gzip": gzip.compress, "zstd": zstandard.ZstdCompressor().compress}
+_HTML = ("text/html", "application/xhtml+xml")
+
+
+class _Ended:
+    """A packed file with `_END` after it, packed as the file is."""
+
+    def __init__(self, file: BinaryIO, kind: str):
+        self.file, self.rest = file, io.BytesIO(_PACKED[kind](_END))
+
+    def read(self, size: int = -1) -> bytes:
+        return self.file.read(size) or self.rest.read(size)
+
+    def tell(self) -> int:
+        return self.file.tell() + self.rest.tell()
+
+
+def _is_whole(file: BinaryIO, last: Any) -> bool:
+    """Return whether the last record of a file that is not packed has its header and all of its content."""
+    file.seek(last.stream_pos)
+    header, end, _ = file.read(compressed.CHUNK).partition(b"\r\n\r\n")
+    length, begin = last.headers.get("Content-Length", ""), last.stream_pos + len(header) + len(end)
+    return bool(end) and length.isdecimal() and file.seek(0, 2) >= begin + int(length)
+
+
+class Reader:
+    """Reader of conversion records (WET), and of the pages of HTML among responses (WARC); one range a file.
+
+    Skip reasons: `metadata` (headers, requests, revisits), `other media` (images, PDF), `status` (redirects, errors).
+    """
+
+    UNIT = "record"
+    members = SUFFIXES
+
+    def __init__(self, corpus: CorpusConfig, source: str):
+        self.corpus, self.source = corpus, source
+        self.warc = library("fastwarc.warc", "corpus.reader", corpus.reader, package="fastwarc")
+
+    def splits(self, split_bytes: int) -> FileRanges:
+        """Return a range for each file: records are compressed one by one, and read from the first."""
+        files = files_of(self.corpus, self.source, SUFFIXES)
+        return files.cut(compressed.CompressedFile(file).whole() for file in files)
+
+    def read(self, file_range: FileRange, log: ReadLog) -> Documents:
+        """Yield the records that are text.
+
+        Raises:
+            InputError: the file is damaged, truncated or no web archive.
+        """
+        path, last, record = places.at(file_range.path), "its beginning", None
+        file = compressed.CompressedFile(path)
+        file.check(file_range)
+        try:
+            with panics_refused(str(path)), path.open("rb") as opened:
+                packed = file.kind != "plain"
+                source = _Ended(opened, file.kind) if packed else opened
+                for record in self.warc.ArchiveIterator(source, auto_decode="content"):
+                    log.reached(file_range, record.stream_pos)
+                    document = self._document(record, log, file_range.path) if record.record_id != _END_ID else None
+                    if document is not None:
+                        last = document.id
+                        yield document
+                whole = record and (record.record_id == _END_ID if packed else _is_whole(opened, record))
+        except (OSError, ValueError, KeyError) as error:
+            why = placeholders.of_file(path) or f"damaged after {last} ({first_line(error)}); download the file again"
+            raise InputError(why, path=path) from error
+        if not whole:
+            raise InputError(f"truncated after {last}; download the file again", path=path)
+
+    def _document(self, record: Any, log: ReadLog, path: str) -> Document | None:
+        kinds, headers = self.warc.WarcRecordType, record.headers
+        name = headers.get("WARC-Target-URI") or record.record_id
+        if record.record_type == kinds.conversion and record.content_length <= budget.DOCUMENT:
+            return Document(name, record.reader.read().decode("utf-8", "replace"))
+        if record.record_type not in (kinds.conversion, kinds.response):
+            log["metadata"] += 1
+            return None
+        status = getattr(record.http_headers, "status_code", None)
+        if record.record_type == kinds.response and (status != 200 or record.http_content_type not in _HTML):
+            log["other media" if status == 200 else "status"] += 1
+            return None
+        why = f"the record {name} is larger than {budget.DOCUMENT:,} bytes"
+        room = budget.Budget(lambda: InputError(why, path=path))
+        raw = room.gathered(iter(lambda: record.reader.read(compressed.CHUNK), b""))
+        try:
+            return Document(name, html_text.text_of(epub.decoded(raw, self.corpus.language, record.http_charset)))
+        except ValueError as error:
+            log.reject(f"{error}, in the page {name}", path)
+            return None
