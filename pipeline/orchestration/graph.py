@@ -268,7 +268,7 @@ def rerun_reason(
 ) -> str:
     """Return the reason why a stage has to run; `fault` is a file that has changed, `begins` of `first_step`."""
     if redone:
-        return f"its input changes: {', '.join(redone)}{anew(config)}"
+        return f"its input changes: {', '.join(redone)}{trained_again(config)}"
     if fault:
         return f"its file {fault} is missing or has changed"
     if changed := [key for key, value in sources.items() if present.inputs.get(key) != value]:
@@ -278,19 +278,19 @@ def rerun_reason(
         # Of a list, the folder says more than its place.
         names = {key: os.path.basename(paths[key]) if key[-1].isdigit() else key for key in changed}
         named = [names[key] if fingerprints.manifest_of(paths[key]) else names[key] + looks for key in changed]
-        return f"its input changed: {', '.join(named)}{anew(config)}"
+        return f"its input changed: {', '.join(named)}{trained_again(config)}"
     corpus = getattr(config, "corpus", None)
     language = corpus.language if corpus is not None else ""
     settings = fingerprints.differences(fingerprints.changes(present.config, config), language)
     return f"settings changed: {settings}{begins}" if settings else "its code changed"
 
 
-def anew(config: StageConfig) -> str:
-    """Return the end of a sentence that says how to go on from a finished model whose text is now another."""
+def trained_again(config: StageConfig) -> str:
+    """Return the end of a sentence that says how to continue from a finished model whose text is now another."""
     if not isinstance(config, TrainConfig) or config.start is not None:  # a later phase starts from what is new
         return ""
     keys = f"vocab.existing={config.data.vocab} model=auto train.start={config.out} train.start_optimizer=true"
-    return f"; its model is made anew: to go on from it instead, add workdir=NEW {keys}"
+    return f"; its model is trained again: to continue from it instead, add workdir=NEW {keys}"
 
 
 def with_copies(config: RunConfig, found: Stages, copied: Names) -> Stages:

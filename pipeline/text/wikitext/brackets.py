@@ -118,7 +118,7 @@ def begins_line(text: str, at: int) -> bool:
 
 
 def is_alone(match: re.Match[str]) -> bool:
-    """Return whether nothing but markers, blanks and marks stands in the lines of a match."""
+    """Return whether only markers, blanks and marks are in the lines of a match."""
     after = match.string[match.end() : match.end() + 8]
     return begins_line(match.string, match.start()) and not after.partition("\n")[0].strip(" \t.,;:")
 

@@ -1,6 +1,6 @@
 """Holes: places within sentences from which markup was taken that has no plain text.
 
-A hole is a noncharacter, by kind of markup. Where markup shows nothing or stands outside of sentences,
+A hole is a noncharacter, by kind of markup. Where markup shows nothing or is outside of sentences,
 there is none. Sentences with holes are left out, so that "the radius is and" is not learnt.
 """
 
@@ -22,7 +22,7 @@ END = re.compile(r"[.!?。！？।…][\"'”’»）)\]]*$")
 
 _BRACKET = re.compile(r"[(（](?<![A-Za-z0-9]\()([^()（）\n]*+)[)）]")
 _PART = re.compile(rf"(?:^|[;,:、，；：]|(?<= )[–—/-](?= ))[\s{''.join(KINDS)}]+(?=$|[;,:、，；：]| [–—/-] )")
-# Before a hole that is no footnote: blanks, opening marks, and letters of scripts without spaces between words.
+# Before a hole that is not a footnote: blanks, opening marks, and letters of scripts without spaces between words.
 _APART = re.compile(
     "[\\s(\\[{（「『【《“„«‹‘\"'$€£¥/=–—\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff-]"
 )

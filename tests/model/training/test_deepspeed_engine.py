@@ -59,7 +59,6 @@ def test_what_would_train_wrongly_is_refused(refused, key) -> None:
             {"zero_optimization": {"offload_optimizer": {"device": "cpu", "pin_mem": True}}},
             "zero_optimization.offload_optimizer.pin_memory",
         ),
-        ({"wandb": {"enable": False}}, "wandb.enabled"),
         ({"flops_profiler": {"detail": 1}}, "flops_profiler.detailed"),
     ],
 )

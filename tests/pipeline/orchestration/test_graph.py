@@ -79,7 +79,7 @@ def test_a_corpus_that_grew_makes_the_model_anew_and_the_plan_says_how_to_go_on(
     assert planned(*words, f"workdir={tmp_path}/old")["train"].reason is None
     (tmp_path / "text" / "b.txt").write_text("More words.")
     reason = planned(*words, f"workdir={tmp_path}/old")["train"].reason or ""
-    keys = reason.partition("; its model is made anew: to go on from it instead, add ")[2].split()
+    keys = reason.partition("; its model is trained again: to continue from it instead, add ")[2].split()
     nodes = planned(*words, *(key.replace("NEW", f"{tmp_path}/new") for key in keys))
     train, vocab = nodes["train"].config, nodes["vocab"].config
     assert isinstance(train, TrainConfig)
