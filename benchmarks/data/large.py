@@ -176,7 +176,7 @@ def judged(corpus: Corpus, made: Manifest, out: Path) -> Iterator[str]:
         if not dropped:
             one, other = (shingles(corpus.text(n)) for n in (number, source))
             yield f"missed {corpus.id(number)}: Jaccard index {len(one & other) / len(one | other):.3f}"
-    near = dict(found) if complete else "more rows than dropped.feather keeps"
+    near = dict(found) if complete else "more rows than _dropped.feather keeps"
     yield f"near: {near}; skipped: {made.figures['skipped']}"
 
 
@@ -199,7 +199,7 @@ def compared(corpus: Corpus, work: Path, size: int, python: str) -> Iterator[str
 
 def left_out(out: Path) -> list[str]:
     """Return the ids of the documents that a stage left out by its filters."""
-    with pa.memory_map(str(out / "dropped.feather")) as file:
+    with pa.memory_map(str(out / "_dropped.feather")) as file:
         rows = pa.ipc.open_file(file).read_all().to_pylist()
     return [row["id"] for row in rows if row["outcome"] == "filtered"]
 

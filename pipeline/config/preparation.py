@@ -120,7 +120,7 @@ class FiltersConfig(Section, key="filters"):
     banned: list[str] = option([], "Regular expressions that no document may match.")
     banned_file: str | None = input_path(None, "File of such expressions, one per line.")
     remove: str | None = input_path(
-        None, "File of documents to leave out, one per line: the id that dropped.feather has, or a text's hash."
+        None, "File of documents to leave out, one per line: the id that _dropped.feather has, or a text's hash."
     )
     decontaminate: list[str] = input_path(
         [], "Evaluation files, folders of them or globs, whose text no document may contain."

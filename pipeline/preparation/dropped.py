@@ -1,4 +1,4 @@
-"""Which documents `prepare` left out, and why: the file `dropped.feather` next to the shards.
+"""Which documents `prepare` left out, and why: the file `_dropped.feather` next to the shards.
 
 Tasks add a row for each to their accounts, and the driver writes the file. Beyond `MOST`, rows with
 the lowest hashes are kept: the same ones, whichever tasks they are from.
@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from pipeline.storage.atomic import atomic_path
 
-FILE = "dropped.feather"  # in the output folder
+FILE = "_dropped.feather"  # in the output folder
 FORMAT = "dropped/1"
 COLUMNS = ("id", "outcome", "reason")
 MOST = 500_000

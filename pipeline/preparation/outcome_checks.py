@@ -146,7 +146,7 @@ def warnings(plan: PreparePlan, counts: CorpusCounts, lowest: LowestHashes) -> l
     if missed := sorted(plan.removed - counts.removed.keys()):
         found.append(
             f"{pluralize(len(missed), 'line')} of {config.filters.remove} name no document that was left, such as "
-            f"{missed[0]}; ids are as in dropped.feather"
+            f"{missed[0]}; ids are as in _dropped.feather"
         )
     found += ["filters.remove names no document; its file is empty"] * bool(config.filters.remove and not plan.removed)
     if config.corpus.options.get("where") and LEFT_OUT not in counts.skipped:

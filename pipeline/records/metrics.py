@@ -91,7 +91,7 @@ class CorpusCounts(Record):
     contaminated: Counter[str] = empty(Counter)  # by evaluation file
     removed: Counter[str] = empty(Counter)  # by line of `filters.remove`
     named: dict[str, list[str]] = empty(dict)  # single documents, by fault
-    dropped: int = 0  # rows of dropped.feather
+    dropped: int = 0  # rows of _dropped.feather
     lengths: Counter[int] = empty(Counter)  # instances by tokens
     shards: dict[str, ShardCounts] = empty(dict)  # by file name
     tokenizer: str = ""

@@ -1,4 +1,4 @@
-"""`dropped.feather` says which documents were left out, and why."""
+"""`_dropped.feather` says which documents were left out, and why."""
 
 import json
 from collections import Counter

@@ -176,7 +176,7 @@ def test_files_of_filters_count_by_what_they_say(vocab: Path, corpus: Path, tmp_
 
 def gone(folder: Path) -> dict[str, str]:
     """Return the hashes of removed documents by id."""
-    rows = pa.ipc.open_file(folder / "dropped.feather").read_all().to_pylist()
+    rows = pa.ipc.open_file(folder / "_dropped.feather").read_all().to_pylist()
     return {row["id"]: row["reason"].split()[1] for row in rows if row["reason"].startswith("removed ")}
 
 
