@@ -4,6 +4,7 @@ Shapes: N samples, B samples in a batch, S sequences, T tokens in it, C outputs.
 """
 
 import copy
+import hashlib
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -85,14 +86,26 @@ def batch_loss(model: BertWithHead, samples: Samples, rows: Ints, device: torch.
 
 
 def build(size: ModelConfig, weights: Weights | None, head: HeadConfig, seed: int) -> BertWithHead:
-    """Build a new head on an encoder with pre-trained weights, or random ones for None."""
-    torch.manual_seed(int(counter_rng.key(seed, "finetune") >> np.uint64(1)))
+    """Build a new head on an encoder with pre-trained weights, or random ones for None.
+
+    Of a head that is among the weights, rows that are not NaN are taken.
+    """
+    torch.manual_seed(int(counter_rng.key(seed, "finetune", *start_of(weights or {})) >> np.uint64(1)))
     model = BertWithHead(size, head)
     if weights is not None:
-        missing, _ = model.load_state_dict(model.pretrained(weights), strict=False)
+        found, own = model.pretrained(weights), model.state_dict()
+        for name in found.keys() & {"head.weight", "head.bias"}:
+            found[name] = torch.where(found[name].isnan(), own[name], found[name])
+        missing, _ = model.load_state_dict(found, strict=False)
         own = ("head.", "attention.", "shares")
         assert all(name.startswith(own) for name in missing), missing
     return model
+
+
+def start_of(weights: Weights) -> list[str]:
+    """Return a mark of an encoder: with the same seed, one that was tuned gets another head than it was tuned to."""
+    names = sorted(name for name, tensor in weights.items() if name.startswith("encoder.") and tensor.dim() == 1)
+    return [hashlib.blake2b(weights[name].cpu().float().numpy().tobytes()).hexdigest() for name in names]
 
 
 def train(

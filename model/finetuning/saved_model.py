@@ -5,7 +5,7 @@ from pathlib import Path
 
 import torch
 
-from model.config import Json, ModelConfig
+from model.config import Json, ModelConfig, Weights
 from model.finetuning.heads import BertWithHead, HeadConfig
 from model.huggingface import bert_format, vocabulary
 from model.huggingface.names import ANSWER, CHOICE, CLASS, NAMES, TAG, Names
@@ -107,6 +107,25 @@ def is_tuned(folder: Path) -> bool:
     """Return whether a folder has a fine-tuned model in Hugging Face's format."""
     content = bert_format.read_config(folder) if (folder / bert_format.CONFIG).is_file() else {}
     return (content.get("architectures") or [""])[0] in KINDS
+
+
+def head_of(folder: Path | str, size: ModelConfig, others: Weights, kind: str, labels: list[str]) -> Weights:
+    """Return the head of a fine-tuned folder for these labels, by our names: rows by theirs, of new labels NaN.
+
+    `others` are the tensors of the folder that are not of pre-training. It is empty if the head is of another
+    kind, or knows none of the labels. Answers and choices have no labels, but outputs of one meaning.
+    """
+    content = bert_format.read_config(folder)
+    if KINDS.get((content.get("architectures") or [""])[0]) != kind:
+        return {}
+    name = head_name(bert_format.names_for(size), kind)
+    found = {f"head.{part}": others[f"{name}.{part}"] for part in ("weight", "bias") if f"{name}.{part}" in others}
+    if kind in (ANSWER, CHOICE):
+        return found
+    known = {str(word).casefold(): int(number) for number, word in (content.get("id2label") or {}).items()}
+    rows = [known.get(label.casefold(), -1) for label in labels]
+    taken = {part: torch.cat([t, torch.full_like(t[:1], torch.nan)])[rows].float() for part, t in found.items()}
+    return taken if max(rows, default=-1) >= 0 else {}
 
 
 def load(folder: Path | str) -> tuple[ModelConfig, SavedModel]:

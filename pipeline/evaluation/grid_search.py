@@ -120,7 +120,9 @@ def prepare(config: EvaluateConfig) -> SearchContext:
     if config.threads is not None:
         torch.set_num_threads(config.threads)
     torch.set_flush_denormal(True)  # a matrix product takes 25 times longer with denormals on CPU
-    size, weights, *_ = bert_format.load(config.pretrained)
+    size, weights, _, rest = bert_format.load(config.pretrained)
+    if config.encoder == "tuned":
+        weights |= saved_model.head_of(config.pretrained, size, rest, kind.head, labels_of(kind, config.task))
     if config.saves:
         saved_model.check(size, config.pretrained)
     if config.longest > size.positions:
@@ -130,6 +132,11 @@ def prepare(config: EvaluateConfig) -> SearchContext:
     also = others(config, wordpiece)
     beyond = provenance.beyond(config.longest, learnt)
     return SearchContext(config, size, weights, kind, train, dev, also, wordpiece.coverage, beyond)
+
+
+def labels_of(kind: TaskType, task: TaskConfig) -> list[str]:
+    """Return the names of a head's outputs, in their order."""
+    return list(getattr(kind, "tags", task.labels))
 
 
 def others(config: EvaluateConfig, wordpiece: WordPiece) -> dict[str, tuple[TaskType, Dataset]]:
@@ -199,6 +206,8 @@ def evaluate(config: EvaluateConfig, out: Path) -> Evaluation:
     folder, context = out / RUNS, prepare(config)
     folder.mkdir(exist_ok=True)
     remarks = [*context.beyond, *remarks_of(config, context.train, context.dev)]
+    if "head.weight" in context.weights:
+        terminal.say(f"{config.task.name}: goes on with the head of {config.pretrained}, classes by name")
     for remark in remarks:
         terminal.say(f"{config.task.name}: {remark}")
     keys = grid_of(config)
@@ -383,7 +392,7 @@ def save_model(context: SearchContext, model: "BertWithHead", folder: Path) -> N
     from model.finetuning import saved_model
 
     config, task = context.config, context.config.task
-    labels = getattr(context.kind, "tags", task.labels)
+    labels = labels_of(context.kind, task)
     texts = len(task.columns) if task.kind == "classification" else None
     reading = saved_model.Reading(config.longest, config.truncation, config.stride)
     with atomic_folder(folder) as temporary:
@@ -447,7 +456,7 @@ def card_of(context: SearchContext, record: Record) -> str:
     from model.huggingface import model_card
 
     config, task = context.config, context.config.task
-    labels = ", ".join(getattr(context.kind, "tags", task.labels))
+    labels = ", ".join(labels_of(context.kind, task))
     scores = {f"dev {name}": f"{record['scores'][name]:.4f}" for name in task.metrics}
     rows = {
         "labels": labels or None,

@@ -360,6 +360,18 @@ def test_the_best_model_is_kept_and_a_start_for_another_task(config, tmp_path):
 
 
 @pytest.mark.slow
+def test_a_kept_classifier_goes_on_by_the_names_of_its_classes(config, tmp_path):
+    """Before any learning it is as good as it was, whatever the order of the labels."""
+    first = run(replace(config, epochs=6, keep=True, baseline=False)).figures["score"]
+    task = replace(config.task, labels=["YES", "NO"])
+    for path in (Path(config.data) / "Toy").iterdir():
+        path.write_text(path.read_text().replace("\tyes\n", "\tYES\n").replace("\tno\n", "\tNO\n"))
+    kept, out = str(Path(config.out) / "model"), str(tmp_path / "second")
+    still = replace(config, task=task, out=out, pretrained=kept, baseline=False, learning_rates=[1e-30])
+    assert run(still).figures["score"] == pytest.approx(first) > 0.8
+
+
+@pytest.mark.slow
 def test_a_modern_encoder_learns_and_is_kept_like_bert(config, modern_folder, tmp_path):
     modern = replace(config, pretrained=str(modern_folder))
     assert run(replace(modern, epochs=10, baseline=False)).figures["score"] > 0.8

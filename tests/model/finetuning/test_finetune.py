@@ -166,8 +166,20 @@ def test_pre_trained_weights_are_taken_and_the_head_is_new():
     taken = [name for name in state if not name.startswith("head.")]
     assert all(torch.equal(state[name], weights[name]) for name in taken)
     again = loop.build(CONFIG, None, HeadConfig("class", 3), seed=0).state_dict()
-    assert torch.equal(again["head.weight"], state["head.weight"])
     assert not torch.equal(again["pooler.dense.weight"], state["pooler.dense.weight"])
+
+
+def test_a_new_head_is_not_that_of_which_the_encoder_was_tuned(wordpiece):
+    """Else a second fine-tuning begins with the answers of the first, to other classes."""
+    weights = build_model(CONFIG).state_dict()
+    first, other = (loop.build(CONFIG, weights, HeadConfig("class", 2), seed=0) for _ in range(2))
+    assert torch.equal(first.head.weight, other.head.weight)
+    list(loop.train(first, some(wordpiece, 16), RECIPE, CPU))
+    second = loop.build(CONFIG, weights | first.state_dict(), HeadConfig("class", 2), seed=0)
+    assert torch.equal(second.head.weight, first.head.weight), "a head that is given goes on"
+    tuned = {name: tensor for name, tensor in first.state_dict().items() if not name.startswith("head.")}
+    second = loop.build(CONFIG, weights | tuned, HeadConfig("class", 2), seed=0)
+    assert abs(torch.corrcoef(torch.stack([second.head.weight.flatten(), other.head.weight.flatten()]))[0, 1]) < 0.6
 
 
 def test_weights_that_lack_a_layer_are_refused():

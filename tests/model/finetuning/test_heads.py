@@ -18,6 +18,7 @@ from model.encoders.encoder import prepare_for
 from model.finetuning import heads, loop, saved_model
 from model.finetuning.features import UNLABELLED, Samples
 from model.finetuning.heads import HeadConfig
+from model.huggingface import bert_format
 from model.huggingface.names import NAMES
 from pipeline.errors import InputError
 from tests.model import tiny_bert, tiny_modernbert
@@ -262,3 +263,28 @@ def test_a_frozen_encoder_gives_normalised_states() -> None:
     first, last = model.features(batch).split(16, dim=1)
     torch.testing.assert_close(last, model.encoder(batch))
     assert first.shape == last.shape == (sum(LENGTHS), 16)
+
+
+@pytest.mark.parametrize("architecture", ["bert", "modernbert"])
+@pytest.mark.parametrize("kind", ["class", "tag"])
+def test_classes_of_a_kept_head_are_matched_by_name(vocab: Path, kind: str, architecture: str) -> None:
+    size = dataclasses.replace(CONFIG, architecture=architecture)
+    kept = loop.build(size, None, HeadConfig(kind, 3), seed=1)
+    saved_model.save(vocab.parent / "kept", kept, size, ["no", "Maybe", "yes"], vocab)
+    read, weights, _, others = bert_format.load(vocab.parent / "kept")
+    head = saved_model.head_of(vocab.parent / "kept", read, others, kind, ["yes", "maybe", "never"])
+    built = loop.build(size, weights | head, HeadConfig(kind, 3), seed=1)
+    assert torch.equal(built.head.weight[:2], kept.head.weight[[2, 1]])
+    assert torch.equal(built.head.bias[:2], kept.head.bias[[2, 1]])
+    assert built.head.weight.isfinite().all()
+    assert not any(torch.equal(built.head.weight[2], row) for row in kept.head.weight)
+    for other, labels in ((kind, ["a", "b"]), (kind, []), ("tag" if kind == "class" else "class", ["no", "yes"])):
+        assert saved_model.head_of(vocab.parent / "kept", read, others, other, labels) == {}
+
+
+@pytest.mark.parametrize("kind", ["answer", "choice"])
+def test_a_head_whose_outputs_have_one_meaning_goes_on(vocab: Path, kind: str) -> None:
+    kept, _ = saved(kind, 2, vocab)
+    size, weights, _, others = bert_format.load(vocab.parent / kind)
+    head = saved_model.head_of(vocab.parent / kind, size, others, kind, [])
+    assert torch.equal(loop.build(CONFIG, weights | head, HeadConfig(kind, 2), seed=1).head.weight, kept.head.weight)
