@@ -1,6 +1,5 @@
 """The schemas from a checkpoint to answers: `convert`, `evaluate`, `submit`, `predict`, `embed`."""
 
-import re
 from dataclasses import dataclass
 from typing import Any
 from unicodedata import normalize
@@ -157,13 +156,6 @@ class TaskConfig(Section, key="task"):
             self.require(len(self.contexts) <= 2, "must be one column for both, or two", "contexts")
         if self.kind == "choice":
             self.require(len(self.choices) >= 2, "must be two columns or more", "choices")
-        if self.kind == "tagging":
-            check(
-                all(re.fullmatch(r"-?\d+", place) for place in (*self.columns, self.label)),
-                "must be indices for tagging, from 0, or from the end: -1",
-                "task.columns",
-                f"{self.columns}, task.label={self.label}",
-            )
         check(bool(self.metrics), "must be at least one", "task.metrics", "[]")
         for metric in self.metrics:
             check(metric in known, f"choose one of {', '.join(known)}", "task.metrics", metric)

@@ -224,7 +224,6 @@ def test_no_task_is_left_out_here():
         ({"metrics": ["pearson"]}, "task.metrics", "pearson"),
         ({"metrics": ["f1"], "labels": ["a", "b", "c"]}, "task.metrics", "f1"),
         ({"kind": "choice", "choices": ["b"]}, "task.choices", "b"),
-        ({"kind": "tagging"}, "task.columns", "label"),
     ],
 )
 def test_a_task_that_cannot_work_is_refused(change, key, word):
