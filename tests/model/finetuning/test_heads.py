@@ -199,13 +199,54 @@ def test_what_is_no_fine_tuned_model_is_refused(vocab: Path) -> None:
             saved_model.load(vocab.parent / "bare")
 
 
-@pytest.mark.parametrize("problem", ["multi_label_classification", "regression"])
-def test_outputs_that_are_not_classes_of_one_choice_are_refused(vocab: Path, problem: str) -> None:
-    folder = vocab.parent / problem
-    config = transformers.BertConfig(**THEIRS, num_labels=3, problem_type=problem)
+def test_outputs_that_are_scores_are_refused(vocab: Path) -> None:
+    folder = vocab.parent / "scores"
+    config = transformers.BertConfig(**THEIRS, num_labels=3, problem_type="regression")
     transformers.BertForSequenceClassification(config).save_pretrained(folder)
-    with refused(InputError, problem, path=str(folder)):
+    with refused(InputError, "regression", path=str(folder)):
         saved_model.load(folder)
+
+
+def test_the_loss_of_several_labels_is_that_of_transformers(vocab: Path) -> None:
+    labels = np.array([[1, 0, 1], [0, 0, 0], [1, 1, 1], [0, 1, 0]], np.float64)
+    ours = loop.build(CONFIG, None, HeadConfig("class", 3, several=True), seed=1).eval()
+    saved_model.save(vocab.parent / "several", ours, CONFIG, ["a", "b", "c"], vocab)
+    theirs = transformers.AutoModelForSequenceClassification.from_pretrained(vocab.parent / "several").eval()
+    assert theirs.config.problem_type == "multi_label_classification"
+    expected = theirs(**padded(some(labels)), labels=torch.from_numpy(labels).float()).loss
+    torch.testing.assert_close(loop.batch_loss(ours, some(labels), np.arange(4), CPU), expected)
+    assert saved_model.load(vocab.parent / "several")[1].model.config.several
+
+
+@pytest.mark.parametrize("kind", ["class", "tag"])
+def test_the_weights_of_classes_are_those_of_pytorch(kind: str) -> None:
+    weights, draw = [0.5, 3.0, 1.0], np.random.default_rng(1)
+    labels = np.array([0.0, 2, 1, 0]) if kind == "class" else [draw.integers(0, 3, size) for size in LENGTHS]
+    plain, weighted = (loop.build(CONFIG, None, HeadConfig(kind, 3, weights=w), seed=1).eval() for w in (None, weights))
+    logits = torch.from_numpy(np.vstack(loop.predict(plain, some(labels), CPU)))
+    truth = torch.from_numpy(np.concatenate(labels) if kind == "tag" else labels).long()
+    expected = torch.nn.functional.cross_entropy(logits, truth, torch.tensor(weights))
+    torch.testing.assert_close(loop.batch_loss(weighted, some(labels), np.arange(4), CPU), expected)
+
+
+def test_scores_are_learnt_and_exported_whatever_their_scale(vocab: Path) -> None:
+    plain = np.array([0.1, 0.9, 0.4, 0.6])
+    losses, given = [], []
+    for labels in (plain, 50_000 + 10_000 * plain):
+        head = HeadConfig("class", 1, scale=(float(labels.mean()), float(labels.std())))
+        ours = loop.build(CONFIG, None, head, seed=1)
+        recipe = loop.Recipe(batch_size=2, learning_rate=1e-2, epochs=3, seed=0, warmup_share=0, weight_decay=0)
+        losses.append(list(loop.train(ours, some(labels), recipe, CPU)))
+        given.append(np.stack(loop.predict(ours, some(labels), CPU))[:, 0])
+    assert losses[0] == pytest.approx(losses[1], rel=1e-3)
+    np.testing.assert_allclose(50_000 + 10_000 * given[0], given[1], rtol=1e-5)
+    saved_model.save(vocab.parent / "score", ours, CONFIG, [], vocab)
+    theirs = transformers.AutoModelForSequenceClassification.from_pretrained(vocab.parent / "score").eval()
+    with torch.no_grad():
+        np.testing.assert_allclose(theirs(**padded(some(plain))).logits[:, 0], given[1], rtol=1e-5)
+    opened = saved_model.load(vocab.parent / "score")[1].model
+    np.testing.assert_allclose(np.stack(loop.predict(opened, some(plain), CPU))[:, 0], given[1], rtol=1e-5)
+    assert (theirs.config.label_mean, theirs.config.label_deviation) == pytest.approx(head.scale)
 
 
 @pytest.mark.parametrize("kind", ["class", "choice", "tag", "answer"])
