@@ -199,7 +199,9 @@ def objects_of(
     first, _, rest = text.strip().partition("\n")
     whole = foreign_json.object_in(first.encode("utf-8", "surrogatepass"))
     rows = whole and key not in whole and (rest or not ends(kind, ".json"))
-    found = json_objects(place, text, key, not text.lstrip().startswith("[") and bool(rows or ends(kind, ".jsonl")), hook)
+    found = json_objects(
+        place, text, key, not text.lstrip().startswith("[") and bool(rows or ends(kind, ".jsonl")), hook
+    )
     if not found[0]:
         raise InputError("has no objects", path=place)
     return found

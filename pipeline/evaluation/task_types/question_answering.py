@@ -208,7 +208,7 @@ def as_article(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def questions_of(place: str, article: dict[str, Any]) -> Iterator[Question]:
-    """Yield the questions of an article in SQuAD's layout; another one is a LookupError, TypeError or AttributeError."""
+    """Yield the questions of an article in SQuAD's layout, else raise LookupError, TypeError or AttributeError."""
     title = article.get("title") or article["paragraphs"][0]["context"]
     for paragraph in article["paragraphs"]:
         context = paragraph["context"]

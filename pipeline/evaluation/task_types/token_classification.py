@@ -3,9 +3,10 @@
 import collections
 import re
 import shlex
+import unicodedata
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, pairwise
 from pathlib import PurePath
 from typing import Any
 from unicodedata import normalize
@@ -29,6 +30,8 @@ OUTSIDE = "O"
 ALONE = ("S", "U")  # prefixes of an entity of one word
 PREFIXES = (OUTSIDE, "B", "I", "E", "L", *ALONE)
 TOKENS, TAGS = ("tokens", "words"), ("ner_tags", "tags")  # columns of rows, unless the task names others
+Spans = list[tuple[int, int]]
+INNER = 20  # of as many times that a mark is there, once within a word
 LONGEST = 512  # words of a file that is one sentence
 FORM = (
     "write a word and its tag a line, a tab between, and an empty line after each sentence, or rows of tokens and "
@@ -149,8 +152,53 @@ class Tagging:
         return {"predictions.conll": "\n".join(blocks)}
 
 
+def is_mark(letter: str) -> bool:
+    """Return whether a character is punctuation or a symbol."""
+    return unicodedata.category(letter)[0] in "PS"
+
+
+def marks_of(sentences: list[list[str]]) -> dict[str, str]:
+    """Return the punctuation that words of a file keep, or not: `starts`, `ends` and `divides` of `Reading`."""
+    counts: collections.Counter[tuple[str, str]] = collections.Counter()
+    for word in (word for word in chain.from_iterable(sentences) if not word.isalnum()):
+        places = [place for place, letter in enumerate(word) if is_mark(letter)]
+        for place in places:
+            side = "starts" if place == 0 else "ends" if place == len(word) - 1 else "divides"
+            counts[word[place], "alone" if len(places) == len(word) else side] += 1
+    marks = sorted({mark for mark, _ in counts})
+    found = {side: [one for one in marks if counts[one, side] > counts[one, "alone"]] for side in ("starts", "ends")}
+    # Within words a mark is rare, as the point of U.S. beside those of sentences.
+    others = {one: sum(counts[one, side] for side in ("alone", "starts", "ends")) for one in marks}
+    found["divides"] = [one for one in marks if INNER * counts[one, "divides"] < others[one]]
+    return {side: "".join(some) for side, some in found.items()}
+
+
+def words_in(text: str, starts: str, ends: str, divides: str) -> Spans:
+    """Return where the words of a text are: between blanks, punctuation apart as by `marks_of`.
+
+    A text in which a comma or a full stop stands alone is divided already.
+    """
+    spans = [part.span() for part in re.finditer(r"\S+", text)]
+    found: Spans = []
+    if any(text[start:end] in (".", ",") for start, end in spans):
+        return spans
+    for start, end in spans:
+        letters = [place for place in range(start, end) if not is_mark(text[place])] or [end]
+        cuts = {start, end}
+        for place in (place for place in range(start, end) if is_mark(text[place])):
+            mark, inner = text[place], letters[0] < place < letters[-1]
+            if mark not in divides if inner else mark in (starts if place < letters[0] else ends):
+                continue
+            if text[place - 1 : place] != mark and not (inner and mark in ends):
+                cuts.add(place)
+            if text[place + 1 : place + 2] != mark and not (inner and mark in starts):
+                cuts.add(place + 1)
+        found += pairwise(sorted(cuts))
+    return found
+
+
 def of_rows(place: str, rows: list[dict[str, Any]], lines: list[int], columns: list[str], labels: Tags) -> Parsed:
-    """Return sentences of rows that hold lists of words and of tags, and what is malformed; numbers are places in `labels`.
+    """Return sentences of rows of a list of words and one of tags, or their places in `labels`, and malformed rows.
 
     Raises:
         InputError: which columns to read is not known, numbers have no names, or no row is valid.
@@ -160,10 +208,12 @@ def of_rows(place: str, rows: list[dict[str, Any]], lines: list[int], columns: l
         _column(place, names, *one)
         for one in zip(columns, (TOKENS, TAGS), ("task.columns", "task.label"), strict=False)
     ]
-    sentences, malformed = [], []
+    sentences: list[Sentence] = []
+    malformed = []
     for number, row in zip(lines, rows, strict=True):
-        words, *tags = (row.get(key) for key in keys)
-        lists = all(isinstance(one, list) and len(one) == len(words) > 0 for one in (words, *tags))
+        found: list[Any] = [row.get(key) for key in keys]
+        words, *tags = found
+        lists = all(isinstance(one, list) and len(one) == len(words) > 0 for one in found)
         if not lists or not all(isinstance(word, str) and word.strip() for word in words):
             malformed.append(f"{place}, row {number}: needs lists of as many texts {' and '.join(keys)}")
             continue

@@ -309,7 +309,12 @@ def test_special_tokens_that_are_typed_are_text(tmp_path: Path, wordpiece: WordP
 def test_rows_as_the_hub_has_them_are_read(tmp_path: Path, wordpiece: WordPiece) -> None:
     made = kind(tmp_path, wordpiece, squad(("when?", "1248"), ("who?", None)), 120, 64)
     rows = [
-        {"id": "0", "context": CONTEXT, "question": "when?", "answers": {"text": ["1248"], "answer_start": [CONTEXT.index("1248")]}},
+        {
+            "id": "0",
+            "context": CONTEXT,
+            "question": "when?",
+            "answers": {"text": ["1248"], "answer_start": [CONTEXT.index("1248")]},
+        },
         {"id": "1", "context": CONTEXT, "question": "who?", "answers": {"text": [], "answer_start": []}},
     ]
     (tmp_path / "rows").write_text("\n".join(map(json.dumps, rows)))

@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,14 @@ from pipeline.common.errors import ConfigError, InputError
 from pipeline.config import TaskConfig
 from pipeline.errors import InputError
 from pipeline.evaluation.task_types import Dataset
-from pipeline.evaluation.task_types.token_classification import Tagging, entities, entity_scores, parse
+from pipeline.evaluation.task_types.token_classification import (
+    Tagging,
+    entities,
+    entity_scores,
+    marks_of,
+    parse,
+    words_in,
+)
 from pipeline.tokenization.wordpiece import WordPiece
 from tests.pipeline.evaluation.byte_level import learn_byte_level
 from tests.support.preparing import vocabulary
@@ -377,3 +385,36 @@ def test_names_of_columns_need_rows(tmp_path: Path, wordpiece: WordPiece) -> Non
     (tmp_path / "train").write_text(CONLL)
     with refused(ConfigError, "indices", key="task.columns"):
         Tagging(str(tmp_path), replace(TASK, columns=["tokens"]), wordpiece, 40)
+
+
+# As CoNLL 2003 has its words, tweets, and text that is divided everywhere.
+NEWS = "Mr. Clinton 's U.S. visit , the IL-2 re-run , O'Neil said . ( -- Reuters ) ." + " 's" * 40
+TWEETS = "@anna loves #oslo , see http://t.co/x-1 ! A - b ( really ) ."
+ATOMS = "IL - 2 , U . S . ( melanoma ) ."
+RAW = "Germany's (melanoma), IL-2 and U.S. @bob: wait... #now!"
+
+
+@pytest.mark.parametrize(
+    ("file", "words"),
+    [
+        (NEWS, "Germany 's ( melanoma ) , IL-2 and U.S . @ bob : wait ... # now !"),
+        (TWEETS, "Germany's ( melanoma ) , IL-2 and U.S . @bob : wait ... #now !"),
+        (ATOMS, "Germany's ( melanoma ) , IL - 2 and U . S . @ bob : wait ... # now !"),
+    ],
+    ids=["news", "tweets", "atoms"],
+)
+def test_punctuation_of_raw_text_is_apart_as_the_training_file_had_it(file: str, words: str) -> None:
+    marks = marks_of([file.split()])
+    assert [RAW[start:end] for start, end in words_in(RAW, **marks)] == words.split()
+
+
+@given(st.text(st.sampled_from("ab .,-'(#\u0301"), max_size=20), st.text(st.sampled_from(".,-'(#")))
+def test_words_lose_nothing_but_blanks(text: str, marks: str) -> None:
+    spans = words_in(text, marks, marks[1:], marks[2:])
+    assert "".join(text[start:end] for start, end in spans) == "".join(text.split())
+    assert all(end <= start for (_, end), (start, _) in pairwise(spans))
+
+
+def test_a_text_that_is_divided_stays_so() -> None:
+    text = "Mr. Smith ( 's ) left ."
+    assert [text[start:end] for start, end in words_in(text, "", "", "")] == text.split()
