@@ -1,5 +1,6 @@
 """The schemas from a checkpoint to answers: `convert`, `evaluate`, `submit`, `predict`, `embed`."""
 
+import re
 from dataclasses import dataclass
 from typing import Any
 from unicodedata import normalize

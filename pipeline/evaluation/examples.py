@@ -8,13 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.cli import conf_files
-from pipeline.config import TaskConfig
-from pipeline.errors import InputError
-from pipeline.common import foreign_json
-from pipeline.common.errors import InputError
 from pipeline.config import EvaluateConfig, TaskConfig
+from pipeline.errors import InputError
 from pipeline.evaluation import table_files
 from pipeline.evaluation.table_files import Content, Table
+from pipeline.storage import strict_json
 
 SEPARATOR = re.compile("[,;|]")  # of several labels
 SMALL = 2**25  # bytes of a file that is read before a run begins
@@ -192,7 +190,7 @@ def label_of(place: str, number: int, text: str, task: TaskConfig) -> Any:
         InputError: the label is unknown, or the score is not a finite number.
     """
     if task.multilabel and text not in task.labels:
-        listed = foreign_json.parse(text) if text[:1] == "[" else SEPARATOR.split(text)
+        listed = strict_json.parse(text) if text[:1] == "[" else SEPARATOR.split(text)
         alone, names = replace(task, multilabel=False), (str(name).strip() for name in listed)
         return sorted({int(label_of(place, number, name, alone)) for name in names if name})
     if known := list(map(str, range(len(task.choices)))) or task.labels:

@@ -28,9 +28,9 @@ from pipeline.console.formatting import pluralize
 from pipeline.errors import ConfigError, Diverged, Exit
 from pipeline.evaluation import answers, examples, significance, table_files
 from pipeline.evaluation.task_types import Dataset, Given, TaskType, faults_of, open_task_type, read_sides, remarks_of
+from pipeline.evaluation.task_types.token_classification import marks_of
 from pipeline.records.estimate import Estimate
 from pipeline.records.metrics import Score, mean_of
-from pipeline.evaluation.task_types.token_classification import marks_of
 from pipeline.stages import fingerprints
 from pipeline.stages.store_folder import StoreFolder, local_place, localised
 from pipeline.storage import strict_json

@@ -12,11 +12,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 from unicodedata import normalize
 
-from pipeline.common import budget, foreign_json
-from pipeline.common.budget import Budget, parsed_size, unzipped
-from pipeline.common.errors import InputError, named, readable
-from pipeline.common.stand_ins import stand_in
-from pipeline.common.storage import BROKEN_ZIP
+from pipeline.errors import InputError, named, readable
 from pipeline.readers import parquet
 from pipeline.readers.io import compressed
 from pipeline.storage import budget, strict_json
@@ -181,7 +177,7 @@ def objects_of(
     key: str | None = None,
     kind: str | None = None,
     cure: str = "export it as CSV",
-    hook: Callable[[list[tuple[str, Any]]], dict[str, Any]] = foreign_json.by_name,
+    hook: Callable[[list[tuple[str, Any]]], dict[str, Any]] = strict_json.by_name,
 ) -> Objects | None:
     """Return the rows of Parquet, or the objects of JSON, by content or name; None of a file of another form.
 
@@ -197,7 +193,7 @@ def objects_of(
     if not ends(kind, ".json", ".jsonl") and not JSON.match(text):
         return None
     first, _, rest = text.strip().partition("\n")
-    whole = foreign_json.object_in(first.encode("utf-8", "surrogatepass"))
+    whole = strict_json.object_in(first.encode("utf-8", "surrogatepass"))
     rows = whole and key not in whole and (rest or not ends(kind, ".json"))
     found = json_objects(
         place, text, key, not text.lstrip().startswith("[") and bool(rows or ends(kind, ".jsonl")), hook
@@ -216,10 +212,10 @@ def json_objects(place: str, text: str, key: str | None, by_line: bool, hook: An
             objects = []
             for number, line in enumerate(text.split("\n"), 1):
                 if line.strip():
-                    objects.append(foreign_json.parse(line, hook))
+                    objects.append(strict_json.parse(line, hook))
                     lines.append(number)
         else:
-            content = foreign_json.parse(text, hook, budget.FIELDS)
+            content = strict_json.parse(text, hook, budget.FIELDS)
             objects = content[key] if key is not None and isinstance(content, dict) else content
     except ValueError as error:
         raise InputError(f"{error}", path=place, line=number) from error
@@ -244,7 +240,7 @@ def parquet_rows(place: str, content: bytes) -> list[dict[str, Any]]:
     room = budget_of(place, budget.FIELDS)
     try:
         file = pq.ParquetFile(pa.BufferReader(content), pre_buffer=False)
-        about = foreign_json.object_in((file.schema_arrow.metadata or {}).get(b"huggingface", b""))
+        about = strict_json.object_in((file.schema_arrow.metadata or {}).get(b"huggingface", b""))
         for batch in file.iter_batches(parquet.ROWS):
             room.take(batch.nbytes + budget.KEPT * batch.num_rows * batch.num_columns)
             found += parquet.rows(batch)

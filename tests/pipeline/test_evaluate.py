@@ -15,21 +15,16 @@ from sklearn.utils.class_weight import compute_class_weight
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from model.finetuning import loop, saved_model
-from pipeline import evaluate
-from pipeline.config import EvaluateConfig, TaskConfig
-from pipeline.errors import ConfigError, Diverged, InputError
 from model.finetuning.features import TruncationConfig, tokenize
 from pipeline import evaluate, predict
 from pipeline.cli import composing
-from pipeline.common.errors import ConfigError, Diverged, InputError
-from pipeline.common.manifest import Manifest
 from pipeline.config import EvaluateConfig, PredictConfig, TaskConfig
+from pipeline.errors import ConfigError, Diverged, InputError
 from pipeline.evaluation import examples, grid_search
 from pipeline.evaluation.task_types import remarks_of
 from pipeline.records.manifest import Manifest
 from pipeline.stages import stage
 from pipeline.tokenization.wordpiece import WordPiece
-from tests import forked
 from tests.model.sizes import small
 from tests.pipeline.evaluation.letter_model import write_letter_model
 from tests.support import forked

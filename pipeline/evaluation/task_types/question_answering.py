@@ -18,12 +18,10 @@ from typing import Any
 import numpy as np
 
 from model.finetuning.features import Ids, Samples, frame
-from pipeline.common.errors import InputError
 from pipeline.config import TaskConfig
 from pipeline.errors import InputError
 from pipeline.evaluation import examples, table_files
 from pipeline.evaluation.task_types import Dataset, Given, Keep, Logits, Scores, chosen
-from pipeline.storage import budget, strict_json
 from pipeline.tokenization.wordpiece import WordPiece
 
 QUESTION = 64  # maximum tokens of a question

@@ -14,7 +14,6 @@ from unicodedata import normalize
 import numpy as np
 
 from model.finetuning.features import UNLABELLED, Samples, frame, texts
-from pipeline.common.errors import InputError
 from pipeline.common.schema import check
 from pipeline.config import TaskConfig
 from pipeline.errors import InputError

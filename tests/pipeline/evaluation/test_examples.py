@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from pipeline.cli import conf_files
 from pipeline.config import TaskConfig
-from pipeline.errors import ConfigError, InputError
 from pipeline.config.downstream import TASK_KINDS
+from pipeline.errors import ConfigError, InputError
 from pipeline.evaluation import examples
 from pipeline.evaluation.task_types import token_classification
 from tests.pipeline.evaluation.columns import Columns, read_columns

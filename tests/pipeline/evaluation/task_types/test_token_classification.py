@@ -19,9 +19,8 @@ from nervaluate import Evaluator
 from pyarrow import parquet as pq
 
 from model.finetuning.features import UNLABELLED
-from pipeline.common.errors import ConfigError, InputError
 from pipeline.config import TaskConfig
-from pipeline.errors import InputError
+from pipeline.errors import ConfigError, InputError
 from pipeline.evaluation.task_types import Dataset
 from pipeline.evaluation.task_types.token_classification import (
     Tagging,
