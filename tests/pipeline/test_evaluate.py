@@ -468,7 +468,7 @@ def test_a_model_is_scored_on_other_tasks_sets_too(config):
         (mnli / name).write_text(text.replace("label", "gold_label"))
     task = examples.task_of("mnli")
     found = run(replace(config, task=task, submit=True)).figures
-    assert list(found["also"]) == ["mnli_mm"]  # the diagnostic is not here
+    assert list(found["also"]) == ["test_matched.tsv", "mnli_mm"]  # the diagnostic is not here
     assert found["also"]["mnli_mm"]["rows"] == found["rows"]
     assert found["also"]["mnli_mm"]["score"] == pytest.approx(found["score"])
     assert found["also"]["mnli_mm"]["baseline"] == pytest.approx(found["baseline"])
