@@ -24,11 +24,11 @@ from pipeline.cli import help_text
 from pipeline.cli.conf_files import CONF, choices, no_such
 from pipeline.cli.overrides import Words, for_hydra, other_word, quoted, search_path, split, type_of
 from pipeline.common.schema import StageConfig, check, walk_fields, without_effect
+from pipeline.config import TaskConfig
 from pipeline.console import terminal
 from pipeline.errors import UNSET, ConfigError, UserError, named
 from pipeline.storage.places import is_address, scheme_of
 from pipeline.storage.stores.objects import SCHEMES
-from pipeline.config import TaskConfig
 
 # Errors caused by a command line or a YAML file; any other exception is a bug.
 MISTAKES = (UserError, HydraException, OmegaConfBaseException)
