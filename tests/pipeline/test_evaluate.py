@@ -1,4 +1,3 @@
-import io
 import json
 import shlex
 import shutil
@@ -11,49 +10,18 @@ import numpy as np
 import pytest
 import torch
 import yaml
-from sklearn.utils.class_weight import compute_class_weight
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from model.finetuning import loop, saved_model
-from model.finetuning.features import TruncationConfig, tokenize
-from pipeline import evaluate, predict
-from pipeline.cli import composing
-from pipeline.config import EvaluateConfig, PredictConfig, TaskConfig
+from pipeline.config import EvaluateConfig
 from pipeline.errors import ConfigError, Diverged, InputError
 from pipeline.evaluation import examples, grid_search
 from pipeline.evaluation.task_types import remarks_of
-from pipeline.records.manifest import Manifest
-from pipeline.stages import stage
-from pipeline.tokenization.wordpiece import WordPiece
 from tests.model.sizes import small
 from tests.pipeline.evaluation.letter_model import write_letter_model
+from tests.pipeline.evaluation.toy_task import TASK, WORDS, configured, run
 from tests.support import forked
 from tests.support.refusals import refused
-
-WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefgh"]
-TASK = TaskConfig(
-    name="toy",
-    folder="Toy",
-    columns=["sentence1", "sentence2"],
-    labels=["no", "yes"],
-    metrics=["accuracy", "f1"],
-    sample=True,
-)
-
-
-def write_task(folder: Path) -> None:
-    """Whether the second part has an `a`: can be learnt, but not from how often words occur."""
-    draw = np.random.default_rng(0)
-    folder.mkdir(parents=True)
-    for name, rows in (("train", 300), ("dev", 100)):
-        lines = ["index\tsentence1\tsentence2\tlabel"]
-        for index in range(rows):
-            first, second = (draw.choice(list("bcdefgh"), draw.integers(1, 6)) for _ in range(2))
-            label = index % 2
-            (second if label else first)[0] = "a"
-            texts = "\t".join(" ".join(words) for words in (first, second))
-            lines.append(f"{index}\t{texts}\t{TASK.labels[label]}")
-        (folder / f"{name}.tsv").write_text("\n".join(lines) + "\n")
 
 
 @pytest.fixture(scope="module")
@@ -82,22 +50,7 @@ def modern_folder(tmp_path_factory) -> Path:
 
 @pytest.fixture
 def config(tmp_path, model_folder) -> EvaluateConfig:
-    write_task(tmp_path / "tasks" / "Toy")
-    return EvaluateConfig(
-        workdir=str(tmp_path),
-        out=str(tmp_path / "evaluate-toy"),
-        task=TASK,
-        epochs=1,
-        data=str(tmp_path / "tasks"),
-        pretrained=str(model_folder),
-        batch_sizes=[16],
-        learning_rates=[3e-3],
-        sequence_length=16,
-    )
-
-
-def run(config: EvaluateConfig) -> Manifest:
-    return stage.run("evaluate", config, evaluate.make, in_place=True)
+    return configured(tmp_path, model_folder)
 
 
 @pytest.mark.slow
@@ -476,108 +429,6 @@ def test_a_model_is_scored_on_other_tasks_sets_too(config):
     answers = (Path(config.out) / "submission" / "MNLI-m.tsv").read_text()
     dev = (Path(config.out) / "predictions.tsv").read_text().splitlines()
     assert answers.splitlines() == ["\t".join(row.split("\t")[:2]) for row in dev]
-
-
-def test_more_dev_files_and_a_test_set_have_a_score_each(config):
-    folder = Path(config.data) / "Toy"
-    head, *rows = (folder / "dev.tsv").read_text().splitlines()
-    for name, part in (("dev-1.tsv", rows[:60]), ("dev-2.tsv", rows[60:]), ("held.tsv", rows[:30])):
-        (folder / name).write_text("\n".join([head, *part]) + "\n")
-    task = replace(config.task, dev="dev-*.tsv", test="held.tsv")
-    found = run(replace(config, task=task, baseline=False)).figures
-    assert found["rows"]["dev"] == 60
-    assert {name: one["rows"]["dev"] for name, one in found["also"].items()} == {"dev-2.tsv": 40, "held.tsv": 30}
-    rows = (Path(config.out) / "predictions.tsv").read_text().splitlines()[1:31]
-    right = np.mean([row.split("\t")[1] == row.split("\t")[2] for row in rows])
-    assert found["also"]["held.tsv"]["score"] == pytest.approx(right)
-    with refused(InputError, "task.dev=FILE", path=str(folder / "none*")):
-        run(replace(config, task=replace(task, dev="none*")))
-
-
-def test_the_test_set_of_a_submission_is_scored_only_where_it_has_labels(config):
-    folder, task = Path(config.data) / "Toy", replace(config.task, test="test.tsv", submission="Toy")
-    assert examples.own_test(config.data, task) is None
-    for head, found in (("index\tsentence1", None), ("index\tsentence1\tlabel", "test.tsv")):
-        (folder / "test.tsv").write_text(f"{head}\n")
-        assert examples.own_test(config.data, task) == found
-
-
-def test_the_epoch_that_is_best_on_dev_is_scored_and_kept(config):
-    best = run(replace(config, epochs=4, baseline=False, keep=True, best_epoch=True, learning_rates=[1e-2]))
-    epochs = [one["scores"]["accuracy"] for one in best.figures["runs"][0]["epochs"]]
-    assert best.figures["score"] == max(epochs)
-    rows = [row.split("\t") for row in (Path(config.out) / "predictions.tsv").read_text().splitlines()[1:]]
-    assert np.mean([row[1] == row[2] for row in rows]) == pytest.approx(max(epochs))
-    number = epochs.index(max(epochs)) + 1
-    assert f"| epochs | {number} of 4 |" in (Path(config.out) / "model" / "README.md").read_text()
-    _, kept = saved_model.load(Path(config.out) / "model")
-    texts = [[row[column] for row in rows] for column in (3, 4)]
-    samples = tokenize(WordPiece.load(config.pretrained), *texts, [0.0] * len(rows), TruncationConfig(16))
-    answers = [kept.labels[int(one.argmax())] for one in loop.predict(kept.model, samples, torch.device("cpu"))]
-    assert answers == [row[1] for row in rows]
-
-
-def test_several_labels_are_learnt_and_answered(config, monkeypatch, capsys):
-    """A text has the label of each letter that is in it."""
-    draw = np.random.default_rng(0)
-    for name, count in (("train", 400), ("dev", 60)):
-        texts = [draw.choice(list("abcdef"), 5).tolist() for _ in range(count)]
-        rows = [json.dumps({"text": " ".join(t), "label": sorted({*t} & {*"abc"})}) for t in texts]
-        (Path(config.data) / f"{name}.jsonl").write_text("\n".join(rows))
-    task = TaskConfig(
-        name="own",
-        columns=["text"],
-        labels=["a", "b", "c"],
-        multilabel=True,
-        metrics=["macro_f1", "micro_f1"],
-        train="train.jsonl",
-        dev="dev.jsonl",
-    )
-    config = replace(config, task=task, epochs=5, learning_rates=[1e-2], keep=True, baseline=False)
-    found = run(replace(config, class_weights="balanced")).figures
-    assert found["score"] > 0.6 > 0.4 > found["majority"]
-    row = (Path(config.out) / "predictions.tsv").read_text().splitlines()[1].split("\t")
-    assert row[2] == "|".join(sorted({*row[3].split()} & {*"abc"}))
-    monkeypatch.setattr("sys.stdin", io.StringIO(f"{row[3]}\n"))
-    predict.predict(PredictConfig(pretrained=str(Path(config.out) / "model")))
-    answer = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert "|".join(answer["labels"]) == row[1]
-    assert answer["labels"] == [label for label, share in answer["probabilities"].items() if share > 0.5]
-
-
-@pytest.mark.parametrize(
-    ("weights", "labels", "kind"),
-    [("even", ["a", "b"], "classification"), ([1.0], ["a", "b"], "classification"), ("balanced", [], "answers")],
-)
-def test_weights_that_fit_no_classes_are_refused(config, weights, labels, kind):
-    task = replace(config.task, kind=kind, labels=labels, metrics=["f1"])
-    with refused(ConfigError, key="class_weights"):
-        replace(config, task=task, class_weights=weights)
-
-
-def test_balanced_weights_are_those_of_scikit_learn():
-    labels = np.array([0.0, 0, 0, 1, 2, 2])
-    expected = compute_class_weight("balanced", classes=np.arange(3), y=labels)
-    assert grid_search.balanced(labels, 3) == pytest.approx(expected)
-    tags = [np.array([-100, 0, 0, 0]), np.array([1, 2, 2, -100])]
-    assert grid_search.balanced(tags, 3) == pytest.approx(expected)
-    assert grid_search.balanced(np.array([[1, 0], [1, 1], [1, 0]]), 2) == [0, 2]
-
-
-@pytest.mark.parametrize("word", ["--config-dir", "hydra.searchpath"])
-def test_another_task_may_be_in_a_folder_of_ones_own(config, tmp_path, word):
-    (tmp_path / "conf" / "task").mkdir(parents=True)
-    mine = "name: mine\nfolder: Toy\ncolumns: [sentence1]\nlabels: ['no', 'yes']\nmetrics: [f1]\n"
-    (tmp_path / "conf" / "task" / "mine.yaml").write_text(mine)
-    path = tmp_path / "conf"
-    own = [word, str(path)] if word == "--config-dir" else [f"{word}=[file://{path}]"]
-    words = [f"data={config.data}", f"pretrained={config.pretrained}", "+task=rte"]
-    made = composing.of_words("evaluate", EvaluateConfig, [*own, *words, "task.also=[mine,mnli_mm]"], False)
-    assert list(made.own_tasks) == ["mine"]
-    also = examples.also_of(made)
-    assert {name: task.metrics for name, task in also.items()} == {"mine": ["f1"], "mnli_mm": ["accuracy"]}
-    with refused(ConfigError, "mnli_mm", key="task.also", value="mnli_mn"):
-        composing.of_words("evaluate", EvaluateConfig, [*words, "task.also=[mnli_mn]"], False)
 
 
 def test_a_task_without_a_training_set_says_so(config):
