@@ -25,7 +25,7 @@ from pipeline.console import output, terminal
 from pipeline.errors import InputError
 from pipeline.evaluation.input_rows import Row, longest_of, rows_of
 from pipeline.evaluation.task_types.question_answering import Answers, Question
-from pipeline.evaluation.task_types.token_classification import Tagging
+from pipeline.evaluation.task_types.token_classification import Tagging, words_in
 from pipeline.tokenization.coverage import Coverage
 from pipeline.tokenization.wordpiece import WordPiece
 
@@ -88,6 +88,10 @@ def answerer(config: PredictConfig) -> tuple[Callable[[Rows], Replies], Coverage
         return lambda block: list(map(pretrained.answer, block)), wordpiece.coverage
     size, found = saved_model.load(folder)
     tuned = Tuned(found, wordpiece, longest_of(config, size.positions))
+    if found.model.config.kind == "tag":
+        how = found.reading
+        kept = f"words begin with {how.starts!r}, end with {how.ends!r}, are divided by {how.divides!r}"
+        terminal.say(f"predict: punctuation apart as in the training file ({kept})", sys.stderr)
     kinds = {"class": tuned.classes, "tag": tuned.tags, "answer": tuned.passages, "choice": tuned.endings}
     return kinds[found.model.config.kind], wordpiece.coverage
 
@@ -221,15 +225,19 @@ class Tuned:
         Raises:
             InputError: the model classifies pairs, and a line has no tab.
         """
-        from scipy.special import softmax
+        from scipy.special import expit, softmax
 
         answers, labels = [], self.found.labels
         for row, logits in zip(block, self.class_logits(list(map(self.sides, block))), strict=True):
             if not labels:
                 answers.append({"text": row.text, "score": round(float(logits[0]), 6)})
                 continue
-            every = dict(zip(labels, (round(share, 6) for share in softmax(logits).tolist()), strict=True))
-            answers.append({"text": row.text, "label": labels[int(logits.argmax())], "probabilities": every})
+            several = self.found.model.config.several
+            shares = expit(logits) if several else softmax(logits)
+            every = dict(zip(labels, (round(share, 6) for share in shares.tolist()), strict=True))
+            label = [name for name, logit in zip(labels, logits, strict=True) if logit > 0]
+            found = {"labels": label} if several else {"label": labels[int(logits.argmax())]}
+            answers.append({"text": row.text, **found, "probabilities": every})
         return answers
 
     def sides(self, row: Row) -> tuple[str, str | None]:
@@ -253,13 +261,16 @@ class Tuned:
             yield from self.logits_of(list(first), list(second) if paired else None)
 
     def tags(self, block: Rows) -> Replies:
-        """Predict the tags of the words of each line."""
+        """Predict the tags of the words of each line, with the characters at which they begin and end."""
         task = TaskConfig(name="predict", kind="tagging", label="1", labels=self.found.labels, metrics=["f1"])
         kind = Tagging("", task, self.wordpiece, self.longest)
-        words = [texts_of(row, 1)[0].split() for row in block]
+        texts, how = [texts_of(row, 1)[0] for row in block], self.found.reading
+        spans = [words_in(text, how.starts, how.ends, how.divides) for text in texts]
+        words = [[text[start:end] for start, end in each] for text, each in zip(texts, spans, strict=True)]
         part = kind.part_of([(one, []) for one in words], False, [], "")
         decided = kind.decode(part, self.predicted(part.samples))
-        return [{"words": one, "tags": given} for one, given in zip(words, decided, strict=True)]
+        every = zip(words, spans, decided, strict=True)
+        return [{"words": one, "offsets": places, "tags": given} for one, places, given in every]
 
     def passages(self, block: Rows) -> Replies:
         """Predict the answer in each passage; `none` is the margin by which no answer is more likely.

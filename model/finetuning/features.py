@@ -16,7 +16,6 @@ from pipeline.tokenization.wordpiece import WordPiece
 
 Ids = Ints
 
-SORTED = 32  # batches sorted by length together: short ones are cheap
 HEAD_SHARE = 128 / 510  # share of the head in head_tail (Sun et al. 2019, section 5.3.1)
 UNLABELLED = -100  # label of tokens without a label
 
@@ -120,16 +119,14 @@ def cut(part: Ids, keep: int, truncation: str) -> Ids:
 
 
 def epoch_batches(samples: Samples, size: int, key: np.uint64) -> Iterator[Ints]:
-    """Yield each sample once, in batches of similar length, in a keyed order."""
-    order = counter_rng.permutation(key, len(samples))
-    lengths = samples.lengths()
-    batches = []
-    for start in range(0, len(order), size * SORTED):
-        pool = order[start : start + size * SORTED]
-        pool = pool[np.argsort(lengths[pool], kind="stable")]
-        batches += [pool[low : low + size] for low in range(0, len(pool), size)]
-    for index in counter_rng.permutation(key ^ np.uint64(1), len(batches)):
-        yield batches[index]
+    """Yield each sample once, in random batches, as batches of one length may be of one kind of content.
+
+    Within a batch the order is that of the lengths: attention computes equal ones at once.
+    """
+    order, lengths = counter_rng.permutation(key, len(samples)), samples.lengths()
+    for low in range(0, len(order), size):
+        rows = order[low : low + size]
+        yield rows[np.argsort(lengths[rows], kind="stable")]
 
 
 def batch_count(samples: Samples, size: int) -> int:

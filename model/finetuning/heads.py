@@ -32,6 +32,9 @@ class HeadConfig:
     mix: str = "concat"  # of several layers: concat, mean, or weighted by learnt weights
     pooling: str = "cls"  # of a sequence's tokens if frozen: cls, mean or max
     chunks: str = "mean"  # pooling of a sample's chunks: mean, max or attention
+    several: bool = False  # any number of classes of a sample are right, labels (B, C) of 0 and 1
+    weights: list[float] | None = None  # (C,) of classes in the loss; if several, of their presence
+    scale: tuple[float, float] = (0.0, 1.0)  # mean and deviation of scores: outputs are learnt without
 
 
 class BertWithHead(nn.Module):
@@ -152,19 +155,22 @@ def pool_tokens(x: Tensor, starts: Tensor, places: Tensor, kind: str) -> Tensor:
     return pool(x, owners(starts, len(x)), len(starts) - 1, kind)
 
 
-def loss_of(kind: str, logits: Tensor, labels: Tensor, batch: Packed) -> Tensor:
+def loss_of(kind: str, logits: Tensor, labels: Tensor, batch: Packed, each: list[float] | None = None) -> Tensor:
     """Return the mean loss of a batch: cross entropy, or squared error for scores.
 
-    Labels are `(B,)`; `(T,)` for tags, some of them `UNLABELLED`; `(S, 2)` for answers, the first
-    and the last token within the sequence.
+    Labels are `(B,)`, or `(B, C)` if several are right; `(T,)` for tags, some of them `UNLABELLED`; `(S, 2)` for
+    answers, the first and the last token within the sequence. `each` has the weights of the classes.
     """
+    weights = None if each is None else logits.new_tensor(each)
     if kind == ANSWER:
         longest = batch.max_length
         places = padded_places(batch.cu_seqlens, longest, len(logits))  # (T,)
         padded = logits.new_full((len(labels) * longest, 2), -torch.inf).index_copy(0, places, logits)
         return functional.cross_entropy(padded.view(-1, longest, 2), labels.long())
     if kind == TAG:
-        return functional.cross_entropy(logits, labels.long(), ignore_index=UNLABELLED)
+        return functional.cross_entropy(logits, labels.long(), weights, ignore_index=UNLABELLED)
+    if labels.dim() == 2:
+        return functional.binary_cross_entropy_with_logits(logits, labels.to(logits.dtype), pos_weight=weights)
     if logits.shape[1] == 1:
         return functional.mse_loss(logits[:, 0], labels.to(logits.dtype))
-    return functional.cross_entropy(logits, labels.long())
+    return functional.cross_entropy(logits, labels.long(), weights)

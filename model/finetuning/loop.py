@@ -4,6 +4,7 @@ Shapes: N samples, B samples in a batch, S sequences, T tokens in it, C outputs.
 """
 
 import copy
+import hashlib
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from model.encoders.batch import Packed
 from model.encoders.encoder import prepare_for
 from model.finetuning.features import Samples, batch_count, epoch_batches
 from model.finetuning.heads import BertWithHead, HeadConfig, loss_of
-from model.huggingface.names import ANSWER, TAG
+from model.huggingface.names import ANSWER, CLASS, TAG
 from model.loader.device_copy import sent
 from model.optim.build import parameter_groups
 from model.training.schedule import lr_factor
@@ -79,20 +80,34 @@ def labels_of(samples: Samples, rows: Ints, kind: str, device: torch.device) -> 
 
 def batch_loss(model: BertWithHead, samples: Samples, rows: Ints, device: torch.device) -> Tensor:
     """Return the mean loss of some samples; the host does not wait for the device."""
-    kind = model.config.kind
+    kind, (mean, deviation) = model.config.kind, model.config.scale
     batch, bounds = inputs(samples, rows, device)
-    return loss_of(kind, model(batch, bounds).float(), labels_of(samples, rows, kind, device), batch)
+    labels = labels_of(samples, rows, kind, device)
+    labels = (labels - mean) / deviation if kind == CLASS else labels
+    return loss_of(kind, model(batch, bounds).float(), labels, batch, model.config.weights)
 
 
 def build(size: ModelConfig, weights: Weights | None, head: HeadConfig, seed: int) -> BertWithHead:
-    """Build a new head on an encoder with pre-trained weights, or random ones for None."""
-    torch.manual_seed(int(counter_rng.key(seed, "finetune") >> np.uint64(1)))
+    """Build a new head on an encoder with pre-trained weights, or random ones for None.
+
+    Of a head that is among the weights, rows that are not NaN are taken.
+    """
+    torch.manual_seed(int(counter_rng.key(seed, "finetune", *start_of(weights or {})) >> np.uint64(1)))
     model = BertWithHead(size, head)
     if weights is not None:
-        missing, _ = model.load_state_dict(model.pretrained(weights), strict=False)
+        found, fresh = model.pretrained(weights), model.state_dict()
+        for name in found.keys() & {"head.weight", "head.bias"}:
+            found[name] = torch.where(found[name].isnan(), fresh[name], found[name])
+        missing, _ = model.load_state_dict(found, strict=False)
         own = ("head.", "attention.", "shares")
         assert all(name.startswith(own) for name in missing), missing
     return model
+
+
+def start_of(weights: Weights) -> list[str]:
+    """Return a mark of an encoder: with the same seed, one that was tuned gets another head than it was tuned to."""
+    names = sorted(name for name, tensor in weights.items() if name.startswith("encoder.") and tensor.dim() == 1)
+    return [hashlib.blake2b(weights[name].cpu().float().numpy().tobytes()).hexdigest() for name in names]
 
 
 def train(
@@ -156,14 +171,15 @@ def update(model: BertWithHead, worker: BertWithHead, optimizer: torch.optim.Opt
 def predict(
     model: BertWithHead, samples: Samples, device: torch.device, on_batch: Callable[[], object] = lambda: None
 ) -> list[npt.NDArray[np.float32]]:
-    """Return the logits of each sample: N of `(C,)`, or `(length, C)` for tags and answers."""
+    """Return the logits of each sample: N of `(C,)`, or `(length, C)` for tags and answers; scores by their scale."""
     model.to(device).eval()
+    mean, deviation = model.config.scale
     found: list[Any] = [None] * len(samples)
     lengths = samples.lengths()
     order = np.argsort(lengths, kind="stable")
     for start in range(0, len(order), EVALUATION_BATCH):
         rows = order[start : start + EVALUATION_BATCH]
-        logits = model(*inputs(samples, rows, device)).float().cpu().numpy()
+        logits = (model(*inputs(samples, rows, device)).float() * deviation + mean).cpu().numpy()
         if model.config.kind in (TAG, ANSWER):
             logits = np.split(logits, np.cumsum(lengths[rows])[:-1])
         for row, values in zip(rows, logits, strict=True):

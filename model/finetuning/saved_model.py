@@ -5,7 +5,7 @@ from pathlib import Path
 
 import torch
 
-from model.config import Json, ModelConfig
+from model.config import Json, ModelConfig, Weights
 from model.finetuning.heads import BertWithHead, HeadConfig
 from model.huggingface import bert_format, vocabulary
 from model.huggingface.names import ANSWER, CHOICE, CLASS, NAMES, TAG, Names
@@ -16,18 +16,21 @@ KINDS = {  # head type by class of transformers
     named: kind for names in NAMES.values() for kind, named in names.tuned.items()
 }
 TRUNCATIONS, SHORTEST = ("head", "tail", "head_tail"), 8  # tokens of the shortest sequences
-ONE_CLASS = "single_label_classification"  # a problem type of transformers
+ONE_CLASS, SEVERAL = "single_label_classification", "multi_label_classification"  # problem types of transformers
 # In config.json; transformers keeps keys that it does not know.
 TEXTS, READING = "texts_per_sample", "fine_tuning"
 
 
 @dataclass(frozen=True)
 class Reading:
-    """The part of a text that a model was tuned on; the defaults are those of older folders."""
+    """The part of a text that a model was tuned on, and its words; the defaults are those of older folders."""
 
     sequence_length: int | None = None  # None: all positions of the model
     truncation: str = "head"
     stride: int = 128
+    starts: str = ""  # punctuation that words keep at their start; other is apart
+    ends: str = ""  # that they keep at their end
+    divides: str = ""  # that is apart within a word, too
 
 
 @dataclass(frozen=True)
@@ -62,7 +65,11 @@ def save(
     names = bert_format.names_for(size)
     state = {name: tensor.detach().cpu().contiguous() for name, tensor in model.state_dict().items()}
     head = head_name(names, kind)
-    own = {f"{head}.{part}": state.pop(f"head.{part}") for part in ("weight", "bias")}
+    mean, deviation = model.config.scale  # in the head: all readers get scores as the labels were
+    own = {
+        f"{head}.weight": state.pop("head.weight") * deviation,
+        f"{head}.bias": state.pop("head.bias") * deviation + mean,
+    }
     folder.mkdir(parents=True, exist_ok=True)
     text, entries = vocabulary.read(source)
     config = bert_format.their_config(size, entries, torch.float32)
@@ -99,7 +106,9 @@ def names_of(head: HeadConfig, labels: list[str]) -> Json:
         "label2id": {word: number for number, word in enumerate(words)},
     }
     if head.kind == CLASS:
-        content["problem_type"] = "regression" if head.outputs == 1 else ONE_CLASS
+        content["problem_type"] = "regression" if head.outputs == 1 else SEVERAL if head.several else ONE_CLASS
+    if head.scale != HeadConfig.scale:
+        content["label_mean"], content["label_deviation"] = head.scale
     return content
 
 
@@ -107,6 +116,25 @@ def is_tuned(folder: Path) -> bool:
     """Return whether a folder has a fine-tuned model in Hugging Face's format."""
     content = bert_format.read_config(folder) if (folder / bert_format.CONFIG).is_file() else {}
     return (content.get("architectures") or [""])[0] in KINDS
+
+
+def head_of(folder: Path | str, size: ModelConfig, others: Weights, kind: str, labels: list[str]) -> Weights:
+    """Return the head of a fine-tuned folder for these labels, by our names: rows by theirs, of new labels NaN.
+
+    `others` are the tensors of the folder that are not of pre-training. It is empty if the head is of another
+    kind, or knows none of the labels. Answers and choices have no labels, but outputs of one meaning.
+    """
+    content = bert_format.read_config(folder)
+    if KINDS.get((content.get("architectures") or [""])[0]) != kind:
+        return {}
+    name = head_name(bert_format.names_for(size), kind)
+    found = {f"head.{part}": others[f"{name}.{part}"] for part in ("weight", "bias") if f"{name}.{part}" in others}
+    if kind in (ANSWER, CHOICE):
+        return found
+    known = {str(word).casefold(): int(number) for number, word in (content.get("id2label") or {}).items()}
+    rows = [known.get(label.casefold(), -1) for label in labels]
+    taken = {part: torch.cat([t, torch.full_like(t[:1], torch.nan)])[rows].float() for part, t in found.items()}
+    return taken if max(rows, default=-1) >= 0 else {}
 
 
 def load(folder: Path | str) -> tuple[ModelConfig, SavedModel]:
@@ -132,8 +160,8 @@ def load(folder: Path | str) -> tuple[ModelConfig, SavedModel]:
     head = {part: others.get(f"{name}.{part}") for part in ("weight", "bias")}
     if head["weight"] is None or head["bias"] is None:
         raise InputError(f"{name}.weight and {name}.bias, the head of {named}, not found", path=folder)
-    check_problem(folder, content, kind, len(head["bias"]))
-    model = BertWithHead(size, HeadConfig(kind, len(head["bias"])))
+    several = check_problem(folder, content, kind, len(head["bias"]))
+    model = BertWithHead(size, HeadConfig(kind, len(head["bias"]), several=several))
     random = {note.partition(":")[0] for note in notes if note.endswith(bert_format.INITIALISED)}
     weights = model.pretrained({name: tensor for name, tensor in state.items() if name not in random})
     weights |= {f"head.{part}": t.float() for part, t in head.items() if t is not None}
@@ -165,16 +193,15 @@ def stated_by(folder: Path, content: Json, outputs: int) -> tuple[list[str], Rea
     return labels if outputs > 1 else [], found
 
 
-def check_problem(folder: Path, content: Json, kind: str, outputs: int) -> None:
-    """Check that several outputs of a classification are classes of which one is right.
+def check_problem(folder: Path, content: Json, kind: str, outputs: int) -> bool:
+    """Return whether several outputs of a classification are classes of which any number is right; else it is one.
 
     Raises:
         InputError: Its config.json has another problem type.
     """
     problem = content.get("problem_type")
-    if kind == CLASS and outputs > 1 and problem not in (None, ONE_CLASS):
+    if kind == CLASS and outputs > 1 and problem not in (None, ONE_CLASS, SEVERAL):
         raise InputError(
-            f"problem_type {problem} with {outputs} outputs is not supported, as their probabilities do not add up to "
-            f"1; use a model with problem_type {ONE_CLASS}",
-            path=folder,
+            f"problem_type {problem} with {outputs} outputs is not supported; use {ONE_CLASS} or {SEVERAL}", path=folder
         )
+    return kind == CLASS and outputs > 1 and problem == SEVERAL

@@ -9,9 +9,11 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import fields, is_dataclass
+from pathlib import Path
 from typing import Any, TypeVar
 
 import hydra
+from hydra._internal.utils import get_args_parser
 from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
 from hydra.errors import HydraException, MissingConfigException
@@ -20,8 +22,9 @@ from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBase
 
 from pipeline.cli import help_text
 from pipeline.cli.conf_files import CONF, choices, no_such
-from pipeline.cli.overrides import Words, for_hydra, other_word, quoted, split, type_of
+from pipeline.cli.overrides import Words, for_hydra, other_word, quoted, search_path, split, type_of
 from pipeline.common.schema import StageConfig, check, walk_fields, without_effect
+from pipeline.config import TaskConfig
 from pipeline.console import terminal
 from pipeline.errors import UNSET, ConfigError, UserError, named
 from pipeline.storage.places import is_address, scheme_of
@@ -201,7 +204,9 @@ def has_keys(error: ValidationError, full: str, value: str) -> ConfigError:
 def no_list(full: str, value: Any) -> ConfigError:
     """Return the error for one value (None: unknown) where a list is wanted, with the list of it."""
     listed = quoted(["VALUE" if value is None else value]).replace("'", '"')
-    return ConfigError(f"must be a list; write '{named(full)}={listed}'", full, UNSET if value is None else value)
+    several = isinstance(value, int) and full.endswith("seeds") and value > 1
+    more = f", or '{named(full)}={quoted(list(range(value)))}' for {value} seeds" if several else ""
+    return ConfigError(f"must be a list; write '{named(full)}={listed}'{more}", full, UNSET if value is None else value)
 
 
 def check_keys(config: DictConfig, prefix: str = "") -> None:
@@ -284,6 +289,10 @@ def of_words(name: str, schema: type[Config], words: Words, asked: bool) -> Conf
     """
     try:
         config = compose(name, schema, words)
+        if config is not None and "own_tasks" in config and not OmegaConf.is_missing(config, "task"):
+            given = get_args_parser().parse_known_args(split(words)[0])[0].config_dir
+            folders = [*([Path(given)] if given else []), *search_path(words)]
+            config.own_tasks = own_tasks(config.task.also, folders)
         if config is not None and asked:
             help_text.print_help(name, schema, config)
         if config is None or asked:
@@ -296,6 +305,21 @@ def of_words(name: str, schema: type[Config], words: Words, asked: bool) -> Conf
         raise
     except MISTAKES as error:
         raise explain(error) from error
+
+
+def own_tasks(names: Iterable[str], own: Iterable[Path]) -> dict[str, Any]:
+    """Return the settings of those tasks that are in the folders `own` of YAML files.
+
+    Raises:
+        ConfigError: a task is neither there nor one of ours.
+    """
+    found = {}
+    for name in names:
+        if files := [file for folder in own if (file := folder / "task" / f"{name}.yaml").is_file()]:
+            found[name] = OmegaConf.merge(OmegaConf.structured(TaskConfig), OmegaConf.load(files[0]))
+        elif name not in (known := choices("task", *own)):
+            raise no_such("task", name, known).but(key="task.also")
+    return found
 
 
 STORE = ("workdir", "out", "glue")  # keys of a stage or a run that may be in a store, like inputs

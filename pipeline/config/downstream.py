@@ -21,12 +21,13 @@ def composed(value: str | list[str]) -> str | list[str]:
 
 # The types of tasks, each with the metrics that it can be scored by.
 TASK_KINDS = {
-    "classification": ("accuracy", "matthews", "f1", "pearson", "spearman"),
+    "classification": ("accuracy", "matthews", "f1", "macro_f1", "micro_f1", "pearson", "spearman"),
     "choice": ("accuracy",),
     "tagging": ("f1", "precision", "recall", "accuracy"),
     "answers": ("f1", "exact"),
     MINIMAL_PAIRS: ("accuracy",),
 }
+OF_SCORES, OF_ONE_CLASS = ("pearson", "spearman"), ("matthews", "f1")  # others are of classes, one or several
 
 
 @dataclass(kw_only=True)
@@ -103,6 +104,7 @@ class TaskConfig(Section, key="task"):
     _only = dict.fromkeys(("contexts", "paradigm", "phenomenon", "category"), ("kind", MINIMAL_PAIRS)) | {
         "choices": ("kind", "choice"),
         **dict.fromkeys(("test_columns", "test_rows"), ("test",)),
+        "multilabel": ("labels",),
     }
     _yields = dict.fromkeys(["dev_share"], ("dev",))
 
@@ -117,13 +119,18 @@ class TaskConfig(Section, key="task"):
     header: bool = option(True, "Whether train and dev begin with the names of the columns.")
     key: str | None = option(None, "Of a JSON file: key under which its object has the rows.")
     labels: list[str] = option([], "Labels in the order of the classes; empty: regression.")
+    multilabel: bool = option(
+        False, "Several labels a text, or none: lists of JSON or Parquet, or with `,`, `;` or `|` between."
+    )
     metrics: list[str] = option([], "Metrics; the first is the score.")
     train: str = option("train.tsv", "File of the training set.")
-    dev: str = option("dev.tsv", "File of the development set.")
+    dev: Any = option(
+        "dev.tsv", "File of the development set; a list, or a pattern, of several, of which the first chooses."
+    )
     dev_share: float = option(
         0.0, "Share of train that is held out as dev; the file `dev` is not read.", at_least=0, below=1
     )
-    test: str | None = option(None, "File of the test set, without labels, for a submission.")
+    test: str | None = option(None, "File of a test set, scored where it has labels; of a submission, without.")
     test_columns: list[str] = option([], "Columns of the test set; empty: as `columns`.")
     test_rows: int | None = option(None, "Rows of the test set that the server expects.")
     submission: str | None = option(None, "Name of the file that the server accepts.")
@@ -136,6 +143,9 @@ class TaskConfig(Section, key="task"):
 
     def check_rules(self) -> None:
         """Check that the columns can be found and the score is known."""
+        several = [self.dev] if isinstance(self.dev, str) else self.dev
+        texts = isinstance(several, list) and all(isinstance(name, str) for name in several)
+        self.require(texts and (len(several) > 0), "must be a file, or a list of files", "dev")
         vars(self).update((name, composed(getattr(self, name))) for name in IN_TABLES)
         known = TASK_KINDS[self.kind]
         if self.kind in ("classification", "choice"):
@@ -151,22 +161,23 @@ class TaskConfig(Section, key="task"):
         if self.kind == "classification":
             once = len({*self.labels}) == len(self.labels) != 1
             self.require(once, "must be two or more, each once, or empty for regression", "labels")
-            known = known[: 2 if len(self.labels) > 2 else 3] if self.labels else known[3:]
+            known = tuple(name for name in known if (name in OF_SCORES) != bool(self.labels))
+            not_here = OF_ONE_CLASS if self.multilabel else ("f1",) if len(self.labels) > 2 else ()
+            known = tuple(name for name in known if name not in not_here)
         if self.kind == MINIMAL_PAIRS:
+            self.require(isinstance(self.dev, str), "must be one file or pattern", "dev")
             self.require(len(self.columns) == 2, "must be two, of the good and the bad sentence", "columns")
             self.require(len(self.contexts) <= 2, "must be one column for both, or two", "contexts")
         if self.kind == "choice":
             self.require(len(self.choices) >= 2, "must be two columns or more", "choices")
-        if self.kind == "tagging":
-            check(
-                all(re.fullmatch(r"-?\d+", place) for place in (*self.columns, self.label)),
-                "must be indices for tagging, from 0, or from the end: -1",
-                "task.columns",
-                f"{self.columns}, task.label={self.label}",
-            )
-        check(bool(self.metrics), "must be at least one", "task.metrics", "[]")
+        check(bool(self.metrics), f"must be at least one of {', '.join(known)}", "task.metrics", "[]")
         for metric in self.metrics:
             check(metric in known, f"choose one of {', '.join(known)}", "task.metrics", metric)
+
+    @property
+    def dev_names(self) -> list[str]:
+        """Return the files of development sets, or patterns; none where they are a part of train."""
+        return [] if self.dev_share else self.dev if isinstance(self.dev, list) else [self.dev]
 
     @property
     def trains(self) -> bool:
@@ -216,6 +227,11 @@ class EvaluateConfig(StageConfig):
     baseline: bool = option(True, "Do the same runs from random initialisation too.")
     keep: bool = option(False, "Keep the best model in `model`: for predict, or to start another task from.")
     submit: bool = option(False, "Write the best model's answers to the test sets: `submission`.")
+    own_tasks: dict[str, TaskConfig] = option({}, "Of task.also: tasks of your own folder of YAML files; filled in.")
+    class_weights: Any = option(
+        None, "Of classes or tags: their weights in the loss, in the order of task.labels; or balanced, by frequency."
+    )
+    best_epoch: bool = option(False, "Take the epoch that scores best on dev, not the last.")
     maximum_rows: int | None = option(None, "Rows of train that are read, for trials; null: all.", at_least=1)
     processes: int = runtime_option(1, "Runs of the grid at a time.", at_least=1)
     threads: int | None = runtime_option(None, "Threads on a CPU; null: PyTorch's choice.", at_least=1)
@@ -258,6 +274,18 @@ class EvaluateConfig(StageConfig):
             "has no training set; evaluate the task that has it in `also`",
             "task",
             self.task.name,
+        )
+        given, labels = self.class_weights, self.task.labels
+        numbers = isinstance(given, list) and all(isinstance(one, int | float) and one > 0 for one in given)
+        self.require(
+            given in (None, "balanced") or (numbers and len(given) == len(labels)),
+            f"must be null, balanced, or as many numbers above 0 as task.labels has, {len(labels)}",
+            "class_weights",
+        )
+        self.require(
+            given is None or self.task.kind == "tagging" or (self.task.kind == "classification" and bool(labels)),
+            "is of classes and tags alone; set null",
+            "class_weights",
         )
         for key in ("batch_sizes", "learning_rates", "seeds", "layers"):
             values = getattr(self, key)

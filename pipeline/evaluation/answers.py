@@ -63,6 +63,8 @@ def table(words: Iterable[str]) -> str:
 
 def word(task: TaskConfig, answer: Any) -> str:
     """Format an answer: a label, a score with six decimals, tags, or the text of an answer."""
+    if task.multilabel:
+        return "|".join(task.labels[label] for label in answer)
     if isinstance(answer, list):  # tags of a sentence, or an answer and its margin
         return " ".join(answer) if task.kind == "tagging" else str(answer[0])
     if task.kind == "classification":
@@ -72,7 +74,7 @@ def word(task: TaskConfig, answer: Any) -> str:
 
 def by_class(task: TaskConfig, part: Dataset, answers: Given) -> dict[str, Any]:
     """Return how often each class got which answer, and the first wrong answers: fields of a score."""
-    if task.kind != "classification" or not task.labels:
+    if task.kind != "classification" or not task.labels or task.multilabel:
         return {}
     pairs = [(word(task, label), word(task, answer)) for label, answer in zip(part.truth, answers, strict=True)]
     wrong = (
@@ -119,7 +121,7 @@ def answered_tasks(config: EvaluateConfig) -> list[TaskConfig]:
         InputError: the task's own test set is missing, or a row of one is malformed.
     """
     found = []
-    for task in (config.task, *map(examples.task_of, config.task.also)):
+    for task in (config.task, *examples.also_of(config).values()):
         if task.test is None or task.submission is None:
             continue
         if task is config.task:

@@ -1,20 +1,25 @@
 """Readers for tasks of single sentences or pairs, in the GLUE layout or a custom one."""
 
 import math
+import re
 import unicodedata
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from pipeline.cli import conf_files
-from pipeline.config import TaskConfig
+from pipeline.config import EvaluateConfig, TaskConfig
 from pipeline.errors import InputError
 from pipeline.evaluation import table_files
 from pipeline.evaluation.table_files import Content, Table
+from pipeline.storage import strict_json
 
+SEPARATOR = re.compile("[,;|]")  # of several labels
 SMALL = 2**25  # bytes of a file that is read before a run begins
 
 # Of a row: one or two sentences, then the endings of a choice; the index of its class, the number of
-# the right ending, or its score.
-Example = tuple[tuple[str, ...], float]
+# the right ending, or its score; the indices of several classes.
+Example = tuple[tuple[str, ...], Any]
 Examples = tuple[list[Example], list[str]]  # and where and why rows were left out
 
 
@@ -26,6 +31,29 @@ def task_of(name: str) -> TaskConfig:
     task = OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(TaskConfig), content))
     assert isinstance(task, TaskConfig)
     return task
+
+
+def also_of(config: EvaluateConfig) -> dict[str, TaskConfig]:
+    """Return the other tasks on whose sets a model is scored, by name."""
+    return {name: config.own_tasks.get(name) or task_of(name) for name in config.task.also}
+
+
+def dev_files(data: Path | str, task: TaskConfig) -> list[str]:
+    """Return the development sets of a task, a pattern as the files that match it; one that has none stays."""
+    folder, found = Path(data) / task.folder, list[str]()
+    for name in task.dev_names:
+        several = [] if (folder / name).is_file() else sorted(folder.glob(name)) if set(name) & set("*?[") else []
+        found += [str(path.relative_to(folder)) for path in several] or [name]
+    return list(dict.fromkeys(found))
+
+
+def own_test(data: Path | str, task: TaskConfig) -> str | None:
+    """Return the test set of a task if it has labels; that of a submission where its first line names their column."""
+    if task.test is None or not task.submission:
+        return task.test
+    found = table_files.find(data, task.folder, task.test)
+    named = found is not None and task.header and task.label.encode() in found[1].partition(b"\n")[0]
+    return task.test if named else None
 
 
 def need(data: Path | str, task: TaskConfig, name: str) -> Content:
@@ -43,7 +71,7 @@ def need(data: Path | str, task: TaskConfig, name: str) -> Content:
         cure = f"set data to the folder of the GLUE files, which contains {task.folder} or its zip file"
     else:
         cure = "set data to its folder, or name the file by task.train=FILE"
-    if name == task.dev and table_files.find(data, task.folder, task.train) is not None:
+    if name in task.dev_names and table_files.find(data, task.folder, task.train) is not None:
         cure = "name it by task.dev=FILE, or hold a part of train out by task.dev_share=0.1"
     path = Path(data) / task.folder / name
     raise InputError(f"task {task.name} needs {path}, which does not exist; {cure}", "data", data, path=path)
@@ -71,7 +99,8 @@ def check_files(data: Path | str, task: TaskConfig) -> None:
     if not task.trains:
         pair_files(data, task)
         return
-    for name in (task.train, *([] if task.dev_share else [task.dev])):
+    tests = [task.test] if task.test and not task.submission else []
+    for name in (task.train, *dev_files(data, task), *tests):
         place, content = need(data, task, name)
         if task.kind in ("classification", "choice") and len(content) < SMALL:
             parse_examples(place, content, task)
@@ -96,7 +125,11 @@ def parse_examples(place: str, content: bytes, task: TaskConfig, labelled: bool 
     """
     columns = [*(task.columns if labelled else task.test_columns or task.columns), *task.choices]
     table = table_files.parse(
-        place, content, task.header or not labelled, task.key, [*columns, *([task.label] if labelled else [])]
+        place,
+        content,
+        task.header or not labelled,
+        task.key,
+        [*columns, *([task.label] if labelled and not task.multilabel else [])],
     )
     texts = [texts_of(table, column) for column in columns]
     labels = [0.0] * len(table.rows)
@@ -150,18 +183,22 @@ def columns_of(table: Table, wanted: list[str]) -> list[int]:
     return places
 
 
-def label_of(place: str, number: int, text: str, task: TaskConfig) -> float:
-    """Return the class index of a label, the number of the right ending, or the score.
+def label_of(place: str, number: int, text: str, task: TaskConfig) -> Any:
+    """Return the class index of a label, those of several, the number of the right ending, or the score.
 
     Raises:
         InputError: the label is unknown, or the score is not a finite number.
     """
+    if task.multilabel and text not in task.labels:
+        listed = strict_json.parse(text) if text[:1] == "[" else SEPARATOR.split(text)
+        alone, names = replace(task, multilabel=False), (str(name).strip() for name in listed)
+        return sorted({int(label_of(place, number, name, alone)) for name in names if name})
     if known := list(map(str, range(len(task.choices)))) or task.labels:
         text = unicodedata.normalize("NFC", text)
         if text not in known:
             cure, key = ("", None) if task.choices else ("; set task.labels", "task.labels")
             raise InputError(f"label {text!r} is not one of {', '.join(known)}{cure}", key, path=place, line=number)
-        return known.index(text)
+        return [known.index(text)] if task.multilabel else known.index(text)
     try:
         value = float(text)
     except ValueError:

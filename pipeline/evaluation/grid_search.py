@@ -4,6 +4,7 @@ Each finished run is a file, so that an interrupted or extended grid resumes. Wi
 are shared out over several processes.
 """
 
+import copy
 import itertools
 import json
 import math
@@ -27,6 +28,7 @@ from pipeline.console.formatting import pluralize
 from pipeline.errors import ConfigError, Diverged, Exit
 from pipeline.evaluation import answers, examples, significance, table_files
 from pipeline.evaluation.task_types import Dataset, Given, TaskType, faults_of, open_task_type, read_sides, remarks_of
+from pipeline.evaluation.task_types.token_classification import marks_of
 from pipeline.records.estimate import Estimate
 from pipeline.records.metrics import Score, mean_of
 from pipeline.stages import fingerprints
@@ -81,7 +83,7 @@ class SearchContext:
     kind: TaskType
     train: Dataset
     dev: Dataset
-    also: dict[str, tuple[TaskType, Dataset]]  # other tasks' dev sets, by name
+    also: dict[str, tuple[TaskConfig, TaskType, Dataset]]  # other sets of the task, and other tasks' dev sets
     coverage: Coverage  # of all of their texts
     beyond: list[str]  # a line if sequences are longer than the model has learnt
 
@@ -108,7 +110,8 @@ def prepare(config: EvaluateConfig) -> SearchContext:
     config = replace(config, sequence_length=config.sequence_length or min(config.longest, learnt))
     wordpiece = WordPiece.load(config.pretrained)
     kind = open_task_type(config, config.task, wordpiece)
-    train, dev = read_sides(kind, config.task, config.maximum_rows)
+    devs = examples.dev_files(config.data, config.task)
+    train, dev = read_sides(kind, config.task, config.maximum_rows, *devs[:1])
     if config.submit:
         answers.answered_tasks(config)
 
@@ -120,26 +123,38 @@ def prepare(config: EvaluateConfig) -> SearchContext:
     if config.threads is not None:
         torch.set_num_threads(config.threads)
     torch.set_flush_denormal(True)  # a matrix product takes 25 times longer with denormals on CPU
-    size, weights, *_ = bert_format.load(config.pretrained)
+    size, weights, _, rest = bert_format.load(config.pretrained)
+    if config.encoder == "tuned":
+        weights |= saved_model.head_of(config.pretrained, size, rest, kind.head, labels_of(kind, config.task))
     if config.saves:
         saved_model.check(size, config.pretrained)
     if config.longest > size.positions:
         raise ConfigError(f"must be at most the model's {size.positions} positions", "sequence_length", config.longest)
     if max(map(abs, config.layers)) > size.layers:
         raise ConfigError(f"must be layers of the model, which has {size.layers}", "layers", config.layers)
-    also = others(config, wordpiece)
+    also = others(config, kind, [name for name in (*devs[1:], examples.own_test(config.data, config.task)) if name])
+    also |= other_tasks(config, wordpiece)
     beyond = provenance.beyond(config.longest, learnt)
     return SearchContext(config, size, weights, kind, train, dev, also, wordpiece.coverage, beyond)
 
 
-def others(config: EvaluateConfig, wordpiece: WordPiece) -> dict[str, tuple[TaskType, Dataset]]:
+def labels_of(kind: TaskType, task: TaskConfig) -> list[str]:
+    """Return the names of a head's outputs, in their order."""
+    return list(getattr(kind, "tags", task.labels))
+
+
+def others(config: EvaluateConfig, kind: TaskType, names: list[str]) -> dict[str, tuple[TaskConfig, TaskType, Dataset]]:
+    """Return more sets of the task by the names of their files."""
+    return {name: (replace(config.task, name=name, submission=None), kind, kind.read(name)) for name in names}
+
+
+def other_tasks(config: EvaluateConfig, wordpiece: WordPiece) -> dict[str, tuple[TaskConfig, TaskType, Dataset]]:
     """Return the existing dev sets of `task.also` by task name."""
     found = {}
-    for name in config.task.also:
-        task = examples.task_of(name)
+    for name, task in examples.also_of(config).items():
         if task.dev and table_files.find(config.data, task.folder, task.dev) is not None:
             kind = open_task_type(config, task, wordpiece)
-            found[name] = (kind, kind.read(task.dev))
+            found[name] = (task, kind, kind.read(task.dev))
     return found
 
 
@@ -199,6 +214,8 @@ def evaluate(config: EvaluateConfig, out: Path) -> Evaluation:
     folder, context = out / RUNS, prepare(config)
     folder.mkdir(exist_ok=True)
     remarks = [*context.beyond, *remarks_of(config, context.train, context.dev)]
+    if "head.weight" in context.weights:
+        terminal.say(f"{config.task.name}: goes on with the head of {config.pretrained}, classes by name")
     for remark in remarks:
         terminal.say(f"{config.task.name}: {remark}")
     keys = grid_of(config)
@@ -248,7 +265,7 @@ def batches_of(context: SearchContext, run: Trial) -> int:
         return batch_count(part.samples, loop.EVALUATION_BATCH)
 
     each = batch_count(context.train.samples, run.batch_size) + scoring(context.dev)
-    return context.config.epochs * each + sum(scoring(part) for _, part in context.also.values())
+    return context.config.epochs * each + sum(scoring(part) for *_, part in context.also.values())
 
 
 def run_trials(context: SearchContext, folder: Path, keys: Keys, done: Done) -> Trial | None:
@@ -330,7 +347,8 @@ def head_of(context: SearchContext) -> "HeadConfig":
     """Return the configured head."""
     from model.finetuning.heads import HeadConfig
 
-    config = context.config
+    config, labels = context.config, context.train.samples.labels
+    scores = config.task.kind == "classification" and not config.task.labels
     return HeadConfig(
         context.kind.head,
         context.kind.outputs,
@@ -339,7 +357,20 @@ def head_of(context: SearchContext) -> "HeadConfig":
         config.mix,
         config.pooling,
         config.chunk_pooling if config.truncation == "chunks" else "mean",
+        config.task.multilabel,
+        balanced(labels, context.kind.outputs) if config.class_weights == "balanced" else config.class_weights,
+        (float(labels.mean()), float(labels.std()) or 1.0) if scores else HeadConfig.scale,
     )
+
+
+def balanced(labels: Any, classes: int) -> list[float]:
+    """Return the weights of classes by which all count alike, as scikit-learn's; of several, of their presence."""
+    if isinstance(labels, np.ndarray) and labels.ndim == 2:  # (N, C) of 0 and 1
+        there = np.maximum(labels.sum(0), 1)
+        return [float(value) for value in (len(labels) - there) / there]
+    every = np.concatenate(labels) if isinstance(labels, list) else labels
+    counts = np.bincount(every[every >= 0].astype(np.int64), minlength=classes)
+    return [float(value) for value in counts.sum() / (classes * np.maximum(counts, 1))]
 
 
 def fine_tune(
@@ -370,12 +401,19 @@ def fine_tune(
         for loss in loop.train(model, context.train.samples, recipe, device, on_batch):
             found = answered(context.kind, context.dev)
             epochs.append({"train_loss": loss, "scores": context.kind.score(context.dev, found)})
+            scores = [one["scores"][config.task.metrics[0]] for one in epochs]
+            if config.best_epoch and scores.index(max(scores)) == len(scores) - 1:
+                best, answers_then = copy.deepcopy(model.state_dict()), found
     except Diverged:
         return {"scores": {}, "also": {}, "epochs": epochs, "predictions": []}
-    also = {name: kind.score(part, answered(kind, part)) for name, (kind, part) in context.also.items()}
+    epoch = scores.index(max(scores)) if config.best_epoch else len(epochs) - 1
+    if config.best_epoch:
+        model.load_state_dict(best)
+        found = answers_then
+    also = {name: kind.score(part, answered(kind, part)) for name, (_, kind, part) in context.also.items()}
     if config.saves and run.start == PRETRAINED:
         save_model(context, model, folder / run.stem)
-    return {"scores": epochs[-1]["scores"], "also": also, "epochs": epochs, "predictions": found}
+    return {"scores": epochs[epoch]["scores"], "epoch": epoch + 1, "also": also, "epochs": epochs, "predictions": found}
 
 
 def save_model(context: SearchContext, model: "BertWithHead", folder: Path) -> None:
@@ -383,9 +421,10 @@ def save_model(context: SearchContext, model: "BertWithHead", folder: Path) -> N
     from model.finetuning import saved_model
 
     config, task = context.config, context.config.task
-    labels = getattr(context.kind, "tags", task.labels)
+    labels = labels_of(context.kind, task)
     texts = len(task.columns) if task.kind == "classification" else None
-    reading = saved_model.Reading(config.longest, config.truncation, config.stride)
+    marks = marks_of(context.train.extra[1]) if task.kind == "tagging" else {}
+    reading = saved_model.Reading(config.longest, config.truncation, config.stride, **marks)
     with atomic_folder(folder) as temporary:
         saved_model.save(temporary, model, context.size, labels, Path(config.pretrained), texts, reading)
 
@@ -447,13 +486,13 @@ def card_of(context: SearchContext, record: Record) -> str:
     from model.huggingface import model_card
 
     config, task = context.config, context.config.task
-    labels = ", ".join(getattr(context.kind, "tags", task.labels))
+    labels = ", ".join(labels_of(context.kind, task))
     scores = {f"dev {name}": f"{record['scores'][name]:.4f}" for name in task.metrics}
     rows = {
         "labels": labels or None,
         "examples": f"{len(context.train):,} of train, {len(context.dev):,} of dev",
         **scores,
-        "epochs": config.epochs,
+        "epochs": f"{record['epoch']} of {config.epochs}",
         **{name.replace("_", " "): record[name] for name in ("batch_size", "learning_rate", "seed")},
         "longest sequence": f"{config.longest} tokens, {config.truncation}",
     }
@@ -471,7 +510,7 @@ def score_of(context: SearchContext, records: Records) -> Score:
     kept = ("start", "batch_size", "learning_rate", "seed", "scores", "epochs")
     return Score(
         task=task.name,
-        title=task.submission or task.folder or task.name,
+        title=task.submission or (task.folder if task.sample else task.name),
         sample=task.sample,
         metric=task.metrics[0],
         positive=positive(task),
@@ -490,7 +529,7 @@ def score_of(context: SearchContext, records: Records) -> Score:
 
 def positive(task: TaskConfig) -> str | None:
     """Return the class that F1 is of, if there are two; that of other tasks is of no class."""
-    two = task.kind == "classification" and len(task.labels) == 2
+    two = task.kind == "classification" and len(task.labels) == 2 and not task.multilabel
     return task.labels[1] if two else None
 
 
@@ -516,9 +555,8 @@ def best_point(task: TaskConfig, records: Records) -> tuple[Record, Records]:
 
 def also_of(context: SearchContext, name: str, seeds: Records, random: Records) -> Score:
     """Return the score on another task's dev set of the runs at the best point, and of `random` ones if any."""
-    task = examples.task_of(name)
+    task, kind, part = context.also[name]
     metric = task.metrics[0]
-    kind, part = context.also[name]
 
     def mean(runs: Records) -> float:
         return mean_of([one["also"][name][metric] for one in runs])[0]

@@ -25,7 +25,7 @@ from pipeline.evaluation import examples, table_files
 from pipeline.storage.placeholders import HEAD
 from pipeline.text import encodings
 
-TABLES = (".csv", ".tsv", ".json", ".jsonl")
+TABLES = (".csv", ".tsv", ".json", ".jsonl", ".parquet")
 LOOKED_AT = 20  # lines, for what a header names
 NAMES, TAGGED = (frozenset(read_table(__file__, "input_rows.yaml")[kind].split()) for kind in ("texts", "tagged"))
 _TAGGED = re.compile(r"\S+[ \t](.*[ \t])?(O|[BIESLUM]-\S+)\s*")  # a line of a CoNLL file

@@ -24,6 +24,8 @@ def _correlation(measure: Callable[[Values, Values], Any], labels: Values, found
 METRICS: dict[str, Callable[[Values, Values], float]] = {
     "accuracy": metrics.accuracy_score,
     "f1": partial(metrics.f1_score, zero_division=0),
+    "macro_f1": partial(metrics.f1_score, average="macro", zero_division=0),
+    "micro_f1": partial(metrics.f1_score, average="micro", zero_division=0),
     "matthews": metrics.matthews_corrcoef,
     "pearson": partial(_correlation, stats.pearsonr),
     "spearman": partial(_correlation, stats.spearmanr),
@@ -34,7 +36,7 @@ GLUE = ("mnli", "mnli_mm", "qqp", "qnli", "sst2", "cola", "stsb", "mrpc", "rte")
 
 
 def score(names: list[str], labels: Values, predictions: Values) -> dict[str, float]:
-    """Return the named metrics of predictions `(N,)` for labels `(N,)`; class indices or scores."""
+    """Return the named metrics of predictions `(N,)` for labels `(N,)`: classes, scores, or `(N, C)` of 0 and 1."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the undefined correlation of constant answers
         return {name: float(METRICS[name](labels, predictions)) for name in names}
@@ -45,6 +47,8 @@ def constant(names: list[str], truth: Values, classes: int) -> dict[str, float]:
 
     A class that is the most frequent of other examples may be a rare one here: guessing would look worse than it is.
     """
+    if truth.ndim == 2:  # several labels: always the most frequent one
+        return score(names, truth, np.tile(np.eye(classes)[truth.sum(0).argmax()], (len(truth), 1)))
     guess = np.bincount(truth.astype(np.int64)).argmax() if classes else truth.mean()
     return score(names, truth, np.full(len(truth), float(guess)))
 

@@ -1,4 +1,4 @@
-"""Readers for task files: TSV, CSV, JSON and JSON lines, also inside zips."""
+"""Readers for task files: TSV, CSV, JSON, JSON lines and Parquet, also inside zips."""
 
 import csv
 import io
@@ -13,6 +13,7 @@ from typing import Any
 from unicodedata import normalize
 
 from pipeline.errors import InputError, named, readable
+from pipeline.readers import parquet
 from pipeline.readers.io import compressed
 from pipeline.storage import budget, strict_json
 from pipeline.storage.budget import Budget, parsed_size, unzipped
@@ -22,6 +23,8 @@ from pipeline.text import encodings, tables
 
 FIELD = re.compile(r"\{([^{}]+)\}")  # a column within a sentence
 Content = tuple[str, bytes]  # where a file is, and what is in it
+Objects = tuple[list[dict[str, Any]], list[int]]  # rows by column, and their lines or numbers
+JSON = re.compile(r"\s*(\[\s*)?\{\s*[\"}]")  # how objects begin, or a list of them
 
 
 @dataclass(frozen=True)
@@ -81,8 +84,8 @@ def _bytes_of(path: Path, room: Budget) -> bytes:
         return path.read_bytes()
 
 
-def decode(place: str, content: bytes) -> str:
-    """Decode a file, plain or compressed, without its byte-order mark.
+def decode(place: str, content: bytes, cure: str = "export it as CSV") -> str:
+    """Decode a file, plain or compressed, without its byte-order mark; `cure` is that of another format.
 
     Raises:
         InputError: it is not UTF-8, or empty, or not whole, or a stand-in.
@@ -90,7 +93,7 @@ def decode(place: str, content: bytes) -> str:
     if place.lower().endswith(compressed.PACKED):
         content = compressed.decompressed(place, content, budget_of(place))
     if encodings.FORMATS.match(content):
-        raise InputError("of another format, as a spreadsheet, not text; export it as CSV", path=place)
+        raise InputError(f"of another format, as a spreadsheet, not text; {cure}", path=place)
     with readable(place):
         text = content.decode("utf-8-sig")
     if not text.strip():
@@ -133,17 +136,17 @@ def parse(
     needed: Collection[str] = (),
     kind: str | None = None,
 ) -> Table:
-    """Parse a file by the suffix of its name, before that of a compression, or by that of `kind`.
+    """Parse a file by its content; text by the suffix of its name, before that of a compression, or by that of `kind`.
 
-    `needed`: see `parse_json`.
+    `needed`: see `table_of`.
 
     Raises:
         InputError: the file is malformed.
     """
-    text = decode(place, content)
     kind = kind or place
-    if ends(kind, ".json", ".jsonl"):
-        return parse_json(place, text, key, needed, ends(kind, ".jsonl"))
+    if (rows := objects_of(place, content, key, kind)) is not None:
+        return table_of(place, *rows, needed)
+    text = decode(place, content)
     if ends(kind, ".csv"):
         found = tables.csv_rows(place, text, ";" if _has_semicolons(text, header) else ",")
     else:
@@ -168,41 +171,112 @@ def _has_semicolons(text: str, header: bool) -> bool:
     return len({len(row) for row in csv.reader(io.StringIO(text), delimiter=";", skipinitialspace=True) if row}) == 1
 
 
-def parse_json(place: str, text: str, key: str | None, needed: Collection[str], by_line: bool) -> Table:
-    """Parse objects, one `by_line` or in a list; the columns are all of their keys.
+def objects_of(
+    place: str,
+    content: bytes,
+    key: str | None = None,
+    kind: str | None = None,
+    cure: str = "export it as CSV",
+    hook: Callable[[list[tuple[str, Any]]], dict[str, Any]] = strict_json.by_name,
+) -> Objects | None:
+    """Return the rows of Parquet, or the objects of JSON, by content or name; None of a file of another form.
 
-    With `key`, the file is an object and the list is its entry `key`. A row without a key that is
-    `needed`, or in a sentence there, is malformed, also where it is null, a list or an object;
-    another that is missing is empty.
+    Objects are one a line, or in a list; with `key` that list may be an entry of one object.
 
     Raises:
         InputError: the file is malformed or has no objects.
     """
+    if content.startswith(b"PAR1"):
+        objects = parquet_rows(place, content)
+        return objects, list(range(1, len(objects) + 1))
+    text, kind = decode(place, content, cure), kind or place
+    if not ends(kind, ".json", ".jsonl") and not JSON.match(text):
+        return None
+    first, _, rest = text.strip().partition("\n")
+    whole = strict_json.object_in(first.encode("utf-8", "surrogatepass"))
+    rows = whole and key not in whole and (rest or not ends(kind, ".json"))
+    found = json_objects(
+        place, text, key, not text.lstrip().startswith("[") and bool(rows or ends(kind, ".jsonl")), hook
+    )
+    if not found[0]:
+        raise InputError("has no objects", path=place)
+    return found
+
+
+def json_objects(place: str, text: str, key: str | None, by_line: bool, hook: Any) -> Objects:
+    """Return the objects of a text of JSON, and their lines; see `objects_of`."""
     objects: Any
-    number, lines = 1, None
+    number, lines = 1, []
     try:
         if by_line:
-            objects, lines = [], []
+            objects = []
             for number, line in enumerate(text.split("\n"), 1):
                 if line.strip():
-                    objects.append(strict_json.parse(line, strict_json.by_name))
+                    objects.append(strict_json.parse(line, hook))
                     lines.append(number)
         else:
-            content = strict_json.parse(text, strict_json.by_name, budget.FIELDS)
-            objects = content[key] if key is not None else content
+            content = strict_json.parse(text, hook, budget.FIELDS)
+            objects = content[key] if key is not None and isinstance(content, dict) else content
     except ValueError as error:
         raise InputError(f"{error}", path=place, line=number) from error
-    except (KeyError, TypeError) as error:
+    except KeyError as error:
         raise InputError(f"has no key {key!r}; set task.key", "task.key", path=place) from error
     if not isinstance(objects, list) or not all(isinstance(one, dict) for one in objects):
         keys = ", ".join(objects) if isinstance(objects, dict) else "none"
         raise InputError(f"is not a list of objects; set task.key to one of its keys: {keys}", "task.key", path=place)
-    if not objects:
-        raise InputError("has no objects", path=place)
+    return objects, lines or list(range(1, len(objects) + 1))
+
+
+def parquet_rows(place: str, content: bytes) -> list[dict[str, Any]]:
+    """Return the rows of a Parquet file; a class that `datasets` has stored as a number by its name.
+
+    Raises:
+        InputError: the file is damaged, or too large.
+    """
+    import pyarrow as pa
+    from pyarrow import parquet as pq
+
+    found: list[Any] = []
+    room = budget_of(place, budget.FIELDS)
+    try:
+        file = pq.ParquetFile(pa.BufferReader(content), pre_buffer=False)
+        about = strict_json.object_in((file.schema_arrow.metadata or {}).get(b"huggingface", b""))
+        for batch in file.iter_batches(parquet.ROWS):
+            room.take(batch.nbytes + budget.KEPT * batch.num_rows * batch.num_columns)
+            found += parquet.rows(batch)
+        if wrong := [row for row in found if isinstance(row, UnicodeDecodeError)]:
+            raise wrong[0]
+    except (OSError, ValueError, pa.ArrowException) as error:
+        raise InputError(f"not a complete Parquet file ({error}); download the file again", path=place) from error
+    names = {name: _classes(one) for name, one in ((about.get("info") or {}).get("features") or {}).items()}
+    return [{normalize("NFC", name): _named(one, names.get(name)) for name, one in row.items()} for row in found]
+
+
+def _classes(feature: Any) -> list[str]:
+    """Return the names of the classes of a feature of `datasets`, or of a list of them; [] if it has none."""
+    if isinstance(feature, list):  # as before version 4
+        return _classes(feature[0]) if feature else []
+    return feature.get("names") or _classes(feature.get("feature")) if isinstance(feature, dict) else []
+
+
+def _named(value: Any, names: list[str] | None) -> Any:
+    if not names:
+        return value
+    if isinstance(value, list):
+        return [_named(one, names) for one in value]
+    return names[value] if isinstance(value, int) and 0 <= value < len(names) else value
+
+
+def table_of(place: str, objects: list[dict[str, Any]], lines: list[int], needed: Collection[str]) -> Table:
+    """Return objects as a table, whose columns are all of their keys.
+
+    A row without a key that is `needed`, or in a sentence there, is malformed, also where it is null, a
+    list or an object; another that is missing is empty.
+    """
     names = list(dict.fromkeys(chain.from_iterable(objects)))
     needed = [name for column in needed for name in (column, *FIELD.findall(column)) if name in names]
     table = Table(place, names, [], [])
-    for number, one in zip(lines or range(1, len(objects) + 1), objects, strict=True):
+    for number, one in zip(lines, objects, strict=True):
         fault = fault_of(one, needed)
         if fault is None:
             table.rows.append([text_of(one.get(name)) for name in names])
@@ -226,4 +300,4 @@ def text_of(value: Any) -> str:
     """Return text unchanged, null as an empty string, and anything else as JSON."""
     if value is None:
         return ""
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)

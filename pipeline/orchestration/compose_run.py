@@ -325,6 +325,7 @@ def add_evaluations(config: DictConfig, run: RunConfig, name: str, own: Folders)
         ours = {"task": content, "data": task_data(run, task)}
         try:
             made = OmegaConf.merge(OmegaConf.structured(EvaluateConfig), ours, template)
+            made.own_tasks = composing.own_tasks(made.task.also, own)
         except composing.MISTAKES as error:
             raise in_words_of_run(error, name) from error
         with open_dict(config.stages):

@@ -13,42 +13,15 @@ import yaml
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from model.finetuning import loop, saved_model
-from pipeline import evaluate
-from pipeline.config import EvaluateConfig, TaskConfig
+from pipeline.config import EvaluateConfig
 from pipeline.errors import ConfigError, Diverged, InputError
 from pipeline.evaluation import examples, grid_search
 from pipeline.evaluation.task_types import remarks_of
-from pipeline.records.manifest import Manifest
-from pipeline.stages import stage
 from tests.model.sizes import small
 from tests.pipeline.evaluation.letter_model import write_letter_model
+from tests.pipeline.evaluation.toy_task import TASK, WORDS, configured, run
 from tests.support import forked
 from tests.support.refusals import refused
-
-WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefgh"]
-TASK = TaskConfig(
-    name="toy",
-    folder="Toy",
-    columns=["sentence1", "sentence2"],
-    labels=["no", "yes"],
-    metrics=["accuracy", "f1"],
-    sample=True,
-)
-
-
-def write_task(folder: Path) -> None:
-    """Whether the second part has an `a`: can be learnt, but not from how often words occur."""
-    draw = np.random.default_rng(0)
-    folder.mkdir(parents=True)
-    for name, rows in (("train", 300), ("dev", 100)):
-        lines = ["index\tsentence1\tsentence2\tlabel"]
-        for index in range(rows):
-            first, second = (draw.choice(list("bcdefgh"), draw.integers(1, 6)) for _ in range(2))
-            label = index % 2
-            (second if label else first)[0] = "a"
-            texts = "\t".join(" ".join(words) for words in (first, second))
-            lines.append(f"{index}\t{texts}\t{TASK.labels[label]}")
-        (folder / f"{name}.tsv").write_text("\n".join(lines) + "\n")
 
 
 @pytest.fixture(scope="module")
@@ -77,22 +50,7 @@ def modern_folder(tmp_path_factory) -> Path:
 
 @pytest.fixture
 def config(tmp_path, model_folder) -> EvaluateConfig:
-    write_task(tmp_path / "tasks" / "Toy")
-    return EvaluateConfig(
-        workdir=str(tmp_path),
-        out=str(tmp_path / "evaluate-toy"),
-        task=TASK,
-        epochs=1,
-        data=str(tmp_path / "tasks"),
-        pretrained=str(model_folder),
-        batch_sizes=[16],
-        learning_rates=[3e-3],
-        sequence_length=16,
-    )
-
-
-def run(config: EvaluateConfig) -> Manifest:
-    return stage.run("evaluate", config, evaluate.make, in_place=True)
+    return configured(tmp_path, model_folder)
 
 
 @pytest.mark.slow
@@ -360,6 +318,20 @@ def test_the_best_model_is_kept_and_a_start_for_another_task(config, tmp_path):
 
 
 @pytest.mark.slow
+def test_a_kept_classifier_goes_on_by_the_names_of_its_classes(config, tmp_path):
+    """Before any learning it is as good as it was, whatever the order of the labels."""
+    first = run(replace(config, epochs=6, keep=True, baseline=False)).figures["score"]
+    task = replace(config.task, labels=["YES", "NO"])
+    for path in (Path(config.data) / "Toy").iterdir():
+        path.write_text(path.read_text().replace("\tyes\n", "\tYES\n").replace("\tno\n", "\tNO\n"))
+    kept, out = str(Path(config.out) / "model"), str(tmp_path / "second")
+    still = replace(config, task=task, out=out, pretrained=kept, baseline=False, learning_rates=[1e-30])
+    found = run(still).figures["score"]
+    assert found == pytest.approx(first)
+    assert first > 0.8
+
+
+@pytest.mark.slow
 def test_a_modern_encoder_learns_and_is_kept_like_bert(config, modern_folder, tmp_path):
     modern = replace(config, pretrained=str(modern_folder))
     assert run(replace(modern, epochs=10, baseline=False)).figures["score"] > 0.8
@@ -449,7 +421,7 @@ def test_a_model_is_scored_on_other_tasks_sets_too(config):
         (mnli / name).write_text(text.replace("label", "gold_label"))
     task = examples.task_of("mnli")
     found = run(replace(config, task=task, submit=True)).figures
-    assert list(found["also"]) == ["mnli_mm"]  # the diagnostic is not here
+    assert list(found["also"]) == ["test_matched.tsv", "mnli_mm"]  # the diagnostic is not here
     assert found["also"]["mnli_mm"]["rows"] == found["rows"]
     assert found["also"]["mnli_mm"]["score"] == pytest.approx(found["score"])
     assert found["also"]["mnli_mm"]["baseline"] == pytest.approx(found["baseline"])

@@ -193,6 +193,9 @@ def test_scores_tags_answers_and_endings(vocab, tmp_path, monkeypatch, capsys) -
     with torch.no_grad():
         best = theirs(**tokenizer("The cat ran", return_tensors="pt")).logits[0, 1:4].argmax(-1)
     assert found["tags"] == [theirs.config.id2label[int(n)] for n in best]
+    (found,) = answers(folder, "The cat, (far).", monkeypatch, capsys)
+    assert found["words"] == ["The", "cat", ",", "(", "far", ")", "."]
+    assert ["The cat, (far)."[start:end] for start, end in found["offsets"]] == found["words"]
 
     folder = tuned("answer", 2, [], vocab, tmp_path / "answer")
     (found,) = answers(folder, "who sat ?\tThe cat sat.  A dog ran.", monkeypatch, capsys)

@@ -5,7 +5,7 @@ Each type is a module with a class that implements `TaskType`, the interface of 
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby, pairwise
+from itertools import chain, groupby, pairwise
 from typing import Any, Protocol, TypeVar
 from unicodedata import normalize
 
@@ -68,14 +68,16 @@ def chosen(items: Iterable[Item], keep: Keep | None, about: Callable[[Item], str
     return [item for item in items if keep is None or keep(about(item))][:rows]
 
 
-def read_sides(kind: TaskType, task: TaskConfig, rows: int | None) -> tuple[Dataset, Dataset]:
+def read_sides(
+    kind: TaskType, task: TaskConfig, rows: int | None, dev_file: str | None = None
+) -> tuple[Dataset, Dataset]:
     """Return train, at most `rows` of it, and dev: two files, or one split by hash of the text.
 
     Raises:
         InputError: a file is missing or malformed, or train or dev is empty.
     """
     if not task.dev_share:
-        return kind.read(task.train, rows=rows), kind.read(task.dev)
+        return kind.read(task.train, rows=rows), kind.read(dev_file or task.dev)
 
     def is_dev(text: str) -> bool:
         return held_out(document_hash(normalize("NFC", text)), task.dev_share)
@@ -103,10 +105,11 @@ def remarks_of(config: EvaluateConfig, train: Dataset, dev: Dataset) -> list[str
     if empty := sum(int((part.samples.lengths() <= EMPTY).sum()) for part in (train, dev)):
         found.append(f"{empty:,} of {len(train.samples) + len(dev.samples):,} examples have no text")
     classes = train.truth if config.task.kind in ("classification", "choice") else []
+    classes = list(chain(*classes)) if config.task.multilabel else classes
     unseen = [label for number, label in enumerate(config.task.labels) if number not in {*classes}] if classes else []
     if unseen:
         found.append(f"no row of train has the label {', '.join(unseen)}")
-    if config.maximum_rows == len(classes) and config.task.labels:
+    if config.maximum_rows == len(classes) and config.task.labels and not config.task.multilabel:
         runs = [label for label, _ in groupby(classes)]
         if len(runs) == len(set(classes)):
             counts = ", ".join(f"{classes.count(number):,} {label}" for number, label in enumerate(config.task.labels))

@@ -1,6 +1,7 @@
 """Classification of, or regression on, sentences and sentence pairs, and choice of an ending."""
 
 import numpy as np
+import numpy.typing as npt
 
 from model.finetuning.features import Samples, TruncationConfig, tokenize
 from pipeline.config import TaskConfig
@@ -23,27 +24,37 @@ class Classification:
         """See `TaskType`."""
         every, malformed = examples.read_examples(self._data, self._task, name, labelled)
         found = chosen(every, keep, lambda example: example[0][0], rows)
-        labels = [label for _, label in found]
+        labels: Given = [label for _, label in found]
         texts = [texts for texts, _ in found]
-        return Dataset(self._samples(texts, labels), labels if labelled else [], texts, malformed)
+        return Dataset(
+            self._samples(texts, self._numbers(labels).tolist()), labels if labelled else [], texts, malformed
+        )
+
+    def _numbers(self, values: Given) -> npt.NDArray[np.float64]:
+        """Return classes or scores `(N,)`, or whether each of several classes is there `(N, C)`."""
+        if not self._task.multilabel:
+            return np.array(values, np.float64)
+        return np.array([np.isin(np.arange(self._classes), one) for one in values], np.float64)
 
     def _samples(self, texts: list[tuple[str, ...]], labels: list[float]) -> Samples:
         second = [text for one in texts for text in one[1:]]
         return tokenize(self._wordpiece, [one[0] for one in texts], second or None, labels, self._framing)
 
     def decode(self, part: Dataset, logits: Logits) -> Given:
-        """Return class indices, or scores rounded to six decimals."""
+        """Return class indices, lists of them if several are right, or scores rounded to six decimals."""
         if not self._classes:
             return [round(float(value[0]), 6) for value in logits]
+        if self._task.multilabel:
+            return [np.flatnonzero(value > 0).tolist() for value in logits]
         return [int(value.argmax()) for value in logits]
 
     def score(self, part: Dataset, answers: Given) -> Scores:
         """See `TaskType`."""
-        return metrics.score(self._task.metrics, np.array(part.truth), np.array(answers))
+        return metrics.score(self._task.metrics, self._numbers(part.truth), self._numbers(answers))
 
     def majority_baseline(self, part: Dataset) -> Scores:
         """Score always predicting the most frequent class, or the mean."""
-        return metrics.constant(self._task.metrics, np.array(part.truth, np.float64), self._classes)
+        return metrics.constant(self._task.metrics, self._numbers(part.truth), self._classes)
 
     def export(self, part: Dataset, answers: Given) -> dict[str, str]:
         """Return no files, as the table is the exchange format."""

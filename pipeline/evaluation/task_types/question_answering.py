@@ -10,6 +10,7 @@ import json
 import re
 import string
 import unicodedata
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -21,7 +22,6 @@ from pipeline.config import TaskConfig
 from pipeline.errors import InputError
 from pipeline.evaluation import examples, table_files
 from pipeline.evaluation.task_types import Dataset, Given, Keep, Logits, Scores, chosen
-from pipeline.storage import budget, strict_json
 from pipeline.tokenization.wordpiece import WordPiece
 
 QUESTION = 64  # maximum tokens of a question
@@ -29,6 +29,7 @@ LONGEST = 30  # maximum tokens of an answer
 BEST = 20  # candidate starts and ends
 PREDICTIONS = "predictions.json"
 
+LAYOUT = "{data: [{paragraphs: [{context, qas: [{id, question, answers: [{text, answer_start}]}]}]}]}"
 Spans = list[tuple[int, int]]  # character offsets of each token
 
 ARTICLES = re.compile(r"\b(a|an|the)\b", re.UNICODE)
@@ -75,7 +76,7 @@ class Answers:
             InputError: two questions to answer have one id, by which the answers are written.
         """
         place, content = examples.need(self._data, self._task, name)
-        found = chosen(parse(place, content), keep, lambda question: question.article, rows)
+        found = chosen(parse(place, content, self._task.key or "data"), keep, lambda question: question.article, rows)
         for identity, count in collections.Counter(one.identity for one in found).most_common(1):
             if count > 1 and (keep is not None or name != self._task.train):
                 raise InputError(f"{count} questions have the id {identity!r}; give each its own", path=place)
@@ -174,35 +175,51 @@ def as_json(ids: list[str], values: Given) -> str:
     return json.dumps(dict(zip(ids, values, strict=True)), ensure_ascii=False) + "\n"
 
 
-def parse(place: str, content: bytes) -> list[Question]:
-    """Parse the questions of a file in SQuAD's layout.
+def parse(place: str, content: bytes, key: str = "data") -> list[Question]:
+    """Parse the questions of a file in SQuAD's layout, or of rows as `datasets` has them; `key` has the articles.
 
     Raises:
         InputError: the file has another layout, or an answer is not at its offset.
     """
-    found = []
-    try:
-        text = table_files.decode(place, content)
-        for article in strict_json.parse(text, without_surrogates, budget.FIELDS)["data"]:
-            title = article.get("title") or article["paragraphs"][0]["context"]
-            for paragraph in article["paragraphs"]:
-                context = paragraph["context"]
-                for item in paragraph["qas"]:
-                    answers = [] if item.get("is_impossible") else item.get("answers", [])
-                    texts = [answer["text"] for answer in answers]
-                    start = answers[0]["answer_start"] if answers else 0
-                    "".join((title, context, item["question"], *texts))  # others than texts are a TypeError
-                    if texts and context[start : start + len(texts[0])] != texts[0]:
-                        raise InputError(
-                            f"question {item['id']}: answer {texts[0]!r} does not start at character {start}",
-                            path=place,
-                        )
-                    found.append(Question(str(item["id"]), item["question"], context, texts, start, title))
-    except (ValueError, LookupError, TypeError, AttributeError) as error:
-        raise InputError(f"is not in SQuAD's layout ({error!r})", path=place) from error
+    cure = f"write SQuAD's layout, {LAYOUT}, or rows of id, question, context and answers in JSON lines or Parquet"
+    rows = table_files.objects_of(place, content, key, cure=cure, hook=without_surrogates)
+    if rows is None:
+        raise InputError(f"is neither JSON nor Parquet; {cure}", path=place)
+    found: list[Question] = []
+    for number, row in zip(rows[1], rows[0], strict=True):
+        try:
+            found += questions_of(place, row if "paragraphs" in row else as_article(row))
+        except (LookupError, TypeError, AttributeError) as error:
+            what = f"has no {error}" if isinstance(error, KeyError) else "has another kind of value than SQuAD"
+            raise InputError(f"article or row {number} {what}; {cure}", path=place) from error
     if not found:
         raise InputError("has no questions", path=place)
     return found
+
+
+def as_article(row: dict[str, Any]) -> dict[str, Any]:
+    """Return a question with its passage, whose answers are lists of texts and offsets, in SQuAD's layout."""
+    pairs = zip(row["answers"]["text"], row["answers"]["answer_start"], strict=True)
+    answers = [{"text": text, "answer_start": start} for text, start in pairs]
+    passage = {"context": row["context"], "qas": [{**row, "answers": answers}]}
+    return {"title": row.get("title"), "paragraphs": [passage]}
+
+
+def questions_of(place: str, article: dict[str, Any]) -> Iterator[Question]:
+    """Yield the questions of an article in SQuAD's layout, else raise LookupError, TypeError or AttributeError."""
+    title = article.get("title") or article["paragraphs"][0]["context"]
+    for paragraph in article["paragraphs"]:
+        context = paragraph["context"]
+        for item in paragraph["qas"]:
+            answers = [] if item.get("is_impossible") else item.get("answers", [])
+            texts = [answer["text"] for answer in answers]
+            start = answers[0]["answer_start"] if answers else 0
+            "".join((title, context, item["question"], *texts))  # others than texts are a TypeError
+            if texts and context[start : start + len(texts[0])] != texts[0]:
+                raise InputError(
+                    f"question {item['id']}: answer {texts[0]!r} does not start at character {start}", path=place
+                )
+            yield Question(str(item["id"]), item["question"], context, texts, start, title)
 
 
 def without_surrogates(fields: list[tuple[str, Any]]) -> dict[str, Any]:

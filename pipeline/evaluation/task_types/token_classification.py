@@ -2,14 +2,19 @@
 
 import collections
 import re
+import shlex
+import unicodedata
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import chain, pairwise
+from pathlib import PurePath
 from typing import Any
 from unicodedata import normalize
 
 import numpy as np
 
 from model.finetuning.features import UNLABELLED, Samples, frame, texts
+from pipeline.common.schema import check
 from pipeline.config import TaskConfig
 from pipeline.errors import InputError
 from pipeline.evaluation import examples, table_files
@@ -23,6 +28,18 @@ Parsed = tuple[list[Sentence], list[str]]  # sentences, malformed lines
 OUTSIDE = "O"
 ALONE = ("S", "U")  # prefixes of an entity of one word
 PREFIXES = (OUTSIDE, "B", "I", "E", "L", *ALONE)
+TOKENS, TAGS = ("tokens", "words"), ("ner_tags", "tags")  # columns of rows, unless the task names others
+Spans = list[tuple[int, int]]
+INNER = 20  # of as many times that a mark is there, once within a word
+LONGEST = 512  # words of a file that is one sentence
+FORM = (
+    "write a word and its tag a line, a tab between, and an empty line after each sentence, or rows of tokens and "
+    "ner_tags in JSON lines or Parquet"
+)
+AS_COLUMNS = (  # keeps empty lines
+    """python -c "import csv, sys; print(*map('\\t'.join, csv.reader(sys.stdin{})), sep='\\n')\" <{} >{}.conll"""
+)
+_INDEX = re.compile(r"-?\d+")
 _ID = re.compile(r"\d+([-.]\d+)?")  # in CoNLL-U, of a word, or of a range of words or one that is not written
 
 
@@ -48,6 +65,14 @@ class Tagging:
     def _sentences(self, name: str, labelled: bool = True) -> Parsed:
         place, content = examples.need(self._data, self._task, name)
         columns = [*(self._task.columns or ["0"]), *([self._task.label] if labelled else [])]
+        if (found := table_files.objects_of(place, content, self._task.key, cure=FORM)) is not None:
+            return of_rows(place, *found, columns, self._task.labels)
+        check(
+            all(map(_INDEX.fullmatch, columns)),
+            "must be indices where columns have no names, from 0, or from the end: -1",
+            "task.columns",
+            f"{self._task.columns}, task.label={self._task.label}",
+        )
         return parse(place, content, [int(column) for column in columns])
 
     def read(self, name: str, labelled: bool = True, rows: int | None = None, keep: Keep | None = None) -> Dataset:
@@ -126,6 +151,92 @@ class Tagging:
         return {"predictions.conll": "\n".join(blocks)}
 
 
+def is_mark(letter: str) -> bool:
+    """Return whether a character is punctuation or a symbol."""
+    return unicodedata.category(letter)[0] in "PS"
+
+
+def marks_of(sentences: list[list[str]]) -> dict[str, str]:
+    """Return the punctuation that words of a file keep, or not: `starts`, `ends` and `divides` of `Reading`."""
+    counts: collections.Counter[tuple[str, str]] = collections.Counter()
+    for word in (word for word in chain.from_iterable(sentences) if not word.isalnum()):
+        places = [place for place, letter in enumerate(word) if is_mark(letter)]
+        for place in places:
+            side = "starts" if place == 0 else "ends" if place == len(word) - 1 else "divides"
+            counts[word[place], "alone" if len(places) == len(word) else side] += 1
+    marks = sorted({mark for mark, _ in counts})
+    found = {side: [one for one in marks if counts[one, side] > counts[one, "alone"]] for side in ("starts", "ends")}
+    # Within words a mark is rare, as the point of U.S. beside those of sentences.
+    others = {one: sum(counts[one, side] for side in ("alone", "starts", "ends")) for one in marks}
+    found["divides"] = [one for one in marks if INNER * counts[one, "divides"] < others[one]]
+    return {side: "".join(some) for side, some in found.items()}
+
+
+def words_in(text: str, starts: str, ends: str, divides: str) -> Spans:
+    """Return where the words of a text are: between blanks, punctuation apart as by `marks_of`.
+
+    A text in which a comma or a full stop stands alone is divided already.
+    """
+    spans = [part.span() for part in re.finditer(r"\S+", text)]
+    found: Spans = []
+    if any(text[start:end] in (".", ",") for start, end in spans):
+        return spans
+    for start, end in spans:
+        letters = [place for place in range(start, end) if not is_mark(text[place])] or [end]
+        cuts = {start, end}
+        for place in (place for place in range(start, end) if is_mark(text[place])):
+            mark, inner = text[place], letters[0] < place < letters[-1]
+            if mark not in divides if inner else mark in (starts if place < letters[0] else ends):
+                continue
+            if text[place - 1 : place] != mark and not (inner and mark in ends):
+                cuts.add(place)
+            if text[place + 1 : place + 2] != mark and not (inner and mark in starts):
+                cuts.add(place + 1)
+        found += pairwise(sorted(cuts))
+    return found
+
+
+def of_rows(place: str, rows: list[dict[str, Any]], lines: list[int], columns: list[str], labels: Tags) -> Parsed:
+    """Return sentences of rows of a list of words and one of tags, or their places in `labels`, and malformed rows.
+
+    Raises:
+        InputError: which columns to read is not known, numbers have no names, or no row is valid.
+    """
+    names = list(dict.fromkeys(chain.from_iterable(rows)))
+    keys = [
+        _column(place, names, *one)
+        for one in zip(columns, (TOKENS, TAGS), ("task.columns", "task.label"), strict=False)
+    ]
+    sentences: list[Sentence] = []
+    malformed = []
+    for number, row in zip(lines, rows, strict=True):
+        found: list[Any] = [row.get(key) for key in keys]
+        words, *tags = found
+        lists = all(isinstance(one, list) and len(one) == len(words) > 0 for one in found)
+        if not lists or not all(isinstance(word, str) and word.strip() for word in words):
+            malformed.append(f"{place}, row {number}: needs lists of as many texts {' and '.join(keys)}")
+            continue
+        numbers = [tag for tag in chain.from_iterable(tags) if not isinstance(tag, str)]
+        if not all(isinstance(tag, int) and 0 <= tag < len(labels) for tag in numbers):
+            cure = "task.labels=[O,B-PER,I-PER] names 0, 1 and 2"
+            raise InputError(f"tag {numbers[0]} has no name; {cure}", "task.labels", path=place, line=number)
+        named = [labels[tag] if isinstance(tag, int) else tag for tag in chain.from_iterable(tags)]
+        sentences.append((words, [normalize("NFC", tag) for tag in named]))
+    if not sentences:
+        raise InputError(f"has no sentences; {malformed[0]}", path=place)
+    return sentences, malformed
+
+
+def _column(place: str, names: list[str], typed: str, usual: tuple[str, ...], key: str) -> str:
+    """Return the column that a task names, or the usual one in place of an index."""
+    found = [name for name in ((typed,) if typed in names or not _INDEX.fullmatch(typed) else usual) if name in names]
+    if len(found) == 1:
+        return found[0]
+    listed = ", ".join(map(repr, names))
+    value = "[NAME]" if key == "task.columns" else "NAME"
+    raise InputError(f"set {key}={value}, the column of {usual[0]}; there are {listed}", key, path=place)
+
+
 def parse(place: str, content: bytes, columns: list[int]) -> Parsed:
     """Parse sentences of words and tags (none if `columns` has one entry), and malformed lines.
 
@@ -138,8 +249,13 @@ def parse(place: str, content: bytes, columns: list[int]) -> Parsed:
     """
     sentences: list[Sentence] = [([], [])]
     malformed = []
-    lines = [line.strip(" \t\r") for line in table_files.decode(place, content).split("\n")]
-    is_comment, width = _comments([line for line in lines if line.strip()], columns)
+    lines = [line.strip(" \t\r") for line in table_files.decode(place, content, FORM).split("\n")]
+    filled = [line for line in lines if line.strip()]
+    for mark, option in ((",", ""), (";", ", delimiter=';'")):
+        if 10 * sum(mark in line and "\t" not in line for line in filled) > 9 * len(filled):
+            made = AS_COLUMNS.format(option, *map(shlex.quote, (place, name := PurePath(place).stem)))
+            raise InputError(f"is CSV; {FORM}: {made}, then name {name}.conll", path=place)
+    is_comment, width = _comments(filled, columns)
     rows = [(n, _fields(line) if line.strip() else []) for n, line in enumerate(lines, 1) if not is_comment(line)]
     ids = [fields[0] for _, fields in rows if fields and "-DOCSTART-" not in fields]
     numbered = 0 not in columns and all(map(_ID.fullmatch, ids)) and 2 * sum(map(str.isdecimal, ids)) > len(ids)
@@ -151,13 +267,18 @@ def parse(place: str, content: bytes, columns: list[int]) -> Parsed:
             continue
         elif not max(len(columns), max(columns) + 1) <= len(fields) <= width:
             malformed.append(f"{place}, line {number}: {len(fields)} columns")
+        elif any(" " in fields[column] for column in columns[1:]):
+            malformed.append(f"{place}, line {number}: {fields[columns[1]]!r} is not one tag")
         else:
             sentences[-1][0].append(fields[columns[0]])
             sentences[-1][1].extend(normalize("NFC", fields[column]) for column in columns[1:])
     if not sentences[-1][0]:
         sentences.pop()
-    if not sentences:
-        raise InputError(f"has no sentences{'; ' + malformed[0] if malformed else ''}", path=place)
+    widths = [len(fields) for _, fields in rows if fields]
+    if not sentences or 2 * widths.count(width) < len(widths):
+        raise InputError(f"has no sentences{'; ' + malformed[0] if malformed else ''}; {FORM}", path=place)
+    if len(sentences) == 1 and len(sentences[0][0]) > LONGEST:
+        raise InputError(f"is one sentence of {len(sentences[0][0]):,} words; {FORM}", path=place)
     number, first = next(row for row in rows if row[1])
     read = columns if len(columns) > 1 else [*columns, -1]  # without tags, there is a name at the end
     names = 1 < len(first) > max(read) and (NAMES | TAGGED).issuperset(first[column].casefold() for column in read)

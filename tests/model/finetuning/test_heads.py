@@ -18,6 +18,7 @@ from model.encoders.encoder import prepare_for
 from model.finetuning import heads, loop, saved_model
 from model.finetuning.features import UNLABELLED, Samples
 from model.finetuning.heads import HeadConfig
+from model.huggingface import bert_format
 from model.huggingface.names import NAMES
 from pipeline.errors import InputError
 from tests.model import tiny_bert, tiny_modernbert
@@ -198,13 +199,54 @@ def test_what_is_no_fine_tuned_model_is_refused(vocab: Path) -> None:
             saved_model.load(vocab.parent / "bare")
 
 
-@pytest.mark.parametrize("problem", ["multi_label_classification", "regression"])
-def test_outputs_that_are_not_classes_of_one_choice_are_refused(vocab: Path, problem: str) -> None:
-    folder = vocab.parent / problem
-    config = transformers.BertConfig(**THEIRS, num_labels=3, problem_type=problem)
+def test_outputs_that_are_scores_are_refused(vocab: Path) -> None:
+    folder = vocab.parent / "scores"
+    config = transformers.BertConfig(**THEIRS, num_labels=3, problem_type="regression")
     transformers.BertForSequenceClassification(config).save_pretrained(folder)
-    with refused(InputError, problem, path=str(folder)):
+    with refused(InputError, "regression", path=str(folder)):
         saved_model.load(folder)
+
+
+def test_the_loss_of_several_labels_is_that_of_transformers(vocab: Path) -> None:
+    labels = np.array([[1, 0, 1], [0, 0, 0], [1, 1, 1], [0, 1, 0]], np.float64)
+    ours = loop.build(CONFIG, None, HeadConfig("class", 3, several=True), seed=1).eval()
+    saved_model.save(vocab.parent / "several", ours, CONFIG, ["a", "b", "c"], vocab)
+    theirs = transformers.AutoModelForSequenceClassification.from_pretrained(vocab.parent / "several").eval()
+    assert theirs.config.problem_type == "multi_label_classification"
+    expected = theirs(**padded(some(labels)), labels=torch.from_numpy(labels).float()).loss
+    torch.testing.assert_close(loop.batch_loss(ours, some(labels), np.arange(4), CPU), expected)
+    assert saved_model.load(vocab.parent / "several")[1].model.config.several
+
+
+@pytest.mark.parametrize("kind", ["class", "tag"])
+def test_the_weights_of_classes_are_those_of_pytorch(kind: str) -> None:
+    weights, draw = [0.5, 3.0, 1.0], np.random.default_rng(1)
+    labels = np.array([0.0, 2, 1, 0]) if kind == "class" else [draw.integers(0, 3, size) for size in LENGTHS]
+    plain, weighted = (loop.build(CONFIG, None, HeadConfig(kind, 3, weights=w), seed=1).eval() for w in (None, weights))
+    logits = torch.from_numpy(np.vstack(loop.predict(plain, some(labels), CPU)))
+    truth = torch.from_numpy(np.concatenate(labels) if kind == "tag" else labels).long()
+    expected = torch.nn.functional.cross_entropy(logits, truth, torch.tensor(weights))
+    torch.testing.assert_close(loop.batch_loss(weighted, some(labels), np.arange(4), CPU), expected)
+
+
+def test_scores_are_learnt_and_exported_whatever_their_scale(vocab: Path) -> None:
+    plain = np.array([0.1, 0.9, 0.4, 0.6])
+    losses, given = [], []
+    for labels in (plain, 50_000 + 10_000 * plain):
+        head = HeadConfig("class", 1, scale=(float(labels.mean()), float(labels.std())))
+        ours = loop.build(CONFIG, None, head, seed=1)
+        recipe = loop.Recipe(batch_size=2, learning_rate=1e-2, epochs=3, seed=0, warmup_share=0, weight_decay=0)
+        losses.append(list(loop.train(ours, some(labels), recipe, CPU)))
+        given.append(np.stack(loop.predict(ours, some(labels), CPU))[:, 0])
+    assert losses[0] == pytest.approx(losses[1], rel=1e-3)
+    np.testing.assert_allclose(50_000 + 10_000 * given[0], given[1], rtol=1e-5)
+    saved_model.save(vocab.parent / "score", ours, CONFIG, [], vocab)
+    theirs = transformers.AutoModelForSequenceClassification.from_pretrained(vocab.parent / "score").eval()
+    with torch.no_grad():
+        np.testing.assert_allclose(theirs(**padded(some(plain))).logits[:, 0], given[1], rtol=1e-5)
+    opened = saved_model.load(vocab.parent / "score")[1].model
+    np.testing.assert_allclose(np.stack(loop.predict(opened, some(plain), CPU))[:, 0], given[1], rtol=1e-5)
+    assert (theirs.config.label_mean, theirs.config.label_deviation) == pytest.approx(head.scale)
 
 
 @pytest.mark.parametrize("kind", ["class", "choice", "tag", "answer"])
@@ -262,3 +304,28 @@ def test_a_frozen_encoder_gives_normalised_states() -> None:
     first, last = model.features(batch).split(16, dim=1)
     torch.testing.assert_close(last, model.encoder(batch))
     assert first.shape == last.shape == (sum(LENGTHS), 16)
+
+
+@pytest.mark.parametrize("architecture", ["bert", "modernbert"])
+@pytest.mark.parametrize("kind", ["class", "tag"])
+def test_classes_of_a_kept_head_are_matched_by_name(vocab: Path, kind: str, architecture: str) -> None:
+    size = dataclasses.replace(CONFIG, architecture=architecture)
+    kept = loop.build(size, None, HeadConfig(kind, 3), seed=1)
+    saved_model.save(vocab.parent / "kept", kept, size, ["no", "Maybe", "yes"], vocab)
+    read, weights, _, others = bert_format.load(vocab.parent / "kept")
+    head = saved_model.head_of(vocab.parent / "kept", read, others, kind, ["yes", "maybe", "never"])
+    built = loop.build(size, weights | head, HeadConfig(kind, 3), seed=1)
+    assert torch.equal(built.head.weight[:2], kept.head.weight[[2, 1]])
+    assert torch.equal(built.head.bias[:2], kept.head.bias[[2, 1]])
+    assert built.head.weight.isfinite().all()
+    assert not any(torch.equal(built.head.weight[2], row) for row in kept.head.weight)
+    for other, labels in ((kind, ["a", "b"]), (kind, []), ("tag" if kind == "class" else "class", ["no", "yes"])):
+        assert saved_model.head_of(vocab.parent / "kept", read, others, other, labels) == {}
+
+
+@pytest.mark.parametrize("kind", ["answer", "choice"])
+def test_a_head_whose_outputs_have_one_meaning_goes_on(vocab: Path, kind: str) -> None:
+    kept, _ = saved(kind, 2, vocab)
+    size, weights, _, others = bert_format.load(vocab.parent / kind)
+    head = saved_model.head_of(vocab.parent / kind, size, others, kind, [])
+    assert torch.equal(loop.build(CONFIG, weights | head, HeadConfig(kind, 2), seed=1).head.weight, kept.head.weight)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from pipeline.cli import conf_files
 from pipeline.config import TaskConfig
+from pipeline.config.downstream import TASK_KINDS
 from pipeline.errors import ConfigError, InputError
 from pipeline.evaluation import examples
 from pipeline.evaluation.task_types import token_classification
@@ -223,14 +224,48 @@ def test_no_task_is_left_out_here():
         ({"metrics": []}, "task.metrics", r"\[\]"),
         ({"metrics": ["pearson"]}, "task.metrics", "pearson"),
         ({"metrics": ["f1"], "labels": ["a", "b", "c"]}, "task.metrics", "f1"),
+        ({"metrics": ["f1"], "multilabel": True}, "task.metrics", "f1"),
+        ({"metrics": ["accuracy"], "labels": []}, "task.metrics", "accuracy"),
         ({"kind": "choice", "choices": ["b"]}, "task.choices", "b"),
-        ({"kind": "tagging"}, "task.columns", "label"),
+        ({"dev": []}, "task.dev", r"\[\]"),
     ],
 )
 def test_a_task_that_cannot_work_is_refused(change, key, word):
     good = {"name": "x", "folder": "X", "columns": ["a"], "labels": ["0", "1"]}
     with refused(ConfigError, word, key=key):
         TaskConfig(**{**good, "metrics": ["accuracy"], **change})
+
+
+def test_the_order_of_metrics_has_no_meaning(monkeypatch: pytest.MonkeyPatch) -> None:
+    for known in (reversed(TASK_KINDS["classification"]), ("accuracy", "matthews", "new", "f1", "pearson")):
+        monkeypatch.setitem(TASK_KINDS, "classification", tuple(known))
+        TaskConfig(name="x", columns=["a"], labels=["0", "1"], metrics=["f1", "accuracy", "matthews"])
+        TaskConfig(name="x", columns=["a"], metrics=["pearson"])
+
+
+@pytest.mark.parametrize("name", ["a.tsv", "a.jsonl"])
+def test_a_text_may_have_several_labels(tmp_path: Path, name: str) -> None:
+    task = TaskConfig(name="x", columns=["a"], labels=["b", "c", "d, e"], metrics=["micro_f1"], multilabel=True)
+    values = [["b", "c"], [], ["d, e"], ["c"]]
+    texts = ["b; c", "", "d, e", "c"]
+    rows = [json.dumps({"a": "x", "label": one}) for one in values]
+    write(tmp_path, task, "\n".join(rows if name == "a.jsonl" else ["a\tlabel", *(f"x\t{one}" for one in texts)]), name)
+    assert read_columns(tmp_path, task, name).labels == [[0, 1], [], [2], [1]]
+    write(tmp_path, task, "a\tlabel\nx\tb,z\n", name="b.tsv")
+    with refused(InputError, "'z'", key="task.labels", line=2):
+        read_columns(tmp_path, task, "b.tsv")
+
+
+def test_the_files_of_a_pattern_are_development_sets(tmp_path: Path) -> None:
+    for name in ("dev-a.tsv", "dev-b.tsv", "dev[1].tsv"):
+        write(tmp_path, PAIR, HEADER, name)
+    for dev, found in (
+        ("dev-*.tsv", ["dev-a.tsv", "dev-b.tsv"]),
+        (["dev-b.tsv", "dev-*"], ["dev-b.tsv", "dev-a.tsv"]),
+        ("dev[1].tsv", ["dev[1].tsv"]),
+        ("none*", ["none*"]),
+    ):
+        assert examples.dev_files(tmp_path, dataclasses.replace(PAIR, dev=dev)) == found
 
 
 @pytest.mark.shared_data

@@ -7,9 +7,12 @@ import lzma
 import zipfile
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pytest
 import zstandard
+from pyarrow import parquet as pq
 
 from pipeline.config import TaskConfig
 from pipeline.errors import ConfigError, InputError
@@ -37,6 +40,33 @@ def test_a_task_of_ones_own_may_be_json_or_csv(tmp_path: Path, name: str, suffix
     task = replace(OWN, key="mine" if name == "nested.json" else None)
     found = read_columns(tmp_path, task, name + suffix)
     assert (found.texts[0], found.labels) == (["good", "b\u2028d"], [1, 0])
+
+
+def parquet(rows: list[dict[str, Any]], metadata: dict[str, str] | None = None) -> bytes:
+    pq.write_table(pa.Table.from_pylist(rows).replace_schema_metadata(metadata), sink := pa.BufferOutputStream())
+    return sink.getvalue().to_pybytes()
+
+
+@pytest.mark.parametrize("name", ["a.parquet", "a.json", "a.jsonl", "a.tsv", "a.csv", "a"])
+@pytest.mark.parametrize("form", ["parquet", "lines", "list"])
+def test_rows_are_read_by_what_they_are(tmp_path: Path, name: str, form: str) -> None:
+    lines = "\n".join(map(json.dumps, ROWS))
+    content = {"parquet": parquet(ROWS), "lines": lines.encode(), "list": json.dumps(ROWS, indent=1).encode()}
+    (tmp_path / name).write_bytes(content[form])
+    found = read_columns(tmp_path, OWN, name)
+    assert (found.texts[0], found.labels) == (["good", "b\u2028d"], [1, 0])
+
+
+def test_classes_of_a_parquet_file_have_its_names(tmp_path: Path) -> None:
+    about = {"info": {"features": {"label": {"names": ["neg", "pos"], "_type": "ClassLabel"}}}}
+    (tmp_path / "a").write_bytes(parquet(ROWS, {"huggingface": json.dumps(about)}))
+    assert read_columns(tmp_path, replace(OWN, labels=["pos", "neg"]), "a").labels == [0, 1]
+
+
+def test_a_damaged_parquet_file_is_named(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(parquet(ROWS)[:-9])
+    with refused(InputError, "Parquet", path=str(tmp_path / "a")):
+        read_columns(tmp_path, OWN, "a")
 
 
 @pytest.mark.parametrize("cut", [5, -3])

@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyarrow import parquet as pq
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
 from model.finetuning.features import Samples
@@ -248,7 +250,7 @@ def test_the_threshold_is_the_best_of_all(rows: list[tuple[bool, float, int]]) -
 
 
 @pytest.mark.parametrize(
-    ("content", "message"), [("{", "SQuAD's layout"), ("[]", "SQuAD's layout"), ('{"data": []}', "no questions")]
+    ("content", "message"), [("{", "not valid JSON"), ("[]", "no objects"), ('{"data": []}', "no objects")]
 )
 def test_other_files_are_refused(tmp_path: Path, wordpiece: WordPiece, content: str, message: str) -> None:
     (tmp_path / "train.json").write_text(content)
@@ -302,3 +304,39 @@ def test_special_tokens_that_are_typed_are_text(tmp_path: Path, wordpiece: WordP
     seen = {place for start, end in spans for place in range(start, end)}
     assert seen >= {place for place, letter in enumerate(text) if letter != " "}
     assert [text[start:end].strip() for start, end in spans][-1] == "]"
+
+
+def test_rows_as_the_hub_has_them_are_read(tmp_path: Path, wordpiece: WordPiece) -> None:
+    made = kind(tmp_path, wordpiece, squad(("when?", "1248"), ("who?", None)), 120, 64)
+    rows = [
+        {
+            "id": "0",
+            "context": CONTEXT,
+            "question": "when?",
+            "answers": {"text": ["1248"], "answer_start": [CONTEXT.index("1248")]},
+        },
+        {"id": "1", "context": CONTEXT, "question": "who?", "answers": {"text": [], "answer_start": []}},
+    ]
+    (tmp_path / "rows").write_text("\n".join(map(json.dumps, rows)))
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "table")
+    first, *others = (made.read(name) for name in ("train.json", "rows", "table"))
+    for other in others:
+        assert other.truth == first.truth == [["1248"], []]
+        assert [ids.tolist() for ids in other.samples.ids] == [ids.tolist() for ids in first.samples.ids]
+        assert other.samples.labels.tolist() == first.samples.labels.tolist()
+
+
+@pytest.mark.parametrize(
+    ("content", "what"),
+    [
+        ('{"data": [{"title": "a", "paragraphs": [{"qas": []}]}]}', "article or row 1 has no 'context'"),
+        ('{"data": [{"paragraphs": 5}]}', "article or row 1 has another kind of value"),
+        ('{"id": "1", "question": "q"}\n{"id": "2"}', "article or row 1 has no 'answers'"),
+        ("question,answer\nwho,me\n", "neither JSON nor Parquet"),
+        ('{"version": 1,\n"x": 2}', "has no key 'data'"),
+    ],
+)
+def test_what_is_not_of_the_layout_is_named_with_the_form(tmp_path: Path, content: str, what: str) -> None:
+    with refused(InputError, what) as raised:
+        question_answering.parse("f", content.encode())
+    assert "Error" not in str(raised.value)

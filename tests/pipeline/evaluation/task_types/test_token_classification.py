@@ -1,20 +1,35 @@
 """Tags of words: entities as conlleval finds them, sentences in windows."""
 
+import csv
+import json
 import re
+import subprocess
+import sys
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from nervaluate import Evaluator
+from pyarrow import parquet as pq
 
 from model.finetuning.features import UNLABELLED
 from pipeline.config import TaskConfig
-from pipeline.errors import InputError
+from pipeline.errors import ConfigError, InputError
 from pipeline.evaluation.task_types import Dataset
-from pipeline.evaluation.task_types.token_classification import Tagging, entities, entity_scores, parse
+from pipeline.evaluation.task_types.token_classification import (
+    Tagging,
+    entities,
+    entity_scores,
+    marks_of,
+    parse,
+    words_in,
+)
 from pipeline.tokenization.wordpiece import WordPiece
 from tests.pipeline.evaluation.byte_level import learn_byte_level
 from tests.support.preparing import vocabulary
@@ -266,3 +281,139 @@ def test_scores_are_those_of_a_library(sentences: list[list[tuple[str, str]]]) -
 def test_the_schemes_that_mark_ends_are_read_by_either_of_their_letters() -> None:
     for scheme in ("S-x S-x B-y E-y", "U-x U-x B-y L-y"):
         assert entities(scheme.split()) == {(0, 1, "x"), (1, 2, "x"), (2, 4, "y")}
+
+
+ROWS = [
+    {"id": "0", "tokens": ["EU", "rejects"], "pos_tags": [3, 4], "ner_tags": ["B-ORG", "O"]},
+    {"id": "1", "tokens": ["New York"], "pos_tags": [3], "ner_tags": ["O"]},
+]
+NUMBERS = {"B-ORG": 1, "O": 0}
+NUMBERED = [row | {"ner_tags": [NUMBERS[tag] for tag in row["ner_tags"]]} for row in ROWS]
+
+
+def lines_of(rows: list[dict[str, Any]]) -> bytes:
+    return "\n".join(map(json.dumps, rows)).encode()
+
+
+def parquet_of(rows: list[dict[str, Any]], names: list[str] | None = None) -> bytes:
+    """A file as the hub has it, with the names of the classes in its metadata."""
+    feature = {"feature": {"names": names, "_type": "ClassLabel"}, "_type": "List"}
+    about = {"info": {"features": {"ner_tags": feature, "id": {"dtype": "string", "_type": "Value"}}}}
+    table = pa.Table.from_pylist(rows).replace_schema_metadata({"huggingface": json.dumps(about)} if names else None)
+    pq.write_table(table, sink := pa.BufferOutputStream())
+    return sink.getvalue().to_pybytes()
+
+
+@pytest.mark.parametrize(
+    ("content", "labels"),
+    [
+        (lines_of(ROWS), []),
+        (json.dumps(ROWS, indent=1).encode(), []),
+        (lines_of(NUMBERED), ["O", "B-ORG"]),
+        (parquet_of(ROWS), []),
+        (parquet_of(NUMBERED, ["O", "B-ORG"]), []),
+        (parquet_of(NUMBERED), ["O", "B-ORG"]),
+    ],
+    ids=["lines", "list", "numbers", "parquet", "parquet of classes", "parquet of numbers"],
+)
+@pytest.mark.parametrize("name", ["train", "train.conll", "train.jsonl"])
+def test_rows_are_read_by_what_they_are(
+    tmp_path: Path, wordpiece: WordPiece, content: bytes, labels: list[str], name: str
+) -> None:
+    (tmp_path / name).write_bytes(content)
+    kind = Tagging(str(tmp_path), replace(TASK, train=name, labels=labels), wordpiece, 40)
+    part = kind.read(name)
+    assert part.truth == [["B-ORG", "O"], ["O"]]
+    assert part.extra[1] == [["EU", "rejects"], ["New York"]]
+    assert sorted(kind.tags) == ["B-ORG", "O"]
+    named = replace(TASK, train=name, labels=labels, columns=["tokens"], label="ner_tags")
+    assert Tagging(str(tmp_path), named, wordpiece, 40).read(name).truth == part.truth
+
+
+def test_what_rows_lack_is_counted_or_named(tmp_path: Path, wordpiece: WordPiece) -> None:
+    def read(rows: list[dict[str, Any]], **changes: Any) -> Dataset:
+        (tmp_path / "train").write_bytes(lines_of(rows))
+        return Tagging(str(tmp_path), replace(TASK, **changes), wordpiece, 40).read("train")
+
+    found = read([*ROWS, {"tokens": ["a", "b"], "ner_tags": ["O"]}, {"tokens": "a b", "ner_tags": ["O", "O"]}])
+    assert (len(found), [fault.split(":")[0][-5:] for fault in found.malformed]) == (2, ["row 3", "row 4"])
+    with refused(InputError, "task.labels=", key="task.labels", line=1):
+        read(NUMBERED)
+    with refused(InputError, r"task\.columns=\[NAME\]", key="task.columns"):
+        read([{"text": ["a"], "ner_tags": ["O"]}])
+    with refused(InputError, "task.label=NAME", key="task.label"):
+        read(ROWS, label="ner")
+
+
+@pytest.mark.parametrize("mark", [",", ";"])
+def test_csv_is_refused_with_a_command_that_makes_columns_of_it(
+    tmp_path: Path, wordpiece: WordPiece, mark: str
+) -> None:
+    with (tmp_path / "my train.csv").open("w", newline="") as file:
+        csv.writer(file, delimiter=mark).writerows([["EU", "B-ORG"], [mark, "O"], [], ["x", "O"]])
+    task = replace(TASK, train="my train.csv")
+    with refused(InputError, path=str(tmp_path / "my train.csv")) as raised:
+        Tagging(str(tmp_path), task, wordpiece, 40)
+    assert len(str(raised.value)) < 600
+    command = re.search(r"python -c .*\.conll'?(?=, then)", str(raised.value))
+    assert command is not None
+    run = command[0].replace("python", sys.executable, 1)
+    subprocess.run(run, shell=True, check=True, cwd=tmp_path)
+    made = Tagging(str(tmp_path), replace(TASK, train="my train.conll"), wordpiece, 40).read("my train.conll")
+    assert made.truth == [["B-ORG", "O"], ["O"]]
+    assert made.extra[1][0] == ["EU", mark]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "EU rejects\tB-ORG O\nPeter spoke\tB-PER O\n",
+        "The year began with rain .\nNo one spoke .\nIt was then that he left the town for good .\n" * 5,
+        "<html><body>\n<p>one two</p>\n</body></html>\n",
+        "word O\n" * 2000,
+        '{"data": [{"paragraphs": []}]}',
+    ],
+    ids=["a sentence a line", "prose", "HTML", "without empty lines", "SQuAD"],
+)
+def test_what_has_no_sentences_is_refused(tmp_path: Path, wordpiece: WordPiece, text: str) -> None:
+    with refused(InputError, path=str(tmp_path / "train")):
+        made(tmp_path, wordpiece, text)
+
+
+def test_names_of_columns_need_rows(tmp_path: Path, wordpiece: WordPiece) -> None:
+    (tmp_path / "train").write_text(CONLL)
+    with refused(ConfigError, "indices", key="task.columns"):
+        Tagging(str(tmp_path), replace(TASK, columns=["tokens"]), wordpiece, 40)
+
+
+# As CoNLL 2003 has its words, tweets, and text that is divided everywhere.
+NEWS = "Mr. Clinton 's U.S. visit , the IL-2 re-run , O'Neil said . ( -- Reuters ) ." + " 's" * 40
+TWEETS = "@anna loves #oslo , see http://t.co/x-1 ! A - b ( really ) ."
+ATOMS = "IL - 2 , U . S . ( melanoma ) ."
+RAW = "Germany's (melanoma), IL-2 and U.S. @bob: wait... #now!"
+
+
+@pytest.mark.parametrize(
+    ("file", "words"),
+    [
+        (NEWS, "Germany 's ( melanoma ) , IL-2 and U.S . @ bob : wait ... # now !"),
+        (TWEETS, "Germany's ( melanoma ) , IL-2 and U.S . @bob : wait ... #now !"),
+        (ATOMS, "Germany's ( melanoma ) , IL - 2 and U . S . @ bob : wait ... # now !"),
+    ],
+    ids=["news", "tweets", "atoms"],
+)
+def test_punctuation_of_raw_text_is_apart_as_the_training_file_had_it(file: str, words: str) -> None:
+    marks = marks_of([file.split()])
+    assert [RAW[start:end] for start, end in words_in(RAW, **marks)] == words.split()
+
+
+@given(st.text(st.sampled_from("ab .,-'(#\u0301"), max_size=20), st.text(st.sampled_from(".,-'(#")))
+def test_words_lose_nothing_but_blanks(text: str, marks: str) -> None:
+    spans = words_in(text, marks, marks[1:], marks[2:])
+    assert "".join(text[start:end] for start, end in spans) == "".join(text.split())
+    assert all(end <= start for (_, end), (start, _) in pairwise(spans))
+
+
+def test_a_text_that_is_divided_stays_so() -> None:
+    text = "Mr. Smith ( 's ) left ."
+    assert [text[start:end] for start, end in words_in(text, "", "", "")] == text.split()
