@@ -215,7 +215,7 @@ def evaluate(config: EvaluateConfig, out: Path) -> Evaluation:
     folder.mkdir(exist_ok=True)
     remarks = [*context.beyond, *remarks_of(config, context.train, context.dev)]
     if "head.weight" in context.weights:
-        terminal.say(f"{config.task.name}: goes on with the head of {config.pretrained}, classes by name")
+        terminal.say(f"{config.task.name}: continues with the head of {config.pretrained}, classes by name")
     for remark in remarks:
         terminal.say(f"{config.task.name}: {remark}")
     keys = grid_of(config)

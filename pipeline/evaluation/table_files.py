@@ -14,7 +14,7 @@ from unicodedata import normalize
 
 from pipeline.errors import InputError, named, readable
 from pipeline.readers import parquet
-from pipeline.readers.io import compressed
+from pipeline.readers.io import columns, compressed
 from pipeline.storage import budget, strict_json
 from pipeline.storage.budget import Budget, parsed_size, unzipped
 from pipeline.storage.placeholders import stand_in
@@ -243,7 +243,7 @@ def parquet_rows(place: str, content: bytes) -> list[dict[str, Any]]:
         about = strict_json.object_in((file.schema_arrow.metadata or {}).get(b"huggingface", b""))
         for batch in file.iter_batches(parquet.ROWS):
             room.take(batch.nbytes + budget.KEPT * batch.num_rows * batch.num_columns)
-            found += parquet.rows(batch)
+            found += columns.rows(batch)
         if wrong := [row for row in found if isinstance(row, UnicodeDecodeError)]:
             raise wrong[0]
     except (OSError, ValueError, pa.ArrowException) as error:

@@ -166,7 +166,7 @@ def marks_of(sentences: list[list[str]]) -> dict[str, str]:
             counts[word[place], "alone" if len(places) == len(word) else side] += 1
     marks = sorted({mark for mark, _ in counts})
     found = {side: [one for one in marks if counts[one, side] > counts[one, "alone"]] for side in ("starts", "ends")}
-    # Within words a mark is rare, as the point of U.S. beside those of sentences.
+    # Within words a mark is rare, as the point of U.S. next to those of sentences.
     others = {one: sum(counts[one, side] for side in ("alone", "starts", "ends")) for one in marks}
     found["divides"] = [one for one in marks if INNER * counts[one, "divides"] < others[one]]
     return {side: "".join(some) for side, some in found.items()}
@@ -175,7 +175,7 @@ def marks_of(sentences: list[list[str]]) -> dict[str, str]:
 def words_in(text: str, starts: str, ends: str, divides: str) -> Spans:
     """Return where the words of a text are: between blanks, punctuation apart as by `marks_of`.
 
-    A text in which a comma or a full stop stands alone is divided already.
+    A text in which a comma or a full stop is alone is divided already.
     """
     spans = [part.span() for part in re.finditer(r"\S+", text)]
     found: Spans = []
