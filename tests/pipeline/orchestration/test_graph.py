@@ -402,15 +402,15 @@ def test_sample_tasks_are_of_what_prepare_holds_out(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("word", "key"),
     [
-        ("prepare.sequence_length=1024 train.model.positions=512", "train.model.positions"),
+        ("prepare.sequence_length=1024", "train.model.positions"),
         ("convert.ema=true", "convert.ema"),
         ("convert.average=3", "convert.average"),
     ],
 )
 def test_what_a_stage_would_refuse_of_another_is_refused_by_the_plan(word: str, key: str) -> None:
     with refused(ConfigError, key=key):
-        planned("+corpus=sample", *word.split(), "workdir=new")
-    assert planned("+corpus=sample", word.split()[0], "train.ema=0.9", "train.keep=3")
+        planned("+corpus=sample", word, "workdir=new")
+    assert planned("+corpus=sample", word, "train.ema=0.9", "model.positions=1024", "train.keep=3")
 
 
 def test_a_mode_that_wandb_does_not_know_is_refused_by_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:
