@@ -284,10 +284,12 @@ def _unpack(file: BinaryIO, at: int, file_range: FileRange, log: ReadLog, new: C
     """Decompress one stream after another from byte `at` on."""
     data = file.read(CHUNK)
     while data:
-        stream, owned, reached = new(), at < file_range.end, at
+        stream, owned = new(), at < file_range.end
+        log.reached(file_range, at)  # once for all parts that a chunk is unpacked in: what came before is read
         while not stream.eof:
             if stream.needs_input and not data:
-                reached, data = file.tell(), file.read(CHUNK)
+                log.reached(file_range, file.tell())
+                data = file.read(CHUNK)
             if stream.needs_input and not data:
                 raise InputError(
                     f"truncated at byte {file.tell()}, within the compressed stream that starts at byte {at}; "
@@ -301,7 +303,6 @@ def _unpack(file: BinaryIO, at: int, file_range: FileRange, log: ReadLog, new: C
                     f"damaged between bytes {at} and {file.tell()} ({error}); download the file again",
                     path=file_range.path,
                 ) from error
-            log.reached(file_range, reached)
             data = b""
             for begin in range(0, len(unpacked), _UNPACKED):  # of zstd it may be more
                 yield unpacked[begin : begin + _UNPACKED], owned
