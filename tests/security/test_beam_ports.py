@@ -11,7 +11,7 @@ from pathlib import Path
 import grpc
 import pytest
 
-from pipeline.beam import pool
+from pipeline.beam import beam_patches, pool
 from pipeline.beam.fast_import import fn_messages, fn_services
 from pipeline.beam.runners import loopback, service
 from pipeline.config import RunnerConfig
@@ -68,7 +68,8 @@ def test_the_local_runner_listens_on_loopback_alone(root: Path, tmp_path: Path, 
 
 @pytest.mark.parametrize("asked", ["[::]:0", "localhost:0"])
 def test_a_server_of_this_process_listens_on_loopback(asked: str) -> None:
-    """That of a job service too, which asks for all addresses; `runners` has replaced gRPC's."""
+    """That of a job service too, which asks for all addresses: a job replaces gRPC's."""
+    beam_patches.apply()
     server = grpc.server(ThreadPoolExecutor(1))
     port = server.add_insecure_port(asked)
     server.start()
@@ -116,9 +117,18 @@ def test_a_pool_starts_no_worker_without_its_secret(
     assert pool.SECRET in start(port, **({} if given is None else {"secret": given}))
 
 
+class Engine(fn_services.BeamFnControlServicer):
+    """An engine that has no work for its worker, which therefore waits."""
+
+    def Control(self, request_iterator: Iterator[object], context: grpc.ServicerContext) -> Iterator[object]:
+        for _ in request_iterator:
+            yield from ()
+
+
 def test_a_worker_is_stopped_only_by_who_started_it(cache: Path) -> None:
     workers, server, port = pool.serve("localhost:0", pool.secret())
     engine = grpc.server(ThreadPoolExecutor(1))
+    fn_services.add_BeamFnControlServicer_to_server(Engine(), engine)
     place = f"localhost:{engine.add_insecure_port('localhost:0')}"
     engine.start()
     request = fn_messages.StartWorkerRequest(worker_id="1", params={"secret": pool.secret()})

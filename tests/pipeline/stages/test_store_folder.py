@@ -2,6 +2,7 @@
 
 import itertools
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -268,11 +269,11 @@ def test_two_runs_in_one_folder_are_refused_by_name(bucket: str) -> None:
 
 def test_the_lock_of_a_killed_process_of_this_machine_is_taken_over(bucket: str, root: Path, store: Proxy) -> None:
     script = (
-        "import os, signal; from pipeline.storage.stores import lease; "
+        "import os, signal; from pipeline.storage import lease; "
         f"lease.Lease('{bucket}/run/.lock', 'workdir').take(False); "
         "os.kill(os.getpid(), signal.SIGKILL)"
     )
-    subprocess.run([sys.executable, "-c", script], cwd=root, check=False)
+    assert subprocess.run([sys.executable, "-c", script], cwd=root, check=False).returncode == -signal.SIGKILL
     assert names(f"{bucket}/run") == {".lock"}
     with store_folder.locked_run(f"{bucket}/run"):
         pass
