@@ -75,7 +75,8 @@ def tokenize(
     for index, part in enumerate(texts(wordpiece, first)):
         other = others[index] if second is not None else None
         if framing.truncation != "chunks":
-            wordpiece.coverage.shortened += len(frame(wordpiece, part, other)[0]) > framing.longest
+            whole = len(part) + 2 + (0 if other is None else len(other) + 1)
+            wordpiece.coverage.shortened += whole > framing.longest
         for a, b in pieces(part, other, framing):
             sequence, start = frame(wordpiece, a, b)
             ids.append(sequence)

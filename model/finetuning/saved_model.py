@@ -115,7 +115,12 @@ def names_of(head: HeadConfig, labels: list[str]) -> Json:
 def is_tuned(folder: Path) -> bool:
     """Return whether a folder has a fine-tuned model in Hugging Face's format."""
     content = bert_format.read_config(folder) if (folder / bert_format.CONFIG).is_file() else {}
-    return (content.get("architectures") or [""])[0] in KINDS
+    return class_in(content) in KINDS
+
+
+def class_in(content: Json) -> str:
+    """Return the class of transformers that a config.json names first; "" if it names none."""
+    return str((content.get("architectures") or [""])[0])
 
 
 def head_of(folder: Path | str, size: ModelConfig, others: Weights, kind: str, labels: list[str]) -> Weights:
@@ -125,7 +130,7 @@ def head_of(folder: Path | str, size: ModelConfig, others: Weights, kind: str, l
     kind, or knows none of the labels. Answers and choices have no labels, but outputs of one meaning.
     """
     content = bert_format.read_config(folder)
-    if KINDS.get((content.get("architectures") or [""])[0]) != kind:
+    if KINDS.get(class_in(content)) != kind:
         return {}
     name = head_name(bert_format.names_for(size), kind)
     found = {f"head.{part}": others[f"{name}.{part}"] for part in ("weight", "bias") if f"{name}.{part}" in others}
@@ -146,7 +151,7 @@ def load(folder: Path | str) -> tuple[ModelConfig, SavedModel]:
     """
     folder = Path(folder)
     content = bert_format.read_config(folder)
-    named = (content.get("architectures") or [""])[0]
+    named = class_in(content)
     if named not in KINDS:
         raise InputError(
             f"{named or 'no architecture'} in {bert_format.CONFIG}, must be one of {', '.join(KINDS)}; fine-tune "

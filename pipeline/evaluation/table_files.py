@@ -13,7 +13,6 @@ from typing import Any
 from unicodedata import normalize
 
 from pipeline.errors import InputError, named, readable
-from pipeline.readers import parquet
 from pipeline.readers.io import columns, compressed
 from pipeline.storage import budget, strict_json
 from pipeline.storage.budget import Budget, parsed_size, unzipped
@@ -241,7 +240,7 @@ def parquet_rows(place: str, content: bytes) -> list[dict[str, Any]]:
     try:
         file = pq.ParquetFile(pa.BufferReader(content), pre_buffer=False)
         about = strict_json.object_in((file.schema_arrow.metadata or {}).get(b"huggingface", b""))
-        for batch in file.iter_batches(parquet.ROWS):
+        for batch in file.iter_batches(columns.ROWS):
             room.take(batch.nbytes + budget.KEPT * batch.num_rows * batch.num_columns)
             found += columns.rows(batch)
         if wrong := [row for row in found if isinstance(row, UnicodeDecodeError)]:

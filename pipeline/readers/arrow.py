@@ -19,7 +19,6 @@ from pipeline.storage import placeholders, places
 from pipeline.storage.places import File
 
 SUFFIXES = (".arrow", ".feather", ".ipc")
-ROWS = 256  # held in memory as Python objects at once
 _FILE = b"ARROW1"
 _BROKEN = (OSError, ValueError, MemoryError, pa.ArrowException)
 
@@ -53,9 +52,9 @@ class Reader(columns.ColumnReader):
                 for number, batch in self._batches(reader, file_range, log):
                     chosen = batch.select(list(dict.fromkeys(self.columns(batch.schema))))
                     chosen.validate(full=True)  # what is damaged would end the process
-                    for start in range(0, chosen.num_rows, ROWS):
+                    for start in range(0, chosen.num_rows, columns.ROWS):
                         place = f"{path} batch {number + 1}"
-                        yield from self.documents(chosen.slice(start, ROWS), place, start, log)
+                        yield from self.documents(chosen.slice(start, columns.ROWS), place, start, log)
             except _BROKEN as error:
                 why = f"batch {number + 1} or the next is damaged ({first_line(error)}); download the file again"
                 raise InputError(why, path=path) from error

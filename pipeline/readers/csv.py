@@ -3,7 +3,6 @@
 import csv
 import sys
 from collections.abc import Iterator
-from functools import cached_property
 from itertools import chain
 from unicodedata import normalize
 
@@ -15,7 +14,7 @@ from pipeline.readers.io import compressed, row_fields, text_lines
 from pipeline.text import tables
 
 
-class Reader(row_fields.RowReader):
+class Reader(row_fields.LineRows):
     """Reader of columns; a file is one range, as a quoted field may have line ends.
 
     The `separator` is a tab, or else what divides the names. In TSV, quotation marks are text unless `quotes`.
@@ -41,11 +40,6 @@ class Reader(row_fields.RowReader):
         fits = separator is None or (isinstance(separator, str) and len(separator) == 1 and separator not in '"\n\r')
         check(fits, "must be one character", "corpus.options.separator", separator)
         self.separator, self.quotes, self.header = separator, quotes, header
-
-    @cached_property
-    def files(self) -> text_lines.TextFiles:
-        """Return the files of lines."""
-        return text_lines.TextFiles(self.corpus, self.source, self.members, rows=True)
 
     def splits(self, split_bytes: int) -> FileRanges:
         """Return a range for each file."""

@@ -1,26 +1,16 @@
 """JSON lines: one object per line, as published on the Hugging Face hub."""
 
-from functools import cached_property
 from typing import Any
 
-from pipeline.readers.base import Documents, FileRange, FileRanges, ReadLog
+from pipeline.readers.base import Documents, FileRange, ReadLog
 from pipeline.readers.io import compressed, row_fields, text_lines
 from pipeline.storage import strict_json
 
 
-class Reader(row_fields.RowReader):
+class Reader(row_fields.LineRows):
     """Reader of the fields of objects."""
 
     members = compressed.JSON_LINES
-
-    @cached_property
-    def files(self) -> text_lines.TextFiles:
-        """Return the files of lines."""
-        return text_lines.TextFiles(self.corpus, self.source, self.members, rows=True)
-
-    def splits(self, split_bytes: int) -> FileRanges:
-        """Cut the files into byte ranges of about `split_bytes`."""
-        return self.files.splits(split_bytes)
 
     def read(self, file_range: FileRange, log: ReadLog) -> Documents:
         """Yield the documents in the lines that the file range owns."""

@@ -15,7 +15,6 @@ from pipeline.readers.files import files_of
 from pipeline.readers.io import byte_ranges, columns
 from pipeline.storage import budget, placeholders, places
 
-ROWS = 256  # held in memory as Python objects at once
 LARGEST_GROUP = 2**36  # bytes of a row group; a file may claim any number
 _DICTIONARY = re.compile(rb"\x15\x04\x15([\x80-\xff]{0,4}[\x00-\x7f])")  # its size follows
 
@@ -83,7 +82,7 @@ class Reader(columns.ColumnReader):
         """
         with places.at(path).open("rb") as source:
             sizes = [dictionary_size(source, chunk) for chunk in self._chunks(file, group)]
-        return max(1, min(ROWS, budget.DOCUMENT // 4 // max(1, sum(sizes))))
+        return max(1, min(columns.ROWS, budget.DOCUMENT // 4 // max(1, sum(sizes))))
 
     def _numbered(self, path: str, file: Any) -> list[byte_ranges.Marked[tuple[int, int]]]:
         """Return each row group with the number of rows before it, a mark, and its size."""

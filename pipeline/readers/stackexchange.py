@@ -7,7 +7,7 @@ from functools import cached_property
 from xml.etree.ElementTree import ParseError, fromstring
 
 from pipeline.config import CorpusConfig
-from pipeline.readers.base import Documents, FileRange, FileRanges, ReadLog
+from pipeline.readers.base import Documents, FileRange, ReadLog
 from pipeline.readers.io import compressed, row_fields, text_lines
 from pipeline.storage.places import File
 from pipeline.text import encodings
@@ -22,7 +22,7 @@ class _Files(text_lines.TextFiles):
         return found._replace(fault=None) if found.fault == encodings.FORMAT else found  # XML is meant
 
 
-class Reader(row_fields.RowReader):
+class Reader(row_fields.LineRows):
     """Reader of questions and answers; fields are attributes, such as Body, Title, Score and PostTypeId."""
 
     UNIT = "post"
@@ -37,10 +37,6 @@ class Reader(row_fields.RowReader):
     def files(self) -> text_lines.TextFiles:
         """Return the files of rows."""
         return _Files(self.corpus, self.source, self.members)
-
-    def splits(self, split_bytes: int) -> FileRanges:
-        """Cut the files into byte ranges of about `split_bytes`."""
-        return self.files.splits(split_bytes)
 
     def read(self, file_range: FileRange, log: ReadLog) -> Documents:
         """Yield the posts in the lines that the range owns."""

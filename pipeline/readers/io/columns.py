@@ -10,6 +10,8 @@ from pipeline.errors import InputError
 from pipeline.readers.base import Documents, ReadLog
 from pipeline.readers.io import row_fields, table_logs
 
+ROWS = 256  # held in memory as Python objects at once
+
 
 class ColumnReader(row_fields.RowReader):
     """Reader of columns."""
