@@ -47,7 +47,7 @@ def launch_here(words: list[str], launch: Launch, folder: Path) -> int:
     if not any(device.exists() for device in GPU_DEVICES):
         # Otherwise every process of DeepSpeed warns about the missing GPU.
         launch.environment.setdefault("DS_ACCELERATOR", os.environ.get("DS_ACCELERATOR", "cpu"))
-    launch.command = command.with_free_port().quiet().words()
+    launch.command = command.with_free_port().quiet().argv()
     code = launch.run()
     if code == Exit.RESTART:
         terminal.tell(Restart(launch.lost(), command.resuming))

@@ -67,7 +67,7 @@ def check(wait: float, seconds: float, share: float) -> list[Line]:
     precision = "bf16" if device.type == "cuda" else "fp32"
     process_group.join(describe(StageConfig(out="preflight"), "preflight"), wait, OPERATION, device)
     host = rendezvous.host_of(int(os.environ["RANK"])) or socket.gethostname()
-    mine = host, device_peak.measured(device, TYPES[precision])
+    mine = host, device_peak.measure_peak(device, TYPES[precision])
     found = [(host, speed) for host, speed in process_group.gather(mine)]
     # On CPUs that share a machine with others, the speed of products says nothing of a node.
     lines = [products(found, precision, share if device.type == "cuda" else 0.0)]
@@ -105,13 +105,13 @@ def all_reduce(device: torch.device, seconds: float) -> tuple[float, bool]:
     dist.all_reduce(numbers)  # it connects the ranks
     right = bool((numbers == size * (size + 1) / 2).all())
     numbers.zero_()
-    once = timed(numbers, 1)
+    once = time_all_reduces(numbers, 1)
     repeats = min(process_group.gather(max(1, min(50, int(seconds / once)))))
-    spent = timed(numbers, repeats)
+    spent = time_all_reduces(numbers, repeats)
     return 2 * (size - 1) / size * numbers.nbytes * repeats / spent, not process_group.any_rank(not right)
 
 
-def timed(numbers: torch.Tensor, repeats: int) -> float:
+def time_all_reduces(numbers: torch.Tensor, repeats: int) -> float:
     """Return the seconds of some all-reduces that all ranks begin together."""
     process_group.any_rank(False)
     began = time.perf_counter()

@@ -92,13 +92,13 @@ def train(config: TrainConfig) -> None:
     identity = fingerprint, sources = fingerprints.fingerprint("train", config)
     store = store_folder.checkpoint_store(config)
     addresses = store_folder.shard_addresses(config)
-    common = fingerprints.fingerprint_in_part(config, sources, extending.apart(config))
+    common = fingerprints.partial_fingerprint(config, sources, extending.independent_keys(config))
     make = functools.partial(trainer.train, fingerprint=fingerprint, common=common, store=store, addresses=addresses)
     if int(os.environ.get("RANK", "0")) == 0:
         stage.run("train", config, make, in_place=True, uploads=store, identity=identity)
         estimate.remember(config)
     elif config.force or fingerprints.recognise("train", config, *identity) is None:
-        local = store_folder.localised("train", config)
+        local = store_folder.localise("train", config)
         make(local, Path(local.out))
 
 

@@ -55,7 +55,7 @@ def make(config: ConvertConfig, out: Path) -> Result:
     if config.checkpoints is None:
         return make_one(config, out)
     found = {}
-    for name, path in marked(saved(config.train)).items():
+    for name, path in list_milestones(find_checkpoints(config.train)).items():
         alone = replace(config, train=str(path), checkpoints=None)
         found[name] = Conversion.from_json(make_one(alone, out / name).figures)
     if not found:
@@ -83,7 +83,7 @@ def make_one(config: ConvertConfig, out: Path) -> Result:
     for key, value in config.exports.items():
         onnx_export.check_installed(key, value)
     source = initial_weights.read(config.train, config.average, config.ema)
-    source, vocab, added = with_vocabulary(config, source)
+    source, vocab, added = add_vocabulary_rows(config, source)
     if config.exports and saved_model.is_tuned(Path(config.train)):
         return make_tuned(config, vocab, added, out)
     dtype = TYPES[config.dtype]
@@ -94,7 +94,7 @@ def make_one(config: ConvertConfig, out: Path) -> Result:
         source.config,
         source.state,
         vocab,
-        provenance.of_weights(config.train, source, config.ema),
+        provenance.weight_histories(config.train, source, config.ema),
         dtype=dtype,
         shard_bytes=config.shard_bytes,
         learnt=source.learnt,
@@ -103,7 +103,7 @@ def make_one(config: ConvertConfig, out: Path) -> Result:
     )
     sentence_model.copy(Path(config.train), out)
     samples = samples_of(source, vocab, list(config.examples) or texts)
-    difference = checked(out, source, dtype)
+    difference = compare_logits(out, source, dtype)
     vocabulary.check_ids(out)
     noted = vocabulary.notes_on(out, vocab) if vocab == Path(config.train) else []
     made = Conversion(
@@ -230,7 +230,7 @@ def shard_texts(shards: list[Shard], wordpiece: WordPiece, longest: int) -> "onn
     return onnx_export.Texts("held-out texts", found, onnx_export.MASKED, wordpiece.mask)
 
 
-def with_vocabulary(config: ConvertConfig, source: "InitialWeights") -> "tuple[InitialWeights, Path, int]":
+def add_vocabulary_rows(config: ConvertConfig, source: "InitialWeights") -> "tuple[InitialWeights, Path, int]":
     """Return the model with rows for added entries, the vocabulary's folder, and their number.
 
     Raises:
@@ -338,7 +338,7 @@ def remarks_of(config: ConvertConfig, source: "InitialWeights", texts: list[str]
     }
 
 
-def checked(out: Path, source: "InitialWeights", dtype: "torch.dtype") -> float:
+def compare_logits(out: Path, source: "InitialWeights", dtype: "torch.dtype") -> float:
     """Return the largest difference of any logit, with our weights rounded to `dtype`.
 
     Raises:
@@ -389,12 +389,12 @@ def describe(made: Conversion) -> str:
     return ", ".join(parts)
 
 
-def of_mark(mark: float) -> str:
+def milestone_name(mark: float) -> str:
     """Return the name of a checkpoint that was kept for its words, in millions of them."""
     return f"chck_{mark / 1e6:.12g}M"
 
 
-def saved(train: str) -> dict[int, Path]:
+def find_checkpoints(train: str) -> dict[int, Path]:
     """Return the checkpoints of a training by step.
 
     Raises:
@@ -404,13 +404,13 @@ def saved(train: str) -> dict[int, Path]:
     return checkpoint_folder.steps(last.parent)
 
 
-def marked(every: dict[int, Path]) -> dict[str, Path]:
+def list_milestones(every: dict[int, Path]) -> dict[str, Path]:
     """Return those of a training's checkpoints that `save_at_words` kept, by name."""
-    marks = {path: checkpoint_folder.mark_of(path) for path in every.values()}
-    return {of_mark(mark): path for path, mark in marks.items() if mark is not None}
+    marks = {path: checkpoint_folder.milestone_words(path) for path in every.values()}
+    return {milestone_name(mark): path for path, mark in marks.items() if mark is not None}
 
 
-def chosen(train: str, wishes: list[str]) -> dict[str, Path]:
+def choose_revisions(train: str, wishes: list[str]) -> dict[str, Path]:
     """Return the checkpoints to push as revisions, by name.
 
     A wish is a name, step-1000 or chck_1M; or `marked`, those of save_at_words; or `all`.
@@ -419,8 +419,8 @@ def chosen(train: str, wishes: list[str]) -> dict[str, Path]:
         ConfigError: a checkpoint is missing.
         InputError: the training has no checkpoint.
     """
-    every, found = saved(train), dict[str, Path]()
-    by_words, by_step = marked(every), {f"step-{step}": path for step, path in every.items()}
+    every, found = find_checkpoints(train), dict[str, Path]()
+    by_words, by_step = list_milestones(every), {f"step-{step}": path for step, path in every.items()}
     rest = {name: path for name, path in by_step.items() if path not in by_words.values()}
     known = by_step | by_words
     groups = {name: {name: path} for name, path in known.items()} | {"all": by_words | rest, "marked": by_words}
@@ -443,8 +443,8 @@ def push(config: ConvertConfig, name: str) -> None:
         folder = str(store_folder.fetch_input(store_folder.root_of(config.mirror), folder, "out"))
     revisions = dict[str, Path]()
     if config.push_revisions:
-        config = store_folder.localised("convert", config)
-        revisions = chosen(config.train, config.push_revisions)
+        config = store_folder.localise("convert", config)
+        revisions = choose_revisions(config.train, config.push_revisions)
     for revision, path in revisions.items():
         with tempfile.TemporaryDirectory(dir=Path(folder).parent, prefix=".push-") as made:
             one = Path(made, revision)
@@ -460,7 +460,7 @@ def check_source(config: ConvertConfig) -> None:
     A checkpoint by its own path may: it is named.
     """
     unfinished = Manifest.read(config.train, of_input=True) is None
-    if unfinished and store_folder.steps_saved(config.train) and Manifest.read(config.out):
+    if unfinished and store_folder.list_checkpoints(config.train) and Manifest.read(config.out):
         raise InputError(
             f"this training is not finished, and out={config.out} has a model; finish it, name a checkpoint "
             "(train=FOLDER/checkpoints/RUN/step-N), or set another out",

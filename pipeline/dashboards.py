@@ -73,7 +73,7 @@ def main() -> None:
     parser.add_argument("--project", default=project_of(None), help="project of the tracker (default: %(default)s)")
     parser.add_argument("--log", action="store_true", help="log finished stages first")
     parser.add_argument("--dry-run", action="store_true", help="print what would be saved")
-    entry_point.guarded(lambda: make(parser.parse_args()))
+    entry_point.run_guarded(lambda: make(parser.parse_args()))
 
 
 if __name__ == "__main__":

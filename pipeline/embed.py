@@ -90,7 +90,7 @@ def new_file(out: Path) -> Iterator[Path]:
             out.parent.mkdir(parents=True, exist_ok=True)
             path = stack.enter_context(atomic_path(out))
             path.touch()
-        stack.enter_context(stage.disk_errors_as_input_errors(out))
+        stack.enter_context(stage.convert_disk_errors(out))
         yield path
 
 

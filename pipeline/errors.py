@@ -107,7 +107,7 @@ class UserError(_Told):
 
     def but(self, **changes: Any) -> "UserError":
         """Return this error with other fields."""
-        found = of_record(self.record() | changes)
+        found = error_from_record(self.record() | changes)
         assert isinstance(found, UserError)
         return found
 
@@ -145,7 +145,7 @@ class Restart(_Told):
         super().__init__("; ".join(filter(None, (problem, again))))
 
 
-def of_record(record: Mapping[str, Any]) -> UserError | Restart:
+def error_from_record(record: Mapping[str, Any]) -> UserError | Restart:
     """Return the error of a record."""
     fields = {name: value for name, value in record.items() if name not in ("kind", "code")}
     if record["kind"] == "Restart":
@@ -155,13 +155,13 @@ def of_record(record: Mapping[str, Any]) -> UserError | Restart:
     return {kind.__name__: kind for kind in UserError.__subclasses__()}.get(record["kind"], UserError)(**fields)
 
 
-def records_in(text: str) -> list[UserError | Restart]:
+def read_errors(text: str) -> list[UserError | Restart]:
     """Return the errors whose records are lines of a log; srun writes a task's number before each."""
     found = []
     for line in text.splitlines():
         _, begin, rest = line.partition('{"kind": ')
         with contextlib.suppress(ValueError, LookupError, TypeError):
-            found += [of_record(json.loads(begin + rest))] if begin else []
+            found += [error_from_record(json.loads(begin + rest))] if begin else []
     return found
 
 
@@ -180,7 +180,7 @@ def is_panic(error: BaseException) -> bool:
 
 
 @contextlib.contextmanager
-def panics_refused(what: str) -> Iterator[None]:
+def refuse_panics(what: str) -> Iterator[None]:
     """Turn a panic in the body into InputError; `what` names the part of the input at fault."""
     try:
         yield

@@ -43,7 +43,7 @@ SPACES = ("Ġ", "▁")  # as they begin an entry
 BARS = 16  # maximum bars of the histogram
 
 
-def about(manifest: Manifest) -> Iterator[str]:
+def describe_shards(manifest: Manifest) -> Iterator[str]:
     """Yield lines about the shards, their corpus and their settings."""
     config, counts = manifest.config, CorpusCounts.of(manifest)
     yield f"{manifest.summary} (made {manifest.finished} in {manifest.seconds:.1f} s)"
@@ -76,7 +76,7 @@ def balance(counts: CorpusCounts) -> Iterator[str]:
             yield f"{kind}: more in {MANIFEST}"
 
 
-def checked(folder: Path, manifest: Manifest) -> Iterator[tuple[str, str]]:
+def check_files(folder: Path, manifest: Manifest) -> Iterator[tuple[str, str]]:
     """Yield each file of the manifest with its problem, which is empty for an intact file."""
     for name, about_file in manifest.files.items():
         path = folder / name
@@ -115,13 +115,13 @@ def masked_text(shard: Shard, row: int, wordpiece: WordPiece, masker: Masker) ->
     masks = masker.draw(ids, np.array([0, len(ids)]), np.array([row]), counts)
     shown = entries(wordpiece)
     words = [shown[token] for token in ids]
-    marked = with_labels(words, masks.positions, masks.labels, shown)
+    marked = label_tokens(words, masks.positions, masks.labels, shown)
     for index in np.flatnonzero(continues).tolist():
         words[index] = f"##{words[index].removeprefix('##')}"
-    return joined(marked.get(index, word) for index, word in enumerate(words))
+    return join_tokens(marked.get(index, word) for index, word in enumerate(words))
 
 
-def with_labels(
+def label_tokens(
     words: Sequence[str], positions: Iterable[Any], labels: Iterable[Any], shown: Sequence[str]
 ) -> dict[int, str]:
     """Return the tokens at masked positions as {input|label}, by position."""
@@ -150,7 +150,7 @@ def is_word(text: str) -> bool:
     return text != "" and all(unicodedata.category(character)[0] in "LM" for character in text)
 
 
-def joined(words: Iterable[str]) -> str:
+def join_tokens(words: Iterable[str]) -> str:
     """Return tokens as text; segment B may begin within a word."""
     return re.sub(r"(?<![\]>]) ##", "", " ".join(words))
 
@@ -177,7 +177,7 @@ def samples(shards: Sequence[Shard], count: int, wordpiece: WordPiece, seed: int
         yield f"  {masked_text(shard, row, wordpiece, masker)}"
 
 
-def trained_on(folder: Path, train: str, step: int, count: int, wordpiece: WordPiece) -> Iterator[str]:
+def replay_step(folder: Path, train: str, step: int, count: int, wordpiece: WordPiece) -> Iterator[str]:
     """Yield the first `count` instances of a step (from 1) of a training, as it masked them.
 
     Raises:
@@ -203,10 +203,10 @@ def trained_on(folder: Path, train: str, step: int, count: int, wordpiece: WordP
     words = [shown[token] for token in made.input_ids]
     if objective.predict == "masked":
         yield f"step {step:,} of {steps:,}, {share:.1%} of the tokens masked:"
-        marked = with_labels(words, made.masked_positions, made.masked_labels, shown)
+        marked = label_tokens(words, made.masked_positions, made.masked_labels, shown)
         words = [marked.get(index, word) for index, word in enumerate(words)]
     for low, high in itertools.pairwise(made.cu_seqlens.tolist()):
-        yield f"  {joined(words[low:high])}"
+        yield f"  {join_tokens(words[low:high])}"
 
 
 def vocabulary(place: str, shard: Shard) -> WordPiece:
@@ -237,9 +237,9 @@ def show(options: argparse.Namespace) -> None:
     folder = Path(options.folder)
     manifest = require_manifest(folder, "prepare", "DIR")
     counts = CorpusCounts.of(manifest)
-    print(*about(manifest), "", *balance(counts), "", sep="\n")
+    print(*describe_shards(manifest), "", *balance(counts), "", sep="\n")
     wrong, longest = [], max(map(len, manifest.files), default=0)
-    for name, problem in checked(folder, manifest):
+    for name, problem in check_files(folder, manifest):
         rows = f"{counts.shards[name].rows:,} instances" if name in counts.shards else ""
         print(f"{name:{longest}} {rows:>22}  {problem or 'checksum ok'}", flush=True)
         wrong += [f"{name}: {problem}"] if problem else []
@@ -260,7 +260,7 @@ def show(options: argparse.Namespace) -> None:
         wordpiece = vocabulary(options.vocab or manifest.config["vocab"], shards[0])
         lines = samples(shards, options.samples, wordpiece, options.seed)
         if options.train:
-            lines = trained_on(folder, options.train, options.step, options.samples, wordpiece)
+            lines = replay_step(folder, options.train, options.step, options.samples, wordpiece)
         print("", *lines, sep="\n")
 
 
@@ -275,7 +275,7 @@ def main() -> None:
     parser.add_argument("--train", metavar="FOLDER", help="training whose instances to show")
     parser.add_argument("--step", type=int, default=1, help="step of this training, from 1")
     parser.add_argument("--png", metavar="FILE", help="write the histogram of lengths to a file")
-    entry_point.guarded(lambda: show(parser.parse_args()))
+    entry_point.run_guarded(lambda: show(parser.parse_args()))
 
 
 if __name__ == "__main__":

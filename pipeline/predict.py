@@ -84,10 +84,10 @@ def answerer(config: PredictConfig) -> tuple[Callable[[Rows], Replies], Coverage
     bert_format.read_config(folder)  # its error suggests other folders
     wordpiece = WordPiece.load(folder)
     if not saved_model.is_tuned(folder):
-        pretrained = Pretrained(config, wordpiece)
+        pretrained = PretrainedModel(config, wordpiece)
         return lambda block: list(map(pretrained.answer, block)), wordpiece.coverage
     size, found = saved_model.load(folder)
-    tuned = Tuned(found, wordpiece, longest_of(config, size.positions))
+    tuned = TunedModel(found, wordpiece, longest_of(config, size.positions))
     if found.model.config.kind == "tag":
         how = found.reading
         kept = f"words begin with {how.starts!r}, end with {how.ends!r}, are divided by {how.divides!r}"
@@ -96,7 +96,7 @@ def answerer(config: PredictConfig) -> tuple[Callable[[Rows], Replies], Coverage
     return kinds[found.model.config.kind], wordpiece.coverage
 
 
-class Pretrained:
+class PretrainedModel:
     """A pre-trained model, which fills masks and classifies pairs."""
 
     def __init__(self, config: PredictConfig, wordpiece: WordPiece):
@@ -198,7 +198,7 @@ def texts_of(row: Row, most: int) -> list[str]:
 
 
 @dataclass(frozen=True)
-class Tuned:
+class TunedModel:
     """A fine-tuned model."""
 
     found: "SavedModel"

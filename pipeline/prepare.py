@@ -74,7 +74,7 @@ def count_resumed(work: PreparePlan) -> int:
 
 
 @contextlib.contextmanager
-def resumable(work: PreparePlan) -> Iterator[None]:
+def announce_resumable(work: PreparePlan) -> Iterator[None]:
     """Say what stays for the next start where the body fails."""
     try:
         yield
@@ -97,10 +97,10 @@ def make(config: PrepareConfig, out: Path) -> Result:
     kept = count_resumed(work)
     # A worker of a killed run may have made it again: it writes no more, see `check_current`.
     work.scratch.mkdir(parents=True, exist_ok=True)
-    if not kept and (expected := estimate.of(config, work.splits)):
+    if not kept and (expected := estimate.estimate_preparation(config, work.splits)):
         terminal.say(f"prepare: {expected}")
     began = time.monotonic()
-    with resumable(work):
+    with announce_resumable(work):
         with watch(work):
             steps.run(work)
         if not kept:
@@ -138,7 +138,7 @@ def execute(config: PrepareConfig) -> None:
         return
     pin(config)
     splits, _, _, layout = plan_layout(config)
-    for line in estimate.plan(config, splits, layout):
+    for line in estimate.describe_plan(config, splits, layout):
         terminal.say(line)
 
 

@@ -25,9 +25,9 @@ from pipeline.records import run_file
 from pipeline.records.manifest import Manifest, Result
 from pipeline.records.metrics import Conversion, CorpusCounts, Score, TrainingSummary
 from pipeline.reporting import graph_svg, minimal_pair_tables, plots, score_tables, wandb_stages
-from pipeline.reporting.score_tables import Figures, Made, Plot, Stages, shown
+from pipeline.reporting.score_tables import Figures, Made, Plot, Stages, format_score
 from pipeline.stages import stage, store_folder
-from pipeline.stages.fingerprints import absolute, still_read
+from pipeline.stages.fingerprints import absolute, compare_inputs
 from pipeline.storage.atomic import write_text
 
 PAGE = "report.html"
@@ -41,7 +41,7 @@ def stages_of(config: ReportConfig) -> Stages:
         InputError: no stage is finished.
     """
     found: dict[str, Made] = {}
-    for made in finished(config).values():
+    for made in read_stages(config).values():
         name, folder = made.folder.name, made.folder
         if name in found:
             raise ConfigError(
@@ -53,13 +53,13 @@ def stages_of(config: ReportConfig) -> Stages:
     return found
 
 
-def finished(config: ReportConfig) -> Stages:
+def read_stages(config: ReportConfig) -> Stages:
     """Return the stages to report as they were finished, by folder, which may be in a store.
 
     Raises:
         InputError: no stage is finished, or one that is named is not.
     """
-    every = score_tables.finished(config.stages or store_folder.stages_in(config.workdir))
+    every = score_tables.read_finished(config.stages or store_folder.list_stages(config.workdir))
     if lost := next((folder for folder in config.stages if folder not in every), None):
         raise InputError("no finished stage; run it, or leave it out", "stages", lost)
     others = (item for item in every.items() if item[1].manifest.stage != "report")
@@ -131,9 +131,9 @@ def cards(stages: Stages, pairs: list[Figures]) -> list[Card]:
             found.append(Card(f"documents ({name})", f"{counts.written:,}", others))
             found.append(Card(f"tokens ({name})", f"{counts.tokens:,}"))
         elif isinstance(summary := made.record, TrainingSummary):
-            guess = shown(summary.most_frequent_accuracy)
+            guess = format_score(summary.most_frequent_accuracy)
             guess = f"baseline {guess}: most frequent token" if guess else ""
-            accuracy = shown(summary.accuracy, summary.deviation) or "not finite"
+            accuracy = format_score(summary.accuracy, summary.deviation) or "not finite"
             found.append(Card(f"masked-LM accuracy ({name})", accuracy, guess))
     for part in pairs:
         _, own, random, _ = part["rows"][-1]
@@ -143,9 +143,9 @@ def cards(stages: Stages, pairs: list[Figures]) -> list[Card]:
         found.append(Card(part["task"], f"{own['accuracy']:.1%}", remark))
     for score in score_tables.task_scores(stages):
         guesses = (score.baseline, "random initialisation"), (score.majority, "most frequent class")
-        baselines = ", ".join(f"{shown(value)} {what}" for value, what in guesses if value is not None)
+        baselines = ", ".join(f"{format_score(value)} {what}" for value, what in guesses if value is not None)
         title = f"{score.title} {score.metric_title}"
-        found.append(Card(title, shown(score.score, score.deviation), baselines, significance.verdict(score)))
+        found.append(Card(title, format_score(score.score, score.deviation), baselines, significance.verdict(score)))
     return found
 
 
@@ -163,15 +163,15 @@ def make(config: ReportConfig, out: Path) -> Result:
     """Write report.html into `out`."""
     stages = stages_of(config)
     groups = score_tables.seed_groups(stages)
-    leading = score_tables.leading(stages, groups)
+    leading = score_tables.average_seeds(stages, groups)
     scores, published = score_tables.task_scores(leading), score_tables.glue_rows(leading)
     over_seeds = score_tables.seed_scores(groups, stages)
     sections = list(sections_of(leading))
     pairs = minimal_pair_tables.sections(leading)
     environment = Environment(loader=FileSystemLoader(Path(__file__).parent / "reporting"), autoescape=True)
-    made, outdated = [one.manifest for one in stages.values()], list(changed(stages, config.workdir))
+    made, outdated = [one.manifest for one in stages.values()], list(find_outdated(stages, config.workdir))
     page = environment.get_template("report.html.j2").render(
-        shown=shown,
+        shown=format_score,
         cell=score_tables.cell,
         verdict=significance.verdict,
         duration=formatting.duration,
@@ -186,7 +186,7 @@ def make(config: ReportConfig, out: Path) -> Result:
         dag=graph_svg.draw(stages),
         scores=scores,
         score_plot=score_tables.score_plot(scores),
-        checkpoint_plots=score_tables.by_checkpoint(leading),
+        checkpoint_plots=score_tables.plot_checkpoints(leading),
         seeds=list(dict.fromkeys(seed for by_seed in groups.values() for seed in by_seed)),
         leader=score_tables.leader(stages, groups),
         seed_scores=over_seeds,
@@ -231,7 +231,7 @@ def warnings_of(sections: list[Figures], scores: list[Score]) -> Iterator[str]:
         yield from (f"{score.title}: {text}" for text in score.remarks)
 
 
-def changed(stages: Stages, workdir: str) -> Iterator[str]:
+def find_outdated(stages: Stages, workdir: str) -> Iterator[str]:
     """Yield which results are of what another stage was before it was made again."""
     for name, made in stages.items():
         top = made.manifest.config.get("workdir", workdir)  # before it was moved or copied from a store
@@ -239,7 +239,7 @@ def changed(stages: Stages, workdir: str) -> Iterator[str]:
             absolute(os.path.join(top, os.path.relpath(one.folder, workdir))): one.manifest.fingerprint
             for one in stages.values()
         }
-        for key, same in still_read(made.manifest, known).items():
+        for key, same in compare_inputs(made.manifest, known).items():
             if not same:
                 yield f"{name}: {key} was another when this was made; run it again"
 
@@ -261,7 +261,7 @@ def run(config: ReportConfig) -> None:
     Raises:
         InputError: none of them is finished.
     """
-    config = replace(config, stages=config.stages or list(finished(config)))
+    config = replace(config, stages=config.stages or list(read_stages(config)))
     stage.run("report", config, make)
     if config.tracking.name == "wandb":
         wandb_stages.log(Path(config.workdir), stages_of(config), config.tracking.project)

@@ -53,15 +53,15 @@ def execute(config: RunConfig) -> None:
                 "must be a local path with executor=slurm, whose nodes share one", "workdir", config.workdir
             )
     if config.dry_run:
-        nodes, expected = planned(config)
+        nodes, expected = plan_run(config)
         jobs = "" if config.executor.here else jobs_of(config, nodes)
         terminal.say("\n".join(filter(None, [draw(nodes), jobs, expected])))
         return
-    with store_folder.locked_run(config.workdir):
-        nodes, expected = planned(config)
+    with store_folder.lock_run(config.workdir):
+        nodes, expected = plan_run(config)
         # The driver of pods may not see the volume; elsewhere two would mix their logs.
         elsewhere = config.executor.pods or store_folder.in_store(config.workdir)
-        with contextlib.nullcontext() if elsewhere else stage.locked_run(Path(config.workdir)):
+        with contextlib.nullcontext() if elsewhere else stage.lock_run(Path(config.workdir)):
             run_nodes(config, nodes, expected)
 
 
@@ -69,9 +69,9 @@ def jobs_of(config: RunConfig, nodes: Nodes) -> str:
     """Return what a run would have others start, if they answer: Kubernetes, Slurm, or a person."""
     settings = dataclasses.replace(config.executor, prometheus_port=None)
     try:
-        chosen = executor(dataclasses.replace(config, executor=settings), run_document.of(config, nodes))
+        chosen = make_executor(dataclasses.replace(config, executor=settings), run_document.record_run(config, nodes))
         if chosen is None:
-            return by_hand(config, nodes)
+            return list_commands(config, nodes)
         chosen.longest_wait = 0.0
         return chosen.expected(nodes)
     except (UserError, Restart) as error:
@@ -80,21 +80,21 @@ def jobs_of(config: RunConfig, nodes: Nodes) -> str:
         return f"the jobs are not shown: {error}"
 
 
-def by_hand(config: RunConfig, nodes: Nodes) -> str:
+def list_commands(config: RunConfig, nodes: Nodes) -> str:
     """Return the commands of the stages that have to run, for another scheduler."""
     place, start = run_file.place_of(config.workdir), " ".join(stage_commands.ELSEWHERE)
-    jobs = [f"  python {start} {place}#{job}" for job in run_document.by_job(nodes)]
+    jobs = [f"  python {start} {place}#{job}" for job in run_document.group_by_job(nodes)]
     return "\n".join(["run on each machine of a stage, in this order:", *jobs])
 
 
-def planned(config: RunConfig) -> tuple[Nodes, str]:
+def plan_run(config: RunConfig) -> tuple[Nodes, str]:
     """Return the checked graph, and what it will take; empty if no stage is long."""
-    nodes = graph.plan(config)
+    nodes = graph.plan_graph(config)
     if not config.executor.pods:
         graph.check_places(config, nodes)
     if config.executor.here:
-        nodes = [graph.pushed(node) for node in nodes]
-    return nodes, estimates.line(estimates.of_stages(config, nodes), config)
+        nodes = [graph.require_push(node) for node in nodes]
+    return nodes, estimates.line(estimates.estimate_stages(config, nodes), config)
 
 
 def run_nodes(config: RunConfig, nodes: Nodes, expected: str) -> None:
@@ -108,14 +108,14 @@ def run_nodes(config: RunConfig, nodes: Nodes, expected: str) -> None:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # as `nohup` leaves it
         signal.signal(signal.SIGHUP, signal.default_int_handler)
-    run = run_document.of(config, nodes)
+    run = run_document.record_run(config, nodes)
     os.environ.update(run.environment | os.environ)
     began = time.monotonic()
     try:
-        chosen = executor(config, run)
+        chosen = make_executor(config, run)
         run.write()
         if chosen is None:
-            terminal.say(f"written: {run_file.place_of(config.workdir)}; {by_hand(config, nodes)}")
+            terminal.say(f"written: {run_file.place_of(config.workdir)}; {list_commands(config, nodes)}")
             return
         announce_done(nodes)
         chosen.run(nodes)
@@ -123,7 +123,7 @@ def run_nodes(config: RunConfig, nodes: Nodes, expected: str) -> None:
         if error.where is None:
             raise
         outs = {node.name: node.config.out for node in nodes}
-        raise stage_keys.in_run(error, config.stages, outs, config.executor.pods) from error
+        raise stage_keys.explain_in_run(error, config.stages, outs, config.executor.pods) from error
     except StageFailed as error:
         terminal.say(f"error: {error}", sys.stderr)
         sys.exit(Exit.BUG)
@@ -156,7 +156,7 @@ def show_samples(nodes: Nodes) -> None:
             terminal.say(f"    -> {', '.join(shown)}")
 
 
-def executor(config: RunConfig, run: Run) -> Executor | None:
+def make_executor(config: RunConfig, run: Run) -> Executor | None:
     """Return the configured executor; None: another scheduler runs the stages."""
     if config.executor.name == "none":
         return None
@@ -167,7 +167,7 @@ def executor(config: RunConfig, run: Run) -> Executor | None:
     return LocalExecutor(
         store_folder.local_place(config.workdir, config.mirror),
         run.cores,
-        lambda node: stage_commands.command(node, run.place, config.processes, run.cores),
+        lambda node: stage_commands.stage_command(node, run.place, config.processes, run.cores),
         lambda: store_folder.put_logs(config.workdir, config.mirror),
     )
 

@@ -43,7 +43,7 @@ def make(config: SubmitConfig, out: Path) -> Result:
     found = {}
     for place in config.evaluations:
         for path in sorted((Path(place) / answers.FOLDER).glob("*.tsv")):
-            found[path.stem] = checked(path)
+            found[path.stem] = read_answers(path)
     if not found:
         raise InputError(
             "no answers to GLUE's test sets found; evaluate a task of GLUE with submit=true first, as +task=rte",
@@ -71,7 +71,7 @@ def make(config: SubmitConfig, out: Path) -> Result:
     return Result(summary=summary, figures={"answered": sorted(found), "filled": filled})
 
 
-def checked(path: Path) -> str:
+def read_answers(path: Path) -> str:
     """Return the text of a file of answers.
 
     Raises:
@@ -92,7 +92,7 @@ def checked(path: Path) -> str:
 
 def run(config: SubmitConfig) -> None:
     """Make the zip file of the given evaluations, or of all finished ones in the run."""
-    evaluations = config.evaluations or store_folder.stages_in(config.workdir, "evaluate-*")
+    evaluations = config.evaluations or store_folder.list_stages(config.workdir, "evaluate-*")
     stage.run("submit", replace(config, evaluations=evaluations), make)
 
 

@@ -29,7 +29,7 @@ from pipeline.console.formatting import pluralize
 from pipeline.errors import InputError
 from pipeline.filtering import filters
 from pipeline.records.manifest import Result
-from pipeline.shards.holdout import LowestHashes, document_hash, held_out, how_to_set
+from pipeline.shards.holdout import LowestHashes, document_hash, how_to_set, is_held_out
 from pipeline.stages import stage
 from pipeline.text import clean, sentences
 
@@ -75,25 +75,25 @@ def words(text: str) -> tuple[list[str], str]:
     return (found, " ") if len(text) <= 20 * len(found) else (list(text), "")
 
 
-def narrowed(key: np.uint64, part: int) -> np.uint64:
+def derive_key(key: np.uint64, part: int) -> np.uint64:
     """Derive a key for part `part` of the draws of `key`."""
     return np.uint64(counter_rng.random_bits(key, np.uint64(part)))
 
 
-def mixed(items: Sequence[Item], key: np.uint64) -> list[Item]:
+def shuffle(items: Sequence[Item], key: np.uint64) -> list[Item]:
     """Return the items in the order of a key."""
     return [items[place] for place in counter_rng.permutation(key, len(items))]
 
 
-def in_keyed_order(config: TasksConfig) -> Iterator[readers.Document]:
+def read_shuffled(config: TasksConfig) -> Iterator[readers.Document]:
     """Yield the documents of the corpus, parts of it in a keyed order."""
     reader = readers.open_corpus(config.corpus, config.source)
     splits = reader.splits(SPLIT_BYTES)
-    for split in bars.each(mixed(splits, counter_rng.key(config.seed, "tasks", "splits")), "tasks", "parts"):
+    for split in bars.each(shuffle(splits, counter_rng.key(config.seed, "tasks", "splits")), "tasks", "parts"):
         yield from reader.read(split, readers.ReadLog(config.corpus.on_error))
 
 
-def held_documents(config: TasksConfig) -> list[HeldOutDocument]:
+def draw_held_out(config: TasksConfig) -> list[HeldOutDocument]:
     """Return distinct held-out documents in a keyed order; reading ends when there are enough.
 
     One that is removed by its id may have copies, which are known when it is read.
@@ -106,11 +106,11 @@ def held_documents(config: TasksConfig) -> list[HeldOutDocument]:
     awaited = {line for line in removed if not re.fullmatch("[0-9a-f]{32}", line)}
     read = gathered = 0
     plenty = PER_ROW * (config.train_rows + config.dev_rows)
-    for document in in_keyed_order(config):
+    for document in read_shuffled(config):
         read += 1
         text = clean.clean(document.text)
         digest = document_hash(text)
-        mine = held_out(digest, config.validation_share)
+        mine = is_held_out(digest, config.validation_share)
         key = int.from_bytes(digest[:8], "big")
         if removed and (named := filters.named(removed, document.id, digest)):
             awaited -= named
@@ -133,7 +133,7 @@ def held_documents(config: TasksConfig) -> list[HeldOutDocument]:
     if len(found) < FEWEST:
         raise too_few_error(config, len(found), read, lowest)
     draw = counter_rng.key(config.seed, "tasks", "documents")
-    return sorted(found.values(), key=lambda held: narrowed(draw, held.key))
+    return sorted(found.values(), key=lambda held: derive_key(draw, held.key))
 
 
 def too_few_error(config: TasksConfig, found: int, read: int, lowest: LowestHashes) -> InputError:
@@ -148,7 +148,7 @@ def too_few_error(config: TasksConfig, found: int, read: int, lowest: LowestHash
     )
 
 
-def sides(documents: list[HeldOutDocument], dev_share: float) -> dict[str, list[HeldOutDocument]]:
+def divide_documents(documents: list[HeldOutDocument], dev_share: float) -> dict[str, list[HeldOutDocument]]:
     """Split documents into dev, with `dev_share` of the sentences, and train; at least two each."""
     total = np.cumsum([len(held.sentences) for held in documents])
     cut = int(np.searchsorted(total, dev_share * total[-1])) + 1
@@ -199,25 +199,25 @@ def choose(documents: list[HeldOutDocument], parts_of: Splitter, count: int, see
             if parts[0] not in seen:
                 seen.add(parts[0])
                 fresh.append(Row(index, parts))
-        ranked += [(rank, index, row) for rank, row in enumerate(mixed(fresh, narrowed(key, held.key)))]
+        ranked += [(rank, index, row) for rank, row in enumerate(shuffle(fresh, derive_key(key, held.key)))]
     ranked.sort(key=lambda entry: entry[:2])
-    return mixed([row for _, _, row in ranked[:count]], key)
+    return shuffle([row for _, _, row in ranked[:count]], key)
 
 
-def shuffled_words(rows: Rows, key: np.uint64) -> Rows:
+def shuffle_words(rows: Rows, key: np.uint64) -> Rows:
     """Return the rows with all words but the first and last shuffled, label 0."""
     made = []
     for number, row in enumerate(rows):
         found, joint = words(row.parts[0])
         inner, attempt = found[1:-1], 0
         while inner == found[1:-1]:
-            inner, attempt = mixed(found[1:-1], narrowed(key, number + 2**32 * attempt)), attempt + 1
+            inner, attempt = shuffle(found[1:-1], derive_key(key, number + 2**32 * attempt)), attempt + 1
         text = joint.join([found[0], *inner, found[-1]])
         made.append(dataclasses.replace(row, parts=(text,), label=0))
     return made
 
 
-def exchanged_seconds(rows: Rows, _key: np.uint64) -> Rows:
+def exchange_seconds(rows: Rows, _key: np.uint64) -> Rows:
     """Return the rows with second parts exchanged between documents, label 0.
 
     With rows sorted by document, a shift by the size of the largest group maps every row to another
@@ -255,13 +255,13 @@ class Task:
         """Return at most `count` rows, half of each label, in a keyed order."""
         chosen = choose(documents, self.parts_of, count - count % 2, seen, key)
         spoiled = self.spoil(chosen[1::2], key)
-        return mixed(chosen[::2][: len(spoiled)] + spoiled, key)
+        return shuffle(chosen[::2][: len(spoiled)] + spoiled, key)
 
 
 TASKS = (
-    Task("Sample-Order", ("sentence",), single_sentences, shuffled_words),
-    Task("Sample-Next", ("sentence1", "sentence2"), sentence_pairs, exchanged_seconds),
-    Task("Sample-Passage", ("sentence1", "sentence2"), passage_halves, exchanged_seconds),
+    Task("Sample-Order", ("sentence",), single_sentences, shuffle_words),
+    Task("Sample-Next", ("sentence1", "sentence2"), sentence_pairs, exchange_seconds),
+    Task("Sample-Passage", ("sentence1", "sentence2"), passage_halves, exchange_seconds),
 )
 
 
@@ -280,9 +280,9 @@ def make(config: TasksConfig, out: Path) -> Result:
     Raises:
         InputError: a task has no rows for train or dev.
     """
-    documents = held_documents(config)
+    documents = draw_held_out(config)
     wanted = {"dev": config.dev_rows, "train": config.train_rows}
-    parts = sides(documents, config.dev_rows / sum(wanted.values()))
+    parts = divide_documents(documents, config.dev_rows / sum(wanted.values()))
     figures: dict[str, dict[str, int]] = {}
     for task in TASKS:
         seen: set[str] = set()

@@ -25,7 +25,7 @@ def main() -> None:
         sys.stdout.flush()
         from pipeline.orchestration import stage_commands
 
-        command = stage_commands.launched(train.__file__, stage_commands.on_this_machine(processes))
+        command = stage_commands.launch_command(train.__file__, stage_commands.local_options(processes))
         os.execv(command[0], [*command, *words])
 
     train.main(start)

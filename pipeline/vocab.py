@@ -244,7 +244,7 @@ def extend_vocabulary(config: VocabConfig, source: str, folder: Path | None = No
     if config.additions is not None:
         listed = wordpiece.read_vocab(Path(config.additions))
         added = [word for word in listed if word not in known]
-        for word, tokens in cut_up(tokenizer_with(spec, added), added).items():
+        for word, tokens in find_altered(append_entries(spec, added), added).items():
             raise InputError(
                 f"{word!r} can never match, as the tokenizer turns it into {' '.join(tokens)}; add the normalized form",
                 "additions",
@@ -255,12 +255,12 @@ def extend_vocabulary(config: VocabConfig, source: str, folder: Path | None = No
     if config.learn:
         size = max(len(known) + config.learn, 100)
         learnt = [word for word in learn(sample_corpus(config, folder), source, size) if word not in known]
-        lost = cut_up(tokenizer_with(spec, added + learnt), learnt)
+        lost = find_altered(append_entries(spec, added + learnt), learnt)
         added += [word for word in learnt if word not in lost][: config.learn]
-    return str(tokenizer_with(spec, added).to_str(pretty=True))
+    return str(append_entries(spec, added).to_str(pretty=True))
 
 
-def tokenizer_with(spec: dict[str, Any], added: list[str]) -> Tokenizer:
+def append_entries(spec: dict[str, Any], added: list[str]) -> Tokenizer:
     """Return the tokenizer of a tokenizer.json with entries appended."""
     ids = Tokenizer.from_str(json.dumps(spec)).get_vocab(with_added_tokens=True)
     first = max(ids.values()) + 1
@@ -269,7 +269,7 @@ def tokenizer_with(spec: dict[str, Any], added: list[str]) -> Tokenizer:
     return Tokenizer.from_str(json.dumps(spec | {"model": model}))
 
 
-def cut_up(tokenizer: Tokenizer, words: list[str]) -> dict[str, list[str]]:
+def find_altered(tokenizer: Tokenizer, words: list[str]) -> dict[str, list[str]]:
     """Return the entries that the tokenizer splits or changes, with the resulting tokens.
 
     Continuation entries (`##`) are not checked.

@@ -1,10 +1,11 @@
 """Check that code and documents keep to plain English: `python tests/plain_english.py [--lower]`.
 
-Each folder may have at most as many banned words as `plain_english.json` says; `--lower` writes the
-present counts there, where they are smaller. Sentences of documents have at most 25 words, subjects
-of new commits at most 72 characters.
+Each folder may have at most as many banned words, and as many functions that a preposition or a
+participle names, as `plain_english.json` says; `--lower` writes the present counts there, where they
+are smaller. Sentences of documents have at most 25 words, subjects of new commits at most 72 characters.
 """
 
+import ast
 import json
 import re
 import subprocess
@@ -20,6 +21,11 @@ WORDS = re.compile(
     r"\b(anew|beside|mends?|mended|mending|told|stands|likewise|shall|whoever|nobody|anybody"
     r"|so many|goes on|go on|went on|goes away|as far as|nothing is there|is no (?!longer))\b",
     re.IGNORECASE,
+)
+# Functions are named by a verb or by the noun that they return: `parse_argv`, `stage_status`.
+NAMES = re.compile(
+    r"(of|in|on|by|with|without|for|after|before|behind)(_\w+)?|(?!(?:embed|feed|need|seed|speed)$)[a-z]+ed"
+    r"|begun|built|chosen|drawn|found|held|kept|known|left|made|meant|sent|shown|written|laid_out|taken_up|standing|newest"
 )
 SENTENCE_WORDS = 25
 LEFT_OUT = re.compile(r"```.*?```|<!--.*?-->|\]\([^)]*\)", re.S)  # code, comments, addresses
@@ -49,12 +55,17 @@ def long_sentences(text: str) -> Iterator[int]:
 
 
 def banned_words() -> dict[str, list[str]]:
-    """Return the banned words of each folder of code or documents, with their places."""
+    """Return the banned words and names of each folder of code or documents, with their places."""
     found: dict[str, list[str]] = {}
     for name, text in own_texts():
         for word in WORDS.finditer(text):
             line = text.count("\n", 0, word.start()) + 1
             found.setdefault(str(Path(name).parent), []).append(f"{name}:{line}: banned word {word[0]!r}")
+        if name.endswith(".py") and name.startswith(("pipeline/", "model/")):
+            for node in ast.parse(text).body:
+                if isinstance(node, ast.FunctionDef) and NAMES.fullmatch(node.name):
+                    place = f"{name}:{node.lineno}: no verb, and no noun for what it returns: {node.name}"
+                    found.setdefault(f"names of {Path(name).parent}", []).append(place)
     return found
 
 

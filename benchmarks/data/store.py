@@ -18,7 +18,7 @@ from pathlib import Path
 
 from benchmarks.shared import heading
 from pipeline.common import parallel
-from pipeline.storage.cached_folders import Copy
+from pipeline.storage.cached_folders import CachedFolder
 from pipeline.storage.checksums import sha256
 from pipeline.storage.stores import objects
 
@@ -41,12 +41,12 @@ def measure(top: Path, bucket: str, files: int, megabytes: int, rounds: int) -> 
     size = megabytes * 1_000_000 // files
     best: dict[str, tuple[float, float]] = {}
     for number in range(rounds):
-        ours = Copy(top / "ours", f"{address}/ours-{number}")
+        ours = CachedFolder(top / "ours", f"{address}/ours-{number}")
         ours.path.mkdir(parents=True)
         for file in range(files):
             (ours.path / f"{file:05}").write_bytes(os.urandom(size))
         sums: dict[str, str | None] = {n: sha256(p) for n, p in ours.files().items()}
-        again = Copy(top / "again", ours.address)
+        again = CachedFolder(top / "again", ours.address)
         steps: dict[str, Callable[[], object]] = {
             "ours, to": lambda: parallel.each(lambda n: ours.put(n, sums[n]), sums),  # noqa: B023
             "ours, from": lambda: again.fetch(sums, again.listed()),  # noqa: B023

@@ -24,7 +24,7 @@ def run(rows: Rows, device: torch.device, small: bool) -> None:
     """Measure products, attention, then steps: the largest micro-batches first."""
     half = half_of(device)
     peak = device_peak.tflops(device, "bf16" if device.type == "cuda" else "fp32")
-    rows.add("peak", published=peak, measured=device_peak.measured(device, half))
+    rows.add("peak", published=peak, measured=device_peak.measure_peak(device, half))
     for entries in (VOCABULARY, -(-VOCABULARY // 64) * 64):
         rows.attempt(f"decoder product, {entries} entries", product, device, half, entries, small)
     for length in (128, 512):

@@ -39,7 +39,7 @@ def train(name: str, overrides: list[str]) -> None:
         config = composing.validate(compose("train", overrides), TrainConfig)
     out = Path(config.out)
     out.mkdir(parents=True, exist_ok=True)
-    session = start.join(start.plan(config, out, "f" * 64, "c" * 64, {}), lambda: None)
+    session = start.join_ranks(start.plan_training(config, out, "f" * 64, "c" * 64, {}), lambda: None)
     trainer: Any = Trainer(session, Watchdog(0, 600.0, 600.0, None), BackgroundUpload())
     found: dict[str, Any] = {"run": name, "began": trainer.step}
     update = trainer._update

@@ -4,7 +4,7 @@ An operation that hands a value of the device to Python, or whose result has a s
 device knows, makes the host wait until the device has caught up; so does a tensor made from Python
 numbers on the device. They are counted as they are dispatched, so that a CPU is enough to find
 them. What is in host memory on purpose is read through numpy, which refuses a tensor of a device
-and is not counted; what is made of numpy's arrays by `device_copy.sent` is not either, but its copy
+and is not counted; what is made of numpy's arrays by `device_copy.send` is not either, but its copy
 is, where it waits: the device may be `meta`.
 """
 

@@ -91,7 +91,7 @@ def ours(options: argparse.Namespace) -> Callable[[list[str]], Scores]:
 def minicons(options: argparse.Namespace) -> Callable[[list[str]], Scores]:
     """Return minicons' scorer, given tokens: its own tokenization needs transformers 4."""
     import torch
-    from minicons import scorer  # type: ignore[import-not-found]
+    from minicons import scorer
 
     torch.set_num_threads(1)
     torch.set_flush_denormal(True)

@@ -10,7 +10,7 @@ from omegaconf import OmegaConf
 from pipeline import config as schemas
 from pipeline.cli import composing, conf_files
 from pipeline.cli.conf_files import first_comment
-from pipeline.cli.help_text import groups, ordered
+from pipeline.cli.help_text import groups, order_keys
 from pipeline.config import RunConfig
 from pipeline.stages.registry import STAGES
 
@@ -47,7 +47,7 @@ def keys(command: str) -> str:
     """Return a table of the keys and the config groups of a command."""
     schema = COMMANDS[command]
     rows = ["| key | type | default | meaning |", "|---|---|---|---|"]
-    for key in ordered(schema, defaults(command)):
+    for key in order_keys(schema, defaults(command)):
         shown = f"`{key.default}`" if key.default else "see below"
         shown = "**must be set**" if key.default is None else shown
         row = (f"`{key.name}`", key.type, shown, cell(key.meaning))

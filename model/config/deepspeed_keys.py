@@ -23,13 +23,13 @@ def _among(key: str, names: Any) -> str | None:
     return next((name for name in names if f"{key}.".startswith(f"{name}.")), None)
 
 
-def of_output(typed: Mapping[str, Any]) -> Json:
+def output_keys(typed: Mapping[str, Any]) -> Json:
     """Return what may change the output, by dotted key."""
     without = [key for kind, names in keys().items() for key in names if kind != "output"]
     return {key: value for key, value in flatten(typed) if _among(key, without) is None}
 
 
-def derived(precision: str, clip: float | None) -> Json:
+def derive_keys(precision: str, clip: float | None) -> Json:
     """Return the keys that follow from ours, whatever the ranks."""
     kinds = {kind: {"enabled": precision == kind} for kind in ("bf16", "fp16")}
     return {"gradient_clipping": clip or 0.0, **kinds}

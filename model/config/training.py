@@ -167,7 +167,7 @@ class TrainConfig(StageConfig):
     schedule: ScheduleConfig = option()
     tracking: TrackingConfig = runtime_option()
     compute: ComputeConfig = group(ComputeConfig, role="runtime")
-    deepspeed: dict[str, Any] = option({}, "Keys of a DeepSpeed configuration.", counts=deepspeed_keys.of_output)
+    deepspeed: dict[str, Any] = option({}, "Keys of a DeepSpeed configuration.", counts=deepspeed_keys.output_keys)
     start: str | None = input_path(None, "Weights to start from: a folder of `train` or in Hugging Face's format.")
     start_optimizer: bool = option(False, "Load the optimizer's state too, from a `start` that `train` made.")
     precision: str = option(
@@ -253,7 +253,7 @@ class TrainConfig(StageConfig):
 
     def check_rules(self) -> None:
         """Check what fits what."""
-        deepspeed_keys.check(self.deepspeed, deepspeed_keys.derived(self.precision, self.clip))
+        deepspeed_keys.check(self.deepspeed, deepspeed_keys.derive_keys(self.precision, self.clip))
         self.check_stage(dict(self.deepspeed.get("zero_optimization") or {}).get("stage", 0))
         self.require(
             self.micro_batch == AUTO or (isinstance(self.micro_batch, int) and self.micro_batch >= 1),

@@ -57,15 +57,15 @@ class Layer(EncoderLayer):
         self.up = nn.Linear(config.hidden, config.feed_forward)
         self.down = Residual(config.feed_forward, config)
 
-    def attend(self, x: Tensor, where: Sequences) -> Tensor:
+    def attend(self, x: Tensor, seq_info: Sequences) -> Tensor:
         """Return what attention mixes: `(T, H)` -> `(T, N, D)`."""
         dropout = self.attention_dropout if self.training else 0.0
         q, k, v = self.qkv(x)
-        return attend(q, k, v, where.cu_seqlens, where.max_length, dropout, where.backend, self.causal)
+        return attend(q, k, v, seq_info.cu_seqlens, seq_info.max_length, dropout, seq_info.backend, self.causal)
 
-    def after(self, mixed: Tensor, x: Tensor) -> Tensor:
+    def feed_forward_block(self, attn_out: Tensor, x: Tensor) -> Tensor:
         """Compute what follows the attention: two `(K, H)` tensors -> `(K, H)`."""
-        x = self.mix(mixed, x)
+        x = self.mix(attn_out, x)
         return self.down(F.gelu(self.up(x)), x)  # type: ignore[no-any-return]
 
 

@@ -55,35 +55,35 @@ class WordEmbeddings(nn.Module):
 
 
 class EncoderLayer(nn.Module):
-    """A layer: self-attention, then `after`, which works row by row."""
+    """A layer: self-attention, then `feed_forward_block`, which works row by row."""
 
     qkv: nn.Module  # the projections that the attention begins with
 
-    def prepare(self, where: Sequences) -> None:
-        """Put into `where.shared` what is made once for each pass, for all layers of a kind."""
+    def prepare(self, seq_info: Sequences) -> None:
+        """Put into `seq_info.shared` what is made once for each pass, for all layers of a kind."""
 
-    def attend(self, x: Tensor, where: Sequences) -> Tensor:
+    def attend(self, x: Tensor, seq_info: Sequences) -> Tensor:
         """Return what attention mixes: `(T, H)` -> `(T, N, D)`."""
         raise NotImplementedError
 
-    def after(self, mixed: Tensor, x: Tensor) -> Tensor:
+    def feed_forward_block(self, attn_out: Tensor, x: Tensor) -> Tensor:
         """Return the output, from that of the attention and the input: twice `(K, H)`."""
         raise NotImplementedError
 
-    def forward(self, x: Tensor, where: Sequences, keep: Tensor | None) -> Tensor:
+    def forward(self, x: Tensor, seq_info: Sequences, keep: Tensor | None) -> Tensor:
         """`(T, H)` -> `(T, H)`, or `(K, H)` at the distinct positions `keep` `(K,)`.
 
-        T includes padding, and K too gets it, up to `where.multiple`.
+        T includes padding, and K too gets it, up to `seq_info.multiple`.
         """
-        mixed = self.attend(x, where).flatten(1)
+        attn_out = self.attend(x, seq_info).flatten(1)
         if keep is not None:
-            mixed, x = (pad_rows(take_rows(rows, keep), where.multiple) for rows in (mixed, x))
-        return self.after(mixed, x)
+            attn_out, x = (pad_rows(take_rows(rows, keep), seq_info.multiple) for rows in (attn_out, x))
+        return self.feed_forward_block(attn_out, x)
 
     def compile_rest(self) -> None:
         """Compile all but the attention, which has kernels or a loop of its own."""
         self.qkv.compile(dynamic=True)
-        self.after = torch.compile(self.after, dynamic=True)  # type: ignore[method-assign]
+        self.feed_forward_block = torch.compile(self.feed_forward_block, dynamic=True)  # type: ignore[method-assign]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,13 +129,13 @@ class Encoder(nn.Module):
         follow. `backend` is a name from `dispatch.resolve`, or `dispatch.EQUAL`; None: the
         configured one.
         """
-        x, where = self._embedded(batch, self.multiple, backend)
+        x, seq_info = self._embedded(batch, self.multiple, backend)
         for number, call in enumerate(self._calls, 1):
             wanted = keep if number == len(self._calls) else None
             if self.recompute and torch.is_grad_enabled():
-                x = checkpoint(call, x, where, wanted, use_reentrant=False)
+                x = checkpoint(call, x, seq_info, wanted, use_reentrant=False)
             else:
-                x = call(x, where, wanted)
+                x = call(x, seq_info, wanted)
         return self.norm(x)  # type: ignore[no-any-return]
 
     def states(self, batch: Packed) -> list[Tensor]:
@@ -143,10 +143,10 @@ class Encoder(nn.Module):
 
         The last output includes the final norm, if any.
         """
-        x, where = self._embedded(batch)
+        x, seq_info = self._embedded(batch)
         found = [x]
         for layer in self.layers:
-            found.append(layer(found[-1], where, None))
+            found.append(layer(found[-1], seq_info, None))
         found[-1] = self.norm(found[-1])
         return found
 
@@ -157,16 +157,16 @@ class Encoder(nn.Module):
         )
         x: Tensor = self.embeddings(input_ids, segment_ids, position_ids)  # (T, H)
         backend = backend or self.backend(x.device, x.dtype)
-        where = Sequences(position_ids, batch.cu_seqlens, batch.max_length, backend, multiple)
+        seq_info = Sequences(position_ids, batch.cu_seqlens, batch.max_length, backend, multiple)
         for layer in self.layers:
-            layer.prepare(where)  # type: ignore[operator]
+            layer.prepare(seq_info)  # type: ignore[operator]
         if self.compiled:  # else the compiler takes sizes for constants that were the same twice
             from torch._dynamo import maybe_mark_dynamic  # seconds, which others need not wait
 
-            common = (table for tables in where.shared.values() for table in tables)
+            common = (table for tables in seq_info.shared.values() for table in tables)
             for tensor in (position_ids, batch.cu_seqlens, *common):
                 maybe_mark_dynamic(tensor, 0)
-        return x, where
+        return x, seq_info
 
     def backend(self, device: torch.device, dtype: torch.dtype) -> str:
         """Return the name of the attention backend for a device and a type.
@@ -212,12 +212,12 @@ def group_size(period: int) -> int:
     return max(1, TOGETHER // period) * period
 
 
-def run_layers(layers: Sequence[EncoderLayer], x: Tensor, where: Sequences, keep: Tensor | None) -> Tensor:
+def run_layers(layers: Sequence[EncoderLayer], x: Tensor, seq_info: Sequences, keep: Tensor | None) -> Tensor:
     """Compute layers, one after another; the last of them at the positions `keep`, if any."""
     *inner, last = layers
     for layer in inner:
-        x = layer(x, where, None)
-    return last(x, where, keep)  # type: ignore[no-any-return]
+        x = layer(x, seq_info, None)
+    return last(x, seq_info, keep)  # type: ignore[no-any-return]
 
 
 def summary_places(cu_seqlens: Tensor, config: ModelConfig) -> Tensor:

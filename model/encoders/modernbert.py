@@ -73,28 +73,28 @@ class Layer(EncoderLayer):
         self.dropout = Dropout(config.dropout)
         self.down = nn.Linear(config.feed_forward, config.hidden, bias=False)
 
-    def prepare(self, where: Sequences) -> None:
+    def prepare(self, seq_info: Sequences) -> None:
         """Compute the angles of the pass, outside of what may be compiled."""
-        rotation(where, *self.table)
+        rotation(seq_info, *self.table)
 
-    def attend(self, x: Tensor, where: Sequences) -> Tensor:
+    def attend(self, x: Tensor, seq_info: Sequences) -> Tensor:
         """Return what attention mixes: `(T, H)` -> `(T, N, D)`."""
         q, k, v = self.qkv(self.attention_norm(x))
-        angles = rotation(where, *self.table)
+        angles = rotation(seq_info, *self.table)
         return attend(
             rotate(q, angles),
             rotate(k, angles),
             v,
-            where.cu_seqlens,
-            where.max_length,
+            seq_info.cu_seqlens,
+            seq_info.max_length,
             self.share if self.training else 0.0,
-            where.backend,
+            seq_info.backend,
             window=self.window,
         )
 
-    def after(self, mixed: Tensor, x: Tensor) -> Tensor:
+    def feed_forward_block(self, attn_out: Tensor, x: Tensor) -> Tensor:
         """Compute what follows the attention: two `(K, H)` tensors -> `(K, H)`."""
-        x = x + drop(self.mix(mixed), self.share if self.training else 0.0)
+        x = x + drop(self.mix(attn_out), self.share if self.training else 0.0)
         value, gate = self.up(self.feed_norm(x)).chunk(2, -1)  # (K, F) each
         return x + self.down(self.dropout(F.gelu(value) * gate))  # type: ignore[no-any-return]
 
@@ -143,17 +143,17 @@ def rotary_tables(positions: int, width: int, base: float, device: torch.device)
     return angles.cos().repeat(1, 2).to(device), angles.sin().to(device)
 
 
-def rotation(where: Sequences, positions: int, width: int, base: float) -> tuple[Tensor, Tensor]:
+def rotation(seq_info: Sequences, positions: int, width: int, base: float) -> tuple[Tensor, Tensor]:
     """Return cosines `(T, 1, D)` and sines `(T, 1, D/2)` at the tokens of a pass, for all layers.
 
     `positions` is the longest possible sequence.
     """
     key = ("rotary", width, base)
-    if key not in where.shared:
-        cosines, sines = rotary_tables(positions, width, base, where.position_ids.device)
-        places = where.position_ids
-        where.shared[key] = cosines[places][:, None], sines[places][:, None]
-    return where.shared[key]
+    if key not in seq_info.shared:
+        cosines, sines = rotary_tables(positions, width, base, seq_info.position_ids.device)
+        places = seq_info.position_ids
+        seq_info.shared[key] = cosines[places][:, None], sines[places][:, None]
+    return seq_info.shared[key]
 
 
 class Rotate(torch.autograd.Function):

@@ -21,7 +21,7 @@ from model.encoders.encoder import prepare_for
 from model.finetuning.features import Samples, batch_count, epoch_batches
 from model.finetuning.heads import BertWithHead, HeadConfig, loss_of
 from model.huggingface.names import ANSWER, CLASS, TAG
-from model.loader.device_copy import sent
+from model.loader.device_copy import send
 from model.optim.build import parameter_groups
 from model.training.schedule import lr_factor
 from pipeline.common import counter_rng
@@ -34,7 +34,7 @@ EVALUATION_BATCH = 128
 
 
 @dataclass(frozen=True, kw_only=True)
-class Recipe:
+class FineTuningConfig:
     """Hyperparameters of fine-tuning."""
 
     batch_size: int
@@ -55,13 +55,13 @@ def inputs(samples: Samples, rows: Ints, device: torch.device) -> tuple[Packed, 
     segments = (positions >= np.repeat(samples.second[sequences], lengths)).astype(np.int64)
     ids = np.concatenate([samples.ids[index] for index in sequences])
     batch = Packed(
-        sent(ids, device),
-        sent(segments, device),
-        sent(positions, device),
-        sent(starts.astype(np.int32), device),
+        send(ids, device),
+        send(segments, device),
+        send(positions, device),
+        send(starts.astype(np.int32), device),
         int(lengths.max()),
     )
-    return batch, sent(bounds, device) if len(samples.groups) else None
+    return batch, send(bounds, device) if len(samples.groups) else None
 
 
 def sequences_of(samples: Samples, rows: Ints) -> tuple[Ints, Ints]:
@@ -74,8 +74,8 @@ def sequences_of(samples: Samples, rows: Ints) -> tuple[Ints, Ints]:
 def labels_of(samples: Samples, rows: Ints, kind: str, device: torch.device) -> Tensor:
     """Return the labels of some samples for `heads.loss_of`."""
     if kind == TAG:
-        return sent(np.concatenate([samples.labels[row] for row in rows]), device)
-    return sent(samples.labels[rows], device)
+        return send(np.concatenate([samples.labels[row] for row in rows]), device)
+    return send(samples.labels[rows], device)
 
 
 def batch_loss(model: BertWithHead, samples: Samples, rows: Ints, device: torch.device) -> Tensor:
@@ -113,7 +113,7 @@ def start_of(weights: Weights) -> list[str]:
 def train(
     model: BertWithHead,
     samples: Samples,
-    recipe: Recipe,
+    recipe: FineTuningConfig,
     device: torch.device,
     on_batch: Callable[[], object] = lambda: None,
 ) -> Iterator[float]:

@@ -25,7 +25,7 @@ from model.encoders.batch import Packed
 from model.encoders.device import fp32_matmul
 from model.encoders.encoder import MaskedHead, PretrainingModel
 from model.finetuning.features import Ids
-from model.loader.device_copy import sent
+from model.loader.device_copy import send
 from pipeline.common.counter_rng import Bools, Floats, Ints
 
 BATCH_TOKENS = 4096  # of one forward pass: its matrices stay in a core's cache
@@ -109,11 +109,11 @@ class SentenceScorer:
         """Return hidden states `(K, H)` at positions `keep` `(K,)` of packed copies `(C, L)`."""
         encoder, device = self._model.encoder, self._device
         count, length = copies.shape
-        ids = sent(copies.reshape(-1).astype(np.int64), device)
+        ids = send(copies.reshape(-1).astype(np.int64), device)
         positions = torch.arange(length, device=device).repeat(count)
         starts = torch.arange(0, len(ids) + 1, length, dtype=torch.int32, device=device)
         batch = Packed(ids, torch.zeros_like(ids), positions, starts, length)
-        return encoder(batch, sent(keep, device), EQUAL)  # type: ignore[no-any-return]
+        return encoder(batch, send(keep, device), EQUAL)  # type: ignore[no-any-return]
 
     def _log_probabilities(self, states: Tensor, row: Ints, label: Ints) -> Floats:
         """Return the log-probability `(P,)` of labels `(P,)` at rows `(P,)` of `(K, H)`."""
@@ -121,7 +121,7 @@ class SentenceScorer:
         assert isinstance(head, MaskedHead)
         words, bias = self._model.encoder.embeddings.word.weight, head.bias
         hidden = head.hidden(states)
-        at, labels = sent(row, hidden.device), sent(label, hidden.device)
+        at, labels = send(row, hidden.device), send(label, hidden.device)
         wanted = (hidden[at] * words[labels]).sum(-1) + bias[labels]
         rows, columns = self._piece
         every = [log_sum_exp(part, words, bias, columns) for part in torch.split(hidden, rows)]

@@ -256,7 +256,7 @@ def read_weights(folder: Path, names: Names) -> Weights:
             found: Weights = {}
             for part in parts:
                 found |= read_file(part)
-            words = ".".join(names.words.split(".")[-2:])
+            words = ".".join(names.embedding_name.split(".")[-2:])
             if not any(name.endswith(words) for name in found):
                 raise InputError(f"not a {names.title}: {words} not found", path=folder / name)
             found = names.canonical({n.removeprefix("module."): t for n, t in found.items()})
@@ -379,7 +379,7 @@ def check_sizes(folder: Path, config: ModelConfig, weights: int) -> None:
 
 def check_decoder(folder: Path, found: Weights, names: Names) -> None:
     """Remove the decoder from `found`, and check that it equals the word embeddings."""
-    weight, words = found.pop(names.decoder, None), found.get(names.words)
+    weight, words = found.pop(names.decoder, None), found.get(names.embedding_name)
     if weight is not None and words is not None and not torch.equal(weight, words):
         raise InputError("the decoder must be tied to the word embeddings", path=folder)
 

@@ -34,7 +34,7 @@ class Names:
     defaults: Json  # our sizes that their config may lack, where our defaults differ
     fixed: Json  # config fields of which we support one value
     heads: list[str]  # prefixes of our names of optional weights, initialised if missing
-    words: str  # their name of the word embeddings
+    embedding_name: str  # their name of the word embeddings
     decoder: str  # their name of the decoder, which is tied to them
     # Tensors as found in a file -> tensors with the names of `parts`.
     canonical: Callable[[Weights], Weights]

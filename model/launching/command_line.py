@@ -32,7 +32,7 @@ class LauncherCommand:
         """Return the launcher's name without its folder."""
         return Path(self.launcher).name
 
-    def words(self) -> list[str]:
+    def argv(self) -> list[str]:
         """Return the command line."""
         return [self.launcher, *self.options, *self.script]
 

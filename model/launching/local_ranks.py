@@ -12,7 +12,7 @@ from pathlib import Path
 
 from model.launching import rank_endings
 from model.resilience import rank_record
-from model.resilience.watchdog import heard
+from model.resilience.watchdog import stop_signals
 from pipeline.errors import ConfigError, Exit
 
 POLL = 0.1  # seconds
@@ -110,7 +110,7 @@ class Launch:
     def _alive(self) -> list[int]:
         """Return the process ids of the running ranks."""
         ended = self._read("code")
-        return [pid for rank, pid in self._read("pid").items() if rank not in ended and rank_record.runs(pid)]
+        return [pid for rank, pid in self._read("pid").items() if rank not in ended and rank_record.is_running(pid)]
 
     def _pass_on(self, launcher: int, ranks: list[int]) -> None:
         """Tell the ranks what came; those that outlive their launcher, to save and leave."""
@@ -138,7 +138,7 @@ class Launch:
 
 def note_signals(into: list[int]) -> None:
     """Append the signals that stop training to a list as they come, and do nothing else."""
-    for number in heard():
+    for number in stop_signals():
         signal.signal(number, lambda number, frame: into.append(number))
 
 

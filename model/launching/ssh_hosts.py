@@ -144,7 +144,7 @@ class SshHosts:
                 "cannot be combined with model.launch, which starts the hosts by ssh; remove one of them", "--launcher"
             )
         self.command, self.slots = command, hosts
-        self.environment = along(os.environ)  # read before a host waits for it
+        self.environment = variables_to_send(os.environ)  # read before a host waits for it
         port = command.option("--ssh_port")
         ssh = ["ssh", *OPTIONS, *(["-p", port] if port else [])]
         path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH", ""))))
@@ -208,7 +208,7 @@ class SshHosts:
         for number, host in enumerate(self.hosts):
             words = command.adding(
                 "--no_ssh", "--node_rank", str(number), "--master_addr", address, "--master_port", port
-            ).words()
+            ).argv()
             job = {
                 "command": words,
                 "environment": environment,
@@ -261,7 +261,7 @@ def receive(on_signal: Callable[[int], None]) -> tuple[list[str], dict[str, str]
     return job["command"], job["environment"], job["hostfile"]
 
 
-def along(environment: Mapping[str, str]) -> dict[str, str]:
+def variables_to_send(environment: Mapping[str, str]) -> dict[str, str]:
     """Return the environment variables to send to the ranks on other hosts.
 
     Those of DeepSpeed's file `.deepspeed_env`, in the home folder and in the working directory,

@@ -15,7 +15,7 @@ from model.encoders.batch import Batch
 
 
 @dataclass(frozen=True)
-class Copied:
+class CopiedBatch:
     """One micro-batch: on the host, and on its way to the device."""
 
     host: Batch
@@ -42,10 +42,10 @@ class Copier:
         self._device = device
         self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]
 
-    def __call__(self, batch: Batch) -> Copied:
+    def __call__(self, batch: Batch) -> CopiedBatch:
         """Start to copy a batch; on a CPU, return it as it is."""
         if self._stream is None:
-            return Copied(batch, batch)
+            return CopiedBatch(batch, batch)
         arrived = torch.cuda.Event()  # type: ignore[no-untyped-call]
         # A thread begins on the first GPU. Without `device`, `stream` would go back to it at its
         # end, for which CUDA takes hundreds of MB of that GPU's memory, from each rank of a node.
@@ -55,10 +55,10 @@ class Copier:
                 for name, tensor in batch.tensors().items()
             }
             arrived.record(self._stream)
-        return Copied(batch, replace(batch, **moved), arrived)
+        return CopiedBatch(batch, replace(batch, **moved), arrived)
 
 
-def sent(array: npt.NDArray[np.integer[Any]], device: torch.device) -> torch.Tensor:
+def send(array: npt.NDArray[np.integer[Any]], device: torch.device) -> torch.Tensor:
     """Return an array as a tensor on a device, on its way there: the host does not wait."""
     tensor = torch.from_numpy(array)
     if device.type == "cuda":

@@ -18,7 +18,7 @@ from model.loader.sample_order import Span
 from model.loader.shard_cache import DONE, FAILED, LOCK, LOOK, PROGRESS, CachedShard, Fetcher, ReadPlan, RemoteShard
 from pipeline.common.counter_rng import Ints
 from pipeline.console.formatting import byte_count
-from pipeline.errors import BY_FORCE, ConfigError, InputError, Restart, of_record, writable
+from pipeline.errors import BY_FORCE, ConfigError, InputError, Restart, error_from_record, writable
 from pipeline.records import estimate
 from pipeline.records.manifest import require_manifest
 from pipeline.records.metrics import CorpusCounts
@@ -155,7 +155,7 @@ class CachedShards(ShardSource):
         if self._failure is None and self._progress[-1]:
             record = json.loads((self._folder / FAILED).read_text())
             bug = record["kind"] == "RuntimeError"
-            self._failure = RuntimeError(record["problem"]) if bug else of_record(record)
+            self._failure = RuntimeError(record["problem"]) if bug else error_from_record(record)
         return self._failure
 
     def close(self) -> None:

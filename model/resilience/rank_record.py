@@ -24,7 +24,7 @@ def begin_rank() -> None:
         _leave("pid", os.getpid())
 
 
-def runs(pid: int) -> bool:
+def is_running(pid: int) -> bool:
     """Return whether a process runs; one that has ended may wait for its parent to look."""
     with contextlib.suppress(OSError):
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
@@ -34,7 +34,7 @@ def runs(pid: int) -> bool:
 def is_orphan() -> bool:
     """Return whether the `model.launch` that started this rank has been killed."""
     launcher = os.environ.get(LAUNCHER, "")
-    return launcher.isdecimal() and not runs(int(launcher))
+    return launcher.isdecimal() and not is_running(int(launcher))
 
 
 def end_rank(code: int) -> None:

@@ -40,7 +40,7 @@ class Watchdog:
         self._listen, self._tell = os.pipe()
         os.set_blocking(self._tell, False)
         signal.set_wakeup_fd(self._tell, warn_on_full_buffer=False)
-        self._before = {number: signal.signal(number, _noted) for number in heard()}
+        self._before = {number: signal.signal(number, _noted) for number in stop_signals()}
         self._thread = threading.Thread(target=self._watch, name="guard", daemon=True)
         self._thread.start()
 
@@ -101,7 +101,7 @@ class Watchdog:
                 os.kill(os.getpid(), signal.SIGTERM)
 
 
-def heard() -> list[signal.Signals]:
+def stop_signals() -> list[signal.Signals]:
     """Return the signals that stop training; without SIGHUP if ignored, as under `nohup`."""
     nohup = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
     return [number for number in STOPPING if not (nohup and number == signal.SIGHUP)]

@@ -66,12 +66,12 @@ def average(path: Path, state: checkpoint_folder.State, count: int) -> tuple[Wei
     Raises:
         InputError: There are fewer than `count` checkpoints, or one is damaged.
     """
-    branch = path.parent / checkpoint_folder.BRANCH
+    branch = path.parent / checkpoint_folder.PINNED
     apart = branch.read_text().split() if branch.exists() else []
     before = [
         other
         for step, other in checkpoint_folder.steps(path.parent).items()
-        if step < state.step and checkpoint_folder.mark_of(other) is None and other.name not in apart
+        if step < state.step and checkpoint_folder.milestone_words(other) is None and other.name not in apart
     ]
     if len(before) + 1 < count:
         raise InputError(

@@ -31,7 +31,7 @@ def peaks() -> dict[str, float]:
     return dict(read_table(__file__, "cost.yaml"))
 
 
-def published(name: str) -> float | None:
+def published_peak(name: str) -> float | None:
     """Return the published figure of a device by its name; None where it is unknown."""
     for known, figure in peaks().items():
         if re.search(rf"\b{known}\b", name):

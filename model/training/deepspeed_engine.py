@@ -75,7 +75,7 @@ def deepspeed_config(config: TrainConfig, world: World) -> Json:
         "train_micro_batch_size_per_gpu": config.micro_batch,
         "gradient_accumulation_steps": accumulation,
         "train_batch_size": config.micro_batch * accumulation * world.size,
-        **deepspeed_keys.derived(config.precision, config.clip),
+        **deepspeed_keys.derive_keys(config.precision, config.clip),
         "zero_allow_untested_optimizer": True,
         "steps_per_print": 2**31,
         # It would wait for the device twice in every micro-batch; `step_metrics` does not.

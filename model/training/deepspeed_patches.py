@@ -122,7 +122,7 @@ def fuse_grad_norm(wrapper: Any) -> None:
         wrapper.check_overflow = lambda **_: None
         wrapper.unscale_and_clip_grads = lambda flat, norm: clip(wrapper, flat, norm)
         link = wrapper._update_model_bit16_weights
-        wrapper._update_model_bit16_weights = lambda group: linked(wrapper, group) or link(group)
+        wrapper._update_model_bit16_weights = lambda group: is_linked(wrapper, group) or link(group)
 
 
 def group_norms(groups: Iterable[Iterable[Tensor | None]], process_group: Any) -> Tensor:
@@ -154,7 +154,7 @@ def clip(wrapper: Any, flat: TensorList, norm: Tensor) -> None:
         gradient.mul_(1.0 / scale)
 
 
-def linked(wrapper: Any, group: int) -> bool:
+def is_linked(wrapper: Any, group: int) -> bool:
     """Return whether a group's parameters are views of its flat weights, in their places.
 
     DeepSpeed makes these views again after every step, which takes two operations for each

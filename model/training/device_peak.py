@@ -6,20 +6,20 @@ import time
 import torch
 
 from model.encoders.device import TYPES
-from model.training.cost import published
+from model.training.cost import published_peak
 
 
 def tflops(device: torch.device, precision: str) -> float:
     """Return the device's peak TFLOP/s: published, else measured on matrix products."""
     if device.type == "cuda" and precision != "fp32":
-        figure = published(torch.cuda.get_device_name(device))
+        figure = published_peak(torch.cuda.get_device_name(device))
         if figure is not None:
             return figure
-    return measured(device, TYPES[precision])
+    return measure_peak(device, TYPES[precision])
 
 
 @torch.no_grad()
-def measured(device: torch.device, dtype: torch.dtype) -> float:
+def measure_peak(device: torch.device, dtype: torch.dtype) -> float:
     """Measure the fastest of a few matrix products, in TFLOP/s; takes hundredths of a second."""
     size = 8192 if device.type == "cuda" else 1024
     # Random numbers: of ones a GPU makes more products, because it needs less power for them.

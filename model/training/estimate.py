@@ -18,7 +18,7 @@ from model.training import cost, run_length
 from pipeline.common import cores
 from pipeline.errors import InputError
 from pipeline.records import estimate
-from pipeline.records.checkpoint_folder import noted
+from pipeline.records.checkpoint_folder import read_field
 from pipeline.records.estimate import Estimate
 from pipeline.records.manifest import Manifest
 from pipeline.records.metrics import CorpusCounts, TrainingSummary
@@ -55,7 +55,7 @@ def processor(size: int = 1024, seconds: float = 0.15) -> float:
 
 def memory_of(model: ModelConfig) -> float:
     """Return the bytes of memory that a process takes which fine-tunes a model, but for its batches."""
-    return STATE * cost.parameters(known(model)) + PROCESS
+    return STATE * cost.parameters(assume_vocabulary(model)) + PROCESS
 
 
 def memory_of_training(config: TrainConfig, model: ModelConfig, length: float, ranks: int) -> float:
@@ -80,7 +80,7 @@ def mean_length(folder: str, sequence_length: int) -> tuple[float, int]:
     return (FILLED * sequence_length, 0) if mean is None else (mean, sum(counts.lengths.values()))
 
 
-def of_a_sample(
+def sample_cost(
     data: DataConfig, model: ModelConfig, sequence_lengths: Mapping[str, int], masked_share: float = cost.MASKED
 ) -> tuple[float, float]:
     """Return the tokens of a sample and the operations to train on it, on average."""
@@ -90,29 +90,29 @@ def of_a_sample(
     shares = data.weights or [count for _, count in found]
     if not all(shares):  # not known yet
         shares = [1] * len(found)
-    work = [cost.flops(known(model), [length], masked_share) for length in lengths]
+    work = [cost.flops(assume_vocabulary(model), [length], masked_share) for length in lengths]
     return float(np.average(lengths, weights=shares)), float(np.average(work, weights=shares))
 
 
-def masked(config: TrainConfig) -> float:
+def mean_mask_share(config: TrainConfig) -> float:
     """Return the share of masked tokens, on average over a training."""
     return fmean(config.objective.share_at(step, 100) for step in range(100))
 
 
-def checkpoints(config: TrainConfig, steps: int) -> int:
+def count_checkpoints(config: TrainConfig, steps: int) -> int:
     """Return how many checkpoints there are at most at once, one of them being written."""
     kept = config.keep + 1 + (config.schedule.name == "wsd") + config.keep_best  # one before its decay
     if config.keep_every is not None:
         kept += steps // config.keep_every
-    return kept + marked(config)
+    return kept + count_milestones(config)
 
 
-def marked(config: TrainConfig) -> int:
+def count_milestones(config: TrainConfig) -> int:
     """Return how many checkpoints `save_at_words` keeps, one of them before the first step."""
     return len(config.save_at_words) + bool(config.save_at_words)
 
 
-def training(
+def estimate_training(
     config: TrainConfig,
     model: ModelConfig,
     speed: float | None,
@@ -128,8 +128,8 @@ def training(
     CPU; `sequence_lengths` are those of folders whose shards are not there yet; `timed` says whether
     the time can be known here; `gpu` is what a GPU reaches, if its hours are asked for.
     """
-    length, work = of_a_sample(config.data, model, sequence_lengths, masked(config))
-    steps = run_length.expected(config, length)
+    length, work = sample_cost(config.data, model, sequence_lengths, mean_mask_share(config))
+    steps = run_length.expected_steps(config, length)
     if steps is None:
         return Estimate(None, about=f"as many steps as epochs={config.epochs} allow")
     ends = [f"{key}={limit:,}" for key in ("words", "epochs") if (limit := getattr(config, key)) is not None]
@@ -142,12 +142,12 @@ def training(
         reached = estimate.rate_of(config.workdir, "train")
         seconds = work / (reached or REACHED * (speed or processor() / ranks)) / ranks
         seconds += START + (0 if reached else STEP * (steps - done))  # a rate that was measured includes those
-    count = cost.parameters(known(model))
+    count = cost.parameters(assume_vocabulary(model))
     average = AVERAGE * count * (config.ema is not None)
     return Estimate(
         seconds=seconds,
-        disk=(SAVED * count + average) * checkpoints(config, steps),
-        memory=memory_of_training(config, known(model), length, ranks) * ranks,
+        disk=(SAVED * count + average) * count_checkpoints(config, steps),
+        memory=memory_of_training(config, assume_vocabulary(model), length, ranks) * ranks,
         about=f"{steps - done:,} steps{why}, {samples * length / 1e6:,.1f} M tokens{passes}",
         gpu_hours=None if gpu is None else work / gpu / 3600,
     )
@@ -160,20 +160,20 @@ def remember(config: TrainConfig) -> None:
     if manifest is None or not rows:
         return
     summary = TrainingSummary.of(manifest)
-    model = noted(Path(config.out, summary.checkpoint or ""), "model")  # with all its sizes
+    model = read_field(Path(config.out, summary.checkpoint or ""), "model")  # with all its sizes
     if model is None:
         return
-    _, work = of_a_sample(config.data, ModelConfig(**model), {}, masked(config))
+    _, work = sample_cost(config.data, ModelConfig(**model), {}, mean_mask_share(config))
     rate = median(row["samples_per_second"] for row in rows)
     estimate.remember_rate(config.workdir, "train", work * rate / summary.world_size)
 
 
-def tuning(model: ModelConfig, epochs: int, runs: int, train: npt.ArrayLike, dev: npt.ArrayLike) -> float:
+def tuning_flops(model: ModelConfig, epochs: int, runs: int, train: npt.ArrayLike, dev: npt.ArrayLike) -> float:
     """Return the operations of fine-tuning `runs` times on sequences of these lengths."""
-    once = [cost.flops(known(model), lengths, 0.0) for lengths in (train, dev)]
+    once = [cost.flops(assume_vocabulary(model), lengths, 0.0) for lengths in (train, dev)]
     return runs * epochs * (once[0] + once[1] / 3)  # the dev set is not learnt from
 
 
-def known(model: ModelConfig) -> ModelConfig:
+def assume_vocabulary(model: ModelConfig) -> ModelConfig:
     """Return a model with a usual vocabulary where its own is not known yet."""
     return model if model.vocab_size else replace(model, vocab_size=VOCABULARY)

@@ -27,12 +27,12 @@ PER_STEP = ("steps", "words", "epochs", "objective.mask_share", "schedule.")
 HELD_OUT = ("evaluate_samples", "data.validation.")  # what `keep_best` depends on alone
 
 
-def apart(config: TrainConfig) -> tuple[str, ...]:
+def independent_keys(config: TrainConfig) -> tuple[str, ...]:
     """Return how the keys of settings and inputs begin that no step depends on directly."""
     return PER_STEP if config.keep_best else (*PER_STEP, *HELD_OUT)
 
 
-class FirstSteps:
+class TrajectoryHash:
     """Hashes of all that the first n of `steps` updates depend on.
 
     `common` is a hash of the inputs and of the settings that all steps depend on.
@@ -63,8 +63,8 @@ class FirstSteps:
         return noted is not None and step <= self._steps and noted == self.hash_of(step)
 
 
-def newest(
-    folder: Path, first_steps: FirstSteps, data: str, needs_words: bool, fetch: Fetch
+def find_newest(
+    folder: Path, first_steps: TrajectoryHash, data: str, needs_words: bool, fetch: Fetch
 ) -> checkpoint_folder.Checkpoint | None:
     """Return the newest intact checkpoint of a run, or a later one that it has in common.
 
@@ -75,11 +75,11 @@ def newest(
     Raises:
         Unreadable: It cannot be known whether one is intact, and resuming before it removes it.
     """
-    own = checkpoint_folder.newest(folder)
+    own = checkpoint_folder.find_newest(folder)
     done = own[1].step if own else 0
     for path in _in_common(folder, first_steps, done):
-        if checkpoint_folder.noted(path, "data") != data or (
-            needs_words and checkpoint_folder.noted(path, "words") is None
+        if checkpoint_folder.read_field(path, "data") != data or (
+            needs_words and checkpoint_folder.read_field(path, "words") is None
         ):
             continue  # a start of its own would be refused with it, however often it is forced
         try:
@@ -95,12 +95,12 @@ def newest(
 
 def step_in_common(config: TrainConfig, common: str) -> int:
     """Return the step that a training would continue from, after which another in its folder has a checkpoint."""
-    first_steps = FirstSteps(config, run_length.steps_of(config), common)
+    first_steps = TrajectoryHash(config, run_length.steps_of(config), common)
     found = _in_common(checkpoint_folder.runs(Path(config.out)) / "new", first_steps, 0)
     return int(found[0].name.removeprefix("step-")) if found else 0
 
 
-def _in_common(folder: Path, first_steps: FirstSteps, done: int) -> list[Path]:
+def _in_common(folder: Path, first_steps: TrajectoryHash, done: int) -> list[Path]:
     """Return checkpoints of other trainings after `done` steps that this one has too, latest first.
 
     Their files have not been verified. Those whose best checkpoint is not there any more are left out.
@@ -109,7 +109,7 @@ def _in_common(folder: Path, first_steps: FirstSteps, done: int) -> list[Path]:
     shared = [  # hashes take the steps in order
         path
         for step, path in sorted((step, path) for found in others for step, path in found.items() if step > done)
-        if first_steps.fits(step, checkpoint_folder.noted(path, "first_steps"))
+        if first_steps.fits(step, checkpoint_folder.read_field(path, "first_steps"))
         and all(best.exists() for best in checkpoint_folder.best_of(path))
     ]
     return shared[::-1]
@@ -119,14 +119,16 @@ def _take_up(path: Path, step: int, folder: Path, fetch: Fetch) -> None:
     """Link a checkpoint, its best, and those before it that are kept for their words; copy their curve."""
     metrics_file.copy_metrics(folder.parent.parent, path.parent, folder, step)
     earlier = checkpoint_folder.steps(path.parent).items()
-    marked = (other for number, other in earlier if number < step and checkpoint_folder.mark_of(other) is not None)
+    marked = (
+        other for number, other in earlier if number < step and checkpoint_folder.milestone_words(other) is not None
+    )
     for each in dict.fromkeys((*marked, *checkpoint_folder.best_of(path), path)):
         fetch(each.relative_to(folder.parents[1]))
         target = folder / each.name
         try:  # an interrupted start took it up, or it is this training's own
             checkpoint_folder.read_state(target)
             continue
-        except checkpoint_folder.Unreadable:
+        except checkpoint_folder.UnreadableCheckpoint:
             raise
         except InputError:
             shutil.rmtree(target, ignore_errors=True)

@@ -121,7 +121,7 @@ def size_of(place: Path | str) -> ModelConfig:
     return ModelConfig(**checkpoint_folder.locate(Path(place))[1].model)
 
 
-def fitted(config: TrainConfig, wordpiece: WordPiece, length: int) -> ModelConfig:
+def complete_size(config: TrainConfig, wordpiece: WordPiece, length: int) -> ModelConfig:
     """Return the model's size, completed from the tokenizer and, for model=auto, from `start`.
 
     Raises:

@@ -10,13 +10,13 @@ from model.config import ModelConfig, TrainConfig
 from model.distributed import process_group
 from model.distributed.world import World
 from model.training import cost
-from pipeline.errors import ConfigError, Restart, UserError, first_line, named, of_record
+from pipeline.errors import ConfigError, Restart, UserError, error_from_record, first_line, named
 from pipeline.storage.atomic import write_text
 
 OOM_RECORD = "out-of-memory"  # file in a run's folder: what the rank said whose memory was too small
 
 
-def resolved(config: TrainConfig, model: ModelConfig, world: World, length: int) -> TrainConfig:
+def resolve_micro_batch(config: TrainConfig, model: ModelConfig, world: World, length: int) -> TrainConfig:
     """Return the configuration with the samples of a micro-batch, where `auto` is set.
 
     `length` is that of the longest sequence. All ranks get the number that fits on all.
@@ -70,7 +70,7 @@ def classify_failure(error: BaseException, config: TrainConfig, rank: int, folde
         return refused
     if process_group.is_peer_failure(error):
         if (folder / OOM_RECORD).exists():  # a lost rank left why, if its memory was too small
-            return of_record(json.loads((folder / OOM_RECORD).read_text(encoding="utf-8")))
+            return error_from_record(json.loads((folder / OOM_RECORD).read_text(encoding="utf-8")))
         return Restart(f"rank {rank}: lost the others ({first_line(error)})")
     return None
 

@@ -44,7 +44,7 @@ def learnt(place: Path | str, positions: int = sys.maxsize) -> int:
     """
     folder = Path(place)
     if not (folder / "config.json").is_file():
-        return min(checkpoint_folder.noted(folder, "learnt") or _of_shards(folder, positions), positions)
+        return min(checkpoint_folder.read_field(folder, "learnt") or _of_shards(folder, positions), positions)
     found = min(sentence_model.stated_length(folder) or positions, positions)
     made = Manifest.read(folder, of_input=True) or enclosing_manifest(folder)
     if made is None or made.stage != Conversion.stage:
@@ -70,7 +70,7 @@ def beyond(length: int, learnt: int) -> list[str]:
     return [f"sequence_length={length} is beyond the {learnt} tokens that the model has learnt"][: length > learnt]
 
 
-def of_weights(place: str, source: "InitialWeights", average: bool) -> Iterator[Manifest]:
+def weight_histories(place: str, source: "InitialWeights", average: bool) -> Iterator[Manifest]:
     """Yield the same manifests, that of the training with the figures of the weights themselves.
 
     `average` says that these are the moving average that the training kept.

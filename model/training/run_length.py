@@ -21,11 +21,11 @@ TOKENS = 1.4  # of a word of English, with a vocabulary of 8,000 to 30,000 entri
 
 
 def steps_of(config: TrainConfig) -> int:
-    """Return the steps of a run, or as many as its limits allow; errors as of `allowed`."""
-    return allowed(config) if config.steps is None else config.steps
+    """Return the steps of a run, or as many as its limits allow; errors as of `allowed_steps`."""
+    return allowed_steps(config) if config.steps is None else config.steps
 
 
-def allowed(config: TrainConfig) -> int:
+def allowed_steps(config: TrainConfig) -> int:
     """Return the steps that limits of words and epochs allow.
 
     A limit of words allows as many as read them on average; the last one may be too much.
@@ -57,7 +57,7 @@ def allowed(config: TrainConfig) -> int:
     return limits[key]
 
 
-def expected(config: TrainConfig, length: float) -> int | None:
+def expected_steps(config: TrainConfig, length: float) -> int | None:
     """Return the steps, or about how many if the shards are not there yet; None if unknown.
 
     `length` is the number of tokens of a sample on average.
@@ -65,7 +65,7 @@ def expected(config: TrainConfig, length: float) -> int | None:
     if config.words is None and config.epochs is None:
         return config.steps
     try:
-        most = allowed(config)
+        most = allowed_steps(config)
     except InputError:
         if config.words is None:
             return config.steps
@@ -73,7 +73,7 @@ def expected(config: TrainConfig, length: float) -> int | None:
     return min(most, config.steps or most)
 
 
-class WordsSeen:
+class WordCounter:
     """How many words of the text a run has seen, which may end it and asks for checkpoints.
 
     A sample has as many words as its tokens have on average in its shard, so that an epoch has exactly

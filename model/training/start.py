@@ -45,7 +45,7 @@ class Plan:
     loader: Loader
     held_out: dict[str, Loader]  # all that is evaluated, and each part by its name
     steps: int
-    first_steps: extending.FirstSteps
+    first_steps: extending.TrajectoryHash
 
     @property
     def folder(self) -> Path:
@@ -74,7 +74,7 @@ class Session(NamedTuple):
     peak: float  # TFLOP/s of the device
 
 
-def plan(config: TrainConfig, out: Path, fingerprint: str, common: str, addresses: Mapping[str, str]) -> Plan:
+def plan_training(config: TrainConfig, out: Path, fingerprint: str, common: str, addresses: Mapping[str, str]) -> Plan:
     """Read what a training is made from; arguments as of `trainer.train`.
 
     Raises:
@@ -85,20 +85,20 @@ def plan(config: TrainConfig, out: Path, fingerprint: str, common: str, addresse
     shards = [ShardFiles(data, folders) for folders in (data.folders, data.validation) if folders]
     wordpiece = WordPiece.load(data.vocab)
     longest = max(files.sequence_length for files in shards)
-    model = initial_weights.fitted(config, wordpiece, longest)
+    model = initial_weights.complete_size(config, wordpiece, longest)
     source = CachedShards(data, addresses) if data.cache else LOCAL
     reads = (config.objective, wordpiece, config.seed)
     loader = Loader(data, *reads, "train", source)
     evaluated = {"": data.held_out, **data.held_out_parts}
     held_out = {name: Loader(each, *reads, "validation") for name, each in evaluated.items()}
     steps = run_length.steps_of(config)
-    first_steps = extending.FirstSteps(config, steps, common)
+    first_steps = extending.TrajectoryHash(config, steps, common)
     return Plan(
         began, config, out, fingerprint, model, wordpiece, shards, longest, loader, held_out, steps, first_steps
     )
 
 
-def join(plan: Plan, beat: Beat) -> Session:
+def join_ranks(plan: Plan, beat: Beat) -> Session:
     """Meet the other ranks and verify the shards with them; `beat` is called for each shard.
 
     Raises:
@@ -111,13 +111,13 @@ def join(plan: Plan, beat: Beat) -> Session:
     if config.data.verify and not config.data.cache:  # it compares what it fetches
         for files in plan.shards:
             files.verify(world.rank, world.size, process_group.gather, beat)
-    config = micro_batch.resolved(config, plan.model, world, plan.longest)
+    config = micro_batch.resolve_micro_batch(config, plan.model, world, plan.longest)
     micro_batch.forget(plan.folder)
     peak = device_peak.tflops(world.device, config.precision)
     return Session(dataclasses.replace(plan, config=config), world, peak)
 
 
-def restore(session: Session, store: BackgroundUpload, beat: Beat) -> tuple[Any, run_length.WordsSeen, State, bool]:
+def restore(session: Session, store: BackgroundUpload, beat: Beat) -> tuple[Any, run_length.WordCounter, State, bool]:
     """Build the engine and load the newest checkpoint, or the weights of `start`, if any.
 
     With the engine comes where training continues: the words seen, the state, and whether that is
@@ -130,11 +130,11 @@ def restore(session: Session, store: BackgroundUpload, beat: Beat) -> tuple[Any,
     config, state, tensors, before = plan.config, plan.beginning, None, 0
     torch.manual_seed(int(counter_rng.key(config.seed, "initialise") >> 1))
     module = build_model(plan.model)
-    words = run_length.WordsSeen(config, plan.loader.words_per_token is not None)
-    found = newest(plan, state.data, world.rank, store, beat)
+    word_counter = run_length.WordCounter(config, plan.loader.words_per_token is not None)
+    found = find_newest(plan, state.data, world.rank, store, beat)
     if found is not None:
         path, there = found
-        words.resume(there.words, path)
+        word_counter.resume(there.words, path)
         own = {key: getattr(state, key) for key in ("fingerprint", "model", "tokenizer")}
         state, tensors = dataclasses.replace(there, **own), Tensors(path)
         before = there.learnt or (provenance.learnt(config.start, plan.model.positions) if config.start else 0)
@@ -154,10 +154,10 @@ def restore(session: Session, store: BackgroundUpload, beat: Beat) -> tuple[Any,
     if tensors is not None:
         load_state(engine, tensors, state.updates)
         restore_scale(engine.optimizer, state.loss_scale)
-    return engine, words, state, found is not None
+    return engine, word_counter, state, found is not None
 
 
-def newest(
+def find_newest(
     plan: Plan, data: str, rank: int, store: BackgroundUpload, beat: Beat
 ) -> checkpoint_folder.Checkpoint | None:
     """Return the newest checkpoint, the same on all ranks, with its files on this node.
@@ -173,7 +173,7 @@ def newest(
     own = None
     if rank == 0:
         needs_words = bool(config.words or config.save_at_words)
-        own = extending.newest(plan.folder, plan.first_steps, data, needs_words, store.fetch)
+        own = extending.find_newest(plan.folder, plan.first_steps, data, needs_words, store.fetch)
     store.upload(beat)  # other nodes fetch what this one may have alone
     sent = process_group.gather(own and (str(own[0]), dataclasses.asdict(own[1])))[0]
     if sent is None:

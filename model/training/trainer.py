@@ -15,7 +15,7 @@ import torch.distributed as dist
 from model.config import Metrics, TrainConfig
 from model.distributed import process_group
 from model.encoders.batch import Batch
-from model.loader.device_copy import Copied, Copier
+from model.loader.device_copy import CopiedBatch, Copier
 from model.loader.loader import GlobalBatch, Loader
 from model.loader.prefetch import prefetch
 from model.loader.shard_cache import ReadPlan
@@ -46,7 +46,7 @@ class Trainer:
         """Restore the state and open the trackers."""
         self.guard, self.store = guard, store
         plan, world, self.peak = session
-        self.engine, self.words, state, resumed = start.restore(session, store, guard.beat)
+        self.engine, self.word_counter, state, resumed = start.restore(session, store, guard.beat)
         self.plan, self.world, self.state = plan, world, state
         self.config, self.loader, self.steps = plan.config, plan.loader, plan.steps
         if world.rank == 0:
@@ -86,12 +86,12 @@ class Trainer:
                 self._update(batch, parts)
                 self.step += 1
                 self.samples += batch.sequences
-                reached = self.words.add(batch)
+                reached = self.word_counter.add(batch)
                 self.tracker.step_done(self.step)
                 self._after_step(batch.last, reached)
                 self._leave_if_due()
                 self.meter.clock.lap(None)
-        self.words.check_end(self.step, self.tracker.say)
+        self.word_counter.check_end(self.step, self.tracker.say)
         validation = self._evaluate()
         if validation is None:
             raise self._diverged("the held-out loss is not finite after the last step")
@@ -144,14 +144,14 @@ class Trainer:
                 f"rank {self.world.rank}: {signal}, saved after step {self.step:,}", "rerun the same command to resume"
             )
 
-    def _global_batches(self) -> Iterator[tuple[GlobalBatch, list[Copied]]]:
+    def _global_batches(self) -> Iterator[tuple[GlobalBatch, list[CopiedBatch]]]:
         """Yield this rank's part of every remaining batch, its copies to the device started."""
         copy, world, config = Copier(self.world.device), self.world, self.config
         drawn = (
             self.loader.batch(first, size, world.rank, world.size, config.micro_batch, self._mask_share(step))
             for step, first, size in self._batches_left()
         )
-        for batch in self.words.until_limit(drawn):
+        for batch in self.word_counter.until_limit(drawn):
             yield batch, [copy(part) for part in batch.batches]
 
     def _mask_share(self, step: int) -> float:
@@ -163,7 +163,7 @@ class Trainer:
         most = math.inf if config.epochs is None else config.epochs * self.loader.samples
         return batches(config.schedule, config.batch_size, self.step, self.steps, self.samples, most)
 
-    def _update(self, batch: GlobalBatch, parts: list[Copied]) -> None:
+    def _update(self, batch: GlobalBatch, parts: list[CopiedBatch]) -> None:
         """Run forward, backward and one optimizer step over a global batch."""
         config, world = self.config, self.world
         # Dropout also depends on the position only: a resumed run draws the same masks.
@@ -207,8 +207,8 @@ class Trainer:
             figures = self.meter.read(config.objective.next_sentence)
             self.tokens += int(figures.pop("tokens"))
             figures |= {"samples": self.samples, "tokens": self.tokens}
-            if self.words.count is not None:
-                figures["words"] = self.words.count
+            if self.word_counter.count is not None:
+                figures["words"] = self.word_counter.count
             figures["skipped_steps"] = self.health.skipped
             norm = float(self.engine.get_global_grad_norm())
             if math.isfinite(norm):
@@ -251,16 +251,18 @@ class Trainer:
             )
         for text in self.plan.shards[0].warnings:
             self.tracker.say(f"warning: {text}")
-        marks = map(checkpoint_folder.mark_of, checkpoint_folder.steps(self.plan.folder).values())
-        self.words.say_passed({mark for mark in marks if mark is not None}, self.tracker.say)
+        marks = map(checkpoint_folder.milestone_words, checkpoint_folder.steps(self.plan.folder).values())
+        self.word_counter.say_passed({mark for mark in marks if mark is not None}, self.tracker.say)
         self.tracker.say(f"train: {self._summary()}")
-        ends = run_length.expected(self.config, self.plan.longest) or self.steps
+        ends = run_length.expected_steps(self.config, self.plan.longest) or self.steps
         if ends < run_length.NEAR * self.steps:
             self.tracker.say(
                 f"warning: ends after about {ends:,} of {self.steps:,} steps, as `words` or `epochs` allow no more: "
                 "its schedule will not end"
             )
-        expected = estimate.training(self.config, self.plan.model, self.peak * 1e12, self.world.size, self.step)
+        expected = estimate.estimate_training(
+            self.config, self.plan.model, self.peak * 1e12, self.world.size, self.step
+        )
         if expected.worth_saying:
             self.tracker.say(f"train: {expected}")
 
@@ -366,7 +368,7 @@ class Trainer:
                 tokens=self.tokens + int(sums[SUMS.index("tokens")]),
                 sums=sums,
                 skipped=self.health.skipped,
-                words=self.words.count,
+                words=self.word_counter.count,
                 seconds=self.state.seconds + time.monotonic() - self.plan.began,
                 loss_scale=scale_of(self.engine.optimizer, self.config.precision),
                 best=self.best,
@@ -396,7 +398,7 @@ class Trainer:
             samples=self.samples,
             samples_per_epoch=self.loader.samples,
             tokens=self.tokens,
-            words=self.words.count,
+            words=self.word_counter.count,
             validation=validation,
             most_frequent_accuracy=token_share,
             most_frequent_pair_accuracy=pair_share if pairs else None,
@@ -427,7 +429,7 @@ def train(
     # Longer than the start timeout: waiting for peers raises an error of its own.
     guard = Watchdog(rank, config.start_timeout + LEAVING, config.watchdog, config.heartbeat)
     try:
-        session = start.join(start.plan(config, out, fingerprint, common, addresses), guard.starting)
+        session = start.join_ranks(start.plan_training(config, out, fingerprint, common, addresses), guard.starting)
         trainer = Trainer(session, guard, store)
         with contextlib.closing(trainer.tracker):
             result = trainer.run()

@@ -20,7 +20,7 @@ import pyarrow as pa
 from pipeline.beam.fast_import import beam
 from pipeline.beam.near_duplicates import NearDuplicates
 from pipeline.beam.task import BANDS, DOCUMENTS, NEAR, SIGNATURES, Left, Task, divided
-from pipeline.errors import of_record
+from pipeline.errors import error_from_record
 from pipeline.filtering import filters, minhash
 from pipeline.preparation import write_shards
 from pipeline.preparation.dedup import NewDocuments
@@ -165,7 +165,7 @@ def raise_noted(plan: PreparePlan) -> None:
         note = json.loads(text)
         if "disk" in note:
             raise OSError(note["disk"])
-        raise of_record(note)
+        raise error_from_record(note)
 
 
 def run(plan: PreparePlan) -> None:

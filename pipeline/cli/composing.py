@@ -21,8 +21,8 @@ from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException, ValidationError
 
 from pipeline.cli import help_text
-from pipeline.cli.conf_files import CONF, choices, no_such
-from pipeline.cli.overrides import Words, for_hydra, other_word, quoted, search_path, split, type_of
+from pipeline.cli.conf_files import CONF, choices, unknown_choice
+from pipeline.cli.overrides import Words, other_word, quote, render_argv, search_path, separate_options, type_of
 from pipeline.common.schema import StageConfig, check, walk_fields, without_effect
 from pipeline.config import TaskConfig
 from pipeline.console import terminal
@@ -140,7 +140,7 @@ def warn(lines: Iterable[str]) -> None:
 
 
 @contextlib.contextmanager
-def hydra_errors_as_config_errors() -> Iterator[None]:
+def convert_hydra_errors() -> Iterator[None]:
     """Convert any other error raised in the body, which composes a config, to a ConfigError."""
     try:
         yield
@@ -186,7 +186,9 @@ def explain(error: Exception) -> UserError:
     if twice := TWICE.search(text):
         return ConfigError(f"another {twice[1]} is chosen too; leave one of them out", twice[1], twice[2])
     if isinstance(error, MissingConfigException) and (lost := NO_CHOICE.search(text)):
-        return no_such(lost[1], lost[2], re.findall(r"^\s+(\S+)$", text, re.M) or choices(lost[1]))  # which it lists
+        return unknown_choice(
+            lost[1], lost[2], re.findall(r"^\s+(\S+)$", text, re.M) or choices(lost[1])
+        )  # which it lists
     lines = [line.strip() for line in text.partition("Config search path:")[0].splitlines() if line.strip()]
     noise = ("full_key:", "object_type=", "reference_type=", "See https", "Set the environment")
     text = " ".join(line for line in lines if not line.startswith(noise)).replace("\t", " ")
@@ -203,9 +205,9 @@ def has_keys(error: ValidationError, full: str, value: str) -> ConfigError:
 
 def no_list(full: str, value: Any) -> ConfigError:
     """Return the error for one value (None: unknown) where a list is wanted, with the list of it."""
-    listed = quoted(["VALUE" if value is None else value]).replace("'", '"')
+    listed = quote(["VALUE" if value is None else value]).replace("'", '"')
     several = isinstance(value, int) and full.endswith("seeds") and value > 1
-    more = f", or '{named(full)}={quoted(list(range(value)))}' for {value} seeds" if several else ""
+    more = f", or '{named(full)}={quote(list(range(value)))}' for {value} seeds" if several else ""
     return ConfigError(f"must be a list; write '{named(full)}={listed}'{more}", full, UNSET if value is None else value)
 
 
@@ -253,20 +255,20 @@ def compose(name: str, schema: type, words: Words) -> DictConfig | None:
     """
     os.environ["HYDRA_FULL_ERROR"] = "1"
     register(name, schema)
-    if not split(words)[0]:  # no option of Hydra's, whose own main composes everything twice
-        with hydra_errors_as_config_errors():
+    if not separate_options(words)[0]:  # no option of Hydra's, whose own main composes everything twice
+        with convert_hydra_errors():
             GlobalHydra.instance().clear()
             with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
-                return hydra.compose(name, for_hydra(words, name, schema))
+                return hydra.compose(name, render_argv(words, name, schema))
     composed: list[DictConfig] = []
 
     def keep(config: DictConfig) -> None:  # a function: for a method Hydra would search the stack
         composed.append(config)
 
     before = sys.argv
-    sys.argv = [before[0], *for_hydra(words, name, schema)]
+    sys.argv = [before[0], *render_argv(words, name, schema)]
     try:
-        with hydra_errors_as_config_errors():
+        with convert_hydra_errors():
             main = hydra.main(version_base="1.3", config_path=str(CONF), config_name=name)
             main(keep)()
     finally:
@@ -274,14 +276,14 @@ def compose(name: str, schema: type, words: Words) -> DictConfig | None:
     return composed[0] if composed else None
 
 
-def repeated(words: Words) -> Iterator[str]:
+def find_repeated(words: Words) -> Iterator[str]:
     """Yield a line for each group that is chosen several times; of a value, scripts give the one that counts last."""
     counts = Counter(word.partition("=")[0] for word in words if "=" in word)
     groups = (key for key, count in counts.items() if count > 1 and (CONF / key).is_dir())
     yield from (f"{key} is chosen several times; the last one counts" for key in groups)
 
 
-def of_words(name: str, schema: type[Config], words: Words, asked: bool) -> Config | None:
+def compose_config(name: str, schema: type[Config], words: Words, asked: bool) -> Config | None:
     """Return the configuration of a command line; None if help was `asked` for, or an option ran.
 
     Raises:
@@ -290,7 +292,7 @@ def of_words(name: str, schema: type[Config], words: Words, asked: bool) -> Conf
     try:
         config = compose(name, schema, words)
         if config is not None and "own_tasks" in config and not OmegaConf.is_missing(config, "task"):
-            given = get_args_parser().parse_known_args(split(words)[0])[0].config_dir
+            given = get_args_parser().parse_known_args(separate_options(words)[0])[0].config_dir
             folders = [*([Path(given)] if given else []), *search_path(words)]
             config.own_tasks = own_tasks(config.task.also, folders)
         if config is not None and asked:
@@ -299,7 +301,7 @@ def of_words(name: str, schema: type[Config], words: Words, asked: bool) -> Conf
             return None
         warn(settle(config, schema, typed_keys(words)))
         made = validate(config, schema)
-        warn((*repeated(words), *without_effect(made)))
+        warn((*find_repeated(words), *without_effect(made)))
         return made
     except UserError:
         raise
@@ -318,7 +320,7 @@ def own_tasks(names: Iterable[str], own: Iterable[Path]) -> dict[str, Any]:
         if files := [file for folder in own if (file := folder / "task" / f"{name}.yaml").is_file()]:
             found[name] = OmegaConf.merge(OmegaConf.structured(TaskConfig), OmegaConf.load(files[0]))
         elif name not in (known := choices("task", *own)):
-            raise no_such("task", name, known).but(key="task.also")
+            raise unknown_choice("task", name, known).but(key="task.also")
     return found
 
 

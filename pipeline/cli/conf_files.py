@@ -17,7 +17,7 @@ def choices(group: str, *own: Path) -> list[str]:
     return sorted({path.stem for conf in (CONF, *own) for path in (conf / group).glob("*.yaml")})
 
 
-def no_such(group: str, name: str, known: Iterable[str]) -> ConfigError:
+def unknown_choice(group: str, name: str, known: Iterable[str]) -> ConfigError:
     """Return the error for a `name` that is not in `known`, suggesting the closest one."""
     listed = list(known)
     near = difflib.get_close_matches(name, listed, n=1)

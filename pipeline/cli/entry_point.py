@@ -14,11 +14,11 @@ Config = TypeVar("Config")
 IsFirst = Callable[[str], bool]  # whether no other process has printed a line
 
 
-def composed(name: str, schema: type[Config], words: list[str], asked: bool) -> Config | None:
-    """Return the configuration that Hydra composes, see `composing.of_words`."""
+def compose_config(name: str, schema: type[Config], words: list[str], asked: bool) -> Config | None:
+    """Return the configuration that Hydra composes, see `composing.compose_config`."""
     from pipeline.cli import composing  # Hydra takes 0.3 s
 
-    return composing.of_words(name, schema, words, asked)
+    return composing.compose_config(name, schema, words, asked)
 
 
 def run(
@@ -27,7 +27,7 @@ def run(
     task: Callable[[Config], Any],
     argv: list[str] | None = None,
     is_first: IsFirst = lambda line: True,
-    read: Callable[..., Config | None] = composed,
+    read: Callable[..., Config | None] = compose_config,
 ) -> NoReturn:
     """Compose `conf/NAME.yaml` with the command line, validate it, run `task`, and exit.
 
@@ -44,14 +44,14 @@ def run(
 
     def body() -> None:
         nonlocal config
-        config = of_words(name, schema, words, read)
+        config = parse_argv(name, schema, words, read)
         if config is not None:
             task(config)
 
-    guarded(body, is_first, lambda: bool(getattr(config, "force", None)))
+    run_guarded(body, is_first, lambda: bool(getattr(config, "force", None)))
 
 
-def guarded(
+def run_guarded(
     body: Callable[[], Any], is_first: IsFirst = lambda line: True, remakes: Callable[[], bool] = lambda: False
 ) -> NoReturn:
     """Run `body` and exit, see `run`; a command that `remakes` its folder would delete what can be resumed."""
@@ -74,7 +74,7 @@ def guarded(
     sys.exit(Exit.DONE)
 
 
-def of_words(name: str, schema: type[Config], words: list[str], read: Callable[..., Config | None]) -> Config | None:
+def parse_argv(name: str, schema: type[Config], words: list[str], read: Callable[..., Config | None]) -> Config | None:
     """Return the configuration of a command line; None if it asks for help or what an option shows.
 
     Raises:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from omegaconf import MISSING, DictConfig, OmegaConf
 
 from pipeline.cli.conf_files import CONF, choices, paragraphs
-from pipeline.cli.overrides import quoted
+from pipeline.cli.overrides import quote
 from pipeline.common.schema import default_of
 from pipeline.config import StageConfig
 
@@ -61,7 +61,7 @@ def keys(schema: type, values: Mapping[str, Any], prefix: str = "") -> Iterator[
         yield Key(prefix + field.name, type_name(kind), shown, meaning_of(field))
 
 
-def ordered(schema: type, values: Mapping[str, Any]) -> list[Key]:
+def order_keys(schema: type, values: Mapping[str, Any]) -> list[Key]:
     """Return the keys of a command; those of every stage come last."""
     common = {field.name for field in dataclasses.fields(StageConfig)}
     return sorted(keys(schema, values), key=lambda key: key.name in common)
@@ -73,7 +73,7 @@ def plain(value: Any) -> str:
         return "{" + ", ".join(f"{key}: {plain(item)}" for key, item in value.items()) + "}"
     if isinstance(value, list):
         return "[" + ", ".join(map(plain, value)) + "]"
-    return value if isinstance(value, str) and "${" in value else quoted(value)
+    return value if isinstance(value, str) and "${" in value else quote(value)
 
 
 def groups(schema: type) -> list[str]:
@@ -103,7 +103,7 @@ def print_help(name: str, schema: type, config: DictConfig) -> None:
         parts += [entry_of(f"{group}=", ", ".join(choices(group))) for group in chosen]
         parts.append("")
     parts.append("Keys (KEY=VALUE), with their values now:")
-    for key in ordered(schema, values):
+    for key in order_keys(schema, values):
         group = key.name.partition(".")[0]
         unset = f"(set by {group}=NAME)" if group in chosen and "." in key.name else "???"
         now = unset if key.default is None else key.default or "…"

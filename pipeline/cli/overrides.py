@@ -41,19 +41,19 @@ def search_path(overrides: Words) -> Folders:
     named = [word for word in overrides if word.startswith(f"{SEARCH_PATH}=")]
     if not named:
         return []
-    found = parsed(named[-1])
+    found = parse_override(named[-1])
     folders: Any = [] if found is None else found.value()
     return [Path(str(folder).removeprefix("file://")) for folder in folders]
 
 
-def quoted(value: Any) -> str:
+def quote(value: Any) -> str:
     """Return a value quoted for Hydra's override grammar."""
     if value is None:
         return "null"
     if isinstance(value, bool | int | float):
         return str(value).lower()
     if isinstance(value, list):
-        return "[" + ",".join(quoted(item) for item in value) + "]"
+        return "[" + ",".join(quote(item) for item in value) + "]"
     text = str(value)
     if re.fullmatch(r"[A-Za-z_./][\w./-]*", text, re.ASCII) and text.lower() not in RESERVED:
         return text
@@ -62,7 +62,7 @@ def quoted(value: Any) -> str:
 
 
 @functools.lru_cache(maxsize=1024)
-def parsed(word: str) -> Override | None:
+def parse_override(word: str) -> Override | None:
     """Return a word of a command line in Hydra's grammar; None if it does not parse."""
     try:
         return OverridesParser.create().parse_override(word)
@@ -70,20 +70,20 @@ def parsed(word: str) -> Override | None:
         return None
 
 
-def readable(word: str) -> str:
+def quote_unparsable(word: str) -> str:
     """Return an override `key=value` with its value quoted if that makes it parse, else unchanged.
 
     Paths may contain characters that the grammar lacks. A leading `~/` of a value that is quoted is
     expanded to the user's home.
     """
     key, equals, value = word.partition("=")
-    if parsed(word) or not equals or re.match(r"['\"\[{(]", value) or "${" in value:
+    if parse_override(word) or not equals or re.match(r"['\"\[{(]", value) or "${" in value:
         return word
-    text = f"{key}={quoted(os.path.expanduser(value) if value.startswith('~/') else value)}"
-    return text if parsed(text) else word
+    text = f"{key}={quote(os.path.expanduser(value) if value.startswith('~/') else value)}"
+    return text if parse_override(text) else word
 
 
-def for_hydra(words: Words, command: str, schema: type | None = None) -> Words:
+def render_argv(words: Words, command: str, schema: type | None = None) -> Words:
     """Return the words of a command line in the form of Hydra's parser: options, then overrides.
 
     A `+` that users type makes no difference, whether or not a group has a default. What the schema
@@ -92,45 +92,45 @@ def for_hydra(words: Words, command: str, schema: type | None = None) -> Words:
     Raises:
         ConfigError: a word is not a valid override.
     """
-    check(words, schema)
-    options, overrides = split(words)
+    check_overrides(words, schema)
+    options, overrides = separate_options(words)
     # Hydra would add handlers to the root logger, one of them a log file in the working folder.
     quiet = ["hydra/job_logging=none", "hydra/hydra_logging=none"]
     made = default_groups(command)
-    typed = [by_name(as_text(readable(word), schema), schema) for word in overrides]
-    signed = [with_sign(whole_number(word), made, schema) for word in typed]
+    typed = [expand_section_name(quote_texts(quote_unparsable(word), schema), schema) for word in overrides]
+    signed = [normalize_sign(expand_exponent(word), made, schema) for word in typed]
     if command == "run":
         signed = [OF_TRAININGS.sub("++", word, count=1) for word in signed]
     return [*options, *quiet, *(f"++{word}" if OPEN.match(word) else word for word in signed)]
 
 
-def as_text(word: str, schema: type | None) -> str:
+def quote_texts(word: str, schema: type | None) -> str:
     """Return an override of a text, or of a list of texts, with quotation marks where needed.
 
     Hydra's grammar takes 2024_01 and 1e3 for numbers, and true for a truth value.
     """
     key, equals, value = word.partition("=")
     kind = type_of(schema, key.lstrip("+"))
-    if kind not in (str, list[str]) or not equals or not parsed(word):
+    if kind not in (str, list[str]) or not equals or not parse_override(word):
         return word
     if kind is str:
-        return f"{key}={marked(value)}"
+        return f"{key}={quote_ambiguous(value)}"
     items = LIST.fullmatch(value)
     if items is None or not items[1].strip():
         return word
-    return f"{key}=[{','.join(marked(item.strip()) for item in items[1].split(','))}]"
+    return f"{key}=[{','.join(quote_ambiguous(item.strip()) for item in items[1].split(','))}]"
 
 
-def by_name(word: str, schema: type | None) -> str:
+def expand_section_name(word: str, schema: type | None) -> str:
     """Return `SECTION=NAME` as `SECTION.name=NAME`, of a section that differs by its name alone: it has no files."""
     key = word.partition("=")[0].lstrip("+")
     nameless = type_of(schema, f"{key}.name") in (None, Any) or choices(key)
     return word if nameless else word.lstrip("+").replace("=", ".name=", 1)
 
 
-def marked(value: str) -> str:
+def quote_ambiguous(value: str) -> str:
     """Return a value as it is typed, with quotation marks if it would not be taken for a text."""
-    found = parsed(f"x={value}")
+    found = parse_override(f"x={value}")
     return f"'{value}'" if found is not None and isinstance(found.value(), bool | int | float) else value
 
 
@@ -154,7 +154,7 @@ def other_word(key: str, has: Callable[[str], object], otherwise: str) -> str:
     return f"{found} ({note})" if found and note else found or note or otherwise
 
 
-def split(words: Words) -> tuple[Words, Words]:
+def separate_options(words: Words) -> tuple[Words, Words]:
     """Split words into options with their values, and all others."""
     takes_value = {
         name for action in get_args_parser()._actions if action.nargs is None for name in action.option_strings
@@ -193,10 +193,10 @@ def check_options(words: Words, schema: type | None) -> None:
         raise ConfigError(f"no such option; {cure}", word)
 
 
-def check(words: Words, schema: type | None) -> None:
+def check_overrides(words: Words, schema: type | None) -> None:
     """Raise ConfigError for the first word that is neither an option nor one value's override."""
     check_options(words, schema)
-    overrides = split(words)[1]
+    overrides = separate_options(words)[1]
     for index, word in enumerate(overrides):
         key, equals, value = word.partition("=")
         if set(key) & set(QUOTES) or value[:1] in {*QUOTES}:
@@ -213,16 +213,16 @@ def check(words: Words, schema: type | None) -> None:
             elif "=" in before:  # a value of two words
                 cure = f"if it belongs to the value before, type '{before} {word}'"
             raise ConfigError(f"is not KEY=VALUE; {cure}", path=word)
-        text = readable(word)
-        found = parsed(text)
+        text = quote_unparsable(word)
+        found = parse_override(text)
         if found is None:
-            complete = joined(overrides[index:])
+            complete = rejoin_list(overrides[index:])
             cure = f"""texts in it may need quotation marks, '{key}=["a b","c"]'"""
             if complete:
                 cure = f"quote the whole override, '{complete}'"
                 if comma := with_commas(complete):
                     cure = f"type {comma}, or {cure} if the blank belongs to a text"
-            elif BRACKET_FIRST.fullmatch(value) and parsed(f'{key}="{value}"'):
+            elif BRACKET_FIRST.fullmatch(value) and parse_override(f'{key}="{value}"'):
                 cure = f"""quote the value, '{key}="{value}"'"""
             raise ConfigError(f"cannot be parsed; {cure}", key.lstrip("+~"), path=word)
         if found.is_sweep_override():
@@ -231,11 +231,11 @@ def check(words: Words, schema: type | None) -> None:
             raise ConfigError(f"must be one value{'' if alone else cure}", key.lstrip("+~"), path=word)
 
 
-def joined(words: Words) -> str | None:
+def rejoin_list(words: Words) -> str | None:
     """Return an override that a space in a list has split, joined again; None if it is not one."""
     for count in range(2, len(words) + 1):
         text = " ".join(words[:count])
-        if parsed(text):
+        if parse_override(text):
             return text
         if "=" in words[count - 1]:
             break
@@ -256,20 +256,20 @@ def default_groups(command: str) -> set[str]:
     return found | {"model"} if command == "run" else found  # a recipe names the model
 
 
-def with_sign(word: str, made: set[str], schema: type | None) -> str:
+def normalize_sign(word: str, made: set[str], schema: type | None) -> str:
     """Return a choice of a group with `+` if the group has no default, else without.
 
     `+KEY` of a key becomes `++KEY`, which may be there or not.
     """
     found = CHOICE.fullmatch(word)
     if found is not None and choices(found[1]):
-        return f"{'' if found[1] in made else '+'}{found[1]}={quoted(found[3])}"
+        return f"{'' if found[1] in made else '+'}{found[1]}={quote(found[3])}"
     added = ADDED.match(word)
     known = added is not None and ("." in added[1] or type_of(schema, added[1]) is not None)
     return f"+{word}" if known else word
 
 
-def whole_number(word: str) -> str:
+def expand_exponent(word: str) -> str:
     """Return `KEY=1e4` as `KEY=10000`: Hydra's grammar parses every exponent as a float."""
     key, _, value = word.partition("=")
     if EXPONENT.fullmatch(value) and float(value).is_integer():

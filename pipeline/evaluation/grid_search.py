@@ -32,7 +32,7 @@ from pipeline.evaluation.task_types.token_classification import marks_of
 from pipeline.records.estimate import Estimate
 from pipeline.records.metrics import Score, mean_of
 from pipeline.stages import fingerprints
-from pipeline.stages.store_folder import StoreFolder, local_place, localised
+from pipeline.stages.store_folder import StoreFolder, local_place, localise
 from pipeline.storage import strict_json
 from pipeline.storage.atomic import atomic_folder, write_text
 from pipeline.tokenization.coverage import Coverage
@@ -197,7 +197,7 @@ def run_part(config: EvaluateConfig, index: int, parts: int) -> bool:
         folder.mkdir(parents=True, exist_ok=True)
         done = finished(folder, mine)
         if len(done) < len(mine):
-            run_trials(prepare(localised("evaluate", config)), folder, mine, done)
+            run_trials(prepare(localise("evaluate", config)), folder, mine, done)
     print(f"{config.task.name}: part {index} of {parts}, {len(mine)} of {len(keys)} runs done")
     return len(finished(folder, keys)) == len(keys)
 
@@ -335,7 +335,7 @@ def expectation(context: SearchContext, runs: int) -> Estimate:
 
     config = context.config
     lengths = [np.fromiter(map(len, part.samples.ids), np.int64) for part in (context.train, context.dev)]
-    work = estimate.tuning(context.size, config.epochs, runs, *lengths)
+    work = estimate.tuning_flops(context.size, config.epochs, runs, *lengths)
     speed = device_peak.tflops(device_of(), config.precision) * 1e12
     rows = f"{len(context.train):,} + {len(context.dev):,} rows"
     about = f"{pluralize(runs, 'run')} of {pluralize(config.epochs, 'epoch')} on {rows}"
@@ -380,7 +380,7 @@ def fine_tune(
     from model.finetuning import loop
 
     config = context.config
-    recipe = loop.Recipe(
+    recipe = loop.FineTuningConfig(
         batch_size=run.batch_size,
         learning_rate=run.learning_rate,
         epochs=config.epochs,

@@ -16,7 +16,7 @@ from pipeline.errors import InputError, named, readable
 from pipeline.readers.io import columns, compressed
 from pipeline.storage import budget, strict_json
 from pipeline.storage.budget import Budget, parsed_size, unzipped
-from pipeline.storage.placeholders import stand_in
+from pipeline.storage.placeholders import find_placeholder
 from pipeline.storage.places import BROKEN_ZIP
 from pipeline.text import encodings, tables
 
@@ -97,7 +97,7 @@ def decode(place: str, content: bytes, cure: str = "export it as CSV") -> str:
         text = content.decode("utf-8-sig")
     if not text.strip():
         raise InputError("is empty", path=place)
-    if why := stand_in(text):
+    if why := find_placeholder(text):
         raise InputError(why, path=place)
     budget_of(place, budget.FIELDS).take(parsed_size(text, ",;\t\n"))
     return text

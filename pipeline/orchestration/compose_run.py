@@ -18,14 +18,14 @@ from pipeline.cli.overrides import (
     SEARCH_PATH,
     Folders,
     Words,
-    as_text,
-    check,
+    check_overrides,
     default_groups,
+    expand_exponent,
     other_word,
-    quoted,
-    readable,
+    quote,
+    quote_texts,
+    quote_unparsable,
     search_path,
-    whole_number,
 )
 from pipeline.cli.overrides import type_of as type_of_key
 from pipeline.common import cores
@@ -88,7 +88,7 @@ def expand(argv: Words) -> Words:
             kept += lines_of(word[1:])
         else:
             kept.append(word)
-    check(kept, RunConfig)
+    check_overrides(kept, RunConfig)
     for word in kept:
         check_name(word, kept)
     for name in remade:
@@ -102,7 +102,7 @@ def own_folder(path: str) -> str:
     folder = Path(path).expanduser()
     if not path or not folder.is_dir():
         raise ConfigError(f"--config-dir {path}".rstrip() + ": not a folder; name that of your YAML files")
-    return f"{SEARCH_PATH}={quoted([f'file://{folder.absolute()}'])}"
+    return f"{SEARCH_PATH}={quote([f'file://{folder.absolute()}'])}"
 
 
 def lines_of(path: str) -> Words:
@@ -158,10 +158,10 @@ def check_name(override: str, words: Words) -> None:
 
 def start(words: Words, task: Callable[[RunConfig], Any]) -> NoReturn:
     """Compose a run of the words of a command line, and call `task` with it; see `entry_point.run`."""
-    entry_point.run("run", RunConfig, task, words, read=of_words)
+    entry_point.run("run", RunConfig, task, words, read=parse_run_argv)
 
 
-def in_package(word: str, own: Folders) -> str:
+def place_in_package(word: str, own: Folders) -> str:
     """Return an override of a stage in the package of that stage, and any other unchanged.
 
     Raises:
@@ -180,14 +180,14 @@ def in_package(word: str, own: Folders) -> str:
     known = conf_files.choices(key, *own) if key in STAGES[kind].schema.__dataclass_fields__ else []
     if known and CHOSEN.fullmatch(chosen := value.strip("'\"")):
         if chosen not in known:
-            raise conf_files.no_such(key, value, known).but(key=f"{name}.{key}")
+            raise conf_files.unknown_choice(key, value, known).but(key=f"{name}.{key}")
         return f"{'' if key in default_groups(kind) else '+'}{key}@stages.{name}.{key}={value}"
-    rest = whole_number(as_text(readable(rest), STAGES[kind].schema))
+    rest = expand_exponent(quote_texts(quote_unparsable(rest), STAGES[kind].schema))
     added = kind == "evaluate" or OPENED.match(key) or sign == "+"
     return f"{'++' if added and sign != '~' else sign}stages.{name}.{rest}"
 
 
-def composed(words: Words, own: Folders) -> DictConfig | None:
+def compose_recipe(words: Words, own: Folders) -> DictConfig | None:
     """Return what a command line composes, evaluations as templates; None if an option of Hydra ran.
 
     Raises:
@@ -195,13 +195,13 @@ def composed(words: Words, own: Folders) -> DictConfig | None:
     """
     for stage in STAGES.values():
         composing.register(stage.name, stage.schema)
-    config = composing.compose("run", RunConfig, [in_package(word, own) for word in words])
+    config = composing.compose("run", RunConfig, [place_in_package(word, own) for word in words])
     if config is not None:
-        for_all_trainings(config, words)
+        set_in_trainings(config, words)
     return config
 
 
-def of_words(name: str, schema: type, argv: Words, asked: bool) -> Any:
+def parse_run_argv(name: str, schema: type, argv: Words, asked: bool) -> Any:
     """Return the configuration of a command line, with those of its stages in their order.
 
     None if help was `asked` for, or an option of Hydra ran.
@@ -212,7 +212,7 @@ def of_words(name: str, schema: type, argv: Words, asked: bool) -> Any:
     words = expand(argv)
     own = search_path(words)
     try:
-        config = composed(words, own)
+        config = compose_recipe(words, own)
         if config is None:
             return None
         root = copy.deepcopy(config)
@@ -223,22 +223,24 @@ def of_words(name: str, schema: type, argv: Words, asked: bool) -> Any:
         made = composing.validate(root, RunConfig)
     except composing.MISTAKES as error:
         check_stages(words)
-        raise in_words_of_run(error) from error
+        raise translate_error(error) from error
     config.cores = made.cores = made.cores or cores.available()
-    typed = with_evaluations(config, made, own)
-    made.stages = {stage: validated(config, stage, of, composing.typed_keys(words, of)) for stage, of in typed.items()}
-    composing.warn((*composing.repeated(argv), *without_effect(made)))
+    typed = expand_evaluations(config, made, own)
+    made.stages = {
+        stage: validate_stage(config, stage, of, composing.typed_keys(words, of)) for stage, of in typed.items()
+    }
+    composing.warn((*composing.find_repeated(argv), *without_effect(made)))
     composing.warn(line for stage, of in typed.items() for line in without_effect(made.stages[stage], f"{of}."))
     return made
 
 
-def in_words_of_run(error: Exception, stage: str | None = None) -> UserError:
+def translate_error(error: Exception, stage: str | None = None) -> UserError:
     """Return the error of a composition in the words of a run."""
     found = composing.explain(error)
     found = found.but(key=found.key and found.key.removeprefix("stages."), problem=found.problem.replace("stages.", ""))
     first, dot, _ = (found.key or "").partition(".")
     stage = stage or (first if dot and type_of(first) in STAGES else None)
-    return found if stage is None else stage_keys.in_plan(found, stage)
+    return found if stage is None else stage_keys.explain_in_plan(found, stage)
 
 
 def check_stages(words: Words) -> None:
@@ -261,7 +263,7 @@ def recipe_stages(words: Words) -> list[str]:
         return []
 
 
-def for_all_trainings(config: DictConfig, words: Words) -> None:
+def set_in_trainings(config: DictConfig, words: Words) -> None:
     """Set the keys `model.KEY` of the words in all trainings, except where one has its own."""
     keys = {word.lstrip("+").partition("=")[0] for word in words}
     for key in sorted(key for key in keys if key.startswith("model.")):
@@ -270,7 +272,7 @@ def for_all_trainings(config: DictConfig, words: Words) -> None:
                 OmegaConf.update(config, f"stages.{name}.{key}", OmegaConf.select(config, key))
 
 
-def with_evaluations(config: DictConfig, run: RunConfig, own: Folders) -> dict[str, str]:
+def expand_evaluations(config: DictConfig, run: RunConfig, own: Folders) -> dict[str, str]:
     """Return the stages in their order, an evaluation for each task among them, with those of the recipe.
 
     A key of `evaluate-rte` is typed as one of `evaluate`, and one of `train` as its own.
@@ -327,7 +329,7 @@ def add_evaluations(config: DictConfig, run: RunConfig, name: str, own: Folders)
             made = OmegaConf.merge(OmegaConf.structured(EvaluateConfig), ours, template)
             made.own_tasks = composing.own_tasks(made.task.also, own)
         except composing.MISTAKES as error:
-            raise in_words_of_run(error, name) from error
+            raise translate_error(error, name) from error
         with open_dict(config.stages):
             config.stages[f"{name}-{task}"] = made
         found.append(f"{name}-{task}")
@@ -342,7 +344,7 @@ def task_of(task: str, own: Folders) -> DictConfig:
     """
     known = conf_files.choices("task", *own)
     if task not in known:
-        raise conf_files.no_such("task", task, known).but(key="tasks")
+        raise conf_files.unknown_choice("task", task, known).but(key="tasks")
     files = [folder / "task" / f"{task}.yaml" for folder in (*own, conf_files.CONF)]
     content = OmegaConf.load(next(file for file in files if file.is_file()))
     assert isinstance(content, DictConfig)
@@ -362,7 +364,7 @@ def task_data(run: RunConfig, task: str) -> str:
     return run.glue
 
 
-def validated(config: DictConfig, name: str, of: str, typed: set[str]) -> StageConfig:
+def validate_stage(config: DictConfig, name: str, of: str, typed: set[str]) -> StageConfig:
     """Return the configuration of a stage; what is `typed` for the run counts for all stages.
 
     Raises:
@@ -373,4 +375,4 @@ def validated(config: DictConfig, name: str, of: str, typed: set[str]) -> StageC
         composing.warn(composing.settle(config.stages[name], schema, typed, f"{of}."))
         return composing.validate(config.stages[name], schema)
     except composing.MISTAKES as error:
-        raise in_words_of_run(error, of) from error
+        raise translate_error(error, of) from error

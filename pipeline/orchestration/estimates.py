@@ -20,7 +20,7 @@ from pipeline.tokenization import existing_vocabulary
 from pipeline.tokenization.wordpiece import WordPiece
 
 
-def of_stages(config: RunConfig, nodes: Nodes) -> dict[str, Estimate]:
+def estimate_stages(config: RunConfig, nodes: Nodes) -> dict[str, Estimate]:
     """Return the estimates of the stages that have to run and are long.
 
     With GPUs the number of ranks, and so the time of training, is not known yet; of a GPU that
@@ -44,14 +44,14 @@ def of_stages(config: RunConfig, nodes: Nodes) -> dict[str, Estimate]:
             if expected := _preparation(settings):
                 found[node.name] = expected
         elif isinstance(settings, TrainConfig):
-            ranks = stage_commands.ranks(node, config.processes, config.cores)
+            ranks = stage_commands.count_ranks(node, config.processes, config.cores)
             if settings.model.layers:
                 model = replace(settings.model, vocab_size=settings.model.vocab_size or entries)
-                found[node.name] = training.training(
+                found[node.name] = training.estimate_training(
                     settings, model, None, ranks or 1, node.done, lengths, timed=bool(ranks) and local, gpu=gpu
                 )
-                weights = training.WEIGHTS * cost.parameters(training.known(model))
-                marked = training.marked(settings)
+                weights = training.WEIGHTS * cost.parameters(training.assume_vocabulary(model))
+                marked = training.count_milestones(settings)
         elif isinstance(settings, ConvertConfig) and gpu is not None and weights:
             found[node.name] = Estimate(None, disk=weights * (marked if settings.checkpoints else 1))
     return found
@@ -84,7 +84,7 @@ def _preparation(config: PrepareConfig) -> Estimate | None:
         InputError: its first document cannot be read.
     """
     try:
-        return preparation.of(config)
+        return preparation.estimate_preparation(config)
     except (InputError, StoreError, Restart) as error:  # what was not downloaded yet, or does not answer
         if isinstance(error, InputError) and config.corpus.path is not None:
             raise
@@ -117,4 +117,4 @@ def _free(config: RunConfig) -> int | None:
     """Return the free bytes of the disk of the run's folder; None where it is not of this machine."""
     if config.executor.pods or is_address(config.workdir):
         return None
-    return shutil.disk_usage(graph.existing(config.workdir)).free
+    return shutil.disk_usage(graph.nearest_existing(config.workdir)).free

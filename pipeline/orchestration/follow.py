@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from pipeline.console import terminal
 from pipeline.console.formatting import WARNING
-from pipeline.errors import Exit, InputError, Restart, UserError, records_in
+from pipeline.errors import Exit, InputError, Restart, UserError, read_errors
 from pipeline.orchestration.run_document import FORCED, Groups, Nodes, StageRecord
 from pipeline.records.manifest import Manifest
 from pipeline.stages import stage
@@ -23,7 +23,7 @@ class StageFailed(Exception):
     """A stage ended with an error other than a user's mistake; the message names its log."""
 
 
-class Away(Exception):
+class NoAnswer(Exception):
     """Whom one asks does not answer now, for this reason."""
 
 
@@ -52,11 +52,11 @@ class Executor(ABC):
         return ""
 
     @abstractmethod
-    def look(self, groups: Groups) -> None:
+    def refresh(self, groups: Groups) -> None:
         """Learn the states of all jobs that are to come."""
 
     @abstractmethod
-    def step(self, name: str, members: Nodes, due: bool) -> bool:
+    def advance(self, name: str, members: Nodes, due: bool) -> bool:
         """Start a job that is `due`, print its state, and return whether it has ended well.
 
         Raises:
@@ -64,10 +64,10 @@ class Executor(ABC):
         """
 
     @abstractmethod
-    def unmade(self, name: str, members: Nodes) -> Exception:
+    def missing_output(self, name: str, members: Nodes) -> Exception:
         """Return the error of a job that has ended well and left no results."""
 
-    def follow(self, nodes: Nodes, groups: Groups) -> None:
+    def run_loop(self, nodes: Nodes, groups: Groups) -> None:
         """Follow the jobs of `groups` until all are done.
 
         Raises:
@@ -76,16 +76,16 @@ class Executor(ABC):
         done, width = {node.name for node in nodes if node.reason is None}, width_of(nodes)
         ended: dict[str, float] = {}
         while groups:
-            self.look(groups)
+            self.refresh(groups)
             for name, members in list(groups.items()):
                 due = all(need in done for node in members for need in node.needs)
-                if not self.step(name, members, due):
+                if not self.advance(name, members, due):
                     continue
                 made = {node.name: node.made() for node in members}
                 if None in made.values():
                     now = time.monotonic()
                     if now - ended.setdefault(name, now) >= self.visible:
-                        raise self.unmade(name, members)
+                        raise self.missing_output(name, members)
                     continue
                 for each, manifest in made.items():
                     assert manifest is not None
@@ -105,7 +105,7 @@ class Executor(ABC):
             print(f"{name:<12}  {what}", flush=True)
 
     def ask(self, question: Callable[[], Answer]) -> Answer:
-        """Return the answer to a question, which is asked again while it raises `Away`.
+        """Return the answer to a question, which is asked again while it raises `NoAnswer`.
 
         Raises:
             Restart: there is none for longer than `longest_wait`.
@@ -114,7 +114,7 @@ class Executor(ABC):
         while True:
             try:
                 return question()
-            except Away as error:
+            except NoAnswer as error:
                 if time.monotonic() > until:
                     raise Restart(f"{self.asked} does not respond ({error})") from error
             time.sleep(self.poll)
@@ -151,10 +151,10 @@ def failure(name: str, code: int, log: Path) -> Exception:
     if not text and not shutil.disk_usage(log.parent).free:
         why = f"no space left on the disk of its log {log}; free some, and rerun the same command"
         return InputError(why, "workdir", where=f"stage {name}")
-    found = [error for error in records_in(text) if error.code == code and error.problem]
+    found = [error for error in read_errors(text) if error.code == code and error.problem]
     for error in found:
         if isinstance(error, UserError):
-            return of_stage(name, error, f" (log: {log})")
+            return add_stage_name(name, error, f" (log: {log})")
     if code == Exit.RESTART:
         how = found[-1].problem if found else "interrupted"  # the launcher's comes last
         return Restart(f"stage {name}: {how} (log: {log})", "rerun the same command to resume")
@@ -164,7 +164,7 @@ def failure(name: str, code: int, log: Path) -> Exception:
     )
 
 
-def of_stage(name: str, error: UserError, more: str = "") -> UserError:
+def add_stage_name(name: str, error: UserError, more: str = "") -> UserError:
     """Return the error of a stage, with its name."""
     where = f"stage {name}: {error.where}" if error.where else f"stage {name}"
     return error.but(where=where, problem=f"{error.problem}{more}")

@@ -41,7 +41,7 @@ Stages = dict[str, StageConfig]
 Needs = dict[str, tuple[str, ...]]  # the stages that each stage reads from
 
 
-def plan(config: RunConfig) -> Nodes:
+def plan_graph(config: RunConfig) -> Nodes:
     """Return the whole graph in an executable order; `config` has the configurations of its stages.
 
     Raises:
@@ -57,33 +57,33 @@ def plan(config: RunConfig) -> Nodes:
             raise error.but(where=f"stage {name}") from error
     needs = needs_of(found)
     if config.seeds:
-        found = with_copies(config, found, after_training(found, needs))
+        found = add_seed_copies(config, found, stages_from_training(found, needs))
         needs = needs_of(found)
     check_force(config, found)
     check_fit(found)
     nodes: dict[str, StageRecord] = {}
-    for name in ordered(needs):
+    for name in sort_topologically(needs):
         before = {os.path.normpath(node.config.out): node.fingerprint for node in nodes.values()}
         kind, settings = type_of(name), found[name]
         if isinstance(settings, ReportConfig):
-            settings.stages = [*settings.stages, *own_results(config.workdir, before)]
+            settings.stages = [*settings.stages, *find_user_results(config.workdir, before)]
         redone = [other for other in needs[name] if nodes[other].reason is not None]
         identity = fingerprints.fingerprint(kind, settings, before)
         remade = (identity[0], FORCED, 0) if name in config.force else None  # what is there may be anything
-        fingerprint, reason, done = remade or standing(kind, settings, identity, redone)
+        fingerprint, reason, done = remade or stage_status(kind, settings, identity, redone)
         nodes[name] = StageRecord(
             name=name, kind=kind, config=settings, needs=needs[name], fingerprint=fingerprint, reason=reason, done=done
         )
     return list(nodes.values())
 
 
-def standing(kind: str, settings: StageConfig, identity: Identity, redone: Names) -> tuple[str, str | None, int]:
+def stage_status(kind: str, settings: StageConfig, identity: Identity, redone: Names) -> tuple[str, str | None, int]:
     """Return the fingerprint of a stage, why it has to run (None: it is up to date), and its steps that are done.
 
     `redone` are the stages that it reads and that have to run.
     """
     fingerprint, sources = identity
-    present, fault = fingerprints.compared(kind, settings, fingerprint, sources)
+    present, fault = fingerprints.compare_manifest(kind, settings, fingerprint, sources)
     if present is not None and fault is None:
         return present.fingerprint, None, 0
     done, begins = first_step(settings, fingerprint, sources)
@@ -91,17 +91,17 @@ def standing(kind: str, settings: StageConfig, identity: Identity, redone: Names
     return fingerprint, reason, done
 
 
-def own_results(workdir: str, known: fingerprints.Sources) -> Names:
+def find_user_results(workdir: str, known: fingerprints.Sources) -> Names:
     """Return the folders in that of a run that its user made from what its stages make.
 
     `known` has the fingerprints of the stages by path. Results of a model that is now another one
     are left out, which is said.
     """
     made, found = {fingerprints.absolute(path): one for path, one in known.items()}, []
-    folders = [path for path in store_folder.stages_in(workdir) if fingerprints.absolute(path) not in made]
+    folders = [path for path in store_folder.list_stages(workdir) if fingerprints.absolute(path) not in made]
     there = [(path, one) for path in folders if (one := Manifest.read(path, of_input=True))]
     for path, manifest in sorted(there, key=lambda pair: pair[1].finished):
-        current = fingerprints.still_read(manifest, made)
+        current = fingerprints.compare_inputs(manifest, made)
         if manifest.stage not in OF_A_MODEL or not current:
             continue
         if all(current.values()):
@@ -112,7 +112,7 @@ def own_results(workdir: str, known: fingerprints.Sources) -> Names:
     return found
 
 
-def pushed(node: StageRecord) -> StageRecord:
+def require_push(node: StageRecord) -> StageRecord:
     """Return the node with what it uploads as a reason to run, if it does.
 
     Its command sends what the hub does not have; the stages that read the folder stay as they are.
@@ -201,11 +201,11 @@ def check_places(config: RunConfig, nodes: Nodes) -> None:
                 raise error.but(where=f"stage {node.name}") from error
     if store_folder.in_store(config.workdir):
         return  # its lock has been written
-    with writable(config.workdir, "workdir"), tempfile.TemporaryFile(dir=existing(config.workdir)):
+    with writable(config.workdir, "workdir"), tempfile.TemporaryFile(dir=nearest_existing(config.workdir)):
         pass
 
 
-def existing(folder: str) -> Path:
+def nearest_existing(folder: str) -> Path:
     """Return a folder, or the nearest one above it that is there."""
     above = Path(folder).absolute()
     while not os.path.exists(above):
@@ -223,7 +223,7 @@ def check_shards(stage: str, data: DataConfig, makers: Mapping[str, StageConfig]
     check(any(share != 0 for share in shares), cure, "prepare.validation_share", 0)
 
 
-def ordered(needs: Needs) -> Names:
+def sort_topologically(needs: Needs) -> Names:
     """Sort names topologically, keeping their order where dependencies allow.
 
     Raises:
@@ -242,17 +242,17 @@ def ordered(needs: Needs) -> Names:
 
 def first_step(config: StageConfig, fingerprint: str, sources: fingerprints.Sources) -> tuple[int, str]:
     """Return the step after which a training continues, and the end of a sentence that says so."""
-    if not isinstance(config, TrainConfig) or not (found := store_folder.steps_saved(config.out)):
+    if not isinstance(config, TrainConfig) or not (found := store_folder.list_checkpoints(config.out)):
         return 0, ""
     if steps := [step for run, step in found if run == checkpoint_folder.run_name(fingerprint)]:
         return max(steps), f"; resumes after step {max(steps):,}"
     if store_folder.in_store(config.out):
         return 0, "; has checkpoints of other settings"
-    common = fingerprints.fingerprint_in_part(config, sources, extending.apart(config))
+    common = fingerprints.partial_fingerprint(config, sources, extending.independent_keys(config))
     if step := extending.step_in_common(config, common):
         return step, f"; continues after step {step:,}"
     kept = dataclasses.replace(config, keep_best=False)  # which compares all evaluations
-    common_of_kept = fingerprints.fingerprint_in_part(kept, sources, extending.apart(kept))
+    common_of_kept = fingerprints.partial_fingerprint(kept, sources, extending.independent_keys(kept))
     if config.keep_best and (step := extending.step_in_common(kept, common_of_kept)):
         return 0, f"; starts at step 0, but after step {step:,} with train.keep_best=false"
     made = Manifest.read(config.out)
@@ -293,7 +293,7 @@ def trained_again(config: StageConfig) -> str:
     return f"; its model is trained again: to continue from it instead, add workdir=NEW {keys}"
 
 
-def with_copies(config: RunConfig, found: Stages, copied: Names) -> Stages:
+def add_seed_copies(config: RunConfig, found: Stages, copied: Names) -> Stages:
     """Return the stages with copies for `config.seeds`, all stages of one seed after another.
 
     Training, and all stages that read what it made, are copied; the others are shared. The stages
@@ -317,13 +317,13 @@ def with_copies(config: RunConfig, found: Stages, copied: Names) -> Stages:
                 own = name_for(name, seed, config.seed)
                 if own in made:
                     raise ConfigError(f"the recipe has a stage {own} already; rename it", "seeds", config.seeds)
-                made[own] = with_seed(config, seed, found[name], found, copied)
+                made[own] = copy_for_seed(config, seed, found[name], found, copied)
     for settings in reports.values():
         settings.stages = [one.out for one in made.values()]
     return made | reports
 
 
-def after_training(found: Stages, needs: Needs) -> Names:
+def stages_from_training(found: Stages, needs: Needs) -> Names:
     """Return the stages that train, and those that read what they made, directly or not."""
     reached = {name for name in found if type_of(name) == "train"}
     for _ in found:
@@ -348,7 +348,7 @@ def name_for(name: str, seed: int, first: int) -> str:
     return name if seed == first else f"{name}-seed{seed}"
 
 
-def with_seed(config: RunConfig, seed: int, settings: StageConfig, found: Stages, copied: Names) -> StageConfig:
+def copy_for_seed(config: RunConfig, seed: int, settings: StageConfig, found: Stages, copied: Names) -> StageConfig:
     """Return a copy of a stage's configuration that reads and writes the folders of a seed."""
     made = copy.deepcopy(settings)
     made.out = name_for(settings.out, seed, config.seed)

@@ -124,7 +124,7 @@ def job_of(template: Template, stage: str, digest: str, record: str, owner: Owne
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec}
 
 
-def described(template: Template, stage: str) -> str:
+def describe_job(template: Template, stage: str) -> str:
     """Return one line about the Job that a stage would have."""
     spec = template.job
     limits = spec["template"]["spec"]["containers"][0].get("resources", {}).get("limits") or {}
@@ -141,7 +141,7 @@ LOST_AFTER = 60.0  # seconds that a pod may take to end before its node is consi
 LATE = 30.0  # seconds beyond a pod's grace period
 
 
-def ending(job: Object) -> Object | None:
+def final_condition(job: Object) -> Object | None:
     """Return the condition of a finished Job, "Complete" or "Failed", else None."""
     found = job["status"].get("conditions", [])
     return next((c for c in found if c["type"] in ("Complete", "Failed") and c["status"] == "True"), None)
@@ -152,7 +152,7 @@ def resource(job: Object) -> str:
     return str(job.get("kind", "Job")).lower()  # a list of Jobs leaves it out
 
 
-def counts(job: Object) -> tuple[int, int]:
+def count_pods(job: Object) -> tuple[int, int]:
     """Return how many pods of a Job run or have run, and of how many."""
     status = job["status"]
     over = status.get("uncountedTerminatedPods", {}).get("succeeded", [])  # neither ready any more nor counted yet
@@ -164,11 +164,11 @@ def progress(job: Object | None) -> str:
     """Return one of PROGRESS."""
     if job is None:
         return PROGRESS[0]
-    if over := ending(job):
+    if over := final_condition(job):
         return str(over["type"]).lower()
     if job["spec"].get("suspend"):
         return "suspended"
-    return "running" if counts(job)[0] else "starting"
+    return "running" if count_pods(job)[0] else "starting"
 
 
 def pending_reason(pod: Any) -> str:
@@ -209,11 +209,11 @@ def newest_warning(job: Object, pods: Pods, events: list[Any]) -> str:
     names = {pod.metadata.name for pod in pods}
     owners = {job["metadata"]["uid"], job.get("child")}
     workload = re.compile(rf"{resource(job)}-{re.escape(job['metadata']['name'])}-[0-9a-f]{{5}}")
-    since = began(job)
+    since = start_time(job)
     found = [
         (when, event)
         for event in events
-        if (when := happened(event))
+        if (when := event_time(event))
         and when >= since
         and event.reason != "FailedScheduling"  # which repeats a pod's condition
         and (
@@ -229,19 +229,19 @@ def newest_warning(job: Object, pods: Pods, events: list[Any]) -> str:
     return f"{about.kind.lower()} {about.name}: {event.reason}: {' '.join(event.message.split())}"
 
 
-def without_suffixes(warning: str) -> str:
+def strip_suffixes(warning: str) -> str:
     """Return a warning without the random suffixes of pod names, which differ per attempt."""
     return re.sub(r"-[bcdfghjklmnpqrstvwxz2456789]{5}\b", "", warning)
 
 
-def happened(event: Any) -> datetime.datetime | None:
+def event_time(event: Any) -> datetime.datetime | None:
     """Return when an event was last seen; the two event APIs fill different fields."""
     series = event.series.last_observed_time if event.series else None
     when: datetime.datetime | None = series or event.last_timestamp or event.event_time
     return when
 
 
-def began(job: Object) -> datetime.datetime:
+def start_time(job: Object) -> datetime.datetime:
     """Return when a Job was started, or else made."""
     return datetime.datetime.fromisoformat(job["status"].get("startTime") or job["metadata"]["creationTimestamp"])
 
@@ -296,11 +296,11 @@ class CustomObjects:
 def by_name(jobs: list[Object], trainjobs: list[Object]) -> dict[str, Object]:
     """Return Jobs by name, and TrainJobs as Jobs with the counts of those that have their pods."""
     children = {job["metadata"].get("labels", {}).get(JOBSET): job for job in jobs}
-    found = [*jobs, *(as_job(item, children.get(item["metadata"]["name"], {})) for item in trainjobs)]
+    found = [*jobs, *(convert_trainjob(item, children.get(item["metadata"]["name"], {})) for item in trainjobs)]
     return {job["metadata"]["name"]: {"status": {}, **job} for job in found}
 
 
-def as_job(item: Object, child: Object) -> Object:
+def convert_trainjob(item: Object, child: Object) -> Object:
     """Return a TrainJob as a Job; `child` is the one that has its pods, or empty."""
     given = item.get("status", {}).get("conditions", [])
     conditions = [{**one, "type": CONDITIONS.get(one["type"], one["type"])} for one in given]

@@ -13,9 +13,9 @@ from typing import Any
 
 from pipeline.common.prometheus import Exporter
 from pipeline.config import ExecutorConfig
-from pipeline.errors import ConfigError, UserError, records_in
+from pipeline.errors import ConfigError, UserError, read_errors
 from pipeline.orchestration import job_status
-from pipeline.orchestration.follow import Answer, Away, Executor, StageFailed, of_stage
+from pipeline.orchestration.follow import Answer, Executor, NoAnswer, StageFailed, add_stage_name
 from pipeline.orchestration.job_status import (
     ANSWER,
     CRONJOBS,
@@ -29,7 +29,7 @@ from pipeline.orchestration.job_status import (
     Template,
     by_name,
 )
-from pipeline.orchestration.run_document import Groups, Nodes, Run, by_job
+from pipeline.orchestration.run_document import Groups, Nodes, Run, group_by_job
 from pipeline.records import run_file
 from pipeline.records.manifest import Manifest
 
@@ -64,14 +64,14 @@ class KubernetesExecutor(Executor):
                 node is bad.
             StageFailed: a stage's Job failed otherwise.
         """
-        groups = by_job(nodes)
+        groups = group_by_job(nodes)
         if not groups:
             return
         print(self.expected(nodes), flush=True)
         if self._checks_nodes(groups):
-            self.follow(nodes, {job_status.PREFLIGHT: []})
+            self.run_loop(nodes, {job_status.PREFLIGHT: []})
             self.say(job_status.PREFLIGHT, f"all nodes are good; kubectl logs job/{job_status.PREFLIGHT}")
-        self.follow(nodes, groups)
+        self.run_loop(nodes, groups)
 
     def expected(self, nodes: Nodes) -> str:
         """Return a line about each Job that has to be made.
@@ -79,18 +79,18 @@ class KubernetesExecutor(Executor):
         Raises:
             ConfigError: a stage has no template.
         """
-        groups, templates = by_job(nodes), self._templates()
+        groups, templates = group_by_job(nodes), self._templates()
         if self._checks_nodes(groups):
             groups = {job_status.PREFLIGHT: [], **groups}
         return "\n".join(
-            job_status.described(job_status.choose(templates, name, kind_of(all_of)), name)
+            job_status.describe_job(job_status.choose(templates, name, kind_of(all_of)), name)
             for name, all_of in groups.items()
         )
 
     def _checks_nodes(self, groups: Groups) -> bool:
         return self.config.preflight and any(kind_of(members) == "train" for members in groups.values())
 
-    def look(self, groups: Groups) -> None:
+    def refresh(self, groups: Groups) -> None:
         """Learn the templates and the states of all Jobs as they are now, and export these."""
         trainjobs = self._ask(lambda: self.custom.find(TRAINJOBS)) if self.has_trainer else []
         self.jobs = by_name(self._ask(lambda: self.custom.find(JOBS)), trainjobs)
@@ -134,13 +134,13 @@ class KubernetesExecutor(Executor):
             except ApiException as error:
                 if error.status in (401, 403, 404, 422):
                     raise UserError(f"the API server rejects a request: {error.reason}: {error.body}") from error
-                raise Away(f"{error.status} {error.reason}") from error
+                raise NoAnswer(f"{error.status} {error.reason}") from error
             except (HTTPError, OSError) as error:
-                raise Away(type(error).__name__) from error
+                raise NoAnswer(type(error).__name__) from error
 
         return self.ask(asked)
 
-    def step(self, name: str, members: Nodes, due: bool) -> bool:
+    def advance(self, name: str, members: Nodes, due: bool) -> bool:
         """Make a Job that is `due`, print its state, and return whether it has ended well.
 
         Raises:
@@ -159,7 +159,7 @@ class KubernetesExecutor(Executor):
             self._report(job)
         return now == "complete"
 
-    def unmade(self, name: str, members: Nodes) -> Exception:
+    def missing_output(self, name: str, members: Nodes) -> Exception:
         """Return the error of a Job that is complete and left no results."""
         return UserError(job_exhausted(self.jobs[name], members), where=f"stage {name}")
 
@@ -218,7 +218,7 @@ class KubernetesExecutor(Executor):
             self._once(name, f"its template has changed; to restart with it: kubectl delete {kind} {name}")
 
     def _once(self, name: str, what: str) -> None:
-        known = job_status.without_suffixes(f"{name} {what}")
+        known = job_status.strip_suffixes(f"{name} {what}")
         if known not in self.warned:
             self.warned.add(known)
             print(f"{name:<12}  {what}", flush=True)
@@ -237,7 +237,7 @@ class KubernetesExecutor(Executor):
 
     def _condition(self, job: Object) -> str:
         """Return the status of a Job: how many of its pods run, and why one does not."""
-        (good, wanted), failed, waiting = job_status.counts(job), job["status"].get("failed"), ""
+        (good, wanted), failed, waiting = job_status.count_pods(job), job["status"].get("failed"), ""
         if good < wanted:
             now, pods = datetime.datetime.now(datetime.UTC), self._pods_of(job)
             reasons = [*(job_status.lost_node(pod, now) for pod in pods), *map(job_status.pending_reason, pods)]
@@ -247,7 +247,7 @@ class KubernetesExecutor(Executor):
 
     def _warn(self, job: Object) -> None:
         """Print the newest warning about a Job that is queued or whose pods do not run, once."""
-        good, wanted = job_status.counts(job)
+        good, wanted = job_status.count_pods(job)
         if good >= wanted:
             return
         try:
@@ -265,12 +265,12 @@ class KubernetesExecutor(Executor):
 
     def _failure(self, job: Object) -> Exception:
         """Return the error of a failed Job, with the output of its most relevant pod."""
-        name, reason = job["metadata"]["name"], job_status.ending(job)
+        name, reason = job["metadata"]["name"], job_status.final_condition(job)
         assert reason is not None
         code, words = job_status.termination_message(self._pods_of(job))
-        for error in records_in(words):
+        for error in read_errors(words):
             if isinstance(error, UserError) and error.code == code:
-                return of_stage(name, error)
+                return add_stage_name(name, error)
         return StageFailed(
             f"stage {name}: its Job failed, {reason['reason']}: {reason['message']}"
             + (f"; a pod ended with exit code {code}; its last output:\n{words}" if code else "")
@@ -315,6 +315,6 @@ def job_exhausted(job: Object, members: Nodes) -> str:
     again = f"kubectl delete {job_status.resource(job)}/{job['metadata']['name']} job/{DRIVER}, and start the run again"
     node = next(node for node in members if node.made() is None)
     made = Manifest.read(node.out)
-    if made is None or datetime.datetime.fromisoformat(made.finished) < job_status.began(job):
+    if made is None or datetime.datetime.fromisoformat(made.finished) < job_status.start_time(job):
         return f"it has to run ({node.reason}), but its Job has already completed; {again}"
     return f"its code or settings differ from the driver's; use images of one build, {again}"

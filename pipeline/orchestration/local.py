@@ -68,21 +68,21 @@ class LocalExecutor(Executor):
         delete_forced(nodes)
         self.tick = "\u2713 " if self.live and "utf" in sys.stdout.encoding.lower() else ""
         try:
-            self.follow(nodes, {node.name: [node] for node in nodes if node.reason is not None})
+            self.run_loop(nodes, {node.name: [node] for node in nodes if node.reason is not None})
         except KeyboardInterrupt:
             self._interrupted()
             raise
         finally:
             self._stop()
 
-    def look(self, groups: Groups) -> None:
+    def refresh(self, groups: Groups) -> None:
         """Show the bars of the running stages, or else the last lines of their logs."""
         for name, child in self.running.items():
             if self.live:
                 state = bars.read(self._bar(name)) or bars.State("", note=last_line(self._log(name)) or "starts")
                 bars.ROWS.show(name, f"{name:<{self.width}} {duration(time.monotonic() - child.began):>9}", state)
 
-    def step(self, name: str, members: Nodes, due: bool) -> bool:
+    def advance(self, name: str, members: Nodes, due: bool) -> bool:
         """Start a stage that is `due` when cores are free; return whether it has ended well."""
         child = self.running.get(name)
         if child is None:
@@ -99,7 +99,7 @@ class LocalExecutor(Executor):
             raise failure(name, child.process.returncode, self._log(name))
         return True
 
-    def unmade(self, name: str, members: Nodes) -> Exception:
+    def missing_output(self, name: str, members: Nodes) -> Exception:
         """Return the error of a stage that has ended well and left no results."""
         return failure(name, Exit.DONE, self._log(name))
 
@@ -126,7 +126,7 @@ class LocalExecutor(Executor):
             ours["CUDA_VISIBLE_DEVICES"] = ",".join(self.gpus[place:] + self.gpus[:place])
         if secrets := node.secrets():
             ours[run_file.SECRETS] = json.dumps(secrets)
-        with file, signals_wait():
+        with file, defer_signals():
             process = subprocess.Popen(
                 self.command(node),
                 stdin=subprocess.DEVNULL,
@@ -182,7 +182,7 @@ class LocalExecutor(Executor):
 
 
 @contextlib.contextmanager
-def signals_wait() -> Iterator[None]:
+def defer_signals() -> Iterator[None]:
     """Handle a signal that stops the run after the block, in which it would leave a child behind."""
     came: list[int] = []
     stopping = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)

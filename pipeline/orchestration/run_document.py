@@ -131,7 +131,7 @@ class Run:
                 )
 
 
-def of(config: RunConfig, nodes: Iterable[StageRecord], here: bool | None = None) -> Run:
+def record_run(config: RunConfig, nodes: Iterable[StageRecord], here: bool | None = None) -> Run:
     """Return the record of a planned run, with the command line that makes it again.
 
     `here` is not as configured within a job of Slurm, whose steps run its stages.
@@ -175,7 +175,7 @@ def commit() -> str:
     return done.stdout.strip()
 
 
-def by_job(nodes: Iterable[StageRecord]) -> Groups:
+def group_by_job(nodes: Iterable[StageRecord]) -> Groups:
     """Return the stages that have to run by the name of their job."""
     groups: Groups = {}
     for node in nodes:

@@ -59,13 +59,13 @@ def node_of(job: str) -> Node:
         ConfigError: an environment variable is missing, or contradicts another one.
     """
     if TASK in os.environ:
-        return of_slurm()
+        return node_from_slurm()
     if MASTER in os.environ and not {"BERT_HOSTS", "BERT_SERVICE"} & os.environ.keys():
-        return of_torchrun()
-    return of_indexed_job(job)
+        return node_from_torchrun()
+    return node_from_indexed_job(job)
 
 
-def of_slurm() -> Node:
+def node_from_slurm() -> Node:
     """Return the node of a step of Slurm."""
     words = ["scontrol", "show", "hostnames", os.environ["SLURM_STEP_NODELIST"]]
     names = subprocess.run(words, check=True, capture_output=True, text=True).stdout.split()
@@ -74,7 +74,7 @@ def of_slurm() -> Node:
     return Node(number(TASK, 0), number("SLURM_GPUS_ON_NODE", 0, 0), tuple(names), port)
 
 
-def of_torchrun() -> Node:
+def node_from_torchrun() -> Node:
     """Return the node of a TrainJob, which names the first pod; BERT_GPUS goes before what it says."""
     index, nodes = number(INDEX, 0), number("PET_NNODES", 1)
     first, dot, domain = os.environ[MASTER].partition(".")
@@ -83,7 +83,7 @@ def of_torchrun() -> Node:
     return Node(index, gpus, (os.environ[MASTER], *others), number("PET_MASTER_PORT", 1, PORT))
 
 
-def of_indexed_job(job: str) -> Node:
+def node_from_indexed_job(job: str) -> Node:
     """Return the node of a pod behind the headless Service BERT_SERVICE, or one of BERT_HOSTS."""
     index, nodes, gpus = number(INDEX, 0), number("BERT_NODES", 1), number("BERT_GPUS", 0)
     if index >= nodes:
@@ -98,7 +98,7 @@ def of_indexed_job(job: str) -> Node:
     return Node(index, gpus, tuple(names), number("BERT_PORT", 1, PORT))
 
 
-def part() -> tuple[int, int]:
+def evaluation_part() -> tuple[int, int]:
     """Return which of how many jobs that share an evaluation this is.
 
     Raises:
@@ -122,7 +122,7 @@ def number(name: str, least: int, default: int | None = None) -> int:
     return int(text)
 
 
-def on_many_nodes(stage: str) -> Words:
+def multi_node_options(stage: str) -> Words:
     """Return the launcher's options for one node of several.
 
     Raises:
@@ -135,31 +135,31 @@ def on_many_nodes(stage: str) -> Words:
     return ["--no_ssh", "--node_rank", str(node.index), *meet]
 
 
-def preflight() -> Words:
+def preflight_command() -> Words:
     """Return the command that checks this node and those that will train with it.
 
     Raises:
-        ConfigError: as `on_many_nodes`.
+        ConfigError: as `multi_node_options`.
     """
     options = os.environ.get("BERT_OPTIONS", "").split()
     script = run_document.ROOT / "model" / "preflight.py"
-    return [*stage_commands.launched(script, on_many_nodes(PREFLIGHT)), *options]
+    return [*stage_commands.launch_command(script, multi_node_options(PREFLIGHT)), *options]
 
 
-def command(nodes: Nodes, node: StageRecord, record: str) -> Words:
+def pod_command(nodes: Nodes, node: StageRecord, record: str) -> Words:
     """Return this pod's command for `node`, one of the Job's `nodes`; empty if it has no part."""
     if node.kind == "train":
-        words = stage_commands.command(node, record, options=on_many_nodes(node.name))
+        words = stage_commands.stage_command(node, record, options=multi_node_options(node.name))
         if alive := os.environ.get(heartbeat.FOLDER):
             words.append(f"heartbeat={json.dumps(alive)}")
         host, _, port = os.environ.get("BERT_PROMETHEUS", "").rpartition(":")
         if host:
             words += [f"tracking.prometheus_host={json.dumps(host)}", f"tracking.prometheus_port={port}"]
         return words
-    words = stage_commands.command(node, record)
+    words = stage_commands.stage_command(node, record)
     if not isinstance(node.config, EvaluateConfig):
         return words
-    index, parts = part()
+    index, parts = evaluation_part()
     configs = [cast(EvaluateConfig, other.config) for other in nodes]
     grids = list(map(grid_search.run_count, configs))
     position = nodes.index(node)
@@ -189,7 +189,7 @@ def run_stage(words: Words) -> NoReturn:
     if os.environ.get(DIGEST, run.digest(stage)) != run.digest(stage):
         raise Restart(f"{stage}: {record} is not yet, or no more, the record that this job was made for")
     os.environ.update(run.environment | os.environ)
-    commands = [preflight()] if stage == PREFLIGHT else commands_of(stage, run, record, typed)
+    commands = [preflight_command()] if stage == PREFLIGHT else commands_of(stage, run, record, typed)
     for each in commands[:-1]:
         if code := stage_commands.run(each):
             sys.exit(code)
@@ -216,7 +216,7 @@ def commands_of(stage: str, run: Run, record: str, typed: Mapping[str, str]) -> 
     for node in mine:
         made = node.made()
         terminal.say(f"{node.name}: {'up to date' if made else node.reason or 'changed since'}")
-        if made or not (words := command(mine, node, record)):
+        if made or not (words := pod_command(mine, node, record)):
             continue
         if isinstance(node.config, PrepareConfig) and node.config.runner.workers == run.cores:
             words.append(f"runner.workers={typed.get('cores') or machine.available()}")
@@ -230,7 +230,7 @@ def main() -> None:
         print(__doc__, end="")
         return
     os.environ[terminal.RECORDS] = "1"
-    entry_point.guarded(lambda: run_stage(sys.argv[1:]))
+    entry_point.run_guarded(lambda: run_stage(sys.argv[1:]))
 
 
 if __name__ == "__main__":

@@ -14,9 +14,9 @@ from pathlib import Path
 
 from pipeline.config import ExecutorConfig
 from pipeline.config.run import TIME
-from pipeline.errors import ConfigError, Restart, UserError, records_in
-from pipeline.orchestration.follow import Away, Executor, StageFailed, delete_forced, failure
-from pipeline.orchestration.run_document import FORCED, Groups, Nodes, Run, by_job
+from pipeline.errors import ConfigError, Restart, UserError, read_errors
+from pipeline.orchestration.follow import Executor, NoAnswer, StageFailed, delete_forced, failure
+from pipeline.orchestration.run_document import FORCED, Groups, Nodes, Run, group_by_job
 from pipeline.orchestration.slurm_job import MODULE, job_record
 from pipeline.stages.registry import STAGES
 
@@ -50,7 +50,7 @@ class SlurmExecutor(Executor):
             ConfigError: a stage that is forced is in the queue.
             UserError, Restart, StageFailed: a stage failed, see `follow.failure`.
         """
-        groups, jobs = by_job(nodes), self.jobs
+        groups, jobs = group_by_job(nodes), self.jobs
         for node in nodes:
             if node.reason == FORCED and node.job in jobs:
                 what = f"its job is in the queue; scancel {jobs[node.job]}, or leave out force"
@@ -58,11 +58,11 @@ class SlurmExecutor(Executor):
         delete_forced(nodes)
         for stage, members in groups.items():
             if stage not in jobs:
-                jobs[stage] = self._submit(stage, members[0].kind, awaited(nodes, members, jobs))
+                jobs[stage] = self._submit(stage, members[0].kind, find_awaited(nodes, members, jobs))
         if not self.config.wait:
             return
         try:
-            self.follow(nodes, dict(groups))
+            self.run_loop(nodes, dict(groups))
         except KeyboardInterrupt:
             mine = " ".join(jobs[stage] for stage in groups)
             print(f"the jobs stay in the queue; to cancel them: scancel {mine}", flush=True)
@@ -70,11 +70,11 @@ class SlurmExecutor(Executor):
 
     def expected(self, nodes: Nodes) -> str:
         """Return the command and the script of each job that has to be submitted, after others by their names."""
-        groups = by_job(nodes)
+        groups = group_by_job(nodes)
         jobs = dict(zip(groups, groups, strict=True)) | self.jobs
         lines = []
         for name, members in groups.items():
-            words = self._words(name, members[0].kind, awaited(nodes, members, jobs))
+            words = self._words(name, members[0].kind, find_awaited(nodes, members, jobs))
             new = f"{shlex.join(words)} <<'END'\n{self._script(name)}END"
             lines.append(f"{name}: job {jobs[name]} is in the queue" if name in self.jobs else new)
         return "\n".join(lines)
@@ -151,7 +151,7 @@ class SlurmExecutor(Executor):
             found[stage] = job
         return found
 
-    def step(self, name: str, members: Nodes, due: bool) -> bool:
+    def advance(self, name: str, members: Nodes, due: bool) -> bool:
         """Say the state of a job, and return whether it has ended well.
 
         Raises:
@@ -165,11 +165,11 @@ class SlurmExecutor(Executor):
             raise self._failure(name, state)
         return word == "COMPLETED"
 
-    def unmade(self, name: str, members: Nodes) -> Exception:
+    def missing_output(self, name: str, members: Nodes) -> Exception:
         """Return the error of a job that has ended well and left no results."""
         return self._failure(name, "ended, but left no result with these settings")
 
-    def look(self, groups: Groups) -> None:
+    def refresh(self, groups: Groups) -> None:
         """Learn the states of the jobs that Slurm still lists; for an array, the worst state."""
         listed = self._ask(["squeue", "--me", "--noheader", "--states=all", "--format=%F|%T|%r"])
         found: Jobs = {}
@@ -190,7 +190,7 @@ class SlurmExecutor(Executor):
         code = next(filter(None, map(int, re.findall(r"\bExitCode=(\d+)", job_record(job)))), 1)
         logs = sorted(self.logs.glob(f"{stage}-{job}*.out"))
         telling = [
-            log for log in logs if any(error.code == code for error in records_in(log.read_text(errors="replace")))
+            log for log in logs if any(error.code == code for error in read_errors(log.read_text(errors="replace")))
         ]
         if not logs:
             return StageFailed(f"stage {stage}: job {job} {state}; no log found in {self.logs}")
@@ -200,7 +200,7 @@ class SlurmExecutor(Executor):
         return StageFailed(f"job {job} {state}: {error}")
 
 
-def awaited(nodes: Nodes, members: Nodes, jobs: Jobs) -> list[str]:
+def find_awaited(nodes: Nodes, members: Nodes, jobs: Jobs) -> list[str]:
     """Return the jobs whose end a job of the stages `members` waits for."""
     needs = {need for node in members for need in node.needs}
     first = [node for node in nodes if node.name in needs and node.reason is not None]
@@ -219,7 +219,7 @@ def answer(words: list[str], text: str) -> str:
         return done.stdout
     reason = " ".join(done.stderr.split()) or f"exit code {done.returncode}"
     if "Unable to contact slurm controller" in reason or "Socket timed out" in reason:
-        raise Away(reason)
+        raise NoAnswer(reason)
     raise ConfigError(reason, "executor", path=words[0])
 
 

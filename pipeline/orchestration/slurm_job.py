@@ -44,12 +44,12 @@ FINAL = (Exit.BUG, Exit.DIVERGED, Exit.USER)
 STEP_CODES = {code: 101 + n for n, code in enumerate(AGAIN)} | {code: 201 + n for n, code in enumerate(FINAL)}
 
 
-def to_step(code: int) -> int:
+def encode_exit(code: int) -> int:
     """Return the exit code of a task for the exit code of its stage's process."""
     return STEP_CODES.get(code, STEP_CODES[Exit.BUG] if code < 128 else 105) if code else 0
 
 
-def from_step(code: int) -> int:
+def decode_exit(code: int) -> int:
     """Return a stage's exit code from that of its srun."""
     return next((int(ours) for ours, step in STEP_CODES.items() if code == step), code)
 
@@ -74,7 +74,7 @@ def task(stage: str, words: list[str]) -> int:
         # The others would wait for this one, or hang before they join: let them save and end.
         step = f"{environment['SLURM_JOB_ID']}.{environment['SLURM_STEP_ID']}"
         subprocess.run(["scancel", "--signal=TERM", step], check=False, capture_output=True)
-    return to_step(code)
+    return encode_exit(code)
 
 
 def run_step(stage: str, nodes: int, words: list[str]) -> int:
@@ -87,7 +87,7 @@ def run_step(stage: str, nodes: int, words: list[str]) -> int:
         command.append(f"--cpus-per-task={os.environ['SLURM_CPUS_PER_TASK']}")
     print(f"slurm: stage {stage} on {nodes} of this job's nodes", flush=True)
     command += [sys.executable, "-m", MODULE, "--task", stage, *words]
-    return from_step(stage_commands.run(command))
+    return decode_exit(stage_commands.run(command))
 
 
 def progress(workdir: Path) -> str:
@@ -118,11 +118,11 @@ def drive_all(config: RunConfig) -> None:
     begin()
     if os.environ.get("SLURM_RESTART_COUNT", "0") != "0":
         config.force = []  # what they had made was deleted when the job began
-    nodes = graph.plan(config)
+    nodes = graph.plan_graph(config)
     graph.check_places(config, nodes)
-    run_document.of(config, nodes, here=False).write()
+    run_document.record_run(config, nodes, here=False).write()
     delete_forced(nodes)
-    for job in run_document.by_job(nodes):
+    for job in run_document.group_by_job(nodes):
         run_job(job, Path(config.workdir))
 
 
@@ -215,7 +215,7 @@ def main() -> None:
         compose_run.start(words[1:], drive_all)
     os.environ[terminal.RECORDS] = "1"
     stage, workdir, digest = words
-    entry_point.guarded(lambda: drive(stage, workdir, digest))
+    entry_point.run_guarded(lambda: drive(stage, workdir, digest))
 
 
 if __name__ == "__main__":

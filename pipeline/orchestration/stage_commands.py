@@ -16,7 +16,7 @@ from pipeline.stages.registry import STAGES
 ELSEWHERE = ["-m", "pipeline.orchestration.run_stage", run_file.OPTION]
 
 
-def ranks(node: StageRecord, processes: int | None, most: int | None = None) -> int | None:
+def count_ranks(node: StageRecord, processes: int | None, most: int | None = None) -> int | None:
     """Return the training ranks on this machine, `processes` if set; None: one per GPU.
 
     `most` is the number of cores that they may share; None: all.
@@ -25,7 +25,7 @@ def ranks(node: StageRecord, processes: int | None, most: int | None = None) -> 
     return processes or node.config.ranks(cores.gpus_present(), most or cores.available())
 
 
-def command(
+def stage_command(
     node: StageRecord, record: str, processes: int | None = None, most: int | None = None, options: Words | None = None
 ) -> Words:
     """Return the command line of a stage, whose settings are in the file `record`.
@@ -37,8 +37,8 @@ def command(
         return [sys.executable, "-m", STAGES[node.kind].script, *settings]
     script = ROOT / STAGES[node.kind].script
     if options is None:
-        options = on_this_machine(ranks(node, processes, most))
-    return [*launched(script, options), *settings]
+        options = local_options(count_ranks(node, processes, most))
+    return [*launch_command(script, options), *settings]
 
 
 def run(words: Words) -> int:
@@ -47,13 +47,13 @@ def run(words: Words) -> int:
     return 128 - code if code < 0 else code
 
 
-def on_this_machine(ranks: int | None) -> Words:
+def local_options(ranks: int | None) -> Words:
     """Return the launcher's options for `ranks` ranks on this machine; None: one per GPU."""
     count = ["--num_accelerators", str(ranks)] if ranks else []
     return [*count, "--master_port", str(free_port())]  # the default is the same for every job
 
 
-def launched(script: Path | str, options: Words) -> Words:
+def launch_command(script: Path | str, options: Words) -> Words:
     """Return the command that starts ranks of a script.
 
     DeepSpeed's launcher alone neither forwards signals nor always reports its ranks' exit codes.

@@ -30,7 +30,7 @@ def owner(name: str, stages: Iterable[str]) -> str:
     return max(known, key=len, default=name)
 
 
-def in_run(error: UserError, stages: Iterable[str], outs: Mapping[str, str], kubernetes: bool) -> UserError:
+def explain_in_run(error: UserError, stages: Iterable[str], outs: Mapping[str, str], kubernetes: bool) -> UserError:
     """Return the error of a stage as the run explains it.
 
     To be made again is the stage whose folder is at fault, of `outs` by name, or else this one. The
@@ -51,7 +51,7 @@ def in_run(error: UserError, stages: Iterable[str], outs: Mapping[str, str], kub
     return error.but(key=error.key and said(error.key), problem=rendered(error.problem, said))
 
 
-def in_plan(error: UserError, stage: str) -> UserError:
+def explain_in_plan(error: UserError, stage: str) -> UserError:
     """Return the error of the configuration of a stage, with the keys that a run takes."""
 
     def said(words: str) -> str:

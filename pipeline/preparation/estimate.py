@@ -131,7 +131,7 @@ def memory(config: PrepareConfig, splits: Splits, text: float) -> float:
     return WORKER + PER_TEXT * min(text, max(reading, writing))
 
 
-def of(config: PrepareConfig, splits: Splits | None = None) -> Estimate | None:
+def estimate_preparation(config: PrepareConfig, splits: Splits | None = None) -> Estimate | None:
     """Return the estimate of a configuration, from the last run's rate or a short calibration.
 
     None where the corpus is so small that the line would be longer than the wait.
@@ -164,7 +164,7 @@ def kept(config: PrepareConfig, text: float, tokens: float) -> float:
     return READ * tokens + signed * text / SIGNED
 
 
-def plan(config: PrepareConfig, splits: Splits, layout: ShuffleLayout) -> list[str]:
+def describe_plan(config: PrepareConfig, splits: Splits, layout: ShuffleLayout) -> list[str]:
     """Return what `prepare dry_run=true` prints: the layout, as the job computes it, and its cost.
 
     Time is that of a second of reading on this machine, or of the last run in this folder. The

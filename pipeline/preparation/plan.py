@@ -30,11 +30,11 @@ from pipeline.preparation.shuffle import PER_TOKEN, ShuffleLayout, batch_tokens
 from pipeline.readers import FileRange
 from pipeline.readers.io import byte_ranges
 from pipeline.shards import ShardInfo
-from pipeline.shards.holdout import held_out
+from pipeline.shards.holdout import is_held_out
 from pipeline.stages import fingerprints
 from pipeline.stages.store_folder import root_of
 from pipeline.storage import places
-from pipeline.storage.cached_folders import addressed
+from pipeline.storage.cached_folders import restore_addresses
 from pipeline.tokenization.word_segmentation import segmenter
 from pipeline.tokenization.wordpiece import WordPiece
 
@@ -136,7 +136,7 @@ class PreparePlan:
     def bucket(self, digest: bytes) -> int:
         """Return the bucket of a document."""
         number = int.from_bytes(digest[8:], "big")
-        if held_out(digest, self.config.validation_share):
+        if is_held_out(digest, self.config.validation_share):
             return self.buckets["train"] + number % self.buckets["validation"]
         return number % self.buckets["train"]
 
@@ -229,7 +229,7 @@ def make_plan(config: PrepareConfig, out: Path) -> PreparePlan:
 def read_cache_of(config: PrepareConfig, out: Path) -> ReadCache:
     """Return where what was read is kept: next to the folder that is made, and in a store where that is put."""
     folder = out.absolute().with_suffix(".reading")
-    address = addressed(root_of(config.mirror), str(folder))
+    address = restore_addresses(root_of(config.mirror), str(folder))
     return ReadCache(folder, "" if address == str(folder) else address)
 
 

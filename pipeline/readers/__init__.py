@@ -60,7 +60,7 @@ def open_corpus(corpus: CorpusConfig, source: str) -> CorpusReader:
         raise ConfigError(f"no such reader; {cure}", "corpus.reader", corpus.reader)
     check_options(corpus, kind)
     if corpus.path is not None:
-        corpus = replace(corpus, path=places.pinned(corpus.path))
+        corpus = replace(corpus, path=places.pin_revision(corpus.path))
     reader: CorpusReader = kind(corpus, source, **corpus.options)
     if members := getattr(reader, "members", ()):
         reader = unpacked.InArchives(reader, members)

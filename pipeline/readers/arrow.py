@@ -77,7 +77,7 @@ class Reader(columns.ColumnReader):
                 head = file.read(len(_FILE))
             reader = pa.ipc.open_file(source) if head == _FILE else pa.ipc.open_stream(source)
         except _BROKEN as error:
-            why = placeholders.of_file(place) if place.is_file() else None
+            why = placeholders.file_placeholder(place) if place.is_file() else None
             why = why or f"not a complete file or stream of Arrow ({first_line(error)}); download the file again"
             raise InputError(why, path=path) from error
         self.check(path, reader.schema, reader.schema.metadata or {})

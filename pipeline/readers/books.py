@@ -3,7 +3,7 @@
 from pipeline.config import CorpusConfig
 from pipeline.readers.base import Document, Documents, FileRange, ReadLog
 from pipeline.readers.io import archives
-from pipeline.storage.placeholders import stand_in
+from pipeline.storage.placeholders import find_placeholder
 from pipeline.text import book_text, epub
 
 SUFFIXES = (".txt", ".md", ".epub")
@@ -22,7 +22,7 @@ class Reader(archives.ArchiveFiles):
                 try:
                     book = epub.parse(raw, self.corpus.language, self.corpus.encoding)
                 except epub.Broken as error:
-                    why = stand_in(raw.decode("utf-8", "replace")) or str(error)
+                    why = find_placeholder(raw.decode("utf-8", "replace")) or str(error)
                     log.reject(why, name)
                     continue
             else:

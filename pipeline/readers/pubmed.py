@@ -49,7 +49,10 @@ class Reader:
                 version = "1" if number is None else number.get("Version", "1")
                 yield Document(f"pubmed:{last}" + (f".{version}" if version != "1" else ""), text_of(citation))
         except (*MALFORMED, IndexError) as error:
-            why = placeholders.of_file(file.file) or f"not well-formed XML after record {last or 'none'}: {error}"
+            why = (
+                placeholders.file_placeholder(file.file)
+                or f"not well-formed XML after record {last or 'none'}: {error}"
+            )
             raise InputError(f"{why}; download the file again", path=file_range.path) from error
 
     def _records(self, file_range: FileRange, log: ReadLog) -> Iterator[Element]:

@@ -11,7 +11,7 @@ import zstandard
 
 from pipeline.common.schema import library
 from pipeline.config import CorpusConfig
-from pipeline.errors import InputError, first_line, panics_refused
+from pipeline.errors import InputError, first_line, refuse_panics
 from pipeline.readers.base import Document, Documents, FileRange, FileRanges, ReadLog
 from pipeline.readers.files import files_of
 from pipeline.readers.io import compressed
@@ -75,7 +75,7 @@ class Reader:
         file = compressed.CompressedFile(path)
         file.check(file_range)
         try:
-            with panics_refused(str(path)), path.open("rb") as opened:
+            with refuse_panics(str(path)), path.open("rb") as opened:
                 packed = file.kind != "plain"
                 source = _Ended(opened, file.kind) if packed else opened
                 for record in self.warc.ArchiveIterator(source, auto_decode="content"):
@@ -86,7 +86,10 @@ class Reader:
                         yield document
                 whole = record and (record.record_id == _END_ID if packed else _is_whole(opened, record))
         except (OSError, ValueError, KeyError) as error:
-            why = placeholders.of_file(path) or f"damaged after {last} ({first_line(error)}); download the file again"
+            why = (
+                placeholders.file_placeholder(path)
+                or f"damaged after {last} ({first_line(error)}); download the file again"
+            )
             raise InputError(why, path=path) from error
         if not whole:
             raise InputError(f"truncated after {last}; download the file again", path=path)

@@ -181,7 +181,7 @@ def header(file: CompressedFile) -> Site:
                     return Site(namespaces, utf8)
         parser.close()
     except MALFORMED as error:
-        if why := placeholders.of_file(file.file):
+        if why := placeholders.file_placeholder(file.file):
             raise InputError(why, path=file.file) from error
         raise malformed(file, chunks, str(error)) from error
     return Site(namespaces, utf8)
@@ -312,7 +312,7 @@ def _complete(page: Page, element: Element) -> None:
 
 def _check_root(file: CompressedFile, tag: str) -> str:
     if tag != "mediawiki":
-        if why := placeholders.of_file(file.file):
+        if why := placeholders.file_placeholder(file.file):
             raise InputError(why, path=file.file)
         raise InputError(
             f"the root element is <{tag}>, not <mediawiki>; use a complete dump of a wiki's pages",

@@ -73,7 +73,10 @@ class Reader:
         try:
             return self.library.Archive(path)
         except RuntimeError as error:
-            why = placeholders.of_file(places.at(path)) or f"not a complete ZIM file ({error}); download it again"
+            why = (
+                placeholders.file_placeholder(places.at(path))
+                or f"not a complete ZIM file ({error}); download it again"
+            )
             raise InputError(why, path=path) from error
 
     def _items(self, path: str) -> list[byte_ranges.Marked[int]]:

@@ -25,7 +25,7 @@ WEIGHTS, MOMENTS, STATE = "model.safetensors", "optimizer.safetensors", "state.j
 FILES = (WEIGHTS, MOMENTS, STATE)
 SUMS = "SHA256SUMS"  # of these files
 LATEST = "latest"  # the name of the newest checkpoint, for other tools
-BRANCH = "stable"  # the names of those that are kept for longer trainings, or as the best, alone
+PINNED = "stable"  # the names of those that are kept for longer trainings, or as the best, alone
 RUNS = "checkpoints"  # the folder of a stage that has them
 # A file of a checkpoint by its path in the stage's folder: the checkpoint, the run, the step.
 FILE = re.compile(rf"({RUNS}/([^/]+)/step-(\d+))/[^/]+")
@@ -77,7 +77,7 @@ def remove(path: Path) -> None:
         shutil.rmtree(away, ignore_errors=True)
 
 
-class Unreadable(InputError):
+class UnreadableCheckpoint(InputError):
     """A checkpoint may be intact, but its file system or its permissions do not let it be read."""
 
 
@@ -100,7 +100,7 @@ def read_state(path: Path) -> State:
     except (FileNotFoundError, ValueError, TypeError, KeyError) as error:
         raise InputError(f"not a complete checkpoint ({error})", path=path) from error
     except OSError as error:
-        raise Unreadable(
+        raise UnreadableCheckpoint(
             f"cannot be read ({error}); rerun the command where it can, or remove the "
             "folder to resume from the checkpoint before it",
             path=path,
@@ -114,7 +114,7 @@ def steps(folder: Path) -> dict[int, Path]:
     return dict(sorted((int(name), path) for name, path in names.items() if name.isdecimal()))
 
 
-def newest(folder: Path) -> Checkpoint | None:
+def find_newest(folder: Path) -> Checkpoint | None:
     """Return the last intact checkpoint of a run; warn of damaged ones.
 
     Raises:
@@ -123,7 +123,7 @@ def newest(folder: Path) -> Checkpoint | None:
     for path in reversed(steps(folder).values()):
         try:
             return path, read_state(path)
-        except Unreadable:
+        except UnreadableCheckpoint:
             raise
         except InputError as error:
             print(f"warning: {error}; trying the previous checkpoint", flush=True)
@@ -139,7 +139,7 @@ def prune(last: Path, keep: int, keep_every: int | None = None, stable: int = 0)
     """
     found = steps(last.parent)
     good = [step for step in found if step <= int(last.name.removeprefix("step-"))]
-    plain = [step for step in good if mark_of(found[step]) is None]
+    plain = [step for step in good if milestone_words(found[step]) is None]
     spare = {step for step in plain[:-keep] if keep_every is None or step % keep_every}
     apart = {max((step for step in plain if step <= stable), default=0)} & set(plain[:-keep])
     best = {path for step in good if step not in spare - apart for path in best_of(found[step])}
@@ -149,24 +149,24 @@ def prune(last: Path, keep: int, keep_every: int | None = None, stable: int = 0)
             remove(path)
     write_text(last.parent / LATEST, f"{last.name}\n")
     if apart:
-        write_text(last.parent / BRANCH, "".join(f"{name_of(step)}\n" for step in plain if step in apart))
+        write_text(last.parent / PINNED, "".join(f"{name_of(step)}\n" for step in plain if step in apart))
     remove_leftovers(last.parent)
 
 
-def mark_of(path: Path) -> float | None:
+def milestone_words(path: Path) -> float | None:
     """Return the words for which a checkpoint is kept for good; None: it is not."""
-    mark = noted(path, "mark")
+    mark = read_field(path, "mark")
     return mark if isinstance(mark, int | float) else None
 
 
-def noted(path: Path, key: str) -> Any:
+def read_field(path: Path, key: str) -> Any:
     """Return a field of a checkpoint's state, unverified; None if it is missing or damaged."""
     return strict_json.own(path / STATE).get(key)
 
 
 def best_of(path: Path) -> list[Path]:
     """Return the checkpoint of the lowest held-out loss up to one; none without `keep_best`."""
-    best = noted(path, "best")
+    best = read_field(path, "best")
     step = best.get("step") if isinstance(best, dict) else None
     return [path.with_name(name_of(int(step)))] if isinstance(step, int | float) else []
 
@@ -181,7 +181,7 @@ def run_name(fingerprint: str) -> str:
     return fingerprint[:12]
 
 
-def of_another(run: str, name: str) -> bool:
+def belongs_to_other(run: str, name: str) -> bool:
     """Return whether a file of a stage's folder belongs to the checkpoints of another training."""
     found = FILE.fullmatch(name)
     return found is not None and found[2] != run
@@ -221,7 +221,7 @@ def locate(folder: Path) -> Checkpoint:
             return folder / result, read_state(folder / result)
         candidates = [runs(folder) / run_name(manifest.fingerprint)]
     for candidate in candidates:
-        found = newest(candidate)
+        found = find_newest(candidate)
         if found is not None:
             if manifest is None:
                 print(f"{folder}: is not finished; taking {found[0]}", flush=True)

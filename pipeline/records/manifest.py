@@ -156,7 +156,7 @@ class Manifest:
         write_text(folder / MANIFEST, text + "\n")
 
 
-def begun(stage: str) -> bytes:
+def unfinished_manifest(stage: str) -> bytes:
     """Return the manifest of a folder in a store that `stage` has begun and not finished.
 
     No two are equal: S3 gives equal bytes one ETag, and who stood still would take another's for its own.

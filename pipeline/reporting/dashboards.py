@@ -16,7 +16,7 @@ from model.tracking.metrics_file import RUN_ID
 from pipeline.common.tables import read_table
 from pipeline.errors import InputError
 from pipeline.records.metrics import CorpusCounts
-from pipeline.reporting.score_tables import Stages, scores_in, shown
+from pipeline.reporting.score_tables import Stages, format_score, scores_in
 from pipeline.reporting.wandb_stages import HEAD, RECORD, compared, finished_in
 from pipeline.storage import strict_json
 
@@ -77,7 +77,7 @@ def score_blocks(stages: Stages) -> Blocks:
     rows = []
     for found in scores_in(stages):
         title = found.title + " (sample task)" * found.sample
-        rows.append((title, found.metric_title, *map(shown, compared(found))))
+        rows.append((title, found.metric_title, *map(format_score, compared(found))))
     return [wr.H1(text="GLUE"), table(HEAD, rows) if rows else wr.P(text="No scores yet.")]
 
 

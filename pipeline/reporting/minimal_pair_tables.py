@@ -14,7 +14,7 @@ Published = tuple[str, str, dict[str, float]]  # a model: its name, its source, 
 
 
 @cache
-def published() -> dict[str, list[Figures]]:
+def load_published() -> dict[str, list[Figures]]:
     """Return what others published, by task."""
     return dict(read_table(__file__, "published_minimal_pairs.yaml"))
 
@@ -95,7 +95,7 @@ def others_of(task: str, tables: Figures) -> list[Published]:
     """
     found = []
     part = missing_paradigms(task, tables)
-    for entry in published().get(task, []):
+    for entry in load_published().get(task, []):
         if part and "paradigms" not in entry:
             continue
         for number, name in enumerate(entry["models"]):
@@ -119,7 +119,7 @@ def others_of(task: str, tables: Figures) -> list[Published]:
 
 def missing_paradigms(task: str, tables: Figures) -> set[str]:
     """Return the paradigms that others published scores of and that were not scored here."""
-    entries = published().get(task, [])
+    entries = load_published().get(task, [])
     return {name for entry in entries for name in entry.get("paradigms", {})} - set(tables["paradigms"])
 
 

@@ -45,13 +45,13 @@ Stages = Mapping[str, Made]
 Groups = dict[str, dict[int, str]]  # names of stages by seed, by the stage of the recipe
 
 
-def finished(folders: Iterable[str]) -> Stages:
+def read_finished(folders: Iterable[str]) -> Stages:
     """Return the finished stages by folder, which may be in a store."""
     read = ((folder, Manifest.read(folder, of_input=True)) for folder in folders)
     return {folder: Made(Path(folder), manifest, record_of(manifest)) for folder, manifest in read if manifest}
 
 
-def shown(value: float | None, deviation: float | None = None) -> str:
+def format_score(value: float | None, deviation: float | None = None) -> str:
     """Format a score with three decimals, and its standard deviation if any; a missing one is empty."""
     return "" if value is None else f"{value:.3f}" + (f" ± {deviation:.3f}" if deviation else "")
 
@@ -121,7 +121,7 @@ def markdown(rows: list[Figures]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def by_checkpoint(stages: Stages) -> list[Plot]:
+def plot_checkpoints(stages: Stages) -> list[Plot]:
     """Return a plot per task, and per training, of its score over checkpoint steps.
 
     The steps are read from the converted folders; a task with one checkpoint has no plot.
@@ -181,7 +181,7 @@ def leader(stages: Stages, found: Groups) -> int:
     return next(own, seeds[0][0] if seeds else 0)
 
 
-def leading(stages: Stages, found: Groups) -> Stages:
+def average_seeds(stages: Stages, found: Groups) -> Stages:
     """Return the stages with one of each group, its scores replaced by means.
 
     It is the one with a baseline, else that of `leader`.

@@ -28,7 +28,7 @@ class Stream:
     owner: Ints  # (S,) place of its document in that order
 
 
-def stream(documents: Documents, order: Ints, longest: int, separator: int | None) -> Stream:
+def concatenate_documents(documents: Documents, order: Ints, longest: int, separator: int | None) -> Stream:
     """Concatenate the documents in this order; split sentences of more than `longest` tokens.
 
     `separator` is an id between documents.
@@ -62,7 +62,7 @@ def full_sentences(
     sentence is cut. `separator` is the id between two documents in one sequence; with None, each
     sequence ends with its document. The number is that of the documents in more than one sequence.
     """
-    laid = stream(documents, documents.ordered(chosen, key), max_tokens, separator)
+    laid = concatenate_documents(documents, documents.ordered(chosen, key), max_tokens, separator)
     following = np.searchsorted(laid.ends, laid.starts + max_tokens, side="right")
     if separator is None:
         following = np.minimum(following, np.searchsorted(laid.owner, laid.owner, side="right"))

@@ -51,6 +51,6 @@ def document_hash(text: str) -> bytes:
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
-def held_out(digest: bytes, share: float) -> bool:
+def is_held_out(digest: bytes, share: float) -> bool:
     """Return whether the document belongs to validation: a fixed `share` of texts, by hash."""
     return int.from_bytes(digest[:8], "big") < share * 2.0**64

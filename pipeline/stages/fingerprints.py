@@ -110,10 +110,10 @@ def fingerprint_path(path: Path | str, of_readers: bool = False) -> str:
     manifest, place = enclosing_manifest(path), places.at(places.normal(str(path)))
     if manifest is None or manifest.changed(place.parent, place.name):
         return fingerprint_files(path, of_readers)
-    return of_part(manifest.fingerprint, path)
+    return fingerprint_part(manifest.fingerprint, path)
 
 
-def of_part(whole: str, path: Path | str) -> str:
+def fingerprint_part(whole: str, path: Path | str) -> str:
     """Return the fingerprint of a folder in a stage's folder, whose fingerprint is `whole`.
 
     It is the same, except for the checkpoints that `convert` writes side by side.
@@ -125,7 +125,7 @@ def of_part(whole: str, path: Path | str) -> str:
 def fingerprint_to_be(path: str, known: Sources) -> str | None:
     """Return the fingerprint of an input that is made by a stage of `known`; None if none does."""
     made = producer_of(path, known)
-    return made if made is None or os.path.normpath(path) in known else of_part(made, path)
+    return made if made is None or os.path.normpath(path) in known else fingerprint_part(made, path)
 
 
 def absolute(place: str) -> str:
@@ -133,7 +133,7 @@ def absolute(place: str) -> str:
     return os.path.normpath(place if places.is_address(place) else os.path.abspath(place))
 
 
-def still_read(manifest: Manifest, known: Sources) -> dict[str, bool]:
+def compare_inputs(manifest: Manifest, known: Sources) -> dict[str, bool]:
     """Return the inputs of a finished stage that stages of `known` make: whether each is what it has read.
 
     `known` has their fingerprints by absolute path.
@@ -179,7 +179,7 @@ def fingerprint(stage: str, config: StageConfig, known: Sources | None = None) -
     return fingerprint_of(stage, changed_settings(config), sources), sources
 
 
-def fingerprint_in_part(config: StageConfig, sources: Sources, apart: tuple[str, ...]) -> str:
+def partial_fingerprint(config: StageConfig, sources: Sources, apart: tuple[str, ...]) -> str:
     """Return the fingerprint of the settings and inputs of a training whose keys begin otherwise."""
     parts = (changed_settings(config), sources)
     return fingerprint_of("train", *({k: v for k, v in part.items() if not k.startswith(apart)} for part in parts))
@@ -198,11 +198,13 @@ def recognise(stage: str, config: StageConfig, wanted: str, sources: Sources) ->
     If the stage's version was raised since, only folders of slow stages are accepted, so that an
     upgrade never repeats a training.
     """
-    present, fault = compared(stage, config, wanted, sources)
+    present, fault = compare_manifest(stage, config, wanted, sources)
     return present if fault is None else None
 
 
-def compared(stage: str, config: StageConfig, wanted: str, sources: Sources) -> tuple[Manifest | None, str | None]:
+def compare_manifest(
+    stage: str, config: StageConfig, wanted: str, sources: Sources
+) -> tuple[Manifest | None, str | None]:
     """Return the stage's manifest of `config.out`, and None if `recognise` accepts it.
 
     Otherwise a file that is missing or has changed, or "".
@@ -295,7 +297,7 @@ def pin(config: Any, known: MutableMapping[str, str] | None = None) -> None:
 
     def pinned(place: str) -> str:
         if place not in known:
-            known[place] = places.pinned(place)
+            known[place] = places.pin_revision(place)
         return known[place]
 
     if corpus := getattr(config, "corpus", None):

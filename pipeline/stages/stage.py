@@ -21,11 +21,11 @@ from pipeline.config import StageConfig
 from pipeline.console import terminal
 from pipeline.console.redact import one_line
 from pipeline.errors import ConfigError, InputError, UserError, disk_failure, writable
-from pipeline.records.checkpoint_folder import of_another, run_name
-from pipeline.records.manifest import MANIFEST, Manifest, Result, begun, file_checksums
+from pipeline.records.checkpoint_folder import belongs_to_other, run_name
+from pipeline.records.manifest import MANIFEST, Manifest, Result, file_checksums, unfinished_manifest
 from pipeline.stages.fingerprints import Identity, changes, differences, fingerprint, pin, recognise
 from pipeline.stages.registry import stage_of
-from pipeline.stages.store_folder import Config, StoreFolder, local_place, localised
+from pipeline.stages.store_folder import Config, StoreFolder, local_place, localise
 from pipeline.storage.atomic import remove_leftovers, write_text
 from pipeline.storage.uploads import BackgroundUpload
 
@@ -43,7 +43,7 @@ def output_place(out: str) -> Path:
 
 
 @contextlib.contextmanager
-def locked_target(out: Path, wait: bool) -> Iterator[Path]:
+def lock_target(out: Path, wait: bool) -> Iterator[Path]:
     """Hold the lock of the folder that `out` links to, if it may be written; yield the folder.
 
     It is `out` itself if that is not a link: renaming folders would replace the link.
@@ -53,11 +53,11 @@ def locked_target(out: Path, wait: bool) -> Iterator[Path]:
         return
     target = Path(os.path.realpath(out))
     writable = os.access(target.parent, os.W_OK)  # what is up to date may be read-only
-    with locked(target, wait) if writable else contextlib.nullcontext():
+    with lock_folder(target, wait) if writable else contextlib.nullcontext():
         yield target
 
 
-def locked(out: Path, wait: bool = False) -> contextlib.AbstractContextManager[None]:
+def lock_folder(out: Path, wait: bool = False) -> contextlib.AbstractContextManager[None]:
     """Hold the lock file next to a folder, so that two runs cannot write the folder at once.
 
     With `wait`, wait until another process has finished.
@@ -68,7 +68,7 @@ def locked(out: Path, wait: bool = False) -> contextlib.AbstractContextManager[N
     return _flock(out.parent / f".{out.name}.lock", out, "out", wait)
 
 
-def locked_run(workdir: Path) -> contextlib.AbstractContextManager[None]:
+def lock_run(workdir: Path) -> contextlib.AbstractContextManager[None]:
     """Hold the lock file in the folder of a run, whose parent may be anyone's.
 
     Raises:
@@ -108,7 +108,7 @@ def _flock(lock: Path, folder: Path, key: str, wait: bool) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def disk_errors_as_input_errors(out: Path) -> Iterator[None]:
+def convert_disk_errors(out: Path) -> Iterator[None]:
     """Convert errors of a disk raised in the body to a one-line InputError."""
     try:
         yield
@@ -147,12 +147,12 @@ def _held(stage: str, config: StageConfig, wait: bool = False) -> Iterator[tuple
     """Hold the folder of a stage; yield its store, its local place, and where that leads to."""
     store = StoreFolder(stage, config)
     named = output_place(str(local_place(config.out, config.mirror)))
-    with disk_errors_as_input_errors(named), locked(named, wait), store.locked(wait), locked_target(named, wait) as out:
+    with convert_disk_errors(named), lock_folder(named, wait), store.locked(wait), lock_target(named, wait) as out:
         recover(out)
         yield store, named, out
 
 
-def age(present: Manifest) -> str:
+def describe_age(present: Manifest) -> str:
     """Return a note if an earlier version of the code made the folder, else an empty string."""
     if present.version == stage_of(present.stage).version:
         return ""
@@ -192,7 +192,7 @@ def run(
         store.check_free(named, in_place)
         present = recognise(stage, config, *identity)
         if present is not None:
-            terminal.say(f"{stage}: up to date{age(present)}, {present.summary} -> {place}")
+            terminal.say(f"{stage}: up to date{describe_age(present)}, {present.summary} -> {place}")
             return present
         manifest = store.unsent(wanted) if store.stored else None
         if manifest is None:
@@ -228,7 +228,7 @@ def _delete(store: StoreFolder, named: Path, out: Path, wanted: str) -> None:
         store.discard(lambda name: name in files or (progress and name.startswith(f"{progress}/")))
     with writable(out):
         if files and (out / MANIFEST).exists():  # what a killed start leaves is the stage's
-            write_text(out / MANIFEST, begun(store.stage).decode())
+            write_text(out / MANIFEST, unfinished_manifest(store.stage).decode())
         for name in [*files, MANIFEST]:
             (out / name).unlink(missing_ok=True)
         remove_leftovers(out)
@@ -268,7 +268,7 @@ def _made(
 ) -> Manifest:
     """Make the local folder, with its manifest: an empty one, or that of a stage that resumes."""
     started, (wanted, sources) = time.monotonic(), identity
-    local = localised(store.stage, config)
+    local = localise(store.stage, config)
     folder = out if in_place else out.with_name(f".{out.name}.tmp")
     aside = _set_aside(folder, in_place)
     new = not folder.exists()
@@ -287,7 +287,7 @@ def _made(
         raise
     remove_leftovers(folder)
     result = store.addressed(result)
-    files = file_checksums(folder, result.sums, functools.partial(of_another, run_name(wanted)))
+    files = file_checksums(folder, result.sums, functools.partial(belongs_to_other, run_name(wanted)))
     manifest = Manifest(
         stage=store.stage,
         fingerprint=wanted,

@@ -21,11 +21,11 @@ from pipeline.common import parallel
 from pipeline.common.schema import set_key
 from pipeline.config import StageConfig
 from pipeline.errors import InputError, Restart, StoreError
-from pipeline.records.checkpoint_folder import FILE, FILES, RUNS, STATE, SUMS, of_another, run_name, sums_of
-from pipeline.records.manifest import MANIFEST, Files, Manifest, Result, begun
+from pipeline.records.checkpoint_folder import FILE, FILES, RUNS, STATE, SUMS, belongs_to_other, run_name, sums_of
+from pipeline.records.manifest import MANIFEST, Files, Manifest, Result, unfinished_manifest
 from pipeline.stages.fingerprints import inputs
 from pipeline.storage import file_search, lease, places
-from pipeline.storage.cached_folders import Copy, addressed, default_root, local_path, other_than
+from pipeline.storage.cached_folders import CachedFolder, default_root, local_path, other_than, restore_addresses
 from pipeline.storage.stores import objects
 from pipeline.storage.stores.remote_file import Info
 from pipeline.storage.uploads import BackgroundUpload
@@ -53,13 +53,13 @@ def local_place(place: str, mirror: str | None) -> Path:
     return local_path(root_of(mirror), place) if in_store(place) else Path(place)
 
 
-def stages_in(workdir: str, pattern: str = "*") -> list[str]:
+def list_stages(workdir: str, pattern: str = "*") -> list[str]:
     """Return the folders of finished stages in the folder of a run, sorted."""
     found = places.matching(f"{glob.escape(places.normal(workdir))}/{pattern}/{MANIFEST}")
     return [str(file.parent) for file in found if not file_search.hidden(file.parent.name)]
 
 
-def steps_saved(out: str) -> list[tuple[str, int]]:
+def list_checkpoints(out: str) -> list[tuple[str, int]]:
     """Return the checkpoints of a train stage, as (folder of the run, step), the newest last."""
     place = places.normal(out) if in_store(out) else out
     files = places.matching(f"{glob.escape(place)}/{RUNS}/*/step-*/{SUMS}")
@@ -74,7 +74,7 @@ def checkpoint_store(config: StageConfig) -> BackgroundUpload:
         return BackgroundUpload()
 
     def fetch(path: Path) -> None:
-        copy = Copy(root_of(config.mirror), config.out)
+        copy = CachedFolder(root_of(config.mirror), config.out)
         with copy.reading() as free:  # it is not on rank 0's node, which has written it
             if free:
                 fetch_checkpoint(copy, path.as_posix(), copy.listed())
@@ -82,7 +82,7 @@ def checkpoint_store(config: StageConfig) -> BackgroundUpload:
     return BackgroundUpload(fetch)
 
 
-def localised(stage: str, config: Config) -> Config:
+def localise(stage: str, config: Config) -> Config:
     """Return the configuration with local paths, its inputs fetched.
 
     Raises:
@@ -134,7 +134,7 @@ def fetch_input(root: Path, address: str, key: str, patterns: tuple[str, ...] = 
         for name, account in manifest.part(inner).items()
         if any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
     }
-    here = Copy(root, top)
+    here = CachedFolder(root, top)
     with here.reading() as free:
         if free:
             here.fetch(wanted, here.listed() if wanted else {})
@@ -149,7 +149,7 @@ def _fetch_listed(root: Path, address: str, key: str) -> Path:
     """Fetch what no stage made: all objects below an address, or the one at it."""
     top = address.rpartition("/")[0]
     info = objects.client(address).head(address) if top.count("/") >= 2 else None
-    here = Copy(root, top if info is not None else address)
+    here = CachedFolder(root, top if info is not None else address)
     name = address.rpartition("/")[2]
     listed = {name: info} if info is not None else here.listed()
     wanted: dict[str, str | None] = dict.fromkeys(n for n in listed if not file_search.hidden(n))
@@ -163,27 +163,27 @@ def _fetch_listed(root: Path, address: str, key: str) -> Path:
     return local_path(root, address)
 
 
-def fetch_checkpoint(copy: Copy, group: str, listed: dict[str, Info]) -> None:
+def fetch_checkpoint(copy: CachedFolder, group: str, listed: dict[str, Info]) -> None:
     """Fetch a checkpoint by its sums, which go last."""
     copy.fetch({f"{group}/{SUMS}": None}, listed)
     sums = sums_of(copy.path / group)
     copy.fetch({f"{group}/{name}": checksum for name, checksum in sums.items()}, listed)
 
 
-def locked_run(workdir: str) -> contextlib.AbstractContextManager[object]:
+def lock_run(workdir: str) -> contextlib.AbstractContextManager[object]:
     """Hold the lock of a run's folder, where that is in a store.
 
     Raises:
         InputError: another process works there.
     """
     stored = in_store(workdir)
-    return lease.held(f"{places.normal(workdir)}/.lock", "workdir") if stored else contextlib.nullcontext()
+    return lease.hold_lock(f"{places.normal(workdir)}/.lock", "workdir") if stored else contextlib.nullcontext()
 
 
 def put_logs(workdir: str, mirror: str | None) -> None:
     """Put the logs of a run's stages."""
     if in_store(workdir):
-        logs = Copy(root_of(mirror), f"{places.normal(workdir)}/logs")
+        logs = CachedFolder(root_of(mirror), f"{places.normal(workdir)}/logs")
         parallel.each(logs.put, list(logs.files()))
         logs.save_index()
 
@@ -200,7 +200,7 @@ class StoreFolder:
         self.stored = in_store(config.out)
         self._root = root_of(config.mirror)
         if self.stored:
-            self.copy = Copy(self._root, config.out)
+            self.copy = CachedFolder(self._root, config.out)
             self._address = self.copy.address
         self._version: str | None = None  # the ETag of the manifest
 
@@ -215,7 +215,7 @@ class StoreFolder:
             yield
             return
         top, _, name = self._address.rpartition("/")
-        with lease.held(f"{top}/.{name}.lock", "out", wait) as held:
+        with lease.hold_lock(f"{top}/.{name}.lock", "out", wait) as held:
             self.copy.hold = held.hold
             found = objects.client(top).read(f"{self._address}/{MANIFEST}")
             self._version = found and found[1]
@@ -269,7 +269,7 @@ class StoreFolder:
 
     def mark(self) -> None:
         """Mark the content of the folder as this stage's, and as not finished."""
-        self._version = self.copy.replace(MANIFEST, self._version, begun(self.stage))
+        self._version = self.copy.replace(MANIFEST, self._version, unfinished_manifest(self.stage))
 
     def discard(self, mine: Callable[[str], object]) -> None:
         """Remove what the stage has made, after its manifest."""
@@ -402,7 +402,7 @@ class StoreFolder:
         """Return the files of a training's kept checkpoints that were not fetched, as a manifest names them."""
         found = {}
         for name, info in listed.items():
-            checksum = None if of_another(run, name) else self._sum_of(name)
+            checksum = None if belongs_to_other(run, name) else self._sum_of(name)
             if checksum is not None and not (self.copy.path / name).exists():
                 found[name] = {"bytes": info.size, "sha256": checksum}
         return found
@@ -414,8 +414,8 @@ class StoreFolder:
 
     def addressed(self, result: Result) -> Result:
         """Return what a stage says of itself with addresses for the paths of the local copies."""
-        figures = json.loads(addressed(self._root, json.dumps(result.figures)))
-        summary = addressed(self._root, result.summary)
+        figures = json.loads(restore_addresses(self._root, json.dumps(result.figures)))
+        summary = restore_addresses(self._root, result.summary)
         return dataclasses.replace(result, summary=summary, figures=figures)
 
     def _remove(self, names: Iterable[str]) -> None:

@@ -78,14 +78,14 @@ def local_path(root: Path, address: str) -> Path:
     return root.joinpath(*parts)
 
 
-def addressed(root: Path, text: str) -> str:
+def restore_addresses(root: Path, text: str) -> str:
     """Return a text with addresses for the paths of local copies."""
     for scheme in ("gs", "abfs", "s3"):
         text = text.replace("/".join([str(root), *_TOPS[scheme], ""]), f"{scheme}://")
     return text
 
 
-class Copy:
+class CachedFolder:
     """One folder of a store and its local copy."""
 
     def __init__(self, root: Path, address: str):

@@ -143,7 +143,7 @@ class Lease:
 
 
 @contextlib.contextmanager
-def held(address: str, key: str, wait: bool = False) -> Iterator[Lease]:
+def hold_lock(address: str, key: str, wait: bool = False) -> Iterator[Lease]:
     """Hold the lock at an address; `key` is the option that an error names.
 
     Raises:

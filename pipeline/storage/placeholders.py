@@ -65,7 +65,7 @@ _WITH_ERRORS = {
 }
 
 
-def stand_in(text: str) -> str | None:
+def find_placeholder(text: str) -> str | None:
     """Return which stand-in a file's text is, or its beginning, and what to do; None for others."""
     head = text[: HEAD + 1].removeprefix("\ufeff")
     if found := next((why for kind, why in _KINDS if kind.match(head)), None):
@@ -74,16 +74,16 @@ def stand_in(text: str) -> str | None:
     return _CAUSE if short and (_SAID.match(head) or (head.startswith(("{", "[{")) and _is_error(head))) else None
 
 
-def of_file(file: "File") -> str | None:
+def file_placeholder(file: "File") -> str | None:
     """Return which stand-in a file is; None for others."""
     with file.open("rb") as opened:
-        return stand_in(opened.read(4 * HEAD).decode("utf-8", "replace"))
+        return find_placeholder(opened.read(4 * HEAD).decode("utf-8", "replace"))
 
 
 def refuse(path: Path) -> None:
     """Raise InputError if a file is a stand-in, or cannot be read."""
     with readable(path):
-        if why := of_file(path):
+        if why := file_placeholder(path):
             raise InputError(why, path=path)
 
 

@@ -243,7 +243,7 @@ def normal(place: str) -> str:
     return f"{scheme.lower()}://{'/'.join([bucket, *filter(None, key.split('/'))])}"
 
 
-def pinned(place: str) -> str:
+def pin_revision(place: str) -> str:
     """Return an address of the hub with a commit for its revision; any other place as it is.
 
     Raises:
@@ -252,7 +252,7 @@ def pinned(place: str) -> str:
     """
     if not place.lower().startswith(hub.SCHEME):
         return place
-    return hub.pinned(normal(place))
+    return hub.pin_revision(normal(place))
 
 
 def mark_and_size(file: File, name: str | None = None) -> tuple[str, int]:

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from pipeline.common.language_codes import base_code
 from pipeline.common.tables import read_table
-from pipeline.storage.placeholders import stand_in
+from pipeline.storage.placeholders import find_placeholder
 
 _TABLES = read_table(__file__, "encodings.yaml")
 _LEGACY: dict[str, list[str]] = {
@@ -224,7 +224,7 @@ def fault(raw: bytes, text: str, guessed: str | None = None) -> str | None:
         return BINARY
     if guessed in _LEGACY[""] and _of_another_script(raw):
         return f"not {guessed}: too many letters are beyond ASCII; set corpus.language or corpus.encoding"
-    return stand_in(text) or (FORMAT if FORMATS.match(raw) else None)
+    return find_placeholder(text) or (FORMAT if FORMATS.match(raw) else None)
 
 
 def _of_another_script(raw: bytes) -> bool:

@@ -29,11 +29,11 @@ def load(config: VocabConfig) -> str:
     only_vocab = (path / "vocab.txt").is_file() and not (path / "tokenizer.json").is_file()
     if path.suffix == ".json" or (path.is_dir() and not only_vocab):
         source = wordpiece.read(path)
-        normalization.combined(options, normalization.of_tokenizer(source), path)
+        normalization.combine_options(options, normalization.of_tokenizer(source), path)
         return source
     if path.is_dir():
-        stated = normalization.of_config(path / tokenizer_folder.CONFIG)
-        return wordpiece.read(path, normalization.combined(options, stated, path))
+        stated = normalization.read_options(path / tokenizer_folder.CONFIG)
+        return wordpiece.read(path, normalization.combine_options(options, stated, path))
     vocab = wordpiece.read_vocab(path)
     wordpiece.check_special(vocab, path)
     return wordpiece.build(vocab, **options)

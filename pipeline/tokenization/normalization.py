@@ -14,7 +14,7 @@ NAMES = {"do_lower_case": "lowercase", "strip_accents": "strip_accents", "tokeni
 Options = dict[str, bool | None]  # by the keys of `vocab`; None: not stated
 
 
-def of_config(path: Path) -> Options:
+def read_options(path: Path) -> Options:
     """Return what the tokenizer_config.json next to a vocab.txt states; nothing if there is none.
 
     Raises:
@@ -42,7 +42,7 @@ def of_tokenizer(source: str) -> Options:
     }
 
 
-def combined(wanted: Options, stated: Options, place: Path) -> Options:
+def combine_options(wanted: Options, stated: Options, place: Path) -> Options:
     """Return the options of an existing tokenizer at `place`: `stated`, else `wanted`.
 
     Raises:

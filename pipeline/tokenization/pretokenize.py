@@ -105,7 +105,7 @@ def starts(data: Bytes, bounds: Lengths, kinds: CharClasses) -> Lengths:
     return np.flatnonzero(found)
 
 
-def without_spaces(data: Bytes, cuts: Lengths) -> tuple[bytes, Lengths]:
+def remove_spaces(data: Bytes, cuts: Lengths) -> tuple[bytes, Lengths]:
     """Return the text without spaces, and `cuts` as positions in it.
 
     Without spaces, a word is the same piece whether a space follows it or not.

@@ -29,7 +29,7 @@ from tokenizers.processors import TemplateProcessing
 
 from pipeline.common.counter_rng import Bools
 from pipeline.common.ranges import bounds_of
-from pipeline.errors import InputError, is_panic, panics_refused, readable
+from pipeline.errors import InputError, is_panic, readable, refuse_panics
 from pipeline.storage import placeholders, strict_json
 from pipeline.tokenization import normalization, pretokenize, tokenizer_folder
 from pipeline.tokenization.coverage import Coverage, Dropped
@@ -183,7 +183,7 @@ def read(path: Path, options: normalization.Options | None = None) -> str:
         check_special(vocab, path)
         tokenizer_folder.check_class(path.parent, SPECIAL, wordpiece=True, library=False)
         if options is None:
-            options = normalization.of_config(path.with_name(tokenizer_folder.CONFIG))
+            options = normalization.read_options(path.with_name(tokenizer_folder.CONFIG))
         return _with_added(build(vocab, **options), path.parent)
     with readable(path):
         text = path.read_bytes().decode()  # keeps line ends, as the checksum covers them
@@ -202,7 +202,7 @@ def read(path: Path, options: normalization.Options | None = None) -> str:
         check_special(entries, path)
     is_bert = tokenizer_folder.check_class(path.parent, names, is_wordpiece(tokenizer), library=True)
     if (stated := path.with_name(tokenizer_folder.CONFIG)).exists():
-        text = _as_stated(text, spec, names, normalization.of_config(stated) if is_bert else {})
+        text = _as_stated(text, spec, names, normalization.read_options(stated) if is_bert else {})
     text = _with_added(text, path.parent)
     if tokenizer.padding is tokenizer.truncation is None:
         return text
@@ -477,7 +477,7 @@ class WordPiece:
             return sentences
         return [self._in_text.sub(_spaced, one) for one in sentences]
 
-    @panics_refused("tokenizer.json")
+    @refuse_panics("tokenizer.json")
     def encode_masked(self, parts: Texts) -> Ids:
         """Return the ids of a text with a mask between its parts, in which other special tokens are text.
 
@@ -499,7 +499,7 @@ class WordPiece:
         self.coverage.unknown += self.unknown_of(encoded)
         return np.array(encoded.ids, np.int64)
 
-    @panics_refused("tokenizer.json")
+    @refuse_panics("tokenizer.json")
     def _ask(self, texts: Texts) -> Encoded:
         """Tokenize with the library: return concatenated ids and the count of each text."""
         ids: list[list[int]] = []
@@ -510,7 +510,7 @@ class WordPiece:
         flat = np.fromiter(chain.from_iterable(ids), self.dtype)
         return flat, np.fromiter(map(len, ids), np.int64, len(ids))
 
-    @panics_refused("tokenizer.json")
+    @refuse_panics("tokenizer.json")
     def _ask_words(self, words: Texts) -> Encoded:
         """Tokenize as `_ask` does, but join words by marks into one text: several times as fast.
 
@@ -541,7 +541,7 @@ class WordPiece:
         bounds = bounds - bounds[0]
         starts = pretokenize.starts(data, bounds, self._kinds)
         cuts = np.append(starts, len(data))  # (N+1,)
-        words, bounds_of_words = pretokenize.without_spaces(data, cuts)
+        words, bounds_of_words = pretokenize.remove_spaces(data, cuts)
         buffers = [None, pa.py_buffer(bounds_of_words.astype(np.int32)), pa.py_buffer(words)]
         column = pa.BinaryArray.from_buffers(pa.binary(), len(starts), buffers)
         column = column.dictionary_encode()

@@ -79,8 +79,8 @@ def check_keys(command: str, *words: str) -> None:
         word.replace("=NAME", "=sample") for word in words if word not in ("--help", "…") and not word.startswith("@")
     ]
     if command == "run":
-        config = compose_run.of_words(command, RunConfig, typed, asked="…" in words)
-        assert config is None or len(graph.plan(config)) > 5
+        config = compose_run.parse_run_argv(command, RunConfig, typed, asked="…" in words)
+        assert config is None or len(graph.plan_graph(config)) > 5
         return
     composed = composing.compose(command, COMMANDS[command], typed)
     assert composed is not None

@@ -61,10 +61,10 @@ def error_of(name: str, words: list[str]) -> UserError | None:
     """What a command is answered with before it works; of a run also what its plan says."""
     try:
         if name == "run":
-            made = compose_run.of_words("run", RunConfig, words, asked=False)
-            graph.plan(made)
+            made = compose_run.parse_run_argv("run", RunConfig, words, asked=False)
+            graph.plan_graph(made)
         else:
-            composing.of_words(name, STAGES[name].schema, words, asked=False)
+            composing.compose_config(name, STAGES[name].schema, words, asked=False)
     except UserError as error:
         return error
     return None

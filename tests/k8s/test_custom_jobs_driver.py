@@ -112,7 +112,7 @@ def test_it_is_made_and_its_ranks_meet(
         if "value" in variable or reference:
             value = variable["value"] if reference is None else settings[reference["key"]]
             monkeypatch.setenv(variable["name"], value)
-    words = run_stage.on_many_nodes("train")
+    words = run_stage.multi_node_options("train")
     assert words[:5] == ["--no_ssh", "--node_rank", "1", "--master_addr", "train-node-0-0.train"]
     known = {variable["name"]: variable.get("value") for variable in container["env"]}
     assert container["args"][3:] == ["--from", "$(BERT_RECORD)"]

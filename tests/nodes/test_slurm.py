@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from pipeline.errors import Exit
-from pipeline.orchestration.slurm_job import to_step
+from pipeline.orchestration.slurm_job import encode_exit
 from pipeline.records.manifest import Manifest
 from tests.nodes.machines import kill, missing, wait_for
 from tests.nodes.slurm_cluster import Cluster, module, slurm_cluster
@@ -305,10 +305,10 @@ def test_a_bug_or_a_loss_that_is_not_finite_is_not_queued_again(run: Run) -> Non
 
 @pytest.mark.parametrize("code", [Exit.BUG, Exit.USER, Exit.DIVERGED])
 def test_what_a_person_must_see_outweighs_what_a_restart_mends(cluster: Cluster, code: int) -> None:
-    other = to_step(Exit.RESTART)
-    line = f"exit $((SLURM_PROCID ? {other} : {to_step(code)}))"
+    other = encode_exit(Exit.RESTART)
+    line = f"exit $((SLURM_PROCID ? {other} : {encode_exit(code)}))"
     command = cluster.start("srun", "--nodes=2", "bash", "-c", line)
-    assert command.wait() == to_step(code)
+    assert command.wait() == encode_exit(code)
 
 
 def test_a_limit_shorter_than_the_margin_is_no_mistake(cluster: Cluster) -> None:

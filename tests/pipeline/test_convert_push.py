@@ -203,11 +203,11 @@ def test_what_is_no_repository_is_refused_before_any_work(name: str) -> None:
 def test_a_plan_lists_the_files_that_it_would_send(tmp_path: Path) -> None:
     words = ["corpus=text", f"corpus.path={tmp_path}", f"workdir={tmp_path}/work", "tasks=[]", "convert.push=me/model"]
     node = planned(*words)["convert"]
-    assert "config.json" in (graph.pushed(node).reason or "")
+    assert "config.json" in (graph.require_push(node).reason or "")
     Path(node.config.out).mkdir(parents=True)
     for file in ("README.md", "model.safetensors", "manifest.json"):
         (Path(node.config.out) / file).touch()
-    done = graph.pushed(dataclasses.replace(node, reason=None)).reason
+    done = graph.require_push(dataclasses.replace(node, reason=None)).reason
     assert done == "uploads to me/model (private if new): README.md, model.safetensors"
 
 

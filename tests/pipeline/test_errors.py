@@ -5,7 +5,7 @@ import pickle
 
 import pytest
 
-from pipeline.errors import InputError, Restart, UserError, named, of_record, records_in, rendered
+from pipeline.errors import InputError, Restart, UserError, error_from_record, named, read_errors, rendered
 
 ERROR = InputError(f"bad; set {named('steps')}=1", "data", "x", path="a.txt", line=3, where="stage train")
 
@@ -29,7 +29,7 @@ def test_the_sentence_is_made_of_the_fields(error: Exception, said: str) -> None
 
 
 def test_fields_survive_the_way_between_processes() -> None:
-    for error in (pickle.loads(pickle.dumps(ERROR)), of_record(json.loads(json.dumps(ERROR.record())))):
+    for error in (pickle.loads(pickle.dumps(ERROR)), error_from_record(json.loads(json.dumps(ERROR.record())))):
         assert isinstance(error, InputError)
         assert (str(error), error.record()) == (str(ERROR), ERROR.record())
 
@@ -44,7 +44,7 @@ def test_records_are_found_among_other_lines() -> None:
         + '{"kind": "other"}\n{"kind": \n'
         + json.dumps(Restart("a").record())
     )
-    assert list(map(str, records_in(log))) == [str(ERROR), "a"]
+    assert list(map(str, read_errors(log))) == [str(ERROR), "a"]
 
 
 def test_a_record_has_no_secrets() -> None:

@@ -77,7 +77,7 @@ def test_byte_level_tokens_are_text() -> None:
     ids = [tokenizer.cls, *tokenizer.encode([text])[0].tolist(), tokenizer.sep]
     shown = [inspect.entries(tokenizer)[number] for number in ids]
     assert shown == ["[CLS]", "##the", "naïve", "été", "[SEP]"]
-    marked = inspect.with_labels(["[CLS]", "[MASK]"], [1], [ids[2]], inspect.entries(tokenizer))
+    marked = inspect.label_tokens(["[CLS]", "[MASK]"], [1], [ids[2]], inspect.entries(tokenizer))
     assert marked == {1: "{[MASK]|naïve}"}
 
 

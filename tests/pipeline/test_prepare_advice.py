@@ -100,9 +100,9 @@ def test_what_is_wrong_in_the_first_row_is_found_with_the_plan(tmp_path: Path) -
     (tmp_path / "rows.jsonl").write_text('{"body": "One."}\n')
     found = preparing.settings("jsonl", tmp_path / "rows.jsonl", tmp_path, workdir=str(tmp_path))
     with refused(InputError, "field text not found", line=1):
-        estimate.of(found)
+        estimate.estimate_preparation(found)
     found.corpus.options["text"] = "body"
-    assert estimate.of(found) is None
+    assert estimate.estimate_preparation(found) is None
 
 
 @pytest.mark.parametrize(

@@ -109,7 +109,7 @@ def test_two_runs_do_not_share_a_folder(root: Path, corpus: Path, tmp_path: Path
     """By whichever name: the lock is in the folder, whose parent need not be writable either."""
     work, link = tmp_path / "work", tmp_path / "link"
     link.symlink_to(work)
-    with stage.locked_run(work):
+    with stage.lock_run(work):
         done = subprocess.run(command({}, corpus, link), cwd=root, capture_output=True, text=True, check=False)
         assert [path.name for path in work.iterdir()] == [".lock"]
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)

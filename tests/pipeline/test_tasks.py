@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from pipeline import tasks
 from pipeline.config import CorpusConfig, TasksConfig
 from pipeline.errors import ConfigError, InputError
-from pipeline.shards.holdout import document_hash, held_out
-from pipeline.tasks import Row, exchanged_seconds, make, shuffled_words
+from pipeline.shards.holdout import document_hash, is_held_out
+from pipeline.tasks import Row, exchange_seconds, make, shuffle_words
 from pipeline.text import clean
 from tests.support.refusals import refused
 
@@ -73,7 +73,7 @@ def test_train_and_dev_are_of_different_held_out_documents(made: Path, folder: P
     assert not dev & train
     for book in dev | train:
         text = (folder / f"{book}.txt").read_text().replace("\n\n", "\n")
-        assert held_out(document_hash(clean.clean(text)), SHARE)
+        assert is_held_out(document_hash(clean.clean(text)), SHARE)
 
 
 def test_removed_documents_are_in_no_task(made: Path, folder: Path, tmp_path: Path) -> None:
@@ -118,14 +118,14 @@ def test_too_few_documents_is_the_users_to_mend(folder: Path, tmp_path: Path) ->
     with refused(InputError, r"tasks=\[\]", key="validation_share") as caught:
         make(config(folder, validation_share=1e-9), tmp_path)
     (share,) = re.findall(r"tasks.validation_share=(\S+)\)", str(caught.value))
-    assert len(tasks.held_documents(config(folder, validation_share=float(share)))) == 4
+    assert len(tasks.draw_held_out(config(folder, validation_share=float(share)))) == 4
 
 
 def test_a_corpus_of_too_few_documents_is_not_told_to_hold_more_of_them_out(folder: Path, tmp_path: Path) -> None:
     for path in sorted(folder.rglob("*.txt"))[:2]:
         (tmp_path / path.name).write_bytes(path.read_bytes())
     with pytest.raises(InputError, match="2 documents") as caught:
-        tasks.held_documents(config(tmp_path))
+        tasks.draw_held_out(config(tmp_path))
     assert "tasks.validation_share" not in str(caught.value)
 
 
@@ -141,7 +141,7 @@ ROWS = st.lists(st.integers(0, 5), max_size=60).map(
 
 @given(ROWS)
 def test_exchanged_seconds_are_of_another_document_and_keep_their_counts(rows: list[Row]) -> None:
-    spoiled = exchanged_seconds(rows, np.uint64(1))
+    spoiled = exchange_seconds(rows, np.uint64(1))
     home = {row.parts[0]: row.document for row in rows}
     for row in spoiled:
         assert home[row.parts[0]] != int(row.parts[1].split()[1])
@@ -155,7 +155,7 @@ def test_exchanged_seconds_are_of_another_document_and_keep_their_counts(rows: l
 @given(st.lists(st.sampled_from("abcdefgh"), min_size=8, max_size=20), st.integers(0, 2**32))
 def test_shuffling_keeps_the_words_and_the_ends(found: list[str], key: int) -> None:
     found[1:3] = ["x", "y"]
-    [row] = shuffled_words([Row(0, (" ".join(found),))], np.uint64(key))
+    [row] = shuffle_words([Row(0, (" ".join(found),))], np.uint64(key))
     shuffled = row.parts[0].split()
     assert shuffled != found
     assert (shuffled[0], shuffled[-1]) == (found[0], found[-1])

@@ -142,7 +142,7 @@ def unpack(version: str, top: Path) -> dict[str, Any]:
 
 def planned(command: str) -> list[StageRecord]:
     """The stages of a run's command line in this folder, as the present code composes them."""
-    return graph.plan(composed(*shlex.split(command)[3:]))
+    return graph.plan_graph(composed(*shlex.split(command)[3:]))
 
 
 def values(command: str) -> dict[str, Any]:
@@ -150,8 +150,8 @@ def values(command: str) -> dict[str, Any]:
     module, *words = shlex.split(command)[2:]
     if module != "pipeline.run":
         kind = module.removeprefix("pipeline.")
-        config = composing.of_words(kind, STAGES[kind].schema, words, asked=False)
-        return {"stands": graph.standing(kind, config, fingerprints.fingerprint(kind, config), [])[1]}
+        config = composing.compose_config(kind, STAGES[kind].schema, words, asked=False)
+        return {"stands": graph.stage_status(kind, config, fingerprints.fingerprint(kind, config), [])[1]}
     found = {node.name: values_of(node) for node in planned(command)}
     return dict(flatten(json.loads(json.dumps(found, default=str))))
 

@@ -99,10 +99,10 @@ def test_a_training_that_was_stopped_resumes_after_its_last_step(release: dict[s
 def resume(top: Path, command: str) -> None:
     """Take the end of a training away, as if it was killed before, and train from the record of its run."""
     config = composed(*shlex.split(command)[3:])
-    nodes = graph.plan(config)
+    nodes = graph.plan_graph(config)
     record = Path(config.workdir, run_file.NAME)
     if not record.exists():
-        run_document.of(config, nodes).write()
+        run_document.record_run(config, nodes).write()
     out = Path(next(node.config.out for node in nodes if node.kind == "train"))
     made = Manifest.read(out)
     assert made is not None
@@ -120,4 +120,4 @@ def resume(top: Path, command: str) -> None:
         assert now.keys() == tensors.keys()
         for key, tensor in tensors.items():
             np.testing.assert_allclose(now[key], tensor, rtol=1e-3, atol=1e-5, err_msg=f"{name}: {key}")
-    assert [node.name for node in graph.plan(config) if node.reason] == []
+    assert [node.name for node in graph.plan_graph(config) if node.reason] == []

@@ -16,7 +16,7 @@ from model.huggingface.bert_format import parts_of, read_file
 from model.training import initial_weights
 from pipeline.errors import InputError
 from pipeline.storage import strict_json
-from pipeline.tokenization.normalization import of_config
+from pipeline.tokenization.normalization import read_options
 from pipeline.tokenization.wordpiece import SPECIAL, WordPiece, build
 from tests.security.hostile import damaged, hammer
 from tests.support import forked
@@ -97,7 +97,7 @@ def test_a_tensor_that_repeats_few_bytes_is_refused(tmp_path: Path) -> None:
 def test_any_json_is_an_object_or_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "a.json"
     path.write_text(text)
-    for read in (strict_json.read_object, parts_of, of_config):
+    for read in (strict_json.read_object, parts_of, read_options):
         with refused(InputError, path=str(path)) as caught:
             read(path)
         assert "\n" not in str(caught.value)
@@ -154,7 +154,7 @@ def test_a_damaged_file_of_a_model_is_read_or_named(model: Path, tmp_path: Path,
         try:
             bert_format.load(model)
             WordPiece.load(model).encode(["Words, words."])
-            of_config(model / "tokenizer_config.json")
+            read_options(model / "tokenizer_config.json")
         except InputError as error:
             assert str(tmp_path) in str(error)  # noqa: PT017
 

@@ -16,7 +16,7 @@ from pipeline.errors import InputError
 from pipeline.records.manifest import Manifest
 from pipeline.stages import store_folder
 from pipeline.storage import file_search
-from pipeline.storage.cached_folders import Copy
+from pipeline.storage.cached_folders import CachedFolder
 from tests.security.hostile import hammer, soup
 from tests.support import finished, objects
 from tests.support.refusals import refused
@@ -78,7 +78,7 @@ def test_the_sums_of_a_checkpoint_write_nowhere_else(bucket: str, store: Proxy, 
     sums = f"{hashlib.sha256(data).hexdigest()}  ../../../../../evil.txt\n"
     objects.put(f"{bucket}/train/{group}/SHA256SUMS", sums.encode())
     objects.put(f"{bucket}/evil.txt", data)
-    copy = Copy(tmp_path / "a" / "b", f"{bucket}/train")
+    copy = CachedFolder(tmp_path / "a" / "b", f"{bucket}/train")
     listed = copy.listed()
     listed[f"{group}/../../../../../evil.txt"] = next(iter(listed.values()))
     with pytest.raises(InputError):
@@ -88,12 +88,12 @@ def test_the_sums_of_a_checkpoint_write_nowhere_else(bucket: str, store: Proxy, 
 
 def test_an_index_of_a_copy_removes_nothing_elsewhere(tmp_path: Path) -> None:
     """Its entries are files that a stage which resumes removes where the store has them not."""
-    copy = Copy(tmp_path, "s3://bucket/run/train")
+    copy = CachedFolder(tmp_path, "s3://bucket/run/train")
     entry = {"size": 1, "mtime_ns": 1, "sha256": "", "etag": ""}
     index = {"sent": "", "entries": {"../../../precious": entry}}
     (tmp_path / "bucket" / "run").mkdir(parents=True)
     (tmp_path / "bucket" / "run" / ".train.index").write_text(json.dumps(index))
-    assert copy.entries == Copy(tmp_path, "s3://bucket/run/train").entries == {}
+    assert copy.entries == CachedFolder(tmp_path, "s3://bucket/run/train").entries == {}
 
 
 @pytest.mark.parametrize("name", OUTSIDE[:-2])

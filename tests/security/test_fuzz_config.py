@@ -60,7 +60,7 @@ def test_any_overrides_compose_or_are_explained(keys: dict[str, list[str]]) -> N
         )
         words = [f"{sign}{key}={value}" for sign, key, value in overrides]
         try:
-            with composing.hydra_errors_as_config_errors():
+            with composing.convert_hydra_errors():
                 composed = compose(command, words)
             composing.validate(composed, COMMANDS[command])
         except composing.MISTAKES as error:
@@ -106,7 +106,7 @@ def test_any_yaml_is_a_config_or_is_explained(tmp_path: Path, monkeypatch: pytes
         try:
             with initialize_config_dir(str(conf_files.CONF), version_base="1.3"):
                 words = ["+corpus=mine", f"hydra.searchpath=[{tmp_path}]"]
-                with composing.hydra_errors_as_config_errors():
+                with composing.convert_hydra_errors():
                     composed = compose("vocab", words)
                 composing.validate(composed, SCHEMAS["vocab"])
         except composing.MISTAKES as error:

@@ -11,16 +11,16 @@ from pipeline.stages.registry import stage_of
 
 def configured(stage: str, *words: str) -> Any:
     """The configuration of a stage of a command line as typed."""
-    return composing.of_words(stage, stage_of(stage).schema, list(words), asked=False)
+    return composing.compose_config(stage, stage_of(stage).schema, list(words), asked=False)
 
 
 def composed(*words: str) -> RunConfig:
     """The configuration of a run, with its stages, of a command line as typed."""
-    config = compose_run.of_words("run", RunConfig, list(words), asked=False)
+    config = compose_run.parse_run_argv("run", RunConfig, list(words), asked=False)
     assert isinstance(config, RunConfig)
     return config
 
 
 def planned(*words: str) -> dict[str, StageRecord]:
     """The stages of a run by name."""
-    return {node.name: node for node in graph.plan(composed(*words))}
+    return {node.name: node for node in graph.plan_graph(composed(*words))}

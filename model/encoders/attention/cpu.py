@@ -25,14 +25,14 @@ def per_sequence(q: Tensor, k: Tensor, v: Tensor, how: AttentionArgs) -> Tensor:
     sizes = [count * length for count, length in groups]
     tokens, padding = sum(sizes), v[sum(sizes) :]
     pieces = (x[:tokens].split(sizes) for x in (q * width**-0.5, k, v))  # (nl, N, D) each
-    mixed = []
+    attn_out = []
     for (count, length), *piece in zip(groups, *pieces, strict=True):
         if how.window is not None and length > 3 * how.window:
             for q, k, v in zip(*(x.split(length) for x in piece), strict=True):
-                mixed.append(in_blocks(q, k, v, how.window, how.dropout))
+                attn_out.append(in_blocks(q, k, v, how.window, how.dropout))
             continue
         if length > LONG and how.window is None and not how.dropout and not how.causal:
-            mixed += [whole(*one) for one in zip(*(x.split(length) for x in piece), strict=True)]
+            attn_out += [whole(*one) for one in zip(*(x.split(length) for x in piece), strict=True)]
             continue
         query, key, value = (
             x.view(count, length, heads, width).transpose(1, 2).reshape(-1, length, width) for x in piece
@@ -44,15 +44,15 @@ def per_sequence(q: Tensor, k: Tensor, v: Tensor, how: AttentionArgs) -> Tensor:
             else torch.baddbmm(unseen, query, key.transpose(1, 2))
         )  # (nN, l, l)
         share = drop(score.softmax(-1), how.dropout)
-        mixed.append(torch.bmm(share, value).view(count, heads, length, width).transpose(1, 2).flatten(0, 1))
-    return torch.cat([*mixed, padding] if len(padding) else mixed)
+        attn_out.append(torch.bmm(share, value).view(count, heads, length, width).transpose(1, 2).flatten(0, 1))
+    return torch.cat([*attn_out, padding] if len(padding) else attn_out)
 
 
 def whole(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     """Compute attention for one long sequence `(l, N, D)` without keeping scores; `q` is scaled."""
     row_q, row_k, row_v = (x.transpose(0, 1)[None] for x in (q, k, v))  # (1, N, l, D) each
-    mixed = F.scaled_dot_product_attention(row_q, row_k, row_v, scale=1.0)
-    return mixed[0].transpose(0, 1)
+    attn_out = F.scaled_dot_product_attention(row_q, row_k, row_v, scale=1.0)
+    return attn_out[0].transpose(0, 1)
 
 
 def in_blocks(q: Tensor, k: Tensor, v: Tensor, window: int, dropout: float) -> Tensor:
@@ -76,8 +76,8 @@ def in_blocks(q: Tensor, k: Tensor, v: Tensor, window: int, dropout: float) -> T
     unseen = ~block_mask(length, window, q.device)
     score.view(heads, blocks, window, 3 * window).masked_fill_(unseen, -torch.inf)
     share = drop(score.softmax(-1), dropout)
-    mixed = torch.bmm(share, around(v)).view(heads, blocks * window, width)
-    return mixed[:, :length].transpose(0, 1)
+    attn_out = torch.bmm(share, around(v)).view(heads, blocks * window, width)
+    return attn_out[:, :length].transpose(0, 1)
 
 
 def unseen_scores(length: int, how: AttentionArgs, like: Tensor) -> Tensor | None:

@@ -33,8 +33,8 @@ def unsupported_reason(device: torch.device, dtype: torch.dtype, width: int) -> 
 def flash_kernel(q: Tensor, k: Tensor, v: Tensor, how: AttentionArgs) -> Tensor:
     """Compute PyTorch's flash attention, one operator for all of it."""
     window = FAR if how.window is None else how.window
-    mixed: Tensor = flash_attention(q, k, v, how.cu_seqlens, how.max_length, how.dropout, how.causal, window)[0]
-    return mixed
+    attn_out: Tensor = flash_attention(q, k, v, how.cu_seqlens, how.max_length, how.dropout, how.causal, window)[0]
+    return attn_out
 
 
 # PyTorch's own kernels `aten::_flash_attention_forward` and `_backward` do dropout, causal and local

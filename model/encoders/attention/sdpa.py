@@ -24,8 +24,8 @@ def padded(q: Tensor, k: Tensor, v: Tensor, how: AttentionArgs) -> Tensor:
     if causal or window is not None:
         # Padding queries, whose output is unused, must attend to something: else they are NaN.
         seen = seen & (visible(max_length, causal, window, q.device) | ~real[:, None, :, None])
-    mixed = F.scaled_dot_product_attention(pad(q), pad(k), pad(v), attn_mask=seen, dropout_p=dropout)  # (B, N, L, D)
-    return take_rows(mixed.transpose(1, 2).reshape(rows, heads, width), places)
+    attn_out = F.scaled_dot_product_attention(pad(q), pad(k), pad(v), attn_mask=seen, dropout_p=dropout)  # (B, N, L, D)
+    return take_rows(attn_out.transpose(1, 2).reshape(rows, heads, width), places)
 
 
 def equal_lengths(q: Tensor, k: Tensor, v: Tensor, how: AttentionArgs) -> Tensor:
@@ -38,5 +38,5 @@ def equal_lengths(q: Tensor, k: Tensor, v: Tensor, how: AttentionArgs) -> Tensor
     query, key, value = (x.view(-1, length, heads, width).transpose(1, 2) for x in (q, k, v))
     all_seen = how.window is None and not how.causal
     seen = None if all_seen else visible(length, how.causal, how.window, q.device)
-    mixed = F.scaled_dot_product_attention(query, key, value, attn_mask=seen, dropout_p=how.dropout)
-    return mixed.transpose(1, 2).reshape(tokens, heads, width)
+    attn_out = F.scaled_dot_product_attention(query, key, value, attn_mask=seen, dropout_p=how.dropout)
+    return attn_out.transpose(1, 2).reshape(tokens, heads, width)

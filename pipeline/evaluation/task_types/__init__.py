@@ -16,7 +16,7 @@ from model.finetuning.features import Samples, TruncationConfig
 from pipeline.config import EvaluateConfig, TaskConfig
 from pipeline.console.formatting import pluralize
 from pipeline.errors import InputError
-from pipeline.shards.holdout import document_hash, held_out
+from pipeline.shards.holdout import document_hash, is_held_out
 from pipeline.tokenization.wordpiece import WordPiece
 
 Logits = Sequence[npt.NDArray[np.float32]]  # as returned by `loop.predict`
@@ -80,7 +80,7 @@ def read_sides(
         return kind.read(task.train, rows=rows), kind.read(dev_file or task.dev)
 
     def is_dev(text: str) -> bool:
-        return held_out(document_hash(normalize("NFC", text)), task.dev_share)
+        return is_held_out(document_hash(normalize("NFC", text)), task.dev_share)
 
     train = kind.read(task.train, rows=rows, keep=lambda text: not is_dev(text))
     dev = kind.read(task.train, keep=is_dev)

@@ -166,7 +166,7 @@ def tar_members(file_range: FileRange, log: ReadLog) -> Iterator[tuple[tarfile.T
             pass
     except BROKEN_TAR as error:
         why = f"damaged tar archive after {last} ({error}); download it again"
-        raise InputError(f"{placeholders.of_file(places.at(path)) or why}", path=path) from error
+        raise InputError(f"{placeholders.file_placeholder(places.at(path)) or why}", path=path) from error
 
 
 def hidden(name: str) -> bool:
@@ -209,7 +209,7 @@ def sized_members(path: File) -> list[byte_ranges.Marked[zipfile.ZipInfo]]:
         with path.open("rb") as file, zipfile.ZipFile(file) as archive:
             members = [m for m in archive.infolist() if m.filename and not m.is_dir()]
     except BROKEN_ZIP as error:
-        why = placeholders.of_file(path) or f"not a readable zip archive ({error}); download it again"
+        why = placeholders.file_placeholder(path) or f"not a readable zip archive ({error}); download it again"
         raise InputError(why, path=path) from error
     mark, _ = places.mark_and_size(path)
     most = budget.DOCUMENT + 1

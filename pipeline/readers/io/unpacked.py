@@ -79,4 +79,4 @@ def _zipped(path: str) -> Iterator[tuple[str, IO[bytes] | None]]:
                         yield last, content
     except BROKEN_ZIP as error:
         why = f"not a whole zip archive, after {last} ({error}); download it again"
-        raise InputError(f"{placeholders.of_file(places.at(path)) or why}", path=path) from error
+        raise InputError(f"{placeholders.file_placeholder(places.at(path)) or why}", path=path) from error

@@ -26,7 +26,7 @@ COMMIT = re.compile(r"[0-9a-f]{40}")
 _FORM = "write hf://datasets/OWNER/NAME@REVISION/PATH"
 
 
-def pinned(address: str) -> str:
+def pin_revision(address: str) -> str:
     """Return the address with the commit that its revision (default: main) now points to.
 
     Raises:

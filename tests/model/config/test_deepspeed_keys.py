@@ -27,7 +27,7 @@ def fingerprint(tmp_path: Path, *words: str) -> str:
 
 @pytest.mark.parametrize("path", (conf_files.CONF / "deepspeed").glob("*.yaml"), ids=str)
 def test_choices_of_deepspeed_change_no_output(path: Path) -> None:
-    assert deepspeed_keys.of_output(yaml.safe_load(path.read_text())) == {}
+    assert deepspeed_keys.output_keys(yaml.safe_load(path.read_text())) == {}
 
 
 @pytest.mark.parametrize(

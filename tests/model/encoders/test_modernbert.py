@@ -177,8 +177,8 @@ def test_a_local_layer_sees_half_a_window_to_each_side():
     assert local.window == 4
     assert model.encoder.layers[0].window is None
     x = torch.randn(50, 16, dtype=torch.float64, requires_grad=True)
-    where = Sequences(torch.arange(50), torch.tensor([0, 50]).int(), 50, "each")
-    local(x, where, None)[20].sum().backward()
+    seq_info = Sequences(torch.arange(50), torch.tensor([0, 50]).int(), 50, "each")
+    local(x, seq_info, None)[20].sum().backward()
     seen = x.grad.abs().sum(1).nonzero().flatten().tolist()
     assert seen == list(range(16, 25))
 

@@ -20,7 +20,7 @@ WHOLE = TruncationConfig(40)
 CPU = torch.device("cpu")
 WORDS = [*SPECIAL, *"abcdefgh"]
 CONFIG = small(len(WORDS))
-RECIPE = loop.Recipe(batch_size=8, learning_rate=3e-3, epochs=2, seed=3, warmup_share=0.1, weight_decay=0.01)
+RECIPE = loop.FineTuningConfig(batch_size=8, learning_rate=3e-3, epochs=2, seed=3, warmup_share=0.1, weight_decay=0.01)
 
 
 @pytest.fixture(scope="module")
@@ -103,7 +103,7 @@ def by_length(rows: int, seed: int) -> Samples:
     return Samples(ids, np.array([len(text) for text in ids]), np.array(labels, np.float64))
 
 
-def shuffled(folder: Path, train: Samples, dev: Samples, recipe: loop.Recipe) -> float:
+def shuffled(folder: Path, train: Samples, dev: Samples, recipe: loop.FineTuningConfig) -> float:
     """The accuracy that transformers' model reaches from the same weights, in a loop as anyone writes it."""
     model = AutoModelForSequenceClassification.from_pretrained(folder)
     steps = recipe.epochs * len(train) // recipe.batch_size
@@ -135,7 +135,9 @@ def test_what_goes_with_length_is_learnt_as_in_a_shuffled_loop(tmp_path):
     weights, source = build_model(size).state_dict(), vocabulary(tmp_path / "vocab", "abcdefgh")
     ours, theirs = [], []
     for seed in range(3):
-        recipe = loop.Recipe(**{**vars(RECIPE), "seed": seed, "batch_size": 16, "epochs": 5, "learning_rate": 4e-3})
+        recipe = loop.FineTuningConfig(
+            **{**vars(RECIPE), "seed": seed, "batch_size": 16, "epochs": 5, "learning_rate": 4e-3}
+        )
         model = loop.build(size, weights, HeadConfig("class", 4), seed)
         saved_model.save(tmp_path / str(seed), model, size, [], source)
         list(loop.train(model, train, recipe, CPU))
@@ -189,7 +191,7 @@ def test_weights_that_lack_a_layer_are_refused():
         loop.build(CONFIG, weights, HeadConfig("class", 2), seed=0)
 
 
-def trained(samples: Samples, recipe: loop.Recipe, classes: int):
+def trained(samples: Samples, recipe: loop.FineTuningConfig, classes: int):
     model = loop.build(CONFIG, None, HeadConfig("class", classes), recipe.seed)
     losses = list(loop.train(model, samples, recipe, CPU))
     logits = np.stack(loop.predict(model, samples, CPU))
@@ -204,7 +206,7 @@ def test_two_runs_are_equal_bit_for_bit_and_seeds_differ(wordpiece):
     assert again[0] == losses
     assert all(torch.equal(state[name], again[1][name]) for name in state)
     assert np.array_equal(predicted, again[2])
-    other = trained(samples, loop.Recipe(**{**vars(RECIPE), "seed": 4}), 2)
+    other = trained(samples, loop.FineTuningConfig(**{**vars(RECIPE), "seed": 4}), 2)
     assert other[0] != losses
 
 
@@ -220,7 +222,7 @@ def test_scoring_between_epochs_changes_nothing(wordpiece):
 
 @pytest.mark.parametrize("classes", [1, 2])
 def test_classes_and_scores_are_learnt(wordpiece, classes):
-    recipe = loop.Recipe(**{**vars(RECIPE), "epochs": 6, "learning_rate": 1e-2})
+    recipe = loop.FineTuningConfig(**{**vars(RECIPE), "epochs": 6, "learning_rate": 1e-2})
     samples = some(wordpiece, 256, classes=classes)
     losses, _, predicted = trained(samples, recipe, classes)
     assert len(losses) == 6
@@ -234,9 +236,9 @@ def test_classes_and_scores_are_learnt(wordpiece, classes):
 @pytest.mark.slow
 def test_half_precision_goes_the_same_way_and_leaves_whole_weights(wordpiece):
     samples = some(wordpiece, 256)
-    recipe = loop.Recipe(**{**vars(RECIPE), "epochs": 4})
+    recipe = loop.FineTuningConfig(**{**vars(RECIPE), "epochs": 4})
     whole = trained(samples, recipe, 2)[0]
-    half, again, _ = trained(samples, loop.Recipe(**{**vars(recipe), "precision": "bf16"}), 2)
+    half, again, _ = trained(samples, loop.FineTuningConfig(**{**vars(recipe), "precision": "bf16"}), 2)
     assert half[0] != whole[0]
     assert half[0] == pytest.approx(whole[0], rel=0.01)
     assert max(half[-1], whole[-1]) < half[0] / 2  # learnt, by another path of rounding

@@ -166,7 +166,9 @@ def test_a_frozen_encoder_stays_and_its_layers_are_mixed_as_transformers_has_the
     head = HeadConfig("class", 2, frozen=True, layers=[0, -1], mix=mix, pooling=pooling)
     model = loop.build(CONFIG, weights, head, seed=1)
     samples = some(np.array([0.0, 1.0, 1.0, 0.0]))
-    recipe = loop.Recipe(batch_size=2, learning_rate=1e-2, epochs=2, seed=0, warmup_share=0.1, weight_decay=0.01)
+    recipe = loop.FineTuningConfig(
+        batch_size=2, learning_rate=1e-2, epochs=2, seed=0, warmup_share=0.1, weight_decay=0.01
+    )
     before = model.head.weight.clone()
     list(loop.train(model, samples, recipe, CPU))
     assert not torch.equal(model.head.weight, before)
@@ -235,7 +237,9 @@ def test_scores_are_learnt_and_exported_whatever_their_scale(vocab: Path) -> Non
     for labels in (plain, 50_000 + 10_000 * plain):
         head = HeadConfig("class", 1, scale=(float(labels.mean()), float(labels.std())))
         ours = loop.build(CONFIG, None, head, seed=1)
-        recipe = loop.Recipe(batch_size=2, learning_rate=1e-2, epochs=3, seed=0, warmup_share=0, weight_decay=0)
+        recipe = loop.FineTuningConfig(
+            batch_size=2, learning_rate=1e-2, epochs=3, seed=0, warmup_share=0, weight_decay=0
+        )
         losses.append(list(loop.train(ours, some(labels), recipe, CPU)))
         given.append(np.stack(loop.predict(ours, some(labels), CPU))[:, 0])
     assert losses[0] == pytest.approx(losses[1], rel=1e-3)

@@ -52,7 +52,7 @@ def built(name: str, architecture: str = "bert") -> BertWithHead:
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 @pytest.mark.parametrize("name", HEADS)
 def test_an_epoch_waits_once_for_its_loss(name: str, precision: str) -> None:
-    recipe = loop.Recipe(
+    recipe = loop.FineTuningConfig(
         batch_size=1, learning_rate=1e-3, epochs=1, seed=0, warmup_share=0.1, weight_decay=0.01, precision=precision
     )
     batches: list[int] = []

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from model.launching.command_line import LauncherCommand, rank_hosts, read_hosts
-from model.launching.ssh_hosts import SshHosts, along
+from model.launching.ssh_hosts import SshHosts, variables_to_send
 from pipeline.errors import ConfigError
 from tests.support.refusals import refused
 
@@ -14,7 +14,7 @@ DEEPSPEED = ["/venv/bin/deepspeed", "--hostfile", "H", "--master_port=29", "mode
 
 def test_a_command_line_is_taken_apart_and_put_together() -> None:
     command = LauncherCommand.parse(DEEPSPEED)
-    assert command.words() == DEEPSPEED
+    assert command.argv() == DEEPSPEED
     assert (command.name, command.option("--hostfile", "-H")) == ("deepspeed", "H")
     assert command.option("--master-port") == "29"
     assert command.option("--no_ssh") is None
@@ -43,7 +43,7 @@ def test_a_launcher_on_one_machine_gets_a_free_port() -> None:
     ],
 )
 def test_a_port_that_is_asked_for_or_agreed_on_stays(words: list[str]) -> None:
-    assert LauncherCommand.parse(words).with_free_port().words() == words
+    assert LauncherCommand.parse(words).with_free_port().argv() == words
 
 
 @pytest.mark.parametrize("chosen", [["--log_level=info"], ["--log_level", "info"], ["-q"]])
@@ -51,7 +51,7 @@ def test_the_launchers_log_is_shown_to_those_who_ask(chosen: list[str]) -> None:
     command = LauncherCommand.parse(["deepspeed", *chosen, "model/train.py"])
     assert command.quiet() == command
     silent = LauncherCommand.parse(["deepspeed", "model/train.py", "steps=9"]).quiet()
-    assert silent.words()[1:] == ["--log_level", "critical", "model/train.py", "steps=9"]
+    assert silent.argv()[1:] == ["--log_level", "critical", "model/train.py", "steps=9"]
     other = LauncherCommand.parse(["torchrun", "model/train.py"])
     assert other.quiet() == other
 
@@ -111,15 +111,15 @@ def test_settings_of_libraries_go_along_and_nothing_else(folder: Path) -> None:
         "AZURE_STORAGE_ACCOUNT": "a",
     }
     sent = {"NCCL_DEBUG", "WANDB_API_KEY", "OMP_NUM_THREADS", "GOOGLE_CLOUD_PROJECT", "AZURE_STORAGE_ACCOUNT"}
-    assert along(environment).keys() == sent
+    assert variables_to_send(environment).keys() == sent
 
 
 def test_what_deepspeeds_file_lists_goes_along_as_it_is(folder: Path) -> None:
     (folder / ".deepspeed_env").write_text("MINE=home\nNCCL_DEBUG=INFO\n")
     listed = "# ours\nMINE=a \"b\",$HOME 'c'\n\nEMPTY=\n"
     (folder / "here" / ".deepspeed_env").write_text(listed)
-    assert along({"NCCL_DEBUG": "WARN"}) == {"MINE": "a \"b\",$HOME 'c'", "EMPTY": "", "NCCL_DEBUG": "INFO"}
+    assert variables_to_send({"NCCL_DEBUG": "WARN"}) == {"MINE": "a \"b\",$HOME 'c'", "EMPTY": "", "NCCL_DEBUG": "INFO"}
     other = folder / "here" / "other"
     other.write_text("MINE=1\nexport\n")
     with refused(ConfigError, path=str(other), line=2):
-        along({"DS_ENV_FILE": "other"})
+        variables_to_send({"DS_ENV_FILE": "other"})

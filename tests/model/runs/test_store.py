@@ -13,7 +13,7 @@ from benchmarks.small import write_split
 from pipeline.common.ports import free_port
 from pipeline.errors import Exit
 from pipeline.records import checkpoint_folder
-from pipeline.records.manifest import MANIFEST, Manifest, begun, file_checksums
+from pipeline.records.manifest import MANIFEST, Manifest, file_checksums, unfinished_manifest
 from pipeline.shards import open_folder
 from pipeline.storage.cached_folders import local_path
 from pipeline.tokenization.wordpiece import WordPiece
@@ -57,7 +57,7 @@ def test_a_training_in_a_store_is_that_on_a_disk(work: Path, bucket: str, tmp_pa
     # As if the machine had been lost while it put the last checkpoint.
     top = f"{run}/train/checkpoints/{stored.fingerprint[:12]}"
     objects.delete([f"{top}/step-00000012/SHA256SUMS"])
-    objects.put(f"{run}/train/{MANIFEST}", begun("train"))
+    objects.put(f"{run}/train/{MANIFEST}", unfinished_manifest("train"))
     said = train_many([(2, words(bucket, run, tmp_path / "b"))])
     assert "resumed after step 8" in said
     assert sums(Manifest.read(f"{run}/train")).keys() == sums(local).keys()
@@ -114,7 +114,7 @@ def test_nodes_need_no_shared_folder(root: Path, work: Path, bucket: str, tmp_pa
     shutil.rmtree(local_path(disks[0], out))
     top = f"{out}/train/checkpoints/{first.fingerprint[:12]}"
     objects.delete([f"{top}/step-00000012/SHA256SUMS"])
-    objects.put(f"{out}/train/{MANIFEST}", begun("train"))
+    objects.put(f"{out}/train/{MANIFEST}", unfinished_manifest("train"))
     said = train_on_nodes(root, node, disks, words(bucket, out, node))
     assert "resumed after step 8" in said
     assert sums(Manifest.read(f"{out}/train")) == sums(first)

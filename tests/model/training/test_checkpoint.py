@@ -19,7 +19,7 @@ from model.training import checkpoint
 from model.training.checkpoint import write
 from pipeline.errors import InputError
 from pipeline.records import checkpoint_folder
-from pipeline.records.checkpoint_folder import name_of, newest, prune
+from pipeline.records.checkpoint_folder import find_newest, name_of, prune
 from tests.support.finished import state
 from tests.support.refusals import refused
 
@@ -35,7 +35,7 @@ def tensors(step: int) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]
 
 def save_without_end(folder: Path) -> None:
     """What training does, save after save."""
-    found = newest(folder)
+    found = find_newest(folder)
     step = found[1].step if found else 0
     while True:
         step += 1
@@ -52,7 +52,7 @@ def test_a_process_killed_while_it_saves_leaves_a_good_checkpoint(tmp_path: Path
     assert saver.pid is not None
     os.kill(saver.pid, signal.SIGKILL)
     saver.join()
-    found = newest(tmp_path)
+    found = find_newest(tmp_path)
     assert found is not None
     path, whole = found
     held = checkpoint.Tensors(path)
@@ -100,7 +100,7 @@ def test_a_damaged_checkpoint_is_passed_over_for_the_one_before(
     path.unlink()
     if harm != "gone":
         path.write_bytes(data[:-9] if harm == "cut" else data)
-    found = newest(tmp_path)
+    found = find_newest(tmp_path)
     assert found is not None
     assert found[1].step == 3
     assert name_of(4) in capsys.readouterr().out
@@ -115,8 +115,8 @@ def test_a_checkpoint_that_cannot_be_read_now_is_not_taken_for_damaged(tmp_path:
     path = tmp_path / name_of(4) / name
     path.unlink()
     path.symlink_to(path)  # too many links: neither absent nor of wrong content
-    with pytest.raises(checkpoint_folder.Unreadable, match=name_of(4)):
-        newest(tmp_path)
+    with pytest.raises(checkpoint_folder.UnreadableCheckpoint, match=name_of(4)):
+        find_newest(tmp_path)
 
 
 def test_the_checksums_are_those_of_sha256sum(tmp_path: Path) -> None:
@@ -161,7 +161,7 @@ def test_the_last_one_before_the_decay_stays_and_is_not_averaged(tmp_path: Path)
         prune(path, 2, stable=45)
         kept.append([int(other.name[-3:]) for other in checkpoint_folder.steps(tmp_path).values()])
     assert kept[2:7] == [[20, 30], [30, 40], [40, 50], [40, 50, 60], [40, 60, 70]]
-    assert (tmp_path / checkpoint_folder.BRANCH).read_text() == f"{name_of(40)}\n"
+    assert (tmp_path / checkpoint_folder.PINNED).read_text() == f"{name_of(40)}\n"
     last = checkpoint_folder.locate(tmp_path / name_of(90))
     assert checkpoint.average(*last, 2)[1] == [80, 90]
     with pytest.raises(InputError, match="found 2 apart from"):

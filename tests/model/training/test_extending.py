@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from model.config import ModelConfig, ObjectiveConfig, OptimizerConfig, ScheduleConfig, TrainConfig
 from model.training import checkpoint, extending
-from model.training.extending import FirstSteps
+from model.training.extending import TrajectoryHash
 from model.training.schedule import batch_size, lr_factor, steps_before_decay
 from pipeline.orchestration import graph
 from pipeline.records import checkpoint_folder
@@ -48,12 +48,12 @@ def hash_of(step: int, made: TrainConfig) -> str:
 
 
 def common_of(config: TrainConfig, sources: dict[str, str]) -> str:
-    return fingerprints.fingerprint_in_part(config, sources, extending.apart(config))
+    return fingerprints.partial_fingerprint(config, sources, extending.independent_keys(config))
 
 
-def first_steps_of(made: TrainConfig, shards: str = "shards") -> FirstSteps:
+def first_steps_of(made: TrainConfig, shards: str = "shards") -> TrajectoryHash:
     assert made.steps is not None
-    return FirstSteps(made, made.steps, common_of(made, {"data.dir": shards}))
+    return TrajectoryHash(made, made.steps, common_of(made, {"data.dir": shards}))
 
 
 def note(out: Path, step: int, made: TrainConfig) -> None:
@@ -189,7 +189,9 @@ def test_the_last_checkpoint_before_the_decay_is_kept(short: Path) -> None:
     assert steps_before_decay(made.schedule, 20) == STABLE
     ((run, kept),) = steps_kept(short).items()
     folder = checkpoint_folder.runs(short) / run
-    words = [step for step in kept if checkpoint_folder.mark_of(folder / checkpoint_folder.name_of(step)) is not None]
+    words = [
+        step for step in kept if checkpoint_folder.milestone_words(folder / checkpoint_folder.name_of(step)) is not None
+    ]
     assert [step for step in kept if step not in words] == [STABLE, 20]
     assert words[0] == 0
     assert len(words) == 3
@@ -223,9 +225,9 @@ def test_a_rerun_names_what_one_that_was_killed_had_saved(
     out = copied(short, tmp_path)
     (run,) = checkpoint_folder.runs(out).iterdir()
     before = {path.name: path.read_bytes() for path in run.iterdir() if path.is_file()}
-    assert before.keys() == {checkpoint_folder.LATEST, checkpoint_folder.BRANCH}
+    assert before.keys() == {checkpoint_folder.LATEST, checkpoint_folder.PINNED}
     (out / MANIFEST).unlink()
-    (run / checkpoint_folder.BRANCH).unlink()
+    (run / checkpoint_folder.PINNED).unlink()
     (run / checkpoint_folder.LATEST).write_text("step-00000010\n")
     (run / ".latest.0f7957ab.tmp").touch()
     assert "resumed after step 20" in train(out, *SHORT)
@@ -247,22 +249,22 @@ def test_an_interrupted_start_takes_up_the_rest(short: Path, tmp_path: Path) -> 
     shared, own = run / checkpoint_folder.name_of(STABLE), run.with_name("f" * 12)
     state = checkpoint_folder.read_state(shared)
 
-    class Same(FirstSteps):
+    class Same(TrajectoryHash):
         def __init__(self) -> None:
             self._steps = STABLE
 
         def hash_of(self, step: int) -> str:
             return state.first_steps or ""
 
-    assert extending.newest(own, Same(), "of other shards", needs_words=False, fetch=print) is None
-    found = extending.newest(own, Same(), state.data, needs_words=False, fetch=print)
+    assert extending.find_newest(own, Same(), "of other shards", needs_words=False, fetch=print) is None
+    found = extending.find_newest(own, Same(), state.data, needs_words=False, fetch=print)
     assert found is not None
     kept = list(checkpoint_folder.steps(own))
     assert kept[0] == 0
     assert kept[-1] == STABLE
     shutil.rmtree(found[0])
     (own / f".{found[0].name}.tmp").mkdir()
-    assert extending.newest(own, Same(), state.data, needs_words=False, fetch=print) == found
+    assert extending.find_newest(own, Same(), state.data, needs_words=False, fetch=print) == found
     assert list(checkpoint_folder.steps(own)) == kept
     assert not list(own.glob(".*"))
     assert checkpoint_folder.read_state(found[0]) == state

@@ -84,8 +84,8 @@ def test_longer_sequences_than_a_start_has_learnt_are_refused_with_what_fits(fol
         out="o", data=DataConfig(dir="D", vocab="V"), model=size, start=str(folder), objective=ObjectiveConfig(name="o")
     )
     with refused(ConfigError, r"; prepare sequence_length=20"):
-        initial_weights.fitted(config, WORDS, 64)
-    assert initial_weights.fitted(replace(config, model=AUTO), WORDS, 20).positions == 20
+        initial_weights.complete_size(config, WORDS, 64)
+    assert initial_weights.complete_size(replace(config, model=AUTO), WORDS, 20).positions == 20
 
 
 def test_a_start_of_another_vocabulary_is_refused(folder: Path) -> None:

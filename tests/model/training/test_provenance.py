@@ -57,7 +57,7 @@ def test_a_checkpoint_has_the_figures_of_its_step(
     place = folder
     if step is not None:
         place = checkpoint_folder.runs(folder) / ("t" * 12) / checkpoint_folder.name_of(step)
-    (made,) = provenance.of_weights(str(place), initial_weights.read(place, 1, average), average)
+    (made,) = provenance.weight_histories(str(place), initial_weights.read(place, 1, average), average)
     step = step or 7
     found = TrainingSummary.of(made)
     assert (found.steps, found.tokens, found.device) == (step, 100 * step, "cpu")
@@ -66,7 +66,7 @@ def test_a_checkpoint_has_the_figures_of_its_step(
 
 
 def test_a_mean_of_several_was_not_evaluated(folder: Path) -> None:
-    (made,) = provenance.of_weights(str(folder), initial_weights.read(folder, 2), False)
+    (made,) = provenance.weight_histories(str(folder), initial_weights.read(folder, 2), False)
     assert (made.figures["steps"], made.figures["validation"]) == (7, {})
 
 

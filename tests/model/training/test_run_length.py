@@ -12,7 +12,7 @@ import pytest
 from model.config import DataConfig, ModelConfig, TrainConfig
 from model.loader.loader import GlobalBatch
 from model.training import estimate, run_length
-from model.training.run_length import WordsSeen
+from model.training.run_length import WordCounter
 from pipeline import convert, evaluate
 from pipeline.common.schema import built
 from pipeline.config import ConvertConfig, EvaluateConfig
@@ -59,7 +59,7 @@ def test_an_estimate_from_what_was_reached_is_what_was_reached(runs: Path) -> No
     config = built(TrainConfig, made.config)
     estimate.remember(config)
     model = ModelConfig(**checkpoint_folder.locate(runs / "resumed")[1].model)
-    expected = estimate.training(config, model, None, ranks=2).seconds
+    expected = estimate.estimate_training(config, model, None, ranks=2).seconds
     rate = median(row["samples_per_second"] for row in rows(runs / "resumed"))
     assert expected == pytest.approx(estimate.START + 50 * config.batch_size / rate)
 
@@ -149,7 +149,7 @@ def test_steps_follow_from_the_nearest_limit(work: Path, tmp_path: Path, limits:
 def test_steps_beyond_a_limit_are_not_expected(work: Path, tmp_path: Path) -> None:
     """The schedule is of all steps, but a run and its estimate end before."""
     config = limited(counted(work, tmp_path / "prepare"), steps=100, epochs=1)
-    assert (run_length.steps_of(config), run_length.expected(config, 1.0)) == (100, 18)
+    assert (run_length.steps_of(config), run_length.expected_steps(config, 1.0)) == (100, 18)
 
 
 def test_limits_that_allow_no_step_are_refused(work: Path, tmp_path: Path) -> None:
@@ -186,9 +186,9 @@ def test_shards_without_words_train_unless_a_setting_needs_them(work: Path, tmp_
     assert "words" not in rows(tmp_path / "old")[-1]
 
 
-def seen_after(config: TrainConfig, words: list[float]) -> tuple[WordsSeen, list[list[float]]]:
+def seen_after(config: TrainConfig, words: list[float]) -> tuple[WordCounter, list[list[float]]]:
     """The marks that each step of a run reaches whose batches have so many words."""
-    seen = WordsSeen(config, known=True)
+    seen = WordCounter(config, known=True)
     batches = (GlobalBatch([], 0, 1, number) for number in words)
     return seen, [seen.add(batch) for batch in seen.until_limit(batches)]
 
@@ -206,7 +206,7 @@ def test_the_last_step_reaches_the_limit_of_words_which_it_may_not_pass() -> Non
 
 
 def test_marks_that_a_resumed_run_has_passed_are_named() -> None:
-    seen = WordsSeen(TrainConfig(words=1000, save_at_words=[100, 200, 500, 900]), known=True)
+    seen = WordCounter(TrainConfig(words=1000, save_at_words=[100, 200, 500, 900]), known=True)
     said: list[str] = []
     seen.say_passed(set(), said.append)
     assert said == [], "a start at 0 passes none"
@@ -220,7 +220,7 @@ def test_marks_that_a_resumed_run_has_passed_are_named() -> None:
 def test_names_of_checkpoints_differ_as_their_words_do() -> None:
     marks = [1e6, 1_000_001, 12_345_678, 1e8, 2.5e5, 1e9]
     names = ["1", "1.000001", "12.345678", "100", "0.25", "1000"]
-    assert [convert.of_mark(mark) for mark in marks] == [f"chck_{name}M" for name in names]
+    assert [convert.milestone_name(mark) for mark in marks] == [f"chck_{name}M" for name in names]
 
 
 def test_a_limit_below_the_first_step_is_refused() -> None:

@@ -64,14 +64,14 @@ def test_what_a_dry_run_counts_is_what_followed(said_and_logged, work: Path, tmp
         given = built(TrainConfig, Manifest.read(out).config)
         given = dataclasses.replace(given, data=dataclasses.replace(given.data, dir=str(tmp_path / "prepare")))
         model = ModelConfig(**checkpoint_folder.locate(out)[1].model)
-        expected, each = estimate.training(given, model, 1e9), estimate.of_a_sample(given.data, model, {})[0]
+        expected, each = estimate.estimate_training(given, model, 1e9), estimate.sample_cost(given.data, model, {})[0]
         assert expected.about.startswith("12 steps, ")
         assert found[-1]["samples"] == given.steps * given.batch_size
         assert found[-1]["tokens"] == pytest.approx(each * found[-1]["samples"], rel=0.05)
         kept = list(out.glob("checkpoints/*/step-*"))
         made_bytes = sum(path.stat().st_size for folder in kept for path in folder.iterdir()) / len(kept)
-        assert len(kept) < estimate.checkpoints(given, given.steps)
-        assert made_bytes == pytest.approx(expected.disk / estimate.checkpoints(given, given.steps), rel=0.2)
+        assert len(kept) < estimate.count_checkpoints(given, given.steps)
+        assert made_bytes == pytest.approx(expected.disk / estimate.count_checkpoints(given, given.steps), rel=0.2)
 
 
 def test_the_gradients_norm_is_the_same_with_and_without_zero(said_and_logged) -> None:

@@ -17,7 +17,7 @@ MODERN = replace(tiny_modernbert.CONFIG, positions=8192)
 
 
 def test_an_estimate_names_the_limit_that_ends_a_training(tmp_path: Path) -> None:
-    few, many = (estimate.training(planned(tmp_path, words=words), MODERN, 1e9).about for words in (50, 10**9))
+    few, many = (estimate.estimate_training(planned(tmp_path, words=words), MODERN, 1e9).about for words in (50, 10**9))
     assert "(words=50 allow no more)" in few
     assert "allow" not in many
 
@@ -31,8 +31,8 @@ def planned(folder: Path, **more: Any) -> TrainConfig:
 
 def test_fine_tuning_learns_from_train_and_reads_dev() -> None:
     once = cost.flops(CONFIG, [20, 30], 0.0)
-    assert estimate.tuning(CONFIG, 3, 2, [20, 30], np.zeros(0)) == pytest.approx(6 * once)
-    assert estimate.tuning(CONFIG, 1, 1, [], [20, 30]) == pytest.approx(once / 3)
+    assert estimate.tuning_flops(CONFIG, 3, 2, [20, 30], np.zeros(0)) == pytest.approx(6 * once)
+    assert estimate.tuning_flops(CONFIG, 1, 1, [], [20, 30]) == pytest.approx(once / 3)
 
 
 def test_without_shards_a_sequence_is_taken_as_nearly_full(tmp_path: Path) -> None:
@@ -44,15 +44,15 @@ def test_folders_of_several_lengths_count_by_their_shares(tmp_path: Path) -> Non
     each = {length: cost.flops(MODERN, [length]) for length in (100, 200, 900, 1800)}
     expected = {short: 1000, long: 2000}
     data = DataConfig(dir=long, more=[short], weights=[1, 3], vocab="v")
-    tokens, work = estimate.of_a_sample(data, MODERN, expected)
+    tokens, work = estimate.sample_cost(data, MODERN, expected)
     assert tokens == pytest.approx((1800 + 3 * 900) / 4)
     assert work == pytest.approx((each[1800] + 3 * each[900]) / 4)
     data = DataConfig(dir=long, more=[short], vocab="v")
-    assert estimate.of_a_sample(data, MODERN, expected)[0] == pytest.approx((1800 + 900) / 2)
+    assert estimate.sample_cost(data, MODERN, expected)[0] == pytest.approx((1800 + 900) / 2)
     for folder, lengths in ((short, {"100": 30}), (long, {"200": 10})):
         Path(folder).mkdir()
         finished.manifest("prepare", figures={"lengths": lengths}).write(Path(folder))
-    tokens, work = estimate.of_a_sample(data, MODERN, expected)
+    tokens, work = estimate.sample_cost(data, MODERN, expected)
     assert tokens == pytest.approx((200 + 3 * 100) / 4)
     assert work == pytest.approx((each[200] + 3 * each[100]) / 4)
 
@@ -67,7 +67,7 @@ def test_folders_of_several_lengths_count_by_their_shares(tmp_path: Path) -> Non
 )
 def test_tokens_that_are_predicted_cost_a_head_each(objective: ObjectiveConfig, share: float, tmp_path: Path) -> None:
     config = planned(tmp_path, batch_size=4, objective=objective)
-    found = estimate.training(config, MODERN, speed=1e9, sequence_lengths={config.data.dir: 100})
+    found = estimate.estimate_training(config, MODERN, speed=1e9, sequence_lengths={config.data.dir: 100})
     work = 40 * cost.flops(MODERN, [90], share)
     steps = estimate.START + 10 * estimate.STEP
     assert found.seconds == pytest.approx(work / (estimate.REACHED * 1e9) + steps)
@@ -75,8 +75,8 @@ def test_tokens_that_are_predicted_cost_a_head_each(objective: ObjectiveConfig, 
 
 def test_the_same_samples_in_smaller_batches_take_longer(tmp_path: Path) -> None:
     config = planned(tmp_path, batch_size=40)
-    few = estimate.training(config, MODERN, speed=1e12).seconds
-    many = estimate.training(replace(config, steps=100, batch_size=4), MODERN, speed=1e12).seconds
+    few = estimate.estimate_training(config, MODERN, speed=1e12).seconds
+    many = estimate.estimate_training(replace(config, steps=100, batch_size=4), MODERN, speed=1e12).seconds
     assert few is not None
     assert many is not None
     assert many - estimate.START > 2 * (few - estimate.START)
@@ -87,9 +87,9 @@ def test_the_same_samples_in_smaller_batches_take_longer(tmp_path: Path) -> None
 )
 def test_all_checkpoints_that_are_kept_need_room(settings: dict[str, Any], kept: int, tmp_path: Path) -> None:
     config = planned(tmp_path, **settings)
-    plain = estimate.training(config, MODERN, speed=1e9)
+    plain = estimate.estimate_training(config, MODERN, speed=1e9)
     assert plain.disk == kept * estimate.SAVED * cost.parameters(MODERN)
-    averaged = estimate.training(replace(config, ema=0.9), MODERN, speed=1e9)
+    averaged = estimate.estimate_training(replace(config, ema=0.9), MODERN, speed=1e9)
     assert averaged.disk / plain.disk == pytest.approx(4 / 3)
     assert averaged.memory > plain.memory
 

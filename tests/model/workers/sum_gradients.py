@@ -23,7 +23,7 @@ from model.optim.average import AVERAGE
 from model.optim.zero_layout import layouts
 from model.training import deepspeed_engine
 from model.training.deepspeed_engine import FP32
-from model.training.deepspeed_patches import linked
+from model.training.deepspeed_patches import is_linked
 
 MICRO_BATCHES = 128
 BF16 = {"data_types": {"grad_accum_dtype": "bf16"}}
@@ -131,12 +131,12 @@ def loaded(engine: Any) -> bool:
 
 def links(engine: Any) -> list[bool]:
     """Return whether weights are the optimizer's: after a step, when moved, and a step later."""
-    weight, found = engine.module.weight, [linked(engine.optimizer, 0)]
+    weight, found = engine.module.weight, [is_linked(engine.optimizer, 0)]
     weight.data = weight.data.clone()
-    found.append(linked(engine.optimizer, 0))
+    found.append(is_linked(engine.optimizer, 0))
     before = weight.detach().clone()
     step(engine)
-    return [*found, linked(engine.optimizer, 0), not torch.equal(weight, before)]
+    return [*found, is_linked(engine.optimizer, 0), not torch.equal(weight, before)]
 
 
 def main() -> None:

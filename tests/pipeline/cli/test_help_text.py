@@ -35,7 +35,7 @@ class Sample(StageConfig):
 
 
 def test_meanings_are_the_help_texts_of_the_fields() -> None:
-    keys = {key.name: key for key in help_text.ordered(Sample, {"limit": 7})}
+    keys = {key.name: key for key in help_text.order_keys(Sample, {"limit": 7})}
     assert list(keys)[-3:] == ["out", "force", "mirror"]
     assert keys["source"].meaning == "Where it is from. Read by the command."
     assert keys["source"].default is None

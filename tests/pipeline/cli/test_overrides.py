@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.cli import composing
-from pipeline.cli.overrides import for_hydra, parsed, readable
+from pipeline.cli.overrides import parse_override, quote_unparsable, render_argv
 from pipeline.config import EvaluateConfig, VocabConfig
 from pipeline.errors import ConfigError
 from tests.support.refusals import refused
@@ -19,28 +19,28 @@ from tests.support.refusals import refused
 )
 @pytest.mark.parametrize("key", ["corpus.path", "+corpus.path", "++stages.prepare.out"])
 def test_a_path_that_the_grammar_has_no_characters_for_is_read(key: str, path: str) -> None:
-    override = OverridesParser.create().parse_override(readable(f"{key}={path}"))
+    override = OverridesParser.create().parse_override(quote_unparsable(f"{key}={path}"))
     assert override.value() == path
 
 
 def test_a_leading_tilde_is_home() -> None:
-    override = OverridesParser.create().parse_override(readable("corpus.path=~/x (1).bz2"))
+    override = OverridesParser.create().parse_override(quote_unparsable("corpus.path=~/x (1).bz2"))
     assert override.value() == f"{Path.home()}/x (1).bz2"
 
 
 @given(st.text(st.sampled_from("a1=~+./,:[]{}()'\" \\$é"), max_size=12))
 def test_what_parses_stays_and_nothing_that_does_not_is_broken_further(word: str) -> None:
-    mended = readable(word)
-    assert mended == word or (not parsed(word) and parsed(mended))
+    mended = quote_unparsable(word)
+    assert mended == word or (not parse_override(word) and parse_override(mended))
 
 
 @pytest.mark.parametrize("word", ["a=[1", "a={b", "a='x", "a=${x", "=x", "--cfg", "a b"])
 def test_broken_lists_quotes_and_keys_stay_for_hydra_to_refuse(word: str) -> None:
-    assert readable(word) == word
+    assert quote_unparsable(word) == word
 
 
 def overrides(command: str, *words: str) -> list[str]:
-    return [word for word in for_hydra(list(words), command) if not word.startswith("hydra/")]
+    return [word for word in render_argv(list(words), command) if not word.startswith("hydra/")]
 
 
 @pytest.mark.parametrize("sign", ["", "+"])
@@ -73,12 +73,12 @@ def test_a_whole_number_may_be_written_with_an_exponent(typed: str, value: float
 )
 def test_words_that_are_no_override_are_explained(words: list[str], key: str | None, cure: str) -> None:
     with refused(ConfigError, key=key) as caught:
-        for_hydra(words, "train")
+        render_argv(words, "train")
     assert cure in str(caught.value)
 
 
 def test_options_may_stand_anywhere() -> None:
-    words = for_hydra(["steps=1", "--cfg", "job", "seed=2", "--resolve"], "train")
+    words = render_argv(["steps=1", "--cfg", "job", "seed=2", "--resolve"], "train")
     assert (words[:3], words[-2:]) == (["--cfg", "job", "--resolve"], ["steps=1", "seed=2"])
 
 

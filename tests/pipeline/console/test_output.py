@@ -74,7 +74,7 @@ def test_work_goes_on_without_any_output_or_on_a_full_disk(root: Path, tmp_path:
 
 @pytest.mark.parametrize(("records", "code"), [("", Exit.USER), ("BERT_ERRORS=1", Exit.DONE)])
 def test_a_command_whose_output_was_cut_says_so_at_its_end(root: Path, records: str, code: int) -> None:
-    work = "from pipeline.cli import entry_point; entry_point.guarded(lambda: print(1))"
+    work = "from pipeline.cli import entry_point; entry_point.run_guarded(lambda: print(1))"
     command = f"env {records} {sys.executable} -c '{work}' > /dev/full"
     done = subprocess.run(["bash", "-c", command], cwd=root, capture_output=True, text=True, check=False)
     assert done.returncode == code

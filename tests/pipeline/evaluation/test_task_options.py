@@ -128,9 +128,9 @@ def test_another_task_may_be_in_a_folder_of_ones_own(config, tmp_path, word):
     path = tmp_path / "conf"
     own = [word, str(path)] if word == "--config-dir" else [f"{word}=[file://{path}]"]
     words = [f"data={config.data}", f"pretrained={config.pretrained}", "+task=rte"]
-    made = composing.of_words("evaluate", EvaluateConfig, [*own, *words, "task.also=[mine,mnli_mm]"], False)
+    made = composing.compose_config("evaluate", EvaluateConfig, [*own, *words, "task.also=[mine,mnli_mm]"], False)
     assert list(made.own_tasks) == ["mine"]
     also = examples.also_of(made)
     assert {name: task.metrics for name, task in also.items()} == {"mine": ["f1"], "mnli_mm": ["accuracy"]}
     with refused(ConfigError, "mnli_mm", key="task.also", value="mnli_mn"):
-        composing.of_words("evaluate", EvaluateConfig, [*words, "task.also=[mnli_mn]"], False)
+        composing.compose_config("evaluate", EvaluateConfig, [*words, "task.also=[mnli_mn]"], False)

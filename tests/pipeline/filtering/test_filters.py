@@ -352,7 +352,7 @@ def test_a_mix_repeats_documents_in_training_alone(vocab: Path, tmp_path: Path) 
 def held_out(path: Path) -> int:
     """How many of the texts are kept for validation at a share of 0.2."""
     texts = (json.loads(line)["text"] for line in path.read_text().splitlines())
-    return sum(holdout.held_out(holdout.document_hash(text), 0.2) for text in texts)
+    return sum(holdout.is_held_out(holdout.document_hash(text), 0.2) for text in texts)
 
 
 def test_an_evaluation_file_that_no_document_can_match_is_named(vocab: Path, tmp_path: Path) -> None:

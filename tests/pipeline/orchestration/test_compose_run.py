@@ -40,7 +40,7 @@ def of_command(kind: str, *words: str) -> DictConfig:
 def of_run(kind: str, *words: str) -> DictConfig:
     """What the stage reads in a run."""
     typed = compose_run.expand(["corpus=text", "corpus.path=TEXT", *words])
-    config = compose_run.composed(typed, [])
+    config = compose_run.compose_recipe(typed, [])
     assert config is not None
     found = OmegaConf.create(OmegaConf.to_container(config.stages[kind], resolve=True))
     assert isinstance(found, DictConfig)
@@ -169,9 +169,9 @@ def test_a_setting_is_parsed_a_few_times_and_composed_once(monkeypatch: pytest.M
     composed = []
     monkeypatch.setattr(OverridesParser, "parse_rule", count)
     monkeypatch.setattr(hydra, "compose", lambda *given, **named: composed.append(given) or compose(*given, **named))
-    overrides.parsed.cache_clear()
+    overrides.parse_override.cache_clear()
     words = ["+corpus=sample", f"workdir={tmp_path}", "train.optimizer.learning_rate=7.5e-3"]
-    made = compose_run.of_words("run", RunConfig, words, asked=False)
+    made = compose_run.parse_run_argv("run", RunConfig, words, asked=False)
     assert made.stages["train"].optimizer.learning_rate == 7.5e-3
     assert 1 <= sum("7.5e-3" in text for text in counted) <= 5, counted
     assert len(composed) == 1

@@ -54,7 +54,7 @@ def values(line: str) -> dict[str, str]:
     """The configuration of a run and of its stages, by dotted key."""
     words = [*shlex.split(line), "cores=2"]
     try:
-        config = compose_run.of_words("run", RunConfig, words, asked=False)
+        config = compose_run.parse_run_argv("run", RunConfig, words, asked=False)
     except UserError as error:
         return {"refused": str(error.key)}
     assert isinstance(config, RunConfig)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from model.config import TrainConfig
 from pipeline.cli import conf_files
-from pipeline.cli.overrides import quoted
+from pipeline.cli.overrides import quote
 from pipeline.config import ReportConfig, RunConfig
 from pipeline.console.formatting import flatten
 from pipeline.errors import ConfigError, UserError
@@ -30,7 +30,7 @@ values = st.recursive(
 
 @given(values)
 def test_a_quoted_value_reads_back(value: object) -> None:
-    override = OverridesParser.create().parse_override(f"key={quoted(value)}")
+    override = OverridesParser.create().parse_override(f"key={quote(value)}")
     read = override.value()
     assert str(read) == str(value) or read == value
 
@@ -42,12 +42,12 @@ def test_nested_settings_become_dotted_keys() -> None:
 
 def test_stages_come_after_what_they_need() -> None:
     needs = {"c": ("b", "a"), "b": ("a",), "a": (), "d": ()}
-    assert graph.ordered(needs) == ["a", "b", "c", "d"]
+    assert graph.sort_topologically(needs) == ["a", "b", "c", "d"]
 
 
 def test_a_cycle_is_named() -> None:
     with pytest.raises(ConfigError, match="a, b"):
-        graph.ordered({"a": ("b",), "b": ("a",)})
+        graph.sort_topologically({"a": ("b",), "b": ("a",)})
 
 
 def test_what_lies_in_a_stages_folder_is_that_stages(tmp_path: Path) -> None:
@@ -92,7 +92,7 @@ def test_a_training_has_no_more_ranks_than_the_run_has_cores(tmp_path: Path) -> 
     words = ("+corpus=sample", f"workdir={tmp_path}", "model.hidden=128", "model.heads=2", "train.batch_size=64")
     node = planned(*words, "train.micro_batch=8")["train"]
     for cores in (1, 2):
-        command = stage_commands.command(node, "run.json", None, cores)
+        command = stage_commands.stage_command(node, "run.json", None, cores)
         assert command[command.index("--num_accelerators") + 1] == str(cores)
 
 
@@ -205,7 +205,7 @@ def test_every_key_of_a_recipe_of_ones_own_counts(tmp_path: Path) -> None:
 def mistake_of(*words: str) -> UserError:
     config = composed_run(*words)
     with pytest.raises(UserError) as caught:
-        graph.check_places(config, graph.plan(config))
+        graph.check_places(config, graph.plan_graph(config))
     return caught.value
 
 
@@ -236,7 +236,7 @@ def test_a_task_without_its_files_is_told_before_work_begins(tmp_path: Path, tas
         assert "dev.tsv" in str(error), "its rows have no text"
         (tmp_path / "glue" / "CoLA" / "dev.tsv").write_text("gj04\t1\t\tThe sailors rode.\n")
     config = composed_run(*words)
-    graph.check_places(config, graph.plan(config))
+    graph.check_places(config, graph.plan_graph(config))
 
 
 def test_a_training_without_its_shards_is_told_before_work_begins(tmp_path: Path) -> None:
@@ -250,7 +250,7 @@ def test_a_training_without_its_shards_is_told_before_work_begins(tmp_path: Path
     assert "train.data.validation" in str(error)
     finished.manifest("prepare").write(tmp_path / "new")
     config = composed_run(*words, "tasks=[]", "prepare.validation_share=0", f"train.data.validation=[{tmp_path}/new]")
-    graph.check_places(config, graph.plan(config))
+    graph.check_places(config, graph.plan_graph(config))
 
 
 def test_a_place_that_cannot_be_written_is_told_before_work_begins(tmp_path: Path) -> None:
@@ -268,7 +268,7 @@ def test_a_key_that_training_would_lack_is_missed_before_work_begins(
     monkeypatch.delenv("WANDB_API_KEY", raising=False)
     config = composed_run("train.tracking.mode=online", f"workdir={tmp_path}/work")
     with refused(ConfigError, key="train.tracking.mode", value="online"):
-        graph.check_places(config, nodes := graph.plan(config))
+        graph.check_places(config, nodes := graph.plan_graph(config))
     config.executor.name = "slurm"
     graph.check_places(config, nodes)
     monkeypatch.setenv("WANDB_API_KEY", "0" * 40)
@@ -283,14 +283,14 @@ def test_a_driver_in_a_pod_would_start_over_whenever_it_restarts(tmp_path: Path)
 
 def test_looking_at_places_leaves_none_behind(tmp_path: Path) -> None:
     config = composed_run(f"workdir={tmp_path}/a/work")
-    graph.check_places(config, graph.plan(config))
+    graph.check_places(config, graph.plan_graph(config))
     assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(("chosen", "made"), [("[]", False), ("[cola]", False), ("[cola,sample_next]", True)])
 def test_sample_tasks_are_made_for_those_who_ask_for_some(tmp_path: Path, chosen: str, made: bool) -> None:
     config = composed_run(f"workdir={tmp_path}", f"tasks={chosen}", "glue=glue")
-    names = {node.name for node in graph.plan(config)}
+    names = {node.name for node in graph.plan_graph(config)}
     assert ("tasks" in names) == made
 
 
@@ -322,10 +322,10 @@ def test_a_file_that_only_looks_changed_is_told_as_such(tmp_path: Path) -> None:
     (tmp_path / "vocab").mkdir()
 
     def reason() -> str | None:
-        vocab = graph.plan(config)[0]
+        vocab = graph.plan_graph(config)[0]
         return vocab.reason
 
-    vocab = graph.plan(config)[0]
+    vocab = graph.plan_graph(config)[0]
     fingerprint, inputs = fingerprints.fingerprint("vocab", vocab.config)
     finished.manifest("vocab", fingerprint=fingerprint, inputs=inputs).write(tmp_path / "vocab")
     assert reason() is None
@@ -360,12 +360,12 @@ def test_a_report_keeps_what_was_made_from_the_stages_of_its_run(
     words = ["workdir=work", "tasks=[]"]
 
     def stages_of_report() -> list[str]:
-        config = graph.plan(composed_run(*words))[-1].config
+        config = graph.plan_graph(composed_run(*words))[-1].config
         assert isinstance(config, ReportConfig)
         return [Path(place).name for place in config.stages]
 
     recipe = stages_of_report()
-    convert = next(node for node in graph.plan(composed_run(*words)) if node.name == "convert")
+    convert = next(node for node in graph.plan_graph(composed_run(*words)) if node.name == "convert")
     model = str(tmp_path / "work/convert") if absolute else "work/convert"
     for name, kind, key, read, fingerprint in (
         ("evaluate-own", "evaluate", "pretrained", model, convert.fingerprint),

@@ -53,9 +53,9 @@ def write(out: Path, fingerprint: str, ended: datetime.datetime) -> None:
 
 
 def test_a_job_is_over_when_a_condition_says_so() -> None:
-    assert job_status.ending(job()) is None
-    assert job_status.ending(job(("Complete", "False"), ("Suspended", "True"))) is None
-    over = job_status.ending(job(("FailureTarget", "True"), ("Failed", "True")))
+    assert job_status.final_condition(job()) is None
+    assert job_status.final_condition(job(("Complete", "False"), ("Suspended", "True"))) is None
+    over = job_status.final_condition(job(("FailureTarget", "True"), ("Failed", "True")))
     assert over is not None
     assert over["type"] == "Failed"
 
@@ -145,7 +145,7 @@ def test_the_newest_warning_about_a_job_and_its_pods_is_said() -> None:
 
 def test_a_refusal_of_each_attempt_is_the_same_warning() -> None:
     first, second = (f'job train: FailedCreate: Pod "train-0-{end}" is invalid: 512Mi' for end in ("sbwgx", "44nnf"))
-    assert job_status.without_suffixes(first) == job_status.without_suffixes(second)
+    assert job_status.strip_suffixes(first) == job_status.strip_suffixes(second)
     other = first.replace("512Mi", "256Mi")
-    assert job_status.without_suffixes(first) != job_status.without_suffixes(other)
-    assert "train-512" in job_status.without_suffixes("pod train-512-0-44nnf: BackOff")
+    assert job_status.strip_suffixes(first) != job_status.strip_suffixes(other)
+    assert "train-512" in job_status.strip_suffixes("pod train-512-0-44nnf: BackOff")

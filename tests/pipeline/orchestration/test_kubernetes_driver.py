@@ -240,5 +240,5 @@ def test_a_rank_serves_its_metrics_where_the_template_says(cluster: Cluster, mon
     monkeypatch.setenv("BERT_PROMETHEUS", "0.0.0.0:9464")
     monkeypatch.setattr(run_stage, "on_many_nodes", lambda stage: [])
     train = node(cluster, "train", "train")
-    words = run_stage.command([train], train, "/run.json")
+    words = run_stage.pod_command([train], train, "/run.json")
     assert words[-2:] == ['tracking.prometheus_host="0.0.0.0"', "tracking.prometheus_port=9464"]

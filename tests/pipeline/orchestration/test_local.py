@@ -223,6 +223,6 @@ def test_stages_end_with_a_run_that_is_killed(tmp_path: Path) -> None:
     run.kill()
     run.wait()
     until = time.monotonic() + 20
-    while rank_record.runs(int(child.read_text())):
+    while rank_record.is_running(int(child.read_text())):
         assert time.monotonic() < until
         time.sleep(0.05)

@@ -30,7 +30,7 @@ def test_pods_of_a_job_meet_behind_its_service(monkeypatch: pytest.MonkeyPatch) 
     node = run_stage.node_of("train-512")
     assert node == Node(1, 8, ("train-512-0.ranks", "train-512-1.ranks"), 29500)
     monkeypatch.setenv(HOSTFILE, "")
-    assert run_stage.on_many_nodes("train-512") == [
+    assert run_stage.multi_node_options("train-512") == [
         "--no_ssh",
         "--node_rank",
         "1",
@@ -47,7 +47,7 @@ def test_nodes_of_another_scheduler_are_listed(monkeypatch: pytest.MonkeyPatch) 
     node = run_stage.node_of("train")
     assert node == Node(0, 0, ("a7", "a9"), 4000)
     monkeypatch.setenv(HOSTFILE, "")
-    run_stage.on_many_nodes("train")
+    run_stage.multi_node_options("train")
     assert os.environ[HOSTFILE] == "a7 slots=1\na9 slots=1\n"
     monkeypatch.setenv("BERT_NODES", "3")
     with refused(ConfigError, "BERT_HOSTS=a7,a9", key="BERT_NODES"):
@@ -103,6 +103,6 @@ def test_tasks_of_slurm_meet_at_a_port_of_their_job(monkeypatch: pytest.MonkeyPa
     put(monkeypatch, SLURM_PROCID="1", SLURM_STEP_NODELIST="a[7,9]", SLURM_STEP_NUM_NODES="2", SLURM_JOB_ID="123456")
     put(monkeypatch, PATH=f"{tmp_path}:/bin:/usr/bin", SLURM_GPUS_ON_NODE="8")
     assert run_stage.node_of("train") == Node(1, 8, ("a7", "a9"), 23456)
-    assert run_stage.part() == (1, 2)
+    assert run_stage.evaluation_part() == (1, 2)
     put(monkeypatch, SLURM_PROCID="0", SLURM_ARRAY_TASK_ID="3", SLURM_ARRAY_TASK_COUNT="4")
-    assert run_stage.part() == (3, 4)
+    assert run_stage.evaluation_part() == (3, 4)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from model.config import TrainConfig
-from model.training.extending import FirstSteps
+from model.training.extending import TrajectoryHash
 from model.training.schedule import steps_before_decay
 from pipeline.cli import conf_files
 from pipeline.errors import ConfigError
@@ -49,9 +49,9 @@ def test_phases_share_the_steps_of_a_run_as_those_of_the_recipe(recipe: str, ste
 
 @pytest.mark.parametrize("recipe", ["laptop", "modern-laptop"])
 def test_a_training_of_minutes_can_be_extended(recipe: str) -> None:
-    def of(*words: str) -> tuple[TrainConfig, FirstSteps]:
+    def of(*words: str) -> tuple[TrainConfig, TrajectoryHash]:
         config = planned("+corpus=sample", f"recipe={recipe}", *words)["train"].config
-        return config, FirstSteps(config, config.steps, "")
+        return config, TrajectoryHash(config, config.steps, "")
 
     (config, usual), (_, longer) = of(), of("train.steps=9000")
     assert config.schedule.spread_steps is None, "as in runs of earlier code"
@@ -115,7 +115,7 @@ def test_the_hours_of_the_modern_recipe_are_those_of_its_page(root: Path, tmp_pa
     # A folder of its own: shards that are there, as of the demo, count.
     words = ["+corpus=sample", "recipe=modern", "estimate_gpu=H100", "estimate_mfu=0.35", f"workdir={tmp_path}"]
     config = composed(*words)
-    found = estimates.of_stages(config, graph.plan(config))
+    found = estimates.estimate_stages(config, graph.plan_graph(config))
     phases = ["train", "train-8192", "train-decay"]
     hours = [found[phase].gpu_hours for phase in phases]
     page = (root / "docs/modernbert.md").read_text()
@@ -129,19 +129,19 @@ def test_the_hours_of_the_modern_recipe_are_those_of_its_page(root: Path, tmp_pa
 
 def test_a_resumed_training_takes_its_remaining_steps(tmp_path: Path) -> None:
     config = composed("+corpus=sample", f"workdir={tmp_path}")
-    nodes = [replace(node, done=4000 if node.kind == "train" else 0) for node in graph.plan(config)]
-    assert "(250 steps" in str(estimates.of_stages(config, nodes)["train"])
+    nodes = [replace(node, done=4000 if node.kind == "train" else 0) for node in graph.plan_graph(config)]
+    assert "(250 steps" in str(estimates.estimate_stages(config, nodes)["train"])
 
 
 def test_a_corpus_without_its_path_is_refused_before_work_begins(tmp_path: Path) -> None:
     config = composed("+corpus=text", f"workdir={tmp_path}")
     with pytest.raises(ConfigError, match=r"corpus\.path: is required for corpus text; name"):
-        estimates.of_stages(config, graph.plan(config))
+        estimates.estimate_stages(config, graph.plan_graph(config))
 
 
 def test_what_a_download_brings_is_not_estimated_before(tmp_path: Path) -> None:
     config = composed("+corpus=wiki", "recipe=devlin", "model=base", f"workdir={tmp_path}")
-    found = estimates.of_stages(config, graph.plan(config))
+    found = estimates.estimate_stages(config, graph.plan_graph(config))
     assert [str(found[name]) for name in ("prepare", "prepare-512")] == ["(not known before the download)"] * 2
 
 
@@ -150,7 +150,7 @@ def test_an_existing_vocabulary_gives_the_model_its_size(tmp_path: Path) -> None
     def disk(*more: str) -> float:
         words = ["+corpus=sample", "recipe=laptop", "model=tiny", *more]
         config = composed(*words)
-        return estimates.of_stages(config, graph.plan(config))["train"].disk
+        return estimates.estimate_stages(config, graph.plan_graph(config))["train"].disk
 
     words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"w{n}" for n in range(1019))]
     (tmp_path / "vocab.txt").write_text("".join(f"{word}\n" for word in words))

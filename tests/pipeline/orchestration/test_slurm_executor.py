@@ -24,7 +24,7 @@ def planned(folder: Path, *words: str) -> Run:
     """The record of a run of the sample in `folder`."""
     words = (f"workdir={folder}", *words)
     config = composed_run(*words)
-    return run_document.of(config, graph.plan(config))
+    return run_document.record_run(config, graph.plan_graph(config))
 
 
 def test_options_of_a_misspelt_stage_are_refused(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from pipeline.errors import ConfigError, Exit
 from pipeline.orchestration import graph, run_document, slurm_job
-from pipeline.orchestration.slurm_job import drive, drive_all, from_step, may_queue_again, progress, to_step
+from pipeline.orchestration.slurm_job import decode_exit, drive, drive_all, encode_exit, may_queue_again, progress
 from tests.pipeline.orchestration.test_graph import composed_run
 from tests.support import forked
 
@@ -17,22 +17,22 @@ ORDER = [Exit.DONE, Exit.RESTART, Exit.INTERRUPTED, 129, 143, 137, Exit.BUG, Exi
 
 
 def test_srun_ends_with_what_counts_most() -> None:
-    steps = [to_step(code) for code in ORDER]
+    steps = [encode_exit(code) for code in ORDER]
     assert steps == sorted(steps)
     assert len(set(steps)) == len(ORDER)
-    assert [from_step(step) for step in steps] == ORDER
+    assert [decode_exit(step) for step in steps] == ORDER
     assert max(steps) < 256
 
 
 @pytest.mark.parametrize(("ended", "meant"), [(143, 143), (137, 137), (130, 130), (139, 137), (5, 1)])
 def test_other_ends_of_a_process_mean_one_of_them(ended: int, meant: int) -> None:
-    assert from_step(to_step(ended)) == meant
+    assert decode_exit(encode_exit(ended)) == meant
 
 
 def test_a_task_that_is_killed_itself_counts_less_than_a_mistake() -> None:
-    assert to_step(Exit.RESTART) < 137 < to_step(Exit.BUG)
-    assert from_step(137) == 137
-    assert from_step(1) == Exit.BUG, "srun cannot start it"
+    assert encode_exit(Exit.RESTART) < 137 < encode_exit(Exit.BUG)
+    assert decode_exit(137) == 137
+    assert decode_exit(1) == Exit.BUG, "srun cannot start it"
 
 
 def test_a_job_queues_again_as_long_as_it_gets_on(tmp_path: Path) -> None:
@@ -72,7 +72,7 @@ def test_a_job_of_all_stages_deletes_what_is_forced_at_its_first_start(
     words = [f"workdir={tmp_path}", "force=[train]", "tasks=[]"]
     for restarts, there in ("0", False), ("1", True):
         config = composed_run(*words)
-        (node,) = (node for node in graph.plan(config) if node.name == "train")
+        (node,) = (node for node in graph.plan_graph(config) if node.name == "train")
         saved = tmp_path / "train" / "checkpoints" / node.fingerprint[:12] / "step-00000010"
         saved.mkdir(parents=True)
         monkeypatch.setenv("SLURM_RESTART_COUNT", restarts)
@@ -94,8 +94,8 @@ def test_each_job_has_a_secret_of_its_own() -> None:
 def test_a_job_does_not_run_what_another_run_has_changed(tmp_path: Path) -> None:
     words = [f"workdir={tmp_path}"]
     config = composed_run(*words, "seed=7")
-    run_document.of(config, graph.plan(config)).write()
-    before = run_document.of(config, graph.plan(composed_run(*words)))
+    run_document.record_run(config, graph.plan_graph(config)).write()
+    before = run_document.record_run(config, graph.plan_graph(composed_run(*words)))
     with pytest.raises(ConfigError, match="other settings of train"):
         drive("train", str(tmp_path), before.digest("train"))
 

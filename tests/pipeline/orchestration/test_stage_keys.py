@@ -40,7 +40,7 @@ def test_a_node_belongs_to_a_stage_of_the_recipe(name: str, stage: str) -> None:
     ],
 )
 def test_keys_of_a_stage_get_its_name(stage: str, error: UserError, shown: str) -> None:
-    told = stage_keys.in_run(error.but(where=f"stage {stage}"), STAGES, OUTS, False)
+    told = stage_keys.explain_in_run(error.but(where=f"stage {stage}"), STAGES, OUTS, False)
     assert (type(told), str(told)) == (type(error), f"stage {stage}: {shown}")
 
 
@@ -56,18 +56,21 @@ def test_keys_of_a_stage_get_its_name(stage: str, error: UserError, shown: str) 
 def test_the_stage_whose_folder_is_wrong_is_forced(stage: str, path: str | None, forced: str) -> None:
     error = InputError(f"make it again {BY_FORCE}", path=path, where=f"stage {stage}")
     assert str(error).endswith("make it again with force=true")
-    assert str(stage_keys.in_run(error, STAGES, OUTS, False)).endswith(f"make it again with --force {forced}")
+    assert str(stage_keys.explain_in_run(error, STAGES, OUTS, False)).endswith(f"make it again with --force {forced}")
     assert compose_run.expand(["--force", forced]) == [f"force=[{forced}]"]
-    assert str(stage_keys.in_run(error, STAGES, OUTS, True)).endswith(f"by deleting {OUTS[forced]}")
+    assert str(stage_keys.explain_in_run(error, STAGES, OUTS, True)).endswith(f"by deleting {OUTS[forced]}")
 
 
 def test_an_error_of_a_plan_has_the_keys_of_a_run() -> None:
     error = ConfigError(f"no such key; did you mean {named('size')}?", "sizee")
-    assert str(stage_keys.in_plan(error, "vocab")) == "stage vocab: vocab.sizee: no such key; did you mean vocab.size?"
+    assert (
+        str(stage_keys.explain_in_plan(error, "vocab"))
+        == "stage vocab: vocab.sizee: no such key; did you mean vocab.size?"
+    )
     error = ConfigError("no such file", "corpus.path", "x")
-    assert str(stage_keys.in_plan(error, "vocab")) == "stage vocab: corpus.path=x: no such file"
+    assert str(stage_keys.explain_in_plan(error, "vocab")) == "stage vocab: corpus.path=x: no such file"
 
 
 def test_an_error_keeps_its_type_and_fields() -> None:
-    error = stage_keys.in_run(Diverged("a", path="log", where="stage train"), STAGES, OUTS, False)
+    error = stage_keys.explain_in_run(Diverged("a", path="log", where="stage train"), STAGES, OUTS, False)
     assert (type(error), error.path) == (Diverged, "log")

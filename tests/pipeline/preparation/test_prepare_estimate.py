@@ -32,7 +32,7 @@ def configuration(folder: Path, documents: int) -> PrepareConfig:
 
 def test_a_corpus_is_estimated_from_a_second_of_it(tmp_path: Path) -> None:
     config = configuration(tmp_path, 8000)  # 30 MB
-    expected = preparation.of(config)
+    expected = preparation.estimate_preparation(config)
     assert expected.seconds is not None
     assert expected.seconds > 1
     size = (tmp_path / "a.jsonl").stat().st_size
@@ -44,7 +44,7 @@ def test_the_last_run_says_how_fast_this_machine_is(tmp_path: Path) -> None:
     (tmp_path / "work").mkdir()
     estimate.remember_rate(config.workdir, "prepare", 1e5)
     estimate.remember_rate(config.workdir, "train", 7.0)
-    expected = preparation.of(config)
+    expected = preparation.estimate_preparation(config)
     size = (tmp_path / "a.jsonl").stat().st_size
     assert expected.seconds == preparation.START + size / 1e5
     assert estimate.rate_of(config.workdir, "train") == 7.0
@@ -57,7 +57,7 @@ def test_a_machine_too_busy_to_read_a_block_in_time_still_gets_a_plan(
     config = configuration(tmp_path, 3000)  # 12 MB
     monkeypatch.setattr(preparation, "CALIBRATION", 0.0)
     monkeypatch.setattr(preparation, "MEASURED", patience)
-    expected = preparation.of(config)
+    expected = preparation.estimate_preparation(config)
     assert (expected.seconds is None) == (patience == 0)
 
 
@@ -90,7 +90,7 @@ def test_the_text_of_compressed_files_is_measured_where_it_is_most(tmp_path: Pat
 
 
 def test_a_small_corpus_needs_no_estimate(tmp_path: Path) -> None:
-    assert preparation.of(configuration(tmp_path, 10)) is None
+    assert preparation.estimate_preparation(configuration(tmp_path, 10)) is None
 
 
 def test_an_estimate_is_as_exact_as_it_is_known() -> None:
@@ -121,7 +121,7 @@ def test_text_tokens_and_bytes_are_what_followed(
     out.mkdir()
     more = {"out": str(out), "workdir": str(tmp_path), "validation_share": 0, "pairs": "none"}
     config = preparing.settings("text", book, tmp_path, **more)
-    expected = preparation.of(config)
+    expected = preparation.estimate_preparation(config)
     assert expected is not None
     text, tokens = map(float, re.findall(r"([\d.]+) M", expected.about.replace(" MB", " M")))
     counts = prepare.make(config, out).figures

@@ -56,7 +56,7 @@ def test_a_large_corpus_needs_no_more_memory_per_worker(tmp_path: Path) -> None:
     for count in (15_000, 150_000):
         splits = [FileRange(str(tmp_path / "none"), k << 26, (k + 1) << 26) for k in range(count)]
         layout = ShuffleLayout.choose(count, count, count << 26, RunnerConfig().task_bytes)
-        rows[count] = "\n".join(estimate.plan(config(tmp_path), splits, layout))
+        rows[count] = "\n".join(estimate.describe_plan(config(tmp_path), splits, layout))
     assert row(rows[15_000], "memory") == row(rows[150_000], "memory")
     assert "merged in" in row(rows[15_000], "exchange")
     hours = [int(re.findall(r" 1: (\d+) h", row(said, "time"))[0]) for said in rows.values()]

@@ -56,7 +56,7 @@ def test_a_process_composes_nothing_to_know_its_settings(tmp_path: Path) -> None
     run = recorded(tmp_path, config())
     line = (
         "import sys; from pipeline.cli import entry_point; from pipeline.config import PrepareConfig;"
-        f"entry_point.of_words('prepare', PrepareConfig, ['--from', {run.place + '#prepare'!r}], None);"
+        f"entry_point.parse_argv('prepare', PrepareConfig, ['--from', {run.place + '#prepare'!r}], None);"
         "print(*{'hydra', 'omegaconf', 'antlr4', 'pyarrow', 'numpy', 'torch'} & sys.modules.keys())"
     )
     assert forked.fresh("-c", line).stdout.split() == []

@@ -69,7 +69,7 @@ def with_all_paradigms(figures: dict[str, Any]) -> dict[str, Any]:
     """The same with all paradigms of BLiMP, of which the others are of another phenomenon."""
     tables = figures["tables"]
     entry = tables["macro"] | {"phenomenon": "others"}
-    names = minimal_pair_tables.published()["blimp"][0]["paradigms"]
+    names = minimal_pair_tables.load_published()["blimp"][0]["paradigms"]
     every = {name: entry for name in names} | tables["paradigms"]
     return figures | {"tables": tables | {"paradigms": every}}
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.shards.holdout import LOWEST, LowestHashes, document_hash, held_out, sensible_count
+from pipeline.shards.holdout import LOWEST, LowestHashes, document_hash, is_held_out, sensible_count
 
 DIGESTS = st.lists(st.binary(min_size=16, max_size=16), min_size=LOWEST, max_size=60, unique=True)
 
@@ -21,7 +21,7 @@ def test_the_advised_share_holds_out_what_was_asked(digests: list[bytes], data: 
     count = data.draw(st.integers(1, LOWEST - 1))
     share = lowest.share_for(count)
     assert 0 < share < 1
-    assert sum(held_out(digest, share) for digest in digests) == count
+    assert sum(is_held_out(digest, share) for digest in digests) == count
 
 
 def test_the_advised_share_is_short() -> None:

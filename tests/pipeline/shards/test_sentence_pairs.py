@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.common import counter_rng
-from pipeline.shards.holdout import document_hash, held_out
+from pipeline.shards.holdout import document_hash, is_held_out
 from pipeline.shards.sentence_pairs import Documents, Pairs, gather, next_sentence_pairs
 from tests.pipeline.shards.made_documents import documents_of, owners
 from tests.support.examples import examples
@@ -244,11 +244,11 @@ def test_no_documents_give_no_pairs() -> None:
 
 @pytest.mark.parametrize("share", [0.0, 0.01, 0.3])
 def test_the_share_of_held_out_documents_is_as_asked(share: float) -> None:
-    count = sum(held_out(document_hash(str(n)), share) for n in range(20_000))
+    count = sum(is_held_out(document_hash(str(n)), share) for n in range(20_000))
     assert abs(count / 20_000 - share) < 0.01
 
 
 def test_the_lowest_hashes_are_held_out_and_none_of_no_share() -> None:
     places = [bytes(16), (2**63 - 1).to_bytes(8, "big") + bytes(8), (2**63).to_bytes(8, "big") + bytes(8), b"\xff" * 16]
-    found = [[held_out(place, share) for place in places] for share in (0.0, 0.5, 1.0)]
+    found = [[is_held_out(place, share) for place in places] for share in (0.0, 0.5, 1.0)]
     assert found == [[False] * 4, [True, True, False, False], [True] * 4]

@@ -183,7 +183,10 @@ def test_leftovers_of_a_killed_run_do_not_get_in(tmp_path: Path) -> None:
 
 
 def test_two_runs_into_one_folder_are_refused(tmp_path: Path) -> None:
-    with stage.locked(tmp_path / "made"), refused(InputError, "another run", key="out", value=str(tmp_path / "made")):
+    with (
+        stage.lock_folder(tmp_path / "made"),
+        refused(InputError, "another run", key="out", value=str(tmp_path / "made")),
+    ):
         stage.run("tasks", config(tmp_path), Maker())
 
 

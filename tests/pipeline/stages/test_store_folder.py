@@ -258,11 +258,11 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("short")
 def test_two_runs_in_one_folder_are_refused_by_name(bucket: str) -> None:
-    with store_folder.locked_run(f"{bucket}/run"):
-        with refused(InputError, key="workdir") as caught, store_folder.locked_run(f"{bucket}/run"):
+    with store_folder.lock_run(f"{bucket}/run"):
+        with refused(InputError, key="workdir") as caught, store_folder.lock_run(f"{bucket}/run"):
             raise AssertionError
         assert str(os.getpid()) in str(caught.value)
-    with store_folder.locked_run(f"{bucket}/run"):
+    with store_folder.lock_run(f"{bucket}/run"):
         pass
     assert names(f"{bucket}/run") == set()
 
@@ -275,14 +275,14 @@ def test_the_lock_of_a_killed_process_of_this_machine_is_taken_over(bucket: str,
     )
     assert subprocess.run([sys.executable, "-c", script], cwd=root, check=False).returncode == -signal.SIGKILL
     assert names(f"{bucket}/run") == {".lock"}
-    with store_folder.locked_run(f"{bucket}/run"):
+    with store_folder.lock_run(f"{bucket}/run"):
         pass
 
 
 @pytest.mark.usefixtures("short")
 def test_a_lock_that_is_not_renewed_is_taken_over(bucket: str) -> None:
     objects.put(f"{bucket}/run/.lock", b'{"host": "gone", "pid": 1, "token": "t"}')
-    with store_folder.locked_run(f"{bucket}/run"):
+    with store_folder.lock_run(f"{bucket}/run"):
         one = lease.Lease(f"{bucket}/run/.lock", "workdir")
         with pytest.raises(InputError):
             one.take(False)
@@ -310,6 +310,6 @@ def test_a_store_without_conditions_is_named(bucket: str, store: Proxy, capfd: p
     if not bucket.startswith("s3://"):
         pytest.skip("its conditions are part of the address, or of what is signed")
     store.dropped = {"if-none-match", "if-match"}
-    with store_folder.locked_run(f"{bucket}/run"):
+    with store_folder.lock_run(f"{bucket}/run"):
         pass
     assert "warning: " in capfd.readouterr().err

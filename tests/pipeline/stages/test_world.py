@@ -16,7 +16,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 from pipeline.errors import InputError, Restart, UserError
 from pipeline.records.manifest import MANIFEST
 from pipeline.stages import store_folder
-from pipeline.storage.cached_folders import Copy
+from pipeline.storage.cached_folders import CachedFolder
 from tests.pipeline.stages.world import TRAININGS, World, kept, number_after
 from tests.security.hostile import SECONDS, for_seconds
 from tests.support.examples import examples
@@ -57,7 +57,7 @@ def test_a_training_that_resumes_loses_no_checkpoint_that_a_rule_keeps(
     assert stored.store.data.items() >= before.items(), "neither made nor put again"
     assert stored.names("train").keys() == {*made.files, MANIFEST}
     assert stored.checkpoints("long").keys() == {0, 2, 6, 10}
-    assert [step for _, step in store_folder.steps_saved(f"{stored.run}/train")][-1] == 10
+    assert [step for _, step in store_folder.list_checkpoints(f"{stored.run}/train")][-1] == 10
     assert stored.wrong("train") == []
     marked = [name for name in made.files if "step-00000002" in name]
     assert len(marked) == 4, "what was not fetched is named, too"
@@ -66,15 +66,15 @@ def test_a_training_that_resumes_loses_no_checkpoint_that_a_rule_keeps(
 def test_what_was_made_is_put_again_although_its_older_checkpoints_are_elsewhere(
     stored: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def cut_off(copy: Copy, name: str, seen: str | None, data: bytes) -> str:
+    def cut_off(copy: CachedFolder, name: str, seen: str | None, data: bytes) -> str:
         if b"fingerprint" in data:
             raise Restart("the store does not answer")
         return replace(copy, name, seen, data)
 
-    replace = Copy.replace
+    replace = CachedFolder.replace
     stored.killed_at(100, "a", lambda: stored.train("long", "a"))
     with monkeypatch.context() as patched:
-        patched.setattr(Copy, "replace", cut_off)
+        patched.setattr(CachedFolder, "replace", cut_off)
         with pytest.raises(Restart):
             stored.train("long", "b")
     stored.train("long", "b")

@@ -23,7 +23,7 @@ from safetensors.torch import load_file
 
 from model.config import DataConfig, ModelConfig, ObjectiveConfig, OptimizerConfig, ScheduleConfig, TrainConfig
 from model.training import checkpoint, extending
-from model.training.extending import FirstSteps
+from model.training.extending import TrajectoryHash
 from model.training.schedule import lr_factor, steps_before_decay
 from pipeline import convert
 from pipeline.common import parallel
@@ -206,15 +206,15 @@ class World:
         """Do about checkpoints what `model.train` and the trainer do."""
         config = self.config(name, machine, **more)
         identity = fingerprints.fingerprint("train", config)
-        common = fingerprints.fingerprint_in_part(config, identity[1], extending.apart(config))
-        first_steps = FirstSteps(config, TRAININGS[name][1], common)
+        common = fingerprints.partial_fingerprint(config, identity[1], extending.independent_keys(config))
+        first_steps = TrajectoryHash(config, TRAININGS[name][1], common)
         uploads = Inline()
         if config.force:
             self.safe[name] = -1
 
         def make(local: TrainConfig, out: Path) -> Result:
             run = checkpoint_folder.runs(out) / identity[0][:12]
-            found = extending.newest(run, first_steps, "d", False, uploads.fetch)
+            found = extending.find_newest(run, first_steps, "d", False, uploads.fetch)
             start = found[1].step if found else -EVERY
             if found:
                 assert self.number(found[0]) == number_after(name, start), "resumed with another"
@@ -228,7 +228,7 @@ class World:
                     rate = lr_factor(SCHEDULE, step, TRAININGS[name][1])
                     number = (number * 31 + int(1000 * rate) + step) % 10007
             return Result(
-                summary="trained", figures={"checkpoint": str(checkpoint_folder.newest(run)[0].relative_to(out))}
+                summary="trained", figures={"checkpoint": str(checkpoint_folder.find_newest(run)[0].relative_to(out))}
             )
 
         return stage.run(
@@ -240,7 +240,7 @@ class World:
         return int(load_file(path / checkpoint_folder.WEIGHTS)["number"])
 
     @staticmethod
-    def _save(name: str, run: Path, step: int, number: int, first_steps: FirstSteps) -> None:
+    def _save(name: str, run: Path, step: int, number: int, first_steps: TrajectoryHash) -> None:
         state = finished.state(step, mark=MARKS.get(step), first_steps=first_steps.hash_of(step))
         path = checkpoint.write(run, state, {"number": torch.tensor([number])}, {})
         stable = steps_before_decay(SCHEDULE, TRAININGS[name][1])

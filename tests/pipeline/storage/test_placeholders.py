@@ -11,7 +11,7 @@ import pytest
 from pipeline.config import CorpusConfig
 from pipeline.errors import InputError
 from pipeline.readers import Document, ReadLog, open_corpus
-from pipeline.storage.placeholders import stand_in
+from pipeline.storage.placeholders import find_placeholder
 from tests.support.refusals import refused
 
 STAND_INS = {
@@ -72,8 +72,8 @@ def read(reader: str, folder: Path, **more: object) -> tuple[list[Document], Rea
 
 @pytest.mark.parametrize("text", TEXTS)
 def test_text_is_no_stand_in(text: str) -> None:
-    assert stand_in(text) is None
-    assert stand_in(text + "\n" + "More of it.\n" * 1000) is None
+    assert find_placeholder(text) is None
+    assert find_placeholder(text + "\n" + "More of it.\n" * 1000) is None
 
 
 @pytest.mark.parametrize("reader", READERS)
@@ -86,7 +86,7 @@ def test_a_stand_in_is_refused_or_counted(tmp_path: Path, reader: str, kind: str
     assert caught.value.line is None
     found, tally = read(reader, tmp_path, on_error="skip")
     assert (found, tally) == ([], {"broken": 1})
-    assert tally.broken == [f"{path}: {stand_in(STAND_INS[kind])}"]
+    assert tally.broken == [f"{path}: {find_placeholder(STAND_INS[kind])}"]
 
 
 @pytest.mark.parametrize("kind", STAND_INS)
@@ -120,7 +120,7 @@ def test_a_stand_in_among_chapters_is_left_out(tmp_path: Path, kind: str) -> Non
 )
 def test_a_stand_in_for_an_archive_is_named(tmp_path: Path, reader: str, name: str, kind: str) -> None:
     (tmp_path / name).write_text(STAND_INS[kind])
-    with refused(InputError, str(stand_in(STAND_INS[kind]))[:20], path=str(tmp_path / name)):
+    with refused(InputError, str(find_placeholder(STAND_INS[kind]))[:20], path=str(tmp_path / name)):
         read(reader, tmp_path)
 
 

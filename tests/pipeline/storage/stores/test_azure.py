@@ -131,7 +131,7 @@ def test_copies_of_stores_do_not_mix(tmp_path: Path) -> None:
     ]
     paths = [cached_folders.local_path(tmp_path, address) for address in addresses]
     assert len({*paths}) == len(addresses)
-    assert [cached_folders.addressed(tmp_path, f"{path} is made") for path in paths] == [
+    assert [cached_folders.restore_addresses(tmp_path, f"{path} is made") for path in paths] == [
         f"{address} is made" for address in addresses
     ]
 
@@ -163,7 +163,7 @@ def test_a_stage_in_an_account_of_the_address_is_known_on_another_machine(bucket
     assert make.calls == 1
     folder = store_folder.fetch_input(tmp_path / "b", f"{place}/run/download", "data")
     assert (folder / "deep" / "b.txt").read_bytes() == b"b"
-    with store_folder.locked_run(f"{place}/run"):
+    with store_folder.lock_run(f"{place}/run"):
         assert objects.head(f"{bucket}/run/.lock") is not None
 
 

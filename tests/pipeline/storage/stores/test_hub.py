@@ -85,12 +85,12 @@ def test_a_hub_that_is_away_when_a_process_starts_is_waited_for(hub: Hub, monkey
         unused.bind(("127.0.0.1", 0))
         monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{unused.getsockname()[1]}")
         with pytest.raises(Restart, match=r"did not answer .* HF_ENDPOINT"):
-            places.pinned(f"{TOP}/data")
+            places.pin_revision(f"{TOP}/data")
     monkeypatch.setenv("HF_ENDPOINT", "http://no-such-host.invalid")
     missing = socket.gaierror(socket.EAI_NONAME, "Name or service not known")
     monkeypatch.setattr(socket, "getaddrinfo", lambda *words, **more: (_ for _ in ()).throw(missing))
     with pytest.raises(StoreError, match="HF_ENDPOINT"):
-        places.pinned(f"{TOP}/data")
+        places.pin_revision(f"{TOP}/data")
 
 
 @pytest.mark.parametrize("header", [{"Retry-After": "3600"}, {"RateLimit": '"api";r=0;t=3600'}])
@@ -118,16 +118,16 @@ def test_a_proxy_that_ignores_ranges_is_refused(hub: Hub) -> None:
 
 
 def test_a_branch_is_the_commit_that_it_was(hub: Hub) -> None:
-    place = places.pinned(f"{TOP}/data/big.bin")
+    place = places.pin_revision(f"{TOP}/data/big.bin")
     assert place == f"{TOP}@{hub.branches['main']}/data/big.bin"
     hub.commit({"data/big.bin": DATA[::-1]})
     assert places.at(place).read_bytes() == DATA
-    assert places.pinned(place) == place
+    assert places.pin_revision(place) == place
 
 
 def test_a_tag_or_quoted_branch_is_resolved(hub: Hub) -> None:
     sha = hub.commit({"a.txt": b"a"}, branch="some/branch")
-    assert places.pinned(f"{TOP}@some%2Fbranch/a.txt") == f"{TOP}@{sha}/a.txt"
+    assert places.pin_revision(f"{TOP}@some%2Fbranch/a.txt") == f"{TOP}@{sha}/a.txt"
 
 
 @pytest.mark.parametrize(
@@ -135,14 +135,14 @@ def test_a_tag_or_quoted_branch_is_resolved(hub: Hub) -> None:
 )
 def test_what_is_missing_is_named(hub: Hub, address: str, word: str) -> None:
     with refused(StoreError, word, path=address) as caught:
-        places.pinned(address)
+        places.pin_revision(address)
     assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("address", ["hf://some/model/a", "hf://datasets/x", "hf://buckets/a/b/c"])
 def test_other_addresses_are_refused(hub: Hub, address: str) -> None:
     with pytest.raises(ConfigError):
-        places.pinned(address)
+        places.pin_revision(address)
     assert not hub.requests
 
 
@@ -160,7 +160,7 @@ def test_an_expired_token_is_named(hub: Hub, monkeypatch: pytest.MonkeyPatch) ->
     file = big(hub)
     assert file.stat().st_size == len(DATA)
     monkeypatch.setenv("HF_TOKEN", "hf_expired")
-    for ask in (lambda: places.pinned(f"{TOP}/data"), file.read_bytes):
+    for ask in (lambda: places.pin_revision(f"{TOP}/data"), file.read_bytes):
         with pytest.raises(StoreError, match="HF_TOKEN") as caught:
             ask()
         assert "hf_expired" not in str(caught.value)
