@@ -23,7 +23,7 @@ from pipeline.tokenization.wordpiece import WordPiece
 # Bytes of text that a byte of such a file becomes, about: enough to choose the number of shards.
 EXPANSION = {".bz2": 3.0, ".gz": 3.0, ".zst": 3.0, ".xz": 4.0, ".xml": 0.7}
 CALIBRATION = 0.1  # seconds of a processor
-ENOUGH = 10_000  # sentences whose tokens are counted
+ENOUGH = 2_000  # sentences whose tokens are counted
 MEASURED = 10.0  # seconds at most, on a busy machine
 SMALL = 10e6  # bytes of text
 REST = 3.0  # time of the rest of prepare, in that of cleaning and cutting (25 MB of English)

@@ -13,7 +13,6 @@ import sys
 import zlib
 from collections import Counter
 from collections.abc import Iterator
-from importlib import metadata
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -268,7 +267,8 @@ def reading_key(config: PrepareConfig, info: ShardInfo) -> str:
     for path in sorted(Path(__file__).parents[1].rglob("*")):
         if path.suffix in (".py", ".yaml"):  # its tables are data
             digest.update(path.read_bytes())
-    packages = sorted(f"{each.name} {each.version}" for each in metadata.distributions())
+    # Names of folders have the version; to parse what is in them takes 0.2 s.
+    packages = sorted(each.name for folder in sys.path for each in Path(folder).glob("*-info"))
     digest.update("\n".join([sys.version, *packages]).encode())
     return digest.hexdigest()
 

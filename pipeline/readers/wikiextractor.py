@@ -18,8 +18,9 @@ _NAME = re.compile(r"wiki_\d+")
 # Version 2 marked list items and headings: `BULLET::::- item`, `Section::::Heading.`
 _MARK = re.compile(r"^(?:BULLET::::[-*#]?|Section::::)\s*", re.MULTILINE)
 # Removed templates leave empty brackets, and some markup is not removed.
-_BRACKETS = re.compile(r"\([\s,;]*+\)|（[\s，；、,;]*+）")  # few have any; a search that begins with a blank is slow
-_EMPTY = re.compile(rf"\s?(?:{_BRACKETS.pattern})")
+# Few have any: a search for one that begins with a bracket is six times as fast as for either, or for a blank.
+_BRACKETS = (re.compile(r"\([\s,;]*+\)"), re.compile(r"（[\s，；、,;]*+）"))
+_EMPTY = re.compile(rf"\s?(?:{'|'.join(each.pattern for each in _BRACKETS)})")
 _MARKUP = re.compile(r"</?[a-z]|\[\[|\{\{|-\{|__[A-Z]+__")
 # What it leaves of formulas and code, and where a template was: empty quotes, a blank before a mark (70 in a million
 # characters; 5 in the wikitext of articles), and lines that a displayed formula parted.
@@ -114,14 +115,16 @@ class Reader(text_lines.TextFiles):
         first, _, rest = text.partition("\n")
         if title and first.strip() == title:
             text = rest.lstrip()
+        if not text:  # as two of three are
+            return Document(f"{self.corpus.name}:{number}", text)
         if "::::" in text:
             text = _MARK.sub("", text)
-        if _BRACKETS.search(text):
+        if _BRACKETS[0].search(text) or _BRACKETS[1].search(text):
             text = _EMPTY.sub("", text)
-        gaps = [] if self.keep else [gap for signs, gap in _GAPS if any(map(text.__contains__, signs))]
         whole = text
-        for gap in gaps:
-            text = gap.sub(lambda match: _MARKS.get(match[0][0], match[0] + holes.TEMPLATE), text)
+        for signs, gap in () if self.keep else _GAPS:
+            if any(map(whole.__contains__, signs)):
+                text = gap.sub(lambda match: _MARKS.get(match[0][0], match[0] + holes.TEMPLATE), text)
         if (holed := text != whole) and holes.FORMULA in text:
             text = _PARTED.sub(f"\n{holes.FORMULA}\n", text)
         if _MARKUP.search(text):
