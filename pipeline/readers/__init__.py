@@ -100,5 +100,5 @@ class FixEncoding:
             text = "\n".join(map(self.fix, document.text.split("\n")))
             if text != document.text:
                 log.notes["wrongly decoded letters mended by ftfy"] += 1
-                document = replace(document, text=text)
+                document = document._replace(text=text)
             yield document

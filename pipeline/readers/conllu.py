@@ -3,7 +3,7 @@
 Source: https://universaldependencies.org/format.html
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from pipeline.config import CorpusConfig
 from pipeline.readers.base import Document, Documents, FileRange, ReadLog
@@ -21,20 +21,21 @@ class Reader(text_lines.TextFiles):
         """Yield the documents whose first line the range owns."""
         ours, name, block, found = file_range.start == 0, "", list[Line](), list[str]()
         for line in self.lines(file_range, log):
-            begins = line.text.startswith("# newdoc")
+            text = line.text
+            begins = text[:1] == "#" and text.startswith("# newdoc")
             if begins and ours and (found or block):
                 yield from self._document(name, found, block, file_range, log)
                 found, block = [], []
             if not line.owned and (begins or not ours):
                 return
             if begins or (ours and not name):
-                ours, name = True, line.text.partition("=")[2].strip() if begins else ""
+                ours, name = True, text.partition("=")[2].strip() if begins else ""
                 name = name or text_lines.document_id(file_range, line.number)
                 room = text_lines.document_budget(file_range, line, "no end; put '# newdoc' lines into the file")
             if ours:
                 room.take(text_lines.memory_of(line))
                 block.append(line)
-                if not line.text.strip():
+                if not text or text.isspace():
                     found += self._sentence(block, file_range, log)
                     block = []
         if ours:
@@ -48,18 +49,20 @@ class Reader(text_lines.TextFiles):
 
     def _sentence(self, block: list[Line], file_range: FileRange, log: ReadLog) -> list[str]:
         """Return the sentence of a block, as it is stated or as its words make it; none if it is broken."""
-        words, stated = [line for line in block if line.text[:1].isdigit()], ""
+        stated = ""
         for line in block:
-            if line.text.startswith("# text ="):
-                stated = line.text.partition("=")[2].strip()
-            elif line.text.strip() and not line.text.startswith("#") and line.text.count("\t") != 9:
+            text = line.text
+            if text[:1] == "#":
+                if text.startswith("# text ="):
+                    stated = text.partition("=")[2].strip()
+            elif text.count("\t") != 9 and text.strip():
                 text_lines.bad_line(log, file_range, line.number, "has not the ten fields of CoNLL-U")
                 return []
-        text = stated or "".join(spaced(words)).strip()
+        text = stated or "".join(spaced(line for line in block if line.text[:1].isdigit())).strip()
         return [text] if text else []
 
 
-def spaced(words: list[Line]) -> Iterator[str]:
+def spaced(words: Iterable[Line]) -> Iterator[str]:
     """Yield the forms of a sentence, with spaces where they have any; of a range of words its own form."""
     last = 0
     for line in words:

@@ -60,11 +60,8 @@ class Reader:
                     continue
                 inner.notes["documents"] += 1
                 inner.notes["repeats"] += copies - 1
-                yield dataclasses.replace(
-                    document,
-                    id=f"{file_range.part}: {document.id}",
-                    language=document.language or part.language,
-                    copies=copies,
+                yield document._replace(
+                    id=f"{file_range.part}: {document.id}", language=document.language or part.language, copies=copies
                 )
         finally:
             inner.notes = +inner.notes  # without zeros

@@ -59,6 +59,7 @@ class Reader:
     def __init__(self, corpus: CorpusConfig, source: str):
         self.corpus, self.source = corpus, source
         self.warc = library("fastwarc.warc", "corpus.reader", corpus.reader, package="fastwarc")
+        self.kinds = self.warc.WarcRecordType
 
     def splits(self, split_bytes: int) -> FileRanges:
         """Return a range for each file: records are compressed one by one, and read from the first."""
@@ -80,7 +81,7 @@ class Reader:
                 source = _Ended(opened, file.kind) if packed else opened
                 for record in self.warc.ArchiveIterator(source, auto_decode="content"):
                     log.reached(file_range, record.stream_pos)
-                    document = self._document(record, log, file_range.path) if record.record_id != _END_ID else None
+                    document = self._document(record, log, file_range.path)
                     if document is not None:
                         last = document.id
                         yield document
@@ -95,15 +96,16 @@ class Reader:
             raise InputError(f"truncated after {last}; download the file again", path=path)
 
     def _document(self, record: Any, log: ReadLog, path: str) -> Document | None:
-        kinds, headers = self.warc.WarcRecordType, record.headers
-        name = headers.get("WARC-Target-URI") or record.record_id
-        if record.record_type == kinds.conversion and record.content_length <= budget.DOCUMENT:
-            return Document(name, record.reader.read().decode("utf-8", "replace"))
-        if record.record_type not in (kinds.conversion, kinds.response):
-            log["metadata"] += 1
+        kind, kinds = record.record_type, self.kinds
+        if kind not in (kinds.conversion, kinds.response):
+            if record.record_id != _END_ID:
+                log["metadata"] += 1
             return None
+        name = record.headers.get("WARC-Target-URI") or record.record_id
+        if kind == kinds.conversion and record.content_length <= budget.DOCUMENT:
+            return Document(name, record.reader.read().decode("utf-8", "replace"))
         status = getattr(record.http_headers, "status_code", None)
-        if record.record_type == kinds.response and (status != 200 or record.http_content_type not in _HTML):
+        if kind == kinds.response and (status != 200 or record.http_content_type not in _HTML):
             log["other media" if status == 200 else "status"] += 1
             return None
         why = f"the record {name} is larger than {budget.DOCUMENT:,} bytes"

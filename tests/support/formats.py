@@ -4,6 +4,7 @@ import bz2
 import csv
 import gzip
 import io
+import itertools
 import json
 from collections.abc import Callable
 from html import escape
@@ -80,7 +81,8 @@ def _pubmed(texts: list[str]) -> str:
             f"</ArticleTitle><Abstract>{abstract}</Abstract></Article></MedlineCitation></PubmedArticle>\n"
         )
 
-    return f"<?xml version='1.0'?>\n<PubmedArticleSet>\n{''.join(map(record, range(99), texts))}</PubmedArticleSet>\n"
+    records = "".join(map(record, itertools.count(), texts))
+    return f"<?xml version='1.0'?>\n<PubmedArticleSet>\n{records}</PubmedArticleSet>\n"
 
 
 def _jats(texts: list[str]) -> str:

@@ -1,6 +1,5 @@
 """Archives of files that a reader reads from a disk: their members are written to it, one after another."""
 
-import dataclasses
 import shutil
 import stat
 import tempfile
@@ -52,7 +51,7 @@ class InArchives:
         inner = ReadLog(log.on_error)
         try:
             for document in self.reader.read(FileRange(path, 0, _WHOLE), inner):
-                yield dataclasses.replace(document, id=document.id.replace(path, name))
+                yield document._replace(id=document.id.replace(path, name))
         except InputError as error:
             record = {key: value.replace(path, name) for key, value in error.record().items() if isinstance(value, str)}
             raise error.but(**record) from error

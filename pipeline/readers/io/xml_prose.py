@@ -29,6 +29,11 @@ def _closed(hole: re.Match[str]) -> str:
     return hole[1] if hole[2] is None else ""
 
 
+def _closed_up(paragraph: str) -> str:
+    """Return a paragraph without what references leave in it."""
+    return _HOLE.sub(_closed, _EMPTY.sub("", paragraph)).translate(_MARKS)
+
+
 def local(element: Element) -> str:
     """Return the name of an element without its namespace; of a comment none."""
     return element.tag.rpartition("}")[2] if isinstance(element.tag, str) else ""
@@ -77,10 +82,8 @@ class Prose:
 
     def divided(self, pieces: str) -> list[str]:
         """Return the paragraphs of pieces."""
-        found = (
-            self.finished(_HOLE.sub(_closed, _EMPTY.sub("", each)).translate(_MARKS)).strip()
-            for each in pieces.split("\0")
-        )
+        refers = _LEFT in pieces or _FROM in pieces
+        found = (self.finished(_closed_up(each) if refers else each).strip() for each in pieces.split("\0"))
         return list(filter(None, found))
 
     def finished(self, paragraph: str) -> str:
