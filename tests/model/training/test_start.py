@@ -47,7 +47,7 @@ def config(work: Path, **more: Any) -> TrainConfig:
 
 
 def test_a_plan_needs_no_other_rank(work: Path, tmp_path: Path) -> None:
-    made = start.plan(config(work), tmp_path, "f" * 64, "c", {})
+    made = start.plan_training(config(work), tmp_path, "f" * 64, "c", {})
     assert not dist.is_initialized()
     assert (made.steps, made.longest, list(made.held_out)) == (3, 32, [""])
     assert made.model.vocab_size == made.wordpiece.size
@@ -82,14 +82,14 @@ def test_first_weights_are_those_of_the_seed_of_the_start_or_of_a_checkpoint(
     restore, work: Path, tmp_path: Path
 ) -> None:
     of = (tmp_path, "f" * 64, "c", {})
-    plan = start.plan(config(work), *of)
+    plan = start.plan_training(config(work), *of)
     drawn, state, resumed = restore(plan)
     assert (state.step, resumed) == (0, False)
     assert same(restore(plan)[0], drawn)
-    assert not same(restore(start.plan(config(work, seed=1), *of))[0], drawn)
+    assert not same(restore(start.plan_training(config(work, seed=1), *of))[0], drawn)
     other = build_model(plan.model).state_dict()
     bert_format.save(tmp_path / "start", plan.model, other, work / "vocab")
-    assert same(restore(start.plan(config(work, start=str(tmp_path / "start")), *of))[0], other)
+    assert same(restore(start.plan_training(config(work, start=str(tmp_path / "start")), *of))[0], other)
     checkpoint.write(plan.folder, dataclasses.replace(plan.beginning, step=2), other, {})
     found, state, resumed = restore(plan)
     assert (state.step, resumed) == (2, True)
@@ -98,18 +98,18 @@ def test_first_weights_are_those_of_the_seed_of_the_start_or_of_a_checkpoint(
 
 def test_a_training_notes_the_longest_sequences_that_it_or_its_start_has_learnt(restore, work, tmp_path) -> None:
     of, longer = (tmp_path, "f" * 64, "c", {}), dataclasses.replace(config(work).model, positions=64)
-    size = start.plan(config(work, model=longer), *of).model
+    size = start.plan_training(config(work, model=longer), *of).model
     weights = build_model(size).state_dict()
     for learnt, noted in ((48, 48), (16, 32), (None, 64)):  # the shards have 32
         bert_format.save(tmp_path / "start", size, weights, work / "vocab", learnt=learnt)
-        plan = start.plan(config(work, model=longer, start=str(tmp_path / "start")), *of)
+        plan = start.plan_training(config(work, model=longer, start=str(tmp_path / "start")), *of)
         assert restore(plan)[1].learnt == noted
     for before, noted in ((None, 64), (40, 40)):
         checkpoint.write(plan.folder, dataclasses.replace(plan.beginning, step=2, learnt=before), weights, {})
         assert restore(plan)[1].learnt == noted
     fitting = config(work, model=dataclasses.replace(size, positions=0))
-    assert start.plan(fitting, *of).model.positions == 32
-    assert start.plan(dataclasses.replace(fitting, start=str(tmp_path / "start")), *of).model.positions == 64
+    assert start.plan_training(fitting, *of).model.positions == 32
+    assert start.plan_training(dataclasses.replace(fitting, start=str(tmp_path / "start")), *of).model.positions == 64
 
 
 RESTORE = """
@@ -118,8 +118,8 @@ from pathlib import Path
 from model.training import start
 from pipeline.storage.uploads import BackgroundUpload
 from tests.model.training.test_start import config
-plan = start.plan(config(Path(sys.argv[1])), Path(sys.argv[2]), "f" * 64, "c", {})
-session = start.join(plan, lambda: None)
+plan = start.plan_training(config(Path(sys.argv[1])), Path(sys.argv[2]), "f" * 64, "c", {})
+session = start.join_ranks(plan, lambda: None)
 _, _, state, resumed = start.restore(session, BackgroundUpload(), lambda: None)
 print("found", session.world.size, session.plan.config.micro_batch, state.step, resumed)
 """
