@@ -22,7 +22,7 @@ from model.config import TrainConfig
 from model.resilience import rank_record
 from pipeline.cli import entry_point
 from pipeline.errors import ConfigError, Exit
-from pipeline.stages import fingerprints, stage, store_folder
+from pipeline.stages import fetch_inputs, fingerprints, stage
 
 
 def launcher_arguments(argv: list[str]) -> list[str]:
@@ -90,15 +90,15 @@ def train(config: TrainConfig) -> None:
     from model.training import estimate, extending, trainer
 
     identity = fingerprint, sources = fingerprints.fingerprint("train", config)
-    store = store_folder.checkpoint_store(config)
-    addresses = store_folder.shard_addresses(config)
+    store = fetch_inputs.checkpoint_store(config)
+    addresses = fetch_inputs.shard_addresses(config)
     common = fingerprints.partial_fingerprint(config, sources, extending.independent_keys(config))
     make = functools.partial(trainer.train, fingerprint=fingerprint, common=common, store=store, addresses=addresses)
     if int(os.environ.get("RANK", "0")) == 0:
         stage.run("train", config, make, in_place=True, uploads=store, identity=identity)
         estimate.remember(config)
     elif config.force or fingerprints.recognise("train", config, *identity) is None:
-        local = store_folder.localise("train", config)
+        local = fetch_inputs.localise("train", config)
         make(local, Path(local.out))
 
 

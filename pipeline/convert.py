@@ -29,7 +29,7 @@ from pipeline.records import checkpoint_folder
 from pipeline.records.manifest import MANIFEST, Manifest, Result, enclosing_manifest, require_manifest
 from pipeline.records.metrics import Conversion
 from pipeline.shards import Shard, open_folder
-from pipeline.stages import stage, store_folder
+from pipeline.stages import fetch_inputs, stage
 from pipeline.storage.checksums import sha256_of
 from pipeline.storage.stores import hub
 from pipeline.storage.strict_json import Json
@@ -439,11 +439,11 @@ def push(config: ConvertConfig, name: str) -> None:
         InputError, Restart: the hub denies access, or does not answer.
     """
     folder = config.out
-    if store_folder.in_store(folder):
-        folder = str(store_folder.fetch_input(store_folder.root_of(config.mirror), folder, "out"))
+    if fetch_inputs.in_store(folder):
+        folder = str(fetch_inputs.fetch_input(fetch_inputs.root_of(config.mirror), folder, "out"))
     revisions = dict[str, Path]()
     if config.push_revisions:
-        config = store_folder.localise("convert", config)
+        config = fetch_inputs.localise("convert", config)
         revisions = choose_revisions(config.train, config.push_revisions)
     for revision, path in revisions.items():
         with tempfile.TemporaryDirectory(dir=Path(folder).parent, prefix=".push-") as made:
@@ -460,7 +460,7 @@ def check_source(config: ConvertConfig) -> None:
     A checkpoint by its own path may: it is named.
     """
     unfinished = Manifest.read(config.train, of_input=True) is None
-    if unfinished and store_folder.list_checkpoints(config.train) and Manifest.read(config.out):
+    if unfinished and fetch_inputs.list_checkpoints(config.train) and Manifest.read(config.out):
         raise InputError(
             f"this training is not finished, and out={config.out} has a model; finish it, name a checkpoint "
             "(train=FOLDER/checkpoints/RUN/step-N), or set another out",

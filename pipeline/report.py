@@ -26,7 +26,7 @@ from pipeline.records.manifest import Manifest, Result
 from pipeline.records.metrics import Conversion, CorpusCounts, Score, TrainingSummary
 from pipeline.reporting import graph_svg, minimal_pair_tables, plots, score_tables, wandb_stages
 from pipeline.reporting.score_tables import Figures, Made, Plot, Stages, format_score
-from pipeline.stages import stage, store_folder
+from pipeline.stages import fetch_inputs, stage
 from pipeline.stages.fingerprints import absolute, compare_inputs
 from pipeline.storage.atomic import write_text
 
@@ -59,7 +59,7 @@ def read_stages(config: ReportConfig) -> Stages:
     Raises:
         InputError: no stage is finished, or one that is named is not.
     """
-    every = score_tables.read_finished(config.stages or store_folder.list_stages(config.workdir))
+    every = score_tables.read_finished(config.stages or fetch_inputs.list_stages(config.workdir))
     if lost := next((folder for folder in config.stages if folder not in every), None):
         raise InputError("no finished stage; run it, or leave it out", "stages", lost)
     others = (item for item in every.items() if item[1].manifest.stage != "report")

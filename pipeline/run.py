@@ -20,7 +20,7 @@ from pipeline.orchestration.slurm import SlurmExecutor
 from pipeline.records import run_file
 from pipeline.records.manifest import Manifest
 from pipeline.records.metrics import Conversion
-from pipeline.stages import stage, store_folder
+from pipeline.stages import fetch_inputs, stage
 from pipeline.storage import places
 
 
@@ -46,7 +46,7 @@ def execute(config: RunConfig) -> None:
             "executor.preflight",
             True,
         )
-    if store_folder.in_store(config.workdir):
+    if fetch_inputs.in_store(config.workdir):
         config.workdir = places.normal(config.workdir)
         if config.executor.name == "slurm":
             raise ConfigError(
@@ -57,10 +57,10 @@ def execute(config: RunConfig) -> None:
         jobs = "" if config.executor.here else jobs_of(config, nodes)
         terminal.say("\n".join(filter(None, [draw(nodes), jobs, expected])))
         return
-    with store_folder.lock_run(config.workdir):
+    with fetch_inputs.lock_run(config.workdir):
         nodes, expected = plan_run(config)
         # The driver of pods may not see the volume; elsewhere two would mix their logs.
-        elsewhere = config.executor.pods or store_folder.in_store(config.workdir)
+        elsewhere = config.executor.pods or fetch_inputs.in_store(config.workdir)
         with contextlib.nullcontext() if elsewhere else stage.lock_run(Path(config.workdir)):
             run_nodes(config, nodes, expected)
 
@@ -165,10 +165,10 @@ def make_executor(config: RunConfig, run: Run) -> Executor | None:
     if config.executor.name == "slurm":
         return SlurmExecutor(config.executor, run)
     return LocalExecutor(
-        store_folder.local_place(config.workdir, config.mirror),
+        fetch_inputs.local_place(config.workdir, config.mirror),
         run.cores,
         lambda node: stage_commands.stage_command(node, run.place, config.processes, run.cores),
-        lambda: store_folder.put_logs(config.workdir, config.mirror),
+        lambda: fetch_inputs.put_logs(config.workdir, config.mirror),
     )
 
 

@@ -12,7 +12,7 @@ from pipeline.config import SubmitConfig, TaskConfig
 from pipeline.errors import InputError
 from pipeline.evaluation import answers, examples
 from pipeline.records.manifest import Result
-from pipeline.stages import stage, store_folder
+from pipeline.stages import fetch_inputs, stage
 
 ARCHIVE = "submission.zip"
 
@@ -92,7 +92,7 @@ def read_answers(path: Path) -> str:
 
 def run(config: SubmitConfig) -> None:
     """Make the zip file of the given evaluations, or of all finished ones in the run."""
-    evaluations = config.evaluations or store_folder.list_stages(config.workdir, "evaluate-*")
+    evaluations = config.evaluations or fetch_inputs.list_stages(config.workdir, "evaluate-*")
     stage.run("submit", replace(config, evaluations=evaluations), make)
 
 

@@ -32,7 +32,8 @@ from pipeline.evaluation.task_types.token_classification import marks_of
 from pipeline.records.estimate import Estimate
 from pipeline.records.metrics import Score, mean_of
 from pipeline.stages import fingerprints
-from pipeline.stages.store_folder import StoreFolder, local_place, localise
+from pipeline.stages.fetch_inputs import local_place, localise
+from pipeline.stages.output_folder import output_folder
 from pipeline.storage import strict_json
 from pipeline.storage.atomic import atomic_folder, write_text
 from pipeline.tokenization.coverage import Coverage
@@ -192,7 +193,7 @@ def run_part(config: EvaluateConfig, index: int, parts: int) -> bool:
         return index == 0
     keys = grid_of(config)
     mine = dict(list(keys.items())[index::parts])
-    with StoreFolder("evaluate", config).part(f"{RUNS}/*.json"):
+    with output_folder("evaluate", config).part(f"{RUNS}/*.json"):
         folder = local_place(config.out, config.mirror) / RUNS
         folder.mkdir(parents=True, exist_ok=True)
         done = finished(folder, mine)

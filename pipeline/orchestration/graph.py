@@ -30,7 +30,7 @@ from pipeline.evaluation import examples
 from pipeline.orchestration.run_document import FORCED, Nodes, StageRecord
 from pipeline.records import checkpoint_folder
 from pipeline.records.manifest import MANIFEST, Manifest, require_manifest
-from pipeline.stages import fingerprints, store_folder
+from pipeline.stages import fetch_inputs, fingerprints
 from pipeline.stages.fingerprints import Identity, pin
 from pipeline.stages.registry import type_of
 from pipeline.storage import places
@@ -98,7 +98,7 @@ def find_user_results(workdir: str, known: fingerprints.Sources) -> Names:
     are left out, which is said.
     """
     made, found = {fingerprints.absolute(path): one for path, one in known.items()}, []
-    folders = [path for path in store_folder.list_stages(workdir) if fingerprints.absolute(path) not in made]
+    folders = [path for path in fetch_inputs.list_stages(workdir) if fingerprints.absolute(path) not in made]
     there = [(path, one) for path in folders if (one := Manifest.read(path, of_input=True))]
     for path, manifest in sorted(there, key=lambda pair: pair[1].finished):
         current = fingerprints.compare_inputs(manifest, made)
@@ -193,13 +193,13 @@ def check_places(config: RunConfig, nodes: Nodes) -> None:
             made = fingerprints.producer_of(path, makers) is not None
             if not made and not places.is_folder(places.at(path)) and not places.matching(path):
                 raise InputError("does not exist; correct the path", key, path, where=f"stage {node.name}")
-            if made or key != "data" or not isinstance(node.config, EvaluateConfig) or store_folder.in_store(path):
+            if made or key != "data" or not isinstance(node.config, EvaluateConfig) or fetch_inputs.in_store(path):
                 continue
             try:
                 examples.check_files(path, node.config.task)
             except UserError as error:
                 raise error.but(where=f"stage {node.name}") from error
-    if store_folder.in_store(config.workdir):
+    if fetch_inputs.in_store(config.workdir):
         return  # its lock has been written
     with writable(config.workdir, "workdir"), tempfile.TemporaryFile(dir=nearest_existing(config.workdir)):
         pass
@@ -242,11 +242,11 @@ def sort_topologically(needs: Needs) -> Names:
 
 def first_step(config: StageConfig, fingerprint: str, sources: fingerprints.Sources) -> tuple[int, str]:
     """Return the step after which a training continues, and the end of a sentence that says so."""
-    if not isinstance(config, TrainConfig) or not (found := store_folder.list_checkpoints(config.out)):
+    if not isinstance(config, TrainConfig) or not (found := fetch_inputs.list_checkpoints(config.out)):
         return 0, ""
     if steps := [step for run, step in found if run == checkpoint_folder.run_name(fingerprint)]:
         return max(steps), f"; resumes after step {max(steps):,}"
-    if store_folder.in_store(config.out):
+    if fetch_inputs.in_store(config.out):
         return 0, "; has checkpoints of other settings"
     common = fingerprints.partial_fingerprint(config, sources, extending.independent_keys(config))
     if step := extending.step_in_common(config, common):

@@ -18,8 +18,8 @@ from pipeline.console.redact import hide, one_line, unsigned
 from pipeline.errors import ConfigError, InputError, writable
 from pipeline.records import run_file
 from pipeline.records.manifest import Manifest
+from pipeline.stages.fetch_inputs import in_store, local_place
 from pipeline.stages.registry import STAGES
-from pipeline.stages.store_folder import in_store, local_place
 from pipeline.storage import places
 from pipeline.storage.atomic import write_text
 from pipeline.storage.checksums import sha256_of

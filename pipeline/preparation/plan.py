@@ -31,7 +31,7 @@ from pipeline.readers.io import byte_ranges
 from pipeline.shards import ShardInfo
 from pipeline.shards.holdout import is_held_out
 from pipeline.stages import fingerprints
-from pipeline.stages.store_folder import root_of
+from pipeline.stages.fetch_inputs import root_of
 from pipeline.storage import places
 from pipeline.storage.cached_folders import restore_addresses
 from pipeline.tokenization.word_segmentation import segmenter

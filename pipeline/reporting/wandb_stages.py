@@ -21,7 +21,7 @@ from pipeline.records.manifest import TRACKER, Manifest
 from pipeline.records.metrics import Conversion, CorpusCounts, Record, Score
 from pipeline.reporting.graph_svg import needs_of
 from pipeline.reporting.score_tables import PUBLISHED, Stages, published_scores, read_finished
-from pipeline.stages import store_folder
+from pipeline.stages import fetch_inputs
 from pipeline.storage import strict_json
 from pipeline.storage.atomic import write_text
 from pipeline.storage.checksums import sha256_of
@@ -42,7 +42,7 @@ MOST = 1000  # files of an artifact; the sums of more are one sum
 
 def finished_in(work: Path) -> Stages:
     """Return the finished stages in the folder of a run."""
-    return {made.folder.name: made for made in read_finished(store_folder.list_stages(str(work))).values()}
+    return {made.folder.name: made for made in read_finished(fetch_inputs.list_stages(str(work))).values()}
 
 
 def log(work: Path, found: Stages, project: str | None) -> None:

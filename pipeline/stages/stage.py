@@ -23,9 +23,10 @@ from pipeline.console.redact import one_line
 from pipeline.errors import ConfigError, InputError, UserError, disk_failure, writable
 from pipeline.records.checkpoint_folder import belongs_to_other, run_name
 from pipeline.records.manifest import MANIFEST, Manifest, Result, file_checksums, unfinished_manifest
+from pipeline.stages.fetch_inputs import Config, local_place, localise
 from pipeline.stages.fingerprints import Identity, changes, differences, fingerprint, pin, recognise
+from pipeline.stages.output_folder import OutputFolder, output_folder
 from pipeline.stages.registry import stage_of
-from pipeline.stages.store_folder import Config, StoreFolder, local_place, localise
 from pipeline.storage.atomic import remove_leftovers, write_text
 from pipeline.storage.uploads import BackgroundUpload
 
@@ -143,13 +144,13 @@ def discard(away: Path) -> None:
 
 
 @contextlib.contextmanager
-def _held(stage: str, config: StageConfig, wait: bool = False) -> Iterator[tuple[StoreFolder, Path, Path]]:
-    """Hold the folder of a stage; yield its store, its local place, and where that leads to."""
-    store = StoreFolder(stage, config)
+def _held(stage: str, config: StageConfig, wait: bool = False) -> Iterator[tuple[OutputFolder, Path]]:
+    """Hold the folder of a stage; yield it, and where its local place leads to."""
     named = output_place(str(local_place(config.out, config.mirror)))
-    with convert_disk_errors(named), lock_folder(named, wait), store.locked(wait), lock_target(named, wait) as out:
+    folder = output_folder(stage, config, named)
+    with convert_disk_errors(named), lock_folder(named, wait), folder.locked(wait), lock_target(named, wait) as out:
         recover(out)
-        yield store, named, out
+        yield folder, out
 
 
 def describe_age(present: Manifest) -> str:
@@ -183,28 +184,25 @@ def run(
         UserError: raised by `make`, or `out` is locked, not writable or not a folder of `stage`.
     """
     pin(config)
-    with _held(stage, config, wait) as (store, named, out):
-        place = config.out if store.stored else named
+    with _held(stage, config, wait) as (folder, out):
         identity = identity or fingerprint(stage, config)
         wanted, _ = identity
         if config.force:
-            _delete(store, named, out, wanted)
-        store.check_free(named, in_place)
+            _delete(folder, out, wanted)
+        folder.check_free(in_place)
         present = recognise(stage, config, *identity)
         if present is not None:
-            terminal.say(f"{stage}: up to date{describe_age(present)}, {present.summary} -> {place}")
+            terminal.say(f"{stage}: up to date{describe_age(present)}, {present.summary} -> {folder.place}")
             return present
-        manifest = store.unsent(wanted) if store.stored else None
+        manifest = folder.unsent(wanted)
         if manifest is None:
             if not in_place and (old := Manifest.read(out)) is not None:
                 changed = differences(changes(old.config, config)) or "inputs or code"
-                terminal.say(f"{stage}: will replace what is in {place}, as these differ: {changed}")
-            if store.stored:
-                store.begin(in_place, run_name(wanted))
-            manifest = _made(store, config, make, out, in_place, uploads, identity)
-        if store.stored:
-            manifest = store.finish(manifest)
-    terminal.say(f"{stage}: {manifest.summary} in {manifest.seconds:.1f} s -> {place}")
+                terminal.say(f"{stage}: will replace what is in {folder.place}, as these differ: {changed}")
+            folder.begin(in_place, run_name(wanted))
+            manifest = _made(folder, config, make, out, in_place, uploads, identity)
+        manifest = folder.finish(manifest)
+    terminal.say(f"{stage}: {manifest.summary} in {manifest.seconds:.1f} s -> {folder.place}")
     return manifest
 
 
@@ -214,21 +212,20 @@ def delete(stage: str, config: StageConfig, wanted: str) -> None:
     Raises:
         InputError: another process makes it, or it cannot be deleted.
     """
-    with _held(stage, config) as (store, named, out):
-        _delete(store, named, out, wanted)
+    with _held(stage, config) as (folder, out):
+        _delete(folder, out, wanted)
 
 
-def _delete(store: StoreFolder, named: Path, out: Path, wanted: str) -> None:
+def _delete(folder: OutputFolder, out: Path, wanted: str) -> None:
     """Delete a result, its manifest first; files of others and of other trainings stay."""
-    store.check_free(named, in_place=True)
-    made = Manifest.read(store.config.out)
-    progress = stage_of(store.stage).progress.format(run_name(wanted))
+    folder.check_free(in_place=True)
+    made = Manifest.read(folder.config.out)
+    progress = stage_of(folder.stage).progress.format(run_name(wanted))
     files = made.files if made is not None and not progress else {}
-    if store.stored:
-        store.discard(lambda name: name in files or (progress and name.startswith(f"{progress}/")))
+    folder.discard(lambda name: name in files or (progress and name.startswith(f"{progress}/")))
     with writable(out):
         if files and (out / MANIFEST).exists():  # what a killed start leaves is the stage's
-            write_text(out / MANIFEST, unfinished_manifest(store.stage).decode())
+            write_text(out / MANIFEST, unfinished_manifest(folder.stage).decode())
         for name in [*files, MANIFEST]:
             (out / name).unlink(missing_ok=True)
         remove_leftovers(out)
@@ -258,7 +255,7 @@ def _put_back(aside: Path, out: Path, wanted: bool) -> None:
 
 
 def _made(
-    store: StoreFolder,
+    target: OutputFolder,
     config: Config,
     make: Callable[[Config, Path], Result],
     out: Path,
@@ -268,14 +265,14 @@ def _made(
 ) -> Manifest:
     """Make the local folder, with its manifest: an empty one, or that of a stage that resumes."""
     started, (wanted, sources) = time.monotonic(), identity
-    local = localise(store.stage, config)
+    local = localise(target.stage, config)
     folder = out if in_place else out.with_name(f".{out.name}.tmp")
     aside = _set_aside(folder, in_place)
     new = not folder.exists()
     with writable(out):  # also in the place that a link leads to
         folder.mkdir(parents=True, exist_ok=True)
     try:
-        with store.uploading(uploads) if in_place else contextlib.nullcontext():
+        with target.uploading(uploads) if in_place else contextlib.nullcontext():
             result = make(local, folder)
     except BaseException as error:
         if not in_place:
@@ -283,15 +280,15 @@ def _made(
         with contextlib.suppress(OSError):
             if new:
                 folder.rmdir()  # empty, after a mistake of the user
-            _put_back(aside, out, isinstance(error, UserError) and not store.stored)
+            _put_back(aside, out, target.restores(error))
         raise
     remove_leftovers(folder)
-    result = store.addressed(result)
+    result = target.addressed(result)
     files = file_checksums(folder, result.sums, functools.partial(belongs_to_other, run_name(wanted)))
     manifest = Manifest(
-        stage=store.stage,
+        stage=target.stage,
         fingerprint=wanted,
-        version=stage_of(store.stage).version,
+        version=stage_of(target.stage).version,
         config=dataclasses.asdict(config),
         inputs=sources,
         files=files,

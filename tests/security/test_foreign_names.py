@@ -14,7 +14,7 @@ from model.huggingface.bert_format import parts_of
 from model.loader.sources import CachedShards
 from pipeline.errors import InputError
 from pipeline.records.manifest import Manifest
-from pipeline.stages import store_folder
+from pipeline.stages import fetch_inputs
 from pipeline.storage import file_search
 from pipeline.storage.cached_folders import CachedFolder
 from tests.security.hostile import hammer, soup
@@ -60,7 +60,7 @@ def test_a_listing_writes_nowhere_else(bucket: str, store: Proxy, tmp_path: Path
     else:
         pytest.skip("the client does not write such a key")
     with pytest.raises(InputError):
-        store_folder.fetch_input(tmp_path / "mirror" / "deep", f"{bucket}/model", "train")
+        fetch_inputs.fetch_input(tmp_path / "mirror" / "deep", f"{bucket}/model", "train")
     assert not list(tmp_path.rglob("evil.txt"))
 
 
@@ -69,7 +69,7 @@ def test_a_manifest_writes_nowhere_else(bucket: str, store: Proxy, tmp_path: Pat
     named = name.format(there=tmp_path / "there")
     objects.put(f"{bucket}/vocab/manifest.json", manifest_of({named: b"evil"}))
     with refused(InputError, path=f"{bucket}/vocab/manifest.json"):
-        store_folder.fetch_input(tmp_path / "mirror", f"{bucket}/vocab", "vocab")
+        fetch_inputs.fetch_input(tmp_path / "mirror", f"{bucket}/vocab", "vocab")
     assert not list(tmp_path.rglob("evil.txt"))
 
 
@@ -82,7 +82,7 @@ def test_the_sums_of_a_checkpoint_write_nowhere_else(bucket: str, store: Proxy, 
     listed = copy.listed()
     listed[f"{group}/../../../../../evil.txt"] = next(iter(listed.values()))
     with pytest.raises(InputError):
-        store_folder.fetch_checkpoint(copy, group, listed)
+        fetch_inputs.fetch_checkpoint(copy, group, listed)
     assert not list(tmp_path.rglob("evil.txt"))
 
 

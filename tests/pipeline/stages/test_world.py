@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 
 from pipeline.errors import InputError, Restart, UserError
 from pipeline.records.manifest import MANIFEST
-from pipeline.stages import store_folder
+from pipeline.stages import fetch_inputs
 from pipeline.storage.cached_folders import CachedFolder
 from tests.pipeline.stages.world import TRAININGS, World, kept, number_after
 from tests.security.hostile import SECONDS, for_seconds
@@ -57,7 +57,7 @@ def test_a_training_that_resumes_loses_no_checkpoint_that_a_rule_keeps(
     assert stored.store.data.items() >= before.items(), "neither made nor put again"
     assert stored.names("train").keys() == {*made.files, MANIFEST}
     assert stored.checkpoints("long").keys() == {0, 2, 6, 10}
-    assert [step for _, step in store_folder.list_checkpoints(f"{stored.run}/train")][-1] == 10
+    assert [step for _, step in fetch_inputs.list_checkpoints(f"{stored.run}/train")][-1] == 10
     assert stored.wrong("train") == []
     marked = [name for name in made.files if "step-00000002" in name]
     assert len(marked) == 4, "what was not fetched is named, too"

@@ -11,10 +11,10 @@ import pytest
 
 from pipeline.console.redact import redact
 from pipeline.errors import ConfigError, Restart, StoreError
-from pipeline.stages import stage, store_folder
+from pipeline.stages import fetch_inputs, stage
 from pipeline.storage import cached_folders, places
 from pipeline.storage.checksums import sha256
-from tests.pipeline.stages.test_store_folder import Maker, download
+from tests.pipeline.stages.test_output_folder import Maker, download
 from tests.support import objects
 from tests.support.refusals import refused
 from tests.support.servers import azure_server
@@ -161,9 +161,9 @@ def test_a_stage_in_an_account_of_the_address_is_known_on_another_machine(bucket
     assert made.figures["place"] == f"{place}/run"
     assert stage.run("download", download(place, tmp_path / "b"), make) == made
     assert make.calls == 1
-    folder = store_folder.fetch_input(tmp_path / "b", f"{place}/run/download", "data")
+    folder = fetch_inputs.fetch_input(tmp_path / "b", f"{place}/run/download", "data")
     assert (folder / "deep" / "b.txt").read_bytes() == b"b"
-    with store_folder.lock_run(f"{place}/run"):
+    with fetch_inputs.lock_run(f"{place}/run"):
         assert objects.head(f"{bucket}/run/.lock") is not None
 
 

@@ -13,7 +13,7 @@ from pipeline.common import parallel
 from pipeline.config import CorpusConfig, DownloadConfig, DownloadFile, TasksConfig
 from pipeline.errors import InputError, StoreError
 from pipeline.records.manifest import MANIFEST, Manifest, Result
-from pipeline.stages import stage, store_folder
+from pipeline.stages import fetch_inputs, stage
 from pipeline.stages.fingerprints import fingerprint_path
 from pipeline.storage import lease
 from pipeline.storage.stores.remote_file import LARGEST, parse
@@ -84,7 +84,7 @@ def test_a_stage_in_a_store_is_known_elsewhere_without_its_data(bucket: str, sto
 def test_an_input_of_which_no_file_is_read_has_its_manifest(bucket: str, store: Proxy, tmp_path: Path) -> None:
     """As sample tasks and a dump have in the pod that makes the report."""
     made = stage.run("download", download(bucket, tmp_path / "a"), Maker({"dump.bz2": b"text"}))
-    place = store_folder.fetch_input(tmp_path / "b", f"{bucket}/run/download", "stages.0", store_folder.READS["report"])
+    place = fetch_inputs.fetch_input(tmp_path / "b", f"{bucket}/run/download", "stages.0", fetch_inputs.READS["report"])
     assert Manifest.read(place) == made
     assert [path.name for path in place.iterdir()] == [MANIFEST]
 
@@ -113,7 +113,7 @@ def test_the_manifest_of_an_input_is_there_at_any_time(
     """A rank fetches an input while another one, which has fetched it, reads it."""
     stage.run("download", download(bucket, tmp_path / "a"), Maker({"a.txt": b"a"}))
     place, there = f"{bucket}/run/download", list[bool]()
-    store_folder.fetch_input(tmp_path / "b", place, "source")
+    fetch_inputs.fetch_input(tmp_path / "b", place, "source")
     write = Manifest.write
 
     def noted(self: Manifest, folder: Path) -> None:
@@ -121,14 +121,14 @@ def test_the_manifest_of_an_input_is_there_at_any_time(
         write(self, folder)
 
     monkeypatch.setattr(Manifest, "write", noted)
-    store_folder.fetch_input(tmp_path / "b", place, "source")
+    fetch_inputs.fetch_input(tmp_path / "b", place, "source")
     assert there == [True]
 
 
 def test_a_file_that_an_input_has_lost_is_read_no_more(bucket: str, tmp_path: Path) -> None:
     for files in ({"a.txt": b"a", "b.txt": b"b"}, {"a.txt": b"a"}):
         stage.run("download", download(bucket, tmp_path / "a", force=True), Maker(files))
-        folder = store_folder.fetch_input(tmp_path / "b", f"{bucket}/run/download", "source")
+        folder = fetch_inputs.fetch_input(tmp_path / "b", f"{bucket}/run/download", "source")
         assert {path.name for path in folder.iterdir()} == {*files, MANIFEST}
 
 
@@ -222,31 +222,31 @@ def test_a_forced_stage_goes_on_on_another_machine(bucket: str, tmp_path: Path) 
 def test_files_that_no_stage_made_may_be_inputs(bucket: str, tmp_path: Path) -> None:
     objects.put(f"{bucket}/text/a.txt", b"a")
     objects.put(f"{bucket}/text/deep/b.txt", b"b")
-    folder = store_folder.fetch_input(tmp_path, f"{bucket}/text", "data")
+    folder = fetch_inputs.fetch_input(tmp_path, f"{bucket}/text", "data")
     assert {p.name: p.read_bytes() for p in folder.rglob("*.txt")} == {"a.txt": b"a", "b.txt": b"b"}
     assert fingerprint_path(folder) == fingerprint_path(f"{bucket}/text")
-    assert store_folder.fetch_input(tmp_path, f"{bucket}/text/a.txt", "vocab").read_bytes() == b"a"
+    assert fetch_inputs.fetch_input(tmp_path, f"{bucket}/text/a.txt", "vocab").read_bytes() == b"a"
     objects.delete([f"{bucket}/text/deep/b.txt"])
-    assert [path.name for path in store_folder.fetch_input(tmp_path, f"{bucket}/text", "data").rglob("*.*")] == [
+    assert [path.name for path in fetch_inputs.fetch_input(tmp_path, f"{bucket}/text", "data").rglob("*.*")] == [
         "a.txt"
     ]
     with refused(InputError, key="data"):
-        store_folder.fetch_input(tmp_path, f"{bucket}/nothing", "data")
+        fetch_inputs.fetch_input(tmp_path, f"{bucket}/nothing", "data")
 
 
 def test_a_part_of_a_stages_folder_is_an_input_too(bucket: str, tmp_path: Path) -> None:
     make = Maker({"model/a.txt": b"a", "other/b.txt": b"b"})
     stage.run("download", download(bucket, tmp_path / "a"), make)
-    folder = store_folder.fetch_input(tmp_path / "b", f"{bucket}/run/download/model", "data")
+    folder = fetch_inputs.fetch_input(tmp_path / "b", f"{bucket}/run/download/model", "data")
     assert [path.name for path in folder.iterdir()] == ["a.txt"]
     assert not list((tmp_path / "b").rglob("b.txt"))
 
 
 def test_logs_are_put(bucket: str, tmp_path: Path) -> None:
-    logs = store_folder.local_place(f"{bucket}/run/logs", str(tmp_path))
+    logs = fetch_inputs.local_place(f"{bucket}/run/logs", str(tmp_path))
     logs.mkdir(parents=True)
     (logs / "vocab.log").write_text("said")
-    store_folder.put_logs(f"{bucket}/run", str(tmp_path))
+    fetch_inputs.put_logs(f"{bucket}/run", str(tmp_path))
     assert names(f"{bucket}/run/logs") == {"vocab.log"}
 
 
@@ -258,11 +258,11 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("short")
 def test_two_runs_in_one_folder_are_refused_by_name(bucket: str) -> None:
-    with store_folder.lock_run(f"{bucket}/run"):
-        with refused(InputError, key="workdir") as caught, store_folder.lock_run(f"{bucket}/run"):
+    with fetch_inputs.lock_run(f"{bucket}/run"):
+        with refused(InputError, key="workdir") as caught, fetch_inputs.lock_run(f"{bucket}/run"):
             raise AssertionError
         assert str(os.getpid()) in str(caught.value)
-    with store_folder.lock_run(f"{bucket}/run"):
+    with fetch_inputs.lock_run(f"{bucket}/run"):
         pass
     assert names(f"{bucket}/run") == set()
 
@@ -275,14 +275,14 @@ def test_the_lock_of_a_killed_process_of_this_machine_is_taken_over(bucket: str,
     )
     assert subprocess.run([sys.executable, "-c", script], cwd=root, check=False).returncode == -signal.SIGKILL
     assert names(f"{bucket}/run") == {".lock"}
-    with store_folder.lock_run(f"{bucket}/run"):
+    with fetch_inputs.lock_run(f"{bucket}/run"):
         pass
 
 
 @pytest.mark.usefixtures("short")
 def test_a_lock_that_is_not_renewed_is_taken_over(bucket: str) -> None:
     objects.put(f"{bucket}/run/.lock", b'{"host": "gone", "pid": 1, "token": "t"}')
-    with store_folder.lock_run(f"{bucket}/run"):
+    with fetch_inputs.lock_run(f"{bucket}/run"):
         one = lease.Lease(f"{bucket}/run/.lock", "workdir")
         with pytest.raises(InputError):
             one.take(False)
@@ -310,6 +310,6 @@ def test_a_store_without_conditions_is_named(bucket: str, store: Proxy, capfd: p
     if not bucket.startswith("s3://"):
         pytest.skip("its conditions are part of the address, or of what is signed")
     store.dropped = {"if-none-match", "if-match"}
-    with store_folder.lock_run(f"{bucket}/run"):
+    with fetch_inputs.lock_run(f"{bucket}/run"):
         pass
     assert "warning: " in capfd.readouterr().err
