@@ -73,10 +73,8 @@ class Reader:
         try:
             return self.library.Archive(path)
         except RuntimeError as error:
-            why = (
-                placeholders.file_placeholder(places.at(path))
-                or f"not a complete ZIM file ({error}); download it again"
-            )
+            stand_in = placeholders.file_placeholder(places.at(path)) if Path(path).is_file() else None
+            why = stand_in or f"not a complete ZIM file ({error}); download it again"
             raise InputError(why, path=path) from error
 
     def _items(self, path: str) -> list[byte_ranges.Marked[int]]:

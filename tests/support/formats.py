@@ -177,7 +177,7 @@ MANY["zim"] = ("zim", "a.zim", pages)
 
 def rows(path: Path, texts: list[str]) -> None:
     """Write a Parquet file."""
-    pq.write_table(pa.table({"text": texts}), path)
+    pq.write_table(pa.table({"text": texts}), path, row_group_size=2)
 
 
 def write(folder: Path, form: str, texts: list[str] = TEXTS) -> Path:

@@ -99,6 +99,9 @@ def test_a_changed_file_is_noticed(form: str, tmp_path: Path) -> None:
     write(tmp_path, form, TEXTS[:3])
     with refused(InputError, "changed", path=file_range.path):  # as a worker that opens it later
         list(open_corpus(corpus(Path(file_range.path), form), "").read(file_range, ReadLog()))
+    Path(file_range.path).unlink()
+    with refused(InputError, path=file_range.path):
+        list(reader.read(file_range, ReadLog()))
 
 
 @pytest.mark.parametrize("form", MANY)

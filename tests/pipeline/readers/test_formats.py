@@ -133,13 +133,6 @@ def test_a_broken_object_is_named_and_can_be_skipped(line: str, why: str, tmp_pa
     assert why in tally.broken[0]
 
 
-def test_a_line_is_numbered_from_the_beginning_of_the_file(tmp_path: Path) -> None:
-    path = tmp_path / "a.jsonl"
-    path.write_text('{"text": "good"}\n' * 50 + "oops\n")
-    with refused(InputError, "line 51: ", path=str(path), line=51):
-        read(config("jsonl", path), 100)
-
-
 FIELDS = {"text": ["head", "meta.body"], "title": None, "id": "key"}
 ROWS = [{"head": "One", "meta": {"body": "first"}, "key": 1}, {"head": None, "meta": {"body": "second"}, "key": 2}]
 
@@ -149,13 +142,6 @@ def test_fields_are_named_nested_and_joined(tmp_path: Path) -> None:
     for reader in ("jsonl", "parquet"):
         corpus = config(reader, rows_in(tmp_path, reader, ROWS), options=FIELDS)
         assert [(d.id, d.text) for d in read(corpus)[0]] == expected
-
-
-@pytest.mark.parametrize("split_bytes", [50, 1 << 20])
-def test_parquet_gives_every_row_once(split_bytes: int, tmp_path: Path) -> None:
-    pq.write_table(pa.table({"text": TEXTS}), tmp_path / "a.parquet", row_group_size=2)
-    found, _ = read(config("parquet", tmp_path), split_bytes)
-    assert [d.text for d in found] == TEXTS
 
 
 def test_parquet_says_which_columns_there_are(tmp_path: Path) -> None:
@@ -310,17 +296,6 @@ def test_names_may_be_in_capitals_and_have_the_characters_of_patterns(tmp_path: 
 def test_an_option_of_a_wrong_kind_is_named(tmp_path: Path, text: object) -> None:
     with pytest.raises(ConfigError, match=r"corpus\.options\.text="):
         read(config("jsonl", tmp_path, options={"text": text}))
-
-
-def test_a_changed_file_is_noticed(tmp_path: Path) -> None:
-    reader = open_corpus(write(tmp_path, "jsonl"), "")
-    (split,) = reader.splits(1 << 20)
-    write(tmp_path, "jsonl", texts=TEXTS[:3])
-    with refused(InputError, "changed", path=split.path):
-        list(reader.read(split, ReadLog()))
-    Path(split.path).unlink()
-    with refused(InputError, "read", path=split.path):
-        list(reader.read(split, ReadLog()))
 
 
 def test_letters_decoded_twice_are_mended_on_request(tmp_path: Path) -> None:
