@@ -1,14 +1,21 @@
 """The server takes overlays as a user applies them."""
 
+import copy
+import json
 import os
 import subprocess
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
+from tests.k8s.api import Object
 from tests.k8s.control_plane import PROGRAMS, ControlPlane
 from tests.k8s.documented import of_the_page, words
-from tests.k8s.overlays import extended
+from tests.k8s.overlays import extended, kustomize
+from tests.k8s.rules import World
 from tests.k8s.small import Small
 
 pytestmark = [pytest.mark.k8s, pytest.mark.timeout(300)]
@@ -58,3 +65,61 @@ def test_the_commands_of_the_page_work_in_their_order(control: ControlPlane, roo
     assert {"create", "label", "-n", "apply", "delete"} == {each[0] for each in run}
     made = control.api().find("jobs", "bert")
     assert [job["metadata"]["name"] for job in made] == ["driver"]
+
+
+# The component `admission` lets the driver's account make Jobs of the templates, and no others.
+
+
+SECRET = {"secretKeyRef": {"name": "wandb", "key": "key"}}
+EVIL = {"exec": {"command": ["sh", "-c", "env"]}}
+CHANGES = [
+    ("image", "evil:1"),
+    ("command", ["sh"]),
+    ("args", ["python", "-c", "pass"]),
+    ("env", [{"name": "KEY", "valueFrom": SECRET}]),
+    ("env", [{"name": "BERT_RECORD", "valueFrom": SECRET}]),
+    ("lifecycle", {"postStart": EVIL}),
+    ("livenessProbe", EVIL),
+    ("readinessProbe", EVIL),
+    ("envFrom", [{"secretRef": {"name": "pretrain-env"}}]),
+]
+
+
+def asked(small: Small, job: Object) -> str:
+    """What the server says of a Job that the driver's account would make."""
+    account = f"--as=system:serviceaccount:{small.namespace}:driver"
+    return small.kubectl("create", "--dry-run=server", account, "-f", "-", given=json.dumps(job))
+
+
+def test_only_jobs_of_the_templates_are_taken(control: ControlPlane, root: Path, tmp_path: Path) -> None:
+    control.namespace("bert")
+    small = Small(control, "bert", tmp_path, lambda job: None)
+    folder = extended(root, tmp_path, "store", "admission", "rdma")
+    said = small.kubectl("apply", "--validate=strict", "-k", str(folder), "-l", "app.kubernetes.io/component!=driver")
+    assert "rror" not in said, said
+    made = {job["metadata"]["name"]: job for job in World(kustomize(folder)).made}
+    for job in made.values():
+        del job["metadata"]["ownerReferences"]
+    until = time.monotonic() + 60
+    while "not the template's" not in asked(small, changed(made["train"], "image", "evil:1")):
+        assert time.monotonic() < until, asked(small, changed(made["train"], "image", "evil:1"))
+        time.sleep(0.5)  # the server compiles policies every second
+    for name, job in made.items():
+        assert asked(small, job) == f"job.batch/{name} created (server dry run)\n"
+    for field, value in CHANGES:
+        assert "not the template's" in asked(small, changed(made["vocab"], field, value)), field
+    other = copy.deepcopy(made["vocab"])
+    other["spec"]["template"]["spec"]["serviceAccountName"] = "driver"
+    assert "not the template's" in asked(small, other)
+    other = copy.deepcopy(made["vocab"])
+    other["metadata"]["annotations"]["bert-pretrain/template"] = "mine-0a"
+    assert "names no template" in asked(small, other)
+    policy = yaml.safe_load(small.kubectl("get", "validatingadmissionpolicy", "bert-pretrain", "-o", "yaml"))
+    assert "expressionWarnings" not in policy.get("status", {}).get("typeChecking", {})
+
+
+def changed(job: Object, field: str, value: Any) -> Object:
+    """The Job with another field of its container."""
+    other = copy.deepcopy(job)
+    other["spec"]["template"]["spec"]["containers"][0][field] = value
+    return other

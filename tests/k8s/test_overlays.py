@@ -1,17 +1,18 @@
 """What the overlays to copy have for a cluster: a registry, ports, identities, a shell."""
 
 import ipaddress
+import json
 import re
 import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from tests.k8s.overlays import Object, extended, kustomize, of
-from tests.k8s.rules import faults
-from tests.k8s.rules_pods import pod_faults
-from tests.k8s.rules_world import World
+from tests.k8s.rules import World, faults, pod_faults
 
 TO_COPY = ("gpu-8x8", "rehearsal", "site", "store", "trainjob")
 # Where nodes answer with an identity of the cloud, by the documentation of GKE, EKS and EC2.
@@ -104,3 +105,88 @@ def test_pods_reach_the_names_of_openshift(root: Path, tmp_path: Path, protocol:
     items = kustomize(extended(root, tmp_path, "site", "openshift"))
     assert is_allowed(items, "10.0.0.1", 5353, protocol)
     assert is_allowed(items, "10.0.0.1", 53, protocol)
+
+
+# The alerts are what Prometheus takes, and each fires when it should.
+
+
+ACTIVE = 'bert_stage_state{namespace="bert", stage="train", state="running"}'
+STEP, SAVED = "last_step_time_seconds", "last_checkpoint_time_seconds"
+# Series of rank 0 as promtool writes them, one value in five minutes for ten hours.
+HEALTHY = {
+    STEP: "0+300x120",
+    "mfu": "0.4x120",
+    "data_wait_share": "0.01x120",
+    "start_time_seconds": "0x120",
+    SAVED: "0+300x120",
+    "skipped_steps": "0x120",
+    "loss": "4-0.01x120",
+}
+ENDED = {name: f"{values.removesuffix('x120')}x12" for name, values in HEALTHY.items()}  # after an hour
+AGAIN = {name: "_x120" for name in HEALTHY} | {"start_time_seconds": "0+1800x120"}  # and dies before a step
+# What the series of a training are, and the alerts that fire after ten hours.
+STORIES: dict[str, tuple[dict[str, str], set[str]]] = {
+    "it goes on": (HEALTHY, set()),
+    "it stands still": (HEALTHY | {STEP: "0+300x12 3600x108"}, {"TrainingStalled"}),
+    "the watchdog, or a lost node, ended it": (ENDED, {"TrainingStalled", "CheckpointOld"}),
+    "it restarts without a step": (AGAIN, {"TrainingStalled", "CheckpointOld"}),
+    "it is slow": (HEALTHY | {"mfu": "0.1x120"}, {"TrainingSlow"}),
+    "it waits": (HEALTHY | {"data_wait_share": "0.2x120"}, {"TrainingWaitsForData"}),
+    "it never saved": ({name: HEALTHY[name] for name in HEALTHY if name != SAVED}, {"CheckpointOld"}),
+    "it saved five hours ago": (HEALTHY | {SAVED: "0+300x60 18000x60"}, {"CheckpointOld"}),
+    "its loss rises": (HEALTHY | {"loss": "2x110 4x10"}, {"TrainingDiverges"}),
+}
+
+
+@pytest.fixture(scope="module")
+def rules(root: Path) -> dict[str, Any]:
+    """The groups of the PrometheusRule, as a file of Prometheus has them."""
+    path = root / "k8s" / "components" / "monitoring" / "alerts.yaml"
+    found: dict[str, Any] = yaml.safe_load(path.read_text())["spec"]
+    return found
+
+
+def promtool(*words: object) -> subprocess.CompletedProcess[str]:
+    """Run the checker of rules."""
+    program = shutil.which("promtool")
+    if program is None:
+        pytest.skip("promtool is not on this machine (Debian's package prometheus)")
+    return subprocess.run([program, *map(str, words)], capture_output=True, text=True, check=False)
+
+
+def fired(rules: dict[str, Any], folder: Path, state: str, series: dict[str, str], wanted: set[str]) -> str:
+    """What promtool says where exactly these alerts should fire; `state` are the values of the driver's."""
+    bare = json.loads(json.dumps(rules))
+    checks = []
+    for rule in bare["groups"][0]["rules"]:
+        del rule["annotations"]  # they have values in them
+        own = {} if "by (namespace)" in rule["expr"] else {"pod": "train-0"}
+        alert = {"exp_labels": rule["labels"] | {"namespace": "bert"} | own}
+        found = [alert] if rule["alert"] in wanted else []
+        checks.append({"eval_time": "595m", "alertname": rule["alert"], "exp_alerts": found})
+    (folder / "rules.yaml").write_text(yaml.safe_dump(bare))
+    labels = '{namespace="bert", pod="train-0"}'
+    inputs = [{"series": f"bert_train_{name}{labels}", "values": values} for name, values in series.items()]
+    one = {"interval": "5m", "input_series": [{"series": ACTIVE, "values": state}, *inputs], "alert_rule_test": checks}
+    test = {"rule_files": ["rules.yaml"], "evaluation_interval": "1m", "tests": [one]}
+    (folder / "test.yaml").write_text(yaml.safe_dump(test))
+    done = promtool("test", "rules", folder / "test.yaml")
+    return "" if done.returncode == 0 else done.stdout + done.stderr
+
+
+def test_the_rules_are_valid(rules: dict[str, Any], tmp_path: Path) -> None:
+    (tmp_path / "rules.yaml").write_text(yaml.safe_dump(rules))
+    done = promtool("check", "rules", tmp_path / "rules.yaml")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "5 rules found" in done.stdout
+
+
+@pytest.mark.parametrize("story", STORIES)
+def test_what_should_be_seen_fires_alone(rules: dict[str, Any], tmp_path: Path, story: str) -> None:
+    series, alerts = STORIES[story]
+    assert fired(rules, tmp_path, "1x120", series, alerts) == ""
+    assert fired(rules, tmp_path, "1x120", series, alerts ^ {"TrainingSlow"}), "this check sees a difference"
+
+
+def test_a_training_that_is_done_or_waits_for_others_is_no_alert(rules: dict[str, Any], tmp_path: Path) -> None:
+    assert fired(rules, tmp_path, "1x12 0x108", ENDED, set()) == ""
