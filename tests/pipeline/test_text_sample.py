@@ -2,8 +2,15 @@
 
 import tracemalloc
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
+import pytest
+
+from pipeline import run
+from pipeline.orchestration.run_document import StageRecord
 from pipeline.vocab import TextSample
+from tests.support import finished
 
 
 def test_a_sample_is_not_held_in_memory(tmp_path: Path) -> None:
@@ -17,3 +24,27 @@ def test_a_sample_is_not_held_in_memory(tmp_path: Path) -> None:
         tracemalloc.stop()
     assert size > 19_000_000
     assert peak < size / 4
+
+
+# What a run shows at its end: masked sentences that its model filled in.
+
+
+SAMPLES = [{"text": "the [MASK] .", "masks": [[{"word": "mill", "probability": 0.5}]]}]
+
+
+def converted(out: Path, figures: dict[str, Any]) -> StageRecord:
+    """A stage `convert` that is done."""
+    out.mkdir()
+    finished.manifest("convert", figures=figures).write(out)
+    return cast(StageRecord, SimpleNamespace(kind="convert", out=out))
+
+
+def test_checkpoints_that_are_converted_too_do_not_hide_the_models_samples(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = converted(tmp_path / "convert", {"samples": SAMPLES})
+    marked = converted(tmp_path / "marked", {"checkpoints": {"chck_1M": {"samples": SAMPLES}}})
+    run.show_samples([marked])
+    assert capsys.readouterr().out == ""
+    run.show_samples([model, marked])
+    assert "-> 'mill' 0.50" in capsys.readouterr().out

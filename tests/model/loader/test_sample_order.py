@@ -1,12 +1,21 @@
 """The order of samples: every window, source and cut is a function of its place alone."""
 
+import dataclasses
+import time
+from contextlib import closing
 from itertools import pairwise
 
 import numpy as np
+import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from model.encoders.batch import Batch
+from model.loader.device_copy import Copier
+from model.loader.prefetch import prefetch
 from model.loader.sample_order import Mixture, Order, even_cuts
+from pipeline.errors import InputError
 from tests.support.examples import examples
 
 
@@ -71,3 +80,74 @@ def test_cuts_make_runs_of_like_sums(sizes, parts):
     sums = [sum(sizes[a:b]) for a, b in pairwise(cuts.tolist())]
     if len(sizes) >= 4 * parts * max(sizes):  # so many that no run is forced to take a thing
         assert max(sums) - min(sums) <= 2 * max(sizes)
+
+
+# Batches come to the device ahead of their use; on a CPU they stay where they are.
+
+
+def batch(tokens: int = 9) -> Batch:
+    each = torch.arange(tokens)
+    return Batch(each, each, each, torch.tensor([0, tokens]).int(), tokens, each[:3], each[:3], each[:1])
+
+
+def test_on_a_cpu_nothing_is_copied() -> None:
+    given = batch()
+    copied = Copier(torch.device("cpu"))(given)
+    assert copied.ready() is given
+    assert copied.host is given
+
+
+def test_every_tensor_of_a_batch_is_found() -> None:
+    names = {one.name for one in dataclasses.fields(Batch)}
+    assert batch().tensors().keys() == names - {"max_length"}
+
+
+@pytest.mark.gpu
+def test_on_a_gpu_a_copy_runs_beside_the_computation_and_arrives_whole() -> None:
+    device = torch.device("cuda", torch.cuda.current_device())
+    copy, given = Copier(device), batch(100_000)
+    busy = torch.randn(4096, 4096, device=device)
+    copied = copy(given)  # memory is pinned and got once
+    torch.cuda.synchronize()
+    for _ in range(50):
+        busy = busy @ busy * 1e-4
+    copied, running = copy(given), torch.cuda.Event()
+    running.record()
+    copied.arrived.synchronize()  # type: ignore[union-attr]
+    assert not running.query()  # the products are still being computed
+    for name, tensor in copied.ready().tensors().items():
+        assert tensor.device == device
+        assert torch.equal(tensor.cpu(), getattr(given, name))
+
+
+# A thread makes batches ahead: in order, no more than asked for, and its errors are not lost.
+
+
+def test_prefetch_keeps_the_order():
+    def slow():
+        for item in range(5):
+            time.sleep(0.02)
+            yield item
+
+    ahead = prefetch(slow(), depth=2)
+    assert list(ahead) == [0, 1, 2, 3, 4]
+
+
+def test_prefetch_runs_no_more_than_its_depth_ahead():
+    made = []
+    with closing(prefetch((made.append(item) or item for item in range(100)), depth=3)) as ahead:
+        assert next(ahead) == 0
+        time.sleep(0.1)
+        assert len(made) == 4
+
+
+def test_prefetch_hands_errors_to_the_reader():
+    def broken():
+        yield 1
+        raise InputError("shard gone")
+
+    ahead = prefetch(broken(), depth=2)
+    assert next(ahead) == 1
+    for _ in range(2):
+        with pytest.raises(InputError, match="shard gone"):
+            next(ahead)

@@ -3,10 +3,18 @@
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
+from model.distributed.environment import RANKS
+from model.optim.average import AVERAGE, keep_average
+from model.resilience import rank_record
+from model.resilience.nonfinite import Health, clip_and_skip
 from model.resilience.watchdog import STOPPING
 from pipeline.errors import Exit
 
@@ -76,3 +84,103 @@ def test_other_ranks_leave_rank_0_the_time_for_its_alert() -> None:
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == Exit.RESTART, done.stderr
     assert float(done.stdout) >= 1.0
+
+
+# What ranks of one node leave in a folder for their launcher.
+
+
+def test_of_many_ranks_with_one_error_one_says_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(RANKS, str(tmp_path))
+    ready = threading.Barrier(8)
+    said: list[bool] = []
+
+    def rank() -> None:
+        ready.wait()
+        said.append(rank_record.is_first("error: data.dir=X: not found"))
+
+    ranks = [threading.Thread(target=rank) for _ in range(8)]
+    for each in ranks:
+        each.start()
+    for each in ranks:
+        each.join()
+    assert sorted(said) == [False] * 7 + [True]
+    assert rank_record.is_first("error: data.dir=Y: not found")
+
+
+def test_without_a_launcher_every_rank_says_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(RANKS, raising=False)
+    assert rank_record.is_first("error: x")
+    assert rank_record.is_first("error: x")
+
+
+def test_a_rank_whose_launcher_is_gone_says_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(RANKS, str(tmp_path / "gone"))
+    assert rank_record.is_first("error: x")
+
+
+def test_a_rank_that_torchrun_starts_again_has_no_exit_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(RANKS, str(tmp_path))
+    monkeypatch.setenv("RANK", "1")
+    rank_record.begin_rank()
+    rank_record.end_rank(75)
+    rank_record.begin_rank()  # the launcher passes signals only to ranks without a code
+    assert [path.name for path in tmp_path.iterdir()] == ["rank-1.pid"]
+
+
+# Updates that come to nothing: skipped by the optimizer, counted, reported.
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+def test_a_gradient_that_is_not_finite_leaves_weights_and_moments_alone(bad: float) -> None:
+    weight = torch.nn.Parameter(torch.ones(3))
+    optimizer = torch.optim.AdamW([weight], lr=0.1)
+    clip_and_skip(optimizer, 0.0)
+    weight.grad = torch.ones(3)
+    optimizer.step()
+    before = weight.detach().clone()
+    moments = [value.clone() for value in optimizer.state[weight].values()]
+    weight.grad = torch.tensor([1.0, bad, 1.0])
+    optimizer.step()
+    assert optimizer.overflow  # type: ignore[attr-defined]
+    assert torch.equal(weight, before)
+    for old, new in zip(moments, optimizer.state[weight].values(), strict=True):
+        assert torch.equal(old, new)
+    weight.grad = torch.ones(3)
+    optimizer.step()
+    assert not optimizer.overflow  # type: ignore[attr-defined]
+    assert not torch.equal(weight, before)
+
+
+def test_an_update_that_is_skipped_leaves_the_average_alone() -> None:
+    weight = torch.nn.Parameter(torch.ones(3))
+    optimizer = torch.optim.AdamW([weight], lr=0.1)
+    keep_average(optimizer, 0.5)
+    clip_and_skip(optimizer, 0.0)
+    averages = []
+    for gradient in (1.0, 1.0, float("nan")):
+        weight.grad = torch.full((3,), gradient)
+        optimizer.step()
+        averages.append(optimizer.state[weight][AVERAGE].clone())
+    assert not torch.equal(averages[0], averages[1])
+    assert torch.equal(averages[1], averages[2])
+
+
+@given(st.lists(st.booleans(), max_size=30), st.integers(1, 4))
+def test_only_so_many_in_a_row_end_a_run(applied: list[bool], limit: int) -> None:
+    health = Health(limit)
+    for step, good in enumerate(applied, start=1):
+        said = health.record(good, step, 10 * (step - 1), 10)
+        assert (said is None) == good
+        row = applied[max(step - limit, 0) : step]
+        assert health.limit_reached == (len(row) == limit and not any(row))
+    assert health.skipped == applied.count(False)
+
+
+def test_the_diagnosis_names_steps_samples_and_where_the_state_is() -> None:
+    health = Health(2)
+    health.record(False, 1041, 10_400, 10)
+    health.record(False, 1042, 10_410, 10)
+    error = health.divergence_error("runs/step-1042")
+    assert error.code == Exit.DIVERGED
+    for part in ("steps 1,041 to 1,042", "samples 10,400 to 10,419", "runs/step-1042"):
+        assert part in str(error)

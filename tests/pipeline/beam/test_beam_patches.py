@@ -1,6 +1,9 @@
 """What is patched of Beam is one version, and nothing outside of one file is patched."""
 
 import ast
+import multiprocessing
+import os
+import shlex
 import subprocess
 import threading
 import time
@@ -14,11 +17,16 @@ import pytest
 from apache_beam.runners.portability.fn_api_runner import worker_handlers
 from apache_beam.runners.worker.data_plane import ClosableOutputStream
 
-from pipeline.beam import beam_patches, runners
+from pipeline.beam import beam_patches, runners, steps
 from pipeline.config import RunnerConfig
 from pipeline.errors import InputError
-from pipeline.preparation.shuffle import ShuffleLayout
+from pipeline.preparation import timings
+from pipeline.preparation.plan import PreparePlan, make_plan, unpack
+from pipeline.preparation.shuffle import ENDING, ShuffleLayout
+from tests.support import forked
+from tests.support.preparing import vocabulary
 from tests.support.refusals import refused
+from tests.support.runs import configured
 
 PATCHES = "pipeline/beam/beam_patches.py"
 
@@ -104,3 +112,128 @@ def test_the_guard_is_against_a_real_loss() -> None:
     assert lost_bytes(1) > 0
     beam_patches.apply()
     assert lost_bytes(worker_handlers.DATA_BUFFER_TIME_LIMIT_MS) == 0
+
+
+# Engines run a task again where they believe its worker dead: attempts at once do no harm.
+
+
+PROCESSES, ATTEMPTS = 4, 15
+
+
+@pytest.fixture
+def plan(tmp_path: Path) -> PreparePlan:
+    """Return the plan for a corpus of one split and one bucket."""
+    pytest.importorskip("rensa")
+    vocabulary(tmp_path / "vocab", ["words", "."])
+    (tmp_path / "a.txt").write_text("\n\n".join(f"Words {n}.\nMore words." for n in range(500)))
+    words = shlex.split(
+        f"+corpus=lines corpus.path={tmp_path}/a.txt vocab={tmp_path}/vocab out={tmp_path}/out "
+        "minimum_characters=0 validation_share=0 filters.near_duplicates=0.9"
+    )
+    work = make_plan(configured("prepare", *words), tmp_path / "out")
+    work.scratch.mkdir(parents=True)
+    work.claim()
+    return work
+
+
+def attempt(plan: PreparePlan, packet: bytes, times: int) -> None:
+    """Run every task of the plan, as a worker does."""
+    tokenize, (element,) = steps.Tokenize(plan), unpack(packet)
+    tokenize.setup()
+    for _ in range(times):
+        left = [each for each in tokenize.process(element) if isinstance(each, tuple)]
+        assert [task for task, _ in left] == [0]
+        list(steps.WriteShards(plan).process((0, [part for _, part in left])))
+
+
+def content(plan: PreparePlan) -> dict[str, bytes]:
+    files = [*Path(plan.out).glob("*.arrow"), *plan.scratch.iterdir()]
+    shown = [
+        path
+        for path in files
+        if not path.name.startswith(".") and path.suffix not in (".progress", ENDING, timings.ENDING)
+    ]
+    return {path.name: path.read_bytes() for path in shown}
+
+
+@pytest.mark.slow
+def test_attempts_at_once_never_show_a_reader_other_bytes(plan: PreparePlan) -> None:
+    (packet,) = plan.packets()
+    attempt(plan, packet, 1)
+    expected = content(plan)
+    assert {"train-00000-of-00001.arrow", "read-00000.json"} < set(expected)
+    spawn = multiprocessing.get_context("spawn")
+    workers = [spawn.Process(target=attempt, args=(plan, packet, ATTEMPTS)) for _ in range(PROCESSES)]
+    for worker in workers:
+        worker.start()
+    looks = 0
+    try:
+        while any(worker.is_alive() for worker in workers):
+            assert content(plan) == expected
+            looks += 1
+    finally:
+        for worker in workers:
+            worker.join()
+    assert [worker.exitcode for worker in workers] == [0] * PROCESSES
+    assert looks > 10
+    left = [path.name for path in (*plan.scratch.iterdir(), *Path(plan.out).iterdir())]
+    assert not [name for name in left if name.endswith(".tmp")]
+
+
+# Beam is imported without what it would bring for its other uses.
+
+
+PROGRAM = """
+import sys
+import pipeline.prepare
+unused = ("boto3", "botocore", "bson", "charset_normalizer", "httplib2", "pandas", "pymongo",
+          "pyparsing", "requests", "urllib3")
+print([name for name in unused if name in sys.modules])
+import boto3
+print(boto3.__name__)
+from apache_beam.internal import http_client
+print(type(http_client.get_new_http()).__module__)
+"""
+
+
+def test_other_clients_are_not_imported_and_can_be_later() -> None:
+    done = forked.fresh("-c", PROGRAM, check=True)
+    assert done.stdout.split() == ["[]", "boto3", "httplib2"]
+
+
+@pytest.mark.parametrize("dataflow", [False, True])
+def test_clients_of_stores_are_not_imported_but_for_dataflow(root: Path, tmp_path: Path, dataflow: bool) -> None:
+    for name in ("azure/core/exceptions", "azure/storage/blob", "google/cloud/storage"):
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name / "__init__.py").write_text("import requests.adapters, requests\n")
+    for name in ("azure", "azure/core", "azure/storage"):
+        (tmp_path / name / "__init__.py").write_text("")
+    if dataflow:
+        (tmp_path / "apitools").mkdir()
+        (tmp_path / "apitools" / "__init__.py").write_text("import google.cloud.storage\n")
+    program = """
+import sys
+import pipeline.prepare
+print([name for name in ("azure", "google.cloud.storage", "requests") if name in sys.modules])
+import azure.core.exceptions, azure.storage.blob, google.cloud.storage
+"""
+    done = forked.fresh("-c", program, env=os.environ | {"PYTHONPATH": f"{tmp_path}{os.pathsep}{root}"})
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout == f"{['google.cloud.storage', 'requests'] if dataflow else []}\n"
+
+
+def test_a_client_that_beam_finds_installed_may_need_them_at_once(root: Path, tmp_path: Path) -> None:
+    """As Google's does, which comes with Beam's extra for Dataflow."""
+    package = tmp_path / "google" / "api_core"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("import requests.adapters, requests\n")
+    program = """
+import sys
+import pipeline.beam.fast_import
+assert "requests.adapters" in sys.modules
+import requests, requests.adapters
+print(requests.adapters is sys.modules["requests"].adapters, requests.Session.__module__)
+"""
+    done = forked.fresh("-c", program, env=os.environ | {"PYTHONPATH": f"{tmp_path}{os.pathsep}{root}"})
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.split() == ["True", "requests.sessions"]

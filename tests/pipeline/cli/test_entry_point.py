@@ -1,5 +1,7 @@
 """Whatever a user types wrong gives one line that names it, and exit code 2."""
 
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +11,9 @@ import pytest
 from pipeline import __version__
 from pipeline.cli import entry_point
 from pipeline.config import ReportConfig
+from pipeline.console.formatting import duration, moment
 from pipeline.errors import Exit
+from pipeline.orchestration.local import last_line
 from tests.support import forked
 
 
@@ -99,3 +103,66 @@ def test_ctrl_c_says_how_to_resume(monkeypatch: pytest.MonkeyPatch, capsys: pyte
     said = capsys.readouterr().err
     assert said.startswith("interrupted")
     assert len(said.splitlines()) == 1
+
+
+# What goes wrong before a command reads its arguments is one line, too.
+
+
+@pytest.mark.parametrize(
+    "words", [["-m", "pipeline.run"], ["-m", "pipeline.inspect"], ["model/train.py"], ["model/preflight.py"]]
+)
+def test_a_python_without_the_libraries_is_named(words: list[str]) -> None:
+    done = forked.fresh("-S", *words)  # -S: without site-packages
+    assert done.returncode == 2, done.stderr
+    assert len(done.stderr.splitlines()) == 1, done.stderr
+    assert sys.base_prefix in done.stderr
+
+
+@pytest.mark.parametrize("name", ["run", "prepare", "inspect"])
+def test_a_command_started_by_its_path_is_told_its_name(root: Path, name: str) -> None:
+    done = forked.fresh(f"pipeline/{name}.py", env={**os.environ, "PYTHONPATH": str(root)})
+    assert done.returncode == 2, done.stderr
+    assert len(done.stderr.splitlines()) == 1, done.stderr
+    assert f"python -m pipeline.{name}" in done.stderr
+
+
+def test_ctrl_c_while_libraries_are_imported_is_one_line(tmp_path: Path) -> None:
+    """A library that takes its time: the signal comes when it has begun."""
+    (tmp_path / "hydra.py").write_text("import os, signal, time\nos.kill(os.getpid(), signal.SIGINT)\ntime.sleep(60)\n")
+    done = forked.fresh(
+        "-m",
+        "pipeline.run",
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
+    assert done.returncode == 130, done.stderr
+    assert done.stderr.splitlines() == ["interrupted; rerun the same command"]
+
+
+# What a person sees while a run works: what a stage said last, times as people say them.
+
+
+def test_what_a_stage_says_is_shown_and_not_what_its_launcher_says(tmp_path: Path) -> None:
+    log = tmp_path / "train.log"
+    log.write_text("")
+    assert last_line(log) == ""
+    noise = "[2026-11-21 09:19:27,546] [WARNING] [real_accelerator.py:213:get] Setting …\n"
+    log.write_text(f"step 5/60: loss 3.1\n{noise}\n  \n")
+    assert last_line(log) == "step 5/60: loss 3.1"
+    log.write_text(noise[:-1] * 40 + "\n")  # as long as the launcher's command line
+    assert last_line(log) == ""
+
+
+def test_times_are_as_people_say_them() -> None:
+    said = {
+        0.0: "0.0 s",
+        9.94: "9.9 s",
+        9.96: "10.0 s",
+        59.4: "59 s",
+        59.6: "1 min 00 s",
+        434: "7 min 14 s",
+        3599.7: "1 h 00 min",
+        360_000: "100 h 00 min",
+    }
+    assert {seconds: duration(seconds) for seconds in said} == said
+    assert moment("2026-01-31T10:05:59+01:00") == "2026-01-31 09:05 UTC"

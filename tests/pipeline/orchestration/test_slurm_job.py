@@ -1,16 +1,25 @@
 """What a job of Slurm makes of its stages' ends."""
 
+import dataclasses
 import os
 import signal
+import subprocess
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from pipeline import run as commands
+from pipeline.config import ExecutorConfig
 from pipeline.errors import ConfigError, Exit
 from pipeline.orchestration import graph, run_document, slurm_job
+from pipeline.orchestration.run_document import Run
+from pipeline.orchestration.slurm import MARGIN, SlurmExecutor, margin
 from pipeline.orchestration.slurm_job import decode_exit, drive, drive_all, encode_exit, may_queue_again, progress
 from tests.pipeline.orchestration.test_graph import composed_run
-from tests.support import forked
+from tests.support import finished, forked
+from tests.support.refusals import refused
 
 # From what is least to what a person must see first.
 ORDER = [Exit.DONE, Exit.RESTART, Exit.INTERRUPTED, 129, 143, 137, Exit.BUG, Exit.DIVERGED, Exit.USER]
@@ -105,3 +114,127 @@ def test_outside_of_a_job_one_is_told_so(tmp_path: Path) -> None:
     done = forked.fresh(*words, f"workdir={tmp_path}")
     assert done.returncode == Exit.USER
     assert "SLURM_JOB_ID" in done.stderr
+
+
+# What the executor asks of Slurm, and when it takes a stage as done.
+
+
+def planned(folder: Path, *words: str) -> Run:
+    """The record of a run of the sample in `folder`."""
+    words = (f"workdir={folder}", *words)
+    config = composed_run(*words)
+    return run_document.record_run(config, graph.plan_graph(config))
+
+
+def test_options_of_a_misspelt_stage_are_refused(tmp_path: Path) -> None:
+    settings = ExecutorConfig(name="slurm", options={"tain": ["--mem=64G"]})
+    with refused(ConfigError, "train", key="executor.options.tain"):
+        SlurmExecutor(settings, planned(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("limit", "seconds"),
+    [
+        ("0:02:00", 30),
+        ("0:01:30", 22),
+        ("0:10:00", 150),
+        ("24:00:00", MARGIN),
+        ("1-0", MARGIN),
+        ("0-00:04", 60),
+        ("UNLIMITED", MARGIN),
+        ("0-0", MARGIN),
+    ],
+)
+def test_a_signal_before_the_limit_leaves_most_of_the_time(limit: str, seconds: int) -> None:
+    assert margin(limit) == seconds
+
+
+def command(folder: Path, name: str, script: str) -> None:
+    """Put a command of Slurm in `folder`."""
+    (folder / name).write_text(f"#!/bin/bash\n{script}\n")
+    (folder / name).chmod(0o755)
+
+
+def test_a_forced_stage_is_done_when_its_folder_is_a_new_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = planned(tmp_path / "work", "force=[vocab]")
+    node = run.stages["vocab"]
+    made = finished.manifest(
+        "vocab", fingerprint=node.fingerprint, version=2, summary="the old one", finished="2026-11-01T00:00:00+00:00"
+    )
+    out = Path(node.config.out)
+    out.mkdir(parents=True)
+    made.write(out)
+    (tmp_path / "new").mkdir()
+    dataclasses.replace(made, summary="the new one", finished="now").write(tmp_path / "new")
+    # The job is pending when it is first listed, and has made its folder by the second time.
+    command(tmp_path, "sbatch", f"cat > /dev/null; test ! -e {out}/manifest.json && echo 7")
+    command(
+        tmp_path,
+        "squeue",
+        f"[[ $* == *--states=all* ]] || exit 0\n"
+        f"cd {tmp_path}; if mkdir seen 2> /dev/null; then echo '7|PENDING|Priority'\n"
+        f"else cp new/manifest.json {out}; echo '7|COMPLETED|None'; fi",
+    )
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    SlurmExecutor(ExecutorConfig(name="slurm", poll=0.01), run).run([node])
+    lines = [line.split(maxsplit=1)[1] for line in capsys.readouterr().out.splitlines()]
+    assert lines[:2] == ["job 7 submitted", "job 7 PENDING (Priority)"]
+    assert lines[2].endswith("the new one")
+
+
+def test_a_forced_stage_whose_job_may_be_making_it_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = planned(tmp_path / "work", "force=[vocab]")
+    command(tmp_path, "sbatch", "exit 1")
+    command(tmp_path, "squeue", f"echo '7|7|bert-vocab|{tmp_path}/work#{run.digest('vocab')}'")
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    with refused(ConfigError, "scancel", key="force"):
+        SlurmExecutor(ExecutorConfig(name="slurm"), run).run(list(run.stages.values()))
+
+
+def test_what_was_submitted_is_not_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made: Any = planned(tmp_path / "work")
+    settings = ExecutorConfig(name="slurm", wait=False)
+    config: Any = SimpleNamespace(executor=settings, workdir=str(tmp_path), stages={})
+    monkeypatch.setattr(commands.run_document, "record_run", lambda config, nodes: made)
+    monkeypatch.setattr(commands, "make_executor", lambda config, run: SimpleNamespace(run=lambda nodes: None))
+    commands.run_nodes(config, list(made.stages.values()), "")
+    assert capsys.readouterr().out.startswith("submitted;")
+
+
+def test_a_dry_run_shows_what_would_be_submitted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stage is the number of its job here."""
+    run = planned(tmp_path / "100%u" / "work")
+    nodes, asked = list(run.stages.values()), tmp_path / "asked"
+    number = 'for word; do [[ $word != --job-name=bert-* ]] || echo "${word#--job-name=bert-}"; done'
+    command(tmp_path, "sbatch", f'printf "%s\\n" "$@" >> {asked}; cat >> {asked}; {number}')
+    command(tmp_path, "squeue", "exit 0")
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    options = {"all": ["--mem=8G"], "train": ["--reservation=a b"]}
+    settings = ExecutorConfig(name="slurm", gpus=2, setup=["module load cuda"], options=options, wait=False)
+    shown = SlurmExecutor(settings, run).expected(nodes)
+    assert not asked.exists()
+    assert f"--output={tmp_path}/100%%u/work/logs/train-%j.out" in shown.split()
+    SlurmExecutor(settings, run).run(nodes)
+    submitted = asked.read_text()
+    asked.unlink()
+    subprocess.run(["bash", "-c", shown], check=True, stdout=subprocess.DEVNULL)
+    assert asked.read_text() == submitted
+    command(tmp_path, "squeue", f"echo '7|7|bert-train|{tmp_path}/100%u/work#{run.digest('train')}'")
+    again = SlurmExecutor(settings, run).expected(nodes)
+    assert "train: job 7 is in the queue" in again.splitlines()
+    assert "--dependency=afterok:vocab:7" in again
+
+
+def test_a_queued_job_of_other_settings_is_not_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run, other = planned(tmp_path / "work"), planned(tmp_path / "work", "train.clip=0.5")
+    command(tmp_path, "sbatch", "exit 1")
+    command(tmp_path, "squeue", f"echo '7|7|bert-train|{tmp_path}/work#{run.digest('train')}'")
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    settings = ExecutorConfig(name="slurm", poll=0.01)
+    assert SlurmExecutor(settings, run).jobs == {"train": "7"}
+    with pytest.raises(ConfigError, match="scancel 7"):
+        SlurmExecutor(settings, other)

@@ -8,10 +8,16 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
 
 from pipeline import prepare
 from pipeline.config import CorpusConfig, FiltersConfig, PrepareConfig, RunnerConfig
 from pipeline.preparation import dropped, shuffle
+from pipeline.preparation.documents import KeptDocument
+from pipeline.preparation.shuffle import nested, take
+from pipeline.text.clean import clean
+from pipeline.text.sentences import split_sentences
 from tests.support import preparing
 
 COUNT = 40
@@ -119,3 +125,59 @@ def test_the_rows_do_not_depend_on_the_layout(world: Path, tmp_path: Path, monke
     assert figures == expected[0] | {"dropped": 9}
     assert all(row in expected[1] for row in rows)
     assert made(world, tmp_path / "few in one", **many | {"split_bytes": 10**6})[1] == rows
+
+
+# Documents that passed the filters.
+
+
+@given(st.text(st.characters() | st.sampled_from(" \t\n\r\u00a0\u3000\u2028\x1f")))
+def test_words_are_what_white_space_divides(text: str) -> None:
+    assume(cleaned := clean(text))
+    kept = KeptDocument(b"", cleaned, [cleaned], copies=1, id="one")
+    assert kept.words == len(cleaned.split())
+
+
+@given(
+    st.text(st.sampled_from("ab A.!?。！”“'()0 é中…\n") | st.characters()),
+    st.sampled_from(["en", "zh", "ja"]),
+    st.booleans(),
+)
+def test_sentences_and_what_is_before_them_make_the_text(text: str, language: str, by_lines: bool) -> None:
+    assume(cleaned := clean(text))
+    parts = split_sentences(cleaned, language, by_lines=by_lines)
+    kept = KeptDocument(b"", cleaned, parts, copies=1, id="one")
+    pairs = zip(kept.gaps, parts, strict=True)
+    assert "".join((gap or "") + part for gap, part in pairs) == cleaned
+
+
+def test_no_space_precedes_a_sentence_of_chinese() -> None:
+    text = "他走了。真的嗎？\n是的！ 好。好。"
+    parts = split_sentences(text, "zh")
+    kept = KeptDocument(b"", text, parts, copies=1, id="one")
+    assert kept.gaps == [None, "", "\n", " ", ""]
+
+
+# Documents taken from nested token ids.
+
+
+documents = st.lists(st.lists(st.lists(st.integers(0, 65_535), max_size=4), max_size=4), min_size=1, max_size=8)
+
+
+@given(documents, st.sampled_from([np.uint16, np.uint32]), st.data())
+def test_documents_are_taken_as_arrow_takes_them(
+    given_documents: list[list[list[int]]], dtype: type, data: st.DataObject
+) -> None:
+    sentences = [each for document in given_documents for each in document]
+    whole = nested(
+        np.array([number for each in sentences for number in each], dtype),
+        np.array([len(each) for each in sentences], np.int64),
+        np.array([len(document) for document in given_documents], np.int64),
+    )
+    assert whole.to_pylist() == given_documents
+    low = data.draw(st.integers(0, len(given_documents)))
+    part = whole.slice(low)  # offsets that do not begin at 0
+    order = data.draw(st.lists(st.integers(0, len(part) - 1))) if len(part) else []
+    places = np.array(order, np.int64)
+    taken = take(part, places)
+    taken.validate(full=True)
+    assert taken.equals(part.take(pa.array(places)))

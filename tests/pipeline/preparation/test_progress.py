@@ -1,5 +1,6 @@
 """The bar moves within a file and with the shards, and ends where the job does."""
 
+import json
 import os
 import pty
 import re
@@ -7,13 +8,21 @@ import shlex
 import subprocess
 import sys
 import termios
+import threading
+import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from pipeline import prepare
 from pipeline.beam import steps
-from pipeline.preparation import progress
+from pipeline.config import PrepareConfig, RunnerConfig
+from pipeline.preparation import estimate, progress, timings
 from pipeline.preparation.plan import PreparePlan, make_plan
+from pipeline.preparation.shuffle import ShuffleLayout
+from pipeline.readers import FileRange
+from pipeline.stages import stage
 from tests.support import preparing
 from tests.support.examples import WORKERS
 from tests.support.runs import configured
@@ -126,3 +135,122 @@ def test_a_terminal_shows_both_phases_to_their_end(root: Path, words: list[str],
     assert "100%" in reading[-1]
     assert f"{DOCUMENTS:,} documents" in reading[-1]
     assert re.search(r"100% 2 of 2 shards.* 2 of them whole", writing[-1])
+
+
+# The account of workers' time is whole, and names the code that runs.
+
+
+TEXT = "He came at 5 p.m. to see Dr. Brown. Nobody was there, he said. " * 40
+
+
+def busy(seconds: float) -> None:
+    """Use this much processor time."""
+    until = time.thread_time() + seconds
+    while time.thread_time() < until:
+        sum(range(1000))
+
+
+def test_all_time_of_the_thread_is_counted_and_of_no_other() -> None:
+    other = threading.Thread(target=busy, args=(0.3,))
+    outer = time.monotonic()
+    before = time.thread_time()
+    with timings.counted("exchange") as times:
+        inner = time.monotonic()
+        other.start()
+        with timings.on("clean"):
+            busy(0.1)
+        busy(0.05)
+        with timings.on("read"):
+            time.sleep(0.2)
+            with timings.on("write"):
+                busy(0.15)
+        other.join()
+        inner = time.monotonic() - inner
+    used, outer = time.thread_time() - before, time.monotonic() - outer
+    assert sum(each[0] for each in times.values()) == pytest.approx(used, abs=0.01)
+    assert inner <= sum(sum(each) for each in times.values()) <= outer
+    for step, least in {"clean": 0.1, "exchange": 0.05, "write": 0.15}.items():
+        assert least <= times[step][0] < least + 0.03
+    assert times["read"][0] < 0.03
+    assert times["read"][1] >= 0.19
+
+
+def test_an_error_in_a_step_ends_it() -> None:
+    with timings.counted("exchange") as times:
+        with pytest.raises(ValueError, match="bad"), timings.on("clean"):
+            raise ValueError("bad")
+        busy(0.05)
+    assert times["exchange"][0] >= 0.05
+
+
+def test_the_manifest_has_the_time_of_each_step_and_the_terminal_says_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    preparing.vocabulary(tmp_path / "vocab", ["he", "came", "."])
+    (tmp_path / "a.txt").write_text("\n\n".join(f"{TEXT}\n{TEXT} {number}" for number in range(40)))
+    config = preparing.settings("text", tmp_path / "a.txt", tmp_path / "vocab", validation_share=0, pairs="none")
+    made = stage.run("prepare", replace(config, out=str(tmp_path / "made")), prepare.make)
+    assert {"read", "clean", "sentences", "tokenize", "pairs", "write"} <= made.spent.keys() <= set(timings.STEPS)
+    assert all(used >= 0 and waited >= 0 for used, waited in made.spent.values())
+    assert timings.line(made.spent) in capsys.readouterr().out
+
+
+def test_the_time_of_tasks_is_added_up(tmp_path: Path) -> None:
+    for number, times in enumerate(({"pairs": [1.0, 0.5]}, {"read": [2.0, 0.0], "pairs": [1.0, 0.25]})):
+        (tmp_path / f"{number}.spent").write_text(json.dumps(times))
+    found = timings.total(tmp_path.glob("*.spent"))
+    assert list(found.items()) == [("read", [2.0, 0.0]), ("pairs", [2.0, 0.75])]
+    assert timings.line(found) == "4.0 s of processor time: read 50%, pairs 50%; 0.8 s of waiting"
+
+
+# `dry_run=true` prints the layout that the job would use, and writes nothing.
+
+
+def config(folder: Path, **more: object) -> PrepareConfig:
+    return preparing.settings(
+        "lines",
+        folder / "a.txt",
+        folder / "no-vocabulary-yet",
+        out=str(folder / "out"),
+        workdir=str(folder),
+        dry_run=True,
+        runner=RunnerConfig(**more),
+    )
+
+
+def row(said: str, name: str) -> str:
+    found = re.search(rf"^  {name} +(.*)$", said, re.M)
+    assert found is not None, said
+    return found[1]
+
+
+@pytest.mark.parametrize(("exchange", "carrier"), [("files", "files in out"), ("engine", "engine")])
+def test_the_plan_is_printed_and_nothing_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], exchange: str, carrier: str
+) -> None:
+    (tmp_path / "a.txt").write_text("\n\n".join(f"Words {n}.\nMore of them." for n in range(9000)))
+    there = set(tmp_path.iterdir())
+    given = config(tmp_path, exchange=exchange)
+    given.split_bytes = given.shard_bytes = 50_000
+    prepare.execute(given)
+    said = capsys.readouterr().out
+    assert "estimate" in said
+    assert row(said, "splits") == "5, read in 1 tasks"
+    assert row(said, "shards") == "6, written in 1 tasks"
+    assert carrier in row(said, "exchange")
+    assert ("engine" in row(said, "disk")) == (exchange == "engine")
+    assert set(tmp_path.iterdir()) == there
+
+
+@pytest.mark.slow
+def test_a_large_corpus_needs_no_more_memory_per_worker(tmp_path: Path) -> None:
+    """1 TB and 10 TB, of which this machine has nothing to measure."""
+    rows = {}
+    for count in (15_000, 150_000):
+        splits = [FileRange(str(tmp_path / "none"), k << 26, (k + 1) << 26) for k in range(count)]
+        layout = ShuffleLayout.choose(count, count, count << 26, RunnerConfig().task_bytes)
+        rows[count] = "\n".join(estimate.describe_plan(config(tmp_path), splits, layout))
+    assert row(rows[15_000], "memory") == row(rows[150_000], "memory")
+    assert "merged in" in row(rows[15_000], "exchange")
+    hours = [int(re.findall(r" 1: (\d+) h", row(said, "time"))[0]) for said in rows.values()]
+    assert 9 < hours[1] / hours[0] < 11

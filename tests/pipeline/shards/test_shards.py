@@ -1,6 +1,7 @@
 """Shards come back as they were written; anything else is refused with its place."""
 
 import dataclasses
+import itertools
 import json
 from pathlib import Path
 
@@ -10,8 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pipeline.common import counter_rng
 from pipeline.errors import InputError
 from pipeline.shards import ShardInfo, open_folder, open_shard, words_per_token, write_shard
+from pipeline.shards.full_sentences import best_fit, fill, full_sentences
+from pipeline.shards.holdout import LOWEST, LowestHashes, document_hash, is_held_out, sensible_count
+from tests.pipeline.shards.made_documents import SEPARATOR, documents_of, owners, rows
 from tests.support import finished
 from tests.support.examples import examples
 from tests.support.refusals import refused
@@ -182,3 +187,162 @@ def test_shards_of_two_makings_do_not_mix(tmp_path: Path) -> None:
     write(tmp_path / "train-00001-of-00002.arrow", [[1]], vocab_size=101)
     with refused(InputError, "metadata", path=str(tmp_path / "train-00001-of-00002.arrow")):
         open_folder(tmp_path, "train")
+
+
+# Best-fit packing cuts only documents that are too long, and leaves few places free.
+
+
+KEY = counter_rng.key(0, "x")
+
+
+def pieces(row: list[int]) -> list[list[int]]:
+    """What is between the separators of a sequence."""
+    found: list[list[int]] = [[]]
+    for token in row:
+        if token == SEPARATOR:
+            found.append([])
+        else:
+            found[-1].append(token)
+    return found
+
+
+corpora = st.lists(st.lists(st.integers(1, 40), min_size=1, max_size=8), max_size=12)
+
+
+@given(corpora, st.integers(4, 60))
+def test_every_token_is_in_one_sequence_and_only_long_documents_are_cut(lengths: list[list[int]], most: int) -> None:
+    documents = documents_of(lengths)
+    tokens, pairs, _ = best_fit(documents, most, KEY, separator=SEPARATOR, chosen=np.arange(len(lengths)))
+    found = rows(tokens, pairs)
+    assert all(0 < len(row) <= most for row in found)
+    every = [piece for row in found for piece in pieces(row)]
+    assert sorted(token for piece in every for token in piece) == list(range(sum(map(sum, lengths))))
+    bounds = documents.sentences[documents.starts].tolist()
+    for first, last in itertools.pairwise(bounds):
+        if last - first <= most:
+            assert list(range(first, last)) in every
+
+
+def plain(sizes: list[int], most: int) -> list[int]:
+    """Best fit of decreasing sizes, by looking at every sequence: how full each is, sorted."""
+    full: list[int] = []
+    for size in sorted(sizes, reverse=True):
+        fits = [n for n, used in enumerate(full) if used + 1 + size <= most]
+        if fits:
+            full[max(fits, key=lambda n: full[n])] += 1 + size
+        else:
+            full.append(size)
+    return sorted(full)
+
+
+@given(st.integers(1, 50).flatmap(lambda most: st.tuples(st.lists(st.integers(1, most), max_size=40), st.just(most))))
+def test_pieces_are_put_where_they_fit_best(case: tuple[list[int], int]) -> None:
+    sizes, most = case
+    made = fill(sizes, most)
+    assert sorted(piece for row in made for piece in row) == list(range(len(sizes)))
+    assert sorted(sum(sizes[p] for p in row) + len(row) - 1 for row in made) == plain(sizes, most)
+
+
+@given(corpora, st.integers(4, 60))
+def test_cut_documents_are_counted_in_both_packings(lengths: list[list[int]], most: int) -> None:
+    documents = documents_of(lengths)
+    owner = owners(lengths)
+    for pack in (full_sentences, best_fit):
+        tokens, pairs, cut = pack(documents, most, KEY, separator=SEPARATOR, chosen=np.arange(len(lengths)))
+        homes: dict[int, set[int]] = {}
+        for number, row in enumerate(rows(tokens, pairs)):
+            for token in row:
+                if token != SEPARATOR:
+                    homes.setdefault(int(owner[token]), set()).add(number)
+        assert cut == sum(len(numbers) > 1 for numbers in homes.values()), pack
+
+
+def test_documents_of_many_lengths_leave_few_places_free() -> None:
+    draws = np.random.default_rng(0)
+    lengths = [[20] * int(n) for n in np.clip(draws.lognormal(2.5, 1.2, 2000), 1, 400)]
+    documents, most = documents_of(lengths), 1022
+    _, pairs, few = best_fit(documents, most, KEY, separator=SEPARATOR, chosen=np.arange(len(lengths)))
+    assert pairs.a_len.sum() / (len(pairs) * most) > 0.98
+    _, _, many = full_sentences(documents, most, KEY, separator=SEPARATOR, chosen=np.arange(len(lengths)))
+    assert few < many / 2
+
+
+# Sequences of full sentences hold every token once, in order.
+
+
+def packed(lengths: list[list[int]], most: int, separator: int | None, seed: int = 0) -> list[list[int]]:
+    """Sequences over documents whose sentences have these lengths; token k of the corpus is k."""
+    key, chosen = counter_rng.key(seed, "x"), np.arange(len(lengths))
+    tokens, pairs, _ = full_sentences(documents_of(lengths), most, key, separator=separator, chosen=chosen)
+    assert not pairs.b_len.any()
+    return rows(tokens, pairs)
+
+
+corpora_of_sentences = st.lists(st.lists(st.integers(1, 40), min_size=1, max_size=12), max_size=8)
+
+
+@given(corpora_of_sentences, st.integers(4, 60), st.sampled_from([None, SEPARATOR]))
+def test_every_token_is_in_one_sequence(lengths: list[list[int]], most: int, separator: int | None) -> None:
+    found = packed(lengths, most, separator)
+    tokens = [token for sequence in found for token in sequence if token != SEPARATOR]
+    assert sorted(tokens) == list(range(sum(map(sum, lengths))))
+    assert all(0 < len(sequence) <= most for sequence in found)
+    assert not any(SEPARATOR in (sequence[0], sequence[-1]) for sequence in found)
+
+
+@given(corpora_of_sentences, st.integers(4, 60))
+def test_documents_meet_only_at_a_separator(lengths: list[list[int]], most: int) -> None:
+    owner = owners(lengths)
+    for sequence in packed(lengths, most, None):
+        assert sequence == list(range(sequence[0], sequence[0] + len(sequence)))
+        assert owner[sequence[0]] == owner[sequence[-1]]
+    for sequence in packed(lengths, most, SEPARATOR):
+        for left, right in itertools.pairwise(sequence):
+            joined = SEPARATOR in (left, right) or right == left + 1
+            assert joined, "what follows is the next token"
+
+
+def test_sequences_hold_whole_sentences_and_as_many_as_fit() -> None:
+    assert packed([[3, 3, 3, 3]], 7, None) == [[0, 1, 2, 3, 4, 5], [6, 7, 8, 9, 10, 11]]
+    assert packed([[2, 10, 2]], 4, None) == [[0, 1], [2, 3, 4, 5], [6, 7, 8, 9], [10, 11, 12, 13]]
+
+
+def test_another_round_has_the_documents_in_another_order() -> None:
+    lengths = [[5] * 3] * 20
+    assert packed(lengths, 30, SEPARATOR, 0) != packed(lengths, 30, SEPARATOR, 1)
+
+
+# The share that is advised holds out as many documents as it says.
+
+
+DIGESTS = st.lists(st.binary(min_size=16, max_size=16), min_size=LOWEST, max_size=60, unique=True)
+
+
+@given(DIGESTS, st.data())
+def test_the_advised_share_holds_out_what_was_asked(digests: list[bytes], data: st.DataObject) -> None:
+    lowest, parts = LowestHashes(), [LowestHashes(), LowestHashes()]
+    for number, digest in enumerate(digests):
+        parts[number % 2].add(digest)
+    for part in parts:
+        lowest.merge(list(part))
+    if len(lowest) < LOWEST or len({digest[:7] for digest in digests}) < len(digests):
+        return  # as good as equal
+    count = data.draw(st.integers(1, LOWEST - 1))
+    share = lowest.share_for(count)
+    assert 0 < share < 1
+    assert sum(is_held_out(digest, share) for digest in digests) == count
+
+
+def test_the_advised_share_is_short() -> None:
+    lowest, places = LowestHashes(), list[float]()
+    for number in range(1000):
+        lowest.add(digest := document_hash(f"document {number}"))
+        places = sorted([*places, int.from_bytes(digest[:8], "big") / 2**64])[:LOWEST]
+        assert lowest == places
+    for count in range(1, LOWEST):
+        assert len(str(lowest.share_for(count))) <= 8
+
+
+@pytest.mark.parametrize(("documents", "held"), [(2, 1), (3, 1), (4, 2), (8, 4), (1000, 4)])
+def test_some_documents_are_left_to_train_on(documents: int, held: int) -> None:
+    assert sensible_count(documents) == held

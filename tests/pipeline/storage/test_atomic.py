@@ -1,12 +1,23 @@
-"""A name stands for whole content, however many processes write it, and wherever one ends."""
+"""Files that appear whole, and leases that one holder has."""
 
+import itertools
 import multiprocessing
+import threading
+from collections.abc import Callable
 from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from pipeline.config import CorpusConfig, DownloadConfig, DownloadFile
+from pipeline.errors import Restart
+from pipeline.records.manifest import Manifest, Result
+from pipeline.stages import stage
+from pipeline.storage import lease
 from pipeline.storage.atomic import atomic_folder, atomic_path, remove_leftovers, write_text
+from tests.pipeline.stages.world import World
 
 CONTENTS = [str(number) * 20_000 for number in range(4)]
 
@@ -63,3 +74,121 @@ def test_leftovers_are_removed_and_nothing_else(tmp_path: Path) -> None:
     (tmp_path / ".m.0123abcd.tmp" / "x").write_text("")
     remove_leftovers(tmp_path)
     assert {path.name for path in tmp_path.iterdir()} == {"a.tmp", ".hidden", "b"}
+
+
+# Two holders of one folder, switched at every request: no manifest ever says what is not there.
+
+
+REQUESTS = ("read", "head", "below", "is_folder", "opened", "age", "put", "delete")
+
+
+class Turns:
+    """One holder runs at a time; before the requests of these numbers the other one goes on.
+
+    Who waits for a lock lets the store's clock go on, so that the one that stands still loses it.
+    """
+
+    def __init__(self, world: World, switches: tuple[int, ...]) -> None:
+        self.world, self.switches, self.count, self.inside = world, switches, 0, False
+        self.go = {name: threading.Semaphore(0) for name in "ab"}
+        self.now, self.ended, self.results = "a", set[str](), dict[str, Any]()
+        for name in REQUESTS:
+            setattr(world.store, name, partial(self.request, getattr(world.store, name)))
+
+    def request(self, asked: Callable[..., Any], *arguments: Any, **conditions: Any) -> Any:
+        if self.inside:  # what a request does is one step
+            return asked(*arguments, **conditions)
+        self.count += 1
+        if self.count - 1 in self.switches:
+            self.switch()
+        self.inside = True
+        try:
+            found = asked(*arguments, **conditions)
+            assert self.world.wrong("download") == [], self.switches
+        finally:
+            self.inside = False
+        return found
+
+    def switch(self) -> None:
+        me, other = self.now, "ba"["ab".index(self.now)]
+        if other not in self.ended:
+            self.now = other
+            self.go[other].release()
+            if me not in self.ended:
+                self.go[me].acquire()
+
+    def work(self, name: str, work: Callable[[], Any]) -> None:
+        self.go[name].acquire()
+        try:
+            self.results[name] = work()
+        except BaseException as error:
+            self.results[name] = error
+        self.ended.add(name)
+        self.switch()
+
+    def run(self, works: dict[str, Callable[[], Any]]) -> dict[str, Any]:
+        threads = [threading.Thread(target=self.work, args=one) for one in works.items()]
+        for thread in threads:
+            thread.start()
+        self.go["a"].release()
+        for thread in threads:
+            thread.join()
+        return self.results
+
+
+def made(world: World, machine: str, alike: bool, in_place: bool) -> Manifest:
+    """Make the folder as a machine does; what it writes has its name, and one size."""
+
+    def make(config: DownloadConfig, out: Path) -> Result:
+        for name in ("data", "more"):
+            (out / name).write_text(machine)
+        return Result(summary=machine, figures={})
+
+    corpus = CorpusConfig(name="c" if alike else machine, reader="books", files=[DownloadFile(url="http://h/a")])
+    config = DownloadConfig(corpus=corpus, out=f"{world.run}/download", mirror=str(world.disk / machine))
+    return stage.run("download", config, make, in_place=in_place, wait=True)
+
+
+def story(switches: tuple[int, ...], alike: bool, in_place: bool) -> int:
+    """Let both make the folder; return how many requests they made."""
+    world = World(stored=True)
+    try:
+        works = {machine: partial(made, world, machine, alike, in_place) for machine in "ab"}
+        turns = Turns(world, switches)
+        results = turns.run(works)
+        assert all(isinstance(one, Manifest | Restart) for one in results.values()), (switches, results)
+        requests, turns.inside = turns.count, True
+        for machine in "ab":
+            assert works[machine]().summary in ("ab" if alike else machine), switches
+            assert world.wrong("download") == [], switches
+        assert not [address for address in world.store.data if address.endswith(".lock")], switches
+        return requests
+    finally:
+        world.close()
+
+
+def explore(story: Callable[[tuple[int, ...]], int], *before: int) -> None:
+    """Tell the story with one more switch, at each number of a request that is reached."""
+    for number in itertools.count(max(before, default=-1) + 1):
+        if story((*before, number)) <= number:
+            return
+
+
+@pytest.fixture(autouse=True)
+def few_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let who waits ask less often."""
+    monkeypatch.setattr(lease, "ASK", lease.LEASE / 4)
+
+
+@pytest.mark.parametrize("in_place", [False, True])
+@pytest.mark.parametrize("alike", [pytest.param(False, marks=pytest.mark.slow), True])
+def test_a_holder_may_stand_still_before_any_request(alike: bool, in_place: bool) -> None:
+    explore(partial(story, alike=alike, in_place=in_place))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("in_place", [False, True])
+@pytest.mark.parametrize("first", range(5, 17, 3))
+def test_each_holder_may_stand_still_before_any_request(first: int, in_place: bool) -> None:
+    explore(partial(story, alike=False, in_place=in_place), first)

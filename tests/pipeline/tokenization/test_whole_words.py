@@ -1,6 +1,7 @@
 """Chinese text, its words marked by jieba: from a file to masks that hide whole words."""
 
 import re
+import shlex
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -10,6 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import rjieba
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tokenizers import Tokenizer
 
 from model.config import DataConfig, ObjectiveConfig
 from model.loader.loader import Loader
@@ -18,7 +22,10 @@ from pipeline.config import CorpusConfig, PrepareConfig, RunnerConfig
 from pipeline.errors import ConfigError
 from pipeline.preparation.documents import DocumentCounts, DocumentReader
 from pipeline.stages import stage
+from pipeline.text import sentences
+from pipeline.tokenization import alphabet, pretokenize, word_segmentation
 from pipeline.tokenization.wordpiece import SPECIAL, WordPiece, build, read_vocab
+from tests.support.examples import examples
 from tests.support.refusals import refused
 
 NOUNS = "我们 北京大学 中国科学院 的 了 在 研究 历史 经济 发展 城市 河流 人 学生 世界 音乐 火车站 图书馆 和 非常 美丽"
@@ -185,3 +192,154 @@ def test_real_text_keeps_every_mark(shared_data: Path, tmp_path: Path) -> None:
         goes_on = (shard.values > ids).tolist()
         counted.update(zip(map(wordpiece.vocab.__getitem__, ids), goes_on, strict=True))
     assert counted == expected
+
+
+# The letters of a learnt vocabulary: common ones by coverage, then those any text may have.
+
+
+TOKENIZER = Tokenizer.from_str(build(list(SPECIAL)))
+
+
+def test_counts_are_of_letters_as_the_tokenizer_leaves_them() -> None:
+    letters = alphabet.count_letters(["Aa é", "É\u0301x 中"], TOKENIZER)
+    assert letters == {"a": 2, "e": 2, "x": 1, "中": 1}
+
+
+def test_what_would_be_stripped_is_counted() -> None:
+    assert alphabet.accented_share(["Đi chợ", "한국 i\u0307"]) == 2 / 9
+    assert alphabet.accented_share(["हि"]) == 0  # a vowel sign with a place of its own stays
+    assert alphabet.accented_share([" "]) == 0
+
+
+def test_rare_letters_give_way_to_common_ones_but_never_ascii() -> None:
+    letters = {"a": 10**6, "b": 10**6, "ж": 9, "é": 8, "?": 1}
+    kept, inside = alphabet.choose(letters, TOKENIZER, 30522)
+    assert {"a", "b", "?"} <= set(kept)
+    assert not {"ж", "é"} & set(kept)
+    assert {"a", "b"} <= set(inside)
+    assert "?" not in inside
+
+
+def test_printable_ascii_and_punctuation_are_there_though_the_sample_has_none() -> None:
+    kept, inside = alphabet.choose({"a": 10**6}, TOKENIZER, 8000)
+    lower = {char.lower() for char in map(chr, range(0x21, 0x7F))}
+    assert lower | set("‘’“”–—…‐£€°«»§") <= set(kept)
+    assert set("abcdefghijklmnopqrstuvwxyz0123456789") <= set(inside)
+
+
+def test_letters_met_ten_times_are_there_beyond_the_coverage() -> None:
+    often, seldom = "абвгд", "жзик"
+    letters = {"a": 10**8} | dict.fromkeys(often, 10) | dict.fromkeys(seldom, 9)
+    kept, _ = alphabet.choose(letters, TOKENIZER, 8000)
+    assert set(often) <= set(kept)
+    assert not set(seldom) & set(kept)
+    crowd = {"a": 10**12} | {chr(0x4E00 + number): 10 + number for number in range(3000)}
+    kept, _ = alphabet.choose(crowd, TOKENIZER, 30522)
+    found = [ord(letter) - 0x4E00 for letter in kept if letter >= "\u4e00"]
+    assert 800 < len(found) < 1000, "bounded"
+    assert found == list(range(3000 - len(found), 3000)), "the most frequent"
+
+
+def test_a_script_of_thousands_of_letters_loses_none_to_the_rare_ones() -> None:
+    script = {chr(0x4E00 + number): 1000 - number // 10 for number in range(6000)}
+    kept, _ = alphabet.choose(script, TOKENIZER, 8000)
+    common = [letter for letter in kept if letter >= "\u4e00"]
+    assert len(common) >= 4000, "half of all entries, as without the rare ones"
+    assert set(map(chr, range(0x4E00, 0x4E00 + 4000))) <= set(common)
+
+
+def test_a_small_vocabulary_keeps_most_entries_for_words() -> None:
+    crowd = {chr(0x4E00 + number): 1 for number in range(500)}
+    kept, inside = alphabet.choose(crowd, TOKENIZER, 100)
+    assert len(kept) + len(inside) == 100 // 2 + 100 // 8
+
+
+# Which tokens go on with a word: what a plain walk over characters, words and offsets says.
+
+
+TEXT = "中国科学院计算所的小明毕业于北京大学他来到了网易杭研大厦卡拉恤食豈㐀𠀀"
+LATIN = ["the", "##s", "a", "##b", "ok", "t", "が", "べ", "##る", "3", "##4"]
+VOCAB = list(dict.fromkeys([*SPECIAL, *"[]!,.。，“”#", *TEXT[:-4], *LATIN]))
+TOKENIZERS = [WordPiece(build(VOCAB, lowercase=lower)) for lower in (True, False)]
+PIECES = [
+    *shlex.split("中国 科学院 毕业 北京大学 大学 卡拉OK T恤 食べる thes ab 34"),
+    *"，。 \u3000\u200b\ufffd\u0301#豈㐀𠀀！",
+]
+SENTENCES = st.lists(
+    st.sampled_from(PIECES) | st.text(st.sampled_from(TEXT), max_size=4) | st.text(max_size=2), max_size=12
+).map(lambda parts: "".join(parts).encode("utf-8", "ignore").decode())
+
+
+def slow(wordpiece: WordPiece, sentence: str, cut: word_segmentation.Segmenter) -> list[bool]:
+    """Token by token, by the library's offsets."""
+    encoded = wordpiece.library.encode(sentence, add_special_tokens=False)
+    begins = {0, *accumulate(map(len, cut(sentence)))}
+    within = ["\u4e00" <= sentence[start] <= "\u9fff" and start not in begins for start, _ in encoded.offsets]
+    marks = zip(encoded.tokens, within, strict=True)
+    return [place > 0 and (token.startswith("##") or inside) for place, (token, inside) in enumerate(marks)]
+
+
+def check(wordpiece: WordPiece, texts: list[str], cut: word_segmentation.Segmenter) -> np.ndarray:
+    ids, lengths, goes_on = wordpiece.encode_words(texts, cut)
+    plain = wordpiece.encode(texts)
+    assert ids.tolist() == plain[0].tolist()
+    assert lengths.tolist() == plain[1].tolist()
+    assert goes_on.tolist() == [mark for text in texts for mark in slow(wordpiece, text, cut)]
+    return goes_on
+
+
+@pytest.mark.parametrize("wordpiece", TOKENIZERS)
+@settings(max_examples=examples(150), deadline=None)
+@given(texts=st.lists(SENTENCES, max_size=6))
+def test_tokens_go_on_where_the_words_of_jieba_do(wordpiece: WordPiece, texts: list[str]) -> None:
+    check(wordpiece, texts, word_segmentation.segmenter("jieba"))
+
+
+@settings(max_examples=examples(150), deadline=None)
+@given(texts=st.lists(SENTENCES, max_size=6), cuts=st.sets(st.integers(0, 30)))
+def test_any_segmenter_will_do(texts: list[str], cuts: set[int]) -> None:
+    def cut(sentence: str) -> list[str]:
+        places = sorted({0, len(sentence), *(place % (len(sentence) + 1) for place in cuts)})
+        return [sentence[low:high] for low, high in pairwise(places)]
+
+    check(TOKENIZERS[0], texts, cut)
+
+
+def test_words_of_characters_letters_and_both() -> None:
+    wordpiece, text = TOKENIZERS[0], "小明毕业于中国科学院，thes T恤。"
+    ids, _, goes_on = wordpiece.encode_words([text, "院"], word_segmentation.segmenter("jieba"))
+    shown = [("+" if on else " ") + wordpiece.vocab[i] for i, on in zip(ids, goes_on, strict=True)]
+    assert "".join(shown) == " 小+明 毕+业 于 中+国+科+学+院 ， the+##s t+恤 。 院"
+
+
+def test_chunks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = ["".join(PIECES[start:] * 2) for start in range(len(PIECES))] + ["", "", "中国"]
+    cut = word_segmentation.segmenter("jieba")
+    whole = TOKENIZERS[0].encode_words(texts, cut)
+    monkeypatch.setattr(pretokenize, "CHUNK", 50)
+    for one, other in zip(whole, TOKENIZERS[0].encode_words(texts, cut), strict=True):
+        assert one.tolist() == other.tolist()
+    assert whole[2].any()
+
+
+def test_nothing_gives_nothing() -> None:
+    for texts in ([], [""], ["", "\u200b", ""]):
+        ids, lengths, goes_on = TOKENIZERS[0].encode_words(texts, word_segmentation.segmenter("jieba"))
+        assert ids.tolist() == goes_on.tolist() == []
+        assert lengths.tolist() == [0] * len(texts)
+
+
+def test_a_missing_library_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    word_segmentation.segmenter.cache_clear()
+    monkeypatch.setitem(sys.modules, "rjieba", None)
+    with pytest.raises(ConfigError, match="pip install rjieba"):
+        word_segmentation.segmenter("jieba")
+
+
+@pytest.mark.shared_data
+def test_real_text_goes_on_where_the_words_of_jieba_do(shared_data: Path) -> None:
+    wordpiece = WordPiece(build(read_vocab(shared_data / "vocab/bert-base-chinese-vocab.txt")))
+    files = (path for path in (shared_data / "wiki_text/zh_2024").rglob("*") if path.is_file())
+    text = min(files).read_bytes()[:300_000].decode("utf-8", "ignore")
+    goes_on = check(wordpiece, sentences.split_sentences(text, "zh"), word_segmentation.segmenter("jieba"))
+    assert 0.25 < goes_on.mean() < 0.5
