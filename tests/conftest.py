@@ -6,6 +6,7 @@ import importlib
 import os
 import secrets
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -32,6 +33,10 @@ settings.register_profile("quick", deadline=None, max_examples=25)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "full"))
 # Before anything loads PyTorch: of networks as small as the tests', a second thread only waits.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# Commands inherit what is ignored, by `nohup` or in a background job, but no handler: they start as usual.
+for number in (signal.SIGHUP, signal.SIGINT):
+    if signal.getsignal(number) == signal.SIG_IGN or "PYTEST_XDIST_WORKER" in os.environ:  # it ends with its controller
+        signal.signal(number, lambda *_: None)
 
 
 @pytest.fixture(autouse=True)

@@ -95,6 +95,17 @@ def test_an_audit_looks_at_all_that_is_pinned(root: Path) -> None:
     assert set().union(*map(pins, pinned)) == set().union(*map(pins, looked_at))
 
 
+def test_commands_of_tests_have_the_usual_signals_whoever_started_the_tests(root: Path, tmp_path: Path) -> None:
+    (tmp_path / "test_it.py").write_text("""import subprocess
+def test_it():
+    status = subprocess.check_output(["cat", "/proc/self/status"], text=True)
+    assert not int(status.partition("SigIgn:")[2].split()[0], 16) & 0b11
+""")
+    words = [sys.executable, "-m", "pytest", "-c", "/dev/null", "-p", "tests.conftest", str(tmp_path)]
+    starts = ["sh", "-c", "trap '' INT; exec nohup \"$@\"", "sh", *words]
+    subprocess.run(starts, cwd=root, capture_output=True, check=True)
+
+
 def test_hooks_fetch_nothing(root: Path) -> None:
     done = subprocess.run([sys.executable, "-m", "pre_commit", "validate-config"], cwd=root, check=False)
     assert done.returncode == 0
