@@ -8,6 +8,7 @@ import lzma
 import random
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -217,14 +218,29 @@ def test_wikiextractor_leaves_holes_too(holes: str, left: str | None, tmp_path: 
     assert tally.notes.total() == (0 if left is None else 4)
 
 
-def test_wikiextractor_output_that_breaks_off_is_named(tmp_path: Path) -> None:
-    path = tmp_path / "wiki_00"
-    path.write_text('<doc id="7" title="A">\nA\n\ntext')
-    with refused(InputError, "</doc>", path=str(path), line=1):
-        read(config("wikiextractor", tmp_path))
-    path.write_text("\nSome other text.\n")
-    with refused(InputError, "<doc", path=str(path), line=2):
-        read(config("wikiextractor", tmp_path))
+@pytest.mark.parametrize(
+    ("reader", "content", "more", "match", "line"),
+    [
+        ("wikiextractor", '<doc id="7" title="A">\nA\n\ntext', {}, "</doc>", 1),
+        ("wikiextractor", "\nSome other text.\n", {}, "<doc", 2),
+        ("lines", b"plain\n\ncaf\xe9\n", {"encoding": "utf-8"}, "utf-8", 3),
+        ("csv", "text,n\na\n", {}, None, 2),
+        ("csv", 'text\n"a\nb\nc\n', {"on_error": "skip"}, None, 4),
+        ("csv", 'text\n"a" b\n', {}, None, 2),
+        ("html", "<div>" * 200_000, {}, "nested", None),
+        *((reader, "<mediawiki><page/></mediawiki>", {}, "<mediawiki>", None) for reader in ("pubmed", "jats", "tei")),
+    ],
+    ids=lambda value: value if isinstance(value, str) and len(value) < 99 else "",
+)
+def test_what_is_broken_is_named(
+    reader: str, content: str | bytes, more: dict[str, Any], match: str | None, line: int | None, tmp_path: Path
+) -> None:
+    suffix = {"lines": ".txt", "csv": ".csv", "html": ".html", "wikiextractor": ""}.get(reader, ".xml")
+    path = tmp_path / f"wiki_00{suffix}"
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    with refused(InputError, match, path=str(path)) as error:
+        read(config(reader, tmp_path, **more))
+    assert line in (None, error.value.line)
 
 
 @pytest.mark.parametrize("reader", ["books", "text", "lines", "jsonl", "parquet"])
@@ -273,10 +289,7 @@ def test_plain_text_is_a_document_a_file_paragraph_line_or_number_of_lines(tmp_p
             read(config("text", tmp_path, options={"document": wrong}))
 
 
-def test_a_stated_encoding_that_does_not_fit_is_an_error(tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_bytes("plain\n\ncafé\n".encode("cp1252"))
-    with refused(InputError, "utf-8", path=str(tmp_path / "a.txt"), line=3):
-        read(config("lines", tmp_path, encoding="utf-8"))
+def test_an_encoding_that_nobody_has_is_refused(tmp_path: Path) -> None:
     for name in ("utf-9", "hex"):
         with pytest.raises(ConfigError, match=f"corpus.encoding={name}: "):
             config("lines", tmp_path, encoding=name)
@@ -290,12 +303,6 @@ def test_names_may_be_in_capitals_and_have_the_characters_of_patterns(tmp_path: 
     assert {Path(d.id).name: d.text for d in found} == {"a.txt": "One.", "B.TXT": "Two.", "C.TXT.GZ": "Three."}
     (tmp_path / "d [2].txt").write_text("Four.")
     assert [d.text for d in read(config("lines", tmp_path / "d [2].txt"))[0]] == ["Four."]
-
-
-@pytest.mark.parametrize("text", [5, [], [1], None])
-def test_an_option_of_a_wrong_kind_is_named(tmp_path: Path, text: object) -> None:
-    with pytest.raises(ConfigError, match=r"corpus\.options\.text="):
-        read(config("jsonl", tmp_path, options={"text": text}))
 
 
 def test_letters_decoded_twice_are_mended_on_request(tmp_path: Path) -> None:

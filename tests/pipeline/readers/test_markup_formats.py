@@ -102,12 +102,6 @@ def test_the_prose_of_a_page(page: str, text: str, tmp_path: Path) -> None:
     assert [document.text for document in read(config("html", tmp_path))[0]] == [text]
 
 
-def test_a_page_of_elements_in_elements_is_refused_at_once(tmp_path: Path) -> None:
-    (tmp_path / "a.html").write_text("<div>" * 200_000)
-    with refused(InputError, "nested", path=str(tmp_path / "a.html")):
-        read(config("html", tmp_path))
-
-
 def test_html_in_rows_is_read_or_noted(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text(
         r'{"text": "<p>One &lt; two.</p><p>Three.</p>"}' + "\n" + r'{"text": "a\\nb\\nc"}'
@@ -232,10 +226,3 @@ def test_what_grobid_writes_is_abstract_and_body(tmp_path: Path) -> None:
     (document,), log = read(config("tei", tmp_path))
     assert document.text == "Short.\nAs in, so said Ray."
     assert log.notes == {"references to others left out": 1, "formulas left out": 1}
-
-
-@pytest.mark.parametrize("reader", ["pubmed", "jats", "tei"])
-def test_the_root_of_another_format_is_named(reader: str, tmp_path: Path) -> None:
-    (tmp_path / "a.xml").write_text("<mediawiki><page/></mediawiki>")
-    with refused(InputError, "<mediawiki>", path=str(tmp_path / "a.xml")):
-        read(config(reader, tmp_path))
