@@ -160,9 +160,15 @@ def test_a_mistake_leaves_a_finished_folder_of_a_stage_that_resumes(
     assert [path.name for path in (tmp_path / "made").iterdir() if path.name.startswith(".")] == []
 
 
-def test_a_first_failure_leaves_nothing(tmp_path: Path) -> None:
+def refuse(config: TasksConfig, out: Path) -> Result:
+    raise InputError("an input is missing")
+
+
+@pytest.mark.parametrize(("fail", "in_place"), [(broken, False), (refuse, False), (refuse, True)])
+def test_a_first_failure_leaves_nothing(fail: Any, in_place: bool, tmp_path: Path) -> None:
+    """In place, where nothing was written yet."""
     with pytest.raises(InputError):
-        stage.run("tasks", config(tmp_path), broken)
+        stage.run("tasks", config(tmp_path), fail, in_place=in_place)
     assert not (tmp_path / "made").exists()
 
 
@@ -281,16 +287,6 @@ def test_a_link_left_of_a_replaced_folder_goes_and_its_target_stays(tmp_path: Pa
     assert (tmp_path / "made" / "data.txt").read_text() == "0 2"
     assert not (tmp_path / ".made.old").is_symlink()
     assert (tmp_path / "big").is_dir()
-
-
-def test_a_mistake_that_is_found_before_anything_is_written_leaves_no_folder(tmp_path: Path) -> None:
-    def refuse(config: TasksConfig, out: Path) -> Result:
-        raise InputError("an input is missing")
-
-    for in_place in (False, True):
-        with pytest.raises(InputError):
-            stage.run("tasks", config(tmp_path), refuse, in_place=in_place)
-        assert not (tmp_path / "made").exists()
 
 
 def test_a_file_is_never_replaced_by_a_folder(tmp_path: Path) -> None:

@@ -115,10 +115,7 @@ def test_a_longer_training_goes_on_elsewhere_from_a_shorter_one(world: World, ca
 @pytest.mark.parametrize("moment", [54, 75, 100])
 def test_a_longer_training_takes_up_all_that_a_shorter_one_keeps(stored: World, moment: int) -> None:
     """The shorter one was written by two machines: neither has all of it."""
-    with suppress(UserError, Restart):
-        stored.stalled_at(
-            moment, lambda: stored.train("short", "a"), lambda: suppressed(lambda: stored.train("short", "b"))
-        )
+    stalls(stored, moment, "short")
     stored.train("long", "b")
     assert stored.checkpoints("long").keys() == {0, 2, 6, 10}
 
@@ -180,10 +177,7 @@ def test_a_longer_training_has_all_that_a_rule_keeps_although_a_force_was_cut_of
 
 @pytest.mark.parametrize("moment", range(0, 108, 4))
 def test_a_holder_that_stood_still_overwrites_no_finished_result(stored: World, moment: int) -> None:
-    with suppress(UserError, Restart):
-        stored.stalled_at(
-            moment, lambda: stored.train("short", "a"), lambda: suppressed(lambda: stored.train("short", "b"))
-        )
+    stalls(stored, moment, "short")
     assert stored.manifest("train") is not None
     assert stored.wrong("train") == []
     assert stored.checkpoints("short")[6] == number_after("short", 6)
@@ -193,10 +187,7 @@ def test_a_holder_that_stood_still_overwrites_no_finished_result(stored: World, 
 def test_a_holder_that_stood_still_removes_nothing_of_the_next_one(stored: World, moment: int) -> None:
     """It has found a checkpoint that was cut off, and would remove it before it begins."""
     stored.killed_at(33, "a", lambda: stored.train("long", "a"))
-    with suppress(UserError, Restart):
-        stored.stalled_at(
-            moment, lambda: stored.train("long", "a"), lambda: suppressed(lambda: stored.train("long", "b"))
-        )
+    stalls(stored, moment, "long")
     assert stored.wrong("train") == []
     assert stored.checkpoints("long") == {step: number_after("long", step) for step in (0, 2, 6, 10)}
 
@@ -276,10 +267,7 @@ class Stories(RuleBasedStateMachine):
     @rule(name=names, moment=moments)
     def training_stalls(self, name: str, moment: int) -> None:
         """The other machine does all meanwhile, and its result stays."""
-        with suppress(UserError, Restart):
-            self.world.stalled_at(
-                moment, lambda: self.world.train(name, "a"), lambda: suppressed(lambda: self.world.train(name, "b"))
-            )
+        stalls(self.world, moment, name)
         if self.stored and "train" not in self.damaged:
             assert self.world.wrong("train") == []
 
@@ -361,6 +349,12 @@ def suppressed(work: Work) -> Any:
     """Do what may be refused."""
     with suppress(UserError, Restart):
         return work()
+
+
+def stalls(world: World, moment: int, name: str) -> None:
+    """Train on one machine, which stands still at a moment while the other one does all of it."""
+    with suppress(UserError, Restart):
+        world.stalled_at(moment, lambda: world.train(name, "a"), lambda: suppressed(lambda: world.train(name, "b")))
 
 
 class OnADisk(Stories):
