@@ -30,7 +30,7 @@ READS = {
     "aten::unique_dim",
 }
 MAKES = {"aten::lift_fresh"}  # torch.tensor(...) of Python numbers
-ON_THE_HOST = ("device_copy.py", "sent")  # file and function that make what is to be copied
+ON_THE_HOST = ("device_copy.py", "send")  # file and function that make what is to be copied
 INDEXES = {"aten::index", "aten::index_put", "aten::index_put_", "aten::_index_put_impl_"}
 
 

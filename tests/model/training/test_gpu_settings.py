@@ -10,7 +10,7 @@ from model.config import OptimizerConfig, TrainConfig
 from model.distributed.world import World
 from model.encoders.architectures import build_model
 from model.encoders.encoder import MaskedHead, PretrainingModel, prepare_for
-from model.training import device_peak
+from model.training import cost
 from model.training.deepspeed_engine import deepspeed_config
 from model.training.step_metrics import losses
 from pipeline.cli.conf_files import CONF
@@ -105,4 +105,4 @@ def test_a_run_on_a_cpu_has_no_made_up_entries() -> None:
     ],
 )
 def test_a_devices_peak_is_found_by_its_whole_name(name: str, figure: float | None) -> None:
-    assert device_peak.published(name) == figure
+    assert cost.published_peak(name) == figure
