@@ -150,6 +150,7 @@ def make_tuned(config: ConvertConfig, vocab: Path, added: int, out: Path) -> Res
     made = Conversion(
         model=size.size_name,
         parameters=sum(one.numel() for one in found.model.parameters()),
+        learnt=provenance.learnt(folder, size.positions),
         **exported(config, out, size, found.model.config.kind, []),
     )
     return Result(summary=describe(made), figures=made.to_json())

@@ -93,7 +93,9 @@ def reuse_positions(
     if fresh and isinstance(settings, TrainConfig) and not settings.model.positions:
         for run, step in dict(store_folder.list_checkpoints(settings.out)).items():
             path = checkpoint_folder.runs(places.at(settings.out)) / run / checkpoint_folder.name_of(step)
-            size = dataclasses.replace(settings.model, positions=checkpoint_folder.read_field(path, "model")["positions"])
+            size = dataclasses.replace(
+                settings.model, positions=checkpoint_folder.read_field(path, "model")["positions"]
+            )
             kept = dataclasses.replace(settings, model=size)
             found = stage_status(kind, kept, fingerprints.fingerprint(kind, kept, known), redone)
             if found[1] is None or found[2]:
@@ -192,6 +194,7 @@ def check_fit(found: Stages) -> None:
             check(enough, f"the training keeps {training.keep}; set train.keep too", f"{name}.average", one.average)
         if isinstance(one, TrainConfig) and "WANDB_MODE" in os.environ:
             wandb.mode_of(one.tracking.mode)
+
 
 def check_positions(found: Stages) -> None:
     """Raise ConfigError where sequences are longer than the positions of the model that will be made."""
