@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from torch import nn
 
 from model.config import ModelConfig, TrainConfig
 from model.distributed import process_group, rank_card
@@ -162,7 +161,7 @@ def restore(session: Session, store: BackgroundUpload, beat: Beat) -> tuple[Any,
     return engine, word_counter, state, found is not None
 
 
-def freeze(module: nn.Module, layers: int | None) -> None:
+def freeze(module: Any, layers: int | None) -> None:
     """Have the embeddings and the first `layers` not trained; None: train all."""
     if layers is not None:
         for part in (module.encoder.embeddings, *module.encoder.layers[:layers]):

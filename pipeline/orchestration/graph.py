@@ -33,7 +33,7 @@ from pipeline.records.manifest import MANIFEST, Manifest, require_manifest
 from pipeline.stages import fetch_inputs, fingerprints
 from pipeline.stages.fingerprints import Identity, pin
 from pipeline.stages.registry import type_of
-from pipeline.storage import places
+from pipeline.storage import places, strict_json
 
 OF_A_MODEL = ("convert", "evaluate")  # what a user adds to a run
 Names = list[str]  # of stages
@@ -70,9 +70,10 @@ def plan_graph(config: RunConfig) -> Nodes:
             settings.stages = [*settings.stages, *find_user_results(config.workdir, before)]
         redone = [other for other in needs[name] if nodes[other].reason is not None]
         if name in config.force:  # what is there may be anything
-            fingerprint, reason, done = fingerprints.fingerprint(kind, settings, before)[0], FORCED, 0
+            status: Status = (fingerprints.fingerprint(kind, settings, before)[0], FORCED, 0)
         else:
-            settings, (fingerprint, reason, done) = reuse_positions(kind, settings, before, redone)
+            settings, status = reuse_positions(kind, settings, before, redone)
+        fingerprint, reason, done = status
         found[name] = settings
         nodes[name] = StageRecord(
             name=name, kind=kind, config=settings, needs=needs[name], fingerprint=fingerprint, reason=reason, done=done
@@ -92,11 +93,10 @@ def reuse_positions(
     fresh = status[1] is not None and not status[2]
     if fresh and isinstance(settings, TrainConfig) and not settings.model.positions:
         for run, step in dict(store_folder.list_checkpoints(settings.out)).items():
-            path = checkpoint_folder.runs(places.at(settings.out)) / run / checkpoint_folder.name_of(step)
-            size = dataclasses.replace(
-                settings.model, positions=checkpoint_folder.read_field(path, "model")["positions"]
-            )
-            kept = dataclasses.replace(settings, model=size)
+            folder = f"{settings.out}/{checkpoint_folder.RUNS}/{run}/{checkpoint_folder.name_of(step)}"
+            state = strict_json.own(places.at(f"{folder}/{checkpoint_folder.STATE}"))
+            there = dataclasses.replace(settings.model, positions=state.get("model", {}).get("positions", 0))
+            kept = dataclasses.replace(settings, model=there)
             found = stage_status(kind, kept, fingerprints.fingerprint(kind, kept, known), redone)
             if found[1] is None or found[2]:
                 return kept, found
