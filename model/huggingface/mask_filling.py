@@ -56,9 +56,10 @@ def examples(folder: Path | str, wordpiece: WordPiece, count: int) -> dict[str, 
         parts = (ids[first:last].tolist() for first, last in itertools.pairwise(stops))
         whole += [part for part in parts if SHORTEST <= len(part) <= LONGEST and part[0] in letters]
         beginnings.append(ids[:WORDS].tolist())
+    places = [_word_in([wordpiece.vocab[index] for index in part], wordpiece) for part in whole]
+    candidates = [(part, place) for part, place in zip(whole, places, strict=True) if place is not None]
     found: dict[str, str] = {}
-    for chosen in whole[:count] or beginnings[:count]:
-        place = _word_in([wordpiece.vocab[index] for index in chosen], wordpiece.is_wordpiece)
+    for chosen, place in candidates[:count] or [(part, WORDS // 2) for part in beginnings[:count]]:
         answer = wordpiece.library.decode([chosen[place]]).strip()
         chosen[place] = wordpiece.mask
         text = wordpiece.library.decode(chosen, skip_special_tokens=False)
@@ -67,16 +68,16 @@ def examples(folder: Path | str, wordpiece: WordPiece, count: int) -> dict[str, 
     return found
 
 
-def _word_in(entries: Sequence[str], pieces_marked: bool) -> int:
-    """Return the place of a word of one token, the nearest to the middle; that if there is none."""
-    words = []
+def _word_in(entries: Sequence[str], wordpiece: WordPiece) -> int | None:
+    """Return the place of a word of one token, the nearest to the middle; None if there is none."""
+    words, pieces_marked = [], wordpiece.is_wordpiece
     for place, (entry, after) in enumerate(itertools.pairwise(entries)):
         begins = pieces_marked or entry[0] in BEGINS
         ends = not after.startswith("##") if pieces_marked else after[0] in BEGINS or not after[0].isalpha()
         if begins and ends and len(entry) > SHORT and entry.strip(BEGINS).isalpha():
             words.append(place)
     middle = len(entries) // 2
-    return min(words, key=lambda place: abs(place - middle), default=middle)
+    return min(words, key=lambda place: abs(place - middle), default=None)
 
 
 def fill(config: ModelConfig, state: Weights, wordpiece: WordPiece, texts: Sequence[str], longest: int) -> list[Json]:
