@@ -92,7 +92,7 @@ def reuse_positions(
     status = stage_status(kind, settings, fingerprints.fingerprint(kind, settings, known), redone)
     fresh = status[1] is not None and not status[2]
     if fresh and isinstance(settings, TrainConfig) and not settings.model.positions:
-        for run, step in dict(store_folder.list_checkpoints(settings.out)).items():
+        for run, step in dict(fetch_inputs.list_checkpoints(settings.out)).items():
             folder = f"{settings.out}/{checkpoint_folder.RUNS}/{run}/{checkpoint_folder.name_of(step)}"
             state = strict_json.own(places.at(f"{folder}/{checkpoint_folder.STATE}"))
             there = dataclasses.replace(settings.model, positions=state.get("model", {}).get("positions", 0))
