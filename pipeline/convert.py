@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from model.training.initial_weights import InitialWeights
 
 TOLERANCE = 1e-5  # of a logit; both models compute in double precision
-SAMPLES = 3  # held-out texts to fill in
+SAMPLES, ASKED = 3, 30  # held-out sentences that are shown, the surest of those that are filled in
 
 
 def make(config: ConvertConfig, out: Path) -> Result:
@@ -87,8 +87,9 @@ def make_one(config: ConvertConfig, out: Path) -> Result:
     if config.exports and saved_model.is_tuned(Path(config.train)):
         return make_tuned(config, vocab, added, out)
     dtype = TYPES[config.dtype]
-    texts = held_out_texts(config, vocab)
     untrained = untrained_parts(config, source)
+    texts = held_out_texts(config, vocab)
+    samples = samples_of(source, vocab, config.examples, texts)
     bert_format.save(
         out,
         source.config,
@@ -98,11 +99,10 @@ def make_one(config: ConvertConfig, out: Path) -> Result:
         dtype=dtype,
         shard_bytes=config.shard_bytes,
         learnt=source.learnt,
-        remarks=remarks_of(config, source, texts, untrained),
+        remarks=remarks_of(config, source, [one["text"] for one in samples] or list(texts), untrained),
         untrained=untrained,
     )
     sentence_model.copy(Path(config.train), out)
-    samples = samples_of(source, vocab, list(config.examples) or texts)
     difference = compare_logits(out, source, dtype)
     vocabulary.check_ids(out)
     noted = vocabulary.notes_on(out, vocab) if vocab == Path(config.train) else []
@@ -150,6 +150,7 @@ def make_tuned(config: ConvertConfig, vocab: Path, added: int, out: Path) -> Res
     made = Conversion(
         model=size.size_name,
         parameters=sum(one.numel() for one in found.model.parameters()),
+        learnt=provenance.learnt(folder, size.positions),
         **exported(config, out, size, found.model.config.kind, []),
     )
     return Result(summary=describe(made), figures=made.to_json())
@@ -272,12 +273,12 @@ def add_vocabulary_rows(config: ConvertConfig, source: "InitialWeights") -> "tup
     return source, vocab, 0
 
 
-def held_out_texts(config: ConvertConfig, vocab: Path) -> list[str]:
-    """Return the beginnings of texts with a [MASK] from the training's shards, if they are there."""
+def held_out_texts(config: ConvertConfig, vocab: Path) -> dict[str, str]:
+    """Return sentences with a [MASK] from the training's shards, if they are there, and the words that it hides."""
     from model.huggingface import mask_filling
 
     folder = held_out_folder(config)
-    return mask_filling.examples(folder, WordPiece.load(vocab), SAMPLES) if folder else []
+    return mask_filling.examples(folder, WordPiece.load(vocab), ASKED) if folder else {}
 
 
 def held_out_folder(config: ConvertConfig) -> str | None:
@@ -289,13 +290,18 @@ def held_out_folder(config: ConvertConfig) -> str | None:
     return None
 
 
-def samples_of(source: "InitialWeights", vocab: Path, texts: list[str]) -> list[Json]:
-    """Return what the model fills into texts, if it can."""
+def samples_of(source: "InitialWeights", vocab: Path, typed: list[str], held_out: dict[str, str]) -> list[Json]:
+    """Return what the model fills into texts, if it can: those typed, else those of which it is surest."""
     from model.huggingface import mask_filling
 
+    texts = typed or list(held_out)
     if not texts or not mask_filling.has_head(source.config, source.notes):
         return []
-    return mask_filling.fill(source.config, source.state, WordPiece.load(vocab), texts, source.learnt)
+    found = mask_filling.fill(source.config, source.state, WordPiece.load(vocab), texts, source.learnt)
+    if typed:
+        return found
+    found.sort(key=lambda one: -one["masks"][0][0]["probability"])
+    return [one | {"answer": held_out[one["text"]]} for one in found[:SAMPLES]]
 
 
 def untrained_parts(config: ConvertConfig, source: "InitialWeights") -> list[str]:

@@ -148,9 +148,10 @@ def show_samples(nodes: Nodes) -> None:
     found = [Conversion.of(one) for one in made if one is not None]
     samples = next((one.samples for one in reversed(found) if not one.checkpoints), [])
     if samples:
-        terminal.say("samples: what the model fills in for [MASK], of held-out text or your examples")
+        of = "held-out sentences, those of which it is surest" if "answer" in samples[0] else "your examples"
+        terminal.say(f"samples: what the model fills in for [MASK] in {of}")
     for sample in samples:
-        terminal.say(f"  {sample['text']}")
+        terminal.say(f"  {sample['text']}" + (f"  ({sample['answer']})" if "answer" in sample else ""))
         for words in sample["masks"]:
             shown = [f"'{one['word']}' {one['probability']:.2f}" for one in words]
             terminal.say(f"    -> {', '.join(shown)}")

@@ -108,7 +108,7 @@ class TextSample:
 
 
 def is_uncut(split: readers.FileRange) -> bool:
-    """Return whether the split is a whole compressed file or tar archive.
+    """Return whether the split is a whole file that its reader does not cut: compressed, a tar archive, or large.
 
     False for unreadable files; their reader reports the error.
     """
@@ -116,7 +116,8 @@ def is_uncut(split: readers.FileRange) -> bool:
         file = places.at(split.path)
         if file.is_dir() or split.start > 0 or split.end < file.stat().st_size:
             return False
-        return split.path.lower().endswith(TARS) or compressed.CompressedFile(file).kind != "plain"
+        large = split.end - split.start > SPLIT_BYTES
+        return large or split.path.lower().endswith(TARS) or compressed.CompressedFile(file).kind != "plain"
     except (OSError, InputError):
         return False
 

@@ -170,6 +170,11 @@ class TrainConfig(StageConfig):
     deepspeed: dict[str, Any] = option({}, "Keys of a DeepSpeed configuration.", counts=deepspeed_keys.output_keys)
     start: str | None = input_path(None, "Weights to start from: a folder of `train` or in Hugging Face's format.")
     start_optimizer: bool = option(False, "Load the optimizer's state too, from a `start` that `train` made.")
+    freeze: int | None = option(
+        None,
+        "Layers, from the first, that stay as in `start`, as do the embeddings, which predict words too; null: none.",
+        at_least=0,
+    )
     precision: str = option(
         "fp32", "Precision of the passes; the optimizer keeps weights in fp32.", choices=("fp32", "bf16", "fp16")
     )
@@ -283,3 +288,5 @@ class TrainConfig(StageConfig):
             f"needs the run to load it from; set {named('start')}=FOLDER",
             "start_optimizer",
         )
+        cure = f"needs weights to keep; set {named('start')}=FOLDER"
+        self.require(self.freeze is None or self.start is not None, cure, "freeze")

@@ -3,6 +3,7 @@
 Shapes: L tokens of a sequence, V vocabulary.
 """
 
+import itertools
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -20,7 +21,11 @@ from pipeline.shards import open_folder
 from pipeline.tokenization.wordpiece import WordPiece
 
 MASK = "[MASK]"
-WORDS = 16  # tokens of an example
+WORDS = 16  # tokens of the beginning of a text
+SHORTEST, LONGEST = 9, 40  # tokens of a sentence
+SHORT = 3  # letters of a word that says little
+ROWS = 20  # of shards that are looked at for an example
+BEGINS, ENDS = "Ġ▁", frozenset(".!?。！？।")  # how the entry of a word, and a sentence, begins and ends
 TOP = 3  # words for each mask
 
 
@@ -29,24 +34,50 @@ def has_head(config: ModelConfig, notes: Sequence[str]) -> bool:
     return "masked_head" not in bert_format.initialised_parts(notes) and not config.causal
 
 
-def examples(folder: Path | str, wordpiece: WordPiece, count: int) -> list[str]:
-    """Return the beginnings of the first held-out texts, their middle token masked.
+def examples(folder: Path | str, wordpiece: WordPiece, count: int) -> dict[str, str]:
+    """Return held-out sentences with a word masked, and that word.
 
-    The same shards always give the same ones; none if they are gone, or cut within a letter.
+    They are whole: each follows the end of another. Of texts without such ends they are beginnings. The
+    same shards always give the same ones; none if they are gone, or cut within a letter.
     """
     try:
         shard = open_folder(folder, "validation")[0]
     except InputError:
-        return []
+        return {}
     if shard.info.vocab_size != wordpiece.size:
-        return []
-    rows = np.flatnonzero(shard.a_len >= WORDS)[: 10 * count]
-    found = []
-    for start in shard.offsets[rows].tolist():
-        ids = shard.ids(start, start + WORDS).tolist()
-        ids[WORDS // 2] = wordpiece.mask
-        found.append(wordpiece.library.decode(ids, skip_special_tokens=False))
-    return [text.replace(wordpiece.vocab[wordpiece.mask], MASK) for text in found if "\ufffd" not in text][:count]
+        return {}
+    ends = [index for index, entry in enumerate(wordpiece.vocab) if entry.strip(BEGINS) in ENDS]
+    letters = {index for index, entry in enumerate(wordpiece.vocab) if entry.strip(BEGINS).isalpha()}  # no quotes
+    whole: list[list[int]] = []
+    beginnings: list[list[int]] = []
+    for row in np.flatnonzero(shard.a_len >= WORDS)[: ROWS * count]:
+        ids = shard.ids(shard.offsets[row], shard.offsets[row] + shard.a_len[row])
+        stops = np.flatnonzero(np.isin(ids, ends)) + 1
+        parts = (ids[first:last].tolist() for first, last in itertools.pairwise(stops))
+        whole += [part for part in parts if SHORTEST <= len(part) <= LONGEST and part[0] in letters]
+        beginnings.append(ids[:WORDS].tolist())
+    places = [_word_in([wordpiece.vocab[index] for index in part], wordpiece) for part in whole]
+    candidates = [(part, place) for part, place in zip(whole, places, strict=True) if place is not None]
+    found: dict[str, str] = {}
+    for chosen, place in candidates[:count] or [(part, WORDS // 2) for part in beginnings[:count]]:
+        answer = wordpiece.library.decode([chosen[place]]).strip()
+        chosen[place] = wordpiece.mask
+        text = wordpiece.library.decode(chosen, skip_special_tokens=False)
+        if "\ufffd" not in text + answer:
+            found[text.replace(wordpiece.vocab[wordpiece.mask], MASK)] = answer
+    return found
+
+
+def _word_in(entries: Sequence[str], wordpiece: WordPiece) -> int | None:
+    """Return the place of a word of one token, the nearest to the middle; None if there is none."""
+    words, pieces_marked = [], wordpiece.is_wordpiece
+    for place, (entry, after) in enumerate(itertools.pairwise(entries)):
+        begins = pieces_marked or entry[0] in BEGINS
+        ends = not after.startswith("##") if pieces_marked else after[0] in BEGINS or not after[0].isalpha()
+        if begins and ends and len(entry) > SHORT and entry.strip(BEGINS).isalpha():
+            words.append(place)
+    middle = len(entries) // 2
+    return min(words, key=lambda place: abs(place - middle), default=None)
 
 
 def fill(config: ModelConfig, state: Weights, wordpiece: WordPiece, texts: Sequence[str], longest: int) -> list[Json]:

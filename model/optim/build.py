@@ -28,7 +28,9 @@ def parameter_groups(module: nn.Module, weight_decay: float) -> list[dict[str, o
 def muon_groups(module: nn.Module, config: OptimizerConfig) -> list[dict[str, object]]:
     """Return the matrices of hidden layers, and the groups of AdamW: other matrices, vectors."""
     hidden = [
-        parameter for name, parameter in module.named_parameters() if parameter.dim() == 2 and ".layers." in f".{name}"
+        parameter
+        for name, parameter in module.named_parameters()
+        if parameter.dim() == 2 and ".layers." in f".{name}" and parameter.requires_grad
     ]
     known = {id(parameter) for parameter in hidden}
     matrices, vectors = parameter_groups(module, config.weight_decay)
@@ -58,7 +60,7 @@ def build_optimizer(module: nn.Module, config: OptimizerConfig, bf16: bool = Fal
     rate, epsilon = config.learning_rate, config.epsilon
     betas = (config.betas[0], config.betas[1])
     if config.name == "muon":
-        return Muon(muon_groups(module, config), rate, betas, epsilon, bf16)
+        return Muon([each for each in muon_groups(module, config) if each["params"]], rate, betas, epsilon, bf16)
     groups = parameter_groups(module, config.weight_decay)
     if config.name == "adamw":
         return torch.optim.AdamW(groups, lr=rate, betas=betas, eps=epsilon, fused=True)

@@ -147,6 +147,12 @@ def build_engine(module: nn.Module, config: TrainConfig, world: World) -> Any:
     Raises:
         ConfigError: DeepSpeed cannot combine what `config.deepspeed` asks for.
     """
+    # What is not trained stays as it is in fp32, whatever the type of the passes.
+    frozen = {
+        name: p.detach().to("cpu", torch.float32, copy=True)
+        for name, p in module.named_parameters()
+        if not p.requires_grad
+    }
     prepare_for(world.device, TYPES[config.precision], module)
     optimizer = build_optimizer(module, config.optimizer, config.precision == "bf16")
     if config.ema is not None:
@@ -172,10 +178,10 @@ def build_engine(module: nn.Module, config: TrainConfig, world: World) -> Any:
     if not hasattr(engine.optimizer, "overflow"):
         clip_and_skip(engine.optimizer, clip)
     fuse_grad_norm(engine.optimizer)
-    install_flat_gradients(engine.optimizer, engine.module.parameters())
+    install_flat_gradients(engine.optimizer, [p for p in engine.module.parameters() if p.requires_grad])
     if isinstance(optimizer, PartitionedAdam):
         optimizer.partitions = layouts(engine)
-    engine.moments = moments
+    engine.moments, engine.frozen = moments, frozen
     return engine
 
 
@@ -202,6 +208,9 @@ def gather_state(engine: Any, compare: bool = True) -> tuple[Weights, Weights]:
     else:  # no update has been applied yet: the moments are zeros
         _make_state(engine)
     for name, parameter in engine.module.named_parameters():
+        if name in engine.frozen:
+            weights |= {name: engine.frozen[name]} if engine.global_rank == 0 else {}
+            continue
         weight, found = _whole(engine, parameter, engine.moments[name])
         own, live = weight, parameter.detach()
         if engine.zero_optimization_stage() == 3:
@@ -252,6 +261,8 @@ def load_state(engine: Any, tensors: Tensors, step: int) -> None:
         )
     _make_state(engine)
     for name, parameter in engine.module.named_parameters():
+        if name in engine.frozen:
+            continue
         weight = tensors.weight(name).to(engine.device)
         moments = {
             # An average that is not there yet begins with the weights.
@@ -337,7 +348,7 @@ def averaged_weights(engine: Any) -> Iterator[None]:
     kept = []
     if any(_optimizer(engine).state.values()):  # else no update has been applied yet
         _link_optimizer_state(engine)
-        for parameter in engine.module.parameters():
+        for parameter in (one for one in engine.module.parameters() if one.requires_grad):
             for place, value in copies(engine, parameter):
                 kept.append((place, place.clone()))
                 place.copy_(value.view_as(place))

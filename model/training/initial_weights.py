@@ -80,12 +80,13 @@ def read(place: Path | str, average: int = 1, ema: bool = False) -> InitialWeigh
         )
     last = path, state = checkpoint_folder.locate(Path(place))
     config = ModelConfig(**state.model)
-    weights, steps = (moving_average(path), [state.step]) if ema else checkpoint.average(path, state, average)
+    weights, steps = checkpoint.average(path, state, 1 if ema else average)
+    weights |= moving_average(path) if ema else {}
     return InitialWeights(config, weights, [], steps, last, provenance.learnt(path, config.positions))
 
 
 def moving_average(path: Path) -> Weights:
-    """Return the moving average of the weights in a checkpoint.
+    """Return the moving average of the weights in a checkpoint that are trained.
 
     Raises:
         InputError: It has none.

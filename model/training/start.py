@@ -21,6 +21,7 @@ from model.training import device_peak, extending, initial_weights, micro_batch,
 from model.training.checkpoint import Tensors
 from model.training.deepspeed_engine import build_engine, compiles, load_state, restore_scale, start_world
 from pipeline.common import counter_rng
+from pipeline.common.schema import check
 from pipeline.errors import BY_FORCE, InputError
 from pipeline.records import checkpoint_folder
 from pipeline.records.checkpoint_folder import State
@@ -91,6 +92,8 @@ def plan_training(config: TrainConfig, out: Path, fingerprint: str, common: str,
     loader = Loader(data, *reads, "train", source)
     evaluated = {"": data.held_out, **data.held_out_parts}
     held_out = {name: Loader(each, *reads, "validation") for name, each in evaluated.items()}
+    most = f"must be at most the model's {model.layers} layers"
+    check((config.freeze or 0) <= model.layers, most, "freeze", config.freeze)
     steps = run_length.steps_of(config)
     first_steps = extending.TrajectoryHash(config, steps, common)
     return Plan(
@@ -146,6 +149,7 @@ def restore(session: Session, store: BackgroundUpload, beat: Beat) -> tuple[Any,
         if config.start_optimizer:
             path, there = source.checkpoint()
             state, tensors = dataclasses.replace(state, carried=there.updates), Tensors(path)
+    freeze(module, config.freeze)
     module.encoder.recompute = config.compute.recompute
     if compiles(config, world):
         module.encoder.compile_layers(world.device, TYPES[config.precision])
@@ -155,6 +159,13 @@ def restore(session: Session, store: BackgroundUpload, beat: Beat) -> tuple[Any,
         load_state(engine, tensors, state.updates)
         restore_scale(engine.optimizer, state.loss_scale)
     return engine, word_counter, state, found is not None
+
+
+def freeze(module: Any, layers: int | None) -> None:
+    """Have the embeddings and the first `layers` not trained; None: train all."""
+    if layers is not None:
+        for part in (module.encoder.embeddings, *module.encoder.layers[:layers]):
+            part.requires_grad_(False)
 
 
 def find_newest(

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+import numpy as np
 import torch
 import torch.distributed as dist
 
@@ -271,12 +272,14 @@ class Trainer:
         config, engine, world = self.config, self.engine, self.world
         done = f", resumed after step {self.step:,}" if self.step else ""
         count = sum(getattr(p, "ds_numel", p.numel()) for p in engine.module.parameters())
+        kept = sum(weight.numel() for weight in engine.frozen.values())
+        frozen = f" ({kept:,} of them frozen)" if kept else ""
         # On a shared CPU the measured peak is too low, which inflates MFU.
         passes = self.steps * config.batch_size / self.loader.samples
         best = "(measured under current load)" if world.device.type == "cpu" else "peak"
         batches = pluralize(engine.gradient_accumulation_steps(), "micro-batch", "es")
         return (
-            f"{self.plan.model.name}, {count:,} parameters, {world.size} x {world.device.type}, "
+            f"{self.plan.model.name}, {count:,} parameters{frozen}, {world.size} x {world.device.type}, "
             f"{config.precision}, ZeRO stage {engine.zero_optimization_stage()}, {self.steps:,} "
             f"steps of {config.batch_size} samples ({batches} per rank), "
             f"{warmup_steps(config.schedule, self.steps):,} of them warm-up, {passes:.1f} passes over the text, "
@@ -310,9 +313,19 @@ class Trainer:
         return found
 
     def _figures_of_weights(self) -> Metrics:
-        """Return losses and accuracies of the weights that the engine computes with now, of each named part too."""
-        parts = {name and f"{name}_": self._figures_of(loader) for name, loader in self.plan.held_out.items()}
-        return {f"{name}{key}": value for name, found in parts.items() for key, value in found.items()}
+        """Return losses and accuracies of the weights that the engine computes with now.
+
+        Of several parts, those of each too: the whole is their mean, weighted by their samples.
+        """
+        whole, *parts = self.plan.held_out
+        if not parts:
+            return self._figures_of(self.plan.held_out[whole])
+        found = {name: self._figures_of(self.plan.held_out[name]) for name in parts}
+        samples = [self.plan.held_out[name].samples for name in parts]
+        mean = {
+            key: float(np.average([found[name][key] for name in parts], weights=samples)) for key in found[parts[0]]
+        }
+        return mean | {f"{name}_{key}": value for name, each in found.items() for key, value in each.items()}
 
     def _figures_of(self, loader: Loader) -> Metrics:
         config, world = self.config, self.world

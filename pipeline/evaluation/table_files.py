@@ -1,7 +1,5 @@
 """Readers for task files: TSV, CSV, JSON, JSON lines and Parquet, also inside zips."""
 
-import csv
-import io
 import json
 import re
 import zipfile
@@ -147,7 +145,7 @@ def parse(
         return table_of(place, *rows, needed)
     text = decode(place, content)
     if ends(kind, ".csv"):
-        found = tables.csv_rows(place, text, ";" if _has_semicolons(text, header) else ",")
+        found = tables.csv_rows(place, text, tables.separator_of(text, header))
     else:
         found = tables.tsv_rows(place, text)
     width = len(found[0][1])
@@ -160,14 +158,6 @@ def parse(
         else:
             table.malformed.append(f"{place}, line {number}: {len(row)} fields instead of {width}")
     return table
-
-
-def _has_semicolons(text: str, header: bool) -> bool:
-    """Return whether semicolons alone divide the fields of CSV: of its header, or else of all rows into as many."""
-    first = text.lstrip().partition("\n")[0]
-    if ";" not in first or "," in first or header:
-        return ";" in first and "," not in first
-    return len({len(row) for row in csv.reader(io.StringIO(text), delimiter=";", skipinitialspace=True) if row}) == 1
 
 
 def objects_of(

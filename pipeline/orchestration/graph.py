@@ -33,12 +33,13 @@ from pipeline.records.manifest import MANIFEST, Manifest, require_manifest
 from pipeline.stages import fetch_inputs, fingerprints
 from pipeline.stages.fingerprints import Identity, pin
 from pipeline.stages.registry import type_of
-from pipeline.storage import places
+from pipeline.storage import places, strict_json
 
 OF_A_MODEL = ("convert", "evaluate")  # what a user adds to a run
 Names = list[str]  # of stages
 Stages = dict[str, StageConfig]
 Needs = dict[str, tuple[str, ...]]  # the stages that each stage reads from
+Status = tuple[str, str | None, int]  # of a stage: fingerprint, why it has to run or None, steps that are done
 
 
 def plan_graph(config: RunConfig) -> Nodes:
@@ -68,16 +69,41 @@ def plan_graph(config: RunConfig) -> Nodes:
         if isinstance(settings, ReportConfig):
             settings.stages = [*settings.stages, *find_user_results(config.workdir, before)]
         redone = [other for other in needs[name] if nodes[other].reason is not None]
-        identity = fingerprints.fingerprint(kind, settings, before)
-        remade = (identity[0], FORCED, 0) if name in config.force else None  # what is there may be anything
-        fingerprint, reason, done = remade or stage_status(kind, settings, identity, redone)
+        if name in config.force:  # what is there may be anything
+            status: Status = (fingerprints.fingerprint(kind, settings, before)[0], FORCED, 0)
+        else:
+            settings, status = reuse_positions(kind, settings, before, redone)
+        fingerprint, reason, done = status
+        found[name] = settings
         nodes[name] = StageRecord(
             name=name, kind=kind, config=settings, needs=needs[name], fingerprint=fingerprint, reason=reason, done=done
         )
+    check_positions(found)
     return list(nodes.values())
 
 
-def stage_status(kind: str, settings: StageConfig, identity: Identity, redone: Names) -> tuple[str, str | None, int]:
+def reuse_positions(
+    kind: str, settings: StageConfig, known: fingerprints.Sources, redone: Names
+) -> tuple[StageConfig, Status]:
+    """Return a stage's configuration and status, with the positions of the training there if these save steps.
+
+    `model.positions=0` asks for as many as the sequences need, and a model of more has them.
+    """
+    status = stage_status(kind, settings, fingerprints.fingerprint(kind, settings, known), redone)
+    fresh = status[1] is not None and not status[2]
+    if fresh and isinstance(settings, TrainConfig) and not settings.model.positions:
+        for run, step in dict(fetch_inputs.list_checkpoints(settings.out)).items():
+            folder = f"{settings.out}/{checkpoint_folder.RUNS}/{run}/{checkpoint_folder.name_of(step)}"
+            state = strict_json.own(places.at(f"{folder}/{checkpoint_folder.STATE}"))
+            there = dataclasses.replace(settings.model, positions=state.get("model", {}).get("positions", 0))
+            kept = dataclasses.replace(settings, model=there)
+            found = stage_status(kind, kept, fingerprints.fingerprint(kind, kept, known), redone)
+            if found[1] is None or found[2]:
+                return kept, found
+    return settings, status
+
+
+def stage_status(kind: str, settings: StageConfig, identity: Identity, redone: Names) -> Status:
     """Return the fingerprint of a stage, why it has to run (None: it is up to date), and its steps that are done.
 
     `redone` are the stages that it reads and that have to run.
@@ -168,10 +194,27 @@ def check_fit(found: Stages) -> None:
             check(enough, f"the training keeps {training.keep}; set train.keep too", f"{name}.average", one.average)
         if isinstance(one, TrainConfig) and "WANDB_MODE" in os.environ:
             wandb.mode_of(one.tracking.mode)
-        if isinstance(one, TrainConfig) and one.model.positions:
+
+
+def check_positions(found: Stages) -> None:
+    """Raise ConfigError where sequences are longer than the positions of the model that will be made."""
+    made = {os.path.normpath(one.out): one for one in found.values()}
+    offered: dict[str, int] = {}  # by the folder of a training, then of what converts it
+    for name, one in found.items():
+        if isinstance(one, TrainConfig):
             makers = (fingerprints.producer_of(folder, made) for folder in one.data.folders)
             length = max(getattr(maker, "sequence_length", 0) for maker in makers)
-            check_length(one.model, length, one.data, f"{name}.model.positions")
+            if one.model.positions:
+                check_length(one.model, length, one.data, f"{name}.model.positions")
+            if one.start is None:
+                offered[os.path.normpath(one.out)] = one.model.positions or length
+    for one in (one for one in found.values() if isinstance(one, ConvertConfig)):
+        offered[os.path.normpath(one.out)] = fingerprints.producer_of(one.train, offered) or 0
+    for name, one in found.items():
+        most = fingerprints.producer_of(one.pretrained, offered) if isinstance(one, EvaluateConfig) else None
+        if isinstance(one, EvaluateConfig) and most and (one.sequence_length or 0) > most:
+            problem = f"the model will have {most} positions; set it so, or train.model.positions={one.sequence_length}"
+            raise ConfigError(problem, f"{name}.sequence_length", one.sequence_length)
 
 
 def check_places(config: RunConfig, nodes: Nodes) -> None:

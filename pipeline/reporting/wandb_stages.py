@@ -129,8 +129,11 @@ def tables_of(record: Record | None) -> dict[str, tuple[Sequence[str], list[Any]
             "prepare/lengths": (("tokens", "instances"), lengths),
         }
     if isinstance(record, Conversion):
-        rows = [(sample["text"], "; ".join(map(filled, sample["masks"]))) for sample in record.samples]
-        return {"convert/masked_sentences": (("sentence", "filled in, with probability"), rows)}
+        rows = [
+            (sample["text"], sample.get("answer", ""), "; ".join(map(filled, sample["masks"])))
+            for sample in record.samples
+        ]
+        return {"convert/masked_sentences": (("sentence", "word", "filled in, with probability"), rows)}
     if isinstance(record, Score):
         return {"evaluate/scores": (HEAD, [(record.title, record.metric_title, *compared(record))])}
     return {}

@@ -30,7 +30,7 @@ class Stage:
 
 _ALL = (
     Stage("download", 1, "pipeline.config:DownloadConfig", "pipeline.download", one_core=True),
-    Stage("vocab", 6, "pipeline.config:VocabConfig", "pipeline.vocab", shares_cores=True),
+    Stage("vocab", 7, "pipeline.config:VocabConfig", "pipeline.vocab", shares_cores=True),
     Stage("prepare", 6, "pipeline.config:PrepareConfig", "pipeline.prepare"),
     Stage("tasks", 3, "pipeline.config:TasksConfig", "pipeline.tasks", one_core=True),
     Stage("train", 1, "model.config:TrainConfig", "model/train.py", progress="checkpoints/{}"),

@@ -4,11 +4,14 @@ import contextlib
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from unicodedata import normalize
 
 from pipeline.errors import InputError, readable
 from pipeline.storage import budget
+
+if TYPE_CHECKING:
+    from pipeline.storage.places import Remote
 
 Json = dict[str, Any]  # an object
 DEEPEST = 100  # levels of lists and objects; what walks through them calls itself for each
@@ -65,7 +68,7 @@ def read(path: Path) -> Any:
         raise InputError(f"{error}", path=path) from error
 
 
-def own(path: Path) -> Json:
+def own(path: "Path | Remote") -> Json:
     """Return the object in a file that this program wrote; an empty one if it is missing or damaged."""
     with contextlib.suppress(OSError):
         return object_in(path.read_bytes())

@@ -22,9 +22,17 @@ def lines_of(text: str) -> list[str]:
     return [line.removesuffix("\r") for line in text.split("\n")]
 
 
-def separator_of(header: str) -> str:
-    """Return what divides the names of columns: a tab, a semicolon without commas, a bar, or a comma."""
-    return "\t" if "\t" in header else next((each for each in ";|" if each in header and "," not in header), ",")
+def separator_of(text: str, header: bool = True) -> str:
+    """Return what divides the first line of CSV: a tab, a semicolon or a bar without commas, or a comma.
+
+    Of rows without a `header`, whose first may be text, it divides all into as many.
+    """
+    first = text.lstrip("\ufeff\r\n ").partition("\n")[0]
+    found = "\t" if "\t" in first else next((each for each in ";|" if each in first and "," not in first), ",")
+    if header or found == ",":
+        return found
+    rows = csv.reader(io.StringIO(text), delimiter=found, skipinitialspace=True)
+    return found if len({len(row) for row in rows if row}) == 1 else ","
 
 
 def fields(lines: Iterable[str], separator: str, quotes: bool) -> Iterator[tuple[int, list[str] | csv.Error]]:

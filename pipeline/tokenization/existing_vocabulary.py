@@ -1,11 +1,35 @@
 """An existing vocabulary: the tokenizer that its entries make."""
 
+import re
 from pathlib import Path
 
 from pipeline.common.schema import check
 from pipeline.config import VocabConfig
-from pipeline.errors import hub_cure
+from pipeline.errors import InputError, hub_cure, readable
 from pipeline.tokenization import normalization, tokenizer_folder, wordpiece
+
+SCORED = re.compile(rb"[^\t\n]+\t-?\d[\d.e+-]*\r?")  # a line of the list that SentencePiece writes
+
+
+def refuse_others(path: Path) -> None:
+    """Refuse the files of other tokenizers, which transformers can rewrite.
+
+    Raises:
+        InputError: it is a model or a list of SentencePiece, or a folder with it or vocab.json alone.
+    """
+    folder = path if path.is_dir() else path.parent
+    if path.is_dir():
+        own = any((path / name).is_file() for name in ("tokenizer.json", "vocab.txt"))
+        found = not own and next(
+            (one for one in [path / "vocab.json", *sorted(path.glob("*.model"))] if one.is_file()), None
+        )
+    else:
+        with readable(path), path.open("rb") as file:
+            lines = [line.rstrip(b"\n") for line in file.readlines(2**16)] if path.suffix != ".model" else []
+        found = path if path.suffix == ".model" or (lines and all(map(SCORED.fullmatch, lines))) else None
+    if found:
+        rewrite = f"from transformers import AutoTokenizer as A; A.from_pretrained('{folder}').save_pretrained('NEW')"
+        raise InputError(f'is of another tokenizer; run python -c "{rewrite}", then set existing=NEW', path=found)
 
 
 def load(config: VocabConfig) -> str:
@@ -21,6 +45,7 @@ def load(config: VocabConfig) -> str:
     """
     path = Path(str(config.existing))
     check(path.exists(), f"does not exist{hub_cure(path)}", "existing", path)
+    refuse_others(path)
     options: normalization.Options = {
         "lowercase": config.lowercase,
         "strip_accents": config.strip_accents,

@@ -181,13 +181,15 @@ def test_a_runner_gives_the_bytes_of_another(root: Path, tmp_path: Path) -> None
     assert follow(root, "add-runner.md", tmp_path).count("instances in") == 2
 
 
-def test_a_size_is_counted_and_trains(root: Path, tmp_path: Path) -> None:
+def test_a_size_a_schedule_and_an_objective_are_counted_and_train(root: Path, tmp_path: Path) -> None:
     make_work(tmp_path / "work" / "sample")
     printed = follow(root, "add-model-size.md", tmp_path)
     size = ModelConfig(name="narrow", layers=6, hidden=192, heads=3, feed_forward=768, vocab_size=30522)
     count = sum(parameter.numel() for parameter in build_model(size).parameters())
     assert f"{count:,} parameters" in printed
-    assert "train: " in printed
+    manifest = json.loads((tmp_path / "work/narrow/manifest.json").read_text())
+    chosen = {key: manifest["config"][key]["name"] for key in ("model", "schedule", "objective")}
+    assert chosen == {"model": "narrow", "schedule": "inverse_root", "objective": "many"}
 
 
 def test_an_architecture_trains(root: Path, tmp_path: Path) -> None:
@@ -197,12 +199,13 @@ def test_an_architecture_trains(root: Path, tmp_path: Path) -> None:
     assert (manifest["config"]["model"]["architecture"], manifest["figures"]["steps"]) == ("neobert", 2)
 
 
-def test_a_task_is_evaluated(root: Path, tmp_path: Path) -> None:
+def test_a_task_and_a_metric_are_evaluated(root: Path, tmp_path: Path) -> None:
     work = tmp_path / "work" / "sample"
     make_work(work)
     size = ModelConfig(name="tiny", layers=1, hidden=32, heads=2, feed_forward=64, vocab_size=125, positions=128)
     torch.manual_seed(0)
     model = build_model(size)
     bert_format.save(work / "convert", size, model.state_dict(), work / "vocab")
-    score = float(follow(root, "add-task.md", tmp_path).split()[-1])
-    assert 0 <= score <= 1
+    accuracy, balanced = map(float, re.findall(r"^[\d.]+$", follow(root, "add-task.md", tmp_path), re.MULTILINE))
+    assert 0 <= accuracy <= 1
+    assert balanced == pytest.approx(accuracy), "the dev set has as many of each class"

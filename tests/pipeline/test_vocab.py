@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tokenizers import Tokenizer, models, normalizers
+from tokenizers import ByteLevelBPETokenizer, Tokenizer, models, normalizers
 
 from pipeline import vocab
 from pipeline.config import CorpusConfig, VocabConfig
@@ -248,6 +248,28 @@ def test_an_existing_tokenizer_keeps_its_own_options(tmp_path: Path) -> None:
     assert result.figures["lowercase"] is False
 
 
+def test_files_of_other_tokenizers_are_rewritten_by_the_command_that_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "byte-level"
+    folder.mkdir()
+    byte_level = ByteLevelBPETokenizer()
+    byte_level.train_from_iterator(["the lamp"], special_tokens=["<s>", "<pad>", "</s>", "<unk>", "<mask>"])
+    byte_level.save_model(str(folder))
+    (folder / "config.json").write_text('{"model_type": "roberta"}')
+    with refused(InputError, "AutoTokenizer", path=str(folder / "vocab.json")) as caught:
+        make(tmp_path, tmp_path / "out", existing=str(folder))
+    monkeypatch.chdir(tmp_path)
+    exec(str(caught.value).partition('"')[2].partition('"')[0])
+    _, result = make(tmp_path, tmp_path / "rewritten", existing="NEW")
+    assert result.figures["size"] == byte_level.get_vocab_size()
+    (folder / "spm.model").write_bytes(b"\n\x0e")
+    (folder / "spm.vocab").write_text("<unk>\t0\n▁the\t-3.1\ns\t-5\n")
+    for name in ("spm.model", "spm.vocab"):
+        with refused(InputError, "AutoTokenizer", path=str(folder / name)):
+            make(tmp_path, tmp_path / name, existing=str(folder / name))
+
+
 def test_a_vocabulary_without_mask_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "vocab.txt"
     file.write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\nword\n")
@@ -440,3 +462,12 @@ def test_a_tokenizer_configuration_with_a_text_for_a_choice_is_named(tmp_path: P
         make(tmp_path, tmp_path / "out", existing=str(folder))
     with pytest.raises(InputError, match="do_lower_case"):
         WordPiece.load(folder)
+
+
+def test_a_large_file_that_is_read_whole_gives_a_sample_of_all_of_it(tmp_path: Path) -> None:
+    rows = [f'"{word} {"lamp " * 200}"' for word in ("first", "last") for _ in range(9000)]
+    (tmp_path / "corpus.csv").write_text("\n".join(["text", *rows]))
+    corpus = CorpusConfig(name="csv", reader="csv", path=str(tmp_path / "corpus.csv"), options={"text": "text"})
+    sample = vocab.sample_corpus(VocabConfig(out="out", corpus=corpus, sample_bytes=8_000_000))
+    found = [text.split()[0] for text in sample]
+    assert {"first", "last"} == set(found)

@@ -9,6 +9,7 @@ import yaml
 
 from model.encoders.architectures import build_model
 from model.huggingface import bert_format, mask_filling, model_card
+from model.training import initial_weights
 from pipeline import convert
 from pipeline.config import ConvertConfig
 from pipeline.shards import ShardInfo, write_shard
@@ -113,7 +114,7 @@ def test_an_example_of_a_byte_level_vocabulary_is_text_with_the_mask_of_its_toke
     write_texts(tmp_path, tokenizer, ["ж" * 30, text])  # letters of two tokens: one would be cut
     (found,) = mask_filling.examples(tmp_path, tokenizer, 1)
     before, after = found.split("[MASK]")
-    assert text.startswith(before)
+    assert before.strip() in text
     assert after in text
     card = model_card.write(CONFIG, 1, [], {"example": found}, "BPE", "<mask>")
     assert "BPE entries" in card
@@ -134,6 +135,28 @@ def test_examples_are_of_the_held_out_folder_of_the_training(tmp_path) -> None:
     assert found == text.replace("ship", "[MASK]")
 
 
+def test_an_example_is_a_whole_sentence_with_the_word_that_it_hides(tmp_path) -> None:
+    texts = ["he left . the old captain told a story about ships . and then", "so it was said . no . a lamp was lit"]
+    entries = [*SPECIAL, *sorted({word for text in texts for word in text.replace("ships", "ship ##s").split()})]
+    (tmp_path / "tokenizer.json").write_text(build(entries, lowercase=True))
+    tokenizer = WordPiece.load(tmp_path)
+    write_texts(tmp_path, tokenizer, [texts[0] + " he was", *texts])
+    found = mask_filling.examples(tmp_path, tokenizer, 2)
+    assert found == {"the old captain told a [MASK] about ships.": "story"}
+
+
+def test_those_of_which_a_model_is_surest_are_shown_and_what_is_typed_as_it_is(tmp_path) -> None:
+    entries = [*SPECIAL, "a", "b", "c", "d", "e", "f"]
+    (tmp_path / "tokenizer.json").write_text(build(entries, lowercase=True))
+    config = small(len(entries), layers=1, positions=32)
+    source = initial_weights.InitialWeights(config, build_model(config).state_dict(), [])
+    held = {f"{word} [MASK]": word for word in "abcdef"}
+    found = convert.samples_of(source, tmp_path, [], held)
+    likely = [one["masks"][0][0]["probability"] for one in convert.samples_of(source, tmp_path, list(held), {})]
+    assert [one["masks"][0][0]["probability"] for one in found] == sorted(likely)[: -convert.SAMPLES - 1 : -1]
+    assert all(held[one["text"]] == one["answer"] for one in found)
+
+
 def test_examples_are_beginnings_of_held_out_texts_and_the_head_fills_them(tmp_path) -> None:
     words = "the old captain told a story about his ship and the men who sailed it"
     texts = ["too short .", *(f"{words} {end} ." for end in "abc")]
@@ -141,10 +164,12 @@ def test_examples_are_beginnings_of_held_out_texts_and_the_head_fills_them(tmp_p
     (tmp_path / "tokenizer.json").write_text(build(entries, lowercase=True))
     tokenizer = WordPiece.load(tmp_path)
     write_texts(tmp_path, tokenizer, texts)
-    found = mask_filling.examples(tmp_path, tokenizer, 2)
+    held = mask_filling.examples(tmp_path, tokenizer, 2)
+    assert set(held.values()) == {"ship"}
+    found = list(held)
     assert found == [f"{words.replace('ship', '[MASK]')} {end}" for end in "ab"]
     assert f'fill("{found[0]}")' in model_card.write(CONFIG, 1, [], {"example": found[0]})
-    assert mask_filling.examples(tmp_path / "gone", tokenizer, 2) == []
+    assert mask_filling.examples(tmp_path / "gone", tokenizer, 2) == {}
     config = small(len(entries), layers=1, positions=32)
     state = build_model(config).state_dict()
     state["masked_head.bias"][entries.index("captain")] = 50.0
@@ -155,7 +180,7 @@ def test_examples_are_beginnings_of_held_out_texts_and_the_head_fills_them(tmp_p
         assert len(likely) == 3
         assert likely[0] == {"word": "captain", "probability": 1.0}
     (tmp_path / "tokenizer.json").write_text(build([*entries, "more"], lowercase=True))
-    assert mask_filling.examples(tmp_path, WordPiece.load(tmp_path), 2) == [], "shards of another vocabulary"
+    assert mask_filling.examples(tmp_path, WordPiece.load(tmp_path), 2) == {}, "shards of another vocabulary"
     assert not mask_filling.has_head(config, [f"masked_head.bias: {bert_format.INITIALISED}"])
     assert mask_filling.has_head(config, [])
 

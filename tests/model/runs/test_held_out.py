@@ -28,6 +28,9 @@ def test_a_held_out_set_of_ones_own_has_a_loss_per_name(work: Path, tmp_path: Pa
     assert [row["new_1_loss"] for row in both] == pytest.approx([row["loss"] for row in second])
     assert len({row["loss"] for row in (own[-1], both[-1], second[-1])}) == 3
     assert both[-1]["old_loss"] != both[-1]["new_1_loss"]
+    for key in ("loss", "masked_lm_accuracy"):
+        low, high = sorted((both[-1][f"old_{key}"], both[-1][f"new_1_{key}"]))
+        assert low <= both[-1][key] <= high, "the mean of its parts"
     assert "new 1 loss" in said
     assert said.count("validation_share=0") == 2, "what prepare held out is read by the first alone"
     inputs = require_manifest(outs[1], "train", "out").inputs

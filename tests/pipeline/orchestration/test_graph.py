@@ -2,6 +2,7 @@
 
 import json
 import os
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -402,7 +403,7 @@ def test_sample_tasks_are_of_what_prepare_holds_out(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("word", "key"),
     [
-        ("prepare.sequence_length=1024", "train.model.positions"),
+        ("evaluate.sequence_length=128", "evaluate-sample_order.sequence_length"),
         ("convert.ema=true", "convert.ema"),
         ("convert.average=3", "convert.average"),
     ],
@@ -410,7 +411,29 @@ def test_sample_tasks_are_of_what_prepare_holds_out(tmp_path: Path) -> None:
 def test_what_a_stage_would_refuse_of_another_is_refused_by_the_plan(word: str, key: str) -> None:
     with refused(ConfigError, key=key):
         planned("+corpus=sample", word, "workdir=new")
-    assert planned("+corpus=sample", word, "train.ema=0.9", "model.positions=1024", "train.keep=3")
+    assert planned("+corpus=sample", word, "train.ema=0.9", "model.positions=128", "train.keep=3")
+
+
+def test_a_model_has_a_position_for_each_token_of_a_sequence() -> None:
+    with refused(ConfigError, key="train.model.positions"):
+        planned("+corpus=sample", "model.positions=32", "workdir=new")
+
+
+@pytest.mark.parametrize("finished_there", [True, False])
+def test_a_recipe_that_leaves_positions_open_takes_a_training_of_more(tmp_path: Path, finished_there: bool) -> None:
+    words = ("+corpus=sample", f"workdir={tmp_path}", "tasks=[sample_next]")
+    node = planned(*words, "model.positions=512")["train"]
+    step = tmp_path / "train/checkpoints" / node.fingerprint[:12] / "step-00001000"
+    step.mkdir(parents=True)
+    (step / "SHA256SUMS").touch()
+    (step / "state.json").write_text(json.dumps(asdict(finished.state(1000, model={"positions": 512}))))
+    if finished_there:
+        made = finished.manifest("train", config=asdict(node.config))
+        replace(made, fingerprint=node.fingerprint).write(tmp_path / "train")
+    now = planned(*words)["train"]
+    assert (now.config.model.positions, now.fingerprint) == (512, node.fingerprint)
+    assert (now.reason is None, now.done) == ((True, 0) if finished_there else (False, 1000))
+    assert planned(*words, "train.seed=7")["train"].config.model.positions == 0, "no training of it is there"
 
 
 def test_a_mode_that_wandb_does_not_know_is_refused_by_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -94,6 +94,11 @@ def test_a_key_of_the_model_is_that_of_all_trainings_whatever_the_recipe_says() 
     assert planned("+corpus=sample", "model.dropout=0.2")["train"].config.model.dropout == 0.2
 
 
+@pytest.mark.parametrize("recipe", ["laptop", "modern-laptop", "babylm"])
+def test_recipes_of_short_sequences_offer_no_more_positions(recipe: str) -> None:
+    assert planned("+corpus=sample", f"recipe={recipe}", "tasks=[sample_next]")["train"].config.model.positions == 0
+
+
 def test_a_key_that_no_model_has_is_refused_with_a_near_one() -> None:
     with pytest.raises(ConfigError, match=r"model\.dropout\?"):
         planned("+corpus=sample", "model.dropuot=0.2")

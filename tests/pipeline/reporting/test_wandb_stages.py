@@ -93,7 +93,7 @@ def test_every_stage_is_one_run_of_the_group_with_an_artifact_of_references(
     written = [path.read_text() for path in work.rglob("*.table.json")]
     rows = [row for text in written for row in json.loads(text)["data"]]
     assert ["RTE", "accuracy", 0.65, 0.53, 0.527, pytest.approx(0.664)] in rows
-    assert ["A [MASK] day.", "fine 0.50"] in rows
+    assert ["A [MASK] day.", "", "fine 0.50"] in rows
     found = {one.name: one for one in of(work, "artifact") if one.name.startswith("wiki-")}
     assert found.keys() == {f"wiki-{name}" for name in FIGURES}
     assert found["wiki-prepare"].type == "shards"
