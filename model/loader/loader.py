@@ -24,6 +24,7 @@ from model.loader.sources import LOCAL, ShardSource
 from pipeline.common import counter_rng
 from pipeline.errors import ConfigError, InputError, named
 from pipeline.shards import Shard, words_per_token
+from pipeline.tokenization.piece_bytes import piece_bytes
 from pipeline.tokenization.wordpiece import WordPiece
 
 # Sequences computed at once: enough to amortise numpy's calls, few enough for the cache.
@@ -152,6 +153,15 @@ class Loader:
         for span in self._streams[source].spans(number):
             first, last = (self._mixture.place(source, n) for n in (span.first, span.last - 1))
             yield replace(span, first=first, last=last + 1)
+
+    def bytes_per_mask(self, count: int) -> float:
+        """Return the bytes of text of a masked token of the first samples, on average."""
+        tokens, size, sizes = 0, 0, piece_bytes(self._tokenizer)
+        for first in range(0, count, BLOCK):
+            for batch in self.batch(first, min(BLOCK, count - first)).batches:
+                tokens += len(batch.masked_labels)
+                size += int(sizes[batch.masked_labels.numpy()].sum())
+        return size / max(tokens, 1)
 
     def most_frequent_shares(self, count: int) -> tuple[float, float]:
         """Return the shares of the most frequent token and pair class in the first samples, scores of always giving it.

@@ -20,6 +20,7 @@ from pipeline.preparation.documents import KeptDocument
 from pipeline.text import clean, sentences
 from pipeline.tokenization import pretokenize
 from pipeline.tokenization.coverage import Coverage
+from pipeline.tokenization.piece_bytes import piece_bytes
 from pipeline.tokenization.wordpiece import SPECIAL, WordPiece, build, is_cased, read_vocab, special_names
 from tests.support.examples import examples
 
@@ -487,3 +488,13 @@ def test_real_text_gives_the_ids_of_the_library(shared_data: Path, model: str) -
         ids, lengths = wordpiece.encode(parts)
         assert lengths.tolist() == [len(one.ids) for one in encoded]
         assert ids.tolist() == [number for one in encoded for number in one.ids]
+
+
+@pytest.mark.parametrize("model", [None, "byte", "byte, prefix", "unigram, prefix", "unigram", "whole"])
+def test_entries_stand_for_the_bytes_of_the_text_without_its_spaces(model: str | None) -> None:
+    wordpiece = WordPiece(trained(model).to_str()) if model else TOKENIZERS["cased"]
+    text = "the mask und 中文 straße é." if model is None else " ".join(PARAGRAPHS)
+    ids = wordpiece.encode([text])[0]
+    assert wordpiece.unk not in ids
+    assert piece_bytes(wordpiece)[ids].sum() == len("".join(text.split()).encode())
+    assert not piece_bytes(wordpiece)[wordpiece.special_ids].any()
