@@ -62,7 +62,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
             cells = found.setdefault(dict(said).get("tool", ""), {name: {} for name in CELLS})
             for name, value in said:
                 cells[name][value] = None
-    del found[""]
+    found.pop("", None)  # tests of no program
     for tool, by_name in found.items():
         rows[tool] = f"| {' | '.join('; '.join(by_name[name]) for name in CELLS)} |"
     table = "\n".join(row for _, row in sorted(rows.items(), key=lambda row: row[0].lower()))

@@ -40,9 +40,9 @@ def rust(paths: Paths) -> str:
         (place / "Cargo.toml").write_text(CARGO + "".join(f'{name} = "={RUST}"\n' for name in crates))
         (place / "src").mkdir()
         (place / "src" / "main.rs").write_text(source)
-        subprocess.run(["cargo", "build", "--quiet"], cwd=place, check=True)
+        subprocess.run(["cargo", "build", "--quiet", "--release"], cwd=place, check=True)
 
-    return output(environment("arrow-rust", RUST, source, make=make) / "target" / "debug" / "shards", *paths)
+    return output(environment("arrow-rust", RUST, source, make=make) / "target" / "release" / "shards", *paths)
 
 
 def go(paths: Paths) -> str:

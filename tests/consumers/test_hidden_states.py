@@ -86,7 +86,8 @@ from spacy_curated_transformers.models.hf_loader import build_hf_transformer_enc
 from spacy_curated_transformers.tokenization.hf_loader import build_hf_piece_encoder_loader_v1 as pieces_of
 sizes = json.load(open(folder + "/config.json"))
 name = "spacy-curated-transformers.%s"
-config = {"@architectures": name % {"bert": "Bert", "modernbert": "ModernBert"}[sizes["model_type"]] + "Transformer.v1"} | {
+kind = {"bert": "Bert", "modernbert": "ModernBert"}[sizes["model_type"]]
+config = {"@architectures": name % kind + "Transformer.v1"} | {
     ours: sizes[theirs] for ours, theirs in [
         ("vocab_size", "vocab_size"), ("hidden_width", "hidden_size"), ("num_hidden_layers", "num_hidden_layers"),
         ("num_attention_heads", "num_attention_heads"), ("intermediate_width", "intermediate_size"),
@@ -139,10 +140,7 @@ for text in texts:
         tolerance=1e-3,
         differs={
             "ModernBERT": ("no converter for", "no ModernBERT"),
-            "accents": (
-                "Not equal to tolerance",
-                "GELU by tanh, 1e-4 off; accents stay, where the tokenizer drops them",
-            ),
+            "accents": ("Not equal to tolerance", "GELU by tanh, 1e-4 off; keeps accents that the tokenizer drops"),
         },
     ),
 }
