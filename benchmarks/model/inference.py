@@ -73,6 +73,7 @@ def folder_of(options: argparse.Namespace, place: Path) -> Path:
     folder = place / "model"
     size, state, *_ = bert_format.load(options.pretrained)
     if options.size:
+        assert size.vocab_size is not None
         size = model_config(options, size.vocab_size)
         state = build_model(size).state_dict()
     bert_format.save(folder, size, state, options.pretrained)
