@@ -80,7 +80,7 @@ test-consumers: $(READY)  ## folders of ours in other people's programs, each in
 
 # Made by uv, which downloads a Python that neither PATH nor pyenv has: 6.5 GB each, with the wheel of PyTorch for
 # GPUs; UV_TORCH_BACKEND=cpu asks PyTorch's own index for a smaller one.
-VERSIONS ?= 3.11-oldest 3.13-newest
+VERSIONS ?= 3.11-oldest 3.12-newest 3.13-newest
 TESTS ?= tests
 oldest := lowest-direct
 newest := highest

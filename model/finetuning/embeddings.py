@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from model.encoders.architectures import shapes_only
 from model.encoders.device import device_of
 from model.encoders.encoder import summary_places
 from model.finetuning import loop
@@ -34,7 +35,7 @@ class Embedder:
         self.size, state, *_ = bert_format.load(folder)
         if max(map(abs, layers)) > self.size.layers:
             raise ConfigError(f"must be at most {self.size.layers}, the model's layers", "layers", layers)
-        with torch.device("meta"):
+        with shapes_only():
             self._model = BertWithHead(self.size, HeadConfig("class", 1, frozen=True, layers=layers, mix=mix))
         mine = {name: state[name] for name in self._model.state_dict() if name in state}
         self._model.load_state_dict(mine, strict=False, assign=True)

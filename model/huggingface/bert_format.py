@@ -90,7 +90,7 @@ def save(
         InputError: The vocabulary is incomplete or does not match the model's size, or a weight is
             too large for `dtype`.
     """
-    folder, vocab_folder = Path(folder), Path(vocab_folder)
+    folder, vocab_folder, untrained = Path(folder), Path(vocab_folder), list(untrained)
     folder.mkdir(parents=True, exist_ok=True)
     source, entries = vocabulary.read(vocab_folder)
     vocabulary.check_size(config, len(entries), vocab_folder)
@@ -103,9 +103,10 @@ def save(
         remarks or {},
         type(Tokenizer.from_str(source).model).__name__,
         special_names(entries)[-1],
+        "masked_head" not in untrained,
     )
     (folder / "README.md").write_text(text, encoding="utf-8")
-    theirs = their_config(config, entries, dtype) | ({UNTRAINED: [*untrained]} if untrained else {})
+    theirs = their_config(config, entries, dtype) | ({UNTRAINED: untrained} if untrained else {})
     write(folder, config, names_for(config).their_tensors(weights), theirs, source, entries, learnt, shard_bytes)
 
 

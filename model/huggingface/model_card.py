@@ -54,11 +54,13 @@ def write(
     remarks: Rows,
     kind_of_entries: str = "WordPiece",
     mask: str = "[MASK]",
+    fills: bool = True,
 ) -> str:
     """Return the text of README.md, without sections of stages that left no manifest.
 
     `remarks` are rows about the weights; of these, `license` goes to the header, and `example`, a
-    text with a [MASK], to the end, with the tokenizer's `mask`.
+    text with a [MASK], to the end, with the tokenizer's `mask`, if the model `fills` masks: one with a
+    random masked-LM head does not, nor does a causal one.
     """
     manifests, remarks = list(manifests), dict(remarks)
     train = next((manifest for manifest in manifests if manifest.stage == "train"), None)
@@ -75,29 +77,30 @@ def write(
         "vocabulary": f"{config.vocab_size:,} {kind_of_entries} entries",
     }
     rows |= ({} if license else {"licence": UNLICENSED}) | remarks
-    header = header_of(config, license, corpus.get("language"))
+    fills = fills and not config.causal
+    header = header_of(config, license, corpus.get("language"), fills)
     text = head(config, corpus.get("name"), header, start, objective_of(config, train), rows)
     for part, prepare in enumerate(data, 1):
         title = f"Data, {part} of {len(data)}" if len(data) > 1 else "Data"
         text += section(title, data_rows(prepare, prepare.config.get("corpus", {})))
     if train:
         text += section("Training", recipe_rows(train)) + section("Held-out figures", figure_rows(train))
-    if config.causal:  # it fills no masks
+    if not fills:
         return text
     if example is None:
         example = ENGLISH if corpus.get("language") in (None, "en") else "[MASK]"
     return text + USE.format(example=redact(json.dumps(example.replace("[MASK]", mask), ensure_ascii=False)))
 
 
-def header_of(config: ModelConfig, license: str | None, language: str | None) -> Rows:
+def header_of(config: ModelConfig, license: str | None, language: str | None, fills: bool) -> Rows:
     """Return the card's header, which the hub reads."""
-    fills = [] if config.causal else ["fill-mask"]
+    tags = ["fill-mask"] if fills else []
     header = {
         "license": one_line(license or "unknown"),
         "library_name": "transformers",
-        "pipeline_tag": "".join(fills),
+        "pipeline_tag": "".join(tags),
         "language": one_line(language or ""),
-        "tags": [config.architecture, *fills],
+        "tags": [config.architecture, *tags],
     }
     return {key: value for key, value in header.items() if value}
 

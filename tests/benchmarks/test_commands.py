@@ -8,6 +8,7 @@ import pytest
 
 from benchmarks.gpu.rows import Rows, table
 from benchmarks.shared import read
+from tests.model import served_folders
 from tests.support import forked
 
 
@@ -101,3 +102,17 @@ def test_all_parts_run_on_a_cpu(tmp_path: Path) -> None:
     assert {f"engine, {way}" for way in ("zero0", "zero1", "lamb", "resumed")} <= names
     assert all(row["mfu"] > 0 for row in found if row["name"].startswith("step") and "mfu" in row)
     assert (tmp_path / "summary.md").read_text().startswith("| part | measurement |")
+
+
+@pytest.mark.slow
+def test_the_inference_benchmark_compares_the_vectors_of_every_peer(tmp_path: Path) -> None:
+    folder = served_folders.made(tmp_path, "bert", served_folders.pretrained)
+    (tmp_path / "lines.txt").write_text("the a b c\n" * 20)
+    options = ["--lengths", "16", "--lines", "20", "--passes", "1"]
+    done = forked.fresh(
+        "-m", "benchmarks.model.inference", "--pretrained", folder, "--text", tmp_path / "lines.txt", *options
+    )
+    assert done.returncode == 0, done.stderr
+    apart = dict(re.findall(r"([a-z][a-z ]+) (\d+e[-+]\d+)", done.stdout.partition("lines, vectors")[2]))
+    assert max(float(apart[name]) for name in ("onnxruntime", "transformers eager", "transformers sdpa")) < 1e-5
+    assert "20 lines" in done.stdout

@@ -11,7 +11,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import transformers
 
 from model.huggingface import onnx_export
 from tests.model.served_folders import made, of_sentences, pretrained, tuned
@@ -24,8 +26,47 @@ KINDS: dict[str, tuple[str, Callable[..., None], list[str]]] = {  # architecture
     "text-classification": ("modernbert", tuned("class"), []),
     "token-classification": ("bert", tuned("tag"), []),
 }
+CLASSES = {  # transformers' heads of a folder
+    "fill-mask": ["ForFeatureExtraction", "ForMaskedLM"],
+    "modern fill-mask": ["ForFeatureExtraction", "ForMaskedLM"],
+    "feature-extraction": ["ForFeatureExtraction"],
+    "text-classification": ["ForSequenceClassification"],
+    "token-classification": ["ForTokenClassification"],
+}
 TEXTS = ["the uber the a b c", "über. the the the the the a b c d e f"]
 Runner = Callable[[str, Any], Any]
+PAGE = Path(__file__).parents[2] / "docs" / "works-with.md"
+CELLS = ("tool", "version", "works", "differs")  # of the page's table, the names of properties of tests
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Note the program of a test, also of one that is skipped or fails."""
+    if marker := item.get_closest_marker("tool"):
+        item.user_properties += list(zip(CELLS, marker.args, strict=False))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Write the rows of programs whose tests ran into the page's table; other rows stay."""
+    if not os.environ.get("SUITE"):
+        return
+    head, *lines = PAGE.read_text().split("|---|---|---|---|\n")
+    rows = {line.split(" | ")[0][2:]: line for line in lines[0].splitlines()}
+    found: dict[str, dict[str, dict[str, None]]] = {}  # cells by program and column, in their order
+    for outcome in ("passed", "failed", "error", "skipped"):
+        for report in terminalreporter.stats.get(outcome, []):
+            said = list(report.user_properties)
+            if outcome == "skipped":
+                said.append(("differs", f"not tried: {report.longrepr[2].removeprefix('Skipped: ')}"))
+            elif outcome != "passed":
+                said.append(("differs", f"**fails**: `{report.nodeid.rpartition('::')[2]}`"))
+            cells = found.setdefault(dict(said).get("tool", ""), {name: {} for name in CELLS})
+            for name, value in said:
+                cells[name][value] = None
+    found.pop("", None)  # tests of no program
+    for tool, by_name in found.items():
+        rows[tool] = f"| {' | '.join('; '.join(by_name[name]) for name in CELLS)} |"
+    table = "\n".join(row for _, row in sorted(rows.items(), key=lambda row: row[0].lower()))
+    PAGE.write_text(f"{head}|---|---|---|---|\n{table}\n")
 
 
 @pytest.fixture(scope="session")
@@ -40,24 +81,46 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return found
 
 
-def fetched(name: str, *packages: str) -> Path:
-    """The place of a program's environment, by what is in it."""
-    digest = hashlib.sha256(" ".join((sys.version, *packages)).encode()).hexdigest()[:12]
-    return CACHE / f"{name}-{digest}"
+def environment(name: str, *parts: str, make: Callable[[Path], None]) -> Path:
+    """The folder of a program, which `make` fills if it is not there, by what is in it."""
+    digest = hashlib.sha256(" ".join((sys.version, *parts)).encode()).hexdigest()[:12]
+    place = CACHE / f"{name}-{digest}"
+    if not (place / "ready").exists():
+        shutil.rmtree(place, ignore_errors=True)
+        place.mkdir(parents=True)
+        make(place)
+        (place / "ready").touch()
+    return place
 
 
 def python_with(name: str, *packages: str) -> Runner:
     """Run scripts in a Python with `packages`, and ours (PyTorch above all) where they bring no other version."""
-    place = fetched(name, *packages)
-    python = place / "bin" / "python"
-    if not (place / "ready").exists():
-        shutil.rmtree(place, ignore_errors=True)
+
+    def make(place: Path) -> None:
         subprocess.run([sys.executable, "-m", "venv", place], check=True)
         (own,) = place.glob("lib/python*/site-packages")
         (own / "ours.pth").write_text(sysconfig.get_paths()["purelib"] + "\n")
-        subprocess.run([python, "-m", "pip", "install", "--quiet", *packages], check=True, timeout=1800)
-        (place / "ready").touch()
-    return runner([str(python), "-W", "ignore", "-c"])
+        command = [place / "bin" / "python", "-m", "pip", "install", "--quiet", *packages]
+        subprocess.run(command, check=True, timeout=1800)
+
+    return runner([str(environment(name, *packages, make=make) / "bin" / "python"), "-W", "ignore", "-c"])
+
+
+def node_with(name: str, *packages: str) -> Runner:
+    """Run scripts in Node with `packages`."""
+    need("npm")
+
+    def make(place: Path) -> None:  # what their scripts fetch is for graphics cards
+        flags = ["--ignore-scripts", "--no-audit", "--no-fund"]
+        subprocess.run(["npm", "install", "--prefix", str(place), *flags, *packages], check=True, timeout=1800)
+
+    place = environment(name, *packages, make=make)
+    return runner(["sh", "-c", f'cd {place} && exec node --input-type=module -e "$0" "$1"'])
+
+
+def need(tool: str) -> None:
+    if shutil.which(tool) is None:
+        pytest.skip(f"{tool} is not on this machine")
 
 
 def runner(command: list[str]) -> Runner:
@@ -71,3 +134,9 @@ def runner(command: list[str]) -> Runner:
         return json.loads(done.stdout.strip().splitlines()[-1])
 
     return run
+
+
+def outputs(folder: Path, *texts: list[str]) -> dict[str, np.ndarray]:
+    """What our graph gives for texts or pairs, and their `mask`."""
+    given = transformers.AutoTokenizer.from_pretrained(folder)(*texts, padding=True, return_tensors="pt")
+    return onnx_export.Session(folder / onnx_export.MODEL).run(dict(given)) | {"mask": given["attention_mask"].numpy()}

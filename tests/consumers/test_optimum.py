@@ -1,12 +1,13 @@
 """optimum opens the folder by its defaults; it wants an earlier transformers, which reads the weights too."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.consumers.conftest import TEXTS, python_with
+from tests.consumers.conftest import CLASSES, TEXTS, python_with
 
-pytestmark = [pytest.mark.consumers, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.consumers, pytest.mark.timeout(1800), pytest.mark.tool("optimum-onnx", "0.1.0")]
 SCRIPT = """
 import json, sys
 import optimum.onnxruntime, torch, transformers
@@ -25,17 +26,14 @@ for name in given["classes"]:
     apart.append(float((found - expected)[real].abs().max() if per_token else (found - expected).abs().max()))
 print(json.dumps(apart))
 """
-CLASSES = {
-    "fill-mask": ["ForFeatureExtraction", "ForMaskedLM"],
-    "modern fill-mask": ["ForFeatureExtraction", "ForMaskedLM"],
-    "feature-extraction": ["ForFeatureExtraction"],
-    "text-classification": ["ForSequenceClassification"],
-    "token-classification": ["ForTokenClassification"],
-}
 
 
 @pytest.mark.parametrize("kind", CLASSES)
-def test_a_folder_opens_with_the_outputs_of_its_weights(kind: str, folders: dict[str, Path]) -> None:
+def test_a_folder_opens_with_the_outputs_of_its_weights(
+    kind: str, folders: dict[str, Path], record_property: Callable[[str, str], None]
+) -> None:
     run = python_with("optimum", "optimum-onnx[onnxruntime]==0.1.0", "transformers<4.58")
     given = {"folder": str(folders[kind]), "texts": TEXTS, "classes": CLASSES[kind]}
     assert max(run(SCRIPT, given)) < 1e-4
+    record_property("works", f"{kind.replace('modern', 'ModernBERT')}")
+    record_property("differs", "wants transformers < 4.58")

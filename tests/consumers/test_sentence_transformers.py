@@ -1,16 +1,15 @@
 """sentence-transformers makes the vectors of our graph, and the page's lines train it."""
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
-import transformers
 
-from model.huggingface import onnx_export
-from tests.consumers.conftest import TEXTS, Runner, python_with
+from tests.consumers.conftest import TEXTS, Runner, outputs, python_with
 
-pytestmark = [pytest.mark.consumers, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.consumers, pytest.mark.timeout(1800), pytest.mark.tool("sentence-transformers", "6.2.0")]
 PAGE = Path(__file__).parents[2] / "docs" / "continue.md"
 ENCODE = """
 import json, sys
@@ -31,30 +30,34 @@ def st() -> Runner:
     return python_with("sentence-transformers", "sentence-transformers==6.2.0")
 
 
-def outputs(folder: Path, *texts: list[str]) -> dict[str, np.ndarray]:
-    given = transformers.AutoTokenizer.from_pretrained(folder)(*texts, padding=True, return_tensors="pt")
-    return onnx_export.Session(folder / onnx_export.MODEL).run(dict(given)) | {"mask": given["attention_mask"].numpy()}
-
-
-def test_vectors_are_those_of_the_graph(st: Runner, folders: dict[str, Path]) -> None:
+def test_vectors_are_those_of_the_graph(
+    st: Runner, folders: dict[str, Path], record_property: Callable[[str, str], None]
+) -> None:
     found = st(ENCODE, {"folder": str(folders["feature-extraction"]), "texts": TEXTS})
     expected = outputs(folders["feature-extraction"], TEXTS)["sentence_embedding"]
     np.testing.assert_allclose(found, expected, atol=1e-5)
+    record_property("works", "vectors of sentence models")
 
 
-def test_a_plain_folder_is_pooled_by_the_mean(st: Runner, folders: dict[str, Path]) -> None:
+def test_a_plain_folder_is_pooled_by_the_mean(
+    st: Runner, folders: dict[str, Path], record_property: Callable[[str, str], None]
+) -> None:
     for kind in ("fill-mask", "modern fill-mask"):
         found, made = st(ENCODE, {"folder": str(folders[kind]), "texts": TEXTS}), outputs(folders[kind], TEXTS)
         real = made["mask"][:, :, None]
         expected = (made["last_hidden_state"] * real).sum(1) / real.sum(1)
         np.testing.assert_allclose(found, expected, atol=1e-5)
+    record_property("differs", "a plain folder gives the mean of the tokens")
 
 
-def test_a_classifier_of_pairs_is_a_cross_encoder(st: Runner, folders: dict[str, Path]) -> None:
+def test_a_classifier_of_pairs_is_a_cross_encoder(
+    st: Runner, folders: dict[str, Path], record_property: Callable[[str, str], None]
+) -> None:
     folder = folders["text-classification"]
     (found,) = st(RANK, {"folder": str(folder), "texts": TEXTS})
     logits = outputs(folder, TEXTS[:1], TEXTS[1:])["logits"][0]
     np.testing.assert_allclose(found, np.exp(logits) / np.exp(logits).sum(), atol=1e-4)
+    record_property("works", "a classifier as CrossEncoder")
 
 
 def test_the_lines_of_the_page_make_a_model(st: Runner, folders: dict[str, Path]) -> None:

@@ -1,7 +1,6 @@
 """transformers.js in Node reads our graphs by their names, and answers as transformers does."""
 
-import shutil
-import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +8,9 @@ import numpy as np
 import pytest
 from transformers import pipeline
 
-from tests.consumers.conftest import TEXTS, Runner, fetched, runner
+from tests.consumers.conftest import TEXTS, Runner, node_with
 
-pytestmark = [pytest.mark.consumers, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.consumers, pytest.mark.timeout(1800), pytest.mark.tool("transformers.js", "4.3.2")]
 PACKAGE = "@huggingface/transformers@4.3.2"
 SCRIPT = """
 import {pipeline, env} from "@huggingface/transformers";
@@ -26,17 +25,7 @@ console.log(JSON.stringify(answer.tolist ? answer.tolist() : answer));
 
 @pytest.fixture(scope="session")
 def node() -> Runner:
-    if shutil.which("npm") is None:
-        pytest.skip("npm is not on this machine")
-    place = fetched("transformers-js", PACKAGE)
-    if not (place / "ready").exists():
-        place.mkdir(parents=True, exist_ok=True)
-        # What its scripts fetch is for graphics cards.
-        install = ["npm", "install", "--prefix", str(place), "--ignore-scripts", "--no-audit", "--no-fund", PACKAGE]
-        subprocess.run(install, check=True, timeout=1800)
-        (place / "ready").touch()
-    run = runner(["sh", "-c", f'cd {place} && exec node --input-type=module -e "$0" "$1"'])
-    return lambda script, argument: run(script, argument)
+    return node_with("transformers-js", PACKAGE)
 
 
 def asked(node: Runner, folder: Path, task: str, dtype: str, texts: list[str], **options: Any) -> Any:
@@ -45,7 +34,9 @@ def asked(node: Runner, folder: Path, task: str, dtype: str, texts: list[str], *
 
 
 @pytest.mark.parametrize("kind", ["fill-mask", "modern fill-mask"])
-def test_masks_are_filled_with_the_same_words(node: Runner, folders: dict[str, Path], kind: str) -> None:
+def test_masks_are_filled_with_the_same_words(
+    node: Runner, folders: dict[str, Path], kind: str, record_property: Callable[[str, str], None]
+) -> None:
     texts = ["the [MASK] a b", "[MASK] uber"]
     theirs = pipeline("fill-mask", str(folders[kind]))(texts)
     for text, expected in zip(texts, theirs, strict=True):
@@ -54,17 +45,23 @@ def test_masks_are_filled_with_the_same_words(node: Runner, folders: dict[str, P
         assert [one["token"] for one in found] == [one["token"] for one in expected]
         np.testing.assert_allclose([o["score"] for o in found], [o["score"] for o in expected], atol=1e-5)
     assert asked(node, folders[kind], "fill-mask", "q8", texts[:1]), "int8 loads"
+    record_property("works", "fill-mask in fp32, int8 loads")
 
 
 @pytest.mark.parametrize("kind", ["fill-mask", "modern fill-mask", "feature-extraction"])
-def test_features_are_hidden_states_and_not_logits(node: Runner, folders: dict[str, Path], kind: str) -> None:
+def test_features_are_hidden_states_and_not_logits(
+    node: Runner, folders: dict[str, Path], kind: str, record_property: Callable[[str, str], None]
+) -> None:
     for text in TEXTS:
         (found,) = asked(node, folders[kind], "feature-extraction", "fp32", [text])
         (expected,) = pipeline("feature-extraction", str(folders[kind]))([text])
         np.testing.assert_allclose(found, expected[0], atol=1e-4)
+    record_property("works", "feature-extraction")
 
 
-def test_classes_and_tags_are_those_of_transformers(node: Runner, folders: dict[str, Path]) -> None:
+def test_classes_and_tags_are_those_of_transformers(
+    node: Runner, folders: dict[str, Path], record_property: Callable[[str, str], None]
+) -> None:
     for task in ("text-classification", "token-classification"):
         for text in TEXTS:
             found = asked(node, folders[task], task, "fp32", [text])
@@ -74,3 +71,4 @@ def test_classes_and_tags_are_those_of_transformers(node: Runner, folders: dict[
             labels = [one.get("label", one.get("entity")) for one in found]
             assert labels == [one.get("label", one.get("entity")) for one in expected]
             np.testing.assert_allclose([o["score"] for o in found], [o["score"] for o in expected], atol=1e-4)
+    record_property("works", "classes, tags")

@@ -16,6 +16,7 @@ from model.encoders.encoder import PretrainingModel
 from model.training import cost
 from tests.docs.fences import blocks
 from tests.model.encoders.test_modernbert import ragged, small
+from tests.support import forked
 
 
 @pytest.fixture(scope="module")
@@ -109,3 +110,14 @@ def test_it_learns_and_every_parameter_takes_part(neobert: Any) -> None:
     assert loss.item() < 0.1
     other = dataclasses.replace(batch, input_ids=batch.input_ids.flip(0))
     assert not torch.allclose(model(other)[0], model(batch)[0])
+
+
+def test_parameters_without_values_load_no_compiler() -> None:
+    """In a process of its own, which has loaded nothing yet."""
+    line = (
+        "import sys; from model.encoders.architectures import parameter_shapes; from tests.model.sizes import small;"
+        "print(len(parameter_shapes(small(30))), 'torch._dynamo' in sys.modules)"
+    )
+    count, loaded = forked.fresh("-c", line).stdout.split()
+    assert int(count) > 10
+    assert loaded == "False"

@@ -88,6 +88,12 @@ def test_a_left_to_right_model_is_not_offered_to_fill_masks() -> None:
     assert "from left to right" in text
 
 
+def test_a_random_head_is_not_offered_to_fill_masks() -> None:
+    text = model_card.write(CONFIG, 1, [], {}, fills=False)
+    assert "fill-mask" not in text
+    assert "fill-mask" in model_card.write(CONFIG, 1, [], {})
+
+
 def test_what_a_model_continues_is_named_by_its_own_name(tmp_path) -> None:
     (tmp_path / "start").mkdir()
     made = finished.manifest("convert", config={"train": "/models/MiniLM"})
