@@ -16,11 +16,12 @@ import numpy as np
 import pyarrow as pa
 
 from pipeline.cli import entry_point
+from pipeline.common.schema import check
 from pipeline.config import EmbedConfig
 from pipeline.console.bars import Bar
 from pipeline.console.formatting import pluralize
 from pipeline.errors import writable
-from pipeline.evaluation.input_rows import Row, longest_of, rows_of
+from pipeline.evaluation.input_rows import Row, rows_of
 from pipeline.stages import stage
 from pipeline.storage.atomic import atomic_path
 from pipeline.tokenization.wordpiece import WordPiece
@@ -40,41 +41,31 @@ def embed(config: EmbedConfig) -> None:
         ConfigError: the model has no such layer, or fewer positions.
         InputError: a model or text is missing, or the place cannot be written.
     """
-    from model.finetuning.embeddings import Embedder
-    from model.huggingface import sentence_model
+    from pipeline.evaluation.sentence_encoder import SentenceEncoder
 
-    own = sentence_model.pooling_of(Path(config.pretrained)) if config.pooling is None else None
-    pooling = config.pooling or (own.kind if own else "mean")
-    embedder = Embedder(config.pretrained, config.layers, config.mix, pooling)
-    longest = longest_of(config, embedder.size.positions, own.longest if own else None)
+    encoder = SentenceEncoder(config)
     rows = list(rows_of(config))
-    wordpiece = WordPiece.load(config.pretrained)
+    prompts = [config.prompt] if config.prompt else []
+    known = encoder.own.prompts if encoder.own else {}
+    check(not prompts or prompts[0] in known, f"no prompt of the model; it has {', '.join(known) or 'none'}", "prompt")
 
     def blocks() -> "Blocks":
-        from model.finetuning.features import TruncationConfig, tokenize
-
-        framing = TruncationConfig(longest, config.truncation)
         with Bar("embed", len(rows), "rows") as bar:
             for start in range(0, len(rows), BLOCK):
                 part = rows[start : start + BLOCK]
-                texts = [own.prompt + row.text if own else row.text for row in part]
-                texts = list(map(str.lower, texts)) if own and own.lowercase else texts
-                samples = tokenize(wordpiece, texts, None, [0.0] * len(texts), framing)
-                vectors = embedder.vectors(samples)
-                if own and own.normalized:
-                    vectors = [one / max(float(np.linalg.norm(one)), 1e-12) for one in vectors]
-                yield part, samples, vectors
-                bar.update(len(texts))
+                samples = encoder.samples([row.text for row in part], *prompts)
+                yield part, samples, encoder.vectors(samples)
+                bar.update(len(part))
 
     out = stage.output_place(config.out)
     with new_file(out) as path:
         if out.suffix == ".npy":
-            write_npy(path, blocks(), (len(rows), embedder.width))
+            write_npy(path, blocks(), (len(rows), encoder.width))
         else:
             about = list(rows[0].about)
             tokens = config.pooling == "tokens"
-            write_arrow(path, blocks(), tokens, embedder.width, wordpiece, about)
-    said = f"{pluralize(len(rows), 'row')}, vectors of {embedder.width}; {wordpiece.coverage.line}"
+            write_arrow(path, blocks(), tokens, encoder.width, encoder.wordpiece, about)
+    said = f"{pluralize(len(rows), 'row')}, vectors of {encoder.width}; {encoder.wordpiece.coverage.line}"
     print(f"embed: {said} -> {out}", flush=True)
 
 

@@ -7,6 +7,8 @@ there.
 from pipeline.common.schema import StageConfig, check
 from pipeline.config.downstream import (
     MINIMAL_PAIRS,
+    RETRIEVAL,
+    SIMILARITY,
     ConvertConfig,
     EmbedConfig,
     EvaluateConfig,

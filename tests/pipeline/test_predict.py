@@ -403,7 +403,7 @@ def test_a_sentence_model_reads_texts_as_its_files_say(pretrained, tmp_path, fil
 @pytest.mark.parametrize(
     ("settings", "kinds"),
     [
-        ({"pooling_mode_mean_tokens": True}, ["Dense"]),
+        ({"pooling_mode_mean_tokens": True}, ["LayerNorm"]),
         ({"pooling_mode_lasttoken": True}, []),
         ({"pooling_mode_mean_tokens": True, "pooling_mode_cls_token": True}, []),
     ],
