@@ -21,6 +21,7 @@ from pipeline.config.preparation import (
     DownloadConfig,
     DownloadFile,
     FiltersConfig,
+    PairsConfig,
     PrepareConfig,
     RunnerConfig,
     TasksConfig,

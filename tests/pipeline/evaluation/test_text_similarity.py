@@ -30,7 +30,10 @@ def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_letter_model(tmp_path_factory, small(len(WORDS), initializer_range=0.2), WORDS)
 
 
-def write_set(data: Path, documents: dict[str, str], queries: dict[str, str], judged: list[tuple[str, str, int]]) -> None:
+Judged = list[tuple[str, str, int]]
+
+
+def write_set(data: Path, documents: dict[str, str], queries: dict[str, str], judged: Judged) -> None:
     (data / "qrels").mkdir(parents=True)
     for name, some in (("corpus", documents), ("queries", queries)):
         rows = [json.dumps({"_id": key, "title": "", "text": text}) for key, text in some.items()]
@@ -120,7 +123,7 @@ def test_bm25_finds_nothing_without_a_common_word() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "expected"), [("L'été, 東京都!", ["l", "été", "東京", "京都"]), ("हिन्दी में", ["हिन्दी", "में"]), ("中", ["中"])]
+    ("text", "expected"), [("L'été, 東京都!", ["l", "été", "東京", "京都"]), ("हिन्दी में", ["हिन्दी", "में"])]
 )
 def test_words_of_bm25_keep_their_marks_and_those_without_spaces_are_pairs(text: str, expected: list[str]) -> None:
     assert exact_search.words(text) == expected
@@ -150,13 +153,12 @@ def test_judgements_without_a_header_lose_no_line(data: Path) -> None:
 
 def test_pairs_are_compared_by_cosines_with_the_figures_of_scipy(tmp_path: Path, model_folder: Path) -> None:
     draw = np.random.default_rng(0)
-    rows = [(*(" ".join(draw.choice(list("abcdefgh"), 5)) for _ in "12"), f"{draw.uniform(0, 5):.2f}") for _ in range(30)]
+    texts = [" ".join(draw.choice(list("abcdefgh"), 5)) for _ in range(60)]
+    rows = [(*pair, f"{draw.uniform(0, 5):.2f}") for pair in zip(texts[::2], texts[1::2], strict=True)]
     (tmp_path / "data").mkdir()
     lines = ["\t".join(("left", "right", "grade")), *map("\t".join, [*rows, *rows[:5]])]
     (tmp_path / "data" / "own.tsv").write_text("\n".join(lines) + "\n")
-    task = replace(
-        examples.task_of("similarity"), folder="", dev="own.tsv", columns=["left", "right"], label="grade"
-    )
+    task = replace(examples.task_of("similarity"), folder="", dev="own.tsv", columns=["left", "right"], label="grade")
     stage.run("evaluate", replace(config_of(tmp_path, model_folder), task=task), evaluate.make, in_place=True)
     found = json.loads((tmp_path / "out" / "results.json").read_text())
     labels = [float(grade) for *_, grade in [*rows, *rows[:5]]]
