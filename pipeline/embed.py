@@ -1,9 +1,9 @@
 """`python -m pipeline.embed`: contextual vectors of lines of text, as Arrow or .npy.
 
-An .npy file is one array `(N, W)` of float32. An .arrow file (IPC) has one row per line: `text`,
+An .npy file is one array `(N, W)`. An .arrow file (IPC) has one row per line: `text`,
 and `vector`, or with pooling=tokens `tokens` and `vectors`.
 
-This file reads lines and writes vectors, and the network is two of its lines, `Embedder`: a library
+This file reads lines and writes vectors, and the network is one of its lines, `SentenceEncoder`: a library
 has nothing to shorten. sentence-transformers reads the last layer alone and writes no Arrow.
 """
 
@@ -60,11 +60,11 @@ def embed(config: EmbedConfig) -> None:
     out = stage.output_place(config.out)
     with new_file(out) as path:
         if out.suffix == ".npy":
-            write_npy(path, blocks(), (len(rows), encoder.width))
+            write_npy(path, blocks(), (len(rows), encoder.width), config.dtype)
         else:
             about = list(rows[0].about)
             tokens = config.pooling == "tokens"
-            write_arrow(path, blocks(), tokens, encoder.width, encoder.wordpiece, about)
+            write_arrow(path, blocks(), tokens, (config.dtype, encoder.width), encoder.wordpiece, about)
     said = f"{pluralize(len(rows), 'row')}, vectors of {encoder.width}; {encoder.wordpiece.coverage.line}"
     print(f"embed: {said} -> {out}", flush=True)
 
@@ -85,9 +85,9 @@ def new_file(out: Path) -> Iterator[Path]:
         yield path
 
 
-def write_npy(path: Path, blocks: "Blocks", shape: tuple[int, int]) -> None:
-    """Write an .npy file of float32, row by row into mapped memory."""
-    array = np.lib.format.open_memmap(path, "w+", np.float32, shape)
+def write_npy(path: Path, blocks: "Blocks", shape: tuple[int, int], dtype: str) -> None:
+    """Write an .npy file, row by row into mapped memory."""
+    array = np.lib.format.open_memmap(path, "w+", np.dtype(dtype), shape)
     place = 0
     for _, _, vectors in blocks:
         array[place : place + len(vectors)] = np.stack(vectors)
@@ -95,15 +95,18 @@ def write_npy(path: Path, blocks: "Blocks", shape: tuple[int, int]) -> None:
     array.flush()
 
 
-def write_arrow(path: Path, blocks: "Blocks", tokens: bool, width: int, wordpiece: WordPiece, about: list[str]) -> None:
-    """Write an Arrow IPC file, a record batch a block, with what else is known `about` rows."""
-    vector = pa.list_(pa.float32(), width)
+def write_arrow(
+    path: Path, blocks: "Blocks", tokens: bool, form: tuple[str, int], wordpiece: WordPiece, about: list[str]
+) -> None:
+    """Write an Arrow IPC file, a record batch a block, with what else is known `about` rows; `form`: type and width."""
+    dtype, width = form
+    vector = pa.list_(pa.from_numpy_dtype(dtype), width)
     fields = [(name, pa.string()) for name in (*about, "text")]
     fields += [("tokens", pa.list_(pa.string())), ("vectors", pa.list_(vector))] if tokens else [("vector", vector)]
     schema = pa.schema(fields)
     with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
         for part, samples, vectors in blocks:
-            flat = pa.array(np.concatenate([part.reshape(-1) for part in vectors]))
+            flat = pa.array(np.concatenate([part.reshape(-1) for part in vectors]).astype(dtype))
             rows = pa.FixedSizeListArray.from_arrays(flat, width)
             columns = [pa.array([row.about[name] for row in part]) for name in about]
             columns.append(pa.array([row.text for row in part]))

@@ -68,8 +68,12 @@ class ByVectors:
 class ByWords:
     """BM25 as Lucene's, of lower-cased words, without stop words or stemming."""
 
+    def __init__(self) -> None:
+        """Raise ConfigError if the library is not installed."""
+        self.library = library("bm25s", "task")
+
     def _index(self, documents: list[str]) -> Callable[[str], Vectors]:
-        index = library("bm25s", "task", package="bm25s").BM25(method="lucene", k1=K1, b=B)
+        index = self.library.BM25(method="lucene", k1=K1, b=B)
         index.index([words(text) for text in documents], show_progress=False)
 
         def scores(query: str) -> Vectors:

@@ -95,6 +95,7 @@ def systems(config: EvaluateConfig) -> Iterator[tuple[str, exact_search.System, 
 
         return exact_search.ByVectors(encode, (QUERY, DOCUMENT)), encoder
 
+    by_words = exact_search.ByWords()  # a missing library is said at once
     system, encoder = of_model(config.pretrained)
     yield MODEL, system, encoder.wordpiece.coverage
     if config.before is not None:
@@ -103,7 +104,7 @@ def systems(config: EvaluateConfig) -> Iterator[tuple[str, exact_search.System, 
         yield RANDOM, of_model(config.pretrained, config.seeds[0])[0], Coverage()
     bag = exact_search.ByVectors(lambda texts, _: encoder.bag(encoder.samples(texts)))
     yield BAG, bag, Coverage()
-    yield BM25, exact_search.ByWords(), Coverage()
+    yield BM25, by_words, Coverage()
 
 
 def retrieval(config: EvaluateConfig) -> tuple[Comparison, dict[str, int], list[str], list[str]]:

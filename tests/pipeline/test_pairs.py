@@ -1,4 +1,4 @@
-"""Pairs: of documents that prepare trains on, few a title, as long as the model reads; a retrieval set of the others."""
+"""Pairs: of documents that prepare trains on, as long as the model reads; a retrieval set of the others."""
 
 import json
 from collections import Counter
