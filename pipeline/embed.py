@@ -1,9 +1,9 @@
 """`python -m pipeline.embed`: contextual vectors of lines of text, as Arrow or .npy.
 
-An .npy file is one array `(N, W)` of float32. An .arrow file (IPC) has one row per line: `text`,
+An .npy file is one array `(N, W)`. An .arrow file (IPC) has one row per line: `text`,
 and `vector`, or with pooling=tokens `tokens` and `vectors`.
 
-This file reads lines and writes vectors, and the network is two of its lines, `Embedder`: a library
+This file reads lines and writes vectors, and the network is one of its lines, `SentenceEncoder`: a library
 has nothing to shorten. sentence-transformers reads the last layer alone and writes no Arrow.
 """
 
@@ -16,11 +16,12 @@ import numpy as np
 import pyarrow as pa
 
 from pipeline.cli import entry_point
+from pipeline.common.schema import check
 from pipeline.config import EmbedConfig
 from pipeline.console.bars import Bar
 from pipeline.console.formatting import pluralize
 from pipeline.errors import writable
-from pipeline.evaluation.input_rows import Row, longest_of, rows_of
+from pipeline.evaluation.input_rows import Row, rows_of
 from pipeline.stages import stage
 from pipeline.storage.atomic import atomic_path
 from pipeline.tokenization.wordpiece import WordPiece
@@ -40,41 +41,31 @@ def embed(config: EmbedConfig) -> None:
         ConfigError: the model has no such layer, or fewer positions.
         InputError: a model or text is missing, or the place cannot be written.
     """
-    from model.finetuning.embeddings import Embedder
-    from model.huggingface import sentence_model
+    from pipeline.evaluation.sentence_encoder import SentenceEncoder
 
-    own = sentence_model.pooling_of(Path(config.pretrained)) if config.pooling is None else None
-    pooling = config.pooling or (own.kind if own else "mean")
-    embedder = Embedder(config.pretrained, config.layers, config.mix, pooling)
-    longest = longest_of(config, embedder.size.positions, own.longest if own else None)
+    encoder = SentenceEncoder(config)
     rows = list(rows_of(config))
-    wordpiece = WordPiece.load(config.pretrained)
+    prompts = [config.prompt] if config.prompt else []
+    known = encoder.own.prompts if encoder.own else {}
+    check(not prompts or prompts[0] in known, f"no prompt of the model; it has {', '.join(known) or 'none'}", "prompt")
 
     def blocks() -> "Blocks":
-        from model.finetuning.features import TruncationConfig, tokenize
-
-        framing = TruncationConfig(longest, config.truncation)
         with Bar("embed", len(rows), "rows") as bar:
             for start in range(0, len(rows), BLOCK):
                 part = rows[start : start + BLOCK]
-                texts = [own.prompt + row.text if own else row.text for row in part]
-                texts = list(map(str.lower, texts)) if own and own.lowercase else texts
-                samples = tokenize(wordpiece, texts, None, [0.0] * len(texts), framing)
-                vectors = embedder.vectors(samples)
-                if own and own.normalized:
-                    vectors = [one / max(float(np.linalg.norm(one)), 1e-12) for one in vectors]
-                yield part, samples, vectors
-                bar.update(len(texts))
+                samples = encoder.samples([row.text for row in part], *prompts)
+                yield part, samples, encoder.vectors(samples)
+                bar.update(len(part))
 
     out = stage.output_place(config.out)
     with new_file(out) as path:
         if out.suffix == ".npy":
-            write_npy(path, blocks(), (len(rows), embedder.width))
+            write_npy(path, blocks(), (len(rows), encoder.width), config.dtype)
         else:
             about = list(rows[0].about)
             tokens = config.pooling == "tokens"
-            write_arrow(path, blocks(), tokens, embedder.width, wordpiece, about)
-    said = f"{pluralize(len(rows), 'row')}, vectors of {embedder.width}; {wordpiece.coverage.line}"
+            write_arrow(path, blocks(), tokens, (config.dtype, encoder.width), encoder.wordpiece, about)
+    said = f"{pluralize(len(rows), 'row')}, vectors of {encoder.width}; {encoder.wordpiece.coverage.line}"
     print(f"embed: {said} -> {out}", flush=True)
 
 
@@ -94,9 +85,9 @@ def new_file(out: Path) -> Iterator[Path]:
         yield path
 
 
-def write_npy(path: Path, blocks: "Blocks", shape: tuple[int, int]) -> None:
-    """Write an .npy file of float32, row by row into mapped memory."""
-    array = np.lib.format.open_memmap(path, "w+", np.float32, shape)
+def write_npy(path: Path, blocks: "Blocks", shape: tuple[int, int], dtype: str) -> None:
+    """Write an .npy file, row by row into mapped memory."""
+    array = np.lib.format.open_memmap(path, "w+", np.dtype(dtype), shape)
     place = 0
     for _, _, vectors in blocks:
         array[place : place + len(vectors)] = np.stack(vectors)
@@ -104,15 +95,18 @@ def write_npy(path: Path, blocks: "Blocks", shape: tuple[int, int]) -> None:
     array.flush()
 
 
-def write_arrow(path: Path, blocks: "Blocks", tokens: bool, width: int, wordpiece: WordPiece, about: list[str]) -> None:
-    """Write an Arrow IPC file, a record batch a block, with what else is known `about` rows."""
-    vector = pa.list_(pa.float32(), width)
+def write_arrow(
+    path: Path, blocks: "Blocks", tokens: bool, form: tuple[str, int], wordpiece: WordPiece, about: list[str]
+) -> None:
+    """Write an Arrow IPC file, a record batch a block, with what else is known `about` rows; `form`: type and width."""
+    dtype, width = form
+    vector = pa.list_(pa.from_numpy_dtype(dtype), width)
     fields = [(name, pa.string()) for name in (*about, "text")]
     fields += [("tokens", pa.list_(pa.string())), ("vectors", pa.list_(vector))] if tokens else [("vector", vector)]
     schema = pa.schema(fields)
     with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
         for part, samples, vectors in blocks:
-            flat = pa.array(np.concatenate([part.reshape(-1) for part in vectors]))
+            flat = pa.array(np.concatenate([part.reshape(-1) for part in vectors]).astype(dtype))
             rows = pa.FixedSizeListArray.from_arrays(flat, width)
             columns = [pa.array([row.about[name] for row in part]) for name in about]
             columns.append(pa.array([row.text for row in part]))

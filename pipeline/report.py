@@ -141,6 +141,11 @@ def cards(stages: Stages, pairs: list[Figures]) -> list[Card]:
         against = f"{random['accuracy']:.1%} random initialisation, " if random else ""
         remark = f"95% interval {100 * low:.1f} to {100 * high:.1f}; {against}chance 50%"
         found.append(Card(part["task"], f"{own['accuracy']:.1%}", remark))
+    for table in score_tables.system_tables(stages):
+        others = ", ".join(f"{one['scores'][table.metric]:.3f} {name}" for name, one in [*table.systems.items()][1:])
+        found.append(
+            Card(f"{table.title} {table.metric}", format_score(table.score), others, significance.verdict(table))
+        )
     for score in score_tables.task_scores(stages):
         guesses = (score.baseline, "random initialisation"), (score.majority, "most frequent class")
         baselines = ", ".join(f"{format_score(value)} {what}" for value, what in guesses if value is not None)
@@ -167,7 +172,7 @@ def make(config: ReportConfig, out: Path) -> Result:
     scores, published = score_tables.task_scores(leading), score_tables.glue_rows(leading)
     over_seeds = score_tables.seed_scores(groups, stages)
     sections = list(sections_of(leading))
-    pairs = minimal_pair_tables.sections(leading)
+    pairs, tables = minimal_pair_tables.sections(leading), score_tables.system_tables(leading)
     environment = Environment(loader=FileSystemLoader(Path(__file__).parent / "reporting"), autoescape=True)
     made, outdated = [one.manifest for one in stages.values()], list(find_outdated(stages, config.workdir))
     page = environment.get_template("report.html.j2").render(
@@ -179,7 +184,7 @@ def make(config: ReportConfig, out: Path) -> Result:
         finished=formatting.moment(max(one.finished for one in made)),
         spent=sum(one.seconds for one in made),
         cards=cards(leading, pairs),
-        warnings=[*outdated, *warnings_of(sections, scores)],
+        warnings=[*outdated, *warnings_of(sections, [*scores, *tables])],
         command=command_of(config.workdir),
         uses=list(uses_of(leading)),
         samples=samples_of(leading),
@@ -194,6 +199,7 @@ def make(config: ReportConfig, out: Path) -> Result:
         columns=score_tables.PUBLISHED["columns"],
         published=published,
         minimal_pairs=pairs,
+        system_tables=tables,
         sections=sections,
         colours=plots.OUTCOMES,
         stages=list(stages.items()),
@@ -204,7 +210,7 @@ def make(config: ReportConfig, out: Path) -> Result:
     if published:
         write_text(out / "scores.md", score_tables.markdown(published))
         write_text(out / "scores.json", json.dumps(published, indent=1) + "\n")
-    found = f"{pluralize(len(stages), 'stage')}, {pluralize(len(scores) + len(pairs), 'task')}"
+    found = f"{pluralize(len(stages), 'stage')}, {pluralize(len(scores) + len(pairs) + len(tables), 'task')}"
     return Result(summary=WARNING.join([found, *outdated]), figures={"page": PAGE})
 
 

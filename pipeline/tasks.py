@@ -23,7 +23,7 @@ import numpy as np
 from pipeline import readers
 from pipeline.cli import entry_point
 from pipeline.common import counter_rng
-from pipeline.config import TasksConfig
+from pipeline.config import PairsConfig, TasksConfig
 from pipeline.console import bars
 from pipeline.console.formatting import pluralize
 from pipeline.errors import InputError
@@ -85,7 +85,7 @@ def shuffle(items: Sequence[Item], key: np.uint64) -> list[Item]:
     return [items[place] for place in counter_rng.permutation(key, len(items))]
 
 
-def read_shuffled(config: TasksConfig) -> Iterator[readers.Document]:
+def read_shuffled(config: TasksConfig | PairsConfig) -> Iterator[readers.Document]:
     """Yield the documents of the corpus, parts of it in a keyed order."""
     reader = readers.open_corpus(config.corpus, config.source)
     splits = reader.splits(SPLIT_BYTES)

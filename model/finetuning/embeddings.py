@@ -26,8 +26,8 @@ BATCH_TOKENS = 8192  # approximate tokens per forward pass
 class Embedder:
     """Embedding of texts with a pre-trained model."""
 
-    def __init__(self, folder: Path | str, layers: list[int], mix: str, pooling: str):
-        """Open a Hugging Face folder.
+    def __init__(self, folder: Path | str, layers: list[int], mix: str, pooling: str, seed: int | None = None):
+        """Open a Hugging Face folder; with a seed, take the same network from random weights.
 
         Raises:
             ConfigError: The model has fewer layers than `layers` requests.
@@ -35,14 +35,24 @@ class Embedder:
         self.size, state, *_ = bert_format.load(folder)
         if max(map(abs, layers)) > self.size.layers:
             raise ConfigError(f"must be at most {self.size.layers}, the model's layers", "layers", layers)
-        with shapes_only():
-            self._model = BertWithHead(self.size, HeadConfig("class", 1, frozen=True, layers=layers, mix=mix))
-        mine = {name: state[name] for name in self._model.state_dict() if name in state}
-        self._model.load_state_dict(mine, strict=False, assign=True)
+        head = HeadConfig("class", 1, frozen=True, layers=layers, mix=mix)
+        if seed is None:
+            with shapes_only():
+                self._model = BertWithHead(self.size, head)
+            mine = {name: state[name] for name in self._model.state_dict() if name in state}
+            self._model.load_state_dict(mine, strict=False, assign=True)
+        else:
+            self._model = loop.build(self.size, None, head, seed)
         self.device = device_of()
         self._model.encoder.to(self.device).eval()
         self._pooling = pooling
         self.width = self.size.hidden * (len(layers) if mix == "concat" else 1)
+
+    @property
+    def words(self) -> npt.NDArray[np.float32]:
+        """Return the vectors of the vocabulary's entries `(V, H)`, padded."""
+        table = self._model.encoder.embeddings.word.weight
+        return table.detach().float().cpu().numpy()
 
     @torch.no_grad()
     def vectors(self, samples: Samples) -> list[npt.NDArray[np.float32]]:

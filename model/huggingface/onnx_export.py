@@ -91,6 +91,7 @@ class Served(nn.Module):
         given = strict_json.read_object(folder / vocabulary.TOKENIZER_CONFIG)["model_input_names"]
         self.inputs = [name for name in ("input_ids", "attention_mask", "token_type_ids") if name in given]
         self.pooling = sentence_model.pooling_of(folder) if self.kind is None else None
+        self.after = self.pooling.after if self.pooling else None  # a part of the graph
         found = self.model(**dict(zip(self.inputs, sample(self, 1, 2, 0), strict=True)))
         self.heads = {their: name for their, (ours, name) in HEADS.items() if their in found and ours not in untrained}
         self.outputs = [HIDDEN, *([POOLED] if self.pooling else []), *self.heads.values()]
@@ -105,7 +106,7 @@ class Served(nn.Module):
 
 
 def pooled_by(pooling: sentence_model.Pooling, hidden: Tensor, mask: Tensor) -> Tensor:
-    """Return the vectors `(B, H)` that sentence-transformers makes of hidden states `(B, L, H)`."""
+    """Return the vectors `(B, W)` that sentence-transformers makes of hidden states `(B, L, H)`."""
     real = mask[:, :, None].to(hidden.dtype)
     if pooling.kind == "cls":
         vectors = hidden[:, 0]
@@ -113,7 +114,7 @@ def pooled_by(pooling: sentence_model.Pooling, hidden: Tensor, mask: Tensor) -> 
         vectors = hidden.masked_fill(real == 0, -1e9).amax(1)
     else:
         vectors = (hidden * real).sum(1) / real.sum(1).clamp(min=1e-9)
-    return nn.functional.normalize(vectors) if pooling.normalized else vectors
+    return pooling.after(vectors)  # type: ignore[no-any-return]
 
 
 def sample(model: Served, rows: int, longest: int, seed: int) -> list[Tensor]:

@@ -3,16 +3,22 @@
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from model.config import Json
 from pipeline.errors import ConfigError, InputError
 from pipeline.storage import strict_json
 from pipeline.storage.file_search import inside, leads_out, say_left_out
 
+if TYPE_CHECKING:
+    from torch import nn
+
 MODULES, BERT, MODEL = "modules.json", "sentence_bert_config.json", "config_sentence_transformers.json"
 # Settings of all modules, and of the first module, the BERT.
 SETTINGS = (MODULES, MODEL, BERT)
 POOLINGS = ("cls", "mean", "max")
+# The prompts by name that sentence-transformers puts before a query or a document, the first that a model has.
+QUERY, DOCUMENT = ("query",), ("document", "passage", "corpus")
 
 
 @dataclass(frozen=True)
@@ -20,10 +26,26 @@ class Pooling:
     """How a sentence-transformers model makes a vector of a text."""
 
     kind: str  # cls, mean or max
-    normalized: bool
+    after: "nn.Sequential"  # the Dense and Normalize modules: (N, H) -> (N, W)
+    width: int | None  # W, where a Dense module sets it
     longest: int | None  # most tokens of a text, where a setting of its own says so
-    prompt: str  # before each text
+    prompts: dict[str, str]  # by name
+    usual: str | None  # name of the prompt of other texts
+    pools_prompt: bool
     lowercase: bool
+    folder: Path
+
+    def prompt(self, *names: str) -> str:
+        """Return what is read before a text: the first prompt of these names that there is, else the usual one.
+
+        Raises:
+            ConfigError: It is read, but not pooled, which is not supported.
+        """
+        name = next((one for one in names if one in self.prompts), self.usual or "")
+        found = self.prompts.get(name, "")
+        if found and not self.pools_prompt:
+            raise _unsupported(self.folder, ["a prompt that is not pooled"])
+        return found
 
 
 def copy(source: Path, target: Path) -> None:
@@ -75,18 +97,87 @@ def pooling_of(folder: Path) -> Pooling | None:
     ]
     modes += [str(stated["pooling_mode"])] if "pooling_mode" in stated else []
     first, whole = _read(folder / BERT), _read(folder / MODEL)
-    prompt = str((whole.get("prompts") or {}).get(whole.get("default_prompt_name")) or "")
-    others = sorted({*names} - {"Transformer", "Pooling", "Normalize"})
-    others += ["a prompt that is not pooled"] if prompt and stated.get("include_prompt") is False else []
+    place = names.index("Pooling")
+    others = sorted({*names[:place]} - {"Transformer"} | {*names[place + 1 :]} - {"Dense", "Normalize"})
     if others or len(modes) != 1 or modes[0] not in POOLINGS:
-        raise ConfigError(
-            f"makes vectors by {', '.join([*modes, *others])}, which is not "
-            "supported; set pooling to one of cls, mean, max to have it pooled otherwise",
-            "pretrained",
-            folder,
-        )
-    longest = _shortest(first.get("max_seq_length"))
-    return Pooling(modes[0], "Normalize" in names, longest, prompt, bool(first.get("do_lower_case")))
+        raise _unsupported(folder, [*modes, *others])
+    after, width = _after(folder, list(zip(names, modules, strict=True))[place + 1 :])
+    prompts = {str(name): str(text or "") for name, text in (whole.get("prompts") or {}).items()}
+    found = Pooling(
+        kind=modes[0],
+        after=after,
+        width=width,
+        longest=_shortest(first.get("max_seq_length")),
+        prompts=prompts,
+        usual=whole.get("default_prompt_name"),
+        pools_prompt=stated.get("include_prompt") is not False,
+        lowercase=bool(first.get("do_lower_case")),
+        folder=folder,
+    )
+    found.prompt()
+    return found
+
+
+def _unsupported(folder: Path, ways: list[str]) -> ConfigError:
+    return ConfigError(
+        f"makes vectors by {', '.join(ways)}, which is not supported; set pooling to one of cls, mean, max to have it "
+        "pooled otherwise",
+        "pretrained",
+        folder,
+    )
+
+
+def _after(folder: Path, modules: list[tuple[str, Json]]) -> "tuple[nn.Sequential, int | None]":
+    """Return the modules after the pooling, and the width of a vector where one of them sets it."""
+    from torch import nn
+
+    class Normalize(nn.Module):
+        """Vectors of length 1."""
+
+        def forward(self, vectors: Any) -> Any:
+            """Map `(N, W)` -> `(N, W)`."""
+            return nn.functional.normalize(vectors)
+
+    found, width = nn.Sequential(), None
+    for name, module in modules:
+        if name == "Dense":
+            layers = _dense(inside(folder, module["path"], folder / MODULES), folder)
+            found.extend(layers)
+            width = layers[0].out_features
+        else:
+            found.append(Normalize())
+    return found.eval().requires_grad_(False), width
+
+
+def _dense(path: Path, folder: Path) -> "list[Any]":
+    """Return a linear layer and its activation.
+
+    Raises:
+        ConfigError: It is not of a vector alone, or has another activation than Tanh, GELU, ReLU or none.
+        InputError: A file of it is missing or broken.
+    """
+    import torch
+    from safetensors.torch import load_file
+    from torch import nn
+
+    stated = _read(path / "config.json")
+    kind = str(stated.get("activation_function", "Tanh")).rpartition(".")[2]
+    plain = {stated.get(f"module_{end}_name") or "sentence_embedding" for end in ("input", "output")}
+    if (
+        kind not in ("Tanh", "Identity", "GELU", "ReLU")
+        or plain != {"sentence_embedding"}
+        or stated.get("use_residual")
+    ):
+        raise _unsupported(folder, [f"Dense of another kind than supported ({kind})"])
+    file = path / "model.safetensors"
+    try:
+        old = path / "pytorch_model.bin"
+        weights = load_file(file) if file.is_file() else torch.load(old, "cpu", weights_only=True)
+        linear = nn.Linear(stated["in_features"], stated["out_features"], "linear.bias" in weights)
+        linear.load_state_dict({name.removeprefix("linear."): tensor.float() for name, tensor in weights.items()})
+    except Exception as error:  # of unpickling, of safetensors, of sizes: there is no base class
+        raise InputError(f"not the weights of a Dense module ({type(error).__name__}: {error})", path=path) from error
+    return [linear, getattr(nn, kind)()]
 
 
 def stated_length(folder: Path) -> int | None:

@@ -7,6 +7,8 @@ there.
 from pipeline.common.schema import StageConfig, check
 from pipeline.config.downstream import (
     MINIMAL_PAIRS,
+    RETRIEVAL,
+    SIMILARITY,
     ConvertConfig,
     EmbedConfig,
     EvaluateConfig,
@@ -19,6 +21,7 @@ from pipeline.config.preparation import (
     DownloadConfig,
     DownloadFile,
     FiltersConfig,
+    PairsConfig,
     PrepareConfig,
     RunnerConfig,
     TasksConfig,

@@ -8,7 +8,8 @@ from unicodedata import normalize
 from pipeline.common.schema import Section, StageConfig, check, input_path, option, runtime_option
 from pipeline.errors import named
 
-MINIMAL_PAIRS = "minimal_pairs"
+MINIMAL_PAIRS, RETRIEVAL, SIMILARITY = "minimal_pairs", "retrieval", "similarity"
+OF_VECTORS = (RETRIEVAL, SIMILARITY)
 USUAL_LENGTH = 128  # tokens of a sequence in fine-tuning
 # Names of columns, and labels: in NFC, as in tables, as a letter can be encoded in two ways.
 IN_TABLES = ("columns", "choices", "label", "labels", "test_columns", "contexts", "paradigm", "phenomenon", "category")
@@ -26,6 +27,8 @@ TASK_KINDS = {
     "tagging": ("f1", "precision", "recall", "accuracy"),
     "answers": ("f1", "exact"),
     MINIMAL_PAIRS: ("accuracy",),
+    RETRIEVAL: ("ndcg@10", "recall@1", "recall@10", "mrr@10"),
+    SIMILARITY: ("spearman", "pearson"),
 }
 OF_SCORES, OF_ONE_CLASS = ("pearson", "spearman"), ("matthews", "f1")  # others are of classes, one or several
 
@@ -164,9 +167,11 @@ class TaskConfig(Section, key="task"):
             known = tuple(name for name in known if (name in OF_SCORES) != bool(self.labels))
             not_here = OF_ONE_CLASS if self.multilabel else ("f1",) if len(self.labels) > 2 else ()
             known = tuple(name for name in known if name not in not_here)
-        if self.kind == MINIMAL_PAIRS:
+        if not self.trains:
             self.require(isinstance(self.dev, str), "must be one file or pattern", "dev")
-            self.require(len(self.columns) == 2, "must be two, of the good and the bad sentence", "columns")
+            two = len(self.columns) == 2 or self.kind == RETRIEVAL
+            self.require(two, "must be two, of the sentences that are compared", "columns")
+        if self.kind == MINIMAL_PAIRS:
             self.require(len(self.contexts) <= 2, "must be one column for both, or two", "contexts")
         if self.kind == "choice":
             self.require(len(self.choices) >= 2, "must be two columns or more", "choices")
@@ -182,7 +187,7 @@ class TaskConfig(Section, key="task"):
     @property
     def trains(self) -> bool:
         """Return whether models are fine-tuned for the task; else they are scored as they are."""
-        return self.kind != MINIMAL_PAIRS
+        return self.kind not in (MINIMAL_PAIRS, *OF_VECTORS)
 
 
 @dataclass(kw_only=True)
@@ -243,6 +248,9 @@ class EvaluateConfig(StageConfig):
     checkpoints: str | None = option(
         None, "Of minimal_pairs: all, to score those of the `train` folder, or the models, in `pretrained`."
     )
+    before: str | None = input_path(
+        None, "Of retrieval and similarity: the model before its last training, to score beside."
+    )
     part: list[int] | None = runtime_option(None, "[i, n]: every n-th run of the grid, from the i-th; null: all.")
 
     def check_rules(self) -> None:
@@ -259,10 +267,11 @@ class EvaluateConfig(StageConfig):
             f"true, part={self.part}",
         )
         self.require(
-            self.checkpoints is None or (self.checkpoints == "all" and not self.task.trains),
+            self.checkpoints is None or (self.checkpoints == "all" and self.task.kind == MINIMAL_PAIRS),
             "must be null, or all for tasks of kind minimal_pairs",
             "checkpoints",
         )
+        self.require(self.before is None or self.task.kind in OF_VECTORS, "is for retrieval and similarity", "before")
         check(self.task.trains or not self.saves, "trains no model; remove keep and submit", "task", self.task.name)
         self.require(
             self.truncation != "chunks" or self.task.kind != "choice",
@@ -370,6 +379,10 @@ class EmbedConfig(RowsConfig):
     )
     sequence_length: int | None = option(None, "Tokens per text, at most; null: as many as were learnt.", at_least=8)
     truncation: str = option("head", "Part of a long text that is kept.", choices=("head", "tail", "head_tail"))
+    prompt: str | None = option(
+        None, "Name of a prompt of a sentence-transformers model, such as query; null: its default."
+    )
+    dtype: str = option("float32", "Type of the vectors.", choices=("float32", "float16"))
 
     def check_rules(self) -> None:
         """Check the columns and the ending of the file."""

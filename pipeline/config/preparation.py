@@ -1,4 +1,4 @@
-"""The schemas from text to shards: `download`, `vocab`, `prepare`, `tasks`, and what they share."""
+"""The schemas from text to shards: `download`, `vocab`, `prepare`, `tasks`, `pairs`, and what they share."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -292,3 +292,34 @@ class TasksConfig(StageConfig):
     train_rows: int = option(4000, "Training rows per task, at most.", at_least=2)
     dev_rows: int = option(1000, "Development rows per task, at most.", at_least=2)
     seed: int = option(0, "Seed of the rows.")
+
+
+@dataclass(kw_only=True)
+class PairsConfig(StageConfig):
+    """`python -m pipeline.pairs`: pairs of texts of one's own, and a retrieval set of held-out documents."""
+
+    _yields = OF_SOURCE
+
+    corpus: CorpusConfig = option()
+    source: str = input_path(help="Download folder, read if corpus.path is null.")
+    pretrained: str = input_path(
+        help="Model that is to be trained on pairs, in Hugging Face's format: texts are as long as it has learnt."
+    )
+    validation_share: float = option(
+        0.01, "Share of held-out documents, the same as for `prepare`: the retrieval set's queries.", above=0, below=1
+    )
+    remove: str | None = input_path(None, "File of documents to leave out, as `filters.remove` of `prepare`.")
+    kinds: list[str] = option(
+        ["title", "heading"],
+        "Kinds of pairs; the first is that of the retrieval set.",
+        choices=("title", "heading", "neighbour"),
+    )
+    rows: int = option(100_000, "Pairs of each kind, at most.", at_least=1)
+    queries: int = option(1000, "Queries of the retrieval set, at most.", at_least=1)
+    per_document: int = option(3, "Pairs of a document by its headings, and by neighbours, at most.", at_least=1)
+    longest: int = option(256, "Tokens of a text, at most; fewer where the model has learnt fewer.", at_least=16)
+    seed: int = option(0, "Seed of the sample.")
+
+    def check_rules(self) -> None:
+        """Check that there is a kind."""
+        self.require(0 < len(self.kinds) == len({*self.kinds}), "must be one or more, each once", "kinds")

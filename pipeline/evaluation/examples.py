@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from pipeline.cli import conf_files
-from pipeline.config import EvaluateConfig, TaskConfig
+from pipeline.config import MINIMAL_PAIRS, RETRIEVAL, SIMILARITY, EvaluateConfig, TaskConfig
 from pipeline.errors import InputError
-from pipeline.evaluation import table_files
+from pipeline.evaluation import beir, table_files
 from pipeline.evaluation.table_files import Content, Table
 from pipeline.storage import strict_json
 
@@ -96,13 +96,13 @@ def pair_files(data: Path | str, task: TaskConfig) -> list[Content]:
 
 def check_files(data: Path | str, task: TaskConfig) -> None:
     """Raise UserError if files of a task are not there, or if small ones of classes or scores cannot be read."""
-    if not task.trains:
-        pair_files(data, task)
+    if task.kind in (MINIMAL_PAIRS, RETRIEVAL):
+        (pair_files if task.kind == MINIMAL_PAIRS else beir.files_of)(data, task)
         return
     tests = [task.test] if task.test and not task.submission else []
-    for name in (task.train, *dev_files(data, task), *tests):
+    for name in (*([task.train] if task.trains else []), *dev_files(data, task), *tests):
         place, content = need(data, task, name)
-        if task.kind in ("classification", "choice") and len(content) < SMALL:
+        if task.kind in ("classification", "choice", SIMILARITY) and len(content) < SMALL:
             parse_examples(place, content, task)
 
 

@@ -17,7 +17,7 @@ from unicodedata import normalize
 
 from pipeline.common.schema import check
 from pipeline.common.tables import read_table
-from pipeline.config import EmbedConfig, PredictConfig
+from pipeline.config import EmbedConfig, EvaluateConfig, PredictConfig
 from pipeline.console import terminal
 from pipeline.console.formatting import pluralize
 from pipeline.errors import ConfigError, InputError, readable
@@ -105,7 +105,7 @@ def _rows(config: PredictConfig | EmbedConfig) -> Iterator[Row]:
                 yield Row(number, f"{place}, line {number}", text)
 
 
-def longest_of(config: PredictConfig | EmbedConfig, positions: int, own: int | None = None) -> int:
+def longest_of(config: PredictConfig | EmbedConfig | EvaluateConfig, positions: int, own: int | None = None) -> int:
     """Return how many tokens of a row are read: as set, or as a setting of the folder says, or as it has learnt.
 
     Raises:
@@ -136,7 +136,8 @@ def _table_rows(config: PredictConfig | EmbedConfig, place: str, content: bytes)
     first = list(filter(None, table.rows[0])) if table.rows and not table.names else []
     if len(first) > 1 and first == list(map(str, range(len(first)))):
         table = table_files.parse(place, content, True, kind=kind)  # as evaluate reads it
-    if not config.columns:
+    of_beir = not config.columns and {"_id", "text"} <= {*table.names}
+    if not config.columns and not of_beir:
         known = ", ".join(map(repr, table.names))
         raise InputError(
             f"columns is required, those of the texts; set 'columns=[\"NAME\"]', of {known}, or "
@@ -151,9 +152,11 @@ def _table_rows(config: PredictConfig | EmbedConfig, place: str, content: bytes)
     if table.malformed or not table.rows:
         fault = table.malformed[0] if table.malformed else f"{place}: has no rows"
         raise InputError(f"{fault}; correct the file")
-    texts = [examples.texts_of(table, column) for column in config.columns]
+    whole = ["{title} {text}" if "title" in table.names else "text"]  # as BEIR reads a document
+    texts = [examples.texts_of(table, column) for column in (whole if of_beir else config.columns)]
+    texts = [list(map(str.strip, texts[0]))] if of_beir else texts
     about: dict[str, list[str]] = {}
-    for name, column, usual in (("id", config.id, "id"), ("gold", config.label, "label")):
+    for name, column, usual in (("id", config.id, "_id" if of_beir else "id"), ("gold", config.label, "label")):
         if column is not None or usual in table.names:
             values = examples.texts_of(table, column or usual)
             about[name] = values if name == "id" else [normalize("NFC", value) for value in values]  # as labels are

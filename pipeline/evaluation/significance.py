@@ -3,7 +3,7 @@
 import math
 
 from pipeline.console.formatting import pluralize
-from pipeline.records.metrics import Score
+from pipeline.records.metrics import Score, SystemScore
 
 ERRORS = 2.0  # standard errors above a guess from which a score is not chance: about 95 %
 CORRELATIONS = ("matthews", "pearson", "spearman")
@@ -25,6 +25,9 @@ def verdict(found: Score) -> str | None:
     is compared where the task has one. Not that of tagging, most of whose tokens are in no entity:
     its F1 is of whole entities, and who guesses finds none.
     """
+    if isinstance(found, SystemScore):
+        above = [name for name, one in [*found.systems.items()][1:] if one["scores"][found.metric] >= found.score]
+        return f"not above {', '.join(above)}" if above else None
     metric, score, guess = found.metric, found.score, found.majority
     rows, constant, scores = found.rows.get("dev", 0), found.majority_scores, found.scores
     tagging = "precision" in scores

@@ -20,6 +20,7 @@ class Document(NamedTuple):  # made three times as fast as a frozen dataclass: 1
     language: str = ""  # set only if it differs from the corpus's
     sentence_lines: bool = False  # every line is one sentence
     copies: int = 1  # repetition count
+    title: str = ""  # where the format has one; it need not be in the text
 
 
 Documents = Iterator[Document]

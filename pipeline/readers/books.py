@@ -1,5 +1,7 @@
 """Books, one per file: plain text, Markdown or EPUB, in folders or in zip and tar archives."""
 
+import re
+
 from pipeline.config import CorpusConfig
 from pipeline.readers.base import Document, Documents, FileRange, ReadLog
 from pipeline.readers.io import archives
@@ -7,6 +9,8 @@ from pipeline.storage.placeholders import find_placeholder
 from pipeline.text import book_text, epub
 
 SUFFIXES = (".txt", ".md", ".epub")
+HEADER = 2**14  # characters in which a title is looked for
+_TITLE = re.compile(r"^(?:# |Title: *+)(\S.*?)\s*$", re.MULTILINE)  # of Markdown, of Project Gutenberg
 
 
 class Reader(archives.ArchiveFiles):
@@ -18,6 +22,7 @@ class Reader(archives.ArchiveFiles):
     def read(self, file_range: FileRange, log: ReadLog) -> Documents:
         """Yield the books that begin in the file range."""
         for name, raw in self.contents(file_range, log):
+            named = None
             if name.lower().endswith(".epub"):
                 try:
                     book = epub.parse(raw, self.corpus.language, self.corpus.encoding)
@@ -28,9 +33,10 @@ class Reader(archives.ArchiveFiles):
             else:
                 if (decoded := archives.decode_prose(name, raw, self.corpus, log)) is None:
                     continue
+                named = _TITLE.search(decoded.text, 0, HEADER)
                 book = book_text.parse(decoded.text, markdown=".md" in name.lower()[-8:])
             log.notes.update({f"{what} left out": n for what, n in book.passed.items()})
             log.notes.update({book_text.JOINED: book.joined} if book.joined else {})
             if book.repaired:
                 log.notes["mis-encoded letters mended"] += 1
-            yield Document(name, book.text)
+            yield Document(name, book.text, title=named[1] if named else "")

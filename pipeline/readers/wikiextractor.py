@@ -132,4 +132,4 @@ class Reader(text_lines.TextFiles):
         elif holed:
             text = holes.leave_out(text.replace("\n", "\n\n"), self.corpus.language, tally.notes)
             text = _EMPTY.sub("", text)
-        return Document(f"{self.corpus.name}:{number}", text)
+        return Document(f"{self.corpus.name}:{number}", text, title=title)

@@ -97,7 +97,7 @@ class Reader:
             # NFC, as MediaWiki stores it
             text = "" if reason else extractor.text(normalize("NFC", wikitext(page)), tally.notes)
             if text:
-                yield Document(f"{self.name}:{page.id}", text)
+                yield Document(f"{self.name}:{page.id}", text, title=page.title)
             else:
                 tally[reason or ("transcluded" if _TRANSCLUDES.search(page.text) else "empty")] += 1
 

@@ -390,6 +390,8 @@ class Score(Record):
         """Return the record that any release wrote."""
         if cls is Score and "tables" in figures:
             return PairScore.from_json(figures)  # type: ignore[return-value]
+        if cls is Score and "systems" in figures:
+            return SystemScore.from_json(figures)  # type: ignore[return-value]
         made = super().from_json(figures)
         known = {"sample": made.sample, "rows": {"train": made.rows.get("train", 0)}}
         also = {
@@ -434,6 +436,18 @@ class PairScore(Score):
 
     def of_seeds(self, others: Sequence[Score]) -> Self:
         """Return the score itself: its tables are of one seed."""
+        return self
+
+
+@dataclass(frozen=True, kw_only=True)
+class SystemScore(Score):
+    """The score of a model's vectors, beside other systems."""
+
+    interval: list[float] = empty(list)  # of 95 %
+    systems: Json = empty(dict)  # by title: scores, intervals, ties at the cut
+
+    def of_seeds(self, others: Sequence[Score]) -> Self:
+        """Return the score itself: its table is of one seed."""
         return self
 
 

@@ -12,7 +12,7 @@ from model.tracking.metrics_file import read_metrics
 from pipeline.common.tables import read_table
 from pipeline.evaluation import metrics, significance
 from pipeline.records.manifest import Manifest
-from pipeline.records.metrics import BITS, PairScore, Record, Score, TrainingSummary, mean_of, record_of
+from pipeline.records.metrics import BITS, PairScore, Record, Score, SystemScore, TrainingSummary, mean_of, record_of
 from pipeline.reporting import plots
 from pipeline.stages import fingerprints
 
@@ -63,8 +63,13 @@ def scores_in(stages: Stages) -> list[Score]:
 
 
 def task_scores(stages: Stages) -> list[Score]:
-    """Return the scores of every task and of its `also`; minimal pairs have a section."""
-    return [part for one in scores_in(stages) if not isinstance(one, PairScore) for part in one.parts()]
+    """Return the scores of every task and of its `also`; tasks without training have a section."""
+    return [part for one in scores_in(stages) if not isinstance(one, PairScore | SystemScore) for part in one.parts()]
+
+
+def system_tables(stages: Stages) -> list[SystemScore]:
+    """Return the scores of retrieval and similarity."""
+    return [one for one in scores_in(stages) if isinstance(one, SystemScore)]
 
 
 def score_plot(scores: list[Score]) -> str:

@@ -41,7 +41,11 @@ _ALL = (
 STAGES = {stage.name: stage for stage in _ALL}  # of a run
 
 # Stages outside of runs, with a folder and a manifest of the same form.
-OTHERS = {"submit": Stage("submit", 1, "pipeline.config:SubmitConfig", "pipeline.submit")}
+_OTHERS = (
+    Stage("pairs", 1, "pipeline.config:PairsConfig", "pipeline.pairs", one_core=True),
+    Stage("submit", 1, "pipeline.config:SubmitConfig", "pipeline.submit"),
+)
+OTHERS = {stage.name: stage for stage in _OTHERS}
 
 
 def stage_of(name: str) -> Stage:

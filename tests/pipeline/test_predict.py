@@ -1,6 +1,7 @@
 """Answers and vectors from the command line, beside those of transformers."""
 
 import dataclasses
+import importlib
 import io
 import json
 import shutil
@@ -400,10 +401,51 @@ def test_a_sentence_model_reads_texts_as_its_files_say(pretrained, tmp_path, fil
     np.testing.assert_allclose(found, vectors(folder, tmp_path, reads + "\n", pooling="mean"), atol=1e-6)
 
 
+@pytest.mark.parametrize("kinds", [["Dense"], ["Dense", "Normalize"], ["Dense", "Dense"]])
+def test_dense_modules_and_prompts_by_name_are_those_of_sentence_transformers(pretrained, tmp_path, kinds) -> None:
+    library = pytest.importorskip("sentence_transformers")
+    modules = importlib.import_module("sentence_transformers.sentence_transformer.modules")
+    encoder = modules.Transformer(str(pretrained), max_seq_length=8)
+    made = {"Dense": lambda: modules.Dense(16, 16), "Normalize": modules.Normalize}
+    every = [encoder, modules.Pooling(16, pooling_mode="mean"), *(made[kind]() for kind in kinds)]
+    theirs = library.SentenceTransformer(modules=every, prompts={"query": "a mat ", "document": ""}, device="cpu")
+    folder = tmp_path / "model"
+    theirs.save_pretrained(str(folder))
+    lines = ["the cat sat", "a dog ran far . the mat"]
+    for settings, expected in (({"prompt": "query"}, theirs.encode_query(lines)), ({}, theirs.encode(lines))):
+        found = vectors(folder, tmp_path, "\n".join(lines) + "\n", **settings)
+        np.testing.assert_allclose(found, expected, atol=1e-5)
+    with refused(ConfigError, key="prompt"):
+        vectors(folder, tmp_path, "the cat\n", prompt="passage")
+
+
+@pytest.mark.parametrize("end", ["npy", "arrow"])
+def test_half_of_the_bytes_hold_the_same_vectors_to_three_digits(pretrained, tmp_path, end) -> None:
+    (tmp_path / "in.txt").write_text("the cat sat\na dog ran\n")
+    found = {}
+    for dtype in ("float32", "float16"):
+        out = str(tmp_path / f"{dtype}.{end}")
+        embed.embed(EmbedConfig(pretrained=str(pretrained), input=str(tmp_path / "in.txt"), out=out, dtype=dtype))
+        found[dtype] = np.load(out) if end == "npy" else pa.ipc.open_file(out).read_all()["vector"].to_numpy()
+        found[dtype] = np.stack(list(found[dtype]))
+        assert found[dtype].dtype == dtype
+    np.testing.assert_allclose(found["float16"], found["float32"], rtol=1e-3, atol=1e-6)
+
+
+def test_documents_of_beir_are_read_after_their_titles_and_named_by_their_ids(pretrained, tmp_path) -> None:
+    rows = [{"_id": "d1", "title": "the cat", "text": "sat"}, {"_id": "d2", "title": "", "text": "a dog"}]
+    (tmp_path / "corpus.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    out = str(tmp_path / "out.arrow")
+    embed.embed(EmbedConfig(pretrained=str(pretrained), input=str(tmp_path / "corpus.jsonl"), out=out))
+    found = pa.ipc.open_file(out).read_all()
+    assert found["id"].to_pylist() == ["d1", "d2"]
+    assert found["text"].to_pylist() == ["the cat sat", "a dog"]
+
+
 @pytest.mark.parametrize(
     ("settings", "kinds"),
     [
-        ({"pooling_mode_mean_tokens": True}, ["Dense"]),
+        ({"pooling_mode_mean_tokens": True}, ["LayerNorm"]),
         ({"pooling_mode_lasttoken": True}, []),
         ({"pooling_mode_mean_tokens": True, "pooling_mode_cls_token": True}, []),
     ],

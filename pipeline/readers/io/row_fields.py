@@ -128,7 +128,8 @@ class RowReader:
             marked = ("<" in text or "&" in text) and _HTML.search(text)
             log.notes.update([_HTML_NOTE] * bool(marked) + [_ENDS_NOTE] * (text.count("\\n") > 1))
         name = self._value(row, self.id) if self.id else None
-        return Document(place if name is None else str(name), text)
+        title = None if "title" in self.text else row.get("title")
+        return Document(place if name is None else str(name), text, title=title if isinstance(title, str) else "")
 
     def _value(self, row: Mapping[str, Any], name: str) -> Any:
         """Return the value of a field, possibly nested (`meta.text`); of null all fields are null.

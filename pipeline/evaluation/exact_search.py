@@ -1,0 +1,140 @@
+"""Exact search of texts by vectors or by words, in blocks of bounded memory; equal scores are always in one order.
+
+Shapes: Q queries, D documents, W width of a vector, K best.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+import numpy as np
+
+from pipeline.common.counter_rng import Ints
+from pipeline.common.schema import library
+from pipeline.evaluation.sentence_encoder import Vectors
+
+Block = tuple[slice, int, Vectors]  # some queries, the first of some documents, their scores (Q, D)
+Encode = Callable[[list[str], tuple[str, ...]], Vectors]
+
+DOCUMENTS, QUERIES = 4096, 1024  # whose scores are computed at once
+SCORES = 2**24  # of BM25 in memory at a time
+K1, B = 1.2, 0.75  # Lucene's
+# Scripts without spaces: Thai to Lao, Burmese, Khmer, kana, Han. Lucene reads the last two as pairs of characters, too.
+_UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\U00020000-\U0003ffff"
+_PARTS = re.compile(f"[{_UNSPACED}]+|[^{_UNSPACED}]+")
+
+
+class System(Protocol):
+    """A way to compare texts."""
+
+    def scores(self, queries: list[str], documents: list[str]) -> Iterator[Block]:
+        """Yield the scores of all queries for all documents in blocks; -inf: not found."""
+
+    def similarities(self, first: list[str], second: list[str]) -> Vectors:
+        """Return the similarity of each pair `(N,)`."""
+
+
+class ByVectors:
+    """Cosines of vectors."""
+
+    def __init__(self, encode: Encode, roles: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())):
+        """Take `encode`, which makes vectors of texts and the names of a prompt, those of queries and documents."""
+        self.encode, self.roles = encode, roles
+
+    def unit(self, texts: list[str], role: tuple[str, ...]) -> Vectors:
+        """Return vectors of length 1 `(N, W)`."""
+        found = self.encode(texts, role)
+        unit: Vectors = found / np.maximum(np.linalg.norm(found, axis=1, keepdims=True), 1e-12)
+        return unit
+
+    def scores(self, queries: list[str], documents: list[str]) -> Iterator[Block]:
+        """Yield cosines; vectors of one block of documents are in memory at a time."""
+        asked = self.unit(queries, self.roles[0])
+        for start in range(0, len(documents), DOCUMENTS):
+            block = self.unit(documents[start : start + DOCUMENTS], self.roles[1])
+            for place in range(0, len(asked), QUERIES):
+                some = slice(place, place + QUERIES)
+                yield some, start, asked[some] @ block.T
+
+    def similarities(self, first: list[str], second: list[str]) -> Vectors:
+        """Return cosines, of which equal pairs have equal ones: the same text differs by 4e-7 between batches."""
+        texts = list(dict.fromkeys([*first, *second]))
+        place, vectors = {text: number for number, text in enumerate(texts)}, self.unit(texts, ())
+        a, b = (vectors[[place[text] for text in side]] for side in (first, second))
+        cosines: Vectors = np.round((a * b).sum(1), 6)
+        return cosines
+
+
+class ByWords:
+    """BM25 as Lucene's, of lower-cased words, without stop words or stemming."""
+
+    def __init__(self) -> None:
+        """Raise ConfigError if the library is not installed."""
+        self.library = library("bm25s", "task")
+
+    def _index(self, documents: list[str]) -> Callable[[str], Vectors]:
+        index = self.library.BM25(method="lucene", k1=K1, b=B)
+        index.index([words(text) for text in documents], show_progress=False)
+
+        def scores(query: str) -> Vectors:
+            asked = words(query)
+            found = index.get_scores(asked) if asked else np.zeros(len(documents), np.float32)
+            return np.where(found > 0, found, -np.inf).astype(np.float32)
+
+        return scores
+
+    def scores(self, queries: list[str], documents: list[str]) -> Iterator[Block]:
+        """Yield the scores of documents that have a word of the query."""
+        of_query, some = self._index(documents), max(1, SCORES // max(len(documents), 1))
+        for place in range(0, len(queries), some):
+            yield slice(place, place + some), 0, np.stack([of_query(text) for text in queries[place : place + some]])
+
+    def similarities(self, first: list[str], second: list[str]) -> Vectors:
+        """Return the scores of each text for the other one, added up, among all texts; 0 without a common word."""
+        texts = list(dict.fromkeys([*first, *second]))
+        place, of_query = {text: number for number, text in enumerate(texts)}, self._index(texts)
+        both = [of_query(a)[place[b]] + of_query(b)[place[a]] for a, b in zip(first, second, strict=True)]
+        return np.maximum(np.array(both, np.float32), 0)
+
+
+def words(text: str) -> list[str]:
+    """Return the lower-cased words of a text; of scripts without spaces pairs of characters.
+
+    >>> words("The cat's 東京都 x")
+    ['the', 'cat', 's', '東京', '京都', 'x']
+    """
+    from tokenizers import pre_tokenizers
+
+    found = []
+    # Python's `\\w` has no vowel signs, at which it would cut Hindi or Tamil.
+    for word, _ in pre_tokenizers.Whitespace().pre_tokenize_str(text.lower()):
+        if any(map(str.isalnum, word)):
+            for part in _PARTS.findall(word):
+                paired = re.match(f"[{_UNSPACED}]", part) and len(part) > 1
+                found += [part[at : at + 2] for at in range(len(part) - 1)] if paired else [part]
+    return found
+
+
+def nearest(
+    system: System, queries: list[str], documents: list[str], count: int, on_documents: Callable[[int], object]
+) -> tuple[Ints, Vectors]:
+    """Return the places of the best documents of each query `(Q, K)`, and their scores.
+
+    Of equal scores the first document comes first. Fewer are found where the score is -inf.
+    """
+    count = min(count, len(documents))
+    places = np.full((len(queries), count), len(documents), np.int64)
+    scores = np.full((len(queries), count), -np.inf, np.float32)
+    for some, start, block in system.scores(queries, documents):
+        both = np.hstack([scores[some], block])
+        where = np.hstack([places[some], np.tile(np.arange(start, start + block.shape[1]), (len(block), 1))])
+        least = np.partition(both, -count, axis=1)[:, [-count]]
+        rows, columns = np.nonzero(both >= least)  # all that are equal to the last
+        value, place = both[rows, columns], where[rows, columns]
+        order = np.lexsort((place, -value, rows))
+        rows = rows[order]
+        first = np.arange(len(rows)) - np.searchsorted(rows, rows) < count
+        scores[some] = value[order][first].reshape(-1, count)
+        places[some] = place[order][first].reshape(-1, count)
+        on_documents(block.shape[1] * len(block) // len(queries))
+    return places, scores

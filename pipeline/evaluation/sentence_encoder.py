@@ -1,0 +1,61 @@
+"""Vectors of texts as sentence-transformers makes them: the modules and prompts of a model's folder, else the mean."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from pipeline.config import EmbedConfig, EvaluateConfig
+from pipeline.evaluation.input_rows import longest_of
+from pipeline.tokenization.wordpiece import WordPiece
+
+if TYPE_CHECKING:
+    from model.finetuning.features import Samples
+
+Vectors = npt.NDArray[np.float32]  # (N, W)
+
+
+class SentenceEncoder:
+    """A model that turns texts into vectors; with a seed, its network with random weights."""
+
+    def __init__(self, config: EmbedConfig | EvaluateConfig, seed: int | None = None):
+        """Open the model.
+
+        Raises:
+            ConfigError: it has no such layer, fewer positions, or makes vectors in a way that is not supported.
+            InputError: a file of it is missing or broken.
+        """
+        from model.finetuning.embeddings import Embedder
+        from model.finetuning.features import TruncationConfig
+        from model.huggingface import sentence_model
+
+        folder, ours = config.pretrained, isinstance(config, EmbedConfig)
+        pooling = config.pooling if ours else None
+        layers, mix, truncation = (config.layers, config.mix, config.truncation) if ours else ([-1], "mean", "head")
+        self.own = sentence_model.pooling_of(Path(folder)) if pooling is None else None
+        self.embedder = Embedder(folder, layers, mix, pooling or (self.own.kind if self.own else "mean"), seed)
+        longest = longest_of(config, self.embedder.size.positions, self.own.longest if self.own else None)
+        self.wordpiece, self.framing = WordPiece.load(folder), TruncationConfig(longest, truncation)
+        self.width = (self.own and self.own.width) or self.embedder.width
+
+    def samples(self, texts: list[str], *prompts: str) -> "Samples":
+        """Return the tokens of texts after the first prompt of these names that the model has, else its usual one."""
+        from model.finetuning.features import tokenize
+
+        if self.own:
+            texts = [self.own.prompt(*prompts) + text for text in texts]
+            texts = list(map(str.lower, texts)) if self.own.lowercase else texts
+        return tokenize(self.wordpiece, texts, None, [0.0] * len(texts), self.framing)
+
+    def vectors(self, samples: "Samples") -> list[Vectors]:
+        """Return the vector `(W,)` of each text, or those of its tokens `(length, W)`."""
+        import torch
+
+        found = self.embedder.vectors(samples)
+        return list(self.own.after(torch.from_numpy(np.stack(found))).numpy()) if self.own and found else found
+
+    def bag(self, samples: "Samples") -> Vectors:
+        """Return the mean of the model's own vectors of the tokens `(N, H)`, without those at both ends; 0 of none."""
+        words = self.embedder.words
+        return np.stack([words[ids[1:-1]].mean(0) if len(ids) > 2 else 0 * words[0] for ids in samples.ids])

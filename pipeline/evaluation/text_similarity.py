@@ -1,0 +1,190 @@
+"""Retrieval and similarity: vectors of a model as it is, beside BM25, its token vectors, and other models.
+
+Nothing is trained. Intervals are of a bootstrap of queries, or of pairs of texts, the same draws for every system.
+
+Shapes: N queries or pairs.
+"""
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pipeline.common import counter_rng
+from pipeline.common.counter_rng import Floats, Ints
+from pipeline.config import RETRIEVAL, EvaluateConfig
+from pipeline.console.bars import Bar
+from pipeline.console.formatting import pluralize
+from pipeline.evaluation import beir, exact_search, examples, metrics
+from pipeline.evaluation.grid_search import FAULTS, Evaluation
+from pipeline.evaluation.sentence_encoder import SentenceEncoder, Vectors
+from pipeline.evaluation.zero_shot import COVERAGE, RESAMPLES
+from pipeline.records.metrics import SystemScore
+from pipeline.tokenization.coverage import Coverage
+
+MODEL, BEFORE, RANDOM, BAG, BM25 = "model", "before", "random", "bag", "bm25"
+TITLES = {MODEL: "this model", BEFORE: "before", RANDOM: "random initialisation", BAG: "mean of its token vectors"}
+TITLES |= {BM25: "BM25"}
+
+Comparison = Callable[[exact_search.System, str], "Compared"]
+
+
+@dataclass(frozen=True)
+class Compared:
+    """What one system made of a task: the metrics as a function of the rows that count, and what they are made of."""
+
+    measure: Callable[[Ints], dict[str, float]]
+    ties: int = 0  # at the cut
+    rows: list[Any] = field(default_factory=list)  # of the file that says what was found
+
+
+def evaluate(config: EvaluateConfig, out: Path) -> Evaluation:
+    """Score the model and what it is compared with; return the score, the summary line, and other files by name.
+
+    Raises:
+        ConfigError: BM25 is not installed, or a model makes vectors in a way that is not supported.
+        InputError: a file of the task or a model is missing or malformed.
+    """
+    from model.distributed.gpus import require_gpus
+
+    require_gpus()
+    if config.threads is not None:
+        import torch
+
+        torch.set_num_threads(config.threads)
+    compare, rows, remarks, faults = (retrieval if config.task.kind == RETRIEVAL else similarity)(config)
+    found, files, coverage = dict[str, Any](), dict[str, str](), Coverage()
+    for name, system, known in systems(config):
+        one = compare(system, TITLES[name])
+        found[name] = {"scores": one.measure(np.arange(rows["dev"])), "ties": one.ties}
+        found[name]["intervals"] = intervals(one, rows["dev"], config.seeds[0])
+        files[f"{name}.json"] = json.dumps(one.rows, ensure_ascii=False) + "\n"
+        coverage = known if name == MODEL else coverage
+    task, metric = config.task, config.task.metrics[0]
+    score = SystemScore(
+        task=task.name,
+        title=task.submission or task.name,
+        kind=task.kind,
+        metric=metric,
+        rows=rows,
+        score=found[MODEL]["scores"][metric],
+        scores=found[MODEL]["scores"],
+        interval=found[MODEL]["intervals"][metric],
+        baseline=found[RANDOM]["scores"][metric] if RANDOM in found else None,
+        systems={TITLES[name]: one for name, one in found.items()},
+        coverage=coverage.counts(),
+        malformed=len(faults),
+        faults=faults[:FAULTS],
+        remarks=remarks,
+    )
+    return score, describe(score, config.pretrained, coverage), files
+
+
+def systems(config: EvaluateConfig) -> Iterator[tuple[str, exact_search.System, Coverage]]:
+    """Yield what is compared, with its name and the counts of what it has read."""
+    from model.huggingface.sentence_model import DOCUMENT, QUERY
+
+    def of_model(pretrained: str, seed: int | None = None) -> tuple[exact_search.System, SentenceEncoder]:
+        encoder = SentenceEncoder(replace(config, pretrained=pretrained), seed)
+
+        def encode(texts: list[str], prompt: tuple[str, ...]) -> Vectors:
+            return np.stack(encoder.vectors(encoder.samples(texts, *prompt)))
+
+        return exact_search.ByVectors(encode, (QUERY, DOCUMENT)), encoder
+
+    by_words = exact_search.ByWords()  # a missing library is said at once
+    system, encoder = of_model(config.pretrained)
+    yield MODEL, system, encoder.wordpiece.coverage
+    if config.before is not None:
+        yield BEFORE, of_model(config.before)[0], Coverage()
+    if config.baseline:
+        yield RANDOM, of_model(config.pretrained, config.seeds[0])[0], Coverage()
+    bag = exact_search.ByVectors(lambda texts, _: encoder.bag(encoder.samples(texts)))
+    yield BAG, bag, Coverage()
+    yield BM25, by_words, Coverage()
+
+
+def retrieval(config: EvaluateConfig) -> tuple[Comparison, dict[str, int], list[str], list[str]]:
+    """Return how systems search a set, its queries and documents, and what makes it doubtful.
+
+    Documents of equal scores are in the descending order of their ids, as in trec_eval. A document of the query's own
+    id is never found, as in BEIR. Equal texts are compared once: their scores are the same in any batch.
+    """
+    found = beir.read(config.data, config.task)
+    names = sorted(found.documents, reverse=True)
+    holders: dict[str, list[str]] = {}
+    for name in names:
+        holders.setdefault(found.documents[name], []).append(name)
+    documents, asked = list(holders), list(dict.fromkeys(found.queries.values()))
+    wanted = beir.CUT + 2  # one that may be the query itself, and one below the cut
+
+    def compare(system: exact_search.System, title: str) -> Compared:
+        with Bar(f"{config.task.name}, {title}", len(documents), "documents") as bar:
+            places, scores = exact_search.nearest(system, asked, documents, wanted, bar.update)
+        of_text = {text: number for number, text in enumerate(asked)}
+        ties, runs, values = 0, dict[str, dict[str, float]](), []
+        for query, text in found.queries.items():
+            row = of_text[text]
+            hits = [
+                (-float(score), -place_of[name], name)
+                for place, score in zip(places[row], scores[row], strict=True)
+                if np.isfinite(score)
+                for name in holders[documents[place]]
+                if name != query
+            ]
+            hits.sort()
+            ties += len(hits) > beir.CUT and hits[beir.CUT - 1][0] == hits[beir.CUT][0]
+            runs[query] = {name: -score for score, _, name in hits[: beir.CUT]}
+            values.append(beir.judge(list(runs[query]), found.judged[query]))
+        table = {metric: np.array([one[metric] for one in values]) for metric in values[0]}
+        return Compared(lambda rows: {name: float(each[rows].mean()) for name, each in table.items()}, ties, [runs])
+
+    place_of = {name: place for place, name in enumerate(reversed(names))}
+    remarks = [f"{pluralize(found.unjudged, 'query')} without judgement left out"] if found.unjudged else []
+    remarks += [f"{found.unknown:,} judged documents are not there"] if found.unknown else []
+    return compare, {"dev": len(found.queries), "documents": len(found.documents)}, remarks, []
+
+
+def similarity(config: EvaluateConfig) -> tuple[Comparison, dict[str, int], list[str], list[str]]:
+    """Return how systems compare the pairs of a file, how many there are, and rows that are malformed."""
+    rows, malformed = examples.read_examples(config.data, config.task, config.task.dev)
+    first, second = ([texts[side] for texts, _ in rows] for side in (0, 1))
+    labels = np.array([label for _, label in rows], np.float64)
+
+    def compare(system: exact_search.System, title: str) -> Compared:
+        values: Floats = np.asarray(system.similarities(first, second), np.float64)
+        names = config.task.metrics
+        return Compared(lambda chosen: metrics.score(names, labels[chosen], values[chosen]), rows=values.tolist())
+
+    faults = [f"{pluralize(len(malformed), 'malformed row')} skipped, {malformed[0]}"] if malformed else []
+    return compare, {"dev": len(rows)}, faults, malformed
+
+
+def intervals(found: Compared, count: int, seed: int) -> dict[str, list[float]]:
+    """Return the interval of each metric, by a bootstrap of the rows."""
+    key, side = counter_rng.key(seed, "bootstrap"), (1 - COVERAGE) / 2
+    draws = [
+        found.measure(counter_rng.integers(key, np.arange(number * count, (number + 1) * count), count))
+        for number in range(RESAMPLES)
+    ]
+    return {name: np.quantile([one[name] for one in draws], (side, 1 - side)).tolist() for name in draws[0]}
+
+
+def describe(found: SystemScore, pretrained: str, coverage: Coverage) -> str:
+    """Return one line: the score, those of the other systems, and the model."""
+    low, high = found.interval
+    of = "queries" if "documents" in found.rows else "pairs"
+    among = f" among {found.rows['documents']:,} documents" if "documents" in found.rows else ""
+    others = (
+        f"{name} {one['scores'][found.metric]:.3f}" for name, one in found.systems.items() if name != TITLES[MODEL]
+    )
+    ties = found.systems[TITLES[MODEL]]["ties"]
+    remarks = [f"{pluralize(ties, 'query')} with a tie at the cut"] if ties else []
+    return (
+        f"{found.title} {found.metric} {found.score:.3f} [{low:.3f}, {high:.3f}] of {found.rows['dev']:,} {of}{among} "
+        f"({', '.join(others)}) of {pretrained}{''.join(f', {one}' for one in [*remarks, *found.remarks])}; "
+        f"{coverage.line}"
+    )

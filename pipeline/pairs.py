@@ -1,0 +1,238 @@
+"""`python -m pipeline.pairs +corpus=NAME`: pairs of texts that a corpus gives for nothing, to train sentence vectors.
+
+- title: the title of a document, and its first passage
+- heading: title and heading of a section, and its first passage
+- neighbour: a passage, and the one after it
+
+Passages are whole sentences, as many as a model reads. Pairs are of documents that `prepare` trains on; those of
+held-out documents become a retrieval set in BEIR's layout, whose queries are the first texts of the first kind.
+"""
+
+import heapq
+import json
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from pipeline import readers
+from pipeline.cli import entry_point
+from pipeline.common import counter_rng
+from pipeline.config import PairsConfig
+from pipeline.console.formatting import pluralize
+from pipeline.errors import InputError
+from pipeline.evaluation import beir
+from pipeline.filtering import filters
+from pipeline.records.manifest import Result
+from pipeline.shards.holdout import document_hash, how_to_set, is_held_out
+from pipeline.stages import stage
+from pipeline.tasks import derive_key, read_shuffled, words
+from pipeline.text import clean, sentences
+from pipeline.tokenization.wordpiece import WordPiece
+
+FOLDER = "retrieval"
+PASSAGES = 20_000  # of the retrieval set
+PER_PAIR = 8  # pairs to choose from before reading stops
+SHORTEST = 50  # characters of a document, a usual minimum of `prepare`
+FEWEST = 8  # tokens of a passage
+PROSE, HEADING = 80, 60  # characters of a line, at least, at most
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two texts, the second of which is to be near the first."""
+
+    anchor: str
+    positive: str
+    kind: str
+    document: str  # id: passages of one document are no wrong answers to each other
+
+
+@dataclass
+class LowestKeys:
+    """The pairs with the lowest keys: a sample that does not depend on the order in which they come."""
+
+    most: int
+    seen: int = 0
+    _heap: list[tuple[int, int, int, Pair]] = field(default_factory=list)  # key below 0, place, document's key
+
+    def add(self, key: int, document: int, pair: Pair) -> None:
+        """Add a pair of a document, given by its key, unless there are enough with lower keys."""
+        self.seen += 1
+        entry = (-key, self.seen, document, pair)
+        if len(self._heap) < self.most:
+            heapq.heappush(self._heap, entry)
+        else:
+            heapq.heappushpop(self._heap, entry)
+
+    def without(self, gone: set[int]) -> list[Pair]:
+        """Return the pairs in the order of their keys, without those of some documents."""
+        return [pair for *_, document, pair in sorted(self._heap, key=lambda one: -one[0]) if document not in gone]
+
+
+class Passages:
+    """Passages of whole sentences, as long as a model reads; a longer sentence is cut between words."""
+
+    def __init__(self, wordpiece: WordPiece, longest: int):
+        self.wordpiece, self.room = wordpiece, longest - 2  # [CLS], [SEP]
+
+    def of(self, lines: list[str], language: str) -> list[str]:
+        """Return the passages of some lines; those of few tokens are left out."""
+        parts = [" ".join(one.split()) for one in sentences.split_sentences("\n".join(lines), language)]
+        found, piece, size = [], list[str](), 0
+        for part, length in zip(parts, self._lengths(parts), strict=True):
+            if piece and size + length > self.room:
+                found.append((" ".join(piece), size))
+                piece, size = [], 0
+            piece.append(part if length <= self.room else self.cut(part))
+            size += length
+        found += [(" ".join(piece), size)] if piece else []
+        return [text for text, size in found if size >= FEWEST]
+
+    def cut(self, text: str) -> str:
+        """Return the beginning of a text that fits: whole words, or characters where it has too few spaces."""
+        parts, joint = words(text)
+        fit = int(np.searchsorted(np.cumsum(self._lengths(parts)), self.room, "right"))
+        return joint.join(parts[:fit])
+
+    def _lengths(self, texts: list[str]) -> list[int]:
+        return self.wordpiece.encode(texts)[1].tolist() if texts else []
+
+
+def sections(text: str) -> Iterator[tuple[str, list[str]]]:
+    """Yield headings with the lines below them; "" is that of the first lines.
+
+    A heading is a short line without an end mark, after a line of prose and before one: a list has several in a row.
+    """
+    lines = text.split("\n")
+    heading, found = "", list[str]()
+    for number, line in enumerate(lines):
+        after = lines[number + 1] if number + 1 < len(lines) else ""
+        short = len(line) <= HEADING and line[-1:].isalnum()
+        if short and len(after) >= PROSE and (number == 0 or not lines[number - 1][-1:].isalnum()):
+            yield heading, found
+            heading, found = line, []
+        else:
+            found.append(line)
+    yield heading, found
+
+
+def pairs_of(document: readers.Document, text: str, language: str, passages: Passages, most: int) -> Iterator[Pair]:
+    """Yield the pairs of a document: one by its title, all others in an order of their own, `most` of a kind."""
+    title = passages.cut(" ".join(document.title.split()))
+    parts = [(heading, passages.of(lines, language)) for heading, lines in sections(text)]
+    if title and parts[0][1]:
+        yield Pair(title, parts[0][1][0], "title", document.id)
+    before = f"{title}: " if title else ""
+    headings = [(before + heading, found[0]) for heading, found in parts if heading and found]
+    neighbours = [both for _, found in parts for both in zip(found[::2], found[1::2], strict=False)]
+    for kind, every in (("heading", headings), ("neighbour", neighbours)):
+        order = counter_rng.permutation(counter_rng.key(0, "pairs", kind, document.id), len(every))
+        for anchor, positive in (every[place] for place in sorted(order[:most].tolist())):
+            yield Pair(anchor, positive, kind, document.id)
+
+
+def draw(config: PairsConfig) -> tuple[dict[str, list[Pair]], list[Pair], Counter[str]]:
+    """Return the pairs to train on by kind, held-out ones of the first kind, and the counts of documents.
+
+    Reading ends when there is enough to choose from.
+
+    Raises:
+        InputError: the corpus or the model cannot be read.
+    """
+    from model.training import provenance
+
+    passages = Passages(WordPiece.load(config.pretrained), provenance.learnt(config.pretrained, config.longest))
+    kept = {kind: LowestKeys(config.rows) for kind in config.kinds}
+    asked, counts, seen, gone = LowestKeys(config.queries), Counter[str](), set[int](), set[int]()
+    removed = filters.removed(config.remove)
+    keys = {kind: counter_rng.key(config.seed, "pairs", kind) for kind in config.kinds}
+    for document in read_shuffled(config):
+        counts["read"] += 1
+        text = clean.clean(document.text)
+        digest = document_hash(text)
+        key = int.from_bytes(digest[:8], "big")
+        if removed and filters.named(removed, document.id, digest):
+            gone.add(key)
+        if len(text) < SHORTEST or key in seen or key in gone:
+            counts["removed" if key in gone else "duplicate" if key in seen else "short"] += 1
+            continue
+        seen.add(key)
+        held = is_held_out(digest, config.validation_share)
+        counts["held out" if held else "to train on"] += 1
+        language = document.language or config.corpus.language
+        for number, pair in enumerate(pairs_of(document, text, language, passages, config.per_document)):
+            if pair.kind in kept and not (held and pair.kind != config.kinds[0]):
+                where = asked if held else kept[pair.kind]
+                where.add(int(derive_key(derive_key(keys[pair.kind], number), key)), key, pair)
+        if all(one.seen >= PER_PAIR * one.most for one in (asked, *kept.values())):
+            break
+    return {kind: one.without(gone) for kind, one in kept.items()}, asked.without(gone), counts
+
+
+def retrieval_set(asked: list[Pair], others: list[Pair]) -> dict[str, list[str]]:
+    """Return the lines of a retrieval set by file: the answers to queries among passages of other documents."""
+    queries = {anchor: number for number, anchor in enumerate(dict.fromkeys(pair.anchor for pair in asked))}
+    wrong = [pair for pair in others if pair.anchor not in queries]
+    passages: dict[str, str] = {}  # the document of each
+    for pair in [*asked, *wrong]:
+        if pair.positive in passages or len(passages) < PASSAGES:
+            passages.setdefault(pair.positive, pair.document)
+    number_of = {text: number for number, text in enumerate(passages)}
+    judged = {(queries[pair.anchor], number_of[pair.positive]): 1 for pair in asked if pair.positive in number_of}
+    documents = ({"_id": f"d{n}", "text": text, "document": passages[text]} for text, n in number_of.items())
+    asking = ({"_id": f"q{number}", "text": text} for text, number in queries.items())
+    return {
+        beir.CORPUS: [json.dumps(one, ensure_ascii=False) for one in documents],
+        beir.QUERIES: [json.dumps(one, ensure_ascii=False) for one in asking],
+        "qrels/test.tsv": ["query-id\tcorpus-id\tscore", *(f"q{query}\td{passage}\t1" for query, passage in judged)],
+    }
+
+
+def make(config: PairsConfig, out: Path) -> Result:
+    """Write pairs.jsonl, pairs.parquet and the folder of the retrieval set.
+
+    Raises:
+        InputError: there are no pairs, or none of held-out documents.
+    """
+    import pyarrow as pa
+    from pyarrow import parquet as pq
+
+    kept, asked, counts = draw(config)
+    first = config.kinds[0]
+    if not kept[first]:
+        cure = "choose others, such as kinds=[neighbour], which needs no titles"
+        raise InputError(f"corpus {config.corpus.name} gives no pairs of kind {first}; {cure}", "kinds", config.kinds)
+    if not asked:
+        cure = how_to_set(min(0.5, 5 * config.validation_share))
+        raise InputError(
+            f"none of {pluralize(counts['held out'], 'held-out document')} gives a query; {cure}",
+            "validation_share",
+            config.validation_share,
+        )
+    rows = [asdict(pair) for pairs in kept.values() for pair in pairs]
+    rows = [rows[place] for place in counter_rng.permutation(counter_rng.key(config.seed, "pairs", "rows"), len(rows))]
+    files = {f"{FOLDER}/{name}": lines for name, lines in retrieval_set(asked, kept[first]).items()}
+    files["pairs.jsonl"] = [json.dumps(row, ensure_ascii=False) for row in rows]
+    for name, lines in files.items():
+        (out / name).parent.mkdir(parents=True, exist_ok=True)
+        (out / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    pq.write_table(pa.Table.from_pylist(rows), out / "pairs.parquet")
+    sizes = {name: len(files[f"{FOLDER}/{name}"]) for name in (beir.QUERIES, beir.CORPUS)}
+    listed = ", ".join(f"{len(pairs):,} {kind}" for kind, pairs in kept.items())
+    return Result(
+        summary=f"pairs {listed} of {pluralize(counts['to train on'], 'document')}; {sizes[beir.QUERIES]:,} held-out "
+        f"queries among {sizes[beir.CORPUS]:,} passages",
+        figures={"documents": counts, "pairs": {kind: len(pairs) for kind, pairs in kept.items()}, "retrieval": sizes},
+    )
+
+
+def main() -> None:
+    """Run the command."""
+    entry_point.run("pairs", PairsConfig, lambda config: stage.run("pairs", config, make))
+
+
+if __name__ == "__main__":
+    main()

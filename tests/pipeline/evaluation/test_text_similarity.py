@@ -1,0 +1,175 @@
+"""Retrieval and similarity: the figures are those of other libraries, ties have one rule, systems are side by side."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from pipeline import evaluate, report
+from pipeline.config import EvaluateConfig, ReportConfig
+from pipeline.errors import ConfigError, InputError
+from pipeline.evaluation import beir, exact_search, examples
+from pipeline.records.metrics import Score, SystemScore
+from pipeline.stages import stage
+from pipeline.tokenization.wordpiece import SPECIAL
+from tests.model.sizes import small
+from tests.pipeline.evaluation.letter_model import write_letter_model
+from tests.support.refusals import refused
+
+WORDS = [*SPECIAL, *"abcdefgh", ".", *(f"##{letter}" for letter in "abcdefgh")]
+METRICS = {"ndcg@10": "ndcg_cut_10", "recall@1": "recall_1", "recall@10": "recall_10", "mrr@10": "recip_rank"}
+SYSTEMS = ["this model", "before", "random initialisation", "mean of its token vectors", "BM25"]
+
+
+@pytest.fixture(scope="module")
+def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_letter_model(tmp_path_factory, small(len(WORDS), initializer_range=0.2), WORDS)
+
+
+Judged = list[tuple[str, str, int]]
+
+
+def write_set(data: Path, documents: dict[str, str], queries: dict[str, str], judged: Judged) -> None:
+    (data / "qrels").mkdir(parents=True)
+    for name, some in (("corpus", documents), ("queries", queries)):
+        rows = [json.dumps({"_id": key, "title": "", "text": text}) for key, text in some.items()]
+        (data / f"{name}.jsonl").write_text("\n".join(rows) + "\n")
+    lines = ["query-id\tcorpus-id\tscore", *("\t".join(map(str, row)) for row in judged)]
+    (data / "qrels" / "test.tsv").write_text("\n".join(lines) + "\n")
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """80 documents, of which some are equal, and 20 queries with one to three graded answers; one query has none."""
+    draw = np.random.default_rng(0)
+    texts = [" ".join(draw.choice(list("abcdefgh"), 6)) for _ in range(70)]
+    documents = {f"d{number}": text for number, text in enumerate([*texts, *texts[:10]])}
+    queries = {f"q{number}": " ".join(texts[number].split()[:3]) for number in range(20)}
+    judged = [(f"q{n}", f"d{n + 7 * more}", 1 + more) for n in range(20) for more in range(1 + n % 3)]
+    write_set(tmp_path / "data", documents, queries | {"unjudged": "a"}, judged)
+    return tmp_path / "data"
+
+
+def config_of(tmp_path: Path, model: Path, task: str = "retrieval", **settings: Any) -> EvaluateConfig:
+    common = {"workdir": str(tmp_path), "out": str(tmp_path / "out"), "data": str(tmp_path / "data"), "threads": 1}
+    return EvaluateConfig(task=examples.task_of(task), pretrained=str(model), **common, **settings)
+
+
+def test_a_set_is_searched_by_all_systems_with_the_figures_of_trec_eval(tmp_path, data, model_folder) -> None:
+    trec = pytest.importorskip("pytrec_eval")
+    manifest = stage.run(
+        "evaluate", config_of(tmp_path, model_folder, before=str(model_folder)), evaluate.make, in_place=True
+    )
+    found = Score.of(manifest)
+    assert isinstance(found, SystemScore)
+    assert list(found.systems) == SYSTEMS
+    judged = beir.read(data, examples.task_of("retrieval")).judged
+    oracle = trec.RelevanceEvaluator(judged, {*METRICS.values()})
+    for name, title in zip(("model", "before", "random", "bag", "bm25"), SYSTEMS, strict=True):
+        (run,) = json.loads((tmp_path / "out" / f"{name}.json").read_text())
+        assert all(len(hits) <= 10 for hits in run.values())
+        theirs = oracle.evaluate(run)
+        for ours, key in METRICS.items():
+            expected = np.mean([theirs[query][key] for query in judged])
+            assert found.systems[title]["scores"][ours] == pytest.approx(expected), (name, ours)
+        low, high = found.systems[title]["intervals"]["ndcg@10"]
+        assert low <= found.systems[title]["scores"]["ndcg@10"] <= high
+    assert found.systems["this model"] == found.systems["before"]
+    assert found.score == found.systems["this model"]["scores"]["ndcg@10"]
+    assert found.rows == {"dev": 20, "documents": 80}
+    assert "1 query without judgement left out" in found.remarks
+    report.run(ReportConfig(workdir=str(tmp_path), out=str(tmp_path / "report"), stages=[str(tmp_path / "out")]))
+    assert "BM25" in (tmp_path / "report" / "report.html").read_text()
+
+
+def test_equal_scores_are_in_descending_order_of_ids_and_those_at_the_cut_are_counted(tmp_path, model_folder) -> None:
+    documents = {f"d{number:02}": "a b c" for number in range(15)} | {"e": "h g"}
+    judged = [("q", "d14", 1), ("q", "d00", 1), ("d03", "d03", 1), ("d03", "d05", 1)]
+    write_set(tmp_path / "data", documents, {"q": "a b", "d03": "a b c"}, judged)
+    config = config_of(tmp_path, model_folder, baseline=False)
+    stage.run("evaluate", config, evaluate.make, in_place=True)
+    (run,) = json.loads((tmp_path / "out" / "bm25.json").read_text())
+    assert list(run["q"]) == [f"d{number:02}" for number in range(14, 4, -1)]
+    assert "d03" not in run["d03"]  # a query does not find itself
+    results = json.loads((tmp_path / "out" / "results.json").read_text())
+    assert results["systems"]["BM25"]["ties"] == 2
+    assert results["systems"]["BM25"]["scores"]["recall@10"] == 0.5
+
+
+def test_blocks_do_not_change_what_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    draw = np.random.default_rng(0)
+    vectors = {f"{number}": draw.integers(-2, 3, 4).astype(np.float32) for number in range(300)}
+    system = exact_search.ByVectors(lambda texts, _: np.stack([vectors[text] for text in texts]))
+    queries, documents = list(vectors)[:50], list(vectors)
+    scores = system.unit(queries, ()) @ system.unit(documents, ()).T
+    expected = np.argsort(-scores, axis=1, kind="stable")[:, :12]
+    monkeypatch.setattr(exact_search, "DOCUMENTS", 7)
+    monkeypatch.setattr(exact_search, "QUERIES", 3)
+    places, found = exact_search.nearest(system, queries, documents, 12, lambda _: None)
+    np.testing.assert_allclose(found, np.take_along_axis(scores, expected, 1), atol=1e-6)
+    same = np.isclose(found[:, :-1], found[:, 1:], atol=1e-6)
+    assert (places[:, :-1] < places[:, 1:])[same].mean() > 0.9  # products may differ in the last bit between blocks
+
+
+def test_bm25_finds_nothing_without_a_common_word() -> None:
+    by_words = exact_search.ByWords()
+    places, scores = exact_search.nearest(by_words, ["a", "zzz", "?"], ["a b", "b c", "A"], 3, lambda _: None)
+    assert np.isfinite(scores).tolist() == [[True, True, False], [False] * 3, [False] * 3]
+    assert places[0, :2].tolist() == [2, 0]  # the shorter one first
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"), [("L'été, 東京都!", ["l", "été", "東京", "京都"]), ("हिन्दी में", ["हिन्दी", "में"])]
+)
+def test_words_of_bm25_keep_their_marks_and_those_without_spaces_are_pairs(text: str, expected: list[str]) -> None:
+    assert exact_search.words(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "line"),
+    [
+        ("queries.jsonl", '{"_id": "q0"}\n', 1),
+        ("corpus.jsonl", '{"_id": "a", "text": ""}\n{"_id": "a", "text": ""}\n', 2),
+        ("qrels/test.tsv", "query-id\tcorpus-id\tscore\nq0\td0\t0.5\n", 2),
+        ("qrels/test.tsv", "query-id\tcorpus-id\tscore\nzz\td0\t1\n", None),
+        ("qrels/test.tsv", "query-id\tcorpus-id\tscore\n", None),
+    ],
+)
+def test_a_broken_set_is_refused(data: Path, name: str, text: str, line: int | None) -> None:
+    (data / name).write_text(text)
+    with refused(InputError, path=str(data / name)) as error:
+        beir.read(data, examples.task_of("retrieval"))
+    assert error.value.line == line
+
+
+def test_judgements_without_a_header_lose_no_line(data: Path) -> None:
+    (data / "qrels" / "test.tsv").write_text("q0\td0\t1\nq1\td1\t1\n")
+    assert list(beir.read(data, examples.task_of("retrieval")).judged) == ["q0", "q1"]
+
+
+def test_pairs_are_compared_by_cosines_with_the_figures_of_scipy(tmp_path: Path, model_folder: Path) -> None:
+    draw = np.random.default_rng(0)
+    texts = [" ".join(draw.choice(list("abcdefgh"), 5)) for _ in range(60)]
+    rows = [(*pair, f"{draw.uniform(0, 5):.2f}") for pair in zip(texts[::2], texts[1::2], strict=True)]
+    (tmp_path / "data").mkdir()
+    lines = ["\t".join(("left", "right", "grade")), *map("\t".join, [*rows, *rows[:5]])]
+    (tmp_path / "data" / "own.tsv").write_text("\n".join(lines) + "\n")
+    task = replace(examples.task_of("similarity"), folder="", dev="own.tsv", columns=["left", "right"], label="grade")
+    stage.run("evaluate", replace(config_of(tmp_path, model_folder), task=task), evaluate.make, in_place=True)
+    found = json.loads((tmp_path / "out" / "results.json").read_text())
+    labels = [float(grade) for *_, grade in [*rows, *rows[:5]]]
+    for name, title in (("model", "this model"), ("bm25", "BM25")):
+        values = json.loads((tmp_path / "out" / f"{name}.json").read_text())
+        assert values[:5] == values[-5:]
+        expected = stats.spearmanr(labels, values).statistic
+        assert found["systems"][title]["scores"]["spearman"] == pytest.approx(expected)
+    assert found["rows"] == {"dev": 35}
+
+
+def test_the_model_before_is_of_retrieval_and_similarity_alone(tmp_path: Path) -> None:
+    with refused(ConfigError, key="before"):
+        config_of(tmp_path, tmp_path, "stsb", before="x")

@@ -1,0 +1,141 @@
+"""Pairs: of documents that prepare trains on, as long as the model reads; a retrieval set of the others."""
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyarrow import parquet as pq
+
+from pipeline import pairs
+from pipeline.config import CorpusConfig, PairsConfig
+from pipeline.errors import InputError
+from pipeline.evaluation import beir, examples
+from pipeline.pairs import Passages
+from pipeline.shards.holdout import document_hash, is_held_out
+from pipeline.stages import stage
+from pipeline.text import clean
+from pipeline.tokenization.wordpiece import SPECIAL, WordPiece
+from tests.model.sizes import small
+from tests.pipeline.evaluation.letter_model import write_letter_model
+from tests.support.refusals import refused
+
+WORDS = [*SPECIAL, *"abcdefgh", ".", *(f"##{letter}" for letter in "abcdefgh")]
+SENTENCE = "A bed had a bad cab. "
+SHARE = 0.3
+
+
+@pytest.fixture(scope="module")
+def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model that has learnt 24 tokens, whose tokens are letters."""
+    return write_letter_model(tmp_path_factory, small(len(WORDS), positions=24), WORDS)
+
+
+def letters(number: int) -> str:
+    return "".join("abcdefgh"[int(digit)] for digit in f"{number:o}")
+
+
+def write_corpus(folder: Path, count: int = 60) -> dict[str, str]:
+    """Articles of WikiExtractor with two sections and a list, one of them twice; the texts by id."""
+    found = {}
+    parts = []
+    for number in range(count):
+        name = letters(number)
+        body = [f"{name} first. " + 5 * SENTENCE, "History", f"{name} second. " + 5 * SENTENCE, "Bed", "Cab", "Fed"]
+        found[str(number)] = "\n".join(body)
+        parts.append(f'<doc id="{number}" url="" title="Title {name}">\nTitle {name}\n\n{found[str(number)]}\n</doc>\n')
+    folder.mkdir(parents=True)
+    (folder / "wiki_00").write_text("".join([*parts, parts[0].replace('id="0"', 'id="copy"')]))
+    return found
+
+
+def config_of(tmp_path: Path, model: Path, **settings: Any) -> PairsConfig:
+    corpus = CorpusConfig(name="w", reader="wikiextractor", path=str(tmp_path / "text"))
+    common = {"workdir": str(tmp_path), "out": str(tmp_path / "pairs"), "source": "none", "validation_share": SHARE}
+    return PairsConfig(**common | {"corpus": corpus, "pretrained": str(model), **settings})
+
+
+def rows_of(tmp_path: Path) -> list[dict[str, str]]:
+    return [json.loads(line) for line in (tmp_path / "pairs" / "pairs.jsonl").read_text().splitlines()]
+
+
+def test_pairs_are_of_documents_that_prepare_trains_on_and_queries_of_the_others(tmp_path, model_folder) -> None:
+    texts = write_corpus(tmp_path / "text")
+    made = stage.run("pairs", config_of(tmp_path, model_folder), pairs.make)
+    held = {f"w:{name}" for name, text in texts.items() if is_held_out(document_hash(clean.clean(text)), SHARE)}
+    rows = rows_of(tmp_path)
+    assert {row["document"] for row in rows} == {f"w:{name}" for name in texts} - held
+    assert Counter(row["kind"] for row in rows) == {"title": 60 - len(held), "heading": 60 - len(held)}
+    assert made.figures["documents"] == {
+        "read": 61, "duplicate": 1, "held out": len(held), "to train on": 60 - len(held)
+    }  # fmt: skip
+    found = beir.read(tmp_path / "pairs", examples.task_of("retrieval"))
+    documents = [json.loads(line) for line in (tmp_path / "pairs/retrieval/corpus.jsonl").read_text().splitlines()]
+    of = {row["_id"]: row["document"] for row in documents}
+    assert {of[name] for judged in found.judged.values() for name in judged} == held
+    assert sorted(found.queries.values()) == sorted(f"Title {letters(int(name[2:]))}" for name in held)
+    assert len(found.documents) == 60
+
+
+def test_a_pair_is_a_title_or_a_heading_and_a_passage_that_the_model_reads_whole(tmp_path, model_folder) -> None:
+    write_corpus(tmp_path / "text")
+    stage.run("pairs", config_of(tmp_path, model_folder, kinds=["heading", "title", "neighbour"]), pairs.make)
+    wordpiece = WordPiece.load(model_folder)
+    rows = [row for row in rows_of(tmp_path) if row["document"] == rows_of(tmp_path)[0]["document"]]
+    name = letters(int(rows[0]["document"][2:]))
+    by_kind = {row["kind"]: row for row in rows}
+    assert by_kind["title"]["anchor"] == f"Title {name}"
+    assert by_kind["title"]["positive"].startswith(f"{name} first.")
+    assert by_kind["heading"]["anchor"] == f"Title {name}: History"
+    assert by_kind["heading"]["positive"].startswith(f"{name} second.")
+    assert max(wordpiece.encode([row["positive"] for row in rows_of(tmp_path)])[1]) <= 22
+    assert max(Counter((row["kind"], row["document"]) for row in rows_of(tmp_path)).values()) <= 3
+
+
+def test_both_files_have_the_same_rows_in_every_run(tmp_path: Path, model_folder: Path) -> None:
+    write_corpus(tmp_path / "text")
+    stage.run("pairs", config_of(tmp_path, model_folder, rows=10, queries=5), pairs.make)
+    rows = rows_of(tmp_path)
+    assert pq.read_table(tmp_path / "pairs" / "pairs.parquet").to_pylist() == rows
+    assert Counter(row["kind"] for row in rows) == {"title": 10, "heading": 10}
+    lines = (tmp_path / "text" / "wiki_00").read_text().split("</doc>\n")
+    (tmp_path / "text" / "wiki_00").write_text("</doc>\n".join([*reversed(lines[:-1]), ""]))
+    stage.run("pairs", config_of(tmp_path, model_folder, rows=10, queries=5, force=True), pairs.make)
+    again = rows_of(tmp_path)
+    assert {row["anchor"] for row in again} == {row["anchor"] for row in rows}  # whatever the order of the files
+
+
+def test_removed_documents_give_no_pairs(tmp_path: Path, model_folder: Path) -> None:
+    write_corpus(tmp_path / "text")
+    (tmp_path / "gone").write_text("w:0\nw:1\n")
+    stage.run("pairs", config_of(tmp_path, model_folder, remove=str(tmp_path / "gone")), pairs.make)
+    anchors = {row["anchor"] for row in rows_of(tmp_path)}
+    assert not anchors & {"Title a", "Title b"}
+
+
+@pytest.mark.parametrize(("settings", "key"), [({"validation_share": 1e-9}, "validation_share"), ({}, "kinds")])
+def test_what_gives_no_pairs_is_said(tmp_path: Path, model_folder: Path, settings: dict[str, Any], key: str) -> None:
+    write_corpus(tmp_path / "text")
+    if key == "kinds":
+        (tmp_path / "text" / "wiki_00").write_text('<doc id="1" title="x">\nx\n</doc>\n')
+    with refused(InputError, key=key):
+        stage.run("pairs", config_of(tmp_path, model_folder, **settings), pairs.make)
+
+
+def test_a_sentence_that_is_too_long_is_cut_between_words(model_folder: Path) -> None:
+    passages = Passages(WordPiece.load(model_folder), 12)
+    assert passages.of([" ".join(["abc"] * 20) + "."], "en") == ["abc abc abc"]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (f"{5 * SENTENCE}\nHistory\n{5 * SENTENCE}", ["", "History"]),
+        (f"History\n{5 * SENTENCE}", ["", "History"]),
+        (f"{5 * SENTENCE}\nBed\nCab\n{5 * SENTENCE}", [""]),
+        (f"{5 * SENTENCE}\nHe said:\n{5 * SENTENCE}", [""]),
+    ],
+)
+def test_a_heading_is_a_short_line_between_prose(text: str, expected: list[str]) -> None:
+    assert [heading for heading, _ in pairs.sections(text)] == expected
