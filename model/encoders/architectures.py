@@ -5,11 +5,13 @@ from collections.abc import Mapping
 import torch
 
 from model.config import ModelConfig
-from model.encoders.bert import BERT
+from model.encoders.bert import BERT, ROBERTA
 from model.encoders.encoder import Architecture, PretrainingModel
 from model.encoders.modernbert import MODERNBERT
 
 ARCHITECTURES = {"bert": BERT, "modernbert": MODERNBERT}
+# The same network, of which transformers has a class each.
+ARCHITECTURES |= dict.fromkeys(("roberta", "xlm-roberta", "camembert"), ROBERTA)
 
 
 def architecture_of(config: ModelConfig) -> Architecture:
