@@ -107,8 +107,8 @@ def tokenizer_config(longest: int, source: str) -> Json:
 def framed(source: str, segments: bool) -> str:
     """Return a tokenizer.json that frames texts by [CLS] and [SEP] as training does.
 
-    Many byte-level tokenizers add nothing. Those of RoBERTa set two separators between a pair, which stay
-    except with `segments`, where the second text of a pair has other ones than the first. The expression that cuts long
+    Many byte-level tokenizers add nothing, and those of RoBERTa two separators between a pair. With
+    `segments`, the second text of a pair has other ones than the first. The expression that cuts long
     words is today's, which more libraries read.
     """
     source = source.replace(json.dumps(OLD_LONG_WORDS), json.dumps(LONG_WORDS))
@@ -119,16 +119,12 @@ def framed(source: str, segments: bool) -> str:
     single, pair = library.encode_batch(["a", ("a", "a")])
     first, last = entries.index(cls), entries.index(sep)
     right = [first, *bare.ids, last]
-    doubled = not segments and wordpiece.separators_of(library, last) > 1
-    between = [last] * doubled
     types = [0] * len(right) + [1] * (len(bare.ids) + 1)
-    if (single.ids, pair.ids) == (right, [*right, *between, *bare.ids, last]) and (
-        not segments or pair.type_ids == types
-    ):
+    if (single.ids, pair.ids) == (right, [*right, *bare.ids, last]) and (not segments or pair.type_ids == types):
         return source
     template = processors.TemplateProcessing(
         single=f"{cls}:0 $A:0 {sep}:0",
-        pair=f"{cls}:0 $A:0 {sep}:0 {f'{sep}:0 ' * doubled}$B:1 {sep}:1",
+        pair=f"{cls}:0 $A:0 {sep}:0 $B:1 {sep}:1",
         special_tokens=[(cls, first), (sep, last)],
     )
     own = library.post_processor
@@ -166,7 +162,6 @@ def check_ids(folder: Path) -> None:
     segments = json.loads((folder / "config.json").read_text()).get("type_vocab_size", 1) > 1
     for texts in (*((text,) for text in (*SAMPLES, *added)), SAMPLES[:2], SAMPLES[3:5]):
         parts = [[*ours.encode([text])[0].tolist(), ours.sep] for text in texts]
-        parts[1:] = [[*[ours.sep] * (ours.separators - 1), *part] for part in parts[1:]]
         ids = [ours.cls, *chain.from_iterable(parts)]
         trained = (ids, [0] * (1 + len(parts[0])) + [1] * (len(ids) - 1 - len(parts[0])))
         made = theirs(*texts)
