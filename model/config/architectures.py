@@ -9,6 +9,7 @@ class Traits:
 
     sentence_pairs: bool = False  # it has segments, and a pooler with a next-sentence head
     learned_positions: bool = False  # a vector each; else rotary
+    first_position: int = 0  # rows of their table before that of a sequence's first token
     gated: bool = False  # the feed-forward part has three matrices, and norms come before each part
     local_layers: bool = False  # only each `global_every`-th layer attends to whole sequences
 
@@ -16,4 +17,4 @@ class Traits:
 ARCHITECTURES = {
     "bert": Traits(sentence_pairs=True, learned_positions=True),
     "modernbert": Traits(gated=True, local_layers=True),
-}
+} | dict.fromkeys(("roberta", "xlm-roberta", "camembert"), Traits(learned_positions=True, first_position=2))

@@ -8,11 +8,13 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from model.config import ModelConfig
-from model.encoders.bert import BERT
+from model.encoders.bert import BERT, ROBERTA
 from model.encoders.encoder import Architecture, PretrainingModel
 from model.encoders.modernbert import MODERNBERT
 
 ARCHITECTURES = {"bert": BERT, "modernbert": MODERNBERT}
+# The same network, of which transformers has a class each.
+ARCHITECTURES |= dict.fromkeys(("roberta", "xlm-roberta", "camembert"), ROBERTA)
 
 
 def architecture_of(config: ModelConfig) -> Architecture:

@@ -1,7 +1,11 @@
 """BERT as published (Devlin et al. 2019): learned positions, post-layer-norm, sentence pairs.
 
+RoBERTa (Liu et al. 2019) has no segments and no sentence pairs, and its positions begin later.
+
 Shapes: B sequences in a micro-batch, T real tokens in it, K positions that a head reads, H hidden.
 """
+
+from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
@@ -17,18 +21,21 @@ SEGMENTS = 2
 
 
 class Embeddings(WordEmbeddings):
-    """Sum of token, position and segment embeddings, normalised."""
+    """Sum of token, position and, if the architecture has any, segment embeddings, normalised."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__(config)
-        self.position = nn.Embedding(config.positions, config.hidden)
-        self.segment = nn.Embedding(SEGMENTS, config.hidden)
+        self.first = config.traits.first_position
+        self.position = nn.Embedding(config.positions + self.first, config.hidden)
+        self.segment = nn.Embedding(SEGMENTS, config.hidden) if config.traits.sentence_pairs else None
         self.norm = layer_norm(config)
         self.dropout = Dropout(config.dropout)
 
     def forward(self, input_ids: Tensor, segment_ids: Tensor, position_ids: Tensor) -> Tensor:
         """Map three `(T,)` int64 tensors -> `(T, H)`."""
-        x = self.word(input_ids) + self.position(position_ids) + self.segment(segment_ids)
+        x = self.word(input_ids) + self.position(position_ids + self.first if self.first else position_ids)
+        if self.segment is not None:
+            x = x + self.segment(segment_ids)
         return self.dropout(self.norm(x))  # type: ignore[no-any-return]
 
 
@@ -94,3 +101,4 @@ BERT = Architecture(
     initialise=initialise_matrix,
     pairs=True,
 )
+ROBERTA = replace(BERT, pairs=False)

@@ -204,7 +204,7 @@ def random_of(content: Json, names: Iterable[str]) -> list[str]:
 
 
 def load(folder: Path | str) -> tuple[ModelConfig, Weights, list[str], Weights]:
-    """Read a BERT or ModernBERT folder: sizes, fp32 weights in our names, notes, and other tensors.
+    """Read a folder of an architecture in `NAMES`: sizes, fp32 weights in our names, notes, and other tensors.
 
     The notes list parameters that were initialised and tensors that were ignored. Names may lack the
     encoder's prefix or use gamma and beta; weights may be one file or several, .safetensors or .bin.
@@ -339,9 +339,8 @@ def our_config(folder: Path, theirs: Json) -> ModelConfig:
     if kind not in NAMES:
         listed = theirs.get("architectures")
         named = ", ".join(map(str, listed)) if listed and isinstance(listed, list) else kind
-        raise InputError(
-            f"architecture {named} (model_type {kind}) is not supported; use a BERT or ModernBERT", path=folder
-        )
+        known = ", ".join(names.title for names in NAMES.values())
+        raise InputError(f"architecture {named} (model_type {kind}) is not supported; use one of {known}", path=folder)
     names = NAMES[kind]
     for key, value in names.fixed.items():
         if theirs.get(key, value) != value:

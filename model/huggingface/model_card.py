@@ -30,6 +30,9 @@ HEAD = """---
 PUBLISHED = {
     "bert": ("BERT", "[Devlin et al. 2019](https://arxiv.org/abs/1810.04805)"),
     "modernbert": ("ModernBERT", "[Warner et al. 2024](https://arxiv.org/abs/2412.13663)"),
+    "roberta": ("RoBERTa", "[Liu et al. 2019](https://arxiv.org/abs/1907.11692)"),
+    "xlm-roberta": ("XLM-RoBERTa", "[Conneau et al. 2020](https://arxiv.org/abs/1911.02116)"),
+    "camembert": ("CamemBERT", "[Martin et al. 2020](https://arxiv.org/abs/1911.03894)"),
 }
 Rows = dict[str, Any]  # cells by title
 UNLICENSED = "unknown; fill in the header: under which licence you give these weights away"

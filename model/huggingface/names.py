@@ -1,17 +1,20 @@
 """Description of each architecture in Hugging Face format: names, sizes, and constants."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import torch
 
 from model.config import Json, ModelConfig, Weights
+from model.config.architectures import ARCHITECTURES
 from pipeline.common.tables import read_table
+from pipeline.errors import InputError
 
 BUFFERS = ("position_ids", "token_type_ids")  # of old versions, not weights
 PROJECTIONS = ("query", "key", "value")  # in the order of rows in the fused matrix
 FUSED = ".attn.Wqkv.weight"
+ROBERTA_EMBEDDINGS = "roberta.embeddings"
 GLOBAL, LOCAL = "full_attention", "sliding_attention"
 GLOBAL_BASE = 160_000.0  # of the rotary positions, if config.json has none
 # Names in models without heads lack the prefix.
@@ -85,6 +88,73 @@ def bert_canonical(found: Weights) -> Weights:
 def bert_settings(config: ModelConfig, entries: list[str]) -> Json:
     """Return the fields of config.json for special entries and constants."""
     return {"pad_token_id": entries.index("[PAD]"), "classifier_dropout": None, "use_cache": True}
+
+
+def roberta_canonical(found: Weights) -> Weights:
+    """Add the prefix `roberta.`, drop buffers, and add the row of the one token type to the positions."""
+    bare = not any(name.startswith("roberta.") for name in found)
+    renamed: Weights = {}
+    for name, tensor in found.items():
+        if name.rpartition(".")[2] not in BUFFERS:
+            inside = name.startswith(("embeddings.", "encoder.", "pooler."))
+            renamed[f"roberta.{name}" if bare and inside else name] = tensor
+    bias = renamed.pop("lm_head.decoder.bias", None)
+    if bias is not None:
+        renamed.setdefault("lm_head.bias", bias)
+    types = renamed.pop(f"{ROBERTA_EMBEDDINGS}.token_type_embeddings.weight", None)
+    places = f"{ROBERTA_EMBEDDINGS}.position_embeddings.weight"
+    if types is not None and places in renamed and types.shape[1:] == renamed[places].shape[1:]:
+        renamed[places] = renamed[places].float() + types[0].float()
+    return renamed
+
+
+def roberta_pack(tensors: Weights) -> Weights:
+    """Add the row of the one token type, of zeros: it is in the positions, the only table that all readers know."""
+    width = tensors[f"{ROBERTA_EMBEDDINGS}.position_embeddings.weight"][:1]
+    return tensors | {f"{ROBERTA_EMBEDDINGS}.token_type_embeddings.weight": torch.zeros_like(width)}
+
+
+def roberta_settings(config: ModelConfig, entries: list[str]) -> Json:
+    """Return the fields of config.json for positions and special entries.
+
+    Raises:
+        InputError: The padding is not the entry from whose id transformers counts positions.
+    """
+    first, (pad, cls, sep) = config.traits.first_position, map(entries.index, ("[PAD]", "[CLS]", "[SEP]"))
+    if pad != first - 1:
+        raise InputError(
+            f"the padding has id {pad} in the vocabulary, must have {first - 1} for {config.architecture}", "vocab"
+        )
+    return {
+        "max_position_embeddings": config.positions + first,
+        "pad_token_id": pad,
+        "bos_token_id": cls,
+        "eos_token_id": sep,
+        "type_vocab_size": 1,
+        "classifier_dropout": None,
+        "use_cache": True,
+    }
+
+
+def roberta_read(theirs: Json) -> Json:
+    """Read the positions, without the rows before the first.
+
+    Raises:
+        ValueError: They do not begin where they do here.
+    """
+    first = ARCHITECTURES[theirs["model_type"]].first_position
+    if theirs.get("pad_token_id", first - 1) != first - 1:
+        raise ValueError(f"pad_token_id is {theirs['pad_token_id']}, must be {first - 1}")
+    return {"positions": theirs.get("max_position_embeddings", 512) - first}
+
+
+def of_roberta(kind: str, title: str, prefix: str) -> Names:
+    """Return the names of a member of RoBERTa's family, whose classes begin with `prefix`."""
+    table = Names.of(
+        "roberta", canonical=roberta_canonical, pack=roberta_pack, settings=roberta_settings, read=roberta_read
+    )
+    tuned = {head: prefix + name for head, name in table.tuned.items()}
+    return replace(table, model_type=kind, title=title, pretrained=prefix + table.pretrained, tuned=tuned)
 
 
 def modernbert_canonical(found: Weights) -> Weights:
@@ -176,4 +246,7 @@ NAMES = {  # by our architecture
         settings=modernbert_settings,
         read=modernbert_read,
     ),
+    "roberta": of_roberta("roberta", "RoBERTa", "Roberta"),
+    "xlm-roberta": of_roberta("xlm-roberta", "XLM-RoBERTa", "XLMRoberta"),
+    "camembert": of_roberta("camembert", "CamemBERT", "Camembert"),
 }

@@ -1,0 +1,137 @@
+"""RoBERTa's family: folders of theirs are read, and ours opened, with equal logits, losses and gradients."""
+
+import json
+
+import pytest
+import torch
+import transformers
+from safetensors.torch import load_file
+from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers, processors
+from transformers import AutoTokenizer
+
+from model.encoders.architectures import model_with
+from model.encoders.batch import Batch
+from model.huggingface import bert_format, vocabulary
+from model.huggingface.names import NAMES
+from model.training import initial_weights
+from pipeline.errors import InputError
+from tests.support.refusals import refused
+
+FAMILY = ("roberta", "xlm-roberta", "camembert")
+SPECIALS = ["<s>", "<pad>", "</s>", "<unk>"]
+ENTRIES = [*SPECIALS, *(f"▁{letter}" for letter in "abcdefghijklmnopqrstuvwxyz"), "▁", *"abcdef", "<mask>"]
+
+
+def their_model(kind, **changes):
+    """A model of transformers, with random weights, those of biases and token types too."""
+    torch.manual_seed(1)
+    sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 24}
+    rows = {"vocab_size": len(ENTRIES), "max_position_embeddings": 34, "type_vocab_size": 1}
+    ids = {"pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2}
+    config = transformers.AutoConfig.for_model(kind, **sizes | rows | ids | changes)
+    config.hidden_dropout_prob = config.attention_probs_dropout_prob = 0.0
+    model = getattr(transformers, NAMES[kind].pretrained)(config).eval()
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.2)
+    return model
+
+
+def write_tokenizer(folder):
+    """XLM-R's: Unigram, Metaspace, two separators between the texts of a pair."""
+    made = Tokenizer(models.Unigram([(entry, -float(n)) for n, entry in enumerate(ENTRIES)], unk_id=3))
+    made.pre_tokenizer = pre_tokenizers.Metaspace()
+    made.add_special_tokens([*SPECIALS, AddedToken("<mask>", lstrip=True)])
+    made.post_processor = processors.TemplateProcessing(
+        single="<s> $A </s>", pair="<s> $A </s> </s> $B </s>", special_tokens=[("<s>", 0), ("</s>", 2)]
+    )
+    folder.mkdir(parents=True, exist_ok=True)
+    made.save(str(folder / "tokenizer.json"))
+    return folder
+
+
+def batch_of(length):
+    each, none = torch.arange(length), torch.zeros(length, dtype=torch.long)
+    ids = each % 30 + 4
+    return ids, Batch(ids, none, each, torch.tensor([0, length]).int(), length, each, ids, none[:1])
+
+
+@pytest.mark.parametrize("kind", FAMILY)
+@pytest.mark.parametrize("changes", [{}, {"layer_norm_eps": 1e-5, "num_attention_heads": 4}])
+def test_logits_losses_and_gradients_are_those_of_transformers(tmp_path, kind, changes):
+    theirs = their_model(kind, **changes)
+    theirs.save_pretrained(tmp_path)
+    config, state, notes, _ = bert_format.load(tmp_path)
+    assert (config.architecture, config.positions, notes) == (kind, theirs.config.max_position_embeddings - 2, [])
+    ours = model_with(config, state).requires_grad_(True)
+    ids, batch = batch_of(config.positions)
+    expected = theirs(input_ids=ids[None], labels=ids[None])
+    logits, pairs = ours(batch)
+    assert pairs is None
+    torch.testing.assert_close(logits, expected.logits[0], atol=1e-5, rtol=0)
+    loss = torch.nn.functional.cross_entropy(logits, ids)
+    torch.testing.assert_close(loss, expected.loss)
+    loss.backward()
+    expected.loss.backward()
+    grads = dict(theirs.named_parameters())
+    for name, parameter in ours.named_parameters():
+        their_name = NAMES[kind].their_name(name)
+        if their_name in grads:
+            torch.testing.assert_close(parameter.grad, grads[their_name].grad, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("kind", FAMILY)
+def test_a_folder_of_ours_opens_with_its_class_logits_and_ids(tmp_path, kind):
+    theirs = their_model(kind)
+    theirs.save_pretrained(write_tokenizer(tmp_path / "theirs"))
+    config, state, _, _ = bert_format.load(tmp_path / "theirs")
+    bert_format.save(tmp_path / "ours", config, state, tmp_path / "theirs")
+    opened, info = transformers.AutoModelForMaskedLM.from_pretrained(tmp_path / "ours", output_loading_info=True)
+    assert type(opened) is type(theirs)
+    assert not any(info[key] for key in ("missing_keys", "unexpected_keys", "mismatched_keys"))
+    ids, _ = batch_of(30)
+    padded = torch.cat((ids[:20], torch.ones(10, dtype=torch.long)))[None]
+    given = {"input_ids": padded, "attention_mask": (padded != 1).long()}
+    torch.testing.assert_close(opened(**given).logits[:, :20], theirs(**given).logits[:, :20], atol=1e-5, rtol=0)
+    assert not load_file(tmp_path / "ours" / "model.safetensors")[
+        "roberta.embeddings.token_type_embeddings.weight"
+    ].any()
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "ours")
+    before = Tokenizer.from_file(str(tmp_path / "theirs" / "tokenizer.json"))
+    for texts in (("a b cab",), ("a <mask> b",)):
+        assert tokenizer(*texts)["input_ids"] == before.encode(*texts).ids
+    assert tokenizer.model_max_length == 32
+    vocabulary.check_ids(tmp_path / "ours")
+
+
+@pytest.mark.parametrize("form", ["bare", "pickled", "only decoder.bias", "buffers"])
+def test_checkpoints_of_older_writers_are_read(tmp_path, form):
+    theirs = their_model("roberta")
+    theirs.save_pretrained(tmp_path)
+    _, expected, _, _ = bert_format.load(tmp_path)
+    (tmp_path / "model.safetensors").unlink()
+    tensors = {name: tensor.clone() for name, tensor in theirs.state_dict().items()}
+    if form == "bare":
+        tensors = {name.removeprefix("roberta."): tensor for name, tensor in tensors.items()}
+    if form == "only decoder.bias":
+        del tensors["lm_head.bias"]
+    if form == "buffers":
+        tensors["roberta.embeddings.position_ids"] = torch.arange(34)[None]
+    torch.save(tensors, tmp_path / "pytorch_model.bin")
+    _, found, notes, _ = bert_format.load(tmp_path)
+    assert notes == []
+    assert all(torch.equal(found[name], expected[name]) for name in expected)
+
+
+@pytest.mark.parametrize("changes", [{"pad_token_id": 0}, {"hidden_act": "gelu_new"}, {"tie_word_embeddings": False}])
+def test_what_is_computed_otherwise_is_refused(tmp_path, changes):
+    their_model("roberta").save_pretrained(tmp_path)
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+    with refused(InputError, next(iter(changes))):
+        bert_format.load(tmp_path)
+
+
+def test_initial_weights_of_a_run_are_those_of_the_folder(tmp_path):
+    their_model("camembert").save_pretrained(write_tokenizer(tmp_path))
+    source = initial_weights.read(tmp_path)
+    assert (source.config.architecture, source.config.positions, source.notes) == ("camembert", 32, [])
