@@ -153,6 +153,15 @@ class Loader:
             first, last = (self._mixture.place(source, n) for n in (span.first, span.last - 1))
             yield replace(span, first=first, last=last + 1)
 
+    def bytes_per_mask(self, count: int) -> float:
+        """Return the bytes of text that a masked token of the first samples stands for, on average."""
+        tokens, size = 0, 0
+        for first in range(0, count, BLOCK):
+            for batch in self.batch(first, min(BLOCK, count - first)).batches:
+                tokens += len(batch.masked_labels)
+                size += int(self._tokenizer.piece_bytes[batch.masked_labels.numpy()].sum())
+        return size / max(tokens, 1)
+
     def most_frequent_shares(self, count: int) -> tuple[float, float]:
         """Return the shares of the most frequent token and pair class in the first samples, scores of always giving it.
 

@@ -7,6 +7,7 @@ import math
 import os
 import time
 from collections.abc import Iterator, Mapping
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,7 @@ from model.config import Metrics, TrainConfig
 from model.distributed import process_group
 from model.encoders.batch import Batch
 from model.loader.device_copy import CopiedBatch, Copier
-from model.loader.loader import GlobalBatch, Loader
+from model.loader.loader import GlobalBatch
 from model.loader.prefetch import prefetch
 from model.loader.shard_cache import ReadPlan
 from model.resilience.nonfinite import Health
@@ -34,7 +35,7 @@ from pipeline.console.formatting import WARNING, pluralize
 from pipeline.errors import Diverged, Restart
 from pipeline.records import checkpoint_folder
 from pipeline.records.manifest import Result
-from pipeline.records.metrics import TrainingSummary
+from pipeline.records.metrics import BITS, TrainingSummary
 from pipeline.storage.uploads import BackgroundUpload
 
 AHEAD = 4096  # approximate samples per rank to prefetch
@@ -293,7 +294,9 @@ class Trainer:
         self.tracker.log_metrics("validation", self.step, found if finite else {})
         shown = ", ".join(f"{key.replace('_', ' ')} {value:.4f}" for key, value in found.items())
         self.tracker.say(f"step {self.step:,}: held-out {shown if finite else 'loss not finite'}")
-        if self.config.keep_best and finite and found["loss"] < self.best.get("loss", math.inf):
+        # A training that earlier code began to compare by loss goes on so.
+        measure = BITS if BITS in found and BITS in (self.best or found) else "loss"
+        if self.config.keep_best and finite and found[measure] < self.best.get(measure, math.inf):
             self.best = {"step": self.step, **found}
         return found if finite else None
 
@@ -319,16 +322,16 @@ class Trainer:
         """
         whole, *parts = self.plan.held_out
         if not parts:
-            return self._figures_of(self.plan.held_out[whole])
-        found = {name: self._figures_of(self.plan.held_out[name]) for name in parts}
+            return self._figures_of(whole)
+        found = {name: self._figures_of(name) for name in parts}
         samples = [self.plan.held_out[name].samples for name in parts]
         mean = {
             key: float(np.average([found[name][key] for name in parts], weights=samples)) for key in found[parts[0]]
         }
         return mean | {f"{name}_{key}": value for name, each in found.items() for key, value in each.items()}
 
-    def _figures_of(self, loader: Loader) -> Metrics:
-        config, world = self.config, self.world
+    def _figures_of(self, name: str) -> Metrics:
+        config, world, loader = self.config, self.world, self.plan.held_out[name]
         meter = Meter(world.device)
         count = min(config.evaluate_samples, loader.samples)
         for first in range(0, count, config.batch_size):
@@ -340,7 +343,17 @@ class Trainer:
                 meter.add(losses(masked_logits, pair_logits, micro)[2], finite_only=False)
                 self.guard.beat()
         figures = meter.read(config.objective.next_sentence)
-        return {key: figures[key] for key in figures if key.endswith(("loss", "accuracy"))}
+        found = {key: figures[key] for key in figures if key.endswith(("loss", "accuracy"))}
+        size = self.bytes_per_mask[name]
+        if size and "masked_lm_loss" in found:
+            found[BITS] = found["masked_lm_loss"] / math.log(2) / size
+        return found
+
+    @cached_property
+    def bytes_per_mask(self) -> dict[str, float]:
+        """Return by held-out part how many bytes of text its masked tokens are on average: the same in every step."""
+        held_out, most = self.plan.held_out, self.config.evaluate_samples
+        return {name: one.bytes_per_mask(min(most, one.samples)) for name, one in held_out.items()}
 
     def _diverged(self, what: str) -> Diverged:
         """Return the error that ends a run without saving what is not finite."""
@@ -400,7 +413,7 @@ class Trainer:
         if self.best and self.best["step"] != self.step:
             validation = {key: value for key, value in self.best.items() if key != "step"}
             self.tracker.say(
-                f"train: the result is the checkpoint of step {self.best['step']:,}, the best held-out loss"
+                f"train: the result is the checkpoint of step {self.best['step']:,}, the best one held out"
             )
         path = self.plan.folder / checkpoint_folder.name_of(int(self.best.get("step", self.step)))
         held_out, pairs = self.plan.held_out[""], "next_sentence_accuracy" in validation

@@ -73,6 +73,7 @@ class ShardCounts(Record):
 OUTCOMES = ("empty", "short", "duplicate", "filtered", "written")
 FEW_LOST = 0.02  # of the tokens
 MIXED = (0.2, 0.8)  # the share of random pairs from which the next sentence can be learnt
+BITS = "bits_per_byte"  # of masked tokens' loss, per byte of the text that they are: vocabularies can be compared
 NAMED = 100  # single documents listed by name for a fault; further ones are only counted
 
 
@@ -320,6 +321,7 @@ class TrainingSummary(Record):
             f"{title} {value:.3f}{f' ({what} {guess:.3f})' if guess is not None else ''}"
             for title, value, what, guess in (
                 ("held-out masked-LM accuracy", self.accuracy, "most frequent token", self.most_frequent_accuracy),
+                ("bits per byte", self.validation.get(BITS), "", None),
                 (
                     "next sentence",
                     self.validation.get("next_sentence_accuracy"),

@@ -12,7 +12,7 @@ from model.tracking.metrics_file import read_metrics
 from pipeline.common.tables import read_table
 from pipeline.evaluation import metrics, significance
 from pipeline.records.manifest import Manifest
-from pipeline.records.metrics import PairScore, Record, Score, TrainingSummary, mean_of, record_of
+from pipeline.records.metrics import BITS, PairScore, Record, Score, TrainingSummary, mean_of, record_of
 from pipeline.reporting import plots
 from pipeline.stages import fingerprints
 
@@ -23,6 +23,7 @@ ACCURACY = TrainingSummary.ACCURACY
 HELD_OUT = {
     ACCURACY: "held-out masked-LM accuracy",
     "masked_lm_loss": "held-out masked-LM loss",
+    BITS: "held-out bits per byte",
     "next_sentence_accuracy": "held-out next-sentence accuracy",
 }
 # What a checkpoint's place on the curve is: the first that all checkpoints know.
