@@ -1,5 +1,6 @@
 """What is known of the origin of weights: the manifests of their training and of its data."""
 
+import math
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -7,12 +8,12 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-from model.config import Json
+from model.config import Json, Metrics
 from model.huggingface import sentence_model
 from model.tracking.metrics_file import read_metrics
 from pipeline.records import checkpoint_folder
 from pipeline.records.manifest import Manifest, enclosing_manifest
-from pipeline.records.metrics import Conversion, CorpusCounts, TrainingSummary
+from pipeline.records.metrics import BITS, Conversion, CorpusCounts, TrainingSummary
 
 if TYPE_CHECKING:
     from model.training.initial_weights import InitialWeights
@@ -20,6 +21,15 @@ if TYPE_CHECKING:
 RISES = 1.05  # a held-out loss that is larger than its minimum by this factor has risen
 LOSSES = {"masked_lm_loss": "Masked-LM loss", "next_sentence_loss": "Next-sentence loss"}
 OF_AVERAGE = "average_"  # begins the held-out figures of a moving average
+
+
+def is_better(found: Metrics, best: Metrics) -> bool:
+    """Return whether held-out figures are better than the best ones so far: by bits per byte.
+
+    By loss where these are not known, as of the best step that earlier code has noted.
+    """
+    measure = BITS if BITS in found and BITS in (best or found) else "loss"
+    return found[measure] < best.get(measure, math.inf)
 
 
 def histories(place: str) -> Iterator[Manifest]:

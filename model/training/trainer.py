@@ -294,9 +294,7 @@ class Trainer:
         self.tracker.log_metrics("validation", self.step, found if finite else {})
         shown = ", ".join(f"{key.replace('_', ' ')} {value:.4f}" for key, value in found.items())
         self.tracker.say(f"step {self.step:,}: held-out {shown if finite else 'loss not finite'}")
-        # A training that earlier code began to compare by loss goes on so.
-        measure = BITS if BITS in found and BITS in (self.best or found) else "loss"
-        if self.config.keep_best and finite and found[measure] < self.best.get(measure, math.inf):
+        if self.config.keep_best and finite and provenance.is_better(found, self.best):
             self.best = {"step": self.step, **found}
         return found if finite else None
 

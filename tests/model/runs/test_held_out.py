@@ -1,12 +1,14 @@
 """What is held out, and which checkpoint it chooses."""
 
 import json
+import math
 from pathlib import Path
 
 import pytest
 
 from benchmarks.small import write_prepared
-from model.config import DataConfig
+from model.config import DataConfig, ObjectiveConfig
+from model.loader.loader import Loader
 from pipeline.errors import ConfigError
 from pipeline.records import checkpoint_folder
 from pipeline.records.manifest import Manifest, require_manifest
@@ -96,3 +98,17 @@ def test_a_folder_that_is_not_there_is_named_by_its_key(work: Path, tmp_path: Pa
     typed = f"{key}={place}" if key == "data.dir" else f"{key}=[{place}]"
     said = train_many([(1, [*SMALL, f"workdir={work}", "steps=3", f"out={tmp_path}/out", typed])], code=2)
     assert f"{key}={place}: " in said
+
+
+def test_bits_per_byte_are_the_loss_of_the_text_that_is_masked(work: Path, tmp_path: Path) -> None:
+    """Whatever the number of ranks; counted here token by token."""
+    run = [*SMALL, f"workdir={work}", "steps=1", "evaluate_samples=9"]
+    train_many([(1, [*run, f"out={tmp_path}/one"]), (2, [*run, f"out={tmp_path}/two"])])
+    wordpiece = WordPiece.load(work / "vocab")
+    data = DataConfig(dir=str(work / "prepare"), vocab=str(work / "vocab"))
+    batch = Loader(data, ObjectiveConfig(name="nsp"), wordpiece, 0, "validation").batch(0, 9).batches[0]
+    texts = [wordpiece.vocab[label].removeprefix("##") for label in batch.masked_labels.tolist()]
+    size = sum(len(text.encode()) for text in texts) / len(texts)
+    for out in ("one", "two"):
+        found = rows(tmp_path / out, "validation")[-1]
+        assert found["bits_per_byte"] == pytest.approx(found["masked_lm_loss"] / math.log(2) / size)

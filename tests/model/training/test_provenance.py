@@ -109,3 +109,11 @@ def test_a_folder_states_how_much_is_read(tmp_path: Path, stated: object, tuned:
     (tmp_path / "config.json").write_text(json.dumps(content))
     (tmp_path / "tokenizer_config.json").write_text(json.dumps({"model_max_length": stated}))
     assert provenance.learnt(tmp_path, 40) == (tuned or learnt)
+
+
+def test_the_best_step_has_the_fewest_bits_per_byte_unless_losses_were_compared() -> None:
+    found = {"loss": 2.0, "bits_per_byte": 1.0}
+    assert provenance.is_better(found, {})
+    assert provenance.is_better(found, {"step": 1, "loss": 1.9, "bits_per_byte": 1.1})
+    assert not provenance.is_better(found, {"step": 1, "loss": 1.9}), "of earlier code"
+    assert provenance.is_better({"loss": 1.8}, {"step": 1, "loss": 1.9, "bits_per_byte": 1.1})

@@ -487,3 +487,13 @@ def test_real_text_gives_the_ids_of_the_library(shared_data: Path, model: str) -
         ids, lengths = wordpiece.encode(parts)
         assert lengths.tolist() == [len(one.ids) for one in encoded]
         assert ids.tolist() == [number for one in encoded for number in one.ids]
+
+
+@pytest.mark.parametrize("model", [None, "byte", "byte, prefix", "unigram, prefix", "unigram", "whole"])
+def test_entries_stand_for_the_bytes_of_the_text_without_its_spaces(model: str | None) -> None:
+    wordpiece = WordPiece(trained(model).to_str()) if model else TOKENIZERS["cased"]
+    text = "the mask und 中文 straße é." if model is None else " ".join(PARAGRAPHS)
+    ids = wordpiece.encode([text])[0]
+    assert wordpiece.unk not in ids
+    assert wordpiece.piece_bytes[ids].sum() == len("".join(text.split()).encode())
+    assert not wordpiece.piece_bytes[wordpiece.special_ids].any()
