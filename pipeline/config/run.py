@@ -94,6 +94,11 @@ class RunConfig(Section):
     corpus: CorpusConfig = option()
     recipe: str = option(help="Name of the recipe.")
     stages: dict[str, Any] = option({}, "Configurations by name of stage; STAGE.KEY=VALUE changes one.")
+    hours: float | None = option(
+        None,
+        "Hours of this machine, of which size, vocabulary, steps and rate are chosen; null: as the recipe says.",
+        above=0,
+    )
     steps: int | None = option(
         None,
         "Steps of all trainings together, which keep their shares of them, as in a recipe with "

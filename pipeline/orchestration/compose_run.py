@@ -32,7 +32,7 @@ from pipeline.common import cores
 from pipeline.common.schema import without_effect
 from pipeline.config import MINIMAL_PAIRS, EvaluateConfig, RunConfig, StageConfig
 from pipeline.errors import ConfigError, InputError, UserError, rendered
-from pipeline.orchestration import stage_keys
+from pipeline.orchestration import planner, stage_keys
 from pipeline.stages.registry import STAGES, type_of
 
 # A key of a stage among the words of a run: `train.steps=9`, `+train-512.deepspeed.KEY=9`.
@@ -211,6 +211,8 @@ def parse_run_argv(name: str, schema: type, argv: Words, asked: bool) -> Any:
     """
     words = expand(argv)
     own = search_path(words)
+    if not asked:
+        words = planner.add_plan(words, lambda others: parse_run_argv(name, schema, others, asked))
     try:
         config = compose_recipe(words, own)
         if config is None:

@@ -1,0 +1,64 @@
+"""What a training of so many tokens will reach, and with which settings: a law of the records.
+
+Its coefficients are in `law.yaml`, which `python -m benchmarks.records.law` writes; PyTorch is not imported.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pipeline.common.tables import read_table
+
+MILLION = 1e6
+USUAL = 4096  # entries of the vocabulary of most records
+
+
+@dataclass(frozen=True)
+class Expected:
+    """Held-out bits per byte, and the interval of two standard deviations of what the law left of its records."""
+
+    bits: float
+    low: float
+    high: float
+    beyond: float  # how many times more, or less, tokens are seen than in any record; 1: within
+
+    def __str__(self) -> str:
+        """Say it with its interval."""
+        return f"{self.bits:.2f} ({self.low:.2f} to {self.high:.2f})"
+
+
+def table() -> dict[str, Any]:
+    """Return the coefficients with their provenance."""
+    found: dict[str, Any] = read_table(__file__, "law.yaml")
+    return found
+
+
+def worth(once: float, readings: float, half: float) -> float:
+    """Return the bytes of new text that reading `once` bytes so often is worth: at most 1 + `half` times as many."""
+    return once * (readings if readings <= 1 else 1 + half * -math.expm1(-(readings - 1) / half))
+
+
+def bits_per_byte(law: dict[str, float], parameters: float, once: float, readings: float, entries: float) -> float:
+    """Return the expected bits per byte of a model trained on text of `once` bytes, without white space."""
+    of_size = law["size"] * (parameters / MILLION) ** -law["size_power"]
+    of_text = law["text"] * (worth(once, readings, law["readings"]) / MILLION) ** -law["text_power"]
+    return float((law["least"] + of_size + of_text) * (entries / USUAL) ** law["entries_power"])
+
+
+def expect(parameters: float, once: float, readings: float, entries: int) -> Expected:
+    """Return what the law expects; its interval is wider the further it is from the records."""
+    known = table()
+    bits = bits_per_byte(known["law"], parameters, once, readings, entries)
+    low, high = known["range"]["bytes_read"]
+    beyond = max(1.0, once * readings / high, low / max(once * readings, 1.0))
+    spread = math.exp(2 * known["residual"] * (1 + math.log(beyond)))
+    return Expected(bits, bits / spread, bits * spread, beyond)
+
+
+def near(name: str, value: float) -> float:
+    """Return a setting of the table by a size: between the measured ones, in logarithms."""
+    points = sorted(table()[name].items())
+    x, y = (np.log([float(each) for each in axis]) for axis in zip(*points, strict=True))
+    return float(np.exp(np.interp(math.log(value), x, y)))

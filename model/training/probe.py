@@ -1,0 +1,124 @@
+"""What a step takes on this machine: real trainings of made-up text for some seconds, remembered by machine."""
+
+import hashlib
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+
+from model.config import ModelConfig
+from model.tracking.metrics_file import read_metrics
+from model.training import cost
+from pipeline.errors import Restart
+from pipeline.records.manifest import Manifest, file_checksums
+from pipeline.shards import ShardInfo, write_shard
+from pipeline.storage import strict_json
+from pipeline.storage.atomic import write_text
+from pipeline.tokenization.wordpiece import SPECIAL, WordPiece, build
+
+ENTRIES, LENGTH, ROWS = 4096, 64, 2048  # of the text
+SHAPES = {(1, 64): 60, (2, 128): 40, (4, 256): 10}  # layers and hidden size, and steps: seconds of two cores
+SETTINGS = "objective=mlm optimizer=muon clip=null deepspeed=zero0 batch_size=16 micro_batch=16 log_every=2".split()
+QUIET = "tracking=none evaluate_every=1000000 save_every=1000000 evaluate_samples=16".split()
+Rates = list[tuple[float, float]]  # operations of a token, and tokens per second, by operations
+
+
+def shape(layers: int, hidden: int) -> dict[str, int]:
+    """Return the sizes of a BERT, as published ones have them."""
+    return {"layers": layers, "hidden": hidden, "heads": max(1, hidden // 64), "feed_forward": 4 * hidden}
+
+
+def model_of(layers: int, hidden: int, entries: int) -> ModelConfig:
+    """Return the model of a size."""
+    return ModelConfig(name=f"{layers}x{hidden}", vocab_size=entries, **shape(layers, hidden))
+
+
+def operations(model: ModelConfig, length: int) -> float:
+    """Return the operations of training on one token."""
+    return cost.flops(model, [length], 0.225) / length
+
+
+def measured_rates(ours: int) -> Rates:
+    """Return the rates of this machine with so many cores: those of an earlier call, if there was one."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "bert-pipeline"
+    kind = f"{platform.machine()} {platform.processor()} {platform.python_version()} {os.cpu_count()} {ours} {SHAPES}"
+    path = cache / f"steps-{hashlib.sha256(kind.encode()).hexdigest()[:12]}.json"
+    if found := strict_json.own(path).get("rates"):
+        return [(work, rate) for work, rate in found]
+    rates = measure()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_text(path, json.dumps({"rates": rates}) + "\n")
+    return rates
+
+
+def measure() -> Rates:
+    """Train each of `SHAPES` as a run does.
+
+    Raises:
+        Restart: such a training failed; its output is on the terminal.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        work = Path(folder)
+        write_text_of_words(work)
+        rates = []
+        for (layers, hidden), steps in SHAPES.items():
+            out = work / f"{layers}x{hidden}"
+            sizes = [f"model.{key}={value}" for key, value in shape(layers, hidden).items()]
+            words = [f"workdir={work}", f"out={out}", "model=tiny", *sizes, f"steps={steps}", *SETTINGS, *QUIET]
+            command = [sys.executable, "-m", "pipeline.train", *words]
+            done = subprocess.run(command, check=False, capture_output=True, text=True)
+            if done.returncode:
+                sys.stderr.write(done.stderr)
+                raise Restart("the training that measures this machine failed", "see its output above")
+            rows = [row["tokens_per_second"] for row in read_metrics(out) if row["kind"] == "train"]
+            rates.append((operations(model_of(layers, hidden, ENTRIES), LENGTH), median(rows[1:])))
+    return rates
+
+
+def write_text_of_words(work: Path) -> None:
+    """Write a vocabulary and full shards of random words."""
+    (work / "vocab").mkdir()
+    words = [f"w{number}" for number in range(ENTRIES - len(SPECIAL))]
+    (work / "vocab" / "tokenizer.json").write_text(build([*SPECIAL, *words], lowercase=True))
+    wordpiece, prepared = WordPiece.load(work / "vocab"), work / "prepare"
+    prepared.mkdir()
+    draws, tokens = np.random.default_rng(0), LENGTH - 2
+    for split in ("train", "validation"):
+        info = ShardInfo(
+            split=split,
+            pairs="none",
+            tokenizer=wordpiece.sha256,
+            vocab_size=wordpiece.size,
+            sequence_length=LENGTH,
+            seed=0,
+        )
+        ids = draws.integers(len(SPECIAL), ENTRIES, ROWS * tokens).astype(np.uint16)
+        path, ends = prepared / f"{split}-00000-of-00001.arrow", np.arange(ROWS + 1) * tokens
+        write_shard(path, info, ids, ends, np.full(ROWS, tokens), np.zeros(ROWS, bool))
+    Manifest(
+        stage="prepare",
+        fingerprint="0" * 64,
+        version=1,
+        config={},
+        inputs={},
+        files=file_checksums(prepared, {}),
+        figures={},
+        summary="",
+        seconds=0.0,
+        finished="",
+    ).write(prepared)
+
+
+def rate_at(rates: Rates, work: float) -> float:
+    """Return the tokens per second of a model whose tokens take `work` operations: between the measured ones."""
+    known, found = np.log(np.array(rates)).T
+    if work > rates[-1][0]:  # as many operations a second as the largest
+        return float(np.exp(found[-1]) * rates[-1][0] / work)
+    return float(np.exp(np.interp(np.log(work), known, found)))
+

@@ -1,0 +1,197 @@
+"""`hours=2`: the words of a command line that a law of the records, the text and this machine choose.
+
+They are settings like those that a user types, of the recipe `planned`, and what a user types counts before them. The
+folder of the run keeps them: the same command line, and a later release, go on with the same plan.
+"""
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from model.training import cost, law, probe
+from pipeline.cli.overrides import Words
+from pipeline.common import cores
+from pipeline.config import PrepareConfig, RunConfig
+from pipeline.console import terminal
+from pipeline.console.formatting import WARNING
+from pipeline.errors import ConfigError
+from pipeline.preparation.documents import DocumentCounts, DocumentReader
+from pipeline.records.estimate import HOUR, rounded
+from pipeline.storage import strict_json
+from pipeline.storage.atomic import write_text
+
+FILE = "hours.json"  # in the folder of a run: what was chosen
+RECIPE, LENGTH, STEP, BATCH = "planned", 64, 1024, 16  # tokens of a sample and a step, and samples: as in the records
+EVALUATIONS, EVALUATED = 5, 1000  # and the samples of each
+REST = 60.0  # seconds of the stages around training of a small text: vocabulary, conversion, report
+PREPARED = 3.0  # time of the stages before training, in that of counting the words
+LEAST = 0.3  # of the hours: what training has at least
+SHOWN = (0.5, 1.0, 2.0, 4.0, 8.0)  # hours of the table
+
+
+class Text(NamedTuple):
+    """What is known of a corpus."""
+
+    words: int
+    bytes: int  # of UTF-8, without white space
+    letters: int
+    whole: bool  # False: the hours do not suffice to read more
+    seconds: float  # of counting
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A size and a vocabulary with what they reach."""
+
+    size: str  # layers x hidden
+    entries: int
+    parameters: int
+    steps: int
+    tokens: float
+    readings: float
+    expected: law.Expected
+
+    def __str__(self) -> str:
+        """Say it in a line."""
+        return (
+            f"bert {self.size}, {self.parameters / 1e6:.1f} M parameters, {self.entries:,} entries, {self.steps:,} steps, "
+            f"{self.tokens / 1e6:.1f} M tokens, {self.readings:.1f} readings: {self.expected} bits per byte"
+        )
+
+
+def add_plan(words: Words, compose: Callable[[Words], RunConfig]) -> Words:
+    """Return the words of a run with what `hours` chooses before them; the same without `hours`.
+
+    Raises:
+        ConfigError: it is no number, is combined with what it chooses, or cannot be planned here.
+        InputError: the corpus cannot be read.
+    """
+    typed = {word.partition("=")[0].lstrip("+"): word.partition("=")[2] for word in words}
+    if typed.get("hours", "null") == "null":
+        return words
+    chosen = next((key for key in ("recipe", "model") if key in typed), None)
+    if chosen is not None:
+        raise ConfigError("is chosen by hours; leave one of both out", chosen, typed[chosen])
+    usual = [word for word in words if word.partition("=")[0] != "hours"]
+    config = compose([f"recipe={RECIPE}", *usual])
+    hours = float_of(typed["hours"])
+    if not config.executor.here or "://" in config.workdir or cores.gpus_present():
+        raise ConfigError(
+            "plans for the processors of this machine alone, whose steps it measures; choose a recipe", "hours", hours
+        )
+    kept = Path(config.workdir, FILE)
+    asked = {"hours": hours, "corpus": json.loads(json.dumps(asdict(config.corpus)))}
+    found = strict_json.own(kept)
+    if found.get("asked") != asked:
+        made, text = plan(hours, config)
+        found = {"asked": asked, "words": made, "said": text, "law": law.table()}
+        if not config.dry_run:
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            write_text(kept, json.dumps(found, indent=1) + "\n")
+    terminal.say(found["said"])
+    return [*(word for word in found["words"] if word.partition("=")[0] not in typed), *words]
+
+
+def float_of(value: str) -> float:
+    """Return the hours; ConfigError where they are none."""
+    try:
+        hours = float(value)
+    except ValueError:
+        hours = 0.0
+    if not 0 < hours < float("inf"):
+        raise ConfigError("must be a number above 0, such as 2 or 0.5", "hours", value)
+    return hours
+
+
+def plan(hours: float, config: RunConfig) -> tuple[Words, str]:
+    """Return what is chosen as words, and as text with its reasons."""
+    rates = probe.measured_rates(config.cores or cores.available())
+    fastest = max(rate for _, rate in rates)
+    most = max(hours, *SHOWN) * HOUR * fastest  # words are no shorter than tokens
+    text = count(config.stages["prepare"], most)
+    share = 1 - config.stages["prepare"].validation_share
+    choices = sorted(candidates(hours, text, rates, share), key=lambda each: each.expected.bits)
+    best = choices[0]
+    others = [next((one for one in choices if one.size == size), best) for size in dict.fromkeys(c.size for c in choices)]
+    lines = [
+        f"hours={hours:g}: {best}",
+        f"  of {text.words:,} words{'' if text.whole else ' and more'}, counted; "
+        f"{rounded(training_seconds(hours, text))} of training",
+        *(f"  instead of {other}" for other in others if other.size != best.size),
+    ]
+    for each in SHOWN if config.dry_run else ():
+        lines.append(f"  {each:g} h: {min(candidates(each, text, rates, share), key=lambda one: one.expected.bits)}")
+    warnings = "".join(f"{WARNING}{one}" for one in doubts(best, text))
+    layers, hidden = map(int, best.size.split("x"))
+    settings: dict[str, Any] = {
+        "recipe": RECIPE,
+        "model.name": best.size,
+        **{f"model.{key}": value for key, value in probe.shape(layers, hidden).items()},
+        "vocab.size": best.entries,
+        "steps": best.steps,
+        "train.optimizer.learning_rate": round(law.near("rate", hidden), 5),
+        "train.evaluate_every": max(1, best.steps // EVALUATIONS),
+        "train.save_every": max(1, best.steps // EVALUATIONS),
+    }
+    return [f"{key}={value}" for key, value in settings.items()], "\n".join(lines) + warnings
+
+
+def doubts(best: Choice, text: Text) -> Iterator[str]:
+    """Yield what the law does not know of a plan."""
+    known = law.table()
+    if best.expected.beyond > 2:
+        yield f"it reads {best.expected.beyond:.0f} times as much text as any record of the law, or as little"
+    if best.size == known["sizes"][-1]:
+        yield f"{best.size} is the largest size of the records; a larger one may be better"
+    if text.bytes > 1.3 * text.letters:
+        yield "a letter has several bytes here, as in no record: bits per byte will be fewer"
+
+
+def training_seconds(hours: float, text: Text) -> float:
+    """Return the seconds that training has."""
+    return max(LEAST * hours * HOUR, hours * HOUR - REST - PREPARED * text.seconds)
+
+
+def candidates(hours: float, text: Text, rates: probe.Rates, share: float) -> Iterator[Choice]:
+    """Yield what each size and vocabulary of the records reaches of a text, of which `share` is trained on."""
+    known = law.table()
+    for size in known["sizes"]:
+        for entries, bytes_a_token in known["bytes_a_token"].items():
+            layers, hidden = map(int, size.split("x"))
+            model = probe.model_of(layers, hidden, entries)
+            rate = probe.rate_at(rates, probe.operations(model, LENGTH))
+            spent = EVALUATIONS * EVALUATED * LENGTH * known["fill"] / 3  # forward passes alone
+            once = text.bytes * share
+            most = known["range"]["readings"] * once / bytes_a_token  # more were not measured
+            tokens = min(most, max(rate * training_seconds(hours, text) - spent, STEP * 20))
+            readings, parameters = tokens * bytes_a_token / once, cost.parameters(model)
+            steps = max(1, round(tokens / STEP / known["fill"]))
+            expected = law.expect(parameters, once, readings, entries)
+            yield Choice(size, entries, parameters, steps, tokens, readings, expected)
+
+
+def count(config: PrepareConfig, most: float) -> Text:
+    """Count the words of a corpus as `prepare` does, each document once, up to about `most`.
+
+    Raises:
+        InputError: it cannot be read, or has none.
+    """
+    began, reader, account = time.perf_counter(), DocumentReader(config), DocumentCounts()
+    seen: set[int] = set()
+    words = size = letters = 0
+    for split in reader.reader.splits(2**26):
+        for document in reader.kept(split, account, lambda _: None):
+            if (key := hash(document.text)) in seen:
+                continue
+            seen.add(key)
+            parts = document.text.split()
+            words, letters = words + len(parts), letters + sum(map(len, parts))
+            size += sum(len(part.encode(errors="replace")) for part in parts)
+            if words > most:
+                return Text(words, size, letters, False, time.perf_counter() - began)
+    if not words:
+        raise ConfigError("has no words to plan for", "corpus.path", config.corpus.path)
+    return Text(words, size, letters, True, time.perf_counter() - began)
