@@ -20,9 +20,13 @@ def main() -> None:
         print(f"\n{machine}, code {commit}\n\n{table(list(group))}")
     if options.plot:
         longest = sorted(rows, key=lambda row: -row["tokens"])[:7]
-        named = [("-".join(row["name"].split("-")[:4]), *map(list, zip(*row["curve"], strict=True))) for row in longest]
+        named = [("-".join(row["name"].split("-")[:4]), *column(row["curve"])) for row in longest]
         picture = plots.lines(named, "tokens", "held-out bits per byte")
         options.plot.write_text(picture, encoding="utf-8")
+
+
+def column(curve: list[list[float]]) -> tuple[list[float], list[float]]:
+    return [tokens for tokens, _ in curve], [bits for _, bits in curve]
 
 
 def place(row: Row) -> tuple[str, str]:

@@ -3,9 +3,8 @@
     python -m benchmarks.records.law [--plot docs/images/law.svg]
 
 Bits per byte = (least + size (parameters / 1e6)^-p + text (bytes worth / 1e6)^-q) (entries / 4096)^r, where text that
-is read again is worth less: Muennighoff et al. 2023. A corpus has a factor of its own, which is no part of the law: of
-an unknown corpus it is not known, and so counts in the residual. Each record is also predicted by a law that was fitted
-without it.
+is read again is worth less: Muennighoff et al. 2023. Each corpus has a factor of its own; of an unknown one it is their
+mean, and how much they differ is a part of the interval. Each record is also predicted by a law fitted without it.
 """
 
 import argparse
@@ -43,12 +42,11 @@ def main() -> None:
     found, factors = fit(rows)
     left = []
     for row in rows:
-        others = [other for other in rows if other is not row]
-        alone, known = fit(others)
-        left.append(math.log(row[BITS] / expected(alone, known.get(row["corpus"], 1.0), row)))
-        print(f"{row['name']}: {row[BITS]:.3f}, without it {row[BITS] / math.exp(left[-1]):.3f} ({left[-1]:+.1%})")
-    spread = float(np.std([math.log(one) for one in factors.values()]))
-    residual = math.hypot(float(np.sqrt(np.mean(np.square(left)))), spread)
+        alone, known = fit([other for other in rows if other is not row])
+        if row["corpus"] in known:
+            left.append(math.log(row[BITS] / expected(alone, known[row["corpus"]], row)))
+            print(f"{row['name']}: {row[BITS]:.3f}, without it {row[BITS] / math.exp(left[-1]):.3f} ({left[-1]:+.1%})")
+    residual = float(np.sqrt(np.mean(np.square(left))))
     print(f"{len(rows)} records, {found}; factors of corpora {factors}; residual {residual:.3f}")
     OUT.write_text(text_of(rows, found, factors, residual), encoding="utf-8")
     if options.plot:
@@ -89,20 +87,26 @@ def text_of(rows: list[Row], found: dict[str, float], factors: dict[str, float],
     """Return the data file."""
     read = [row["tokens"] * row["bytes_a_token"] for row in rows]
     english = [row for row in rows if row["corpus"] == "wiki"]
-    made = {
-        "law": {key: round(value, 4) for key, value in found.items()},
-        "residual": round(residual, 4),
-        "records": len(rows),
-        "factors_of_corpora": {key: round(value, 3) for key, value in factors.items()},
-        "range": {
-            "bytes_read": [round(min(read)), round(max(read))],
-            "words": sorted({row["words"] for row in rows}),
-            "readings": max(row["readings"] for row in rows),
-        },
-        "sizes": sorted({row["size"] for row in rows}, key=lambda size: tuple(map(int, size.split("x")))),
-        "bytes_a_token": {row["entries"]: round(row["bytes_a_token"], 3) for row in english},
-        "fill": round(float(np.mean([row["tokens"] / row["steps"] / row["tokens_a_step"] for row in english])), 3),
-    } | choices(all_records())
+    levels = [math.log(one) for one in factors.values()]
+    made = (
+        {
+            "law": {key: round(value, 4) for key, value in found.items()},
+            "residual": round(residual, 4),  # of the logarithm, each record predicted without it
+            "level": round(math.exp(float(np.mean(levels))), 4),  # of an unknown corpus, and how much corpora differ
+            "levels": round(float(np.std(levels, ddof=1)) if levels[1:] else 0.1, 4),
+            "records": len(rows),
+            "factors_of_corpora": {key: round(value, 3) for key, value in factors.items()},
+            "range": {
+                "bytes_read": [round(min(read)), round(max(read))],
+                "words": sorted({row["words"] for row in rows}),
+                "readings": max(row["readings"] for row in rows),
+            },
+            "sizes": sorted({row["size"] for row in rows}, key=lambda size: tuple(map(int, size.split("x")))),
+            "bytes_a_token": {row["entries"]: round(row["bytes_a_token"], 3) for row in english},
+            "fill": round(float(np.mean([row["tokens"] / row["steps"] / row["tokens_a_step"] for row in english])), 3),
+        }
+        | choices(all_records())
+    )
     head = "# Written by `python -m benchmarks.records.law` from benchmarks/records; see docs/choose.md.\n"
     return head + yaml.safe_dump(made, sort_keys=False)
 

@@ -50,10 +50,10 @@ def bits_per_byte(law: dict[str, float], parameters: float, once: float, reading
 def expect(parameters: float, once: float, readings: float, entries: int) -> Expected:
     """Return what the law expects; its interval is wider the further it is from the records."""
     known = table()
-    bits = bits_per_byte(known["law"], parameters, once, readings, entries)
+    bits = known["level"] * bits_per_byte(known["law"], parameters, once, readings, entries)
     low, high = known["range"]["bytes_read"]
     beyond = max(1.0, once * readings / high, low / max(once * readings, 1.0))
-    spread = math.exp(2 * known["residual"] * (1 + math.log(beyond)))
+    spread = math.exp(2 * math.hypot(known["residual"] * (1 + math.log(beyond)), known["levels"]))
     return Expected(bits, bits / spread, bits * spread, beyond)
 
 

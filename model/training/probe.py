@@ -9,6 +9,7 @@ import sys
 import tempfile
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import numpy as np
 
@@ -24,8 +25,16 @@ from pipeline.tokenization.wordpiece import SPECIAL, WordPiece, build
 
 ENTRIES, LENGTH, ROWS = 4096, 64, 2048  # of the text
 SHAPES = {(1, 64): 60, (2, 128): 40, (4, 256): 10}  # layers and hidden size, and steps: seconds of two cores
-SETTINGS = "objective=mlm optimizer=muon clip=null deepspeed=zero0 batch_size=16 micro_batch=16 log_every=2".split()
-QUIET = "tracking=none evaluate_every=1000000 save_every=1000000 evaluate_samples=16".split()
+SETTINGS = [
+    "objective=mlm",
+    "optimizer=muon",
+    "clip=null",
+    "deepspeed=zero0",
+    "batch_size=16",
+    "micro_batch=16",
+    "log_every=2",
+]
+QUIET = ["tracking=none", "evaluate_every=1000000", "save_every=1000000", "evaluate_samples=16"]
 Rates = list[tuple[float, float]]  # operations of a token, and tokens per second, by operations
 
 
@@ -36,7 +45,8 @@ def shape(layers: int, hidden: int) -> dict[str, int]:
 
 def model_of(layers: int, hidden: int, entries: int) -> ModelConfig:
     """Return the model of a size."""
-    return ModelConfig(name=f"{layers}x{hidden}", vocab_size=entries, **shape(layers, hidden))
+    sizes: dict[str, Any] = {**shape(layers, hidden)}
+    return ModelConfig(name=f"{layers}x{hidden}", vocab_size=entries, **sizes)
 
 
 def operations(model: ModelConfig, length: int) -> float:
@@ -44,30 +54,35 @@ def operations(model: ModelConfig, length: int) -> float:
     return cost.flops(model, [length], 0.225) / length
 
 
-def measured_rates(ours: int) -> Rates:
-    """Return the rates of this machine with so many cores: those of an earlier call, if there was one."""
+def cache_file(ours: int) -> Path:
+    """Return where the rates of this machine are kept, with so many of its cores."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "bert-pipeline"
     kind = f"{platform.machine()} {platform.processor()} {platform.python_version()} {os.cpu_count()} {ours} {SHAPES}"
-    path = cache / f"steps-{hashlib.sha256(kind.encode()).hexdigest()[:12]}.json"
+    return cache / f"steps-{hashlib.sha256(kind.encode()).hexdigest()[:12]}.json"
+
+
+def measured_rates(ours: int, shapes: dict[tuple[int, int], int] = SHAPES) -> Rates:
+    """Return the rates of this machine with so many cores: those of an earlier call, if there was one.
+
+    Raises:
+        Restart: a training that measures them failed; its output is on the terminal.
+    """
+    path = cache_file(ours)
     if found := strict_json.own(path).get("rates"):
         return [(work, rate) for work, rate in found]
-    rates = measure()
+    rates = measure(shapes)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_text(path, json.dumps({"rates": rates}) + "\n")
     return rates
 
 
-def measure() -> Rates:
-    """Train each of `SHAPES` as a run does.
-
-    Raises:
-        Restart: such a training failed; its output is on the terminal.
-    """
+def measure(shapes: dict[tuple[int, int], int]) -> Rates:
+    """Train each shape for its steps, as a run does."""
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)
         write_text_of_words(work)
         rates = []
-        for (layers, hidden), steps in SHAPES.items():
+        for (layers, hidden), steps in shapes.items():
             out = work / f"{layers}x{hidden}"
             sizes = [f"model.{key}={value}" for key, value in shape(layers, hidden).items()]
             words = [f"workdir={work}", f"out={out}", "model=tiny", *sizes, f"steps={steps}", *SETTINGS, *QUIET]
@@ -121,4 +136,3 @@ def rate_at(rates: Rates, work: float) -> float:
     if work > rates[-1][0]:  # as many operations a second as the largest
         return float(np.exp(found[-1]) * rates[-1][0] / work)
     return float(np.exp(np.interp(np.log(work), known, found)))
-

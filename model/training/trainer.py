@@ -342,9 +342,9 @@ class Trainer:
                 self.guard.beat()
         figures = meter.read(config.objective.next_sentence)
         found = {key: figures[key] for key in figures if key.endswith(("loss", "accuracy"))}
-        size = self.bytes_per_mask[name]
-        if size and "masked_lm_loss" in found:
-            found[BITS] = found["masked_lm_loss"] / math.log(2) / size
+        mean = self.bytes_per_mask[name]
+        if mean and "masked_lm_loss" in found:
+            found[BITS] = found["masked_lm_loss"] / math.log(2) / mean
         return found
 
     @cached_property

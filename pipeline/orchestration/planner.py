@@ -23,11 +23,13 @@ from pipeline.records.estimate import HOUR, rounded
 from pipeline.storage import strict_json
 from pipeline.storage.atomic import write_text
 
+TITLES = "  size  parameters  entries      steps    tokens  readings  bits per byte (interval)"
 FILE = "hours.json"  # in the folder of a run: what was chosen
 RECIPE, LENGTH, STEP, BATCH = "planned", 64, 1024, 16  # tokens of a sample and a step, and samples: as in the records
 EVALUATIONS, EVALUATED = 5, 1000  # and the samples of each
 REST = 60.0  # seconds of the stages around training of a small text: vocabulary, conversion, report
 PREPARED = 3.0  # time of the stages before training, in that of counting the words
+READ_UP = 0.99  # of the most readings of the records: as often as they
 LEAST = 0.3  # of the hours: what training has at least
 SHOWN = (0.5, 1.0, 2.0, 4.0, 8.0)  # hours of the table
 
@@ -55,11 +57,10 @@ class Choice:
     expected: law.Expected
 
     def __str__(self) -> str:
-        """Say it in a line."""
-        return (
-            f"bert {self.size}, {self.parameters / 1e6:.1f} M parameters, {self.entries:,} entries, {self.steps:,} steps, "
-            f"{self.tokens / 1e6:.1f} M tokens, {self.readings:.1f} readings: {self.expected} bits per byte"
-        )
+        """Return it as a row of `TITLES`."""
+        read = f"{self.tokens / 1e6:,.1f} M  {self.readings:8.1f}"
+        sizes = f"{self.size:>6}  {self.parameters / 1e6:8.1f} M  {self.entries:7,}"
+        return f"{sizes}  {self.steps:9,}  {read:>18}  {self.expected}"
 
 
 def add_plan(words: Words, compose: Callable[[Words], RunConfig]) -> Words:
@@ -115,15 +116,17 @@ def plan(hours: float, config: RunConfig) -> tuple[Words, str]:
     share = 1 - config.stages["prepare"].validation_share
     choices = sorted(candidates(hours, text, rates, share), key=lambda each: each.expected.bits)
     best = choices[0]
-    others = [next((one for one in choices if one.size == size), best) for size in dict.fromkeys(c.size for c in choices)]
+    sizes = {one.size: one for one in reversed(choices)}  # the best of each
     lines = [
-        f"hours={hours:g}: {best}",
-        f"  of {text.words:,} words{'' if text.whole else ' and more'}, counted; "
-        f"{rounded(training_seconds(hours, text))} of training",
-        *(f"  instead of {other}" for other in others if other.size != best.size),
+        f"hours={hours:g}: bert {best.size}; {text.words:,} words{'' if text.whole else ' and more'}, counted; "
+        f"{rounded(training_seconds(hours, text))} of training at this machine's measured rate",
+        f"{'':9}{TITLES}",
+        f"{'chosen':9}{best}",
+        *(f"{'instead':9}{other}" for size, other in sizes.items() if size != best.size),
     ]
     for each in SHOWN if config.dry_run else ():
-        lines.append(f"  {each:g} h: {min(candidates(each, text, rates, share), key=lambda one: one.expected.bits)}")
+        then = min(candidates(each, text, rates, share), key=lambda one: one.expected.bits)
+        lines.append(f"{f'{each:g} h':9}{then}")
     warnings = "".join(f"{WARNING}{one}" for one in doubts(best, text))
     layers, hidden = map(int, best.size.split("x"))
     settings: dict[str, Any] = {
@@ -146,6 +149,8 @@ def doubts(best: Choice, text: Text) -> Iterator[str]:
         yield f"it reads {best.expected.beyond:.0f} times as much text as any record of the law, or as little"
     if best.size == known["sizes"][-1]:
         yield f"{best.size} is the largest size of the records; a larger one may be better"
+    if best.readings > READ_UP * known["range"]["readings"]:
+        yield "the text is read as often as in any record of the law, and the hours are not used up; more text helps"
     if text.bytes > 1.3 * text.letters:
         yield "a letter has several bytes here, as in no record: bits per byte will be fewer"
 
