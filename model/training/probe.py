@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from model.config import ModelConfig
+from model.config.training import SHARE
 from model.tracking.metrics_file import read_metrics
 from model.training import cost
 from pipeline.errors import Restart
@@ -23,17 +24,10 @@ from pipeline.storage import strict_json
 from pipeline.storage.atomic import write_text
 from pipeline.tokenization.wordpiece import SPECIAL, WordPiece, build
 
-ENTRIES, LENGTH, ROWS = 4096, 64, 2048  # of the text
+ENTRIES, LENGTH, ROWS, BATCH = 4096, 64, 2048, 16  # of the text, and the samples of a step
 SHAPES = {(1, 64): 60, (2, 128): 40, (4, 256): 10}  # layers and hidden size, and steps: seconds of two cores
-SETTINGS = [
-    "objective=mlm",
-    "optimizer=muon",
-    "clip=null",
-    "deepspeed=zero0",
-    "batch_size=16",
-    "micro_batch=16",
-    "log_every=2",
-]
+SETTINGS = "model=tiny objective=mlm optimizer=muon clip=null deepspeed=zero0 log_every=2".split()
+SETTINGS += [f"batch_size={BATCH}", f"micro_batch={BATCH}"]
 QUIET = ["tracking=none", "evaluate_every=1000000", "save_every=1000000", "evaluate_samples=16"]
 Rates = list[tuple[float, float]]  # operations of a token, and tokens per second, by operations
 
@@ -70,14 +64,15 @@ def measured_rates(ours: int, shapes: dict[tuple[int, int], int] = SHAPES) -> Ra
     path = cache_file(ours)
     if found := strict_json.own(path).get("rates"):
         return [(work, rate) for work, rate in found]
-    rates = measure(shapes)
+    rates = measure(ours, shapes)
     path.parent.mkdir(parents=True, exist_ok=True)
     write_text(path, json.dumps({"rates": rates}) + "\n")
     return rates
 
 
-def measure(shapes: dict[tuple[int, int], int]) -> Rates:
-    """Train each shape for its steps, as a run does."""
+def measure(ours: int, shapes: dict[tuple[int, int], int]) -> Rates:
+    """Train each shape for its steps, as a run with so many cores does."""
+    ranks = max(1, min(ours, BATCH // SHARE))
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)
         write_text_of_words(work)
@@ -85,8 +80,8 @@ def measure(shapes: dict[tuple[int, int], int]) -> Rates:
         for (layers, hidden), steps in shapes.items():
             out = work / f"{layers}x{hidden}"
             sizes = [f"model.{key}={value}" for key, value in shape(layers, hidden).items()]
-            words = [f"workdir={work}", f"out={out}", "model=tiny", *sizes, f"steps={steps}", *SETTINGS, *QUIET]
-            command = [sys.executable, "-m", "pipeline.train", *words]
+            words = [f"workdir={work}", f"out={out}", f"processes={ranks}", f"steps={steps}", *sizes]
+            command = [sys.executable, "-m", "pipeline.train", *words, *SETTINGS, *QUIET]
             done = subprocess.run(command, check=False, capture_output=True, text=True)
             if done.returncode:
                 sys.stderr.write(done.stderr)

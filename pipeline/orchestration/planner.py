@@ -25,7 +25,7 @@ from pipeline.storage.atomic import write_text
 
 TITLES = "  size  parameters  entries      steps    tokens  readings  bits per byte (interval)"
 FILE = "hours.json"  # in the folder of a run: what was chosen
-RECIPE, LENGTH, STEP, BATCH = "planned", 64, 1024, 16  # tokens of a sample and a step, and samples: as in the records
+RECIPE, STEP = "planned", probe.LENGTH * probe.BATCH  # tokens of a step: as in the records
 EVALUATIONS, EVALUATED = 5, 1000  # and the samples of each
 REST = 60.0  # seconds of the stages around training of a small text: vocabulary, conversion, report
 PREPARED = 3.0  # time of the stages before training, in that of counting the words
@@ -167,8 +167,8 @@ def candidates(hours: float, text: Text, rates: probe.Rates, share: float) -> It
         for entries, bytes_a_token in known["bytes_a_token"].items():
             layers, hidden = map(int, size.split("x"))
             model = probe.model_of(layers, hidden, entries)
-            rate = probe.rate_at(rates, probe.operations(model, LENGTH))
-            spent = EVALUATIONS * EVALUATED * LENGTH * known["fill"] / 3  # forward passes alone
+            rate = probe.rate_at(rates, probe.operations(model, probe.LENGTH))
+            spent = EVALUATIONS * EVALUATED * probe.LENGTH * known["fill"] / 3  # forward passes alone
             once = text.bytes * share
             most = known["range"]["readings"] * once / bytes_a_token  # more were not measured
             tokens = min(most, max(rate * training_seconds(hours, text) - spent, STEP * 20))
