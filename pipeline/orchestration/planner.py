@@ -31,6 +31,7 @@ REST = 60.0  # seconds of the stages around training of a small text: vocabulary
 PREPARED = 3.0  # time of the stages before training, in that of counting the words
 READ_UP = 0.99  # of the most readings of the records: as often as they
 LEAST = 0.3  # of the hours: what training has at least
+PART = 2**26  # bytes of a file range
 SHOWN = (0.5, 1.0, 2.0, 4.0, 8.0)  # hours of the table
 
 
@@ -58,7 +59,7 @@ class Choice:
 
     def __str__(self) -> str:
         """Return it as a row of `TITLES`."""
-        read = f"{self.tokens / 1e6:,.1f} M  {self.readings:8.1f}"
+        read = f"{self.tokens / 1e6:,.2f} M  {self.readings:8.1f}"
         sizes = f"{self.size:>6}  {self.parameters / 1e6:8.1f} M  {self.entries:7,}"
         return f"{sizes}  {self.steps:9,}  {read:>18}  {self.expected}"
 
@@ -109,6 +110,7 @@ def float_of(value: str) -> float:
 
 def plan(hours: float, config: RunConfig) -> tuple[Words, str]:
     """Return what is chosen as words, and as text with its reasons."""
+    DocumentReader(config.stages["prepare"]).reader.splits(PART)  # fails at once where there is nothing to read
     rates = probe.measured_rates(config.cores or cores.available())
     fastest = max(rate for _, rate in rates)
     most = max(hours, *SHOWN) * HOUR * fastest  # words are no shorter than tokens
@@ -187,7 +189,7 @@ def count(config: PrepareConfig, most: float) -> Text:
     began, reader, account = time.perf_counter(), DocumentReader(config), DocumentCounts()
     seen: set[int] = set()
     words = size = letters = 0
-    for split in reader.reader.splits(2**26):
+    for split in reader.reader.splits(PART):
         for document in reader.kept(split, account, lambda _: None):
             if (key := hash(document.text)) in seen:
                 continue

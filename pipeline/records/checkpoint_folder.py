@@ -165,7 +165,7 @@ def read_field(path: Path, key: str) -> Any:
 
 
 def best_of(path: Path) -> list[Path]:
-    """Return the checkpoint of the lowest held-out loss up to one; none without `keep_best`."""
+    """Return the checkpoint of the best held-out figures up to one; none without `keep_best`."""
     best = read_field(path, "best")
     step = best.get("step") if isinstance(best, dict) else None
     return [path.with_name(name_of(int(step)))] if isinstance(step, int | float) else []

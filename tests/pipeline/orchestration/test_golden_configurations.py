@@ -36,7 +36,7 @@ def of_pages() -> list[str]:
     for page in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]:
         for line in commands(page):
             words = shlex.split(line, comments=True) if line.startswith("python -m pipeline.run ") else []
-            if words and not {"--help", "…"} & {*words} and not any(word.startswith("@") for word in words):
+            if words and not {"--help", "…"} & {*words} and not any(word.startswith(("@", "hours=")) for word in words):
                 found.append(shlex.join(word for word in words[3:] if word != "--cfg" and word != "job"))
     return found
 
