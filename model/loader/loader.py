@@ -154,7 +154,7 @@ class Loader:
             yield replace(span, first=first, last=last + 1)
 
     def bytes_per_mask(self, count: int) -> float:
-        """Return the bytes of text that a masked token of the first samples stands for, on average."""
+        """Return the bytes of text of a masked token of the first samples, on average."""
         tokens, size = 0, 0
         for first in range(0, count, BLOCK):
             for batch in self.batch(first, min(BLOCK, count - first)).batches:

@@ -1,4 +1,4 @@
-"""What a training of so many tokens will reach, and with which settings: a law of the records.
+"""What a training will reach, and with which settings: a law of the records.
 
 Its coefficients are in `law.yaml`, which `python -m benchmarks.records.law` writes; PyTorch is not imported.
 """

@@ -49,14 +49,14 @@ def operations(model: ModelConfig, length: int) -> float:
 
 
 def cache_file(ours: int) -> Path:
-    """Return where the rates of this machine are kept, with so many of its cores."""
+    """Return where the rates of this machine are kept, with a number of its cores."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "bert-pipeline"
     kind = f"{platform.machine()} {platform.processor()} {platform.python_version()} {os.cpu_count()} {ours} {SHAPES}"
     return cache / f"steps-{hashlib.sha256(kind.encode()).hexdigest()[:12]}.json"
 
 
 def measured_rates(ours: int, shapes: dict[tuple[int, int], int] = SHAPES) -> Rates:
-    """Return the rates of this machine with so many cores: those of an earlier call, if there was one.
+    """Return the rates of this machine with a number of cores: those of an earlier call, if there was one.
 
     Raises:
         Restart: a training that measures them failed; its output is on the terminal.
@@ -71,7 +71,7 @@ def measured_rates(ours: int, shapes: dict[tuple[int, int], int] = SHAPES) -> Ra
 
 
 def measure(ours: int, shapes: dict[tuple[int, int], int]) -> Rates:
-    """Train each shape for its steps, as a run with so many cores does."""
+    """Train each shape for its steps, as a run with this number of cores does."""
     ranks = max(1, min(ours, BATCH // SHARE))
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)

@@ -1,7 +1,7 @@
 """`hours=2`: the words of a command line that a law of the records, the text and this machine choose.
 
 They are settings like those that a user types, of the recipe `planned`, and what a user types counts before them. The
-folder of the run keeps them: the same command line, and a later release, go on with the same plan.
+folder of the run keeps them: the same command line has the same plan, also in a later release.
 """
 
 import json
@@ -68,7 +68,7 @@ def add_plan(words: Words, compose: Callable[[Words], RunConfig]) -> Words:
     """Return the words of a run with what `hours` chooses before them; the same without `hours`.
 
     Raises:
-        ConfigError: it is no number, is combined with what it chooses, or cannot be planned here.
+        ConfigError: it is not a number, is combined with what it chooses, or cannot be planned here.
         InputError: the corpus cannot be read.
     """
     typed = {word.partition("=")[0].lstrip("+"): word.partition("=")[2] for word in words}

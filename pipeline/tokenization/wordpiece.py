@@ -456,10 +456,10 @@ class WordPiece:
 
     @cached_property
     def piece_bytes(self) -> Lengths:
-        """Return the bytes of UTF-8 of the text that each entry stands for, without white space `(V,)`.
+        """Return the bytes of UTF-8 of the text of each entry, without white space `(V,)`.
 
-        Spaces are left out, as only some vocabularies have them in their entries. A special token stands for
-        nothing, the unknown one too.
+        Spaces are left out, as only some vocabularies have them in their entries. A special token has
+        none, the unknown one too.
         """
         spec = json.loads(self.library.to_str())
         model, added = spec["model"], {token.content for token in self.library.get_added_tokens_decoder().values()}
