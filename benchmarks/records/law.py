@@ -66,7 +66,7 @@ def expected(coefficients: dict[str, float], factor: float, row: Row) -> float:
 
 
 def fit(rows: list[Row]) -> tuple[dict[str, float], dict[str, float]]:
-    """Return the coefficients, and the factor of each corpus beside that of the first."""
+    """Return the coefficients, and the factor of each corpus, of the first 1."""
     first, *others = dict.fromkeys(row["corpus"] for row in rows)
     start = np.array([math.log(value) for value, _ in START.values()] + [0.0] + [0.0] * len(others))
     width = np.array([wide for _, wide in START.values()] + [0.3] + [0.2] * len(others))
