@@ -207,7 +207,9 @@ class TrainConfig(StageConfig):
     )
     save_every: int = runtime_option(200, "Steps per checkpoint.", at_least=1)
     keep: int = runtime_option(2, "Checkpoints that are kept, the last ones.", at_least=1)
-    keep_best: bool = option(False, "Also save and keep the checkpoint of the fewest held-out bits per byte; it is the result.")
+    keep_best: bool = option(
+        False, "Also save and keep the checkpoint of the fewest held-out bits per byte; it is the result."
+    )
     keep_every: int | None = runtime_option(
         None, "Also save and keep checkpoints at multiples of this number of steps.", at_least=1
     )

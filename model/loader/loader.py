@@ -24,6 +24,7 @@ from model.loader.sources import LOCAL, ShardSource
 from pipeline.common import counter_rng
 from pipeline.errors import ConfigError, InputError, named
 from pipeline.shards import Shard, words_per_token
+from pipeline.tokenization.piece_bytes import piece_bytes
 from pipeline.tokenization.wordpiece import WordPiece
 
 # Sequences computed at once: enough to amortise numpy's calls, few enough for the cache.
@@ -155,11 +156,11 @@ class Loader:
 
     def bytes_per_mask(self, count: int) -> float:
         """Return the bytes of text of a masked token of the first samples, on average."""
-        tokens, size = 0, 0
+        tokens, size, sizes = 0, 0, piece_bytes(self._tokenizer)
         for first in range(0, count, BLOCK):
             for batch in self.batch(first, min(BLOCK, count - first)).batches:
                 tokens += len(batch.masked_labels)
-                size += int(self._tokenizer.piece_bytes[batch.masked_labels.numpy()].sum())
+                size += int(sizes[batch.masked_labels.numpy()].sum())
         return size / max(tokens, 1)
 
     def most_frequent_shares(self, count: int) -> tuple[float, float]:

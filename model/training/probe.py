@@ -26,7 +26,7 @@ from pipeline.tokenization.wordpiece import SPECIAL, WordPiece, build
 
 ENTRIES, LENGTH, ROWS, BATCH = 4096, 64, 2048, 16  # of the text, and the samples of a step
 SHAPES = {(1, 64): 60, (2, 128): 40, (4, 256): 10}  # layers and hidden size, and steps: seconds of two cores
-SETTINGS = "model=tiny objective=mlm optimizer=muon clip=null deepspeed=zero0 log_every=2".split()
+SETTINGS = ["model=tiny", "objective=mlm", "optimizer=muon", "clip=null", "deepspeed=zero0", "log_every=2"]
 SETTINGS += [f"batch_size={BATCH}", f"micro_batch={BATCH}"]
 QUIET = ["tracking=none", "evaluate_every=1000000", "save_every=1000000", "evaluate_samples=16"]
 Rates = list[tuple[float, float]]  # operations of a token, and tokens per second, by operations

@@ -63,7 +63,6 @@ CASED_SHARE = 0.01  # a vocabulary with a larger share of capitalized words is c
 LONGEST_PARAGRAPH = 2**16
 
 _BATCH = 256  # texts: the library's results are large, and slow once they exceed the CPU cache
-_BYTE = re.compile("<0x[0-9A-F]{2}>")  # an entry for a byte without another one
 _MARKS = "|;!,."  # possible separators of words tokenized together
 
 
@@ -453,36 +452,6 @@ class WordPiece:
     def continues(self) -> Bools:
         """Return whether each entry of the vocabulary continues a word `(V,)`."""
         return np.array([entry.startswith("##") for entry in self.vocab], np.bool_)
-
-    @cached_property
-    def piece_bytes(self) -> Lengths:
-        """Return the bytes of UTF-8 of the text of each entry, without white space `(V,)`.
-
-        Spaces are left out, as only some vocabularies have them in their entries. A special token has
-        none, the unknown one too.
-        """
-        spec = json.loads(self.library.to_str())
-        model, added = spec["model"], {token.content for token in self.library.get_added_tokens_decoder().values()}
-        before, behind = (model.get(key) or "" for key in ("continuing_subword_prefix", "end_of_word_suffix"))
-        by_byte = "ByteLevel" in f"{spec['normalizer']} {spec['pre_tokenizer']}"
-        spaces = set(self._cut("x \tx\n\rx")) - {"x"}  # the letters that entries have for them
-
-        def size(entry: str) -> int:
-            if entry not in added:
-                entry = "".join(a for a in entry.removeprefix(before).removesuffix(behind) if a not in spaces)
-                if by_byte or (model.get("byte_fallback") and _BYTE.fullmatch(entry)):  # letters are bytes
-                    return len(entry) if by_byte else 1
-            return len("".join(entry.split()).encode())
-
-        found = np.array([*map(size, self.vocab)], np.int64)
-        found[self.special_ids] = 0
-        return found
-
-    def _cut(self, text: str) -> str:
-        """Return a text as entries have its letters."""
-        normal = self.library.normalizer.normalize_str(text) if self.library.normalizer else text
-        parts = self.library.pre_tokenizer.pre_tokenize_str(normal) if self.library.pre_tokenizer else [(normal, ())]
-        return "".join(part for part, _ in parts)
 
     def word_marks(self, sentences: Texts) -> list[Bools]:
         """Return whether each token of a sentence continues the word of the one before `(T,)`, by sentence.

@@ -20,6 +20,7 @@ from pipeline.preparation.documents import KeptDocument
 from pipeline.text import clean, sentences
 from pipeline.tokenization import pretokenize
 from pipeline.tokenization.coverage import Coverage
+from pipeline.tokenization.piece_bytes import piece_bytes
 from pipeline.tokenization.wordpiece import SPECIAL, WordPiece, build, is_cased, read_vocab, special_names
 from tests.support.examples import examples
 
@@ -495,5 +496,5 @@ def test_entries_stand_for_the_bytes_of_the_text_without_its_spaces(model: str |
     text = "the mask und 中文 straße é." if model is None else " ".join(PARAGRAPHS)
     ids = wordpiece.encode([text])[0]
     assert wordpiece.unk not in ids
-    assert wordpiece.piece_bytes[ids].sum() == len("".join(text.split()).encode())
-    assert not wordpiece.piece_bytes[wordpiece.special_ids].any()
+    assert piece_bytes(wordpiece)[ids].sum() == len("".join(text.split()).encode())
+    assert not piece_bytes(wordpiece)[wordpiece.special_ids].any()
