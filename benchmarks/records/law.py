@@ -31,6 +31,7 @@ START = {
     "text_power": (0.25, 0.5),
     "readings": (10.0, 0.7),
 }
+RATE, CLEAR = 0.01, 0.01  # of most records; what of bits per byte is more than chance
 Row = dict[str, Any]
 
 
@@ -112,14 +113,17 @@ def text_of(rows: list[Row], found: dict[str, float], factors: dict[str, float],
 
 
 def choices(rows: list[Row]) -> Row:
-    """Return the settings that the records with one thing changed were best at."""
-    best: dict[int, tuple[float, float]] = {}
+    """Return the rates of sizes: the usual one, unless another is clearly better."""
+    found: dict[int, dict[float, float]] = {}
+    usual = {"corpus": "wiki", "words": 100_000, "readings": 1, "entries": 4096, "seed": 0, "rate": RATE}
     for row in rows:
-        same = row["corpus"] == "wiki" and row["words"] == 100_000 and row["readings"] == 1 and row["entries"] == 4096
-        if same and row["architecture"] == "bert" and row["length"] == 64 and row["tokens_a_step"] == 1024:
-            hidden = int(row["size"].split("x")[1])
-            best[hidden] = min(best.get(hidden, (math.inf, 0.0)), (row[BITS], row["rate"]))
-    return {"rate": {hidden: rate for hidden, (_, rate) in sorted(best.items())}}
+        if is_usual(row | {"rate": RATE}) and all(row[key] == usual[key] for key in usual if key != "rate"):
+            found.setdefault(int(row["size"].split("x")[1]), {})[row["rate"]] = row[BITS]
+    rates = {}
+    for hidden, of_rates in sorted(found.items()):
+        best = min(of_rates, key=lambda rate: of_rates[rate])
+        rates[hidden] = best if of_rates[best] < (1 - CLEAR) * of_rates[RATE] else RATE
+    return {"rate": rates}
 
 
 def draw(rows: list[Row], found: dict[str, float], factors: dict[str, float], path: Path) -> None:
