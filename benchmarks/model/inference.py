@@ -3,10 +3,10 @@ r"""Texts a second and milliseconds a text on one core: `embed` and `predict` ne
     python -m benchmarks.model.inference --pretrained work/sample/convert --text FILE
 
 All make one vector of a text, tokenizing included, with one thread: the mean of the last hidden states
-(`predict` the logits of two classes, with random weights). "alone" is one text of so many tokens at a
+(`predict` the logits of two classes, with random weights). "alone" is one text of that many tokens at a
 time; "lines" the lines of a file, which each peer gets at once and orders by length as it does by itself
 (transformers, onnxruntime and CTranslate2 are given batches of `--batch`, ordered by length). Peers
-take turns; what counts is processor time, of which the least of `--passes` stands. `--size mini` takes
+take turns; what counts is processor time, the least of `--passes`. `--size mini` takes
 random weights of that size with the folder's vocabulary. Needs `pip install -e '.[onnx]'`;
 sentence-transformers and CTranslate2 are left out where they are not installed.
 """

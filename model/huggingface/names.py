@@ -148,7 +148,7 @@ def roberta_read(theirs: Json) -> Json:
     return {"positions": theirs.get("max_position_embeddings", 512) - first}
 
 
-def of_roberta(kind: str, title: str, prefix: str) -> Names:
+def roberta_names(kind: str, title: str, prefix: str) -> Names:
     """Return the names of a member of RoBERTa's family, whose classes begin with `prefix`."""
     table = Names.of(
         "roberta", canonical=roberta_canonical, pack=roberta_pack, settings=roberta_settings, read=roberta_read
@@ -246,7 +246,7 @@ NAMES = {  # by our architecture
         settings=modernbert_settings,
         read=modernbert_read,
     ),
-    "roberta": of_roberta("roberta", "RoBERTa", "Roberta"),
-    "xlm-roberta": of_roberta("xlm-roberta", "XLM-RoBERTa", "XLMRoberta"),
-    "camembert": of_roberta("camembert", "CamemBERT", "Camembert"),
+    "roberta": roberta_names("roberta", "RoBERTa", "Roberta"),
+    "xlm-roberta": roberta_names("xlm-roberta", "XLM-RoBERTa", "XLMRoberta"),
+    "camembert": roberta_names("camembert", "CamemBERT", "Camembert"),
 }

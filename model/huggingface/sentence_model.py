@@ -175,7 +175,7 @@ def _dense(path: Path, folder: Path) -> "list[Any]":
         weights = load_file(file) if file.is_file() else torch.load(old, "cpu", weights_only=True)
         linear = nn.Linear(stated["in_features"], stated["out_features"], "linear.bias" in weights)
         linear.load_state_dict({name.removeprefix("linear."): tensor.float() for name, tensor in weights.items()})
-    except Exception as error:  # of unpickling, of safetensors, of sizes: there is no base class
+    except Exception as error:  # of unpickling, of safetensors, of sizes: they have no base class
         raise InputError(f"not the weights of a Dense module ({type(error).__name__}: {error})", path=path) from error
     return [linear, getattr(nn, kind)()]
 

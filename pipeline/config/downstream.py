@@ -249,7 +249,7 @@ class EvaluateConfig(StageConfig):
         None, "Of minimal_pairs: all, to score those of the `train` folder, or the models, in `pretrained`."
     )
     before: str | None = input_path(
-        None, "Of retrieval and similarity: the model before its last training, to score beside."
+        None, "Of retrieval and similarity: the model before its last training, scored too."
     )
     part: list[int] | None = runtime_option(None, "[i, n]: every n-th run of the grid, from the i-th; null: all.")
 

@@ -64,7 +64,7 @@ def texts(path: Path) -> dict[str, str]:
     """Return the texts of a file of objects with `_id` and `text`, after their `title` where they have one.
 
     Raises:
-        InputError: a line is no such object, two have one id, or there is none.
+        InputError: a line is not such an object, two have one id, or none is there.
     """
     found: dict[str, str] = {}
     for number, line in lines_of(path):

@@ -1,4 +1,4 @@
-"""Retrieval and similarity: vectors of a model as it is, beside BM25, its token vectors, and other models.
+"""Retrieval and similarity: vectors of a model as it is, next to BM25, its token vectors, and other models.
 
 Nothing is trained. Intervals are of a bootstrap of queries, or of pairs of texts, the same draws for every system.
 

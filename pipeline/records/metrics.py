@@ -441,7 +441,7 @@ class PairScore(Score):
 
 @dataclass(frozen=True, kw_only=True)
 class SystemScore(Score):
-    """The score of a model's vectors, beside other systems."""
+    """The score of a model's vectors, and of other systems."""
 
     interval: list[float] = empty(list)  # of 95 %
     systems: Json = empty(dict)  # by title: scores, intervals, ties at the cut

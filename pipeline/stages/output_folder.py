@@ -250,7 +250,7 @@ class StoreFolder(OutputFolder):
         self.copy.save_index()
 
     def restores(self, error: BaseException) -> bool:
-        """Return False: the store was told that the folder is not finished."""
+        """Return False: by the store the folder is not finished."""
         return False
 
     def finish(self, manifest: Manifest) -> Manifest:
