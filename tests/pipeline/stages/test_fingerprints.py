@@ -33,6 +33,7 @@ COMMANDS = {
     "convert": [],
     "evaluate": ["+task=sample_next"],
     "report": ["stages=[]"],
+    "pairs": ["+corpus=sample"],
     "submit": [],
 }
 
