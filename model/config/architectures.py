@@ -10,6 +10,7 @@ class Traits:
     sentence_pairs: bool = False  # it has segments, and a pooler with a next-sentence head
     learned_positions: bool = False  # a vector each; else rotary
     first_position: int = 0  # rows of their table before that of a sequence's first token
+    separators: int = 1  # between the texts of a pair
     gated: bool = False  # the feed-forward part has three matrices, and norms come before each part
     local_layers: bool = False  # only each `global_every`-th layer attends to whole sequences
 
@@ -17,4 +18,6 @@ class Traits:
 ARCHITECTURES = {
     "bert": Traits(sentence_pairs=True, learned_positions=True),
     "modernbert": Traits(gated=True, local_layers=True),
-} | dict.fromkeys(("roberta", "xlm-roberta", "camembert"), Traits(learned_positions=True, first_position=2))
+}
+_ROBERTA = Traits(learned_positions=True, first_position=2, separators=2)
+ARCHITECTURES |= dict.fromkeys(("roberta", "xlm-roberta", "camembert"), _ROBERTA)

@@ -102,6 +102,7 @@ class Architecture:
     pairs: bool = False  # has a next-sentence head: pooler and head are pre-trained
     # Name of the pre-trained module from which a pooler for fine-tuning starts.
     pooler_source: str = "pooler"
+    pools: bool = True  # that module is pre-trained
     pooled_tokens: bool = False  # heads that label tokens also read them through the pooler
 
 

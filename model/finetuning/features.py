@@ -65,6 +65,8 @@ def tokenize(
 ) -> Samples:
     """Encode texts as [CLS] first [SEP] or [CLS] first [SEP] second [SEP], chunked if configured.
 
+    RoBERTa's tokenizers have two [SEP] between the texts of a pair.
+
     A pair that is too long loses tokens from its longer part first, one at a time, as in the
     published code; `framing` selects which end of a part is truncated.
     """
@@ -75,9 +77,9 @@ def tokenize(
     for index, part in enumerate(texts(wordpiece, first)):
         other = others[index] if second is not None else None
         if framing.truncation != "chunks":
-            whole = len(part) + 2 + (0 if other is None else len(other) + 1)
+            whole = len(part) + 2 + (0 if other is None else len(other) + wordpiece.separators)
             wordpiece.coverage.shortened += whole > framing.longest
-        for a, b in pieces(part, other, framing):
+        for a, b in pieces(part, other, framing, wordpiece.separators):
             sequence, start = frame(wordpiece, a, b)
             ids.append(sequence)
             starts.append(start)
@@ -91,13 +93,14 @@ def tokenize(
 def frame(wordpiece: WordPiece, a: Ids, b: Ids | None) -> tuple[Ids, int]:
     """Return the sequence of one or two parts, and the start of segment B."""
     cls, sep = np.array([wordpiece.cls]), np.array([wordpiece.sep])
-    parts = [cls, a, sep] if b is None else [cls, a, sep, b, sep]
-    return np.concatenate(parts).astype(np.int64), len(a) + 2
+    before = [cls, a, *[sep] * (1 if b is None else wordpiece.separators)]
+    after = [] if b is None else [b, sep]
+    return np.concatenate(before + after).astype(np.int64), sum(map(len, before))
 
 
-def pieces(a: Ids, b: Ids | None, framing: TruncationConfig) -> Iterator[tuple[Ids, Ids | None]]:
-    """Yield the truncated parts of each sequence; several if the text is chunked."""
-    room = framing.longest - (2 if b is None else 3)
+def pieces(a: Ids, b: Ids | None, framing: TruncationConfig, separators: int = 1) -> Iterator[tuple[Ids, Ids | None]]:
+    """Yield the truncated parts of each sequence, with `separators` between two; several if the text is chunked."""
+    room = framing.longest - 2 - (0 if b is None else separators)
     if framing.truncation == "chunks":
         kept, long = (None, a) if b is None else (cut(a, room // 2, "head"), b)
         width = room - (0 if kept is None else len(kept))

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from model.config import ModelConfig, ScheduleConfig, Weights
+from model.encoders.architectures import architecture_of
 from model.encoders.batch import Packed
 from model.encoders.encoder import prepare_for
 from model.finetuning.features import Samples, batch_count, epoch_batches
@@ -99,7 +100,7 @@ def build(size: ModelConfig, weights: Weights | None, head: HeadConfig, seed: in
         for name in found.keys() & {"head.weight", "head.bias"}:
             found[name] = torch.where(found[name].isnan(), fresh[name], found[name])
         missing, _ = model.load_state_dict(found, strict=False)
-        own = ("head.", "attention.", "shares")
+        own = ("head.", "attention.", "shares", *([] if architecture_of(size).pools else ["pooler."]))
         assert all(name.startswith(own) for name in missing), missing
     return model
 

@@ -70,6 +70,9 @@ def save(
         f"{head}.weight": state.pop("head.weight") * deviation,
         f"{head}.bias": state.pop("head.bias") * deviation + mean,
     }
+    if kind in names.poolers:
+        moved = [name for name in state if name.startswith("pooler.")]
+        own |= {names.poolers[kind] + name.removeprefix("pooler"): state.pop(name) for name in moved}
     folder.mkdir(parents=True, exist_ok=True)
     text, entries = vocabulary.read(source)
     config = bert_format.their_config(size, entries, torch.float32)
@@ -93,7 +96,13 @@ def check(size: ModelConfig, source: Path | str) -> None:
 
 def head_name(names: Names, kind: str) -> str:
     """Return Hugging Face's name of a head's last layer."""
-    return names.answer_head if kind == ANSWER else "classifier"
+    return names.last_layers.get(kind, "classifier")
+
+
+def pooler_in(names: Names, kind: str, others: Weights) -> Weights:
+    """Return the layer before the last one of a head, by our names, where it is not pre-trained."""
+    theirs = {part: others.get(f"{names.poolers.get(kind)}.dense.{part}") for part in ("weight", "bias")}
+    return {f"pooler.dense.{part}": tensor.float() for part, tensor in theirs.items() if tensor is not None}
 
 
 def names_of(head: HeadConfig, labels: list[str]) -> Json:
@@ -134,12 +143,13 @@ def head_of(folder: Path | str, size: ModelConfig, others: Weights, kind: str, l
         return {}
     name = head_name(bert_format.names_for(size), kind)
     found = {f"head.{part}": others[f"{name}.{part}"] for part in ("weight", "bias") if f"{name}.{part}" in others}
+    pooler = pooler_in(bert_format.names_for(size), kind, others)
     if kind in (ANSWER, CHOICE):
-        return found
+        return found | pooler
     known = {str(word).casefold(): int(number) for number, word in (content.get("id2label") or {}).items()}
     rows = [known.get(label.casefold(), -1) for label in labels]
     taken = {part: torch.cat([t, torch.full_like(t[:1], torch.nan)])[rows].float() for part, t in found.items()}
-    return taken if max(rows, default=-1) >= 0 else {}
+    return taken | pooler if max(rows, default=-1) >= 0 else {}
 
 
 def load(folder: Path | str) -> tuple[ModelConfig, SavedModel]:
@@ -170,6 +180,7 @@ def load(folder: Path | str) -> tuple[ModelConfig, SavedModel]:
     random = {note.partition(":")[0] for note in notes if note.endswith(bert_format.INITIALISED)}
     weights = model.pretrained({name: tensor for name, tensor in state.items() if name not in random})
     weights |= {f"head.{part}": t.float() for part, t in head.items() if t is not None}
+    weights |= pooler_in(bert_format.names_for(size), kind, others)
     if lost := sorted({*model.state_dict()} - {*weights}):
         raise InputError(f"{len(lost)} tensors of {named} are missing, e.g. {lost[0]}", path=folder)
     model.load_state_dict(weights)

@@ -128,7 +128,7 @@ def write(
     save_torch_state_dict(tensors, folder, max_shard_size=shard_bytes or sys.maxsize)
     write_json(folder / CONFIG, theirs)
     settings = names_for(config).tokenizer
-    made = vocabulary.framed(source, SEGMENTS in settings["model_input_names"])
+    made = vocabulary.framed(source, SEGMENTS in settings["model_input_names"], config.traits.separators)
     (folder / vocabulary.TOKENIZER).write_bytes(made.encode())
     if is_wordpiece(Tokenizer.from_str(source)) and "" not in entries:  # unused ids have no line
         lines = "".join(f"{entry}\n" for entry in entries)

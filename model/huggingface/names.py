@@ -30,7 +30,8 @@ class Names:
     title: str  # common name
     pretrained: str  # class of a pre-trained model
     tuned: dict[str, str]  # class of a fine-tuned model by type of head
-    answer_head: str  # their name of the question-answering head; other heads are `classifier`
+    last_layers: dict[str, str]  # their name of a head's last layer by type of head, where it is not `classifier`
+    poolers: dict[str, str]  # the same for the layer before it, where pre-trained models have none
     # Prefixes of our names -> theirs; the first match applies.
     parts: dict[str, str]
     sizes: dict[str, str]  # our size -> theirs

@@ -104,12 +104,12 @@ def tokenizer_config(longest: int, source: str) -> Json:
     return {"tokenizer_class": "PreTrainedTokenizerFast", **case, **common}
 
 
-def framed(source: str, segments: bool) -> str:
+def framed(source: str, segments: bool, separators: int = 1) -> str:
     """Return a tokenizer.json that frames texts by [CLS] and [SEP] as training does.
 
-    Many byte-level tokenizers add nothing, and those of RoBERTa two separators between a pair. With
-    `segments`, the second text of a pair has other ones than the first. The expression that cuts long
-    words is today's, which more libraries read.
+    Many byte-level tokenizers add nothing; a pair has as many `separators` between its texts as the
+    architecture. With `segments`, the second text of a pair has other ones than the first. The
+    expression that cuts long words is today's, which more libraries read.
     """
     source = source.replace(json.dumps(OLD_LONG_WORDS), json.dumps(LONG_WORDS))
     library = Tokenizer.from_str(source)
@@ -118,13 +118,13 @@ def framed(source: str, segments: bool) -> str:
     (bare,) = library.encode_batch(["a"], add_special_tokens=False)
     single, pair = library.encode_batch(["a", ("a", "a")])
     first, last = entries.index(cls), entries.index(sep)
-    right = [first, *bare.ids, last]
+    right, more = [first, *bare.ids, last], [last] * (separators - 1)
     types = [0] * len(right) + [1] * (len(bare.ids) + 1)
-    if (single.ids, pair.ids) == (right, [*right, *bare.ids, last]) and (not segments or pair.type_ids == types):
+    if (single.ids, pair.ids) == (right, [*right, *more, *bare.ids, last]) and (not segments or pair.type_ids == types):
         return source
     template = processors.TemplateProcessing(
         single=f"{cls}:0 $A:0 {sep}:0",
-        pair=f"{cls}:0 $A:0 {sep}:0 $B:1 {sep}:1",
+        pair=f"{cls}:0 $A:0 {f'{sep}:0 ' * separators}$B:1 {sep}:1",
         special_tokens=[(cls, first), (sep, last)],
     )
     own = library.post_processor
@@ -162,6 +162,7 @@ def check_ids(folder: Path) -> None:
     segments = json.loads((folder / "config.json").read_text()).get("type_vocab_size", 1) > 1
     for texts in (*((text,) for text in (*SAMPLES, *added)), SAMPLES[:2], SAMPLES[3:5]):
         parts = [[*ours.encode([text])[0].tolist(), ours.sep] for text in texts]
+        parts[1:] = [[*[ours.sep] * (ours.separators - 1), *part] for part in parts[1:]]
         ids = [ours.cls, *chain.from_iterable(parts)]
         trained = (ids, [0] * (1 + len(parts[0])) + [1] * (len(ids) - 1 - len(parts[0])))
         made = theirs(*texts)

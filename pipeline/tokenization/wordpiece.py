@@ -17,7 +17,7 @@ import re
 import unicodedata
 from collections.abc import Collection, Iterable
 from functools import cached_property
-from itertools import chain
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -254,6 +254,12 @@ def entries_of(library: Tokenizer) -> Texts:
     return entries
 
 
+def separators_of(library: Tokenizer, sep: int) -> int:
+    """Return how many `sep` a tokenizer sets between the texts of a pair; one if it sets none."""
+    ids = library.encode("a", "a").ids
+    return 2 if (sep, sep) in pairwise(ids) else 1
+
+
 class WordPiece:
     """Tokenizer of sentences, identical to `tokenizers` and several times as fast.
 
@@ -465,6 +471,11 @@ class WordPiece:
         texts = self.library_texts(pretokenize.utf8_buffer(sentences)[0])
         encoded = self.library.encode_batch(texts, add_special_tokens=False)
         return [np.diff(np.array(one.word_ids, np.int64), prepend=-1) == 0 for one in encoded]
+
+    @cached_property
+    def separators(self) -> int:
+        """Return how many [SEP] the tokenizer sets between the texts of a pair: one, or two as RoBERTa."""
+        return separators_of(self.library, self.sep)
 
     @property
     def divides_words(self) -> bool:

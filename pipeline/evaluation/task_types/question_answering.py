@@ -105,7 +105,7 @@ class Answers:
     def _windows(self, index: int, question: Question, ids: Ids, spans: Spans) -> Any:
         """Yield [CLS] question [SEP] window [SEP] for each window of the passage."""
         asked = self._tokens(question.text)[0][: min(QUESTION, self._longest // 2)]
-        room = self._longest - len(asked) - 3
+        room = self._longest - len(asked) - 2 - self._wordpiece.separators
         step = min(self._stride, max(1, room // 2))  # half a window always fits into one
         starts = step * np.arange(1 + -(-max(0, len(ids) - room) // step))[:, None]  # (windows, 1)
         ends = np.minimum(starts + room, len(ids))

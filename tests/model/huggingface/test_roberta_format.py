@@ -10,11 +10,14 @@ from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers, processors
 from transformers import AutoTokenizer
 
 from model.encoders.architectures import model_with
-from model.encoders.batch import Batch
+from model.encoders.batch import Batch, Packed
+from model.finetuning import features, loop, saved_model
+from model.finetuning.heads import HeadConfig
 from model.huggingface import bert_format, vocabulary
 from model.huggingface.names import NAMES
 from model.training import initial_weights
 from pipeline.errors import InputError
+from pipeline.tokenization.wordpiece import WordPiece
 from tests.support.refusals import refused
 
 FAMILY = ("roberta", "xlm-roberta", "camembert")
@@ -135,3 +138,43 @@ def test_initial_weights_of_a_run_are_those_of_the_folder(tmp_path):
     their_model("camembert").save_pretrained(write_tokenizer(tmp_path))
     source = initial_weights.read(tmp_path)
     assert (source.config.architecture, source.config.positions, source.notes) == ("camembert", 32, [])
+
+
+@pytest.mark.parametrize("kind", ["class", "choice", "tag", "answer"])
+@pytest.mark.parametrize("family", FAMILY)
+def test_heads_open_in_transformers_and_here_with_equal_outputs(tmp_path, kind, family):
+    theirs = their_model(family)
+    theirs.save_pretrained(tmp_path / "start")
+    config, state, *_ = bert_format.load(tmp_path / "start")
+    ours = loop.build(config, state, HeadConfig(kind, 2), seed=1).eval()
+    vocab, folder = write_tokenizer(tmp_path / "vocab"), tmp_path / "tuned"
+    saved_model.save(folder, ours, config, [], vocab)
+    opened = getattr(transformers, NAMES[family].tuned[kind]).from_pretrained(folder).eval()
+    ids, batch = batch_of(12)
+    shape = (1, 2, 6) if kind == "choice" else (1, 12)
+    ends = torch.tensor([0, 6, 12] if kind == "choice" else [0, 12]).int()
+    places = torch.arange(12) % 6 if kind == "choice" else batch.position_ids
+    packed = Packed(ids, torch.zeros_like(ids), places, ends, 12)
+    with torch.no_grad():
+        found = opened(input_ids=ids.view(shape))
+        wanted = torch.stack([found.start_logits, found.end_logits], -1)[0] if kind == "answer" else found.logits
+        wanted = wanted.reshape(-1, 2)
+        again = saved_model.load(folder)[1].model
+        state |= saved_model.head_of(folder, config, bert_format.load(folder)[3], kind, ["LABEL_0", "LABEL_1"])
+        tuned = loop.build(config, state, HeadConfig(kind, 2), seed=2).eval()  # continues with the same head
+        for model in (ours, again, tuned):
+            torch.testing.assert_close(model(packed, None).reshape(-1, 2), wanted, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("family", FAMILY)
+def test_pairs_are_those_of_transformers(tmp_path, family):
+    their_model(family).save_pretrained(tmp_path / "start")
+    config, state, *_ = bert_format.load(tmp_path / "start")
+    bert_format.save(tmp_path / "ours", config, state, write_tokenizer(tmp_path / "vocab"))
+    vocabulary.check_ids(tmp_path / "ours")
+    wordpiece = WordPiece.load(tmp_path / "ours")
+    made = features.tokenize(wordpiece, ["ab", "abcdef"], ["cd", "fedcba"], [0, 0], features.TruncationConfig(12))
+    theirs = AutoTokenizer.from_pretrained(tmp_path / "ours")
+    pairs = theirs(["ab", "abcdef"], ["cd", "fedcba"], truncation=True, max_length=12)
+    assert [ids.tolist() for ids in made.ids] == pairs["input_ids"]
+    assert all(made.ids[n][start - 2 : start].tolist() == [2, 2] for n, start in enumerate(made.second.tolist()))
