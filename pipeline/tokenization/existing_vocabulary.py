@@ -6,8 +6,10 @@ from pathlib import Path
 from pipeline.common.schema import check
 from pipeline.config import VocabConfig
 from pipeline.errors import InputError, hub_cure, readable
+from pipeline.storage import strict_json
 from pipeline.tokenization import normalization, tokenizer_folder, wordpiece
 
+MODELS = ("bert", "modernbert", "roberta", "xlm-roberta", "camembert")  # that `convert` and `start` take
 SCORED = re.compile(rb"[^\t\n]+\t-?\d[\d.e+-]*\r?")  # a line of the list that SentencePiece writes
 
 
@@ -32,6 +34,24 @@ def refuse_others(path: Path) -> None:
         raise InputError(f'is of another tokenizer; run python -c "{rewrite}", then set existing=NEW', path=found)
 
 
+def refuse_models(folder: Path) -> None:
+    """Refuse the folder of a model that no later command takes.
+
+    Raises:
+        InputError: it is of another architecture, or its tokenizer is code of its own.
+    """
+    stated = strict_json.read_object(folder / "config.json") if (folder / "config.json").is_file() else {}
+    kind = str(stated.get("model_type", MODELS[0]))
+    if kind not in MODELS:
+        known, own = ", ".join(MODELS), folder / "tokenizer.json"
+        cure = (
+            f"for a new model of one of these with its tokenizer set existing={own}" if own.is_file() else "use these"
+        )
+        raise InputError(f"is a model of type {kind}; supported are {known}; {cure}", "existing", folder)
+    if (folder / "bpe.codes").is_file():  # PhoBERT's and BERTweet's vocab.txt has words and their counts
+        raise InputError("its tokenizer is code of its own (bpe.codes); choose another model", "existing", folder)
+
+
 def load(config: VocabConfig) -> str:
     """Return the tokenizer.json of the vocabulary `existing`.
 
@@ -46,6 +66,7 @@ def load(config: VocabConfig) -> str:
     path = Path(str(config.existing))
     check(path.exists(), f"does not exist{hub_cure(path)}", "existing", path)
     refuse_others(path)
+    refuse_models(path)
     options: normalization.Options = {
         "lowercase": config.lowercase,
         "strip_accents": config.strip_accents,

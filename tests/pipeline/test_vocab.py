@@ -13,12 +13,14 @@ from typing import Any
 import pytest
 from tokenizers import ByteLevelBPETokenizer, Tokenizer, models, normalizers
 
+from model.huggingface.names import NAMES
 from pipeline import vocab
 from pipeline.config import CorpusConfig, VocabConfig
 from pipeline.errors import ConfigError, InputError
 from pipeline.records.manifest import Result
 from pipeline.storage.checksums import sha256
 from pipeline.text import clean
+from pipeline.tokenization import existing_vocabulary
 from pipeline.tokenization.wordpiece import SPECIAL, WordPiece, build
 from tests.support.refusals import refused
 
@@ -471,3 +473,24 @@ def test_a_large_file_that_is_read_whole_gives_a_sample_of_all_of_it(tmp_path: P
     sample = vocab.sample_corpus(VocabConfig(out="out", corpus=corpus, sample_bytes=8_000_000))
     found = [text.split()[0] for text in sample]
     assert {"first", "last"} == set(found)
+
+
+def test_the_models_that_vocab_takes_are_those_that_convert_reads() -> None:
+    assert set(existing_vocabulary.MODELS) == set(NAMES)
+
+
+@pytest.mark.parametrize(
+    ("files", "says"),
+    [
+        ({"config.json": '{"model_type": "electra"}'}, "electra"),
+        ({"config.json": '{"model_type": "t5"}', "tokenizer.json": "{}"}, "tokenizer.json"),
+        ({"config.json": '{"model_type": "roberta"}', "vocab.txt": "a 9\n", "bpe.codes": "a b 9\n"}, "bpe.codes"),
+    ],
+)
+def test_a_model_that_no_later_command_takes_is_refused_at_once(
+    tmp_path: Path, files: dict[str, str], says: str
+) -> None:
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    with refused(InputError, says, key="existing"):
+        existing_vocabulary.load(config(tmp_path, tmp_path / "x", existing=str(tmp_path)))
