@@ -225,7 +225,11 @@ def make(config: PairsConfig, out: Path) -> Result:
     return Result(
         summary=f"pairs {listed} of {pluralize(counts['to train on'], 'document')}; {sizes[beir.QUERIES]:,} held-out "
         f"queries among {sizes[beir.CORPUS]:,} passages",
-        figures={"documents": counts, "pairs": {kind: len(pairs) for kind, pairs in kept.items()}, "retrieval": sizes},
+        figures={
+            "documents": dict(counts),
+            "pairs": {kind: len(pairs) for kind, pairs in kept.items()},
+            "retrieval": sizes,
+        },
     )
 
 
