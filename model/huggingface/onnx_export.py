@@ -22,6 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from model.config import Json
+from model.config.architectures import ARCHITECTURES
 from model.huggingface import model_card, sentence_model, vocabulary
 from model.huggingface.names import ANSWER, CHOICE, NAMES
 from pipeline.common import counter_rng
@@ -83,6 +84,8 @@ class Served(nn.Module):
         super().__init__()
         content = strict_json.read_object(folder / "config.json")
         named, names = content["architectures"][0], NAMES[content["model_type"]]
+        first = ARCHITECTURES[names.model_type].first_position
+        self.positions = content["max_position_embeddings"] - first  # of tokens
         self.kind = {theirs: kind for kind, theirs in names.tuned.items()}.get(named)
         if self.kind == CHOICE:
             raise InputError(f"{named} is not exported as ONNX, which has no standard form of choices", "train")
@@ -143,9 +146,8 @@ def write(folder: Path, untrained: Collection[str], texts: Texts | None) -> Json
         raise InputError("is too large for a file of ONNX, 2 GiB; convert without onnx and quantize", "train")
     (folder / FOLDER).mkdir(exist_ok=True)
     onnx.save(graph_of(model), folder / MODEL)
-    limit = model.model.config.max_position_embeddings
     difference = max(
-        compare(folder / MODEL, model, sample(model, rows, min(longest, limit), seed=rows))
+        compare(folder / MODEL, model, sample(model, rows, min(longest, model.positions), seed=rows))
         for rows, longest in ((1, 2), (3, 512))
     )
     if not difference <= TOLERANCE:
@@ -164,7 +166,7 @@ def write(folder: Path, untrained: Collection[str], texts: Texts | None) -> Json
 
 def graph_of(model: Served) -> Any:
     """Return the graph (onnx.ModelProto) without notes of the exporter, as paths of this machine."""
-    batch, limit = torch.export.Dim("batch"), model.model.config.max_position_embeddings
+    batch, limit = torch.export.Dim("batch"), model.positions
     length = torch.export.Dim("length", min=2, max=limit)
     with quiet():
         program = torch.onnx.export(

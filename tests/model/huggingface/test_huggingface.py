@@ -15,8 +15,8 @@ from transformers import (
     AutoModelForPreTraining,
     AutoTokenizer,
     BertForPreTraining,
-    RobertaConfig,
-    RobertaModel,
+    ElectraConfig,
+    ElectraModel,
 )
 from transformers import BertModel as TheirEncoder
 
@@ -206,8 +206,8 @@ def change(folder, **changes):
 
 def test_another_architecture_is_refused_by_name(tmp_path):
     sizes = {theirs: getattr(CONFIG, ours) for ours, theirs in NAMES["bert"].sizes.items()}
-    RobertaModel(RobertaConfig(**sizes)).save_pretrained(tmp_path)
-    with pytest.raises(InputError, match=r"RobertaModel.*roberta"):
+    ElectraModel(ElectraConfig(**sizes)).save_pretrained(tmp_path)
+    with pytest.raises(InputError, match=r"ElectraModel.*electra"):
         bert_format.load(tmp_path)
 
 

@@ -73,7 +73,7 @@ def write(folder: Path, data: bytes | str, name: str = "dump.xml") -> Path:
 def test_every_packing_gives_the_same_documents(pack: object, tmp_path: Path) -> None:
     documents, tally = read(write(tmp_path, pack(DUMP)))  # type: ignore[operator]
     assert [document.id for document in documents] == [f"wiki:{n}" for n in range(40)]
-    assert documents[2] == Document("wiki:2", "Text of 2. Text of 2. Text of 2.")
+    assert documents[2] == Document("wiki:2", "Text of 2. Text of 2. Text of 2.", title="T2")
     assert not tally
 
 
