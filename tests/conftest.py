@@ -10,9 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING
 
 import pytest
@@ -21,7 +19,7 @@ from hypothesis import settings
 from pipeline.console import terminal
 
 if TYPE_CHECKING:
-    from tests.support.servers.store_proxy import Proxy
+    pass
 
 ROOT = Path(__file__).resolve().parent.parent
 SUITES = Path(__file__).with_name("suites.txt")  # the last run of each target of the Makefile that tests
@@ -40,7 +38,7 @@ for number in (signal.SIGHUP, signal.SIGINT):
 
 
 @pytest.fixture(autouse=True)
-def denormals() -> Iterator[None]:
+def denormals():
     """What trains makes this thread flush denormal numbers, and hypothesis refuses to draw then.
 
     A command that executors start prints records too, and so would those of later tests.
@@ -52,13 +50,13 @@ def denormals() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def root() -> Path:
+def root():
     """The top of the repository."""
     return ROOT
 
 
 @pytest.fixture(scope="session")
-def shared_data() -> Path:
+def shared_data():
     """Real dumps, books and GLUE files, for development: not part of the project."""
     folder = Path(os.environ.get("SHARED_DATA", ROOT.parent / "shared" / "data"))
     if not folder.is_dir():
@@ -66,7 +64,7 @@ def shared_data() -> Path:
     return folder
 
 
-def store_module(kind: str) -> ModuleType:
+def store_module(kind):
     """The module of a store's server."""
     return importlib.import_module(f"tests.support.servers.{STORES[kind]}")
 
@@ -74,7 +72,7 @@ def store_module(kind: str) -> ModuleType:
 @pytest.fixture(
     scope="session", params=["s3", *(pytest.param(kind, marks=pytest.mark.store) for kind in ("gs", "abfs"))]
 )
-def store_kind(request: pytest.FixtureRequest) -> str:
+def store_kind(request):
     """The scheme of the store that a test works in."""
     if request.param != "s3":
         store_module(request.param).need()
@@ -82,14 +80,14 @@ def store_kind(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(scope="session")
-def store_server(store_kind: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, int]]:
+def store_server(store_kind, tmp_path_factory):
     """A server of this machine."""
     with store_module(store_kind).server(tmp_path_factory.mktemp("store")) as place:
         yield place
 
 
 @pytest.fixture
-def store(store_kind: str, store_server: tuple[str, int]) -> "Iterator[Proxy]":
+def store(store_kind, store_server):
     """The server behind a proxy, to which the environment points."""
     from tests.support.servers import store_proxy
 
@@ -99,7 +97,7 @@ def store(store_kind: str, store_server: tuple[str, int]) -> "Iterator[Proxy]":
 
 
 @pytest.fixture
-def bucket(store_kind: str, store_server: tuple[str, int], store: "Proxy") -> str:
+def bucket(store_kind, store_server, store):
     """The address of an empty bucket."""
     host, port = store_server
     name = f"b{secrets.token_hex(4)}"
@@ -107,7 +105,7 @@ def bucket(store_kind: str, store_server: tuple[str, int], store: "Proxy") -> st
     return f"{store_kind}://{name}"
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+def pytest_terminal_summary(terminalreporter, config):
     """Write what a whole suite counted, of which commit and when, into the committed list of suites."""
     suite = os.environ.get("SUITE")
     if not suite or hasattr(config, "workerinput"):
@@ -123,26 +121,26 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     SUITES.write_text("".join(f"{name} {row}\n" for name, row in sorted(rows.items())))
 
 
-def pytest_runtest_setup(item: pytest.Item) -> None:
+def pytest_runtest_setup(item):
     """Start no test after the moment TEST_UNTIL, in seconds since 1970; those left out are counted."""
     if time.time() > float(os.environ.get("TEST_UNTIL", "inf")):
         pytest.skip("no time left; make test-all runs all")
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
+def pytest_addoption(parser):
     """Let a test write its golden file again."""
     parser.addoption("--golden", action="store_true", help="write golden files again")
 
 
 @pytest.fixture
-def drawn(tmp_path: Path) -> Callable[..., str]:
+def drawn(tmp_path):
     """What a browser makes of an address, as HTML; it draws without a screen."""
     browser = next(filter(None, map(shutil.which, BROWSERS)), None)
     if browser is None:
         pytest.skip(f"no browser here: none of {', '.join(BROWSERS)}")
     options = (browser, "--headless=new", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path}", "--dump-dom")
 
-    def draw(address: str, *more: str) -> str:
+    def draw(address, *more):
         words = [*options, *more, address]
         return subprocess.run(words, capture_output=True, text=True, check=True, timeout=120).stdout
 

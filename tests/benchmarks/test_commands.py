@@ -2,7 +2,6 @@
 
 import json
 import re
-from pathlib import Path
 
 import pytest
 
@@ -13,7 +12,7 @@ from tests.support import forked
 
 
 @pytest.mark.slow
-def test_the_step_benchmark_measures_every_peer_on_the_same_tokens(tmp_path: Path) -> None:
+def test_the_step_benchmark_measures_every_peer_on_the_same_tokens(tmp_path):
     options = ["--size", "tiny", "--batch", "4", "--batches", "1", "--passes", "1"]
     peers = ["ours", "hf", "textbook", "engine"]
     done = forked.fresh("-m", "benchmarks.model.train", *options, "--peers", *peers, "--out", tmp_path / "rows.jsonl")
@@ -24,7 +23,7 @@ def test_the_step_benchmark_measures_every_peer_on_the_same_tokens(tmp_path: Pat
     assert all(row["seconds"] > 0 and row["recompiled"] == 0 for row in rows)
 
 
-def commands(root: Path) -> list[str]:
+def commands(root):
     return [
         path.relative_to(root).as_posix()
         for path in (root / "benchmarks").rglob("*.py")
@@ -33,7 +32,7 @@ def commands(root: Path) -> list[str]:
 
 
 @pytest.mark.slow
-def test_every_benchmark_starts(root: Path) -> None:
+def test_every_benchmark_starts(root):
     found = commands(root)
     named = re.findall(r"python -m (benchmarks[\w.]*)", (root / "docs" / "benchmarks.md").read_text())
     modules = {path.removesuffix(".py").removesuffix("/__main__").replace("/", ".") for path in found}
@@ -44,7 +43,7 @@ def test_every_benchmark_starts(root: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_loader_benchmark_measures_each_kind_of_batch() -> None:
+def test_the_loader_benchmark_measures_each_kind_of_batch():
     done = forked.fresh("-m", "benchmarks.data.loader", "--rows", "4000", "--shards", "2", "--repeats", "1")
     assert done.returncode == 0, done.stderr
     assert "two folders by weight" in done.stdout
@@ -63,8 +62,8 @@ gpu.main()
 """
 
 
-def test_a_row_is_there_as_soon_as_it_is_made_and_a_failure_ends_nothing(tmp_path: Path) -> None:
-    def breaks() -> dict[str, float]:
+def test_a_row_is_there_as_soon_as_it_is_made_and_a_failure_ends_nothing(tmp_path):
+    def breaks():
         raise ValueError("first line\nsecond line")
 
     rows = Rows(tmp_path, "A", limit=60)
@@ -82,7 +81,7 @@ def test_a_row_is_there_as_soon_as_it_is_made_and_a_failure_ends_nothing(tmp_pat
 
 
 @pytest.mark.slow
-def test_where_only_pytorch_is_installed_it_says_what_is_missing(tmp_path: Path) -> None:
+def test_where_only_pytorch_is_installed_it_says_what_is_missing(tmp_path):
     done = forked.fresh("-c", BARE, tmp_path)
     assert done.returncode == 0, done.stderr
     (row,) = [row for row in read(tmp_path / "rows.jsonl") if "skipped" in row]
@@ -91,7 +90,7 @@ def test_where_only_pytorch_is_installed_it_says_what_is_missing(tmp_path: Path)
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_all_parts_run_on_a_cpu(tmp_path: Path) -> None:
+def test_all_parts_run_on_a_cpu(tmp_path):
     line = "from tests.model.encoders import flash_on_cpu; from benchmarks.gpu import __main__ as gpu; gpu.main()"
     done = forked.fresh("-c", line, "A", "B", "C", "--small", "--out", tmp_path)
     found = read(tmp_path / "rows.jsonl")
@@ -105,7 +104,7 @@ def test_all_parts_run_on_a_cpu(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_inference_benchmark_compares_the_vectors_of_every_peer(tmp_path: Path) -> None:
+def test_the_inference_benchmark_compares_the_vectors_of_every_peer(tmp_path):
     folder = served_folders.made(tmp_path, "bert", served_folders.pretrained)
     (tmp_path / "lines.txt").write_text("the a b c\n" * 20)
     options = ["--lengths", "16", "--lines", "20", "--passes", "1"]

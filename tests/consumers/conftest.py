@@ -11,7 +11,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import transformers
 
@@ -39,13 +38,13 @@ PAGE = Path(__file__).parents[2] / "docs" / "works-with.md"
 CELLS = ("tool", "version", "works", "differs")  # of the page's table, the names of properties of tests
 
 
-def pytest_runtest_setup(item: pytest.Item) -> None:
+def pytest_runtest_setup(item):
     """Note the program of a test, also of one that is skipped or fails."""
     if marker := item.get_closest_marker("tool"):
         item.user_properties += list(zip(CELLS, marker.args, strict=False))
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+def pytest_terminal_summary(terminalreporter):
     """Write the rows of programs whose tests ran into the page's table; other rows stay."""
     if not os.environ.get("SUITE"):
         return
@@ -70,7 +69,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 @pytest.fixture(scope="session")
-def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def folders(tmp_path_factory):
     """A folder of each kind, with its graphs in fp32 and int8."""
     found = {}
     for kind, (architecture, make, untrained) in KINDS.items():
@@ -81,7 +80,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return found
 
 
-def environment(name: str, *parts: str, make: Callable[[Path], None]) -> Path:
+def environment(name, *parts, make):
     """The folder of a program, which `make` fills if it is not there, by what is in it."""
     digest = hashlib.sha256(" ".join((sys.version, *parts)).encode()).hexdigest()[:12]
     place = CACHE / f"{name}-{digest}"
@@ -93,10 +92,10 @@ def environment(name: str, *parts: str, make: Callable[[Path], None]) -> Path:
     return place
 
 
-def python_with(name: str, *packages: str) -> Runner:
+def python_with(name, *packages):
     """Run scripts in a Python with `packages`, and ours (PyTorch above all) where they bring no other version."""
 
-    def make(place: Path) -> None:
+    def make(place):
         subprocess.run([sys.executable, "-m", "venv", place], check=True)
         (own,) = place.glob("lib/python*/site-packages")
         (own / "ours.pth").write_text(sysconfig.get_paths()["purelib"] + "\n")
@@ -106,11 +105,11 @@ def python_with(name: str, *packages: str) -> Runner:
     return runner([str(environment(name, *packages, make=make) / "bin" / "python"), "-W", "ignore", "-c"])
 
 
-def node_with(name: str, *packages: str) -> Runner:
+def node_with(name, *packages):
     """Run scripts in Node with `packages`."""
     need("npm")
 
-    def make(place: Path) -> None:  # what their scripts fetch is for graphics cards
+    def make(place):  # what their scripts fetch is for graphics cards
         flags = ["--ignore-scripts", "--no-audit", "--no-fund"]
         subprocess.run(["npm", "install", "--prefix", str(place), *flags, *packages], check=True, timeout=1800)
 
@@ -118,15 +117,15 @@ def node_with(name: str, *packages: str) -> Runner:
     return runner(["sh", "-c", f'cd {place} && exec node --input-type=module -e "$0" "$1"'])
 
 
-def need(tool: str) -> None:
+def need(tool):
     if shutil.which(tool) is None:
         pytest.skip(f"{tool} is not on this machine")
 
 
-def runner(command: list[str]) -> Runner:
+def runner(command):
     """Run a script with an argument as JSON; its last line is its answer, as JSON."""
 
-    def run(script: str, argument: Any) -> Any:
+    def run(script, argument):
         offline = os.environ | {"HF_HUB_OFFLINE": "1", "PYTHONPATH": "", "TOKENIZERS_PARALLELISM": "false"}
         words = [*command, script, json.dumps(argument)]
         done = subprocess.run(words, capture_output=True, text=True, env=offline, timeout=600)
@@ -136,7 +135,7 @@ def runner(command: list[str]) -> Runner:
     return run
 
 
-def outputs(folder: Path, *texts: list[str]) -> dict[str, np.ndarray]:
+def outputs(folder, *texts):
     """What our graph gives for texts or pairs, and their `mask`."""
     given = transformers.AutoTokenizer.from_pretrained(folder)(*texts, padding=True, return_tensors="pt")
     return onnx_export.Session(folder / onnx_export.MODEL).run(dict(given)) | {"mask": given["attention_mask"].numpy()}

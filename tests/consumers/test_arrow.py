@@ -2,7 +2,6 @@
 
 import json
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -26,16 +25,16 @@ POM = (
 Paths = list[str]
 
 
-def javascript(paths: Paths) -> str:
+def javascript(paths):
     run = node_with("arrow-js", f"apache-arrow@{JS}")
     return json.dumps(run((SOURCES / "shards.mjs").read_text(), paths))
 
 
-def rust(paths: Paths) -> str:
+def rust(paths):
     need("cargo")
     source = (SOURCES / "shards.rs").read_text()
 
-    def make(place: Path) -> None:
+    def make(place):
         crates = ("arrow-array", "arrow-ipc")
         (place / "Cargo.toml").write_text(CARGO + "".join(f'{name} = "={RUST}"\n' for name in crates))
         (place / "src").mkdir()
@@ -45,11 +44,11 @@ def rust(paths: Paths) -> str:
     return output(environment("arrow-rust", RUST, source, make=make) / "target" / "release" / "shards", *paths)
 
 
-def go(paths: Paths) -> str:
+def go(paths):
     need("go")
     source = (SOURCES / "shards.go").read_text()
 
-    def make(place: Path) -> None:
+    def make(place):
         (place / "main.go").write_text(source)
         for command in ("mod init shards", f"get github.com/apache/arrow-go/v18@{GO}", "mod tidy", "build -o shards ."):
             subprocess.run(["go", *command.split()], cwd=place, check=True, capture_output=True)
@@ -57,10 +56,10 @@ def go(paths: Paths) -> str:
     return output(environment("arrow-go", GO, source, make=make) / "shards", *paths)
 
 
-def java(paths: Paths) -> str:
+def java(paths):
     need("mvn")
 
-    def make(place: Path) -> None:
+    def make(place):
         jars = (DEPENDENCY.format(name, JAVA) for name in ("arrow-vector", "arrow-memory-netty"))
         (place / "pom.xml").write_text(POM.format("".join(jars)))
         command = ["mvn", "-q", "-B", "dependency:copy-dependencies", "-DoutputDirectory=jars"]
@@ -71,7 +70,7 @@ def java(paths: Paths) -> str:
     return output("java", opened, "-cp", f"{place}/jars/*", SOURCES / "Shards.java", *paths)
 
 
-def output(*command: Path | str) -> str:
+def output(*command):
     return subprocess.run(command, check=True, capture_output=True, text=True, timeout=600).stdout
 
 
@@ -87,13 +86,7 @@ def output(*command: Path | str) -> str:
         )
     ],
 )
-def test_a_language_reads_rows_and_metadata(
-    read: Callable[[Paths], str],
-    types: tuple[str, str],
-    differs: str,
-    tmp_path: Path,
-    record_property: Callable[[str, str], None],
-) -> None:
+def test_a_language_reads_rows_and_metadata(read, types, differs, tmp_path, record_property):
     draws, paths, expected = np.random.default_rng(0), [], []
     for words, size, kind in ((None, 30_000, types[0]), ("jieba", 100_000, types[1])):
         info = ShardInfo(

@@ -1,10 +1,7 @@
 """Each program that reads weights or graphs for itself computes the hidden states of our graph."""
 
 import functools
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -174,18 +171,18 @@ print(json.dumps(found))
 
 
 @pytest.fixture(scope="module")
-def found(folders: dict[str, Path]) -> Callable[[str], Any]:
+def found(folders):
     """What a program, started once, gives for each case."""
 
     @functools.cache
-    def run(name: str) -> Any:
+    def run(name):
         cases = {case: (str(folders[kind]), texts) for case, (kind, texts) in CASES.items()}
         return python_with(name.lower(), *PROGRAMS[name].packages)(ALL_CASES, [PROGRAMS[name].script, cases])
 
     return run
 
 
-def compare(program: Program, folder: Path, texts: list[str], found: Any) -> None:
+def compare(program, folder, texts, found):
     assert not isinstance(found, str), found
     for text, states in zip(texts, found, strict=True):
         expected = outputs(folder, [text])["last_hidden_state"][0][slice(*program.part)]
@@ -194,13 +191,7 @@ def compare(program: Program, folder: Path, texts: list[str], found: Any) -> Non
 
 @pytest.mark.parametrize("name", MARKED)
 @pytest.mark.parametrize("case", CASES)
-def test_hidden_states_are_those_of_the_graph(
-    name: str,
-    case: str,
-    found: Callable[[str], Any],
-    folders: dict[str, Path],
-    record_property: Callable[[str, str], None],
-) -> None:
+def test_hidden_states_are_those_of_the_graph(name, case, found, folders, record_property):
     program, (kind, texts) = PROGRAMS[name], CASES[case]
     if case in program.differs:
         message, why = program.differs[case]

@@ -1,8 +1,5 @@
 """optimum opens the folder by its defaults; it wants an earlier transformers, which reads the weights too."""
 
-from collections.abc import Callable
-from pathlib import Path
-
 import pytest
 
 from tests.consumers.conftest import CLASSES, TEXTS, python_with
@@ -29,9 +26,7 @@ print(json.dumps(apart))
 
 
 @pytest.mark.parametrize("kind", CLASSES)
-def test_a_folder_opens_with_the_outputs_of_its_weights(
-    kind: str, folders: dict[str, Path], record_property: Callable[[str, str], None]
-) -> None:
+def test_a_folder_opens_with_the_outputs_of_its_weights(kind, folders, record_property):
     run = python_with("optimum", "optimum-onnx[onnxruntime]==0.1.0", "transformers<4.58")
     given = {"folder": str(folders[kind]), "texts": TEXTS, "classes": CLASSES[kind]}
     assert max(run(SCRIPT, given)) < 1e-4

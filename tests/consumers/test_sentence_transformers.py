@@ -1,13 +1,12 @@
 """sentence-transformers makes the vectors of our graph, and the page's lines train it."""
 
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tests.consumers.conftest import TEXTS, Runner, outputs, python_with
+from tests.consumers.conftest import TEXTS, outputs, python_with
 
 pytestmark = [pytest.mark.consumers, pytest.mark.timeout(1800), pytest.mark.tool("sentence-transformers", "6.2.0")]
 PAGE = Path(__file__).parents[2] / "docs" / "continue.md"
@@ -26,22 +25,18 @@ print(json.dumps(CrossEncoder(given["folder"]).predict([given["texts"]], apply_s
 
 
 @pytest.fixture(scope="session")
-def st() -> Runner:
+def st():
     return python_with("sentence-transformers", "sentence-transformers==6.2.0")
 
 
-def test_vectors_are_those_of_the_graph(
-    st: Runner, folders: dict[str, Path], record_property: Callable[[str, str], None]
-) -> None:
+def test_vectors_are_those_of_the_graph(st, folders, record_property):
     found = st(ENCODE, {"folder": str(folders["feature-extraction"]), "texts": TEXTS})
     expected = outputs(folders["feature-extraction"], TEXTS)["sentence_embedding"]
     np.testing.assert_allclose(found, expected, atol=1e-5)
     record_property("works", "vectors of sentence models")
 
 
-def test_a_plain_folder_is_pooled_by_the_mean(
-    st: Runner, folders: dict[str, Path], record_property: Callable[[str, str], None]
-) -> None:
+def test_a_plain_folder_is_pooled_by_the_mean(st, folders, record_property):
     for kind in ("fill-mask", "modern fill-mask"):
         found, made = st(ENCODE, {"folder": str(folders[kind]), "texts": TEXTS}), outputs(folders[kind], TEXTS)
         real = made["mask"][:, :, None]
@@ -50,9 +45,7 @@ def test_a_plain_folder_is_pooled_by_the_mean(
     record_property("differs", "a plain folder gives the mean of the tokens")
 
 
-def test_a_classifier_of_pairs_is_a_cross_encoder(
-    st: Runner, folders: dict[str, Path], record_property: Callable[[str, str], None]
-) -> None:
+def test_a_classifier_of_pairs_is_a_cross_encoder(st, folders, record_property):
     folder = folders["text-classification"]
     (found,) = st(RANK, {"folder": str(folder), "texts": TEXTS})
     logits = outputs(folder, TEXTS[:1], TEXTS[1:])["logits"][0]
@@ -60,7 +53,7 @@ def test_a_classifier_of_pairs_is_a_cross_encoder(
     record_property("works", "a classifier as CrossEncoder")
 
 
-def test_the_lines_of_the_page_make_a_model(st: Runner, folders: dict[str, Path]) -> None:
+def test_the_lines_of_the_page_make_a_model(st, folders):
     (lines,) = re.findall(r"```python\n(from sentence_transformers.*?)```", PAGE.read_text(), re.DOTALL)
     script = (
         "import json, sys, warnings\nwarnings.simplefilter('error', FutureWarning)\n"

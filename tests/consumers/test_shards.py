@@ -1,8 +1,6 @@
 """A folder of shards opens whole in the libraries that the page of the format names, by its lines."""
 
 import re
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -29,13 +27,7 @@ LOST = {"polars": "metadata is lost", "pandas": "metadata is lost; a file at a t
 @pytest.mark.parametrize(
     "library", [pytest.param(each, marks=pytest.mark.tool(each, VERSIONS[each])) for each in SIZES]
 )
-def test_a_library_gives_every_row_of_a_folder(
-    library: str,
-    root: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    record_property: Callable[[str, str], None],
-) -> None:
+def test_a_library_gives_every_row_of_a_folder(library, root, tmp_path, monkeypatch, record_property):
     page = root / "docs" / "format.md"
     (opened,) = (block.text for block in blocks(page) if block.title == "open_shards.py")
     lines = dict(re.findall(r"^\| (\w+) [\d.]+ \| `([^`]+)`", page.read_text(), re.M))

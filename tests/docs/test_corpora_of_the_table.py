@@ -30,7 +30,7 @@ SAMPLES = {
 }
 
 
-def sample(name: str, folder: Path) -> None:
+def sample(name, folder):
     if name in SAMPLES:
         (folder / SAMPLES[name][0]).write_text(SAMPLES[name][1], encoding="utf-8")
     elif name == "parquet":
@@ -41,7 +41,7 @@ def sample(name: str, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("command", [command for command in COMMANDS if command not in ELSEWHERE])
-def test_a_command_of_the_table_reads_what_it_names(command: str, tmp_path: Path) -> None:
+def test_a_command_of_the_table_reads_what_it_names(command, tmp_path):
     name = "numbered" if "numbered" in command else command.partition("=")[2]
     sample(name, tmp_path)
     words = [*command.split(), f"corpus.path={tmp_path}", "size=100"]
@@ -52,7 +52,7 @@ def test_a_command_of_the_table_reads_what_it_names(command: str, tmp_path: Path
     assert "broken" not in log
 
 
-def test_the_table_has_every_corpus_that_reads_files() -> None:
+def test_the_table_has_every_corpus_that_reads_files():
     named = {word for row in ROWS for word in re.findall(r"`(?:\+corpus=)?(\w+)", row)}
     corpora = {path.stem for path in (PAGE.parents[2] / "conf" / "corpus").glob("*.yaml")}
     assert corpora - named <= {"glue"}

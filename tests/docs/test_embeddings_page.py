@@ -2,7 +2,6 @@
 
 import json
 import re
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,11 +12,11 @@ from tests.docs.test_worked_examples import shell
 WORDS = ["bến", "cảng", "đồi", "núi", "sông", "hồ", "làng", "chợ", "cầu", "đường", "rừng", "biển", "đảo", "vua"]
 
 
-def write_dump(path: Path, articles: int = 200) -> None:
+def write_dump(path, articles=200):
     """Articles of two sections, each with words of its own."""
     draw = np.random.default_rng(0)
 
-    def sentence(name: str) -> str:
+    def sentence(name):
         return " ".join([name.capitalize(), *draw.choice(WORDS, 8), name]) + ". "
 
     pages = []
@@ -32,7 +31,7 @@ def write_dump(path: Path, articles: int = 200) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_one_goes_from_a_dump_to_a_sentence_encoder_by_the_page_alone(root: Path, tmp_path: Path) -> None:
+def test_one_goes_from_a_dump_to_a_sentence_encoder_by_the_page_alone(root, tmp_path):
     for name in ("sentence_transformers", "datasets", "bm25s", "onnxruntime"):
         pytest.importorskip(name)
     write_dump(tmp_path / "dump.xml")

@@ -4,7 +4,6 @@ import importlib
 import os
 import re
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -19,7 +18,7 @@ COMMANDS = importlib.import_module("reference").COMMANDS
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def site(tmp_path_factory):
     """The site as `make docs` builds it: warnings are errors."""
     out = tmp_path_factory.mktemp("site")
     done = forked.fresh(
@@ -30,7 +29,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
-def test_pages_need_no_network(site: Path) -> None:
+def test_pages_need_no_network(site):
     pages = list(site.rglob("*.html"))
     assert len(pages) > 15
     for page in pages:
@@ -41,7 +40,7 @@ def test_pages_need_no_network(site: Path) -> None:
 
 
 @pytest.mark.parametrize("command", sorted(COMMANDS))
-def test_every_key_of_a_command_is_on_its_page(site: Path, command: str) -> None:
+def test_every_key_of_a_command_is_on_its_page(site, command):
     page = (site / "stages" / f"{command}.html").read_text(encoding="utf-8")
     keys = set(re.findall(r"<td><code>([\w.]+)</code></td>", page))
     for name, schema in COMMANDS.items():
@@ -52,18 +51,18 @@ def test_every_key_of_a_command_is_on_its_page(site: Path, command: str) -> None
     assert {key.partition(".")[0] for key in keys} >= set(map(str, composed))
 
 
-def test_a_page_that_is_a_file_can_search_all(site: Path, drawn: Callable[..., str]) -> None:
+def test_a_page_that_is_a_file_can_search_all(site, drawn):
     address = f"{(site / 'stages' / 'train.html').as_uri()}?q=decontamination"
     page = drawn(address, "--virtual-time-budget=8000")
     assert re.search(r'result__meta">[1-9]\d* matching document', page)
     assert (site / "changelog.html").as_uri() in page.partition("md-search-result__list")[2]
 
 
-def test_every_configuration_is_a_command_with_a_schema() -> None:
+def test_every_configuration_is_a_command_with_a_schema():
     assert {path.stem for path in conf_files.CONF.glob("*.yaml")} == {*COMMANDS, "hydra"}
 
 
-def test_a_key_stands_with_its_type_default_and_meaning(site: Path) -> None:
+def test_a_key_stands_with_its_type_default_and_meaning(site):
     page = (site / "stages" / "prepare.html").read_text(encoding="utf-8")
     row = next(row for row in page.split("<tr>") if "<code>sequence_length</code>" in row)
     assert re.findall(r"<td>(.*?)</td>", row, re.S) == [
@@ -74,7 +73,7 @@ def test_a_key_stands_with_its_type_default_and_meaning(site: Path) -> None:
     ]
 
 
-def test_every_proof_that_a_page_names_is_there(root: Path) -> None:
+def test_every_proof_that_a_page_names_is_there(root):
     pages = [*(root / "docs").rglob("*.md"), root / "README.md", root / "SECURITY.md"]
     named = [
         (page.name, *found)
@@ -88,7 +87,7 @@ def test_every_proof_that_a_page_names_is_there(root: Path) -> None:
         assert f"def {test}" in (root / path).read_text("utf-8"), f"{page}: {path}::{test}"
 
 
-def test_every_proof_of_a_claim_is_in_the_file_that_it_links_to(root: Path) -> None:
+def test_every_proof_of_a_claim_is_in_the_file_that_it_links_to(root):
     text = (root / "docs/reproducibility.md").read_text("utf-8")
     tests = re.findall(r"\[`(test_\w+)`\]\(\.\./([^)]+)\)", text)
     assert len(tests) > 7
@@ -99,7 +98,7 @@ def test_every_proof_of_a_claim_is_in_the_file_that_it_links_to(root: Path) -> N
     assert all(path == f"benchmarks/{name.replace('.', '/')}.py" for name, path in measures)
 
 
-def test_links_of_the_readme_lead_somewhere(root: Path) -> None:
+def test_links_of_the_readme_lead_somewhere(root):
     for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md"):
         links = re.findall(r"\]\((?!https?:)([^)#]+)", (root / name).read_text("utf-8"))
         assert [link for link in links if not (root / link).exists()] == [], name

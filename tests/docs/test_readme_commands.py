@@ -41,7 +41,7 @@ STAGE_KEY = re.compile(rf"(?:stages\.)?({'|'.join(STAGES)})(?:-\w+)?\.(?!{FILE})
 PROSE = re.compile(r"`((?:python|deepspeed|make) [^`]+)`")
 
 
-def found() -> list[tuple[str, str]]:
+def found():
     """(page, command line), those in the text too."""
     listed = []
     for page in PAGES:
@@ -53,7 +53,7 @@ def found() -> list[tuple[str, str]]:
     return listed
 
 
-def keys_of_stages() -> list[tuple[str, str]]:
+def keys_of_stages():
     """(page, STAGE.KEY or STAGE.KEY=VALUE) in the text, and all KEY=VALUE of pages about runs."""
     listed = []
     for page in PAGES:
@@ -66,14 +66,14 @@ def keys_of_stages() -> list[tuple[str, str]]:
     return sorted(set(listed))
 
 
-def check_make(words: list[str]) -> None:
+def check_make(words):
     targets = re.search(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text(), re.M)
     assert targets
     assert words[0] in targets[1].split()
 
 
 @cache
-def check_keys(command: str, *words: str) -> None:
+def check_keys(command, *words):
     """Compose the configuration that a command line asks for."""
     typed = [
         word.replace("=NAME", "=sample") for word in words if word not in ("--help", "…") and not word.startswith("@")
@@ -91,7 +91,7 @@ def check_keys(command: str, *words: str) -> None:
         composing.validate(composed, COMMANDS[command])
 
 
-def check(words: list[str]) -> None:
+def check(words):
     """Raise unless the command can be there; `words` of one command line."""
     while re.match(r"[A-Z_]+=", words[0]):  # set for the command that follows
         words = words[1:]
@@ -130,7 +130,7 @@ def check(words: list[str]) -> None:
     ("page", "line"),
     [pytest.param(*each, marks=[] if each[0] == "README.md" else pytest.mark.slow) for each in found()],
 )
-def test_a_command_is_there_and_has_these_keys(page: str, line: str) -> None:
+def test_a_command_is_there_and_has_these_keys(page, line):
     words = shlex.split(line, comments=True)
     while "|" in words:
         words = words[words.index("|") + 1 :]
@@ -139,14 +139,14 @@ def test_a_command_is_there_and_has_these_keys(page: str, line: str) -> None:
 
 
 @pytest.mark.parametrize(("page", "code"), keys_of_stages())
-def test_a_key_in_the_text_is_one_that_a_run_takes(page: str, code: str) -> None:
+def test_a_key_in_the_text_is_one_that_a_run_takes(page, code):
     compose_run.expand([code if "=" in code else f"{code}=VALUE"])  # exits if not
     if found := STAGE_KEY.match(code):
         assert overrides.type_of(STAGES[found[1]].schema, found[2]) is not None
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_a_block_that_needs_more_than_this_machine_says_so(page: Path) -> None:
+def test_a_block_that_needs_more_than_this_machine_says_so(page):
     for block in blocks(page):
         elsewhere = any(f"{other} " in block.text for other in OTHERS)
         fetches = re.search(r"\+corpus=(\w*wiki|glue)\b(?!.*(corpus\.path|dry_run))", block.text, re.S)
@@ -154,7 +154,7 @@ def test_a_block_that_needs_more_than_this_machine_says_so(page: Path) -> None:
             assert re.search(r"# needs a (network|cluster)", block.text), block.text
 
 
-def test_commands_are_found() -> None:
+def test_commands_are_found():
     pages = [page for page, _ in found()]
     assert pages.count("README.md") > 15
     assert len(set(pages)) > 8
@@ -172,6 +172,6 @@ def test_commands_are_found() -> None:
         "python -m pipeline.run +corpus=sample train.stesp=9",
     ],
 )
-def test_a_wrong_command_would_be_noticed(line: str) -> None:
+def test_a_wrong_command_would_be_noticed(line):
     with pytest.raises((AssertionError, ModuleNotFoundError, *composing.MISTAKES)):
         check(shlex.split(line))

@@ -2,10 +2,9 @@
 
 import ast
 import re
-from pathlib import Path
 
 
-def constants(root: Path) -> list[str]:
+def constants(root):
     """Return all texts in the code; an f-string's parts are texts of their own."""
     return [
         node.value
@@ -16,12 +15,12 @@ def constants(root: Path) -> list[str]:
     ]
 
 
-def messages(root: Path) -> list[str]:
+def messages(root):
     text = (root / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
     return re.findall(r"^\| `([^`]+)` \|", text, re.M)
 
 
-def test_every_message_is_one_that_the_code_prints(root: Path) -> None:
+def test_every_message_is_one_that_the_code_prints(root):
     listed, known = messages(root), constants(root)
     assert len(listed) >= 25
     for message in listed:

@@ -25,7 +25,7 @@ from tests.docs.fences import blocks
 pytestmark = pytest.mark.slow
 
 
-def follow(root: Path, page: str, tree: Path) -> str:
+def follow(root, page, tree):
     """Do what a page says in a copy of the project; what its commands printed."""
     for folder in ("conf", "model", "pipeline"):
         shutil.copytree(root / folder, tree / folder, ignore=shutil.ignore_patterns("__pycache__"))
@@ -40,7 +40,7 @@ def follow(root: Path, page: str, tree: Path) -> str:
     return printed
 
 
-def shell(commands: str, folder: Path, root: Path) -> str:
+def shell(commands, folder, root):
     """Run what a block says, with the project that is in `root`; what it printed."""
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     done = subprocess.run(
@@ -56,20 +56,18 @@ def shell(commands: str, folder: Path, root: Path) -> str:
 
 
 @pytest.fixture(scope="module")
-def corpus(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def corpus(root, tmp_path_factory):
     """What one has after the page about corpora."""
     tree = tmp_path_factory.mktemp("corpus")
     assert "2 passed" in follow(root, "add-corpus.md", tree)
     return tree
 
 
-def test_a_corpus_of_ones_own_becomes_shards(corpus: Path) -> None:
+def test_a_corpus_of_ones_own_becomes_shards(corpus):
     assert sum(shard.rows for shard in open_folder(corpus / "work/subtitles/prepare", "train")) > 40
 
 
-def test_the_reader_on_the_page_of_the_format_reads_what_prepare_writes(
-    root: Path, corpus: Path, tmp_path: Path
-) -> None:
+def test_the_reader_on_the_page_of_the_format_reads_what_prepare_writes(root, corpus, tmp_path):
     (reader,) = [block for block in blocks(root / "docs" / "format.md") if block.title == "read_shards.py"]
     (tmp_path / reader.title).write_text(reader.text)
     scope: dict[str, object] = {}
@@ -94,7 +92,7 @@ def test_the_reader_on_the_page_of_the_format_reads_what_prepare_writes(
     assert imports == {"json", "pathlib", "pyarrow"}
 
 
-def test_an_existing_bert_goes_on_in_the_five_steps_of_the_page(root: Path, tmp_path: Path) -> None:
+def test_an_existing_bert_goes_on_in_the_five_steps_of_the_page(root, tmp_path):
     (block,) = [block for block in blocks(root / "docs/continue.md") if "existing=MODEL" in block.text]
     (tmp_path / "model").symlink_to(root / "model")
     theirs = tmp_path / "MODEL"
@@ -119,7 +117,7 @@ def test_an_existing_bert_goes_on_in_the_five_steps_of_the_page(root: Path, tmp_
     assert len(json.loads(printed.splitlines()[-1])["masks"][0]) == 5
 
 
-def test_a_modernbert_is_trained_extended_and_continued_as_the_page_says(root: Path, tmp_path: Path) -> None:
+def test_a_modernbert_is_trained_extended_and_continued_as_the_page_says(root, tmp_path):
     for folder in ("model", "conf"):
         (tmp_path / folder).symlink_to(root / folder)
     write_modernbert(tmp_path / "MODEL")
@@ -152,7 +150,7 @@ def test_a_modernbert_is_trained_extended_and_continued_as_the_page_says(root: P
     assert "token_str" in shell("python use.py", tmp_path, root)
 
 
-def write_modernbert(folder: Path) -> None:
+def write_modernbert(folder):
     """Write a random ModernBERT with byte-level BPE, as transformers and tokenizers make them."""
     tokenizer = Tokenizer(models.BPE(unk_token="[UNK]"))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -177,11 +175,11 @@ def write_modernbert(folder: Path) -> None:
     tokenizer.save(str(folder / "tokenizer.json"))
 
 
-def test_a_runner_gives_the_bytes_of_another(root: Path, tmp_path: Path) -> None:
+def test_a_runner_gives_the_bytes_of_another(root, tmp_path):
     assert follow(root, "add-runner.md", tmp_path).count("instances in") == 2
 
 
-def test_a_size_a_schedule_and_an_objective_are_counted_and_train(root: Path, tmp_path: Path) -> None:
+def test_a_size_a_schedule_and_an_objective_are_counted_and_train(root, tmp_path):
     make_work(tmp_path / "work" / "sample")
     printed = follow(root, "add-model-size.md", tmp_path)
     size = ModelConfig(name="narrow", layers=6, hidden=192, heads=3, feed_forward=768, vocab_size=30522)
@@ -192,14 +190,14 @@ def test_a_size_a_schedule_and_an_objective_are_counted_and_train(root: Path, tm
     assert chosen == {"model": "narrow", "schedule": "inverse_root", "objective": "many"}
 
 
-def test_an_architecture_trains(root: Path, tmp_path: Path) -> None:
+def test_an_architecture_trains(root, tmp_path):
     make_work(tmp_path / "work" / "sample")
     follow(root, "add-architecture.md", tmp_path)
     manifest = json.loads((tmp_path / "work/neobert/manifest.json").read_text())
     assert (manifest["config"]["model"]["architecture"], manifest["figures"]["steps"]) == ("neobert", 2)
 
 
-def test_a_task_and_a_metric_are_evaluated(root: Path, tmp_path: Path) -> None:
+def test_a_task_and_a_metric_are_evaluated(root, tmp_path):
     work = tmp_path / "work" / "sample"
     make_work(work)
     size = ModelConfig(name="tiny", layers=1, hidden=32, heads=2, feed_forward=64, vocab_size=125, positions=128)

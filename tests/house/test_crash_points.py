@@ -12,7 +12,7 @@ from tests.support import forked
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("stage", ["download", "vocab", "prepare", "train", "convert"])
-def test_a_stage_that_crashes_anywhere_ends_as_an_undisturbed_one(stage: str) -> None:
+def test_a_stage_that_crashes_anywhere_ends_as_an_undisturbed_one(stage):
     if (
         os.geteuid()
         or shutil.which("strace") is None

@@ -6,7 +6,6 @@ not run; `UNTRIED` has the messages of `test_messages` whose cure needs more tha
 
 import re
 import shlex
-from pathlib import Path
 
 import pytest
 
@@ -57,7 +56,7 @@ UNTRIED = {  # what begins so, and why it is not typed here
 }
 
 
-def error_of(name: str, words: list[str]) -> UserError | None:
+def error_of(name, words):
     """What a command is answered with before it works; of a run also what its plan says."""
     try:
         if name == "run":
@@ -70,7 +69,7 @@ def error_of(name: str, words: list[str]) -> UserError | None:
     return None
 
 
-def typed(words: list[str], error: UserError, cure: str) -> list[str]:
+def typed(words, error, cure):
     """The command with its cure instead of what was wrong."""
     wrong = {error.key, (error.path or "").partition("=")[0].lstrip("-+~"), str(error).partition(":")[0]}
     wrong |= {re.split(r"[=[]", each)[0].lstrip("-+~") for each in wrong if each}
@@ -85,7 +84,7 @@ def typed(words: list[str], error: UserError, cure: str) -> list[str]:
 
 
 @pytest.mark.parametrize("line", [line for line in f"{MISTAKES}{MORE}".splitlines() if line])
-def test_a_cure_helps_when_it_is_typed(line: str, tmp_path: Path) -> None:
+def test_a_cure_helps_when_it_is_typed(line, tmp_path):
     (tmp_path / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nwords\n")
     name, *words = shlex.split(line.replace("TMP", str(tmp_path)))
     error = error_of(name, words) if name == "run" or name in STAGES else None

@@ -5,7 +5,6 @@ import re
 import subprocess
 import sys
 import tomllib
-from pathlib import Path
 
 import yaml
 
@@ -15,12 +14,12 @@ from tests.support import forked
 LONGEST_FILE, LONGEST_FUNCTION = 600, 50  # lines
 
 
-def sources(root: Path) -> list[Path]:
+def sources(root):
     parts = ("pipeline", "model", "benchmarks", "deploy", "docker", "docs", "tests")
     return [path for part in parts for path in sorted((root / part).rglob("*.py"))]
 
 
-def test_no_command_of_the_pipeline_loads_torch_before_it_has_read_its_config(root: Path) -> None:
+def test_no_command_of_the_pipeline_loads_torch_before_it_has_read_its_config(root):
     names = [path.stem for path in sorted((root / "pipeline").glob("*.py"))]
     modules = ", ".join(f"pipeline.{name}" for name in names if name != "__init__")
     heavy = {"torch", "deepspeed", "transformers"}
@@ -29,7 +28,7 @@ def test_no_command_of_the_pipeline_loads_torch_before_it_has_read_its_config(ro
     assert done.stdout.split() == []
 
 
-def test_files_and_functions_are_short(root: Path) -> None:
+def test_files_and_functions_are_short(root):
     long = []
     for path in sources(root):
         text = path.read_text(encoding="utf-8")
@@ -45,7 +44,7 @@ def test_files_and_functions_are_short(root: Path) -> None:
     assert long == []
 
 
-def test_make_help_explains_every_target(root: Path) -> None:
+def test_make_help_explains_every_target(root):
     text = (root / "Makefile").read_text()
     targets = re.search(r"^\.PHONY: (.*)$", text, re.M)
     assert targets
@@ -55,14 +54,14 @@ def test_make_help_explains_every_target(root: Path) -> None:
     assert {line.split()[0] for line in shown.stdout.splitlines()} == set(targets[1].split())
 
 
-def test_benchmarks_install_their_peers(root: Path, tmp_path: Path) -> None:
+def test_benchmarks_install_their_peers(root, tmp_path):
     words = ["make", "--dry-run", "benchmark", "NAME=finetune", f"VENV={tmp_path}"]
     shown = subprocess.check_output(words, cwd=root, text=True)
     install, run = shown.find("benchmarks]'"), shown.find("-m benchmarks.scores.finetune")
     assert 0 < install < run
 
 
-def test_the_workflow_does_what_ci_does(root: Path) -> None:
+def test_the_workflow_does_what_ci_does(root):
     flow = yaml.safe_load((root / ".github" / "workflows" / "ci.yml").read_text())
     assert ".ci/run" in [step.get("run") for step in flow["jobs"]["check"]["steps"]]
     for name in ("bug.yml", "feature.yml"):
@@ -70,7 +69,7 @@ def test_the_workflow_does_what_ci_does(root: Path) -> None:
         assert {"name", "description", "body"} <= form.keys()
 
 
-def test_workflows_run_what_was_read_and_may_do_little(root: Path) -> None:
+def test_workflows_run_what_was_read_and_may_do_little(root):
     """A tag of an action can be moved to other code; a commit cannot."""
     for path in (root / ".github" / "workflows").iterdir():
         flow = yaml.safe_load(path.read_text())
@@ -85,8 +84,8 @@ def test_workflows_run_what_was_read_and_may_do_little(root: Path) -> None:
     assert "make audit" in [step.get("run") for step in weekly["jobs"]["audit"]["steps"]]
 
 
-def test_an_audit_looks_at_all_that_is_pinned(root: Path) -> None:
-    def pins(path: Path) -> set[str]:
+def test_an_audit_looks_at_all_that_is_pinned(root):
+    def pins(path):
         return set(re.findall(r"^([\w.-]+==[^+\s]+)", path.read_text(), re.M))
 
     shown = subprocess.check_output(["make", "--dry-run", "--always-make", "audit"], cwd=root, text=True)
@@ -95,7 +94,7 @@ def test_an_audit_looks_at_all_that_is_pinned(root: Path) -> None:
     assert set().union(*map(pins, pinned)) == set().union(*map(pins, looked_at))
 
 
-def test_commands_of_tests_have_the_usual_signals_whoever_started_the_tests(root: Path, tmp_path: Path) -> None:
+def test_commands_of_tests_have_the_usual_signals_whoever_started_the_tests(root, tmp_path):
     (tmp_path / "test_it.py").write_text("""import subprocess
 def test_it():
     status = subprocess.check_output(["cat", "/proc/self/status"], text=True)
@@ -106,14 +105,14 @@ def test_it():
     subprocess.run(starts, cwd=root, capture_output=True, check=True)
 
 
-def test_hooks_fetch_nothing(root: Path) -> None:
+def test_hooks_fetch_nothing(root):
     done = subprocess.run([sys.executable, "-m", "pre_commit", "validate-config"], cwd=root, check=False)
     assert done.returncode == 0
     config = yaml.safe_load((root / ".pre-commit-config.yaml").read_text())
     assert {repo["repo"] for repo in config["repos"]} == {"local"}
 
 
-def test_what_is_advised_to_install_is_there(root: Path) -> None:
+def test_what_is_advised_to_install_is_there(root):
     """Our package is not on an index, where anybody could give its name to another one."""
     project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
     pages = [root / "README.md", *(root / "docs").rglob("*.md")]
@@ -127,7 +126,7 @@ def test_what_is_advised_to_install_is_there(root: Path) -> None:
     assert set(extras) <= project["optional-dependencies"].keys()
 
 
-def test_one_version_and_licence_stand_everywhere(root: Path) -> None:
+def test_one_version_and_licence_stand_everywhere(root):
     project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
     citation = yaml.safe_load((root / "CITATION.cff").read_text())
     assert (citation["version"], citation["license"]) == (__version__, project["license"])

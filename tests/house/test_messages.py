@@ -127,7 +127,7 @@ dashboards TMP
 
 
 @pytest.fixture
-def files(tmp_path: Path) -> Path:
+def files(tmp_path):
     """Small inputs for the mistakes."""
     (tmp_path / "books").mkdir()
     (tmp_path / "books" / "a.txt").write_text("Words. More words.\n")
@@ -141,7 +141,7 @@ def files(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def message(line: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> str:
+def message(line, folder, capsys):
     """Run a command in this process; return its errors, without long lists and temporary paths."""
     name, *words = shlex.split(line.replace("TMP", str(folder)))
     sys.argv = [name, *words]
@@ -159,9 +159,7 @@ def message(line: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> str:
 
 
 @pytest.mark.slow
-def test_typical_mistakes_are_explained_as_agreed(
-    files: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_typical_mistakes_are_explained_as_agreed(files, request, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", sys.argv)  # restored afterwards
     monkeypatch.setenv("PATH", "")  # sbatch is not found
     lines = MISTAKES.strip().splitlines()

@@ -1,9 +1,6 @@
 """Changes of the code are small, run, and leave alone what only people read."""
 
 import ast
-from pathlib import Path
-
-import pytest
 
 from tests import mutants as tool
 from tests.mutants import judges, mutants
@@ -30,7 +27,7 @@ def cut(rows: list[int], é: bool = True) -> list[int]:
 '''
 
 
-def test_changes_are_programs_and_none_is_of_words_or_types() -> None:
+def test_changes_are_programs_and_none_is_of_words_or_types():
     whole, lines = ast.dump(ast.parse(SOURCE)), SOURCE.splitlines()
     changed: dict[str, set[str]] = {}
     for mutant in mutants("x.py", SOURCE.encode()):
@@ -49,7 +46,7 @@ def test_changes_are_programs_and_none_is_of_words_or_types() -> None:
     }
 
 
-def test_a_kill_is_forgotten_when_its_test_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kill_is_forgotten_when_its_test_changes(tmp_path, monkeypatch):
     monkeypatch.setattr(tool, "ROOT", tmp_path)
     path = tmp_path / "test_cut.py"
     path.write_text("def test_cut(): assert cut([9, 8]) == [8]")
@@ -62,7 +59,7 @@ def test_a_kill_is_forgotten_when_its_test_changes(tmp_path: Path, monkeypatch: 
     assert judges("exit -11", "a") != judges("", "b")
 
 
-def test_all_rooms_of_the_product_are_drawn_from(root: Path) -> None:
+def test_all_rooms_of_the_product_are_drawn_from(root):
     files = {path.relative_to(root).as_posix() for top in ("pipeline", "model") for path in (root / top).rglob("*.py")}
     drawn = {mutant.path for room in tool.ROOMS for mutant in tool.drawn(room, 10**6, 0)}
     assert drawn <= files

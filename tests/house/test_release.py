@@ -1,14 +1,12 @@
 """`make release` begins only from a clean tree without the tag, and says in one line what ended it."""
 
-from pathlib import Path
-
 import pytest
 
 from tests import release
 
 
 @pytest.fixture
-def answers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, str]:
+def answers(monkeypatch, tmp_path):
     """What git says; the release itself is a command that fails."""
     said = {"status": "", "tag": ""}
     monkeypatch.setattr(release, "git", lambda *words: said[words[0]])
@@ -21,9 +19,7 @@ def answers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, str]:
     ("asked", "said", "shown"),
     [("status", " M README.md", "git status"), ("tag", release.TAG, release.TAG), ("tag", "", "false 'a b'")],
 )
-def test_what_ends_it_is_a_line(
-    answers: dict[str, str], asked: str, said: str, shown: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_ends_it_is_a_line(answers, asked, said, shown, capsys):
     answers[asked] = said
     with pytest.raises(SystemExit) as ended:
         release.main()
@@ -33,11 +29,11 @@ def test_what_ends_it_is_a_line(
     assert shown in line
 
 
-def test_each_command_is_shown() -> None:
+def test_each_command_is_shown():
     assert {"pipeline.run", "pipeline", "model.launch", "pipeline.beam.pool"} <= set(release.commands())
 
 
-def test_the_changes_are_one_part_of_the_changelog() -> None:
+def test_the_changes_are_one_part_of_the_changelog():
     shown = release.changes()
     assert shown.startswith("## ")
     assert shown.count("\n## ") == 0

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def source(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def source(root, tmp_path_factory):
     """A copy of what is built."""
     source = tmp_path_factory.mktemp("source")
     for name in ("pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE"):
@@ -27,7 +27,7 @@ def source(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def wheel(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def wheel(source, tmp_path_factory):
     """The wheel of this tree, built without a network."""
     out = tmp_path_factory.mktemp("wheel")
     pip("wheel", "--no-build-isolation", "--no-index", "--wheel-dir", str(out), str(source))
@@ -36,26 +36,26 @@ def wheel(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def site(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def site(wheel, tmp_path_factory):
     """A folder with the wheel installed; other packages are those of the tests."""
     folder = tmp_path_factory.mktemp("site")
     pip("install", "--no-index", "--target", str(folder), str(wheel))
     return folder
 
 
-def pip(*words: str) -> None:
+def pip(*words):
     command = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
     done = subprocess.run([*command, words[0], "--no-deps", *words[1:]], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def run(site: Path, cwd: Path, *words: str) -> str:
+def run(site, cwd, *words):
     done = forked.fresh(*words, cwd=cwd, env=os.environ | {"PYTHONPATH": str(site)})
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
-def test_a_wheel_has_every_file_of_the_tree_that_is_read(root: Path, wheel: Path) -> None:
+def test_a_wheel_has_every_file_of_the_tree_that_is_read(root, wheel):
     names = set(zipfile.ZipFile(wheel).namelist())
     for folder in ("conf", "model", "pipeline"):
         for path in (root / folder).rglob("*"):
@@ -66,7 +66,7 @@ def test_a_wheel_has_every_file_of_the_tree_that_is_read(root: Path, wheel: Path
     assert {name.partition("/")[0] for name in names if ".dist-info" not in name} == {"model", "pipeline"}
 
 
-def test_a_source_archive_has_all_that_is_built_and_no_part_of_the_tests(source: Path, tmp_path: Path) -> None:
+def test_a_source_archive_has_all_that_is_built_and_no_part_of_the_tests(source, tmp_path):
     (source / "tests").mkdir()
     (source / "tests" / "test_a.py").touch()
     script = f"from setuptools import build_meta; build_meta.build_sdist({str(tmp_path)!r})"
@@ -80,7 +80,7 @@ def test_a_source_archive_has_all_that_is_built_and_no_part_of_the_tests(source:
     assert [name for name in names if name.startswith("tests")] == []
 
 
-def test_commands_run_from_any_folder(site: Path, tmp_path: Path) -> None:
+def test_commands_run_from_any_folder(site, tmp_path):
     where = run(site, tmp_path, "-c", "import pipeline, model; print(pipeline.__file__)")
     assert Path(where.strip()).is_relative_to(site)
     words = ["-m", "pipeline.vocab", "+corpus=books", f"workdir={tmp_path}/work", "size=300"]

@@ -5,7 +5,6 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from tests.k8s import control_plane
 from tests.k8s.cluster import Cluster
 from tests.k8s.control_plane import ControlPlane
 from tests.k8s.pod_script import this_machine
-from tests.k8s.small import Begin, Ends, Small
+from tests.k8s.small import Small
 
 Manifest = dict[str, Any]
 NUMBERS = itertools.count()
@@ -47,7 +46,7 @@ evaluate.epochs=1
 """
 
 
-def missing() -> str:
+def missing():
     """Why pods cannot be made on this machine; empty if they can."""
     if os.geteuid() != 0:
         return "network namespaces need root"
@@ -61,7 +60,7 @@ def missing() -> str:
 
 
 @pytest.fixture(scope="session")
-def has_cluster() -> None:
+def has_cluster():
     """Skip where pods cannot be made."""
     why = missing()
     if why:
@@ -69,7 +68,7 @@ def has_cluster() -> None:
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory, root: Path, has_cluster: None) -> Iterator[Cluster]:
+def cluster(tmp_path_factory, root, has_cluster):
     """Two nodes whose image is this machine."""
     here = this_machine(root, Path(sys.executable))
     # The last one is that of a changed template: a driver that is being deleted may still make a Job of it.
@@ -82,7 +81,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, root: Path, has_cluster: N
 
 
 @pytest.fixture
-def manifest(root: Path) -> Manifest:
+def manifest(root):
     """`pretrain.yaml` for two small nodes without GPUs, and a part of the sample corpus."""
     text = (root / "k8s" / "pretrain.yaml").read_text()
     manifest: Manifest = {"items": list(yaml.safe_load_all(text))}
@@ -105,7 +104,7 @@ def manifest(root: Path) -> Manifest:
 
 
 @pytest.fixture(scope="module")
-def control(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+def control(tmp_path_factory):
     """A control plane with one node."""
     why = control_plane.missing()
     if why:
@@ -119,12 +118,12 @@ def control(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
 
 
 @pytest.fixture
-def begin(control: ControlPlane, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Begin]:
+def begin(control, tmp_path, monkeypatch):
     """A namespace of its own, which the client library finds by its kubeconfig."""
     made: list[Small] = []
     count = next(NUMBERS)
 
-    def make(ends: Ends) -> Small:
+    def make(ends):
         control.namespace(f"test-{count}", "privileged")
         made.append(Small(control, f"test-{count}", tmp_path, ends))
         made[0].pods.start()

@@ -5,14 +5,11 @@ import json
 import os
 import subprocess
 import time
-from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 
-from tests.k8s.api import Object
-from tests.k8s.control_plane import PROGRAMS, ControlPlane
+from tests.k8s.control_plane import PROGRAMS
 from tests.k8s.documented import of_the_page, words
 from tests.k8s.overlays import extended, kustomize
 from tests.k8s.rules import World
@@ -22,7 +19,7 @@ pytestmark = [pytest.mark.k8s, pytest.mark.timeout(300)]
 
 
 @pytest.mark.parametrize("overlay", ["site", "store"])
-def test_a_label_chooses_what_is_applied(control: ControlPlane, root: Path, tmp_path: Path, overlay: str) -> None:
+def test_a_label_chooses_what_is_applied(control, root, tmp_path, overlay):
     control.namespace(f"apply-{overlay}")
     small = Small(control, f"apply-{overlay}", tmp_path, lambda job: None)
     folder = str(extended(root, tmp_path, overlay, "shell", "openshift"))
@@ -38,7 +35,7 @@ def test_a_label_chooses_what_is_applied(control: ControlPlane, root: Path, tmp_
     assert said == "pod/shell created\n"
 
 
-def test_the_commands_of_the_page_work_in_their_order(control: ControlPlane, root: Path, tmp_path: Path) -> None:
+def test_the_commands_of_the_page_work_in_their_order(control, root, tmp_path):
     """But those of a TrainJob, and those that need a running pod: other tests have them."""
     extended(root, tmp_path, "site", "shell").rename(tmp_path / "k8s" / "overlays" / "mine")
     (tmp_path / "keys.env").write_text("HF_TOKEN=any\n")
@@ -85,13 +82,13 @@ CHANGES = [
 ]
 
 
-def asked(small: Small, job: Object) -> str:
+def asked(small, job):
     """What the server says of a Job that the driver's account would make."""
     account = f"--as=system:serviceaccount:{small.namespace}:driver"
     return small.kubectl("create", "--dry-run=server", account, "-f", "-", given=json.dumps(job))
 
 
-def test_only_jobs_of_the_templates_are_taken(control: ControlPlane, root: Path, tmp_path: Path) -> None:
+def test_only_jobs_of_the_templates_are_taken(control, root, tmp_path):
     control.namespace("bert")
     small = Small(control, "bert", tmp_path, lambda job: None)
     folder = extended(root, tmp_path, "store", "admission", "rdma")
@@ -118,7 +115,7 @@ def test_only_jobs_of_the_templates_are_taken(control: ControlPlane, root: Path,
     assert "expressionWarnings" not in policy.get("status", {}).get("typeChecking", {})
 
 
-def changed(job: Object, field: str, value: Any) -> Object:
+def changed(job, field, value):
     """The Job with another field of its container."""
     other = copy.deepcopy(job)
     other["spec"]["template"]["spec"]["containers"][0][field] = value

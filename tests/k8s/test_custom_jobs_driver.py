@@ -6,19 +6,17 @@ Without their webhooks, which need a Service that the API server can reach.
 import json
 import os
 import subprocess
-from pathlib import Path
 
 import pytest
 import yaml
 
 from pipeline.errors import ConfigError, UserError
 from pipeline.orchestration import run_stage
-from pipeline.orchestration.run_document import StageRecord
 from tests.k8s import control_plane
 from tests.k8s.api import Object
-from tests.k8s.control_plane import KUBECTL, ControlPlane
+from tests.k8s.control_plane import KUBECTL
 from tests.k8s.documented import of_the_page, words
-from tests.k8s.small import Begin, Driver, Small
+from tests.k8s.small import Driver
 
 pytestmark = [pytest.mark.k8s, pytest.mark.timeout(600)]
 
@@ -27,7 +25,7 @@ TRAINJOB = "apis/trainer.kubeflow.org/v1alpha1/namespaces/{}/trainjobs/train"
 
 
 @pytest.fixture(scope="module")
-def kubeflow(control: ControlPlane) -> ControlPlane:
+def kubeflow(control):
     """The control plane with both controllers."""
     if not (control_plane.KUBEFLOW / "kubeflow-controllers").exists():
         pytest.skip("Kubeflow's controllers are not there: run tests/k8s/build-kubeflow")
@@ -36,7 +34,7 @@ def kubeflow(control: ControlPlane) -> ControlPlane:
 
 
 @pytest.fixture
-def overlay(root: Path) -> list[Object]:
+def overlay(root):
     """The overlay for two nodes without GPUs, that are one."""
     made = subprocess.run(
         [KUBECTL, "kustomize", root / "k8s" / "overlays" / "trainjob"], capture_output=True, check=True
@@ -51,7 +49,7 @@ def overlay(root: Path) -> list[Object]:
     return items
 
 
-def apply(small: Small, items: list[Object]) -> None:
+def apply(small, items):
     """Apply what training needs of the overlay."""
     chosen = [item for item in items if item["kind"] in KINDS]
     given = json.dumps({"apiVersion": "v1", "kind": "List", "items": chosen})
@@ -59,15 +57,13 @@ def apply(small: Small, items: list[Object]) -> None:
     assert said.count(" created\n") == len(chosen), said
 
 
-def pods(small: Small) -> list[Object]:
+def pods(small):
     """Its pods that have not ended."""
     found = small.api.find("pods", small.namespace, {"jobset.sigs.k8s.io/jobset-name": "train"})
     return [pod for pod in found if pod["status"]["phase"] in ("Pending", "Running")]
 
 
-def running(
-    begin: Begin, ends: list[tuple[int, str]], overlay: list[Object], capsys: pytest.CaptureFixture[str]
-) -> tuple[Small, Driver]:
+def running(begin, ends, overlay, capsys):
     """Start training by the driver; both pods run until `ends` says how they end."""
     small = begin(lambda job: ends[0] if ends else None)
     apply(small, overlay)
@@ -77,12 +73,12 @@ def running(
     return small, driver
 
 
-def node(small: Small) -> StageRecord:
+def node(small):
     """The stage, which is one of training by its name."""
     return small.node("train")
 
 
-def test_the_server_takes_the_overlay_as_it_is(kubeflow: ControlPlane, begin: Begin, root: Path) -> None:
+def test_the_server_takes_the_overlay_as_it_is(kubeflow, begin, root):
     small = begin(lambda job: (0, ""))
     folder = str(root / "k8s" / "overlays" / "trainjob")
     said = small.kubectl("apply", "--dry-run=server", "--validate=strict", "-k", folder)
@@ -90,13 +86,7 @@ def test_the_server_takes_the_overlay_as_it_is(kubeflow: ControlPlane, begin: Be
     assert "rror" not in said, said
 
 
-def test_it_is_made_and_its_ranks_meet(
-    kubeflow: ControlPlane,
-    begin: Begin,
-    overlay: list[Object],
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_it_is_made_and_its_ranks_meet(kubeflow, begin, overlay, capsys, monkeypatch):
     ends: list[tuple[int, str]] = []
     small, driver = running(begin, ends, overlay, capsys)
     pod = next(
@@ -124,9 +114,7 @@ def test_it_is_made_and_its_ranks_meet(
     assert small.order == ["train", "train"]
 
 
-def test_kubectl_pauses_and_restarts_it_and_it_ends_with_the_driver(
-    kubeflow: ControlPlane, begin: Begin, overlay: list[Object], capsys: pytest.CaptureFixture[str], root: Path
-) -> None:
+def test_kubectl_pauses_and_restarts_it_and_it_ends_with_the_driver(kubeflow, begin, overlay, capsys, root):
     ends: list[tuple[int, str]] = []
     small, driver = running(begin, ends, overlay, capsys)
     (pause,) = map(words, of_the_page(root, "kubectl patch trainjob"))
@@ -146,16 +134,14 @@ def test_kubectl_pauses_and_restarts_it_and_it_ends_with_the_driver(
     assert "train made" in driver.end()
 
 
-def test_bad_configuration_ends_it_in_its_own_words(
-    kubeflow: ControlPlane, begin: Begin, overlay: list[Object]
-) -> None:
+def test_bad_configuration_ends_it_in_its_own_words(kubeflow, begin, overlay):
     small = begin(lambda job: (2, json.dumps(ConfigError("at least 1", "steps", 0).record())))
     apply(small, overlay)
     with pytest.raises(UserError, match="stage train: steps=0: at least 1"):
         small.drive(node(small))
 
 
-def test_the_driver_may_do_no_more(kubeflow: ControlPlane, begin: Begin, overlay: list[Object]) -> None:
+def test_the_driver_may_do_no_more(kubeflow, begin, overlay):
     small = begin(lambda job: (0, ""))
     apply(small, overlay)
     account = f"--as=system:serviceaccount:{small.namespace}:driver"

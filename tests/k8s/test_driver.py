@@ -4,25 +4,23 @@ import dataclasses
 import json
 import shlex
 import time
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 import requests
 
 from pipeline.errors import ConfigError, InputError, Restart, UserError
-from pipeline.orchestration import job_status, kubernetes
+from pipeline.orchestration import job_status
 from pipeline.orchestration.follow import StageFailed
 from tests.k8s import control_plane
 from tests.k8s.kubelet import now
-from tests.k8s.small import Begin, Driver, Small, admission, quota
+from tests.k8s.small import Driver, admission, quota
 
 pytestmark = [pytest.mark.k8s, pytest.mark.timeout(300)]
 
 QUEUE = "kueue.x-k8s.io/queue-name"
 
 
-def test_jobs_are_made_when_their_inputs_are_done(begin: Begin, capsys: pytest.CaptureFixture[str]) -> None:
+def test_jobs_are_made_when_their_inputs_are_done(begin, capsys):
     small = begin(lambda job: (0, ""))
     for name in ("c", "b", "a"):
         small.declare(name)
@@ -31,7 +29,7 @@ def test_jobs_are_made_when_their_inputs_are_done(begin: Begin, capsys: pytest.C
     assert "c made" in capsys.readouterr().out
 
 
-def test_stages_that_no_manifest_knows_have_the_template_of_their_kind(begin: Begin) -> None:
+def test_stages_that_no_manifest_knows_have_the_template_of_their_kind(begin):
     """As a recipe of one's own has them, and the copies of a run with several seeds."""
     small = begin(lambda job: (0, ""))
     small.declare("report")
@@ -40,7 +38,7 @@ def test_stages_that_no_manifest_knows_have_the_template_of_their_kind(begin: Be
     assert small.job("own-second-seed1")["metadata"]["annotations"][job_status.MADE_OF].startswith("for-report-")
 
 
-def test_bad_configuration_is_reported_in_its_own_words(begin: Begin) -> None:
+def test_bad_configuration_is_reported_in_its_own_words(begin):
     small = begin(lambda job: (2, "trace\n" + json.dumps(ConfigError("at least 1", "steps", 0).record())))
     small.declare("train")
     small.declare("convert")
@@ -49,14 +47,14 @@ def test_bad_configuration_is_reported_in_its_own_words(begin: Begin) -> None:
     assert small.order == ["train"]
 
 
-def test_a_fault_is_reported_with_the_jobs_reason(begin: Begin) -> None:
+def test_a_fault_is_reported_with_the_jobs_reason(begin):
     small = begin(lambda job: (9, "out of luck"))
     small.declare("train")
     with pytest.raises(StageFailed, match="BackoffLimitExceeded"):
         small.drive(small.node("train"))
 
 
-def test_a_stage_without_a_template_is_named_before_anything_runs(begin: Begin) -> None:
+def test_a_stage_without_a_template_is_named_before_anything_runs(begin):
     small = begin(lambda job: (0, ""))
     small.declare("a")
     with pytest.raises(ConfigError, match=r"no template lists stage b or kind report"):
@@ -64,7 +62,7 @@ def test_a_stage_without_a_template_is_named_before_anything_runs(begin: Begin) 
     assert small.order == []
 
 
-def test_the_driver_owns_its_jobs_and_takes_them_with_it(begin: Begin, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_driver_owns_its_jobs_and_takes_them_with_it(begin, capsys):
     """The garbage collector of the control plane does it."""
     ends: list[tuple[int, str]] = []
     small = begin(lambda job: ends[0] if ends else None)
@@ -86,7 +84,7 @@ def test_the_driver_owns_its_jobs_and_takes_them_with_it(begin: Begin, capsys: p
     assert "a made" in second.end()
 
 
-def test_a_driver_that_is_restarted_finds_its_jobs(begin: Begin, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_driver_that_is_restarted_finds_its_jobs(begin, capsys):
     ends: list[tuple[int, str]] = []
     small = begin(lambda job: ends[0] if ends else None)
     small.declare("a")
@@ -104,7 +102,7 @@ def test_a_driver_that_is_restarted_finds_its_jobs(begin: Begin, capsys: pytest.
     assert small.order == ["a"]
 
 
-def wait(what: Callable[[], bool]) -> None:
+def wait(what):
     """Until something is so."""
     until = time.monotonic() + 60
     while not what():
@@ -112,18 +110,18 @@ def wait(what: Callable[[], bool]) -> None:
         time.sleep(0.1)
 
 
-def templates(driver: kubernetes.KubernetesExecutor) -> list[job_status.Template]:
+def templates(driver):
     """The templates of the namespace."""
     return job_status.templates_of(driver.custom.find(job_status.CRONJOBS))
 
 
-def is_active(small: Small, name: str) -> bool:
+def is_active(small, name):
     """Whether a Job is there and has pods."""
     found = [job for job in small.api.find("jobs", small.namespace) if job["metadata"]["name"] == name]
     return any(job["status"].get("active") for job in found)
 
 
-def test_a_job_of_another_run_is_left_alone(begin: Begin, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_job_of_another_run_is_left_alone(begin, capsys):
     small = begin(lambda job: None)
     small.declare("a")
     small.started("other")
@@ -134,7 +132,7 @@ def test_a_job_of_another_run_is_left_alone(begin: Begin, capsys: pytest.Capture
         small.drive(small.node("a"))
 
 
-def test_a_job_that_nobody_owns_is_followed_if_it_is_for_the_same(begin: Begin) -> None:
+def test_a_job_that_nobody_owns_is_followed_if_it_is_for_the_same(begin):
     small = begin(lambda job: (0, ""))
     small.declare("a")
     driver = small.driver(small.node("a"))
@@ -148,7 +146,7 @@ def test_a_job_that_nobody_owns_is_followed_if_it_is_for_the_same(begin: Begin) 
         small.drive(small.node("b"))
 
 
-def test_a_changed_template_changes_nothing_that_runs(begin: Begin, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_changed_template_changes_nothing_that_runs(begin, capsys):
     ends: list[tuple[int, str]] = []
     small = begin(lambda job: ends[0] if ends else None)
     small.declare("a")
@@ -166,7 +164,7 @@ def test_a_changed_template_changes_nothing_that_runs(begin: Begin, capsys: pyte
     assert "a made" in driver.end()
 
 
-def test_a_new_job_waits_for_the_pods_of_the_deleted_one(begin: Begin, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_new_job_waits_for_the_pods_of_the_deleted_one(begin, capsys):
     ends: list[tuple[int, str]] = []
     small = begin(lambda job: ends[0] if ends else None)
     small.declare("a")
@@ -183,9 +181,7 @@ def test_a_new_job_waits_for_the_pods_of_the_deleted_one(begin: Begin, capsys: p
     assert "a made" in driver.end()
 
 
-def test_a_server_that_stays_away_asks_for_a_restart(
-    begin: Begin, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_server_that_stays_away_asks_for_a_restart(begin, monkeypatch, tmp_path):
     small = begin(lambda job: (0, ""))
     away = tmp_path / "away"
     port = control_plane.free_port("127.0.0.1")
@@ -196,7 +192,7 @@ def test_a_server_that_stays_away_asks_for_a_restart(
         small.drive(small.node("a"))
 
 
-def test_a_suspension_is_the_users(begin: Begin, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_suspension_is_the_users(begin, capsys):
     ends: list[tuple[int, str]] = []
     small = begin(lambda job: ends[0] if ends else None)
     small.declare("a")
@@ -212,9 +208,7 @@ def test_a_suspension_is_the_users(begin: Begin, capsys: pytest.CaptureFixture[s
 
 
 @pytest.mark.parametrize(("obstacle", "words"), [(quota, "exceeded quota"), (admission, "no image is signed")])
-def test_what_keeps_pods_from_being_created_is_said_once(
-    begin: Begin, capsys: pytest.CaptureFixture[str], obstacle: Callable[[Small, bool], None], words: str
-) -> None:
+def test_what_keeps_pods_from_being_created_is_said_once(begin, capsys, obstacle, words):
     small = begin(lambda job: (0, ""))
     small.declare("a")
     obstacle(small, True)
@@ -228,7 +222,7 @@ def test_what_keeps_pods_from_being_created_is_said_once(
 
 
 @pytest.mark.parametrize("code", [0, 2])
-def test_the_nodes_are_checked_before_anything_runs(begin: Begin, code: int) -> None:
+def test_the_nodes_are_checked_before_anything_runs(begin, code):
     words = "BAD  links\n" + json.dumps(InputError("bad nodes: node-b (links); repair them").record())
     small = begin(lambda job: (code, words) if job == "preflight" else (0, ""))
     for name in ("a", "train", "preflight"):
@@ -243,9 +237,7 @@ def test_the_nodes_are_checked_before_anything_runs(begin: Begin, code: int) -> 
         assert small.order == ["preflight", "a", "train"]
 
 
-def test_a_queues_label_reaches_the_job_which_kueue_then_starts(
-    begin: Begin, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_queues_label_reaches_the_job_which_kueue_then_starts(begin, capsys):
     """Kueue's webhook suspends it; here the template does."""
     small = begin(lambda job: (0, ""))
     small.declare("a", {QUEUE: "night"}, suspend=True)
@@ -257,7 +249,7 @@ def test_a_queues_label_reaches_the_job_which_kueue_then_starts(
     assert "a made" in driver.end()
 
 
-def kueue_says(small: Small, workload: str, words: str) -> None:
+def kueue_says(small, workload, words):
     """Record an event as Kueue's scheduler does for a Workload that it does not admit."""
     about = {
         "apiVersion": "kueue.x-k8s.io/v1beta1",
@@ -280,7 +272,7 @@ def kueue_says(small: Small, workload: str, words: str) -> None:
     small.api.create("events", small.namespace, event)
 
 
-def test_a_quota_of_kueue_that_is_too_small_is_said_once(begin: Begin, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_quota_of_kueue_that_is_too_small_is_said_once(begin, capsys):
     small = begin(lambda job: (0, ""))
     small.declare("train", {QUEUE: "night"}, suspend=True)
     driver = Driver(capsys, small, small.node("train"))
@@ -296,7 +288,7 @@ def test_a_quota_of_kueue_that_is_too_small_is_said_once(begin: Begin, capsys: p
     assert "of another Job" not in story
 
 
-def test_the_states_of_stages_are_served_to_prometheus(begin: Begin, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_states_of_stages_are_served_to_prometheus(begin, capsys):
     ends: list[tuple[int, str]] = []
     small = begin(lambda job: ends[0] if ends else None)
     small.declare("a")
@@ -315,7 +307,7 @@ def test_the_states_of_stages_are_served_to_prometheus(begin: Begin, capsys: pyt
     assert "b made" in driver.end()
 
 
-def test_the_jobs_of_a_dry_run_are_those_of_the_templates(begin: Begin) -> None:
+def test_the_jobs_of_a_dry_run_are_those_of_the_templates(begin):
     small = begin(lambda job: (0, ""))
     small.declare("a", activeDeadlineSeconds=7200)
     said = small.driver(small.node("a")).expected([small.node("a")])

@@ -3,8 +3,6 @@
 import contextlib
 import json
 import re
-from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import psutil
@@ -13,8 +11,8 @@ import pytest
 from pipeline.records import checkpoint_folder
 from pipeline.records.manifest import require_manifest
 from pipeline.storage.checksums import sha256
-from tests.k8s.api import Object, Refused, condition
-from tests.k8s.cluster import NAMESPACE, Cluster
+from tests.k8s.api import Refused, condition
+from tests.k8s.cluster import NAMESPACE
 from tests.k8s.documented import of_the_manifest
 
 pytestmark = [pytest.mark.k8s, pytest.mark.timeout(1800)]
@@ -31,14 +29,14 @@ Manifest = dict[str, Any]
 class Training:
     """The train stage, as `kubectl apply` starts it; the stages before it are done once."""
 
-    def __init__(self, cluster: Cluster, manifest: Manifest):
+    def __init__(self, cluster, manifest):
         self.cluster, self.manifest = cluster, manifest
         settings = manifest["items"][0]["data"]
         for name, value in (("steps", STEPS), ("save_every", 1000)):
             settings["overrides"] += f"train.{name}={value}\n"
 
     @property
-    def job(self) -> dict[str, Any]:
+    def job(self):
         """The Job's spec, before it is applied."""
         return next(
             item["spec"]["jobTemplate"]["spec"]
@@ -46,17 +44,17 @@ class Training:
             if (item["kind"], item["metadata"]["name"]) == ("CronJob", "train")
         )
 
-    def begin(self) -> None:
+    def begin(self):
         """Up to some steps into the training."""
         self.cluster.apply(self.manifest)
         self.cluster.wait(lambda: self.steps() >= BREAK, 240, "train")
 
-    def steps(self) -> int:
+    def steps(self):
         """The steps that are done."""
         path = self.cluster.claim / "sample" / "train" / "metrics.jsonl"
         return path.read_text().count('"kind": "train"') if path.exists() else 0
 
-    def end(self) -> str:
+    def end(self):
         """Wait until it is done; the checksum of its weights."""
         self.cluster.wait(lambda: self.cluster.is_over("train"), 240, "train")
         assert self.cluster.is_over("train") == "Complete", self.cluster.log("train")
@@ -64,24 +62,24 @@ class Training:
         made = require_manifest(out, "train", "out")
         return sha256(out / made.figures["checkpoint"] / checkpoint_folder.WEIGHTS)
 
-    def pod(self, index: int) -> dict[str, Any]:
+    def pod(self, index):
         """The newest pod of a rank."""
         named = f"train-{index}-"
         pods = self.cluster.pods("train")
         return [pod for pod in pods if pod["metadata"]["name"].startswith(named)][-1]
 
-    def name(self, index: int) -> str:
+    def name(self, index):
         """Its name."""
         return str(self.pod(index)["metadata"]["name"])
 
     @property
-    def failed(self) -> int:
+    def failed(self):
         """How many pods count as failed."""
         return int(self.cluster.job("train")["status"].get("failed", 0))
 
 
 @pytest.fixture
-def training(cluster: Cluster, manifest: Manifest) -> Iterator[Training]:
+def training(cluster, manifest):
     yield Training(cluster, manifest)
     cluster.kubelet.unnamed.clear()
     cluster.kubectl("delete", "job", "driver")
@@ -90,24 +88,24 @@ def training(cluster: Cluster, manifest: Manifest) -> Iterator[Training]:
 
 
 @pytest.fixture(scope="module")
-def undisturbed() -> dict[str, str]:
+def undisturbed():
     """The weights of a run that nothing happens to, once there was one."""
     return {}
 
 
-def killed(training: Training) -> None:
+def killed(training):
     training.cluster.kubelet.kill(NAMESPACE, training.name(1))
 
 
-def cut(training: Training) -> None:
+def cut(training):
     training.cluster.kubelet.cut(NAMESPACE, training.name(0))
 
 
-def deleted(training: Training) -> None:
+def deleted(training):
     training.cluster.kubectl("delete", "pod", training.name(1), "--wait=false")
 
 
-def second_rank_started() -> bool:
+def second_rank_started():
     """Return whether the launcher of train-1 has started its rank."""
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
@@ -117,7 +115,7 @@ def second_rank_started() -> bool:
     return False
 
 
-def test_a_name_that_comes_late_is_waited_for(training: Training, undisturbed: dict[str, str]) -> None:
+def test_a_name_that_comes_late_is_waited_for(training, undisturbed):
     cluster = training.cluster
     cluster.kubelet.unnamed.add("train-0")
     cluster.apply(training.manifest)
@@ -129,9 +127,7 @@ def test_a_name_that_comes_late_is_waited_for(training: Training, undisturbed: d
 
 
 @pytest.mark.parametrize(("happens", "counted"), [(killed, 1), (deleted, 0), (cut, 0)])
-def test_training_goes_on_and_ends_as_if_nothing_had_been(
-    training: Training, undisturbed: dict[str, str], happens: Callable[[Training], None], counted: int
-) -> None:
+def test_training_goes_on_and_ends_as_if_nothing_had_been(training, undisturbed, happens, counted):
     training.begin()
     first = training.name(0)
     happens(training)
@@ -143,7 +139,7 @@ def test_training_goes_on_and_ends_as_if_nothing_had_been(
     assert ("resumed after step" in again) == (happens is deleted), "it can save"
 
 
-def test_a_driver_that_dies_leaves_the_stages_alone(training: Training) -> None:
+def test_a_driver_that_dies_leaves_the_stages_alone(training):
     cluster = training.cluster
     training.begin()
     cluster.kubelet.kill(NAMESPACE, cluster.running("driver")[0])
@@ -154,14 +150,14 @@ def test_a_driver_that_dies_leaves_the_stages_alone(training: Training) -> None:
     assert cluster.job("driver")["status"]["failed"] == 1
 
 
-def test_a_drain_is_refused_while_it_trains(cluster: Cluster, training: Training) -> None:
+def test_a_drain_is_refused_while_it_trains(cluster, training):
     training.begin()
     cluster.wait(lambda: refused(training), 60)
     training.end()
     assert training.failed == 0
 
 
-def refused(training: Training) -> bool:
+def refused(training):
     """Whether the disruption budget, as the controller has it by now, keeps a pod."""
     try:
         training.cluster.evict(training.name(1))
@@ -170,9 +166,7 @@ def refused(training: Training) -> bool:
     raise AssertionError("it was evicted")
 
 
-def test_a_dead_node_is_named_and_training_goes_on_when_it_is_given_up(
-    cluster: Cluster, training: Training, undisturbed: dict[str, str]
-) -> None:
+def test_a_dead_node_is_named_and_training_goes_on_when_it_is_given_up(cluster, training, undisturbed):
     training.begin()
     lost = training.pod(1)
     node = lost["spec"]["nodeName"]
@@ -193,7 +187,7 @@ def test_a_dead_node_is_named_and_training_goes_on_when_it_is_given_up(
     assert training.failed == 0
 
 
-def test_kubectl_pauses_and_all_is_saved(cluster: Cluster, training: Training, root: Path) -> None:
+def test_kubectl_pauses_and_all_is_saved(cluster, training, root):
     training.begin()
     pause = of_the_manifest(root, "pause")
     cluster.kubectl(*pause)
@@ -206,9 +200,7 @@ def test_kubectl_pauses_and_all_is_saved(cluster: Cluster, training: Training, r
 
 
 @pytest.mark.parametrize("words", WAYS.values(), ids=WAYS)
-def test_an_apply_while_it_trains_changes_nothing_that_runs(
-    cluster: Cluster, training: Training, undisturbed: dict[str, str], words: tuple[str, ...]
-) -> None:
+def test_an_apply_while_it_trains_changes_nothing_that_runs(cluster, training, undisturbed, words):
     training.begin()
     pods = [training.name(index) for index in (0, 1)]
     training.job["template"]["spec"]["containers"][0]["image"] = "bert-pipeline/trainer:next"
@@ -220,7 +212,7 @@ def test_an_apply_while_it_trains_changes_nothing_that_runs(
     assert training.failed == 0
 
 
-def test_a_restart_of_one_stage_takes_the_new_template(cluster: Cluster, training: Training, root: Path) -> None:
+def test_a_restart_of_one_stage_takes_the_new_template(cluster, training, root):
     training.begin()
     training.job["template"]["spec"]["terminationGracePeriodSeconds"] = 500
     cluster.apply(training.manifest)
@@ -232,7 +224,7 @@ def test_a_restart_of_one_stage_takes_the_new_template(cluster: Cluster, trainin
     assert "resumed after step" in cluster.log(training.name(0))
 
 
-def test_promised_gpus_that_cannot_be_used_end_it(cluster: Cluster, training: Training) -> None:
+def test_promised_gpus_that_cannot_be_used_end_it(cluster, training):
     training.manifest["items"][0]["data"]["gpus"] = "1"
     cluster.apply(training.manifest)
     cluster.wait(lambda: cluster.is_over("driver"), 240)
@@ -240,14 +232,14 @@ def test_promised_gpus_that_cannot_be_used_end_it(cluster: Cluster, training: Tr
     assert "error: stage train: BERT_GPUS=1" in cluster.log("driver")
 
 
-def test_a_policy_that_admits_no_pods_is_named_once(cluster: Cluster, training: Training) -> None:
+def test_a_policy_that_admits_no_pods_is_named_once(cluster, training):
     spec = {"limits": [{"type": "Container", "max": {"memory": "512Mi"}}]}
     limit = {"metadata": {"name": "small"}, "spec": spec}
     cluster.apply(training.manifest)
     cluster.wait(lambda: cluster.running("driver"), 60)
     cluster.api.create("limitranges", NAMESPACE, limit)
 
-    def refusals() -> list[Object]:
+    def refusals():
         events = cluster.api.find("events", NAMESPACE)
         return [event for event in events if event["reason"] == "FailedCreate"]
 
@@ -261,7 +253,7 @@ def test_a_policy_that_admits_no_pods_is_named_once(cluster: Cluster, training: 
     assert len(named) == len(set(named)), "a stage's refusal is printed once"
 
 
-def test_a_mistake_in_the_overrides_fails_the_driver_at_once(cluster: Cluster, training: Training) -> None:
+def test_a_mistake_in_the_overrides_fails_the_driver_at_once(cluster, training):
     training.manifest["items"][0]["data"]["overrides"] += "recipe=devlyn\n"
     cluster.apply(training.manifest)
     cluster.kubectl("wait", "--for=condition=failed", "job/driver", "--timeout=300s")
@@ -273,7 +265,7 @@ def test_a_mistake_in_the_overrides_fails_the_driver_at_once(cluster: Cluster, t
     assert "Traceback" not in said
 
 
-def test_bad_configuration_of_training_is_not_tried_twice(cluster: Cluster, training: Training) -> None:
+def test_bad_configuration_of_training_is_not_tried_twice(cluster, training):
     container = training.job["template"]["spec"]["containers"][0]
     variable = next(entry for entry in container["env"] if entry["name"] == "BERT_NODES")
     variable |= {"value": "1"}
@@ -285,7 +277,7 @@ def test_bad_configuration_of_training_is_not_tried_twice(cluster: Cluster, trai
     assert len(list(cluster.folder.glob("*.train-1-*.log"))) == 1
 
 
-def test_a_stage_that_fails_for_good_ends_the_run_with_its_last_words(cluster: Cluster, training: Training) -> None:
+def test_a_stage_that_fails_for_good_ends_the_run_with_its_last_words(cluster, training):
     training.job["template"]["spec"]["containers"][0]["args"] = ["sh", "-c", "echo no; exit 9"]
     cluster.apply(training.manifest)
     cluster.wait(lambda: cluster.is_over("driver"), 240)
@@ -298,9 +290,7 @@ def test_a_stage_that_fails_for_good_ends_the_run_with_its_last_words(cluster: C
     assert "exit code 9" in story
 
 
-def test_deleting_the_driver_ends_all_and_saves_what_was_trained(
-    cluster: Cluster, training: Training, root: Path
-) -> None:
+def test_deleting_the_driver_ends_all_and_saves_what_was_trained(cluster, training, root):
     training.begin()
     cluster.kubectl(*of_the_manifest(root, "stop"))
     cluster.wait(lambda: not cluster.api.find("jobs", NAMESPACE) + cluster.api.find("pods", NAMESPACE), 120)
@@ -311,7 +301,7 @@ def test_deleting_the_driver_ends_all_and_saves_what_was_trained(
     assert "resumed after step" in cluster.log(training.name(0))
 
 
-def reason(cluster: Cluster, job: str) -> str:
+def reason(cluster, job):
     """Why a Job failed."""
     found = cluster.job(job)
     assert condition(found, "Failed"), json.dumps(found["status"])

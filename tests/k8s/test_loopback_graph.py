@@ -3,15 +3,13 @@
 import json
 import subprocess
 import time
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from model.tracking.metrics_file import read_metrics
 from pipeline.reporting.dashboards import SECTIONS
-from tests.k8s.cluster import NAMESPACE, Cluster
+from tests.k8s.cluster import NAMESPACE
 from tests.support.servers.wandb_server import KEY, WandbServer
 
 pytestmark = [pytest.mark.k8s, pytest.mark.timeout(2400)]
@@ -21,7 +19,7 @@ TRACKED = "train.tracking=wandb\ntrain.tracking.mode=online\nreport.tracking=wan
 
 
 @pytest.fixture(scope="module")
-def wandb(cluster: Cluster) -> Iterator[WandbServer]:
+def wandb(cluster):
     """W&B's interface where pods reach it, with its address and key as a user sets them."""
     server = WandbServer(cluster.network.address)
     cluster.kubectl("create", "configmap", "pretrain-env", f"--from-literal=WANDB_BASE_URL={server.url}")
@@ -31,7 +29,7 @@ def wandb(cluster: Cluster) -> Iterator[WandbServer]:
 
 
 @pytest.fixture
-def manifest(manifest: Manifest, wandb: WandbServer) -> Manifest:
+def manifest(manifest, wandb):
     """The manifest, with W&B on."""
     manifest["items"][0]["data"]["overrides"] += TRACKED
     key = {"name": "WANDB_API_KEY", "valueFrom": {"secretKeyRef": {"name": "wandb", "key": "key"}}}
@@ -42,16 +40,14 @@ def manifest(manifest: Manifest, wandb: WandbServer) -> Manifest:
 
 
 @pytest.mark.parametrize("words", [(), ("--server-side",)], ids=["client-side", "server-side"])
-def test_the_server_takes_the_files_as_they_are(
-    cluster: Cluster, manifest: dict[str, Any], root: Path, words: tuple[str, ...]
-) -> None:
+def test_the_server_takes_the_files_as_they_are(cluster, manifest, root, words):
     dry = ("apply", "--dry-run=server", "--validate=strict", *words, "-f")
     said = cluster.kubectl(*dry, str(root / "k8s" / "pretrain.yaml"))
     assert said.count("(server dry run)") == len(said.splitlines()) == len(manifest["items"])
     assert "cronjob.batch/train" in said
 
 
-def test_one_apply_makes_a_table_of_scores(cluster: Cluster, manifest: dict[str, Any]) -> None:
+def test_one_apply_makes_a_table_of_scores(cluster, manifest):
     manifest["items"][0]["data"]["overrides"] += "executor.preflight=true\n"
     cluster.apply(manifest)
     cluster.wait(lambda: cluster.is_over("driver"), 600)
@@ -70,7 +66,7 @@ def test_one_apply_makes_a_table_of_scores(cluster: Cluster, manifest: dict[str,
     assert story.index("are good") < story.index("vocab         made of template prepare")
 
 
-def test_weights_and_biases_sees_the_whole_run(cluster: Cluster, wandb: WandbServer) -> None:
+def test_weights_and_biases_sees_the_whole_run(cluster, wandb):
     runs = {run["displayName"]: run for run in wandb.runs.values()}
     stages = {"vocab", "prepare", "tasks", "train", "convert", "evaluate-sample_next"}
     assert stages <= runs.keys(), cluster.log("report")
@@ -87,14 +83,14 @@ def test_weights_and_biases_sees_the_whole_run(cluster: Cluster, wandb: WandbSer
     assert all("#sha256=" in entry["ref"] for entry in files.values())
 
 
-def test_dashboards_show_what_is_logged(wandb: WandbServer) -> None:
+def test_dashboards_show_what_is_logged(wandb):
     logged = {key for run in wandb.runs for row in wandb.history(run) for key in row}
     shown = {name for panels in SECTIONS.values() for panel in panels for name in panel.get("y", [])}
     assert {name for name in shown if name.startswith(("train/", "validation/"))} <= logged
     assert len(shown & logged) > 10
 
 
-def test_applying_again_makes_nothing_again(cluster: Cluster, manifest: dict[str, Any], wandb: WandbServer) -> None:
+def test_applying_again_makes_nothing_again(cluster, manifest, wandb):
     logged = len(wandb.asked)
     report = cluster.claim / "sample" / "report" / "manifest.json"
     before = report.stat().st_mtime_ns, cluster.job("report")["status"]
@@ -111,7 +107,7 @@ def test_applying_again_makes_nothing_again(cluster: Cluster, manifest: dict[str
     assert len(wandb.asked) == logged
 
 
-def test_a_shell_takes_data_in_and_results_out(cluster: Cluster, root: Path, tmp_path: Path) -> None:
+def test_a_shell_takes_data_in_and_results_out(cluster, root, tmp_path):
     shell = root / "k8s" / "components" / "shell" / "shell.yaml"
     cluster.kubectl("apply", "-f", str(shell))
     cluster.kubectl("wait", "--for=condition=Ready", "pod/shell", "--timeout=300s")

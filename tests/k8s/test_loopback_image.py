@@ -5,9 +5,6 @@ import os
 import shlex
 import shutil
 import subprocess
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -30,7 +27,7 @@ COMPILERS = ("cc", "gcc", "g++", "clang", "make", "nvcc", "ld")
 
 
 @pytest.fixture(scope="module")
-def builder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Builder]:
+def builder(tmp_path_factory):
     """A store with the base image."""
     if os.geteuid() != 0:
         pytest.skip("a root file system is root's to make")
@@ -46,14 +43,14 @@ def builder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Builder]:
 
 
 @pytest.fixture(scope="module")
-def images(builder: Builder, root: Path) -> dict[str, Path]:
+def images(builder, root):
     """The file systems of both images, by name."""
     names = [builder.build(root, target) for target in ("prepare", "trainer")]
     return {name: builder.mount(name) for name in names}
 
 
 @pytest.mark.parametrize("target", ["prepare", "trainer"])
-def test_an_image_is_small_in_what_it_may_and_holds(builder: Builder, images: dict[str, Path], target: str) -> None:
+def test_an_image_is_small_in_what_it_may_and_holds(builder, images, target):
     name = f"bert-pipeline/{target}:0.2.0"
     held, folder = builder.inspect(name), images[name]
     config = held["config"]
@@ -74,9 +71,7 @@ def test_an_image_is_small_in_what_it_may_and_holds(builder: Builder, images: di
 
 
 @pytest.mark.parametrize("target", ["prepare", "trainer"])
-def test_an_image_imports_what_its_commands_need(
-    builder: Builder, images: dict[str, Path], target: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_image_imports_what_its_commands_need(builder, images, target, capsys):
     name = f"bert-pipeline/{target}:0.2.0"
     script = IMPORTS[target].replace(" triton,", "" if builder.variant == "cpu" else " triton,")
     python = f"cd /app && PYTHONPATH=/app HOME=/tmp exec /opt/venv/bin/python -c '{script}'"
@@ -91,7 +86,7 @@ def test_an_image_imports_what_its_commands_need(
     assert size < LARGEST[kind]
 
 
-def test_only_the_trainer_has_pytorch(images: dict[str, Path]) -> None:
+def test_only_the_trainer_has_pytorch(images):
     prepare, trainer = images.values()
     script = "import importlib.util as u; print(u.find_spec('torch') is not None)"
     said = [
@@ -101,7 +96,7 @@ def test_only_the_trainer_has_pytorch(images: dict[str, Path]) -> None:
     assert said == ["False", "True"]
 
 
-def test_the_prepare_image_is_a_beam_worker(images: dict[str, Path]) -> None:
+def test_the_prepare_image_is_a_beam_worker(images):
     folder = images["bert-pipeline/prepare:0.2.0"]
     python = "cd /app && exec /opt/venv/bin/python -m pipeline.beam.pool -h"
     said = sh("chroot", "--userspec=1000:1000", folder, "/bin/sh", "-c", python)
@@ -109,7 +104,7 @@ def test_the_prepare_image_is_a_beam_worker(images: dict[str, Path]) -> None:
 
 
 @pytest.fixture
-def registry(tmp_path: Path) -> Iterator[Registry]:
+def registry(tmp_path):
     """A private registry."""
     if shutil.which("docker-registry") is None:
         pytest.skip("docker-registry is not on this machine")
@@ -121,7 +116,7 @@ def registry(tmp_path: Path) -> Iterator[Registry]:
         made.stop()
 
 
-def make_images(root: Path, builder: Builder, registry: Registry) -> subprocess.CompletedProcess[str]:
+def make_images(root, builder, registry):
     """Run `make images` for the small image: the other is 7 GB, by the same two commands."""
     words = [
         f"REGISTRY={registry.address}/team",
@@ -139,9 +134,7 @@ def make_images(root: Path, builder: Builder, registry: Registry) -> subprocess.
     )
 
 
-def test_what_make_images_pushes_is_what_an_overlay_by_digest_names(
-    builder: Builder, registry: Registry, root: Path, tmp_path: Path
-) -> None:
+def test_what_make_images_pushes_is_what_an_overlay_by_digest_names(builder, registry, root, tmp_path):
     refused = make_images(root, builder, registry)
     assert refused.returncode != 0, "nobody has logged in"
     assert "authentication required" in refused.stderr
@@ -170,7 +163,7 @@ def test_what_make_images_pushes_is_what_an_overlay_by_digest_names(
     assert json.dumps(kustomize(mine)) == plain.replace(before, f"{image['newName']}@{digest}")
 
 
-def test_an_edit_installs_nothing_again(builder: Builder, images: dict[str, Path], root: Path, tmp_path: Path) -> None:
+def test_an_edit_installs_nothing_again(builder, images, root, tmp_path):
     for name in ("LICENSE", "README.md", ".dockerignore"):
         shutil.copy2(root / name, tmp_path)
     for name in ("conf", "docker", "model", "pipeline"):
@@ -183,9 +176,7 @@ def test_an_edit_installs_nothing_again(builder: Builder, images: dict[str, Path
     assert same.count(False) == 1, "only the layer of the edited folder is another"
 
 
-def test_the_graph_runs_in_the_images(
-    builder: Builder, images: dict[str, Path], manifest: dict[str, Any], tmp_path: Path, has_cluster: None
-) -> None:
+def test_the_graph_runs_in_the_images(builder, images, manifest, tmp_path, has_cluster):
     settings = manifest["items"][0]["data"]
     settings["overrides"] = settings["overrides"].replace("sklearn", "numpy")  # both have it
     known = {name: image_of(folder, json.dumps(builder.inspect(name)["config"])) for name, folder in images.items()}

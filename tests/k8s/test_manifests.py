@@ -5,7 +5,6 @@ import json
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import kubernetes_validate
@@ -103,12 +102,12 @@ MISTAKES = [
 
 
 @pytest.fixture(scope="module")
-def text(root: Path) -> str:
+def text(root):
     """The objects of `pretrain.yaml`, as JSON."""
     return json.dumps(list(yaml.safe_load_all((root / "k8s" / "pretrain.yaml").read_text())))
 
 
-def plant(items: list[dict[str, Any]], name: str, field: str, value: Any) -> None:
+def plant(items, name, field, value):
     """Change one field of one object."""
     found = next(i for i in items if f"{i['kind']}/{i['metadata']['name']}" == name)
     place: Any = found
@@ -124,17 +123,17 @@ def plant(items: list[dict[str, Any]], name: str, field: str, value: Any) -> Non
         place[last] = value
 
 
-def test_the_manifest_has_no_fault(text: str) -> None:
+def test_the_manifest_has_no_fault(text):
     assert faults(json.loads(text)) == []
 
 
-def test_only_training_has_secrets_unless_a_component_says_so(root: Path) -> None:
+def test_only_training_has_secrets_unless_a_component_says_so(root):
     items = [item for item in yaml.safe_load_all((root / "k8s" / "pretrain.yaml").read_text()) if item]
     with_secrets = {item["metadata"]["name"] for item in items if "secret" in json.dumps(item).lower()}
     assert with_secrets == {"train"}
 
 
-def graph_of(overrides: str, folder: Path, root: Path) -> str:
+def graph_of(overrides, folder, root):
     """What the driver would run."""
     (folder / "overrides").write_text(overrides)
     words = ("executor=kubernetes", f"workdir={folder}", "dry_run=true")
@@ -149,13 +148,13 @@ def graph_of(overrides: str, folder: Path, root: Path) -> str:
     return run.stdout
 
 
-def test_the_file_for_a_plain_apply_is_the_one_of_the_base(root: Path) -> None:
+def test_the_file_for_a_plain_apply_is_the_one_of_the_base(root):
     plain = root / "k8s" / "pretrain.yaml"
     assert plain.is_symlink()
     assert plain.resolve() == root / "k8s" / "base" / "pretrain.yaml"
 
 
-def overlay(root: Path, folder: Path, **more: Any) -> list[dict[str, Any]]:
+def overlay(root, folder, **more):
     """An overlay of the base in `folder`, made."""
     shutil.copytree(root / "k8s", folder / "k8s", symlinks=True)
     made = folder / "k8s" / "overlays" / "made"
@@ -165,13 +164,13 @@ def overlay(root: Path, folder: Path, **more: Any) -> list[dict[str, Any]]:
     return kustomize(made)
 
 
-def settings(*literals: str) -> dict[str, Any]:
+def settings(*literals):
     """A site's own entries of the ConfigMap `pretrain`."""
     options = {"disableNameSuffixHash": True}
     return {"name": "pretrain", "behavior": "merge", "literals": [*literals], "options": options}
 
 
-def containers(items: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+def containers(items):
     """The container of the driver, and of each template."""
     found = {i["metadata"]["name"]: i["spec"] for i in items if i["kind"] in ("Job", "CronJob")}
     jobs = {name: spec["jobTemplate"]["spec"] if "jobTemplate" in spec else spec for name, spec in found.items()}
@@ -180,14 +179,14 @@ def containers(items: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", OVERLAYS)
-def test_the_overrides_of_an_overlay_are_those_of_a_run(root: Path, name: str, tmp_path: Path) -> None:
+def test_the_overrides_of_an_overlay_are_those_of_a_run(root, name, tmp_path):
     items = kustomize(root / "k8s" / name)
     overrides = next(i["data"]["overrides"] for i in items if i["kind"] == "ConfigMap")
     graph_of(overrides, tmp_path, root)
 
 
 @pytest.mark.parametrize("name", OVERLAYS)
-def test_kustomize_makes_manifests_without_fault(root: Path, text: str, name: str) -> None:
+def test_kustomize_makes_manifests_without_fault(root, text, name):
     items = kustomize(root / "k8s" / name)
     assert faults(items) == []
     if name == "base":
@@ -195,7 +194,7 @@ def test_kustomize_makes_manifests_without_fault(root: Path, text: str, name: st
         assert by_name == {(i["kind"], i["metadata"]["name"]): i for i in json.loads(text)}
 
 
-def test_a_run_in_a_store_needs_no_volume_of_the_cluster(root: Path) -> None:
+def test_a_run_in_a_store_needs_no_volume_of_the_cluster(root):
     items = kustomize(root / "k8s" / "overlays" / "store")
     assert "PersistentVolumeClaim" not in {item["kind"] for item in items}
     assert "persistentVolumeClaim" not in json.dumps(items)
@@ -209,7 +208,7 @@ def test_a_run_in_a_store_needs_no_volume_of_the_cluster(root: Path) -> None:
 @pytest.mark.parametrize(
     ("version", "suffix"), [({"newTag": "1.2.3"}, ":1.2.3"), ({"digest": DIGEST}, f"@{DIGEST}")], ids=["tag", "digest"]
 )
-def test_a_registry_reaches_every_job(root: Path, tmp_path: Path, version: dict[str, str], suffix: str) -> None:
+def test_a_registry_reaches_every_job(root, tmp_path, version, suffix):
     images = [
         {"name": f"bert-pipeline/{target}", "newName": f"registry/{target}", **version}
         for target in ("prepare", "trainer")
@@ -222,7 +221,7 @@ def test_a_registry_reaches_every_job(root: Path, tmp_path: Path, version: dict[
     assert faults(items) == []
 
 
-def test_a_patch_of_containers_reaches_every_stage(root: Path, tmp_path: Path) -> None:
+def test_a_patch_of_containers_reaches_every_stage(root, tmp_path):
     added = {"name": "NCCL_DEBUG", "value": "INFO"}
     template = {"spec": {"containers": [{"name": "stage", "env": [added]}]}}
     patch = {
@@ -238,7 +237,7 @@ def test_a_patch_of_containers_reaches_every_stage(root: Path, tmp_path: Path) -
 
 
 @pytest.mark.parametrize(("size", "others"), COMPOSED)
-def test_components_compose(root: Path, size: str, others: tuple[str, ...], tmp_path: Path) -> None:
+def test_components_compose(root, size, others, tmp_path):
     names = [f"../../components/{name}" for name in (size, *others, "size")]
     items = overlay(root, tmp_path, configMapGenerator=[settings("gpus=4")], components=names)
     own = [item for item in items if item["apiVersion"] != "monitoring.coreos.com/v1"]
@@ -250,7 +249,7 @@ def test_components_compose(root: Path, size: str, others: tuple[str, ...], tmp_
     assert ("rdma/hca" in requests) == ("rdma" in others)
 
 
-def test_no_overlay_or_component_is_left_out(root: Path) -> None:
+def test_no_overlay_or_component_is_left_out(root):
     k8s = root / "k8s"
     assert {folder.name for folder in (k8s / "components").iterdir()} == {"size", *LONE, *SIZES, *COMPONENTS}
     assert {f"overlays/{folder.name}" for folder in (k8s / "overlays").iterdir()} == {
@@ -260,7 +259,7 @@ def test_no_overlay_or_component_is_left_out(root: Path) -> None:
 
 
 @pytest.mark.parametrize("name", [*LONE, *SIZES, *COMPONENTS])
-def test_a_component_leaves_the_settings_and_the_claim_of_a_site(root: Path, tmp_path: Path, name: str) -> None:
+def test_a_component_leaves_the_settings_and_the_claim_of_a_site(root, tmp_path, name):
     own = {"nodes": "3", "gpus": "2", "overrides": "+corpus=text\nworkdir=/data/mine"}
     merged = settings(*(f"{key}={value}" for key, value in own.items()))
     names = [f"../../components/{each}" for each in (name, "size")]
@@ -275,7 +274,7 @@ def test_a_component_leaves_the_settings_and_the_claim_of_a_site(root: Path, tmp
                 kubernetes_validate.validate(item, version, strict=True)
 
 
-def test_a_rehearsal_keeps_what_it_rehearses(root: Path) -> None:
+def test_a_rehearsal_keeps_what_it_rehearses(root):
     site, made = (kustomize(root / "k8s" / "overlays" / name) for name in ("site", "rehearsal"))
     kinds = {"ConfigMap", "CronJob"}  # sizes, images and overrides
     assert [i for i in made if i["kind"] not in kinds] == [i for i in site if i["kind"] not in kinds]
@@ -284,7 +283,7 @@ def test_a_rehearsal_keeps_what_it_rehearses(root: Path) -> None:
     assert {by_stage[stage] for stage in ("light", "prepare")} == {trainer}
 
 
-def test_a_rehearsal_asks_for_no_hardware_of_training(root: Path, tmp_path: Path) -> None:
+def test_a_rehearsal_asks_for_no_hardware_of_training(root, tmp_path):
     hardware = ("rdma", "placement", "topology", "large-nodes")
     names = [f"../../components/{name}" for name in (*hardware, "cpu", "size")]
     items = overlay(root, tmp_path, configMapGenerator=[settings("nodes=2", "gpus=0")], components=names)
@@ -296,7 +295,7 @@ def test_a_rehearsal_asks_for_no_hardware_of_training(root: Path, tmp_path: Path
     assert requests["cpu"] == "1"
 
 
-def test_a_gang_is_what_kubernetes_1_37_takes(root: Path, tmp_path: Path) -> None:
+def test_a_gang_is_what_kubernetes_1_37_takes(root, tmp_path):
     names = [f"../../components/{name}" for name in ("gang", "size")]
     items = overlay(root, tmp_path, configMapGenerator=[settings("nodes=5")], components=names)
     (group,) = (i for i in items if i["kind"] == "PodGroup")
@@ -308,7 +307,7 @@ def test_a_gang_is_what_kubernetes_1_37_takes(root: Path, tmp_path: Path) -> Non
     assert group["spec"]["schedulingPolicy"]["gang"]["minCount"] == job["completions"] == 5
 
 
-def test_nodes_and_gpus_are_named_once(root: Path, tmp_path: Path) -> None:
+def test_nodes_and_gpus_are_named_once(root, tmp_path):
     merged = settings("nodes=5", "gpus=4")
     items = overlay(root, tmp_path, configMapGenerator=[merged], components=["../../components/size"])
     assert faults(items) == []  # they compare all places
@@ -318,7 +317,7 @@ def test_nodes_and_gpus_are_named_once(root: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("name", "field", "value"), MISTAKES, ids=[f"{n}-{f}-{v!s:.16}" for n, f, v in MISTAKES])
-def test_a_planted_mistake_is_found(text: str, name: str, field: str, value: Any) -> None:
+def test_a_planted_mistake_is_found(text, name, field, value):
     items = json.loads(text)
     plant(items, name, field, value)
     assert items != json.loads(text)

@@ -5,13 +5,12 @@ import json
 import re
 import shutil
 import subprocess
-from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from tests.k8s.overlays import Object, extended, kustomize, of
+from tests.k8s.overlays import extended, kustomize, of
 from tests.k8s.rules import World, faults, pod_faults
 
 TO_COPY = ("gpu-8x8", "rehearsal", "site", "store", "trainjob")
@@ -25,13 +24,13 @@ IDENTITIES = [
 ]
 
 
-def egress(items: list[Object]) -> list[Any]:
+def egress(items):
     """The rules for destinations outside the namespace."""
     rules: list[Any] = of(items, "NetworkPolicy")["pretrain"]["spec"]["egress"]
     return rules
 
 
-def is_allowed(items: list[Object], address: str, port: int, protocol: str = "TCP") -> bool:
+def is_allowed(items, address, port, protocol="TCP"):
     """Whether pods may reach this port of an address."""
     for rule in egress(items):
         ports = [(p.get("protocol", "TCP"), p["port"]) for p in rule.get("ports", [])]
@@ -44,7 +43,7 @@ def is_allowed(items: list[Object], address: str, port: int, protocol: str = "TC
     return False
 
 
-def uncommented(root: Path, folder: Path, name: str) -> list[Object]:
+def uncommented(root, folder, name):
     """Return the objects of an overlay with the patches that it has as comments."""
     shutil.copytree(root / "k8s", folder / "k8s", symlinks=True)
     path = folder / "k8s" / "overlays" / name / "kustomization.yaml"
@@ -55,7 +54,7 @@ def uncommented(root: Path, folder: Path, name: str) -> list[Object]:
 
 
 @pytest.mark.parametrize("name", TO_COPY)
-def test_every_image_has_the_registry(root: Path, name: str) -> None:
+def test_every_image_has_the_registry(root, name):
     items = kustomize(root / "k8s" / "overlays" / name)
     images = set(re.findall(r"'image': '([^']*)'", str(items)))
     expected = {f"registry.example.com/bert-pipeline/{each}:0.2.0" for each in ("prepare", "trainer")}
@@ -63,13 +62,13 @@ def test_every_image_has_the_registry(root: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["site", "store"])
-def test_both_accounts_have_the_password_of_the_registry(root: Path, name: str) -> None:
+def test_both_accounts_have_the_password_of_the_registry(root, name):
     accounts = of(kustomize(root / "k8s" / "overlays" / name), "ServiceAccount")
     secrets = {key: account.get("imagePullSecrets") for key, account in accounts.items()}
     assert secrets == {"driver": [{"name": "registry"}], "stage": [{"name": "registry"}]}
 
 
-def test_pods_reach_a_store_and_the_identities_that_it_takes(root: Path) -> None:
+def test_pods_reach_a_store_and_the_identities_that_it_takes(root):
     items = kustomize(root / "k8s" / "overlays" / "store")
     assert is_allowed(items, "10.0.0.1", 9000)
     assert not is_allowed(items, "10.0.0.1", 80)
@@ -78,7 +77,7 @@ def test_pods_reach_a_store_and_the_identities_that_it_takes(root: Path) -> None
 
 
 @pytest.mark.parametrize("name", ["site", "store"])
-def test_the_patches_that_are_comments_give_an_identity(root: Path, tmp_path: Path, name: str) -> None:
+def test_the_patches_that_are_comments_give_an_identity(root, tmp_path, name):
     items = uncommented(root, tmp_path, name)
     assert all(is_allowed(items, *place) for place in IDENTITIES)
     accounts = of(items, "ServiceAccount").values()
@@ -88,7 +87,7 @@ def test_the_patches_that_are_comments_give_an_identity(root: Path, tmp_path: Pa
 
 
 @pytest.mark.parametrize("name", ["site", "store"])
-def test_a_shell_has_what_the_overlays_pods_have(root: Path, tmp_path: Path, name: str) -> None:
+def test_a_shell_has_what_the_overlays_pods_have(root, tmp_path, name):
     items = kustomize(extended(root, tmp_path, name, "shell", "openshift"))
     pod = of(items, "Pod")["shell"]
     driver = of(items, "Job")["driver"]["spec"]["template"]
@@ -101,7 +100,7 @@ def test_a_shell_has_what_the_overlays_pods_have(root: Path, tmp_path: Path, nam
 
 
 @pytest.mark.parametrize("protocol", ["UDP", "TCP"])
-def test_pods_reach_the_names_of_openshift(root: Path, tmp_path: Path, protocol: str) -> None:
+def test_pods_reach_the_names_of_openshift(root, tmp_path, protocol):
     items = kustomize(extended(root, tmp_path, "site", "openshift"))
     assert is_allowed(items, "10.0.0.1", 5353, protocol)
     assert is_allowed(items, "10.0.0.1", 53, protocol)
@@ -139,14 +138,14 @@ STORIES: dict[str, tuple[dict[str, str], set[str]]] = {
 
 
 @pytest.fixture(scope="module")
-def rules(root: Path) -> dict[str, Any]:
+def rules(root):
     """The groups of the PrometheusRule, as a file of Prometheus has them."""
     path = root / "k8s" / "components" / "monitoring" / "alerts.yaml"
     found: dict[str, Any] = yaml.safe_load(path.read_text())["spec"]
     return found
 
 
-def promtool(*words: object) -> subprocess.CompletedProcess[str]:
+def promtool(*words):
     """Run the checker of rules."""
     program = shutil.which("promtool")
     if program is None:
@@ -154,7 +153,7 @@ def promtool(*words: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run([program, *map(str, words)], capture_output=True, text=True, check=False)
 
 
-def fired(rules: dict[str, Any], folder: Path, state: str, series: dict[str, str], wanted: set[str]) -> str:
+def fired(rules, folder, state, series, wanted):
     """What promtool says where exactly these alerts should fire; `state` are the values of the driver's."""
     bare = json.loads(json.dumps(rules))
     checks = []
@@ -174,7 +173,7 @@ def fired(rules: dict[str, Any], folder: Path, state: str, series: dict[str, str
     return "" if done.returncode == 0 else done.stdout + done.stderr
 
 
-def test_the_rules_are_valid(rules: dict[str, Any], tmp_path: Path) -> None:
+def test_the_rules_are_valid(rules, tmp_path):
     (tmp_path / "rules.yaml").write_text(yaml.safe_dump(rules))
     done = promtool("check", "rules", tmp_path / "rules.yaml")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -182,11 +181,11 @@ def test_the_rules_are_valid(rules: dict[str, Any], tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("story", STORIES)
-def test_what_should_be_seen_fires_alone(rules: dict[str, Any], tmp_path: Path, story: str) -> None:
+def test_what_should_be_seen_fires_alone(rules, tmp_path, story):
     series, alerts = STORIES[story]
     assert fired(rules, tmp_path, "1x120", series, alerts) == ""
     assert fired(rules, tmp_path, "1x120", series, alerts ^ {"TrainingSlow"}), "this check sees a difference"
 
 
-def test_a_training_that_is_done_or_waits_for_others_is_no_alert(rules: dict[str, Any], tmp_path: Path) -> None:
+def test_a_training_that_is_done_or_waits_for_others_is_no_alert(rules, tmp_path):
     assert fired(rules, tmp_path, "1x12 0x108", ENDED, set()) == ""

@@ -2,14 +2,13 @@
 
 import copy
 import json
-from pathlib import Path
 from typing import Any
 
 import kubeflow_trainer_api.models as kubeflow
 import pytest
 
 from pipeline.orchestration import job_status
-from tests.k8s.overlays import Object, extended, kustomize, of
+from tests.k8s.overlays import extended, kustomize, of
 from tests.k8s.rules import faults
 
 MODELS = {"TrainJob": kubeflow.TrainerV1alpha1TrainJob, "TrainingRuntime": kubeflow.TrainerV1alpha1TrainingRuntime}
@@ -17,23 +16,23 @@ LEFT_TO_IT = {"Service/train: selects no pods", "PodDisruptionBudget/train: sele
 
 
 @pytest.fixture(scope="module")
-def items(root: Path) -> list[Object]:
+def items(root):
     """The objects of the overlay."""
     return kustomize(root / "k8s" / "overlays" / "trainjob")
 
 
-def template(items: list[Object]) -> job_status.Template:
+def template(items):
     """The template of training."""
     return job_status.choose(job_status.templates_of(items), "train-512", "train")
 
 
-def is_taken(item: Object) -> bool:
+def is_taken(item):
     """Whether the model knows all fields: it drops those that it does not know."""
     found = MODELS[item["kind"]].from_dict(copy.deepcopy(item))
     return found is not None and within(item, found.to_dict())
 
 
-def within(part: Any, whole: Any) -> bool:
+def within(part, whole):
     """Whether all values are there; a model adds defaults."""
     if isinstance(part, dict):
         return all(key in whole and within(value, whole[key]) for key, value in part.items())
@@ -43,14 +42,14 @@ def within(part: Any, whole: Any) -> bool:
     return bool(part == whole)
 
 
-def test_its_models_take_all_fields(items: list[Object]) -> None:
+def test_its_models_take_all_fields(items):
     made = job_status.job_of(template(items), "train-512", "0a", "/data/wiki/run.json", None)
     assert made["kind"] == "TrainJob"
     assert all(map(is_taken, (made, template(items).item)))
 
 
 @pytest.mark.parametrize("path", ["spec", "spec.template.spec", "spec.template.spec.replicatedJobs.0.template.spec"])
-def test_an_unknown_field_is_found(items: list[Object], path: str) -> None:
+def test_an_unknown_field_is_found(items, path):
     runtime = copy.deepcopy(of(items, "TrainingRuntime")["train"])
     place: Any = runtime
     for part in path.split("."):
@@ -59,7 +58,7 @@ def test_an_unknown_field_is_found(items: list[Object], path: str) -> None:
     assert not is_taken(runtime)
 
 
-def test_the_other_objects_have_no_fault(items: list[Object]) -> None:
+def test_the_other_objects_have_no_fault(items):
     others = [fault for fault in faults(items) if "trainjobs" not in fault and "trainingruntimes" not in fault]
     assert {*others} == LEFT_TO_IT
     assert "train" not in of(items, "CronJob"), "it is copied, and not applied"
@@ -67,7 +66,7 @@ def test_the_other_objects_have_no_fault(items: list[Object]) -> None:
     assert {("trainjobs", "list", "create"), ("trainingruntimes", "list")} <= granted
 
 
-def test_its_pods_are_those_of_the_template(root: Path, items: list[Object]) -> None:
+def test_its_pods_are_those_of_the_template(root, items):
     """But for what Trainer sets itself: names, ranks and addresses."""
     ours = copy.deepcopy(template(kustomize(root / "k8s" / "overlays" / "site")).job)
     theirs = template(items).job
@@ -81,7 +80,7 @@ def test_its_pods_are_those_of_the_template(root: Path, items: list[Object]) -> 
     assert theirs == ours
 
 
-def test_all_that_an_overlay_sets_reaches_the_runtime(root: Path, tmp_path: Path) -> None:
+def test_all_that_an_overlay_sets_reaches_the_runtime(root, tmp_path):
     extended(root, tmp_path, "site", "small-nodes", "kueue", "rdma")
     site = tmp_path / "k8s" / "overlays" / "site" / "kustomization.yaml"
     site.write_text(site.read_text().replace("nodes=4", "nodes=5").replace("gpus=8", "gpus=1"))

@@ -3,11 +3,7 @@
 import json
 import os
 import shutil
-import subprocess
-from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -28,7 +24,7 @@ SMALL = (*SETTINGS.split(), "evaluate_samples=25")
 
 
 @pytest.fixture(autouse=True)
-def _gpu(request: pytest.FixtureRequest) -> None:
+def _gpu(request):
     """Skip what needs a CUDA device where there is none."""
     if request.node.get_closest_marker("gpu") is not None:
         import torch
@@ -38,12 +34,12 @@ def _gpu(request: pytest.FixtureRequest) -> None:
 
 
 @pytest.fixture(scope="session")
-def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def work(tmp_path_factory):
     """A folder with a vocabulary and prepared shards."""
     return make_work(tmp_path_factory.mktemp("work"))
 
 
-def counted(work: Path, folder: Path) -> Path:
+def counted(work, folder):
     """The prepared shards with their words, as `prepare` notes them."""
     shutil.copytree(work / "prepare", folder)
     made = Manifest.read(folder)
@@ -52,7 +48,7 @@ def counted(work: Path, folder: Path) -> Path:
     return folder
 
 
-def train_many(plan: Sequence[tuple[int, list[str]]], code: int = 0) -> str:
+def train_many(plan, code=0):
     """Train with each number of processes and list of settings in turn; returns what was said.
 
     `code` is the exit code of the last one; those before must succeed.
@@ -65,17 +61,17 @@ def train_many(plan: Sequence[tuple[int, list[str]]], code: int = 0) -> str:
     return said
 
 
-def printed(done: "subprocess.CompletedProcess[str]") -> list[dict[str, Any]]:
+def printed(done):
     """The objects of JSON that a command printed, a line each."""
     assert done.returncode == 0, done.stdout + done.stderr
     return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
 
 
-def rows(out: Path, kind: str = "train") -> list[dict[str, Any]]:
+def rows(out, kind="train"):
     """The rows of a run's metrics.jsonl."""
     return [row for row in read_metrics(out) if row["kind"] == kind]
 
 
-def losses(out: Path) -> list[float]:
+def losses(out):
     """The loss of each step."""
     return [row["loss"] for row in rows(out)]

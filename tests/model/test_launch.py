@@ -56,18 +56,16 @@ subprocess.Popen([sys.executable, "-c", {RANK!r}, *sys.argv[1:]]).wait()
         (-9, {"rank-0": DONE, "rank-1": DONE}, AGAIN),
     ],
 )
-def test_what_a_person_must_see_outweighs_what_a_restart_mends(
-    launcher: int, codes: dict[str, int], expected: Exit
-) -> None:
+def test_what_a_person_must_see_outweighs_what_a_restart_mends(launcher, codes, expected):
     assert verdict(launcher, RANKS, codes) == expected
 
 
-def test_without_ranks_the_launchers_own_code_counts() -> None:
+def test_without_ranks_the_launchers_own_code_counts():
     assert verdict(2, {}, {}) == 2
     assert verdict(-15, {}, {}) == AGAIN
 
 
-def start(script: str, folder: Path) -> "subprocess.Popen[str]":
+def start(script, folder):
     """Start a launcher below `model.launch`; it makes the file `begun`."""
     command = [sys.executable, "-m", "model.launch", sys.executable, "-c", script, str(folder)]
     process = subprocess.Popen(
@@ -85,17 +83,17 @@ def start(script: str, folder: Path) -> "subprocess.Popen[str]":
 
 
 @pytest.fixture
-def job(tmp_path: Path) -> "subprocess.Popen[str]":
+def job(tmp_path):
     return start(LAUNCHER, tmp_path)
 
 
-def descendants(pid: int) -> list[int]:
+def descendants(pid):
     import psutil
 
     return [child.pid for child in psutil.Process(pid).children(recursive=True)]
 
 
-def test_a_signal_reaches_the_ranks_which_have_time_to_save(job: "subprocess.Popen[str]", tmp_path: Path) -> None:
+def test_a_signal_reaches_the_ranks_which_have_time_to_save(job, tmp_path):
     job.send_signal(signal.SIGTERM)
     _, said = job.communicate(timeout=60)
     assert job.returncode == Exit.RESTART
@@ -103,7 +101,7 @@ def test_a_signal_reaches_the_ranks_which_have_time_to_save(job: "subprocess.Pop
     assert said.startswith("stopped:")
 
 
-def test_a_rank_that_is_killed_is_named(job: "subprocess.Popen[str]") -> None:
+def test_a_rank_that_is_killed_is_named(job):
     os.kill(descendants(job.pid)[-1], signal.SIGKILL)
     _, said = job.communicate(timeout=60)
     assert job.returncode == Exit.RESTART
@@ -120,7 +118,7 @@ subprocess.Popen([sys.executable, "-c", rank, *sys.argv[1:]]).wait()
 """
 
 
-def test_a_signal_before_the_first_step_is_not_called_a_lack_of_memory(tmp_path: Path) -> None:
+def test_a_signal_before_the_first_step_is_not_called_a_lack_of_memory(tmp_path):
     process = start(UNREADY, tmp_path)
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=60)
@@ -130,11 +128,11 @@ def test_a_signal_before_the_first_step_is_not_called_a_lack_of_memory(tmp_path:
 
 
 @pytest.mark.parametrize(("code", "name"), [(-9, "SIGKILL"), (247, "SIGKILL"), (137, "SIGKILL"), (1, None), (75, None)])
-def test_a_signal_is_read_from_an_exit_code(code: int, name: str | None) -> None:
+def test_a_signal_is_read_from_an_exit_code(code, name):
     assert rank_endings.signal_name(code) == name
 
 
-def test_memory_is_named_where_the_kernel_counted_it() -> None:
+def test_memory_is_named_where_the_kernel_counted_it():
     now = rank_endings.oom_kills()
     assert now, "neither /proc/vmstat nor memory.events can be read"
     place = next(iter(now))
@@ -148,9 +146,7 @@ def test_memory_is_named_where_the_kernel_counted_it() -> None:
 
 
 @pytest.mark.parametrize("killed", ["the launcher", "who started it"])
-def test_ranks_that_outlive_their_launcher_save_and_none_is_left(
-    job: "subprocess.Popen[str]", tmp_path: Path, killed: str
-) -> None:
+def test_ranks_that_outlive_their_launcher_save_and_none_is_left(job, tmp_path, killed):
     everyone = descendants(job.pid)
     os.kill(everyone[0] if killed == "the launcher" else job.pid, signal.SIGKILL)
     job.communicate(timeout=60)
@@ -177,7 +173,7 @@ while time.monotonic() < until:
 """
 
 
-def test_a_launcher_without_ranks_is_told_once(tmp_path: Path) -> None:
+def test_a_launcher_without_ranks_is_told_once(tmp_path):
     process = start(STORM, tmp_path)
     process.send_signal(signal.SIGTERM)
     process.communicate(timeout=60)
@@ -198,7 +194,7 @@ time.sleep(60)
 """
 
 
-def test_a_rank_that_leaves_early_was_not_killed(tmp_path: Path) -> None:
+def test_a_rank_that_leaves_early_was_not_killed(tmp_path):
     process = start(EARLY, tmp_path)
     process.send_signal(signal.SIGTERM)
     _, said = process.communicate(timeout=60)
@@ -213,7 +209,7 @@ SLOW = UNREADY.replace("subprocess.Popen", "import time; child = subprocess.Pope
 )
 
 
-def test_a_rank_that_was_killed_before_a_signal_came_is_named(tmp_path: Path) -> None:
+def test_a_rank_that_was_killed_before_a_signal_came_is_named(tmp_path):
     """Another host sends it, as it has lost that rank."""
     process = start(SLOW, tmp_path)
     os.kill(descendants(process.pid)[-1], signal.SIGKILL)
@@ -226,7 +222,7 @@ def test_a_rank_that_was_killed_before_a_signal_came_is_named(tmp_path: Path) ->
 
 
 @pytest.mark.slow
-def test_launchers_are_found_where_the_environment_is_not_activated(tmp_path: Path) -> None:
+def test_launchers_are_found_where_the_environment_is_not_activated(tmp_path):
     done = forked.fresh(
         *shlex.split("-m model.launch torchrun --help"),
         cwd=tmp_path,
@@ -237,7 +233,7 @@ def test_launchers_are_found_where_the_environment_is_not_activated(tmp_path: Pa
 
 @pytest.mark.slow
 @pytest.mark.parametrize("command", ["train", "preflight"])
-def test_the_gpus_that_a_scheduler_gave_are_those_of_the_ranks(tmp_path: Path, command: str) -> None:
+def test_the_gpus_that_a_scheduler_gave_are_those_of_the_ranks(tmp_path, command):
     (tmp_path / "hosts").write_text("here slots=2\n")
     (tmp_path / "rank.py").write_text(
         f"import os, sys; sys.path.insert(0, {str(ROOT)!r}); import model.{command}\n"
@@ -261,7 +257,7 @@ def test_the_gpus_that_a_scheduler_gave_are_those_of_the_ranks(tmp_path: Path, c
 
 
 @pytest.mark.slow
-def test_a_number_of_ranks_keeps_to_the_gpus_that_are_visible(tmp_path: Path) -> None:
+def test_a_number_of_ranks_keeps_to_the_gpus_that_are_visible(tmp_path):
     (tmp_path / "rank.py").write_text(
         f"import os, sys; sys.path.insert(0, {str(ROOT)!r}); import model\n"
         "os.write(1, (os.environ['CUDA_VISIBLE_DEVICES'] + chr(10)).encode())"

@@ -15,13 +15,13 @@ from tests.support import forked
 GOOD = [(f"node-{rank // 2}", 700.0) for rank in range(8)]
 
 
-def test_good_nodes_are_all_ok() -> None:
+def test_good_nodes_are_all_ok():
     line = products(GOOD, "bf16", 0.3)
     assert line.bad == ()
     assert "8 ranks on 4 nodes" in line.text
 
 
-def test_a_slow_node_is_named() -> None:
+def test_a_slow_node_is_named():
     found = [*GOOD[:4], ("node-2", 100.0), *GOOD[5:]]
     line = products(found, "bf16", 0.3)
     assert line.bad == ("node-2",)
@@ -29,7 +29,7 @@ def test_a_slow_node_is_named() -> None:
     assert products(found, "fp32", 0.0).bad == ()
 
 
-def ranks(root: Path, size: int, started: int, wait: int = 120) -> list[tuple[int, str]]:
+def ranks(root, size, started, wait=120):
     """What the first `started` real ranks end with and print."""
     shared = {
         "PYTHONPATH": str(root),
@@ -56,7 +56,7 @@ def ranks(root: Path, size: int, started: int, wait: int = 120) -> list[tuple[in
 
 
 @pytest.mark.slow
-def test_two_ranks_measure_what_is_between_them(root: Path) -> None:
+def test_two_ranks_measure_what_is_between_them(root):
     (first, said), (second, silent) = ranks(root, 2, 2)
     assert (first, second, silent) == (Exit.DONE, Exit.DONE, ""), said + silent
     lines = said.splitlines()
@@ -65,7 +65,7 @@ def test_two_ranks_measure_what_is_between_them(root: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_node_that_does_not_come_is_named(root: Path) -> None:
+def test_a_node_that_does_not_come_is_named(root):
     ((code, said),) = ranks(root, 2, 1, wait=1)
     assert code == Exit.RESTART
     assert "stopped: rank 1 (node-b) " in said
@@ -88,13 +88,13 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 
 
 @pytest.mark.slow
-def test_threads_spin_briefly() -> None:
+def test_threads_spin_briefly():
     """GNU OpenMP says, as it is loaded, by what it goes."""
     done = forked.fresh("-c", "import model.training.trainer", check=True, env={"OMP_DISPLAY_ENV": "verbose"})
     assert "GOMP_SPINCOUNT = '1000'" in done.stderr
 
 
-def faults(how: str) -> int:
+def faults(how):
     done = forked.fresh(
         "-c",
         FAULTS,
@@ -106,7 +106,7 @@ def faults(how: str) -> int:
 
 
 @pytest.mark.slow
-def test_a_large_tensor_needs_few_page_faults() -> None:
+def test_a_large_tensor_needs_few_page_faults():
     if not HUGE.exists() or "[madvise]" not in HUGE.read_text():
         pytest.skip("this machine gives huge pages to nobody, or to everybody")
     pages = 4 * 80_000_000 // os.sysconf("SC_PAGE_SIZE")

@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -28,17 +27,17 @@ from tests.support.refusals import refused
 pytestmark = pytest.mark.slow
 
 
-def settings(work: Path, out: Path, *more: str) -> list[str]:
+def settings(work, out, *more):
     return [f"workdir={work}", f"out={out}", *SMALL, "evaluate_every=6", "save_every=6", *more]
 
 
-def train(work: Path, out: Path, *more: str, processes: int = 1) -> subprocess.CompletedProcess[str]:
+def train(work, out, *more, processes=1):
     """Train in ranks without a launcher, which start in no time."""
     words = [sys.executable, "-m", "model.train", *settings(work, out, *more)]
     return forked.run(words, ranks=processes)
 
 
-def start(root: Path, work: Path, out: Path, *more: str, processes: int = 1) -> "subprocess.Popen[bytes]":
+def start(root, work, out, *more, processes=1):
     """Start a training by the documented command."""
     launcher = [
         str(Path(sys.executable).with_name("deepspeed")),
@@ -49,14 +48,14 @@ def start(root: Path, work: Path, out: Path, *more: str, processes: int = 1) -> 
     )
 
 
-def ranks(process: "subprocess.Popen[bytes]") -> list[int]:
+def ranks(process):
     """The process ids of the ranks below a launcher, in order."""
     below = psutil.Process(process.pid).children(recursive=True)
     found = [child for child in below if any("--local_rank=" in word for word in child.cmdline())]
     return [child.pid for child in sorted(found, key=lambda child: child.cmdline()[3])]
 
 
-def wait_for(condition: Callable[[], bool], seconds: float = 280) -> None:
+def wait_for(condition, seconds=280):
     until = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < until, "it never came"
@@ -64,14 +63,14 @@ def wait_for(condition: Callable[[], bool], seconds: float = 280) -> None:
 
 
 @pytest.fixture(scope="module")
-def undisturbed(work: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def undisturbed(work, tmp_path_factory):
     out = tmp_path_factory.mktemp("undisturbed") / "train"
     done = train(work, out, "deepspeed=zero0")
     assert done.returncode == 0, done.stdout + done.stderr
     return out
 
 
-def test_it_learns_and_leaves_a_manifest(undisturbed: Path) -> None:
+def test_it_learns_and_leaves_a_manifest(undisturbed):
     curve = losses(undisturbed)
     assert len(curve) == 12
     assert curve[-1] < curve[0] - 0.2
@@ -83,9 +82,7 @@ def test_it_learns_and_leaves_a_manifest(undisturbed: Path) -> None:
     assert f"(more frequent class {share:.3f})" in manifest.summary
 
 
-def test_a_run_resumes_at_another_stage_on_another_number_of_processes(
-    root: Path, work: Path, undisturbed: Path, tmp_path: Path
-) -> None:
+def test_a_run_resumes_at_another_stage_on_another_number_of_processes(root, work, undisturbed, tmp_path):
     out, every = tmp_path / "train", "log_every=4"
     assert start(root, work, out, every, "deepspeed=zero2", processes=2).wait(280) == 0
     manifest, rows = Manifest.read(out), losses(out)
@@ -102,7 +99,7 @@ def test_a_run_resumes_at_another_stage_on_another_number_of_processes(
     assert ends[0] == pytest.approx(ends[1], abs=1e-4)
 
 
-def test_a_signal_to_one_rank_saves_and_asks_for_a_restart(root: Path, work: Path, tmp_path: Path) -> None:
+def test_a_signal_to_one_rank_saves_and_asks_for_a_restart(root, work, tmp_path):
     out, steps = tmp_path / "train", "steps=150"
     process = start(root, work, out, steps, "save_every=1000", processes=2)
     wait_for(lambda: len(losses(out)) >= 5)
@@ -114,9 +111,7 @@ def test_a_signal_to_one_rank_saves_and_asks_for_a_restart(root: Path, work: Pat
     assert len(losses(out)) == 150
 
 
-def test_training_goes_on_from_a_published_encoder_and_says_what_it_lacked(
-    root: Path, work: Path, undisturbed: Path, tmp_path: Path
-) -> None:
+def test_training_goes_on_from_a_published_encoder_and_says_what_it_lacked(root, work, undisturbed, tmp_path):
     trained = initial_weights.read(undisturbed)
     bert_format.save(tmp_path / "whole", trained.config, trained.state, work / "vocab")
     bare = BertModel.from_pretrained(tmp_path / "whole", add_pooling_layer=False)
@@ -133,7 +128,7 @@ def test_training_goes_on_from_a_published_encoder_and_says_what_it_lacked(
     assert (weights[name] - trained.state[name]).abs().max() <= 1.1e-2
 
 
-def test_an_unlike_vocabulary_is_refused_before_the_first_step(work: Path, tmp_path: Path) -> None:
+def test_an_unlike_vocabulary_is_refused_before_the_first_step(work, tmp_path):
     (tmp_path / "vocab").mkdir()
     other = build([*SPECIAL, *(f"w{number}" for number in reversed(range(120)))], lowercase=True)
     (tmp_path / "vocab" / "tokenizer.json").write_text(other)
@@ -143,18 +138,18 @@ def test_an_unlike_vocabulary_is_refused_before_the_first_step(work: Path, tmp_p
     assert "Traceback" not in done.stderr
 
 
-def test_sequences_longer_than_the_positions_are_refused(work: Path, tmp_path: Path) -> None:
+def test_sequences_longer_than_the_positions_are_refused(work, tmp_path):
     done = train(work, tmp_path / "train", "model.positions=16")
     assert done.returncode == 2
     assert "model.positions=16: " in done.stderr
 
 
-def test_what_launchers_add_to_the_command_line_goes() -> None:
+def test_what_launchers_add_to_the_command_line_goes():
     words = ["--local_rank=3", "a=1", "--local-rank", "2", "--help"]
     assert launcher_arguments(words) == ["a=1", "--help"]
 
 
-def test_a_checkpoint_names_what_is_wrong_with_it(undisturbed: Path, tmp_path: Path) -> None:
+def test_a_checkpoint_names_what_is_wrong_with_it(undisturbed, tmp_path):
     with refused(InputError, path=str(tmp_path)):
         initial_weights.read(tmp_path)
     trained = initial_weights.read(undisturbed)

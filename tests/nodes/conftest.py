@@ -1,16 +1,14 @@
 """The machines for the tests with ssh, and what their trainings are compared with."""
 
-from collections.abc import Iterator
-
 import pytest
 
 from pipeline.errors import Exit
 from tests.nodes.machines import missing
-from tests.nodes.ssh_machines import LAUNCH, Lab, ssh_machines, weights
+from tests.nodes.ssh_machines import LAUNCH, ssh_machines, weights
 
 
 @pytest.fixture(scope="session")
-def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+def lab(tmp_path_factory):
     why = missing("sshd", "ssh", "pdsh")
     if why is not None:
         pytest.skip(why)
@@ -19,7 +17,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
 
 
 @pytest.fixture(scope="session")
-def reference(lab: Lab) -> str:
+def reference(lab):
     """The final weights of two ranks on one machine."""
     out = lab.folder / "reference"
     done = lab.start([*LAUNCH, "--num_accelerators", "2", *lab.script(out)])

@@ -3,18 +3,17 @@
 import contextlib
 import signal
 import subprocess
-from pathlib import Path
 
 import pytest
 
 from pipeline.errors import Exit
-from tests.nodes.machines import Command, kill, wait_for
-from tests.nodes.ssh_machines import LAUNCH, Lab, ended, losses, newest, steps, weights
+from tests.nodes.machines import kill, wait_for
+from tests.nodes.ssh_machines import LAUNCH, ended, losses, newest, steps, weights
 
 pytestmark = [pytest.mark.ssh, pytest.mark.timeout(900)]
 
 
-def end(command: Command) -> None:
+def end(command):
     """Kill the launcher and what it started here."""
     for process in command.processes():
         with contextlib.suppress(ProcessLookupError):
@@ -23,7 +22,7 @@ def end(command: Command) -> None:
 
 
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
-def test_a_signal_ends_all_trainings_of_a_user(lab: Lab, name: str) -> None:
+def test_a_signal_ends_all_trainings_of_a_user(lab, name):
     first, second = lab.folder / f"plain-{name}-1", lab.folder / f"plain-{name}-2"
     command = lab.plain(first, "steps=100000")
     other = lab.plain(second, "steps=100000", options=("--master_port", "29501"))
@@ -38,7 +37,7 @@ def test_a_signal_ends_all_trainings_of_a_user(lab: Lab, name: str) -> None:
         assert newest(out) == losses(out) > 0
 
 
-def refused_port(lab: Lab, first: Path) -> None:
+def refused_port(lab, first):
     """A second training finds the port taken, which is the same for all; the first trains on."""
     command = lab.plain(lab.folder / "plain-meets")
     assert command.wait() not in (Exit.DONE, Exit.RESTART), command.text()
@@ -47,7 +46,7 @@ def refused_port(lab: Lab, first: Path) -> None:
     wait_for(lambda: losses(first) > before, "the first trains on")
 
 
-def test_a_killed_rank_and_a_cut_link_have_no_code_of_ours(lab: Lab) -> None:
+def test_a_killed_rank_and_a_cut_link_have_no_code_of_ours(lab):
     out = lab.folder / "plain"
     command = lab.plain(out)
     wait_for(lambda: "step 3/" in command.text(), "it trains")
@@ -71,7 +70,7 @@ def test_a_killed_rank_and_a_cut_link_have_no_code_of_ours(lab: Lab) -> None:
     assert steps(out) == []
 
 
-def test_it_trains_on_unsupervised_when_its_connections_are_lost(lab: Lab, reference: str) -> None:
+def test_it_trains_on_unsupervised_when_its_connections_are_lost(lab, reference):
     """The run that a killed rank and a cut link have disturbed."""
     out = lab.folder / "plain"
     command = lab.plain(out)
@@ -86,7 +85,7 @@ def test_it_trains_on_unsupervised_when_its_connections_are_lost(lab: Lab, refer
     assert weights(out) == reference
 
 
-def test_braces_in_arguments_are_expanded(lab: Lab) -> None:
+def test_braces_in_arguments_are_expanded(lab):
     braces = "+deepspeed.comms_logger={enabled:false,verbose:false}"
     command = lab.plain(lab.folder / "plain-braces", braces)
     assert command.wait() == Exit.USER, command.text()
@@ -98,7 +97,7 @@ LISTED = {"MINE_COMMA": "one,two", "MINE_BLANK": "one two", "MINE_QUOTE": 'say "
 MANGLED = {"MINE_QUOTE": "say hi", "MINE_DOLLAR": "/root/x"}
 
 
-def test_uneven_slots_and_the_file_of_variables(lab: Lab) -> None:
+def test_uneven_slots_and_the_file_of_variables(lab):
     """Both launchers send the file's variables to all ranks; only ours leaves them as they are."""
     (lab.project / ".deepspeed_env").write_text("".join(f"{k}={v}\n" for k, v in LISTED.items()))
     hostfile = lab.write_hosts("uneven", "node0", "node1", slots=(1, 2))

@@ -8,17 +8,15 @@ import fcntl
 import re
 import signal
 import sys
-from collections.abc import Iterator
 from functools import partial
 
-import psutil
 import pytest
 
 from pipeline.errors import Exit
 from pipeline.orchestration.slurm_job import encode_exit
 from pipeline.records.manifest import Manifest
 from tests.nodes.machines import kill, missing, wait_for
-from tests.nodes.slurm_cluster import Cluster, module, slurm_cluster
+from tests.nodes.slurm_cluster import module, slurm_cluster
 from tests.nodes.slurm_runs import PAGE, SETTINGS, STEPS, Run, copy_of, from_page, start, state, used, weights
 
 pytestmark = [pytest.mark.slurm, pytest.mark.timeout(1800)]
@@ -26,7 +24,7 @@ TRAINING = ("train", "convert", "evaluate*", "report")  # what a copy makes itse
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+def cluster(tmp_path_factory):
     why = missing("slurmctld", "slurmd", "sbatch", "munged")
     if why is not None:
         pytest.skip(why)
@@ -35,23 +33,23 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 @pytest.fixture(scope="module")
-def run(cluster: Cluster) -> Run:
+def run(cluster):
     cluster.hold(cluster.nodes[1], 0)
     return start(cluster, cluster.folder / "work")
 
 
-def ranks(run: Run, number: int) -> list[psutil.Process]:
+def ranks(run, number):
     return run.cluster.nodes[number].processes("--local_rank", "train.py")
 
 
-def test_a_stage_that_saves_nothing_is_queued_again(run: Run) -> None:
+def test_a_stage_that_saves_nothing_is_queued_again(run):
     job = run.cluster.running("vocab", run.workdir)
     wait_for(lambda: "vocab: not made yet" in run.log(job).read_text(), "vocab begins")
     told = partial(run.cluster.ask, "scancel", "--signal=TERM", job["JobId"])
     run.queued_again(job, told, saved=False)
 
 
-def test_jobs_wait_for_one_another_with_resources_of_their_own(run: Run) -> None:
+def test_jobs_wait_for_one_another_with_resources_of_their_own(run):
     jobs = {stage: run.cluster.job(stage, run.workdir) for stage in ("train", "prepare", "report")}
     assert jobs["train"]["Dependency"].startswith("afterok:")
     assert {stage: job["NumNodes"].partition("-")[0] for stage, job in jobs.items()} == {
@@ -64,7 +62,7 @@ def test_jobs_wait_for_one_another_with_resources_of_their_own(run: Run) -> None
     assert (jobs["prepare"]["CPUs/Task"], jobs["report"]["CPUs/Task"]) == ("2", "1")
 
 
-def test_who_follows_the_jobs_may_go_and_come_back(run: Run) -> None:
+def test_who_follows_the_jobs_may_go_and_come_back(run):
     for number in (signal.SIGHUP, signal.SIGINT):  # a closed terminal, Ctrl-C
         wait_for(lambda: "job " in run.driver.text(), "it follows")
         run.driver.interrupt(number)
@@ -76,7 +74,7 @@ def test_who_follows_the_jobs_may_go_and_come_back(run: Run) -> None:
     assert len(run.cluster.jobs()) == before
 
 
-def test_a_node_that_comes_late_is_waited_for(run: Run) -> None:
+def test_a_node_that_comes_late_is_waited_for(run):
     job = run.cluster.running("train", run.workdir)
     port = 20000 + int(job["JobId"]) % 10000
     wait_for(lambda: run.cluster.nodes[0].listens(port), "the first node waits for the other")
@@ -87,42 +85,42 @@ def test_a_node_that_comes_late_is_waited_for(run: Run) -> None:
     assert run.cluster.job("train", run.workdir)["Restarts"] == "0"
 
 
-def test_a_signal_saves_and_queues_again(run: Run) -> None:
+def test_a_signal_saves_and_queues_again(run):
     job = run.learnt()
     told = partial(run.cluster.ask, "scancel", "--signal=TERM", job["JobId"])
     run.queued_again(job, told, saved=True, code=Exit.RESTART)
     assert max(run.checkpoints()) >= 8
 
 
-def test_a_requeue_saves(run: Run) -> None:
+def test_a_requeue_saves(run):
     job = run.learnt()
     told = partial(run.cluster.ask, "scontrol", "requeue", job["JobId"])
     run.queued_again(job, told, saved=True)
 
 
-def test_a_killed_rank_ends_the_other_and_queues_again(run: Run) -> None:
+def test_a_killed_rank_ends_the_other_and_queues_again(run):
     job = run.learnt()
     (rank,) = ranks(run, 1)
     run.queued_again(job, partial(kill, rank), saved=False, code=Exit.RESTART)
 
 
-def preempt(cluster: Cluster) -> None:
+def preempt(cluster):
     """Run a job of higher priority on all nodes."""
     urgent = cluster.start("srun", "--partition=urgent", "--nodes=2", "--exclusive", "hostname")
     assert urgent.wait() == 0, urgent.text()
 
 
-def test_a_preempted_job_saves_and_queues_again(run: Run) -> None:
+def test_a_preempted_job_saves_and_queues_again(run):
     run.queued_again(run.learnt(), partial(preempt, run.cluster), saved=True)
 
 
-def test_a_lost_node_queues_again(run: Run) -> None:
+def test_a_lost_node_queues_again(run):
     job, node = run.learnt(), run.cluster.nodes[1]
     run.queued_again(job, partial(run.cluster.stop_node, node), saved=False)
     run.cluster.start_node(node)
 
 
-def test_an_evaluation_is_queued_again(run: Run) -> None:
+def test_an_evaluation_is_queued_again(run):
     job = run.cluster.running("evaluate", run.workdir)
     task = f"{job['ArrayJobId']}_{job['ArrayTaskId']}"
     log = run.workdir / "logs" / f"evaluate-{task}.out"
@@ -131,7 +129,7 @@ def test_an_evaluation_is_queued_again(run: Run) -> None:
     wait_for(lambda: run.cluster.restarts(job["JobId"]) == 1, "it is in the queue again")
 
 
-def test_the_run_ends_with_the_weights_of_one_machine(run: Run) -> None:
+def test_the_run_ends_with_the_weights_of_one_machine(run):
     assert run.driver.wait(1700) == Exit.DONE, run.driver.text()
     assert "all done" in run.driver.text()
     assert (run.workdir / "report" / "report.html").exists()
@@ -152,7 +150,7 @@ def test_the_run_ends_with_the_weights_of_one_machine(run: Run) -> None:
     assert weights(run.workdir) == weights(alone)
 
 
-def test_what_a_person_must_see_is_not_queued_again(run: Run) -> None:
+def test_what_a_person_must_see_is_not_queued_again(run):
     workdir = copy_of(run, "held", *TRAINING)
     with (workdir / ".train.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -165,9 +163,7 @@ def test_what_a_person_must_see_is_not_queued_again(run: Run) -> None:
     run.cluster.idle()
 
 
-def test_a_node_that_never_comes_is_named_and_the_job_not_queued_for_ever(
-    run: Run, request: pytest.FixtureRequest
-) -> None:
+def test_a_node_that_never_comes_is_named_and_the_job_not_queued_for_ever(run, request):
     """First the second node, then the first; then one that does not see the run's folder."""
     workdir, (first, second) = copy_of(run, "never", *TRAINING), run.cluster.nodes
     temporary = set((run.cluster.folder / "tmp").iterdir())
@@ -177,7 +173,7 @@ def test_a_node_that_never_comes_is_named_and_the_job_not_queued_for_ever(
     job = run.cluster.running("train", workdir)["JobId"]
     log = workdir / "logs" / f"train-{job}.out"
 
-    def said(words: str) -> bool:
+    def said(words):
         return log.exists() and words in log.read_text()
 
     wait_for(lambda: said("rank 1 (n1) did not join within 10 s"), "the second is named")
@@ -197,7 +193,7 @@ def test_a_node_that_never_comes_is_named_and_the_job_not_queued_for_ever(
     assert set((run.cluster.folder / "tmp").iterdir()) <= temporary
 
 
-def test_two_jobs_on_the_same_nodes_do_not_meet_and_a_cancelled_one_stays_so(run: Run) -> None:
+def test_two_jobs_on_the_same_nodes_do_not_meet_and_a_cancelled_one_stays_so(run):
     workdirs = [copy_of(run, name, *TRAINING) for name in ("ends", "cancelled")]
     submitted = []
     for workdir, more in zip(workdirs, ([], ["train.steps=100000"]), strict=True):
@@ -215,7 +211,7 @@ def test_two_jobs_on_the_same_nodes_do_not_meet_and_a_cancelled_one_stays_so(run
     run.cluster.idle()
 
 
-def test_an_environment_that_does_not_go_along_is_found(run: Run) -> None:
+def test_an_environment_that_does_not_go_along_is_found(run):
     """`--export=NONE`: the clone's own environment, which `make` sets up."""
     workdir = copy_of(run, "bare", "report")
     environment = run.cluster.project / ".venv"
@@ -229,7 +225,7 @@ def test_an_environment_that_does_not_go_along_is_found(run: Run) -> None:
     assert (workdir / "report" / "report.html").exists()
 
 
-def test_ranks_have_the_gpus_that_slurm_gave(run: Run) -> None:
+def test_ranks_have_the_gpus_that_slurm_gave(run):
     """Two of each node's are another job's; nothing runs on one, as there are none."""
     held = []
     for node in ("n0", "n1"):
@@ -247,7 +243,7 @@ def test_ranks_have_the_gpus_that_slurm_gave(run: Run) -> None:
     run.cluster.ask("scancel", *held)
 
 
-def test_a_time_limit_saves_and_queues_again(run: Run) -> None:
+def test_a_time_limit_saves_and_queues_again(run):
     """Signalled before the limit; and at the limit itself, where a signal came too late."""
     late = "+executor.options.train=['--signal=CONT@5']"
     both = []
@@ -270,7 +266,7 @@ def test_a_time_limit_saves_and_queues_again(run: Run) -> None:
     run.cluster.cancel(*(each.workdir for each in both))
 
 
-def test_a_job_that_is_to_be_cancelled_for_another_queues_again(run: Run) -> None:
+def test_a_job_that_is_to_be_cancelled_for_another_queues_again(run):
     """A partition with PreemptMode=CANCEL and a GraceTime, before the first step."""
     workdir = copy_of(run, "grace", *TRAINING)
     more = ["executor.partition=cancelled", "executor.wait=false", "train.steps=1000000"]
@@ -284,7 +280,7 @@ def test_a_job_that_is_to_be_cancelled_for_another_queues_again(run: Run) -> Non
     run.cluster.cancel(workdir)
 
 
-def test_a_bug_or_a_loss_that_is_not_finite_is_not_queued_again(run: Run) -> None:
+def test_a_bug_or_a_loss_that_is_not_finite_is_not_queued_again(run):
     broken = run.cluster.folder / "broken.py"
     broken.write_text("raise RuntimeError('a broken installation')\n")
     node, imported = run.cluster.nodes[1], module("deepspeed/__init__.py")
@@ -304,14 +300,14 @@ def test_a_bug_or_a_loss_that_is_not_finite_is_not_queued_again(run: Run) -> Non
 
 
 @pytest.mark.parametrize("code", [Exit.BUG, Exit.USER, Exit.DIVERGED])
-def test_what_a_person_must_see_outweighs_what_a_restart_mends(cluster: Cluster, code: int) -> None:
+def test_what_a_person_must_see_outweighs_what_a_restart_mends(cluster, code):
     other = encode_exit(Exit.RESTART)
     line = f"exit $((SLURM_PROCID ? {other} : {encode_exit(code)}))"
     command = cluster.start("srun", "--nodes=2", "bash", "-c", line)
     assert command.wait() == encode_exit(code)
 
 
-def test_a_limit_shorter_than_the_margin_is_no_mistake(cluster: Cluster) -> None:
+def test_a_limit_shorter_than_the_margin_is_no_mistake(cluster):
     """TERM comes at once; or to no step yet, and then the limit does."""
     words = ["--parsable", "--nodes=1", "--gpus-per-node=0", "--cpus-per-task=1", "--time=1"]
     workdir = cluster.folder / "short"
@@ -321,7 +317,7 @@ def test_a_limit_shorter_than_the_margin_is_no_mistake(cluster: Cluster) -> None
     assert "requeued" in (cluster.project / f"bert-pretrain-{job}.out").read_text()
 
 
-def test_a_dry_run_shows_jobs_that_slurm_takes(cluster: Cluster) -> None:
+def test_a_dry_run_shows_jobs_that_slurm_takes(cluster):
     words = ["+corpus=sample", f"workdir={cluster.folder / 'dry'}", "executor=slurm", "executor.gpus=1"]
     shown = cluster.ask("python", "-m", "pipeline.run", *words, "executor.nodes=2", "dry_run=true")
     jobs = shown[shown.index("sbatch ") : shown.rindex("END") + 3]
@@ -338,7 +334,7 @@ MISTAKES = {
 }
 
 
-def test_mistakes_of_the_user_fail_at_once(cluster: Cluster) -> None:
+def test_mistakes_of_the_user_fail_at_once(cluster):
     words = ["--parsable", "--nodes=1", "--gpus-per-node=0", "--cpus-per-task=1"]
     jobs = {}
     for typed in MISTAKES:
@@ -353,5 +349,5 @@ def test_mistakes_of_the_user_fail_at_once(cluster: Cluster) -> None:
         assert "Traceback" not in log
 
 
-def test_every_command_of_the_page_was_run(run: Run) -> None:
+def test_every_command_of_the_page_was_run(run):
     assert set(PAGE) == used

@@ -9,22 +9,21 @@ import shlex
 import signal
 import sys
 import time
-from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
 
 import pytest
 
 from pipeline.errors import Exit
-from tests.nodes.machines import Command, kill, wait_for
-from tests.nodes.ssh_machines import LAUNCH, PAGE, STEPS, Lab, ended, losses, newest, steps, train_on, weights
+from tests.nodes.machines import kill, wait_for
+from tests.nodes.ssh_machines import LAUNCH, PAGE, STEPS, ended, losses, newest, steps, train_on, weights
 
 pytestmark = [pytest.mark.ssh, pytest.mark.timeout(900)]
 INTERRUPTIONS = ("SIGINT", "SIGTERM", "SIGHUP")
 BY_HAND = "python -m model.launch deepspeed --hostfile HOSTS --no_ssh"
 
 
-def test_hosts_are_measured_before_a_training(lab: Lab) -> None:
+def test_hosts_are_measured_before_a_training(lab):
     words = ["python", "-m", "model.launch", "deepspeed", "--hostfile", str(lab.hostfile)]
     command = lab.start([*words, "model/preflight.py", "--seconds=0.1", "--share=0"])
     assert command.wait() == Exit.DONE, command.text()
@@ -33,7 +32,7 @@ def test_hosts_are_measured_before_a_training(lab: Lab) -> None:
     assert "all-reduce" in command.text()
 
 
-def test_a_signal_to_the_terminal_saves_on_all_hosts_and_the_same_command_may_follow_at_once(lab: Lab) -> None:
+def test_a_signal_to_the_terminal_saves_on_all_hosts_and_the_same_command_may_follow_at_once(lab):
     for name in INTERRUPTIONS:
         command, out = train_on(lab)
         command.interrupt(signal.Signals[name])
@@ -42,7 +41,7 @@ def test_a_signal_to_the_terminal_saves_on_all_hosts_and_the_same_command_may_fo
     ended(lab, command, out, Exit.RESTART, saved=True)
 
 
-def test_a_closed_terminal_saves_on_all_hosts(lab: Lab) -> None:
+def test_a_closed_terminal_saves_on_all_hosts(lab):
     out = lab.folder / "train"
     before = newest(out)
     words = lab.page("python -m model.launch deepspeed --hostfile HOSTS model", out)
@@ -54,21 +53,21 @@ def test_a_closed_terminal_saves_on_all_hosts(lab: Lab) -> None:
     assert newest(out) == losses(out) > before
 
 
-def test_a_signal_to_one_rank_saves_on_all_hosts(lab: Lab) -> None:
+def test_a_signal_to_one_rank_saves_on_all_hosts(lab):
     command, out = train_on(lab)
     lab.rank(1).send_signal(signal.SIGUSR1)
     ended(lab, command, out, Exit.RESTART, saved=True)
 
 
-def launcher(lab: Lab, command: Command) -> None:
+def launcher(lab, command):
     kill(command.processes()[0])
 
 
-def ssh_client(lab: Lab, command: Command) -> None:
+def ssh_client(lab, command):
     kill(command.named("ssh -T", "node1")[0])
 
 
-def ssh_session(lab: Lab, command: Command) -> None:
+def ssh_session(lab, command):
     (session,) = lab.machines[1].processes("sshd: root@notty")
     kill(session)
 
@@ -76,7 +75,7 @@ def ssh_session(lab: Lab, command: Command) -> None:
 @pytest.mark.parametrize(
     ("what", "code"), [(launcher, -signal.SIGKILL), (ssh_client, Exit.RESTART), (ssh_session, Exit.RESTART)]
 )
-def test_a_lost_connection_saves_on_all_hosts(lab: Lab, what: Callable[[Lab, Command], None], code: int) -> None:
+def test_a_lost_connection_saves_on_all_hosts(lab, what, code):
     command, out = train_on(lab)
     before = newest(out)
     what(lab, command)
@@ -86,7 +85,7 @@ def test_a_lost_connection_saves_on_all_hosts(lab: Lab, what: Callable[[Lab, Com
     assert newest(out) > before
 
 
-def test_a_killed_rank_ends_the_others(lab: Lab) -> None:
+def test_a_killed_rank_ends_the_others(lab):
     command, out = train_on(lab)
     before = steps(out)
     kill(lab.rank(1))
@@ -95,7 +94,7 @@ def test_a_killed_rank_ends_the_others(lab: Lab) -> None:
     assert steps(out) == before
 
 
-def test_a_link_that_is_cut_for_long_ends_everything(lab: Lab) -> None:
+def test_a_link_that_is_cut_for_long_ends_everything(lab):
     command, out = train_on(lab, "timeout=30", "watchdog=40")
     before = steps(out)
     lab.machines[1].link("down")
@@ -116,7 +115,7 @@ def test_a_link_that_is_cut_for_long_ends_everything(lab: Lab) -> None:
     assert "Traceback" not in command.text()
 
 
-def test_the_run_ends_as_an_undisturbed_one_though_a_host_is_late(lab: Lab, reference: str) -> None:
+def test_the_run_ends_as_an_undisturbed_one_though_a_host_is_late(lab, reference):
     (daemon,) = lab.machines[1].processes("sshd: /usr/sbin/sshd -f")
     kill(daemon)
     out = lab.folder / "train"
@@ -133,7 +132,7 @@ def test_the_run_ends_as_an_undisturbed_one_though_a_host_is_late(lab: Lab, refe
     assert "up to date" in again.text()
 
 
-def test_output_that_nobody_reads_does_not_end_training(lab: Lab, reference: str) -> None:
+def test_output_that_nobody_reads_does_not_end_training(lab, reference):
     out = lab.folder / "unread"
     words = [*LAUNCH, "--hostfile", str(lab.hostfile)]
     line = " ".join([*words, *lab.script(out), "2>&1 | head -2; exit ${PIPESTATUS[0]}"])
@@ -142,7 +141,7 @@ def test_output_that_nobody_reads_does_not_end_training(lab: Lab, reference: str
     assert weights(out) == reference
 
 
-def test_one_training_does_not_end_another_on_the_same_hosts(lab: Lab, reference: str) -> None:
+def test_one_training_does_not_end_another_on_the_same_hosts(lab, reference):
     first, second = lab.folder / "first", lab.folder / "second"
     other = lab.launch(second)
     command = lab.launch(first, "steps=100000")
@@ -154,7 +153,7 @@ def test_one_training_does_not_end_another_on_the_same_hosts(lab: Lab, reference
     assert weights(second) == reference
 
 
-def test_a_port_of_another_training_is_named(lab: Lab) -> None:
+def test_a_port_of_another_training_is_named(lab):
     first, second = lab.folder / "holds", lab.folder / "meets"
     options = ("--master_port", "29777", "--master_addr", lab.machines[0].address)
     holder = lab.launch(first, "steps=100000", options=options)
@@ -167,7 +166,7 @@ def test_a_port_of_another_training_is_named(lab: Lab) -> None:
     ended(lab, holder, first, Exit.RESTART, saved=True)
 
 
-def refused(lab: Lab, command: Command, code: int = Exit.USER) -> str:
+def refused(lab, command, code=Exit.USER):
     """The one line of a run that was refused before the first step."""
     assert command.wait() == code, command.text()
     lab.nothing_left()
@@ -175,7 +174,7 @@ def refused(lab: Lab, command: Command, code: int = Exit.USER) -> str:
     return command.text()
 
 
-def test_a_folder_that_is_not_shared_is_named(lab: Lab) -> None:
+def test_a_folder_that_is_not_shared_is_named(lab):
     out = lab.folder / "unshared"
     out.mkdir()
     lab.machines[1].do("mount", "-t", "tmpfs", "none", str(out))
@@ -184,7 +183,7 @@ def test_a_folder_that_is_not_shared_is_named(lab: Lab) -> None:
     assert "node1 cannot see" in said
 
 
-def test_data_that_a_host_does_not_see_are_named(lab: Lab) -> None:
+def test_data_that_a_host_does_not_see_are_named(lab):
     folder = lab.folder / "work" / "prepare"
     lab.machines[1].do("mount", "-t", "tmpfs", "none", str(folder))
     said = refused(lab, lab.launch(lab.folder / "data"))
@@ -194,7 +193,7 @@ def test_data_that_a_host_does_not_see_are_named(lab: Lab) -> None:
     assert str(folder) in line
 
 
-def test_other_code_on_a_host_is_named(lab: Lab) -> None:
+def test_other_code_on_a_host_is_named(lab):
     path = lab.project / "model" / "training" / "optimizer.py"
     other = lab.folder / "optimizer.py"
     other.write_text(path.read_text() + "\n# another version\n")
@@ -205,7 +204,7 @@ def test_other_code_on_a_host_is_named(lab: Lab) -> None:
     assert "on node1" in said
 
 
-def test_a_host_without_the_project_is_named(lab: Lab) -> None:
+def test_a_host_without_the_project_is_named(lab):
     lab.machines[1].do("mount", "-t", "tmpfs", "none", str(lab.project))
     said = refused(lab, lab.launch(lab.folder / "project"))
     lab.machines[1].do("umount", str(lab.project))
@@ -214,7 +213,7 @@ def test_a_host_without_the_project_is_named(lab: Lab) -> None:
     assert "No module named" in line or "train.py" in line
 
 
-def test_other_versions_on_a_host_are_named(lab: Lab) -> None:
+def test_other_versions_on_a_host_are_named(lab):
     (found,) = [f for f in metadata.files("deepspeed") or [] if f.name == "METADATA"]
     path = Path(os.path.realpath(found.locate()))
     other = lab.folder / "METADATA"
@@ -227,7 +226,7 @@ def test_other_versions_on_a_host_are_named(lab: Lab) -> None:
     assert "on node1" in said
 
 
-def test_a_host_without_the_environment_is_named(lab: Lab) -> None:
+def test_a_host_without_the_environment_is_named(lab):
     folder = os.path.realpath(Path(sys.executable).parent)
     lab.machines[1].do("mount", "-t", "tmpfs", "none", folder)
     said = refused(lab, lab.launch(lab.folder / "environment-missing"))
@@ -237,7 +236,7 @@ def test_a_host_without_the_environment_is_named(lab: Lab) -> None:
 
 
 @pytest.mark.parametrize("known_as", ["", "node0", "other"])
-def test_a_host_that_one_may_not_log_in_to_is_named(lab: Lab, known_as: str) -> None:
+def test_a_host_that_one_may_not_log_in_to_is_named(lab, known_as):
     """No host is known, the other is not, or it has another key."""
     known = lab.machines[0].folder / "known_hosts"
     text = known.read_text()
@@ -250,12 +249,12 @@ def test_a_host_that_one_may_not_log_in_to_is_named(lab: Lab, known_as: str) -> 
     assert ": Host key verification failed" in said
 
 
-def test_a_host_without_an_address_is_named(lab: Lab) -> None:
+def test_a_host_without_an_address_is_named(lab):
     hosts = lab.write_hosts("hosts-9", "node0", "node9")
     assert "error: node9: " in refused(lab, lab.launch(lab.folder / "name", hostfile=hosts))
 
 
-def test_a_host_that_never_comes_is_named(lab: Lab) -> None:
+def test_a_host_that_never_comes_is_named(lab):
     lab.machines[1].link("down")
     try:
         said = refused(lab, lab.launch(lab.folder / "never", "start_timeout=8"), Exit.RESTART)
@@ -264,7 +263,7 @@ def test_a_host_that_never_comes_is_named(lab: Lab) -> None:
     assert "stopped: node1 " in said
 
 
-def test_settings_and_keys_reach_all_ranks_and_no_command_line(lab: Lab) -> None:
+def test_settings_and_keys_reach_all_ranks_and_no_command_line(lab):
     out = lab.folder / "an environment"
     environment = {"WANDB_API_KEY": "secret-of-mine", "GLOO_SOCKET_IFNAME": "eth0"}
     braces = "+deepspeed.comms_logger={enabled:false,verbose:false}"
@@ -281,7 +280,7 @@ def test_settings_and_keys_reach_all_ranks_and_no_command_line(lab: Lab) -> None
     ended(lab, command, out, Exit.RESTART, saved=True)
 
 
-def by_hand(lab: Lab, number: int, out: Path, *more: str) -> Command:
+def by_hand(lab, number, out, *more):
     """Start one host's part by the page's command, through an ssh of its own."""
     words = [*lab.page(BY_HAND, out, number), *more]
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
@@ -289,7 +288,7 @@ def by_hand(lab: Lab, number: int, out: Path, *more: str) -> Command:
     return lab.start(["ssh", lab.machines[number].name, remote])
 
 
-def test_a_node_each_by_hand_outlives_its_ssh(lab: Lab, reference: str) -> None:
+def test_a_node_each_by_hand_outlives_its_ssh(lab, reference):
     out = lab.folder / "by-hand"
     clients = [by_hand(lab, number, out) for number in (1, 0)]  # in any order
     wait_for(lambda: losses(out) > 2, "it trains")
@@ -301,7 +300,7 @@ def test_a_node_each_by_hand_outlives_its_ssh(lab: Lab, reference: str) -> None:
 
 
 @pytest.mark.parametrize("number", [0, 1])
-def test_a_rank_that_never_comes_is_named_with_its_host(lab: Lab, number: int) -> None:
+def test_a_rank_that_never_comes_is_named_with_its_host(lab, number):
     said = refused(lab, by_hand(lab, number, lab.folder / "half", "start_timeout=8"), Exit.RESTART)
     assert f"rank {1 - number} (node{1 - number}) did not" in said
     assert "within 8 s" in said
@@ -309,7 +308,7 @@ def test_a_rank_that_never_comes_is_named_with_its_host(lab: Lab, number: int) -
         assert noise not in said
 
 
-def test_other_settings_on_a_host_are_named(lab: Lab) -> None:
+def test_other_settings_on_a_host_are_named(lab):
     out = lab.folder / "settings"
     both = [by_hand(lab, number, out, f"bad_steps={number + 5}") for number in (0, 1)]
     assert [command.wait() for command in both] == [Exit.USER] * 2, both[0].text()
@@ -317,7 +316,7 @@ def test_other_settings_on_a_host_are_named(lab: Lab) -> None:
     lab.nothing_left()
 
 
-def test_a_checkpoint_of_two_hosts_goes_on_on_one(lab: Lab) -> None:
+def test_a_checkpoint_of_two_hosts_goes_on_on_one(lab):
     out = lab.folder / "alone"
     command = lab.start(["nohup", *LAUNCH, "--hostfile", str(lab.hostfile), *lab.script(out)])
     wait_for(lambda: losses(out) > 4, "it trains")
@@ -335,5 +334,5 @@ def test_a_checkpoint_of_two_hosts_goes_on_on_one(lab: Lab) -> None:
     assert losses(out) == STEPS
 
 
-def test_every_command_of_the_page_is_run() -> None:
+def test_every_command_of_the_page_is_run():
     assert len(PAGE) == 2, "that of the first test, and the one by hand"

@@ -35,12 +35,12 @@ from tests.support.refusals import refused
 SIZES = {"layers": 2, "hidden": 16, "heads": 2, "feed_forward": 32, "positions": 40}
 
 
-def manifest(folder: Path, name: str, **fields) -> None:
+def manifest(folder, name, **fields):
     """A finished stage, as `stage.run` would leave it."""
     finished.manifest(name, **fields).write(folder)
 
 
-def make_vocabulary(folder: Path, words: str) -> Path:
+def make_vocabulary(folder, words):
     folder.mkdir()
     entries = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *words]
     (folder / "vocab.txt").write_text("\n".join(entries) + "\n")
@@ -75,7 +75,7 @@ def run(tmp_path, request):
     )
 
 
-def write_sentence_model(folder: Path) -> None:
+def write_sentence_model(folder):
     """Write what sentence-transformers has next to a BERT, without weights of its own."""
     modules = [{"idx": 0, "name": "0", "path": ""}, {"idx": 1, "name": "1", "path": "1_Pooling"}]
     (folder / "modules.json").write_text(json.dumps(modules))
@@ -236,7 +236,7 @@ def published(tmp_path):
     return tmp_path / "theirs"
 
 
-def converted(config: ConvertConfig, **changes) -> Manifest:
+def converted(config, **changes):
     return stage.run("convert", dataclasses.replace(config, **changes), convert.make)
 
 
@@ -282,7 +282,7 @@ def test_what_a_published_encoder_lacks_is_drawn_and_said(run, published):
     assert AutoModelForPreTraining.from_pretrained(run.out).config.vocab_size == 13
 
 
-def grown(run, published, words: str) -> Path:
+def grown(run, published, words):
     """The published vocabulary with more entries, as `vocab` makes it."""
     folder = Path(run.workdir) / "grown"
     shutil.copytree(published, folder)
@@ -373,7 +373,7 @@ def test_half_precision_in_several_files_has_the_logits_of_what_is_left(run, dty
     assert (Path(run.out) / "README.md").read_text().startswith("---\nlicense: apache-2.0\n")
 
 
-def names_of(folder: str) -> list[str]:
+def names_of(folder):
     session = onnxruntime.InferenceSession(Path(folder) / onnx_export.MODEL)
     return [one.name for one in session.get_outputs()]
 

@@ -1,7 +1,6 @@
 """Checkpoints on the hub as revisions: the real client, a server of the hub on this machine."""
 
 import dataclasses
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -22,14 +21,14 @@ from tests.pipeline.test_convert import SIZES, make_vocabulary, manifest
 from tests.support import finished, forked
 from tests.support.refusals import refused
 from tests.support.runs import configured, planned
-from tests.support.servers.hub_server import Hub, environment, server
+from tests.support.servers.hub_server import environment, server
 
 MARKED = {"chck_0M": 0, "chck_1M": 4, "chck_2.5M": 8}  # names and steps
 STEPS = (0, 4, 6, 8, 9)
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def trained(tmp_path_factory):
     """A training with checkpoints, some of them kept for their words."""
     top = tmp_path_factory.mktemp("trained")
     vocab = make_vocabulary(top / "vocab", "abcdefgh")
@@ -47,7 +46,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def hub(tmp_path: Path) -> Iterator[Hub]:
+def hub(tmp_path):
     with server() as made, environment(made, str(tmp_path / "home")) as patch:
         made.token = "hf_right"
         patch.setenv("HF_TOKEN", "hf_right")
@@ -56,7 +55,7 @@ def hub(tmp_path: Path) -> Iterator[Hub]:
         yield made
 
 
-def settings(trained: Path, out: Path, **more: object) -> ConvertConfig:
+def settings(trained, out, **more):
     return ConvertConfig(
         workdir=str(out),
         out=str(out / "convert"),
@@ -67,7 +66,7 @@ def settings(trained: Path, out: Path, **more: object) -> ConvertConfig:
     )
 
 
-def steps_of(hub: Hub) -> dict[str, int]:
+def steps_of(hub):
     """The step whose weights each branch has, found by their bytes."""
     found = {}
     for branch, files in hub.models.repositories["me/model"].items():
@@ -82,11 +81,11 @@ def steps_of(hub: Hub) -> dict[str, int]:
     return found
 
 
-def puts(hub: Hub) -> int:
+def puts(hub):
     return sum(method == "PUT" for method, _, _ in hub.requests)
 
 
-def test_chosen_checkpoints_become_revisions_that_are_whole_models(trained: Path, hub: Hub, tmp_path: Path) -> None:
+def test_chosen_checkpoints_become_revisions_that_are_whole_models(trained, hub, tmp_path):
     config = settings(trained, tmp_path, push_revisions=["marked", "step-6"])
     convert.run(config)
     assert steps_of(hub) == {"main": 9, "step-6": 6} | MARKED
@@ -106,7 +105,7 @@ def test_chosen_checkpoints_become_revisions_that_are_whole_models(trained: Path
 
 
 @pytest.mark.slow
-def test_a_finished_run_uploads_its_model_when_asked_later(trained: Path, hub: Hub, tmp_path: Path) -> None:
+def test_a_finished_run_uploads_its_model_when_asked_later(trained, hub, tmp_path):
     settings = ConvertConfig(
         workdir=str(tmp_path / "work"),
         out=str(tmp_path / "work" / "convert"),
@@ -132,12 +131,12 @@ def test_a_finished_run_uploads_its_model_when_asked_later(trained: Path, hub: H
     assert (tmp_path / "work" / "convert" / "manifest.json").read_bytes() == made
 
 
-def test_all_checkpoints_have_one_name(trained: Path, hub: Hub, tmp_path: Path) -> None:
+def test_all_checkpoints_have_one_name(trained, hub, tmp_path):
     convert.run(settings(trained, tmp_path, push_revisions=["all"]))
     assert steps_of(hub) == {"main": 9, "step-6": 6, "step-9": 9} | MARKED
 
 
-def test_a_checkpoint_that_is_missing_is_named_before_anything_is_sent(trained: Path, hub: Hub, tmp_path: Path) -> None:
+def test_a_checkpoint_that_is_missing_is_named_before_anything_is_sent(trained, hub, tmp_path):
     with refused(ConfigError, "step-9", key="push_revisions"):
         convert.run(settings(trained, tmp_path, push_revisions=["marked", "step-7"]))
     assert not hub.models.repositories
@@ -145,12 +144,10 @@ def test_a_checkpoint_that_is_missing_is_named_before_anything_is_sent(trained: 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", [(429, {"Retry-After": "1"}), (503, {})], ids=str)
-def test_a_limited_rate_is_waited_for(
-    trained: Path, hub: Hub, tmp_path: Path, fault: tuple[int, dict[str, str]]
-) -> None:
+def test_a_limited_rate_is_waited_for(trained, hub, tmp_path, fault):
     seen: set[str] = set()
 
-    def once(path: str, number: int) -> tuple[int, dict[str, str]] | None:
+    def once(path, number):
         first = path not in seen
         seen.add(path)
         return fault if first else None
@@ -161,9 +158,7 @@ def test_a_limited_rate_is_waited_for(
 
 
 @pytest.mark.parametrize("path", ["/preupload/", "/lfs/", "/commit/"])
-def test_a_hub_that_stays_away_asks_for_a_restart_which_goes_on_where_it_was(
-    trained: Path, hub: Hub, tmp_path: Path, path: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_hub_that_stays_away_asks_for_a_restart_which_goes_on_where_it_was(trained, hub, tmp_path, path, monkeypatch):
     monkeypatch.setenv("BERT_STORE_TIMEOUT", "1")
     monkeypatch.setattr("huggingface_hub.utils._http.time.sleep", lambda seconds: None)
     hub.fault = lambda asked, number: (503, {}) if path in asked else None
@@ -175,12 +170,12 @@ def test_a_hub_that_stays_away_asks_for_a_restart_which_goes_on_where_it_was(
     assert steps_of(hub) == {"main": 9}
 
 
-def test_a_client_that_asks_again_after_a_whole_wait_waits_no_second_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_client_that_asks_again_after_a_whole_wait_waits_no_second_time(monkeypatch):
     monkeypatch.setenv("BERT_STORE_TIMEOUT", "0.5")
     outage: list[float] = []
     asked: list[int] = []
 
-    def request() -> None:
+    def request():
         asked[-1] += 1
         raise retries.Again("503")
 
@@ -195,12 +190,12 @@ def test_a_client_that_asks_again_after_a_whole_wait_waits_no_second_time(monkey
 
 
 @pytest.mark.parametrize("name", ["acme", "a/b/c", "/b", "a/", "https://huggingface.co/a/b"])
-def test_what_is_no_repository_is_refused_before_any_work(name: str) -> None:
+def test_what_is_no_repository_is_refused_before_any_work(name):
     with refused(ConfigError, "OWNER/NAME", key="push"):
         configured("convert", f"push={name}")
 
 
-def test_a_plan_lists_the_files_that_it_would_send(tmp_path: Path) -> None:
+def test_a_plan_lists_the_files_that_it_would_send(tmp_path):
     words = ["corpus=text", f"corpus.path={tmp_path}", f"workdir={tmp_path}/work", "tasks=[]", "convert.push=me/model"]
     node = planned(*words)["convert"]
     assert "config.json" in (graph.require_push(node).reason or "")
@@ -212,7 +207,7 @@ def test_a_plan_lists_the_files_that_it_would_send(tmp_path: Path) -> None:
 
 
 @pytest.mark.store
-def test_a_model_in_a_store_is_pushed_from_there(trained: Path, hub: Hub, bucket: str, tmp_path: Path) -> None:
+def test_a_model_in_a_store_is_pushed_from_there(trained, hub, bucket, tmp_path):
     for mirror in ("a", "b"):  # on the second machine it is up to date
         config = settings(trained, tmp_path, push_revisions=["chck_1M"])
         config.out, config.mirror = f"{bucket}/run/convert", str(tmp_path / mirror)
@@ -221,7 +216,7 @@ def test_a_model_in_a_store_is_pushed_from_there(trained: Path, hub: Hub, bucket
     assert hub.models.commits == 2
 
 
-def test_an_expired_token_is_one_line(trained: Path, hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_expired_token_is_one_line(trained, hub, tmp_path, monkeypatch):
     monkeypatch.setenv("HF_TOKEN", "hf_expired")
     with refused(InputError, "HF_TOKEN", key="push") as caught:
         convert.run(settings(trained, tmp_path))

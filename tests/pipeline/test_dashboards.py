@@ -3,10 +3,7 @@
 import json
 import os
 import re
-import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
@@ -36,7 +33,7 @@ SCORES = {
 
 
 @pytest.fixture
-def work(tmp_path: Path) -> Path:
+def work(tmp_path):
     """A run's folder, as the stages leave it."""
     for name in ("prepare", "train", "evaluate-rte"):
         (tmp_path / name).mkdir()
@@ -46,7 +43,7 @@ def work(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_the_report_holds_the_corpus_the_scores_and_the_run(work: Path) -> None:
+def test_the_report_holds_the_corpus_the_scores_and_the_run(work):
     made = report("me", "bert", work)
     text = json.dumps(made._to_model().model_dump(mode="json", by_alias=True))
     assert "| 106 | documents read |" in text.replace("\\n", "\n")
@@ -55,20 +52,20 @@ def test_the_report_holds_the_corpus_the_scores_and_the_run(work: Path) -> None:
     assert text.count('"12ab34cd"') == len(SECTIONS)
 
 
-def test_a_folder_without_a_run_is_said_so(tmp_path: Path) -> None:
+def test_a_folder_without_a_run_is_said_so(tmp_path):
     with pytest.raises(InputError, match="tracking=wandb"):
         report("me", "bert", tmp_path)
 
 
 @pytest.mark.slow
-def test_without_a_key_nothing_is_saved(work: Path) -> None:
+def test_without_a_key_nothing_is_saved(work):
     clean = {k: v for k, v in os.environ.items() if not k.startswith("WANDB")}
     run = forked.fresh("-m", "pipeline.dashboards", work, "--entity", "me", env={**clean, "HOME": str(work)})
     assert run.returncode == 2
     assert run.stderr.startswith("error: no W&B key")
 
 
-def test_the_workspace_shows_the_whole_run(work: Path) -> None:
+def test_the_workspace_shows_the_whole_run(work):
     """A panel for everything that is asked, and links to the runs."""
     text = json.dumps(workspace("me", "bert")._to_model().model_dump(mode="json", by_alias=True))
     curves = ("loss", "masked_lm_accuracy", "tokens_per_second", "mfu", "gradient_norm", "data_wait_share")
@@ -83,9 +80,7 @@ def test_the_workspace_shows_the_whole_run(work: Path) -> None:
 
 
 @pytest.mark.parametrize("words", [[], ["no-such-folder", "--entity", "me"]])
-def test_a_wrong_command_line_is_one_error(
-    words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_wrong_command_line_is_one_error(words, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["dashboards", *words])
     with pytest.raises(SystemExit) as caught:
         dashboards.main()
@@ -94,7 +89,7 @@ def test_a_wrong_command_line_is_one_error(
 
 
 @pytest.fixture
-def server() -> Iterator[WandbServer]:
+def server():
     """W&B's interface on loopback."""
     made = WandbServer()
     yield made
@@ -102,10 +97,10 @@ def server() -> Iterator[WandbServer]:
 
 
 @pytest.fixture
-def save(work: Path, server: WandbServer) -> Callable[[str], subprocess.CompletedProcess[str]]:
+def save(work, server):
     """Save both pages to the server with a key."""
 
-    def run(key: str) -> subprocess.CompletedProcess[str]:
+    def run(key):
         online = environment(work, WANDB_BASE_URL=server.url, WANDB_API_KEY=key)
         return forked.fresh("-m", "pipeline.dashboards", work, "--entity", "me", env=online)
 
@@ -113,9 +108,7 @@ def save(work: Path, server: WandbServer) -> Callable[[str], subprocess.Complete
 
 
 @pytest.mark.slow
-def test_both_pages_are_saved_by_its_interface(
-    save: Callable[[str], subprocess.CompletedProcess[str]], server: WandbServer
-) -> None:
+def test_both_pages_are_saved_by_its_interface(save, server):
     done = save(KEY)
     assert done.returncode == 0, done.stderr
     saved = server.asked_for("UpsertView2") + server.asked_for("upsertView")
@@ -125,7 +118,7 @@ def test_both_pages_are_saved_by_its_interface(
 
 
 @pytest.mark.slow
-def test_a_key_that_is_refused_is_one_error(save: Callable[[str], subprocess.CompletedProcess[str]]) -> None:
+def test_a_key_that_is_refused_is_one_error(save):
     done = save("1" * 40)
     assert done.returncode == 2, done.stderr
     assert done.stderr.splitlines()[-1].startswith("error: W&B ")

@@ -6,17 +6,13 @@ import re
 import resource
 import shutil
 import threading
-from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from pipeline import download
 from pipeline.config import CorpusConfig, DownloadConfig, DownloadFile
 from pipeline.errors import ConfigError, InputError
-from pipeline.records.manifest import Manifest
 from pipeline.storage import budget, http_transfer
 from pipeline.storage.http_transfer import RetryPolicy
 from tests.support.refusals import refused
@@ -29,7 +25,7 @@ class Server(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__(("127.0.0.1", 0), Handler)
         self.files: dict[str, bytes] = {}
         self.etag = '"one"'
@@ -40,17 +36,17 @@ class Server(ThreadingHTTPServer):
         self.refusals: list[int] = []  # status codes
         self.asked: list[tuple[str, str | None]] = []  # path and Range of each request
 
-    def url(self, path: str) -> str:
+    def url(self, path):
         return f"http://127.0.0.1:{self.server_port}{path}"
 
 
 class Handler(BaseHTTPRequestHandler):
     server: Server
 
-    def log_message(self, *_: Any) -> None:
+    def log_message(self, *_):
         pass
 
-    def do_GET(self) -> None:
+    def do_GET(self):
         server, wanted = self.server, self.headers.get("Range")
         server.asked.append((self.path, wanted))
         status = server.refusals.pop(0) if server.refusals else 200
@@ -82,7 +78,7 @@ class Handler(BaseHTTPRequestHandler):
 
 
 @pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+def server(monkeypatch):
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     monkeypatch.setattr(http_transfer, "PAUSE", 0.0)
     with Server() as made:
@@ -94,25 +90,25 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
         thread.join()
 
 
-def config(out: Path, *files: DownloadFile, **settings: Any) -> DownloadConfig:
+def config(out, *files, **settings):
     corpus = CorpusConfig(name="test", reader="books", files=list(files))
     return DownloadConfig(corpus=corpus, out=str(out), **({"timeout": 5, "tries": 3} | settings))
 
 
-def run(config: DownloadConfig) -> Manifest:
+def run(config):
     return download.run(config)
 
 
 @pytest.fixture
-def big(server: Server) -> DownloadFile:
+def big(server):
     return DownloadFile(url=server.url("/big.bin"), digest=hashlib.sha1(CONTENT).hexdigest())
 
 
-def files_in(folder: Path) -> list[str]:
+def files_in(folder):
     return sorted(path.name for path in folder.iterdir())
 
 
-def test_a_file_comes_whole_and_its_manifest_says_so(server: Server, big: DownloadFile, tmp_path: Path) -> None:
+def test_a_file_comes_whole_and_its_manifest_says_so(server, big, tmp_path):
     manifest = run(config(tmp_path, big))
     assert (tmp_path / "big.bin").read_bytes() == CONTENT
     assert files_in(tmp_path) == ["big.bin", "manifest.json"]
@@ -120,14 +116,14 @@ def test_a_file_comes_whole_and_its_manifest_says_so(server: Server, big: Downlo
     assert manifest.figures["files"][0]["url"] == big.url
 
 
-def test_a_broken_connection_is_gone_on_with(server: Server, big: DownloadFile, tmp_path: Path) -> None:
+def test_a_broken_connection_is_gone_on_with(server, big, tmp_path):
     server.cuts = [1_500_000, 1_000_000]
     run(config(tmp_path, big))
     assert (tmp_path / "big.bin").read_bytes() == CONTENT
     assert [asked for _, asked in server.asked] == [None, "bytes=1500000-", "bytes=2500000-"]
 
 
-def test_a_later_run_goes_on_where_the_first_gave_up(server: Server, big: DownloadFile, tmp_path: Path) -> None:
+def test_a_later_run_goes_on_where_the_first_gave_up(server, big, tmp_path):
     server.cuts = [1000, 10, 10]
     with pytest.raises(InputError, match="1,020 bytes"):
         run(config(tmp_path, big))
@@ -137,9 +133,7 @@ def test_a_later_run_goes_on_where_the_first_gave_up(server: Server, big: Downlo
     assert server.asked[-1][1] == "bytes=1020-"
 
 
-def test_tries_that_bring_much_do_not_count(
-    server: Server, big: DownloadFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_tries_that_bring_much_do_not_count(server, big, tmp_path, monkeypatch):
     monkeypatch.setattr(http_transfer, "PROGRESS", 100_000)
     server.cuts = [200_000] * 10
     run(config(tmp_path, big, tries=2))
@@ -148,9 +142,7 @@ def test_tries_that_bring_much_do_not_count(
 
 @pytest.mark.parametrize("digest", [True, False])
 @pytest.mark.parametrize("heeds_versions", [True, False])
-def test_a_file_that_changed_between_tries_is_begun_anew(
-    server: Server, big: DownloadFile, tmp_path: Path, digest: bool, heeds_versions: bool
-) -> None:
+def test_a_file_that_changed_between_tries_is_begun_anew(server, big, tmp_path, digest, heeds_versions):
     server.heeds_versions = heeds_versions
     server.cuts = [1000, 0, 0]
     file = big if digest else DownloadFile(url=big.url)
@@ -163,13 +155,13 @@ def test_a_file_that_changed_between_tries_is_begun_anew(
     assert (tmp_path / "big.bin").read_bytes() == CONTENT[::-1]
 
 
-def test_a_server_without_ranges_is_asked_for_all(server: Server, big: DownloadFile, tmp_path: Path) -> None:
+def test_a_server_without_ranges_is_asked_for_all(server, big, tmp_path):
     server.ranges, server.cuts = False, [1_500_000]
     run(config(tmp_path, big))
     assert (tmp_path / "big.bin").read_bytes() == CONTENT
 
 
-def test_a_part_goes_on_though_its_note_has_no_secret(server: Server, tmp_path: Path) -> None:
+def test_a_part_goes_on_though_its_note_has_no_secret(server, tmp_path):
     url = server.url("/big.bin").replace("//", "//me:secret@")
     policy, part = RetryPolicy(timeout=5, tries=1), tmp_path / "big.bin.part"
     server.cuts = [1_000_000]
@@ -181,27 +173,27 @@ def test_a_part_goes_on_though_its_note_has_no_secret(server: Server, tmp_path: 
     assert server.asked[-1][1] == "bytes=1000000-"
 
 
-def test_without_version_and_digest_nothing_is_gone_on_with(server: Server, tmp_path: Path) -> None:
+def test_without_version_and_digest_nothing_is_gone_on_with(server, tmp_path):
     server.etag, server.cuts = "", [1000]
     manifest = run(config(tmp_path, DownloadFile(url=server.url("/big.bin"))))
     assert [asked for _, asked in server.asked] == [None, None]
     assert "1 without a checksum" in manifest.summary
 
 
-def test_a_part_that_was_complete_is_taken(server: Server, big: DownloadFile, tmp_path: Path) -> None:
+def test_a_part_that_was_complete_is_taken(server, big, tmp_path):
     (tmp_path / "big.bin.part").write_bytes(CONTENT)
     run(config(tmp_path, big))
     assert files_in(tmp_path) == ["big.bin", "manifest.json"]
 
 
 @pytest.mark.parametrize("status", [429, 500, 503])
-def test_a_busy_server_is_asked_again(server: Server, big: DownloadFile, tmp_path: Path, status: int) -> None:
+def test_a_busy_server_is_asked_again(server, big, tmp_path, status):
     server.refusals = [status, status]
     run(config(tmp_path, big))
     assert len(server.asked) == 3
 
 
-def test_a_wrong_byte_is_found_and_the_file_goes(server: Server, big: DownloadFile, tmp_path: Path) -> None:
+def test_a_wrong_byte_is_found_and_the_file_goes(server, big, tmp_path):
     server.files["/big.bin"] = CONTENT[:-1] + b"x"
     with pytest.raises(InputError, match="sha1"):
         run(config(tmp_path, big))
@@ -209,31 +201,27 @@ def test_a_wrong_byte_is_found_and_the_file_goes(server: Server, big: DownloadFi
 
 
 @pytest.mark.parametrize(("status", "text"), [(404, "404 Not Found"), (403, "403 Forbidden")])
-def test_what_is_not_there_is_named_at_once(
-    server: Server, big: DownloadFile, tmp_path: Path, status: int, text: str
-) -> None:
+def test_what_is_not_there_is_named_at_once(server, big, tmp_path, status, text):
     server.refusals = [status]
     with pytest.raises(InputError, match=f"{re.escape(big.url)}: .*{text}"):
         run(config(tmp_path, big))
     assert len(server.asked) == 1
 
 
-def test_a_server_that_is_not_there_is_given_up(server: Server, tmp_path: Path) -> None:
+def test_a_server_that_is_not_there_is_given_up(server, tmp_path):
     file = DownloadFile(url="http://127.0.0.1:1/big.bin")
     with pytest.raises(InputError, match="ConnectionError"):
         run(config(tmp_path, file))
 
 
-def test_a_full_disk_is_said_before(
-    server: Server, big: DownloadFile, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_is_said_before(server, big, tmp_path, monkeypatch):
     usage = shutil.disk_usage(tmp_path)._replace(free=9)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)
     with pytest.raises(InputError, match="3,072,000"):
         run(config(tmp_path, big))
 
 
-def test_a_disk_that_fills_meanwhile_keeps_what_came(server: Server, big: DownloadFile, tmp_path: Path) -> None:
+def test_a_disk_that_fills_meanwhile_keeps_what_came(server, big, tmp_path):
     _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1_500_000, hard))
     try:
@@ -245,14 +233,14 @@ def test_a_disk_that_fills_meanwhile_keeps_what_came(server: Server, big: Downlo
     assert server.asked[-1][1] == "bytes=1500000-"
 
 
-def test_what_is_there_and_right_is_kept(server: Server, big: DownloadFile, tmp_path: Path) -> None:
+def test_what_is_there_and_right_is_kept(server, big, tmp_path):
     run(config(tmp_path, big))
     (tmp_path / "manifest.json").unlink()
     assert run(config(tmp_path, big)).figures["files"][0]["kept"]
     assert len(server.asked) == 1
 
 
-def test_what_is_there_and_wrong_is_fetched_again(server: Server, big: DownloadFile, tmp_path: Path) -> None:
+def test_what_is_there_and_wrong_is_fetched_again(server, big, tmp_path):
     (tmp_path / "big.bin").write_bytes(b"something else")
     run(config(tmp_path, big))
     assert (tmp_path / "big.bin").read_bytes() == CONTENT
@@ -261,25 +249,25 @@ def test_what_is_there_and_wrong_is_fetched_again(server: Server, big: DownloadF
 class TestAddresses:
     """Files without a checksum, of which only the address says which they are."""
 
-    def both(self, server: Server) -> tuple[DownloadFile, DownloadFile]:
+    def both(self, server):
         """Return two files of one name."""
         server.files |= {"/a/text.bin": b"first", "/b/text.bin": b"second"}
         return (DownloadFile(url=server.url("/a/text.bin")), DownloadFile(url=server.url("/b/text.bin")))
 
-    def test_a_file_of_another_address_is_fetched(self, server: Server, tmp_path: Path) -> None:
+    def test_a_file_of_another_address_is_fetched(self, server, tmp_path):
         first, second = self.both(server)
         run(config(tmp_path, first))
         assert not run(config(tmp_path, second)).figures["files"][0]["kept"]
         assert (tmp_path / "text.bin").read_bytes() == b"second"
         assert len(server.asked) == 2
 
-    def test_it_is_kept_when_other_settings_change(self, server: Server, big: DownloadFile, tmp_path: Path) -> None:
+    def test_it_is_kept_when_other_settings_change(self, server, big, tmp_path):
         first, _ = self.both(server)
         run(config(tmp_path, first))
         found = run(config(tmp_path, first, big)).figures["files"]
         assert [file["kept"] for file in found] == [True, False]
 
-    def test_a_failure_does_not_forget_the_address(self, server: Server, tmp_path: Path) -> None:
+    def test_a_failure_does_not_forget_the_address(self, server, tmp_path):
         first, second = self.both(server)
         run(config(tmp_path, first))
         for url in (tmp_path).glob(".*.url"):
@@ -293,7 +281,7 @@ class TestAddresses:
         run(config(tmp_path, second))
         assert (tmp_path / "text.bin").read_bytes() == b"second"
 
-    def test_a_folder_without_any_record_is_kept(self, server: Server, tmp_path: Path) -> None:
+    def test_a_folder_without_any_record_is_kept(self, server, tmp_path):
         first, _ = self.both(server)
         (tmp_path / "text.bin").write_bytes(b"first")
         assert run(config(tmp_path, first)).figures["files"][0]["kept"]
@@ -307,7 +295,7 @@ class TestSums:
     LATEST = "/wiki/latest/wiki-latest-pages.xml.bz2"
 
     @pytest.fixture
-    def latest(self, server: Server) -> DownloadFile:
+    def latest(self, server):
         server.files["/sums.txt"] = (
             f"{hashlib.md5(CONTENT).hexdigest()}  wiki-20261101-pages.xml.bz2\n"
             f"{'0' * 32}  wiki-20261101-pages.xml.bz2-rss.xml\n"
@@ -315,13 +303,13 @@ class TestSums:
         server.files[self.LATEST] = CONTENT
         return DownloadFile(url=server.url(self.LATEST), sums=server.url("/sums.txt"))
 
-    def test_latest_is_the_date_that_the_list_names(self, server: Server, latest: DownloadFile, tmp_path: Path) -> None:
+    def test_latest_is_the_date_that_the_list_names(self, server, latest, tmp_path):
         server.files[self.DATED], server.files[self.LATEST] = CONTENT, b"a newer dump"
         manifest = run(config(tmp_path, latest))
         assert (tmp_path / "wiki-latest-pages.xml.bz2").read_bytes() == CONTENT
         assert manifest.figures["files"][0]["url"] == server.url(self.DATED)
 
-    def test_new_dumps_begin(self, server: Server, latest: DownloadFile, tmp_path: Path) -> None:
+    def test_new_dumps_begin(self, server, latest, tmp_path):
         server.files[self.DATED], server.cuts = CONTENT, [9999, 1000, 0, 0]
         with pytest.raises(InputError, match="1,000 bytes"):
             run(config(tmp_path, latest))
@@ -331,40 +319,38 @@ class TestSums:
         run(config(tmp_path, latest))
         assert (tmp_path / "wiki-latest-pages.xml.bz2").read_bytes() == new
 
-    def test_a_mirror_goes_on(self, server: Server, big: DownloadFile, tmp_path: Path) -> None:
+    def test_a_mirror_goes_on(self, server, big, tmp_path):
         server.files["/mirror/big.bin"], server.cuts = CONTENT, [1000, 0, 0]
         with pytest.raises(InputError):
             run(config(tmp_path, big))
         run(config(tmp_path, DownloadFile(url=server.url("/mirror/big.bin"), digest=big.digest)))
         assert server.asked[-1] == ("/mirror/big.bin", "bytes=1000-")
 
-    def test_latest_itself_is_taken_where_no_date_is_served(self, latest: DownloadFile, tmp_path: Path) -> None:
+    def test_latest_itself_is_taken_where_no_date_is_served(self, latest, tmp_path):
         assert run(config(tmp_path, latest)).figures["files"][0]["url"] == latest.url
 
-    def test_a_list_that_does_not_name_the_file_is_refused(
-        self, server: Server, latest: DownloadFile, tmp_path: Path
-    ) -> None:
+    def test_a_list_that_does_not_name_the_file_is_refused(self, server, latest, tmp_path):
         server.files["/sums.txt"] = b"d41d8cd98f00b204e9800998ecf8427e  other.xml.bz2\n"
         with pytest.raises(InputError, match=r"wiki-latest-pages\.xml\.bz2"):
             run(config(tmp_path, latest))
 
-    def test_a_list_of_two_dates_is_refused(self, server: Server, latest: DownloadFile, tmp_path: Path) -> None:
+    def test_a_list_of_two_dates_is_refused(self, server, latest, tmp_path):
         server.files["/sums.txt"] += b"0" * 32 + b"  wiki-20261120-pages.xml.bz2\n"
         with pytest.raises(InputError, match="several"):
             run(config(tmp_path, latest))
 
     @pytest.mark.parametrize("line", ["{}  big.bin", "{} *big.bin", "{}  ./here/big.bin"])
-    def test_the_usual_spellings_are_read(self, line: str) -> None:
+    def test_the_usual_spellings_are_read(self, line):
         digest = hashlib.sha256(CONTENT).hexdigest()
         assert download.listed_digest(line.format(digest), "big.bin", "") == (digest, "big.bin")
 
 
-def test_a_corpus_without_an_address_says_so(tmp_path: Path) -> None:
+def test_a_corpus_without_an_address_says_so(tmp_path):
     with refused(ConfigError, key="corpus"):
         run(config(tmp_path))
 
 
-def test_files_of_another_corpus_are_not_mixed_in(big: DownloadFile, tmp_path: Path) -> None:
+def test_files_of_another_corpus_are_not_mixed_in(big, tmp_path):
     (tmp_path / "other.bz2").touch()
     with refused(InputError, path=str(tmp_path / "other.bz2")):
         run(config(tmp_path, big))
@@ -379,17 +365,13 @@ def test_files_of_another_corpus_are_not_mixed_in(big: DownloadFile, tmp_path: P
         ("http://127.0.0.1/a.bin", "z" * 32, "zzz"),
     ],
 )
-def test_what_cannot_be_an_address_or_a_digest_is_refused(
-    url: str, digest: str | None, message: str, tmp_path: Path
-) -> None:
+def test_what_cannot_be_an_address_or_a_digest_is_refused(url, digest, message, tmp_path):
     with pytest.raises(ConfigError, match=message):
         run(config(tmp_path, DownloadFile(url=url, digest=digest)))
 
 
 @pytest.mark.parametrize("coding", ["gzip", "gzip, gzip", "br"])
-def test_a_list_that_unpacks_to_too_much_is_refused(
-    server: Server, monkeypatch: pytest.MonkeyPatch, coding: str
-) -> None:
+def test_a_list_that_unpacks_to_too_much_is_refused(server, monkeypatch, coding):
     monkeypatch.setattr(budget, "DOCUMENT", 10_000)
     server.files["/sums"] = gzip.compress(b"x" * 20_000)
     server.coding = coding
@@ -400,7 +382,7 @@ def test_a_list_that_unpacks_to_too_much_is_refused(
         http_transfer.read(server.url("/sums"), http_transfer.RetryPolicy(5, 1))
 
 
-def test_a_list_that_a_server_packs_unasked_is_read(server: Server) -> None:
+def test_a_list_that_a_server_packs_unasked_is_read(server):
     server.files["/sums"], server.coding = gzip.compress(b"words"), "gzip"
     policy = http_transfer.RetryPolicy(5, 1)
     assert http_transfer.read(server.url("/sums"), policy) == b"words"

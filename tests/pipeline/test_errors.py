@@ -24,21 +24,21 @@ ERROR = InputError(f"bad; set {named('steps')}=1", "data", "x", path="a.txt", li
         (Restart("", "rerun"), "rerun"),
     ],
 )
-def test_the_sentence_is_made_of_the_fields(error: Exception, said: str) -> None:
+def test_the_sentence_is_made_of_the_fields(error, said):
     assert str(error) == said
 
 
-def test_fields_survive_the_way_between_processes() -> None:
+def test_fields_survive_the_way_between_processes():
     for error in (pickle.loads(pickle.dumps(ERROR)), error_from_record(json.loads(json.dumps(ERROR.record())))):
         assert isinstance(error, InputError)
         assert (str(error), error.record()) == (str(ERROR), ERROR.record())
 
 
-def test_a_cure_can_be_said_in_other_words() -> None:
+def test_a_cure_can_be_said_in_other_words():
     assert rendered(ERROR.problem, lambda key: f"train.{key}") == "bad; set train.steps=1"
 
 
-def test_records_are_found_among_other_lines() -> None:
+def test_records_are_found_among_other_lines():
     log = (
         f"text\n0: {json.dumps(ERROR.record())}\n"
         + '{"kind": "other"}\n{"kind": \n'
@@ -47,5 +47,5 @@ def test_records_are_found_among_other_lines() -> None:
     assert list(map(str, read_errors(log))) == [str(ERROR), "a"]
 
 
-def test_a_record_has_no_secrets() -> None:
+def test_a_record_has_no_secrets():
     assert "word" not in json.dumps(InputError("bad", path="https://me:word@host/a").record())

@@ -1,7 +1,6 @@
 import json
 import shlex
 import shutil
-import subprocess
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +12,6 @@ import yaml
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from model.finetuning import loop, saved_model
-from pipeline.config import EvaluateConfig
 from pipeline.errors import ConfigError, Diverged, InputError
 from pipeline.evaluation import examples, grid_search
 from pipeline.evaluation.task_types import remarks_of
@@ -25,13 +23,13 @@ from tests.support.refusals import refused
 
 
 @pytest.fixture(scope="module")
-def model_folder(tmp_path_factory) -> Path:
+def model_folder(tmp_path_factory):
     """A tiny model with random weights, as `convert` leaves it."""
     return write_letter_model(tmp_path_factory, small(len(WORDS), hidden=32, feed_forward=64), WORDS)
 
 
 @pytest.fixture(scope="module")
-def modern_folder(tmp_path_factory) -> Path:
+def modern_folder(tmp_path_factory):
     """Likewise, a modern one, with the same vocabulary."""
     config = small(
         len(WORDS),
@@ -49,7 +47,7 @@ def modern_folder(tmp_path_factory) -> Path:
 
 
 @pytest.fixture
-def config(tmp_path, model_folder) -> EvaluateConfig:
+def config(tmp_path, model_folder):
     return configured(tmp_path, model_folder)
 
 
@@ -118,7 +116,7 @@ def test_examples_without_a_text_are_counted(config):
     assert "7 of 400 examples have no text" in evaluate_remarks(one)
 
 
-def evaluate_remarks(config: EvaluateConfig) -> list[str]:
+def evaluate_remarks(config):
     context = grid_search.prepare(config)
     return remarks_of(config, context.train, context.dev)
 
@@ -181,7 +179,7 @@ def test_the_baseline_can_be_left_out(config):
     assert "random" not in manifest.summary
 
 
-def count_training(monkeypatch) -> list[int]:
+def count_training(monkeypatch):
     """Seeds of the runs that are trained from now on."""
     seeds: list[int] = []
     train = loop.train
@@ -436,7 +434,7 @@ def test_a_task_without_a_training_set_says_so(config):
         replace(config, task=examples.task_of("ax"))
 
 
-def command(*arguments: str) -> subprocess.CompletedProcess[str]:
+def command(*arguments):
     return forked.module("pipeline.evaluate", *arguments)
 
 
@@ -460,11 +458,11 @@ def test_the_command_evaluates_and_then_is_up_to_date(config):
     assert f"pipeline.report workdir={config.workdir}" in again
 
 
-def evaluate_own(*words: str, task: str = "own") -> subprocess.CompletedProcess[str]:
+def evaluate_own(*words, task="own"):
     return forked.fresh("-X", "importtime", "-m", "pipeline.evaluate", f"task={task}", *words)
 
 
-def test_a_mistake_in_a_tasks_files_does_not_wait_for_pytorch(model_folder: Path, tmp_path: Path) -> None:
+def test_a_mistake_in_a_tasks_files_does_not_wait_for_pytorch(model_folder, tmp_path):
     (tmp_path / "train.tsv").write_text("text\tlabel\nabc\t0\n")
     place = [f"data={tmp_path}", f"out={tmp_path / 'out'}", f"pretrained={model_folder}"]
     done = evaluate_own(*place, "task.columns=[nope]")
@@ -474,7 +472,7 @@ def test_a_mistake_in_a_tasks_files_does_not_wait_for_pytorch(model_folder: Path
 
 
 @pytest.mark.slow
-def test_a_task_of_ones_own_asks_which_model(tmp_path: Path) -> None:
+def test_a_task_of_ones_own_asks_which_model(tmp_path):
     words = [f"data={tmp_path}", f"out={tmp_path / 'out'}"]
     done = evaluate_own(*words)
     assert done.returncode == 2

@@ -2,9 +2,7 @@
 
 import os
 import re
-import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -18,7 +16,7 @@ from tests.support import forked, preparing
 WORDS = ["river", "mill", "##s", "road", "rain", "fell", "on", "the", "."]
 
 
-def make(folder: Path, pairs: str) -> Path:
+def make(folder, pairs):
     (folder / "tokenizer.json").write_text(build([*SPECIAL, *WORDS], lowercase=True))
     texts = (f"{'The mills fell. ' * 30}\n{'Rain fell on the road. ' * n}" for n in range(1, 40))
     (folder / "a.txt").write_text("\n\n".join(texts))
@@ -36,11 +34,11 @@ def make(folder: Path, pairs: str) -> Path:
     return folder / "prepare"
 
 
-def look(*words: str) -> subprocess.CompletedProcess[str]:
+def look(*words):
     return forked.module("pipeline.inspect", *words)
 
 
-def test_a_folder_is_shown_whole(tmp_path: Path) -> None:
+def test_a_folder_is_shown_whole(tmp_path):
     folder = make(tmp_path, "nsp")
     done = look(str(folder), "--samples", "4", "--png", f"{tmp_path}/lengths.png")
     assert done.returncode == 0, done.stderr
@@ -56,9 +54,7 @@ def test_a_folder_is_shown_whole(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("pairs", "kind"), [("sop", "in order|swapped"), ("none", "full")])
-def test_the_histogram_counts_every_instance(
-    pairs: str, kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_histogram_counts_every_instance(pairs, kind, tmp_path, capsys, monkeypatch):
     folder = make(tmp_path, pairs)
     capsys.readouterr()
     monkeypatch.setattr(sys, "argv", ["inspect", str(folder)])
@@ -71,7 +67,7 @@ def test_the_histogram_counts_every_instance(
     assert re.search(kind, shown)
 
 
-def test_byte_level_tokens_are_text() -> None:
+def test_byte_level_tokens_are_text():
     text = "the naïve été"
     tokenizer = learn_byte_level([text] * 3)
     ids = [tokenizer.cls, *tokenizer.encode([text])[0].tolist(), tokenizer.sep]
@@ -81,7 +77,7 @@ def test_byte_level_tokens_are_text() -> None:
     assert marked == {1: "{[MASK]|naïve}"}
 
 
-def test_a_broken_document_may_have_a_name_of_any_bytes(tmp_path: Path) -> None:
+def test_a_broken_document_may_have_a_name_of_any_bytes(tmp_path):
     folder = make(tmp_path, "nsp")
     manifest = require_manifest(folder, "prepare", "x")
     manifest.figures["named"] = {"broken": ["c\udce9.txt: binary"]}
@@ -91,7 +87,7 @@ def test_a_broken_document_may_have_a_name_of_any_bytes(tmp_path: Path) -> None:
     assert r"broken: c\udce9.txt: binary" in done.stdout
 
 
-def test_damage_and_a_wrong_vocabulary_are_errors(tmp_path: Path) -> None:
+def test_damage_and_a_wrong_vocabulary_are_errors(tmp_path):
     folder = make(tmp_path, "nsp")
     (tmp_path / "tokenizer.json").write_text(build([*SPECIAL, *WORDS, "more"], lowercase=True))
     assert "--vocab" in look(str(folder)).stderr

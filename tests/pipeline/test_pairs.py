@@ -2,8 +2,6 @@
 
 import json
 from collections import Counter
-from pathlib import Path
-from typing import Any
 
 import pytest
 from pyarrow import parquet as pq
@@ -27,16 +25,16 @@ SHARE = 0.3
 
 
 @pytest.fixture(scope="module")
-def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def model_folder(tmp_path_factory):
     """A model that has learnt 24 tokens, whose tokens are letters."""
     return write_letter_model(tmp_path_factory, small(len(WORDS), positions=24), WORDS)
 
 
-def letters(number: int) -> str:
+def letters(number):
     return "".join("abcdefgh"[int(digit)] for digit in f"{number:o}")
 
 
-def write_corpus(folder: Path, count: int = 60) -> dict[str, str]:
+def write_corpus(folder, count=60):
     """Articles of WikiExtractor with two sections and a list, one of them twice; the texts by id."""
     found = {}
     parts = []
@@ -50,17 +48,17 @@ def write_corpus(folder: Path, count: int = 60) -> dict[str, str]:
     return found
 
 
-def config_of(tmp_path: Path, model: Path, **settings: Any) -> PairsConfig:
+def config_of(tmp_path, model, **settings):
     corpus = CorpusConfig(name="w", reader="wikiextractor", path=str(tmp_path / "text"))
     common = {"workdir": str(tmp_path), "out": str(tmp_path / "pairs"), "source": "none", "validation_share": SHARE}
     return PairsConfig(**common | {"corpus": corpus, "pretrained": str(model), **settings})
 
 
-def rows_of(tmp_path: Path) -> list[dict[str, str]]:
+def rows_of(tmp_path):
     return [json.loads(line) for line in (tmp_path / "pairs" / "pairs.jsonl").read_text().splitlines()]
 
 
-def test_pairs_are_of_documents_that_prepare_trains_on_and_queries_of_the_others(tmp_path, model_folder) -> None:
+def test_pairs_are_of_documents_that_prepare_trains_on_and_queries_of_the_others(tmp_path, model_folder):
     texts = write_corpus(tmp_path / "text")
     made = stage.run("pairs", config_of(tmp_path, model_folder), pairs.make)
     held = {f"w:{name}" for name, text in texts.items() if is_held_out(document_hash(clean.clean(text)), SHARE)}
@@ -78,7 +76,7 @@ def test_pairs_are_of_documents_that_prepare_trains_on_and_queries_of_the_others
     assert len(found.documents) == 60
 
 
-def test_a_pair_is_a_title_or_a_heading_and_a_passage_that_the_model_reads_whole(tmp_path, model_folder) -> None:
+def test_a_pair_is_a_title_or_a_heading_and_a_passage_that_the_model_reads_whole(tmp_path, model_folder):
     write_corpus(tmp_path / "text")
     stage.run("pairs", config_of(tmp_path, model_folder, kinds=["heading", "title", "neighbour"]), pairs.make)
     wordpiece = WordPiece.load(model_folder)
@@ -93,7 +91,7 @@ def test_a_pair_is_a_title_or_a_heading_and_a_passage_that_the_model_reads_whole
     assert max(Counter((row["kind"], row["document"]) for row in rows_of(tmp_path)).values()) <= 3
 
 
-def test_both_files_have_the_same_rows_in_every_run(tmp_path: Path, model_folder: Path) -> None:
+def test_both_files_have_the_same_rows_in_every_run(tmp_path, model_folder):
     write_corpus(tmp_path / "text")
     stage.run("pairs", config_of(tmp_path, model_folder, rows=10, queries=5), pairs.make)
     rows = rows_of(tmp_path)
@@ -106,7 +104,7 @@ def test_both_files_have_the_same_rows_in_every_run(tmp_path: Path, model_folder
     assert {row["anchor"] for row in again} == {row["anchor"] for row in rows}  # whatever the order of the files
 
 
-def test_removed_documents_give_no_pairs(tmp_path: Path, model_folder: Path) -> None:
+def test_removed_documents_give_no_pairs(tmp_path, model_folder):
     write_corpus(tmp_path / "text")
     (tmp_path / "gone").write_text("w:0\nw:1\n")
     stage.run("pairs", config_of(tmp_path, model_folder, remove=str(tmp_path / "gone")), pairs.make)
@@ -115,7 +113,7 @@ def test_removed_documents_give_no_pairs(tmp_path: Path, model_folder: Path) -> 
 
 
 @pytest.mark.parametrize(("settings", "key"), [({"validation_share": 1e-9}, "validation_share"), ({}, "kinds")])
-def test_what_gives_no_pairs_is_said(tmp_path: Path, model_folder: Path, settings: dict[str, Any], key: str) -> None:
+def test_what_gives_no_pairs_is_said(tmp_path, model_folder, settings, key):
     write_corpus(tmp_path / "text")
     if key == "kinds":
         (tmp_path / "text" / "wiki_00").write_text('<doc id="1" title="x">\nx\n</doc>\n')
@@ -123,7 +121,7 @@ def test_what_gives_no_pairs_is_said(tmp_path: Path, model_folder: Path, setting
         stage.run("pairs", config_of(tmp_path, model_folder, **settings), pairs.make)
 
 
-def test_a_sentence_that_is_too_long_is_cut_between_words(model_folder: Path) -> None:
+def test_a_sentence_that_is_too_long_is_cut_between_words(model_folder):
     passages = Passages(WordPiece.load(model_folder), 12)
     assert passages.of([" ".join(["abc"] * 20) + "."], "en") == ["abc abc abc"]
 
@@ -137,5 +135,5 @@ def test_a_sentence_that_is_too_long_is_cut_between_words(model_folder: Path) ->
         (f"{5 * SENTENCE}\nHe said:\n{5 * SENTENCE}", [""]),
     ],
 )
-def test_a_heading_is_a_short_line_between_prose(text: str, expected: list[str]) -> None:
+def test_a_heading_is_a_short_line_between_prose(text, expected):
     assert [heading for heading, _ in pairs.sections(text)] == expected

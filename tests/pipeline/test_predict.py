@@ -6,7 +6,6 @@ import io
 import json
 import shutil
 import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -34,11 +33,11 @@ CONFIG = small(5 + len(WORDS), initializer_range=0.3)
 
 
 @pytest.fixture(scope="module")
-def vocab(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def vocab(tmp_path_factory):
     return vocabulary(tmp_path_factory.mktemp("vocab"), WORDS)
 
 
-def saved(folder: Path, vocab: Path, **changes: Any) -> Path:
+def saved(folder, vocab, **changes):
     """A model with random weights, in a folder."""
     config = dataclasses.replace(CONFIG, **changes)
     torch.manual_seed(0)
@@ -47,39 +46,29 @@ def saved(folder: Path, vocab: Path, **changes: Any) -> Path:
 
 
 @pytest.fixture(scope="module")
-def pretrained(vocab: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def pretrained(vocab, tmp_path_factory):
     return saved(tmp_path_factory.mktemp("model"), vocab)
 
 
 @pytest.fixture(scope="module")
-def modern(vocab: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def modern(vocab, tmp_path_factory):
     modern = {"architecture": "modernbert", "layers": 4, "local_window": 4}
     return saved(tmp_path_factory.mktemp("modern"), vocab, **modern)
 
 
-def tuned(
-    kind: str,
-    outputs: int,
-    labels: list[str],
-    vocab: Path,
-    folder: Path,
-    texts: int | None = None,
-    reading: saved_model.Reading | None = None,
-) -> Path:
+def tuned(kind, outputs, labels, vocab, folder, texts=None, reading=None):
     model = loop.build(CONFIG, None, HeadConfig(kind, outputs), seed=1)
     saved_model.save(folder, model, CONFIG, labels, vocab, texts, reading)
     return folder
 
 
-def answers(
-    folder: Path, text: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], **settings: Any
-) -> list[dict[str, Any]]:
+def answers(folder, text, monkeypatch, capsys, **settings):
     monkeypatch.setattr(sys, "stdin", io.StringIO(text))
     predict.predict(PredictConfig(pretrained=str(folder), **settings))
     return [json.loads(line) for line in capsys.readouterr().out.splitlines()]
 
 
-def vectors(folder: Path, place: Path, text: str, **settings: Any) -> Any:
+def vectors(folder, place, text, **settings):
     """The vectors of a text's lines."""
     (place / "in.txt").write_text(text)
     out = str(place / "out.npy")
@@ -87,7 +76,7 @@ def vectors(folder: Path, place: Path, text: str, **settings: Any) -> Any:
     return np.load(out)
 
 
-def test_masks_are_filled_as_transformers_fills_them(pretrained, monkeypatch, capsys) -> None:
+def test_masks_are_filled_as_transformers_fills_them(pretrained, monkeypatch, capsys):
     (found,) = answers(pretrained, "The [MASK] sat.\n\n", monkeypatch, capsys, top=3)
     expected = transformers.pipeline("fill-mask", str(pretrained), top_k=3)("The [MASK] sat.")
     assert [w["word"] for w in found["masks"][0]] == [one["token_str"] for one in expected]
@@ -95,7 +84,7 @@ def test_masks_are_filled_as_transformers_fills_them(pretrained, monkeypatch, ca
         assert ours["probability"] == pytest.approx(theirs["score"], abs=1e-5)
 
 
-def test_what_the_vocabulary_does_not_know_is_said(pretrained, monkeypatch, capsys) -> None:
+def test_what_the_vocabulary_does_not_know_is_said(pretrained, monkeypatch, capsys):
     monkeypatch.setattr(sys, "stdin", io.StringIO("the [MASK] ขขขขข\n"))
     predict.predict(PredictConfig(pretrained=str(pretrained)))
     said = capsys.readouterr().err
@@ -104,12 +93,12 @@ def test_what_the_vocabulary_does_not_know_is_said(pretrained, monkeypatch, caps
 
 
 @pytest.mark.parametrize("key", ["id", "label"])
-def test_vectors_alone_have_no_names(key, tmp_path) -> None:
+def test_vectors_alone_have_no_names(key, tmp_path):
     with refused(ConfigError, key=key):
         EmbedConfig(pretrained="x", input="in.csv", columns=["text"], out="out.npy", **{key: "ref"})
 
 
-def test_rows_without_text_are_counted(vocab, tmp_path, monkeypatch, capsys) -> None:
+def test_rows_without_text_are_counted(vocab, tmp_path, monkeypatch, capsys):
     folder = tuned("class", 2, ["no", "yes"], vocab, tmp_path / "tuned", texts=1)
     monkeypatch.setattr(sys, "stdin", io.StringIO("note,id\nthe cat,1\n,2\n  ,3\n"))
     predict.predict(PredictConfig(pretrained=str(folder), columns=["note"]))
@@ -120,7 +109,7 @@ def test_rows_without_text_are_counted(vocab, tmp_path, monkeypatch, capsys) -> 
     assert "warning: 1 row without text" in capsys.readouterr().err
 
 
-def test_a_modern_model_fills_masks_as_transformers_does_and_judges_no_pairs(modern, monkeypatch, capsys) -> None:
+def test_a_modern_model_fills_masks_as_transformers_does_and_judges_no_pairs(modern, monkeypatch, capsys):
     test_masks_are_filled_as_transformers_fills_them(modern, monkeypatch, capsys)
     (found,) = answers(modern, "the [MASK]\tsat .\n", monkeypatch, capsys)
     assert set(found) == {"row", "text", "masks"}
@@ -128,12 +117,12 @@ def test_a_modern_model_fills_masks_as_transformers_does_and_judges_no_pairs(mod
         answers(modern, "the cat\tsat .\n", monkeypatch, capsys)
 
 
-def test_a_left_to_right_model_fills_no_masks(vocab, tmp_path, monkeypatch, capsys) -> None:
+def test_a_left_to_right_model_fills_no_masks(vocab, tmp_path, monkeypatch, capsys):
     with refused(InputError, "line 1: ", key="pretrained"):
         answers(saved(tmp_path, vocab, causal=True), "The [MASK] sat.\n", monkeypatch, capsys)
 
 
-def test_pairs_are_judged_as_transformers_judges_them(pretrained, monkeypatch, capsys) -> None:
+def test_pairs_are_judged_as_transformers_judges_them(pretrained, monkeypatch, capsys):
     found = answers(pretrained, "the cat\tsat .\na dog\tran [MASK]\n", monkeypatch, capsys)
     tokenizer = transformers.AutoTokenizer.from_pretrained(pretrained)
     theirs = transformers.BertForNextSentencePrediction.from_pretrained(pretrained).eval()
@@ -143,7 +132,7 @@ def test_pairs_are_judged_as_transformers_judges_them(pretrained, monkeypatch, c
     assert set(found[1]) == {"row", "text", "next", "masks"}
 
 
-def test_classes_and_their_probabilities_are_those_of_transformers(vocab, tmp_path, monkeypatch, capsys) -> None:
+def test_classes_and_their_probabilities_are_those_of_transformers(vocab, tmp_path, monkeypatch, capsys):
     folder = tuned("class", 3, ["bad", "fair", "good"], vocab, tmp_path / "class")
     texts = ["the cat sat", "a dog ran far .", "mat"]
     found = answers(folder, "\n".join(texts), monkeypatch, capsys)
@@ -155,7 +144,7 @@ def test_classes_and_their_probabilities_are_those_of_transformers(vocab, tmp_pa
         assert all(len(str(share)) <= len("0.123456") for share in ours["probabilities"].values())
 
 
-def test_a_tab_in_a_line_does_not_change_the_answers_to_others(vocab, tmp_path, monkeypatch, capsys) -> None:
+def test_a_tab_in_a_line_does_not_change_the_answers_to_others(vocab, tmp_path, monkeypatch, capsys):
     folder = tuned("class", 2, ["no", "yes"], vocab, tmp_path / "class")
     lines = ["the cat sat", "a dog\tran far .", "mat", "the\tcat\tsat"]
     together = answers(folder, "\n".join(lines), monkeypatch, capsys)
@@ -165,7 +154,7 @@ def test_a_tab_in_a_line_does_not_change_the_answers_to_others(vocab, tmp_path, 
         assert found["probabilities"] == pytest.approx(alone["probabilities"], abs=1e-5)
 
 
-def test_a_model_of_pairs_names_a_line_without_a_tab(vocab, tmp_path, monkeypatch, capsys) -> None:
+def test_a_model_of_pairs_names_a_line_without_a_tab(vocab, tmp_path, monkeypatch, capsys):
     folder = tuned("class", 2, ["no", "yes"], vocab, tmp_path / "pairs", texts=2)
     assert len(answers(folder, "a dog\tran far .\nmat\t.", monkeypatch, capsys)) == 2
     (tmp_path / "in.txt").write_text("a dog\tran .\n\nthe cat sat\n")
@@ -173,13 +162,13 @@ def test_a_model_of_pairs_names_a_line_without_a_tab(vocab, tmp_path, monkeypatc
         answers(folder, "", monkeypatch, capsys, input=str(tmp_path / "in.txt"))
 
 
-def test_a_tab_is_a_space_to_a_model_of_single_texts(vocab, tmp_path, monkeypatch, capsys) -> None:
+def test_a_tab_is_a_space_to_a_model_of_single_texts(vocab, tmp_path, monkeypatch, capsys):
     folder = tuned("class", 2, ["no", "yes"], vocab, tmp_path / "single", texts=1)
     tabbed, spaced = answers(folder, "a dog\tran .\na dog ran .", monkeypatch, capsys)
     assert tabbed["probabilities"] == spaced["probabilities"]
 
 
-def test_scores_tags_answers_and_endings(vocab, tmp_path, monkeypatch, capsys) -> None:
+def test_scores_tags_answers_and_endings(vocab, tmp_path, monkeypatch, capsys):
     folder = tuned("class", 1, [], vocab, tmp_path / "score")
     (found,) = answers(folder, "the cat\tthe dog", monkeypatch, capsys)
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
@@ -209,7 +198,7 @@ def test_scores_tags_answers_and_endings(vocab, tmp_path, monkeypatch, capsys) -
 
 @pytest.mark.parametrize("truncation", ["head", "tail", "head_tail"])
 @pytest.mark.parametrize("text", ["the cat sat on a mat dog ran far . " * 3, "the\tcat " * 9])
-def test_the_part_of_a_text_is_that_of_the_training(vocab, tmp_path, monkeypatch, capsys, truncation, text) -> None:
+def test_the_part_of_a_text_is_that_of_the_training(vocab, tmp_path, monkeypatch, capsys, truncation, text):
     reading = saved_model.Reading(12, truncation, stride=3)
     (tmp_path / "in.jsonl").write_text(json.dumps({"text": text}) + "\n")
     folder = tuned("class", 2, ["no", "yes"], vocab, tmp_path / "class", 1, reading)
@@ -240,7 +229,7 @@ def test_the_part_of_a_text_is_that_of_the_training(vocab, tmp_path, monkeypatch
             saved_model.load(folder)
 
 
-def test_answers_to_a_table_carry_row_id_and_gold(vocab, tmp_path, monkeypatch, capsys) -> None:
+def test_answers_to_a_table_carry_row_id_and_gold(vocab, tmp_path, monkeypatch, capsys):
     (tmp_path / "in.csv").write_text('id,a,b,label\n9,"the\tcat",sat,yes\n7,dog,"ran\nfar",no\n')
     folder = tuned("class", 2, ["no", "yes"], vocab, tmp_path / "class", 2)
     table = {"input": str(tmp_path / "in.csv"), "columns": ["a", "b"]}
@@ -256,7 +245,7 @@ def test_answers_to_a_table_carry_row_id_and_gold(vocab, tmp_path, monkeypatch, 
         answers(single, "", monkeypatch, capsys, **table)
 
 
-def test_vectors_of_a_table_are_those_of_its_texts(pretrained, tmp_path) -> None:
+def test_vectors_of_a_table_are_those_of_its_texts(pretrained, tmp_path):
     (tmp_path / "in.csv").write_text("id,text\n4,the cat\n3,a dog ran\n")
     (tmp_path / "in.txt").write_text("the cat\na dog ran\n")
     common: dict[str, Any] = {"pretrained": str(pretrained), "out": str(tmp_path / "out.arrow")}
@@ -274,12 +263,12 @@ def test_vectors_of_a_table_are_those_of_its_texts(pretrained, tmp_path) -> None
 @pytest.mark.parametrize(
     ("text", "message"), [("the cat", "line 1: "), ("\n" + "cat " * 60 + "[MASK]\tthe", "line 2: has 65 tokens")]
 )
-def test_lines_that_cannot_be_answered_are_named(pretrained, monkeypatch, capsys, text, message) -> None:
+def test_lines_that_cannot_be_answered_are_named(pretrained, monkeypatch, capsys, text, message):
     with pytest.raises(InputError, match=message):
         answers(pretrained, text, monkeypatch, capsys)
 
 
-def test_a_mask_with_the_tokenizers_own_name_is_told(tmp_path, monkeypatch, capsys) -> None:
+def test_a_mask_with_the_tokenizers_own_name_is_told(tmp_path, monkeypatch, capsys):
     source = build([*SPECIAL, *WORDS], lowercase=True)
     for ours, theirs in zip(SPECIAL, ("<pad>", "<unk>", "<s>", "</s>", "<mask>"), strict=True):
         source = source.replace(ours, theirs)
@@ -292,12 +281,12 @@ def test_a_mask_with_the_tokenizers_own_name_is_told(tmp_path, monkeypatch, caps
     assert len(found["masks"]) == 1
 
 
-def test_an_input_without_a_line_is_not_answered_by_silence(pretrained, monkeypatch, capsys) -> None:
+def test_an_input_without_a_line_is_not_answered_by_silence(pretrained, monkeypatch, capsys):
     with refused(InputError, "empty", key="input"):
         answers(pretrained, " \n\n", monkeypatch, capsys)
 
 
-def test_an_untrained_head_does_not_answer(pretrained, tmp_path, monkeypatch, capsys) -> None:
+def test_an_untrained_head_does_not_answer(pretrained, tmp_path, monkeypatch, capsys):
     bare = transformers.BertModel.from_pretrained(pretrained)
     bare.save_pretrained(tmp_path)
     (tmp_path / "tokenizer.json").write_bytes((pretrained / "tokenizer.json").read_bytes())
@@ -305,7 +294,7 @@ def test_an_untrained_head_does_not_answer(pretrained, tmp_path, monkeypatch, ca
         answers(tmp_path, "the [MASK]", monkeypatch, capsys)
 
 
-def test_only_a_head_that_is_missing_is_named(pretrained, tmp_path, monkeypatch, capsys) -> None:
+def test_only_a_head_that_is_missing_is_named(pretrained, tmp_path, monkeypatch, capsys):
     theirs = transformers.BertForMaskedLM.from_pretrained(pretrained)
     theirs.save_pretrained(tmp_path)
     (tmp_path / "tokenizer.json").write_bytes((pretrained / "tokenizer.json").read_bytes())
@@ -320,7 +309,7 @@ def test_only_a_head_that_is_missing_is_named(pretrained, tmp_path, monkeypatch,
     assert "pooler" not in str(caught.value)
 
 
-def hidden_states(folder: Path, text: str) -> list[torch.Tensor]:
+def hidden_states(folder, text):
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     theirs = transformers.AutoModel.from_pretrained(folder).eval()
     with torch.no_grad():
@@ -330,7 +319,7 @@ def hidden_states(folder: Path, text: str) -> list[torch.Tensor]:
 
 @pytest.mark.parametrize("model", ["pretrained", "modern"])
 @pytest.mark.parametrize("pooling", ["cls", "mean", "max"])
-def test_vectors_are_those_of_transformers(request, tmp_path, model, pooling) -> None:
+def test_vectors_are_those_of_transformers(request, tmp_path, model, pooling):
     pretrained = request.getfixturevalue(model)
     lines = ["the cat sat", "", "a dog ran far . the mat"]
     found = vectors(pretrained, tmp_path, "\n".join(lines) + "\n", layers=[0, -1], mix="concat", pooling=pooling)
@@ -342,7 +331,7 @@ def test_vectors_are_those_of_transformers(request, tmp_path, model, pooling) ->
         np.testing.assert_allclose(vector, expected, atol=1e-5)
 
 
-def sentence_model(source: Path, folder: Path, settings: dict[str, Any], *kinds: str) -> Path:
+def sentence_model(source, folder, settings, *kinds):
     """Return a folder as sentence-transformers writes it."""
     shutil.copytree(source, folder)
     modules = [
@@ -365,7 +354,7 @@ def sentence_model(source: Path, folder: Path, settings: dict[str, Any], *kinds:
         ({"pooling_mode": "mean"}, "mean"),
     ],
 )
-def test_a_sentence_model_is_pooled_as_it_says(pretrained, tmp_path, settings, pooling, normalized) -> None:
+def test_a_sentence_model_is_pooled_as_it_says(pretrained, tmp_path, settings, pooling, normalized):
     kinds = ["Normalize"] if normalized else []
     folder = sentence_model(pretrained, tmp_path / "model", settings, *kinds)
     text = "the cat\na dog ran far . the mat sat on a mat\n"
@@ -390,7 +379,7 @@ def test_a_sentence_model_is_pooled_as_it_says(pretrained, tmp_path, settings, p
         ("sentence_bert_config.json", {"do_lower_case": True}, "the CAT", "the cat"),
     ],
 )
-def test_a_sentence_model_reads_texts_as_its_files_say(pretrained, tmp_path, file, content, text, reads) -> None:
+def test_a_sentence_model_reads_texts_as_its_files_say(pretrained, tmp_path, file, content, text, reads):
     folder = sentence_model(pretrained, tmp_path / "model", {"pooling_mode": "mean"})
     cased = json.loads((folder / "tokenizer_config.json").read_text()) | {"do_lower_case": False}
     (folder / "tokenizer_config.json").write_text(json.dumps(cased))
@@ -402,7 +391,7 @@ def test_a_sentence_model_reads_texts_as_its_files_say(pretrained, tmp_path, fil
 
 
 @pytest.mark.parametrize("kinds", [["Dense"], ["Dense", "Normalize"], ["Dense", "Dense"]])
-def test_dense_modules_and_prompts_by_name_are_those_of_sentence_transformers(pretrained, tmp_path, kinds) -> None:
+def test_dense_modules_and_prompts_by_name_are_those_of_sentence_transformers(pretrained, tmp_path, kinds):
     library = pytest.importorskip("sentence_transformers")
     modules = importlib.import_module("sentence_transformers.sentence_transformer.modules")
     encoder = modules.Transformer(str(pretrained), max_seq_length=8)
@@ -420,7 +409,7 @@ def test_dense_modules_and_prompts_by_name_are_those_of_sentence_transformers(pr
 
 
 @pytest.mark.parametrize("end", ["npy", "arrow"])
-def test_half_of_the_bytes_hold_the_same_vectors_to_three_digits(pretrained, tmp_path, end) -> None:
+def test_half_of_the_bytes_hold_the_same_vectors_to_three_digits(pretrained, tmp_path, end):
     (tmp_path / "in.txt").write_text("the cat sat\na dog ran\n")
     found = {}
     for dtype in ("float32", "float16"):
@@ -432,7 +421,7 @@ def test_half_of_the_bytes_hold_the_same_vectors_to_three_digits(pretrained, tmp
     np.testing.assert_allclose(found["float16"], found["float32"], rtol=1e-3, atol=1e-6)
 
 
-def test_documents_of_beir_are_read_after_their_titles_and_named_by_their_ids(pretrained, tmp_path) -> None:
+def test_documents_of_beir_are_read_after_their_titles_and_named_by_their_ids(pretrained, tmp_path):
     rows = [{"_id": "d1", "title": "the cat", "text": "sat"}, {"_id": "d2", "title": "", "text": "a dog"}]
     (tmp_path / "corpus.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     out = str(tmp_path / "out.arrow")
@@ -450,14 +439,14 @@ def test_documents_of_beir_are_read_after_their_titles_and_named_by_their_ids(pr
         ({"pooling_mode_mean_tokens": True, "pooling_mode_cls_token": True}, []),
     ],
 )
-def test_what_a_sentence_model_does_otherwise_is_refused(pretrained, tmp_path, settings, kinds) -> None:
+def test_what_a_sentence_model_does_otherwise_is_refused(pretrained, tmp_path, settings, kinds):
     folder = sentence_model(pretrained, tmp_path / "model", settings, *kinds)
     with refused(ConfigError, key="pretrained"):
         vectors(folder, tmp_path, "the cat\n")
     vectors(folder, tmp_path, "the cat\n", pooling="mean")
 
 
-def test_lines_of_standard_input_have_vectors_too(pretrained, tmp_path, monkeypatch) -> None:
+def test_lines_of_standard_input_have_vectors_too(pretrained, tmp_path, monkeypatch):
     text, out = "the cat sat\n\na dog\n", str(tmp_path / "stdin.npy")
     monkeypatch.setattr(sys, "stdin", io.StringIO(text))
     embed.embed(EmbedConfig(pretrained=str(pretrained), out=out))
@@ -467,7 +456,7 @@ def test_lines_of_standard_input_have_vectors_too(pretrained, tmp_path, monkeypa
         embed.embed(EmbedConfig(pretrained=str(pretrained), out=out))
 
 
-def test_tokens_and_their_vectors_go_into_arrow(pretrained, tmp_path) -> None:
+def test_tokens_and_their_vectors_go_into_arrow(pretrained, tmp_path):
     (tmp_path / "in.txt").write_text("The cat\nunknown\n")
     config = EmbedConfig(
         pretrained=str(pretrained), input=str(tmp_path / "in.txt"), out=str(tmp_path / "out.arrow"), pooling="tokens"
@@ -480,7 +469,7 @@ def test_tokens_and_their_vectors_go_into_arrow(pretrained, tmp_path) -> None:
     np.testing.assert_allclose(table["vectors"][0].as_py(), expected, atol=1e-5)
 
 
-def test_a_folder_without_a_model_is_told_from_one_that_has_it(pretrained, tmp_path) -> None:
+def test_a_folder_without_a_model_is_told_from_one_that_has_it(pretrained, tmp_path):
     with refused(InputError, r"pipeline\.convert", path=str(tmp_path / "gone")):
         predict.answerer(PredictConfig(pretrained=str(tmp_path / "gone")))
     work = tmp_path / "work"
@@ -492,19 +481,19 @@ def test_a_folder_without_a_model_is_told_from_one_that_has_it(pretrained, tmp_p
 
 
 @pytest.mark.parametrize("name", ["google/bert_uncased_L-2", "bert-base-uncased"])
-def test_a_name_of_the_hub_is_told_how_to_be_a_folder(name) -> None:
+def test_a_name_of_the_hub_is_told_how_to_be_a_folder(name):
     with refused(InputError, f"hf download {name} ", path=name):
         predict.answerer(PredictConfig(pretrained=name))
 
 
-def test_the_model_of_an_evaluation_is_named(pretrained, tmp_path) -> None:
+def test_the_model_of_an_evaluation_is_named(pretrained, tmp_path):
     (tmp_path / "evaluate-own").mkdir()
     (tmp_path / "evaluate-own" / "model").symlink_to(pretrained)
     with pytest.raises(InputError, match=f"use {tmp_path}/evaluate-own/model"):
         predict.answerer(PredictConfig(pretrained=str(tmp_path / "evaluate-own")))
 
 
-def test_settings_that_cannot_be_are_refused(pretrained, tmp_path) -> None:
+def test_settings_that_cannot_be_are_refused(pretrained, tmp_path):
     common = {"pretrained": str(pretrained), "input": "in.txt"}
     with refused(ConfigError, r"\.arrow", key="out"):
         EmbedConfig(**common, out="x.npy", pooling="tokens")
@@ -518,7 +507,7 @@ def test_settings_that_cannot_be_are_refused(pretrained, tmp_path) -> None:
         embed.embed(EmbedConfig(pretrained=str(pretrained), input=str(tmp_path / "in.txt"), out=out))
 
 
-def test_vectors_go_into_a_new_folder_and_a_failure_leaves_nothing(pretrained, tmp_path) -> None:
+def test_vectors_go_into_a_new_folder_and_a_failure_leaves_nothing(pretrained, tmp_path):
     (tmp_path / "in.txt").write_text("the cat\n")
     out = tmp_path / "new" / "x.npy"
     embed.embed(EmbedConfig(pretrained=str(pretrained), input=str(tmp_path / "in.txt"), out=str(out)))
@@ -528,7 +517,7 @@ def test_vectors_go_into_a_new_folder_and_a_failure_leaves_nothing(pretrained, t
     assert np.load(out).shape == (1, 16)
 
 
-def test_the_commands_work(pretrained, tmp_path) -> None:
+def test_the_commands_work(pretrained, tmp_path):
     (tmp_path / "in.txt").write_text("the [MASK]\n")
     settings = [f"pretrained={pretrained}", f"input={tmp_path / 'in.txt'}"]
     done = forked.module("pipeline.predict", *settings)
@@ -539,7 +528,7 @@ def test_the_commands_work(pretrained, tmp_path) -> None:
     assert "1 row, vectors of 16" in done.stdout
 
 
-def test_more_tokens_than_positions_are_refused_by_all(pretrained, vocab, tmp_path, monkeypatch, capsys) -> None:
+def test_more_tokens_than_positions_are_refused_by_all(pretrained, vocab, tmp_path, monkeypatch, capsys):
     classes = tuned("class", 2, ["no", "yes"], vocab, tmp_path / "model")
     more = CONFIG.positions + 1
     for folder, line in ((pretrained, "the [MASK]\n"), (classes, "the cat\n")):
@@ -553,11 +542,11 @@ def test_more_tokens_than_positions_are_refused_by_all(pretrained, vocab, tmp_pa
 
 
 @pytest.mark.parametrize("kind", ["bert", "modernbert"])
-def test_a_model_is_read_as_far_as_it_has_learnt(vocab, tmp_path, monkeypatch, capsys, kind) -> None:
+def test_a_model_is_read_as_far_as_it_has_learnt(vocab, tmp_path, monkeypatch, capsys, kind):
     size = dataclasses.replace(CONFIG, architecture=kind, local_window=4)
     bert_format.save(tmp_path, size, build_model(size).state_dict(), vocab, learnt=12)
 
-    def filled(words: list[str], **settings: Any) -> Any:
+    def filled(words, **settings):
         monkeypatch.setattr(sys, "stdin", io.StringIO(" ".join(words)))
         predict.predict(PredictConfig(pretrained=str(tmp_path), **settings))
         out, err = capsys.readouterr()
@@ -574,6 +563,6 @@ def test_a_model_is_read_as_far_as_it_has_learnt(vocab, tmp_path, monkeypatch, c
     assert not np.allclose(found, vectors(tmp_path, tmp_path, lines[0], sequence_length=32))
 
 
-def test_pairs_are_cut_as_in_training(pretrained, monkeypatch, capsys) -> None:
+def test_pairs_are_cut_as_in_training(pretrained, monkeypatch, capsys):
     long, cut = answers(pretrained, f"{'cat ' * 60}\tthe dog\n{'cat ' * 35}\tthe dog", monkeypatch, capsys)
     assert long["next"] == cut["next"]

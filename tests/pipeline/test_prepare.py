@@ -6,14 +6,12 @@ import shlex
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from pipeline import shards
 from pipeline.beam import steps
-from pipeline.preparation.plan import PreparePlan
 from pipeline.prepare import make
 from pipeline.records.manifest import MANIFEST, Manifest, require_manifest
 from pipeline.records.metrics import CorpusCounts
@@ -35,7 +33,7 @@ SENTENCES = [
 
 
 @pytest.fixture(scope="module")
-def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def corpus(tmp_path_factory):
     """Forty small books, two of them the same, one empty, one of a single word."""
     folder = tmp_path_factory.mktemp("books")
     for number in range(40):
@@ -47,20 +45,20 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def run(*words: str) -> None:
+def run(*words):
     done = forked.module(*words)
     assert done.returncode == 0, done.stderr
     assert done.stderr == "", "nothing but progress, and that only on a terminal"
 
 
 @pytest.fixture(scope="module")
-def vocab(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def vocab(corpus, tmp_path_factory):
     out = tmp_path_factory.mktemp("run") / "vocab"
     run("pipeline.vocab", "+corpus=books", f"corpus.path={corpus}", "size=300", f"out={out}")
     return out
 
 
-def command(corpus: Path, vocab: Path, out: Path, *more: str) -> list[str]:
+def command(corpus, vocab, out, *more):
     return [
         *shlex.split(
             f"pipeline.prepare +corpus=books corpus.path={corpus} vocab={vocab} out={out} validation_share=0.2 "
@@ -70,7 +68,7 @@ def command(corpus: Path, vocab: Path, out: Path, *more: str) -> list[str]:
     ]
 
 
-def prepare(corpus: Path, vocab: Path, out: Path, *more: str) -> Manifest:
+def prepare(corpus, vocab, out, *more):
     run(*command(corpus, vocab, out, *more))
     manifest = Manifest.read(out)
     assert manifest is not None
@@ -78,14 +76,14 @@ def prepare(corpus: Path, vocab: Path, out: Path, *more: str) -> Manifest:
 
 
 @pytest.fixture(scope="module")
-def one(corpus: Path, vocab: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def one(corpus, vocab, tmp_path_factory):
     """What one worker makes of it."""
     out = tmp_path_factory.mktemp("one") / "prepare"
     prepare(corpus, vocab, out)
     return out
 
 
-def test_every_document_is_accounted_for(one: Path) -> None:
+def test_every_document_is_accounted_for(one):
     figures = require_manifest(one, "prepare", "one").figures
     documents = figures["documents"]
     assert (documents["read"], documents["duplicate"], documents["written"]) == (43, 1, 40)
@@ -96,7 +94,7 @@ def test_every_document_is_accounted_for(one: Path) -> None:
 
 
 @pytest.mark.parametrize("workers", WORKERS)
-def test_what_is_left_out_as_equal_is_not_counted_as_kept(vocab: Path, tmp_path: Path, workers: int) -> None:
+def test_what_is_left_out_as_equal_is_not_counted_as_kept(vocab, tmp_path, workers):
     """Neither in one reading task nor in several, of equal and of nearly equal documents."""
     texts = [f"{' '.join(SENTENCES[number % 3 :])} Number {number}." * 4 for number in range(30)]
     found = {}
@@ -123,12 +121,10 @@ def test_what_is_left_out_as_equal_is_not_counted_as_kept(vocab: Path, tmp_path:
     assert f" {once.tokens:,} tokens" in found["often"].summary
 
 
-def test_a_document_that_an_engine_loses_fails_the_job(
-    corpus: Path, vocab: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_document_that_an_engine_loses_fails_the_job(corpus, vocab, tmp_path, monkeypatch):
     run_graph = steps.run
 
-    def lossy(work: PreparePlan) -> None:
+    def lossy(work):
         run_graph(work)
         path = work.write_account(0)
         part = json.loads(path.read_text())
@@ -142,7 +138,7 @@ def test_a_document_that_an_engine_loses_fails_the_job(
     assert not (tmp_path / "out").exists()
 
 
-def test_the_bytes_do_not_depend_on_workers_or_file_order(corpus: Path, vocab: Path, one: Path, tmp_path: Path) -> None:
+def test_the_bytes_do_not_depend_on_workers_or_file_order(corpus, vocab, one, tmp_path):
     expected = require_manifest(one, "prepare", "one")
     two = prepare(corpus, vocab, tmp_path / "two", "runner.workers=2")
     four = prepare(corpus, vocab, tmp_path / "four", "runner.workers=4")
@@ -159,9 +155,7 @@ def test_the_bytes_do_not_depend_on_workers_or_file_order(corpus: Path, vocab: P
 
 
 @pytest.mark.parametrize("workers", WORKERS)
-def test_a_run_over_what_a_killed_one_left_gives_the_same_bytes(
-    root: Path, corpus: Path, vocab: Path, one: Path, tmp_path: Path, workers: int
-) -> None:
+def test_a_run_over_what_a_killed_one_left_gives_the_same_bytes(root, corpus, vocab, one, tmp_path, workers):
     expected = require_manifest(one, "prepare", "one")
     more = [f"runner.workers={workers}", "split_bytes=1000"]  # many splits: time enough to kill it
     words = command(corpus, vocab, tmp_path / "killed", *more)
@@ -180,14 +174,14 @@ def test_a_run_over_what_a_killed_one_left_gives_the_same_bytes(
     assert {path.name for path in tmp_path.iterdir()} == {"killed", ".killed.lock"}
 
 
-def test_all_documents_can_be_held_out(corpus: Path, vocab: Path, one: Path, tmp_path: Path) -> None:
+def test_all_documents_can_be_held_out(corpus, vocab, one, tmp_path):
     figures = prepare(corpus, vocab, tmp_path / "held", "validation_share=1").figures
     assert [name.partition("-")[0] for name in figures["shards"]] == ["validation"] * len(figures["shards"])
     assert figures["totals"]["validation_documents"] == figures["documents"]["written"] == 40
     assert figures["warnings"] == []
 
 
-def test_another_seed_gives_other_pairs(corpus: Path, vocab: Path, one: Path, tmp_path: Path) -> None:
+def test_another_seed_gives_other_pairs(corpus, vocab, one, tmp_path):
     expected = require_manifest(one, "prepare", "one")
     other = prepare(corpus, vocab, tmp_path / "other", "seed=1")
     assert expected.files.keys() == other.files.keys()
@@ -195,7 +189,7 @@ def test_another_seed_gives_other_pairs(corpus: Path, vocab: Path, one: Path, tm
 
 
 @pytest.mark.parametrize("pairs", ["sop", "none"])
-def test_other_objectives_have_shards_of_their_own(corpus: Path, vocab: Path, tmp_path: Path, pairs: str) -> None:
+def test_other_objectives_have_shards_of_their_own(corpus, vocab, tmp_path, pairs):
     figures = prepare(corpus, vocab, tmp_path / "a", f"pairs={pairs}").figures
     found = shards.open_folder(tmp_path / "a", "train")
     lengths = np.concatenate([np.diff(shard.offsets) for shard in found])
@@ -213,9 +207,7 @@ def test_other_objectives_have_shards_of_their_own(corpus: Path, vocab: Path, tm
         assert not swapped.any()
 
 
-def test_the_account_says_how_full_sequences_are_and_how_many_documents_are_cut(
-    corpus: Path, vocab: Path, tmp_path: Path
-) -> None:
+def test_the_account_says_how_full_sequences_are_and_how_many_documents_are_cut(corpus, vocab, tmp_path):
     words = ("pairs=none", "sequence_length=2048")
     cut = {}
     for packing in ("sequential", "best_fit"):
@@ -230,9 +222,7 @@ def test_the_account_says_how_full_sequences_are_and_how_many_documents_are_cut(
     assert cut["best_fit"] == 0 < cut["sequential"]
 
 
-def test_a_share_that_holds_out_nothing_is_refused_with_one_that_would(
-    corpus: Path, vocab: Path, tmp_path: Path
-) -> None:
+def test_a_share_that_holds_out_nothing_is_refused_with_one_that_would(corpus, vocab, tmp_path):
     words = command(corpus, vocab, tmp_path / "out", "validation_share=0.001")
     done = forked.module(*words)
     assert done.returncode == 2
@@ -244,7 +234,7 @@ def test_a_share_that_holds_out_nothing_is_refused_with_one_that_would(
     assert shards.open_folder(tmp_path / "out", "validation")
 
 
-def few(corpus: Path, folder: Path, count: int) -> Path:
+def few(corpus, folder, count):
     folder.mkdir()
     for path in sorted(corpus.glob("0*.txt"))[:count]:
         (folder / path.name).write_bytes(path.read_bytes())
@@ -252,7 +242,7 @@ def few(corpus: Path, folder: Path, count: int) -> Path:
 
 
 @pytest.mark.parametrize("share", [0.01, 0.5, 0.99])
-def test_one_document_cannot_be_divided(corpus: Path, vocab: Path, tmp_path: Path, share: float) -> None:
+def test_one_document_cannot_be_divided(corpus, vocab, tmp_path, share):
     folder = few(corpus, tmp_path / "one", 1)
     words = command(folder, vocab, tmp_path / "out", f"validation_share={share}")
     done = forked.module(*words)
@@ -265,9 +255,7 @@ def test_one_document_cannot_be_divided(corpus: Path, vocab: Path, tmp_path: Pat
 
 
 @pytest.mark.slow
-def test_held_out_documents_too_few_for_random_next_sentences_are_said(
-    corpus: Path, vocab: Path, tmp_path: Path
-) -> None:
+def test_held_out_documents_too_few_for_random_next_sentences_are_said(corpus, vocab, tmp_path):
     folder = few(corpus, tmp_path / "six", 6)
     lowest = LowestHashes()
     for path in folder.iterdir():
@@ -293,7 +281,7 @@ def test_held_out_documents_too_few_for_random_next_sentences_are_said(
 PAGE = "<page><title>{}</title><ns>{}</ns><id>{}</id><revision><id>1</id><text>{}</text></revision></page>"
 
 
-def test_the_line_says_what_was_passed_over(one: Path, vocab: Path, tmp_path: Path) -> None:
+def test_the_line_says_what_was_passed_over(one, vocab, tmp_path):
     line = require_manifest(one, "prepare", "one").summary
     assert line.startswith("40 of 43 documents: 1 empty, 1 short, 1 duplicate; "), line
     pages = [PAGE.format(f"T{n}", 0, n, f"{' '.join(SENTENCES)} Page {n}. " * 3) for n in range(8)]
@@ -311,7 +299,7 @@ def test_the_line_says_what_was_passed_over(one: Path, vocab: Path, tmp_path: Pa
     assert "0 of 5 pages: 3 other namespaces, 1 redirect, 1 empty" in done.stderr
 
 
-def test_the_line_says_what_the_vocabulary_does_not_know(one: Path, vocab: Path, tmp_path: Path) -> None:
+def test_the_line_says_what_the_vocabulary_does_not_know(one, vocab, tmp_path):
     assert not require_manifest(one, "prepare", "one").figures["totals"]["unknown_characters"]
     (tmp_path / "a.txt").write_text(f"{'ข' * 150} {' '.join(SENTENCES)}")
     words = ["+corpus=text", f"corpus.path={tmp_path}/a.txt", f"vocab={vocab}"]
@@ -322,7 +310,7 @@ def test_the_line_says_what_the_vocabulary_does_not_know(one: Path, vocab: Path,
     assert Coverage.of(made.figures["totals"]).warning in made.figures["warnings"]
 
 
-def test_shards_know_the_words_of_their_text(corpus: Path, vocab: Path, one: Path, tmp_path: Path) -> None:
+def test_shards_know_the_words_of_their_text(corpus, vocab, one, tmp_path):
     """Of packed sentences exactly, however often they are there; of pairs by their tokens."""
     texts = {clean.clean(path.read_text()) for path in corpus.glob("[0-9]*.txt")}
     words = sum(len(text.split()) for text in texts)

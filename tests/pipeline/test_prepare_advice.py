@@ -2,8 +2,6 @@
 
 import json
 import re
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -18,12 +16,12 @@ from tests.support.refusals import refused
 WORDS = ["sea", "hill", "moon", "lamp", "rain", "bird", "stone", "leaf", "."]
 
 
-def document(number: int, sentences: int) -> str:
+def document(number, sentences):
     """Return a text of some sentences, one per line, another one for each `number`."""
     return "\n".join(f"{WORDS[number % 8]} {WORDS[number // 8 % 8]} {WORDS[k % 8]}." for k in range(sentences))
 
 
-def made(folder: Path, texts: list[str], share: float, **more: Any) -> dict[str, Any]:
+def made(folder, texts, share, **more):
     """Return the figures of a run."""
     preparing.vocabulary(folder, WORDS)
     (folder / "a.txt").write_text("\n\n".join(texts))
@@ -35,7 +33,7 @@ def made(folder: Path, texts: list[str], share: float, **more: Any) -> dict[str,
     return prepare.make(config, out).figures
 
 
-def in_order_of_hashes(texts: list[str]) -> tuple[list[str], LowestHashes]:
+def in_order_of_hashes(texts):
     """Return the texts, those that are held out first at the beginning."""
     lowest = LowestHashes()
     for text in texts:
@@ -43,21 +41,21 @@ def in_order_of_hashes(texts: list[str]) -> tuple[list[str], LowestHashes]:
     return sorted(texts, key=lambda text: document_hash(clean.clean(text))[:8]), lowest
 
 
-def held_out_singles(singles: int) -> tuple[list[str], LowestHashes]:
+def held_out_singles(singles):
     """Return documents; the `singles` that are held out first have one sentence."""
     ones = [document(number, 1) for number in range(64)]
     ordered, lowest = in_order_of_hashes(ones)
     return [*ordered[:singles], *more_than(ordered[singles])], lowest
 
 
-def more_than(text: str) -> list[str]:
+def more_than(text):
     """Return documents of several sentences that are held out after `text`."""
     least = document_hash(clean.clean(text))[:8]
     long = [document(number, 9) for number in range(64)]
     return [each for each in long if document_hash(clean.clean(each))[:8] > least]
 
 
-def test_held_out_documents_without_pairs_are_named(tmp_path: Path) -> None:
+def test_held_out_documents_without_pairs_are_named(tmp_path):
     texts, lowest = held_out_singles(1)
     share = lowest.share_for(1)
     with refused(InputError, key="validation_share") as caught:
@@ -69,7 +67,7 @@ def test_held_out_documents_without_pairs_are_named(tmp_path: Path) -> None:
     assert made(tmp_path, texts, advised)["totals"]["validation"] > 0
 
 
-def test_training_documents_without_pairs_are_not_all_held_out(tmp_path: Path) -> None:
+def test_training_documents_without_pairs_are_not_all_held_out(tmp_path):
     ordered, lowest = in_order_of_hashes([document(number, 1) for number in range(5)])
     with refused(InputError, key="pairs") as caught:
         made(tmp_path, ordered, lowest.share_for(4))
@@ -79,12 +77,12 @@ def test_training_documents_without_pairs_are_not_all_held_out(tmp_path: Path) -
     assert "all 5 documents" in str(caught.value)
 
 
-def test_one_sentence_and_nothing_held_out_asks_for_pairs_or_text(tmp_path: Path) -> None:
+def test_one_sentence_and_nothing_held_out_asks_for_pairs_or_text(tmp_path):
     with refused(InputError, key="pairs"):
         made(tmp_path, [document(0, 1)], 0.0)
 
 
-def test_the_first_of_broken_rows_says_what_is_wrong_with_all(tmp_path: Path) -> None:
+def test_the_first_of_broken_rows_says_what_is_wrong_with_all(tmp_path):
     """As of a field's name, where `on_error` passes over each row."""
     (tmp_path / "rows.jsonl").write_text('{"body": "One."}\n' * 3)
     preparing.vocabulary(tmp_path, WORDS)
@@ -95,7 +93,7 @@ def test_the_first_of_broken_rows_says_what_is_wrong_with_all(tmp_path: Path) ->
         prepare.make(found, tmp_path / "out")
 
 
-def test_what_is_wrong_in_the_first_row_is_found_with_the_plan(tmp_path: Path) -> None:
+def test_what_is_wrong_in_the_first_row_is_found_with_the_plan(tmp_path):
     """However small the corpus is, and before a vocabulary is there."""
     (tmp_path / "rows.jsonl").write_text('{"body": "One."}\n')
     found = preparing.settings("jsonl", tmp_path / "rows.jsonl", tmp_path, workdir=str(tmp_path))
@@ -114,7 +112,7 @@ def test_what_is_wrong_in_the_first_row_is_found_with_the_plan(tmp_path: Path) -
         ("lang != xx", "rows.jsonl:5", ["gone.txt"]),
     ],
 )
-def test_what_takes_no_document_out_is_said(where: str, gone: str, said: list[str], tmp_path: Path) -> None:
+def test_what_takes_no_document_out_is_said(where, gone, said, tmp_path):
     texts = [document(number, 9) for number in range(40)]
     rows = [{"text": text, "lang": "xx" if number < 3 else "de"} for number, text in enumerate(texts)]
     (tmp_path / "rows.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))

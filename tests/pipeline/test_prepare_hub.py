@@ -3,8 +3,6 @@
 import io
 import random
 import shlex
-from collections.abc import Iterator
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -17,13 +15,13 @@ from pipeline.records.manifest import Manifest
 from pipeline.stages.fingerprints import pin
 from tests.support import forked, preparing
 from tests.support.refusals import refused
-from tests.support.servers.hub_server import Hub, environment, server
+from tests.support.servers.hub_server import environment, server
 
 WORDS = ["river", "town", "letter", "market", "rain", "clock"]
 TOP = "hf://datasets/some/texts"
 
 
-def parquet(seed: int, rows: int = 300) -> bytes:
+def parquet(seed, rows=300):
     draw = random.Random(seed)
     texts = [" ".join(f"{' '.join(draw.choices(WORDS, k=8))} {seed} {row}." for _ in range(6)) for row in range(rows)]
     sink = io.BytesIO()
@@ -35,14 +33,14 @@ FILES = {f"data/nl/train/{number:03}.parquet": parquet(number) for number in ran
 
 
 @pytest.fixture
-def hub(tmp_path: Path) -> Iterator[Hub]:
+def hub(tmp_path):
     with server() as made, environment(made, str(tmp_path / "home")):
         made.commit(FILES | {"README.md": b"# Texts", "data/vi/train/000.parquet": parquet(9)})
         yield made
 
 
 @pytest.fixture
-def work(tmp_path: Path) -> Path:
+def work(tmp_path):
     """The same files on disk, and a vocabulary."""
     for name, data in FILES.items():
         (tmp_path / "local" / name).parent.mkdir(parents=True, exist_ok=True)
@@ -51,7 +49,7 @@ def work(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def prepare(work: Path, place: str, out: str, *words: str) -> Manifest:
+def prepare(work, place, out, *words):
     done = forked.fresh(
         *shlex.split(
             f"-m pipeline.prepare +corpus=parquet corpus.path={place} vocab={work}/vocab out={work}/{out} "
@@ -66,18 +64,18 @@ def prepare(work: Path, place: str, out: str, *words: str) -> Manifest:
     return manifest
 
 
-def sums(manifest: Manifest) -> dict[str, str]:
+def sums(manifest):
     return {name: shard["sha256"] for name, shard in manifest.figures["shards"].items()}
 
 
-def documents(place: str, limit: str | None = None, seed: int = 0) -> list[str]:
+def documents(place, limit=None, seed=0):
     corpus = CorpusConfig(name="c", reader="parquet", path=place, limit=limit, limit_seed=seed)
     reader = open_corpus(corpus, "")
     return [d.text for s in reader.splits(20_000) for d in reader.read(s, ReadLog())]
 
 
 @pytest.mark.slow
-def test_shards_are_those_of_local_files_and_the_commit_is_kept(hub: Hub, work: Path) -> None:
+def test_shards_are_those_of_local_files_and_the_commit_is_kept(hub, work):
     local = prepare(work, f"{work}/local/data/nl/train", "local-shards")
     place = f"{TOP}/data/nl/train/*.parquet"
     far = prepare(work, place, "hub-shards", "runner.workers=2")
@@ -91,7 +89,7 @@ def test_shards_are_those_of_local_files_and_the_commit_is_kept(hub: Hub, work: 
     assert prepare(work, place, "hub-shards").fingerprint != far.fingerprint
 
 
-def test_a_branch_that_moves_after_the_plan_changes_no_document(hub: Hub) -> None:
+def test_a_branch_that_moves_after_the_plan_changes_no_document(hub):
     corpus = CorpusConfig(name="c", reader="parquet", path=f"{TOP}/data/nl/train")
     wanted = documents(f"{TOP}/data/nl/train")
     reader = open_corpus(corpus, "")
@@ -100,9 +98,9 @@ def test_a_branch_that_moves_after_the_plan_changes_no_document(hub: Hub) -> Non
     assert [d.text for s in splits for d in reader.read(s, ReadLog())] == wanted
 
 
-def test_all_stages_of_a_run_read_one_commit(hub: Hub) -> None:
+def test_all_stages_of_a_run_read_one_commit(hub):
     class Settings:
-        def __init__(self) -> None:
+        def __init__(self):
             self.corpus = CorpusConfig(
                 name="c", reader="mix", parts={"nl": {"reader": "parquet", "path": f"{TOP}/data/nl"}}
             )
@@ -118,12 +116,12 @@ def test_all_stages_of_a_run_read_one_commit(hub: Hub) -> None:
 
 
 @pytest.mark.parametrize("limit", ["1", "30kB", "60kB", "1GB"])
-def test_a_limit_takes_the_same_documents_from_disk_and_hub(hub: Hub, work: Path, limit: str) -> None:
+def test_a_limit_takes_the_same_documents_from_disk_and_hub(hub, work, limit):
     for pattern in ("data/nl/train", "data/nl/*/*.parquet"):
         assert documents(f"{TOP}/{pattern}", limit) == documents(f"{work}/local/{pattern}", limit)
 
 
-def test_a_limit_takes_about_its_bytes_and_less_is_a_part_of_more(work: Path) -> None:
+def test_a_limit_takes_about_its_bytes_and_less_is_a_part_of_more(work):
     place = f"{work}/local/data/nl/train"
     size = sum(map(len, FILES.values()))
     every = documents(place)
@@ -135,19 +133,19 @@ def test_a_limit_takes_about_its_bytes_and_less_is_a_part_of_more(work: Path) ->
     assert documents(place, str(size // 2), seed=1) != documents(place, str(size // 2))
 
 
-def test_files_outside_a_limit_are_not_opened(hub: Hub) -> None:
+def test_files_outside_a_limit_are_not_opened(hub):
     documents(f"{TOP}/data/nl/train", "1")
     assert len(set(hub.paths("/resolve/"))) == 1
 
 
-def test_a_limit_of_nothing_is_refused() -> None:
+def test_a_limit_of_nothing_is_refused():
     for limit in ("0", "x", "-1GB", "GB"):
         with refused(ConfigError, key="corpus.limit"):
             CorpusConfig(name="c", reader="parquet", limit=limit)
 
 
 @pytest.mark.parametrize("place", ["", "/*.txt", "/**"])
-def test_a_limit_of_small_files_takes_whole_files(tmp_path: Path, place: str) -> None:
+def test_a_limit_of_small_files_takes_whole_files(tmp_path, place):
     for number in range(9):
         (tmp_path / f"{number}.txt").write_text(f"{number} " + "word " * 200)
     corpus = CorpusConfig(name="c", reader="text", path=f"{tmp_path}{place}", limit="3500")

@@ -4,7 +4,6 @@ import json
 import re
 import xml.etree.ElementTree as ET
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -21,7 +20,7 @@ from tests.support import finished
 from tests.support.refusals import refused
 
 
-def manifest(folder: Path, stage: str, fingerprint: str, inputs: dict[str, str], /, **figures: object) -> None:
+def manifest(folder, stage, fingerprint, inputs, /, **figures):
     folder.mkdir(parents=True)
     finished.manifest(
         stage,
@@ -32,7 +31,7 @@ def manifest(folder: Path, stage: str, fingerprint: str, inputs: dict[str, str],
     ).write(folder)
 
 
-def write_run(folder: Path) -> Path:
+def write_run(folder):
     """Write a run with a hostile task name."""
     manifest(folder / "vocab", "vocab", "a", {})
     manifest(
@@ -60,50 +59,50 @@ def write_run(folder: Path) -> Path:
     return folder
 
 
-def score_of(folder: Path, task: str, score: float, inputs: dict[str, str] | None = None, /, **more: object) -> None:
+def score_of(folder, task, score, inputs=None, /, **more):
     """Write an evaluation of a task, which is one of GLUE unless more is said."""
     usual = {"task": task, "title": task, "sample": False, "metric": "accuracy", "baseline": 0.5, "majority": 0.5}
     figures = usual | {"score": score, "rows": {"train": 1, "dev": 1}} | more
     manifest(folder / f"evaluate-{task}", "evaluate", "e", inputs or {}, **figures)
 
 
-def change(folder: Path, **fields: object) -> None:
+def change(folder, **fields):
     """Give a manifest other fields."""
     place = folder / MANIFEST
     place.write_text(json.dumps(json.loads(place.read_text()) | fields))
 
 
-def page(work: Path, out: str = "report") -> str:
+def page(work, out="report"):
     config = ReportConfig(workdir=str(work), out=str(work / out))
     report.run(config)
     return (work / out / "report.html").read_text()
 
 
 @pytest.fixture
-def work(tmp_path: Path) -> Path:
+def work(tmp_path):
     """A run that a test may change."""
     return write_run(tmp_path / "work")
 
 
 @pytest.fixture(scope="module")
-def text(tmp_path_factory: pytest.TempPathFactory) -> str:
+def text(tmp_path_factory):
     """The page of that run as it is."""
     return page(write_run(tmp_path_factory.mktemp("run") / "work"))
 
 
-def test_the_figures_stand_on_the_page(text: str) -> None:
+def test_the_figures_stand_on_the_page(text):
     for shown in ("1,200", "56,789", "0.193", "0.059", "0.725", "0.518", "sample task", "redirect"):
         assert shown in text
 
 
-def test_a_card_counts_the_documents_that_the_shards_have(text: str) -> None:
+def test_a_card_counts_the_documents_that_the_shards_have(text):
     cards = [part.split("</div>")[0] for part in text.split('<div class="card">')[1:]]
     (documents,) = (card for card in cards if card.startswith("documents"))
     assert "<b>1,200</b>" in documents
     assert "1,241" in documents, "what they are of, with those that were skipped"
 
 
-def test_where_the_time_of_prepare_went_is_drawn_with_its_waits(work: Path) -> None:
+def test_where_the_time_of_prepare_went_is_drawn_with_its_waits(work):
     assert "time of the workers" not in page(work), "of an earlier release"
     change(work / "prepare", spent={"read": [1.5, 0.2], "tokenize": [3.0, 0.0]})
     (drawn,) = (part for part in page(work, "again").split("<figure>") if "time of the workers" in part)
@@ -111,21 +110,21 @@ def test_where_the_time_of_prepare_went_is_drawn_with_its_waits(work: Path) -> N
         assert shown in drawn
 
 
-def test_the_text_and_the_rows_that_a_score_is_of_are_named(work: Path) -> None:
+def test_the_text_and_the_rows_that_a_score_is_of_are_named(work):
     change(work / "prepare", config={"corpus": {"name": "viwiki", "language": "vi", "path": "/a/caf\udce9.bz2"}})
     text = page(work)
     for shown in ("viwiki", '<td>language<td class="n">vi<', r"caf\udce9.bz2", "dev rows", "1,000"):
         assert shown in text
 
 
-def test_the_page_reaches_for_nothing(text: str) -> None:
+def test_the_page_reaches_for_nothing(text):
     text = re.sub(r'xmlns(:\w+)?="[^"]*"', "", text)
     assert not re.search(r'(src|href)="(?!#)', text)
     assert not re.search(r"url\((?!#)", text)
     assert "<script" not in text
 
 
-def test_a_held_out_loss_that_rises_is_a_warning(work: Path) -> None:
+def test_a_held_out_loss_that_rises_is_a_warning(work):
     for rise, warned in ((0.2, True), (0.01, False), (-0.1, False)):
         rows = []
         for step in (10, 20, 30, 40):
@@ -139,7 +138,7 @@ def test_a_held_out_loss_that_rises_is_a_warning(work: Path) -> None:
         assert bool(re.search(r'class="banner">.*rose from 0\.600 .*0\.800', text)) == warned
 
 
-def test_what_was_made_from_other_shards_is_a_warning(work: Path) -> None:
+def test_what_was_made_from_other_shards_is_a_warning(work):
     """As after a takedown: the counts are new, the model is not."""
     assert "train: data.dir" not in page(work)
     config = {"workdir": "s3://bucket/run", "data": {"dir": "s3://bucket/run/prepare"}}
@@ -151,13 +150,13 @@ def test_what_was_made_from_other_shards_is_a_warning(work: Path) -> None:
         assert ("; warning: train: data.dir was another" in said) != same
 
 
-def test_what_became_of_documents_is_a_bar(text: str) -> None:
+def test_what_became_of_documents_is_a_bar(text):
     bar, _, key = text[text.index('class="parts"') :].partition("</div>")
     assert re.findall(r"flex: (\d+)", bar) == ["1200", "7"]
     assert re.findall(r'"key">([^<]+)', key) == ["written 1,200", "skipped 7"]
 
 
-def test_errors_of_a_task_are_shown_by_class(work: Path) -> None:
+def test_errors_of_a_task_are_shown_by_class(work):
     confusion = {"good": {"good": 41, "bad": 3}, "bad": {"good": 5, "bad": 51}}
     wrong = [{"texts": ["so <i>so</i>", "indeed"], "label": "good", "answer": "bad"}]
     score_of(work, "y", 0.9, {"pretrained": "c"}, confusion=confusion, wrong=wrong)
@@ -166,7 +165,7 @@ def test_errors_of_a_task_are_shown_by_class(work: Path) -> None:
     assert "so &lt;i&gt;so&lt;/i&gt; | indeed<td>good<td" in shown
 
 
-def test_the_page_says_how_its_models_are_used(work: Path) -> None:
+def test_the_page_says_how_its_models_are_used(work):
     manifest(work / "convert", "convert", "d", {"train": "c"}, model="bert")
     (work / "evaluate-x" / "model").mkdir()
     (work / "evaluate-x" / "model" / "config.json").write_text("{}")
@@ -176,17 +175,17 @@ def test_the_page_says_how_its_models_are_used(work: Path) -> None:
     assert f"pipeline.predict pretrained={work / 'evaluate-x' / 'model'} input=FILE" in text
 
 
-def test_small_curves_are_folded(text: str) -> None:
+def test_small_curves_are_folded(text):
     folded = re.search(r"<details>.*?</details>", text, flags=re.DOTALL)
     assert "Throughput" in folded[0]
     assert "Masked-LM loss" not in folded[0]
 
 
-def test_what_others_named_is_text(text: str) -> None:
+def test_what_others_named_is_text(text):
     assert "&lt;script&gt;alert(1)" in text
 
 
-def test_every_plot_is_well_formed_and_takes_the_colour_of_the_page(text: str) -> None:
+def test_every_plot_is_well_formed_and_takes_the_colour_of_the_page(text):
     found = re.findall(r"<svg.*?</svg>", text, flags=re.DOTALL)
     assert len(found) >= 4
     for plot in found:
@@ -194,38 +193,38 @@ def test_every_plot_is_well_formed_and_takes_the_colour_of_the_page(text: str) -
     assert any("currentColor" in plot for plot in found)
 
 
-def test_the_graph_has_an_arrow_for_each_input(text: str) -> None:
+def test_the_graph_has_an_arrow_for_each_input(text):
     graph = re.search(r'<svg class="dag".*?</svg>', text, flags=re.DOTALL)
     assert graph[0].count("<path") == 3
     assert graph[0].count("<rect") == 4
 
 
-def test_a_run_without_training_has_a_report(work: Path) -> None:
+def test_a_run_without_training_has_a_report(work):
     for name in ("train", "evaluate-x"):
         (work / name / "manifest.json").unlink()
     assert "1,200" in page(work)
 
 
 @pytest.mark.parametrize(("architecture", "name"), [("bert", "BERT"), ("modernbert", "ModernBERT"), ("neo", "neo")])
-def test_the_title_names_the_architecture(architecture: str, name: str) -> None:
+def test_the_title_names_the_architecture(architecture, name):
     train = finished.manifest("train", config={"model": {"architecture": architecture}})
     assert report.title_of([train], Path("work/x")) == f"{name} pre-training: x"
     assert report.title_of([], Path("work/x")) == "Pre-training: x"
 
 
-def test_what_a_crash_left_is_not_reported(work: Path) -> None:
+def test_what_a_crash_left_is_not_reported(work):
     (work / "prepare").rename(work / ".prepare.old")
     assert "prepare" not in report.stages_of(ReportConfig(workdir=str(work), out="x"))
     assert ".prepare.old" not in report.stages_of(ReportConfig(workdir=str(work), out="x"))
 
 
-def test_nothing_to_report_is_an_error(tmp_path: Path) -> None:
+def test_nothing_to_report_is_an_error(tmp_path):
     config = ReportConfig(workdir=str(tmp_path), out=str(tmp_path / "report"))
     with refused(InputError, value=str(tmp_path)):
         stage.run("report", config, report.make)
 
 
-def test_scores_stand_beside_published_ones_with_both_averages(work: Path) -> None:
+def test_scores_stand_beside_published_ones_with_both_averages(work):
     also = {
         "mnli_mm": {"metric": "accuracy", "score": 0.6, "baseline": 0.4},
         "ax": {"metric": "matthews", "score": 0.1, "baseline": None},
@@ -249,12 +248,12 @@ def test_scores_stand_beside_published_ones_with_both_averages(work: Path) -> No
     assert "| pre-trained | 70.0 | 60.0 |" in (work / "report" / "scores.md").read_text()
 
 
-def test_without_glue_nothing_is_compared(work: Path) -> None:
+def test_without_glue_nothing_is_compared(work):
     assert "Comparison with published models" not in page(work)
     assert not (work / "report" / "scores.json").exists()
 
 
-def test_scores_are_drawn_over_the_checkpoints_that_they_are_of(work: Path) -> None:
+def test_scores_are_drawn_over_the_checkpoints_that_they_are_of(work):
     for step, score in ((100, 0.6), (200, 0.7)):
         manifest(work / f"convert-{step}", "convert", "f", {}, step=step)
         score_of(work, f"rte-{step}", score)
@@ -264,7 +263,7 @@ def test_scores_are_drawn_over_the_checkpoints_that_they_are_of(work: Path) -> N
     assert "MNLI over checkpoints" not in text
 
 
-def test_checkpoints_of_two_trainings_are_two_curves(work: Path) -> None:
+def test_checkpoints_of_two_trainings_are_two_curves(work):
     for train, step in (("train", 100), ("train", 200), ("train-512", 50), ("train-512", 80)):
         name = f"{train}-{step}"
         manifest(work / f"convert-{name}", "convert", "f", {}, step=step)
@@ -274,7 +273,7 @@ def test_checkpoints_of_two_trainings_are_two_curves(work: Path) -> None:
     assert page(work).count("RTE over checkpoints") == 2
 
 
-def test_checkpoints_may_have_been_converted_one_by_one_or_together(work: Path) -> None:
+def test_checkpoints_may_have_been_converted_one_by_one_or_together(work):
     trained = work / "train" / "checkpoints" / "4f78b391e481"
     for step in (100, 200):
         one = work / f"convert-{step}"
@@ -301,7 +300,7 @@ def test_checkpoints_may_have_been_converted_one_by_one_or_together(work: Path) 
     assert text.count("RTE over checkpoints") == text.count("WNLI over checkpoints") == 1
 
 
-def test_two_folders_of_one_name_are_refused(work: Path, tmp_path: Path) -> None:
+def test_two_folders_of_one_name_are_refused(work, tmp_path):
     manifest(tmp_path / "other" / "train", "train", "c", {}, validation={})
     stages = [str(work / "train"), str(tmp_path / "other" / "train")]
     with refused(ConfigError, key="stages"):
@@ -309,26 +308,26 @@ def test_two_folders_of_one_name_are_refused(work: Path, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("lost", ["nope", "text"])
-def test_a_folder_that_is_named_has_a_finished_stage(work: Path, tmp_path: Path, lost: str) -> None:
+def test_a_folder_that_is_named_has_a_finished_stage(work, tmp_path, lost):
     (tmp_path / "text").mkdir()
     stages = [str(work / "train"), str(tmp_path / lost)]
     with refused(InputError, key="stages", value=stages[1]):
         report.run(ReportConfig(workdir=str(work), out=str(work / "report"), stages=stages))
 
 
-def configure(folder: Path, config: dict[str, str], **figures: object) -> None:
+def configure(folder, config, **figures):
     """Give a manifest a configuration, and more figures."""
     change(folder, config=config, figures=json.loads((folder / MANIFEST).read_text())["figures"] | figures)
 
 
-def test_sets_that_a_model_was_scored_on_too_have_rows(work: Path) -> None:
+def test_sets_that_a_model_was_scored_on_too_have_rows(work):
     also = {"mnli_mm": {"title": "MNLI-mm", "metric": "accuracy", "score": 0.61, "baseline": 0.4}}
     score_of(work, "mnli", 0.7, also=also)
     text = page(work)
     assert re.search(r"MNLI-mm.*?0\.610", text, flags=re.DOTALL)
 
 
-def test_each_task_has_a_card_with_its_baselines_and_chance_is_called_that(work: Path) -> None:
+def test_each_task_has_a_card_with_its_baselines_and_chance_is_called_that(work):
     score_of(work, "rte", 0.5)
     text = page(work)
     card = next(part for part in text.split('<div class="card">') if part.startswith("rte "))
@@ -340,7 +339,7 @@ def test_each_task_has_a_card_with_its_baselines_and_chance_is_called_that(work:
     assert "baseline 0.059" in first
 
 
-def test_samples_and_the_command_of_the_run_are_on_the_page(work: Path) -> None:
+def test_samples_and_the_command_of_the_run_are_on_the_page(work):
     assert "model fills in" not in page(work)
     sample = {"text": "a [MASK] <b>", "masks": [[{"word": "cat", "probability": 0.2512}]]}
     manifest(work / "convert", "convert", "g", {}, samples=[sample])
@@ -353,7 +352,7 @@ def test_samples_and_the_command_of_the_run_are_on_the_page(work: Path) -> None:
     assert "python -m pipeline.run corpus=x</pre>" in text
 
 
-def test_a_stage_that_was_made_again_stays_left_of_its_readers() -> None:
+def test_a_stage_that_was_made_again_stays_left_of_its_readers():
     stages = {
         name: Made(Path(name), finished.manifest(name, fingerprint=name, inputs=inputs, finished=when), None)
         for name, inputs, when in (
@@ -366,16 +365,16 @@ def test_a_stage_that_was_made_again_stays_left_of_its_readers() -> None:
     assert columns == {"train": 0, "convert": 1, "evaluate": 2}
 
 
-def test_a_page_of_all_stages_is_made_again_when_one_more_is_there(work: Path) -> None:
+def test_a_page_of_all_stages_is_made_again_when_one_more_is_there(work):
     assert "rte" not in page(work)
     score_of(work, "rte", 0.7)
     assert "rte" in page(work)
 
 
-def pairs_figures(**changes: object) -> dict[str, Any]:
+def pairs_figures(**changes):
     """The figures of an evaluation on two paradigms of BLiMP."""
 
-    def entry(accuracy: float, **more: str) -> dict[str, object]:
+    def entry(accuracy, **more):
         return {"accuracy": accuracy, "interval": [0.1, 0.9], "pairs": 10, **more}
 
     names = {"adjunct_island": 0.4, "wh_island": 0.8}
@@ -406,7 +405,7 @@ def pairs_figures(**changes: object) -> dict[str, Any]:
     }
 
 
-def test_minimal_pairs_have_a_table_next_to_published_models(work: Path) -> None:
+def test_minimal_pairs_have_a_table_next_to_published_models(work):
     manifest(work / "evaluate-blimp", "evaluate", "e", {"pretrained": "c"}, **pairs_figures())
     text = page(work)
     found = re.search(r"<tr[^>]*><td[^>]*>island effects<td.*?</tr>", text, re.S)
@@ -418,7 +417,7 @@ def test_minimal_pairs_have_a_table_next_to_published_models(work: Path) -> None
     assert "BLiMP" not in re.findall(r"Scores on dev sets.*?</table>", text, re.S)[0]
 
 
-def test_scores_over_seeds_have_mean_and_deviation(work: Path) -> None:
+def test_scores_over_seeds_have_mean_and_deviation(work):
     assert "seeds of pre-training" not in page(work)
     for seed, accuracy, score in ((1, 0.2, 0.8), (7, 0.21, 0.9)):
         manifest(

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
 
@@ -25,12 +24,12 @@ WORDS = NOUNS.split()
 
 
 @pytest.fixture(scope="module")
-def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def corpus(tmp_path_factory):
     """Books that each talk of words of their own."""
     return write_books(tmp_path_factory.mktemp("corpus") / "books", 30)
 
 
-def write_books(folder: Path, count: int) -> Path:
+def write_books(folder, count):
     folder.mkdir()
     for book in range(count):
         own = [WORDS[(book + k) % len(WORDS)] for k in range(4)]
@@ -43,7 +42,7 @@ def write_books(folder: Path, count: int) -> Path:
     return folder
 
 
-def command(changes: dict[str, object], corpus: Path, work: Path | str, *more: str) -> list[str]:
+def command(changes, corpus, work, *more):
     settings = {
         "vocab.size": 200,
         "prepare.validation_share": 0.3,
@@ -65,13 +64,13 @@ def command(changes: dict[str, object], corpus: Path, work: Path | str, *more: s
     ]
 
 
-def run(words: list[str]) -> str:
+def run(words):
     done = forked.run(words)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
 
-def lines_with(output: str, text: str) -> list[str]:
+def lines_with(output, text):
     return [line.split()[0] for line in output.splitlines() if text in line]
 
 
@@ -79,7 +78,7 @@ COPIES = ["convert", "convert-seed1"]
 STAGES = ["vocab", "prepare", "tasks", "train", "convert", "evaluate-sample_next", "report"]
 
 
-def test_a_dry_run_counts_the_hours_of_a_gpu_that_is_named(tmp_path: Path) -> None:
+def test_a_dry_run_counts_the_hours_of_a_gpu_that_is_named(tmp_path):
     words = ["+corpus=wiki", "recipe=devlin", "model=base", f"workdir={tmp_path}", "dry_run=true"]
     said = run([sys.executable, "-m", "pipeline.run", *words, "estimate_gpu=H100"])
     found = re.findall(r"(\w[\w-]*) [^;]*about ([\d.]+) GPU hours", said.partition("estimate: ")[2])
@@ -90,7 +89,7 @@ def test_a_dry_run_counts_the_hours_of_a_gpu_that_is_named(tmp_path: Path) -> No
     assert "MFU of 0.40" in said
 
 
-def test_another_scheduler_runs_what_is_printed(root: Path, corpus: Path, tmp_path: Path) -> None:
+def test_another_scheduler_runs_what_is_printed(root, corpus, tmp_path):
     """A plan alone, then each command in the order of the lines; the last makes the report."""
     work = tmp_path / "work"
     said = run(command({"train.steps": 10}, corpus, work, "executor=none"))
@@ -105,7 +104,7 @@ def test_another_scheduler_runs_what_is_printed(root: Path, corpus: Path, tmp_pa
     assert (work / "report" / "report.html").exists()
 
 
-def test_two_runs_do_not_share_a_folder(root: Path, corpus: Path, tmp_path: Path) -> None:
+def test_two_runs_do_not_share_a_folder(root, corpus, tmp_path):
     """By whichever name: the lock is in the folder, whose parent need not be writable either."""
     work, link = tmp_path / "work", tmp_path / "link"
     link.symlink_to(work)
@@ -116,7 +115,7 @@ def test_two_runs_do_not_share_a_folder(root: Path, corpus: Path, tmp_path: Path
     assert f"workdir={link}: another run" in done.stderr
 
 
-def test_a_gpu_without_a_known_peak_is_refused(tmp_path: Path) -> None:
+def test_a_gpu_without_a_known_peak_is_refused(tmp_path):
     words = ["+corpus=sample", f"workdir={tmp_path}", "dry_run=true", "estimate_gpu=H1"]
     done = forked.fresh("-m", "pipeline.run", *words)
     assert done.returncode == 2
@@ -125,7 +124,7 @@ def test_a_gpu_without_a_known_peak_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_killed_run_goes_on_and_a_finished_one_does_nothing(root: Path, corpus: Path, tmp_path: Path) -> None:
+def test_a_killed_run_goes_on_and_a_finished_one_does_nothing(root, corpus, tmp_path):
     work = tmp_path / "work"
     plan = run(command({}, corpus, work, "dry_run=true"))
     assert sorted(lines_with(plan, "not made yet")) == sorted(STAGES)
@@ -166,7 +165,7 @@ def test_a_killed_run_goes_on_and_a_finished_one_does_nothing(root: Path, corpus
     assert "settings changed: steps 60 -> 61" in changed
 
 
-def run_over_seeds(corpus: Path, work: Path) -> None:
+def run_over_seeds(corpus, work):
     """Another seed costs its own training and what follows; all else is shared."""
     words = command({}, corpus, work, "tasks=[]", "seeds=[0,1]")
     plan = run([*words, "dry_run=true"])
@@ -179,7 +178,7 @@ def run_over_seeds(corpus: Path, work: Path) -> None:
     assert known["held-out masked-LM accuracy (train)"]["seeds"].keys() == {"0", "1"}
 
 
-def test_a_users_mistake_in_a_stage_names_stage_and_log(tmp_path: Path) -> None:
+def test_a_users_mistake_in_a_stage_names_stage_and_log(tmp_path):
     (tmp_path / "empty").mkdir()
     (tmp_path / "empty" / "nothing.txt").write_text(" ")
     # Without tasks, as two stages that fail at the same time race for the error line.

@@ -15,7 +15,7 @@ from tests.support.refusals import refused
 pytestmark = pytest.mark.store
 
 
-def put(bucket: str, folder: Path, stage: str, **figures: object) -> str:
+def put(bucket, folder, stage, **figures):
     """Put the folder of a finished stage; return its address."""
     folder.mkdir(parents=True, exist_ok=True)
     finished.manifest(
@@ -31,9 +31,7 @@ def put(bucket: str, folder: Path, stage: str, **figures: object) -> str:
     return address
 
 
-def test_a_report_is_of_all_stages_in_the_store(
-    bucket: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_report_is_of_all_stages_in_the_store(bucket, tmp_path, capsys):
     out = f"{bucket}/run/report"
     config = ReportConfig(workdir=f"{bucket}/run/", out=out, mirror=str(tmp_path / "mirror"))
     with refused(InputError, key="workdir"):
@@ -48,7 +46,7 @@ def test_a_report_is_of_all_stages_in_the_store(
     assert "up to date" in capsys.readouterr().out
 
 
-def test_answers_to_glue_are_found_in_the_store(bucket: str, tmp_path: Path) -> None:
+def test_answers_to_glue_are_found_in_the_store(bucket, tmp_path):
     folder = tmp_path / "evaluate-rte"
     rows = folder / answers.FOLDER / "RTE.tsv"
     rows.parent.mkdir(parents=True)

@@ -3,7 +3,6 @@
 import shlex
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -19,13 +18,13 @@ SAME = (".arrow", ".txt", ".tsv", ".safetensors")  # of the rest some has times 
 SMALL = {"tasks.train_rows": 40, "train.steps": 8, "train.save_every": 4, "train.tracking.name": "none"}
 
 
-def run(root: Path, words: list[str], code: int = 0) -> str:
+def run(root, words, code=0):
     done = subprocess.run(words, cwd=root, text=True, check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     assert done.returncode == code, done.stdout
     return done.stdout
 
 
-def test_a_run_in_a_store_is_that_on_a_disk(root: Path, bucket: str, tmp_path: Path) -> None:
+def test_a_run_in_a_store_is_that_on_a_disk(root, bucket, tmp_path):
     corpus = tmp_path / "books"
     write_books(corpus, 16)
     work, mirror = f"{bucket}/run", tmp_path / "mirror"

@@ -22,11 +22,11 @@ SIZES = (
 OFFICIAL = {name: int(rows) for name, rows in (pair.split("=") for pair in SIZES.split())}
 
 
-def test_the_files_are_the_servers() -> None:
+def test_the_files_are_the_servers():
     assert {name: task.test_rows for name, task in answers.server_tasks().items()} == OFFICIAL
 
 
-def test_rows_are_words_or_scores_within_the_range() -> None:
+def test_rows_are_words_or_scores_within_the_range():
     assert answers.rows(examples.task_of("rte"), [1, 0]) == ("index\tprediction\n0\tnot_entailment\n1\tentailment\n")
     assert answers.submission_rows(examples.task_of("stsb"), [5.2, -0.1, 3.14159]) == (
         "index\tprediction\n0\t5.000\n1\t0.000\n2\t3.142\n"
@@ -34,7 +34,7 @@ def test_rows_are_words_or_scores_within_the_range() -> None:
 
 
 @pytest.mark.parametrize("name", ["stsb", "own"])
-def test_scores_are_written_as_predicted_outside_a_file_for_the_server(name: str) -> None:
+def test_scores_are_written_as_predicted_outside_a_file_for_the_server(name):
     task = replace(examples.task_of(name), labels=[], metrics=["pearson"])
     scores = "index\tprediction\n0\t87.250000\n1\t-3.141593\n2\t0.000012\n"
     assert answers.rows(task, [87.25, -3.141593, 0.000012]) == scores
@@ -43,7 +43,7 @@ def test_scores_are_written_as_predicted_outside_a_file_for_the_server(name: str
 
 
 @pytest.fixture
-def config(tmp_path: Path) -> SubmitConfig:
+def config(tmp_path):
     """Two evaluations that left answers."""
     for task in ("rte", "wnli"):
         folder = tmp_path / f"evaluate-{task}" / answers.FOLDER
@@ -56,7 +56,7 @@ def config(tmp_path: Path) -> SubmitConfig:
 
 
 @pytest.mark.slow
-def test_a_filled_submission_has_every_file_whole_and_equal_bytes(config: SubmitConfig) -> None:
+def test_a_filled_submission_has_every_file_whole_and_equal_bytes(config):
     made = stage.run("submit", config, submit.make)
     assert made.figures["filled"] == sorted(set(OFFICIAL) - {"RTE", "WNLI"}, key=list(answers.server_tasks()).index)
     with zipfile.ZipFile(Path(config.out) / submit.ARCHIVE) as archive:
@@ -67,7 +67,7 @@ def test_a_filled_submission_has_every_file_whole_and_equal_bytes(config: Submit
     assert again.files == made.files
 
 
-def test_answers_to_another_test_set_than_the_servers_are_refused(config: SubmitConfig) -> None:
+def test_answers_to_another_test_set_than_the_servers_are_refused(config):
     path = Path(config.evaluations[0]) / answers.FOLDER / "RTE.tsv"
     path.write_text(path.read_text().removesuffix("2999\tentailment\n"))
     with refused(InputError, r"2,999 rows.* 3,000", path=str(path)):
@@ -75,13 +75,13 @@ def test_answers_to_another_test_set_than_the_servers_are_refused(config: Submit
     assert not Path(config.out).exists()
 
 
-def test_a_file_that_is_of_no_task_of_the_server_is_refused(config: SubmitConfig) -> None:
+def test_a_file_that_is_of_no_task_of_the_server_is_refused(config):
     (Path(config.evaluations[0]) / answers.FOLDER / "Own.tsv").write_text("index\t0\n")
     with pytest.raises(InputError, match=r"Own\.tsv"):
         stage.run("submit", config, submit.make)
 
 
-def test_missing_answers_are_named_unless_they_shall_be_filled(config: SubmitConfig) -> None:
+def test_missing_answers_are_named_unless_they_shall_be_filled(config):
     with refused(InputError, "AX, CoLA, ", key="fill") as error:
         stage.run("submit", replace(config, fill=False), submit.make)
     # An evaluation of mnli answers AX and MNLI-mm too.
@@ -90,7 +90,7 @@ def test_missing_answers_are_named_unless_they_shall_be_filled(config: SubmitCon
         stage.run("submit", replace(config, evaluations=[]), submit.make)
 
 
-def test_the_command_finds_the_evaluations_of_a_run(config: SubmitConfig) -> None:
+def test_the_command_finds_the_evaluations_of_a_run(config):
     command = [sys.executable, "-m", "pipeline.submit", f"workdir={config.workdir}", "fill=true"]
     done = forked.run(command)
     assert done.returncode == 0, done.stderr

@@ -1,11 +1,8 @@
 """The text that a vocabulary is learnt from is on disk, however large."""
 
 import tracemalloc
-from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
-
-import pytest
+from typing import cast
 
 from pipeline import run
 from pipeline.orchestration.run_document import StageRecord
@@ -13,7 +10,7 @@ from pipeline.vocab import TextSample
 from tests.support import finished
 
 
-def test_a_sample_is_not_held_in_memory(tmp_path: Path) -> None:
+def test_a_sample_is_not_held_in_memory(tmp_path):
     tracemalloc.start()
     try:
         sample = TextSample(tmp_path)
@@ -32,16 +29,14 @@ def test_a_sample_is_not_held_in_memory(tmp_path: Path) -> None:
 SAMPLES = [{"text": "the [MASK] .", "masks": [[{"word": "mill", "probability": 0.5}]]}]
 
 
-def converted(out: Path, figures: dict[str, Any]) -> StageRecord:
+def converted(out, figures):
     """A stage `convert` that is done."""
     out.mkdir()
     finished.manifest("convert", figures=figures).write(out)
     return cast(StageRecord, SimpleNamespace(kind="convert", out=out))
 
 
-def test_checkpoints_that_are_converted_too_do_not_hide_the_models_samples(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_checkpoints_that_are_converted_too_do_not_hide_the_models_samples(tmp_path, capsys):
     model = converted(tmp_path / "convert", {"samples": SAMPLES})
     marked = converted(tmp_path / "marked", {"checkpoints": {"chck_1M": {"samples": SAMPLES}}})
     run.show_samples([marked])

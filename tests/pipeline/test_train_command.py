@@ -1,9 +1,7 @@
 """`python -m pipeline.train`: one process or several, and quick answers before PyTorch is there."""
 
 import shutil
-import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -14,17 +12,17 @@ from tests.support import forked
 
 
 @pytest.fixture(scope="module")
-def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def work(tmp_path_factory):
     """A folder with a vocabulary and prepared shards."""
     return make_work(tmp_path_factory.mktemp("work"))
 
 
-def train(*words: str, python: tuple[str, ...] = ()) -> subprocess.CompletedProcess:
+def train(*words, python=()):
     return forked.fresh(*python, "-m", "pipeline.train", *words)
 
 
 @pytest.mark.parametrize("words", [["--help"], ["model=tiny", "model.heads=3"]])
-def test_help_and_mistakes_do_not_wait_for_pytorch(words: list[str]) -> None:
+def test_help_and_mistakes_do_not_wait_for_pytorch(words):
     done = train(*words, python=("-X", "importtime"))
     imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
     assert "model.config" in imported
@@ -32,7 +30,7 @@ def test_help_and_mistakes_do_not_wait_for_pytorch(words: list[str]) -> None:
 
 
 @pytest.mark.slow
-def test_one_process_trains_without_a_launchers_words(work: Path, tmp_path: Path) -> None:
+def test_one_process_trains_without_a_launchers_words(work, tmp_path):
     done = train(f"workdir={work}", f"out={tmp_path / 'train'}", *SMALL, "steps=2", "processes=1")
     assert done.returncode == 0, done.stderr
     assert "Warning" not in done.stdout + done.stderr
@@ -50,7 +48,7 @@ def test_one_process_trains_without_a_launchers_words(work: Path, tmp_path: Path
 
 
 @pytest.mark.slow
-def test_several_processes_train_as_one(work: Path, tmp_path: Path) -> None:
+def test_several_processes_train_as_one(work, tmp_path):
     words = [f"workdir={work}", f"out={tmp_path / 'train'}", *SMALL, "steps=2", "processes=2"]
     done = train(*words)
     assert done.returncode == 0, done.stderr
@@ -59,7 +57,7 @@ def test_several_processes_train_as_one(work: Path, tmp_path: Path) -> None:
     assert manifest.figures["world_size"] == 2
 
 
-def test_a_number_of_processes_that_the_launcher_did_not_start_is_refused(work: Path, tmp_path: Path) -> None:
+def test_a_number_of_processes_that_the_launcher_did_not_start_is_refused(work, tmp_path):
     done = forked.fresh("model/train.py", f"workdir={work}", f"out={tmp_path}", "processes=2")
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()
@@ -67,7 +65,7 @@ def test_a_number_of_processes_that_the_launcher_did_not_start_is_refused(work: 
 
 
 @pytest.mark.slow
-def test_a_mistake_that_every_rank_finds_is_one_line(work: Path, tmp_path: Path) -> None:
+def test_a_mistake_that_every_rank_finds_is_one_line(work, tmp_path):
     folder = tmp_path / "prepare"
     shutil.copytree(work / "prepare", folder)
     shard = next(folder.glob("train-*.arrow"))

@@ -7,7 +7,6 @@ import io
 import json
 import tarfile
 import unicodedata
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,7 +16,6 @@ from model.huggingface.names import NAMES
 from pipeline import vocab
 from pipeline.config import CorpusConfig, VocabConfig
 from pipeline.errors import ConfigError, InputError
-from pipeline.records.manifest import Result
 from pipeline.storage.checksums import sha256
 from pipeline.text import clean
 from pipeline.tokenization import existing_vocabulary
@@ -29,7 +27,7 @@ WORDS = TEXT.split()
 
 
 @pytest.fixture
-def books(tmp_path: Path) -> Path:
+def books(tmp_path):
     """A folder of small books that differ."""
     folder = tmp_path / "books"
     folder.mkdir()
@@ -39,23 +37,23 @@ def books(tmp_path: Path) -> Path:
     return folder
 
 
-def config(books: Path, out: Path, **settings: Any) -> VocabConfig:
+def config(books, out, **settings):
     corpus = CorpusConfig(name="books", reader="books", path=str(books))
     return VocabConfig(corpus=corpus, source="none", out=str(out), **{"size": 120} | settings)
 
 
-def make(books: Path, out: Path, **settings: Any) -> tuple[Path, Result]:
+def make(books, out, **settings):
     out.mkdir(parents=True)
     return out, vocab.make(config(books, out, **settings), out)
 
 
-def test_the_same_corpus_gives_the_same_bytes(books: Path, tmp_path: Path) -> None:
+def test_the_same_corpus_gives_the_same_bytes(books, tmp_path):
     first, second = (make(books, tmp_path / name)[0] for name in ("one", "two"))
     for name in ("vocab.txt", "tokenizer.json"):
         assert (first / name).read_bytes() == (second / name).read_bytes()
 
 
-def test_both_files_hold_one_vocabulary(books: Path, tmp_path: Path) -> None:
+def test_both_files_hold_one_vocabulary(books, tmp_path):
     out, result = make(books, tmp_path / "out")
     entries = (out / "vocab.txt").read_text().splitlines()
     wordpiece = WordPiece.load(out)
@@ -65,14 +63,14 @@ def test_both_files_hold_one_vocabulary(books: Path, tmp_path: Path) -> None:
     assert len(entries) == len(set(entries)) == result.figures["size"] <= 120
 
 
-def test_pairs_come_out_as_bert_wants_them(books: Path, tmp_path: Path) -> None:
+def test_pairs_come_out_as_bert_wants_them(books, tmp_path):
     out, _ = make(books, tmp_path / "out")
     encoded = Tokenizer.from_file(str(out / "tokenizer.json")).encode("The cat", "a Mat")
     assert encoded.tokens == ["[CLS]", "the", "cat", "[SEP]", "a", "mat", "[SEP]"]
     assert encoded.type_ids == [0, 0, 0, 0, 1, 1, 1]
 
 
-def test_special_tokens_in_the_text_are_not_learnt_as_words(books: Path, tmp_path: Path) -> None:
+def test_special_tokens_in_the_text_are_not_learnt_as_words(books, tmp_path):
     out, _ = make(books, tmp_path / "out")
     entries = (out / "vocab.txt").read_text().splitlines()
     assert "##]" not in entries
@@ -88,7 +86,7 @@ def test_special_tokens_in_the_text_are_not_learnt_as_words(books: Path, tmp_pat
         ({"split_chinese": False}, "中文", "Émile"),
     ],
 )
-def test_options_shape_the_words(books: Path, tmp_path: Path, settings: dict[str, bool], has: str, lacks: str) -> None:
+def test_options_shape_the_words(books, tmp_path, settings, has, lacks):
     out, result = make(books, tmp_path / "out", size=200, **settings)
     entries = (out / "vocab.txt").read_text().splitlines()
     assert has in entries
@@ -114,9 +112,7 @@ DECOMPOSED = {
 @pytest.mark.parametrize("language", DECOMPOSED)
 @pytest.mark.parametrize("settings", [{"lowercase": False}, {"strip_accents": False}, {}])
 @pytest.mark.parametrize("learnt", ["NFC", "NFD"])
-def test_a_letter_is_the_same_however_it_is_encoded(
-    tmp_path: Path, language: str, settings: dict[str, bool], learnt: str
-) -> None:
+def test_a_letter_is_the_same_however_it_is_encoded(tmp_path, language, settings, learnt):
     folder = tmp_path / "in"
     folder.mkdir()
     text = DECOMPOSED[language]
@@ -137,7 +133,7 @@ def test_a_letter_is_the_same_however_it_is_encoded(
 THAI = "เมืองภูเขาประเทศพูดขานอนบ้านงานฝนน้ำดอกไม้หลับสีฟังตาเขียนกาไปเขียววันพ่อจานปลาครูข้าว" * 3
 
 
-def test_what_a_vocabulary_does_not_know_is_said_in_characters(tmp_path: Path) -> None:
+def test_what_a_vocabulary_does_not_know_is_said_in_characters(tmp_path):
     folder = tmp_path / "in"
     folder.mkdir()
     (folder / "a.txt").write_text(f"{THAI} {THAI[:40]}\n" * 20)
@@ -151,13 +147,13 @@ def test_what_a_vocabulary_does_not_know_is_said_in_characters(tmp_path: Path) -
     assert old.coverage.warning is not None
 
 
-def test_a_small_corpus_gives_fewer_entries_and_says_so(books: Path, tmp_path: Path) -> None:
+def test_a_small_corpus_gives_fewer_entries_and_says_so(books, tmp_path):
     _, result = make(books, tmp_path / "out", size=30522)
     assert result.figures["size"] < 300
     assert "fewer than size=30,522" in result.summary
 
 
-def test_figures_describe_the_sample(books: Path, tmp_path: Path) -> None:
+def test_figures_describe_the_sample(books, tmp_path):
     figures = make(books, tmp_path / "out", size=200)[1].figures
     texts = [clean.clean(file.read_text()) for file in sorted(books.iterdir())]
     assert (figures["documents"], figures["characters"]) == (len(texts), sum(map(len, texts)))
@@ -166,15 +162,15 @@ def test_figures_describe_the_sample(books: Path, tmp_path: Path) -> None:
     assert figures["unknown_share"] == 0
 
 
-def test_the_sample_is_as_large_as_asked_and_keyed(books: Path) -> None:
-    def sample(seed: int) -> list[str]:
+def test_the_sample_is_as_large_as_asked_and_keyed(books):
+    def sample(seed):
         return list(vocab.sample_corpus(config(books, books, sample_bytes=5000, seed=seed)))
 
     assert 4990 <= sum(len(text.encode()) for text in sample(0)) <= 5000
     assert sample(0) == sample(0)
 
 
-def test_a_sample_is_spread_over_the_splits(books: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sample_is_spread_over_the_splits(books, monkeypatch):
     monkeypatch.setattr(vocab, "SPLIT_BYTES", 4000)
     monkeypatch.setattr(vocab, "LEAST_BYTES", 100)
     sample = vocab.sample_corpus(config(books, books, sample_bytes=2000))
@@ -184,9 +180,7 @@ def test_a_sample_is_spread_over_the_splits(books: Path, monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("name", ["all.jsonl.gz", "all.jsonl.bz2", "all.tar.gz"])
-def test_a_sample_of_a_file_that_cannot_be_cut_is_spread_over_it(
-    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_sample_of_a_file_that_cannot_be_cut_is_spread_over_it(tmp_path, name, monkeypatch):
     monkeypatch.setattr(vocab, "PIECE", 1000)
     texts = [f"{'early' if number < 500 else 'late'} {number} " * 20 for number in range(1000)]
     path = tmp_path / name
@@ -214,14 +208,14 @@ def test_a_sample_of_a_file_that_cannot_be_cut_is_spread_over_it(
     assert whole == [text.strip() for text in texts], "a small file is read whole"
 
 
-def test_no_text_is_an_error(tmp_path: Path) -> None:
+def test_no_text_is_an_error(tmp_path):
     (tmp_path / "empty.txt").write_text(" \n\n")
     with pytest.raises(InputError, match=f"1 document of {tmp_path}"):
         make(tmp_path, tmp_path / "out")
 
 
 @pytest.mark.parametrize(("entry", "lowercase"), [("word", True), ("Word", False)])
-def test_an_existing_vocabulary_is_taken_as_it_is(tmp_path: Path, entry: str, lowercase: bool) -> None:
+def test_an_existing_vocabulary_is_taken_as_it_is(tmp_path, entry, lowercase):
     file = tmp_path / "mine.txt"
     file.write_text("\n".join(["[unused0]", *SPECIAL, entry]) + "\n")
     out, result = make(tmp_path, tmp_path / "out", existing=str(file))
@@ -232,7 +226,7 @@ def test_an_existing_vocabulary_is_taken_as_it_is(tmp_path: Path, entry: str, lo
         assert (again / name).read_bytes() == (out / name).read_bytes()
 
 
-def test_an_existing_tokenizer_with_unused_ids_has_no_vocab_txt(tmp_path: Path) -> None:
+def test_an_existing_tokenizer_with_unused_ids_has_no_vocab_txt(tmp_path):
     spec = json.loads(build([*SPECIAL, "the", "cat"]))
     spec["model"]["vocab"]["cat"] = 9
     file = tmp_path / "tokenizer.json"
@@ -242,7 +236,7 @@ def test_an_existing_tokenizer_with_unused_ids_has_no_vocab_txt(tmp_path: Path) 
     assert result.figures["size"] == WordPiece.load(out).size == 10
 
 
-def test_an_existing_tokenizer_keeps_its_own_options(tmp_path: Path) -> None:
+def test_an_existing_tokenizer_keeps_its_own_options(tmp_path):
     file = tmp_path / "tokenizer.json"
     file.write_text(json.dumps(json.loads(build([*SPECIAL, "a"], lowercase=False))))
     out, result = make(tmp_path, tmp_path / "out", existing=str(file))
@@ -250,9 +244,7 @@ def test_an_existing_tokenizer_keeps_its_own_options(tmp_path: Path) -> None:
     assert result.figures["lowercase"] is False
 
 
-def test_files_of_other_tokenizers_are_rewritten_by_the_command_that_is_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_files_of_other_tokenizers_are_rewritten_by_the_command_that_is_told(tmp_path, monkeypatch):
     folder = tmp_path / "byte-level"
     folder.mkdir()
     byte_level = ByteLevelBPETokenizer()
@@ -272,7 +264,7 @@ def test_files_of_other_tokenizers_are_rewritten_by_the_command_that_is_told(
             make(tmp_path, tmp_path / name, existing=str(folder / name))
 
 
-def test_a_vocabulary_without_mask_is_refused(tmp_path: Path) -> None:
+def test_a_vocabulary_without_mask_is_refused(tmp_path):
     file = tmp_path / "vocab.txt"
     file.write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\nword\n")
     with pytest.raises(InputError, match=r"vocab.txt: \[MASK\]"):
@@ -280,7 +272,7 @@ def test_a_vocabulary_without_mask_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def small(tmp_path: Path) -> Path:
+def small(tmp_path):
     """A vocabulary that knows letters and one word."""
     path = tmp_path / "vocab.txt"
     letters = [chr(code) for code in range(ord("a"), ord("z") + 1)]
@@ -289,7 +281,7 @@ def small(tmp_path: Path) -> Path:
     return path
 
 
-def test_entries_are_added_after_those_that_are_there(books: Path, small: Path, tmp_path: Path) -> None:
+def test_entries_are_added_after_those_that_are_there(books, small, tmp_path):
     (tmp_path / "more.txt").write_text("running\ncat\n##ing\n")
     out, result = make(books, tmp_path / "out", existing=str(small), additions=str(tmp_path / "more.txt"), learn=4)
     before, after = small.read_text().splitlines(), (out / "vocab.txt").read_text().splitlines()
@@ -306,14 +298,14 @@ def test_entries_are_added_after_those_that_are_there(books: Path, small: Path, 
 
 
 @pytest.mark.parametrize("entry", ["Running", "two words", "a-b"])
-def test_an_entry_that_could_never_be_found_is_refused(books: Path, small: Path, tmp_path: Path, entry: str) -> None:
+def test_an_entry_that_could_never_be_found_is_refused(books, small, tmp_path, entry):
     (tmp_path / "more.txt").write_text(f"{entry}\n")
     with refused(InputError, f"'{entry}'", key="additions", line=1):
         make(books, tmp_path / "out", existing=str(small), additions=str(tmp_path / "more.txt"))
 
 
 @pytest.fixture
-def padded(small: Path, tmp_path: Path) -> Path:
+def padded(small, tmp_path):
     """A folder as sentence-transformers publishes it: the tokenizer pads and cuts texts."""
     tokenizer = Tokenizer.from_str(build(small.read_text().splitlines()))
     tokenizer.enable_padding(length=8)
@@ -325,9 +317,7 @@ def padded(small: Path, tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("settings", [{}, {"learn": 4}])
-def test_padding_and_truncation_of_an_existing_tokenizer_are_left_out(
-    books: Path, padded: Path, tmp_path: Path, settings: dict[str, int]
-) -> None:
+def test_padding_and_truncation_of_an_existing_tokenizer_are_left_out(books, padded, tmp_path, settings):
     out, result = make(books, tmp_path / "out", existing=str(padded), **settings)
     assert result.figures["added"] == settings.get("learn", 0)
     written = Tokenizer.from_file(str(out / "tokenizer.json"))
@@ -339,7 +329,7 @@ def test_padding_and_truncation_of_an_existing_tokenizer_are_left_out(
     assert len(ids) > 8
 
 
-def test_learnt_entries_that_the_tokenizer_never_gives_are_left_out(books: Path, small: Path, tmp_path: Path) -> None:
+def test_learnt_entries_that_the_tokenizer_never_gives_are_left_out(books, small, tmp_path):
     spec = json.loads(build(small.read_text().splitlines()))
     spec["normalizer"] = {
         "type": "Sequence",
@@ -357,7 +347,7 @@ def test_learnt_entries_that_the_tokenizer_never_gives_are_left_out(books: Path,
     assert len(entries) == len(small.read_text().splitlines()) + result.figures["added"]
 
 
-def test_capitals_are_learnt_by_a_tokenizer_that_keeps_them(small: Path, tmp_path: Path) -> None:
+def test_capitals_are_learnt_by_a_tokenizer_that_keeps_them(small, tmp_path):
     (tmp_path / "text").mkdir()
     (tmp_path / "text" / "a.txt").write_text("Berlin lies in Brandenburg . " * 60)
     spec = json.loads(build(small.read_text().splitlines())) | {"normalizer": None}
@@ -370,7 +360,7 @@ def test_capitals_are_learnt_by_a_tokenizer_that_keeps_them(small: Path, tmp_pat
     assert {"Berlin", "Brandenburg"} <= learnt
 
 
-def test_what_any_normalizer_does_to_capitals_is_said(books: Path, tmp_path: Path) -> None:
+def test_what_any_normalizer_does_to_capitals_is_said(books, tmp_path):
     tokenizer = Tokenizer(models.Unigram([(token, 0.0) for token in [*SPECIAL, "a"]], unk_id=1))
     kinds = [normalizers.NFKD(), normalizers.StripAccents(), normalizers.Lowercase()]
     tokenizer.normalizer = normalizers.Sequence(kinds)
@@ -380,7 +370,7 @@ def test_what_any_normalizer_does_to_capitals_is_said(books: Path, tmp_path: Pat
     assert result.figures["lowercase"] is True
 
 
-def test_nothing_is_added_to_a_tokenizer_of_another_kind(books: Path, tmp_path: Path) -> None:
+def test_nothing_is_added_to_a_tokenizer_of_another_kind(books, tmp_path):
     words = models.WordLevel({token: n for n, token in enumerate(SPECIAL)}, "[UNK]")
     Tokenizer(words).save(str(tmp_path / "tokenizer.json"))
     (tmp_path / "more.txt").write_text("running\n")
@@ -388,17 +378,17 @@ def test_nothing_is_added_to_a_tokenizer_of_another_kind(books: Path, tmp_path: 
         make(books, tmp_path / "out", existing=str(tmp_path / "tokenizer.json"), additions=str(tmp_path / "more.txt"))
 
 
-def test_a_name_of_the_hub_is_no_folder(tmp_path: Path) -> None:
+def test_a_name_of_the_hub_is_no_folder(tmp_path):
     with refused(ConfigError, "hf download owner/name --local-dir", key="existing"):
         make(tmp_path, tmp_path / "out", existing="owner/name")
 
 
-def test_additions_need_something_to_be_added_to(books: Path, tmp_path: Path) -> None:
+def test_additions_need_something_to_be_added_to(books, tmp_path):
     with pytest.raises(ConfigError, match="existing=FOLDER"):
         config(books, tmp_path / "out", learn=4)
 
 
-def test_a_dump_without_articles_says_what_was_passed_over(tmp_path: Path) -> None:
+def test_a_dump_without_articles_says_what_was_passed_over(tmp_path):
     pages = "".join(
         f"<page><title>{name}</title><ns>{number}</ns><id>1</id><revision><text>words</text></revision></page>"
         for name, number in (("Talk:A", 1), ("Talk:B", 1))
@@ -410,7 +400,7 @@ def test_a_dump_without_articles_says_what_was_passed_over(tmp_path: Path) -> No
         vocab.sample_corpus(VocabConfig(corpus=corpus, source="none", out="out"))
 
 
-def existing_folder(folder: Path, settings: dict[str, Any] | None) -> Path:
+def existing_folder(folder, settings):
     """A model's folder with a vocab.txt and perhaps a tokenizer_config.json."""
     folder.mkdir()
     (folder / "vocab.txt").write_text("\n".join([*SPECIAL, "word"]) + "\n")
@@ -428,9 +418,7 @@ OPTIONS: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("options", OPTIONS)
 @pytest.mark.parametrize("stated", [None, {}, {"do_lower_case": None}])
-def test_a_folder_gives_what_its_vocab_txt_gives(
-    options: dict[str, Any], stated: dict[str, Any] | None, tmp_path: Path
-) -> None:
+def test_a_folder_gives_what_its_vocab_txt_gives(options, stated, tmp_path):
     folder = existing_folder(tmp_path / "model", stated)
     one, _ = make(tmp_path, tmp_path / "one", existing=str(folder), **options)
     two, _ = make(tmp_path, tmp_path / "two", existing=str(folder / "vocab.txt"), **options)
@@ -448,9 +436,7 @@ def test_a_folder_gives_what_its_vocab_txt_gives(
     ],
 )
 @pytest.mark.parametrize("kind", ["tokenizer_config.json", "tokenizer.json"])
-def test_options_that_differ_from_an_existing_tokenizer_are_refused(
-    stated: dict[str, Any], options: dict[str, Any], key: str, kind: str, tmp_path: Path
-) -> None:
+def test_options_that_differ_from_an_existing_tokenizer_are_refused(stated, options, key, kind, tmp_path):
     folder = existing_folder(tmp_path / "model", stated)
     if kind == "tokenizer.json":
         folder, _ = make(tmp_path, tmp_path / "made", existing=str(folder))
@@ -458,7 +444,7 @@ def test_options_that_differ_from_an_existing_tokenizer_are_refused(
         make(tmp_path, tmp_path / "out", existing=str(folder), **options)
 
 
-def test_a_tokenizer_configuration_with_a_text_for_a_choice_is_named(tmp_path: Path) -> None:
+def test_a_tokenizer_configuration_with_a_text_for_a_choice_is_named(tmp_path):
     folder = existing_folder(tmp_path / "model", {"do_lower_case": "true"})
     with refused(InputError, "do_lower_case", path=str(folder / "tokenizer_config.json")):
         make(tmp_path, tmp_path / "out", existing=str(folder))
@@ -466,7 +452,7 @@ def test_a_tokenizer_configuration_with_a_text_for_a_choice_is_named(tmp_path: P
         WordPiece.load(folder)
 
 
-def test_a_large_file_that_is_read_whole_gives_a_sample_of_all_of_it(tmp_path: Path) -> None:
+def test_a_large_file_that_is_read_whole_gives_a_sample_of_all_of_it(tmp_path):
     rows = [f'"{word} {"lamp " * 200}"' for word in ("first", "last") for _ in range(9000)]
     (tmp_path / "corpus.csv").write_text("\n".join(["text", *rows]))
     corpus = CorpusConfig(name="csv", reader="csv", path=str(tmp_path / "corpus.csv"), options={"text": "text"})
@@ -475,7 +461,7 @@ def test_a_large_file_that_is_read_whole_gives_a_sample_of_all_of_it(tmp_path: P
     assert {"first", "last"} == set(found)
 
 
-def test_the_models_that_vocab_takes_are_those_that_convert_reads() -> None:
+def test_the_models_that_vocab_takes_are_those_that_convert_reads():
     assert set(existing_vocabulary.MODELS) == set(NAMES)
 
 
@@ -487,9 +473,7 @@ def test_the_models_that_vocab_takes_are_those_that_convert_reads() -> None:
         ({"config.json": '{"model_type": "roberta"}', "vocab.txt": "a 9\n", "bpe.codes": "a b 9\n"}, "bpe.codes"),
     ],
 )
-def test_a_model_that_no_later_command_takes_is_refused_at_once(
-    tmp_path: Path, files: dict[str, str], says: str
-) -> None:
+def test_a_model_that_no_later_command_takes_is_refused_at_once(tmp_path, files, says):
     for name, text in files.items():
         (tmp_path / name).write_text(text)
     with refused(InputError, says, key="existing"):

@@ -9,9 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -35,7 +33,7 @@ VERSIONS = sorted(path.stem for path in archive.HERE.glob("*.json"))
         pytest.param(name, marks=() if (archive.HERE / f"{name}.tar.xz").exists() else EARLIER) for name in VERSIONS
     ],
 )
-def release(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
+def release(request, tmp_path_factory):
     """The commands and values of an archive, unpacked into the working folder."""
     if not archive.path_of(request.param).exists():
         pytest.skip(f"not here: {archive.path_of(request.param)}")
@@ -45,7 +43,7 @@ def release(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         yield found
 
 
-def same(now: Any, was: Any) -> bool:
+def same(now, was):
     """Whether two values are one but for rounding, on another processor or with another library."""
     if isinstance(was, float):
         return math.isclose(now, was, rel_tol=1e-6, abs_tol=1e-9)
@@ -54,14 +52,14 @@ def same(now: Any, was: Any) -> bool:
     return bool(now == was)
 
 
-def test_each_file_is_read_to_the_values_that_were_noted(release: dict[str, Any]) -> None:
+def test_each_file_is_read_to_the_values_that_were_noted(release):
     for name, was in release["values"].items():
         now = archive.values(release["commands"][name])
         differ = {key: (now.get(key), value) for key, value in was.items() if not same(now.get(key), value)}
         assert not differ, name
 
 
-def test_a_training_resumes_and_ends_as_it_did(release: dict[str, Any], tmp_path: Path) -> None:
+def test_a_training_resumes_and_ends_as_it_did(release, tmp_path):
     top = shutil.copytree(Path.cwd(), tmp_path / "top")  # with the times
     with contextlib.chdir(top):
         for command in release["commands"].values():
@@ -70,7 +68,7 @@ def test_a_training_resumes_and_ends_as_it_did(release: dict[str, Any], tmp_path
 
 
 @pytest.mark.slow
-def test_a_training_that_was_stopped_resumes_after_its_last_step(release: dict[str, Any]) -> None:
+def test_a_training_that_was_stopped_resumes_after_its_last_step(release):
     commands = [command for command in release["commands"].values() if "pipeline.train " in command]
     if not commands:
         pytest.skip("no training of it was stopped")
@@ -96,7 +94,7 @@ def test_a_training_that_was_stopped_resumes_after_its_last_step(release: dict[s
     assert now[-1].name > saved[-1].name
 
 
-def resume(top: Path, command: str) -> None:
+def resume(top, command):
     """Take the end of a training away, as if it was killed before, and train from the record of its run."""
     config = composed(*shlex.split(command)[3:])
     nodes = graph.plan_graph(config)

@@ -5,7 +5,6 @@ import io
 import os
 import tarfile
 import zipfile
-from pathlib import Path
 
 import pytest
 
@@ -21,13 +20,13 @@ CONTAINER = '<container><rootfile full-path="book.opf"/></container>'
 PACKAGE = '<package><item id="a" href="{}" media-type="application/xhtml+xml"/><spine>{}</spine></package>'
 
 
-def documents(path: Path, on_error: str = "fail") -> list[str]:
+def documents(path, on_error="fail"):
     reader = open_corpus(CorpusConfig(name="books", reader="books", path=str(path), on_error=on_error), "")
     tally = ReadLog(on_error)
     return [d.text for split in reader.splits(1 << 20) for d in reader.read(split, tally)]
 
 
-def zipped(members: dict[str, bytes]) -> bytes:
+def zipped(members):
     held = io.BytesIO()
     with zipfile.ZipFile(held, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, content in members.items():
@@ -35,7 +34,7 @@ def zipped(members: dict[str, bytes]) -> bytes:
     return held.getvalue()
 
 
-def tarred(members: dict[str, bytes]) -> bytes:
+def tarred(members):
     held = io.BytesIO()
     with tarfile.open(fileobj=held, mode="w:gz") as archive:
         for name, content in members.items():
@@ -48,13 +47,13 @@ def tarred(members: dict[str, bytes]) -> bytes:
     return held.getvalue()
 
 
-def book(pages: dict[str, bytes], spine: str = '<itemref idref="a"/>', href: str = "a") -> bytes:
+def book(pages, spine='<itemref idref="a"/>', href="a"):
     names = {"META-INF/container.xml": CONTAINER.encode()}
     return zipped({**names, "book.opf": PACKAGE.format(href, spine).encode(), **pages})
 
 
 @pytest.mark.parametrize(("suffix", "pack"), [(".zip", zipped), (".tar.gz", tarred)])
-def test_members_named_outside_are_text_and_nothing_else(tmp_path: Path, suffix, pack) -> None:
+def test_members_named_outside_are_text_and_nothing_else(tmp_path, suffix, pack):
     inner = tmp_path / "corpus"
     inner.mkdir()
     path = inner / f"books{suffix}"
@@ -65,12 +64,12 @@ def test_members_named_outside_are_text_and_nothing_else(tmp_path: Path, suffix,
     assert not os.path.exists("/tmp/outside-of-the-corpus.txt")
 
 
-def test_a_book_cannot_name_files_outside_its_archive() -> None:
+def test_a_book_cannot_name_files_outside_its_archive():
     with pytest.raises(epub.Broken, match="incomplete"):
         epub.parse(book({"a": b"<p>Words.</p>"}, href="../../etc/passwd"))
 
 
-def test_a_member_that_unpacks_to_more_than_fits_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_member_that_unpacks_to_more_than_fits_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(budget, "DOCUMENT", 10_000)
     bomb = b"0" * 20_000
     for suffix, data in ((".zip", zipped({"a.txt": bomb})), (".tar.gz", tarred({"a.txt": bomb}))):
@@ -95,7 +94,7 @@ def test_a_member_that_unpacks_to_more_than_fits_is_refused(tmp_path: Path, monk
     ],
     ids=["tar.gz", "zip", "epub"],  # not the bytes, which have the time: workers must collect the same names
 )
-def test_a_broken_archive_is_named(tmp_path: Path, name: str, data: bytes) -> None:
+def test_a_broken_archive_is_named(tmp_path, name, data):
     (tmp_path / name).write_bytes(data)
     with pytest.raises(InputError, match=name):
         documents(tmp_path / name)
@@ -103,7 +102,7 @@ def test_a_broken_archive_is_named(tmp_path: Path, name: str, data: bytes) -> No
 
 @pytest.mark.fuzz
 @pytest.mark.parametrize("suffix", [".zip", ".tar.gz", ".tar", ".epub"])
-def test_a_damaged_archive_is_read_or_named(tmp_path: Path, suffix: str) -> None:
+def test_a_damaged_archive_is_read_or_named(tmp_path, suffix):
     whole = {
         ".zip": zipped({"a.txt": b"Words of a book.", "b.txt": b"Other words."}),
         ".tar.gz": tarred({"a.txt": b"Words of a book.", "b.txt": b"Other words."}),
@@ -112,7 +111,7 @@ def test_a_damaged_archive_is_read_or_named(tmp_path: Path, suffix: str) -> None
     }[suffix]
     path = tmp_path / f"a{suffix}"
 
-    def check(data: bytes) -> None:
+    def check(data):
         path.write_bytes(data)
         for on_error in ("fail", "skip"):
             try:

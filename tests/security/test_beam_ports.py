@@ -4,7 +4,6 @@ import json
 import os
 import socket
 import stat
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -55,7 +54,7 @@ LOOPBACK = {"0100007F", "00000000000000000000000001000000", "0000000000000000FFF
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("workers", "ports"), [(1, 0), (2, 4)])
-def test_the_local_runner_listens_on_loopback_alone(root: Path, tmp_path: Path, workers: int, ports: int) -> None:
+def test_the_local_runner_listens_on_loopback_alone(root, tmp_path, workers, ports):
     script = LISTENING.replace("sys.argv[1]", repr(str(tmp_path)))
     script = script.replace("sys.argv[2]", str(workers))
     done = forked.fresh("-c", script, env={**os.environ, "PYTHONPATH": str(root)})
@@ -67,7 +66,7 @@ def test_the_local_runner_listens_on_loopback_alone(root: Path, tmp_path: Path, 
 
 
 @pytest.mark.parametrize("asked", ["[::]:0", "localhost:0"])
-def test_a_server_of_this_process_listens_on_loopback(asked: str) -> None:
+def test_a_server_of_this_process_listens_on_loopback(asked):
     """That of a job service too, which asks for all addresses: a job replaces gRPC's."""
     beam_patches.apply()
     server = grpc.server(ThreadPoolExecutor(1))
@@ -81,7 +80,7 @@ def test_a_server_of_this_process_listens_on_loopback(asked: str) -> None:
 
 
 @pytest.fixture
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def cache(tmp_path, monkeypatch):
     """The folder in which this user's programs keep files."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.delenv(pool.SECRET, raising=False)
@@ -89,7 +88,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def port(cache: Path) -> Iterator[int]:
+def port(cache):
     """That of a pool of this user."""
     workers, server, port = pool.serve("localhost:0", pool.secret())
     yield port
@@ -97,7 +96,7 @@ def port(cache: Path) -> Iterator[int]:
     server.stop(0)
 
 
-def start(port: int, **params: str) -> str:
+def start(port, **params):
     """Ask for a worker of a service that is not there; return the answer's error."""
     with grpc.insecure_channel(f"localhost:{port}") as channel:
         request = fn_messages.StartWorkerRequest(worker_id="1", params=params)
@@ -107,10 +106,8 @@ def start(port: int, **params: str) -> str:
 
 
 @pytest.mark.parametrize("given", [None, "", "wrong", "é"])
-def test_a_pool_starts_no_worker_without_its_secret(
-    port: int, given: str | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(*_: object, **__: object) -> None:
+def test_a_pool_starts_no_worker_without_its_secret(port, given, monkeypatch):
+    def refuse(*_, **__):
         raise AssertionError("started")
 
     monkeypatch.setattr(pool.subprocess, "Popen", refuse)
@@ -120,12 +117,12 @@ def test_a_pool_starts_no_worker_without_its_secret(
 class Engine(fn_services.BeamFnControlServicer):
     """An engine that has no work for its worker, which therefore waits."""
 
-    def Control(self, request_iterator: Iterator[object], context: grpc.ServicerContext) -> Iterator[object]:
+    def Control(self, request_iterator, context):
         for _ in request_iterator:
             yield from ()
 
 
-def test_a_worker_is_stopped_only_by_who_started_it(cache: Path) -> None:
+def test_a_worker_is_stopped_only_by_who_started_it(cache):
     workers, server, port = pool.serve("localhost:0", pool.secret())
     engine = grpc.server(ThreadPoolExecutor(1))
     fn_services.add_BeamFnControlServicer_to_server(Engine(), engine)
@@ -147,7 +144,7 @@ def test_a_worker_is_stopped_only_by_who_started_it(cache: Path) -> None:
     server.stop(0)
 
 
-def test_the_secret_of_a_user_is_made_once_and_readable_by_no_other(cache: Path) -> None:
+def test_the_secret_of_a_user_is_made_once_and_readable_by_no_other(cache):
     made = pool.secret()
     assert len(made) == 32
     assert pool.secret() == made
@@ -155,14 +152,14 @@ def test_the_secret_of_a_user_is_made_once_and_readable_by_no_other(cache: Path)
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
 
 
-def test_the_environment_has_another_secret_where_machines_differ(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_has_another_secret_where_machines_differ(cache, monkeypatch):
     monkeypatch.setenv(pool.SECRET, "of two machines")
     assert pool.secret() == "of two machines"
     assert not cache.exists()
 
 
 @pytest.mark.parametrize("config", ["here:5000", '{"url": "here:5000"}', '{"url": "here:5000", "params": {"a": "b"}}'])
-def test_a_service_gets_the_secret_for_its_pool(cache: Path, config: str) -> None:
+def test_a_service_gets_the_secret_for_its_pool(cache, config):
     options = {"environment_type": "EXTERNAL", "environment_config": config}
     _, flags = service(RunnerConfig(name="spark", options=options), {}, None)
     found = json.loads(flags.get_all_options()["environment_config"])
@@ -170,7 +167,7 @@ def test_a_service_gets_the_secret_for_its_pool(cache: Path, config: str) -> Non
     assert ("a" in found["params"]) == ("params" in config)
 
 
-def test_the_pool_of_a_run_has_a_secret_of_its_own(cache: Path) -> None:
+def test_the_pool_of_a_run_has_a_secret_of_its_own(cache):
     with loopback() as (flags, _):
         found = json.loads(flags["environment_config"])
         host, _, port = found["url"].partition(":")

@@ -6,7 +6,6 @@ import re
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from xml.etree import ElementTree
@@ -18,7 +17,6 @@ from model.config import ModelConfig
 from model.huggingface import model_card
 from pipeline.console.redact import one_line, redact
 from pipeline.errors import InputError, Restart
-from pipeline.records.manifest import Manifest
 from pipeline.reporting import plots
 from pipeline.storage import http_transfer
 from pipeline.storage.http_transfer import RetryPolicy
@@ -32,7 +30,7 @@ HOSTILE = "a\x1b]0;t\x07\x1b[31m\x9b2J\r\x1b[K\u202egpj.\u2066\x7f\x08\udce9"
 SHOWN = r"a\u001b]0;t\u0007\u001b[31m\u009b2J\u000d\u001b[K\u202egpj.\u2066\u007f\u0008\udce9"
 
 
-def test_orders_are_written_out_and_letters_stay() -> None:
+def test_orders_are_written_out_and_letters_stay():
     assert redact(HOSTILE) == SHOWN
     assert redact(SHOWN) == SHOWN, "and once"
     assert one_line("a\nerror: b\u2028c") == r"a\nerror: b\u2028c"
@@ -41,24 +39,24 @@ def test_orders_are_written_out_and_letters_stay() -> None:
 
 
 @pytest.mark.parametrize("kind", [InputError, Restart])
-def test_an_error_is_one_line_without_orders(kind: type[Exception]) -> None:
+def test_an_error_is_one_line_without_orders(kind):
     text = str(kind(f"{HOSTILE}\nerror: another"))
     assert text == rf"{SHOWN}\nerror: another"
 
 
-def test_a_path_of_an_error_stays_a_path() -> None:
+def test_a_path_of_an_error_stays_a_path():
     assert InputError("unreadable", path=Path(HOSTILE)).path == HOSTILE
 
 
 @pytest.fixture
-def server() -> Iterator[str]:
+def server():
     """Serve answers whose reason is an order to a terminal."""
 
     class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
+        def do_GET(self):
             self.wfile.write(b"HTTP/1.0 403 no\x1b[2J\x9b31m\r\n\r\n")
 
-        def log_message(self, *_: object) -> None:
+        def log_message(self, *_):
             """Stay silent."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as made:
@@ -67,7 +65,7 @@ def server() -> Iterator[str]:
         made.shutdown()
 
 
-def test_the_words_of_a_server_are_text(server: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_words_of_a_server_are_text(server, monkeypatch):
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     with pytest.raises(InputError) as caught:
         http_transfer.read(server, RetryPolicy(5, 1))
@@ -77,7 +75,7 @@ def test_the_words_of_a_server_are_text(server: str, monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize(
     "name", [r"\frac$ {$", "$x$", "a_b^c", "_hidden", "<b>&\"'", HOSTILE.replace("\n", ""), "caf\udce9"]
 )
-def test_a_name_in_a_plot_is_text(name: str) -> None:
+def test_a_name_in_a_plot_is_text(name):
     for drawn in (
         plots.bars([name, "b"], [(name, [1.0, 2.0]), ("other", [1.0, 1.0])], name),
         plots.lines([(name, [1, 2], [1, 2]), ("other", [1, 2], [2, 1])], name, name),
@@ -89,7 +87,7 @@ def test_a_name_in_a_plot_is_text(name: str) -> None:
 @pytest.mark.parametrize(
     "license", ["Apache: 2.0", "no", "1.0", "a # b", "- x", "{a", "'", "x\n---\nlicense: mit", "\x1b[2J\u202ecc"]
 )
-def test_the_header_of_a_card_is_yaml_whatever_its_words(license: str) -> None:
+def test_the_header_of_a_card_is_yaml_whatever_its_words(license):
     corpus = {"name": HOSTILE + "\n| forged |", "language": "no", "path": f"/a/{HOSTILE}|b"}
     card = model_card.write(CONFIG, 1, [prepared(corpus)], {"license": license, "from|": "a\nb"})
     _, header, body = card.split("---\n", 2)
@@ -102,23 +100,23 @@ def test_the_header_of_a_card_is_yaml_whatever_its_words(license: str) -> None:
 
 
 @pytest.mark.parametrize("url", SIGNED)
-def test_a_card_has_no_signed_address(url: str) -> None:
+def test_a_card_has_no_signed_address(url):
     card = model_card.write(CONFIG, 1, [prepared({"name": "web", "files": [{"url": url}]})], {})
     assert SECRET not in card
     assert "https://h" in card
 
 
-def test_a_card_without_a_licence_says_so() -> None:
+def test_a_card_without_a_licence_says_so():
     card = model_card.write(CONFIG, 1, [], {})
     assert yaml.safe_load(card.split("---\n")[1])["license"] == "unknown"
     assert "fill in" in card
 
 
-def prepared(corpus: dict[str, object]) -> Manifest:
+def prepared(corpus):
     return finished.manifest("prepare", config={"corpus": corpus})
 
 
-def test_a_terminal_gets_the_orders_of_bars_alone(root: Path) -> None:
+def test_a_terminal_gets_the_orders_of_bars_alone(root):
     code = (
         "import sys; from pipeline.console import output, terminal; output.outlive_readers()\n"
         "print(sys.argv[1]); terminal.say(sys.argv[1]); print('\\r\\x1b[Kdone', file=sys.stderr)\n"
@@ -145,14 +143,14 @@ def test_a_terminal_gets_the_orders_of_bars_alone(root: Path) -> None:
     assert f"{SHOWN}\r\n" in text, "what is said, not printed, has not even these"
 
 
-def _read(terminal: int) -> bytes:
+def _read(terminal):
     try:
         return os.read(terminal, 10_000)
     except OSError:  # the other end is closed
         return b""
 
 
-def test_a_name_in_a_folder_is_no_order(tmp_path: Path) -> None:
+def test_a_name_in_a_folder_is_no_order(tmp_path):
     folder = tmp_path / "texts"
     folder.mkdir()
     (folder / f"{HOSTILE}\n.txt.gz").write_bytes(b"\x1f\x8b no gzip")

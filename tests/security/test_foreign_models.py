@@ -2,8 +2,6 @@
 
 import json
 import sys
-from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -28,7 +26,7 @@ DEEP = "[" * 200_000
 
 
 @pytest.fixture
-def model(tmp_path: Path) -> Path:
+def model(tmp_path):
     """A folder in Hugging Face's format."""
     (tmp_path / "vocab").mkdir()
     (tmp_path / "vocab" / "tokenizer.json").write_text(build(ENTRIES, lowercase=True))
@@ -37,7 +35,7 @@ def model(tmp_path: Path) -> Path:
     return tmp_path / "model"
 
 
-def change(path: Path, **fields: Any) -> None:
+def change(path, **fields):
     path.write_text(json.dumps(json.loads(path.read_text()) | fields))
 
 
@@ -54,7 +52,7 @@ def change(path: Path, **fields: Any) -> None:
         ("vocab_size", -1),
     ],
 )
-def test_sizes_are_compared_with_the_tensors_first(model: Path, key: str, value: int) -> None:
+def test_sizes_are_compared_with_the_tensors_first(model, key, value):
     sys.set_int_max_str_digits(0)
     change(model / "config.json", **{key: value})
     sys.set_int_max_str_digits(4300)
@@ -63,7 +61,7 @@ def test_sizes_are_compared_with_the_tensors_first(model: Path, key: str, value:
     assert caught.value.path == str(model / "config.json") or value == 2
 
 
-def test_a_modernbert_of_any_length_is_refused(model: Path) -> None:
+def test_a_modernbert_of_any_length_is_refused(model):
     change(
         model / "config.json",
         model_type="modernbert",
@@ -76,25 +74,25 @@ def test_a_modernbert_of_any_length_is_refused(model: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", [None, [], {"a": 1}, 3])
-def test_an_architecture_that_is_no_name_is_refused(model: Path, kind: object) -> None:
+def test_an_architecture_that_is_no_name_is_refused(model, kind):
     change(model / "config.json", model_type=kind, architectures=kind)
     with pytest.raises(InputError, match="architecture"):
         bert_format.load(model)
 
 
-def test_tensors_named_by_numbers_are_ignored(tmp_path: Path) -> None:
+def test_tensors_named_by_numbers_are_ignored(tmp_path):
     torch.save({1: torch.ones(2), "a": torch.ones(2)}, tmp_path / "pytorch_model.bin")
     assert list(read_file(tmp_path / "pytorch_model.bin")) == ["a"]
 
 
-def test_a_tensor_that_repeats_few_bytes_is_refused(tmp_path: Path) -> None:
+def test_a_tensor_that_repeats_few_bytes_is_refused(tmp_path):
     torch.save({"a": torch.ones(1).expand(10**9, 10**9)}, tmp_path / "pytorch_model.bin")
     with pytest.raises(InputError, match=r"pytorch_model\.bin: a "):
         read_file(tmp_path / "pytorch_model.bin")
 
 
 @pytest.mark.parametrize("text", [DEEP, '{"a":' * 200_000, '{"weight_map":' + DEEP, "[]", "1", ""])
-def test_any_json_is_an_object_or_refused(tmp_path: Path, text: str) -> None:
+def test_any_json_is_an_object_or_refused(tmp_path, text):
     path = tmp_path / "a.json"
     path.write_text(text)
     for read in (strict_json.read_object, parts_of, read_options):
@@ -103,26 +101,26 @@ def test_any_json_is_an_object_or_refused(tmp_path: Path, text: str) -> None:
         assert "\n" not in str(caught.value)
 
 
-def test_what_is_parsed_can_be_walked_through() -> None:
+def test_what_is_parsed_can_be_walked_through():
     assert strict_json.parse("[" * 100 + "]" * 100) is not None
     with pytest.raises(ValueError, match="deep"):
         strict_json.parse("[" * 102 + "]" * 102)
 
 
-def panicking(path: Path) -> None:
+def panicking(path):
     """Make a tokenizer.json whose expression takes too many steps, on which the library panics."""
     split = {"type": "Split", "pattern": {"Regex": "(x+x+)+y"}, "behavior": "Isolated", "invert": False}
     change(path, pre_tokenizer=split, normalizer=None)
 
 
-def test_a_panic_of_the_library_is_an_input_error(model: Path) -> None:
+def test_a_panic_of_the_library_is_an_input_error(model):
     panicking(model / "tokenizer.json")
     with pytest.raises(InputError, match="tokenizer"):
         WordPiece.load(model).encode(["x" * 60])
 
 
 @pytest.mark.slow
-def test_a_command_ends_in_a_line_at_a_panic(model: Path) -> None:
+def test_a_command_ends_in_a_line_at_a_panic(model):
     panicking(model / "tokenizer.json")
     (model / "a.txt").write_text("x" * 60 + "\n")
     done = forked.module(
@@ -133,7 +131,7 @@ def test_a_command_ends_in_a_line_at_a_panic(model: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_ids_far_beyond_the_entries_are_refused(model: Path) -> None:
+def test_ids_far_beyond_the_entries_are_refused(model):
     spec = json.loads((model / "tokenizer.json").read_text())
     spec["model"]["vocab"]["words"] = 2**32 - 1
     (model / "tokenizer.json").write_text(json.dumps(spec))
@@ -146,10 +144,10 @@ JSON = [*b"null {} [] 1e999 -1 0 99999999999999999999 NaN true".split(), b'"', b
 
 @pytest.mark.fuzz
 @pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "tokenizer_config.json"])
-def test_a_damaged_file_of_a_model_is_read_or_named(model: Path, tmp_path: Path, name: str) -> None:
+def test_a_damaged_file_of_a_model_is_read_or_named(model, tmp_path, name):
     whole = (model / name).read_bytes()
 
-    def check(data: bytes) -> None:
+    def check(data):
         (model / name).write_bytes(data)
         try:
             bert_format.load(model)
@@ -161,7 +159,7 @@ def test_a_damaged_file_of_a_model_is_read_or_named(model: Path, tmp_path: Path,
     hammer(check, damaged([whole], JSON), examples=40)
 
 
-def test_what_only_the_library_takes_for_json_is_refused(model: Path) -> None:
+def test_what_only_the_library_takes_for_json_is_refused(model):
     path = model / "tokenizer.json"
     path.write_text(path.read_text().replace('"version": "1.0",', '"version": "1.0", "1.0",'))
     with refused(InputError, "not valid JSON", path=str(path)):
@@ -169,7 +167,7 @@ def test_what_only_the_library_takes_for_json_is_refused(model: Path) -> None:
 
 
 @pytest.mark.fuzz
-def test_a_config_with_any_values_is_read_or_named(model: Path, tmp_path: Path) -> None:
+def test_a_config_with_any_values_is_read_or_named(model, tmp_path):
     whole = json.loads((model / "config.json").read_text())
     values = st.one_of(
         st.none(),
@@ -180,7 +178,7 @@ def test_a_config_with_any_values_is_read_or_named(model: Path, tmp_path: Path) 
         st.sampled_from([10**9, 2**31, 2**63, 10**30, -1, 0, [], {}, [[]], {"a": 1}]),
     )
 
-    def check(fields: dict[str, Any]) -> None:
+    def check(fields):
         (model / "config.json").write_text(json.dumps(whole | fields))
         try:
             bert_format.load(model)

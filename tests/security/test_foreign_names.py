@@ -3,7 +3,6 @@
 import hashlib
 import json
 import os
-from pathlib import Path
 
 import pytest
 
@@ -20,27 +19,26 @@ from pipeline.storage.cached_folders import CachedFolder
 from tests.security.hostile import hammer, soup
 from tests.support import finished, objects
 from tests.support.refusals import refused
-from tests.support.servers.store_proxy import Proxy
 
 OUTSIDE = ["../out.txt", "a/../../out.txt", "/tmp/out.txt", "", ".", "..", "a//b", "a/", "a/./b", "a\0b", None, 5]
 
 
-def manifest_of(files: dict[str, bytes]) -> bytes:
+def manifest_of(files):
     """The manifest of a stage with any names."""
     accounts = {name: {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()} for name, data in files.items()}
     return json.dumps(vars(finished.manifest("vocab", files=accounts))).encode()
 
 
 @pytest.mark.parametrize("name", OUTSIDE)
-def test_a_name_that_leads_out_is_refused(tmp_path: Path, name: object) -> None:
+def test_a_name_that_leads_out_is_refused(tmp_path, name):
     with refused(InputError, path="s3://bucket/list") as raised:
         file_search.inside(tmp_path, name, "s3://bucket/list")
     assert "\0" not in str(raised.value)
 
 
 @pytest.mark.fuzz
-def test_any_name_is_below_the_folder_or_refused(tmp_path: Path) -> None:
-    def check(name: str) -> None:
+def test_any_name_is_below_the_folder_or_refused(tmp_path):
+    def check(name):
         try:
             path = file_search.inside(tmp_path, name, "x")
         except InputError:
@@ -51,7 +49,7 @@ def test_any_name_is_below_the_folder_or_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("key", ["model/{there}/evil.txt", "model/a/../../../../evil.txt"])
-def test_a_listing_writes_nowhere_else(bucket: str, store: Proxy, tmp_path: Path, key: str) -> None:
+def test_a_listing_writes_nowhere_else(bucket, store, tmp_path, key):
     """Only what fetches by lists: a folder that no stage made."""
     there = tmp_path / "there"
     objects.put(f"{bucket}/model/config.json", b"{}")
@@ -65,7 +63,7 @@ def test_a_listing_writes_nowhere_else(bucket: str, store: Proxy, tmp_path: Path
 
 
 @pytest.mark.parametrize("name", ["../evil.txt", "{there}/evil.txt", "a/../../evil.txt"])
-def test_a_manifest_writes_nowhere_else(bucket: str, store: Proxy, tmp_path: Path, name: str) -> None:
+def test_a_manifest_writes_nowhere_else(bucket, store, tmp_path, name):
     named = name.format(there=tmp_path / "there")
     objects.put(f"{bucket}/vocab/manifest.json", manifest_of({named: b"evil"}))
     with refused(InputError, path=f"{bucket}/vocab/manifest.json"):
@@ -73,7 +71,7 @@ def test_a_manifest_writes_nowhere_else(bucket: str, store: Proxy, tmp_path: Pat
     assert not list(tmp_path.rglob("evil.txt"))
 
 
-def test_the_sums_of_a_checkpoint_write_nowhere_else(bucket: str, store: Proxy, tmp_path: Path) -> None:
+def test_the_sums_of_a_checkpoint_write_nowhere_else(bucket, store, tmp_path):
     group, data = "checkpoints/run/step-00000001", b"evil"
     sums = f"{hashlib.sha256(data).hexdigest()}  ../../../../../evil.txt\n"
     objects.put(f"{bucket}/train/{group}/SHA256SUMS", sums.encode())
@@ -86,7 +84,7 @@ def test_the_sums_of_a_checkpoint_write_nowhere_else(bucket: str, store: Proxy, 
     assert not list(tmp_path.rglob("evil.txt"))
 
 
-def test_an_index_of_a_copy_removes_nothing_elsewhere(tmp_path: Path) -> None:
+def test_an_index_of_a_copy_removes_nothing_elsewhere(tmp_path):
     """Its entries are files that a stage which resumes removes where the store has them not."""
     copy = CachedFolder(tmp_path, "s3://bucket/run/train")
     entry = {"size": 1, "mtime_ns": 1, "sha256": "", "etag": ""}
@@ -97,14 +95,14 @@ def test_an_index_of_a_copy_removes_nothing_elsewhere(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", OUTSIDE[:-2])
-def test_no_manifest_has_such_names(tmp_path: Path, name: str) -> None:
+def test_no_manifest_has_such_names(tmp_path, name):
     (tmp_path / "manifest.json").write_bytes(manifest_of({name: b""}))
     for of_input in (True, False):
         with refused(InputError, path=str(tmp_path / "manifest.json")):
             Manifest.read(tmp_path, of_input=of_input)
 
 
-def test_the_cache_of_shards_is_named_by_checksums_alone(tmp_path: Path) -> None:
+def test_the_cache_of_shards_is_named_by_checksums_alone(tmp_path):
     make_work(tmp_path)
     data = tmp_path / "prepare"
     fields = json.loads((data / "manifest.json").read_text())
@@ -118,7 +116,7 @@ def test_the_cache_of_shards_is_named_by_checksums_alone(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("name", OUTSIDE)
-def test_an_index_of_weights_names_files_of_its_folder(tmp_path: Path, name: object) -> None:
+def test_an_index_of_weights_names_files_of_its_folder(tmp_path, name):
     index = tmp_path / "model.safetensors.index.json"
     index.write_text(json.dumps({"weight_map": {"a": name, "b": "here.safetensors"}}))
     (tmp_path / "here.safetensors").touch()
@@ -126,7 +124,7 @@ def test_an_index_of_weights_names_files_of_its_folder(tmp_path: Path, name: obj
         parts_of(index)
 
 
-def test_modules_of_a_foreign_model_are_folders_of_it(tmp_path: Path) -> None:
+def test_modules_of_a_foreign_model_are_folders_of_it(tmp_path):
     source = tmp_path / "model"
     source.mkdir()
     for name in ("../other", "/etc", "..", 5):

@@ -1,7 +1,5 @@
 """No command line and no YAML file does more than set keys, or gets an error of one line."""
 
-from pathlib import Path
-
 import pytest
 from hydra import compose, initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
@@ -25,7 +23,7 @@ VALUES = [*PLAIN_VALUES.split(), "\\", " "]
 
 
 @pytest.fixture(scope="module")
-def keys() -> dict[str, list[str]]:
+def keys():
     """The keys of each command and of its groups."""
     for name, schema in COMMANDS.items():
         composing.register(name, schema)
@@ -45,8 +43,8 @@ def keys() -> dict[str, list[str]]:
     return found
 
 
-def test_any_overrides_compose_or_are_explained(keys: dict[str, list[str]]) -> None:
-    def check(data: st.DataObject) -> None:
+def test_any_overrides_compose_or_are_explained(keys):
+    def check(data):
         command = data.draw(st.sampled_from(sorted(COMMANDS)))
         overrides = data.draw(
             st.lists(
@@ -96,11 +94,11 @@ PIECES = [
 ]
 
 
-def test_any_yaml_is_a_config_or_is_explained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_any_yaml_is_a_config_or_is_explained(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "corpus").mkdir()
 
-    def check(text: str) -> None:
+    def check(text):
         (tmp_path / "corpus" / "mine.yaml").write_text(text, encoding="utf-8", errors="replace")
         GlobalHydra.instance().clear()
         try:
@@ -117,7 +115,7 @@ def test_any_yaml_is_a_config_or_is_explained(tmp_path: Path, monkeypatch: pytes
     hammer(check, soup(PIECES, 12), examples=40)
 
 
-def test_yaml_that_would_run_code_is_one_line_of_error(root: Path, tmp_path: Path) -> None:
+def test_yaml_that_would_run_code_is_one_line_of_error(root, tmp_path):
     (tmp_path / "corpus").mkdir()
     mine = "name: mine\nreader: !!python/object/apply:os.system ['touch owned']\n"
     (tmp_path / "corpus" / "mine.yaml").write_text(mine)

@@ -2,7 +2,6 @@
 
 import bz2
 import gzip
-from pathlib import Path
 
 import pytest
 
@@ -46,7 +45,7 @@ PLAIN_MARKUP = (
 MARKUP = [*PLAIN_MARKUP.split(), "\n", "* ", "== References ==\n", "\x00", "\u2028", "\U0001f600"]
 
 
-def read(path: Path) -> None:
+def read(path):
     """Every document of a dump, whole and cut into parts, is clean; errors name the file."""
     for size in (1 << 20, 300):
         try:
@@ -60,8 +59,8 @@ def read(path: Path) -> None:
             assert str(path) in str(error)  # noqa: PT017
 
 
-def test_a_damaged_dump_is_read_or_named(tmp_path: Path) -> None:
-    def check(data: bytes) -> None:
+def test_a_damaged_dump_is_read_or_named(tmp_path):
+    def check(data):
         path = tmp_path / "dump.xml"
         path.write_bytes(data)
         read(path)
@@ -78,7 +77,7 @@ def test_a_damaged_dump_is_read_or_named(tmp_path: Path) -> None:
         (b"<mediawiki", b'<?xml version="1.0" encoding="nothing"?><mediawiki'),
     ],
 )
-def test_what_was_found_stays_mended(tmp_path: Path, whole: bytes, broken: bytes) -> None:
+def test_what_was_found_stays_mended(tmp_path, whole, broken):
     path = tmp_path / "dump.xml"
     path.write_bytes(DUMP.replace(whole, broken, 1))
     reader = open_corpus(CorpusConfig(name="wiki", reader="wikipedia", path=str(path)), "")
@@ -87,7 +86,7 @@ def test_what_was_found_stays_mended(tmp_path: Path, whole: bytes, broken: bytes
 
 
 @pytest.mark.parametrize("packing", ["bz2", "gz", "multistream"])
-def test_a_damaged_packed_dump_is_read_or_named(tmp_path: Path, packing: str) -> None:
+def test_a_damaged_packed_dump_is_read_or_named(tmp_path, packing):
     half = DUMP.index(b"<page>", len(DUMP) // 2)
     whole = {
         "bz2": bz2.compress(DUMP),
@@ -95,7 +94,7 @@ def test_a_damaged_packed_dump_is_read_or_named(tmp_path: Path, packing: str) ->
         "multistream": bz2.compress(DUMP[:half]) + bz2.compress(DUMP[half:]),
     }[packing]
 
-    def check(data: bytes) -> None:
+    def check(data):
         path = tmp_path / ("dump.xml.gz" if packing == "gz" else "dump.xml.bz2")
         path.write_bytes(data)
         read(path)
@@ -103,8 +102,8 @@ def test_a_damaged_packed_dump_is_read_or_named(tmp_path: Path, packing: str) ->
     hammer(check, damaged([whole], [b"BZh91AY&SY", b"\x1f\x8b\x08", b"PK\x03\x04"]))
 
 
-def test_any_tags_are_read_or_named(tmp_path: Path) -> None:
-    def check(inside: str) -> None:
+def test_any_tags_are_read_or_named(tmp_path):
+    def check(inside):
         path = tmp_path / "dump.xml"
         path.write_bytes(DUMP.replace(b"</mediawiki>", inside.encode("utf-8", "replace")))
         read(path)
@@ -113,10 +112,10 @@ def test_any_tags_are_read_or_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])
-def test_any_markup_gives_lines_of_text(language: str) -> None:
+def test_any_markup_gives_lines_of_text(language):
     extractor = Extractor(language)
 
-    def check(wikitext: str) -> None:
+    def check(wikitext):
         for line in extractor.text(wikitext).split("\n"):
             assert line == line.strip()
             assert not any(character in line for character in "\r\x00\u2028\u2029")

@@ -3,7 +3,6 @@
 import json
 import zipfile
 from collections import Counter
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -27,7 +26,7 @@ JSON = [b"null", b"{}", b"[]", b'"', b"\\ud800", b"\\u0000", b"1e999", b"\n", b"
 TSV = b"sentence\tlabel\n" + b"Some words.\tno\nOther words.\tyes\n" * 3
 
 
-def documents(reader: str, path: Path) -> None:
+def documents(reader, path):
     """Every document of a corpus is text; errors name the file."""
     for on_error in ("fail", "skip"):
         corpus = CorpusConfig(name=reader, reader=reader, path=str(path), on_error=on_error)
@@ -41,12 +40,12 @@ def documents(reader: str, path: Path) -> None:
 
 
 @pytest.mark.parametrize("reader", ["jsonl", "lines", "text", "wikiextractor"])
-def test_a_damaged_text_file_is_read_or_named(tmp_path: Path, reader: str) -> None:
+def test_a_damaged_text_file_is_read_or_named(tmp_path, reader):
     names = {"jsonl": "a.jsonl", "lines": "a.txt", "text": "a.txt", "wikiextractor": "wiki_00"}
     path = tmp_path / names[reader]
     pages = b'<doc id="1" url="u" title="T">\nT\n\nWords.\n</doc>\n' * 3
 
-    def check(data: bytes) -> None:
+    def check(data):
         path.write_bytes(data)
         documents(reader, path)
 
@@ -54,11 +53,11 @@ def test_a_damaged_text_file_is_read_or_named(tmp_path: Path, reader: str) -> No
 
 
 @pytest.mark.parametrize("form", formats.MANY | formats.ONE)
-def test_a_damaged_file_of_any_format_is_read_or_named(tmp_path: Path, form: str) -> None:
+def test_a_damaged_file_of_any_format_is_read_or_named(tmp_path, form):
     path = formats.write(tmp_path, form, formats.TEXTS[:3])
     whole = path.read_bytes()
 
-    def check(data: bytes) -> None:
+    def check(data):
         path.write_bytes(data)
         documents((formats.MANY | formats.ONE)[form][0], path)
 
@@ -66,23 +65,23 @@ def test_a_damaged_file_of_any_format_is_read_or_named(tmp_path: Path, form: str
     hammer(check, damaged([whole], marks), examples=60)
 
 
-def test_a_damaged_parquet_file_is_read_or_named(tmp_path: Path) -> None:
+def test_a_damaged_parquet_file_is_read_or_named(tmp_path):
     path = tmp_path / "a.parquet"
     pq.write_table(pa.Table.from_pylist(ROWS), path)
     whole = path.read_bytes()
 
-    def check(data: bytes) -> None:
+    def check(data):
         path.write_bytes(data)
         documents("parquet", path)
 
     hammer(check, damaged([whole], [b"PAR1", b"\x00" * 8, b"\xff" * 4]), examples=60)
 
 
-def test_a_damaged_table_of_a_task_is_read_or_named(tmp_path: Path) -> None:
+def test_a_damaged_table_of_a_task_is_read_or_named(tmp_path):
     task = TaskConfig(name="t", folder="T", columns=["sentence"], labels=["no", "yes"], metrics=["accuracy"])
     (tmp_path / "T").mkdir()
 
-    def check(data: bytes) -> None:
+    def check(data):
         (tmp_path / "T" / "dev.tsv").write_bytes(data)
         try:
             examples.read_examples(tmp_path, task, "dev.tsv")
@@ -92,14 +91,14 @@ def test_a_damaged_table_of_a_task_is_read_or_named(tmp_path: Path) -> None:
     hammer(check, damaged([TSV], [b"\t", b"\n", b"\r", b"label", b"\xef\xbb\xbf", b"\x00", b'"']))
 
 
-def test_a_damaged_archive_of_a_task_is_read_or_named(tmp_path: Path) -> None:
+def test_a_damaged_archive_of_a_task_is_read_or_named(tmp_path):
     task = TaskConfig(name="t", folder="T", columns=["sentence"], labels=["no", "yes"], metrics=["accuracy"])
     path = tmp_path / "a.zip"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("T/dev.tsv", TSV)
     whole = path.read_bytes()
 
-    def check(data: bytes) -> None:
+    def check(data):
         path.write_bytes(data)
         try:
             examples.read_examples(tmp_path, task, "dev.tsv")
@@ -109,8 +108,8 @@ def test_a_damaged_archive_of_a_task_is_read_or_named(tmp_path: Path) -> None:
     hammer(check, damaged([whole], [b"PK\x01\x02", b"PK\x03\x04", b"PK\x05\x06"]))
 
 
-def test_a_book_of_any_tags_is_read_or_broken() -> None:
-    def check(page: str) -> None:
+def test_a_book_of_any_tags_is_read_or_broken():
+    def check(page):
         try:
             assert all(epub.paragraphs(page, Counter()))
         except (AssertionError, ValueError) as error:
@@ -121,11 +120,11 @@ def test_a_book_of_any_tags_is_read_or_broken() -> None:
     hammer(check, soup(tags))
 
 
-def test_a_damaged_vocabulary_is_read_or_named(tmp_path: Path) -> None:
+def test_a_damaged_vocabulary_is_read_or_named(tmp_path):
     path = tmp_path / "tokenizer.json"
     whole = build([*SPECIAL, "words", "##s", "."], lowercase=True).encode()
 
-    def check(data: bytes) -> None:
+    def check(data):
         path.write_bytes(data)
         try:
             WordPiece.load(path).encode(["Words, words."])
@@ -135,17 +134,17 @@ def test_a_damaged_vocabulary_is_read_or_named(tmp_path: Path) -> None:
     hammer(check, damaged([whole], JSON))
 
 
-def test_a_manifest_of_brackets_is_named(tmp_path: Path) -> None:
+def test_a_manifest_of_brackets_is_named(tmp_path):
     (tmp_path / "manifest.json").write_text("[" * 100_000)
     with pytest.raises(InputError, match="not a manifest"):
         Manifest.read(tmp_path)
 
 
-def test_a_damaged_manifest_is_read_or_named(tmp_path: Path) -> None:
+def test_a_damaged_manifest_is_read_or_named(tmp_path):
     finished.manifest("vocab").write(tmp_path)
     whole = (tmp_path / "manifest.json").read_bytes()
 
-    def check(data: bytes) -> None:
+    def check(data):
         (tmp_path / "manifest.json").write_bytes(data)
         try:
             assert isinstance(Manifest.read(tmp_path), Manifest)

@@ -1,7 +1,6 @@
 """No shard is more than rows of ids, or one error that names the file."""
 
 import dataclasses
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +16,7 @@ pytestmark = pytest.mark.fuzz
 INFO = ShardInfo(split="train", pairs="nsp", tokenizer="abc", vocab_size=100, sequence_length=16, seed=0)
 
 
-def whole(folder: Path, info: ShardInfo = INFO) -> bytes:
+def whole(folder, info=INFO):
     lengths = np.arange(1, 14)
     write_shard(
         folder / "whole",
@@ -30,7 +29,7 @@ def whole(folder: Path, info: ShardInfo = INFO) -> bytes:
     return (folder / "whole").read_bytes()
 
 
-def read(path: Path) -> None:
+def read(path):
     """A shard that opens is one that a loader can index with what it says."""
     try:
         shard = open_shard(path)
@@ -48,10 +47,10 @@ def read(path: Path) -> None:
     assert int(shard.ids(0, len(shard.values)).sum(dtype=np.int64)) >= 0
 
 
-def test_a_damaged_shard_is_whole_or_named(tmp_path: Path) -> None:
+def test_a_damaged_shard_is_whole_or_named(tmp_path):
     seeds = [whole(tmp_path), whole(tmp_path, dataclasses.replace(INFO, words="jieba"))]
 
-    def check(data: bytes) -> None:
+    def check(data):
         (tmp_path / "train-0.arrow").write_bytes(data)
         read(tmp_path / "train-0.arrow")
 
@@ -59,10 +58,10 @@ def test_a_damaged_shard_is_whole_or_named(tmp_path: Path) -> None:
     hammer(check, damaged(seeds, words))
 
 
-def test_a_shard_with_any_numbers_in_it_is_whole_or_named(tmp_path: Path) -> None:
+def test_a_shard_with_any_numbers_in_it_is_whole_or_named(tmp_path):
     """As only somebody who means harm would write it: the Arrow file itself is sound."""
 
-    def check(offsets: list[int], a_len: list[int], nulls: bool) -> None:
+    def check(offsets, a_len, nulls):
         rows = min(len(offsets) - 1, len(a_len))
         try:
             ids = pa.ListArray.from_buffers(

@@ -7,11 +7,9 @@ import pkgutil
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from re import _constants as C
 from re import _parser  # what `re` itself parses with
-from typing import Any
 
 import pytest
 
@@ -42,7 +40,7 @@ ONE = (C.LITERAL, C.NOT_LITERAL, C.ANY, C.IN)
 class Matcher:
     """An interpreter of a parsed expression that backtracks as `re` does, and counts its steps."""
 
-    def __init__(self, pattern: re.Pattern[Any]):
+    def __init__(self, pattern):
         source = pattern.pattern
         self.source = source if isinstance(source, str) else source.decode("latin-1")
         flags = pattern.flags & ~(0 if isinstance(source, str) else re.ASCII)
@@ -51,7 +49,7 @@ class Matcher:
         self.singles: dict[int, re.Pattern[str]] = {}
         self.steps, self.text, self.groups = 0, "", dict[int, tuple[int, int]]()
 
-    def fits(self, node: Any, at: int) -> bool:
+    def fits(self, node, at):
         """Whether one character matches a node for one."""
         self.steps += 1
         if at >= len(self.text):
@@ -63,7 +61,7 @@ class Matcher:
             self.singles[id(node)] = re._compiler.compile(whole, self.flags)  # type: ignore[attr-defined]
         return self.singles[id(node)].match(self.text[at]) is not None
 
-    def run(self, nodes: Any, at: int) -> Iterator[int]:
+    def run(self, nodes, at):
         """Yield where a match of nodes from a position may end, in the order of `re`."""
         self.steps += 1
         if not nodes:
@@ -105,7 +103,7 @@ class Matcher:
         else:
             raise NotImplementedError(op)
 
-    def holds(self, place: Any, at: int) -> bool:
+    def holds(self, place, at):
         """Whether a position is at a beginning, an end or a boundary."""
         text, last = self.text, len(self.text)
         if place in (C.AT_BEGINNING, C.AT_BEGINNING_STRING):
@@ -115,7 +113,7 @@ class Matcher:
         words = [0 <= n < last and bool(re.match(r"\w", text[n])) for n in (at - 1, at)]
         return (words[0] != words[1]) == (place == C.AT_BOUNDARY)
 
-    def repeat(self, op: Any, low: int, high: int, item: Any, at: int) -> Iterator[int]:
+    def repeat(self, op, low, high, item, at):
         """Yield where repetitions may end; those of one character in a loop."""
         if len(item) == 1 and item[0][0] in ONE:
             end, most = at, min(high, len(self.text) - at)
@@ -143,7 +141,7 @@ class Matcher:
         if op != C.MIN_REPEAT and low <= 0:
             yield at
 
-    def count(self, text: str, anchored: bool) -> int:
+    def count(self, text, anchored):
         """Return the steps of all matches in a text, or of one at its beginning."""
         self.steps, self.text, at = 0, text, 0
         while at <= len(text):
@@ -154,7 +152,7 @@ class Matcher:
         return self.steps
 
 
-def atoms(nodes: Any, groups: dict[int, str]) -> Iterator[str]:
+def atoms(nodes, groups):
     """Yield short texts that match the parts of an expression, in order."""
     for op, value in nodes:
         if op == C.LITERAL:
@@ -178,7 +176,7 @@ def atoms(nodes: Any, groups: dict[int, str]) -> Iterator[str]:
             yield groups[value]
 
 
-def member(values: Any) -> str:
+def member(values):
     """Return a character of a set."""
     for op, value in values:
         if op == C.LITERAL or op == C.RANGE:
@@ -190,7 +188,7 @@ def member(values: Any) -> str:
     return "a"
 
 
-def hostile(matcher: Matcher) -> list[tuple[str, str, str]]:
+def hostile(matcher):
     """Return beginnings, pieces to repeat, and ends: of the expression's own parts, and blanks."""
     parts = list(atoms(matcher.tree, {}))[:24]
     begins = list(dict.fromkeys("".join(parts[:n]) for n in range(len(parts) + 1)))
@@ -202,7 +200,7 @@ def hostile(matcher: Matcher) -> list[tuple[str, str, str]]:
     return found
 
 
-def patterns() -> dict[str, tuple[re.Pattern[Any], bool]]:
+def patterns():
     """Return all expressions by name, and whether they are tried at one place alone."""
     found = {}
     for room in ROOMS:
@@ -230,7 +228,7 @@ def patterns() -> dict[str, tuple[re.Pattern[Any], bool]]:
     return found
 
 
-def inline(source: str) -> Iterator[str]:
+def inline(source):
     """Yield the expressions that a module writes into calls of `re`."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Call) and ast.unparse(node.func).startswith("re."):
@@ -239,14 +237,14 @@ def inline(source: str) -> Iterator[str]:
                 yield first.value
 
 
-def test_the_counter_finds_what_is_quadratic() -> None:
+def test_the_counter_finds_what_is_quadratic():
     for pattern, anchored in ((r"a+b", False), (r"\s*(.*?)\s*$", True), (r"<[^>]*>", False)):
         assert growths(re.compile(pattern), anchored)
     for pattern in (r"a++", r"<[^<>]*>", r"[ab]\s"):
         assert not growths(re.compile(pattern), False)
 
 
-def growths(pattern: re.Pattern[Any], anchored: bool) -> list[tuple[str, str, str]]:
+def growths(pattern, anchored):
     """Return the hostile texts whose steps more than double when they are doubled."""
     matcher, found = Matcher(pattern), []
     for begin, piece, end in hostile(matcher):
@@ -276,11 +274,11 @@ PIECES = [
 ]
 
 
-def lines_of(work: Callable[[], object]) -> int:
+def lines_of(work):
     """Return how many lines of Python run in a call."""
     count = 0
 
-    def tracer(frame: Any, event: str, _: Any) -> Any:
+    def tracer(frame, event, _):
         nonlocal count
         count += event == "line"
         return tracer
@@ -294,19 +292,19 @@ def lines_of(work: Callable[[], object]) -> int:
     return count
 
 
-def epub_paragraphs(page: str) -> list[str]:
+def epub_paragraphs(page):
     return epub.paragraphs(page, Counter())
 
 
 @pytest.mark.parametrize("piece", PIECES)
 @pytest.mark.parametrize("read", [Extractor("en").text, Extractor("zh").text, epub_paragraphs, book_text.parse, clean])
-def test_a_parser_runs_lines_in_proportion_to_the_text(read: Any, piece: str) -> None:
+def test_a_parser_runs_lines_in_proportion_to_the_text(read, piece):
     few, many = (lines_of(lambda n=n: read(piece * n)) for n in (200, 400))
     assert many <= GROWTH * few
 
 
 @pytest.mark.parametrize("piece", ["<a", "<!--", "<![CDATA[", "</a", "<?", "<a b='"])
-def test_a_book_of_open_tags_is_read_at_all(piece: str) -> None:
+def test_a_book_of_open_tags_is_read_at_all(piece):
     assert isinstance(epub.paragraphs("<p>Words.</p>" + piece * 400_000, Counter()), list)
 
 
@@ -315,5 +313,5 @@ PATTERNS = patterns()
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PATTERNS)
-def test_an_expression_takes_steps_in_proportion_to_the_text(name: str) -> None:
+def test_an_expression_takes_steps_in_proportion_to_the_text(name):
     assert growths(*PATTERNS[name])[:3] == []

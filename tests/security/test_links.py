@@ -1,7 +1,6 @@
 """A link of a foreign folder that leads out of it is counted, and not read or copied."""
 
 import json
-from pathlib import Path
 
 import pytest
 
@@ -14,18 +13,18 @@ from pipeline.readers.files import files_of
 MODULES = [{"idx": 0, "path": ""}, {"idx": 1, "path": "1_Pooling"}]
 
 
-def corpus_of(path: object) -> CorpusConfig:
+def corpus_of(path):
     return CorpusConfig(name="t", reader="text", path=str(path))
 
 
-def texts(path: object) -> list[str]:
+def texts(path):
     reader = open_corpus(corpus_of(path), "")
     found = (d.text for split in reader.splits(1 << 20) for d in reader.read(split, ReadLog()))
     return [text.strip() for text in found]
 
 
 @pytest.fixture
-def hostile(tmp_path: Path) -> Path:
+def hostile(tmp_path):
     """A corpus with links to a file and to a folder elsewhere, straight and by another link."""
     secret = tmp_path / "home" / "secret.txt"
     secret.parent.mkdir()
@@ -42,9 +41,7 @@ def hostile(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("pattern", ["", "/**/*.txt", "/**"])
-def test_links_out_of_a_corpus_are_counted_instead_of_read(
-    hostile: Path, pattern: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_links_out_of_a_corpus_are_counted_instead_of_read(hostile, pattern, capsys):
     assert texts(f"{hostile}{pattern}") == ["words", "more"]
     said = capsys.readouterr().err
     assert said.count("\n") == 1
@@ -53,28 +50,28 @@ def test_links_out_of_a_corpus_are_counted_instead_of_read(
 
 
 @pytest.mark.parametrize("pattern", ["*/d/*.txt", "deep/*/secret.txt", "?.txt"])
-def test_no_pattern_follows_a_link_that_it_finds(hostile: Path, pattern: str) -> None:
+def test_no_pattern_follows_a_link_that_it_finds(hostile, pattern):
     try:
         assert "hidden" not in texts(f"{hostile}/{pattern}")
     except InputError as error:
         assert error.key == "corpus.path"  # noqa: PT017
 
 
-def test_links_within_a_corpus_are_followed(tmp_path: Path) -> None:
+def test_links_within_a_corpus_are_followed(tmp_path):
     (tmp_path / "..data").mkdir()  # as Kubernetes mounts a ConfigMap
     (tmp_path / "..data" / "a.txt").write_text("words")
     (tmp_path / "a.txt").symlink_to("..data/a.txt")
     assert texts(tmp_path) == ["words"]
 
 
-def test_a_link_that_the_user_names_is_followed(hostile: Path, tmp_path: Path) -> None:
+def test_a_link_that_the_user_names_is_followed(hostile, tmp_path):
     assert texts(hostile / "c.txt") == texts(hostile / "deep" / "d") == ["hidden"]
     assert texts(f"{hostile}/deep/d/*.txt") == ["hidden"]
     (tmp_path / "own").symlink_to(hostile)
     assert texts(tmp_path / "own") == ["words", "more"]
 
 
-def cached(top: Path, files: dict[str, str]) -> Path:
+def cached(top, files):
     """A snapshot as the hub's client keeps it: each file is a link to a blob."""
     snapshot = top / "models--a--b" / "snapshots" / "0123abc"
     (top / "models--a--b" / "blobs").mkdir(parents=True)
@@ -86,7 +83,7 @@ def cached(top: Path, files: dict[str, str]) -> Path:
     return snapshot
 
 
-def test_a_snapshot_of_the_hubs_cache_is_read_and_copied(tmp_path: Path) -> None:
+def test_a_snapshot_of_the_hubs_cache_is_read_and_copied(tmp_path):
     snapshot = cached(tmp_path / "texts", {"a.txt": "words", "deep/b.txt": "more"})
     assert texts(snapshot) == ["words", "more"]
     assert texts(snapshot / "deep") == ["more"]
@@ -103,7 +100,7 @@ def test_a_snapshot_of_the_hubs_cache_is_read_and_copied(tmp_path: Path) -> None
     assert not any(path.is_symlink() for path in (tmp_path / "out").rglob("*"))
 
 
-def test_a_blobs_folder_that_is_a_link_opens_nothing(tmp_path: Path) -> None:
+def test_a_blobs_folder_that_is_a_link_opens_nothing(tmp_path):
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / "id.txt").write_text("hidden")
     snapshot = cached(tmp_path, {"a.txt": "words"})
@@ -115,9 +112,7 @@ def test_a_blobs_folder_that_is_a_link_opens_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["sentence_bert_config.json", "config_sentence_transformers.json", "1_Pooling/x.json"])
-def test_a_file_of_a_foreign_model_that_is_a_link_elsewhere_is_not_copied(
-    tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_file_of_a_foreign_model_that_is_a_link_elsewhere_is_not_copied(tmp_path, name, capsys):
     (tmp_path / "key").write_text("hidden")
     source = tmp_path / "model"
     (source / "1_Pooling").mkdir(parents=True)
@@ -132,7 +127,7 @@ def test_a_file_of_a_foreign_model_that_is_a_link_elsewhere_is_not_copied(
 
 
 @pytest.mark.parametrize("name", ["modules.json", "1_Pooling"])
-def test_modules_that_are_links_elsewhere_are_not_copied(tmp_path: Path, name: str) -> None:
+def test_modules_that_are_links_elsewhere_are_not_copied(tmp_path, name):
     other, source = tmp_path / "other", tmp_path / "model"
     (other / "1_Pooling").mkdir(parents=True)
     (other / "1_Pooling" / "key").write_text("hidden")

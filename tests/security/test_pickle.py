@@ -23,22 +23,22 @@ UNSAFE = CALLS.split()
 class Harm:
     """What a pickle does when it is loaded."""
 
-    def __init__(self, path: Path):
+    def __init__(self, path):
         self.path = path
 
-    def __reduce__(self) -> tuple[object, tuple[object, ...]]:
+    def __reduce__(self):
         return Path.touch, (self.path,)
 
 
 @pytest.mark.parametrize("name", ["pytorch_model.bin", "model.safetensors"])
-def test_a_pickle_that_would_act_is_refused_and_does_nothing(tmp_path: Path, name: str) -> None:
+def test_a_pickle_that_would_act_is_refused_and_does_nothing(tmp_path, name):
     torch.save({"bert.x": Harm(tmp_path / "harm")}, tmp_path / name)
     with pytest.raises(InputError, match=f"{name}: cannot be read"):
         read_file(tmp_path / name)
     assert not (tmp_path / "harm").exists()
 
 
-def test_nothing_that_we_write_is_a_pickle(tmp_path: Path) -> None:
+def test_nothing_that_we_write_is_a_pickle(tmp_path):
     make_work(tmp_path)
     state = build_model(SIZE).state_dict()
     bert_format.save(tmp_path / "convert", SIZE, state, tmp_path / "vocab")
@@ -49,7 +49,7 @@ def test_nothing_that_we_write_is_a_pickle(tmp_path: Path) -> None:
         assert head not in (b"PK", b"\x80\x02", b"\x80\x04", b"\x80\x05"), path
 
 
-def test_no_code_of_ours_loads_a_pickle_or_unpacks_an_archive(root: Path) -> None:
+def test_no_code_of_ours_loads_a_pickle_or_unpacks_an_archive(root):
     """`torch.load` only with `weights_only=True`; nothing of pickle's own, no `extractall`.
 
     Collectives of objects unpickle what other ranks send.

@@ -8,8 +8,6 @@ import sys
 import threading
 import time
 from datetime import timedelta
-from pathlib import Path
-from typing import Any
 
 import pytest
 from torch._C._distributed_c10d import HashStore, TCPStore
@@ -30,13 +28,13 @@ from tests.support.refusals import refused
 CARD = RankCard("run", "out", "host", 2, "f" * 64, {}, {}, {})
 
 
-def knowing(secret: str, plan: dict[str, Any], **more: Any) -> dict[str, Any]:
+def knowing(secret, plan, **more):
     plan["environment"][SECRET] = secret
     return plan | more
 
 
 @pytest.mark.slow
-def test_ranks_with_one_secret_meet(root: Path) -> None:
+def test_ranks_with_one_secret_meet(root):
     port = free_port()
     told = meet(root, knowing("a", rank(0, port)), knowing("a", rank(1, port)))
     assert [kind for kind, _, _ in told] == ["met", "met"]
@@ -44,7 +42,7 @@ def test_ranks_with_one_secret_meet(root: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("secret", ["", "b"])
-def test_a_rank_without_the_secret_does_not_join(root: Path, secret: str) -> None:
+def test_a_rank_without_the_secret_does_not_join(root, secret):
     """Neither in the place of an absent rank, nor with rank 0 in its own power."""
     port = free_port()
     first, stranger = meet(root, knowing("a", rank(0, port, timeout=14)), knowing(secret, rank(1, port, timeout=14)))
@@ -55,9 +53,7 @@ def test_a_rank_without_the_secret_does_not_join(root: Path, secret: str) -> Non
 
 
 @pytest.mark.slow
-def test_a_forged_arrival_does_not_start_the_training(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_forged_arrival_does_not_start_the_training(monkeypatch, capsys):
     port = free_port()
     for key, value in {
         "RANK": "0",
@@ -68,7 +64,7 @@ def test_a_forged_arrival_does_not_start_the_training(
     }.items():
         monkeypatch.setenv(key, value)
 
-    def forge() -> None:
+    def forge():
         limit = timedelta(seconds=5)
         store = TCPStore("127.0.0.1", port, is_master=False, timeout=limit, wait_for_workers=False)
         for text in ("", "0" * 64, "\xff"):
@@ -83,7 +79,7 @@ def test_a_forged_arrival_does_not_start_the_training(
     assert "secret" in capsys.readouterr().err
 
 
-def test_an_answer_that_was_forged_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_answer_that_was_forged_is_refused(monkeypatch):
     store = HashStore()
     monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
     monkeypatch.setenv("MASTER_PORT", "1")
@@ -122,7 +118,7 @@ LOOPBACK = ("0100007F", "00000000000000000000000001000000")
 
 @pytest.mark.slow
 @pytest.mark.parametrize("address", ["127.0.0.1", "localhost"])
-def test_ranks_of_one_machine_listen_on_loopback_alone_and_exchange_values(root: Path, address: str) -> None:
+def test_ranks_of_one_machine_listen_on_loopback_alone_and_exchange_values(root, address):
     port = str(free_port())
     ranks = [
         subprocess.Popen(
@@ -153,14 +149,14 @@ def test_ranks_of_one_machine_listen_on_loopback_alone_and_exchange_values(root:
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "::1", "localhost"])
-def test_the_store_listens_on_the_rendezvous_address(monkeypatch: pytest.MonkeyPatch, address: str) -> None:
+def test_the_store_listens_on_the_rendezvous_address(monkeypatch, address):
     found = rendezvous.listening(address, free_port())
     assert found is not None
     with found:
         assert found.getsockname()[0] in ("127.0.0.1", "::1")
 
 
-def test_an_address_that_others_reach_in_another_way_leaves_all_of_them() -> None:
+def test_an_address_that_others_reach_in_another_way_leaves_all_of_them():
     """A name that is loopback on its own machine, or an address of what forwards to this one."""
     assert rendezvous.listening("192.0.2.1", free_port()) is None
     with pytest.MonkeyPatch.context() as patch:
@@ -170,7 +166,7 @@ def test_an_address_that_others_reach_in_another_way_leaves_all_of_them() -> Non
 
 
 @pytest.mark.slow
-def test_the_launcher_gives_its_ranks_a_secret_that_no_command_line_has(tmp_path: Path) -> None:
+def test_the_launcher_gives_its_ranks_a_secret_that_no_command_line_has(tmp_path):
     script = tmp_path / "show.py"
     script.write_text(
         "import os, sys\nfrom pathlib import Path\n"
@@ -184,9 +180,7 @@ def test_the_launcher_gives_its_ranks_a_secret_that_no_command_line_has(tmp_path
 
 
 @pytest.mark.parametrize("words", [["deepspeed", "--hostfile", "hosts"], ["torchrun", "--nnodes=1"], ["torchrun"]])
-def test_one_machine_has_a_secret_however_it_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str]
-) -> None:
+def test_one_machine_has_a_secret_however_it_is_named(tmp_path, monkeypatch, words):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv(SECRET, raising=False)
     (tmp_path / "hosts").write_text("node0 slots=2\n")
@@ -197,7 +191,7 @@ def test_one_machine_has_a_secret_however_it_is_named(
     assert made.environment[SECRET] not in str(made.command)
 
 
-def test_hosts_get_their_secret_by_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hosts_get_their_secret_by_standard_input(monkeypatch):
     words = ["deepspeed", "--hostfile", "hosts", "--master_port", "1", "model/train.py"]
     both = SshHosts(LauncherCommand.parse(words), {"node0": 1, "node1": 1})
     told: list[str] = []
@@ -213,7 +207,7 @@ def test_hosts_get_their_secret_by_standard_input(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize("name", ["-oProxyCommand=touch${IFS}owned", "--", "-"])
-def test_a_host_is_no_option_of_ssh(tmp_path: Path, name: str) -> None:
+def test_a_host_is_no_option_of_ssh(tmp_path, name):
     (tmp_path / "hosts").write_text(f"node0 slots=1\n{name} slots=1\n")
     with refused(ConfigError, key="hostfile", line=2):
         read_hosts(tmp_path / "hosts")

@@ -3,10 +3,7 @@
 import shlex
 import ssl
 import threading
-from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -23,7 +20,7 @@ PUBLIC, METADATA = "93.184.215.14", "169.254.169.254"
 class Handler(BaseHTTPRequestHandler):
     """Redirect to what follows `/to?`; anything else is the secret of whoever is asked."""
 
-    def do_GET(self) -> None:
+    def do_GET(self):
         _, redirected, there = self.path.partition("/to?")
         self.send_response(302 if redirected else 200)
         if redirected:
@@ -31,7 +28,7 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(b"" if redirected else b"credentials")
 
-    def log_message(self, *_: Any) -> None:
+    def log_message(self, *_):
         """Stay silent."""
 
 
@@ -43,7 +40,7 @@ class Server(ThreadingHTTPServer):
 
 
 @pytest.fixture
-def port(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+def port(monkeypatch):
     """Serve on all loopback addresses of this machine: 127.0.0.1, 127.0.0.2, …"""
     monkeypatch.setenv("NO_PROXY", "*")
     with Server(("0.0.0.0", 0), Handler) as server:
@@ -52,14 +49,14 @@ def port(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
         server.shutdown()
 
 
-def test_what_a_user_names_may_be_private_and_redirect_to_itself(port: int) -> None:
+def test_what_a_user_names_may_be_private_and_redirect_to_itself(port):
     for there in ("/file", f"http://127.0.0.2:{port}/file", f"//127.0.0.2:{port}/file"):
         assert http_transfer.read(f"http://127.0.0.2:{port}/to?{there}", ONCE) == b"credentials"
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "2130706433", "0x7f.1", "0.0.0.0"])
 @pytest.mark.parametrize("hops", [1, 2])
-def test_another_host_of_a_private_network_is_refused(port: int, host: str, hops: int, tmp_path: Path) -> None:
+def test_another_host_of_a_private_network_is_refused(port, host, hops, tmp_path):
     there = f"http://{host}:{port}/latest/meta-data"
     for _ in range(hops):
         there = f"http://127.0.0.2:{port}/to?{there}"
@@ -71,12 +68,12 @@ def test_another_host_of_a_private_network_is_refused(port: int, host: str, hops
 
 
 @pytest.mark.parametrize("there", ["http://[::1]:80/a", "http://[", "http://a:b/", "ftp://a/b", "file:///etc/passwd"])
-def test_a_redirect_to_what_is_no_address_is_one_line(port: int, there: str) -> None:
+def test_a_redirect_to_what_is_no_address_is_one_line(port, there):
     with pytest.raises(UserError):
         http_transfer.read(f"http://127.0.0.2:{port}/to?{there}", ONCE)
 
 
-def test_a_secure_address_does_not_become_an_open_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_secure_address_does_not_become_an_open_one(tmp_path, monkeypatch):
     monkeypatch.setenv("NO_PROXY", "*")
     certificate, key = certify(tmp_path, "127.0.0.1")
     monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(certificate))
@@ -99,7 +96,7 @@ def test_a_secure_address_does_not_become_an_open_one(tmp_path: Path, monkeypatc
         f"fec0::1 ::ffff:{METADATA} 64:ff9b::a9fe:a9fe 2002:a9fe:a9fe::1"
     ),
 )
-def test_only_public_addresses_are_open_to_a_redirect(private: str) -> None:
+def test_only_public_addresses_are_open_to_a_redirect(private):
     assert redirects.closed({PUBLIC}, {private}) == {private}
     assert redirects.closed({"10.9.9.9"}, {private}) == {private}
     assert redirects.closed({PUBLIC}, {PUBLIC, private}) == {private}, "one of a name's addresses"
@@ -107,7 +104,7 @@ def test_only_public_addresses_are_open_to_a_redirect(private: str) -> None:
     assert not redirects.closed({private}, {PUBLIC, "2606:2800:21f:cb07:6820:80da:af6b:8b2c"})
 
 
-def test_the_hub_is_followed_no_further(tmp_path: Path) -> None:
+def test_the_hub_is_followed_no_further(tmp_path):
     with hub_server.server() as hub, hub_server.environment(hub, str(tmp_path)):
         sha = hub.commit({"a.txt": b"text"})
         place = f"hf://datasets/{hub_server.REPOSITORY}@{sha}/a.txt"

@@ -7,7 +7,6 @@ import re
 import shlex
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from urllib.parse import quote, quote_plus
 
 import pytest
@@ -43,7 +42,7 @@ SECRET = "hf_Zm9vYmFyYmF6"
         ("abfs://data@account.dfs.core.windows.net/a", "abfs://data@account.dfs.core.windows.net/a"),
     ],
 )
-def test_passwords_and_keys_become_stars(text: str, shown: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_passwords_and_keys_become_stars(text, shown, monkeypatch):
     monkeypatch.setenv("HF_TOKEN", SECRET)
     monkeypatch.setenv("HOTKEY", "HOME is not one")
     monkeypatch.setenv("OTHER_TOKEN", f"{SECRET}-and-more")
@@ -83,9 +82,7 @@ WRITERS: dict[str, Callable[[str], str]] = {
         "日本語の秘密",
     ],
 )
-def test_a_secret_is_hidden_however_it_is_written(
-    secret: str, writer: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_secret_is_hidden_however_it_is_written(secret, writer, monkeypatch):
     monkeypatch.setenv("CORPUS_PASSWORD", secret)
     shown, expected = redact(writer(f"x {secret} y")), writer("x SECRET y").replace("SECRET", "***")
     assert re.sub(r"[^\w*]", "", shown) == re.sub(r"[^\w*]", "", expected)  # but for the marks
@@ -98,25 +95,25 @@ def test_a_secret_is_hidden_however_it_is_written(
         "AZURE_STORAGE_SAS A_SECRET db_password API_KEYS"
     ),
 )
-def test_a_variable_whose_name_says_so_is_secret(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_variable_whose_name_says_so_is_secret(name, monkeypatch):
     monkeypatch.setenv(name, SECRET)
     assert redact(f"sent {SECRET}") == "sent ***"
 
 
-def test_what_is_no_secret_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_no_secret_stays(monkeypatch):
     for name in ("PWD", "OLDPWD", "COMPASS", "GOOGLE_APPLICATION_CREDENTIALS", "AWS_ACCESS_KEY_ID"):
         monkeypatch.setenv(name, f"/home/{SECRET}")
     assert redact(f"in /home/{SECRET}") == f"in /home/{SECRET}"
 
 
-def test_a_short_secret_is_hidden_where_it_is_a_word(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_short_secret_is_hidden_where_it_is_a_word(monkeypatch):
     monkeypatch.setenv("FTP_PASS", "step")
     monkeypatch.setenv("OTHER_PASS", "s3cr3t!")
     monkeypatch.setenv("FLAG_KEY", "1")
     assert redact("step 1 of stepping: s3cr3t!, 's3cr3t!', as3cr3t!") == ("*** 1 of stepping: ***, '***', as3cr3t!")
 
 
-def test_the_long_parts_of_a_secret_are_hidden_by_themselves(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_long_parts_of_a_secret_are_hidden_by_themselves(monkeypatch):
     key, line = SECRET * 3 + "==", SECRET[::-1] * 4
     monkeypatch.setenv("STORE_CONNECTION_STRING", f"AccountName=me;AccountKey={key};Suffix=net")
     monkeypatch.setenv("STORE_CREDENTIALS", json.dumps({"private_key": f"BEGIN\n{line}\n"}))
@@ -142,20 +139,20 @@ SIGNED = [
 
 
 @pytest.mark.parametrize("url", SIGNED)
-def test_what_signs_an_address_is_hidden(url: str) -> None:
+def test_what_signs_an_address_is_hidden(url):
     for text in (url, f"'{url}'", json.dumps({"url": url, "b": 1}), f"| from | {url} |"):
         assert SECRET not in redact(text)
     assert json.loads(redact(json.dumps({"url": url, "b": 1})))["b"] == 1
     assert redact(url).startswith("https://h")
 
 
-def test_what_a_query_asks_for_stays() -> None:
+def test_what_a_query_asks_for_stays():
     url = "https://h/get?file=keys/tokens.gz&key=data/2024/a.gz&tokens=5&design=x&author=sig"
     assert redact(url) == url
 
 
 @pytest.mark.parametrize("cut", range(30, 50))
-def test_no_part_of_a_secret_is_left_where_a_setting_is_cut(cut: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_part_of_a_secret_is_left_where_a_setting_is_cut(cut, monkeypatch):
     """A part is neither a whole address nor the value of a variable, which redacting looks for."""
     monkeypatch.setenv("HF_TOKEN", SECRET)
     monkeypatch.setattr(fingerprints, "LONGEST_SETTING", cut)
@@ -164,7 +161,7 @@ def test_no_part_of_a_secret_is_left_where_a_setting_is_cut(cut: int, monkeypatc
         assert SECRET[:3] not in redact(fingerprints.differences(changed))
 
 
-def test_a_manifest_has_no_secret_in_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_manifest_has_no_secret_in_it(tmp_path, monkeypatch):
     monkeypatch.setenv("CORPUS_PASSWORD", SECRET)
     monkeypatch.setenv("NUMBER_KEY", "8888")  # a number is not a word of a text
     url = f"https://me:{SECRET}@host/corpus.gz"
@@ -179,7 +176,7 @@ def test_a_manifest_has_no_secret_in_it(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 @pytest.mark.slow
-def test_no_output_of_a_command_has_the_secrets_of_its_environment(tmp_path: Path) -> None:
+def test_no_output_of_a_command_has_the_secrets_of_its_environment(tmp_path):
     """Neither what it prints nor any file, whether it works or not."""
     (tmp_path / "a.txt").write_text("Some words of a text. They are enough.\n" * 50)
     secrets = {"HF_TOKEN": SECRET, "WANDB_API_KEY": SECRET * 3, "A_SECRET_KEY": SECRET[::-1]}
@@ -204,7 +201,7 @@ def test_no_output_of_a_command_has_the_secrets_of_its_environment(tmp_path: Pat
 
 
 @pytest.mark.slow
-def test_the_reason_for_a_rerun_has_no_secret(tmp_path: Path) -> None:
+def test_the_reason_for_a_rerun_has_no_secret(tmp_path):
     made = finished.manifest(
         "download",
         summary="done",
@@ -228,7 +225,7 @@ def test_the_reason_for_a_rerun_has_no_secret(tmp_path: Path) -> None:
     assert SECRET[:4] not in done.stdout + done.stderr
 
 
-def test_a_traceback_has_no_secret(root: Path) -> None:
+def test_a_traceback_has_no_secret(root):
     """Nor what a library prints or logs: of a pod, its end is the termination message."""
     code = (
         "import logging, os, sys, threading, warnings\n"
@@ -246,13 +243,13 @@ def test_a_traceback_has_no_secret(root: Path) -> None:
     assert "Traceback" in done.stderr
 
 
-def test_a_command_without_a_configuration_hides_secrets_too(tmp_path: Path) -> None:
+def test_a_command_without_a_configuration_hides_secrets_too(tmp_path):
     (tmp_path / SECRET).touch()
     done = forked.module("pipeline.common.heartbeat", tmp_path, "-1", env=os.environ | {"HF_TOKEN": SECRET})
     assert (done.returncode, done.stderr) == (1, "no heartbeat of *** for -1 s\n")
 
 
-def test_the_command_of_a_run_has_no_secret_in_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_of_a_run_has_no_secret_in_it(tmp_path, monkeypatch):
     monkeypatch.setenv("FTP_PASS", "it's mine")
     urls = ["ftp://host/it's mine/it%27s%20mine", f"https://me:it's@host/?sig={SECRET}"]
     monkeypatch.setattr(sys, "argv", ["run", *urls, "seed=1"])
@@ -260,9 +257,7 @@ def test_the_command_of_a_run_has_no_secret_in_it(tmp_path: Path, monkeypatch: p
     assert words[3:] == ["ftp://host/***/***", "https://***@host/?sig=***", "seed=1"]
 
 
-def test_a_job_of_slurm_gets_its_settings_by_a_file_of_its_owner(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_job_of_slurm_gets_its_settings_by_a_file_of_its_owner(tmp_path, monkeypatch):
     (tmp_path / "bin").mkdir()
     for name, script in {
         "sbatch": f'echo "$@" > {tmp_path}/asked; cat >> {tmp_path}/asked; echo 7',
@@ -280,7 +275,7 @@ def test_a_job_of_slurm_gets_its_settings_by_a_file_of_its_owner(
     assert (tmp_path / "work" / "run.json").stat().st_mode & 0o777 == 0o600
 
 
-def test_an_address_with_a_secret_goes_to_no_other_machine(tmp_path: Path) -> None:
+def test_an_address_with_a_secret_goes_to_no_other_machine(tmp_path):
     words = [f"workdir={tmp_path}/work", f"corpus.files=[{{url: 'https://me:{SECRET}@host/a b #1'}}]"]
     config = composed_run(*words, "executor=slurm")
     with refused(ConfigError, key="download.corpus.files.0.url") as caught:

@@ -14,13 +14,13 @@ from tests.support.refusals import refused
 
 
 @pytest.mark.parametrize("config", [TrackingConfig, ExecutorConfig])
-def test_metrics_are_served_on_loopback_alone(config: type) -> None:
+def test_metrics_are_served_on_loopback_alone(config):
     host = config(name="none" if config is TrackingConfig else "local").prometheus_host
     assert host == "127.0.0.1"
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
-def test_metrics_are_served_on_the_address_that_is_set(host: str) -> None:
+def test_metrics_are_served_on_the_address_that_is_set(host):
     port = free_port()
     with closing(Exporter(host, port, "tracking.prometheus_port")) as exporter:
         exporter.set("train_loss", 1.5)
@@ -29,6 +29,6 @@ def test_metrics_are_served_on_the_address_that_is_set(host: str) -> None:
             assert b"bert_train_loss 1.5" in answer.read()
 
 
-def test_an_address_of_another_machine_is_named() -> None:
+def test_an_address_of_another_machine_is_named():
     with refused(ConfigError, key="tracking.prometheus_port"):
         Exporter("192.0.2.1", free_port(), "tracking.prometheus_port")

@@ -2,8 +2,6 @@
 
 import inspect
 import re
-from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -17,16 +15,16 @@ from tests.support.refusals import refused
 from tests.support.runs import configured
 
 
-def composed(tmp_path: Path, *words: str) -> Any:
+def composed(tmp_path, *words):
     return configured("train", f"workdir={tmp_path}", f"out={tmp_path / 'out'}", "tracking=none", *words)
 
 
-def fingerprint(tmp_path: Path, *words: str) -> str:
+def fingerprint(tmp_path, *words):
     return fingerprints.fingerprint("train", composed(tmp_path, *words))[0]
 
 
 @pytest.mark.parametrize("path", (conf_files.CONF / "deepspeed").glob("*.yaml"), ids=str)
-def test_choices_of_deepspeed_change_no_output(path: Path) -> None:
+def test_choices_of_deepspeed_change_no_output(path):
     assert deepspeed_keys.output_keys(yaml.safe_load(path.read_text())) == {}
 
 
@@ -41,7 +39,7 @@ def test_choices_of_deepspeed_change_no_output(path: Path) -> None:
         "+deepspeed.wall_clock_breakdown=true",
     ],
 )
-def test_what_changes_nothing_leaves_the_fingerprint(tmp_path: Path, word: str) -> None:
+def test_what_changes_nothing_leaves_the_fingerprint(tmp_path, word):
     assert fingerprint(tmp_path, word) == fingerprint(tmp_path)
 
 
@@ -55,11 +53,11 @@ def test_what_changes_nothing_leaves_the_fingerprint(tmp_path: Path, word: str) 
         "zero_optimization.zero_quantized_gradients=true",
     ],
 )
-def test_what_may_change_the_output_is_part_of_the_fingerprint(tmp_path: Path, word: str) -> None:
+def test_what_may_change_the_output_is_part_of_the_fingerprint(tmp_path, word):
     assert fingerprint(tmp_path, f"+deepspeed.{word}") != fingerprint(tmp_path)
 
 
-def test_an_output_is_not_up_to_date_without_a_key_that_made_it(tmp_path: Path) -> None:
+def test_an_output_is_not_up_to_date_without_a_key_that_made_it(tmp_path):
     made = composed(tmp_path, "+deepspeed.prescale_gradients=true", "deepspeed=zero2")
     stage.run("train", made, lambda *_: Result(summary="", figures={}))
     now = made, composed(tmp_path, *KEY, "deepspeed=zero1"), composed(tmp_path)
@@ -68,7 +66,7 @@ def test_an_output_is_not_up_to_date_without_a_key_that_made_it(tmp_path: Path) 
     assert fingerprints.changes({"deepspeed": {"prescale_gradients": True}}, composed(tmp_path))
 
 
-def test_every_key_that_deepspeed_reads_is_known() -> None:
+def test_every_key_that_deepspeed_reads_is_known():
     """Of DeepSpeed's own schemas, and of the names that it looks up in a configuration; or refused for a reason."""
     from deepspeed.runtime import config, precision_config
     from deepspeed.runtime.zero.config import DeepSpeedZeroConfig
@@ -121,7 +119,7 @@ KEY = ("+deepspeed.prescale_gradients=true",)
     ],
 )
 @pytest.mark.parametrize("optimizer", ["adamw", "lamb"])
-def test_what_contradicts_or_hides_state_is_refused(typed: dict[str, Any], key: str, optimizer: str) -> None:
+def test_what_contradicts_or_hides_state_is_refused(typed, key, optimizer):
     with refused(ConfigError, key=f"deepspeed.{key}") as raised:
         TrainConfig(out="out", optimizer=OptimizerConfig(name=optimizer), deepspeed=typed)
     assert "=" in str(raised.value).partition(":")[0]

@@ -29,7 +29,7 @@ TINY = {"name": "t", "layers": 1, "hidden": 8, "heads": 2, "feed_forward": 16}
         ({"WORLD_SIZE": "2", "RANK": "0"}, "WORLD_SIZE"),
     ],
 )
-def test_variables_of_a_launcher_fit_each_other(variables: dict[str, str], key: str | None) -> None:
+def test_variables_of_a_launcher_fit_each_other(variables, key):
     if key is None:
         check_launcher(variables)
         return
@@ -56,14 +56,14 @@ def test_variables_of_a_launcher_fit_each_other(variables: dict[str, str], key: 
     ],
     ids=lambda value: str(value) if isinstance(value, dict) else "",
 )
-def test_a_value_that_cannot_be_is_named(schema: type, good: dict[str, object], change: dict[str, object]) -> None:
+def test_a_value_that_cannot_be_is_named(schema, good, change):
     schema(**good)
     ((key, value),) = change.items()
     with pytest.raises(ConfigError, match=rf"{key}={str(value).lower()}\b"):
         schema(**{**good, **change})
 
 
-def test_pairs_are_refused_to_a_model_that_judges_none() -> None:
+def test_pairs_are_refused_to_a_model_that_judges_none():
     modern = ModelConfig(**TINY, architecture="modernbert")
     with pytest.raises(ConfigError, match="objective=modern"):
         TrainConfig(model=modern, objective=ObjectiveConfig(name="nsp"))
@@ -71,7 +71,7 @@ def test_pairs_are_refused_to_a_model_that_judges_none() -> None:
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
-def test_the_published_sizes_are_those_of_the_choices(name: str) -> None:
+def test_the_published_sizes_are_those_of_the_choices(name):
     values = OmegaConf.load(conf_files.CONF / "model" / f"{name}.yaml")
     assert PUBLISHED[name] == tuple(values[key] for key in SHAPE)
     config = ModelConfig(**{str(key): value for key, value in values.items()})
@@ -79,28 +79,28 @@ def test_the_published_sizes_are_those_of_the_choices(name: str) -> None:
     assert replace(config, layers=6, hidden=384).size_name == "6 x 384"
 
 
-def test_a_size_of_the_users_own_keeps_its_name() -> None:
+def test_a_size_of_the_users_own_keeps_its_name():
     assert ModelConfig(**TINY).size_name == "t"
 
 
-def compose_train(*words: str) -> TrainConfig:
+def compose_train(*words):
     """Return the configuration of a command line."""
     found: TrainConfig = configured("train", *words)
     return found
 
 
-def test_without_a_start_the_size_is_that_of_base() -> None:
+def test_without_a_start_the_size_is_that_of_base():
     assert compose_train() == compose_train("model=base")
     assert compose_train("model.layers=3") == compose_train("model=base", "model.layers=3")
 
 
-def test_with_a_start_only_what_was_typed_is_set() -> None:
+def test_with_a_start_only_what_was_typed_is_set():
     size = compose_train("start=/nowhere", "model.layers=3").model
     assert (size.name, size.layers, size.hidden, size.positions) == ("auto", 3, 0, 0)
     assert compose_train("start=/nowhere", "model=tiny").model.hidden == 128
 
 
-def test_a_small_model_has_a_rank_per_core_of_a_cpu() -> None:
+def test_a_small_model_has_a_rank_per_core_of_a_cpu():
     config = compose_train("model=tiny", "batch_size=32")
     assert [config.ranks(gpus=False, cores=cores) for cores in (1, 2, 64)] == [1, 2, 4]
     assert compose_train("model=base").ranks(gpus=False, cores=8) == 1
@@ -108,7 +108,7 @@ def test_a_small_model_has_a_rank_per_core_of_a_cpu() -> None:
     assert config.ranks(gpus=True, cores=8) is None, "the launcher counts the GPUs"
 
 
-def test_there_is_a_weight_for_each_folder() -> None:
+def test_there_is_a_weight_for_each_folder():
     with refused(ConfigError, key="data.weights"):
         DataConfig(dir="a", more=["b"], vocab="v", weights=[1.0])
 
@@ -121,6 +121,6 @@ def test_there_is_a_weight_for_each_folder() -> None:
         (["deepspeed.zero_optimization.stage=7"], "deepspeed.zero_optimization.stage"),
     ],
 )
-def test_what_no_machine_trains_is_refused_before_any_stage(words: list[str], key: str) -> None:
+def test_what_no_machine_trains_is_refused_before_any_stage(words, key):
     with refused(ConfigError, key=key):
         compose_train(*words)

@@ -2,7 +2,6 @@
 
 import os
 import shlex
-from pathlib import Path
 
 import pytest
 import torch
@@ -15,27 +14,27 @@ from tests.support.refusals import refused
 
 
 @pytest.fixture(autouse=True)
-def hidden() -> None:
+def hidden():
     if torch.cuda.is_available():
         pytest.skip("this machine has a GPU")
 
 
 @pytest.mark.parametrize("promised", [None, "", "0"])
-def test_without_a_promise_the_cpu_is_right(monkeypatch: pytest.MonkeyPatch, promised: str | None) -> None:
+def test_without_a_promise_the_cpu_is_right(monkeypatch, promised):
     monkeypatch.delenv("BERT_GPUS", raising=False)
     if promised is not None:
         monkeypatch.setenv("BERT_GPUS", promised)
     gpus.require_gpus()
 
 
-def test_promised_gpus_without_cuda_are_the_users_to_look_at(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_promised_gpus_without_cuda_are_the_users_to_look_at(monkeypatch):
     monkeypatch.setenv("BERT_GPUS", "8")
     with refused(ConfigError, key="BERT_GPUS") as caught:
         gpus.require_gpus()
     assert gpus.reason() in str(caught.value)
 
 
-def test_a_rank_without_a_gpu_of_its_own_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rank_without_a_gpu_of_its_own_is_refused(monkeypatch):
     monkeypatch.setenv("BERT_GPUS", "2")
     for name, value in {"is_available": True, "device_count": 2, "set_device": None}.items():
         monkeypatch.setattr(torch.cuda, name, lambda *_, value=value: value)
@@ -46,14 +45,12 @@ def test_a_rank_without_a_gpu_of_its_own_is_refused(monkeypatch: pytest.MonkeyPa
         gpus.device_of_rank()
 
 
-def test_the_driver_that_a_build_needs_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_driver_that_a_build_needs_is_named(monkeypatch):
     monkeypatch.setattr(torch.version, "cuda", "13.0")
     assert "580" in gpus.how_to_use()
 
 
-def test_a_node_whose_driver_is_too_old_is_refused_with_the_one_that_is_needed(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_node_whose_driver_is_too_old_is_refused_with_the_one_that_is_needed(monkeypatch, tmp_path):
     monkeypatch.delenv("BERT_GPUS", raising=False)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     monkeypatch.setattr(cores, "NVIDIA", tmp_path / "nvidiactl")
@@ -67,7 +64,7 @@ def test_a_node_whose_driver_is_too_old_is_refused_with_the_one_that_is_needed(
     gpus.require_gpus()
 
 
-def test_training_joins_no_group_without_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_training_joins_no_group_without_them(monkeypatch):
     from model.distributed.rank_card import RankCard
     from model.training import deepspeed_engine
 
@@ -78,7 +75,7 @@ def test_training_joins_no_group_without_them(monkeypatch: pytest.MonkeyPatch) -
     assert not torch.distributed.is_initialized()
 
 
-def test_evaluation_ends_with_2(tmp_path: Path) -> None:
+def test_evaluation_ends_with_2(tmp_path):
     (tmp_path / "model").mkdir()
     done = forked.module(
         *shlex.split(f"pipeline.evaluate +task=sample_next workdir={tmp_path} pretrained={tmp_path}/model"),

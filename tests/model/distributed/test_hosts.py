@@ -1,19 +1,8 @@
 """Training on two hosts: the same result as on one, and what breaks mends itself."""
 
-from collections.abc import Callable, Iterator
-
 import pytest
 
-from benchmarks.run.faults import (
-    STEPS,
-    Bench,
-    Row,
-    link_down,
-    node_killed,
-    one_node_told,
-    rank_stopped,
-    unshared_folder,
-)
+from benchmarks.run.faults import STEPS, Bench, link_down, node_killed, one_node_told, rank_stopped, unshared_folder
 from benchmarks.run.hosts import Network, missing
 from benchmarks.run.job import wait
 from benchmarks.small import make_work
@@ -24,7 +13,7 @@ KILLED = -9
 
 
 @pytest.fixture(scope="module")
-def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+def bench(tmp_path_factory):
     why = missing()
     if why is not None:
         pytest.skip(why)
@@ -35,7 +24,7 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
         yield bench
 
 
-def test_each_launcher_on_two_hosts_trains_as_one_process_does(bench: Bench) -> None:
+def test_each_launcher_on_two_hosts_trains_as_one_process_does(bench):
     torchrun = bench.job("torchrun")
     assert [code for _, code in wait(torchrun.start(bench.hosts, "torchrun"))] == [0, 0]
     assert torchrun.weights() == bench.reference, "deepspeed's launcher gave these"
@@ -54,14 +43,12 @@ def test_each_launcher_on_two_hosts_trains_as_one_process_does(bench: Bench) -> 
         (one_node_told, [Exit.RESTART, Exit.RESTART]),
     ],
 )
-def test_survivors_leave_in_time_and_the_same_command_ends_as_if_nothing_had_been(
-    bench: Bench, case: Callable[[Bench], Row], codes: list[int]
-) -> None:
+def test_survivors_leave_in_time_and_the_same_command_ends_as_if_nothing_had_been(bench, case, codes):
     row = case(bench)
     assert [code for _, code in row.ended] == codes
     assert row.resumed > 0
     assert row.same
 
 
-def test_nodes_that_share_no_folder_are_told_so(bench: Bench) -> None:
+def test_nodes_that_share_no_folder_are_told_so(bench):
     assert [code for _, code in unshared_folder(bench).ended] == [Exit.USER, Exit.USER]

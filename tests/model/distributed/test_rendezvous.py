@@ -16,7 +16,7 @@ from tests.support import forked
 Plan = dict[str, Any]
 
 
-def meet(root: Path, *plans: Plan, quiet: bool = False) -> list[tuple[str, str, str | None]]:
+def meet(root, *plans, quiet=False):
     """Return what became of each rank: `met` or an error's name, its words, the key that it names.
 
     `quiet`: PyTorch may not print a word about it, such as a trace of its C++ code.
@@ -28,7 +28,7 @@ def meet(root: Path, *plans: Plan, quiet: bool = False) -> list[tuple[str, str, 
     return [(kind, words, key) for _, kind, words, key in json.loads(done.stdout)]
 
 
-def rank(number: int, port: int, size: int = 2, hosts: str = "", **more: Any) -> Plan:
+def rank(number, port, size=2, hosts="", **more):
     environment = {
         "RANK": str(number),
         "WORLD_SIZE": str(size),
@@ -40,21 +40,21 @@ def rank(number: int, port: int, size: int = 2, hosts: str = "", **more: Any) ->
 
 
 @pytest.mark.slow
-def test_ranks_of_one_training_meet_though_one_is_late(root: Path) -> None:
+def test_ranks_of_one_training_meet_though_one_is_late(root):
     port = free_port()
     late = rank(0, port, wait=2, settings={"heartbeat": "/tmp/b"})
     assert [kind for kind, _, _ in meet(root, late, rank(1, port))] == ["met", "met"]
 
 
 @pytest.mark.slow
-def test_one_process_needs_no_port(root: Path) -> None:
+def test_one_process_needs_no_port(root):
     with socket.create_server(("", 0)) as taken:
         port = taken.getsockname()[1]
         assert [kind for kind, _, _ in meet(root, rank(0, port, size=1))] == ["met"]
 
 
 @pytest.mark.slow
-def test_a_taken_port_is_named(root: Path) -> None:
+def test_a_taken_port_is_named(root):
     with socket.create_server(("", 0)) as taken:
         port = taken.getsockname()[1]
         ((kind, words, key),) = meet(root, rank(0, port))
@@ -63,7 +63,7 @@ def test_a_taken_port_is_named(root: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_rank_does_not_join_another_training_on_the_same_port(root: Path) -> None:
+def test_a_rank_does_not_join_another_training_on_the_same_port(root):
     port, other = free_port(), {"settings": {"out": "other"}}
     first, stray, second = meet(root, rank(0, port, wait=1), rank(1, port, **other), rank(1, port, wait=20))
     assert (first[0], second[0]) == ("met", "met")
@@ -73,7 +73,7 @@ def test_a_rank_does_not_join_another_training_on_the_same_port(root: Path) -> N
 
 
 @pytest.mark.slow
-def test_a_rank_waits_for_the_training_before_it_to_leave_the_port(root: Path) -> None:
+def test_a_rank_waits_for_the_training_before_it_to_leave_the_port(root):
     port = free_port()
     before = [rank(0, port, stay=6), rank(1, port, stay=0)]
     again = [rank(0, port, wait=3), rank(1, port, wait=3)]
@@ -81,7 +81,7 @@ def test_a_rank_waits_for_the_training_before_it_to_leave_the_port(root: Path) -
 
 
 @pytest.mark.slow
-def test_other_code_on_a_node_is_named_on_every_rank(root: Path) -> None:
+def test_other_code_on_a_node_is_named_on_every_rank(root):
     port = free_port()
     changed = {"code": {"model/training/muon.py": "0"}, "host": "node1"}
     told = meet(root, rank(0, port, card={"code": {"model/training/muon.py": "1"}}), rank(1, port, card=changed))
@@ -92,7 +92,7 @@ def test_other_code_on_a_node_is_named_on_every_rank(root: Path) -> None:
 
 
 @pytest.mark.slow
-def test_other_versions_settings_and_data_are_named(root: Path) -> None:
+def test_other_versions_settings_and_data_are_named(root):
     cases = [
         ({"card": {"versions": {"torch": "1.0"}}}, "torch"),
         ({"settings": {"steps": 11}}, "steps (10, 11)"),
@@ -113,7 +113,7 @@ def test_other_versions_settings_and_data_are_named(root: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_node_that_never_comes_is_named(root: Path) -> None:
+def test_a_node_that_never_comes_is_named(root):
     port = free_port()
     told = meet(
         root,
@@ -127,7 +127,7 @@ def test_a_node_that_never_comes_is_named(root: Path) -> None:
     assert "rank 0 (d)" in told[2][1]
 
 
-def test_ranks_that_torchrun_starts_again_read_nothing_of_their_first_start(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ranks_that_torchrun_starts_again_read_nothing_of_their_first_start(monkeypatch):
     kept = HashStore()  # torchrun serves one for all of its starts
     card = RankCard("run", "out", "host", 2, "f" * 64, {}, {}, {})
     rendezvous.prefixed(kept, card).set("address of rank 0", "a closed port")

@@ -1,13 +1,12 @@
 """A further architecture is a file of a few lines: NeoBERT's, as the page that adds it has it."""
 
 import dataclasses
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.nn import functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -20,23 +19,23 @@ from tests.support import forked
 
 
 @pytest.fixture(scope="module")
-def code(root: Path) -> str:
+def code(root):
     (block,) = [b for b in blocks(root / "docs/add-architecture.md") if b.language == "python"]
     return block.text
 
 
 @pytest.fixture(scope="module")
-def neobert(code: str) -> Any:
+def neobert(code):
     scope: dict[str, Any] = {"__name__": "neobert"}
     exec(compile(code, "neobert.py", "exec"), scope)
     return SimpleNamespace(**scope)
 
 
-def test_it_is_under_eighty_lines(code: str) -> None:
+def test_it_is_under_eighty_lines(code):
     assert len(code.splitlines()) < 80
 
 
-def plainly(model: PretrainingModel, ids: Tensor) -> Tensor:
+def plainly(model, ids):
     """Logits of one sequence at all its positions, written as in the paper."""
     size = model.config
     width = size.hidden // size.heads
@@ -45,10 +44,10 @@ def plainly(model: PretrainingModel, ids: Tensor) -> Tensor:
     angles = torch.arange(len(ids), dtype=torch.float32)[:, None] / size.rotary_local**steps
     turn = torch.polar(torch.ones_like(angles), angles).to(torch.complex128)  # (L, D/2)
 
-    def norm(x: Tensor, weight: Tensor) -> Tensor:
+    def norm(x, weight):
         return weight * x / (x.square().mean(-1, keepdim=True) + size.layer_norm_epsilon).sqrt()
 
-    def heads(x: Tensor, weight: Tensor, rotated: bool) -> Tensor:
+    def heads(x, weight, rotated):
         split = (x @ weight.T).view(len(ids), size.heads, width).transpose(0, 1)
         if not rotated:
             return split
@@ -66,7 +65,7 @@ def plainly(model: PretrainingModel, ids: Tensor) -> Tensor:
     return model.masked_head(norm(x, model.encoder.norm.weight), model.encoder.embeddings.word.weight)
 
 
-def test_packed_sequences_give_what_the_plain_formulas_give(neobert: Any) -> None:
+def test_packed_sequences_give_what_the_plain_formulas_give(neobert):
     torch.manual_seed(0)
     model, batch = PretrainingModel(small(), neobert.NEOBERT).double(), ragged([20, 31])
     for name, parameter in model.named_parameters():
@@ -80,7 +79,7 @@ def test_packed_sequences_give_what_the_plain_formulas_give(neobert: Any) -> Non
         torch.testing.assert_close(found[own], right, rtol=1e-6, atol=1e-6)
 
 
-def test_its_parameters_and_operations_are_counted(neobert: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_its_parameters_and_operations_are_counted(neobert, monkeypatch):
     """By its traits, as the page sets them; the head is the masked-LM one alone."""
     monkeypatch.setitem(ARCHITECTURES, "neobert", Traits(gated=True))
     size = small(hidden=64, feed_forward=172, vocab_size=700, attention="each")
@@ -96,7 +95,7 @@ def test_its_parameters_and_operations_are_counted(neobert: Any, monkeypatch: py
     assert counter.get_total_flops() == pytest.approx(expected, rel=1e-9)
 
 
-def test_it_learns_and_every_parameter_takes_part(neobert: Any) -> None:
+def test_it_learns_and_every_parameter_takes_part(neobert):
     torch.manual_seed(0)
     model, batch = PretrainingModel(small(), neobert.NEOBERT), ragged([20, 31])
     assert {type(m) for m in model.encoder.modules() if "Norm" in type(m).__name__} == {nn.RMSNorm}
@@ -112,7 +111,7 @@ def test_it_learns_and_every_parameter_takes_part(neobert: Any) -> None:
     assert not torch.allclose(model(other)[0], model(batch)[0])
 
 
-def test_parameters_without_values_load_no_compiler() -> None:
+def test_parameters_without_values_load_no_compiler():
     """In a process of its own, which has loaded nothing yet."""
     line = (
         "import sys; from model.encoders.architectures import parameter_shapes; from tests.model.sizes import small;"

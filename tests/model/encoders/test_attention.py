@@ -16,7 +16,7 @@ from tests.support.refusals import refused
 CPU = torch.device("cpu")
 
 
-def packed(lengths: list[int], heads: int = 2, width: int = 8, **kind):
+def packed(lengths, heads=2, width=8, **kind):
     generator = torch.Generator().manual_seed(sum(lengths))
     cu_seqlens = torch.tensor([0, *lengths]).cumsum(0).int()
     shape = (3, sum(lengths), heads, width)
@@ -40,9 +40,7 @@ def by_hand(q, k, v, cu_seqlens, window=None, causal=False):
     return torch.cat(out), (q, k, v)
 
 
-def distance_by_hand(
-    backend: str, lengths: list[int], gradients: bool = True, window: int | None = None, **kind
-) -> float:
+def distance_by_hand(backend, lengths, gradients=True, window=None, **kind):
     """The largest difference from `by_hand`, of outputs and of gradients."""
     inputs, cu_seqlens = packed(lengths, **kind)
     if not gradients:
@@ -120,7 +118,7 @@ def test_a_sequence_of_thousands_of_tokens_is_right_without_its_scores():
 def test_dropout_keeps_the_mean_and_follows_the_seed(backend):
     (q, k, v), cu_seqlens = packed([30, 7])
 
-    def draw(seed: int) -> torch.Tensor:
+    def draw(seed):
         torch.manual_seed(seed)
         with torch.no_grad():
             return dispatch.attend(q, k, v, cu_seqlens, 30, 0.2, backend)
@@ -207,6 +205,6 @@ def test_causal_attention_sees_nothing_that_comes_later(backend):
         ((9, 0), torch.bfloat16, 20, "padded"),
     ],
 )
-def test_a_gpu_takes_the_kernel_that_fits(capability, dtype, width, chosen, monkeypatch) -> None:
+def test_a_gpu_takes_the_kernel_that_fits(capability, dtype, width, chosen, monkeypatch):
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: capability)
     assert dispatch.resolve("auto", torch.device("cuda"), dtype, width) == chosen

@@ -9,7 +9,6 @@ from benchmarks.model.train_worker import pad
 from model.config import ModelConfig
 from model.encoders.architectures import build_model, parameter_shapes
 from model.encoders.batch import Batch
-from model.encoders.encoder import PretrainingModel
 from model.huggingface.names import NAMES
 from pipeline.cli.conf_files import CONF
 from pipeline.errors import ConfigError
@@ -18,16 +17,16 @@ from tests.model import sizes
 VOCAB = 500
 
 
-def size(name: str, **changes) -> ModelConfig:
+def size(name, **changes):
     loaded = OmegaConf.to_container(OmegaConf.load(CONF / "model" / f"{name}.yaml"))
     return ModelConfig(**{"vocab_size": VOCAB, **loaded, **changes})
 
 
-def small(**changes) -> ModelConfig:
+def small(**changes):
     return sizes.small(**{"vocab_size": VOCAB, "positions": 64} | changes)
 
 
-def ragged(lengths: list[int], vocab: int = VOCAB, seed: int = 0) -> Batch:
+def ragged(lengths, vocab=VOCAB, seed=0):
     """Random tokens; in each sequence about every seventh is masked, never the first unless alone."""
     draw = torch.Generator().manual_seed(seed)
     each = torch.tensor(lengths)
@@ -49,7 +48,7 @@ def ragged(lengths: list[int], vocab: int = VOCAB, seed: int = 0) -> Batch:
     )
 
 
-def theirs_like(model: PretrainingModel) -> Theirs:
+def theirs_like(model):
     """Hugging Face's model of the same size with the same weights."""
     said = {theirs: getattr(model.config, ours) for ours, theirs in NAMES["bert"].sizes.items()}
     theirs = Theirs(BertConfig(**said, attn_implementation="eager"))
@@ -61,13 +60,13 @@ def theirs_like(model: PretrainingModel) -> Theirs:
     return theirs.eval()
 
 
-def padded(batch: Batch, pairs: bool = True) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
+def padded(batch, pairs=True):
     """The batch as their model reads it, and where its real tokens are."""
     inputs = pad(batch, batch.max_length, pairs)
     return inputs, inputs["attention_mask"].bool()
 
 
-def loss(model: PretrainingModel, batch: Batch) -> torch.Tensor:
+def loss(model, batch):
     masked, pairs = model(batch)
     return F.cross_entropy(masked, batch.masked_labels) + F.cross_entropy(pairs, batch.next_sentence_labels)
 
@@ -121,7 +120,7 @@ def test_a_causal_model_is_their_decoder(attention):
 
 
 def test_initialisation_follows_the_seed_alone():
-    def state(seed: int, **changes) -> dict[str, torch.Tensor]:
+    def state(seed, **changes):
         torch.manual_seed(seed)
         return build_model(small(**changes)).state_dict()
 
@@ -140,7 +139,7 @@ def test_initialisation_follows_the_seed_alone():
 def test_dropout_is_drawn_from_the_seed_while_training():
     model, batch = build_model(small()).train(), ragged([12, 30])
 
-    def draw(seed: int) -> torch.Tensor:
+    def draw(seed):
         torch.manual_seed(seed)
         return model(batch)[0]
 

@@ -15,7 +15,7 @@ from model.encoders import encoder
 from model.encoders.architectures import build_model
 from model.encoders.batch import Batch
 from model.encoders.dropout import drop
-from model.encoders.encoder import Encoder, PretrainingModel
+from model.encoders.encoder import Encoder
 from tests.model.encoders import flash_on_cpu  # noqa: F401
 from tests.model.encoders.test_bert import small
 
@@ -24,12 +24,12 @@ CPU = torch.device("cpu")
 
 
 @pytest.fixture(autouse=True)
-def as_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+def as_on_a_gpu(monkeypatch):
     """A CPU would take a loop instead of the operator."""
     monkeypatch.setattr(Encoder, "backend", lambda self, *_: self.config.attention)
 
 
-def batch(number: int) -> Batch:
+def batch(number):
     draws = torch.Generator().manual_seed(number)
     lengths = torch.randint(4, 30, (3 + number % 5,), generator=draws).tolist()
     bounds = torch.tensor([0, *lengths]).cumsum(0)
@@ -49,14 +49,14 @@ def batch(number: int) -> Batch:
     )
 
 
-def learn(model: PretrainingModel, given: Batch) -> torch.Tensor:
+def learn(model, given):
     logits, _ = model(given)
     model.zero_grad()
     torch.nn.functional.cross_entropy(logits, given.masked_labels).backward()
     return logits.detach()
 
 
-def model_of(architecture: str, dropout: float, attention: str = "flash", layers: int = 4) -> PretrainingModel:
+def model_of(architecture, dropout, attention="flash", layers=4):
     more = {"global_every": 2, "local_window": 8} if architecture == "modernbert" else {}
     config: ModelConfig = dataclasses.replace(
         small(attention=attention, dropout=dropout, attention_dropout=dropout, layers=layers),
@@ -71,9 +71,7 @@ def model_of(architecture: str, dropout: float, attention: str = "flash", layers
 @pytest.mark.parametrize(
     ("architecture", "attention"), [("bert", "flash"), ("modernbert", "flash"), ("bert", "padded")]
 )
-def test_twenty_batches_of_other_sizes_share_the_first_ones_graphs(
-    architecture: str, attention: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_twenty_batches_of_other_sizes_share_the_first_ones_graphs(architecture, attention, monkeypatch):
     torch._dynamo.reset()
     counters.clear()
     model = model_of(architecture, 0.1, attention, layers=6)
@@ -91,7 +89,7 @@ def test_twenty_batches_of_other_sizes_share_the_first_ones_graphs(
 
 
 @graphs
-def test_dropout_is_part_of_a_graph_and_keeps_the_mean() -> None:
+def test_dropout_is_part_of_a_graph_and_keeps_the_mean():
     torch._dynamo.reset()
     compiled = torch.compile(lambda x: drop(x.sin(), 0.25), fullgraph=True, dynamic=True, backend="aot_eager")
     torch.manual_seed(0)
@@ -103,10 +101,10 @@ def test_dropout_is_part_of_a_graph_and_keeps_the_mean() -> None:
 
 @graphs
 @pytest.mark.parametrize("compiler", ["aot_eager", "inductor"])
-def test_compiled_dropout_on_a_cpu_draws_as_eager_dropout(compiler: str) -> None:
+def test_compiled_dropout_on_a_cpu_draws_as_eager_dropout(compiler):
     torch._dynamo.reset()
 
-    def twice(x: torch.Tensor) -> torch.Tensor:
+    def twice(x):
         return drop(drop(x.sin(), 0.25) * 2, 0.5).cos()
 
     found = []
@@ -121,7 +119,7 @@ def test_compiled_dropout_on_a_cpu_draws_as_eager_dropout(compiler: str) -> None
 
 @graphs
 @pytest.mark.parametrize("recompute", [False, True])
-def test_a_compiled_model_computes_the_same(recompute: bool) -> None:
+def test_a_compiled_model_computes_the_same(recompute):
     torch._dynamo.reset()
     plain, compiled = (model_of("bert", dropout=0.0, layers=5) for _ in range(2))
     compiled.encoder.recompute = recompute
@@ -134,7 +132,7 @@ def test_a_compiled_model_computes_the_same(recompute: bool) -> None:
 
 
 @pytest.mark.parametrize("recompute", [False, True])
-def test_what_is_compiled_together_is_every_layer_once(recompute: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_compiled_together_is_every_layer_once(recompute, monkeypatch):
     monkeypatch.setattr(torch, "compile", lambda run, **_: run)
     plain, grouped = (model_of("bert", dropout=0.0, layers=5) for _ in range(2))
     grouped.encoder.recompute = recompute

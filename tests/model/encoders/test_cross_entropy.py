@@ -10,7 +10,7 @@ from model.encoders import cross_entropy
 from tests.support.examples import examples
 
 
-def both(logits: torch.Tensor, labels: torch.Tensor, factor: float):
+def both(logits, labels, factor):
     """(loss, gradient) here, and by PyTorch in double precision."""
     ours = logits.clone().requires_grad_()
     value, correct = cross_entropy.cross_entropy(ours * 1, labels)

@@ -1,8 +1,5 @@
 """One place decides which device computes, and how precise its products are."""
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 import torch
 
@@ -10,7 +7,7 @@ from model.encoders.device import allow_tf32, device_of
 
 
 @pytest.fixture(autouse=True)
-def kept() -> Iterator[None]:
+def kept():
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("highest")
     yield
@@ -18,18 +15,18 @@ def kept() -> Iterator[None]:
 
 
 @pytest.mark.parametrize(("device", "precision"), [("cuda:1", "high"), ("cpu", "highest")])
-def test_a_gpu_computes_products_of_fp32_in_tf32(device: str, precision: str) -> None:
+def test_a_gpu_computes_products_of_fp32_in_tf32(device, precision):
     allow_tf32(torch.device(device))
     assert torch.get_float32_matmul_precision() == precision
 
 
-def test_the_device_of_this_machine_has_its_precision() -> None:
+def test_the_device_of_this_machine_has_its_precision():
     on_a_gpu = device_of().type == "cuda"
     assert on_a_gpu == torch.cuda.is_available()
     assert torch.get_float32_matmul_precision() == ("high" if on_a_gpu else "highest")
 
 
-def test_it_is_decided_in_one_place(root: Path) -> None:
+def test_it_is_decided_in_one_place(root):
     deciding = {
         str(path.relative_to(root))
         for room in ("model", "pipeline")

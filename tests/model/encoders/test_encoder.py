@@ -19,7 +19,7 @@ pytestmark = pytest.mark.parametrize("small", MODELS.values(), ids=MODELS)
 
 @settings(deadline=None, max_examples=examples(15))
 @given(lengths=st.lists(st.integers(1, 60), min_size=1, max_size=5), data=st.data())
-def test_a_last_layer_that_keeps_few_positions_computes_the_same(small, lengths, data) -> None:
+def test_a_last_layer_that_keeps_few_positions_computes_the_same(small, lengths, data):
     torch.manual_seed(0)
     encoder = build_model(small()).double().eval().encoder
     batch = ragged(lengths)
@@ -31,7 +31,7 @@ def test_a_last_layer_that_keeps_few_positions_computes_the_same(small, lengths,
     torch.testing.assert_close(encoder.states(batch)[-1], whole)
 
 
-def test_sequences_do_not_see_each_other_and_positions_restart(small) -> None:
+def test_sequences_do_not_see_each_other_and_positions_restart(small):
     torch.manual_seed(0)
     model = build_model(small(initializer_range=0.3)).double().eval()
     batch = ragged([60, 20, 60])
@@ -47,7 +47,7 @@ def test_sequences_do_not_see_each_other_and_positions_restart(small) -> None:
     assert not torch.allclose(logits[60:80], other[60:80])
 
 
-def test_an_empty_batch_has_no_loss_and_no_gradient(small) -> None:
+def test_an_empty_batch_has_no_loss_and_no_gradient(small):
     model, none = build_model(small()), torch.zeros(0, dtype=torch.int64)
     masked, pairs = model(Batch(none, none, none, torch.zeros(1).int(), 0, none, none, none))
     assert masked.shape == (0, test_bert.VOCAB)
@@ -56,7 +56,7 @@ def test_an_empty_batch_has_no_loss_and_no_gradient(small) -> None:
     assert all(not p.grad.any() for p in model.parameters() if p.grad is not None)
 
 
-def test_entries_that_pad_the_vocabulary_have_no_probability(small) -> None:
+def test_entries_that_pad_the_vocabulary_have_no_probability(small):
     torch.manual_seed(0)
     model, batch = build_model(small()).eval(), ragged([20, 9])
     wanted, _ = model(batch)

@@ -20,27 +20,27 @@ HOW = [
 ]
 
 
-def inputs(dtype: torch.dtype = torch.float64) -> list[torch.Tensor]:
+def inputs(dtype=torch.float64):
     torch.manual_seed(0)
     return [torch.randn(TOKENS, HEADS, WIDTH, dtype=dtype, requires_grad=True) for _ in range(3)]
 
 
 @pytest.mark.parametrize(("dropout", "causal", "window"), HOW)
-def test_gradients_are_those_of_the_same_dropout(dropout: float, causal: bool, window: int) -> None:
-    def mix(*qkv: torch.Tensor) -> torch.Tensor:
+def test_gradients_are_those_of_the_same_dropout(dropout, causal, window):
+    def mix(*qkv):
         torch.manual_seed(7)
         return flash.flash_attention(*qkv, BOUNDS, max(LENGTHS), dropout, causal, window)[0]
 
     assert torch.autograd.gradcheck(mix, inputs(), fast_mode=True)
 
 
-def test_the_operator_keeps_the_promises_that_compilers_rely_on() -> None:
+def test_the_operator_keeps_the_promises_that_compilers_rely_on():
     given = (*inputs(torch.float32), BOUNDS, max(LENGTHS), 0.0, False, flash.FAR)
     found = torch.library.opcheck(flash.flash_attention, given)
     assert set(found.values()) == {"SUCCESS"}
 
 
-def test_strided_queries_as_one_projection_gives_them_are_taken() -> None:
+def test_strided_queries_as_one_projection_gives_them_are_taken():
     together = torch.randn(TOKENS, 3, HEADS, WIDTH)
     apart = [x.contiguous() for x in together.unbind(1)]
     how = (BOUNDS, max(LENGTHS), 0.0, False, flash.FAR)
@@ -48,7 +48,7 @@ def test_strided_queries_as_one_projection_gives_them_are_taken() -> None:
     assert torch.equal(strided, flash.flash_attention(*apart, *how)[0])
 
 
-def test_shapes_on_a_gpu_are_those_of_pytorchs_own_kernels() -> None:
+def test_shapes_on_a_gpu_are_those_of_pytorchs_own_kernels():
     """Traced without a GPU: what PyTorch says its kernels return is what the operator promises."""
     with FakeTensorMode():
         q, k, v = torch.empty(TOKENS, 3, HEADS, 64, device="cuda", dtype=torch.bfloat16).unbind(1)
@@ -63,7 +63,7 @@ def test_shapes_on_a_gpu_are_those_of_pytorchs_own_kernels() -> None:
         assert [x.shape for x in gradients] == [q.shape] * 3
 
 
-def test_the_kernels_have_the_signatures_that_the_operator_was_written_for() -> None:
+def test_the_kernels_have_the_signatures_that_the_operator_was_written_for():
     """They are private: another PyTorch may change them, and then this file is to be looked at."""
     forward = torch.ops.aten._flash_attention_forward.default._schema
     names = "query key value cum_seq_q cum_seq_k max_q max_k dropout_p is_causal return_debug_mask"
@@ -79,7 +79,7 @@ def test_the_kernels_have_the_signatures_that_the_operator_was_written_for() -> 
 
 @pytest.mark.gpu
 @pytest.mark.parametrize(("dropout", "causal", "window"), HOW[:4])
-def test_on_a_gpu_it_is_what_the_cpu_computes(dropout: float, causal: bool, window: int) -> None:
+def test_on_a_gpu_it_is_what_the_cpu_computes(dropout, causal, window):
     torch.manual_seed(0)
     here = [torch.randn(TOKENS, HEADS, 64).requires_grad_() for _ in range(3)]
     there = [x.detach().cuda().bfloat16().requires_grad_() for x in here]
@@ -94,7 +94,7 @@ def test_on_a_gpu_it_is_what_the_cpu_computes(dropout: float, causal: bool, wind
 
 
 @pytest.mark.gpu
-def test_on_a_gpu_the_backward_pass_drops_what_the_forward_pass_dropped() -> None:
+def test_on_a_gpu_the_backward_pass_drops_what_the_forward_pass_dropped():
     """The output is linear in the values: its gradient times them is the output."""
     shape = {"device": "cuda", "dtype": torch.bfloat16}
     q, k, v = (torch.randn(TOKENS, HEADS, 64, **shape).requires_grad_() for _ in range(3))

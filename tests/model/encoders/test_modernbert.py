@@ -4,7 +4,6 @@ import dataclasses
 
 import pytest
 import torch
-from torch import Tensor
 from torch.nn import functional as F
 from transformers import ModernBertConfig
 from transformers import ModernBertForMaskedLM as Theirs
@@ -12,8 +11,7 @@ from transformers.models.modernbert import modeling_modernbert
 
 from model.config import ModelConfig, OptimizerConfig
 from model.encoders.architectures import build_model, parameter_shapes
-from model.encoders.batch import Batch
-from model.encoders.encoder import PretrainingModel, Sequences
+from model.encoders.encoder import Sequences
 from model.encoders.modernbert import MODERNBERT
 from model.huggingface.names import NAMES
 from model.huggingface.names import modernbert_settings as their_settings
@@ -24,7 +22,7 @@ from tests.model.encoders.test_bert import VOCAB, padded, ragged, size
 ENTRIES = ["[PAD]", "[CLS]", "[SEP]"]
 
 
-def small(**changes) -> ModelConfig:
+def small(**changes):
     sizes = {"layers": 4, "hidden": 16, "heads": 2, "feed_forward": 24, "positions": 1024}
     rest = {
         "dropout": 0.0,
@@ -36,12 +34,12 @@ def small(**changes) -> ModelConfig:
     return ModelConfig(**{"name": "small", "vocab_size": VOCAB, **sizes, **rest, **changes})
 
 
-def their_config(config: ModelConfig) -> ModernBertConfig:
+def their_config(config):
     said = {theirs: getattr(config, ours) for ours, theirs in NAMES["modernbert"].sizes.items()}
     return ModernBertConfig(**said, **NAMES["modernbert"].fixed, **their_settings(config, ENTRIES))
 
 
-def theirs_like(model: PretrainingModel, attention: str) -> Theirs:
+def theirs_like(model, attention):
     """Hugging Face's model of the same size with the same weights."""
     theirs = Theirs(their_config(model.config))
     theirs.config._attn_implementation = attention
@@ -53,7 +51,7 @@ def theirs_like(model: PretrainingModel, attention: str) -> Theirs:
     return theirs.eval()
 
 
-def differences(model: PretrainingModel, theirs: Theirs, batch: Batch) -> dict[str, float]:
+def differences(model, theirs, batch):
     """The largest of the logits, the loss, and of all gradients as a share of their norm."""
     inputs, real = padded(batch, pairs=False)
     found, (masked, pairs) = theirs(**inputs), model(batch)
@@ -184,7 +182,7 @@ def test_a_local_layer_sees_half_a_window_to_each_side():
 
 
 def test_initialisation_follows_the_seed_and_is_cut_off():
-    def state(seed: int) -> dict[str, Tensor]:
+    def state(seed):
         torch.manual_seed(seed)
         return build_model(small(hidden=64)).state_dict()
 

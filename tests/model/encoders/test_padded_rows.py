@@ -4,12 +4,12 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor, nn
+from torch import nn
 
 from model.encoders.architectures import build_model
 from model.encoders.attention.rows import pad_rows
 from model.encoders.batch import Batch
-from model.encoders.encoder import PretrainingModel, prepare_for
+from model.encoders.encoder import prepare_for
 from model.training.step_metrics import losses
 from tests.model.encoders import test_bert, test_modernbert
 from tests.support.examples import examples
@@ -20,7 +20,7 @@ MODELS = {
 }
 
 
-def results(model: PretrainingModel, batch: Batch) -> tuple[Tensor, Tensor, list[Tensor]]:
+def results(model, batch):
     """The two losses, the metrics, and the gradient of every parameter."""
     model.zero_grad()
     masked, pair, sums = losses(*model(batch), batch)
@@ -32,7 +32,7 @@ def results(model: PretrainingModel, batch: Batch) -> tuple[Tensor, Tensor, list
 @pytest.mark.parametrize("architecture", MODELS)
 @settings(deadline=None, max_examples=examples(10))
 @given(lengths=st.lists(st.integers(4, 60), min_size=1, max_size=6), multiple=st.integers(2, 70))
-def test_losses_metrics_and_gradients_stay(architecture, lengths, multiple) -> None:
+def test_losses_metrics_and_gradients_stay(architecture, lengths, multiple):
     torch.manual_seed(0)
     model = MODELS[architecture]().double()
     batch = test_bert.ragged(lengths)
@@ -50,7 +50,7 @@ def test_losses_metrics_and_gradients_stay(architecture, lengths, multiple) -> N
 
 
 @pytest.mark.parametrize("architecture", MODELS)
-def test_an_empty_batch_stays_empty(architecture) -> None:
+def test_an_empty_batch_stays_empty(architecture):
     model, none = MODELS[architecture](), torch.zeros(0, dtype=torch.int64)
     prepare_for(torch.device("cpu"), torch.bfloat16, model)
     assert model.encoder.multiple > 1
@@ -58,14 +58,14 @@ def test_an_empty_batch_stays_empty(architecture) -> None:
     assert masked.shape == (0, model.config.vocab_size)
 
 
-def test_another_attention_gets_no_rows_that_belong_to_no_sequence() -> None:
+def test_another_attention_gets_no_rows_that_belong_to_no_sequence():
     model = build_model(test_bert.small(attention="padded"))
     prepare_for(torch.device("cpu"), torch.bfloat16, nn.Sequential(model))
     assert model.encoder.multiple == 1
 
 
 @given(rows=st.integers(0, 9), multiple=st.integers(1, 5))
-def test_padding_is_zero_and_at_the_end(rows, multiple) -> None:
+def test_padding_is_zero_and_at_the_end(rows, multiple):
     x = torch.arange(rows * 2).view(rows, 2) + 1
     found = pad_rows(x, multiple)
     assert len(found) % multiple == 0

@@ -1,5 +1,3 @@
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
@@ -24,11 +22,11 @@ RECIPE = loop.FineTuningConfig(batch_size=8, learning_rate=3e-3, epochs=2, seed=
 
 
 @pytest.fixture(scope="module")
-def wordpiece(tmp_path_factory) -> WordPiece:
+def wordpiece(tmp_path_factory):
     return WordPiece.load(vocabulary(tmp_path_factory.mktemp("vocab"), "abcdefgh"))
 
 
-def some(wordpiece: WordPiece, rows: int, seed: int = 0, classes: int = 2) -> Samples:
+def some(wordpiece, rows, seed=0, classes=2):
     """Letters, labelled by whether the first is of the alphabet's first half; or by its place."""
     draw = np.random.default_rng(seed)
     letters = [draw.choice(list("abcdefgh"), draw.integers(1, 12)) for _ in range(rows)]
@@ -38,7 +36,7 @@ def some(wordpiece: WordPiece, rows: int, seed: int = 0, classes: int = 2) -> Sa
     return tokenize(wordpiece, [" ".join(row) for row in letters], None, labels, WHOLE)
 
 
-def words_of(ids: np.ndarray) -> str:
+def words_of(ids):
     return " ".join(WORDS[i] for i in ids)
 
 
@@ -52,7 +50,7 @@ def test_samples_are_framed_as_in_pre_training(wordpiece):
     assert pair.second.tolist() == [4, 2]
 
 
-def truncated(a: list[str], b: list[str], room: int) -> tuple[list[str], list[str]]:
+def truncated(a, b, room):
     """The loop of Google's run_classifier.py."""
     while len(a) + len(b) > room:
         (a if len(a) > len(b) else b).pop()
@@ -89,7 +87,7 @@ def test_batches_are_random_whatever_the_lengths_and_differ_by_epoch(wordpiece):
     assert {frozenset(rows.tolist()) for rows in first} != {frozenset(r.tolist()) for r in second}
 
 
-def by_length(rows: int, seed: int) -> Samples:
+def by_length(rows, seed):
     """Four classes, each of a letter; those of most texts can be told from their length, too."""
     draw = np.random.default_rng(seed)
     ids, labels = [], []
@@ -103,14 +101,14 @@ def by_length(rows: int, seed: int) -> Samples:
     return Samples(ids, np.array([len(text) for text in ids]), np.array(labels, np.float64))
 
 
-def shuffled(folder: Path, train: Samples, dev: Samples, recipe: loop.FineTuningConfig) -> float:
+def shuffled(folder, train, dev, recipe):
     """The accuracy that transformers' model reaches from the same weights, in a loop as anyone writes it."""
     model = AutoModelForSequenceClassification.from_pretrained(folder)
     steps = recipe.epochs * len(train) // recipe.batch_size
     optimizer = torch.optim.AdamW(model.parameters(), lr=recipe.learning_rate, eps=1e-6)
     schedule = get_linear_schedule_with_warmup(optimizer, int(recipe.warmup_share * steps), steps)
 
-    def inputs(part: Samples, rows: torch.Tensor) -> dict[str, torch.Tensor]:
+    def inputs(part, rows):
         ids = torch.nn.utils.rnn.pad_sequence([torch.from_numpy(part.ids[row]) for row in rows.tolist()], True)
         return {"input_ids": ids, "attention_mask": (ids != 0).long()}
 
@@ -191,7 +189,7 @@ def test_weights_that_lack_a_layer_are_refused():
         loop.build(CONFIG, weights, HeadConfig("class", 2), seed=0)
 
 
-def trained(samples: Samples, recipe: loop.FineTuningConfig, classes: int):
+def trained(samples, recipe, classes):
     model = loop.build(CONFIG, None, HeadConfig("class", classes), recipe.seed)
     losses = list(loop.train(model, samples, recipe, CPU))
     logits = np.stack(loop.predict(model, samples, CPU))

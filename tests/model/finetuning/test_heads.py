@@ -2,9 +2,6 @@
 
 import dataclasses
 import json
-from pathlib import Path
-from types import ModuleType
-from typing import Any
 
 import numpy as np
 import pytest
@@ -32,13 +29,13 @@ CPU = torch.device("cpu")
 LENGTHS = (7, 3, 22, 5)  # one is longer than the window of a local layer
 
 
-def some(labels: Any, groups: Any = ()) -> Samples:
+def some(labels, groups=()):
     draw = np.random.default_rng(0)
     ids = [draw.integers(5, 30, length) for length in LENGTHS]
     return Samples(ids, np.array([3, 2, 6, 5]), labels, np.array(groups, np.int64))
 
 
-def padded(samples: Samples) -> dict[str, torch.Tensor]:
+def padded(samples):
     """The arguments of transformers' models."""
     lengths = torch.tensor(LENGTHS)
     places = torch.arange(int(lengths.max()))
@@ -50,11 +47,11 @@ def padded(samples: Samples) -> dict[str, torch.Tensor]:
 
 
 @pytest.fixture
-def vocab(tmp_path: Path) -> Path:
+def vocab(tmp_path):
     return vocabulary(tmp_path / "vocab", (f"w{number}" for number in range(25)))
 
 
-def saved(kind: str, outputs: int, vocab: Path) -> tuple[Any, Any]:
+def saved(kind, outputs, vocab):
     """Our model, and theirs opened from the folder that ours was written to."""
     ours = loop.build(CONFIG, None, HeadConfig(kind, outputs), seed=1).eval()
     saved_model.save(vocab.parent / kind, ours, CONFIG, [], vocab)
@@ -72,9 +69,7 @@ def saved(kind: str, outputs: int, vocab: Path) -> tuple[Any, Any]:
         ("choice", 2, "MultipleChoice"),
     ],
 )
-def test_heads_are_those_of_transformers(
-    tmp_path: Path, kind: str, outputs: int, opener: str, tiny: ModuleType, pooling: str
-) -> None:
+def test_heads_are_those_of_transformers(tmp_path, kind, outputs, opener, tiny, pooling):
     config = dataclasses.replace(tiny.CONFIG, classifier_pooling=pooling)
     vocab = tiny_bert.make_vocabulary(tmp_path / "vocab")
     ours = loop.build(config, tiny.our_state(), HeadConfig(kind, outputs), seed=1).eval()
@@ -104,7 +99,7 @@ def test_heads_are_those_of_transformers(
         np.testing.assert_allclose(values, right, atol=1e-5 if tiny is tiny_modernbert else 1e-6)
 
 
-def test_the_loss_of_tags_is_that_of_transformers(vocab: Path) -> None:
+def test_the_loss_of_tags_is_that_of_transformers(vocab):
     draw = np.random.default_rng(1)
     labels = [draw.integers(0, 4, length) for length in LENGTHS]
     labels[0][:3] = UNLABELLED
@@ -120,7 +115,7 @@ def test_the_loss_of_tags_is_that_of_transformers(vocab: Path) -> None:
     torch.testing.assert_close(loss, found.loss)
 
 
-def test_the_loss_of_answers_is_that_of_transformers(vocab: Path) -> None:
+def test_the_loss_of_answers_is_that_of_transformers(vocab):
     labels = np.array([[2, 3], [0, 0], [11, 11], [1, 4]])
     samples = some(labels)
     ours, theirs = saved("answer", 2, vocab)
@@ -137,7 +132,7 @@ def test_the_loss_of_answers_is_that_of_transformers(vocab: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["mean", "max", "attention"])
-def test_chunks_are_pooled_as_said(kind: str) -> None:
+def test_chunks_are_pooled_as_said(kind):
     config = HeadConfig("class", 3, chunks=kind)
     model = loop.build(CONFIG, None, config, seed=1).eval()
     grouped = some(np.zeros(2), groups=[0, 1, 4])
@@ -158,9 +153,7 @@ def test_chunks_are_pooled_as_said(kind: str) -> None:
 
 
 @pytest.mark.parametrize(("mix", "pooling"), [("concat", "cls"), ("mean", "max"), ("weighted", "mean")])
-def test_a_frozen_encoder_stays_and_its_layers_are_mixed_as_transformers_has_them(
-    mix: str, pooling: str, vocab: Path
-) -> None:
+def test_a_frozen_encoder_stays_and_its_layers_are_mixed_as_transformers_has_them(mix, pooling, vocab):
     torch.manual_seed(3)
     weights = build_model(CONFIG).state_dict()
     head = HeadConfig("class", 2, frozen=True, layers=[0, -1], mix=mix, pooling=pooling)
@@ -192,7 +185,7 @@ def test_a_frozen_encoder_stays_and_its_layers_are_mixed_as_transformers_has_the
     np.testing.assert_allclose(np.stack(loop.predict(model, samples, CPU)), expected, atol=1e-5)
 
 
-def test_what_is_no_fine_tuned_model_is_refused(vocab: Path) -> None:
+def test_what_is_no_fine_tuned_model_is_refused(vocab):
     transformers.BertModel(transformers.BertConfig(**THEIRS)).save_pretrained(vocab.parent / "bare")
     path = vocab.parent / "bare" / "config.json"
     for named in (["BertModel"], ["BertModel", "BertForMaskedLM"]):
@@ -201,7 +194,7 @@ def test_what_is_no_fine_tuned_model_is_refused(vocab: Path) -> None:
             saved_model.load(vocab.parent / "bare")
 
 
-def test_outputs_that_are_scores_are_refused(vocab: Path) -> None:
+def test_outputs_that_are_scores_are_refused(vocab):
     folder = vocab.parent / "scores"
     config = transformers.BertConfig(**THEIRS, num_labels=3, problem_type="regression")
     transformers.BertForSequenceClassification(config).save_pretrained(folder)
@@ -209,7 +202,7 @@ def test_outputs_that_are_scores_are_refused(vocab: Path) -> None:
         saved_model.load(folder)
 
 
-def test_the_loss_of_several_labels_is_that_of_transformers(vocab: Path) -> None:
+def test_the_loss_of_several_labels_is_that_of_transformers(vocab):
     labels = np.array([[1, 0, 1], [0, 0, 0], [1, 1, 1], [0, 1, 0]], np.float64)
     ours = loop.build(CONFIG, None, HeadConfig("class", 3, several=True), seed=1).eval()
     saved_model.save(vocab.parent / "several", ours, CONFIG, ["a", "b", "c"], vocab)
@@ -221,7 +214,7 @@ def test_the_loss_of_several_labels_is_that_of_transformers(vocab: Path) -> None
 
 
 @pytest.mark.parametrize("kind", ["class", "tag"])
-def test_the_weights_of_classes_are_those_of_pytorch(kind: str) -> None:
+def test_the_weights_of_classes_are_those_of_pytorch(kind):
     weights, draw = [0.5, 3.0, 1.0], np.random.default_rng(1)
     labels = np.array([0.0, 2, 1, 0]) if kind == "class" else [draw.integers(0, 3, size) for size in LENGTHS]
     plain, weighted = (loop.build(CONFIG, None, HeadConfig(kind, 3, weights=w), seed=1).eval() for w in (None, weights))
@@ -231,7 +224,7 @@ def test_the_weights_of_classes_are_those_of_pytorch(kind: str) -> None:
     torch.testing.assert_close(loop.batch_loss(weighted, some(labels), np.arange(4), CPU), expected)
 
 
-def test_scores_are_learnt_and_exported_whatever_their_scale(vocab: Path) -> None:
+def test_scores_are_learnt_and_exported_whatever_their_scale(vocab):
     plain = np.array([0.1, 0.9, 0.4, 0.6])
     losses, given = [], []
     for labels in (plain, 50_000 + 10_000 * plain):
@@ -255,7 +248,7 @@ def test_scores_are_learnt_and_exported_whatever_their_scale(vocab: Path) -> Non
 
 @pytest.mark.parametrize("kind", ["class", "choice", "tag", "answer"])
 @pytest.mark.parametrize("pooling", ["cls", "mean"])
-def test_rows_that_pad_products_of_bf16_reach_no_head(kind: str, pooling: str) -> None:
+def test_rows_that_pad_products_of_bf16_reach_no_head(kind, pooling):
     config = dataclasses.replace(CONFIG, architecture="modernbert", classifier_pooling=pooling, local_window=8)
     ours = loop.build(config, None, HeadConfig(kind, 2), seed=1).eval()
     starts = torch.tensor([0, *LENGTHS]).cumsum(0)
@@ -279,9 +272,7 @@ def test_rows_that_pad_products_of_bf16_reach_no_head(kind: str, pooling: str) -
         ({}, "pooler"),
     ],
 )
-def test_a_tuned_model_that_would_answer_otherwise_is_refused(
-    vocab: Path, settings: dict[str, Any], message: str
-) -> None:
+def test_a_tuned_model_that_would_answer_otherwise_is_refused(vocab, settings, message):
     folder = vocab.parent / f"odd-{len(str(settings))}"
     saved_model.save(folder, loop.build(CONFIG, None, HeadConfig("class", 2), seed=1), CONFIG, [], vocab)
     config, weights = folder / "config.json", folder / "model.safetensors"
@@ -292,7 +283,7 @@ def test_a_tuned_model_that_would_answer_otherwise_is_refused(
         saved_model.load(folder)
 
 
-def test_a_classifier_begins_with_the_masked_lm_heads_transform() -> None:
+def test_a_classifier_begins_with_the_masked_lm_heads_transform():
     state = tiny_modernbert.our_state()
     built = loop.build(tiny_modernbert.CONFIG, state, HeadConfig("class", 2), seed=1).state_dict()
     assert torch.equal(built["pooler.dense.weight"], state["masked_head.dense.weight"])
@@ -300,7 +291,7 @@ def test_a_classifier_begins_with_the_masked_lm_heads_transform() -> None:
     assert not torch.equal(fresh["pooler.dense.weight"], state["masked_head.dense.weight"])
 
 
-def test_a_frozen_encoder_gives_normalised_states() -> None:
+def test_a_frozen_encoder_gives_normalised_states():
     state = tiny_modernbert.our_state()
     head = HeadConfig("class", 2, frozen=True, layers=[0, -1], mix="concat", pooling="mean")
     model = loop.build(tiny_modernbert.CONFIG, state, head, seed=1).eval()
@@ -312,7 +303,7 @@ def test_a_frozen_encoder_gives_normalised_states() -> None:
 
 @pytest.mark.parametrize("architecture", ["bert", "modernbert"])
 @pytest.mark.parametrize("kind", ["class", "tag"])
-def test_classes_of_a_kept_head_are_matched_by_name(vocab: Path, kind: str, architecture: str) -> None:
+def test_classes_of_a_kept_head_are_matched_by_name(vocab, kind, architecture):
     size = dataclasses.replace(CONFIG, architecture=architecture)
     kept = loop.build(size, None, HeadConfig(kind, 3), seed=1)
     saved_model.save(vocab.parent / "kept", kept, size, ["no", "Maybe", "yes"], vocab)
@@ -328,7 +319,7 @@ def test_classes_of_a_kept_head_are_matched_by_name(vocab: Path, kind: str, arch
 
 
 @pytest.mark.parametrize("kind", ["answer", "choice"])
-def test_a_head_whose_outputs_have_one_meaning_goes_on(vocab: Path, kind: str) -> None:
+def test_a_head_whose_outputs_have_one_meaning_goes_on(vocab, kind):
     kept, _ = saved(kind, 2, vocab)
     size, weights, _, others = bert_format.load(vocab.parent / kind)
     head = saved_model.head_of(vocab.parent / kind, size, others, kind, [])

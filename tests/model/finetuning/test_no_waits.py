@@ -11,7 +11,7 @@ from benchmarks.model.host_waits import HostWaits
 from model.encoders.architectures import build_model
 from model.finetuning import loop
 from model.finetuning.features import UNLABELLED, Samples
-from model.finetuning.heads import BertWithHead, HeadConfig
+from model.finetuning.heads import HeadConfig
 from model.finetuning.sentence_scores import SentenceScorer
 from tests.model.sizes import small
 
@@ -37,21 +37,21 @@ HEADS: dict[str, tuple[HeadConfig, Any]] = {
 GROUPS = {"chunks": [0, 2, 6], "largest chunks": [0, 1, 6], "attended chunks": [0, 2, 6], "choices": [0, 3, 6]}
 
 
-def some(name: str) -> Samples:
+def some(name):
     draw = np.random.default_rng(0)
     ids = [draw.integers(5, 30, length) for length in LENGTHS]
     groups = np.array(GROUPS.get(name, []), np.int64)
     return Samples(ids, np.full(ROWS, 2), HEADS[name][1], groups)
 
 
-def built(name: str, architecture: str = "bert") -> BertWithHead:
+def built(name, architecture="bert"):
     size = dataclasses.replace(CONFIG, architecture=architecture, dropout=0.0)
     return loop.build(size, None, HEADS[name][0], seed=0)
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 @pytest.mark.parametrize("name", HEADS)
-def test_an_epoch_waits_once_for_its_loss(name: str, precision: str) -> None:
+def test_an_epoch_waits_once_for_its_loss(name, precision):
     recipe = loop.FineTuningConfig(
         batch_size=1, learning_rate=1e-3, epochs=1, seed=0, warmup_share=0.1, weight_decay=0.01, precision=precision
     )
@@ -65,7 +65,7 @@ def test_an_epoch_waits_once_for_its_loss(name: str, precision: str) -> None:
 
 @pytest.mark.parametrize("architecture", ["bert", "modernbert"])
 @pytest.mark.parametrize("name", HEADS)
-def test_a_batch_goes_to_the_device_without_a_wait(name: str, architecture: str) -> None:
+def test_a_batch_goes_to_the_device_without_a_wait(name, architecture):
     model, samples = built(name, architecture).to(META), some(name)
     rows = np.arange(len(samples))
     loop.batch_loss(model, samples, rows, META)  # what is made once is made
@@ -77,7 +77,7 @@ def test_a_batch_goes_to_the_device_without_a_wait(name: str, architecture: str)
 
 
 @pytest.mark.parametrize("name", HEADS)
-def test_logits_are_all_that_is_waited_for(name: str) -> None:
+def test_logits_are_all_that_is_waited_for(name):
     with HostWaits() as waits:
         found = loop.predict(built(name), some(name), CPU)
     assert len(found) == len(some(name))
@@ -86,7 +86,7 @@ def test_logits_are_all_that_is_waited_for(name: str) -> None:
 
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("words", [False, True])
-def test_scores_of_sentences_are_all_that_is_waited_for(words: bool, causal: bool) -> None:
+def test_scores_of_sentences_are_all_that_is_waited_for(words, causal):
     model = build_model(dataclasses.replace(CONFIG, causal=causal))
     scorer = SentenceScorer(model, mask=4, device=CPU)
     samples = some("classes")

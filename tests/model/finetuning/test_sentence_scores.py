@@ -7,14 +7,12 @@ it is asked again, and `--golden` writes the file again.
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoModelForMaskedLM, AutoTokenizer
 
-from model.config import ModelConfig
 from model.encoders.architectures import build_model
 from model.finetuning import features, sentence_scores
 from model.finetuning.sentence_scores import SentenceScorer
@@ -45,12 +43,12 @@ EXACT = 1e-4
 
 
 @pytest.fixture(scope="module", params=list(KINDS))
-def kind(request: pytest.FixtureRequest) -> str:
+def kind(request):
     return request.param
 
 
 @pytest.fixture(scope="module")
-def folder(kind: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(kind, tmp_path_factory):
     """A model with random weights."""
     top = tmp_path_factory.mktemp(kind)
     vocab = tiny_bert.make_vocabulary(top / "vocab")
@@ -58,12 +56,12 @@ def folder(kind: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return top / "model"
 
 
-def network(config: ModelConfig) -> Any:
+def network(config):
     torch.manual_seed(0)
     return build_model(config)
 
 
-def ours(folder: Path, method: str, sentences: list[str], first: Any = None) -> np.ndarray:
+def ours(folder, method, sentences, first=None):
     size, state, *_ = bert_format.load(folder)
     model = build_model(size)
     model.load_state_dict(state)
@@ -76,7 +74,7 @@ def ours(folder: Path, method: str, sentences: list[str], first: Any = None) -> 
 
 
 @torch.no_grad()
-def one_by_one(folder: Path, kind: str, method: str, sentence: str) -> list[float]:
+def one_by_one(folder, kind, method, sentence):
     """The log-probability of each token, by transformers, a pass each."""
     tokenizer = AutoTokenizer.from_pretrained(folder)
     encoded = tokenizer(sentence, return_tensors="pt")
@@ -98,29 +96,29 @@ def one_by_one(folder: Path, kind: str, method: str, sentence: str) -> list[floa
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_a_score_is_the_sum_of_a_pass_for_each_token(folder: Path, kind: str, method: str) -> None:
+def test_a_score_is_the_sum_of_a_pass_for_each_token(folder, kind, method):
     expected = [sum(one_by_one(folder, kind, method, sentence)) for sentence in SENTENCES]
     assert ours(folder, method, SENTENCES) == pytest.approx(expected, abs=EXACT)
 
 
-def test_the_tokens_of_a_context_are_read_and_not_counted(folder: Path, kind: str) -> None:
+def test_the_tokens_of_a_context_are_read_and_not_counted(folder, kind):
     expected = [sum(one_by_one(folder, kind, "pll", sentence)[3:]) for sentence in SENTENCES[:2]]
     assert ours(folder, "pll", SENTENCES[:2], [4, 4]) == pytest.approx(expected, abs=EXACT)
 
 
-def test_a_score_does_not_depend_on_the_company(folder: Path) -> None:
+def test_a_score_does_not_depend_on_the_company(folder):
     alone = [ours(folder, "pll", [sentence])[0] for sentence in SENTENCES]
     assert ours(folder, "pll", SENTENCES) == pytest.approx(alone, abs=1e-5)
 
 
-def test_small_batches_give_the_same(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_small_batches_give_the_same(folder, monkeypatch):
     whole = ours(folder, "pll", SENTENCES)
     monkeypatch.setattr(sentence_scores, "BATCH_TOKENS", 1)
     monkeypatch.setattr(sentence_scores, "HEAD_PIECE", (1, 7))
     assert ours(folder, "pll", SENTENCES) == pytest.approx(whole, abs=1e-5)
 
 
-def test_a_pair_that_differs_in_one_token_shares_that_copy() -> None:
+def test_a_pair_that_differs_in_one_token_shares_that_copy():
     ids = np.array([[2, 5, 6, 3], [2, 5, 7, 3]])
     queries = sentence_scores.masked_queries(ids, np.array([1, 1]), 4, None)
     assert len(queries.label) == 4
@@ -132,7 +130,7 @@ def test_a_pair_that_differs_in_one_token_shares_that_copy() -> None:
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_scores_are_those_of_minicons(folder: Path, kind: str, method: str, request: pytest.FixtureRequest) -> None:
+def test_scores_are_those_of_minicons(folder, kind, method, request):
     golden = json.loads(GOLDEN.read_text()) if GOLDEN.exists() else {}
     try:
         found = minicons(folder, kind, method)
@@ -145,7 +143,7 @@ def test_scores_are_those_of_minicons(folder: Path, kind: str, method: str, requ
     assert golden[f"{kind} {method}"] == pytest.approx(found, abs=EXACT)
 
 
-def minicons(folder: Path, kind: str, method: str) -> list[float]:
+def minicons(folder, kind, method):
     from minicons import scorer
 
     # The library's own tokenizing calls what transformers 5 has removed.
@@ -161,7 +159,7 @@ def minicons(folder: Path, kind: str, method: str) -> list[float]:
     return [float(score) for score in total]
 
 
-def test_products_are_exact_while_scores_are_made_and_as_before_afterwards() -> None:
+def test_products_are_exact_while_scores_are_made_and_as_before_afterwards():
     model, seen = network(tiny_bert.CONFIG), []
     model.encoder.layers[0].register_forward_pre_hook(lambda *_: seen.append(torch.get_float32_matmul_precision()))
     scorer = SentenceScorer(model, 4, torch.device("cpu"))

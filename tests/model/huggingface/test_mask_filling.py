@@ -18,7 +18,7 @@ TEXTS = [
 ]
 
 
-def assert_like_the_library(wordpiece: WordPiece) -> None:
+def assert_like_the_library(wordpiece):
     library = Tokenizer.from_str(wordpiece.library.to_str())  # reads [MASK] as the token
     for text in TEXTS:
         expected = library.encode(text, add_special_tokens=False).ids
@@ -27,18 +27,18 @@ def assert_like_the_library(wordpiece: WordPiece) -> None:
 
 @pytest.mark.parametrize("left", [False, True])
 @pytest.mark.parametrize("right", [False, True])
-def test_spaces_around_a_mask_are_those_that_its_token_leaves(left: bool, right: bool) -> None:
+def test_spaces_around_a_mask_are_those_that_its_token_leaves(left, right):
     library = learn_byte_level(["the cat of the list"] * 9).library
     library.add_special_tokens([AddedToken("[MASK]", special=True, lstrip=left, rstrip=right)])
     assert_like_the_library(WordPiece(library.to_str()))
 
 
-def test_masks_of_wordpiece_have_no_spaces() -> None:
+def test_masks_of_wordpiece_have_no_spaces():
     assert_like_the_library(WordPiece(build([*SPECIAL, "the", "of", "list"], lowercase=True)))
 
 
 @pytest.mark.parametrize("scheme", ["first", "always", "never"])
-def test_what_follows_a_mask_is_not_the_beginning_of_a_text(scheme: str) -> None:
+def test_what_follows_a_mask_is_not_the_beginning_of_a_text(scheme):
     library = Tokenizer(models.Unigram())
     library.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme=scheme)
     trainer = trainers.UnigramTrainer(vocab_size=60, special_tokens=list(SPECIAL), unk_token="[UNK]")

@@ -1,7 +1,6 @@
 """The model card says what the manifests of the stages say."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -56,14 +55,14 @@ def test_the_card_says_what_the_run_was(tmp_path):
 
 
 @pytest.mark.parametrize("language", ["no", "vi", "zh-yue"])
-def test_the_language_is_text_in_the_header(language: str) -> None:
+def test_the_language_is_text_in_the_header(language):
     prepare = finished.manifest("prepare", config={"corpus": {"name": "wiki", "language": language}})
     header = model_card.write(CONFIG, 1, [prepare], {}).split("---\n")[1]
     assert yaml.safe_load(header)["language"] == language
     assert language == "no" or f"language: {language}\n" in header
 
 
-def test_the_card_names_the_file_that_was_read_and_no_address_that_was_not() -> None:
+def test_the_card_names_the_file_that_was_read_and_no_address_that_was_not():
     address = [{"url": "https://example.org/dump.xml.bz2"}]
     corpus = {"name": "wiki", "language": "vi", "path": "/home/me/vi.xml.bz2", "files": address}
     prepare = finished.manifest("prepare", config={"corpus": corpus})
@@ -76,25 +75,25 @@ def test_the_card_names_the_file_that_was_read_and_no_address_that_was_not() -> 
     assert model_card.sources({"path": "/a/caf\udce9"}) == [r"caf\udce9"]
 
 
-def test_a_size_that_is_not_the_published_one_is_not_called_so() -> None:
+def test_a_size_that_is_not_the_published_one_is_not_called_so():
     other = replace(CONFIG, name="base")
     assert "# BERT 2 x 16" in model_card.write(other, 1, [], {})
 
 
-def test_a_left_to_right_model_is_not_offered_to_fill_masks() -> None:
+def test_a_left_to_right_model_is_not_offered_to_fill_masks():
     assert "fill-mask" in model_card.write(CONFIG, 1, [], {})
     text = model_card.write(replace(CONFIG, causal=True), 1, [], {"example": "a [MASK]"})
     assert "mask" not in text.lower()
     assert "from left to right" in text
 
 
-def test_a_random_head_is_not_offered_to_fill_masks() -> None:
+def test_a_random_head_is_not_offered_to_fill_masks():
     text = model_card.write(CONFIG, 1, [], {}, fills=False)
     assert "fill-mask" not in text
     assert "fill-mask" in model_card.write(CONFIG, 1, [], {})
 
 
-def test_what_a_model_continues_is_named_by_its_own_name(tmp_path) -> None:
+def test_what_a_model_continues_is_named_by_its_own_name(tmp_path):
     (tmp_path / "start").mkdir()
     made = finished.manifest("convert", config={"train": "/models/MiniLM"})
     made.write(tmp_path / "start")
@@ -104,7 +103,7 @@ def test_what_a_model_continues_is_named_by_its_own_name(tmp_path) -> None:
     assert "from `BERT`" in model_card.write(CONFIG, 1, [plain], {})
 
 
-def write_texts(folder: Path, tokenizer: WordPiece, texts: list[str]) -> None:
+def write_texts(folder, tokenizer, texts):
     ids, lengths = tokenizer.encode(texts)
     info = ShardInfo(
         split="validation", pairs="none", tokenizer="t" * 64, vocab_size=tokenizer.size, sequence_length=99, seed=0
@@ -114,7 +113,7 @@ def write_texts(folder: Path, tokenizer: WordPiece, texts: list[str]) -> None:
     write_shard(folder / "validation-00000-of-00001.arrow", info, ids.astype(np.int64), offsets, lengths, plain)
 
 
-def test_an_example_of_a_byte_level_vocabulary_is_text_with_the_mask_of_its_tokenizer(tmp_path) -> None:
+def test_an_example_of_a_byte_level_vocabulary_is_text_with_the_mask_of_its_tokenizer(tmp_path):
     text = "The cap was red. L'île était près d'une naïve ville, l'été. And then"
     tokenizer = learn_byte_level([text, "The wind blew. L'été était là, près d'elle."])
     write_texts(tmp_path, tokenizer, ["ж" * 30, text])  # letters of two tokens: one would be cut
@@ -129,7 +128,7 @@ def test_an_example_of_a_byte_level_vocabulary_is_text_with_the_mask_of_its_toke
     assert "[MASK]" not in card
 
 
-def test_examples_are_of_the_held_out_folder_of_the_training(tmp_path) -> None:
+def test_examples_are_of_the_held_out_folder_of_the_training(tmp_path):
     text = "the old captain told a story about his ship and the men who sailed it home"
     (tmp_path / "tokenizer.json").write_text(build([*SPECIAL, *sorted({*text.split()})], lowercase=True))
     data = {"dir": str(tmp_path / "prepare"), "validation": [str(tmp_path / "newest")]}
@@ -141,7 +140,7 @@ def test_examples_are_of_the_held_out_folder_of_the_training(tmp_path) -> None:
     assert found == text.replace("ship", "[MASK]")
 
 
-def test_an_example_is_a_whole_sentence_with_the_word_that_it_hides(tmp_path) -> None:
+def test_an_example_is_a_whole_sentence_with_the_word_that_it_hides(tmp_path):
     texts = ["he left . the old captain told a story about ships . and then", "so it was said . no . a lamp was lit"]
     entries = [*SPECIAL, *sorted({word for text in texts for word in text.replace("ships", "ship ##s").split()})]
     (tmp_path / "tokenizer.json").write_text(build(entries, lowercase=True))
@@ -151,7 +150,7 @@ def test_an_example_is_a_whole_sentence_with_the_word_that_it_hides(tmp_path) ->
     assert found == {"the old captain told a [MASK] about ships.": "story"}
 
 
-def test_those_of_which_a_model_is_surest_are_shown_and_what_is_typed_as_it_is(tmp_path) -> None:
+def test_those_of_which_a_model_is_surest_are_shown_and_what_is_typed_as_it_is(tmp_path):
     entries = [*SPECIAL, "a", "b", "c", "d", "e", "f"]
     (tmp_path / "tokenizer.json").write_text(build(entries, lowercase=True))
     config = small(len(entries), layers=1, positions=32)
@@ -163,7 +162,7 @@ def test_those_of_which_a_model_is_surest_are_shown_and_what_is_typed_as_it_is(t
     assert all(held[one["text"]] == one["answer"] for one in found)
 
 
-def test_examples_are_beginnings_of_held_out_texts_and_the_head_fills_them(tmp_path) -> None:
+def test_examples_are_beginnings_of_held_out_texts_and_the_head_fills_them(tmp_path):
     words = "the old captain told a story about his ship and the men who sailed it"
     texts = ["too short .", *(f"{words} {end} ." for end in "abc")]
     entries = [*SPECIAL, *sorted({word for text in texts for word in text.split()})]
@@ -191,7 +190,7 @@ def test_examples_are_beginnings_of_held_out_texts_and_the_head_fills_them(tmp_p
     assert mask_filling.has_head(config, [])
 
 
-def test_weights_that_were_not_evaluated_have_no_held_out_figures() -> None:
+def test_weights_that_were_not_evaluated_have_no_held_out_figures():
     figures = {"steps": 5, "validation": {"masked_lm_loss": 1.5}, "most_frequent_accuracy": 0.25}
     train = finished.manifest("train", figures=figures)
     assert "| most frequent token's share | 0.2500 |" in model_card.write(CONFIG, 1, [train], {})

@@ -1,7 +1,5 @@
 """Graphs of folders: the names of optimum and transformers.js, the numbers of transformers."""
 
-from pathlib import Path
-
 import numpy as np
 import onnx
 import pytest
@@ -21,7 +19,7 @@ TEXTS = ["the uber the a b c", "über.", "the a"]
 INPUTS = {"bert": ["input_ids", "attention_mask", "token_type_ids"], "modernbert": ["input_ids", "attention_mask"]}
 
 
-def outputs(folder: Path, file: str = onnx_export.MODEL, texts: list[str] = TEXTS) -> dict[str, np.ndarray]:
+def outputs(folder, file=onnx_export.MODEL, texts=TEXTS):
     """What onnxruntime answers to texts, as any user asks."""
     session = onnx_export.Session(folder / file)
     given = transformers.AutoTokenizer.from_pretrained(folder)(texts, padding=True, return_tensors="pt")
@@ -40,7 +38,7 @@ CASES = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("architecture", "make", "heads", "named"), CASES.values(), ids=CASES.keys())
-def test_a_graph_has_what_its_folder_has(architecture, make, heads, named, tmp_path: Path) -> None:
+def test_a_graph_has_what_its_folder_has(architecture, make, heads, named, tmp_path):
     folder = made(tmp_path, architecture, make)
     assert onnx_export.write(folder, [], None)["largest_onnx_difference"] < 1e-5
     graph = onnx.load(folder / "onnx" / "model.onnx")
@@ -64,7 +62,7 @@ def test_a_graph_has_what_its_folder_has(architecture, make, heads, named, tmp_p
 
 @pytest.mark.slow
 @pytest.mark.parametrize("architecture", SIZES)
-def test_vectors_are_those_of_embed_in_fp32_and_nearly_in_int8(architecture: str, tmp_path: Path) -> None:
+def test_vectors_are_those_of_embed_in_fp32_and_nearly_in_int8(architecture, tmp_path):
     folder = made(tmp_path, architecture, of_sentences)
     wordpiece = WordPiece.load(folder)
     samples = tokenize(wordpiece, TEXTS, None, [0.0] * 3, TruncationConfig(32))
@@ -82,7 +80,7 @@ def test_vectors_are_those_of_embed_in_fp32_and_nearly_in_int8(architecture: str
 
 
 @pytest.mark.slow
-def test_int8_that_changes_the_model_is_refused_with_the_figure(tmp_path: Path) -> None:
+def test_int8_that_changes_the_model_is_refused_with_the_figure(tmp_path):
     folder = made(tmp_path, "bert", tuned("class"))
     weights = load_file(folder / "model.safetensors")
     weights["bert.embeddings.word_embeddings.weight"][40] *= 1e4  # next to which all others are nothing
@@ -92,7 +90,7 @@ def test_int8_that_changes_the_model_is_refused_with_the_figure(tmp_path: Path) 
         onnx_export.write(folder, [], texts)
 
 
-def test_a_choice_has_no_standard_form(tmp_path: Path) -> None:
+def test_a_choice_has_no_standard_form(tmp_path):
     folder = made(tmp_path, "bert", tuned("choice"))
     with refused(InputError, "BertForMultipleChoice", key="train"):
         onnx_export.write(folder, [], None)

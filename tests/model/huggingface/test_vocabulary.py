@@ -2,8 +2,6 @@
 
 import dataclasses
 import json
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizers, processors
@@ -21,11 +19,11 @@ PAIRS = [("the abc",), ("The Über.", "uber 中文"), ("a b", "中"), ("b", "a a
 FRAME = {"special_tokens": [("[CLS]", 2), ("[SEP]", 3)]}
 
 
-def wordpiece() -> Tokenizer:
+def wordpiece():
     return Tokenizer.from_str(build(WORDS))
 
 
-def byte_level() -> Tokenizer:
+def byte_level():
     names = [*SPECIAL, *sorted(pre_tokenizers.ByteLevel.alphabet())]
     library = Tokenizer(models.BPE({name: number for number, name in enumerate(names)}, []))
     library.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -33,7 +31,7 @@ def byte_level() -> Tokenizer:
     return library
 
 
-def unigram() -> Tokenizer:
+def unigram():
     pieces = [*SPECIAL, "▁", *"abcdeht.Ub", "▁the"]
     library = Tokenizer(models.Unigram([(piece, -1.0) for piece in pieces], unk_id=1))
     library.normalizer = normalizers.NFKC()
@@ -42,7 +40,7 @@ def unigram() -> Tokenizer:
     return library
 
 
-def word_level() -> Tokenizer:
+def word_level():
     ids = {word: number for number, word in enumerate(WORDS)}
     library = Tokenizer(models.WordLevel(ids, unk_token="[UNK]"))
     library.pre_tokenizer = pre_tokenizers.Whitespace()
@@ -63,9 +61,7 @@ FRAMES = {
 @pytest.mark.parametrize("architecture", ["bert", "modernbert"])
 @pytest.mark.parametrize("frame", FRAMES)
 @pytest.mark.parametrize("kind", [wordpiece, byte_level, unigram, word_level])
-def test_pairs_have_the_ids_and_segments_of_training(
-    kind: Callable[[], Tokenizer], frame: str, architecture: str, tmp_path: Path
-) -> None:
+def test_pairs_have_the_ids_and_segments_of_training(kind, frame, architecture, tmp_path):
     library = kind()
     spec = json.loads(library.to_str()) | {"post_processor": None}
     if (own := FRAMES[frame]) is not None:
@@ -91,7 +87,7 @@ def test_pairs_have_the_ids_and_segments_of_training(
         vocabulary.check_ids(folder)
 
 
-def test_the_check_sees_segments_that_are_missing(tmp_path: Path) -> None:
+def test_the_check_sees_segments_that_are_missing(tmp_path):
     (tmp_path / "vocab").mkdir()
     byte_level().save(str(tmp_path / "vocab/tokenizer.json"))
     size = dataclasses.replace(CONFIG, vocab_size=byte_level().get_vocab_size())
@@ -104,7 +100,7 @@ def test_the_check_sees_segments_that_are_missing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", [wordpiece, byte_level])
-def test_added_words_are_written_as_they_were_read(kind: Callable[[], Tokenizer], tmp_path: Path) -> None:
+def test_added_words_are_written_as_they_were_read(kind, tmp_path):
     library = kind()
     library.add_tokens([AddedToken("<User>"), AddedToken("x y", normalized=False)])
     (tmp_path / "vocab").mkdir()
@@ -117,7 +113,7 @@ def test_added_words_are_written_as_they_were_read(kind: Callable[[], Tokenizer]
         assert opened(text)["input_ids"][1:-1] == ours.encode([text])[0].tolist()
 
 
-def test_a_folder_states_its_case_and_looks_behind_in_no_expression(tmp_path: Path) -> None:
+def test_a_folder_states_its_case_and_looks_behind_in_no_expression(tmp_path):
     for lowercase in (True, False):
         source = build(WORDS, lowercase=lowercase, new=True)
         assert vocabulary.tokenizer_config(CONFIG, source)["do_lower_case"] is lowercase

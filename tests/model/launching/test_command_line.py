@@ -1,7 +1,5 @@
 """What is asked of deepspeed and torchrun, and what we add."""
 
-from pathlib import Path
-
 import pytest
 
 from model.launching.command_line import LauncherCommand, rank_hosts, read_hosts
@@ -12,7 +10,7 @@ from tests.support.refusals import refused
 DEEPSPEED = ["/venv/bin/deepspeed", "--hostfile", "H", "--master_port=29", "model/train.py", "a=b"]
 
 
-def test_a_command_line_is_taken_apart_and_put_together() -> None:
+def test_a_command_line_is_taken_apart_and_put_together():
     command = LauncherCommand.parse(DEEPSPEED)
     assert command.argv() == DEEPSPEED
     assert (command.name, command.option("--hostfile", "-H")) == ("deepspeed", "H")
@@ -24,7 +22,7 @@ def test_a_command_line_is_taken_apart_and_put_together() -> None:
     assert flag.without("--no_ssh").options == ["--node_rank", "1"]
 
 
-def test_a_launcher_on_one_machine_gets_a_free_port() -> None:
+def test_a_launcher_on_one_machine_gets_a_free_port():
     for words in (["deepspeed", "model/train.py"], ["torchrun", "model/train.py"]):
         port = LauncherCommand.parse(words).with_free_port().option("--master_port")
         assert port is not None
@@ -42,12 +40,12 @@ def test_a_launcher_on_one_machine_gets_a_free_port() -> None:
         ["torchrun", "--master-port", "29600", "train.py"],
     ],
 )
-def test_a_port_that_is_asked_for_or_agreed_on_stays(words: list[str]) -> None:
+def test_a_port_that_is_asked_for_or_agreed_on_stays(words):
     assert LauncherCommand.parse(words).with_free_port().argv() == words
 
 
 @pytest.mark.parametrize("chosen", [["--log_level=info"], ["--log_level", "info"], ["-q"]])
-def test_the_launchers_log_is_shown_to_those_who_ask(chosen: list[str]) -> None:
+def test_the_launchers_log_is_shown_to_those_who_ask(chosen):
     command = LauncherCommand.parse(["deepspeed", *chosen, "model/train.py"])
     assert command.quiet() == command
     silent = LauncherCommand.parse(["deepspeed", "model/train.py", "steps=9"]).quiet()
@@ -56,25 +54,25 @@ def test_the_launchers_log_is_shown_to_those_who_ask(chosen: list[str]) -> None:
     assert other.quiet() == other
 
 
-def test_hosts_are_read_without_comments(tmp_path: Path) -> None:
+def test_hosts_are_read_without_comments(tmp_path):
     (tmp_path / "hosts").write_text("# two\nnode0 slots=2\n\nnode1 slots=4  # the big one\n")
     assert read_hosts(tmp_path / "hosts") == {"node0": 2, "node1": 4}
 
 
-def test_each_rank_has_its_host_though_hosts_differ_in_slots() -> None:
+def test_each_rank_has_its_host_though_hosts_differ_in_slots():
     assert rank_hosts({"node0": 1, "node1": 3}) == "node0,node1,node1,node1"
 
 
 @pytest.mark.parametrize(
     ("text", "line"), [("node0", 1), ("a slots=1\nnode0 slots=x", 2), ("a slots=1\na slots=1", 2), ("a slots=0", 1)]
 )
-def test_a_wrong_line_of_hosts_is_named(tmp_path: Path, text: str, line: int) -> None:
+def test_a_wrong_line_of_hosts_is_named(tmp_path, text, line):
     (tmp_path / "hosts").write_text(text)
     with refused(ConfigError, key="hostfile", line=line, value=str(tmp_path / "hosts")):
         read_hosts(tmp_path / "hosts")
 
 
-def test_no_hosts_and_no_file_are_named(tmp_path: Path) -> None:
+def test_no_hosts_and_no_file_are_named(tmp_path):
     (tmp_path / "hosts").write_text("# nobody\n")
     for name in ("hosts", "nowhere"):
         with refused(ConfigError, key="hostfile"):
@@ -84,14 +82,14 @@ def test_no_hosts_and_no_file_are_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "option", ["--include=a", "--exclude=a", "--num_nodes=1", "--launcher=openmpi", "--num_gpus=2"]
 )
-def test_options_that_would_choose_other_hosts_are_refused(option: str) -> None:
+def test_options_that_would_choose_other_hosts_are_refused(option):
     command = LauncherCommand.parse(["deepspeed", "--hostfile", "H", option, "model/train.py"])
     with refused(ConfigError, key=option.partition("=")[0]):
         SshHosts(command, {"a": 1, "b": 1})
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path, monkeypatch):
     """Make the working directory empty, and another folder home."""
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
@@ -99,7 +97,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_settings_of_libraries_go_along_and_nothing_else(folder: Path) -> None:
+def test_settings_of_libraries_go_along_and_nothing_else(folder):
     environment = {
         "NCCL_DEBUG": "INFO",
         "WANDB_API_KEY": "x",
@@ -114,7 +112,7 @@ def test_settings_of_libraries_go_along_and_nothing_else(folder: Path) -> None:
     assert variables_to_send(environment).keys() == sent
 
 
-def test_what_deepspeeds_file_lists_goes_along_as_it_is(folder: Path) -> None:
+def test_what_deepspeeds_file_lists_goes_along_as_it_is(folder):
     (folder / ".deepspeed_env").write_text("MINE=home\nNCCL_DEBUG=INFO\n")
     listed = "# ours\nMINE=a \"b\",$HOME 'c'\n\nEMPTY=\n"
     (folder / "here" / ".deepspeed_env").write_text(listed)

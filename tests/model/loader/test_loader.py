@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from model.config import DataConfig, ObjectiveConfig
-from model.encoders.batch import Batch
 from model.loader.loader import Loader
 from pipeline.errors import ConfigError, InputError
 from pipeline.shards import ShardInfo, write_shard
@@ -67,7 +66,7 @@ def folder(tmp_path_factory):
     return place
 
 
-def restored(batch: Batch):
+def restored(batch):
     """(A, B, is_random_next) of every sequence, with the masked tokens put back."""
     ids = batch.input_ids.clone()
     ids[batch.masked_positions] = batch.masked_labels

@@ -85,25 +85,25 @@ def test_cuts_make_runs_of_like_sums(sizes, parts):
 # Batches come to the device ahead of their use; on a CPU they stay where they are.
 
 
-def batch(tokens: int = 9) -> Batch:
+def batch(tokens=9):
     each = torch.arange(tokens)
     return Batch(each, each, each, torch.tensor([0, tokens]).int(), tokens, each[:3], each[:3], each[:1])
 
 
-def test_on_a_cpu_nothing_is_copied() -> None:
+def test_on_a_cpu_nothing_is_copied():
     given = batch()
     copied = Copier(torch.device("cpu"))(given)
     assert copied.ready() is given
     assert copied.host is given
 
 
-def test_every_tensor_of_a_batch_is_found() -> None:
+def test_every_tensor_of_a_batch_is_found():
     names = {one.name for one in dataclasses.fields(Batch)}
     assert batch().tensors().keys() == names - {"max_length"}
 
 
 @pytest.mark.gpu
-def test_on_a_gpu_a_copy_runs_beside_the_computation_and_arrives_whole() -> None:
+def test_on_a_gpu_a_copy_runs_beside_the_computation_and_arrives_whole():
     device = torch.device("cuda", torch.cuda.current_device())
     copy, given = Copier(device), batch(100_000)
     busy = torch.randn(4096, 4096, device=device)

@@ -1,7 +1,6 @@
 """Shards read through a cache of limited size give the batches of local files, in any order."""
 
 import threading
-from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,6 @@ from pipeline.storage.checksums import sha256
 from tests.model.loader.test_loader import TOKENIZER, join, same, write
 from tests.support import finished, objects
 from tests.support.refusals import refused
-from tests.support.servers.store_proxy import Proxy
 
 pytestmark = pytest.mark.store
 
@@ -31,7 +29,7 @@ BATCH = 16
 OBJECTIVE = ObjectiveConfig(name="test")
 
 
-def prepare(folder: Path, seed: int = 0, rows: tuple[int, ...] = ROWS) -> None:
+def prepare(folder, seed=0, rows=ROWS):
     """What `prepare` leaves."""
     folder.mkdir(parents=True)
     write(folder, rows, seed=seed)
@@ -44,7 +42,7 @@ def prepare(folder: Path, seed: int = 0, rows: tuple[int, ...] = ROWS) -> None:
 class Place:
     """The same shards on a disk and in a bucket; on this machine are the held-out ones alone."""
 
-    def __init__(self, bucket: str, top: Path, folders: int = 1):
+    def __init__(self, bucket, top, folders=1):
         self.top, self.addresses = top, dict[str, str]()
         self.whole = [top / "whole" / str(number) for number in range(folders)]
         for number, folder in enumerate(self.whole):
@@ -57,21 +55,21 @@ class Place:
                 if not path.name.startswith("train-"):
                     (here / path.name).write_bytes(path.read_bytes())
 
-    def local(self, **more: Any) -> Loader:
+    def local(self, **more):
         """The loader of the files on disk."""
         data = self.data([str(folder) for folder in self.whole], **more)
         return Loader(data, OBJECTIVE, TOKENIZER, 3, "train")  # type: ignore[arg-type]
 
-    def cached(self, size: str | None, **more: Any) -> tuple[Loader, CachedShards]:
+    def cached(self, size, **more):
         """The loader of the bucket."""
         data = self.data(list(self.addresses), cache=str(self.top / "cache"), cache_size=size, **more)
         cache = CachedShards(data, self.addresses)
         return Loader(data, OBJECTIVE, TOKENIZER, 3, "train", cache), cache  # type: ignore[arg-type]
 
-    def data(self, folders: list[str], **more: Any) -> DataConfig:
+    def data(self, folders, **more):
         return DataConfig(dir=folders[0], more=folders[1:], vocab="v", window_rows=WINDOW, **more)
 
-    def held(self) -> int:
+    def held(self):
         """Bytes of shards in the cache."""
         found = 0
         for path in (self.top / "cache").rglob("*.arrow"):
@@ -80,20 +78,18 @@ class Place:
         return found
 
 
-def reading(
-    loader: Loader, start: int, stop: int, rank: int = 0, gather: Callable[[Any], list[Any]] = lambda value: [value]
-) -> ReadPlan:
+def reading(loader, start, stop, rank=0, gather=lambda value: [value]):
     return ReadPlan(
         run="run", rank=rank, spans=loader.spans, start=start, stop=stop, batch=BATCH, gather=gather, beat=lambda: None
     )
 
 
-def begin(loader: Loader, cache: CachedShards, *of: Any) -> None:
+def begin(loader, cache, *of):
     cache.begin(reading(loader, *of))
 
 
 @contextmanager
-def ending(place: Place) -> Iterator[Loader]:
+def ending(place):
     """The loader of the bucket in its first epoch, of a process that then ends."""
     loader, cache = place.cached(None)
     begin(loader, cache, 0, sum(ROWS))
@@ -102,23 +98,23 @@ def ending(place: Place) -> Iterator[Loader]:
     cache._lock.close()  # type: ignore[union-attr]
 
 
-def batches(loader: Loader, start: int, stop: int, rank: int = 0, world: int = 1) -> Iterator[Any]:
+def batches(loader, start, stop, rank=0, world=1):
     for first in range(start, stop, BATCH):
         yield join(loader.batch(first, min(BATCH, stop - first), rank, world).batches)
 
 
 @pytest.fixture
-def place(bucket: str, tmp_path: Path) -> Place:
+def place(bucket, tmp_path):
     return Place(bucket, tmp_path)
 
 
 @pytest.fixture
-def smallest(place: Place) -> int:
+def smallest(place):
     """Bytes of the smallest cache that is enough for three epochs, as the refusal says them."""
     return least(place, 0, 3 * sum(ROWS))
 
 
-def least(place: Place, start: int, stop: int, **more: Any) -> int:
+def least(place, start, stop, **more):
     """Bytes of the smallest cache that is accepted; one byte less is refused."""
     loader, cache = place.cached("1", **more)
     size = cache.needed(reading(loader, start, stop))
@@ -128,7 +124,7 @@ def least(place: Place, start: int, stop: int, **more: Any) -> int:
     return size
 
 
-def test_batches_are_those_of_local_files_within_the_limit(place: Place, smallest: int) -> None:
+def test_batches_are_those_of_local_files_within_the_limit(place, smallest):
     stop = 3 * sum(ROWS)
     whole = sum(path.stat().st_size for path in place.whole[0].glob("train-*"))
     assert smallest < whole
@@ -143,7 +139,7 @@ def test_batches_are_those_of_local_files_within_the_limit(place: Place, smalles
     assert not list((place.top / "cache").iterdir())
 
 
-def test_folders_with_weights_are_fetched_as_they_are_mixed(bucket: str, tmp_path: Path) -> None:
+def test_folders_with_weights_are_fetched_as_they_are_mixed(bucket, tmp_path):
     place, stop = Place(bucket, tmp_path, 3), 700
     weights = [0.6, 0.3, 0.1]
     size = least(place, 0, stop, weights=weights)
@@ -156,7 +152,7 @@ def test_folders_with_weights_are_fetched_as_they_are_mixed(bucket: str, tmp_pat
             assert place.held() <= size
 
 
-def test_a_training_resumes_where_it_was_with_what_is_there(place: Place, store: Proxy) -> None:
+def test_a_training_resumes_where_it_was_with_what_is_there(place, store):
     stop, middle = 3 * sum(ROWS), 18 * BATCH
     for start, end, world in ((0, middle, 1), (middle, stop, 2)):
         loader, cache = place.cached(None)
@@ -174,13 +170,13 @@ def test_a_training_resumes_where_it_was_with_what_is_there(place: Place, store:
     assert not [path for method, path in store.requests if method == "GET" and "train-" in path]
 
 
-def assert_first_epoch(loader: Loader, place: Place) -> None:
+def assert_first_epoch(loader, place):
     """Its batches are those of local files."""
     for mine, theirs in zip(batches(loader, 0, sum(ROWS)), batches(place.local(), 0, sum(ROWS)), strict=True):
         assert same(mine, theirs)
 
 
-def test_damaged_files_of_an_earlier_start_are_fetched_again(place: Place) -> None:
+def test_damaged_files_of_an_earlier_start_are_fetched_again(place):
     for _ in range(2):
         with ending(place) as loader:
             assert_first_epoch(loader, place)
@@ -188,14 +184,14 @@ def test_damaged_files_of_an_earlier_start_are_fetched_again(place: Place) -> No
             path.write_bytes(bytes(path.stat().st_size))
 
 
-def test_a_rank_that_is_ahead_opens_no_file_of_an_earlier_start(place: Place) -> None:
+def test_a_rank_that_is_ahead_opens_no_file_of_an_earlier_start(place):
     with ending(place) as loader:
         assert_first_epoch(loader, place)
     for path in (place.top / "cache").rglob("*.arrow"):
         path.write_bytes(bytes(path.stat().st_size))
     seen: list[Path] = []
 
-    def gather(value: Any) -> list[Any]:
+    def gather(value):
         if isinstance(value, str):  # the folder: from now on, other ranks open what is there
             there = [path for path in Path(value).glob("*.arrow") if not path.name.startswith(".")]
             seen.extend(path for path in there if sha256(path) != path.stem)
@@ -207,13 +203,13 @@ def test_a_rank_that_is_ahead_opens_no_file_of_an_earlier_start(place: Place) ->
     assert seen == []
 
 
-def test_ranks_of_a_node_fetch_each_shard_once(place: Place, store: Proxy, smallest: int) -> None:
+def test_ranks_of_a_node_fetch_each_shard_once(place, store, smallest):
     stop, world = 2 * sum(ROWS), 3
     meeting, values = threading.Barrier(world), list[Any]([None] * world)
     found: list[list[Any]] = [[] for _ in range(world)]
 
-    def work(rank: int) -> None:
-        def gather(value: Any) -> list[Any]:
+    def work(rank):
+        def gather(value):
             values[rank] = value
             meeting.wait()
             copy = list(values)
@@ -241,15 +237,13 @@ def test_ranks_of_a_node_fetch_each_shard_once(place: Place, store: Proxy, small
 
 
 @pytest.mark.parametrize("fault", [503, 429, "cut"])
-def test_faults_that_pass_cost_no_batch(place: Place, store: Proxy, fault: Any) -> None:
+def test_faults_that_pass_cost_no_batch(place, store, fault):
     store.fault = lambda method, path, number: fault if number % 3 == 0 else None
     with ending(place) as loader:
         assert_first_epoch(loader, place)
 
 
-def test_a_store_that_stays_away_asks_for_a_restart_while_there_is_data_to_train_on(
-    place: Place, store: Proxy, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_store_that_stays_away_asks_for_a_restart_while_there_is_data_to_train_on(place, store, monkeypatch):
     monkeypatch.setenv("BERT_STORE_TIMEOUT", "1")
     loader, cache = place.cached(None)
     last = next(iter(loader.spans(0)))
@@ -268,7 +262,7 @@ def test_a_store_that_stays_away_asks_for_a_restart_while_there_is_data_to_train
             loader.batch(int(last.last), 1)
 
 
-def test_a_loader_that_is_closed_fetches_no_more(place: Place, store: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_loader_that_is_closed_fetches_no_more(place, store, monkeypatch):
     monkeypatch.setenv("BERT_STORE_TIMEOUT", "1")
     store.fault = lambda method, path, number: 503 if "train-" in path else None
     loader, cache = place.cached(None)
@@ -279,7 +273,7 @@ def test_a_loader_that_is_closed_fetches_no_more(place: Place, store: Proxy, mon
         loader.batch(0, 1)
 
 
-def test_a_shard_that_the_store_has_otherwise_is_refused(place: Place) -> None:
+def test_a_shard_that_the_store_has_otherwise_is_refused(place):
     (address,) = place.addresses.values()
     for number in range(len(ROWS)):
         name = f"train-{number:05d}-of-{len(ROWS):05d}.arrow"
@@ -289,7 +283,7 @@ def test_a_shard_that_the_store_has_otherwise_is_refused(place: Place) -> None:
         loader.batch(0, 1)
 
 
-def test_what_an_ended_training_left_is_removed(place: Place) -> None:
+def test_what_an_ended_training_left_is_removed(place):
     with ending(place):
         pass
     (left,) = (place.top / "cache").iterdir()

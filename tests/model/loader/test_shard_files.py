@@ -2,8 +2,6 @@
 
 import dataclasses
 import shutil
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -18,7 +16,7 @@ from tests.support import finished
 pytestmark = pytest.mark.slow
 
 
-def change_a_token(path: Path) -> None:
+def change_a_token(path):
     """In the middle of a shard, where only its checksum tells."""
     content = bytearray(path.read_bytes())
     content[len(content) // 2 & ~1] ^= 1
@@ -29,9 +27,7 @@ def change_a_token(path: Path) -> None:
     ("change", "why"),
     [(change_a_token, SHARD), (lambda shard: shard.rename(shard.with_name("train-00009.arrow")), "train-00009")],
 )
-def test_changed_shards_are_refused_before_the_first_step(
-    work: Path, tmp_path: Path, change: Callable[[Path], object], why: str
-) -> None:
+def test_changed_shards_are_refused_before_the_first_step(work, tmp_path, change, why):
     folder = shutil.copytree(work / "prepare", tmp_path / "prepare")
     change(folder / SHARD)
     settings = [f"workdir={work}", f"out={tmp_path / 'train'}", f"data.dir={folder}", *SMALL]
@@ -40,7 +36,7 @@ def test_changed_shards_are_refused_before_the_first_step(
     assert said.count("error: ") == 2  # each rank leaves by itself, none waits for another
 
 
-def test_a_checkpoint_of_other_shards_is_not_gone_on_from(work: Path, tmp_path: Path) -> None:
+def test_a_checkpoint_of_other_shards_is_not_gone_on_from(work, tmp_path):
     folder = shutil.copytree(work / "prepare", tmp_path / "prepare")
     settings = [f"workdir={work}", f"out={tmp_path / 'train'}", f"data.dir={folder}", *SMALL]
     train_many([(1, settings)])
@@ -53,9 +49,7 @@ def test_a_checkpoint_of_other_shards_is_not_gone_on_from(work: Path, tmp_path: 
 
 
 @pytest.mark.parametrize(("pairs", "random", "said"), [("nsp", 6, 1), ("nsp", 60, 0), ("nsp", 120, 1), ("none", 0, 0)])
-def test_shards_with_next_segments_of_one_kind_are_warned_of(
-    tmp_path: Path, pairs: str, random: int, said: int
-) -> None:
+def test_shards_with_next_segments_of_one_kind_are_warned_of(tmp_path, pairs, random, said):
     counts = {"totals": {"train": 120, "random_next": random}, "sequence_length": 32}
     finished.manifest("prepare", config={"pairs": pairs}, figures=counts).write(tmp_path)
     assert len(ShardFiles(DataConfig(dir=str(tmp_path)), [str(tmp_path)]).warnings) == said

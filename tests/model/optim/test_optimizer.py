@@ -1,12 +1,10 @@
 """Each optimizer is the published one; biases and norms do not decay."""
 
 import copy
-from collections.abc import Iterator
-from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from model.config import OptimizerConfig
@@ -19,7 +17,7 @@ from tests.model.conftest import printed
 from tests.support import forked
 
 
-def test_only_matrices_decay() -> None:
+def test_only_matrices_decay():
     module = nn.Sequential(nn.Linear(3, 4), nn.LayerNorm(4), nn.Embedding(5, 4))
     matrices, vectors = parameter_groups(module, 0.01)
     assert matrices["weight_decay"] == 0.01
@@ -28,7 +26,7 @@ def test_only_matrices_decay() -> None:
     assert [p.dim() for p in vectors["params"]] == [1, 1, 1]  # type: ignore[attr-defined]
 
 
-def learn(module: nn.Module, config: OptimizerConfig, gradients: list[list[Tensor]]) -> None:
+def learn(module, config, gradients):
     """Update a module by the gradients of each step, in the order of its parameters."""
     optimizer = build_optimizer(module, config)
     for step in gradients:
@@ -37,7 +35,7 @@ def learn(module: nn.Module, config: OptimizerConfig, gradients: list[list[Tenso
         optimizer.step()
 
 
-def lamb_reference(weights: list[Tensor], gradients: list[list[Tensor]], config: OptimizerConfig) -> list[Tensor]:
+def lamb_reference(weights, gradients, config):
     """You et al. 2020, algorithm 2, one parameter at a time in float64."""
     (beta1, beta2), learnt = config.betas, []
     for place, weight in enumerate(weights):
@@ -55,7 +53,7 @@ def lamb_reference(weights: list[Tensor], gradients: list[list[Tensor]], config:
     return learnt
 
 
-def test_lamb_is_the_published_algorithm() -> None:
+def test_lamb_is_the_published_algorithm():
     draws = torch.Generator().manual_seed(0)
     module = nn.Sequential(nn.Linear(3, 4), nn.LayerNorm(4), nn.Embedding(5, 4))
     nn.init.zeros_(module[2].weight)  # type: ignore[arg-type]
@@ -67,7 +65,7 @@ def test_lamb_is_the_published_algorithm() -> None:
         torch.testing.assert_close(parameter.double(), right, rtol=2e-6, atol=2e-7)
 
 
-def test_lamb_leaves_alone_what_has_no_gradient() -> None:
+def test_lamb_leaves_alone_what_has_no_gradient():
     module = nn.Linear(3, 4)
     before = module.weight.detach().clone()
     module.weight.grad = torch.zeros(4, 3)
@@ -76,9 +74,7 @@ def test_lamb_leaves_alone_what_has_no_gradient() -> None:
     assert torch.equal(module.weight, before)
 
 
-def stable_reference(
-    weights: list[Tensor], gradients: list[list[Tensor]], config: OptimizerConfig
-) -> tuple[list[Tensor], int]:
+def stable_reference(weights, gradients, config):
     """Wortsman et al. 2023, algorithm 2, one parameter at a time in float64; how often it clips."""
     (beta1, beta2), learnt, clipped = config.betas, [], 0
     for place, weight in enumerate(weights):
@@ -96,7 +92,7 @@ def stable_reference(
     return learnt, clipped
 
 
-def test_stable_adamw_is_the_published_algorithm() -> None:
+def test_stable_adamw_is_the_published_algorithm():
     draws = torch.Generator().manual_seed(0)
     module = nn.Sequential(nn.Linear(3, 4), nn.LayerNorm(4), nn.Embedding(5, 4))
     config = OptimizerConfig(name="stable_adamw", learning_rate=0.1, weight_decay=0.05)
@@ -110,7 +106,7 @@ def test_stable_adamw_is_the_published_algorithm() -> None:
         torch.testing.assert_close(parameter.double(), right, rtol=2e-6, atol=2e-6)
 
 
-def muon_reference(weight: Tensor, gradients: list[Tensor], rate: float, decay: float, beta: float = 0.95) -> Tensor:
+def muon_reference(weight, gradients, rate, decay, beta=0.95):
     """Jordan et al. 2024, their published loop over one matrix, in float64."""
     x, momentum = weight.double().clone(), torch.zeros_like(weight, dtype=torch.float64)
     for gradient in gradients:
@@ -120,7 +116,7 @@ def muon_reference(weight: Tensor, gradients: list[Tensor], rate: float, decay: 
     return x
 
 
-def orthogonal_reference(update: Tensor) -> Tensor:
+def orthogonal_reference(update):
     """Their function `zeropower_via_newtonschulz5` and its scale, in the matrix's precision."""
     turned = update.size(0) > update.size(1)
     y = update.T if turned else update
@@ -134,7 +130,7 @@ def orthogonal_reference(update: Tensor) -> Tensor:
 
 @pytest.mark.parametrize("shape", [(32, 32), (32, 40), (96, 32), (32, 128), (128, 32), (1, 9)])
 @pytest.mark.parametrize("smallest", [1.0, 1e-3, 1e-6, 0.0])
-def test_matrices_of_all_shapes_are_orthogonalised_as_published(shape: tuple[int, int], smallest: float) -> None:
+def test_matrices_of_all_shapes_are_orthogonalised_as_published(shape, smallest):
     """Also almost singular ones, of which fp32 loses the small singular values."""
     draws = torch.Generator().manual_seed(1)
     left, values, right = torch.linalg.svd(
@@ -149,25 +145,25 @@ def test_matrices_of_all_shapes_are_orthogonalised_as_published(shape: tuple[int
 class RoundedFactors(TorchDispatchMode):
     """Compute products of fp32 with the factors' 10 bits after the point of TF32, as a GPU does."""
 
-    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None):  # type: ignore[no-untyped-def]
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
         if function.name() in ("aten::bmm", "aten::baddbmm"):
             args = (*args[:-2], *map(self.rounded, args[-2:]))
         return function(*args, **(kwargs or {}))
 
     @staticmethod
-    def rounded(x: Tensor) -> Tensor:
+    def rounded(x):
         bits = x.contiguous().view(torch.int32)
         return ((bits + (1 << 12)) & ~((1 << 13) - 1)).view(torch.float32)
 
 
 @pytest.fixture
-def as_on_a_gpu() -> Iterator[None]:
+def as_on_a_gpu():
     torch.set_float32_matmul_precision("high")
     yield
     torch.set_float32_matmul_precision("highest")
 
 
-def of_falling_values(shape: tuple[int, int], decay: float) -> Tensor:
+def of_falling_values(shape, decay):
     """A matrix whose singular values fall from 1 to 10^-decay."""
     torch.manual_seed(0)
     small = min(shape)
@@ -178,7 +174,7 @@ def of_falling_values(shape: tuple[int, int], decay: float) -> Tensor:
 @pytest.mark.usefixtures("as_on_a_gpu")
 @pytest.mark.parametrize("shape", [(64, 192), (192, 64), (64, 64)])
 @pytest.mark.parametrize("decay", [1.0, 3.0, 5.0])
-def test_updates_are_orthogonal_in_the_precision_of_a_gpu(shape: tuple[int, int], decay: float) -> None:
+def test_updates_are_orthogonal_in_the_precision_of_a_gpu(shape, decay):
     matrix = of_falling_values(shape, decay)
     exact = torch.linalg.svdvals(orthogonal(matrix.double()[None])[0])
     with RoundedFactors():
@@ -188,7 +184,7 @@ def test_updates_are_orthogonal_in_the_precision_of_a_gpu(shape: tuple[int, int]
 
 @pytest.mark.parametrize("shape", [(64, 192), (192, 64), (64, 64), (256, 768)])
 @pytest.mark.parametrize("decay", [0.5, 1.0, 3.0])
-def test_bf16_costs_an_update_less_than_as_published(shape: tuple[int, int], decay: float) -> None:
+def test_bf16_costs_an_update_less_than_as_published(shape, decay):
     matrix = of_falling_values(shape, decay)
     wanted, found = orthogonal(matrix.double()[None])[0], orthogonal(matrix[None], bf16=True)[0]
     published = orthogonal_reference(matrix.bfloat16())
@@ -198,7 +194,7 @@ def test_bf16_costs_an_update_less_than_as_published(shape: tuple[int, int], dec
     torch.testing.assert_close(*values, rtol=0.02, atol=0)
 
 
-def test_muon_is_the_published_algorithm_and_adamw_for_the_rest() -> None:
+def test_muon_is_the_published_algorithm_and_adamw_for_the_rest():
     draws = torch.Generator().manual_seed(0)
     module = nn.ModuleDict(
         {
@@ -226,7 +222,7 @@ def test_muon_is_the_published_algorithm_and_adamw_for_the_rest() -> None:
             torch.testing.assert_close(parameter, by_adam[name], rtol=1e-5, atol=1e-6)
 
 
-def test_an_average_of_weights_is_the_mean_of_its_states() -> None:
+def test_an_average_of_weights_is_the_mean_of_its_states():
     """The weights of an exponential mean, which sum to one from the first state on."""
     module, decay, states = nn.Linear(3, 2), 0.7, []
     optimizer = build_optimizer(module, OptimizerConfig(name="adamw", learning_rate=0.1))
@@ -247,13 +243,13 @@ def test_an_average_of_weights_is_the_mean_of_its_states() -> None:
 
 
 @pytest.fixture(scope="module", params=[1, 2])
-def runs(request: pytest.FixtureRequest) -> dict[str, dict]:
+def runs(request):
     (found,) = printed(forked.module("tests.model.workers.flat_against_hooks", ranks=request.param))
     return found
 
 
 @pytest.mark.slow
-def test_weights_are_those_of_deepspeeds_hooks_to_the_bit(runs: dict[str, dict]) -> None:
+def test_weights_are_those_of_deepspeeds_hooks_to_the_bit(runs):
     assert len(runs) == 3
     for name, run in runs.items():
         ours, theirs = run["norms"]
@@ -263,20 +259,20 @@ def test_weights_are_those_of_deepspeeds_hooks_to_the_bit(runs: dict[str, dict])
 
 
 @pytest.mark.slow
-def test_a_backward_pass_calls_a_fraction_of_the_functions(runs: dict[str, dict]) -> None:
+def test_a_backward_pass_calls_a_fraction_of_the_functions(runs):
     for name, run in runs.items():
         ours, theirs = run["calls"]
         assert ours < theirs / 4, name
 
 
-def test_buckets_are_ranges_of_whole_parameters() -> None:
+def test_buckets_are_ranges_of_whole_parameters():
     group = [torch.empty(size) for size in (4, 3, 9, 1, 1, 5)]
     found = buckets(0, group, most=7)
     assert [(b.first, b.start, b.size) for b in found] == [(0, 0, 7), (2, 7, 9), (3, 16, 7)]
     assert [len(b.parameters) for b in found] == [2, 1, 3]
 
 
-def test_a_bucket_that_is_full_at_the_end_holds_up_no_other() -> None:
+def test_a_bucket_that_is_full_at_the_end_holds_up_no_other():
     model = [torch.empty(size) for size in (4, 1, 3, 2, 5, 1)]
     places = {parameter: place for place, parameter in enumerate(model)}
     every = [*buckets(0, [model[1], model[3], model[5]], 9), *buckets(1, model[::2], 4)]
@@ -284,7 +280,7 @@ def test_a_bucket_that_is_full_at_the_end_holds_up_no_other() -> None:
     assert [[places[p] for p in one.parameters] for one in found] == [[4], [2], [1, 3, 5], [0]]
 
 
-def test_partitions_have_all_pieces_of_parameters_once() -> None:
+def test_partitions_have_all_pieces_of_parameters_once():
     group = [torch.empty(size) for size in (4, 3, 9, 0, 1)]
     assert flat_shards(group, 6, 6) == [ParamShard(1, 0, 1, 2), ParamShard(2, 1, 5, 0)]
     assert [sizes(group, start, 6) for start in (0, 6, 12, 18)] == [[4, 2], [1, 5], [4, 1, 1], [6]]

@@ -1,6 +1,5 @@
 """Signals to a rank, before and after there is a state to save; ranks that do nothing."""
 
-import signal
 import subprocess
 import sys
 import threading
@@ -36,25 +35,25 @@ guard.close()
 """
 
 
-def rank(number: int, start_timeout: float, state: str) -> subprocess.CompletedProcess[str]:
+def rank(number, start_timeout, state):
     words = [sys.executable, "-c", RANK, str(number), str(start_timeout), state]
     return subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
 
 
 @pytest.mark.parametrize("number", STOPPING)
-def test_a_signal_is_noted_where_there_is_a_state_to_save(number: signal.Signals) -> None:
+def test_a_signal_is_noted_where_there_is_a_state_to_save(number):
     done = rank(number, 60.0, "training")
     assert (done.returncode, done.stdout.strip()) == (0, number.name)
 
 
 @pytest.mark.parametrize("number", STOPPING)
-def test_before_that_it_ends_the_rank_which_asks_for_a_restart(number: signal.Signals) -> None:
+def test_before_that_it_ends_the_rank_which_asks_for_a_restart(number):
     done = rank(number, 60.0, "starting")
     assert done.returncode == Exit.RESTART
     assert f"rank 3: {number.name} " in done.stderr
 
 
-def test_a_rank_that_does_nothing_shows_where_it_stands_and_leaves() -> None:
+def test_a_rank_that_does_nothing_shows_where_it_stands_and_leaves():
     done = rank(0, 0.5, "starting")
     assert done.returncode == Exit.RESTART
     assert "rank 3: no progress" in done.stderr
@@ -78,7 +77,7 @@ time.sleep(60)
 """
 
 
-def test_other_ranks_leave_rank_0_the_time_for_its_alert() -> None:
+def test_other_ranks_leave_rank_0_the_time_for_its_alert():
     """A launcher ends all ranks, and W&B's service with them, when the first one exits."""
     words = [sys.executable, "-c", STALLED]
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
@@ -89,12 +88,12 @@ def test_other_ranks_leave_rank_0_the_time_for_its_alert() -> None:
 # What ranks of one node leave in a folder for their launcher.
 
 
-def test_of_many_ranks_with_one_error_one_says_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_many_ranks_with_one_error_one_says_it(tmp_path, monkeypatch):
     monkeypatch.setenv(RANKS, str(tmp_path))
     ready = threading.Barrier(8)
     said: list[bool] = []
 
-    def rank() -> None:
+    def rank():
         ready.wait()
         said.append(rank_record.is_first("error: data.dir=X: not found"))
 
@@ -107,18 +106,18 @@ def test_of_many_ranks_with_one_error_one_says_it(tmp_path: Path, monkeypatch: p
     assert rank_record.is_first("error: data.dir=Y: not found")
 
 
-def test_without_a_launcher_every_rank_says_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_launcher_every_rank_says_it(monkeypatch):
     monkeypatch.delenv(RANKS, raising=False)
     assert rank_record.is_first("error: x")
     assert rank_record.is_first("error: x")
 
 
-def test_a_rank_whose_launcher_is_gone_says_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rank_whose_launcher_is_gone_says_it(tmp_path, monkeypatch):
     monkeypatch.setenv(RANKS, str(tmp_path / "gone"))
     assert rank_record.is_first("error: x")
 
 
-def test_a_rank_that_torchrun_starts_again_has_no_exit_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rank_that_torchrun_starts_again_has_no_exit_code(tmp_path, monkeypatch):
     monkeypatch.setenv(RANKS, str(tmp_path))
     monkeypatch.setenv("RANK", "1")
     rank_record.begin_rank()
@@ -131,7 +130,7 @@ def test_a_rank_that_torchrun_starts_again_has_no_exit_code(tmp_path: Path, monk
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
-def test_a_gradient_that_is_not_finite_leaves_weights_and_moments_alone(bad: float) -> None:
+def test_a_gradient_that_is_not_finite_leaves_weights_and_moments_alone(bad):
     weight = torch.nn.Parameter(torch.ones(3))
     optimizer = torch.optim.AdamW([weight], lr=0.1)
     clip_and_skip(optimizer, 0.0)
@@ -151,7 +150,7 @@ def test_a_gradient_that_is_not_finite_leaves_weights_and_moments_alone(bad: flo
     assert not torch.equal(weight, before)
 
 
-def test_an_update_that_is_skipped_leaves_the_average_alone() -> None:
+def test_an_update_that_is_skipped_leaves_the_average_alone():
     weight = torch.nn.Parameter(torch.ones(3))
     optimizer = torch.optim.AdamW([weight], lr=0.1)
     keep_average(optimizer, 0.5)
@@ -166,7 +165,7 @@ def test_an_update_that_is_skipped_leaves_the_average_alone() -> None:
 
 
 @given(st.lists(st.booleans(), max_size=30), st.integers(1, 4))
-def test_only_so_many_in_a_row_end_a_run(applied: list[bool], limit: int) -> None:
+def test_only_so_many_in_a_row_end_a_run(applied, limit):
     health = Health(limit)
     for step, good in enumerate(applied, start=1):
         said = health.record(good, step, 10 * (step - 1), 10)
@@ -176,7 +175,7 @@ def test_only_so_many_in_a_row_end_a_run(applied: list[bool], limit: int) -> Non
     assert health.skipped == applied.count(False)
 
 
-def test_the_diagnosis_names_steps_samples_and_where_the_state_is() -> None:
+def test_the_diagnosis_names_steps_samples_and_where_the_state_is():
     health = Health(2)
     health.record(False, 1041, 10_400, 10)
     health.record(False, 1042, 10_410, 10)

@@ -43,7 +43,7 @@ RUNS = SAME | LAMB | OTHER | COMPILED
 
 
 @pytest.fixture(scope="module")
-def runs(work: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def runs(work, tmp_path_factory):
     folder: Path = tmp_path_factory.mktemp("choices")
     wordpiece = WordPiece.load(work / "vocab")
     write_prepared(work / "prepare-sop", wordpiece, pairs="sop")
@@ -58,21 +58,21 @@ def runs(work: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("how", list(SAME)[1:])
-def test_how_it_is_computed_does_not_change_the_curve(runs: Path, how: str) -> None:
+def test_how_it_is_computed_does_not_change_the_curve(runs, how):
     assert losses(runs / how) == pytest.approx(losses(runs / "plain"), abs=1e-4)
 
 
-def test_compiled_layers_drop_what_others_drop(runs: Path) -> None:
+def test_compiled_layers_drop_what_others_drop(runs):
     assert losses(runs / "dropout-compile") == pytest.approx(losses(runs / "dropout"), abs=1e-4)
 
 
 @pytest.mark.parametrize("how", list(LAMB)[1:])
-def test_offloaded_lamb_has_the_same_curve(runs: Path, how: str) -> None:
+def test_offloaded_lamb_has_the_same_curve(runs, how):
     assert losses(runs / how) == pytest.approx(losses(runs / "lamb"), abs=1e-4)
 
 
 @pytest.mark.parametrize("again", ["dropout-again", "dropout-recompute"])
-def test_the_same_seed_gives_the_same_bits_on_two_processes(runs: Path, again: str) -> None:
+def test_the_same_seed_gives_the_same_bits_on_two_processes(runs, again):
     figures = ("loss", "masked_lm_accuracy", "gradient_norm", "tokens")
     one, other = ([[row[f] for f in figures] for row in rows(runs / n)] for n in ("dropout", again))
     assert one == other
@@ -82,22 +82,22 @@ def test_the_same_seed_gives_the_same_bits_on_two_processes(runs: Path, again: s
 
 
 @pytest.mark.parametrize("name", ["bf16", *list(OTHER)[4:]])
-def test_every_choice_learns(runs: Path, name: str) -> None:
+def test_every_choice_learns(runs, name):
     curve = losses(runs / name)
     assert curve[-1] < curve[0] - 0.3
     assert "next_sentence_loss" not in rows(runs / name)[0] or name not in ("mlm", "span", "causal")
 
 
-def test_low_precision_stays_near(runs: Path) -> None:
+def test_low_precision_stays_near(runs):
     assert losses(runs / "bf16") == pytest.approx(losses(runs / "plain"), abs=0.05)
 
 
-def test_an_impossible_pair_of_choices_is_one_line() -> None:
+def test_an_impossible_pair_of_choices_is_one_line():
     launcher = Path(sys.executable).with_name("deepspeed")
     done = forked.fresh(launcher, "--num_accelerators", "1", "model/train.py", "objective.predict=next")
     assert done.returncode == 2
     assert "model.causal=true" in done.stderr
 
 
-def test_every_choice_is_known() -> None:
+def test_every_choice_is_known():
     assert conf_files.choices("compute") == ["compile", "plain", "recompute"]

@@ -1,7 +1,5 @@
 """A rank without a sample computes what the others do: its curve is that of one rank."""
 
-from pathlib import Path
-
 import pytest
 
 from tests.model.conftest import SMALL, losses, train_many
@@ -20,7 +18,7 @@ KINDS = {  # settings, and how far the curves may be apart
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_rank_without_a_sample_trains_as_one_rank_does(work: Path, tmp_path: Path, kind: str) -> None:
+def test_a_rank_without_a_sample_trains_as_one_rank_does(work, tmp_path, kind):
     words, apart = KINDS[kind]
     settings = [f"workdir={work}", *SMALL, "steps=4", "evaluate_samples=1", *words]
     train_many(

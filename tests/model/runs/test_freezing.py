@@ -1,7 +1,5 @@
 """Layers that stay as they were."""
 
-from pathlib import Path
-
 import pytest
 import torch
 
@@ -16,7 +14,7 @@ BF16 = ("precision=bf16", "deepspeed=zero1")
 
 
 @pytest.fixture(scope="module")
-def start(work: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def start(work, tmp_path_factory):
     """A model to start from."""
     out = tmp_path_factory.mktemp("start") / "train"
     train_many([(1, [*SMALL, f"workdir={work}", f"out={out}", "steps=2"])])
@@ -24,9 +22,7 @@ def start(work: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize(("ranks", "words"), [(1, MUON), (2, BF16), (2, ("deepspeed=zero3",))])
-def test_what_is_frozen_stays_to_the_bit_without_a_state_and_resumes(
-    work: Path, start: Path, tmp_path: Path, ranks: int, words: tuple[str, ...]
-) -> None:
+def test_what_is_frozen_stays_to_the_bit_without_a_state_and_resumes(work, start, tmp_path, ranks, words):
     run = [*SMALL, *words, f"workdir={work}", f"start={start}", "freeze=1", "save_every=2"]
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     longer = "schedule=constant"
@@ -48,7 +44,7 @@ def test_what_is_frozen_stays_to_the_bit_without_a_state_and_resumes(
 
 
 @pytest.mark.parametrize(("words", "cure"), [(["freeze=0"], "start=FOLDER"), (["freeze=3"], "2 layers")])
-def test_only_layers_of_a_start_are_frozen(work: Path, start: Path, words: list[str], cure: str) -> None:
+def test_only_layers_of_a_start_are_frozen(work, start, words, cure):
     begun = [] if words == ["freeze=0"] else [f"start={start}"]
     said = train_many([(1, [*SMALL, *words, *begun, f"workdir={work}", f"out={start}-2"])], code=2)
     assert words[0] in said

@@ -1,7 +1,6 @@
 """What only a GPU can show: losses as Hugging Face's, and no wait inside a step."""
 
 import dataclasses
-from pathlib import Path
 
 import pytest
 import torch
@@ -19,7 +18,7 @@ CONFIG = ModelConfig(
 )
 
 
-def batches(folder: Path):
+def batches(folder):
     from types import SimpleNamespace
 
     make_vocab(folder)
@@ -33,7 +32,7 @@ def batches(folder: Path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("attention", ["auto", "padded"])
-def test_losses_and_gradients_are_hugging_faces_on_a_gpu_too(attention: str, tmp_path: Path) -> None:
+def test_losses_and_gradients_are_hugging_faces_on_a_gpu_too(attention, tmp_path):
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     config, (batch, _) = batches(tmp_path)
     torch.manual_seed(0)
@@ -54,7 +53,7 @@ def test_losses_and_gradients_are_hugging_faces_on_a_gpu_too(attention: str, tmp
 @pytest.mark.gpu
 @pytest.mark.parametrize("dropout", [0.0, 0.1])
 @pytest.mark.parametrize("compiled", [False, True])
-def test_on_a_gpu_a_step_never_waits_for_the_host(tmp_path: Path, dropout: float, compiled: bool) -> None:
+def test_on_a_gpu_a_step_never_waits_for_the_host(tmp_path, dropout, compiled):
     device = torch.device("cuda")
     config, both = batches(tmp_path)
     config = dataclasses.replace(config, dropout=dropout, attention_dropout=dropout)

@@ -17,7 +17,7 @@ from tests.model.conftest import SMALL, losses, rows, train_many
 from tests.support.refusals import refused
 
 
-def test_a_held_out_set_of_ones_own_has_a_loss_per_name(work: Path, tmp_path: Path) -> None:
+def test_a_held_out_set_of_ones_own_has_a_loss_per_name(work, tmp_path):
     folders = [str(tmp_path / name / "prepare") for name in ("old", "new-1")]
     for seed, folder in enumerate(folders, 1):
         write_prepared(Path(folder), WordPiece.load(work / "vocab"), seed)
@@ -52,20 +52,20 @@ def test_a_held_out_set_of_ones_own_has_a_loss_per_name(work: Path, tmp_path: Pa
         (["w/average/a", "w/new/a"], ["set_0", "set_1"]),  # an average of the weights has figures of that name
     ],
 )
-def test_parts_are_named_by_what_their_paths_have_alone(folders: list[str], names: list[str]) -> None:
+def test_parts_are_named_by_what_their_paths_have_alone(folders, names):
     data = DataConfig(dir="w/prepare", vocab="v", validation=folders)
     assert list(data.held_out_parts) == names
     assert [part.folders for part in data.held_out_parts.values()] == [[folder] for folder in folders if names]
     assert data.held_out.folders == (folders or ["w/prepare"])
 
 
-def test_a_folder_given_twice_is_refused() -> None:
+def test_a_folder_given_twice_is_refused():
     for key, folders in {"more": ["w/a", "w/prepare"], "validation": ["w/a", "w/a"]}.items():
         with refused(ConfigError, "twice", key=f"data.{key}"):
             DataConfig(dir="w/prepare", vocab="v", **{key: folders})
 
 
-def test_the_best_checkpoint_is_the_result(work: Path, tmp_path: Path) -> None:
+def test_the_best_checkpoint_is_the_result(work, tmp_path):
     rising = ["optimizer.learning_rate=0.5", "schedule=constant", "schedule.warmup_steps=12"]  # falls, then diverges
     run = [*SMALL, *rising, f"workdir={work}", f"out={tmp_path}/out", "evaluate_every=1", "keep=1", "keep_best=true"]
     said = train_many([(1, run)])
@@ -93,14 +93,14 @@ def test_the_best_checkpoint_is_the_result(work: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("key", ["data.dir", "data.more", "data.validation"])
-def test_a_folder_that_is_not_there_is_named_by_its_key(work: Path, tmp_path: Path, key: str) -> None:
+def test_a_folder_that_is_not_there_is_named_by_its_key(work, tmp_path, key):
     place = f"{tmp_path}/none"
     typed = f"{key}={place}" if key == "data.dir" else f"{key}=[{place}]"
     said = train_many([(1, [*SMALL, f"workdir={work}", "steps=3", f"out={tmp_path}/out", typed])], code=2)
     assert f"{key}={place}: " in said
 
 
-def test_bits_per_byte_are_the_loss_of_the_text_that_is_masked(work: Path, tmp_path: Path) -> None:
+def test_bits_per_byte_are_the_loss_of_the_text_that_is_masked(work, tmp_path):
     """Whatever the number of ranks; counted here token by token."""
     run = [*SMALL, f"workdir={work}", "steps=1", "evaluate_samples=9"]
     train_many([(1, [*run, f"out={tmp_path}/one"]), (2, [*run, f"out={tmp_path}/two"])])

@@ -2,7 +2,6 @@
 
 import json
 import os
-from pathlib import Path
 
 import pytest
 import torch
@@ -30,7 +29,7 @@ RUNS = {
 
 
 @pytest.fixture(scope="module")
-def counted(work: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict]:
+def counted(work, tmp_path_factory):
     folder = tmp_path_factory.mktemp("waits")
     plan = {
         name: [f"workdir={work}", f"out={folder / name.replace(' ', '-')}", *SMALL, *more, "steps=3"]
@@ -43,7 +42,7 @@ def counted(work: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, d
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", RUNS)
-def test_a_step_waits_once_and_a_micro_batch_never(counted: dict[str, dict], name: str) -> None:
+def test_a_step_waits_once_and_a_micro_batch_never(counted, name):
     row = counted[name]
     assert row["micro_batches"] == [0, 0], row["places"]  # all but the last of three
     assert row["waits"] == 1, row["places"]
@@ -65,7 +64,7 @@ def test_a_step_waits_once_and_a_micro_batch_never(counted: dict[str, dict], nam
         (lambda x: float(x.numpy()[0]), 0),
     ],
 )
-def test_what_the_host_waits_for_is_counted(operation, count: int) -> None:
+def test_what_the_host_waits_for_is_counted(operation, count):
     x = torch.arange(3.0)
     with HostWaits() as waits:
         operation(x)

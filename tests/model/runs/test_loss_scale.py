@@ -2,14 +2,13 @@
 
 from types import SimpleNamespace
 
-import pytest
 from deepspeed import comm
 from deepspeed.runtime.fp16.loss_scaler import DynamicLossScaler
 
 from model.training import deepspeed_engine
 
 
-def scaler() -> DynamicLossScaler:
+def scaler():
     return DynamicLossScaler(
         init_scale=2**16,
         scale_window=4,
@@ -20,7 +19,7 @@ def scaler() -> DynamicLossScaler:
     )
 
 
-def test_a_resumed_scale_changes_when_an_undisturbed_one_does(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_resumed_scale_changes_when_an_undisturbed_one_does(monkeypatch):
     monkeypatch.setattr(comm, "get_rank", lambda: 1)  # asked before a line is logged
     overflows = [True, True, True, False, False, True, False, False, False, False, False, True]
     undisturbed = SimpleNamespace(loss_scaler=scaler())
@@ -37,5 +36,5 @@ def test_a_resumed_scale_changes_when_an_undisturbed_one_does(monkeypatch: pytes
     assert final["cur_scale"] != 2**16
 
 
-def test_other_precisions_have_none() -> None:
+def test_other_precisions_have_none():
     assert deepspeed_engine.scale_of(SimpleNamespace(loss_scaler=scaler()), "bf16") == {}

@@ -16,7 +16,7 @@ from tests.model.test_train import start, wait_for
 pytestmark = [pytest.mark.timeout(900), pytest.mark.slow]
 
 
-def test_training_goes_on_when_nobody_reads_what_it_prints(root: Path, work: Path, tmp_path: Path) -> None:
+def test_training_goes_on_when_nobody_reads_what_it_prints(root, work, tmp_path):
     words = [sys.executable, "model/train.py", f"workdir={work}", f"out={tmp_path / 'train'}"]
     script = f"{' '.join([*words, *SMALL])} 2>&1 | head -1; exit ${{PIPESTATUS[0]}}"
     done = subprocess.run(["bash", "-c", script], cwd=root, check=False)
@@ -26,7 +26,7 @@ def test_training_goes_on_when_nobody_reads_what_it_prints(root: Path, work: Pat
 
 
 @pytest.mark.parametrize("ignored", [False, True])
-def test_a_hang_up_saves_unless_nohup_ignores_it(root: Path, work: Path, tmp_path: Path, ignored: bool) -> None:
+def test_a_hang_up_saves_unless_nohup_ignores_it(root, work, tmp_path, ignored):
     out = tmp_path / "train"
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN if ignored else signal.SIG_DFL)
     try:

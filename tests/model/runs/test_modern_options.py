@@ -3,7 +3,6 @@
 import re
 import shlex
 import shutil
-from pathlib import Path
 
 import pytest
 import torch
@@ -41,12 +40,12 @@ MUON = (
 RUNS = ("2-1", "0-2", "1-2", "2-2", "3-2", "cut")
 
 
-def settings(work: Path, out: Path, stage: int, every: int = 6) -> list[str]:
+def settings(work, out, stage, every=6):
     return [f"workdir={work}", f"out={out}", *MUON, f"deepspeed=zero{stage}", f"save_every={every}"]
 
 
 @pytest.fixture(scope="module")
-def runs(work: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def runs(work, tmp_path_factory):
     """Runs named by stage and processes; `cut` began at stage 3 and resumed at 1 on two."""
     folder = tmp_path_factory.mktemp("muon")
     plan = [(1, settings(work, folder / "0-1", 0, every=1))]
@@ -58,20 +57,20 @@ def runs(work: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def saved(out: Path) -> dict[int, Path]:
+def saved(out):
     """The checkpoints of a run by step."""
     (run,) = checkpoint_folder.runs(out).iterdir()
     return checkpoint_folder.steps(run)
 
 
-def test_one_process_without_zero_learns(runs: Path) -> None:
+def test_one_process_without_zero_learns(runs):
     curve = losses(runs / "0-1")
     assert len(curve) == STEPS
     assert curve[-1] < curve[0] - 0.2
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_every_stage_and_a_resume_at_another_give_one_curve(runs: Path, name: str) -> None:
+def test_every_stage_and_a_resume_at_another_give_one_curve(runs, name):
     assert losses(runs / name) == pytest.approx(losses(runs / "0-1"), abs=1e-4)
     last, expected = (rows(runs / which, "validation")[-1] for which in (name, "0-1"))
     keys = ("masked_lm_loss", "average_masked_lm_loss")
@@ -79,7 +78,7 @@ def test_every_stage_and_a_resume_at_another_give_one_curve(runs: Path, name: st
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_checkpoints_have_the_same_named_moments_and_average(runs: Path, name: str) -> None:
+def test_checkpoints_have_the_same_named_moments_and_average(runs, name):
     found, right = (load_file(saved(runs / which)[STEPS] / checkpoint_folder.MOMENTS) for which in (name, "0-1"))
     assert found.keys() == right.keys()
     hidden = {key.partition(".")[2] for key in found if key.startswith("momentum.")}
@@ -92,7 +91,7 @@ def test_checkpoints_have_the_same_named_moments_and_average(runs: Path, name: s
 
 
 @pytest.mark.parametrize("name", ["0-1", *RUNS])
-def test_muon_is_on_at_every_stage(runs: Path, name: str) -> None:
+def test_muon_is_on_at_every_stage(runs, name):
     """DeepSpeed's own is silently plain momentum at some stages: here each update is orthogonal."""
     last = saved(runs / name)[STEPS]
     weights, moments = (load_file(last / part) for part in (checkpoint_folder.WEIGHTS, checkpoint_folder.MOMENTS))
@@ -108,7 +107,7 @@ def test_muon_is_on_at_every_stage(runs: Path, name: str) -> None:
         assert sizes.median() / sizes.max() > 2 * plain.median() / plain.max(), place
 
 
-def test_the_average_is_the_mean_of_the_weights_of_all_steps(runs: Path) -> None:
+def test_the_average_is_the_mean_of_the_weights_of_all_steps(runs):
     states = [load_file(path / checkpoint_folder.WEIGHTS) for path in saved(runs / "0-1").values()]
     assert len(states) == STEPS
     shares = torch.tensor([DECAY**age for age in reversed(range(STEPS))])
@@ -120,7 +119,7 @@ def test_the_average_is_the_mean_of_the_weights_of_all_steps(runs: Path) -> None
         torch.testing.assert_close(tensor, mean, rtol=1e-4, atol=1e-6)
 
 
-def test_the_average_scores_as_training_said(runs: Path, work: Path) -> None:
+def test_the_average_scores_as_training_said(runs, work):
     source = initial_weights.read(runs / "0-1", ema=True)
     model = build_model(source.config).eval()
     model.load_state_dict(source.state)
@@ -137,7 +136,7 @@ def test_the_average_scores_as_training_said(runs: Path, work: Path) -> None:
     assert said["masked_lm_loss"] != pytest.approx(loss, abs=1e-3)
 
 
-def test_the_average_is_converted(runs: Path, work: Path, tmp_path: Path) -> None:
+def test_the_average_is_converted(runs, work, tmp_path):
     """`convert ema=true` writes it, and compares its logits with those of transformers."""
     shutil.copytree(work / "vocab", tmp_path / "vocab")
     finished.manifest("vocab").write(tmp_path / "vocab")
@@ -155,7 +154,7 @@ def test_the_average_is_converted(runs: Path, work: Path, tmp_path: Path) -> Non
     assert "moving average" in (tmp_path / "convert" / "README.md").read_text()
 
 
-def test_a_checkpoint_without_an_average_says_so(runs: Path, tmp_path: Path) -> None:
+def test_a_checkpoint_without_an_average_says_so(runs, tmp_path):
     last = saved(runs / "0-1")[STEPS]
     weights, moments = (load_file(last / part) for part in (checkpoint_folder.WEIGHTS, checkpoint_folder.MOMENTS))
     moments = {key: tensor for key, tensor in moments.items() if not key.startswith("average.")}
@@ -165,7 +164,7 @@ def test_a_checkpoint_without_an_average_says_so(runs: Path, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(("step", "share"), [(1, 0.5), (STEPS, 0.1)])
-def test_inspect_shows_what_a_step_was_trained_on(runs: Path, work: Path, step: int, share: float) -> None:
+def test_inspect_shows_what_a_step_was_trained_on(runs, work, step, share):
     manifest = Manifest.read(runs / "0-1")
     assert manifest is not None
     tokenizer = WordPiece.load(work / "vocab")

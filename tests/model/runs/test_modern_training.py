@@ -1,7 +1,5 @@
 """A modern encoder under its own optimizer: one curve at every ZeRO stage, and through a resume."""
 
-from pathlib import Path
-
 import pytest
 
 from pipeline.records import checkpoint_folder
@@ -15,12 +13,12 @@ STABLE = ("optimizer=stable_adamw", "clip=null", "optimizer.learning_rate=2e-2")
 STAGES = (0, 1, 2, 3)
 
 
-def settings(work: Path, out: Path, stage: int, *more: str) -> list[str]:
+def settings(work, out, stage, *more):
     return [f"workdir={work}", f"out={out}", *MODERN, *STABLE, f"deepspeed=zero{stage}", *more]
 
 
 @pytest.fixture(scope="module")
-def runs(work: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def runs(work, tmp_path_factory):
     """Runs named by stage and processes, one that was resumed, one of AdamW, and two in bf16."""
     folder = tmp_path_factory.mktemp("modern")
     plan = [(1, settings(work, folder / "0-1", 0)), (1, settings(work, folder / "2-1", 2))]
@@ -43,7 +41,7 @@ def runs(work: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("name", ["2-1", *(f"{stage}-2" for stage in STAGES), "cut"])
-def test_every_stage_and_a_resume_at_another_give_one_curve(runs: Path, name: str) -> None:
+def test_every_stage_and_a_resume_at_another_give_one_curve(runs, name):
     curve = losses(runs / "0-1")
     assert len(curve) == 30
     assert curve[-1] < curve[0] - 0.2
@@ -53,10 +51,10 @@ def test_every_stage_and_a_resume_at_another_give_one_curve(runs: Path, name: st
     assert "next_sentence_loss" not in last
 
 
-def test_updates_are_clipped(runs: Path) -> None:
+def test_updates_are_clipped(runs):
     assert losses(runs / "adamw") != pytest.approx(losses(runs / "0-1"), abs=1e-3)
 
 
 @pytest.mark.parametrize("how", ["plain", "recompute"])
-def test_half_precision_learns_as_much(runs: Path, how: str) -> None:
+def test_half_precision_learns_as_much(runs, how):
     assert losses(runs / f"bf16-{how}") == pytest.approx(losses(runs / "0-1"), abs=0.1)

@@ -5,7 +5,6 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
 
@@ -19,7 +18,7 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def overflowing(work: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def overflowing(work, tmp_path_factory):
     """A model whose first forward pass overflows, though each of its weights is finite."""
     folder = tmp_path_factory.mktemp("overflowing")
     train_many([(1, [f"workdir={work}", f"out={folder / 'train'}", *SMALL, "steps=1"])])
@@ -30,9 +29,7 @@ def overflowing(work: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize(("stage", "processes"), [(0, 1), (1, 1), (2, 2), (3, 2)])
-def test_a_run_without_one_good_update_is_saved_and_diagnosed(
-    work: Path, tmp_path: Path, overflowing: Path, stage: int, processes: int
-) -> None:
+def test_a_run_without_one_good_update_is_saved_and_diagnosed(work, tmp_path, overflowing, stage, processes):
     settings = [f"workdir={work}", f"out={tmp_path}", *SMALL, f"start={overflowing}", "bad_steps=3"]
     said = train_many([(processes, [*settings, f"deepspeed=zero{stage}"])], code=3)
     assert "steps 1 to 3" in said
@@ -44,7 +41,7 @@ def test_a_run_without_one_good_update_is_saved_and_diagnosed(
     assert "loss 0.000" not in said
 
 
-def test_a_run_that_ends_without_one_good_update_is_no_success(work: Path, tmp_path: Path, overflowing: Path) -> None:
+def test_a_run_that_ends_without_one_good_update_is_no_success(work, tmp_path, overflowing):
     settings = [f"workdir={work}", f"out={tmp_path}", *SMALL, f"start={overflowing}", "steps=2"]
     said = train_many([(1, settings)], code=3)
     assert "held-out loss is not finite" in said
@@ -52,29 +49,27 @@ def test_a_run_that_ends_without_one_good_update_is_no_success(work: Path, tmp_p
     assert rows(tmp_path, "validation") == [{"kind": "validation", "step": 2}]
 
 
-def test_nothing_is_removed_while_updates_are_skipped(work: Path, tmp_path: Path, overflowing: Path) -> None:
+def test_nothing_is_removed_while_updates_are_skipped(work, tmp_path, overflowing):
     words = [*SMALL, f"start={overflowing}", "bad_steps=3", "save_every=1", "keep=1"]
     train_many([(1, [f"workdir={work}", f"out={tmp_path}", *words])], code=3)
     assert list(checkpoint_folder.steps(checkpoint_folder.locate(tmp_path)[0].parent)) == [1, 2, 3]
 
 
 @pytest.mark.parametrize(("stage", "processes"), [(0, 1), (1, 2), (3, 2)])
-def test_weights_that_are_not_finite_are_never_saved(work: Path, tmp_path: Path, stage: int, processes: int) -> None:
+def test_weights_that_are_not_finite_are_never_saved(work, tmp_path, stage, processes):
     words = [*SMALL, f"deepspeed=zero{stage}", "optimizer.learning_rate=1e39", "save_every=1"]
     said = train_many([(processes, [f"workdir={work}", f"out={tmp_path}", *words])], code=3)
     assert "no checkpoint was saved" in said
     assert not list(checkpoint_folder.runs(tmp_path).glob("*/step-*"))
 
 
-def test_a_rate_that_makes_every_later_loss_infinite_is_no_success(work: Path, tmp_path: Path) -> None:
+def test_a_rate_that_makes_every_later_loss_infinite_is_no_success(work, tmp_path):
     words = [*SMALL, "optimizer.learning_rate=1e30", "steps=5"]
     train_many([(1, [f"workdir={work}", f"out={tmp_path}", *words])], code=3)
     assert Manifest.read(tmp_path) is None
 
 
-def test_a_signal_before_the_first_good_update_asks_for_a_restart(
-    root: Path, work: Path, tmp_path: Path, overflowing: Path
-) -> None:
+def test_a_signal_before_the_first_good_update_asks_for_a_restart(root, work, tmp_path, overflowing):
     words = [f"workdir={work}", f"out={tmp_path}", *SMALL, f"start={overflowing}"]
     process = subprocess.Popen(
         [sys.executable, "-m", "model.train", *words, "steps=100000", "bad_steps=100000"],

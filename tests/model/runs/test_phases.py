@@ -1,7 +1,6 @@
 """Two phases as one run: schedule, optimizer and batch size go on where they were."""
 
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
 
@@ -17,10 +16,10 @@ GOES_ON = {"zero0": 1, "zero1": 2, "zero3": 2, "zero2_offload": 2, "zero3_offloa
 
 
 @pytest.fixture(scope="module")
-def runs(work: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def runs(work, tmp_path_factory):
     folder = tmp_path_factory.mktemp("phases")
 
-    def run(name: str, *settings: str) -> list[str]:
+    def run(name, *settings):
         return [f"workdir={work}", f"out={folder / name}", *SMALL, *settings]
 
     second = ("steps=8", "schedule.first_step=12", f"start={folder / 'first'}", *SHARED)
@@ -43,7 +42,7 @@ def runs(work: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path
     return {path.name: path for path in folder.iterdir()}
 
 
-def test_the_rate_goes_on_where_the_first_phase_ended(runs: dict[str, Path]) -> None:
+def test_the_rate_goes_on_where_the_first_phase_ended(runs):
     rates = [row["learning_rate"] for name in ("first", "state") for row in rows(runs[name])]
     assert len(rates) == 20
     assert rates[1] == 1e-2
@@ -51,7 +50,7 @@ def test_the_rate_goes_on_where_the_first_phase_ended(runs: dict[str, Path]) -> 
     assert falls == pytest.approx([1e-2 / 18] * 17)
 
 
-def test_the_optimizers_state_comes_along(runs: dict[str, Path]) -> None:
+def test_the_optimizers_state_comes_along(runs):
     state, weights = (losses(runs[name]) for name in ("state", "weights"))
     assert state[0] == pytest.approx(weights[0], abs=1e-4)  # the same weights see it
     assert abs(state[-1] - weights[-1]) > 1e-3
@@ -59,7 +58,7 @@ def test_the_optimizers_state_comes_along(runs: dict[str, Path]) -> None:
     assert (saved.step, saved.carried, saved.updates) == (8, 12, 20)
 
 
-def test_a_rising_batch_is_the_same_on_two_processes(runs: dict[str, Path]) -> None:
+def test_a_rising_batch_is_the_same_on_two_processes(runs):
     samples = [row["samples"] for row in rows(runs["ramp-1"])]
     assert samples[:3] == [3, 8, 15]
     assert [late - early for early, late in pairwise(samples[5:])] == [12] * 4
@@ -67,5 +66,5 @@ def test_a_rising_batch_is_the_same_on_two_processes(runs: dict[str, Path]) -> N
 
 
 @pytest.mark.parametrize("how", list(GOES_ON)[1:])
-def test_lamb_goes_on_at_any_stage_offloaded_or_not(runs: dict[str, Path], how: str) -> None:
+def test_lamb_goes_on_at_any_stage_offloaded_or_not(runs, how):
     assert losses(runs[f"lamb-{how}"]) == pytest.approx(losses(runs["lamb-zero0"]), abs=1e-4)

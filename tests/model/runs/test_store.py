@@ -5,7 +5,6 @@ import shlex
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -19,23 +18,22 @@ from pipeline.storage.cached_folders import local_path
 from pipeline.tokenization.wordpiece import WordPiece
 from tests.model.conftest import SMALL, losses, train_many
 from tests.support import finished, objects
-from tests.support.servers.store_proxy import Proxy
 
 pytestmark = [pytest.mark.slow, pytest.mark.store, pytest.mark.timeout(900)]
 
 EVERY = (*SMALL, "save_every=4", "keep=2")
 
 
-def words(work: str, out: str, mirror: Path) -> list[str]:
+def words(work, out, mirror):
     return [*EVERY, f"data.dir={work}/prepare", f"data.vocab={work}/vocab", f"out={out}/train", f"mirror={mirror}"]
 
 
-def steps_in(address: str) -> set[str]:
+def steps_in(address):
     found = (info.key.split("/") for info in objects.below(address))
     return {parts[-2] for parts in found if parts[-1] == checkpoint_folder.SUMS}
 
 
-def sums(manifest: Manifest | None) -> dict[str, str]:
+def sums(manifest):
     assert manifest is not None
     return {
         name.partition("/step-")[2]: account["sha256"]
@@ -44,7 +42,7 @@ def sums(manifest: Manifest | None) -> dict[str, str]:
     }
 
 
-def test_a_training_in_a_store_is_that_on_a_disk(work: Path, bucket: str, tmp_path: Path) -> None:
+def test_a_training_in_a_store_is_that_on_a_disk(work, bucket, tmp_path):
     for name in ("prepare", "vocab"):
         for path in (work / name).iterdir():
             objects.put(f"{bucket}/{name}/{path.name}", path.read_bytes())
@@ -64,7 +62,7 @@ def test_a_training_in_a_store_is_that_on_a_disk(work: Path, bucket: str, tmp_pa
     assert steps_in(f"{run}/train") == {"step-00000008", "step-00000012"}
 
 
-def train_on_nodes(root: Path, node: Path, disks: list[Path], overrides: list[str]) -> str:
+def train_on_nodes(root, node, disks, overrides):
     """Train with one rank a node; each has another disk at the path `node`. What rank 0 said."""
     port = free_port()
     ranks = []
@@ -96,7 +94,7 @@ def train_on_nodes(root: Path, node: Path, disks: list[Path], overrides: list[st
 
 @pytest.mark.netns
 @pytest.mark.skipif(os.geteuid() != 0, reason="mount namespaces need root")
-def test_nodes_need_no_shared_folder(root: Path, work: Path, bucket: str, tmp_path: Path) -> None:
+def test_nodes_need_no_shared_folder(root, work, bucket, tmp_path):
     for name in ("prepare", "vocab"):
         for path in (work / name).iterdir():
             objects.put(f"{bucket}/{name}/{path.name}", path.read_bytes())
@@ -121,7 +119,7 @@ def test_nodes_need_no_shared_folder(root: Path, work: Path, bucket: str, tmp_pa
     assert list(disks[1].rglob("step-00000008/model.safetensors"))
 
 
-def prepared(folder: Path, wordpiece: WordPiece) -> None:
+def prepared(folder, wordpiece):
     """A folder of `prepare` with several training shards."""
     folder.mkdir()
     for number in range(4):
@@ -139,9 +137,7 @@ def prepared(folder: Path, wordpiece: WordPiece) -> None:
     ).write(folder)
 
 
-def test_a_training_through_a_cache_is_that_of_local_shards(
-    work: Path, bucket: str, store: Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_training_through_a_cache_is_that_of_local_shards(work, bucket, store, tmp_path, monkeypatch):
     prepared(tmp_path / "prepare", WordPiece.load(work / "vocab"))
     # As a stage puts them: the manifest is the newest.
     for path in sorted((tmp_path / "prepare").iterdir(), key=lambda path: path.name == MANIFEST):

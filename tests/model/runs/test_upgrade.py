@@ -5,7 +5,6 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
 
@@ -19,7 +18,7 @@ SETTING = "    clip: float"
 
 
 @pytest.fixture(scope="module")
-def release(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def release(root, tmp_path_factory):
     """A copy of the code, to change."""
     tree = tmp_path_factory.mktemp("release")
     for folder in ("conf", "model", "pipeline"):
@@ -27,19 +26,19 @@ def release(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tree
 
 
-def start(tree: Path, work: Path, out: Path, log: Path) -> "subprocess.Popen[bytes]":
+def start(tree, work, out, log):
     words = [*SMALL, "steps=4000", "save_every=50", "evaluate_every=9999", f"workdir={work}", f"out={out}"]
     with log.open("wb") as file:
         return subprocess.Popen([sys.executable, "model/train.py", *words], cwd=tree, stdout=file, stderr=file)
 
 
-def saved(out: Path) -> int:
+def saved(out):
     """The step of the newest checkpoint; 0 before there is one."""
     names = [path.name for path in out.glob("checkpoints/*/step-*")]
     return max((int(name.removeprefix("step-")) for name in names), default=0)
 
 
-def interrupted_after(step: int, process: "subprocess.Popen[bytes]", out: Path, log: Path) -> int:
+def interrupted_after(step, process, out, log):
     """Interrupt a training once it has saved beyond `step`; the step that it saved then."""
     until = time.monotonic() + 120
     while saved(out) <= step:
@@ -51,7 +50,7 @@ def interrupted_after(step: int, process: "subprocess.Popen[bytes]", out: Path, 
     return saved(out)
 
 
-def test_a_new_option_does_not_begin_a_training_again(release: Path, work: Path, tmp_path: Path) -> None:
+def test_a_new_option_does_not_begin_a_training_again(release, work, tmp_path):
     out, log = tmp_path / "train", tmp_path / "log"
     first = interrupted_after(0, start(release, work, out, log), out, log)
     schema = release / "model/config/training.py"

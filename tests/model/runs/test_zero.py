@@ -22,7 +22,7 @@ held_out: dict[tuple[str, int, int], dict[str, float]] = {}  # the last held-out
 outs: dict[tuple[str, int, int], Path] = {}  # and the folders
 
 
-def settings(work: Path, out: Path, optimizer: str, stage: int, *more: str) -> list[str]:
+def settings(work, out, optimizer, stage, *more):
     return [
         f"workdir={work}",
         f"out={out}",
@@ -36,7 +36,7 @@ def settings(work: Path, out: Path, optimizer: str, stage: int, *more: str) -> l
 
 
 @pytest.fixture(scope="module")
-def curves(work: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, int, int], list[float]]:
+def curves(work, tmp_path_factory):
     """Losses by (optimizer, stage, processes): one process at stage 0, two at every stage."""
     folder = tmp_path_factory.mktemp("zero")
     names = {(o, s, p): folder / f"{o}-{s}-{p}" for o in RATES for s in STAGES for p in (1, 2)}
@@ -49,7 +49,7 @@ def curves(work: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[s
 
 @pytest.mark.parametrize("optimizer", RATES)
 @pytest.mark.parametrize("stage", STAGES)
-def test_every_stage_on_two_processes_gives_the_curve_of_one(curves, optimizer, stage) -> None:
+def test_every_stage_on_two_processes_gives_the_curve_of_one(curves, optimizer, stage):
     one = curves[optimizer, 0, 1]
     assert len(one) == 40
     assert curves[optimizer, stage, 2] == pytest.approx(one, abs=1e-4)
@@ -57,7 +57,7 @@ def test_every_stage_on_two_processes_gives_the_curve_of_one(curves, optimizer, 
 
 
 @pytest.mark.parametrize("stage", STAGES)
-def test_the_curve_is_that_of_plain_pytorch(curves, stage, root: Path, tmp_path: Path) -> None:
+def test_the_curve_is_that_of_plain_pytorch(curves, stage, root, tmp_path):
     """DistributedDataParallel and PyTorch's AdamW, on the same batches."""
     script = root / "tests/model/workers/plain_ddp.py"
     words = [sys.executable, str(script), str(outs["adamw", stage, 2]), str(tmp_path / "losses")]
@@ -66,13 +66,13 @@ def test_the_curve_is_that_of_plain_pytorch(curves, stage, root: Path, tmp_path:
 
 
 @pytest.mark.parametrize("optimizer", RATES)
-def test_the_curve_is_the_golden_one(curves, optimizer) -> None:
+def test_the_curve_is_the_golden_one(curves, optimizer):
     golden = json.loads(GOLDEN.read_text())[optimizer]
     assert curves[optimizer, 0, 1] == pytest.approx(golden, abs=1e-4)
     assert golden[-1] < golden[0] - 0.2
 
 
-def test_what_deepspeed_does_not_combine_is_one_line(work: Path, tmp_path: Path) -> None:
+def test_what_deepspeed_does_not_combine_is_one_line(work, tmp_path):
     offloaded = "+deepspeed.zero_optimization.offload_optimizer.device=cpu"
     done = forked.module("pipeline.train", *settings(work, tmp_path / "out", "adamw", 1, offloaded))
     assert done.returncode == Exit.USER

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -30,7 +29,7 @@ ASKED = re.compile(r"\bbert_(?:train|validation)_\w+")
 
 
 @pytest.fixture
-def prometheus(tmp_path: Path) -> Iterator[tuple[str, int]]:
+def prometheus(tmp_path):
     """A Prometheus that scrapes a port twice a second; its address and that port."""
     program = shutil.which("prometheus")
     if program is None:
@@ -56,7 +55,7 @@ def prometheus(tmp_path: Path) -> Iterator[tuple[str, int]]:
     process.wait()
 
 
-def query(address: str, expression: str) -> list[dict[str, Any]]:
+def query(address, expression):
     """What Prometheus answers; nothing while it starts."""
     try:
         answer = requests.get(f"{address}/api/v1/query", {"query": expression}, timeout=30)
@@ -67,9 +66,7 @@ def query(address: str, expression: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.slow
-def test_prometheus_finds_what_alerts_and_board_ask_for(
-    root: Path, work: Path, tmp_path: Path, prometheus: tuple[str, int]
-) -> None:
+def test_prometheus_finds_what_alerts_and_board_ask_for(root, work, tmp_path, prometheus):
     address, port = prometheus
     settings = [
         *SMALL,
@@ -111,7 +108,7 @@ def test_prometheus_finds_what_alerts_and_board_ask_for(
 class Server(ThreadingHTTPServer):
     """Trainer's server of statuses, by TLS with a certificate of its own authority."""
 
-    def __init__(self, folder: Path):
+    def __init__(self, folder):
         super().__init__(("127.0.0.1", 0), Handler)
         self.asked: list[tuple[str, str, dict[str, Any]]] = []
         self.authority, key = certify(folder, "127.0.0.1")
@@ -126,18 +123,18 @@ class Handler(BaseHTTPRequestHandler):
 
     server: Server
 
-    def do_POST(self) -> None:
+    def do_POST(self):
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         self.server.asked.append((self.path, self.headers["Authorization"], body))
         self.send_response(200)
         self.end_headers()
 
-    def log_message(self, *words: object) -> None:
+    def log_message(self, *words):
         """Print nothing."""
 
 
 @pytest.fixture
-def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+def server(tmp_path, monkeypatch):
     """The server, and what Trainer gives a pod to reach it."""
     made = Server(tmp_path)
     threading.Thread(target=made.serve_forever, daemon=True).start()
@@ -150,7 +147,7 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     made.server_close()
 
 
-def train(out: Path) -> None:
+def train(out):
     """Log three of four steps."""
     tracker = Tracker(TrackingConfig(name="none"), out, 0, 0, 4, {})
     for step in (1, 2, 3):
@@ -158,7 +155,7 @@ def train(out: Path) -> None:
     tracker.close()
 
 
-def test_the_newest_progress_arrives(server: Server, tmp_path: Path) -> None:
+def test_the_newest_progress_arrives(server, tmp_path):
     train(tmp_path)
     path, authorization, body = server.asked[-1]
     assert (path, authorization) == ("/trainjobs/bert/train/status", "Bearer abc")
@@ -173,16 +170,14 @@ def test_the_newest_progress_arrives(server: Server, tmp_path: Path) -> None:
     assert figures == {"loss": pytest.approx(8 / 3, rel=1e-5), "tokens_per_second": 1e6}
 
 
-def test_a_server_that_refuses_is_one_warning(
-    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_server_that_refuses_is_one_warning(server, tmp_path, monkeypatch, capsys):
     monkeypatch.delenv(TRAINER_AUTHORITY)  # its certificate is nobody's then
     train(tmp_path)
     assert server.asked == []
     assert capsys.readouterr().out.count("warning: ") == 1
 
 
-def test_a_training_elsewhere_starts_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_training_elsewhere_starts_nothing(tmp_path, monkeypatch):
     monkeypatch.delenv(TRAINER_URL, raising=False)
     before = threading.active_count()
     train(tmp_path)

@@ -28,7 +28,7 @@ from tests.support.terminal import plain
 from tests.support.wandb_files import history, of
 
 
-def run(out: Path, start: int, steps: list[int], **settings: Any) -> None:
+def run(out, start, steps, **settings):
     config = TrackingConfig(name="wandb", mode="offline")
     tracker = Tracker(config, out, 0, start, 10, {"seed": 7, **settings})
     for step in steps:
@@ -39,7 +39,7 @@ def run(out: Path, start: int, steps: list[int], **settings: Any) -> None:
 
 
 @pytest.fixture(scope="module")
-def logged(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def logged(tmp_path_factory):
     """A run that was logged to step 4, and resumed after step 3."""
     folder = tmp_path_factory.mktemp("group") / "train"
     folder.mkdir()
@@ -52,13 +52,13 @@ def logged(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def out(logged: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def out(logged, tmp_path, monkeypatch):
     """A copy of it, for a test that goes on with it."""
     monkeypatch.delenv("WANDB_API_KEY", raising=False)
     return Path(shutil.copytree(logged, tmp_path / logged.parent.name / "train", symlinks=True))
 
 
-def test_weights_and_biases_holds_what_was_logged(logged: Path) -> None:
+def test_weights_and_biases_holds_what_was_logged(logged):
     rows = [row for row in history(logged) if "train/loss" in row]
     assert [row["_step"] for row in rows] == [1, 2, 3, 4, 5, 6], "the newest folder has all of them"
     assert all(row["train/loss"] == 8 / row["_step"] for row in rows)
@@ -67,7 +67,7 @@ def test_weights_and_biases_holds_what_was_logged(logged: Path) -> None:
     assert last["_step"] == 6
 
 
-def test_a_resumed_run_keeps_its_id_and_its_settings(logged: Path) -> None:
+def test_a_resumed_run_keeps_its_id_and_its_settings(logged):
     runs = of(logged, "run")
     assert len({run.run_id for run in runs}) == 1
     settings = {item.key: json.loads(item.value_json) for item in runs[0].config.update}
@@ -75,12 +75,10 @@ def test_a_resumed_run_keeps_its_id_and_its_settings(logged: Path) -> None:
 
 
 @pytest.mark.parametrize("renames", range(5))
-def test_curves_stay_apart_when_a_start_is_killed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, renames: int
-) -> None:
+def test_curves_stay_apart_when_a_start_is_killed(tmp_path, monkeypatch, renames):
     one, other = (tmp_path / "checkpoints" / name for name in ("aaaa", "bbbb"))
 
-    def start(run: Path, *rows: str) -> str:
+    def start(run, *rows):
         swap_metrics_files(tmp_path, run)
         with (tmp_path / METRICS).open("a") as file:
             file.writelines(rows)
@@ -90,7 +88,7 @@ def test_curves_stay_apart_when_a_start_is_killed(
     start(other, "2")
     replace, left = Path.replace, [renames]
 
-    def killed(path: Path, target: Path) -> Path:
+    def killed(path, target):
         if not left[0]:
             raise KeyboardInterrupt
         left[0] -= 1
@@ -104,10 +102,10 @@ def test_curves_stay_apart_when_a_start_is_killed(
     assert start(other) == "2"
 
 
-def test_a_training_with_other_settings_has_a_curve_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_training_with_other_settings_has_a_curve_of_its_own(tmp_path, monkeypatch):
     monkeypatch.delenv("WANDB_API_KEY", raising=False)
 
-    def trained(name: str, start: int, steps: list[int]) -> tuple[list[int], str]:
+    def trained(name, start, steps):
         swap_metrics_files(tmp_path, tmp_path / "checkpoints" / name)
         run(tmp_path, start, steps)
         rows = read_metrics(tmp_path)
@@ -123,7 +121,7 @@ def test_a_training_with_other_settings_has_a_curve_of_its_own(tmp_path: Path, m
     assert one != two
 
 
-def test_what_starts_again_at_step_0_is_a_run_of_its_own(out: Path) -> None:
+def test_what_starts_again_at_step_0_is_a_run_of_its_own(out):
     before = (out / RUN_ID).read_text()
     run(out, 0, [1, 2])
     wandb.teardown()
@@ -132,12 +130,12 @@ def test_what_starts_again_at_step_0_is_a_run_of_its_own(out: Path) -> None:
     assert before != (out / RUN_ID).read_text()
 
 
-def test_a_training_is_one_job_of_the_runs_group(logged: Path) -> None:
+def test_a_training_is_one_job_of_the_runs_group(logged):
     runs = of(logged, "run")
     assert {(run.run_group, run.job_type) for run in runs} == {(logged.parent.name, "train")}
 
 
-def synchronised(out: Path) -> tuple[str, dict[str, Any], dict[int, dict[str, Any]]]:
+def synchronised(out):
     """What W&B's own reader of offline files sends to its service: a run's name, itself, and its rows by step."""
     server = WandbServer()
     try:
@@ -159,7 +157,7 @@ def synchronised(out: Path) -> tuple[str, dict[str, Any], dict[int, dict[str, An
     return name, run, logged
 
 
-def test_offline_parts_are_synchronised_into_one_run_of_the_group(out: Path) -> None:
+def test_offline_parts_are_synchronised_into_one_run_of_the_group(out):
     name, run, logged = synchronised(out)
     assert name == (out / RUN_ID).read_text()
     assert (run["groupName"], run["jobType"]) == (out.parent.name, "train")
@@ -190,7 +188,7 @@ tracker.close()
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_after_kills_and_resumes_w_and_bs_own_reader_finds_each_row_of_ours(tmp_path: Path) -> None:
+def test_after_kills_and_resumes_w_and_bs_own_reader_finds_each_row_of_ours(tmp_path):
     for start, last in ((0, 240), (200, 250), (200, 450)):
         done = forked.fresh("-c", HEAD + LOST, tmp_path, start, last, 450, env=environment(tmp_path))
         assert done.returncode == (0 if last == 450 else -9)
@@ -202,7 +200,7 @@ def test_after_kills_and_resumes_w_and_bs_own_reader_finds_each_row_of_ours(tmp_
     assert synchronised(tmp_path)[2] == ours
 
 
-def test_an_alert_reaches_weights_and_biases(tmp_path: Path) -> None:
+def test_an_alert_reaches_weights_and_biases(tmp_path):
     tracker = Tracker(TrackingConfig(name="wandb", mode="offline"), tmp_path, 0, 0, 10, {})
     tracker.alert("Training diverged", "after step 7")
     tracker.close()
@@ -210,21 +208,19 @@ def test_an_alert_reaches_weights_and_biases(tmp_path: Path) -> None:
     assert [(one.title, one.text) for one in of(tmp_path, "alert")] == [("Training diverged", "after step 7")]
 
 
-def test_own_rows_are_not_written_twice_after_a_resume(logged: Path) -> None:
+def test_own_rows_are_not_written_twice_after_a_resume(logged):
     rows = [row for row in read_metrics(logged) if row["kind"] == "train"]
     assert [row["step"] for row in rows] == [1, 2, 3, 4, 5, 6]
 
 
-def test_the_last_evaluation_is_not_written_twice_after_a_kill(out: Path) -> None:
+def test_the_last_evaluation_is_not_written_twice_after_a_kill(out):
     run(out, 6, [])
     rows = [row["step"] for row in read_metrics(out) if row["kind"] == "validation"]
     assert rows == [6]
 
 
-def test_training_goes_on_without_weights_and_biases(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def refuse(**settings: Any) -> None:
+def test_training_goes_on_without_weights_and_biases(tmp_path, monkeypatch, capsys):
+    def refuse(**settings):
         raise RuntimeError("run ID is in use")
 
     monkeypatch.setattr(wandb, "init", refuse)
@@ -248,7 +244,7 @@ tracker.close()
 
 
 @pytest.mark.parametrize("more", [0, 3])
-def test_the_end_of_its_service_costs_training_nothing(tmp_path: Path, more: int) -> None:
+def test_the_end_of_its_service_costs_training_nothing(tmp_path, more):
     done = forked.fresh("-c", HEAD + BEREFT, tmp_path, more)
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
@@ -265,7 +261,7 @@ tracker.close()
 
 
 @pytest.mark.slow
-def test_a_key_without_a_network_leaves_a_run_that_can_be_synchronised_later(tmp_path: Path) -> None:
+def test_a_key_without_a_network_leaves_a_run_that_can_be_synchronised_later(tmp_path):
     """Nothing listens at that port: the attempt to go online fails as it does without a network."""
     away = {"WANDB_API_KEY": KEY, "WANDB_BASE_URL": "http://127.0.0.1:9", "WANDB_INIT_TIMEOUT": "2"}
     done = forked.fresh("-c", HEAD + ONLINE, tmp_path, env=os.environ | away)
@@ -277,7 +273,7 @@ def test_a_key_without_a_network_leaves_a_run_that_can_be_synchronised_later(tmp
 
 
 @pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def home(tmp_path, monkeypatch):
     """A user's home without keys."""
     for name in ("WANDB_API_KEY", "WANDB_BASE_URL", "NETRC"):
         monkeypatch.delenv(name, raising=False)
@@ -285,7 +281,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_the_key_that_wandb_stores_is_seen(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_key_that_wandb_stores_is_seen(home, monkeypatch):
     assert not has_key()
     wbauth.write_netrc_auth(host=wandb.Settings().base_url, api_key="0" * 40)
     assert has_key()
@@ -295,7 +291,7 @@ def test_the_key_that_wandb_stores_is_seen(home: Path, monkeypatch: pytest.Monke
     assert has_key()
 
 
-def test_a_key_of_an_earlier_login_is_seen_wherever_it_is_stored(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_key_of_an_earlier_login_is_seen_wherever_it_is_stored(home, monkeypatch):
     wbauth.write_netrc_auth(host="https://api.wandb.ai", api_key="0" * 40)
     assert has_key()
     (home / ".netrc").rename(home / "keys")
@@ -307,7 +303,7 @@ def test_a_key_of_an_earlier_login_is_seen_wherever_it_is_stored(home: Path, mon
     assert has_key()
 
 
-def test_a_row_cut_off_by_a_crash_is_dropped(out: Path) -> None:
+def test_a_row_cut_off_by_a_crash_is_dropped(out):
     with (out / "metrics.jsonl").open("a") as file:
         file.write('{"kind": "train", "st')
     assert len(read_metrics(out)) == 7
@@ -325,7 +321,7 @@ tracker.close()
 """
 
 
-def test_a_narrow_terminal_shows_the_bar_and_the_time_that_is_left(tmp_path: Path) -> None:
+def test_a_narrow_terminal_shows_the_bar_and_the_time_that_is_left(tmp_path):
     ours, theirs = pty.openpty()
     termios.tcsetwinsize(theirs, (24, 80))
     forked.fresh("-c", HEAD + BAR, tmp_path, capture_output=False, stderr=theirs, check=True)
@@ -350,9 +346,7 @@ def test_a_narrow_terminal_shows_the_bar_and_the_time_that_is_left(tmp_path: Pat
         ({"WANDB_DISABLED": "false"}, "online"),
     ],
 )
-def test_with_a_key_the_variables_of_wandb_say_whether_it_is_sent(
-    home: Path, monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], mode: str
-) -> None:
+def test_with_a_key_the_variables_of_wandb_say_whether_it_is_sent(home, monkeypatch, variables, mode):
     monkeypatch.setenv("WANDB_API_KEY", "0" * 40)
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
@@ -362,14 +356,14 @@ def test_with_a_key_the_variables_of_wandb_say_whether_it_is_sent(
 
 
 @pytest.mark.parametrize("value", ["", "off", "OFFLINE"])
-def test_a_mode_that_wandb_refuses_sends_nothing(home: Path, monkeypatch: pytest.MonkeyPatch, value: str) -> None:
+def test_a_mode_that_wandb_refuses_sends_nothing(home, monkeypatch, value):
     monkeypatch.setenv("WANDB_API_KEY", "0" * 40)
     monkeypatch.setenv("WANDB_MODE", value)
     with refused(ConfigError, key="tracking.mode"):
         mode_of("auto")
 
 
-def test_what_is_disabled_is_only_in_our_own_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_disabled_is_only_in_our_own_rows(tmp_path, monkeypatch):
     monkeypatch.setenv("WANDB_MODE", "disabled")
     tracker = Tracker(TrackingConfig(name="wandb"), tmp_path, 0, 0, 10, {})
     tracker.log_metrics("train", 1, {"loss": 4.0})
@@ -379,9 +373,7 @@ def test_what_is_disabled_is_only_in_our_own_rows(tmp_path: Path, monkeypatch: p
 
 
 @pytest.mark.parametrize(("typed", "project"), [(None, "theirs"), ("ours", "ours")])
-def test_names_of_the_environment_are_taken_unless_typed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, typed: str | None, project: str
-) -> None:
+def test_names_of_the_environment_are_taken_unless_typed(tmp_path, monkeypatch, typed, project):
     for name, value in {"PROJECT": "theirs", "ENTITY": "team", "RUN_ID": "run7"}.items():
         monkeypatch.setenv(f"WANDB_{name}", value)
     wandb.teardown()  # it has read the environment
@@ -394,9 +386,7 @@ def test_names_of_the_environment_are_taken_unless_typed(
 
 
 @pytest.mark.parametrize("place", range(3))
-def test_a_resume_leaves_out_damaged_rows_and_says_so(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], place: int
-) -> None:
+def test_a_resume_leaves_out_damaged_rows_and_says_so(tmp_path, capsys, place):
     """Each bit of a byte: of a name, of a mark of JSON, of the first byte of a character."""
     swap_metrics_files(tmp_path, tmp_path / "checkpoints" / "aaaa")
     lines = [{"kind": "train", "step": step, "loss": 1.0} for step in (1, 2, 3)]
@@ -413,7 +403,7 @@ def test_a_resume_leaves_out_damaged_rows_and_says_so(
 
 
 @pytest.mark.parametrize("name", [RUN_ID, ".metrics-of"])
-def test_a_damaged_name_is_as_none(tmp_path: Path, name: str) -> None:
+def test_a_damaged_name_is_as_none(tmp_path, name):
     swap_metrics_files(tmp_path, tmp_path / "checkpoints" / "aaaa")
     (tmp_path / METRICS).write_text(json.dumps({"kind": "train", "step": 1}) + "\n")
     (tmp_path / name).write_bytes(b"\xff\x00/..")

@@ -1,8 +1,6 @@
 """With a key, W&B's service gets what training logs; a resumed training continues its run."""
 
 import json
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -27,14 +25,14 @@ tracker.close()
 
 
 @pytest.fixture
-def server() -> Iterator[WandbServer]:
+def server():
     """W&B's interface on loopback."""
     made = WandbServer()
     yield made
     made.stop()
 
 
-def train(server: WandbServer, out: Path, start: int, steps: list[int]) -> None:
+def train(server, out, start, steps):
     """Log some steps in a process of their own, as one start of a training does."""
     online = environment(out, WANDB_BASE_URL=server.url, WANDB_API_KEY=KEY)
     done = forked.fresh("-c", TRAIN, out, start, json.dumps(steps), env=online)
@@ -42,7 +40,7 @@ def train(server: WandbServer, out: Path, start: int, steps: list[int]) -> None:
     assert "warning" not in done.stdout
 
 
-def test_a_resumed_training_continues_its_run(tmp_path: Path, server: WandbServer) -> None:
+def test_a_resumed_training_continues_its_run(tmp_path, server):
     out = tmp_path / "wiki" / "train"
     out.mkdir(parents=True)
     train(server, out, 0, [1, 2, 3, 4])

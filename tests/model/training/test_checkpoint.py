@@ -8,7 +8,6 @@ import signal
 import subprocess
 import time
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -26,14 +25,14 @@ from tests.support.refusals import refused
 SHAPES = {f"layer.{number}": (64, 512) for number in range(24)}
 
 
-def tensors(step: int) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
+def tensors(step):
     """Weights and moments that say which step they are of."""
     weights = {name: torch.full(shape, float(step)) for name, shape in SHAPES.items()}
     moments = {f"{key}.{name}": torch.full(shape, -float(step)) for name, shape in SHAPES.items() for key in ADAM}
     return weights, moments
 
 
-def save_without_end(folder: Path) -> None:
+def save_without_end(folder):
     """What training does, save after save."""
     found = find_newest(folder)
     step = found[1].step if found else 0
@@ -44,7 +43,7 @@ def save_without_end(folder: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("moment", range(10))
-def test_a_process_killed_while_it_saves_leaves_a_good_checkpoint(tmp_path: Path, moment: int) -> None:
+def test_a_process_killed_while_it_saves_leaves_a_good_checkpoint(tmp_path, moment):
     write(tmp_path, state(1), *tensors(1))
     saver = multiprocessing.get_context("fork").Process(target=save_without_end, args=(tmp_path,))
     saver.start()
@@ -66,7 +65,7 @@ def test_a_process_killed_while_it_saves_leaves_a_good_checkpoint(tmp_path: Path
     assert not list(tmp_path.glob(".*")), "what the crash left is gone"
 
 
-def test_prune_removes_what_killed_writers_left(tmp_path: Path) -> None:
+def test_prune_removes_what_killed_writers_left(tmp_path):
     kept = write(tmp_path, state(1), *tensors(1))
     (tmp_path / ".step-00000002.tmp").mkdir()
     (tmp_path / ".step-00000002.tmp" / checkpoint_folder.WEIGHTS).write_bytes(b"half")
@@ -75,7 +74,7 @@ def test_prune_removes_what_killed_writers_left(tmp_path: Path) -> None:
     assert sorted(tmp_path.iterdir()) == [tmp_path / "latest", kept]
 
 
-def test_the_checkpoint_that_was_written_outlives_damaged_ones_after_it(tmp_path: Path) -> None:
+def test_the_checkpoint_that_was_written_outlives_damaged_ones_after_it(tmp_path):
     for step in (8, 9):
         write(tmp_path, state(step), *tensors(step))
         (tmp_path / name_of(step) / checkpoint_folder.WEIGHTS).write_bytes(b"damaged")
@@ -89,9 +88,7 @@ def test_the_checkpoint_that_was_written_outlives_damaged_ones_after_it(tmp_path
     "name", [checkpoint_folder.WEIGHTS, checkpoint_folder.MOMENTS, checkpoint_folder.STATE, checkpoint_folder.SUMS]
 )
 @pytest.mark.parametrize("harm", ["gone", "cut", "flipped"])
-def test_a_damaged_checkpoint_is_passed_over_for_the_one_before(
-    tmp_path: Path, name: str, harm: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_damaged_checkpoint_is_passed_over_for_the_one_before(tmp_path, name, harm, capsys):
     for step in (3, 4):
         write(tmp_path, state(step), *tensors(step))
     path = tmp_path / name_of(4) / name
@@ -109,7 +106,7 @@ def test_a_damaged_checkpoint_is_passed_over_for_the_one_before(
 @pytest.mark.parametrize(
     "name", [checkpoint_folder.WEIGHTS, checkpoint_folder.MOMENTS, checkpoint_folder.STATE, checkpoint_folder.SUMS]
 )
-def test_a_checkpoint_that_cannot_be_read_now_is_not_taken_for_damaged(tmp_path: Path, name: str) -> None:
+def test_a_checkpoint_that_cannot_be_read_now_is_not_taken_for_damaged(tmp_path, name):
     for step in (3, 4):
         write(tmp_path, state(step), *tensors(step))
     path = tmp_path / name_of(4) / name
@@ -119,21 +116,21 @@ def test_a_checkpoint_that_cannot_be_read_now_is_not_taken_for_damaged(tmp_path:
         find_newest(tmp_path)
 
 
-def test_the_checksums_are_those_of_sha256sum(tmp_path: Path) -> None:
+def test_the_checksums_are_those_of_sha256sum(tmp_path):
     path = write(tmp_path, state(1), *tensors(1))
     done = subprocess.run(["sha256sum", "--check", "SHA256SUMS"], cwd=path, capture_output=True)
     assert done.returncode == 0
     assert done.stdout.count(b": OK") == 3
 
 
-def test_the_last_ones_and_every_so_many_are_kept(tmp_path: Path) -> None:
+def test_the_last_ones_and_every_so_many_are_kept(tmp_path):
     for step in range(2, 14, 2):
         (tmp_path / name_of(step)).mkdir()
     prune(tmp_path / name_of(12), 2, keep_every=4)
     assert list(checkpoint_folder.steps(tmp_path)) == [4, 8, 10, 12]
 
 
-def test_those_kept_for_their_words_do_not_count_among_the_last_ones(tmp_path: Path) -> None:
+def test_those_kept_for_their_words_do_not_count_among_the_last_ones(tmp_path):
     for step in range(1, 8):
         mark = 1e6 if step in (2, 6, 7) else None
         write(tmp_path, dataclasses.replace(state(step), mark=mark), *tensors(step))
@@ -144,7 +141,7 @@ def test_those_kept_for_their_words_do_not_count_among_the_last_ones(tmp_path: P
     assert checkpoint.average(path, last, 4)[1] == [3, 4, 5, 7]
 
 
-def test_the_best_of_each_that_stays_does_too_and_is_not_averaged(tmp_path: Path) -> None:
+def test_the_best_of_each_that_stays_does_too_and_is_not_averaged(tmp_path):
     for step in range(10, 100, 10):
         best = {"step": 50 if step >= 50 else 10, "loss": 1.0}
         path = write(tmp_path, dataclasses.replace(state(step), best=best), {"w": torch.full((2,), float(step))}, {})
@@ -154,7 +151,7 @@ def test_the_best_of_each_that_stays_does_too_and_is_not_averaged(tmp_path: Path
     assert checkpoint.average(*last, 2)[1] == [80, 90]
 
 
-def test_the_last_one_before_the_decay_stays_and_is_not_averaged(tmp_path: Path) -> None:
+def test_the_last_one_before_the_decay_stays_and_is_not_averaged(tmp_path):
     kept = []
     for step in range(10, 100, 10):
         path = write(tmp_path, state(step), {"w": torch.full((2,), float(step))}, {})
@@ -168,7 +165,7 @@ def test_the_last_one_before_the_decay_stays_and_is_not_averaged(tmp_path: Path)
         checkpoint.average(*last, 3)
 
 
-def test_a_checkpoint_under_another_name_is_averaged_by_its_step(tmp_path: Path) -> None:
+def test_a_checkpoint_under_another_name_is_averaged_by_its_step(tmp_path):
     for step in (2, 4, 8):
         write(tmp_path / "run", state(step), *tensors(step))
     for folder in (tmp_path, tmp_path / "run"):
@@ -183,7 +180,7 @@ def test_a_checkpoint_under_another_name_is_averaged_by_its_step(tmp_path: Path)
         checkpoint.average(*checkpoint_folder.locate(tmp_path / "best"), 2)
 
 
-def test_checkpoints_kept_for_their_words_are_averaged_only_as_the_last(tmp_path: Path) -> None:
+def test_checkpoints_kept_for_their_words_are_averaged_only_as_the_last(tmp_path):
     for step, mark in ((0, 0.0), (10, 1e6), (80, None), (90, None), (100, 2e6)):
         write(tmp_path, replace(state(step), mark=mark), {"w": torch.full((2,), float(step))}, {})
     weights, steps = checkpoint.average(*checkpoint_folder.locate(tmp_path / name_of(100)), 3)

@@ -11,7 +11,10 @@ from pipeline.errors import ConfigError
 from tests.support.refusals import refused
 
 
-def decided(device: str, stage: int = 1, compile: bool | None = ComputeConfig().compile) -> bool:
+DEFAULT = ComputeConfig().compile
+
+
+def decided(device, stage=1, compile=DEFAULT):
     config = TrainConfig(
         out="out", compute=ComputeConfig(compile=compile), deepspeed={"zero_optimization": {"stage": stage}}
     )
@@ -19,21 +22,21 @@ def decided(device: str, stage: int = 1, compile: bool | None = ComputeConfig().
 
 
 @pytest.mark.parametrize("stage", [0, 1, 2])
-def test_the_default_is_compiled_on_a_gpu_with_a_compiler_and_eager_on_a_cpu(stage: int) -> None:
+def test_the_default_is_compiled_on_a_gpu_with_a_compiler_and_eager_on_a_cpu(stage):
     assert decided("cuda", stage) is has_compiler()
     assert decided("cpu", stage) is False
 
 
-def test_parameters_that_are_gathered_are_not_compiled_by_default() -> None:
+def test_parameters_that_are_gathered_are_not_compiled_by_default():
     assert decided("cuda", stage=3) is False
 
 
-def test_a_choice_is_kept() -> None:
+def test_a_choice_is_kept():
     assert decided("cuda", compile=False) is False
     assert decided("cpu", compile=True) is True
 
 
-def test_without_a_compiler_the_default_is_eager_and_the_choice_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_compiler_the_default_is_eager_and_the_choice_refused(monkeypatch):
     monkeypatch.setenv("PATH", "")
     monkeypatch.delenv("CC", raising=False)
     assert decided("cuda") is False

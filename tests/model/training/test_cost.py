@@ -19,15 +19,15 @@ from tests.model.encoders import test_bert
 LENGTH = 128
 
 
-def config(size: str) -> ModelConfig:
+def config(size):
     return test_bert.size(size, vocab_size=30522, attention="flash")
 
 
-def setting(size: str, half: bool = True, recompute: bool = False, **more) -> Setting:
+def setting(size, half=True, recompute=False, **more):
     return Setting(config(size), 2 if half else 4, recompute, 0.15, more.pop("stage", 1), more.pop("ranks", 1))
 
 
-def kept_bytes(given: Setting, tokens: int) -> int:
+def kept_bytes(given, tokens):
     """Bytes of all distinct storages, not parameters, that a forward pass saves."""
     dtype = torch.bfloat16 if given.size == 2 else torch.float32
     with torch.device("meta"):
@@ -42,7 +42,7 @@ def kept_bytes(given: Setting, tokens: int) -> int:
     own = {parameter.untyped_storage()._cdata for parameter in model.parameters()}
     kept: dict[int, torch.Tensor] = {}
 
-    def keep(tensor: torch.Tensor) -> torch.Tensor:
+    def keep(tensor):
         kept[tensor.untyped_storage()._cdata] = tensor
         return tensor
 
@@ -54,7 +54,7 @@ def kept_bytes(given: Setting, tokens: int) -> int:
 
 @pytest.mark.parametrize("half", [True, False])
 @pytest.mark.parametrize("size", ["tiny", "base", "large", "modern-base"])
-def test_what_a_token_takes_is_what_the_model_keeps_of_it(size: str, half: bool) -> None:
+def test_what_a_token_takes_is_what_the_model_keeps_of_it(size, half):
     """Without dropout, whose mask has one byte an element on a GPU, but more on a meta tensor."""
     given = setting(size, half)
     bare = dataclasses.replace(given.model, dropout=0.0, attention_dropout=0.0)
@@ -66,12 +66,12 @@ def test_what_a_token_takes_is_what_the_model_keeps_of_it(size: str, half: bool)
 
 
 @pytest.mark.parametrize("size", ["tiny", "base", "large", "modern-base"])
-def test_parameters_are_counted(size: str) -> None:
+def test_parameters_are_counted(size):
     true = sum(shape.numel() for shape in parameter_shapes(config(size)).values())
     assert cost.parameters(config(size)) == pytest.approx(true, rel=0.03)
 
 
-def test_more_fits_where_there_is_more_room() -> None:
+def test_more_fits_where_there_is_more_room():
     fits = cost.tokens_that_fit
     assert fits(setting("base"), 80 * GIB) == cost.ENOUGH
     assert 2_000 < fits(setting("large"), 16 * GIB) < fits(setting("large"), 40 * GIB)
@@ -83,7 +83,7 @@ def test_more_fits_where_there_is_more_room() -> None:
 
 @pytest.mark.parametrize("average", [False, True])
 @pytest.mark.parametrize("size", ["tiny", "base", "modern-base"])
-def test_what_is_fixed_is_what_pytorchs_own_optimizer_holds(size: str, average: bool) -> None:
+def test_what_is_fixed_is_what_pytorchs_own_optimizer_holds(size, average):
     with torch.device("meta"):
         model = build_model(config(size))
     parameters = list(model.parameters())
@@ -100,7 +100,7 @@ def test_what_is_fixed_is_what_pytorchs_own_optimizer_holds(size: str, average: 
 @pytest.mark.parametrize("share", [0.15, 0.5, 1.0])
 @pytest.mark.parametrize("lengths", [[128], [64, 96, 32]], ids=str)
 @pytest.mark.parametrize("architecture", ["bert", "modernbert"])
-def test_operations_are_those_that_pytorch_counts(architecture: str, lengths: list[int], share: float) -> None:
+def test_operations_are_those_that_pytorch_counts(architecture, lengths, share):
     """The published count has no pooler, and all rows of the last layer, of which ours computes those that are read."""
     sizes = {"layers": 2, "hidden": 32, "heads": 2, "feed_forward": 96, "vocab_size": 211, "positions": 128}
     given = ModelConfig(name="x", architecture=architecture, local_window=256, dropout=0.0, **sizes)  # type: ignore[arg-type]
@@ -134,15 +134,13 @@ def test_operations_are_those_that_pytorch_counts(architecture: str, lengths: li
         (True, 2, 4, {"offload": True}, 2 + 0.5),
     ],
 )
-def test_a_parameter_takes_its_weight_gradient_and_moments_divided_by_zero(
-    half: bool, stage: int, ranks: int, more: dict[str, bool], each: float
-) -> None:
+def test_a_parameter_takes_its_weight_gradient_and_moments_divided_by_zero(half, stage, ranks, more, each):
     given = dataclasses.replace(setting("base", half, stage=stage, ranks=ranks), **more)
     assert cost.state_bytes(given) == each * cost.parameters(given.model)
 
 
 @pytest.mark.parametrize("half", [True, False])
-def test_what_fits_leaves_a_tenth_of_the_memory_and_room_for_gradients_of_a_layer(half: bool) -> None:
+def test_what_fits_leaves_a_tenth_of_the_memory_and_room_for_gradients_of_a_layer(half):
     given, memory = setting("large", half), 20 * 2**30
     widest = (2 if half else 4) * (4 * given.model.hidden + 2 * given.model.feed_forward)
     most = cost.tokens_that_fit(given, memory)
@@ -154,13 +152,13 @@ def test_what_fits_leaves_a_tenth_of_the_memory_and_room_for_gradients_of_a_laye
 LARGE = ModelConfig(name="large", layers=24, hidden=1024, heads=16, feed_forward=4096, vocab_size=30522)
 
 
-def test_count_is_the_published_one() -> None:
+def test_count_is_the_published_one():
     layers, h, v, t = 24, 1024, 30522, 128
     published = (72 * layers * h**2 + 12 * layers * h * t + 6 * (h * v + h**2) * 0.15) * t
     assert cost.flops(LARGE, [t]) == pytest.approx(published, rel=1e-6)
 
 
-def test_a_local_layer_costs_the_pairs_in_sight_and_a_gated_unit_its_third_product() -> None:
+def test_a_local_layer_costs_the_pairs_in_sight_and_a_gated_unit_its_third_product():
     sizes = {"layers": 4, "hidden": 16, "heads": 2, "feed_forward": 24, "vocab_size": 50}
     modern = ModelConfig(name="m", architecture="modernbert", local_window=8, **sizes)
     for length in (1, 4, 5, 6, 40):

@@ -12,7 +12,7 @@ ZERO = "deepspeed.zero_optimization"
 CPU = World(0, 2, torch.device("cpu"))
 
 
-def settings(stage: int, optimizer: str = "lamb", precision: str = "fp32", **deepspeed: object):
+def settings(stage, optimizer="lamb", precision="fp32", **deepspeed):
     zero = {"stage": stage} | deepspeed.pop("zero", {})  # type: ignore[operator]
     return deepspeed_config(
         TrainConfig(
@@ -44,7 +44,7 @@ def settings(stage: int, optimizer: str = "lamb", precision: str = "fp32", **dee
         ({"stage": 1, "train_batch_size": 256}, "deepspeed.train_batch_size"),
     ],
 )
-def test_what_would_train_wrongly_is_refused(refused, key) -> None:
+def test_what_would_train_wrongly_is_refused(refused, key):
     with pytest.raises(ConfigError) as raised:
         settings(**refused)
     assert raised.value.key == key
@@ -62,17 +62,17 @@ def test_what_would_train_wrongly_is_refused(refused, key) -> None:
         ({"flops_profiler": {"detail": 1}}, "flops_profiler.detailed"),
     ],
 )
-def test_a_key_that_deepspeed_lacks_has_a_neighbour(typed, meant) -> None:
+def test_a_key_that_deepspeed_lacks_has_a_neighbour(typed, meant):
     with pytest.raises(ConfigError, match=f"did you mean deepspeed.{meant}[?]"):
         deepspeed_config(TrainConfig(out="out", deepspeed=typed), CPU)
 
 
-def test_a_batch_is_cut_into_equal_counts_of_micro_batches() -> None:
+def test_a_batch_is_cut_into_equal_counts_of_micro_batches():
     made = settings(2, gradient_clipping=1.0)
     assert made["gradient_accumulation_steps"] * made["train_micro_batch_size_per_gpu"] * 2 == 256
 
 
-def test_a_key_of_the_precision_leaves_it_enabled() -> None:
+def test_a_key_of_the_precision_leaves_it_enabled():
     made = settings(1, precision="bf16", bf16={"immediate_grad_update": True})
     assert made["bf16"] == {"enabled": True, "immediate_grad_update": True}
 
@@ -85,9 +85,7 @@ def test_a_key_of_the_precision_leaves_it_enabled() -> None:
         ({"WORLD_SIZE": "2"}, 2),
     ],
 )
-def test_the_ranks_of_a_node_share_its_cores(
-    environment: dict[str, str], ranks: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_ranks_of_a_node_share_its_cores(environment, ranks, monkeypatch):
     for name in ("LOCAL_WORLD_SIZE", "LOCAL_SIZE", "WORLD_SIZE"):
         monkeypatch.delenv(name, raising=False)
     for name, value in environment.items():

@@ -3,7 +3,6 @@
 import ast
 import tomllib
 from datetime import timedelta
-from pathlib import Path
 
 import deepspeed
 import pytest
@@ -18,7 +17,7 @@ PATCHES = "model/training/deepspeed_patches.py"
 
 
 @pytest.mark.parametrize("version", ["0.19.7", "0.19.9", "0.20.0"])
-def test_another_version_is_refused_at_the_start(version: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_version_is_refused_at_the_start(version, monkeypatch):
     monkeypatch.setattr(deepspeed, "__version__", version)
     with pytest.raises(InputError) as raised:
         deepspeed_engine.start_world(rank_card.describe(TrainConfig(out="out"), ""), 1)
@@ -26,7 +25,7 @@ def test_another_version_is_refused_at_the_start(version: str, monkeypatch: pyte
     assert f"pip install deepspeed=={deepspeed_patches.VERSION}" in str(raised.value)
 
 
-def test_the_version_is_the_one_that_is_installed_with_the_project(root: Path) -> None:
+def test_the_version_is_the_one_that_is_installed_with_the_project(root):
     deepspeed_patches.require_version()
     wanted = tomllib.loads((root / "pyproject.toml").read_text())["project"]["dependencies"]
     major, minor, patch = deepspeed_patches.VERSION.split(".")
@@ -34,7 +33,7 @@ def test_the_version_is_the_one_that_is_installed_with_the_project(root: Path) -
     assert f"deepspeed>={deepspeed_patches.VERSION},<{end}" in wanted
 
 
-def test_a_group_without_a_timeout_has_that_of_the_training(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_group_without_a_timeout_has_that_of_the_training(monkeypatch):
     for name in ("default_pg_timeout", "default_pg_nccl_timeout"):
         monkeypatch.setattr(distributed_c10d, name, None)
     deepspeed_patches.before_start(timedelta(seconds=7), on_gpus=False)
@@ -43,7 +42,7 @@ def test_a_group_without_a_timeout_has_that_of_the_training(monkeypatch: pytest.
         assert found == timedelta(seconds=7)
 
 
-def test_one_file_replaces_attributes_of_wrappers_and_libraries(root: Path) -> None:
+def test_one_file_replaces_attributes_of_wrappers_and_libraries(root):
     """An assignment to a private or a library's attribute is a patch."""
     found = set()
     for path in (root / "model").rglob("*.py"):

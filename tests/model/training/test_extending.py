@@ -4,9 +4,7 @@ import dataclasses
 import json
 import os
 import shutil
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -31,7 +29,7 @@ MODEL = ModelConfig(name="tiny", layers=2, hidden=32, heads=2, feed_forward=64)
 STABLE = 12  # steps of the short one before its decay
 
 
-def config(steps: int, schedule: dict[str, Any], **more: Any) -> TrainConfig:
+def config(steps, schedule, **more):
     objective = ObjectiveConfig(name="mlm", next_sentence=False, mask_share=more.pop("share", 0.15))
     return TrainConfig(
         steps=steps,
@@ -43,20 +41,20 @@ def config(steps: int, schedule: dict[str, Any], **more: Any) -> TrainConfig:
     )
 
 
-def hash_of(step: int, made: TrainConfig) -> str:
+def hash_of(step, made):
     return first_steps_of(made).hash_of(step)
 
 
-def common_of(config: TrainConfig, sources: dict[str, str]) -> str:
+def common_of(config, sources):
     return fingerprints.partial_fingerprint(config, sources, extending.independent_keys(config))
 
 
-def first_steps_of(made: TrainConfig, shards: str = "shards") -> TrajectoryHash:
+def first_steps_of(made, shards="shards"):
     assert made.steps is not None
     return TrajectoryHash(made, made.steps, common_of(made, {"data.dir": shards}))
 
 
-def note(out: Path, step: int, made: TrainConfig) -> None:
+def note(out, step, made):
     """Write what a checkpoint says of its first steps."""
     state = out / "checkpoints" / "short" / checkpoint_folder.name_of(step) / checkpoint_folder.STATE
     state.parent.mkdir(parents=True)
@@ -65,7 +63,7 @@ def note(out: Path, step: int, made: TrainConfig) -> None:
 
 
 @pytest.mark.parametrize(("steps", "schedule", "wanted"), [(40, "constant", 12), (40, "linear", 0), (9, "constant", 9)])
-def test_a_plan_knows_where_a_longer_training_begins(steps: int, schedule: str, wanted: int, tmp_path: Path) -> None:
+def test_a_plan_knows_where_a_longer_training_begins(steps, schedule, wanted, tmp_path):
     short, new = (config(n, {"name": schedule, "warmup_steps": 3}, out=str(tmp_path)) for n in (20, steps))
     sources = {"data.dir": "shards"}
     assert extending.step_in_common(new, common_of(new, sources)) == 0
@@ -75,7 +73,7 @@ def test_a_plan_knows_where_a_longer_training_begins(steps: int, schedule: str, 
     assert f"step {wanted}" in graph.first_step(new, "another", sources)[1]
 
 
-def test_a_plan_names_the_key_with_which_a_training_continues(tmp_path: Path) -> None:
+def test_a_plan_names_the_key_with_which_a_training_continues(tmp_path):
     schedule = {"name": "wsd", "warmup_share": 0.1, "decay_share": 0.4}
     short, new = (config(n, schedule, out=str(tmp_path), share=[0.3, 0.15]) for n in (20, 40))
     note(tmp_path, 10, short)
@@ -101,8 +99,8 @@ runs_of = st.tuples(st.integers(1, 30), schedules, shares)
 
 
 @given(runs_of, runs_of, st.integers(1, 30))
-def test_steps_are_the_same_if_all_that_they_depend_on_is(one, other, step) -> None:
-    def steps_of(made: TrainConfig) -> list[tuple[float, int, float]]:
+def test_steps_are_the_same_if_all_that_they_depend_on_is(one, other, step):
+    def steps_of(made):
         total = made.steps or 0
         return [
             (
@@ -131,18 +129,18 @@ def test_steps_are_the_same_if_all_that_they_depend_on_is(one, other, step) -> N
         {"model": dataclasses.replace(MODEL, layers=3)},
     ],
 )
-def test_other_settings_make_other_steps(more: dict[str, Any]) -> None:
+def test_other_settings_make_other_steps(more):
     usual = config(10, {})
     assert hash_of(5, usual) != hash_of(5, dataclasses.replace(usual, **more))
 
 
-def test_evaluations_and_limits_change_no_step() -> None:
+def test_evaluations_and_limits_change_no_step():
     usual = config(10, {})
     other = dataclasses.replace(usual, evaluate_samples=7, words=100, epochs=3, save_every=3)
     assert hash_of(5, usual) == hash_of(5, other)
 
 
-def test_hashes_are_the_same_in_any_order_and_of_these_shards() -> None:
+def test_hashes_are_the_same_in_any_order_and_of_these_shards():
     made = config(10, {})
     first_steps = first_steps_of(made)
     hashes = {step: first_steps.hash_of(step) for step in (9, 2, 5, 5, 0)}
@@ -152,39 +150,39 @@ def test_hashes_are_the_same_in_any_order_and_of_these_shards() -> None:
 
 
 @pytest.fixture(scope="module")
-def train(work: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
+def train(work, tmp_path_factory):
     data = counted(work, tmp_path_factory.mktemp("words") / "prepare")
     common = [f"workdir={work}", f"data.dir={data}", *SMALL, *SAVING]
 
-    def run(out: Path, *words: str, ranks: int = 1) -> str:
+    def run(out, *words, ranks=1):
         return train_many([(ranks, [*common, f"out={out}", *words])])
 
     return run
 
 
 @pytest.fixture(scope="module")
-def short(train: Callable[..., str], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def short(train, tmp_path_factory):
     out = tmp_path_factory.mktemp("short") / "train"
     train(out, *SHORT)
     return out
 
 
-def copied(short: Path, folder: Path) -> Path:
+def copied(short, folder):
     return Path(shutil.copytree(short, folder / "train"))
 
 
-def weights(out: Path) -> tuple[int, dict[str, torch.Tensor]]:
+def weights(out):
     path, state = checkpoint_folder.locate(out)
     reader = checkpoint.Tensors(path)
     return state.step, {name: reader.weight(name) for _, name in sorted(reader.moments)}
 
 
-def steps_kept(out: Path) -> dict[str, list[int]]:
+def steps_kept(out):
     return {run.name: list(checkpoint_folder.steps(run)) for run in checkpoint_folder.runs(out).iterdir()}
 
 
 @pytest.mark.slow
-def test_the_last_checkpoint_before_the_decay_is_kept(short: Path) -> None:
+def test_the_last_checkpoint_before_the_decay_is_kept(short):
     made = config(20, {"decay_share": 0.4, "warmup_share": 0.1})
     assert steps_before_decay(made.schedule, 20) == STABLE
     ((run, kept),) = steps_kept(short).items()
@@ -198,9 +196,7 @@ def test_the_last_checkpoint_before_the_decay_is_kept(short: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_longer_training_is_the_same_as_one_from_the_start(
-    train: Callable[..., str], short: Path, tmp_path: Path
-) -> None:
+def test_a_longer_training_is_the_same_as_one_from_the_start(train, short, tmp_path):
     extended = copied(short, tmp_path)
     said = train(extended, *LONG)
     assert "train: the first 12 steps are those of " in said
@@ -218,9 +214,7 @@ def test_a_longer_training_is_the_same_as_one_from_the_start(
 
 
 @pytest.mark.slow
-def test_a_rerun_names_what_one_that_was_killed_had_saved(
-    train: Callable[..., str], short: Path, tmp_path: Path
-) -> None:
+def test_a_rerun_names_what_one_that_was_killed_had_saved(train, short, tmp_path):
     """Else a mean of checkpoints would take the one before the decay, which only its name sets apart."""
     out = copied(short, tmp_path)
     (run,) = checkpoint_folder.runs(out).iterdir()
@@ -235,7 +229,7 @@ def test_a_rerun_names_what_one_that_was_killed_had_saved(
 
 
 @pytest.mark.slow
-def test_steps_that_differ_are_made(train: Callable[..., str], short: Path, tmp_path: Path) -> None:
+def test_steps_that_differ_are_made(train, short, tmp_path):
     out = copied(short, tmp_path)
     said = train(out, *LONG, "steps=21", "schedule.warmup_steps=3")
     assert "resumed" not in said
@@ -243,17 +237,17 @@ def test_steps_that_differ_are_made(train: Callable[..., str], short: Path, tmp_
 
 
 @pytest.mark.slow
-def test_an_interrupted_start_takes_up_the_rest(short: Path, tmp_path: Path) -> None:
+def test_an_interrupted_start_takes_up_the_rest(short, tmp_path):
     out = copied(short, tmp_path)
     (run,) = checkpoint_folder.runs(out).iterdir()
     shared, own = run / checkpoint_folder.name_of(STABLE), run.with_name("f" * 12)
     state = checkpoint_folder.read_state(shared)
 
     class Same(TrajectoryHash):
-        def __init__(self) -> None:
+        def __init__(self):
             self._steps = STABLE
 
-        def hash_of(self, step: int) -> str:
+        def hash_of(self, step):
             return state.first_steps or ""
 
     assert extending.find_newest(own, Same(), "of other shards", needs_words=False, fetch=print) is None
@@ -271,7 +265,7 @@ def test_an_interrupted_start_takes_up_the_rest(short: Path, tmp_path: Path) -> 
 
 
 @pytest.mark.slow
-def test_a_damaged_checkpoint_is_not_taken_up(train: Callable[..., str], short: Path, tmp_path: Path) -> None:
+def test_a_damaged_checkpoint_is_not_taken_up(train, short, tmp_path):
     out = copied(short, tmp_path)
     (run,) = checkpoint_folder.runs(out).iterdir()
     damaged = run / checkpoint_folder.name_of(STABLE) / checkpoint_folder.WEIGHTS

@@ -1,7 +1,6 @@
 """64 ranks, one at a time in one process: whose part of weights and gradients each has."""
 
 import math
-from pathlib import Path
 
 import pytest
 from omegaconf import OmegaConf
@@ -20,31 +19,31 @@ COUNTED = [case for case in CASES if case[0] < 3]
 
 
 @pytest.fixture(scope="module")
-def ranks() -> dict[tuple[int, int], dict]:
+def ranks():
     return {tuple(row["case"]): row for row in printed(forked.module("tests.model.workers.fake_ranks"))}
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_batches_are_divided_by_ranks_and_micro_batches(ranks, case: tuple[int, int]) -> None:
+def test_batches_are_divided_by_ranks_and_micro_batches(ranks, case):
     assert ranks[case]["batch"] == BATCH
     assert ranks[case]["micro_batches"] == BATCH // WORLD // MICRO_BATCH
 
 
 @pytest.mark.parametrize("case", COUNTED)
-def test_a_rank_has_its_part_of_all_weights_and_gradients(ranks, case: tuple[int, int]) -> None:
+def test_a_rank_has_its_part_of_all_weights_and_gradients(ranks, case):
     row = ranks[case]
     assert row["equal"] == {"weights": True, "gradients": True}
     share = math.ceil(row["parameters"] / WORLD)
     assert share - WORLD <= row["pieces"] <= share + WORLD  # two groups, aligned; the last is short
 
 
-def test_a_rank_owns_its_share_where_each_parameter_is_divided(ranks) -> None:
+def test_a_rank_owns_its_share_where_each_parameter_is_divided(ranks):
     row = ranks[3, 0]
     assert row["parameters"] / WORLD <= row["owned"] < 1.05 * row["parameters"] / WORLD
 
 
 @pytest.mark.parametrize("case", COUNTED)
-def test_the_memory_that_is_planned_is_what_a_rank_has(ranks, case: tuple[int, int]) -> None:
+def test_the_memory_that_is_planned_is_what_a_rank_has(ranks, case):
     row, stage = ranks[case], case[0]
     passing = 2 * row["parameters"] / (WORLD if stage == 2 else 1)  # gradients of a pass, in bf16
     counted = (sum(row["bytes"].values()) + passing) / row["parameters"]
@@ -53,7 +52,7 @@ def test_the_memory_that_is_planned_is_what_a_rank_has(ranks, case: tuple[int, i
     assert planned / cost.parameters(SIZE) == pytest.approx(counted, rel=0.01)
 
 
-def test_the_recipe_of_64_gpus_gives_each_enough(root: Path) -> None:
+def test_the_recipe_of_64_gpus_gives_each_enough(root):
     words = (root / "k8s" / "overlays" / "gpu-8x8" / "overrides").read_text().split()
     (recipe,) = (word.removeprefix("recipe=") for word in words if word.startswith("recipe="))
     stages = OmegaConf.load(CONF / "recipe" / f"{recipe}.yaml").stages

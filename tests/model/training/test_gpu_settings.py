@@ -9,7 +9,7 @@ from omegaconf import OmegaConf
 from model.config import OptimizerConfig, TrainConfig
 from model.distributed.world import World
 from model.encoders.architectures import build_model
-from model.encoders.encoder import MaskedHead, PretrainingModel, prepare_for
+from model.encoders.encoder import MaskedHead, prepare_for
 from model.training import cost
 from model.training.deepspeed_engine import deepspeed_config
 from model.training.step_metrics import losses
@@ -20,7 +20,7 @@ STAGES = sorted(path.stem for path in (CONF / "deepspeed").glob("*.yaml"))
 BUCKET = 50_000_000
 
 
-def settings(stage: str, device: str, precision: str = "bf16") -> dict:
+def settings(stage, device, precision="bf16"):
     chosen = OmegaConf.to_container(OmegaConf.load(CONF / "deepspeed" / f"{stage}.yaml"))
     assert isinstance(chosen, dict)
     config = TrainConfig(out="out", optimizer=OptimizerConfig(name="adamw"), precision=precision, deepspeed=chosen)
@@ -28,7 +28,7 @@ def settings(stage: str, device: str, precision: str = "bf16") -> dict:
 
 
 @pytest.mark.parametrize("stage", [name for name in STAGES if name != "zero0"])
-def test_on_gpus_gradients_are_sent_while_others_are_computed(stage: str) -> None:
+def test_on_gpus_gradients_are_sent_while_others_are_computed(stage):
     zero = settings(stage, "cuda")["zero_optimization"]
     assert zero["overlap_comm"] is True
     assert zero["reduce_bucket_size"] <= BUCKET
@@ -38,14 +38,14 @@ def test_on_gpus_gradients_are_sent_while_others_are_computed(stage: str) -> Non
 
 
 @pytest.mark.parametrize("stage", [name for name in STAGES if name != "zero0"])
-def test_on_a_cpu_nothing_is_pinned_or_overlapped(stage: str) -> None:
+def test_on_a_cpu_nothing_is_pinned_or_overlapped(stage):
     zero = settings(stage, "cpu")["zero_optimization"]
     assert zero.keys() <= {"stage", "offload_optimizer", "offload_param"}
     assert not any(value.get("pin_memory") for value in zero.values() if isinstance(value, dict))
 
 
 @pytest.mark.parametrize("stage", [name for name in STAGES if name != "zero0"])
-def test_gradients_of_micro_batches_and_ranks_are_added_up_in_fp32(stage: str) -> None:
+def test_gradients_of_micro_batches_and_ranks_are_added_up_in_fp32(stage):
     made = settings(stage, "cuda")
     assert made["data_types"] == {"grad_accum_dtype": "fp32"}
     assert made["communication_data_type"] == "fp32"
@@ -53,11 +53,11 @@ def test_gradients_of_micro_batches_and_ranks_are_added_up_in_fp32(stage: str) -
     assert "data_types" not in settings(stage, "cuda", "fp32")
 
 
-def test_no_timer_of_deepspeeds_waits_for_the_device() -> None:
+def test_no_timer_of_deepspeeds_waits_for_the_device():
     assert settings("zero1", "cuda")["timers"]["throughput"]["enabled"] is False
 
 
-def test_made_up_entries_of_the_vocabulary_change_nothing() -> None:
+def test_made_up_entries_of_the_vocabulary_change_nothing():
     plain, filled = (make() for _ in range(2))
     prepare_for(torch.device("cuda"), torch.bfloat16, filled)
     batch = ragged([20, 31, 7])
@@ -78,12 +78,12 @@ def test_made_up_entries_of_the_vocabulary_change_nothing() -> None:
         torch.testing.assert_close(one.grad.to_dense(), other.grad.to_dense())
 
 
-def make() -> PretrainingModel:
+def make():
     torch.manual_seed(0)
     return build_model(dataclasses.replace(small(), dropout=0.0, attention_dropout=0.0))
 
 
-def test_a_run_on_a_cpu_has_no_made_up_entries() -> None:
+def test_a_run_on_a_cpu_has_no_made_up_entries():
     heads = [part for part in make().modules() if isinstance(part, MaskedHead)]
     assert [head.multiple for head in heads] == [1]
 
@@ -104,5 +104,5 @@ def test_a_run_on_a_cpu_has_no_made_up_entries() -> None:
         ("NVIDIA RTX A1000", None),
     ],
 )
-def test_a_devices_peak_is_found_by_its_whole_name(name: str, figure: float | None) -> None:
+def test_a_devices_peak_is_found_by_its_whole_name(name, figure):
     assert cost.published_peak(name) == figure

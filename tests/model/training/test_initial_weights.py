@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import asdict, replace
-from pathlib import Path
 
 import pytest
 import torch
@@ -25,7 +24,7 @@ WORDS = WordPiece(build(ENTRIES))
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path):
     """A masked LM without pooler and next-sentence head."""
     sizes = {theirs: getattr(CONFIG, ours) for ours, theirs in NAMES["bert"].sizes.items()}
     torch.manual_seed(0)
@@ -33,9 +32,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_rank_0_says_what_was_drawn(
-    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rank_0_says_what_was_drawn(folder, capsys, monkeypatch):
     state = initial_weights.start(folder, CONFIG, WORDS).state
     drawn = {name for name in state if name.startswith(("pooler.", "next_sentence."))}
     lines = capsys.readouterr().out.splitlines()
@@ -47,16 +44,14 @@ def test_rank_0_says_what_was_drawn(
 
 
 @pytest.mark.parametrize("causal", [False, True])
-def test_a_causal_start_trained_with_full_attention_is_noted(
-    folder: Path, capsys: pytest.CaptureFixture[str], causal: bool
-) -> None:
+def test_a_causal_start_trained_with_full_attention_is_noted(folder, capsys, causal):
     path = folder / "config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"is_decoder": True}))
     initial_weights.start(folder, replace(CONFIG, causal=causal), WORDS)
     assert ("model.causal=true" in capsys.readouterr().out) is not causal
 
 
-def test_settings_that_the_start_has_not_are_noted(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_settings_that_the_start_has_not_are_noted(folder, capsys):
     initial_weights.start(folder, CONFIG, WORDS)
     assert "continues with" not in capsys.readouterr().out
     initial_weights.start(folder, replace(CONFIG, dropout=0.0, layer_norm_epsilon=1e-5), WORDS)
@@ -66,7 +61,7 @@ def test_settings_that_the_start_has_not_are_noted(folder: Path, capsys: pytest.
     assert after == "model.layer_norm_epsilon=1e-12 model.dropout=0.1"
 
 
-def test_a_start_of_another_size_is_refused_with_every_key_to_type(folder: Path) -> None:
+def test_a_start_of_another_size_is_refused_with_every_key_to_type(folder):
     other = replace(CONFIG, layers=2, hidden=32, positions=40)
     with pytest.raises(InputError) as caught:
         initial_weights.start(folder, other, WORDS)
@@ -77,7 +72,7 @@ def test_a_start_of_another_size_is_refused_with_every_key_to_type(folder: Path)
 
 
 @pytest.mark.parametrize("model", ["auto", "wide"])
-def test_longer_sequences_than_a_start_has_learnt_are_refused_with_what_fits(folder: Path, model: str) -> None:
+def test_longer_sequences_than_a_start_has_learnt_are_refused_with_what_fits(folder, model):
     """Not with more positions, which the start would refuse."""
     size = AUTO if model == "auto" else replace(CONFIG, positions=64)
     config = TrainConfig(
@@ -88,12 +83,12 @@ def test_longer_sequences_than_a_start_has_learnt_are_refused_with_what_fits(fol
     assert initial_weights.complete_size(replace(config, model=AUTO), WORDS, 20).positions == 20
 
 
-def test_a_start_of_another_vocabulary_is_refused(folder: Path) -> None:
+def test_a_start_of_another_vocabulary_is_refused(folder):
     with refused(InputError, r"data\.vocab", key="start", value=str(folder)):
         initial_weights.start(folder, replace(CONFIG, vocab_size=60), WORDS)
 
 
-def test_a_start_of_other_entries_is_refused_even_if_as_many(folder: Path) -> None:
+def test_a_start_of_other_entries_is_refused_even_if_as_many(folder):
     (folder / "vocab.txt").write_text("".join(f"{entry}\n" for entry in ENTRIES))
     initial_weights.start(folder, CONFIG, WORDS)
     others = WordPiece(build([*ENTRIES[:-1], "##w"]))
@@ -101,7 +96,7 @@ def test_a_start_of_other_entries_is_refused_even_if_as_many(folder: Path) -> No
         initial_weights.start(folder, CONFIG, others)
 
 
-def test_a_checkpoint_of_other_entries_is_refused_even_if_as_many(tmp_path: Path) -> None:
+def test_a_checkpoint_of_other_entries_is_refused_even_if_as_many(tmp_path):
     weights = build_model(CONFIG).state_dict()
     state = finished.state(1, model=asdict(CONFIG), tokenizer=WORDS.sha256)
     path = checkpoint.write(tmp_path, state, weights, {})
@@ -110,7 +105,7 @@ def test_a_checkpoint_of_other_entries_is_refused_even_if_as_many(tmp_path: Path
         initial_weights.start(path, CONFIG, WordPiece(build([*ENTRIES[:-1], "##w"])))
 
 
-def test_a_start_with_weights_that_are_not_finite_is_refused(folder: Path) -> None:
+def test_a_start_with_weights_that_are_not_finite_is_refused(folder):
     weights = load_file(folder / "model.safetensors")
     weights["bert.encoder.layer.0.output.dense.bias"][3] = float("nan")
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
@@ -121,18 +116,18 @@ def test_a_start_with_weights_that_are_not_finite_is_refused(folder: Path) -> No
 AUTO = ModelConfig(name="auto", layers=0, hidden=0, heads=0, feed_forward=0, positions=0)
 
 
-def test_the_size_of_a_start_is_read_from_its_folder(folder: Path) -> None:
+def test_the_size_of_a_start_is_read_from_its_folder(folder):
     size = AUTO.filled(initial_weights.size_of(folder))
     assert replace(size, vocab_size=30, name=size.size_name) == replace(CONFIG, name="1 x 16")
     assert replace(AUTO, layers=3).filled(initial_weights.size_of(folder)).layers == 3
 
 
-def test_a_tensorflow_checkpoint_is_named_for_what_it_is(tmp_path: Path) -> None:
+def test_a_tensorflow_checkpoint_is_named_for_what_it_is(tmp_path):
     (tmp_path / "bert_model.ckpt.index").write_bytes(b"")
     with pytest.raises(InputError, match="TensorFlow"):
         initial_weights.read(tmp_path)
 
 
-def test_a_model_alone_has_no_optimizer_to_go_on_with(folder: Path) -> None:
+def test_a_model_alone_has_no_optimizer_to_go_on_with(folder):
     with refused(InputError, key="start_optimizer"):
         initial_weights.start(folder, CONFIG, WORDS).checkpoint()

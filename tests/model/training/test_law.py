@@ -5,21 +5,21 @@ import pytest
 from model.training import law
 
 
-def test_more_of_anything_is_never_expected_to_be_worse() -> None:
+def test_more_of_anything_is_never_expected_to_be_worse():
     usual = {"parameters": 1e6, "once": 2e6, "readings": 2.0, "entries": 4096}
     before = law.expect(**usual).bits
     for key, more in {"parameters": 2e6, "once": 4e6, "readings": 4.0}.items():
         assert law.expect(**usual | {key: more}).bits < before
 
 
-def test_a_text_read_again_is_worth_less_than_a_new_one_and_more_than_none() -> None:
+def test_a_text_read_again_is_worth_less_than_a_new_one_and_more_than_none():
     assert law.worth(10.0, 0.5, 5.0) == 5.0, "half of it"
     assert law.worth(10.0, 1.0, 5.0) == 10.0
     assert 10.0 < law.worth(10.0, 2.0, 5.0) < 20.0
     assert law.worth(10.0, 1e6, 5.0) == pytest.approx(60.0)
 
 
-def test_an_interval_is_wider_beyond_the_records() -> None:
+def test_an_interval_is_wider_beyond_the_records():
     low, high = law.table()["range"]["bytes_read"]
     within, far, little = (law.expect(1e6, once, 1.0, 4096) for once in (high, 100 * high, low / 100))
     assert within.beyond == 1.0
@@ -29,7 +29,7 @@ def test_an_interval_is_wider_beyond_the_records() -> None:
         assert other.high / other.low > within.high / within.low > 1
 
 
-def test_a_setting_is_between_those_of_the_nearest_sizes() -> None:
+def test_a_setting_is_between_those_of_the_nearest_sizes():
     rates = law.table()["rate"]
     sizes = sorted(rates)
     for size, value in rates.items():

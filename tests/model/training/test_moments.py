@@ -20,7 +20,7 @@ PAIRS = ("0,0", "0,2", "2,1", "1,3", "3,0")
 
 
 @pytest.mark.slow
-def test_an_optimizer_of_one_moment_resumes_at_any_stage(root: Path, tmp_path: Path) -> None:
+def test_an_optimizer_of_one_moment_resumes_at_any_stage(root, tmp_path):
     script = str(Path(__file__).parents[1] / "workers/one_moment.py")
     environment = {**os.environ, "PYTHONPATH": str(root)}
     runs = printed(forked.fresh(script, free_port(), tmp_path, *PAIRS, env=environment))
@@ -33,12 +33,12 @@ def test_an_optimizer_of_one_moment_resumes_at_any_stage(root: Path, tmp_path: P
 class _Engine:
     """The part of DeepSpeed's engine that is looked at before anything is changed."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.optimizer = torch.optim.AdamW([torch.nn.Parameter(torch.zeros(2))])
         self.moments = {"w": ADAM}
 
 
-def test_the_moments_of_another_optimizer_are_refused(tmp_path: Path) -> None:
+def test_the_moments_of_another_optimizer_are_refused(tmp_path):
     path = checkpoint.write(tmp_path, finished.state(1), {"w": torch.zeros(2)}, {"velocity.w": torch.zeros(2)})
     with refused(InputError, key="optimizer", path=str(path)):
         load_state(_Engine(), checkpoint.Tensors(path), 1)

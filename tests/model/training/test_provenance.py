@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import asdict
-from pathlib import Path
 
 import pytest
 import torch
@@ -22,7 +21,7 @@ EARLIER = {"masked_lm_loss": 4.5, "average_masked_lm_loss": 4.75}
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path):
     """A training that ended after step 7 and was evaluated after steps 3 and 7, not after 5."""
     train = tmp_path / "train"
     torch.manual_seed(0)
@@ -51,9 +50,7 @@ def folder(tmp_path: Path) -> Path:
         (3, True, {"masked_lm_loss": 4.75}),
     ],
 )
-def test_a_checkpoint_has_the_figures_of_its_step(
-    folder: Path, step: int | None, average: bool, validation: dict[str, float]
-) -> None:
+def test_a_checkpoint_has_the_figures_of_its_step(folder, step, average, validation):
     place = folder
     if step is not None:
         place = checkpoint_folder.runs(folder) / ("t" * 12) / checkpoint_folder.name_of(step)
@@ -65,7 +62,7 @@ def test_a_checkpoint_has_the_figures_of_its_step(
     assert found.seconds == 0.5 * step, "those up to it"
 
 
-def test_a_mean_of_several_was_not_evaluated(folder: Path) -> None:
+def test_a_mean_of_several_was_not_evaluated(folder):
     (made,) = provenance.weight_histories(str(folder), initial_weights.read(folder, 2), False)
     assert (made.figures["steps"], made.figures["validation"]) == (7, {})
 
@@ -74,7 +71,7 @@ def test_a_mean_of_several_was_not_evaluated(folder: Path) -> None:
     ("held", "trained", "said"),
     [([0.6, 0.8], [3, 2], 1), ([0.6, 0.61], [3, 2], 0), ([0.8, 0.6], [3, 2], 0), ([0.6, 0.8], [2, 3], 0)],
 )
-def test_a_held_out_loss_that_rises_while_that_of_training_falls_is_said(held, trained, said: int) -> None:
+def test_a_held_out_loss_that_rises_while_that_of_training_falls_is_said(held, trained, said):
     curves = (("validation", held, 10), ("train", trained, 11))
     rows = [
         {"kind": kind, "step": start + step, "masked_lm_loss": loss}
@@ -84,7 +81,7 @@ def test_a_held_out_loss_that_rises_while_that_of_training_falls_is_said(held, t
     assert len(list(provenance.overfitting(rows))) == said
 
 
-def test_what_earlier_code_has_trained_tells_its_length_by_its_shards(folder: Path, tmp_path: Path) -> None:
+def test_what_earlier_code_has_trained_tells_its_length_by_its_shards(folder, tmp_path):
     assert initial_weights.read(folder).learnt == 20, "nothing tells it: all positions"
     (tmp_path / "prepare").mkdir()
     finished.manifest("prepare", figures={"sequence_length": 12}).write(tmp_path / "prepare")
@@ -104,14 +101,14 @@ def test_what_earlier_code_has_trained_tells_its_length_by_its_shards(folder: Pa
 
 @pytest.mark.parametrize(("stated", "learnt"), [(16, 16), (int(1e30), 40), (None, 40), (True, 40)])
 @pytest.mark.parametrize("tuned", [24, None])
-def test_a_folder_states_how_much_is_read(tmp_path: Path, stated: object, tuned: int | None, learnt: int) -> None:
+def test_a_folder_states_how_much_is_read(tmp_path, stated, tuned, learnt):
     content = {"max_position_embeddings": 40, "fine_tuning": {"sequence_length": tuned}}
     (tmp_path / "config.json").write_text(json.dumps(content))
     (tmp_path / "tokenizer_config.json").write_text(json.dumps({"model_max_length": stated}))
     assert provenance.learnt(tmp_path, 40) == (tuned or learnt)
 
 
-def test_the_best_step_has_the_fewest_bits_per_byte_unless_losses_were_compared() -> None:
+def test_the_best_step_has_the_fewest_bits_per_byte_unless_losses_were_compared():
     found = {"loss": 2.0, "bits_per_byte": 1.0}
     assert provenance.is_better(found, {})
     assert provenance.is_better(found, {"step": 1, "loss": 1.9, "bits_per_byte": 1.1})

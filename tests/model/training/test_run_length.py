@@ -35,7 +35,7 @@ RUNS = {
 
 
 @pytest.fixture(scope="module")
-def runs(work: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def runs(work, tmp_path_factory):
     folder = tmp_path_factory.mktemp("words")
     data = counted(work, folder / "prepare")
     common = [f"workdir={work}", f"data.dir={data}", *SMALL]
@@ -53,7 +53,7 @@ def runs(work: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
-def test_an_estimate_from_what_was_reached_is_what_was_reached(runs: Path) -> None:
+def test_an_estimate_from_what_was_reached_is_what_was_reached(runs):
     """Whatever the operations are of, the vocabulary's real size among them."""
     made = require_manifest(runs / "resumed", "train", "out")
     config = built(TrainConfig, made.config)
@@ -65,23 +65,23 @@ def test_an_estimate_from_what_was_reached_is_what_was_reached(runs: Path) -> No
 
 
 @pytest.mark.slow
-def test_checkpoints_are_kept_at_multiples_that_are_saved_for_that_alone(runs: Path) -> None:
+def test_checkpoints_are_kept_at_multiples_that_are_saved_for_that_alone(runs):
     assert checkpoint_folder.steps(run_of(runs / "whole")).keys() == {*range(4, 50, 4), 50}
 
 
-def run_of(out: Path) -> Path:
+def run_of(out):
     (found,) = checkpoint_folder.runs(out).iterdir()
     return found
 
 
-def figures(out: Path) -> dict[str, Any]:
+def figures(out):
     made = Manifest.read(out)
     assert made is not None
     return made.figures
 
 
 @pytest.mark.slow
-def test_an_epoch_has_the_words_that_prepare_counted(runs: Path) -> None:
+def test_an_epoch_has_the_words_that_prepare_counted(runs):
     seen = {row["step"]: row["words"] for row in rows(runs / "whole")}
     assert seen[25] == pytest.approx(COUNTED)
     assert seen[50] == pytest.approx(2 * COUNTED)
@@ -89,12 +89,12 @@ def test_an_epoch_has_the_words_that_prepare_counted(runs: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_run_that_resumes_on_other_ranks_counts_the_same(runs: Path) -> None:
+def test_a_run_that_resumes_on_other_ranks_counts_the_same(runs):
     assert figures(runs / "resumed")["words"] == figures(runs / "whole")["words"]
 
 
 @pytest.mark.slow
-def test_the_time_of_all_starts_adds_up(runs: Path) -> None:
+def test_the_time_of_all_starts_adds_up(runs):
     before = checkpoint_folder.read_state(run_of(runs / "resumed") / checkpoint_folder.name_of(20)).seconds
     last = checkpoint_folder.read_state(run_of(runs / "resumed") / checkpoint_folder.name_of(50)).seconds
     made = require_manifest(runs / "resumed", "train", "out")
@@ -104,14 +104,14 @@ def test_the_time_of_all_starts_adds_up(runs: Path) -> None:
 
 
 @pytest.mark.slow
-def test_passes_over_the_text_are_said(runs: Path) -> None:
+def test_passes_over_the_text_are_said(runs):
     made = require_manifest(runs / "whole", "train", "out")
     assert TrainingSummary.of(made).passes == pytest.approx(2)
     assert "2.0 passes" in made.summary
 
 
 @pytest.mark.slow
-def test_a_limit_of_words_is_not_passed_and_not_missed_by_a_batch(runs: Path) -> None:
+def test_a_limit_of_words_is_not_passed_and_not_missed_by_a_batch(runs):
     found = figures(runs / "limited")
     assert 700 - COUNTED / 25 * 2 < found["words"] <= 700
     assert found["steps"] < 50
@@ -119,13 +119,13 @@ def test_a_limit_of_words_is_not_passed_and_not_missed_by_a_batch(runs: Path) ->
 
 
 @pytest.mark.slow
-def test_a_limit_of_epochs_is_not_passed(runs: Path) -> None:
+def test_a_limit_of_epochs_is_not_passed(runs):
     assert figures(runs / "epoch")["samples"] == 300 // 16 * 16
     assert figures(runs / "epoch")["words"] <= COUNTED
 
 
 @pytest.mark.slow
-def test_the_learning_rate_of_a_run_without_a_number_of_steps_ends_with_its_epochs(runs: Path) -> None:
+def test_the_learning_rate_of_a_run_without_a_number_of_steps_ends_with_its_epochs(runs):
     found = figures(runs / "as many")
     assert found["steps"] == found["planned_steps"] == 600 // 16
     rates = [row["learning_rate"] for row in rows(runs / "as many")]
@@ -142,17 +142,17 @@ def test_the_learning_rate_of_a_run_without_a_number_of_steps_ends_with_its_epoc
         ({"words": 15_000, "epochs": 2}, 37),
     ],
 )
-def test_steps_follow_from_the_nearest_limit(work: Path, tmp_path: Path, limits: dict[str, int], steps: int) -> None:
+def test_steps_follow_from_the_nearest_limit(work, tmp_path, limits, steps):
     assert run_length.steps_of(limited(counted(work, tmp_path / "prepare"), **limits)) == steps
 
 
-def test_steps_beyond_a_limit_are_not_expected(work: Path, tmp_path: Path) -> None:
+def test_steps_beyond_a_limit_are_not_expected(work, tmp_path):
     """The schedule is of all steps, but a run and its estimate end before."""
     config = limited(counted(work, tmp_path / "prepare"), steps=100, epochs=1)
     assert (run_length.steps_of(config), run_length.expected_steps(config, 1.0)) == (100, 18)
 
 
-def test_limits_that_allow_no_step_are_refused(work: Path, tmp_path: Path) -> None:
+def test_limits_that_allow_no_step_are_refused(work, tmp_path):
     folder = counted(work, tmp_path / "prepare")
     with pytest.raises(ConfigError, match="words=100"):
         run_length.steps_of(limited(folder, words=100))
@@ -160,13 +160,13 @@ def test_limits_that_allow_no_step_are_refused(work: Path, tmp_path: Path) -> No
         limited(folder)
 
 
-def limited(folder: Path, **limits: int) -> TrainConfig:
+def limited(folder, **limits):
     settings: dict[str, Any] = {"steps": None} | limits
     return TrainConfig(out="out", data=DataConfig(dir=str(folder), vocab="v"), batch_size=16, **settings)
 
 
 @pytest.mark.slow
-def test_checkpoints_at_words_are_kept_and_step_0_is_one(runs: Path) -> None:
+def test_checkpoints_at_words_are_kept_and_step_0_is_one(runs):
     marks = {
         step: json.loads((path / checkpoint_folder.STATE).read_text())["mark"]
         for step, path in checkpoint_folder.steps(run_of(runs / "limited")).items()
@@ -179,21 +179,21 @@ def test_checkpoints_at_words_are_kept_and_step_0_is_one(runs: Path) -> None:
 
 
 @pytest.mark.slow
-def test_shards_without_words_train_unless_a_setting_needs_them(work: Path, tmp_path: Path) -> None:
+def test_shards_without_words_train_unless_a_setting_needs_them(work, tmp_path):
     common = [f"workdir={work}", f"out={tmp_path / 'old'}", *SMALL, "steps=2"]
     said = train_many([(1, common), (1, [*common, "words=500"])], code=2)
     assert "the shards do not know their words; make them again with force=true" in said
     assert "words" not in rows(tmp_path / "old")[-1]
 
 
-def seen_after(config: TrainConfig, words: list[float]) -> tuple[WordCounter, list[list[float]]]:
+def seen_after(config, words):
     """The marks that each step of a run reaches whose batches have so many words."""
     seen = WordCounter(config, known=True)
     batches = (GlobalBatch([], 0, 1, number) for number in words)
     return seen, [seen.add(batch) for batch in seen.until_limit(batches)]
 
 
-def test_the_last_step_reaches_the_limit_of_words_which_it_may_not_pass() -> None:
+def test_the_last_step_reaches_the_limit_of_words_which_it_may_not_pass():
     config = TrainConfig(words=1000, save_at_words=[500, 1000, 5000])
     seen, reached = seen_after(config, [99.0] * 20)
     assert seen.count == 990
@@ -205,7 +205,7 @@ def test_the_last_step_reaches_the_limit_of_words_which_it_may_not_pass() -> Non
     assert reached[-1] == []
 
 
-def test_marks_that_a_resumed_run_has_passed_are_named() -> None:
+def test_marks_that_a_resumed_run_has_passed_are_named():
     seen = WordCounter(TrainConfig(words=1000, save_at_words=[100, 200, 500, 900]), known=True)
     said: list[str] = []
     seen.say_passed(set(), said.append)
@@ -217,20 +217,20 @@ def test_marks_that_a_resumed_run_has_passed_are_named() -> None:
     assert len(said) == 1
 
 
-def test_names_of_checkpoints_differ_as_their_words_do() -> None:
+def test_names_of_checkpoints_differ_as_their_words_do():
     marks = [1e6, 1_000_001, 12_345_678, 1e8, 2.5e5, 1e9]
     names = ["1", "1.000001", "12.345678", "100", "0.25", "1000"]
     assert [convert.milestone_name(mark) for mark in marks] == [f"chck_{name}M" for name in names]
 
 
-def test_a_limit_below_the_first_step_is_refused() -> None:
+def test_a_limit_below_the_first_step_is_refused():
     seen, reached = seen_after(TrainConfig(words=50), [99.0])
     assert reached == []
     with refused(InputError, key="words"):
         seen.check_end(0, print)
 
 
-def test_a_limit_of_epochs_below_the_first_step_is_named_next_to_one_of_words() -> None:
+def test_a_limit_of_epochs_below_the_first_step_is_named_next_to_one_of_words():
     seen, _ = seen_after(TrainConfig(words=10**9, epochs=1), [])
     with pytest.raises(InputError) as raised:
         seen.check_end(0, print)
@@ -238,7 +238,7 @@ def test_a_limit_of_epochs_below_the_first_step_is_named_next_to_one_of_words() 
 
 
 @pytest.fixture(scope="module")
-def converted(runs: Path, work: Path) -> Path:
+def converted(runs, work):
     """The marked checkpoints as folders of models."""
     vocab = runs / "vocab"
     shutil.copytree(work / "vocab", vocab)
@@ -255,7 +255,7 @@ def converted(runs: Path, work: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_each_marked_checkpoint_becomes_a_folder(converted: Path) -> None:
+def test_each_marked_checkpoint_becomes_a_folder(converted):
     names = sorted(path.name for path in converted.iterdir() if path.is_dir())
     assert names == ["chck_0.00025M", "chck_0.0005M", "chck_0M"]
     found = figures(converted)["checkpoints"]
@@ -263,7 +263,7 @@ def test_each_marked_checkpoint_becomes_a_folder(converted: Path) -> None:
     assert found["chck_0.00025M"]["words"] >= 250
 
 
-def pairs_config(top: Path, pretrained: Path) -> EvaluateConfig:
+def pairs_config(top, pretrained):
     (top / "data").mkdir()
     lines = [json.dumps({"sentence_good": f"w1 w{n}", "sentence_bad": f"w{n} w90"}) for n in range(9)]
     (top / "data" / "pairs.jsonl").write_text("\n".join(lines))
@@ -280,7 +280,7 @@ def pairs_config(top: Path, pretrained: Path) -> EvaluateConfig:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("start", ["limited", "convert"])
-def test_minimal_pairs_are_scored_over_a_training(converted: Path, runs: Path, tmp_path: Path, start: str) -> None:
+def test_minimal_pairs_are_scored_over_a_training(converted, runs, tmp_path, start):
     """From checkpoints and from converted folders alike."""
     config = pairs_config(tmp_path, runs / start)
     found = stage.run("evaluate", config, evaluate.make, in_place=True).figures["checkpoints"]
@@ -291,9 +291,7 @@ def test_minimal_pairs_are_scored_over_a_training(converted: Path, runs: Path, t
 
 
 @pytest.mark.slow
-def test_checkpoints_that_a_training_removes_meanwhile_are_left_out(
-    runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_checkpoints_that_a_training_removes_meanwhile_are_left_out(runs, tmp_path, monkeypatch, capsys):
     for name in ("limited", "vocab"):
         shutil.copytree(runs / name, tmp_path / name)
     config = pairs_config(tmp_path, tmp_path / "limited")
@@ -301,7 +299,7 @@ def test_checkpoints_that_a_training_removes_meanwhile_are_left_out(
     first, second, *others = zero_shot.candidates(config)
     scores_of = zero_shot.scores_of
 
-    def removing(*args: Any) -> zero_shot.Floats:
+    def removing(*args):
         shutil.rmtree(second.folder, ignore_errors=True)
         return scores_of(*args)
 

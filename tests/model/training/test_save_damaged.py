@@ -14,11 +14,11 @@ WANTED = {
 
 
 @pytest.fixture(scope="module")
-def endings() -> list[dict[str, list[str]]]:
+def endings():
     return printed(forked.module("tests.model.workers.save_damaged", ranks=2))
 
 
 @pytest.mark.parametrize("case", WANTED)
-def test_what_is_gathered_is_what_the_model_has(endings, case: str) -> None:
+def test_what_is_gathered_is_what_the_model_has(endings, case):
     assert len(endings) == 2  # one of each rank: they agree
     assert [found[case] for found in endings] == [WANTED[case]] * 2

@@ -23,12 +23,12 @@ schedules = st.builds(
 )
 
 
-def test_every_schedule_has_a_file() -> None:
+def test_every_schedule_has_a_file():
     assert NAMES == ["constant", "cosine", "linear", "polynomial", "wsd"]
 
 
 @given(schedules, st.integers(1, 300))
-def test_a_rate_is_a_share_that_rises_once_and_never_rises_again(schedule, steps) -> None:
+def test_a_rate_is_a_share_that_rises_once_and_never_rises_again(schedule, steps):
     shares = [lr_factor(schedule, step, steps) for step in range(steps)]
     assert all(0 <= share <= 1 for share in shares)
     assert shares[0] > 0
@@ -40,13 +40,13 @@ def test_a_rate_is_a_share_that_rises_once_and_never_rises_again(schedule, steps
 @pytest.mark.parametrize(
     ("name", "half"), [("linear", 0.55), ("cosine", 0.55), ("constant", 1), ("polynomial", 0.325), ("wsd", 1)]
 )
-def test_half_way_down_stands_what_the_formula_says(name: str, half: float) -> None:
+def test_half_way_down_stands_what_the_formula_says(name, half):
     schedule = ScheduleConfig(name=name, warmup_share=0.1, final_share=0.1, power=2)
     assert lr_factor(schedule, 99, 1000) == 1
     assert lr_factor(schedule, 550, 1000) == pytest.approx(half)
 
 
-def test_wsd_is_stable_and_then_decays() -> None:
+def test_wsd_is_stable_and_then_decays():
     schedule = ScheduleConfig(name="wsd", warmup_share=0.1, decay_share=0.2)
     shares = [lr_factor(schedule, step, 100) for step in range(100)]
     assert set(shares[9:81]) == {1.0}
@@ -55,7 +55,7 @@ def test_wsd_is_stable_and_then_decays() -> None:
 
 
 @given(schedules, st.integers(1, 100), st.integers(1, 100))
-def test_two_phases_follow_one_schedule(schedule, first, second) -> None:
+def test_two_phases_follow_one_schedule(schedule, first, second):
     total = first + second
     whole = [lr_factor(schedule, step, total) for step in range(total)]
     schedule.total_steps = total
@@ -66,7 +66,7 @@ def test_two_phases_follow_one_schedule(schedule, first, second) -> None:
 
 
 @given(st.integers(1, 64), st.integers(0, 500), st.floats(0, 1), st.integers(1, 80))
-def test_a_batch_rises_from_the_first_size_to_the_full_one(first, more, share, steps) -> None:
+def test_a_batch_rises_from_the_first_size_to_the_full_one(first, more, share, steps):
     schedule = ScheduleConfig(name="constant", first_batch=first, batch_share=share)
     sizes = [batch_size(schedule, first + more, step, steps) for step in range(steps + 1)]
     assert sizes == sorted(sizes)
@@ -77,25 +77,25 @@ def test_a_batch_rises_from_the_first_size_to_the_full_one(first, more, share, s
 
 
 @pytest.mark.parametrize("schedule", [{"first_step": 50, "total_steps": 149}, {"first_batch": 257}])
-def test_a_run_must_fit_into_its_schedule(schedule) -> None:
+def test_a_run_must_fit_into_its_schedule(schedule):
     with pytest.raises(ConfigError, match=r"schedule\.(total_steps=149|first_batch=257)"):
         TrainConfig(steps=100, schedule=ScheduleConfig(name="linear", **schedule))
 
 
-def test_a_decay_by_the_root_falls_fast_at_first() -> None:
+def test_a_decay_by_the_root_falls_fast_at_first():
     schedule = ScheduleConfig(name="wsd", decay="sqrt", decay_share=0.4, warmup_share=0.1)
     assert lr_factor(schedule, 600, 1000) == 1
     assert lr_factor(schedule, 700, 1000) == pytest.approx(0.5)  # a quarter of the decay
     assert lr_factor(schedule, 999, 1000) == pytest.approx(1 - (399 / 400) ** 0.5)
 
 
-def test_shares_of_the_first_steps_hold_for_a_part_of_a_longer_schedule() -> None:
+def test_shares_of_the_first_steps_hold_for_a_part_of_a_longer_schedule():
     schedule = ScheduleConfig(name="wsd", warmup_share=0.5, spread_steps=100, total_steps=1000)
     assert warmup_steps(TrainConfig(steps=80, schedule=schedule).schedule, 80) == 50
 
 
 @pytest.mark.parametrize("beyond", [0, 1])
-def test_batches_follow_each_other_up_to_the_last_step_or_the_end_of_the_text(beyond: int) -> None:
+def test_batches_follow_each_other_up_to_the_last_step_or_the_end_of_the_text(beyond):
     schedule = ScheduleConfig(name="constant", first_batch=2, batch_share=1.0)
     sizes = [batch_size(schedule, 12, step, 9) for step in range(9)]
     every = [(step, sum(sizes[:step]), sizes[step]) for step in range(2, 9)]

@@ -1,10 +1,7 @@
 """The steps of a start, each alone: plan, join, restore."""
 
 import dataclasses
-from collections.abc import Callable
-from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 import torch
@@ -29,7 +26,7 @@ from pipeline.storage.uploads import BackgroundUpload
 from tests.support import forked
 
 
-def config(work: Path, **more: Any) -> TrainConfig:
+def config(work, **more):
     size = ModelConfig(name="x", layers=1, hidden=8, heads=2, feed_forward=8, positions=32)
     return TrainConfig(
         out="out",
@@ -46,7 +43,7 @@ def config(work: Path, **more: Any) -> TrainConfig:
     )
 
 
-def test_a_plan_needs_no_other_rank(work: Path, tmp_path: Path) -> None:
+def test_a_plan_needs_no_other_rank(work, tmp_path):
     made = start.plan_training(config(work), tmp_path, "f" * 64, "c", {})
     assert not dist.is_initialized()
     assert (made.steps, made.longest, list(made.held_out)) == (3, 32, [""])
@@ -59,14 +56,14 @@ Restored = tuple[dict[str, torch.Tensor], checkpoint_folder.State, bool]
 
 
 @pytest.fixture
-def restore(monkeypatch: pytest.MonkeyPatch) -> Callable[[start.Plan], Restored]:
+def restore(monkeypatch):
     """Restore a plan on one rank without an engine: return the weights, the state, and whether it is resumed."""
     monkeypatch.setattr(process_group, "gather", lambda value: [value])
     monkeypatch.setattr(process_group, "check_shared_folder", lambda *_: None)
     monkeypatch.setattr(start, "build_engine", lambda module, *_: SimpleNamespace(module=module, optimizer=None))
     monkeypatch.setattr(start, "load_state", lambda *_: None)
 
-    def restored(plan: start.Plan) -> Restored:
+    def restored(plan):
         session = start.Session(plan, World(0, 1, torch.device("cpu")), 1.0)
         engine, _, state, resumed = start.restore(session, BackgroundUpload(), lambda: None)
         return engine.module.state_dict(), state, resumed
@@ -74,13 +71,11 @@ def restore(monkeypatch: pytest.MonkeyPatch) -> Callable[[start.Plan], Restored]
     return restored
 
 
-def same(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:
+def same(one, other):
     return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
 
 
-def test_first_weights_are_those_of_the_seed_of_the_start_or_of_a_checkpoint(
-    restore, work: Path, tmp_path: Path
-) -> None:
+def test_first_weights_are_those_of_the_seed_of_the_start_or_of_a_checkpoint(restore, work, tmp_path):
     of = (tmp_path, "f" * 64, "c", {})
     plan = start.plan_training(config(work), *of)
     drawn, state, resumed = restore(plan)
@@ -96,7 +91,7 @@ def test_first_weights_are_those_of_the_seed_of_the_start_or_of_a_checkpoint(
     assert same(found, other)
 
 
-def test_a_training_notes_the_longest_sequences_that_it_or_its_start_has_learnt(restore, work, tmp_path) -> None:
+def test_a_training_notes_the_longest_sequences_that_it_or_its_start_has_learnt(restore, work, tmp_path):
     of, longer = (tmp_path, "f" * 64, "c", {}), dataclasses.replace(config(work).model, positions=64)
     size = start.plan_training(config(work, model=longer), *of).model
     weights = build_model(size).state_dict()
@@ -126,6 +121,6 @@ print("found", session.world.size, session.plan.config.micro_batch, state.step, 
 
 
 @pytest.mark.slow
-def test_a_session_has_a_micro_batch_and_an_engine_at_the_first_step(work: Path, tmp_path: Path) -> None:
+def test_a_session_has_a_micro_batch_and_an_engine_at_the_first_step(work, tmp_path):
     done = forked.fresh("-c", RESTORE, work, tmp_path)
     assert "found 1 12 0 False" in done.stdout, done.stderr

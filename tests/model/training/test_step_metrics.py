@@ -6,7 +6,6 @@ import re
 import shlex
 import shutil
 from collections import Counter
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -33,14 +32,14 @@ FIGURES = shlex.split(
 
 
 @pytest.fixture(scope="module")
-def said_and_logged(work: Path, tmp_path_factory) -> tuple[str, dict[int, list[dict]], Path]:
+def said_and_logged(work, tmp_path_factory):
     folder = tmp_path_factory.mktemp("meter")
     common = (f"workdir={work}", *SMALL, "clip=0.5", "log_every=4", "evaluate_every=2", "save_every=2")
     plan = [(2, [*common, f"out={folder / str(stage)}", f"deepspeed=zero{stage}"]) for stage in (0, 2)]
     return train_many(plan), {stage: rows(folder / str(stage)) for stage in (0, 2)}, folder
 
 
-def test_every_row_has_every_figure(said_and_logged) -> None:
+def test_every_row_has_every_figure(said_and_logged):
     """Shares of time add up to it although there are evaluations and saves in between."""
     for row in (row for found in said_and_logged[1].values() for row in found):
         assert set(FIGURES) <= set(row)
@@ -52,7 +51,7 @@ def test_every_row_has_every_figure(said_and_logged) -> None:
         assert 0.5 < sum(shares) <= 1
 
 
-def test_what_a_dry_run_counts_is_what_followed(said_and_logged, work: Path, tmp_path: Path) -> None:
+def test_what_a_dry_run_counts_is_what_followed(said_and_logged, work, tmp_path):
     """Of so small a model, what is not counted (biases, names of tensors) is a part of a checkpoint."""
     shutil.copytree(work / "prepare", tmp_path / "prepare")
     offsets = open_folder(tmp_path / "prepare", "train")[0].offsets
@@ -74,13 +73,13 @@ def test_what_a_dry_run_counts_is_what_followed(said_and_logged, work: Path, tmp
         assert made_bytes == pytest.approx(expected.disk / estimate.count_checkpoints(given, given.steps), rel=0.2)
 
 
-def test_the_gradients_norm_is_the_same_with_and_without_zero(said_and_logged) -> None:
+def test_the_gradients_norm_is_the_same_with_and_without_zero(said_and_logged):
     norms = [[row["gradient_norm"] for row in found] for found in said_and_logged[1].values()]
     assert norms[0] == pytest.approx(norms[1], rel=1e-4)
     assert max(norms[0]) > 0.5  # before clipping
 
 
-def test_the_terminal_gets_one_line(said_and_logged) -> None:
+def test_the_terminal_gets_one_line(said_and_logged):
     lines = [line for line in said_and_logged[0].splitlines() if line.startswith("step 8/12, ")]
     assert len(lines) == 2
     assert re.match(r"step 8/12, [\d.]+ s left: loss ", lines[0])
@@ -88,11 +87,11 @@ def test_the_terminal_gets_one_line(said_and_logged) -> None:
         assert word in lines[0]
 
 
-def test_a_line_has_what_there_is() -> None:
+def test_a_line_has_what_there_is():
     assert one_line({"loss": 1.23456, "mfu": 0.345}) == "loss 1.235, MFU 34.5%"
 
 
-def test_laps_add_up_and_skipped_time_is_nobodys(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_laps_add_up_and_skipped_time_is_nobodys(monkeypatch):
     times = iter([0.0, 1.0, 3.0, 10.0, 14.0])
     monkeypatch.setattr("time.perf_counter", lambda: next(times))
     clock = PhaseTimer(torch.device("cpu"))
@@ -103,7 +102,7 @@ def test_laps_add_up_and_skipped_time_is_nobodys(monkeypatch: pytest.MonkeyPatch
     assert clock.seconds() == {"data": 5.0, "forward": 2.0, "backward": 0.0, "step": 0.0}
 
 
-def test_pauses_are_no_time_of_training(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pauses_are_no_time_of_training(monkeypatch):
     now = [0.0]
     monkeypatch.setattr("time.perf_counter", lambda: now[0])
     meter = Meter(torch.device("cpu"))
@@ -116,7 +115,7 @@ def test_pauses_are_no_time_of_training(monkeypatch: pytest.MonkeyPatch) -> None
     assert meter.seconds() == 0.0
 
 
-def test_figures_are_means_of_what_was_added_and_rates_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_figures_are_means_of_what_was_added_and_rates_of_the_time(monkeypatch):
     now = [0.0]
     monkeypatch.setattr("time.perf_counter", lambda: now[0])
     monkeypatch.setattr("torch.distributed.all_reduce", lambda *_, **__: None)
@@ -151,7 +150,7 @@ def test_figures_are_means_of_what_was_added_and_rates_of_the_time(monkeypatch: 
     )
 
 
-def test_a_measured_peak_is_more_than_a_step_reaches(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_measured_peak_is_more_than_a_step_reaches(monkeypatch):
     cpu = torch.device("cpu")
     assert 1e-3 < device_peak.tflops(cpu, "fp32") < 100
     assert device_peak.memory(cpu) > 0.05
@@ -159,7 +158,7 @@ def test_a_measured_peak_is_more_than_a_step_reaches(monkeypatch: pytest.MonkeyP
     assert device_peak.memory(torch.device("cuda")) == 3
 
 
-def test_without_zero_gradients_are_clipped_to_the_norm_that_is_told() -> None:
+def test_without_zero_gradients_are_clipped_to_the_norm_that_is_told():
     parameter = torch.nn.Parameter(torch.zeros(4))
     optimizer = torch.optim.SGD([parameter], lr=1.0)
     clip_and_skip(optimizer, 1.0)

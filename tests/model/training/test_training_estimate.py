@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -16,30 +15,30 @@ from tests.support import finished
 MODERN = replace(tiny_modernbert.CONFIG, positions=8192)
 
 
-def test_an_estimate_names_the_limit_that_ends_a_training(tmp_path: Path) -> None:
+def test_an_estimate_names_the_limit_that_ends_a_training(tmp_path):
     few, many = (estimate.estimate_training(planned(tmp_path, words=words), MODERN, 1e9).about for words in (50, 10**9))
     assert "(words=50 allow no more)" in few
     assert "allow" not in many
 
 
-def planned(folder: Path, **more: Any) -> TrainConfig:
+def planned(folder, **more):
     """Ten steps over shards that are not made yet."""
     data = DataConfig(dir=f"{folder}/prepare", vocab="v")
     usual = {"steps": 10, "data": data, "objective": ObjectiveConfig(), "schedule": ScheduleConfig()}
     return TrainConfig(out=str(folder), workdir=str(folder), **usual | more)
 
 
-def test_fine_tuning_learns_from_train_and_reads_dev() -> None:
+def test_fine_tuning_learns_from_train_and_reads_dev():
     once = cost.flops(CONFIG, [20, 30], 0.0)
     assert estimate.tuning_flops(CONFIG, 3, 2, [20, 30], np.zeros(0)) == pytest.approx(6 * once)
     assert estimate.tuning_flops(CONFIG, 1, 1, [], [20, 30]) == pytest.approx(once / 3)
 
 
-def test_without_shards_a_sequence_is_taken_as_nearly_full(tmp_path: Path) -> None:
+def test_without_shards_a_sequence_is_taken_as_nearly_full(tmp_path):
     assert estimate.mean_length(str(tmp_path), 100) == (90, 0)
 
 
-def test_folders_of_several_lengths_count_by_their_shares(tmp_path: Path) -> None:
+def test_folders_of_several_lengths_count_by_their_shares(tmp_path):
     short, long = (str(tmp_path / name) for name in ("short", "long"))
     each = {length: cost.flops(MODERN, [length]) for length in (100, 200, 900, 1800)}
     expected = {short: 1000, long: 2000}
@@ -65,7 +64,7 @@ def test_folders_of_several_lengths_count_by_their_shares(tmp_path: Path) -> Non
         (ObjectiveConfig(predict="next"), 1.0),
     ],
 )
-def test_tokens_that_are_predicted_cost_a_head_each(objective: ObjectiveConfig, share: float, tmp_path: Path) -> None:
+def test_tokens_that_are_predicted_cost_a_head_each(objective, share, tmp_path):
     config = planned(tmp_path, batch_size=4, objective=objective)
     found = estimate.estimate_training(config, MODERN, speed=1e9, sequence_lengths={config.data.dir: 100})
     work = 40 * cost.flops(MODERN, [90], share)
@@ -73,7 +72,7 @@ def test_tokens_that_are_predicted_cost_a_head_each(objective: ObjectiveConfig, 
     assert found.seconds == pytest.approx(work / (estimate.REACHED * 1e9) + steps)
 
 
-def test_the_same_samples_in_smaller_batches_take_longer(tmp_path: Path) -> None:
+def test_the_same_samples_in_smaller_batches_take_longer(tmp_path):
     config = planned(tmp_path, batch_size=40)
     few = estimate.estimate_training(config, MODERN, speed=1e12).seconds
     many = estimate.estimate_training(replace(config, steps=100, batch_size=4), MODERN, speed=1e12).seconds
@@ -85,7 +84,7 @@ def test_the_same_samples_in_smaller_batches_take_longer(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("settings", "kept"), [({}, 3), ({"keep": 5}, 6), ({"keep_every": 4}, 5), ({"save_at_words": [1.0, 2.0]}, 6)]
 )
-def test_all_checkpoints_that_are_kept_need_room(settings: dict[str, Any], kept: int, tmp_path: Path) -> None:
+def test_all_checkpoints_that_are_kept_need_room(settings, kept, tmp_path):
     config = planned(tmp_path, **settings)
     plain = estimate.estimate_training(config, MODERN, speed=1e9)
     assert plain.disk == kept * estimate.SAVED * cost.parameters(MODERN)
@@ -95,14 +94,12 @@ def test_all_checkpoints_that_are_kept_need_room(settings: dict[str, Any], kept:
 
 
 @pytest.mark.parametrize(("stage", "samples", "measured"), [(0, 8, 3.69e9), (1, 32, 5.68e9)])
-def test_memory_is_what_a_base_model_took_with_64_tokens_a_sample(
-    stage: int, samples: int, measured: float, tmp_path: Path
-) -> None:
+def test_memory_is_what_a_base_model_took_with_64_tokens_a_sample(stage, samples, measured, tmp_path):
     base = replace(CONFIG, vocab_size=8192, hidden=768, layers=12, heads=12, feed_forward=3072, positions=512)
     deepspeed = {"zero_optimization": {"stage": stage}}
     config = planned(tmp_path, batch_size=32, micro_batch=samples, deepspeed=deepspeed)
     assert estimate.memory_of_training(config, base, 64, ranks=1) == pytest.approx(measured, rel=0.1)
 
 
-def test_a_machine_too_busy_for_a_second_look_has_a_speed_too() -> None:
+def test_a_machine_too_busy_for_a_second_look_has_a_speed_too():
     assert estimate.processor(8, seconds=0.0) > 0

@@ -21,7 +21,7 @@ from pipeline.beam import beam_patches, runners, steps
 from pipeline.config import RunnerConfig
 from pipeline.errors import InputError
 from pipeline.preparation import timings
-from pipeline.preparation.plan import PreparePlan, make_plan, unpack
+from pipeline.preparation.plan import make_plan, unpack
 from pipeline.preparation.shuffle import ENDING, ShuffleLayout
 from tests.support import forked
 from tests.support.preparing import vocabulary
@@ -32,7 +32,7 @@ PATCHES = "pipeline/beam/beam_patches.py"
 
 
 @pytest.mark.parametrize("version", ["2.76.0", "2.78.0", "3.0.0"])
-def test_another_version_is_refused_at_the_start(version: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_version_is_refused_at_the_start(version, monkeypatch):
     monkeypatch.setattr(apache_beam, "__version__", version)
     with (
         refused(InputError, "pip install", key="apache-beam"),
@@ -41,14 +41,14 @@ def test_another_version_is_refused_at_the_start(version: str, monkeypatch: pyte
         pass
 
 
-def test_the_version_is_the_one_that_is_installed_with_the_project(root: Path) -> None:
+def test_the_version_is_the_one_that_is_installed_with_the_project(root):
     beam_patches.apply()
     wanted = tomllib.loads((root / "pyproject.toml").read_text())["project"]["dependencies"]
     major, minor = beam_patches.VERSION.split(".")
     assert f"apache-beam>={beam_patches.VERSION},<{major}.{int(minor) + 1}" in wanted
 
 
-def test_ports_that_beam_asks_for_are_on_loopback_alone() -> None:
+def test_ports_that_beam_asks_for_are_on_loopback_alone():
     beam_patches.apply()
     server = grpc.server(ThreadPoolExecutor(1))
     port = f"{server.add_insecure_port('[::]:0'):04X}"
@@ -60,11 +60,11 @@ def test_ports_that_beam_asks_for_are_on_loopback_alone() -> None:
     assert listens <= {"0100007F", "00000000000000000000000001000000", "0000000000000000FFFF00000100007F"}
 
 
-def test_the_options_of_beam_are_known() -> None:
+def test_the_options_of_beam_are_known():
     assert {"job_endpoint", "no_save_main_session", "flink_master"} <= beam_patches.known_options()
 
 
-def test_one_file_replaces_attributes_of_beam_and_grpc_and_reads_private_ones(root: Path) -> None:
+def test_one_file_replaces_attributes_of_beam_and_grpc_and_reads_private_ones(root):
     found = set()
     for path in (root / "pipeline" / "beam").glob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
@@ -76,7 +76,7 @@ def test_one_file_replaces_attributes_of_beam_and_grpc_and_reads_private_ones(ro
     assert found == {PATCHES}
 
 
-def test_a_worker_that_does_not_end_with_the_work_is_killed() -> None:
+def test_a_worker_that_does_not_end_with_the_work_is_killed():
     handler = object.__new__(beam_patches.LocalWorker)
     run = ["sh", "-c", "trap '' TERM; while :; do sleep 1; done"]
     handler.worker_thread = threading.Thread(target=subprocess.run, args=(run,))
@@ -89,11 +89,11 @@ def test_a_worker_that_does_not_end_with_the_work_is_killed() -> None:
     assert not handler.worker_thread.is_alive()
 
 
-def lost_bytes(limit: int) -> int:
+def lost_bytes(limit):
     """What Beam's stream between stages loses in a fifth of a second, flushed after `limit` ms."""
     sent: list[int] = []
 
-    def send(data: bytes) -> None:
+    def send(data):
         sent.append(len(data))
         time.sleep(0.001)  # as a queue lets another thread go on
 
@@ -107,7 +107,7 @@ def lost_bytes(limit: int) -> int:
     return written - sum(sent)
 
 
-def test_the_guard_is_against_a_real_loss() -> None:
+def test_the_guard_is_against_a_real_loss():
     """Where the first line fails, Beam has been mended, and the guard can go."""
     assert lost_bytes(1) > 0
     beam_patches.apply()
@@ -121,7 +121,7 @@ PROCESSES, ATTEMPTS = 4, 15
 
 
 @pytest.fixture
-def plan(tmp_path: Path) -> PreparePlan:
+def plan(tmp_path):
     """Return the plan for a corpus of one split and one bucket."""
     pytest.importorskip("rensa")
     vocabulary(tmp_path / "vocab", ["words", "."])
@@ -136,7 +136,7 @@ def plan(tmp_path: Path) -> PreparePlan:
     return work
 
 
-def attempt(plan: PreparePlan, packet: bytes, times: int) -> None:
+def attempt(plan, packet, times):
     """Run every task of the plan, as a worker does."""
     tokenize, (element,) = steps.Tokenize(plan), unpack(packet)
     tokenize.setup()
@@ -146,7 +146,7 @@ def attempt(plan: PreparePlan, packet: bytes, times: int) -> None:
         list(steps.WriteShards(plan).process((0, [part for _, part in left])))
 
 
-def content(plan: PreparePlan) -> dict[str, bytes]:
+def content(plan):
     files = [*Path(plan.out).glob("*.arrow"), *plan.scratch.iterdir()]
     shown = [
         path
@@ -157,7 +157,7 @@ def content(plan: PreparePlan) -> dict[str, bytes]:
 
 
 @pytest.mark.slow
-def test_attempts_at_once_never_show_a_reader_other_bytes(plan: PreparePlan) -> None:
+def test_attempts_at_once_never_show_a_reader_other_bytes(plan):
     (packet,) = plan.packets()
     attempt(plan, packet, 1)
     expected = content(plan)
@@ -196,13 +196,13 @@ print(type(http_client.get_new_http()).__module__)
 """
 
 
-def test_other_clients_are_not_imported_and_can_be_later() -> None:
+def test_other_clients_are_not_imported_and_can_be_later():
     done = forked.fresh("-c", PROGRAM, check=True)
     assert done.stdout.split() == ["[]", "boto3", "httplib2"]
 
 
 @pytest.mark.parametrize("dataflow", [False, True])
-def test_clients_of_stores_are_not_imported_but_for_dataflow(root: Path, tmp_path: Path, dataflow: bool) -> None:
+def test_clients_of_stores_are_not_imported_but_for_dataflow(root, tmp_path, dataflow):
     for name in ("azure/core/exceptions", "azure/storage/blob", "google/cloud/storage"):
         (tmp_path / name).mkdir(parents=True)
         (tmp_path / name / "__init__.py").write_text("import requests.adapters, requests\n")
@@ -222,7 +222,7 @@ import azure.core.exceptions, azure.storage.blob, google.cloud.storage
     assert done.stdout == f"{['google.cloud.storage', 'requests'] if dataflow else []}\n"
 
 
-def test_a_client_that_beam_finds_installed_may_need_them_at_once(root: Path, tmp_path: Path) -> None:
+def test_a_client_that_beam_finds_installed_may_need_them_at_once(root, tmp_path):
     """As Google's does, which comes with Beam's extra for Dataflow."""
     package = tmp_path / "google" / "api_core"
     package.mkdir(parents=True)

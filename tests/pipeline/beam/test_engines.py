@@ -9,8 +9,6 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -19,8 +17,8 @@ import pytest
 import yaml
 
 from pipeline.errors import Exit
-from pipeline.records.manifest import Manifest, require_manifest
-from tests.pipeline.beam.engines import Cluster, Flink, Prism, Spark, signal_process, started_by, wait_for
+from pipeline.records.manifest import require_manifest
+from tests.pipeline.beam.engines import Flink, Prism, Spark, signal_process, started_by, wait_for
 from tests.support import preparing
 
 pytestmark = [pytest.mark.engines, pytest.mark.timeout(1800)]
@@ -28,7 +26,7 @@ ENGINES = {"prism": Prism, "flink": Flink, "spark": Spark}
 
 
 @pytest.fixture(scope="module", params=ENGINES)
-def cluster(request: pytest.FixtureRequest, root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+def cluster(request, root, tmp_path_factory):
     """An engine that runs."""
     made = ENGINES[request.param](root, tmp_path_factory.mktemp(request.param))
     try:
@@ -39,7 +37,7 @@ def cluster(request: pytest.FixtureRequest, root: Path, tmp_path_factory: pytest
 
 
 @pytest.fixture(scope="module")
-def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def corpus(tmp_path_factory):
     """A corpus that takes some seconds, and a vocabulary."""
     folder = tmp_path_factory.mktemp("corpus")
     blocks = preparing.random_documents(folder, seed=7, words=20_000, lines=40_000, size=20)
@@ -47,7 +45,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def on(cluster: Cluster | None) -> list[str]:
+def on(cluster):
     """The words that name an engine."""
     if cluster is None:
         return []
@@ -55,7 +53,7 @@ def on(cluster: Cluster | None) -> list[str]:
     return [f"runner={cluster.runner}", *(f"{key}={value}" for key, value in given.items())]
 
 
-def command(folder: Path, out: Path, cluster: Cluster | None, *more: str) -> list[str]:
+def command(folder, out, cluster, *more):
     """A run of `prepare` on an engine; None: on the local one."""
     return [
         sys.executable,
@@ -69,7 +67,7 @@ def command(folder: Path, out: Path, cluster: Cluster | None, *more: str) -> lis
     ]
 
 
-def done(root: Path, words: list[str], out: Path, notes: int = 0) -> Manifest:
+def done(root, words, out, notes=0):
     """The manifest of a run that succeeds, with at most some notes that it was tried again."""
     ran = subprocess.run(words, cwd=root, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr
@@ -80,12 +78,12 @@ def done(root: Path, words: list[str], out: Path, notes: int = 0) -> Manifest:
 
 
 @pytest.fixture(scope="module")
-def reference(root: Path, corpus: Path) -> Manifest:
+def reference(root, corpus):
     """What the local engine makes."""
     return done(root, command(corpus, corpus / "local", None), corpus / "local")
 
 
-def parts(data: Path, folder: Path) -> dict[str, dict[str, Any]]:
+def parts(data, folder):
     """A part of a mix for each reader, and a nearly equal copy of one part."""
     articles = (data / "wiki_text/en_2021/wiki_11").read_text().split("</doc>")
     near = [{"text": article.partition(">")[2] + " More."} for article in articles if article]
@@ -108,7 +106,7 @@ def parts(data: Path, folder: Path) -> dict[str, dict[str, Any]]:
 
 
 @pytest.fixture(scope="session")
-def mixed(root: Path, shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[list[str], Manifest]:
+def mixed(root, shared_data, tmp_path_factory):
     """A run with every reader and every filter, and what the local engine makes of it."""
     folder = tmp_path_factory.mktemp("mixed")
     corpus = {"name": "all", "reader": "mix", "parts": parts(shared_data, folder)}
@@ -138,9 +136,7 @@ def mixed(root: Path, shared_data: Path, tmp_path_factory: pytest.TempPathFactor
 
 
 @pytest.mark.parametrize("exchange", ["engine", "files"])
-def test_every_reader_and_filter_gives_the_bytes_of_the_local_engine(
-    cluster: Cluster, root: Path, mixed: tuple[list[str], Manifest], tmp_path: Path, exchange: str
-) -> None:
+def test_every_reader_and_filter_gives_the_bytes_of_the_local_engine(cluster, root, mixed, tmp_path, exchange):
     words, expected = mixed
     out = tmp_path / "out"
     cluster.start()
@@ -165,9 +161,7 @@ RETRIED = re.compile(r"; retrying from the start \(\d+ of \d+ tasks? had read, \
 
 
 @pytest.mark.parametrize("number", range(5))
-def test_a_fault_in_mid_run_ends_in_the_same_bytes_or_in_one_line(
-    cluster: Cluster, root: Path, corpus: Path, reference: Manifest, tmp_path: Path, number: int
-) -> None:
+def test_a_fault_in_mid_run_ends_in_the_same_bytes_or_in_one_line(cluster, root, corpus, reference, tmp_path, number):
     faults = FAULTS[cluster.runner]
     if number >= len(faults):
         pytest.skip("there are no more faults of this engine")
@@ -178,14 +172,14 @@ def test_a_fault_in_mid_run_ends_in_the_same_bytes_or_in_one_line(
         process = subprocess.Popen(words, cwd=root, stderr=errors)
         scratch = out.with_name(f".{out.name}.tmp") / ".scratch"
 
-        def under_way() -> bool:
+        def under_way():
             assert process.poll() is None, f"over too soon: {(tmp_path / 'stderr').read_text()}"
             return bool(list(scratch.glob("read-*.progress")))
 
         wait_for("a first split", under_way, 400)
         strike(cluster, fault, process.pid)
 
-        def over() -> bool:
+        def over():
             cluster.tend()
             return process.poll() is not None
 
@@ -213,7 +207,7 @@ def test_a_fault_in_mid_run_ends_in_the_same_bytes_or_in_one_line(
     assert require_manifest(out, "prepare", "out").files == reference.files
 
 
-def strike(cluster: Cluster, fault: str, driver: int) -> None:
+def strike(cluster, fault, driver):
     """Do what the fault says."""
     if fault == "worker process":
         signal_process(cluster.workers(driver)[0])
@@ -225,7 +219,7 @@ def strike(cluster: Cluster, fault: str, driver: int) -> None:
         cluster.kill(fault)
 
 
-def test_a_mistake_in_the_input_is_one_line(cluster: Cluster, root: Path, corpus: Path, tmp_path: Path) -> None:
+def test_a_mistake_in_the_input_is_one_line(cluster, root, corpus, tmp_path):
     cluster.start()
     (tmp_path / "a.jsonl").write_text('{"text": "one"}\noops\n')
     words = command(corpus, tmp_path / "out", cluster, "+corpus=jsonl", "corpus.reader=jsonl")
@@ -240,7 +234,7 @@ def test_a_mistake_in_the_input_is_one_line(cluster: Cluster, root: Path, corpus
     assert not (tmp_path / "out").exists()
 
 
-def test_a_pool_that_starts_no_worker_is_named(cluster: Cluster, root: Path, corpus: Path, tmp_path: Path) -> None:
+def test_a_pool_that_starts_no_worker_is_named(cluster, root, corpus, tmp_path):
     """Beam's own pool starts `python`, whichever PATH has: here one that ends at once."""
     if cluster.runner == "prism":
         pytest.skip("it has no pool but that of the run")

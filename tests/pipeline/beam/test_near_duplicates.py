@@ -6,7 +6,6 @@ import itertools
 import random
 import tempfile
 from collections import defaultdict
-from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +21,7 @@ from pipeline.filtering import minhash
 from pipeline.preparation import shuffle
 from pipeline.preparation.dedup import NewDocuments
 from pipeline.preparation.documents import DocumentCounts
-from pipeline.preparation.plan import PreparePlan, make_plan
+from pipeline.preparation.plan import make_plan
 from pipeline.preparation.shuffle import NEAR_BYTES, Block, ShuffleLayout
 from tests.support import preparing
 
@@ -31,7 +30,7 @@ PERMUTATIONS = 6
 
 
 @functools.cache
-def planned() -> PreparePlan:
+def planned():
     """Return a plan of one split and two buckets."""
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
@@ -48,7 +47,7 @@ def planned() -> PreparePlan:
         return make_plan(config, place)
 
 
-def laid_out(threshold: float, reads: int, tasks: int) -> PreparePlan:
+def laid_out(threshold, reads, tasks):
     """Return the plan of `reads` reading and `tasks` other tasks."""
     plan = planned()
     filters = dataclasses.replace(plan.config.filters, near_duplicates=threshold)
@@ -71,17 +70,17 @@ def laid_out(threshold: float, reads: int, tasks: int) -> PreparePlan:
 class Left:
     """What tasks have left, by kind and later task; parts arrive in any order, some of them twice."""
 
-    def __init__(self, draw: random.Random):
+    def __init__(self, draw):
         self.draw, self.parts = draw, defaultdict[tuple[str, int], list[Block]](list)
 
-    def add(self, task: int, results: Iterable[tuple[int, str, bytes]]) -> None:
+    def add(self, task, results):
         """Keep what a task leaves."""
         for number, (later, kind, blob) in enumerate(results):
             for piece, token in enumerate(shuffle.ShuffleWriter(None, piece=self.draw.randint(1, 1000)).put(blob)):
                 again = 1 + (self.draw.random() < 0.2)
                 self.parts[kind, later].extend([(kind, task, number, piece, token)] * again)
 
-    def take(self, *kinds: str) -> Iterable[tuple[int, list[Block]]]:
+    def take(self, *kinds):
         """Yield the parts of these kinds by task, as GroupByKey does."""
         for task in {task for kind, task in self.parts if kind in kinds}:
             found = [part for kind in kinds for part in self.parts.pop((kind, task), [])]
@@ -89,9 +88,7 @@ class Left:
             yield task, found
 
 
-def found_by_tasks(
-    plan: PreparePlan, parts: list[tuple[np.ndarray, np.ndarray]], gone: list[set[bytes]], draw: random.Random
-) -> dict[int, np.ndarray]:
+def found_by_tasks(plan, parts, gone, draw):
     """Return the near duplicates that each writing task gets; reading tasks have found `gone` ones."""
     left = Left(draw)
     for number, (hashes, signatures) in enumerate(parts):
@@ -111,7 +108,7 @@ def found_by_tasks(
     }
 
 
-def near_duplicates(hashes: np.ndarray, signatures: np.ndarray, threshold: float) -> set[bytes]:
+def near_duplicates(hashes, signatures, threshold):
     """Return the documents to leave out: each compared with the one before it, and the first, of a band."""
     rows = minhash.rows_per_band(PERMUTATIONS, threshold)
     known = {hashes[k].astype(">u8").tobytes(): signatures[k] for k in range(len(hashes))}
@@ -136,9 +133,7 @@ def near_duplicates(hashes: np.ndarray, signatures: np.ndarray, threshold: float
     reads=st.integers(1, 5),
     tasks=st.integers(1, 7),
 )
-def test_many_tasks_find_those_of_the_rule(
-    seed: int, documents: int, values: int, kinds: int, threshold: float, reads: int, tasks: int
-) -> None:
+def test_many_tasks_find_those_of_the_rule(seed, documents, values, kinds, threshold, reads, tasks):
     draw = np.random.default_rng(seed)
     plan = laid_out(threshold, reads, tasks)
     hashes = draw.integers(0, 2**64, (documents, 2), np.uint64)
@@ -159,14 +154,14 @@ def test_many_tasks_find_those_of_the_rule(
         assert {plan.layout.write_of(plan.bucket(name)) for name in mine} == {write}
 
 
-def test_a_signature_that_the_engine_has_lost_is_an_error() -> None:
+def test_a_signature_that_the_engine_has_lost_is_an_error():
     plan = laid_out(0.5, 1, 1)
     wanted = np.array([[0, 1, 2]], np.uint64).tobytes()
     with pytest.raises(RuntimeError, match="lost"):
         list(SendSignatures(plan).work(0, [(WANTED, 0, 0, 0, wanted)]))
 
 
-def test_pairs_of_all_documents_are_few() -> None:
+def test_pairs_of_all_documents_are_few():
     """A document that is repeated with small changes has two pairs per band, not one per copy."""
     count, bands = 1000, 18
     signatures = np.zeros((count, 128), np.uint32)

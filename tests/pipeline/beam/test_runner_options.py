@@ -12,7 +12,7 @@ from tests.support.refusals import refused
 
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in (conf_files.CONF / "runner").iterdir()))
-def test_the_options_of_every_engine_are_known(name: str) -> None:
+def test_the_options_of_every_engine_are_known(name):
     given = OmegaConf.load(conf_files.CONF / "runner" / f"{name}.yaml").get("options", {})
     runners.check_options(RunnerConfig(name=name, options=dict.fromkeys(given, "x")))
 
@@ -28,7 +28,7 @@ def test_the_options_of_every_engine_are_known(name: str) -> None:
         ("local", "direct_num_worker", "direct_num_workers"),
     ],
 )
-def test_a_typo_in_an_option_is_refused_by_every_engine(name: str, typed: str, meant: str) -> None:
+def test_a_typo_in_an_option_is_refused_by_every_engine(name, typed, meant):
     with (
         refused(ConfigError, key=f"runner.options.{typed}") as caught,
         runners.start(RunnerConfig(name=name, options={typed: "x"}), ShuffleLayout.choose(1, 1, 1, 1)),
@@ -38,7 +38,7 @@ def test_a_typo_in_an_option_is_refused_by_every_engine(name: str, typed: str, m
 
 
 @pytest.mark.parametrize(("text", "tasks"), [(1e6, 8), (1e9, 8), (1e11, 746), (1e13, 2048)])
-def test_a_task_of_flink_is_small_however_large_the_corpus(text: float, tasks: int) -> None:
+def test_a_task_of_flink_is_small_however_large_the_corpus(text, tasks):
     splits = max(1, round(text / SUBTASK_BYTES * 2))
     layout = ShuffleLayout.choose(splits, splits, text, 2**21)
     given = RunnerConfig(name="flink", options={"parallelism": 8, "object_reuse": None})
@@ -49,7 +49,7 @@ def test_a_task_of_flink_is_small_however_large_the_corpus(text: float, tasks: i
     assert runners.in_turns(given, layout.subtasks).options == options
 
 
-def test_an_option_that_only_a_job_service_knows_reaches_it() -> None:
+def test_an_option_that_only_a_job_service_knows_reaches_it():
     options = {"object_reuse": True}
     runners.check_options(RunnerConfig(name="flink", options=options))
     with pytest.raises(ConfigError):

@@ -10,7 +10,6 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import apache_beam as beam
@@ -22,7 +21,7 @@ from pipeline.common.ports import free_port
 from pipeline.config import RunnerConfig
 from pipeline.errors import ConfigError, Exit
 from pipeline.preparation.shuffle import ShuffleLayout
-from pipeline.records.manifest import Manifest, require_manifest
+from pipeline.records.manifest import require_manifest
 from tests.support import forked
 from tests.support.preparing import vocabulary
 from tests.support.refusals import refused
@@ -35,7 +34,7 @@ WORDS = ["the", "river", "runs", "past", "an", "old", "mill", "rain", "fell", "o
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory):
     """A corpus and a vocabulary."""
     folder = tmp_path_factory.mktemp("engines")
     vocabulary(folder, WORDS)
@@ -45,9 +44,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("alone", [True, False])
-def test_ctrl_c_ends_a_run_in_one_line_while_its_workers_start(
-    root: Path, folder: Path, tmp_path: Path, alone: bool
-) -> None:
+def test_ctrl_c_ends_a_run_in_one_line_while_its_workers_start(root, folder, tmp_path, alone):
     words = command(folder, tmp_path / "out", "runner.workers=2")
     process = subprocess.Popen(
         words,
@@ -69,7 +66,7 @@ def test_ctrl_c_ends_a_run_in_one_line_while_its_workers_start(
         os.killpg(process.pid, 0)
 
 
-def command(folder: Path, out: Path, *more: str) -> list[str]:
+def command(folder, out, *more):
     return [
         sys.executable,
         *shlex.split(
@@ -80,14 +77,14 @@ def command(folder: Path, out: Path, *more: str) -> list[str]:
     ]
 
 
-def made(root: Path, words: list[str], out: Path, **more: str) -> Manifest:
+def made(root, words, out, **more):
     done = subprocess.run(words, cwd=root, capture_output=True, text=True, check=False, env={**os.environ, **more})
     assert done.returncode == 0, done.stderr
     return require_manifest(out, "prepare", "out")
 
 
 @pytest.fixture(scope="module")
-def reference(root: Path, folder: Path) -> Manifest:
+def reference(root, folder):
     """What the local engine makes."""
     manifest = made(root, command(folder, folder / "local"), folder / "local")
     assert len(manifest.files) == 5
@@ -95,7 +92,7 @@ def reference(root: Path, folder: Path) -> Manifest:
 
 
 @pytest.fixture(scope="module")
-def job_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def job_service(tmp_path_factory):
     """Beam's job service in a process of its own; its address."""
     port_file = tmp_path_factory.mktemp("service") / "port"
     module = "apache_beam.runners.portability.local_job_service_main"
@@ -114,7 +111,7 @@ def job_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     process.wait()
 
 
-def wait_until(true: Callable[[], object]) -> None:
+def wait_until(true):
     """Wait for it; a test fails where it never is."""
     until = time.monotonic() + 240
     while not true():
@@ -122,7 +119,7 @@ def wait_until(true: Callable[[], object]) -> None:
         time.sleep(0.05)
 
 
-def listens(port: int) -> bool:
+def listens(port):
     """Whether somebody takes connections there."""
     with contextlib.suppress(OSError), socket.create_connection(("localhost", port), 1):
         return True
@@ -130,7 +127,7 @@ def listens(port: int) -> bool:
 
 
 @pytest.fixture(params=["ours", "Beam's"])
-def pool(request: pytest.FixtureRequest) -> Iterator[str]:
+def pool(request):
     """A pool of workers, as there is one next to a Flink task manager; its address."""
     port = free_port()
     words = ["pipeline.beam.pool", "--port", str(port)]
@@ -152,9 +149,7 @@ def pool(request: pytest.FixtureRequest) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("where", ["LOOPBACK", "EXTERNAL"])
-def test_a_job_service_gives_the_same_bytes(
-    root: Path, folder: Path, reference: Manifest, job_service: str, pool: str, where: str
-) -> None:
+def test_a_job_service_gives_the_same_bytes(root, folder, reference, job_service, pool, where):
     out = folder / where
     options = {"job_endpoint": job_service, "environment_type": where}
     if where == "EXTERNAL":
@@ -164,7 +159,7 @@ def test_a_job_service_gives_the_same_bytes(
 
 
 @pytest.fixture(scope="module")
-def varied(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def varied(tmp_path_factory):
     """A corpus of many different words in two scripts, and a vocabulary that cuts them up."""
     folder = tmp_path_factory.mktemp("varied")
     draw = random.Random(7)
@@ -188,9 +183,7 @@ FILTERS = shlex.split(
 
 
 @pytest.mark.parametrize("more", [[], FILTERS], ids=["plain", "filters and words"])
-def test_eight_threads_of_one_process_give_the_bytes_of_one(
-    root: Path, varied: Path, tmp_path: Path, more: list[str]
-) -> None:
+def test_eight_threads_of_one_process_give_the_bytes_of_one(root, varied, tmp_path, more):
     more = [word.format(folder=varied) for word in more]
     more += ["split_bytes=30000", "shard_bytes=100000"]
     single = made(root, command(varied, tmp_path / "local", *more), tmp_path / "local")
@@ -202,7 +195,7 @@ def test_eight_threads_of_one_process_give_the_bytes_of_one(
         assert (manifest.files, manifest.figures) == (single.files, single.figures)
 
 
-def test_a_mistake_in_the_input_ends_in_one_line(folder: Path, job_service: str) -> None:
+def test_a_mistake_in_the_input_ends_in_one_line(folder, job_service):
     (folder / "bad.jsonl").write_text('{"text": "one"}\noops\n')
     more = [f"runner.options.job_endpoint={job_service}", "runner.options.environment_type=LOOPBACK"]
     words = command(folder, folder / "never", "runner=spark", "corpus.reader=jsonl", *more)
@@ -212,12 +205,12 @@ def test_a_mistake_in_the_input_ends_in_one_line(folder: Path, job_service: str)
     assert len(done.stderr.splitlines()) == 1
 
 
-def options_of(runner: str, *more: str) -> pipeline_options.PipelineOptions:
+def options_of(runner, *more):
     """The options that a service is given."""
     return runners.service(configured("prepare", "+corpus=books", f"runner={runner}", *more).runner, {}, None)[1]
 
 
-def test_clusters_are_told_what_the_configuration_says() -> None:
+def test_clusters_are_told_what_the_configuration_says():
     flink = options_of("flink", "runner.options.flink_master=jm:8081")
     options = flink.view_as(pipeline_options.FlinkRunnerOptions)
     assert (options.flink_master, options.flink_version) == ("jm:8081", "1.19")
@@ -230,8 +223,8 @@ def test_clusters_are_told_what_the_configuration_says() -> None:
     assert spark.view_as(pipeline_options.PortableOptions).job_endpoint == "js:8099"
 
 
-def test_what_is_missing_is_named(folder: Path) -> None:
-    def error(*more: str) -> str:
+def test_what_is_missing_is_named(folder):
+    def error(*more):
         words = command(folder, folder / "never", *more)
         done = forked.run(words)
         assert done.returncode == 2
@@ -253,7 +246,7 @@ def test_what_is_missing_is_named(folder: Path) -> None:
         (["runner=prism", "runner.options.prism_location=/no/prism"], "prism_location"),
     ],
 )
-def test_a_service_that_does_not_answer_is_named(root: Path, folder: Path, more: list[str], key: str) -> None:
+def test_a_service_that_does_not_answer_is_named(root, folder, more, key):
     words = command(folder, folder / "never", *more)
     done = subprocess.run(words, cwd=root, capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == Exit.USER
@@ -262,12 +255,12 @@ def test_a_service_that_does_not_answer_is_named(root: Path, folder: Path, more:
     assert not (folder / "never").exists()
 
 
-def test_an_address_where_another_service_answers_is_no_flink(job_service: str) -> None:
+def test_an_address_where_another_service_answers_is_no_flink(job_service):
     with refused(ConfigError, key="runner.options.flink_master"):
         runners.check_flink(job_service)
 
 
-def test_a_service_that_goes_in_mid_run_asks_for_a_restart(root: Path, folder: Path) -> None:
+def test_a_service_that_goes_in_mid_run_asks_for_a_restart(root, folder):
     port, out = free_port(), folder / "gone"
     module = "apache_beam.runners.portability.local_job_service_main"
     service = subprocess.Popen(
@@ -291,13 +284,13 @@ def test_a_service_that_goes_in_mid_run_asks_for_a_restart(root: Path, folder: P
         service.wait()
 
 
-def test_an_engine_that_nobody_knows_is_an_error() -> None:
+def test_an_engine_that_nobody_knows_is_an_error():
     with refused(ConfigError, "storm", key="runner.name"):
         RunnerConfig(name="storm")
 
 
 @pytest.mark.slow
-def test_nothing_is_lost_where_hundreds_of_megabytes_cross_a_stage(tmp_path: Path) -> None:
+def test_nothing_is_lost_where_hundreds_of_megabytes_cross_a_stage(tmp_path):
     """Beam 2.77 loses some of them without the guard in `engines.start`."""
     count, size = 4000, 80_000
     with (

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import subprocess
 import sys
 from pathlib import Path
 
@@ -17,7 +16,7 @@ from pipeline.orchestration.local import last_line
 from tests.support import forked
 
 
-def run(*words: str) -> subprocess.CompletedProcess[str]:
+def run(*words):
     return forked.module(*words)
 
 
@@ -31,7 +30,7 @@ def run(*words: str) -> subprocess.CompletedProcess[str]:
         (["model.launch"], "command"),
     ],
 )
-def test_a_mistake_is_one_line_and_exit_code_2(tmp_path: Path, words: list[str], message: str) -> None:
+def test_a_mistake_is_one_line_and_exit_code_2(tmp_path, words, message):
     place = [] if any(w.startswith(("workdir", "out")) for w in words) else [f"out={tmp_path}/x"]
     place = [] if words[0] in ("pipeline.run", "model.launch") else place
     done = run(*words, *place)
@@ -43,7 +42,7 @@ def test_a_mistake_is_one_line_and_exit_code_2(tmp_path: Path, words: list[str],
     assert not (tmp_path / "x").exists()
 
 
-def test_an_existing_vocabulary_is_taken_without_a_corpus(tmp_path: Path) -> None:
+def test_an_existing_vocabulary_is_taken_without_a_corpus(tmp_path):
     entries = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nword\n"
     (tmp_path / "vocab.txt").write_text(entries)
     existing = f"existing={tmp_path}/vocab.txt"
@@ -55,7 +54,7 @@ def test_an_existing_vocabulary_is_taken_without_a_corpus(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("name", ["~/việt (1).bz2", "/nowhere/việt (1).bz2"])
-def test_any_path_may_be_typed(tmp_path: Path, name: str) -> None:
+def test_any_path_may_be_typed(tmp_path, name):
     done = run("pipeline.vocab", "+corpus=wiki", f"corpus.path={name}", f"out={tmp_path}/x")
     assert done.returncode == 2
     assert f"{name.replace('~', str(Path.home()))}: " in done.stderr
@@ -63,25 +62,25 @@ def test_any_path_may_be_typed(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["download", "vocab", "prepare", "tasks", "convert", "evaluate", "report", "run"])
-def test_help_is_given_without_work(name: str) -> None:
+def test_help_is_given_without_work(name):
     done = run(f"pipeline.{name}", "--help")
     assert done.returncode == 0
     assert "workdir" in done.stdout
 
 
 @pytest.mark.parametrize("words", ["--cfg job +corpus=own size=777", "+corpus=own size=777 --cfg job"])
-def test_options_may_stand_before_and_after_the_keys(tmp_path: Path, words: str) -> None:
+def test_options_may_stand_before_and_after_the_keys(tmp_path, words):
     (tmp_path / "corpus").mkdir()
     (tmp_path / "corpus" / "own.yaml").write_text("name: own\nreader: text\n")
     done = run("pipeline.vocab", "--config-dir", str(tmp_path), *words.split())
     assert "size: 777" in done.stdout, done.stderr
 
 
-def test_the_version_is_ours() -> None:
+def test_the_version_is_ours():
     assert run("pipeline.run", "--version").stdout == f"bert-pipeline {__version__}\n"
 
 
-def test_the_commands_are_listed_one_a_line_and_each_is_there(root: Path) -> None:
+def test_the_commands_are_listed_one_a_line_and_each_is_there(root):
     done = run("pipeline")
     assert done.returncode == 0, done.stderr
     listed = done.stdout.partition("\n\n")[0].splitlines()
@@ -92,8 +91,8 @@ def test_the_commands_are_listed_one_a_line_and_each_is_there(root: Path) -> Non
     assert all(len(line) <= 100 for line in listed)
 
 
-def test_ctrl_c_says_how_to_resume(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    def interrupted(config: ReportConfig) -> None:
+def test_ctrl_c_says_how_to_resume(monkeypatch, capsys):
+    def interrupted(config):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(sys, "argv", ["report", "workdir=work/mine"])
@@ -111,7 +110,7 @@ def test_ctrl_c_says_how_to_resume(monkeypatch: pytest.MonkeyPatch, capsys: pyte
 @pytest.mark.parametrize(
     "words", [["-m", "pipeline.run"], ["-m", "pipeline.inspect"], ["model/train.py"], ["model/preflight.py"]]
 )
-def test_a_python_without_the_libraries_is_named(words: list[str]) -> None:
+def test_a_python_without_the_libraries_is_named(words):
     done = forked.fresh("-S", *words)  # -S: without site-packages
     assert done.returncode == 2, done.stderr
     assert len(done.stderr.splitlines()) == 1, done.stderr
@@ -119,14 +118,14 @@ def test_a_python_without_the_libraries_is_named(words: list[str]) -> None:
 
 
 @pytest.mark.parametrize("name", ["run", "prepare", "inspect"])
-def test_a_command_started_by_its_path_is_told_its_name(root: Path, name: str) -> None:
+def test_a_command_started_by_its_path_is_told_its_name(root, name):
     done = forked.fresh(f"pipeline/{name}.py", env={**os.environ, "PYTHONPATH": str(root)})
     assert done.returncode == 2, done.stderr
     assert len(done.stderr.splitlines()) == 1, done.stderr
     assert f"python -m pipeline.{name}" in done.stderr
 
 
-def test_ctrl_c_while_libraries_are_imported_is_one_line(tmp_path: Path) -> None:
+def test_ctrl_c_while_libraries_are_imported_is_one_line(tmp_path):
     """A library that takes its time: the signal comes when it has begun."""
     (tmp_path / "hydra.py").write_text("import os, signal, time\nos.kill(os.getpid(), signal.SIGINT)\ntime.sleep(60)\n")
     done = forked.fresh(
@@ -142,7 +141,7 @@ def test_ctrl_c_while_libraries_are_imported_is_one_line(tmp_path: Path) -> None
 # What a person sees while a run works: what a stage said last, times as people say them.
 
 
-def test_what_a_stage_says_is_shown_and_not_what_its_launcher_says(tmp_path: Path) -> None:
+def test_what_a_stage_says_is_shown_and_not_what_its_launcher_says(tmp_path):
     log = tmp_path / "train.log"
     log.write_text("")
     assert last_line(log) == ""
@@ -153,7 +152,7 @@ def test_what_a_stage_says_is_shown_and_not_what_its_launcher_says(tmp_path: Pat
     assert last_line(log) == ""
 
 
-def test_times_are_as_people_say_them() -> None:
+def test_times_are_as_people_say_them():
     said = {
         0.0: "0.0 s",
         9.94: "9.9 s",

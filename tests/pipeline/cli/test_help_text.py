@@ -6,8 +6,6 @@ import re
 import subprocess
 import sys
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -34,7 +32,7 @@ class Sample(StageConfig):
     plain: int = 3
 
 
-def test_meanings_are_the_help_texts_of_the_fields() -> None:
+def test_meanings_are_the_help_texts_of_the_fields():
     keys = {key.name: key for key in help_text.order_keys(Sample, {"limit": 7})}
     assert list(keys)[-3:] == ["out", "force", "mirror"]
     assert keys["source"].meaning == "Where it is from. Read by the command."
@@ -47,14 +45,14 @@ def test_meanings_are_the_help_texts_of_the_fields() -> None:
     assert (keys["plain"].default, keys["plain"].meaning) == ("3", "")
 
 
-def schemas() -> dict[str, type]:
+def schemas():
     """The schema of every command."""
     stages = {name: stage.schema for name, stage in (STAGES | OTHERS).items()}
     return stages | {"run": RunConfig, "predict": PredictConfig, "embed": EmbedConfig}
 
 
 @pytest.mark.parametrize("command", schemas())
-def test_every_key_of_a_command_has_a_help_text(command: str) -> None:
+def test_every_key_of_a_command_has_a_help_text(command):
     for key in help_text.keys(schemas()[command], {}):
         assert re.fullmatch(r"([A-Z\[]|modernbert:).*\.", key.meaning), key
 
@@ -67,7 +65,7 @@ def test_every_key_of_a_command_has_a_help_text(command: str) -> None:
         ({"names": ["a", "b"], "limit": 1}, None, ""),
     ],
 )
-def test_a_value_beyond_its_limits_names_its_key(changes: dict[str, Any], key: str | None, words: str) -> None:
+def test_a_value_beyond_its_limits_names_its_key(changes, key, words):
     if key is None:
         assert Sample(source="x", **changes).limit == changes["limit"]
         return
@@ -76,12 +74,12 @@ def test_a_value_beyond_its_limits_names_its_key(changes: dict[str, Any], key: s
 
 
 @pytest.mark.parametrize("share", [-0.1, 1.0, float("nan")])
-def test_the_key_of_a_section_has_its_name_in_front(share: float) -> None:
+def test_the_key_of_a_section_has_its_name_in_front(share):
     with refused(ConfigError, "share=", key="inner.share"):
         Inner(share=share)
 
 
-def on_a_terminal(root: Path, *words: str, **environment: str) -> str:
+def on_a_terminal(root, *words, **environment):
     """What a command prints where its output is a terminal of 72 columns."""
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
@@ -107,7 +105,7 @@ def on_a_terminal(root: Path, *words: str, **environment: str) -> str:
 
 
 @pytest.mark.parametrize("command", ["pipeline.vocab", "model.train"])
-def test_help_fits_the_terminal_and_shows_the_values_of_the_command_line(root: Path, command: str) -> None:
+def test_help_fits_the_terminal_and_shows_the_values_of_the_command_line(root, command):
     key = "size=777" if command == "pipeline.vocab" else "steps=777"
     shown = on_a_terminal(root, command, key, "--help")
     assert f"\033[1m{key}\033[0m" in shown
@@ -119,7 +117,7 @@ def test_help_fits_the_terminal_and_shows_the_values_of_the_command_line(root: P
 
 
 @pytest.mark.slow
-def test_the_list_of_commands_fits_the_terminal_uncut(root: Path) -> None:
+def test_the_list_of_commands_fits_the_terminal_uncut(root):
     lines = on_a_terminal(root, "pipeline").splitlines()
     assert max(map(len, lines)) <= 72
     assert not [line for line in lines if "…" in line]
@@ -127,7 +125,7 @@ def test_the_list_of_commands_fits_the_terminal_uncut(root: Path) -> None:
 
 
 @pytest.mark.slow
-def test_no_colours_where_none_are_wanted(root: Path) -> None:
+def test_no_colours_where_none_are_wanted(root):
     assert "\033" not in on_a_terminal(root, "pipeline.report", "--help", NO_COLOR="1")
     done = forked.module("pipeline.report", "-h", check=True)
     assert "\033" not in done.stdout
@@ -143,13 +141,13 @@ def test_no_colours_where_none_are_wanted(root: Path) -> None:
         "pipeline.orchestration.run_stage",
     ],
 )
-def test_other_commands_explain_themselves_too(module: str) -> None:
+def test_other_commands_explain_themselves_too(module):
     done = forked.module(module, "--help", check=True)
     assert module in done.stdout
     assert done.stderr == ""
 
 
-def test_the_help_of_a_run_tells_how_to_reach_a_stage() -> None:
+def test_the_help_of_a_run_tells_how_to_reach_a_stage():
     done = forked.module("pipeline.run", "+corpus=sample", "--help", check=True)
     told = " ".join(done.stdout.split())
     for words in ("train.steps=9000", "--force STAGE", "@FILE", "For example: python -m pipeline"):
@@ -164,7 +162,7 @@ def test_the_help_of_a_run_tells_how_to_reach_a_stage() -> None:
         ("pipeline.vocab", "  corpus.name=(set by corpus=NAME) "),
     ],
 )
-def test_every_choice_is_listed_and_what_it_sets(command: str, shown: str) -> None:
+def test_every_choice_is_listed_and_what_it_sets(command, shown):
     done = forked.module(command, "--help", check=True)
     lines = [re.sub(r"(?<=\S) +", " ", line) for line in done.stdout.splitlines()]
     assert any(line.startswith(shown.rstrip()) for line in lines)

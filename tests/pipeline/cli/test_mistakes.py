@@ -6,8 +6,6 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -17,7 +15,7 @@ from pipeline import prepare as stage_prepare
 from pipeline.beam import steps
 from pipeline.beam.task import Task
 from pipeline.errors import InputError
-from pipeline.preparation.plan import PreparePlan, loaded_vocabulary, make_plan
+from pipeline.preparation.plan import loaded_vocabulary, make_plan
 from tests.support import forked
 from tests.support.examples import WORKERS
 from tests.support.preparing import vocabulary
@@ -30,25 +28,25 @@ DUMP = f"<mediawiki>{PAGE}</revision></page></mediawiki>"
 
 
 @pytest.fixture(scope="module")
-def vocab(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def vocab(tmp_path_factory):
     """A small vocabulary."""
     return vocabulary(tmp_path_factory.mktemp("vocab"), ["words", "."])
 
 
-def planned(*words: str, out: Path) -> PreparePlan:
+def planned(*words, out):
     """Return the plan of a run in `out`, with the folder of its tasks."""
     plan = make_plan(configured("prepare", *words, f"out={out}/out"), out / "out")
     plan.scratch.mkdir(parents=True)
     return plan
 
 
-def cut_archive(folder: Path) -> Path:
+def cut_archive(folder):
     path = folder / "cut.xml.bz2"
     path.write_bytes(bz2.compress(DUMP.encode() * 50)[:-20])
     return path
 
 
-def damaged_archive(folder: Path) -> Path:
+def damaged_archive(folder):
     data = bytearray(bz2.compress(DUMP.encode()))
     data[40] ^= 255
     path = folder / "damaged.xml.bz2"
@@ -56,19 +54,19 @@ def damaged_archive(folder: Path) -> Path:
     return path
 
 
-def broken_xml(folder: Path) -> Path:
+def broken_xml(folder):
     path = folder / "broken.xml"
     path.write_text(DUMP.replace("</revision>", ""))
     return path
 
 
-def no_pages(folder: Path) -> Path:
+def no_pages(folder):
     path = folder / "none.xml"
     path.write_text("<mediawiki></mediawiki>")
     return path
 
 
-def missing(folder: Path) -> Path:
+def missing(folder):
     return folder / "missing.xml"
 
 
@@ -82,9 +80,7 @@ def missing(folder: Path) -> Path:
         (no_pages, "0 pages"),
     ],
 )
-def test_a_dump_that_cannot_be_read_is_named(
-    vocab: Path, tmp_path: Path, make: Callable[[Path], Path], message: str
-) -> None:
+def test_a_dump_that_cannot_be_read_is_named(vocab, tmp_path, make, message):
     out = tmp_path / "prepare"
     done = forked.module(
         "pipeline.prepare", "+corpus=wiki", f"corpus.path={make(tmp_path)}", f"vocab={vocab}", f"out={out}"
@@ -99,11 +95,11 @@ def test_a_dump_that_cannot_be_read_is_named(
     assert not left, left
 
 
-def prepare(*words: str) -> subprocess.CompletedProcess[str]:
+def prepare(*words):
     return forked.module("pipeline.prepare", *words)
 
 
-def test_a_vocabulary_without_a_mask_is_refused(tmp_path: Path) -> None:
+def test_a_vocabulary_without_a_mask_is_refused(tmp_path):
     (tmp_path / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\nwords\n")
     (tmp_path / "a.xml").write_text(DUMP)
     done = prepare(
@@ -114,7 +110,7 @@ def test_a_vocabulary_without_a_mask_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
+def small_disk(tmp_path):
     """A file system of two megabytes."""
     place = tmp_path / "disk"
     place.mkdir()
@@ -126,9 +122,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("workers", WORKERS)
-def test_a_full_disk_is_an_error_and_leaves_nothing(
-    vocab: Path, tmp_path: Path, small_disk: Path, workers: int
-) -> None:
+def test_a_full_disk_is_an_error_and_leaves_nothing(vocab, tmp_path, small_disk, workers):
     lines = (f"Words {'words ' * (number % 50)}{number}." for number in range(60_000))
     (tmp_path / "a.txt").write_text("\n\n".join(lines))
     done = prepare(
@@ -145,7 +139,7 @@ def test_a_full_disk_is_an_error_and_leaves_nothing(
     assert {path.name for path in small_disk.iterdir()} == {".out.lock"}
 
 
-def test_a_disk_too_full_for_a_note_reaches_the_driver(vocab: Path, tmp_path: Path, small_disk: Path) -> None:
+def test_a_disk_too_full_for_a_note_reaches_the_driver(vocab, tmp_path, small_disk):
     (tmp_path / "a.txt").write_text("Words.\n")
     plan = planned("+corpus=text", f"corpus.path={tmp_path}/a.txt", f"vocab={vocab}", out=small_disk)
     with Task(plan).noted():
@@ -156,7 +150,7 @@ def test_a_disk_too_full_for_a_note_reaches_the_driver(vocab: Path, tmp_path: Pa
 
 
 @pytest.mark.parametrize("workers", WORKERS)
-def test_a_mistake_is_one_line_however_many_workers_find_it(vocab: Path, tmp_path: Path, workers: int) -> None:
+def test_a_mistake_is_one_line_however_many_workers_find_it(vocab, tmp_path, workers):
     lines = ['{"text": "Words."}\n'] * 400
     for broken in (30, 200, 390):
         lines[broken] = "{broken\n"
@@ -174,7 +168,7 @@ def test_a_mistake_is_one_line_however_many_workers_find_it(vocab: Path, tmp_pat
     assert len(done.stderr.splitlines()) == 1, done.stderr
 
 
-def test_shards_without_number_are_refused(vocab: Path, tmp_path: Path) -> None:
+def test_shards_without_number_are_refused(vocab, tmp_path):
     (tmp_path / "a.txt").write_text("Words. " * 10_000)
     words = [f"corpus.path={tmp_path}/a.txt", f"vocab={vocab}", f"out={tmp_path}/out"]
     done = prepare("+corpus=text", *words, "shard_bytes=1")
@@ -183,7 +177,7 @@ def test_shards_without_number_are_refused(vocab: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("place", ["/proc/x", "{}/a.txt", "{}/a.txt/x"])
-def test_a_run_names_a_workdir_that_cannot_be_written(tmp_path: Path, place: str) -> None:
+def test_a_run_names_a_workdir_that_cannot_be_written(tmp_path, place):
     (tmp_path / "a.txt").write_text("Words.\n")
     workdir = place.format(tmp_path)
     words = ["+corpus=lines", f"corpus.path={tmp_path}/a.txt", f"workdir={workdir}"]
@@ -193,7 +187,7 @@ def test_a_run_names_a_workdir_that_cannot_be_written(tmp_path: Path, place: str
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_a_limit_to_the_size_of_files_is_named(root: Path, tmp_path: Path) -> None:
+def test_a_limit_to_the_size_of_files_is_named(root, tmp_path):
     (tmp_path / "a.txt").write_text("".join(f"Words {number}.\n" for number in range(1000)))
     command = f"ulimit -f 1; {sys.executable} -m pipeline.vocab +corpus=lines size=300"
     done = subprocess.run(
@@ -209,7 +203,7 @@ def test_a_limit_to_the_size_of_files_is_named(root: Path, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(("reader", "text"), [("wiki", DUMP), ("lines", "Words.\nWords.\n")])
-def test_a_file_that_goes_between_plan_and_read_is_named(vocab: Path, tmp_path: Path, reader: str, text: str) -> None:
+def test_a_file_that_goes_between_plan_and_read_is_named(vocab, tmp_path, reader, text):
     path = tmp_path / ("a.xml" if reader == "wiki" else "a.txt")
     path.write_text(text)
     plan = planned(f"+corpus={reader}", f"corpus.path={path}", f"vocab={vocab}", out=tmp_path)
@@ -218,7 +212,7 @@ def test_a_file_that_goes_between_plan_and_read_is_named(vocab: Path, tmp_path: 
         steps.run(plan)
 
 
-def test_the_fields_of_a_mistake_reach_the_driver(vocab: Path, tmp_path: Path) -> None:
+def test_the_fields_of_a_mistake_reach_the_driver(vocab, tmp_path):
     (tmp_path / "a.txt").write_text("Words.\n")
     shutil.copytree(vocab, tmp_path / "v")
     words = ["+corpus=text", f"corpus.path={tmp_path}/a.txt", f"vocab={tmp_path}/v"]
@@ -237,9 +231,7 @@ def test_the_fields_of_a_mistake_reach_the_driver(vocab: Path, tmp_path: Path) -
         ("parquet", {"lang=nl/a.parquet": None}, ["corpus.options.id=lang"], r"set (corpus\.path=.*/lang=nl),"),
     ],
 )
-def test_a_cure_of_reading_makes_shards_when_typed(
-    tmp_path: Path, vocab: Path, corpus: str, files: dict[str, str | None], words: list[str], cure: str
-) -> None:
+def test_a_cure_of_reading_makes_shards_when_typed(tmp_path, vocab, corpus, files, words, cure):
     for name, text in files.items():
         (tmp_path / "in" / name).parent.mkdir(parents=True, exist_ok=True)
         if text is None:

@@ -28,33 +28,33 @@ from tests.support.refusals import refused
     "path", ["/tmp/việt.xml.bz2", "/tmp/viwiki (1).xml.bz2", "it's.txt", "a&b;c", "/a=b", "50#.txt", "!"]
 )
 @pytest.mark.parametrize("key", ["corpus.path", "+corpus.path", "++stages.prepare.out"])
-def test_a_path_that_the_grammar_has_no_characters_for_is_read(key: str, path: str) -> None:
+def test_a_path_that_the_grammar_has_no_characters_for_is_read(key, path):
     override = OverridesParser.create().parse_override(quote_unparsable(f"{key}={path}"))
     assert override.value() == path
 
 
-def test_a_leading_tilde_is_home() -> None:
+def test_a_leading_tilde_is_home():
     override = OverridesParser.create().parse_override(quote_unparsable("corpus.path=~/x (1).bz2"))
     assert override.value() == f"{Path.home()}/x (1).bz2"
 
 
 @given(st.text(st.sampled_from("a1=~+./,:[]{}()'\" \\$é"), max_size=12))
-def test_what_parses_stays_and_nothing_that_does_not_is_broken_further(word: str) -> None:
+def test_what_parses_stays_and_nothing_that_does_not_is_broken_further(word):
     mended = quote_unparsable(word)
     assert mended == word or (not parse_override(word) and parse_override(mended))
 
 
 @pytest.mark.parametrize("word", ["a=[1", "a={b", "a='x", "a=${x", "=x", "--cfg", "a b"])
-def test_broken_lists_quotes_and_keys_stay_for_hydra_to_refuse(word: str) -> None:
+def test_broken_lists_quotes_and_keys_stay_for_hydra_to_refuse(word):
     assert quote_unparsable(word) == word
 
 
-def overrides(command: str, *words: str) -> list[str]:
+def overrides(command, *words):
     return [word for word in render_argv(list(words), command) if not word.startswith("hydra/")]
 
 
 @pytest.mark.parametrize("sign", ["", "+"])
-def test_a_choice_is_made_with_and_without_a_plus(sign: str) -> None:
+def test_a_choice_is_made_with_and_without_a_plus(sign):
     words = (f"{sign}corpus=wiki", f"{sign}model=tiny", f"{sign}corpus.path=x")
     assert overrides("run", *words) == ["+corpus=wiki", "model=tiny", f"{sign * 2}corpus.path=x"]
     assert overrides("evaluate", f"{sign}task=rte", "task.dev=a") == ["+task=rte", "task.dev=a"]
@@ -63,7 +63,7 @@ def test_a_choice_is_made_with_and_without_a_plus(sign: str) -> None:
 @pytest.mark.parametrize(
     ("typed", "value"), [("1e4", 10_000), ("1.5e3", 1500), ("2E+2", 200), ("1e-4", 1e-4), ("1.5e0", 1.5), ("7", 7)]
 )
-def test_a_whole_number_may_be_written_with_an_exponent(typed: str, value: float) -> None:
+def test_a_whole_number_may_be_written_with_an_exponent(typed, value):
     (word,) = overrides("train", f"steps={typed}")
     found = OverridesParser.create().parse_override(word).value()
     assert (found, type(found)) == (value, type(value))
@@ -81,24 +81,24 @@ def test_a_whole_number_may_be_written_with_an_exponent(typed: str, value: float
         (["corpus.path=[ab]/x"], "corpus.path", """'corpus.path="[ab]/x"'"""),
     ],
 )
-def test_words_that_are_no_override_are_explained(words: list[str], key: str | None, cure: str) -> None:
+def test_words_that_are_no_override_are_explained(words, key, cure):
     with refused(ConfigError, key=key) as caught:
         render_argv(words, "train")
     assert cure in str(caught.value)
 
 
-def test_options_may_stand_anywhere() -> None:
+def test_options_may_stand_anywhere():
     words = render_argv(["steps=1", "--cfg", "job", "seed=2", "--resolve"], "train")
     assert (words[:3], words[-2:]) == (["--cfg", "job", "--resolve"], ["steps=1", "seed=2"])
 
 
 @pytest.mark.parametrize("typed", ["2024_01_15", "1e3", "0x1", "true", "007", "1.50", "nan", "a1", "~/x y"])
-def test_a_text_stays_as_typed(typed: str) -> None:
+def test_a_text_stays_as_typed(typed):
     config = composing.compose("vocab", VocabConfig, [f"workdir={typed}", "out=x", "+corpus=wiki"])
     assert config.workdir == typed.replace("~", str(Path.home()))
 
 
-def test_labels_stay_as_typed() -> None:
+def test_labels_stay_as_typed():
     words = ["+task=own", "task.labels=[true, 1_0,1e3,no]", "pretrained=x", "out=y"]
     config = composing.compose("evaluate", EvaluateConfig, words)
     assert list(config.task.labels) == ["true", "1_0", "1e3", "no"]
@@ -107,7 +107,7 @@ def test_labels_stay_as_typed() -> None:
 # An address of an object store is never taken for a local folder.
 
 
-def config(**changes: object) -> PrepareConfig:
+def config(**changes):
     values: dict[str, object] = {
         "corpus": CorpusConfig(name="c", reader="text", path="s3://corpora/text"),
         "runner": RunnerConfig(),
@@ -118,11 +118,11 @@ def config(**changes: object) -> PrepareConfig:
     return PrepareConfig(**(values | changes))  # type: ignore[arg-type]
 
 
-def test_a_corpus_may_be_in_a_store() -> None:
+def test_a_corpus_may_be_in_a_store():
     check_addresses(config())
 
 
-def test_a_run_and_its_inputs_may_be_in_a_store() -> None:
+def test_a_run_and_its_inputs_may_be_in_a_store():
     check_addresses(config(workdir="s3://b/run", out="S3://b/run/made", vocab="gs://b/run/vocab"))
     check_addresses(config(workdir="abfs://c/run", out="abfss://c@a.dfs.core.windows.net/made"))
 
@@ -139,17 +139,17 @@ def test_a_run_and_its_inputs_may_be_in_a_store() -> None:
         ("corpus.path", {"corpus": CorpusConfig(name="c", reader="text", path="GS:b/text")}),
     ],
 )
-def test_other_stores_and_other_paths_are_refused(key: str, changes: dict[str, object]) -> None:
+def test_other_stores_and_other_paths_are_refused(key, changes):
     with refused(ConfigError, key=key):
         check_addresses(config(**changes))
 
 
-def test_a_command_without_a_folder_reads_local_paths() -> None:
+def test_a_command_without_a_folder_reads_local_paths():
     with refused(ConfigError, key="pretrained"):
         check_addresses(PredictConfig(pretrained="s3://b/run/convert"))
 
 
-def test_a_run_in_another_store_is_refused_and_leaves_nothing(root: Path, tmp_path: Path) -> None:
+def test_a_run_in_another_store_is_refused_and_leaves_nothing(root, tmp_path):
     done = forked.module(
         "pipeline.run", "+corpus=sample", "workdir=hdfs://corpora/run", cwd=tmp_path, env={"PYTHONPATH": str(root)}
     )
@@ -159,7 +159,7 @@ def test_a_run_in_another_store_is_refused_and_leaves_nothing(root: Path, tmp_pa
 
 
 @pytest.mark.slow
-def test_a_value_that_nothing_reads_is_named_once(root: Path, tmp_path: Path) -> None:
+def test_a_value_that_nothing_reads_is_named_once(root, tmp_path):
     """Also in a plan, by the stage that was typed; the same value is silent where it is read."""
     words = ("evaluate.pooling=mean", "evaluate.chunks=3", "tasks=[sample_next,sample_order]", "dry_run=true")
     done = forked.module("pipeline.run", "+corpus=sample", *words, cwd=tmp_path, env={"PYTHONPATH": str(root)})

@@ -1,9 +1,7 @@
 """What is typed beats a file's value, and that the schema's default; what excludes each other is refused only typed."""
 
 import re
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any, get_args, get_origin
+from typing import get_args, get_origin
 
 import pytest
 
@@ -34,7 +32,7 @@ NEEDED = {"corpus": "+corpus=text", "task": "+task=own"}
         ("convert", ["ema=true"], {"ema": True, "average": 1}),
     ],
 )
-def test_what_is_typed_beats_what_is_not(stage: str, words: list[str], expected: dict[str, Any]) -> None:
+def test_what_is_typed_beats_what_is_not(stage, words, expected):
     config = configured(stage, *words)
     for key, value in expected.items():
         found = config
@@ -55,12 +53,12 @@ def test_what_is_typed_beats_what_is_not(stage: str, words: list[str], expected:
         ([], {"steps": 4250, "epochs": None}),
     ],
 )
-def test_in_a_run_too_what_is_typed_beats_the_recipe(words: list[str], expected: dict[str, Any]) -> None:
+def test_in_a_run_too_what_is_typed_beats_the_recipe(words, expected):
     train = composed("corpus=text", "corpus.path=.", *words, "tasks=[]").stages["train"]
     assert {key: getattr(train, key) for key in expected} == expected
 
 
-def test_a_recipe_of_ones_own_gives_way_and_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_recipe_of_ones_own_gives_way_and_says_so(tmp_path, capsys):
     for name, text in {
         "recipe": "# @package _global_\ndefaults:\n  - /stage@stages.vocab: vocab\n  - /stage@stages.prepare: prepare\n"
         "  - /stage@stages.train: train\n  - /model: tiny\n  - _self_\nrecipe: mine\nstages:\n"
@@ -91,12 +89,12 @@ def test_a_recipe_of_ones_own_gives_way_and_says_so(tmp_path: Path, capsys: pyte
         ("convert", ["ema=true", "average=3"], "average"),
     ],
 )
-def test_two_typed_ones_are_refused(stage: str, words: list[str], key: str) -> None:
+def test_two_typed_ones_are_refused(stage, words, key):
     with refused(ConfigError, key=key):
         configured(stage, *words)
 
 
-def lists() -> Iterator[tuple[str, str, type]]:
+def lists():
     """(stage, key, type of an item) of every list of every schema, those of a task among them."""
     for stage, known in STAGES.items():
         every = {*fingerprints.defaults_of(known.schema), *known.schema.__dataclass_fields__, "data.more"}
@@ -107,9 +105,7 @@ def lists() -> Iterator[tuple[str, str, type]]:
 
 
 @pytest.mark.parametrize(("stage", "key", "kind"), lists())
-def test_an_item_is_neither_null_nor_a_list_and_one_value_is_told_to_be_a_list(
-    stage: str, key: str, kind: type
-) -> None:
+def test_an_item_is_neither_null_nor_a_list_and_one_value_is_told_to_be_a_list(stage, key, kind):
     words = [word for group, word in NEEDED.items() if group in help_text.groups(STAGES[stage].schema)]
     item = "VALUE" if kind is str else "3"
     for wrong in ("[null]", f"[{item},null]", f"[[{item}]]", item, "{a: 1}"):
@@ -131,7 +127,7 @@ def test_an_item_is_neither_null_nor_a_list_and_one_value_is_told_to_be_a_list(
         (["train.optimizer.betas=[0.9", "0.95]"], "train.optimizer.betas", "train.optimizer.betas=[0.9,0.95]"),
     ],
 )
-def test_lists_of_a_run_are_checked_the_same_way(words: list[str], key: str, cure: str | None) -> None:
+def test_lists_of_a_run_are_checked_the_same_way(words, key, cure):
     run = ["corpus=text", "corpus.path=."]
     with refused(ConfigError, key=key) as raised:
         composed(*run, *words)
@@ -144,7 +140,7 @@ OTHER_WORDS = read_table(overrides.__file__, "other_words.yaml")
 SCHEMAS = {**{name: stage.schema for name, stage in STAGES.items()}, "predict": PredictConfig, "embed": EmbedConfig}
 
 
-def test_every_word_of_another_program_leads_to_a_key_that_there_is() -> None:
+def test_every_word_of_another_program_leads_to_a_key_that_there_is():
     ours = {key for entry in OTHER_WORDS.values() for key in entry.partition("; ")[0].split()}
     assert not [key for key in ours if all(type_of(schema, key) is None for schema in SCHEMAS.values())]
     for name, schema in SCHEMAS.items():
@@ -169,19 +165,19 @@ def test_every_word_of_another_program_leads_to_a_key_that_there_is() -> None:
         ("run", "hidden_size=64", "model.hidden"),
     ],
 )
-def test_words_of_other_programs_lead_to_ours(stage: str, word: str, key: str) -> None:
+def test_words_of_other_programs_lead_to_ours(stage, word, key):
     with refused(ConfigError, match=f"did you mean {key}\\?"):
         if stage == "run":
             composed("corpus=text", "corpus.path=.", word)
         configured(stage, *(["+task=own"] * (stage == "evaluate")), word)
 
 
-def test_a_number_that_may_be_null_says_so() -> None:
+def test_a_number_that_may_be_null_says_so():
     with refused(ConfigError, "null", key="clip"):
         configured("train", "clip=false")
 
 
 @pytest.mark.parametrize("tool", ["tensorboard", "csv_monitor", "comet", "wandb"])
-def test_trackers_of_deepspeed_are_refused_by_name(tool: str) -> None:
+def test_trackers_of_deepspeed_are_refused_by_name(tool):
     with refused(ConfigError, key=f"deepspeed.{tool}.enabled"):
         configured("train", f"+deepspeed.{tool}.enabled=true")

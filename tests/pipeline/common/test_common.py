@@ -4,7 +4,6 @@ import os
 import subprocess
 import sys
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,7 +23,7 @@ from tests.support.refusals import refused
 from tests.support.runs import configured
 
 
-def test_those_of_its_affinity(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_those_of_its_affinity(monkeypatch):
     monkeypatch.delenv("SLURM_CPUS_PER_TASK", raising=False)
     before = os.sched_getaffinity(0)
     assert cores.available() == len(before)
@@ -35,13 +34,13 @@ def test_those_of_its_affinity(monkeypatch: pytest.MonkeyPatch) -> None:
         os.sched_setaffinity(0, before)
 
 
-def test_no_more_than_slurm_gave(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_more_than_slurm_gave(monkeypatch):
     for words, expected in (("1", 1), ("4096", len(os.sched_getaffinity(0)))):
         monkeypatch.setenv("SLURM_CPUS_PER_TASK", words)
         assert cores.available() == expected
 
 
-def test_gpus_are_those_of_the_environment_or_of_the_driver(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_gpus_are_those_of_the_environment_or_of_the_driver(monkeypatch, tmp_path):
     for name in ("nvidia0", "nvidia1", "nvidiactl", "nvidia-uvm"):
         (tmp_path / name).touch()
     monkeypatch.setattr(cores, "NVIDIA", tmp_path / "nvidiactl")
@@ -56,14 +55,14 @@ def test_gpus_are_those_of_the_environment_or_of_the_driver(monkeypatch: pytest.
 
 
 @given(st.integers(0, 2**31), st.lists(st.integers(0, 2**62), min_size=1, max_size=50))
-def test_a_draw_depends_on_key_and_position_alone(seed: int, positions: list[int]) -> None:
+def test_a_draw_depends_on_key_and_position_alone(seed, positions):
     key = counter_rng.key(seed, "test")
     together = counter_rng.random_bits(key, np.array(positions))
     alone = [int(counter_rng.random_bits(key, np.array([p]))[0]) for p in positions]
     assert together.tolist() == alone
 
 
-def test_keys_differ_by_seed_purpose_and_part() -> None:
+def test_keys_differ_by_seed_purpose_and_part():
     keys = [
         counter_rng.key(0, "a"),
         counter_rng.key(1, "a"),
@@ -75,7 +74,7 @@ def test_keys_differ_by_seed_purpose_and_part() -> None:
     assert len({int(key) for key in keys}) == len(keys)
 
 
-def test_a_key_is_the_same_in_every_version() -> None:
+def test_a_key_is_the_same_in_every_version():
     assert int(counter_rng.key(0, "pairs", 3)) == 0x9B53268F22428CDF
     assert counter_rng.random_bits(counter_rng.key(0, "x"), np.arange(2)).tolist() == [
         2404556396829759006,
@@ -83,7 +82,7 @@ def test_a_key_is_the_same_in_every_version() -> None:
     ]
 
 
-def test_uniform_draws_fill_the_unit_interval_evenly() -> None:
+def test_uniform_draws_fill_the_unit_interval_evenly():
     draws = counter_rng.uniform(counter_rng.key(0, "u"), np.arange(200_000))
     counts, _ = np.histogram(draws, bins=20, range=(0, 1))
     expected = 10_000
@@ -91,7 +90,7 @@ def test_uniform_draws_fill_the_unit_interval_evenly() -> None:
 
 
 @given(st.integers(1, 2000))
-def test_binomial_draws_have_mean_and_variance_of_fair_coins(n: int) -> None:
+def test_binomial_draws_have_mean_and_variance_of_fair_coins(n):
     keys = counter_rng.random_bits(counter_rng.key(n, "coins"), np.arange(4000))
     heads = counter_rng.binomial_half(keys, np.full(4000, n))
     assert heads.min() >= 0
@@ -101,19 +100,19 @@ def test_binomial_draws_have_mean_and_variance_of_fair_coins(n: int) -> None:
 
 
 @given(st.integers(0, 500), st.integers(0, 9))
-def test_a_permutation_holds_everything_once(n: int, seed: int) -> None:
+def test_a_permutation_holds_everything_once(n, seed):
     assert sorted(counter_rng.permutation(counter_rng.key(seed, "p"), n)) == list(range(n))
 
 
 # The liveness probe of a stage's container.
 
 
-def probe(folder: Path) -> subprocess.CompletedProcess[str]:
+def probe(folder):
     command = [sys.executable, "-m", "pipeline.common.heartbeat", str(folder), "60"]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
-def test_the_probe_fails_for_a_rank_that_has_stopped_and_for_no_other(tmp_path: Path) -> None:
+def test_the_probe_fails_for_a_rank_that_has_stopped_and_for_no_other(tmp_path):
     assert probe(tmp_path).returncode == 0, "no rank has begun"
     ranks = [Heartbeat(tmp_path, f"rank-{rank}") for rank in range(2)]
     assert probe(tmp_path).returncode == 0
@@ -126,14 +125,14 @@ def test_the_probe_fails_for_a_rank_that_has_stopped_and_for_no_other(tmp_path: 
     assert probe(tmp_path).returncode == 0, "one that is done owes no sign"
 
 
-def test_a_file_that_goes_while_the_probe_looks_is_of_a_process_that_is_done(tmp_path: Path) -> None:
+def test_a_file_that_goes_while_the_probe_looks_is_of_a_process_that_is_done(tmp_path):
     (tmp_path / "rank-0").symlink_to(tmp_path / "gone")  # listed, and then not found
     (tmp_path / "rank-1").touch()
     os.utime(tmp_path / "rank-1", (0, 0))
     assert heartbeat.stale(tmp_path, 60) == ["rank-1"]
 
 
-def test_a_stage_has_a_heartbeat_while_it_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stage_has_a_heartbeat_while_it_works(tmp_path, monkeypatch):
     with heartbeat.during("prepare") as nowhere:
         nowhere.beat()
     monkeypatch.setenv(heartbeat.FOLDER, str(tmp_path))
@@ -145,7 +144,7 @@ def test_a_stage_has_a_heartbeat_while_it_works(tmp_path: Path, monkeypatch: pyt
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_place_that_is_no_folder_is_named(tmp_path: Path) -> None:
+def test_a_place_that_is_no_folder_is_named(tmp_path):
     (tmp_path / "file").touch()
     with refused(InputError, key="heartbeat", value=str(tmp_path / "file")):
         heartbeat.Heartbeat(tmp_path / "file", "rank-0")
@@ -163,7 +162,7 @@ WRITTEN = [
 
 
 @pytest.mark.parametrize(("code", "written"), WRITTEN)
-def test_regions_scripts_and_three_letters_mean_the_same_language(code: str, written: str) -> None:
+def test_regions_scripts_and_three_letters_mean_the_same_language(code, written):
     text = "Er kam am 3. Mai z.B. nach Wien. Dr. No ging."
     pages = ["-{zh-cn:a; zh-tw:b}-", '{{"|A}}', "{{仮リンク|B}}"]
     for other in written.split():
@@ -187,7 +186,7 @@ def test_regions_scripts_and_three_letters_mean_the_same_language(code: str, wri
         ("tlh", "tlh"),
     ],
 )
-def test_wikipedias_own_codes_are_kept(code: str, base: str) -> None:
+def test_wikipedias_own_codes_are_kept(code, base):
     assert (wikipedia_code(code), base_code(code)) == (code, base)
     # The converter of scripts is not enabled in the other wikis of Chinese.
     assert Extractor(code).text("Ion -{x}- here") == "Ion -{x}- here"
@@ -202,7 +201,7 @@ DE:dewiki map-bms:map_bmswiki vi:viwiki ceb:cebwiki
 
 
 @pytest.mark.parametrize(("language", "dump"), [entry.split(":") for entry in DUMPS.split()])
-def test_every_way_to_write_a_language_asks_for_the_dump_that_there_is(language: str, dump: str) -> None:
+def test_every_way_to_write_a_language_asks_for_the_dump_that_there_is(language, dump):
     made = configured("download", "+corpus=wiki", f"corpus.language={language}").corpus
     for place in (made.files[0].url, made.files[0].sums):
         assert place.startswith(f"https://dumps.wikimedia.org/{dump}/latest/{dump}-latest-")
@@ -210,7 +209,7 @@ def test_every_way_to_write_a_language_asks_for_the_dump_that_there_is(language:
     assert f"/{language}wiki/" in kept.files[0].url, "which nothing reads: fingerprints stay"
 
 
-def test_every_language_of_wikipedia_has_a_code_and_a_mistake_is_none() -> None:
+def test_every_language_of_wikipedia_has_a_code_and_a_mistake_is_none():
     assert [code for code in namespaces.LANGUAGES if not is_code(code)] == []
     assert [code for code in ("vn", "xx_YY", "Vietnamese", "none", "v", "", "#") if is_code(code)] == []
 
@@ -241,13 +240,13 @@ class Switched(Section):
 
 @pytest.mark.parametrize("number", [float("inf"), float("-inf"), float("nan")])
 @pytest.mark.parametrize("name", ["rate", "free", "many", "nested"])
-def test_no_setting_is_infinite_or_nan(name: str, number: float) -> None:
+def test_no_setting_is_infinite_or_nan(name, number):
     value = {"many": [1.0, number], "nested": {"a": {"b": [number]}}}.get(name, number)
     with refused(ConfigError, key=f"part.{name}"):
         Part(**{name: value})
 
 
-def test_what_another_value_switches_off_is_found() -> None:
+def test_what_another_value_switches_off_is_found():
     found = without_effect(Switched(power=2.0, count=3, inner=Switched(name="b", power=2.0)))
     assert list(found) == ["power=2.0 has no effect with name=a", "count=3 has no effect with folder=null"]
     assert list(without_effect(Switched(stop=2))) == ["stop=2 has no effect with span=1"]

@@ -7,7 +7,6 @@ import re
 import subprocess
 import sys
 import termios
-from pathlib import Path
 from string import ascii_lowercase
 
 import pytest
@@ -35,7 +34,7 @@ terminal.say("done")
 """
 
 
-def test_a_bar_says_how_much_how_fast_and_how_long(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bar_says_how_much_how_fast_and_how_long(monkeypatch):
     monkeypatch.setattr("time.time", lambda: 110.0)
     state = bars.State("reading", 6e6, "B", done=3e6, started=1e6, began=100.0, note="5 documents")
     assert state.line() == "3.0 MB of 6.0 MB, 200.0 kB/s, 15 s left, 5 documents"
@@ -44,7 +43,7 @@ def test_a_bar_says_how_much_how_fast_and_how_long(monkeypatch: pytest.MonkeyPat
     assert bars.State("download", None, "B", 2e6).line() == "2.0 MB"
 
 
-def test_a_run_reads_how_far_its_stage_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_reads_how_far_its_stage_is(tmp_path, monkeypatch):
     place = tmp_path / "bar"
     monkeypatch.setenv(bars.PLACE, str(place))
     assert bars.read(place) is None
@@ -63,7 +62,7 @@ def test_a_run_reads_how_far_its_stage_is(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("columns", [40, 100])
-def test_lines_stay_above_bars_which_fit_and_vanish(root: Path, columns: int) -> None:
+def test_lines_stay_above_bars_which_fit_and_vanish(root, columns):
     main, side = pty.openpty()
     termios.tcsetwinsize(side, (24, columns))
     environment = os.environ | {"COLUMNS": str(columns)}
@@ -85,7 +84,7 @@ def test_lines_stay_above_bars_which_fit_and_vanish(root: Path, columns: int) ->
 
 
 @pytest.mark.parametrize(("number", "told"), [(0, "0 rows"), (1, "1 row"), (2301, "2,301 rows")])
-def test_one_is_not_many(number: int, told: str) -> None:
+def test_one_is_not_many(number, told):
     assert pluralize(number, "row") == told
 
 
@@ -108,7 +107,7 @@ Path(sys.argv[1]).write_text(str(output.is_gone()))
 
 
 @pytest.mark.parametrize("option", ["-u", "-B"])
-def test_work_goes_on_when_its_pipe_has_no_reader(root: Path, tmp_path: Path, option: str) -> None:
+def test_work_goes_on_when_its_pipe_has_no_reader(root, tmp_path, option):
     command = f"{sys.executable} {option} -c '{WORK}' {tmp_path}/done 2>&1 | head -3"
     script = ["bash", "-c", f"{command}; exit ${{PIPESTATUS[0]}}"]
     done = subprocess.run(script, cwd=root, capture_output=True, text=True, check=False)
@@ -118,14 +117,14 @@ def test_work_goes_on_when_its_pipe_has_no_reader(root: Path, tmp_path: Path, op
 
 
 @pytest.mark.parametrize("coding", ["utf-8:strict", "latin-1"])
-def test_a_name_of_any_bytes_can_be_said(root: Path, coding: str) -> None:
+def test_a_name_of_any_bytes_can_be_said(root, coding):
     code = "from pipeline.console import output; output.outlive_readers(); print('c\\udce9 \u2588')"
     done = forked.fresh("-c", code, env=os.environ | {"PYTHONIOENCODING": coding, "PYTHONPATH": str(root)})
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith(r"c\udce9 ")
 
 
-def test_work_goes_on_when_its_terminal_is_closed(root: Path, tmp_path: Path) -> None:
+def test_work_goes_on_when_its_terminal_is_closed(root, tmp_path):
     terminal, end = pty.openpty()
     process = subprocess.Popen(
         [sys.executable, "-c", WORK, str(tmp_path / "done")],
@@ -144,14 +143,14 @@ def test_work_goes_on_when_its_terminal_is_closed(root: Path, tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("closed", "gone"), [(">&-", "False"), ("2>&-", "False"), (">&- 2>&-", "False"), ("> /dev/full", "True")]
 )
-def test_work_goes_on_without_any_output_or_on_a_full_disk(root: Path, tmp_path: Path, closed: str, gone: str) -> None:
+def test_work_goes_on_without_any_output_or_on_a_full_disk(root, tmp_path, closed, gone):
     command = f"{sys.executable} -c '{WORK}' {tmp_path}/done {closed}"
     assert subprocess.run(["bash", "-c", command], cwd=root, check=False).returncode == 0
     assert (tmp_path / "done").read_text() == gone
 
 
 @pytest.mark.parametrize(("records", "code"), [("", Exit.USER), ("BERT_ERRORS=1", Exit.DONE)])
-def test_a_command_whose_output_was_cut_says_so_at_its_end(root: Path, records: str, code: int) -> None:
+def test_a_command_whose_output_was_cut_says_so_at_its_end(root, records, code):
     work = "from pipeline.cli import entry_point; entry_point.run_guarded(lambda: print(1))"
     command = f"env {records} {sys.executable} -c '{work}' > /dev/full"
     done = subprocess.run(["bash", "-c", command], cwd=root, capture_output=True, text=True, check=False)
@@ -163,7 +162,7 @@ SMALL = "+corpus=sample 'corpus.options.packages=[sklearn]'"
 
 
 @pytest.mark.slow
-def test_two_workers_finish_though_nobody_reads_them(root: Path, tmp_path: Path) -> None:
+def test_two_workers_finish_though_nobody_reads_them(root, tmp_path):
     (tmp_path / "vocab").mkdir()
     letters = build([*SPECIAL, *ascii_lowercase, *(f"##{c}" for c in ascii_lowercase)], True)
     (tmp_path / "vocab" / "tokenizer.json").write_text(letters)
@@ -187,7 +186,7 @@ LINE = (
 )
 
 
-def test_commands_paths_and_quoted_values_stay_whole() -> None:
+def test_commands_paths_and_quoted_values_stay_whole():
     lines = terminal.wrap(LINE, 60).split("\n")
     assert len(lines) > 2
     assert all(line.startswith("      ") for line in lines[1:])
@@ -197,20 +196,20 @@ def test_commands_paths_and_quoted_values_stay_whole() -> None:
 
 
 @given(st.lists(st.text("abc,.=/-", min_size=1, max_size=30), min_size=1), st.integers(40, 80))
-def test_nothing_is_lost_and_no_line_is_too_long(words: list[str], columns: int) -> None:
+def test_nothing_is_lost_and_no_line_is_too_long(words, columns):
     text = terminal.wrap(" ".join(words), columns)
     assert text.split() == words
     assert all(len(line) <= columns for line in text.split("\n"))
 
 
-def test_what_a_program_reads_is_not_wrapped() -> None:
+def test_what_a_program_reads_is_not_wrapped():
     stream = io.StringIO()
     terminal.say(LINE, stream)
     assert stream.getvalue() == LINE + "\n"
 
 
 @pytest.mark.parametrize("columns", [50, 200])
-def test_a_mistake_fits_the_terminal(root: Path, columns: int) -> None:
+def test_a_mistake_fits_the_terminal(root, columns):
     main, side = pty.openpty()
     words = ["-m", "pipeline.prepare", "+corpus=boks"]
     subprocess.run(

@@ -2,7 +2,6 @@ import dataclasses
 import functools
 import json
 import unicodedata
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -14,7 +13,7 @@ from pipeline.config.downstream import TASK_KINDS
 from pipeline.errors import ConfigError, InputError
 from pipeline.evaluation import examples
 from pipeline.evaluation.task_types import token_classification
-from tests.pipeline.evaluation.columns import Columns, read_columns
+from tests.pipeline.evaluation.columns import read_columns
 from tests.support.refusals import refused
 
 PAIR = TaskConfig(name="pair", folder="PAIR", columns=["a", "b"], labels=["no", "yes"], metrics=["accuracy"])
@@ -25,14 +24,14 @@ HEADER = "index\ta\tb\tlabel\n"
 task_of = examples.task_of
 
 
-def write(folder: Path, task: TaskConfig, content: str | bytes, name: str = "train.tsv") -> Path:
+def write(folder, task, content, name="train.tsv"):
     path = folder / task.folder / name
     path.parent.mkdir(exist_ok=True)
     path.write_bytes(content.encode() if isinstance(content, str) else content)
     return path
 
 
-def read(folder: Path, task: TaskConfig, content: str | bytes) -> Columns:
+def read(folder, task, content):
     write(folder, task, content)
     return read_columns(folder, task, "train.tsv")
 
@@ -236,7 +235,7 @@ def test_a_task_that_cannot_work_is_refused(change, key, word):
         TaskConfig(**{**good, "metrics": ["accuracy"], **change})
 
 
-def test_the_order_of_metrics_has_no_meaning(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_order_of_metrics_has_no_meaning(monkeypatch):
     for known in (reversed(TASK_KINDS["classification"]), ("accuracy", "matthews", "new", "f1", "pearson")):
         monkeypatch.setitem(TASK_KINDS, "classification", tuple(known))
         TaskConfig(name="x", columns=["a"], labels=["0", "1"], metrics=["f1", "accuracy", "matthews"])
@@ -244,7 +243,7 @@ def test_the_order_of_metrics_has_no_meaning(monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.parametrize("name", ["a.tsv", "a.jsonl"])
-def test_a_text_may_have_several_labels(tmp_path: Path, name: str) -> None:
+def test_a_text_may_have_several_labels(tmp_path, name):
     task = TaskConfig(name="x", columns=["a"], labels=["b", "c", "d, e"], metrics=["micro_f1"], multilabel=True)
     values = [["b", "c"], [], ["d, e"], ["c"]]
     texts = ["b; c", "", "d, e", "c"]
@@ -256,7 +255,7 @@ def test_a_text_may_have_several_labels(tmp_path: Path, name: str) -> None:
         read_columns(tmp_path, task, "b.tsv")
 
 
-def test_the_files_of_a_pattern_are_development_sets(tmp_path: Path) -> None:
+def test_the_files_of_a_pattern_are_development_sets(tmp_path):
     for name in ("dev-a.tsv", "dev-b.tsv", "dev[1].tsv"):
         write(tmp_path, PAIR, HEADER, name)
     for dev, found in (

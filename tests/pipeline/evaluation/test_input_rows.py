@@ -6,20 +6,18 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from pipeline.config import PredictConfig
 from pipeline.errors import ConfigError, InputError
-from pipeline.evaluation.input_rows import Row, open_rows, rows_of
+from pipeline.evaluation.input_rows import open_rows, rows_of
 from tests.support.refusals import refused
 
 ROWS = "from pipeline.evaluation.input_rows import open_rows as f; print(ascii([*f(None)]))"
 
 
-def piped(root: Path, data: bytes, locale: str) -> "subprocess.CompletedProcess[str]":
+def piped(root, data, locale):
     """Read rows from standard input in a process of its own."""
     done = subprocess.run(
         [sys.executable, "-c", ROWS],
@@ -33,14 +31,14 @@ def piped(root: Path, data: bytes, locale: str) -> "subprocess.CompletedProcess[
 
 
 @pytest.mark.parametrize("locale", ["C", "C.UTF-8"])
-def test_standard_input_is_utf_8_in_any_locale(root: Path, locale: str) -> None:
+def test_standard_input_is_utf_8_in_any_locale(root, locale):
     assert piped(root, "é\r a\nb".encode(), locale).stdout == "['\\xe9\\r a\\n', 'b']\n"
     broken = piped(root, b"a\n\xff\n", locale)
     assert (broken.returncode, broken.stdout) == (1, "")
     assert "UnicodeDecodeError" in broken.stderr
 
 
-def test_a_byte_order_mark_is_not_text(root: Path, tmp_path: Path) -> None:
+def test_a_byte_order_mark_is_not_text(root, tmp_path):
     path = tmp_path / "rows.txt"
     path.write_bytes(b"\xef\xbb\xbfa\nb\n")
     with open_rows(str(path)) as stream:
@@ -48,13 +46,13 @@ def test_a_byte_order_mark_is_not_text(root: Path, tmp_path: Path) -> None:
     assert piped(root, path.read_bytes(), "C").stdout == "['a\\n', 'b\\n']\n"
 
 
-def rows(path: Path | None, **settings: Any) -> list[Row]:
+def rows(path, **settings):
     place = None if path is None else str(path)
     return list(rows_of(PredictConfig(pretrained="x", input=place, **settings)))
 
 
 @pytest.mark.parametrize("place", ["file", "standard input"])
-def test_only_line_feeds_end_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str) -> None:
+def test_only_line_feeds_end_lines(tmp_path, monkeypatch, place):
     file = tmp_path / "in.txt"
     file.write_bytes("the\rcat\u2028sat\na dog\r\n\n\rmat".encode())
     with open(file, encoding="utf-8") as stream:  # as Python opens standard input
@@ -69,7 +67,7 @@ TABLE = [("7", 'a, "b"', "yes"), ("x9", "c\td\ne", "no")]
 NAMES = ("id", "câu", "chủ đề")
 
 
-def files() -> dict[str, bytes]:
+def files():
     """Return one table in the formats that evaluate reads."""
     import csv
 
@@ -87,7 +85,7 @@ def files() -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("name", files())
-def test_tables_are_read_as_evaluate_reads_them(name: str, tmp_path: Path) -> None:
+def test_tables_are_read_as_evaluate_reads_them(name, tmp_path):
     path = tmp_path / name
     path.write_bytes(files()[name])
     found = rows(path, columns=["câu"], label="chủ đề")
@@ -102,25 +100,25 @@ def test_tables_are_read_as_evaluate_reads_them(name: str, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("key", ["id", "label"])
-def test_lines_have_no_columns_to_be_named_by(key: str, tmp_path: Path) -> None:
+def test_lines_have_no_columns_to_be_named_by(key, tmp_path):
     (tmp_path / "a.txt").write_text("One line.\n")
     with refused(ConfigError, key=key):
         rows(tmp_path / "a.txt", **{key: "ref"})
 
 
 @pytest.mark.parametrize("name", ["a.csv", "a.jsonl"])
-def test_tables_of_standard_input_are_told_by_their_first_line(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tables_of_standard_input_are_told_by_their_first_line(name, monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.StringIO(files()[name].decode("utf-8-sig")))
     assert [row.columns for row in rows(None, columns=["câu"])] == [[text] for _, text, _ in TABLE]
 
 
-def test_a_gold_label_is_written_as_the_labels_of_a_task_are(tmp_path: Path) -> None:
+def test_a_gold_label_is_written_as_the_labels_of_a_task_are(tmp_path):
     (tmp_path / "a.tsv").write_text("sentence\tlabel\na\tca\u0302u\n")
     (row,) = rows(tmp_path / "a.tsv", columns=["sentence"])
     assert row.about == {"gold": "c\xe2u"}
 
 
-def test_tsv_has_columns_with_a_header_or_without(tmp_path: Path) -> None:
+def test_tsv_has_columns_with_a_header_or_without(tmp_path):
     (tmp_path / "a.tsv").write_text('sentence\tlabel\n"a b\tyes\nc\tno\n')
     (tmp_path / "b.tsv").write_text('"a b\tyes\nc\tno\n')
     named = rows(tmp_path / "a.tsv", columns=["sentence"])
@@ -130,7 +128,7 @@ def test_tsv_has_columns_with_a_header_or_without(tmp_path: Path) -> None:
         rows(tmp_path / "a.tsv", columns=["0"])
 
 
-def test_numbers_in_the_first_line_are_names_as_pandas_writes_them(tmp_path: Path) -> None:
+def test_numbers_in_the_first_line_are_names_as_pandas_writes_them(tmp_path):
     (tmp_path / "a.csv").write_text("0,1\na,5\n")
     (tmp_path / "b.csv").write_text("a,5\nb,1\n")
     assert [row.columns for row in rows(tmp_path / "a.csv", columns=["0"])] == [["a"]]
@@ -138,7 +136,7 @@ def test_numbers_in_the_first_line_are_names_as_pandas_writes_them(tmp_path: Pat
 
 
 @pytest.mark.parametrize("text", ["-DOCSTART- -X- O\n\nEU NNP O\n", "EU\tB-ORG\nsays\tO\n\nHe\tO\n"])
-def test_words_with_tags_are_no_texts(text: str, tmp_path: Path) -> None:
+def test_words_with_tags_are_no_texts(text, tmp_path):
     (tmp_path / "in.txt").write_text(text)
     with refused(InputError, "words and tags", line=1):
         rows(tmp_path / "in.txt")
@@ -161,7 +159,7 @@ def test_words_with_tags_are_no_texts(text: str, tmp_path: Path) -> None:
         "\ufeffText\tLabel\r\na\tb\r\n",
     ],
 )
-def test_a_first_line_that_names_columns_is_a_question(text: str, tmp_path: Path) -> None:
+def test_a_first_line_that_names_columns_is_a_question(text, tmp_path):
     (tmp_path / "in.txt").write_text(text, encoding="utf-8")
     with refused(InputError, key="columns", line=1):
         rows(tmp_path / "in.txt")
@@ -181,7 +179,7 @@ def test_a_first_line_that_names_columns_is_a_question(text: str, tmp_path: Path
         "blood of type O\n",
     ],
 )
-def test_texts_are_no_question(text: str, tmp_path: Path) -> None:
+def test_texts_are_no_question(text, tmp_path):
     (tmp_path / "in.txt").write_text(text)
     assert [row.text for row in rows(tmp_path / "in.txt")] == text.split("\n")[:-1]
 
@@ -199,9 +197,7 @@ def test_texts_are_no_question(text: str, tmp_path: Path) -> None:
         ("a.csv", "", ["text"]),
     ],
 )
-def test_tables_that_cannot_be_read_whole_are_refused(
-    name: str, content: str, columns: list[str], tmp_path: Path
-) -> None:
+def test_tables_that_cannot_be_read_whole_are_refused(name, content, columns, tmp_path):
     (tmp_path / name).write_text(content)
     with pytest.raises(InputError):
         rows(tmp_path / name, columns=columns)
@@ -216,7 +212,7 @@ def test_tables_that_cannot_be_read_whole_are_refused(
         ("%PDF-1.4\na\n", "of another format", []),
     ],
 )
-def test_a_file_that_is_no_text_has_no_rows(content: str, why: str, names: list[str], tmp_path: Path) -> None:
+def test_a_file_that_is_no_text_has_no_rows(content, why, names, tmp_path):
     for path in (tmp_path / name for name in ["a.txt", *names]):
         path.write_text(content)
         for columns in ([], ["0"]):
@@ -224,7 +220,7 @@ def test_a_file_that_is_no_text_has_no_rows(content: str, why: str, names: list[
                 rows(path, columns=columns)
 
 
-def test_a_short_text_that_is_typed_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_short_text_that_is_typed_is_read(monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.StringIO("Access denied\n"))
     assert [row.text for row in rows(None)] == ["Access denied"]
 
@@ -243,7 +239,7 @@ def test_a_short_text_that_is_typed_is_read(monkeypatch: pytest.MonkeyPatch) -> 
         ("a.csv", "good,pos\nbad,neg\nfine,pos\nbetter,pos\n", ["0"], [["good"], ["bad"], ["fine"], ["better"]]),
     ],
 )
-def test_a_table_is_told_from_lines(name: str, text: str, columns: list[str], found: Any, tmp_path: Path) -> None:
+def test_a_table_is_told_from_lines(name, text, columns, found, tmp_path):
     (tmp_path / name).write_text(text)
     assert [row.columns for row in rows(tmp_path / name, columns=columns)] == found
 
@@ -251,7 +247,7 @@ def test_a_table_is_told_from_lines(name: str, text: str, columns: list[str], fo
 @pytest.mark.parametrize(
     "text", ["review,stars\nfine film,5\nbad film,1\n", "sentence\na b\nc\n", "film,mood\na,pos\nb,pos\nc,neg\nd,neg\n"]
 )
-def test_a_header_of_a_table_is_no_text(text: str, tmp_path: Path) -> None:
+def test_a_header_of_a_table_is_no_text(text, tmp_path):
     (tmp_path / "a.csv").write_text(text)
     with refused(InputError, "seems to name the columns", key="columns"):
         rows(tmp_path / "a.csv", columns=["0"])

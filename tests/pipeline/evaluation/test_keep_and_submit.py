@@ -2,8 +2,6 @@
 
 import csv
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +9,7 @@ import pytest
 from model.encoders.architectures import build_model
 from model.finetuning.features import Samples
 from model.huggingface import bert_format
-from pipeline.config import EvaluateConfig, TaskConfig
+from pipeline.config import EvaluateConfig
 from pipeline.errors import ConfigError, InputError
 from pipeline.evaluation import answers, examples, grid_search, table_files
 from pipeline.evaluation.task_types import Dataset
@@ -19,7 +17,7 @@ from tests.model import tiny_bert
 from tests.support.refusals import refused
 
 
-def configured(folder: Path, task: TaskConfig, **settings: Any) -> EvaluateConfig:
+def configured(folder, task, **settings):
     """Return a configuration of `task`, whose files and model are below `folder`."""
     return EvaluateConfig(
         workdir=str(folder),
@@ -34,20 +32,20 @@ def configured(folder: Path, task: TaskConfig, **settings: Any) -> EvaluateConfi
 
 @pytest.mark.parametrize("key", ["keep", "submit"])
 @pytest.mark.parametrize("pooling", ["mean", "max", "attention"])
-def test_a_model_of_chunks_is_neither_kept_nor_submitted(tmp_path: Path, key: str, pooling: str) -> None:
+def test_a_model_of_chunks_is_neither_kept_nor_submitted(tmp_path, key, pooling):
     chunks = {"truncation": "chunks", "chunk_pooling": pooling}
     configured(tmp_path, examples.task_of("rte"), **chunks)
     with refused(ConfigError, "truncation=chunks: ", key="truncation"):
         configured(tmp_path, examples.task_of("rte"), **chunks, **{key: True})
 
 
-def test_endings_are_not_cut_into_chunks(tmp_path: Path) -> None:
+def test_endings_are_not_cut_into_chunks(tmp_path):
     with refused(ConfigError, key="truncation"):
         configured(tmp_path, examples.task_of("swag"), truncation="chunks")
 
 
 @pytest.mark.parametrize("name", ["own", "sample_next", "squad", "babylm_rte"])
-def test_a_task_without_a_test_set_is_not_submitted(tmp_path: Path, name: str) -> None:
+def test_a_task_without_a_test_set_is_not_submitted(tmp_path, name):
     task = examples.task_of(name)
     configured(tmp_path, task, keep=True)
     with refused(ConfigError, f"submit=true: .*{name}", key="submit"):
@@ -55,7 +53,7 @@ def test_a_task_without_a_test_set_is_not_submitted(tmp_path: Path, name: str) -
     configured(tmp_path, replace(task, test="test.tsv", submission="Mine"), submit=True)
 
 
-def test_a_larger_grid_has_the_runs_of_a_smaller_one(tmp_path: Path) -> None:
+def test_a_larger_grid_has_the_runs_of_a_smaller_one(tmp_path):
     task = examples.task_of("rte")
     small = configured(tmp_path, task, batch_sizes=[8], learning_rates=[1e-3], seeds=[1], baseline=False)
     large = grid_search.grid_of(replace(small, batch_sizes=[16, 8], seeds=[2, 1], baseline=True, keep=True))
@@ -63,7 +61,7 @@ def test_a_larger_grid_has_the_runs_of_a_smaller_one(tmp_path: Path) -> None:
     assert len(set(large.values())) == len(large) == 8
 
 
-def test_the_best_point_is_that_of_the_highest_mean_over_its_seeds() -> None:
+def test_the_best_point_is_that_of_the_highest_mean_over_its_seeds():
     scores = {(8, 1e-3): [0.1, 0.9], (8, 1e-4): [0.6, 0.7], (16, 1e-4): [0.3, 0.8]}
     records = [
         {"batch_size": size, "learning_rate": rate, "scores": {"accuracy": score, "f1": score / 2}}
@@ -77,7 +75,7 @@ def test_the_best_point_is_that_of_the_highest_mean_over_its_seeds() -> None:
     assert figures == pytest.approx((0.65, 0.325, np.std([0.6, 0.7], ddof=1), 0.9))
 
 
-def test_only_the_model_of_the_best_run_is_kept(tmp_path: Path) -> None:
+def test_only_the_model_of_the_best_run_is_kept(tmp_path):
     runs = [grid_search.Trial("pretrained", 16, 1e-3, seed) for seed in (1, 2, 3)]
     for run in runs:
         (tmp_path / run.stem).mkdir()
@@ -89,7 +87,7 @@ def test_only_the_model_of_the_best_run_is_kept(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [tmp_path / runs[1].stem]
 
 
-def test_only_a_task_of_classes_says_how_often_each_class_got_which_answer() -> None:
+def test_only_a_task_of_classes_says_how_often_each_class_got_which_answer():
     part = Dataset(Samples([], np.zeros(0), None), [1, 0], [("a", "b"), ("c", "d")])
     assert answers.by_class(examples.task_of("stsb"), part, [1.0, 2.0]) == {}
     task = examples.task_of("rte")
@@ -99,7 +97,7 @@ def test_only_a_task_of_classes_says_how_often_each_class_got_which_answer() -> 
     assert found["wrong"] == [{"texts": ["a", "b"], "label": no, "answer": yes}]
 
 
-def test_answers_to_dev_are_read_by_readers_of_csv() -> None:
+def test_answers_to_dev_are_read_by_readers_of_csv():
     texts = [('"Well, he said', "b"), ('the "c" of', ' "d\n')]
     part = Dataset(Samples([], np.zeros(0), None), [1, 0], texts)
     task = examples.task_of("rte")
@@ -112,7 +110,7 @@ def test_answers_to_dev_are_read_by_readers_of_csv() -> None:
 
 
 @pytest.fixture
-def pairs(tmp_path: Path) -> Path:
+def pairs(tmp_path):
     """Return a folder with RTE's train and dev, without its test set, and a causal model."""
     (tmp_path / "data" / "RTE").mkdir(parents=True)
     for name in ("train", "dev"):
@@ -125,7 +123,7 @@ def pairs(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_causal_model_is_refused_before_it_is_trained(pairs: Path) -> None:
+def test_a_causal_model_is_refused_before_it_is_trained(pairs):
     task = examples.task_of("rte")
     context = grid_search.prepare(configured(pairs, task))
     assert len(context.train) == 2
@@ -134,12 +132,12 @@ def test_a_causal_model_is_refused_before_it_is_trained(pairs: Path) -> None:
         grid_search.prepare(configured(pairs, task, keep=True))
 
 
-def test_a_missing_test_set_is_named_before_training(pairs: Path) -> None:
+def test_a_missing_test_set_is_named_before_training(pairs):
     with refused(InputError, r"RTE/test\.tsv", key="data"):
         grid_search.prepare(configured(pairs, examples.task_of("rte"), submit=True))
 
 
-def test_a_malformed_row_of_a_test_set_is_named_before_training(pairs: Path) -> None:
+def test_a_malformed_row_of_a_test_set_is_named_before_training(pairs):
     path = pairs / "data" / "RTE" / "test.tsv"
     rows = ["index\tsentence1\tsentence2", "0\ta\tb", "1\tc", "2\te\tf"]
     task = examples.task_of("rte")
@@ -150,7 +148,7 @@ def test_a_malformed_row_of_a_test_set_is_named_before_training(pairs: Path) -> 
     assert answers.answered_tasks(configured(pairs, task, submit=True)) == [task]
 
 
-def test_other_sets_of_a_task_without_a_test_set_have_to_be_there(pairs: Path) -> None:
+def test_other_sets_of_a_task_without_a_test_set_have_to_be_there(pairs):
     task = replace(examples.task_of("rte"), test=None, also=["mnli_mm", "ax"])
     with refused(ConfigError, "submit=true: ", key="submit"):
         grid_search.prepare(configured(pairs, task, submit=True))

@@ -55,13 +55,13 @@ def test_a_single_row_correlates_with_nothing():
     assert metrics.score(["pearson", "spearman"], one, one) == {"pearson": 0.0, "spearman": 0.0}
 
 
-def test_f1_of_several_labels_is_that_of_their_counts() -> None:
+def test_f1_of_several_labels_is_that_of_their_counts():
     truth, found = np.array([[1, 0, 1], [0, 0, 0], [1, 1, 0]]), np.array([[1, 0, 0], [0, 0, 1], [1, 0, 0]])
     scores = metrics.score(["micro_f1", "macro_f1", "accuracy"], truth, found)
     assert scores == pytest.approx({"micro_f1": 2 * 2 / (4 + 3), "macro_f1": 1 / 3, "accuracy": 0.0})
     assert metrics.constant(["micro_f1"], truth, 3) == pytest.approx({"micro_f1": 2 * 2 / (4 + 3)})
 
 
-def test_macro_f1_is_the_mean_over_classes() -> None:
+def test_macro_f1_is_the_mean_over_classes():
     truth, found = np.array([0, 1, 2, 2]), np.array([0, 2, 2, 2])
     assert metrics.score(["macro_f1"], truth, found)["macro_f1"] == pytest.approx((1 + 0 + 0.8) / 3)

@@ -3,8 +3,6 @@
 import json
 import shutil
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -36,12 +34,12 @@ CONFIG = small(len(WORDS), initializer_range=0.2)
 
 
 @pytest.fixture(scope="module")
-def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def model_folder(tmp_path_factory):
     """A tiny model with random weights whose words are letters."""
     return write_letter_model(tmp_path_factory, CONFIG, WORDS)
 
 
-def write_blimp(data: Path, rows: int = 20) -> None:
+def write_blimp(data, rows=20):
     """Two paradigms of one phenomenon and one of another, and a summary that is no paradigm."""
     folder = data / "blimp"
     folder.mkdir(parents=True)
@@ -63,7 +61,7 @@ def write_blimp(data: Path, rows: int = 20) -> None:
     (folder / "models_summary.jsonl").write_text('{"UID": "agree_1", "lstm": 0.5}\n')
 
 
-def config_of(tmp_path: Path, model: Path, **settings: Any) -> EvaluateConfig:
+def config_of(tmp_path, model, **settings):
     task = settings.pop("task", examples.task_of("blimp"))
     return EvaluateConfig(
         workdir=str(tmp_path),
@@ -76,7 +74,7 @@ def config_of(tmp_path: Path, model: Path, **settings: Any) -> EvaluateConfig:
     )
 
 
-def test_blimp_is_scored_without_training(tmp_path: Path, model_folder: Path) -> None:
+def test_blimp_is_scored_without_training(tmp_path, model_folder):
     write_blimp(tmp_path / "data")
     config = config_of(tmp_path, model_folder)
     manifest = stage.run("evaluate", config, evaluate.make, in_place=True)
@@ -94,13 +92,13 @@ def test_blimp_is_scored_without_training(tmp_path: Path, model_folder: Path) ->
     assert len(found["other_files"]) == 1
 
 
-def test_a_name_with_a_tab_is_one_cell_of_the_scores() -> None:
+def test_a_name_with_a_tab_is_one_cell_of_the_scores():
     pairs = Pairs(["a"], ["b"], [("", "")], ["an\tisland\neffect"])
     lines = zero_shot.scores_table(pairs, np.array([[-1.0, -2.0]])).split("\n")
     assert lines == ["paradigm\tgood\tbad", "an island effect\t-1.000000\t-2.000000", ""]
 
 
-def test_the_chosen_sentences_are_those_of_the_scores(tmp_path: Path, model_folder: Path) -> None:
+def test_the_chosen_sentences_are_those_of_the_scores(tmp_path, model_folder):
     write_blimp(tmp_path / "data")
     config = config_of(tmp_path, model_folder, baseline=False)
     found = stage.run("evaluate", config, evaluate.make, in_place=True).figures
@@ -113,7 +111,7 @@ def test_the_chosen_sentences_are_those_of_the_scores(tmp_path: Path, model_fold
     assert share == pytest.approx(found["tables"]["paradigms"]["island"]["accuracy"])
 
 
-def test_scores_that_are_there_are_not_computed_again(tmp_path: Path, model_folder: Path) -> None:
+def test_scores_that_are_there_are_not_computed_again(tmp_path, model_folder):
     write_blimp(tmp_path / "data")
     config = config_of(tmp_path, model_folder, baseline=False)
     stage.run("evaluate", config, evaluate.make, in_place=True)
@@ -130,12 +128,12 @@ def test_scores_that_are_there_are_not_computed_again(tmp_path: Path, model_fold
     assert stage.run("evaluate", other, evaluate.make, in_place=True).figures["ties"] < 60
 
 
-def test_a_tie_is_right_as_the_first_of_equals_is_taken() -> None:
+def test_a_tie_is_right_as_the_first_of_equals_is_taken():
     right = zero_shot.is_right(np.array([[-1.0, -1.0], [-2.0, -1.0], [-3.0, -4.0]]))
     assert right.tolist() == [True, False, True]
 
 
-def test_an_interval_is_that_of_the_binomial_distribution() -> None:
+def test_an_interval_is_that_of_the_binomial_distribution():
     pairs = Pairs(["g"] * 1000, ["b"] * 1000, [("", "")] * 1000, ["p"] * 1000, {"p": ("", "")})
     found = zero_shot.accuracies(pairs, np.arange(1000) < 700, 0)["macro"]
     assert found["accuracy"] == pytest.approx(0.7)
@@ -144,7 +142,7 @@ def test_an_interval_is_that_of_the_binomial_distribution() -> None:
     assert found == zero_shot.accuracies(pairs, np.arange(1000) < 700, 0)["macro"]
 
 
-def test_an_interval_over_paradigms_is_that_of_scipys_bootstrap() -> None:
+def test_an_interval_over_paradigms_is_that_of_scipys_bootstrap():
     sizes = {"a": 40, "b": 100, "c": 300}
     names = [name for name, size in sizes.items() for _ in range(size)]
     right = np.random.default_rng(1).random(440) < np.repeat([0.9, 0.7, 0.5], list(sizes.values()))
@@ -163,7 +161,7 @@ def test_an_interval_over_paradigms_is_that_of_scipys_bootstrap() -> None:
     assert found["interval"] == pytest.approx(list(theirs.confidence_interval), abs=theirs.standard_error / 5)
 
 
-def test_a_small_paradigm_counts_as_much_as_a_large_one_in_the_macro_mean() -> None:
+def test_a_small_paradigm_counts_as_much_as_a_large_one_in_the_macro_mean():
     names = ["large"] * 90 + ["small"] * 10
     groups = {"large": ("x", ""), "small": ("x", "")}
     pairs = Pairs(["g"] * 100, ["b"] * 100, [("", "")] * 100, names, groups)
@@ -194,7 +192,7 @@ FORMATS = {
 }
 
 
-def read(tmp_path: Path, name: str) -> tuple[Pairs, TaskConfig]:
+def read(tmp_path, name):
     path, content = FORMATS[name]
     (tmp_path / path).parent.mkdir(parents=True)
     (tmp_path / path).write_text(content)
@@ -202,7 +200,7 @@ def read(tmp_path: Path, name: str) -> tuple[Pairs, TaskConfig]:
     return zero_shot.read_pairs(str(tmp_path), task), task
 
 
-def test_sets_without_paradigms_take_the_names_of_their_files(tmp_path: Path) -> None:
+def test_sets_without_paradigms_take_the_names_of_their_files(tmp_path):
     pairs, _ = read(tmp_path, "blimp_supplement")
     assert (pairs.good, pairs.bad, pairs.paradigms) == (["a b"], ["a c"], ["turn_taking"])
 
@@ -215,21 +213,19 @@ def test_sets_without_paradigms_take_the_names_of_their_files(tmp_path: Path) ->
         ("multiblimp", ["SV-#", "SV-P"], {"SV-#": ("", ""), "SV-P": ("", "")}),
     ],
 )
-def test_official_columns_are_read(tmp_path: Path, name: str, paradigms: list[str], groups: dict[str, Any]) -> None:
+def test_official_columns_are_read(tmp_path, name, paradigms, groups):
     pairs, _ = read(tmp_path, name)
     assert (pairs.paradigms, pairs.groups) == (paradigms, groups)
 
 
-def test_quotation_marks_of_pandas_are_no_text(tmp_path: Path) -> None:
+def test_quotation_marks_of_pandas_are_no_text(tmp_path):
     assert read(tmp_path, "multiblimp")[0].good[0] == 'a "b" c'
 
 
 @pytest.mark.parametrize(
     ("name", "contexts", "sides"), [("ewok", ("a b.", "a b."), ("d", "e")), ("comps", ("a", "b"), ("d e", "d e"))]
 )
-def test_contexts_are_read_and_only_what_follows_them_is_scored(
-    tmp_path: Path, model_folder: Path, name: str, contexts: Any, sides: Any
-) -> None:
+def test_contexts_are_read_and_only_what_follows_them_is_scored(tmp_path, model_folder, name, contexts, sides):
     pairs, _ = read(tmp_path, name)
     assert pairs.contexts == [contexts]
     wordpiece = WordPiece.load(model_folder)
@@ -241,7 +237,7 @@ def test_contexts_are_read_and_only_what_follows_them_is_scored(
 
 
 @pytest.mark.parametrize("prefix_space", [False, True])
-def test_sentences_after_a_context_have_the_ids_that_they_have_in_the_text(prefix_space: bool) -> None:
+def test_sentences_after_a_context_have_the_ids_that_they_have_in_the_text(prefix_space):
     bpe = learn_byte_level(["I live in Paris . the cat the list"] * 9, prefix_space)
     contexts = [("I live in Paris .", "the list"), ("", "")]
     pairs = Pairs(["the cat", "the cat"], ["the list", "the list"], contexts, ["a", "a"])
@@ -257,7 +253,7 @@ def test_sentences_after_a_context_have_the_ids_that_they_have_in_the_text(prefi
 
 
 @torch.no_grad()
-def test_the_rest_of_a_word_is_masked_with_a_byte_level_bpe_too(tmp_path: Path) -> None:
+def test_the_rest_of_a_word_is_masked_with_a_byte_level_bpe_too(tmp_path):
     bpe = learn_byte_level(["the cat saw a dog in Paris ."] * 9)
     (tmp_path / "vocab").mkdir()
     (tmp_path / "vocab" / "tokenizer.json").write_text(bpe.library.to_str())
@@ -287,7 +283,7 @@ def test_the_rest_of_a_word_is_masked_with_a_byte_level_bpe_too(tmp_path: Path) 
     assert found == pytest.approx(expected, abs=1e-4)
 
 
-def test_words_are_asked_of_a_tokenizer_that_has_them() -> None:
+def test_words_are_asked_of_a_tokenizer_that_has_them():
     bpe = learn_byte_level(["the cat saw"] * 9)
     assert bpe.divides_words
     marks = bpe.word_marks(["the cats", "", "a"])
@@ -300,19 +296,19 @@ def test_words_are_asked_of_a_tokenizer_that_has_them() -> None:
         zero_shot.continuations(WordPiece(json.dumps(spec)), pairs, np.array([1, 1]))
 
 
-def write_pairs(tmp_path: Path, sides: list[tuple[str, str]]) -> None:
+def write_pairs(tmp_path, sides):
     """A paradigm of these good and bad sentences."""
     rows = [{"sentence_good": good, "sentence_bad": bad} for good, bad in sides]
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "p.jsonl").write_text("\n".join(map(json.dumps, rows)))
 
 
-def evaluated(config: EvaluateConfig) -> dict[str, Any]:
+def evaluated(config):
     """The results of an evaluation."""
     return stage.run("evaluate", config, evaluate.make, in_place=True).figures
 
 
-def test_sentences_are_scored_as_far_as_a_model_has_learnt(tmp_path: Path, model_folder: Path) -> None:
+def test_sentences_are_scored_as_far_as_a_model_has_learnt(tmp_path, model_folder):
     write_pairs(tmp_path, [("a b c d e f", "b a c d e f")])
     short = shutil.copytree(model_folder, tmp_path / "short")
     (short / "tokenizer_config.json").write_text('{"model_max_length": 7}')
@@ -324,7 +320,7 @@ def test_sentences_are_scored_as_far_as_a_model_has_learnt(tmp_path: Path, model
     assert beyond["tables"] == whole["tables"]
 
 
-def test_a_causal_model_says_that_it_scores_by_likelihood(tmp_path: Path) -> None:
+def test_a_causal_model_says_that_it_scores_by_likelihood(tmp_path):
     vocab = tmp_path / "vocab"
     vocab.mkdir()
     (vocab / "tokenizer.json").write_text(build(WORDS, lowercase=True))
@@ -338,7 +334,7 @@ def test_a_causal_model_says_that_it_scores_by_likelihood(tmp_path: Path) -> Non
     assert "pseudo" not in minimal_pair_tables.note(PairScore.from_json(found))
 
 
-def test_predictions_of_comps_tell_which_concept_was_chosen(tmp_path: Path, model_folder: Path) -> None:
+def test_predictions_of_comps_tell_which_concept_was_chosen(tmp_path, model_folder):
     """As the BabyLM pipeline writes them: whole sentences, and names of its own."""
     folder = tmp_path / "data" / "comps"
     folder.mkdir(parents=True)
@@ -354,7 +350,7 @@ def test_predictions_of_comps_tell_which_concept_was_chosen(tmp_path: Path, mode
     }
 
 
-def test_a_zip_file_and_a_folder_of_the_files_themselves_are_read_too(tmp_path: Path) -> None:
+def test_a_zip_file_and_a_folder_of_the_files_themselves_are_read_too(tmp_path):
     import zipfile
 
     write_blimp(tmp_path / "data")
@@ -369,7 +365,7 @@ def test_a_zip_file_and_a_folder_of_the_files_themselves_are_read_too(tmp_path: 
     assert few.good == [good for number, good in enumerate(expected.good) if number % 20 < 3]
 
 
-def test_mistakes_name_the_key(tmp_path: Path, model_folder: Path) -> None:
+def test_mistakes_name_the_key(tmp_path, model_folder):
     task = examples.task_of("blimp")
     with refused(InputError, key="data"):
         zero_shot.read_pairs(str(tmp_path / "nowhere"), task)
@@ -391,7 +387,7 @@ def test_mistakes_name_the_key(tmp_path: Path, model_folder: Path) -> None:
         config_of(tmp_path, model_folder, score="l2r")
 
 
-def test_a_sentence_longer_than_the_model_is_refused(tmp_path: Path, model_folder: Path) -> None:
+def test_a_sentence_longer_than_the_model_is_refused(tmp_path, model_folder):
     folder = tmp_path / "data" / "blimp"
     folder.mkdir(parents=True)
     row = {"sentence_good": "a " * 50, "sentence_bad": "b"}
@@ -400,7 +396,7 @@ def test_a_sentence_longer_than_the_model_is_refused(tmp_path: Path, model_folde
         stage.run("evaluate", config_of(tmp_path, model_folder), evaluate.make, in_place=True)
 
 
-def test_a_checkpoint_of_another_vocabulary_is_refused(tmp_path: Path) -> None:
+def test_a_checkpoint_of_another_vocabulary_is_refused(tmp_path):
     (tmp_path / "vocab").mkdir()
     (tmp_path / "vocab" / "tokenizer.json").write_text(build(WORDS, lowercase=True))
     state = finished.state(2, model=vars(CONFIG), tokenizer="of another")
@@ -411,7 +407,7 @@ def test_a_checkpoint_of_another_vocabulary_is_refused(tmp_path: Path) -> None:
         evaluated(config_of(tmp_path, tmp_path / "train", checkpoints="all"))
 
 
-def test_a_model_without_its_masked_lm_head_is_refused(tmp_path: Path, model_folder: Path) -> None:
+def test_a_model_without_its_masked_lm_head_is_refused(tmp_path, model_folder):
     write_blimp(tmp_path / "data")
     bare = tmp_path / "bare"
     shutil.copytree(model_folder, bare)
@@ -424,7 +420,7 @@ def test_a_model_without_its_masked_lm_head_is_refused(tmp_path: Path, model_fol
 
 @pytest.mark.slow
 @pytest.mark.shared_data
-def test_the_whole_of_blimp_is_read(shared_data: Path) -> None:
+def test_the_whole_of_blimp_is_read(shared_data):
     pairs = zero_shot.read_pairs(str(shared_data), examples.task_of("blimp"))
     assert len(pairs) == 67_000
     assert len(pairs.groups) == 67
@@ -432,7 +428,7 @@ def test_the_whole_of_blimp_is_read(shared_data: Path) -> None:
     assert len({group for group, _ in pairs.groups.values()}) == 13
 
 
-def test_a_column_without_a_name_is_no_column_of_the_task(tmp_path: Path) -> None:
+def test_a_column_without_a_name_is_no_column_of_the_task(tmp_path):
     """As pandas writes its index."""
     (tmp_path / "data.tsv").write_text("\tsen\twrong_sen\tphenomenon\n7\ta\tb\tSV\n")
     pairs = zero_shot.read_pairs(str(tmp_path), examples.task_of("multiblimp"))
@@ -454,16 +450,14 @@ ROW = {"sentence_good": "a", "sentence_bad": "b", "UID": "x", "linguistics_term"
         ([ROW | {"sentence_good": "c \ud83d"}], ["c"], []),
     ],
 )
-def test_only_rows_without_two_sentences_are_left_out(
-    tmp_path: Path, rows: list[dict[str, Any]], good: list[str], faults: list[str]
-) -> None:
+def test_only_rows_without_two_sentences_are_left_out(tmp_path, rows, good, faults):
     (tmp_path / "p.jsonl").write_text("\n".join(map(json.dumps, rows)))
     pairs = zero_shot.read_pairs(str(tmp_path), examples.task_of("blimp"))
     assert (pairs.good, pairs.malformed) == (good, [f"{tmp_path}/p.jsonl, {fault}" for fault in faults])
 
 
 @pytest.mark.parametrize("end", ["\r\n\r\n", "\n \n", "\n\n\n", ""])
-def test_blank_lines_are_no_rows(tmp_path: Path, end: str) -> None:
+def test_blank_lines_are_no_rows(tmp_path, end):
     row = json.dumps(ROW)
     (tmp_path / "p.jsonl").write_bytes(f"\ufeff{row}\r\n\r\n{row}{end}".encode())
     pairs = zero_shot.read_pairs(str(tmp_path), examples.task_of("blimp"))

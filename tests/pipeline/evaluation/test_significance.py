@@ -1,7 +1,5 @@
 """A score is called chance where guessing would often reach it, and nowhere else."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 from scipy import stats
@@ -10,7 +8,7 @@ from pipeline.evaluation import significance
 from pipeline.records.metrics import Score
 
 
-def figures(metric: str, score: float, guess: float, rows: int, **more: Any) -> Score:
+def figures(metric, score, guess, rows, **more):
     found = {"metric": metric, "score": score, "majority": guess, "rows": {"dev": rows}, **more}
     return Score.from_json({"task": "x", **found})
 
@@ -53,13 +51,13 @@ def figures(metric: str, score: float, guess: float, rows: int, **more: Any) -> 
         (figures("accuracy", 0.6, 0.5, 0, baseline=0.7), "initialisation"),
     ],
 )
-def test_a_score_is_compared_with_guessing(found: Score, remark: str | None) -> None:
+def test_a_score_is_compared_with_guessing(found, remark):
     said = significance.verdict(found)
     assert (said is None) if remark is None else (said is not None and remark in said)
     assert said is None or " 0 " not in said
 
 
-def test_guessing_is_called_chance_nineteen_times_in_twenty() -> None:
+def test_guessing_is_called_chance_nineteen_times_in_twenty():
     draws = np.random.default_rng(0).binomial(500, 0.5, 2000) / 500
     called = [significance.verdict(figures("accuracy", score, 0.5, 500)) for score in draws]
     assert sum(said is not None for said in called) > 0.95 * len(called)
@@ -67,7 +65,7 @@ def test_guessing_is_called_chance_nineteen_times_in_twenty() -> None:
 
 @pytest.mark.parametrize("rows", [40, 277, 5000])
 @pytest.mark.parametrize("guess", [0.5, 0.33, 0.7])
-def test_the_spread_of_guesses_is_that_of_their_distribution(rows: int, guess: float) -> None:
+def test_the_spread_of_guesses_is_that_of_their_distribution(rows, guess):
     """Nineteen of twenty, two-sided, but for the steps of whole answers."""
     width = significance.spread("accuracy", guess, rows)
     low, high = stats.binom.interval(0.954, rows, guess)

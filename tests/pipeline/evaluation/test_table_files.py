@@ -6,8 +6,6 @@ import json
 import lzma
 import zipfile
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -29,7 +27,7 @@ PACKINGS = {"": bytes, ".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.c
 
 @pytest.mark.parametrize("suffix", PACKINGS)
 @pytest.mark.parametrize("name", ["a.json", "a.jsonl", "nested.json", "a.csv"])
-def test_a_task_of_ones_own_may_be_json_or_csv(tmp_path: Path, name: str, suffix: str) -> None:
+def test_a_task_of_ones_own_may_be_json_or_csv(tmp_path, name, suffix):
     content = {
         "a.json": json.dumps(ROWS),
         "a.jsonl": "\n".join(json.dumps(row, ensure_ascii=False) for row in ROWS) + "\n",
@@ -42,14 +40,14 @@ def test_a_task_of_ones_own_may_be_json_or_csv(tmp_path: Path, name: str, suffix
     assert (found.texts[0], found.labels) == (["good", "b\u2028d"], [1, 0])
 
 
-def parquet(rows: list[dict[str, Any]], metadata: dict[str, str] | None = None) -> bytes:
+def parquet(rows, metadata=None):
     pq.write_table(pa.Table.from_pylist(rows).replace_schema_metadata(metadata), sink := pa.BufferOutputStream())
     return sink.getvalue().to_pybytes()
 
 
 @pytest.mark.parametrize("name", ["a.parquet", "a.json", "a.jsonl", "a.tsv", "a.csv", "a"])
 @pytest.mark.parametrize("form", ["parquet", "lines", "list"])
-def test_rows_are_read_by_what_they_are(tmp_path: Path, name: str, form: str) -> None:
+def test_rows_are_read_by_what_they_are(tmp_path, name, form):
     lines = "\n".join(map(json.dumps, ROWS))
     content = {"parquet": parquet(ROWS), "lines": lines.encode(), "list": json.dumps(ROWS, indent=1).encode()}
     (tmp_path / name).write_bytes(content[form])
@@ -57,33 +55,33 @@ def test_rows_are_read_by_what_they_are(tmp_path: Path, name: str, form: str) ->
     assert (found.texts[0], found.labels) == (["good", "b\u2028d"], [1, 0])
 
 
-def test_classes_of_a_parquet_file_have_its_names(tmp_path: Path) -> None:
+def test_classes_of_a_parquet_file_have_its_names(tmp_path):
     about = {"info": {"features": {"label": {"names": ["neg", "pos"], "_type": "ClassLabel"}}}}
     (tmp_path / "a").write_bytes(parquet(ROWS, {"huggingface": json.dumps(about)}))
     assert read_columns(tmp_path, replace(OWN, labels=["pos", "neg"]), "a").labels == [0, 1]
 
 
-def test_a_damaged_parquet_file_is_named(tmp_path: Path) -> None:
+def test_a_damaged_parquet_file_is_named(tmp_path):
     (tmp_path / "a").write_bytes(parquet(ROWS)[:-9])
     with refused(InputError, "Parquet", path=str(tmp_path / "a")):
         read_columns(tmp_path, OWN, "a")
 
 
 @pytest.mark.parametrize("cut", [5, -3])
-def test_a_compressed_file_that_is_not_whole_is_named(tmp_path: Path, cut: int) -> None:
+def test_a_compressed_file_that_is_not_whole_is_named(tmp_path, cut):
     (tmp_path / "a.csv.gz").write_bytes(gzip.compress(b"text,label\ngood,1\n" * 9)[:cut])
     with refused(InputError, r"a\.csv\.gz: truncated at byte", path=str(tmp_path / "a.csv.gz")):
         read_columns(tmp_path, OWN, "a.csv.gz")
 
 
-def test_a_spreadsheet_is_no_csv_file(tmp_path: Path) -> None:
+def test_a_spreadsheet_is_no_csv_file(tmp_path):
     with zipfile.ZipFile(tmp_path / "a.csv", "w") as file:  # as Excel's are
         file.writestr("xl/workbook.xml", "<workbook/>")
     with refused(InputError, "export it as CSV", path=str(tmp_path / "a.csv")):
         read_columns(tmp_path, OWN, "a.csv")
 
 
-def test_a_csv_text_may_be_long_and_blank_lines_are_no_rows(tmp_path: Path) -> None:
+def test_a_csv_text_may_be_long_and_blank_lines_are_no_rows(tmp_path):
     text = "a long text " * 20_000
     (tmp_path / "a.csv").write_text(f"\ntext,label\n\n{text},1\n\n")
     found = read_columns(tmp_path, OWN, "a.csv")
@@ -91,14 +89,14 @@ def test_a_csv_text_may_be_long_and_blank_lines_are_no_rows(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("content", ["[]", '{"mine": []}'])
-def test_a_list_of_nothing_is_named(tmp_path: Path, content: str) -> None:
+def test_a_list_of_nothing_is_named(tmp_path, content):
     (tmp_path / "a.json").write_text(content)
     task = replace(OWN, key="mine" if content.startswith("{") else None)
     with refused(InputError, "no objects", path=str(tmp_path / "a.json")):
         read_columns(tmp_path, task, "a.json")
 
 
-def test_a_damaged_member_of_a_zip_file_is_named(tmp_path: Path) -> None:
+def test_a_damaged_member_of_a_zip_file_is_named(tmp_path):
     path = tmp_path / "RTE.zip"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("RTE/train.tsv", "index\tsentence1\tsentence2\tlabel\n" * 50)
@@ -109,7 +107,7 @@ def test_a_damaged_member_of_a_zip_file_is_named(tmp_path: Path) -> None:
         table_files.find(tmp_path, "RTE", "train.tsv")
 
 
-def test_rows_without_a_key_are_named_and_broken_json_too(tmp_path: Path) -> None:
+def test_rows_without_a_key_are_named_and_broken_json_too(tmp_path):
     (tmp_path / "a.jsonl").write_text('{"text": "a", "label": "1"}\n{"text": "a"}\n')
     found = read_columns(tmp_path, OWN, "a.jsonl")
     (row,) = found.malformed
@@ -122,7 +120,7 @@ def test_rows_without_a_key_are_named_and_broken_json_too(tmp_path: Path) -> Non
         read_columns(tmp_path, OWN, "a.json")
 
 
-def test_json_rows_may_lack_keys_that_the_task_does_not_use(tmp_path: Path) -> None:
+def test_json_rows_may_lack_keys_that_the_task_does_not_use(tmp_path):
     rows = [
         {"text": "a", "label": 1, "note": "x"},
         {"text": "b", "label": 0},
@@ -145,20 +143,20 @@ def test_json_rows_may_lack_keys_that_the_task_does_not_use(tmp_path: Path) -> N
         ("a.json", '[{"c\u00e2u": "a", "ca\u0302u": "b", "text": "c", "label": 1}]'),
     ],
 )
-def test_what_can_be_read_in_two_ways_is_refused(tmp_path: Path, name: str, content: str) -> None:
+def test_what_can_be_read_in_two_ways_is_refused(tmp_path, name, content):
     (tmp_path / name).write_text(content, encoding="utf-8")
     with refused(InputError, path=str(tmp_path / name)):
         read_columns(tmp_path, OWN, name)
 
 
-def test_lists_and_nulls_are_no_texts(tmp_path: Path) -> None:
+def test_lists_and_nulls_are_no_texts(tmp_path):
     rows = [{"text": text, "label": 1} for text in (["a", "b"], {"a": 1}, None, 5, "d")]
     (tmp_path / "a.json").write_text(json.dumps(rows))
     found = read_columns(tmp_path, OWN, "a.json")
     assert (found.texts[0], len(found.malformed)) == (["5", "d"], 3)
 
 
-def test_quoted_fields_are_those_that_were_written(tmp_path: Path) -> None:
+def test_quoted_fields_are_those_that_were_written(tmp_path):
     (tmp_path / "a.csv").write_text('text, label\n "a, ""b""", "1"\nc, 0\n')
     found = read_columns(tmp_path, OWN, "a.csv")
     assert (found.texts[0], found.labels) == (['a, "b"', "c"], [1, 0])
@@ -167,13 +165,13 @@ def test_quoted_fields_are_those_that_were_written(tmp_path: Path) -> None:
     assert (found.texts[0], found.labels) == (['a "b"', "c\td"], [1, 0])
 
 
-def test_two_classes_have_two_labels() -> None:
+def test_two_classes_have_two_labels():
     with refused(ConfigError, key="task.labels"):
         replace(OWN, labels=["caf\u00e9", "cafe\u0301"])
 
 
 @pytest.mark.parametrize("where", ["in the folder", "itself"])
-def test_the_official_zip_files_are_read_as_they_are(tmp_path: Path, where: str) -> None:
+def test_the_official_zip_files_are_read_as_they_are(tmp_path, where):
     path = tmp_path / "RTE.zip"
     content = "index\tsentence1\tsentence2\tlabel\n0\tA.\tB.\tnot_entailment\n"
     with zipfile.ZipFile(path, "w") as archive:
@@ -189,7 +187,7 @@ def test_the_official_zip_files_are_read_as_they_are(tmp_path: Path, where: str)
         read_columns(data, examples.task_of("rte"), "train.tsv")
 
 
-def test_test_sets_have_no_labels_and_cola_has_a_header_there_alone(tmp_path: Path) -> None:
+def test_test_sets_have_no_labels_and_cola_has_a_header_there_alone(tmp_path):
     (tmp_path / "CoLA").mkdir()
     (tmp_path / "CoLA" / "test.tsv").write_text("index\tsentence\n0\tI ate.\n1\tHe eat.\n")
     found = read_columns(tmp_path, examples.task_of("cola"), "test.tsv", labelled=False)
@@ -205,7 +203,7 @@ def test_test_sets_have_no_labels_and_cola_has_a_header_there_alone(tmp_path: Pa
         *(("glue_excerpts", task, None) for task in ("cola", "sst2", "rte", "ax")),
     ],
 )
-def test_real_test_sets_are_read(shared_data: Path, place: str, task: str, rows: int | None) -> None:
+def test_real_test_sets_are_read(shared_data, place, task, rows):
     config = examples.task_of(task)
     assert config.test is not None
     found = read_columns(shared_data / place, config, config.test, labelled=False)
@@ -215,7 +213,7 @@ def test_real_test_sets_are_read(shared_data: Path, place: str, task: str, rows:
 
 
 @pytest.mark.shared_data
-def test_adversarial_glue_is_a_task_by_a_few_settings(shared_data: Path) -> None:
+def test_adversarial_glue_is_a_task_by_a_few_settings(shared_data):
     task = replace(OWN, columns=["sentence"], key="sst2")
     found = read_columns(shared_data / "glue" / "advglue", task, "dev_ann.json")
     assert len(found.labels) > 100

@@ -25,12 +25,12 @@ from tests.support.refusals import refused
 
 
 @pytest.fixture(scope="module")
-def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def model_folder(tmp_path_factory):
     return write_letter_model(tmp_path_factory, small(len(WORDS), hidden=32, feed_forward=64), WORDS)
 
 
 @pytest.fixture
-def config(tmp_path: Path, model_folder: Path) -> EvaluateConfig:
+def config(tmp_path, model_folder):
     return configured(tmp_path, model_folder)
 
 

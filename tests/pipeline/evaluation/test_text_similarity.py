@@ -2,8 +2,6 @@
 
 import json
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -26,14 +24,14 @@ SYSTEMS = ["this model", "before", "random initialisation", "mean of its token v
 
 
 @pytest.fixture(scope="module")
-def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def model_folder(tmp_path_factory):
     return write_letter_model(tmp_path_factory, small(len(WORDS), initializer_range=0.2), WORDS)
 
 
 Judged = list[tuple[str, str, int]]
 
 
-def write_set(data: Path, documents: dict[str, str], queries: dict[str, str], judged: Judged) -> None:
+def write_set(data, documents, queries, judged):
     (data / "qrels").mkdir(parents=True)
     for name, some in (("corpus", documents), ("queries", queries)):
         rows = [json.dumps({"_id": key, "title": "", "text": text}) for key, text in some.items()]
@@ -43,7 +41,7 @@ def write_set(data: Path, documents: dict[str, str], queries: dict[str, str], ju
 
 
 @pytest.fixture
-def data(tmp_path: Path) -> Path:
+def data(tmp_path):
     """80 documents, of which some are equal, and 20 queries with one to three graded answers; one query has none."""
     draw = np.random.default_rng(0)
     texts = [" ".join(draw.choice(list("abcdefgh"), 6)) for _ in range(70)]
@@ -54,12 +52,12 @@ def data(tmp_path: Path) -> Path:
     return tmp_path / "data"
 
 
-def config_of(tmp_path: Path, model: Path, task: str = "retrieval", **settings: Any) -> EvaluateConfig:
+def config_of(tmp_path, model, task="retrieval", **settings):
     common = {"workdir": str(tmp_path), "out": str(tmp_path / "out"), "data": str(tmp_path / "data"), "threads": 1}
     return EvaluateConfig(task=examples.task_of(task), pretrained=str(model), **common, **settings)
 
 
-def test_a_set_is_searched_by_all_systems_with_the_figures_of_trec_eval(tmp_path, data, model_folder) -> None:
+def test_a_set_is_searched_by_all_systems_with_the_figures_of_trec_eval(tmp_path, data, model_folder):
     trec = pytest.importorskip("pytrec_eval")
     manifest = stage.run(
         "evaluate", config_of(tmp_path, model_folder, before=str(model_folder)), evaluate.make, in_place=True
@@ -86,7 +84,7 @@ def test_a_set_is_searched_by_all_systems_with_the_figures_of_trec_eval(tmp_path
     assert "BM25" in (tmp_path / "report" / "report.html").read_text()
 
 
-def test_equal_scores_are_in_descending_order_of_ids_and_those_at_the_cut_are_counted(tmp_path, model_folder) -> None:
+def test_equal_scores_are_in_descending_order_of_ids_and_those_at_the_cut_are_counted(tmp_path, model_folder):
     documents = {f"d{number:02}": "a b c" for number in range(15)} | {"e": "h g"}
     judged = [("q", "d14", 1), ("q", "d00", 1), ("d03", "d03", 1), ("d03", "d05", 1)]
     write_set(tmp_path / "data", documents, {"q": "a b", "d03": "a b c"}, judged)
@@ -100,7 +98,7 @@ def test_equal_scores_are_in_descending_order_of_ids_and_those_at_the_cut_are_co
     assert results["systems"]["BM25"]["scores"]["recall@10"] == 0.5
 
 
-def test_blocks_do_not_change_what_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocks_do_not_change_what_is_found(monkeypatch):
     draw = np.random.default_rng(0)
     vectors = {f"{number}": draw.integers(-2, 3, 4).astype(np.float32) for number in range(300)}
     system = exact_search.ByVectors(lambda texts, _: np.stack([vectors[text] for text in texts]))
@@ -115,7 +113,7 @@ def test_blocks_do_not_change_what_is_found(monkeypatch: pytest.MonkeyPatch) -> 
     assert (places[:, :-1] < places[:, 1:])[same].mean() > 0.9  # products may differ in the last bit between blocks
 
 
-def test_bm25_finds_nothing_without_a_common_word() -> None:
+def test_bm25_finds_nothing_without_a_common_word():
     by_words = exact_search.ByWords()
     places, scores = exact_search.nearest(by_words, ["a", "zzz", "?"], ["a b", "b c", "A"], 3, lambda _: None)
     assert np.isfinite(scores).tolist() == [[True, True, False], [False] * 3, [False] * 3]
@@ -125,7 +123,7 @@ def test_bm25_finds_nothing_without_a_common_word() -> None:
 @pytest.mark.parametrize(
     ("text", "expected"), [("L'été, 東京都!", ["l", "été", "東京", "京都"]), ("हिन्दी में", ["हिन्दी", "में"])]
 )
-def test_words_of_bm25_keep_their_marks_and_those_without_spaces_are_pairs(text: str, expected: list[str]) -> None:
+def test_words_of_bm25_keep_their_marks_and_those_without_spaces_are_pairs(text, expected):
     assert exact_search.words(text) == expected
 
 
@@ -139,19 +137,19 @@ def test_words_of_bm25_keep_their_marks_and_those_without_spaces_are_pairs(text:
         ("qrels/test.tsv", "query-id\tcorpus-id\tscore\n", None),
     ],
 )
-def test_a_broken_set_is_refused(data: Path, name: str, text: str, line: int | None) -> None:
+def test_a_broken_set_is_refused(data, name, text, line):
     (data / name).write_text(text)
     with refused(InputError, path=str(data / name)) as error:
         beir.read(data, examples.task_of("retrieval"))
     assert error.value.line == line
 
 
-def test_judgements_without_a_header_lose_no_line(data: Path) -> None:
+def test_judgements_without_a_header_lose_no_line(data):
     (data / "qrels" / "test.tsv").write_text("q0\td0\t1\nq1\td1\t1\n")
     assert list(beir.read(data, examples.task_of("retrieval")).judged) == ["q0", "q1"]
 
 
-def test_pairs_are_compared_by_cosines_with_the_figures_of_scipy(tmp_path: Path, model_folder: Path) -> None:
+def test_pairs_are_compared_by_cosines_with_the_figures_of_scipy(tmp_path, model_folder):
     draw = np.random.default_rng(0)
     texts = [" ".join(draw.choice(list("abcdefgh"), 5)) for _ in range(60)]
     rows = [(*pair, f"{draw.uniform(0, 5):.2f}") for pair in zip(texts[::2], texts[1::2], strict=True)]
@@ -170,6 +168,6 @@ def test_pairs_are_compared_by_cosines_with_the_figures_of_scipy(tmp_path: Path,
     assert found["rows"] == {"dev": 35}
 
 
-def test_the_model_before_is_of_retrieval_and_similarity_alone(tmp_path: Path) -> None:
+def test_the_model_before_is_of_retrieval_and_similarity_alone(tmp_path):
     with refused(ConfigError, key="before"):
         config_of(tmp_path, tmp_path, "stsb", before="x")

@@ -18,13 +18,13 @@ WORDS = st.sampled_from(["a", "B", "The", "x2", "é", "Straße", "ночь", "-"
 TEXTS = st.lists(st.lists(WORDS, max_size=12).map(" ".join), min_size=1, max_size=4)
 
 
-def grams(text: str, n: int) -> set[tuple[str, ...]]:
+def grams(text, n):
     words = re.findall(r"[^\W_]+", text.lower())
     return {tuple(words[k : k + n]) for k in range(len(words) - n + 1)}
 
 
 @given(st.lists(TEXTS, min_size=1, max_size=3), TEXTS, st.integers(2, 4))
-def test_what_shares_an_n_gram_with_any_file_is_left_out(files: list[list[str]], documents: list[str], n: int) -> None:
+def test_what_shares_an_n_gram_with_any_file_is_left_out(files, documents, n):
     known = [set().union(*(grams(text, n) for text in texts)) for texts in files]
     with TemporaryDirectory() as folder:
         for number, texts in enumerate(files):
@@ -39,7 +39,7 @@ def test_what_shares_an_n_gram_with_any_file_is_left_out(files: list[list[str]],
 
 @pytest.mark.slow
 @pytest.mark.shared_data
-def test_real_articles_that_share_a_passage_with_real_questions_are_those_of_the_set(shared_data: Path) -> None:
+def test_real_articles_that_share_a_passage_with_real_questions_are_those_of_the_set(shared_data):
     dev = shared_data / "glue/QNLI/dev.tsv"
     known = set().union(*(grams(cell, 5) for line in dev.read_text().split("\n") for cell in line.split("\t")))
     (taken,) = filters.build(FiltersConfig(decontaminate=[str(dev)], ngram=5))

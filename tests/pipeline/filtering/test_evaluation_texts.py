@@ -2,7 +2,6 @@
 
 import gzip
 import json
-from pathlib import Path
 
 import pytest
 
@@ -20,7 +19,7 @@ TAGGED = [
 
 
 @pytest.mark.parametrize(("name", "row"), TAGGED, ids=[name for name, _ in TAGGED])
-def test_words_are_read_from_columns(tmp_path: Path, name: str, row: str) -> None:
+def test_words_are_read_from_columns(tmp_path, name, row):
     passage = story(7).removesuffix(" 7.")
     rows = [row.format(word=word, number=k) for k, word in enumerate(passage.split(), 1)]
     (tmp_path / name).write_text(f"-DOCSTART- -X- O\n\n{''.join(rows[:20])}\n{''.join(rows[20:])}")
@@ -30,7 +29,7 @@ def test_words_are_read_from_columns(tmp_path: Path, name: str, row: str) -> Non
     assert not taken.check(" ".join(map(str, range(1, 40))))
 
 
-def test_words_are_read_from_lists(tmp_path: Path) -> None:
+def test_words_are_read_from_lists(tmp_path):
     row = {"tokens": story(7).split(), "tags": ["O"] * 41}
     (tmp_path / "dev.jsonl").write_text(json.dumps(row))
     (taken,) = filters.build(FiltersConfig(decontaminate=[str(tmp_path)]))
@@ -39,7 +38,7 @@ def test_words_are_read_from_lists(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("indent", [None, 1])
-def test_json_is_read_whole_or_by_lines_whatever_its_name(tmp_path: Path, indent: int | None) -> None:
+def test_json_is_read_whole_or_by_lines_whatever_its_name(tmp_path, indent):
     rows = [{"text": story(number)} for number in (7, 9)]
     text = json.dumps(rows, indent=1) if indent else "\n".join(map(json.dumps, rows))
     (tmp_path / "dev.json").write_text(text)
@@ -48,7 +47,7 @@ def test_json_is_read_whole_or_by_lines_whatever_its_name(tmp_path: Path, indent
 
 
 @pytest.mark.parametrize("name", ["dev.tsv", "dev.jsonl", "dev.txt.gz"])
-def test_files_in_an_old_encoding_are_read_as_the_corpus_is(tmp_path: Path, name: str) -> None:
+def test_files_in_an_old_encoding_are_read_as_the_corpus_is(tmp_path, name):
     passage = "Старый сторож вышел на крыльцо, и снег тихо падал на тёмные ели у дома лесника"
     written = (json.dumps({"text": passage}, ensure_ascii=False) if "jsonl" in name else passage).encode("cp1251")
     (tmp_path / name).write_bytes(gzip.compress(written) if name.endswith(".gz") else written)

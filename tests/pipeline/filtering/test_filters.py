@@ -7,9 +7,7 @@ import json
 import lzma
 import re
 import unicodedata
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -31,13 +29,13 @@ TEXT_OF_WORDS = "river mill road rain roof town letter supper clock hall apple b
 WORDS = TEXT_OF_WORDS.split()
 
 
-def story(seed: int, words: int = 40) -> str:
+def story(seed, words=40):
     """A text that shares few runs of words with those of other seeds."""
     drawn = np.random.default_rng(seed).choice(WORDS, words)
     return " ".join(drawn) + f" {seed}."
 
 
-def test_tagged_sentences_are_found_without_their_tags(tmp_path: Path) -> None:
+def test_tagged_sentences_are_found_without_their_tags(tmp_path):
     words = story(1).split()
     lines = [f"{word}\tO" for word in words[:20]] + ["", "short\tB-person", ""]
     (tmp_path / "dev.conll").write_text("\n".join(lines))
@@ -47,7 +45,7 @@ def test_tagged_sentences_are_found_without_their_tags(tmp_path: Path) -> None:
         assert not taken.check(story(2))
 
 
-def test_a_file_of_short_texts_alone_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_file_of_short_texts_alone_is_named(tmp_path, capsys):
     (tmp_path / "long.jsonl").write_text(json.dumps({"text": story(1)}))
     (tmp_path / "short.jsonl").write_text(json.dumps({"text": "the river was old"}))
     filtering = FiltersConfig(decontaminate=[str(tmp_path)])
@@ -60,11 +58,11 @@ def test_a_file_of_short_texts_alone_is_named(tmp_path: Path, capsys: pytest.Cap
 @pytest.mark.parametrize(
     ("text", "share"), [("abc def", 0), ("12 34", 1), ("a1 b2", 0.5), ("हिन्दी", 0), ("北京", 0), ("…", 1), ("", 1)]
 )
-def test_letters_and_their_marks_are_letters(text: str, share: float) -> None:
+def test_letters_and_their_marks_are_letters(text, share):
     assert filters.non_letter_share(text) == share
 
 
-def test_patterns_are_found_on_any_line(tmp_path: Path) -> None:
+def test_patterns_are_found_on_any_line(tmp_path):
     (tmp_path / "p.txt").write_text("# comment\n\n^DRAFT\n")
     (banned,) = filters.build(FiltersConfig(banned=["(?i)lorem ipsum"], banned_file=str(tmp_path / "p.txt")))
     assert banned.check("Then Lorem Ipsum.")
@@ -78,7 +76,7 @@ def test_patterns_are_found_on_any_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["dev.jsonl", "dev.tsv"])
-def test_an_evaluation_text_may_hold_any_separator_but_a_line_feed(tmp_path: Path, name: str) -> None:
+def test_an_evaluation_text_may_hold_any_separator_but_a_line_feed(tmp_path, name):
     text = "one line\u2028and the same\x85still"
     line = json.dumps({"text": text}, ensure_ascii=False) if name.endswith("jsonl") else text
     (tmp_path / name).write_bytes(f"{line}\r\n".encode())
@@ -97,7 +95,7 @@ def test_an_evaluation_text_may_hold_any_separator_but_a_line_feed(tmp_path: Pat
         ("\u0301 a \u0301", ["a"]),
     ],
 )
-def test_marks_belong_to_their_words(text: str, wanted: list[str]) -> None:
+def test_marks_belong_to_their_words(text, wanted):
     assert ngrams.words(text) == [unicodedata.normalize("NFC", word) for word in wanted]
     for form in ("NFC", "NFD"):
         assert ngrams.words(unicodedata.normalize(form, text)) == ngrams.words(text)
@@ -107,7 +105,7 @@ IDEOGRAPHS = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0
 
 
 @given(st.text(st.characters(exclude_categories=["Mn", "Mc", "Cs"])))
-def test_words_without_marks_are_runs_of_letters_and_digits(text: str) -> None:
+def test_words_without_marks_are_runs_of_letters_and_digits(text):
     text = unicodedata.normalize("NFC", text.lower())
     assume(not any(unicodedata.category(char) in ("Mn", "Mc") for char in text))
     runs = re.sub(rf"([{IDEOGRAPHS}])|[\W_]", r" \1 ", text).split()
@@ -115,7 +113,7 @@ def test_words_without_marks_are_runs_of_letters_and_digits(text: str) -> None:
 
 
 @given(st.text("aΩ9中か_ .\u0301\u0942\u093e\u0e01\u0e35\u0e48\u0e33\u17b6\u05b0", max_size=12))
-def test_words_are_what_their_grammar_says(text: str) -> None:
+def test_words_are_what_their_grammar_says(text):
     """Of letters, with marks on and between them; vowels of Thai and Khmer end a word."""
     letters, marks, last = r"[^\W_\u3040-\u9fff]+", "[\u0301\u0942\u093e\u05b0]+", "[\u0e35\u0e48\u17b6]*"
     text = unicodedata.normalize("NFC", text.lower())
@@ -123,7 +121,7 @@ def test_words_are_what_their_grammar_says(text: str) -> None:
     assert ngrams.words(text) == re.findall(grammar, text)
 
 
-def test_no_letter_and_no_mark_is_left_out() -> None:
+def test_no_letter_and_no_mark_is_left_out():
     """The table of kinds reads ranges of code points only, as all are many."""
     for code in range(0x110000):
         char = chr(code)
@@ -132,7 +130,7 @@ def test_no_letter_and_no_mark_is_left_out() -> None:
 
 
 @given(st.text("aΣσ\u0301中\n .ก็", max_size=40), st.integers(1, 9))
-def test_a_long_text_has_the_words_of_its_lines(text: str, block: int) -> None:
+def test_a_long_text_has_the_words_of_its_lines(text, block):
     """A text is read in blocks, so that its words are never in memory at once."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ngrams, "BLOCK", block)
@@ -141,22 +139,22 @@ def test_a_long_text_has_the_words_of_its_lines(text: str, block: int) -> None:
 
 
 @given(st.lists(st.text("aΣ\u0301中\n .ก็", max_size=9), max_size=6))
-def test_texts_are_read_together_as_alone(texts: list[str]) -> None:
+def test_texts_are_read_together_as_alone(texts):
     alone = [ngrams.numbers_of([text])[0].tolist() for text in texts]
     assert [each.tolist() for each in ngrams.numbers_of(texts)] == alone
 
 
-def number(word: str) -> np.uint64:
+def number(word):
     return ngrams.numbers_of([word])[0][0]
 
 
-def test_words_have_different_numbers() -> None:
+def test_words_have_different_numbers():
     found = ngrams.numbers_of([" ".join(map("".join, itertools.product("abc", repeat=9)))])[0]
     assert len(set(found.tolist())) == 3**9
 
 
 @given(st.lists(st.sampled_from("abc"), max_size=30), st.integers(1, 6))
-def test_ngrams_are_equal_where_their_words_are(words: list[str], n: int) -> None:
+def test_ngrams_are_equal_where_their_words_are(words, n):
     grams = [tuple(words[k : k + n]) for k in range(len(words) - n + 1)]
     hashes = ngrams.hashes(ngrams.numbers_of([" ".join(words)])[0], n).tolist()
     assert len(hashes) == len(grams)
@@ -172,14 +170,14 @@ EVALUATION = {
 }
 
 
-def evaluation(folder: Path) -> Path:
+def evaluation(folder):
     for name, text in EVALUATION.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
     return folder
 
 
-def test_documents_with_a_passage_of_an_evaluation_file_are_found(tmp_path: Path) -> None:
+def test_documents_with_a_passage_of_an_evaluation_file_are_found(tmp_path):
     config = FiltersConfig(decontaminate=[str(evaluation(tmp_path))], ngram=5)
     (taken,) = filters.build(config)
     assert isinstance(taken, filters.Decontamination)
@@ -195,7 +193,7 @@ def test_documents_with_a_passage_of_an_evaluation_file_are_found(tmp_path: Path
 
 
 @pytest.mark.parametrize("mark", ["\u200c", "\u200b", "\u00ad", "\x01"])
-def test_invisible_characters_hide_no_passage(tmp_path: Path, mark: str) -> None:
+def test_invisible_characters_hide_no_passage(tmp_path, mark):
     passage = f"the ri{mark}ver be{mark}hind our old mill"
     (tmp_path / "dev.tsv").write_text(f"{passage}\n")
     (taken,) = filters.build(FiltersConfig(decontaminate=[str(tmp_path)], ngram=6))
@@ -204,7 +202,7 @@ def test_invisible_characters_hide_no_passage(tmp_path: Path, mark: str) -> None
 
 
 @pytest.mark.parametrize(("name", "pack"), [("dev.tsv.gz", gzip.compress), ("dev.TSV.bz2", bz2.compress)])
-def test_compressed_evaluation_files_are_read(tmp_path: Path, name: str, pack: Callable[[bytes], bytes]) -> None:
+def test_compressed_evaluation_files_are_read(tmp_path, name, pack):
     (tmp_path / name).write_bytes(pack(EVALUATION["QNLI/dev.tsv"].encode()))
     for place in (tmp_path / name, tmp_path):
         (taken,) = filters.build(FiltersConfig(decontaminate=[str(place)], ngram=5))
@@ -223,14 +221,14 @@ def test_compressed_evaluation_files_are_read(tmp_path: Path, name: str, pack: C
     ],
     ids=["binary", "parquet", "empty", "zip", "truncated"],
 )
-def test_an_evaluation_file_that_is_not_text_is_refused(tmp_path: Path, name: str, raw: bytes) -> None:
+def test_an_evaluation_file_that_is_not_text_is_refused(tmp_path, name, raw):
     (tmp_path / name).write_bytes(raw)
     for place in (tmp_path / name, tmp_path):
         with refused(InputError, path=str(tmp_path / name)):
             filters.build(FiltersConfig(decontaminate=[str(place)], ngram=2))
 
 
-def test_the_evaluation_files_of_a_folder_are_those_of_its_fingerprint(tmp_path: Path) -> None:
+def test_the_evaluation_files_of_a_folder_are_those_of_its_fingerprint(tmp_path):
     names = ("dev.tsv", ".dev.tsv", ".old/dev.tsv", "~dev.tsv", "~$dev.tsv", "a/.dev.tsv", "a/~dev.tsv")
     before = fingerprints.fingerprint_files(tmp_path)
     for name in names:
@@ -242,7 +240,7 @@ def test_the_evaluation_files_of_a_folder_are_those_of_its_fingerprint(tmp_path:
         before = after
 
 
-def test_a_folder_with_evaluation_data_of_an_unknown_type_is_refused(tmp_path: Path) -> None:
+def test_a_folder_with_evaluation_data_of_an_unknown_type_is_refused(tmp_path):
     config = FiltersConfig(decontaminate=[str(evaluation(tmp_path))], ngram=5)
     (tmp_path / ".git/objects").mkdir(parents=True)
     about = ("README.md", "LICENSE", ".gitattributes", ".git/objects/00", "glue.py", "paper.pdf")
@@ -256,19 +254,19 @@ def test_a_folder_with_evaluation_data_of_an_unknown_type_is_refused(tmp_path: P
         filters.build(config)
 
 
-def test_evaluation_files_that_no_document_can_match_are_refused(tmp_path: Path) -> None:
+def test_evaluation_files_that_no_document_can_match_are_refused(tmp_path):
     (tmp_path / "dev.tsv").write_text("four words of text\n")
     filters.build(FiltersConfig(decontaminate=[str(tmp_path)], ngram=4))
     with refused(InputError, key="filters.decontaminate"):
         filters.build(FiltersConfig(decontaminate=[str(tmp_path)], ngram=5))
 
 
-def jaccard(a: str, b: str, n: int) -> float:
+def jaccard(a, b, n):
     first, second = (set(ngrams.hashes(ngrams.numbers_of([t])[0], n).tolist()) for t in (a, b))
     return len(first & second) / len(first | second)
 
 
-def test_signatures_estimate_the_share_of_common_shingles() -> None:
+def test_signatures_estimate_the_share_of_common_shingles():
     signer = minhash.MinHasher(FiltersConfig(permutations=512))
     whole = story(1, 400)
     for words in (399, 350, 200):
@@ -277,7 +275,7 @@ def test_signatures_estimate_the_share_of_common_shingles() -> None:
         assert abs(np.mean(a == b) - jaccard(whole, other, 5)) < 0.1
 
 
-def test_near_duplicates_leave_the_one_of_the_smallest_hash() -> None:
+def test_near_duplicates_leave_the_one_of_the_smallest_hash():
     texts = [story(k, 100) + end for k in range(50) for end in ("", " Also this.", " Or that.")]
     signed = minhash.MinHasher(FiltersConfig()).sign(texts)
     hashes = np.random.default_rng(0).permutation(150).astype(np.uint64).repeat(2).reshape(-1, 2)
@@ -289,11 +287,11 @@ def test_near_duplicates_leave_the_one_of_the_smallest_hash() -> None:
 
 
 @pytest.fixture(scope="module")
-def vocab(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def vocab(tmp_path_factory):
     return vocabulary(tmp_path_factory.mktemp("vocab"), [*WORDS, "."])
 
 
-def made(path: Path, vocab: Path, out: Path, corpus: dict[str, Any], **more: Any) -> dict[str, Any]:
+def made(path, vocab, out, corpus, **more):
     """The account of `prepare` over JSON lines."""
     cut = {"split_bytes": 2000, "shard_bytes": 20_000}
     config = settings("jsonl", path, vocab, out=str(out), pairs="none", filters=FiltersConfig(**more), **cut, **corpus)
@@ -301,7 +299,7 @@ def made(path: Path, vocab: Path, out: Path, corpus: dict[str, Any], **more: Any
     return prepare.make(config, out).figures
 
 
-def test_every_fate_is_counted(vocab: Path, tmp_path: Path) -> None:
+def test_every_fate_is_counted(vocab, tmp_path):
     rows = [story(k) for k in range(100)]
     rows += [
         "",
@@ -336,7 +334,7 @@ def test_every_fate_is_counted(vocab: Path, tmp_path: Path) -> None:
     assert f"{path}, line 109: " in figures["named"]["broken"][0]
 
 
-def test_a_mix_repeats_documents_in_training_alone(vocab: Path, tmp_path: Path) -> None:
+def test_a_mix_repeats_documents_in_training_alone(vocab, tmp_path):
     path = tmp_path / "a.jsonl"
     path.write_text("\n".join(json.dumps({"text": story(k, 300)}) for k in range(200)))
     once = made(path, vocab, tmp_path / "once", {})
@@ -349,13 +347,13 @@ def test_a_mix_repeats_documents_in_training_alone(vocab: Path, tmp_path: Path) 
     assert thrice["totals"]["train"] > 2 * once["totals"]["train"]
 
 
-def held_out(path: Path) -> int:
+def held_out(path):
     """How many of the texts are kept for validation at a share of 0.2."""
     texts = (json.loads(line)["text"] for line in path.read_text().splitlines())
     return sum(holdout.is_held_out(holdout.document_hash(text), 0.2) for text in texts)
 
 
-def test_an_evaluation_file_that_no_document_can_match_is_named(vocab: Path, tmp_path: Path) -> None:
+def test_an_evaluation_file_that_no_document_can_match_is_named(vocab, tmp_path):
     (tmp_path / "glue").mkdir()
     (tmp_path / "glue/long.jsonl").write_text(json.dumps({"text": story(100)}))
     for number in range(5):

@@ -11,19 +11,19 @@ pytest.importorskip("rensa")
 WORDS, SHINGLE, PAIRS = 120, 5, 300
 
 
-def grams(words: list[str]) -> set[tuple[str, ...]]:
+def grams(words):
     return set(zip(*(words[k:] for k in range(SHINGLE)), strict=False))
 
 
-def jaccard(one: set[tuple[str, ...]], other: set[tuple[str, ...]]) -> float:
+def jaccard(one, other):
     return len(one & other) / len(one | other)
 
 
-def story(draw: np.random.Generator, words: int = WORDS) -> list[str]:
+def story(draw, words=WORDS):
     return [f"w{number:x}" for number in draw.integers(0, 1 << 40, words)]
 
 
-def left_out(texts: list[str], threshold: float, permutations: int) -> set[int]:
+def left_out(texts, threshold, permutations):
     """The texts that the pipeline leaves out, where their hashes ascend."""
     signed = minhash.MinHasher(FiltersConfig(permutations=permutations, shingle=SHINGLE)).sign(texts)
     hashes = np.column_stack([np.arange(len(texts)), np.zeros(len(texts))]).astype(np.uint64)
@@ -31,7 +31,7 @@ def left_out(texts: list[str], threshold: float, permutations: int) -> set[int]:
     return {int(row) for row in minhash.near_duplicates(pairs, minhash.joined(hashes, signed), threshold)[:, 0]}
 
 
-def chance(similarity: float, threshold: float, permutations: int) -> float:
+def chance(similarity, threshold, permutations):
     """How probable it is that a pair has an equal band, and `threshold` equal numbers in all.
 
     The rows per band are the most that give a pair at the threshold an equal one in 98 of 100 cases.
@@ -48,7 +48,7 @@ def chance(similarity: float, threshold: float, permutations: int) -> float:
 
 @pytest.mark.parametrize(("threshold", "permutations"), [(0.5, 128), (0.8, 128), (0.7, 64), (0.9, 256)])
 @pytest.mark.parametrize("away", [-0.15, -0.05, 0.0, 0.05])
-def test_pairs_are_found_as_the_formula_says_or_better(threshold: float, permutations: int, away: float) -> None:
+def test_pairs_are_found_as_the_formula_says_or_better(threshold, permutations, away):
     """Signatures estimate a little closer than numbers that do not depend on each other."""
     draw, texts = np.random.default_rng(45), []
     same = 2 * (threshold + away) / (1 + threshold + away)  # of the 5-grams: two texts of one begin
@@ -65,7 +65,7 @@ def test_pairs_are_found_as_the_formula_says_or_better(threshold: float, permuta
     assert stats.binomtest(len(found), PAIRS, expected, worse).pvalue > 1e-3, (len(found), expected * PAIRS)
 
 
-def test_of_groups_of_copies_those_of_the_exact_rule_are_left_out() -> None:
+def test_of_groups_of_copies_those_of_the_exact_rule_are_left_out():
     """A text is left out if a smaller one is as similar; near the threshold chance decides."""
     draw, texts = np.random.default_rng(45), []
     for copies in range(72):

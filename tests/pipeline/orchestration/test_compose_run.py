@@ -4,9 +4,6 @@ The groups are those that `--help` of each stage lists, so that a new one is cov
 """
 
 import itertools
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import hydra
 import pytest
@@ -17,9 +14,8 @@ from model.config import TrainConfig
 from pipeline.cli import composing, conf_files, help_text, overrides
 from pipeline.config import ConvertConfig, EvaluateConfig, ExecutorConfig, ReportConfig, RunConfig
 from pipeline.console.formatting import flatten
-from pipeline.errors import BY_FORCE, ConfigError, Diverged, InputError, UserError, named
+from pipeline.errors import BY_FORCE, ConfigError, Diverged, InputError, named
 from pipeline.orchestration import compose_run, estimates, stage_keys
-from pipeline.orchestration.run_document import StageRecord
 from pipeline.records.estimate import Estimate
 from pipeline.stages.registry import STAGES
 from tests.support import runs
@@ -30,7 +26,7 @@ NEEDED = {"corpus": "corpus=text", "task": "task=own"}  # groups without a defau
 FORMS = ("{}={}", "+{}={}", "++{}={}", "{}='{}'", '{}="{}"')
 
 
-def of_command(kind: str, *words: str) -> DictConfig:
+def of_command(kind, *words):
     """What a stage's own command reads."""
     schema = STAGES[kind].schema
     chosen = {word.partition("=")[0].lstrip("+") for word in words}
@@ -40,7 +36,7 @@ def of_command(kind: str, *words: str) -> DictConfig:
     return config
 
 
-def of_run(kind: str, *words: str) -> DictConfig:
+def of_run(kind, *words):
     """What the stage reads in a run."""
     typed = compose_run.expand(["corpus=text", "corpus.path=TEXT", *words])
     config = compose_run.compose_recipe(typed, [])
@@ -50,14 +46,14 @@ def of_run(kind: str, *words: str) -> DictConfig:
     return found
 
 
-def another(value: Any) -> Any:
+def another(value):
     """A value of the same type."""
     if isinstance(value, bool):
         return not value
     return "other" if isinstance(value, str) else value * 2 + 1
 
 
-def cases() -> Iterator[tuple[str, str, str]]:
+def cases():
     """(stage, group, choice); `tracking` of a report has no key."""
     for kind, stage in STAGES.items():
         for group in [] if kind == "report" else help_text.groups(stage.schema):
@@ -70,7 +66,7 @@ CASES = list(cases())
 
 
 @pytest.mark.parametrize(("kind", "group", "choice"), CASES)
-def test_a_choice_and_a_key_of_it_both_count(kind: str, group: str, choice: str) -> None:
+def test_a_choice_and_a_key_of_it_both_count(kind, group, choice):
     """In one of the forms in which it can be typed, another one for the next choice."""
     config = of_command(kind, f"{group}={choice}")
     key, old = next(
@@ -127,7 +123,7 @@ def test_a_choice_and_a_key_of_it_both_count(kind: str, group: str, choice: str)
         ),
     ],
 )
-def test_words_of_a_stage_count_in_a_run_in_any_order(words: list[str], key: str, values: dict[str, Any]) -> None:
+def test_words_of_a_stage_count_in_a_run_in_any_order(words, key, values):
     twice = len({word.partition("=")[0] for word in words}) < len(words) - 1
     orders = [words] if twice else list(itertools.permutations(words))
     for order in orders[: examples(len(orders), quick=2)]:
@@ -135,7 +131,7 @@ def test_words_of_a_stage_count_in_a_run_in_any_order(words: list[str], key: str
         assert {name: found[name] for name in values} == values, order
 
 
-def test_a_key_of_an_open_group_is_removed_for_one_stage() -> None:
+def test_a_key_of_an_open_group_is_removed_for_one_stage():
     words = ["~train.deepspeed.zero_optimization.overlap_comm", "train.deepspeed=zero2"]
     for order in itertools.permutations(words):
         found = of_run("train", *order).deepspeed.zero_optimization
@@ -143,7 +139,7 @@ def test_a_key_of_an_open_group_is_removed_for_one_stage() -> None:
         assert found.stage == 2
 
 
-def test_a_file_of_words_is_read_as_typed(tmp_path: Path) -> None:
+def test_a_file_of_words_is_read_as_typed(tmp_path):
     file = tmp_path / "words"
     file.write_text("prepare.filters.shingle=4  # of near duplicates\n+prepare.filters='web'\n")
     words = [f"corpus.path={tmp_path}", f"@{file}", "train.model.dropout=0.5", "train.tracking.project=1e3"]
@@ -153,19 +149,19 @@ def test_a_file_of_words_is_read_as_typed(tmp_path: Path) -> None:
     assert stages["train"].tracking.project == "1e3"
 
 
-def test_a_choice_without_a_default_is_made_once() -> None:
+def test_a_choice_without_a_default_is_made_once():
     for order in (["corpus=text", "+corpus=wiki"], ["corpus=wiki", "corpus=text"]):
         with pytest.raises(composing.MISTAKES) as caught:
             of_command("vocab", *order)
         assert str(composing.explain(caught.value)).startswith(f"corpus={order[1].split('=')[1]}: ")
 
 
-def test_a_setting_is_parsed_a_few_times_and_composed_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_setting_is_parsed_a_few_times_and_composed_once(monkeypatch, tmp_path):
     """By Hydra's grammar, in whatever form: STAGE.KEY, stages.STAGE.KEY, KEY of the stage's schema."""
     counted: list[str] = []
     parse, compose = OverridesParser.parse_rule, hydra.compose
 
-    def count(self: OverridesParser, text: str, rule: str) -> object:
+    def count(self, text, rule):
         counted.append(text)
         return parse(self, text, rule)
 
@@ -181,20 +177,20 @@ def test_a_setting_is_parsed_a_few_times_and_composed_once(monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize("key", ["corpus.language", "workdir", "mirror", "out", "force"])
-def test_what_all_stages_share_is_refused_of_one(key: str) -> None:
+def test_what_all_stages_share_is_refused_of_one(key):
     """`train.out=` moved a stage, and its readers read the old one."""
     with refused(ConfigError, key=f"train.{key}"):
         runs.composed("+corpus=sample", f"train.{key}=true")
 
 
-def test_a_file_of_words_has_comments_and_quotes(tmp_path: Path) -> None:
+def test_a_file_of_words_has_comments_and_quotes(tmp_path):
     lines = ["# all of it", "", "seed=3  # don't", "corpus.path=a#b", "'tasks=[a #b]' # c", '  x="1 # 2"#3', "#"]
     (tmp_path / "words").write_text("\n".join(lines), encoding="utf-8-sig")
     found = compose_run.lines_of(str(tmp_path / "words"))
     assert found == ["seed=3", "corpus.path=a#b", "'tasks=[a #b]'", 'x="1 # 2"#3']
 
 
-def test_what_an_executor_does_not_read_or_sbatch_does_not_take_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_an_executor_does_not_read_or_sbatch_does_not_take_is_said(capsys):
     runs.composed("+corpus=sample", "executor.nodes=4", "estimate_mfu=0.3", "model=tiny", "model=mini")
     said = capsys.readouterr().err
     assert said.count("has no effect") == 2
@@ -213,11 +209,11 @@ def test_what_an_executor_does_not_read_or_sbatch_does_not_take_is_said(capsys: 
 # A run over seeds of pre-training: what is shared, what is copied, and what it is called.
 
 
-def planned(workdir: Path, *words: str) -> dict[str, StageRecord]:
+def planned(workdir, *words):
     return runs.planned("+corpus=sample", "tasks=[sample_next]", f"workdir={workdir}", *words)
 
 
-def test_only_what_follows_training_is_copied(tmp_path: Path) -> None:
+def test_only_what_follows_training_is_copied(tmp_path):
     alone = planned(tmp_path)
     nodes = planned(tmp_path, "seeds=[0,1,7]")
     names = ["vocab", "prepare", "tasks"]
@@ -235,7 +231,7 @@ def test_only_what_follows_training_is_copied(tmp_path: Path) -> None:
             assert nodes[name].config == node.config
 
 
-def test_a_copy_differs_in_seed_and_folders_alone(tmp_path: Path) -> None:
+def test_a_copy_differs_in_seed_and_folders_alone(tmp_path):
     nodes = planned(tmp_path, "seeds=[0,1]")
     own, other = nodes["train"].config, nodes["train-seed1"].config
     assert isinstance(own, TrainConfig)
@@ -257,7 +253,7 @@ def test_a_copy_differs_in_seed_and_folders_alone(tmp_path: Path) -> None:
     assert f"{tmp_path}/train-seed1" in report.stages
 
 
-def test_the_seed_of_the_run_need_not_be_among_them(tmp_path: Path) -> None:
+def test_the_seed_of_the_run_need_not_be_among_them(tmp_path):
     nodes = planned(tmp_path, "seeds=[3,1]", "seed=2")
     trained = [name for name, node in nodes.items() if node.kind == "train"]
     assert trained == ["train-seed3", "train-seed1"]
@@ -265,7 +261,7 @@ def test_the_seed_of_the_run_need_not_be_among_them(tmp_path: Path) -> None:
     assert baselines == [True, False]
 
 
-def test_phases_and_checkpoints_of_a_recipe_follow_their_seed(tmp_path: Path) -> None:
+def test_phases_and_checkpoints_of_a_recipe_follow_their_seed(tmp_path):
     nodes = planned(tmp_path, "recipe=devlin", "seeds=[0,1]")
     second = nodes["train-512-seed1"].config
     assert isinstance(second, TrainConfig)
@@ -277,7 +273,7 @@ def test_phases_and_checkpoints_of_a_recipe_follow_their_seed(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("words", "key"), [(["seeds=[1,1]"], "seeds"), (["seeds=[0,1]", "train.seed=4"], "train.seed")]
 )
-def test_what_cannot_be_combined_is_refused(tmp_path: Path, words: list[str], key: str) -> None:
+def test_what_cannot_be_combined_is_refused(tmp_path, words, key):
     with refused(ConfigError, key=key):
         planned(tmp_path, *words)
 
@@ -286,7 +282,7 @@ def test_what_cannot_be_combined_is_refused(tmp_path: Path, words: list[str], ke
 
 
 @pytest.mark.parametrize(("disk", "said"), [(1e6, False), (1e18, True)])
-def test_a_disk_that_is_too_small_is_said(disk: float, said: bool, tmp_path: Path) -> None:
+def test_a_disk_that_is_too_small_is_said(disk, said, tmp_path):
     found = {"prepare": Estimate(60.0, disk=disk / 2), "train": Estimate(None, disk=disk / 2)}
     config = RunConfig(workdir=str(tmp_path / "new" / "work"))
     assert ("warning: 1,000,000,000.0 GB" in estimates.line(found, config)) == said
@@ -294,7 +290,7 @@ def test_a_disk_that_is_too_small_is_said(disk: float, said: bool, tmp_path: Pat
 
 
 @pytest.mark.parametrize(("memory", "said"), [(1e6, False), (1e18, True)])
-def test_a_memory_that_is_too_small_is_said_of_this_machine(memory: float, said: bool) -> None:
+def test_a_memory_that_is_too_small_is_said_of_this_machine(memory, said):
     found = {"train": Estimate(None, memory=memory), "prepare": Estimate(1.0)}
     assert ("warning: train needs 1,000,000,000.0 GB" in estimates.line(found, RunConfig())) == said
     elsewhere = RunConfig(executor=ExecutorConfig(name="slurm"))
@@ -318,7 +314,7 @@ OUTS = {name: f"s3://wiki/run/{name}" for name in [*NAMES, "evaluate-rte"]}
         ("preflight", "preflight"),
     ],
 )
-def test_a_node_belongs_to_a_stage_of_the_recipe(name: str, stage: str) -> None:
+def test_a_node_belongs_to_a_stage_of_the_recipe(name, stage):
     assert stage_keys.owner(name, NAMES) == stage
 
 
@@ -338,7 +334,7 @@ def test_a_node_belongs_to_a_stage_of_the_recipe(name: str, stage: str) -> None:
         ("preflight", ConfigError("bad", "steps"), "steps: bad"),
     ],
 )
-def test_keys_of_a_stage_get_its_name(stage: str, error: UserError, shown: str) -> None:
+def test_keys_of_a_stage_get_its_name(stage, error, shown):
     told = stage_keys.explain_in_run(error.but(where=f"stage {stage}"), NAMES, OUTS, False)
     assert (type(told), str(told)) == (type(error), f"stage {stage}: {shown}")
 
@@ -352,7 +348,7 @@ def test_keys_of_a_stage_get_its_name(stage: str, error: UserError, shown: str) 
         ("evaluate-rte", None, "evaluate-rte"),
     ],
 )
-def test_the_stage_whose_folder_is_wrong_is_forced(stage: str, path: str | None, forced: str) -> None:
+def test_the_stage_whose_folder_is_wrong_is_forced(stage, path, forced):
     error = InputError(f"make it again {BY_FORCE}", path=path, where=f"stage {stage}")
     assert str(error).endswith("make it again with force=true")
     assert str(stage_keys.explain_in_run(error, NAMES, OUTS, False)).endswith(f"make it again with --force {forced}")
@@ -360,7 +356,7 @@ def test_the_stage_whose_folder_is_wrong_is_forced(stage: str, path: str | None,
     assert str(stage_keys.explain_in_run(error, NAMES, OUTS, True)).endswith(f"by deleting {OUTS[forced]}")
 
 
-def test_an_error_of_a_plan_has_the_keys_of_a_run() -> None:
+def test_an_error_of_a_plan_has_the_keys_of_a_run():
     error = ConfigError(f"no such key; did you mean {named('size')}?", "sizee")
     assert (
         str(stage_keys.explain_in_plan(error, "vocab"))
@@ -370,6 +366,6 @@ def test_an_error_of_a_plan_has_the_keys_of_a_run() -> None:
     assert str(stage_keys.explain_in_plan(error, "vocab")) == "stage vocab: corpus.path=x: no such file"
 
 
-def test_an_error_keeps_its_type_and_fields() -> None:
+def test_an_error_keeps_its_type_and_fields():
     error = stage_keys.explain_in_run(Diverged("a", path="log", where="stage train"), NAMES, OUTS, False)
     assert (type(error), error.path) == (Diverged, "log")

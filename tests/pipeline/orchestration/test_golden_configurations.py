@@ -25,12 +25,12 @@ GOLDEN = Path(__file__).parent / "golden" / "configurations.txt"
 BASE = "+corpus=sample"
 
 
-def members(group: str) -> list[str]:
+def members(group):
     """The choices of a group."""
     return sorted(path.stem for path in (conf_files.CONF / group).glob("*.yaml"))
 
 
-def of_pages() -> list[str]:
+def of_pages():
     """The runs that the pages start."""
     found = []
     for page in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]:
@@ -41,7 +41,7 @@ def of_pages() -> list[str]:
     return found
 
 
-def lines() -> list[str]:
+def lines():
     """The command lines, the base first."""
     recipes = [f"{BASE} recipe={name}" for name in members("recipe")]
     pairs = itertools.product(members("recipe"), members("model"))
@@ -50,7 +50,7 @@ def lines() -> list[str]:
     return list(dict.fromkeys([BASE, *recipes, *sizes, *corpora, *of_pages()]))
 
 
-def values(line: str) -> dict[str, str]:
+def values(line):
     """The configuration of a run and of its stages, by dotted key."""
     words = [*shlex.split(line), "cores=2"]
     try:
@@ -65,13 +65,13 @@ def values(line: str) -> dict[str, str]:
     return {key: text.replace(f"{config.workdir}/", "RUN/") for key, text in texts.items()}
 
 
-def differences(now: dict[str, str], before: dict[str, str]) -> list[str]:
+def differences(now, before):
     """Where a configuration differs from another one."""
     keys = sorted(key for key in now.keys() | before.keys() if now.get(key) != before.get(key))
     return [f"{key} = {now[key]}" if key in now else f"{key} is not there" for key in keys]
 
 
-def test_configurations_are_the_golden_ones(request: pytest.FixtureRequest) -> None:
+def test_configurations_are_the_golden_ones(request):
     known: dict[str, dict[str, str]] = {"nothing": {}}
     found = []
     for line in lines():

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from model.config import TrainConfig
 from pipeline.cli import conf_files
 from pipeline.cli.overrides import quote
-from pipeline.config import ReportConfig, RunConfig
+from pipeline.config import ReportConfig
 from pipeline.console.formatting import flatten
 from pipeline.errors import ConfigError, UserError
 from pipeline.orchestration import compose_run, graph, stage_commands
@@ -30,28 +30,28 @@ values = st.recursive(
 
 
 @given(values)
-def test_a_quoted_value_reads_back(value: object) -> None:
+def test_a_quoted_value_reads_back(value):
     override = OverridesParser.create().parse_override(f"key={quote(value)}")
     read = override.value()
     assert str(read) == str(value) or read == value
 
 
-def test_nested_settings_become_dotted_keys() -> None:
+def test_nested_settings_become_dotted_keys():
     nested = {"a": {"b": 1, "c": {"d": 2}}, "e.f": 3}
     assert dict(flatten(nested)) == {"a.b": 1, "a.c.d": 2, "e.f": 3}
 
 
-def test_stages_come_after_what_they_need() -> None:
+def test_stages_come_after_what_they_need():
     needs = {"c": ("b", "a"), "b": ("a",), "a": (), "d": ()}
     assert graph.sort_topologically(needs) == ["a", "b", "c", "d"]
 
 
-def test_a_cycle_is_named() -> None:
+def test_a_cycle_is_named():
     with pytest.raises(ConfigError, match="a, b"):
         graph.sort_topologically({"a": ("b",), "b": ("a",)})
 
 
-def test_what_lies_in_a_stages_folder_is_that_stages(tmp_path: Path) -> None:
+def test_what_lies_in_a_stages_folder_is_that_stages(tmp_path):
     """RTE from the model that MNLI left, as in the paper."""
     words = (
         "+stage@stages.evaluate-on=evaluate",
@@ -70,7 +70,7 @@ def test_what_lies_in_a_stages_folder_is_that_stages(tmp_path: Path) -> None:
     assert again["evaluate-on-rte"].fingerprint != nodes["evaluate-on-rte"].fingerprint
 
 
-def test_a_corpus_that_grew_makes_the_model_anew_and_the_plan_says_how_to_go_on(tmp_path: Path) -> None:
+def test_a_corpus_that_grew_makes_the_model_anew_and_the_plan_says_how_to_go_on(tmp_path):
     (tmp_path / "text").mkdir()
     (tmp_path / "text" / "a.txt").write_text("Words.")
     words = ["corpus=text", f"corpus.path={tmp_path}/text", "tasks=[]"]
@@ -89,7 +89,7 @@ def test_a_corpus_that_grew_makes_the_model_anew_and_the_plan_says_how_to_go_on(
     assert "anew" not in (nodes["train"].reason or "")
 
 
-def test_a_training_has_no_more_ranks_than_the_run_has_cores(tmp_path: Path) -> None:
+def test_a_training_has_no_more_ranks_than_the_run_has_cores(tmp_path):
     words = ("+corpus=sample", f"workdir={tmp_path}", "model.hidden=128", "model.heads=2", "train.batch_size=64")
     node = planned(*words, "train.micro_batch=8")["train"]
     for cores in (1, 2):
@@ -97,14 +97,14 @@ def test_a_training_has_no_more_ranks_than_the_run_has_cores(tmp_path: Path) -> 
         assert command[command.index("--num_accelerators") + 1] == str(cores)
 
 
-def test_the_parts_of_a_mix_reach_the_stages(tmp_path: Path) -> None:
+def test_the_parts_of_a_mix_reach_the_stages(tmp_path):
     part = "+corpus@corpus.parts.own=text", f"++corpus.parts.own.path={tmp_path}"
     nodes = planned("+corpus=mix", *part, f"workdir={tmp_path}", "tasks=[]")
     for name in ("vocab", "prepare"):
         assert nodes[name].config.corpus.parts["own"]["reader"] == "text"
 
 
-def test_a_stages_own_keys_need_not_be_in_the_recipe(root: Path, tmp_path: Path) -> None:
+def test_a_stages_own_keys_need_not_be_in_the_recipe(root, tmp_path):
     """Nested ones neither; what comes last on the command line counts."""
     words = [
         "train.model.dropout=0.25",
@@ -123,7 +123,7 @@ def test_a_stages_own_keys_need_not_be_in_the_recipe(root: Path, tmp_path: Path)
     assert by_name["tasks"].dev_rows == 7  # type: ignore[attr-defined]
 
 
-def test_a_text_of_a_stage_stays_as_typed(tmp_path: Path) -> None:
+def test_a_text_of_a_stage_stays_as_typed(tmp_path):
     """Hydra's grammar takes them for numbers and truth values, as the stage's own command knows."""
     words = [
         "vocab.existing=2024_01",
@@ -142,23 +142,23 @@ def test_a_text_of_a_stage_stays_as_typed(tmp_path: Path) -> None:
         assert compose_run.expand(once) == once  # a job reads what the run passes on
 
 
-def test_stages_that_a_tracker_cannot_read_are_told_before_work_begins(bucket: str, tmp_path: Path) -> None:
+def test_stages_that_a_tracker_cannot_read_are_told_before_work_begins(bucket, tmp_path):
     words = [f"workdir={bucket}/run", f"mirror={tmp_path}", "report.tracking=wandb"]
     with refused(ConfigError, "tracking=wandb", key="report.tracking"):
         planned("+corpus=sample", *words)
 
 
-def test_a_stage_is_forced_in_either_way(tmp_path: Path) -> None:
+def test_a_stage_is_forced_in_either_way(tmp_path):
     both = ["force=[prepare]", "--force", "train", f"workdir={tmp_path}"]
     assert composed_run(*both).force == ["prepare", "train"]
 
 
-def composed_run(*words: str) -> RunConfig:
+def composed_run(*words):
     """What `pipeline.run +corpus=sample` reads of its command line."""
     return composed("+corpus=sample", *words)
 
 
-def test_every_stage_finds_yaml_files_of_ones_own(tmp_path: Path) -> None:
+def test_every_stage_finds_yaml_files_of_ones_own(tmp_path):
     own = tmp_path / "my conf"
     for group, name, theirs in (("corpus", "mine", "text"), ("task", "stars", "own")):
         (own / group).mkdir(parents=True)
@@ -180,7 +180,7 @@ def test_every_stage_finds_yaml_files_of_ones_own(tmp_path: Path) -> None:
     assert found["evaluate-stars"].task.name == "stars"  # type: ignore[attr-defined]
 
 
-def test_every_key_of_a_recipe_of_ones_own_counts(tmp_path: Path) -> None:
+def test_every_key_of_a_recipe_of_ones_own_counts(tmp_path):
     wanted = {
         "workdir": "elsewhere",
         "mirror": "copies",
@@ -203,14 +203,14 @@ def test_every_key_of_a_recipe_of_ones_own_counts(tmp_path: Path) -> None:
     assert (typed.workdir, typed.tasks, typed.steps) == ("typed", ["sample_order"], 7)
 
 
-def mistake_of(*words: str) -> UserError:
+def mistake_of(*words):
     config = composed_run(*words)
     with pytest.raises(UserError) as caught:
         graph.check_places(config, graph.plan_graph(config))
     return caught.value
 
 
-def test_what_a_stage_would_not_find_is_told_before_work_begins(tmp_path: Path) -> None:
+def test_what_a_stage_would_not_find_is_told_before_work_begins(tmp_path):
     workdir, gone = f"workdir={tmp_path}/work", f"{tmp_path}/gone/*.txt"
     error = mistake_of(workdir, "corpus.reader=text", f"corpus.path={gone}")
     assert (error.key, error.value) == ("corpus.path", gone)
@@ -221,7 +221,7 @@ def test_what_a_stage_would_not_find_is_told_before_work_begins(tmp_path: Path) 
 
 
 @pytest.mark.parametrize(("task", "file"), [("cola", "CoLA/train.tsv"), ("ewok", "ewok_filtered/a.jsonl")])
-def test_a_task_without_its_files_is_told_before_work_begins(tmp_path: Path, task: str, file: str) -> None:
+def test_a_task_without_its_files_is_told_before_work_begins(tmp_path, task, file):
     words = [f"workdir={tmp_path}/work", f"tasks=[{task}]", f"glue={tmp_path}/glue"]
     (tmp_path / "glue").mkdir()
     error = mistake_of(*words)
@@ -240,7 +240,7 @@ def test_a_task_without_its_files_is_told_before_work_begins(tmp_path: Path, tas
     graph.check_places(config, graph.plan_graph(config))
 
 
-def test_a_training_without_its_shards_is_told_before_work_begins(tmp_path: Path) -> None:
+def test_a_training_without_its_shards_is_told_before_work_begins(tmp_path):
     words = [f"workdir={tmp_path}/work", "train.tracking=none"]
     (tmp_path / "new").mkdir()
     for key in ("data.more", "data.validation"):
@@ -254,16 +254,14 @@ def test_a_training_without_its_shards_is_told_before_work_begins(tmp_path: Path
     graph.check_places(config, graph.plan_graph(config))
 
 
-def test_a_place_that_cannot_be_written_is_told_before_work_begins(tmp_path: Path) -> None:
+def test_a_place_that_cannot_be_written_is_told_before_work_begins(tmp_path):
     (tmp_path / "file").touch()
     for place in (f"{tmp_path}/file/work", "/proc/work"):
         error = mistake_of(f"workdir={place}")
         assert (error.key, error.value) == ("workdir", place)
 
 
-def test_a_key_that_training_would_lack_is_missed_before_work_begins(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_key_that_training_would_lack_is_missed_before_work_begins(tmp_path, monkeypatch):
     """Where the stages run on this machine; a job's machine may have it."""
     monkeypatch.setenv("NETRC", str(tmp_path / "none"))
     monkeypatch.delenv("WANDB_API_KEY", raising=False)
@@ -277,31 +275,31 @@ def test_a_key_that_training_would_lack_is_missed_before_work_begins(
     graph.check_places(config, nodes)
 
 
-def test_a_driver_in_a_pod_would_start_over_whenever_it_restarts(tmp_path: Path) -> None:
+def test_a_driver_in_a_pod_would_start_over_whenever_it_restarts(tmp_path):
     with refused(ConfigError, key="force"):
         planned("+corpus=sample", f"workdir={tmp_path}", "force=[train]", "executor=kubernetes")
 
 
-def test_looking_at_places_leaves_none_behind(tmp_path: Path) -> None:
+def test_looking_at_places_leaves_none_behind(tmp_path):
     config = composed_run(f"workdir={tmp_path}/a/work")
     graph.check_places(config, graph.plan_graph(config))
     assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(("chosen", "made"), [("[]", False), ("[cola]", False), ("[cola,sample_next]", True)])
-def test_sample_tasks_are_made_for_those_who_ask_for_some(tmp_path: Path, chosen: str, made: bool) -> None:
+def test_sample_tasks_are_made_for_those_who_ask_for_some(tmp_path, chosen, made):
     config = composed_run(f"workdir={tmp_path}", f"tasks={chosen}", "glue=glue")
     names = {node.name for node in graph.plan_graph(config)}
     assert ("tasks" in names) == made
 
 
-def test_each_language_has_a_folder_of_its_own() -> None:
+def test_each_language_has_a_folder_of_its_own():
     config = composed("+corpus=wiki", "corpus.language=vi")
     assert (config.corpus.name, config.workdir) == ("viwiki", "work/viwiki")
     assert "/viwiki/latest/viwiki-latest-" in config.corpus.files[0].url
 
 
-def test_another_corpus_in_the_same_folder_is_told_in_a_few_words() -> None:
+def test_another_corpus_in_the_same_folder_is_told_in_a_few_words():
     address = [{"url": "https://example.org/" + "x" * 90}]
     changed = {
         "corpus.name": ("viwiki", "sample"),
@@ -315,14 +313,14 @@ def test_another_corpus_in_the_same_folder_is_told_in_a_few_words() -> None:
     assert len(told) < 80
 
 
-def test_a_file_that_only_looks_changed_is_told_as_such(tmp_path: Path) -> None:
+def test_a_file_that_only_looks_changed_is_told_as_such(tmp_path):
     """Size and time stamp stand for the content of a dump of many gigabytes."""
     (tmp_path / "a.txt").write_text("words")
     words = [f"workdir={tmp_path}", "corpus.reader=text", f"corpus.path={tmp_path}/a.txt"]
     config = composed_run(*words)
     (tmp_path / "vocab").mkdir()
 
-    def reason() -> str | None:
+    def reason():
         vocab = graph.plan_graph(config)[0]
         return vocab.reason
 
@@ -337,7 +335,7 @@ def test_a_file_that_only_looks_changed_is_told_as_such(tmp_path: Path) -> None:
     assert "time stamp" in changed
 
 
-def test_a_training_of_other_settings_is_named_with_its_step(tmp_path: Path) -> None:
+def test_a_training_of_other_settings_is_named_with_its_step(tmp_path):
     settings = planned("+corpus=sample", f"workdir={tmp_path}")["train"].config
     assert graph.first_step(settings, "a" * 64, {}) == (0, "")
     for name in (f"{'b' * 12}/step-00000734", f"{'a' * 12}/step-00001000"):
@@ -353,14 +351,12 @@ def test_a_training_of_other_settings_is_named_with_its_step(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("absolute", [False, True])
-def test_a_report_keeps_what_was_made_from_the_stages_of_its_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], absolute: bool
-) -> None:
+def test_a_report_keeps_what_was_made_from_the_stages_of_its_run(tmp_path, monkeypatch, capsys, absolute):
     """A task and a conversion of one's own; not those of a model that is another one by now."""
     monkeypatch.chdir(tmp_path)
     words = ["workdir=work", "tasks=[]"]
 
-    def stages_of_report() -> list[str]:
+    def stages_of_report():
         config = graph.plan_graph(composed_run(*words))[-1].config
         assert isinstance(config, ReportConfig)
         return [Path(place).name for place in config.stages]
@@ -386,7 +382,7 @@ def test_a_report_keeps_what_was_made_from_the_stages_of_its_run(
     assert capsys.readouterr().out.startswith("work/evaluate-old is of another model")
 
 
-def test_sample_tasks_are_of_what_prepare_holds_out(tmp_path: Path) -> None:
+def test_sample_tasks_are_of_what_prepare_holds_out(tmp_path):
     stages = composed("+corpus=sample", "prepare.validation_share=0.05").stages
     assert [stages[name].validation_share for name in ("prepare", "tasks")] == [0.05, 0.05]
     with refused(ConfigError, key="tasks.validation_share"):
@@ -408,19 +404,19 @@ def test_sample_tasks_are_of_what_prepare_holds_out(tmp_path: Path) -> None:
         ("convert.average=3", "convert.average"),
     ],
 )
-def test_what_a_stage_would_refuse_of_another_is_refused_by_the_plan(word: str, key: str) -> None:
+def test_what_a_stage_would_refuse_of_another_is_refused_by_the_plan(word, key):
     with refused(ConfigError, key=key):
         planned("+corpus=sample", word, "workdir=new")
     assert planned("+corpus=sample", word, "train.ema=0.9", "model.positions=128", "train.keep=3")
 
 
-def test_a_model_has_a_position_for_each_token_of_a_sequence() -> None:
+def test_a_model_has_a_position_for_each_token_of_a_sequence():
     with refused(ConfigError, key="train.model.positions"):
         planned("+corpus=sample", "model.positions=32", "workdir=new")
 
 
 @pytest.mark.parametrize("finished_there", [True, False])
-def test_a_recipe_that_leaves_positions_open_takes_a_training_of_more(tmp_path: Path, finished_there: bool) -> None:
+def test_a_recipe_that_leaves_positions_open_takes_a_training_of_more(tmp_path, finished_there):
     words = ("+corpus=sample", f"workdir={tmp_path}", "tasks=[sample_next]")
     node = planned(*words, "model.positions=512")["train"]
     step = tmp_path / "train/checkpoints" / node.fingerprint[:12] / "step-00001000"
@@ -436,7 +432,7 @@ def test_a_recipe_that_leaves_positions_open_takes_a_training_of_more(tmp_path: 
     assert planned(*words, "train.seed=7")["train"].config.model.positions == 0, "no training of it is there"
 
 
-def test_a_mode_that_wandb_does_not_know_is_refused_by_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_mode_that_wandb_does_not_know_is_refused_by_the_plan(monkeypatch):
     monkeypatch.setenv("WANDB_MODE", "ofline")
     with refused(ConfigError, key="tracking.mode"):
         planned("+corpus=sample")

@@ -2,7 +2,6 @@
 
 import datetime
 import itertools
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -20,7 +19,7 @@ client = pytest.importorskip("kubernetes.client", reason="the extra `kubernetes`
 BEGAN = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
 
 
-def job(*conditions: tuple[str, str]) -> Any:
+def job(*conditions):
     """A Job that began at BEGAN."""
     listed = [{"type": kind, "status": status} for kind, status in conditions]
     return {
@@ -29,7 +28,7 @@ def job(*conditions: tuple[str, str]) -> Any:
     }
 
 
-def pod(code: int, words: str) -> Any:
+def pod(code, words):
     """A pod that ended."""
     ended = client.V1ContainerStateTerminated(exit_code=code, message=words)
     status = client.V1ContainerStatus(
@@ -43,7 +42,7 @@ def pod(code: int, words: str) -> Any:
     return client.V1Pod(status=client.V1PodStatus(container_statuses=[status]))
 
 
-def node(out: Path) -> StageRecord:
+def node(out):
     """The report's stage."""
     config = ReportConfig(workdir=str(out.parent), out=str(out))
     return StageRecord(
@@ -51,13 +50,13 @@ def node(out: Path) -> StageRecord:
     )
 
 
-def write(out: Path, fingerprint: str, ended: datetime.datetime) -> None:
+def write(out, fingerprint, ended):
     """A folder that a stage has made."""
     out.mkdir()
     finished.manifest("report", fingerprint=fingerprint, finished=ended.isoformat()).write(out)
 
 
-def test_a_job_is_over_when_a_condition_says_so() -> None:
+def test_a_job_is_over_when_a_condition_says_so():
     assert job_status.final_condition(job()) is None
     assert job_status.final_condition(job(("Complete", "False"), ("Suspended", "True"))) is None
     over = job_status.final_condition(job(("FailureTarget", "True"), ("Failed", "True")))
@@ -65,31 +64,31 @@ def test_a_job_is_over_when_a_condition_says_so() -> None:
     assert over["type"] == "Failed"
 
 
-def test_a_pod_that_has_just_ended_has_run() -> None:
+def test_a_pod_that_has_just_ended_has_run():
     status = {"ready": 1, "succeeded": 1, "uncountedTerminatedPods": {"succeeded": ["uid"]}}
     assert job_status.count_pods({"spec": {"completions": 4}, "status": status}) == (3, 4)
     assert job_status.count_pods({"spec": {}, "status": {}}) == (0, 1)
 
 
-def test_bad_configuration_is_the_last_word_before_all_else() -> None:
+def test_bad_configuration_is_the_last_word_before_all_else():
     words = job_status.termination_message([pod(75, "peer lost"), pod(2, "error: typo"), pod(0, "")])
     assert words == (2, "error: typo")
     assert job_status.termination_message([pod(0, "done")]) == (0, "")
 
 
-def test_a_complete_job_without_its_folder_is_used_up(tmp_path: Path) -> None:
+def test_a_complete_job_without_its_folder_is_used_up(tmp_path):
     members = [node(tmp_path / "report")]
     assert "kubectl delete job/report" in kubernetes.job_exhausted(job(), members)
     write(tmp_path / "report", "other", BEGAN - datetime.timedelta(hours=1))
     assert "already completed" in kubernetes.job_exhausted(job(), members)
 
 
-def test_images_of_two_builds_are_named_as_the_cause(tmp_path: Path) -> None:
+def test_images_of_two_builds_are_named_as_the_cause(tmp_path):
     write(tmp_path / "report", "other", BEGAN + datetime.timedelta(minutes=1))
     assert "images" in kubernetes.job_exhausted(job(), [node(tmp_path / "report")])
 
 
-def leaving(asked: float, grace: int, *marks: tuple[str, str, str]) -> Any:
+def leaving(asked, grace, *marks):
     """A running pod that was asked to end some seconds after BEGAN."""
     due = BEGAN + datetime.timedelta(seconds=asked + grace)
     return client.V1Pod(
@@ -114,12 +113,12 @@ def leaving(asked: float, grace: int, *marks: tuple[str, str, str]) -> Any:
         (leaving(90, 0), False),
     ],
 )
-def test_a_pod_whose_node_does_not_answer_is_named(pod: Any, lost: bool) -> None:
+def test_a_pod_whose_node_does_not_answer_is_named(pod, lost):
     said = job_status.lost_node(pod, BEGAN + datetime.timedelta(seconds=100))
     assert ("kubectl taint node n7 " in said) == lost
 
 
-def event(reason: str, after: float, kind: str, name: str, uid: str = "") -> Any:
+def event(reason, after, kind, name, uid=""):
     """A warning some seconds after BEGAN."""
     return client.CoreV1Event(
         metadata=client.V1ObjectMeta(name="e"),
@@ -131,7 +130,7 @@ def event(reason: str, after: float, kind: str, name: str, uid: str = "") -> Any
     )
 
 
-def test_the_newest_warning_about_a_job_and_its_pods_is_said() -> None:
+def test_the_newest_warning_about_a_job_and_its_pods_is_said():
     report = job()
     mine = client.V1Pod(metadata=client.V1ObjectMeta(name="report-x"))
     found = [
@@ -148,7 +147,7 @@ def test_the_newest_warning_about_a_job_and_its_pods_is_said() -> None:
     assert job_status.newest_warning(report, [mine], early) == ""
 
 
-def test_a_refusal_of_each_attempt_is_the_same_warning() -> None:
+def test_a_refusal_of_each_attempt_is_the_same_warning():
     first, second = (f'job train: FailedCreate: Pod "train-0-{end}" is invalid: 512Mi' for end in ("sbwgx", "44nnf"))
     assert job_status.strip_suffixes(first) == job_status.strip_suffixes(second)
     other = first.replace("512Mi", "256Mi")
@@ -167,32 +166,32 @@ OWNER = Owner("driver", "uid-of-the-driver")
 class Cluster:
     """An API server with the templates of k8s/pretrain.yaml; Jobs are complete at the second look."""
 
-    def __init__(self, root: Path, folder: Path):
+    def __init__(self, root, folder):
         items = yaml.load_all((root / "k8s" / "pretrain.yaml").read_text(), yaml.CSafeLoader)
         self.templates = [item for item in items if item["kind"] == "CronJob"]
         self.folder, self.jobs, self.pods = folder, list[dict[str, Any]](), list[Any]()
         self.made, self.numbers, self.ends = list[dict[str, Any]](), itertools.count(), True
 
-    def find(self, kind: tuple[str, str, str]) -> list[dict[str, Any]]:
+    def find(self, kind):
         """The templates, and the Jobs; there is no Trainer."""
         if kind not in (CRONJOBS, JOBS):
             raise UserError("the API server rejects a request: Not Found")
         return self.templates if kind == CRONJOBS else self.listed()
 
-    def create(self, item: dict[str, Any]) -> None:
+    def create(self, item):
         """A Job, unless there is one of this name."""
         if item["metadata"]["name"] in [job["metadata"]["name"] for job in self.jobs]:
             return
         self.made.append(item)
         self.jobs.append(self.job(item))
 
-    def job(self, item: dict[str, Any]) -> dict[str, Any]:
+    def job(self, item):
         """A Job as the API server has it."""
         known = {"uid": f"uid-{next(self.numbers)}", "creationTimestamp": NOW.isoformat()}
         status = {"ready": 1, "startTime": NOW.isoformat()}
         return {"metadata": {**item["metadata"], **known}, "spec": item["spec"], "status": status, "looks": 0}
 
-    def listed(self) -> list[dict[str, Any]]:
+    def listed(self):
         """All Jobs; the garbage collector has none of an owner that is gone."""
         for job in self.jobs:
             job["looks"] += 1
@@ -206,24 +205,24 @@ class Cluster:
         ]
         return found
 
-    def list_namespaced_pod(self, namespace: str, **more: Any) -> Any:
+    def list_namespaced_pod(self, namespace, **more):
         """The pods, of which those that leave are gone at the next look."""
         found, self.pods = self.pods, []
         return SimpleNamespace(items=found)
 
-    def list_namespaced_event(self, namespace: str, **more: Any) -> Any:
+    def list_namespaced_event(self, namespace, **more):
         """No warnings."""
         return SimpleNamespace(items=[])
 
 
-def put_record(out: Path) -> None:
+def put_record(out):
     """A folder that a stage has made."""
     out.mkdir(exist_ok=True)
     finished.manifest("report", fingerprint=out.name, summary=f"{out.name} made", finished=NOW.isoformat()).write(out)
 
 
 @pytest.fixture
-def cluster(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cluster:
+def cluster(root, tmp_path, monkeypatch):
     made = Cluster(root, tmp_path)
     monkeypatch.setattr(kubernetes, "connect", lambda namespace: (made, "bert"))
     monkeypatch.setattr(kubernetes, "CustomObjects", lambda namespace: made)
@@ -232,13 +231,13 @@ def cluster(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Clus
     return made
 
 
-def stage_of(cluster: Cluster, name: str, kind: str, *needs: str) -> StageRecord:
+def stage_of(cluster, name, kind, *needs):
     """A stage that has to run."""
     config = ReportConfig(workdir=str(cluster.folder), out=str(cluster.folder / name))
     return StageRecord(name=name, kind=kind, needs=needs, fingerprint=name, config=config, reason="not made yet")
 
 
-def driver(cluster: Cluster, *nodes: StageRecord, **settings: Any) -> kubernetes.KubernetesExecutor:
+def driver(cluster, *nodes, **settings):
     """The driver of these stages."""
     run = Run(
         workdir=str(cluster.folder),
@@ -253,7 +252,7 @@ def driver(cluster: Cluster, *nodes: StageRecord, **settings: Any) -> kubernetes
     return kubernetes.KubernetesExecutor(config, run)
 
 
-def of_a_recipe(cluster: Cluster) -> list[StageRecord]:
+def of_a_recipe(cluster):
     """Stages that no manifest knows by name."""
     return [
         stage_of(cluster, "tasks-own", "tasks"),
@@ -262,9 +261,7 @@ def of_a_recipe(cluster: Cluster) -> list[StageRecord]:
     ]
 
 
-def test_jobs_of_any_recipe_are_made_of_the_templates_in_order(
-    cluster: Cluster, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_jobs_of_any_recipe_are_made_of_the_templates_in_order(cluster, capsys):
     nodes = of_a_recipe(cluster)
     driver(cluster, *nodes, preflight=True).run(nodes)
     made = {item["metadata"]["name"]: item for item in cluster.made}
@@ -282,7 +279,7 @@ def test_jobs_of_any_recipe_are_made_of_the_templates_in_order(
     assert "report made" in said
 
 
-def test_a_driver_that_is_restarted_makes_nothing_twice(cluster: Cluster) -> None:
+def test_a_driver_that_is_restarted_makes_nothing_twice(cluster):
     nodes = of_a_recipe(cluster)[:2]
     first = driver(cluster, *nodes)
     template = job_status.choose(first._templates(), "tasks-own", "tasks")
@@ -292,15 +289,13 @@ def test_a_driver_that_is_restarted_makes_nothing_twice(cluster: Cluster) -> Non
     assert [item["metadata"]["name"] for item in cluster.made] == ["tasks-own", "train-own"]
 
 
-def other(cluster: Cluster, digest: str, owner: Owner | None) -> dict[str, Any]:
+def other(cluster, digest, owner):
     """A Job of an earlier run that has the name of a stage."""
     template = job_status.choose(job_status.templates_of(cluster.templates), "tasks", "tasks")
     return cluster.job(job_status.job_of(template, "tasks", digest, "/run.json", owner))
 
 
-def test_a_job_of_an_earlier_run_is_waited_for_until_it_is_collected(
-    cluster: Cluster, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_job_of_an_earlier_run_is_waited_for_until_it_is_collected(cluster, capsys):
     nodes = [stage_of(cluster, "tasks", "tasks")]
     cluster.jobs = [other(cluster, "0a", Owner("driver", "gone"))]
     cluster.pods = [
@@ -321,7 +316,7 @@ def test_a_job_of_an_earlier_run_is_waited_for_until_it_is_collected(
     assert places == sorted(places)
 
 
-def test_a_job_that_is_not_ours_ends_the_driver_with_a_line(cluster: Cluster) -> None:
+def test_a_job_that_is_not_ours_ends_the_driver_with_a_line(cluster):
     nodes = [stage_of(cluster, "tasks", "tasks")]
     cluster.jobs = [other(cluster, "0a", None)]
     with pytest.raises(UserError, match=r"stage tasks: .*another run.*kubectl delete job tasks"):
@@ -334,9 +329,7 @@ def test_a_job_that_is_not_ours_ends_the_driver_with_a_line(cluster: Cluster) ->
     assert cluster.made == []
 
 
-def test_a_changed_template_is_said_and_the_next_stage_takes_it(
-    cluster: Cluster, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_changed_template_is_said_and_the_next_stage_takes_it(cluster, capsys):
     nodes = [stage_of(cluster, "tasks", "tasks"), stage_of(cluster, "convert", "convert", "tasks")]
     first = driver(cluster, *nodes)
     first._make(job_status.choose(first._templates(), "tasks", "tasks"), "tasks")
@@ -348,7 +341,7 @@ def test_a_changed_template_is_said_and_the_next_stage_takes_it(
     assert images == ["bert-pipeline/trainer:0.2.0", "next:1"]
 
 
-def test_a_stage_without_a_template_is_named_before_anything_runs(cluster: Cluster) -> None:
+def test_a_stage_without_a_template_is_named_before_anything_runs(cluster):
     nodes = [stage_of(cluster, "tasks", "tasks"), stage_of(cluster, "more", "predict", "tasks")]
     with pytest.raises(ConfigError, match="no template lists stage more or kind predict"):
         driver(cluster, *nodes).run(nodes)
@@ -358,7 +351,7 @@ def test_a_stage_without_a_template_is_named_before_anything_runs(cluster: Clust
     assert cluster.made == []
 
 
-def test_a_pod_reads_the_record_that_it_was_made_for(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pod_reads_the_record_that_it_was_made_for(cluster, monkeypatch):
     record = driver(cluster, stage_of(cluster, "report", "report")).record
     record.write()
     words = ["run_stage", "--from", f"{cluster.folder}/run.json#report"]
@@ -379,7 +372,7 @@ def test_a_pod_reads_the_record_that_it_was_made_for(cluster: Cluster, monkeypat
         run_stage.main()
 
 
-def test_a_rank_serves_its_metrics_where_the_template_says(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rank_serves_its_metrics_where_the_template_says(cluster, monkeypatch):
     monkeypatch.setenv("BERT_PROMETHEUS", "0.0.0.0:9464")
     monkeypatch.setattr(run_stage, "multi_node_options", lambda stage: [])
     train = stage_of(cluster, "train", "train")

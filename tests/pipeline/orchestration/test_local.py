@@ -9,8 +9,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -35,12 +33,12 @@ class Script(StageRecord):
     line: str
 
 
-def command(stage: StageRecord) -> list[str]:
+def command(stage):
     assert isinstance(stage, Script)
     return [sys.executable, "-c", stage.line]
 
 
-def script(folder: Path, kind: str, line: str) -> Script:
+def script(folder, kind, line):
     return Script(
         name=kind,
         kind=kind,
@@ -52,7 +50,7 @@ def script(folder: Path, kind: str, line: str) -> Script:
     )
 
 
-def test_evaluations_are_spread_over_the_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_evaluations_are_spread_over_the_gpus(tmp_path, monkeypatch):
     """Each begins with another one, and its processes, if it has several, take the next."""
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,5")
     line = (
@@ -81,7 +79,7 @@ def test_evaluations_are_spread_over_the_gpus(tmp_path: Path, monkeypatch: pytes
         (Exit.DONE, StageFailed, "exit code 0;"),  # and left nothing
     ],
 )
-def test_the_end_of_a_stage_is_that_of_the_run(tmp_path: Path, code: Exit, kind: type[Exception], told: str) -> None:
+def test_the_end_of_a_stage_is_that_of_the_run(tmp_path, code, kind, told):
     errors: list[UserError | Restart] = [kind("a bad value")] if issubclass(kind, UserError) else []
     if "killed" in told:
         errors = [Restart("lost the others"), Restart("rank-1 was killed by SIGKILL"), Restart("", "run the same")]
@@ -94,9 +92,7 @@ def test_the_end_of_a_stage_is_that_of_the_run(tmp_path: Path, code: Exit, kind:
 
 
 @pytest.mark.parametrize(("live", "mark"), [(True, "\u2713 tasks "), (False, "tasks ")])
-def test_a_finished_stage_is_ticked_on_a_terminal(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], live: bool, mark: str
-) -> None:
+def test_a_finished_stage_is_ticked_on_a_terminal(tmp_path, capsys, live, mark):
     (tmp_path / "tasks").mkdir()
     finished.manifest("tasks", fingerprint="f", summary="some rows; warning: too few").write(tmp_path / "tasks")
     executor = LocalExecutor(tmp_path, 1, command)
@@ -108,7 +104,7 @@ def test_a_finished_stage_is_ticked_on_a_terminal(
     assert warning == "warning: tasks: too few", "the end of a long line would be cut"
 
 
-def test_a_line_of_one_of_several_nodes_is_found(tmp_path: Path) -> None:
+def test_a_line_of_one_of_several_nodes_is_found(tmp_path):
     records = [json.dumps(error.record()) for error in (Restart("SIGTERM"), InputError("is bad", "steps", 1))]
     (tmp_path / "log").write_text(f"1: {records[0]}\n0: {records[1]}\n")
     error = failure("train", Exit.USER, tmp_path / "log")
@@ -116,12 +112,12 @@ def test_a_line_of_one_of_several_nodes_is_found(tmp_path: Path) -> None:
     assert str(error).startswith("stage train: steps=1: is bad (log: ")
 
 
-def test_a_killed_stage_has_the_code_of_a_shell(tmp_path: Path) -> None:
+def test_a_killed_stage_has_the_code_of_a_shell(tmp_path):
     (tmp_path / "log").write_text("words\n")
     assert "exit code 137;" in str(failure("vocab", -9, tmp_path / "log"))
 
 
-def test_a_log_without_room_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_log_without_room_is_said(tmp_path, monkeypatch):
     (tmp_path / "log").touch()
     monkeypatch.setattr(shutil, "disk_usage", lambda place: SimpleNamespace(free=0))
     error = failure("vocab", Exit.USER, tmp_path / "log")
@@ -130,7 +126,7 @@ def test_a_log_without_room_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("again", ["", "rerun the command to finish it"])
-def test_why_a_stage_waits_for_another_start_is_told(tmp_path: Path, again: str) -> None:
+def test_why_a_stage_waits_for_another_start_is_told(tmp_path, again):
     error = Restart("s3://b: the store is away", again)
     (tmp_path / "log").write_text(f"some text\nstopped: {error}\n{json.dumps(error.record())}\n")
     error = failure("vocab", Exit.RESTART, tmp_path / "log")
@@ -152,7 +148,7 @@ DIES = "import time; print('ready', flush=True); time.sleep(60)"
 
 
 @pytest.fixture
-def interruptible() -> Iterator[None]:
+def interruptible():
     """SIGINT as a terminal's foreground job has it: a shell's background jobs ignore it."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
@@ -173,20 +169,12 @@ def interruptible() -> Iterator[None]:
     ],
 )
 @pytest.mark.usefixtures("interruptible")
-def test_who_stops_a_run_is_told_what_was_saved(
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    name: str,
-    line: str,
-    kind: type[BaseException],
-    told: str,
-    shown: str,
-) -> None:
+def test_who_stops_a_run_is_told_what_was_saved(tmp_path, capsys, name, line, kind, told, shown):
     executor = LocalExecutor(tmp_path, 1, command)
     executor.live = True
     log = tmp_path / "logs" / f"{name}.log"
 
-    def stop() -> None:
+    def stop():
         until = time.monotonic() + 20
         while time.monotonic() < until and not (log.exists() and "ready" in log.read_text()):
             time.sleep(0.02)
@@ -199,10 +187,8 @@ def test_who_stops_a_run_is_told_what_was_saved(
 
 
 @pytest.mark.usefixtures("interruptible")
-def test_a_stage_that_starts_while_its_run_is_stopped_is_stopped_too(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def stopped(node: StageRecord) -> list[str]:
+def test_a_stage_that_starts_while_its_run_is_stopped_is_stopped_too(tmp_path, capsys):
+    def stopped(node):
         os.kill(os.getpid(), signal.SIGINT)
         return command(node)
 
@@ -211,7 +197,7 @@ def test_a_stage_that_starts_while_its_run_is_stopped_is_stopped_too(
     assert capsys.readouterr().out == "stopping: tasks is ending …\n"
 
 
-def test_stages_end_with_a_run_that_is_killed(tmp_path: Path) -> None:
+def test_stages_end_with_a_run_that_is_killed(tmp_path):
     child = tmp_path / "child"
     code = (
         "import sys, time; from pathlib import Path; from pipeline.orchestration.local import LocalExecutor; "
@@ -236,19 +222,19 @@ def test_stages_end_with_a_run_that_is_killed(tmp_path: Path) -> None:
 
 
 @pytest.fixture(autouse=True)
-def bare(monkeypatch: pytest.MonkeyPatch) -> None:
+def bare(monkeypatch):
     for name in ("HOSTS", "SERVICE", "NODES", "GPUS", "PORT", "PARTS"):
         monkeypatch.delenv(f"BERT_{name}", raising=False)
     for name in (run_stage.MASTER, run_stage.TASK):
         monkeypatch.delenv(name, raising=False)
 
 
-def put(monkeypatch: pytest.MonkeyPatch, **variables: str) -> None:
+def put(monkeypatch, **variables):
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
 
 
-def test_pods_of_a_job_meet_behind_its_service(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pods_of_a_job_meet_behind_its_service(monkeypatch):
     put(monkeypatch, BERT_SERVICE="ranks", BERT_NODES="2", BERT_GPUS="8", JOB_COMPLETION_INDEX="1")
     node = run_stage.node_of("train-512")
     assert node == Node(1, 8, ("train-512-0.ranks", "train-512-1.ranks"), 29500)
@@ -265,7 +251,7 @@ def test_pods_of_a_job_meet_behind_its_service(monkeypatch: pytest.MonkeyPatch) 
     assert os.environ[HOSTFILE] == "train-512-0.ranks slots=8\ntrain-512-1.ranks slots=8\n"
 
 
-def test_nodes_of_another_scheduler_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nodes_of_another_scheduler_are_listed(monkeypatch):
     put(monkeypatch, BERT_HOSTS="a7,a9", BERT_NODES="2", BERT_GPUS="0", JOB_COMPLETION_INDEX="0", BERT_PORT="4000")
     node = run_stage.node_of("train")
     assert node == Node(0, 0, ("a7", "a9"), 4000)
@@ -278,7 +264,7 @@ def test_nodes_of_another_scheduler_are_listed(monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.parametrize("missing", ["BERT_SERVICE", "BERT_NODES", "BERT_GPUS", "JOB_COMPLETION_INDEX"])
-def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch, missing: str) -> None:
+def test_what_is_missing_is_named(monkeypatch, missing):
     put(monkeypatch, BERT_SERVICE="ranks", BERT_NODES="2", BERT_GPUS="8", JOB_COMPLETION_INDEX="1")
     monkeypatch.delenv(missing)
     with refused(ConfigError, key=missing):
@@ -286,13 +272,13 @@ def test_what_is_missing_is_named(monkeypatch: pytest.MonkeyPatch, missing: str)
 
 
 @pytest.mark.parametrize("text", ["", "two", "-1", "0"])
-def test_a_number_has_to_be_one(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+def test_a_number_has_to_be_one(monkeypatch, text):
     put(monkeypatch, BERT_SERVICE="ranks", BERT_NODES=text, BERT_GPUS="8", JOB_COMPLETION_INDEX="0")
     with pytest.raises(ConfigError, match=f"BERT_NODES='{text}'"):
         run_stage.node_of("train")
 
 
-def torchrun(monkeypatch: pytest.MonkeyPatch, **others: str) -> None:
+def torchrun(monkeypatch, **others):
     """Set what Kubeflow Trainer's torch policy sets in the second of three pods."""
     found = {
         "JOB_COMPLETION_INDEX": "1",
@@ -305,7 +291,7 @@ def torchrun(monkeypatch: pytest.MonkeyPatch, **others: str) -> None:
     put(monkeypatch, **{**found, **others})
 
 
-def test_pods_of_a_trainjob_meet_as_torchrun_would(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pods_of_a_trainjob_meet_as_torchrun_would(monkeypatch):
     torchrun(monkeypatch)
     names = tuple(f"train-node-0-{index}.train" for index in range(3))
     assert run_stage.node_of("train") == Node(1, 4, names, 29400)
@@ -313,13 +299,13 @@ def test_pods_of_a_trainjob_meet_as_torchrun_would(monkeypatch: pytest.MonkeyPat
     assert run_stage.node_of("train").gpus == 0
 
 
-def test_processes_without_a_number_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_processes_without_a_number_are_refused(monkeypatch):
     torchrun(monkeypatch, PET_NPROC_PER_NODE="auto")
     with refused(ConfigError, key="PET_NPROC_PER_NODE"):
         run_stage.node_of("train")
 
 
-def test_tasks_of_slurm_meet_at_a_port_of_their_job(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_tasks_of_slurm_meet_at_a_port_of_their_job(monkeypatch, tmp_path):
     """scontrol, which needs no controller for this, prints the names of a list."""
     (tmp_path / "scontrol").write_text("#!/bin/sh\n[ $3 = a[7,9] ] && printf 'a7\\na9\\n'\n")
     (tmp_path / "scontrol").chmod(0o755)

@@ -1,7 +1,6 @@
 """`hours=` is a recipe: it fills in settings that a user may type."""
 
 import json
-from pathlib import Path
 
 import pytest
 
@@ -16,7 +15,7 @@ RATES = [(7e5, 20_000.0), (3.3e6, 9_000.0), (2.1e7, 1_500.0)]
 
 
 @pytest.fixture(autouse=True)
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def cache(tmp_path, monkeypatch):
     """What is remembered of a machine that was measured before."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     path = probe.cache_file(cores.available())
@@ -26,7 +25,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def words(tmp_path: Path) -> list[str]:
+def words(tmp_path):
     """A run of 40 documents of 50 words, one of them twice."""
     texts = [" ".join(f"word{n * k % 97}." for k in range(1, 51)) for n in range(1, 41)]
     lines = [json.dumps({"text": text}) for text in [*texts, texts[0]]]
@@ -34,14 +33,14 @@ def words(tmp_path: Path) -> list[str]:
     return ["+corpus=jsonl", f"corpus.path={tmp_path}/text.jsonl", f"workdir={tmp_path}/run"]
 
 
-def composed(*words: str) -> RunConfig:
+def composed(*words):
     """The configuration of a command line."""
     config = compose_run.parse_run_argv("run", RunConfig, list(words), asked=False)
     assert isinstance(config, RunConfig)
     return config
 
 
-def test_a_plan_is_settings_that_can_be_typed(words: list[str], tmp_path: Path) -> None:
+def test_a_plan_is_settings_that_can_be_typed(words, tmp_path):
     run = composed(*words, "hours=1")
     kept = json.loads((tmp_path / "run" / planner.FILE).read_text())
     typed = composed(*words, *kept["words"])
@@ -52,14 +51,14 @@ def test_a_plan_is_settings_that_can_be_typed(words: list[str], tmp_path: Path) 
     assert run.stages["train"].optimizer.learning_rate == pytest.approx(law.near("rate", hidden), rel=1e-3)
 
 
-def test_what_is_typed_counts(words: list[str]) -> None:
+def test_what_is_typed_counts(words):
     run = composed(*words, "hours=1", "vocab.size=1234", "train.optimizer.learning_rate=0.5", "model.layers=3")
     assert run.stages["vocab"].size == 1234
     assert run.stages["train"].optimizer.learning_rate == 0.5
     assert run.stages["train"].model.layers == 3
 
 
-def test_the_same_command_goes_on_with_the_same_plan(words: list[str], tmp_path: Path, cache: Path) -> None:
+def test_the_same_command_goes_on_with_the_same_plan(words, tmp_path, cache):
     dry = composed(*words, "hours=1", "dry_run=true")
     assert not (tmp_path / "run").exists(), "a dry run leaves nothing"
     first = composed(*words, "hours=1")
@@ -69,7 +68,7 @@ def test_the_same_command_goes_on_with_the_same_plan(words: list[str], tmp_path:
     assert composed(*words, "hours=2").stages != first.stages
 
 
-def test_words_are_counted_once_each(words: list[str], tmp_path: Path) -> None:
+def test_words_are_counted_once_each(words, tmp_path):
     config = composed(*words, "recipe=planned").stages["prepare"]
     text = planner.count(config, 1e9)
     assert (text.words, text.whole) == (40 * 50, True)
@@ -77,7 +76,7 @@ def test_words_are_counted_once_each(words: list[str], tmp_path: Path) -> None:
     assert not planner.count(config, 100).whole
 
 
-def test_no_text_is_read_more_often_than_was_measured() -> None:
+def test_no_text_is_read_more_often_than_was_measured():
     known = law.table()["range"]["readings"]
     text = planner.Text(50_000, 250_000, 250_000, True, 1.0)
     few, many = (list(planner.candidates(hours, text, RATES, 0.95)) for hours in (0.1, 100.0))
@@ -87,17 +86,17 @@ def test_no_text_is_read_more_often_than_was_measured() -> None:
 
 
 @pytest.mark.parametrize("key", ["recipe=laptop", "model=mini"])
-def test_what_it_chooses_is_not_typed_beside_it(words: list[str], key: str) -> None:
+def test_what_it_chooses_is_not_typed_beside_it(words, key):
     with refused(ConfigError, "chosen by hours", key=key.partition("=")[0]):
         composed(*words, "hours=1", key)
 
 
 @pytest.mark.parametrize("value", ["0", "-1", "many", "nan", "inf"])
-def test_hours_are_a_number(words: list[str], value: str) -> None:
+def test_hours_are_a_number(words, value):
     with refused(ConfigError, "must be a number above 0", key="hours"):
         composed(*words, f"hours={value}")
 
 
-def test_a_run_elsewhere_is_not_planned(words: list[str]) -> None:
+def test_a_run_elsewhere_is_not_planned(words):
     with refused(ConfigError, "this machine", key="hours"):
         composed(*words[:2], "workdir=s3://bucket/run", "hours=1")

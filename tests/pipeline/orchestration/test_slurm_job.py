@@ -14,7 +14,6 @@ from pipeline import run as commands
 from pipeline.config import ExecutorConfig
 from pipeline.errors import ConfigError, Exit
 from pipeline.orchestration import graph, run_document, slurm_job
-from pipeline.orchestration.run_document import Run
 from pipeline.orchestration.slurm import MARGIN, SlurmExecutor, margin
 from pipeline.orchestration.slurm_job import decode_exit, drive, drive_all, encode_exit, may_queue_again, progress
 from tests.pipeline.orchestration.test_graph import composed_run
@@ -25,7 +24,7 @@ from tests.support.refusals import refused
 ORDER = [Exit.DONE, Exit.RESTART, Exit.INTERRUPTED, 129, 143, 137, Exit.BUG, Exit.DIVERGED, Exit.USER]
 
 
-def test_srun_ends_with_what_counts_most() -> None:
+def test_srun_ends_with_what_counts_most():
     steps = [encode_exit(code) for code in ORDER]
     assert steps == sorted(steps)
     assert len(set(steps)) == len(ORDER)
@@ -34,17 +33,17 @@ def test_srun_ends_with_what_counts_most() -> None:
 
 
 @pytest.mark.parametrize(("ended", "meant"), [(143, 143), (137, 137), (130, 130), (139, 137), (5, 1)])
-def test_other_ends_of_a_process_mean_one_of_them(ended: int, meant: int) -> None:
+def test_other_ends_of_a_process_mean_one_of_them(ended, meant):
     assert decode_exit(encode_exit(ended)) == meant
 
 
-def test_a_task_that_is_killed_itself_counts_less_than_a_mistake() -> None:
+def test_a_task_that_is_killed_itself_counts_less_than_a_mistake():
     assert encode_exit(Exit.RESTART) < 137 < encode_exit(Exit.BUG)
     assert decode_exit(137) == 137
     assert decode_exit(1) == Exit.BUG, "srun cannot start it"
 
 
-def test_a_job_queues_again_as_long_as_it_gets_on(tmp_path: Path) -> None:
+def test_a_job_queues_again_as_long_as_it_gets_on(tmp_path):
     assert [may_queue_again(tmp_path, "7") for _ in range(3)] == [True, True, False]
     step = tmp_path / "train" / "checkpoints" / "abc" / "step-00000010"
     step.mkdir(parents=True)
@@ -54,7 +53,7 @@ def test_a_job_queues_again_as_long_as_it_gets_on(tmp_path: Path) -> None:
     assert may_queue_again(tmp_path, "7"), "its record is damaged"
 
 
-def test_results_and_stages_are_progress(tmp_path: Path) -> None:
+def test_results_and_stages_are_progress(tmp_path):
     seen = [progress(tmp_path)]
     for name in ("evaluate-rte/random-16-0.1-0.json", "vocab/manifest.json"):
         (tmp_path / name).parent.mkdir()
@@ -64,7 +63,7 @@ def test_results_and_stages_are_progress(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def in_a_job(monkeypatch: pytest.MonkeyPatch) -> None:
+def in_a_job(monkeypatch):
     """Have steps that end at once."""
     monkeypatch.setattr(slurm_job, "run_step", lambda stage, nodes, words: Exit.DONE)
     monkeypatch.setenv("SLURM_JOB_NUM_NODES", "1")
@@ -75,9 +74,7 @@ def in_a_job(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("in_a_job")
-def test_a_job_of_all_stages_deletes_what_is_forced_at_its_first_start(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_job_of_all_stages_deletes_what_is_forced_at_its_first_start(tmp_path, monkeypatch):
     words = [f"workdir={tmp_path}", "force=[train]", "tasks=[]"]
     for restarts, there in ("0", False), ("1", True):
         config = composed_run(*words)
@@ -90,7 +87,7 @@ def test_a_job_of_all_stages_deletes_what_is_forced_at_its_first_start(
 
 
 @pytest.mark.usefixtures("in_a_job")
-def test_each_job_has_a_secret_of_its_own() -> None:
+def test_each_job_has_a_secret_of_its_own():
     made = set()
     for _ in range(2):
         slurm_job.begin()
@@ -100,7 +97,7 @@ def test_each_job_has_a_secret_of_its_own() -> None:
 
 
 @pytest.mark.usefixtures("in_a_job")
-def test_a_job_does_not_run_what_another_run_has_changed(tmp_path: Path) -> None:
+def test_a_job_does_not_run_what_another_run_has_changed(tmp_path):
     words = [f"workdir={tmp_path}"]
     config = composed_run(*words, "seed=7")
     run_document.record_run(config, graph.plan_graph(config)).write()
@@ -109,7 +106,7 @@ def test_a_job_does_not_run_what_another_run_has_changed(tmp_path: Path) -> None
         drive("train", str(tmp_path), before.digest("train"))
 
 
-def test_outside_of_a_job_one_is_told_so(tmp_path: Path) -> None:
+def test_outside_of_a_job_one_is_told_so(tmp_path):
     words = ["-m", "pipeline.orchestration.slurm_job", "all", "+corpus=sample"]
     done = forked.fresh(*words, f"workdir={tmp_path}")
     assert done.returncode == Exit.USER
@@ -119,14 +116,14 @@ def test_outside_of_a_job_one_is_told_so(tmp_path: Path) -> None:
 # What the executor asks of Slurm, and when it takes a stage as done.
 
 
-def planned(folder: Path, *words: str) -> Run:
+def planned(folder, *words):
     """The record of a run of the sample in `folder`."""
     words = (f"workdir={folder}", *words)
     config = composed_run(*words)
     return run_document.record_run(config, graph.plan_graph(config))
 
 
-def test_options_of_a_misspelt_stage_are_refused(tmp_path: Path) -> None:
+def test_options_of_a_misspelt_stage_are_refused(tmp_path):
     settings = ExecutorConfig(name="slurm", options={"tain": ["--mem=64G"]})
     with refused(ConfigError, "train", key="executor.options.tain"):
         SlurmExecutor(settings, planned(tmp_path))
@@ -145,19 +142,17 @@ def test_options_of_a_misspelt_stage_are_refused(tmp_path: Path) -> None:
         ("0-0", MARGIN),
     ],
 )
-def test_a_signal_before_the_limit_leaves_most_of_the_time(limit: str, seconds: int) -> None:
+def test_a_signal_before_the_limit_leaves_most_of_the_time(limit, seconds):
     assert margin(limit) == seconds
 
 
-def command(folder: Path, name: str, script: str) -> None:
+def command(folder, name, script):
     """Put a command of Slurm in `folder`."""
     (folder / name).write_text(f"#!/bin/bash\n{script}\n")
     (folder / name).chmod(0o755)
 
 
-def test_a_forced_stage_is_done_when_its_folder_is_a_new_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_forced_stage_is_done_when_its_folder_is_a_new_one(tmp_path, monkeypatch, capsys):
     run = planned(tmp_path / "work", "force=[vocab]")
     node = run.stages["vocab"]
     made = finished.manifest(
@@ -184,7 +179,7 @@ def test_a_forced_stage_is_done_when_its_folder_is_a_new_one(
     assert lines[2].endswith("the new one")
 
 
-def test_a_forced_stage_whose_job_may_be_making_it_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_forced_stage_whose_job_may_be_making_it_is_refused(tmp_path, monkeypatch):
     run = planned(tmp_path / "work", "force=[vocab]")
     command(tmp_path, "sbatch", "exit 1")
     command(tmp_path, "squeue", f"echo '7|7|bert-vocab|{tmp_path}/work#{run.digest('vocab')}'")
@@ -193,9 +188,7 @@ def test_a_forced_stage_whose_job_may_be_making_it_is_refused(tmp_path: Path, mo
         SlurmExecutor(ExecutorConfig(name="slurm"), run).run(list(run.stages.values()))
 
 
-def test_what_was_submitted_is_not_done(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_was_submitted_is_not_done(tmp_path, monkeypatch, capsys):
     made: Any = planned(tmp_path / "work")
     settings = ExecutorConfig(name="slurm", wait=False)
     config: Any = SimpleNamespace(executor=settings, workdir=str(tmp_path), stages={})
@@ -205,7 +198,7 @@ def test_what_was_submitted_is_not_done(
     assert capsys.readouterr().out.startswith("submitted;")
 
 
-def test_a_dry_run_shows_what_would_be_submitted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_dry_run_shows_what_would_be_submitted(tmp_path, monkeypatch):
     """A stage is the number of its job here."""
     run = planned(tmp_path / "100%u" / "work")
     nodes, asked = list(run.stages.values()), tmp_path / "asked"
@@ -229,7 +222,7 @@ def test_a_dry_run_shows_what_would_be_submitted(tmp_path: Path, monkeypatch: py
     assert "--dependency=afterok:vocab:7" in again
 
 
-def test_a_queued_job_of_other_settings_is_not_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_queued_job_of_other_settings_is_not_followed(tmp_path, monkeypatch):
     run, other = planned(tmp_path / "work"), planned(tmp_path / "work", "train.clip=0.5")
     command(tmp_path, "sbatch", "exit 1")
     command(tmp_path, "squeue", f"echo '7|7|bert-train|{tmp_path}/work#{run.digest('train')}'")

@@ -2,8 +2,6 @@
 
 import json
 from collections import Counter
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from pipeline import prepare
-from pipeline.config import CorpusConfig, FiltersConfig, PrepareConfig, RunnerConfig
+from pipeline.config import CorpusConfig, FiltersConfig, RunnerConfig
 from pipeline.preparation import dropped, shuffle
 from pipeline.preparation.documents import KeptDocument
 from pipeline.preparation.shuffle import nested, take
@@ -24,7 +22,7 @@ COUNT = 40
 WORDS = ["river", "mill", "road", "rain", "roof", "town", "letter", "supper", "clock", "hall"]
 
 
-def own(number: int) -> str:
+def own(number):
     """A text of several sentences; every other word is in no other text."""
     drawn = np.random.default_rng(number).choice(WORDS, (9, 4))
     return " ".join(" ".join(f"only{number} {word}" for word in words) + "." for words in drawn)
@@ -52,7 +50,7 @@ FILTERS = {
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def world(tmp_path_factory):
     """A corpus with one document of each outcome, a vocabulary and an evaluation file."""
     folder = tmp_path_factory.mktemp("world")
     lines = "".join(json.dumps({"text": text}) + "\n" for text in ROWS)
@@ -62,7 +60,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def config(world: Path, out: Path, **more: Any) -> PrepareConfig:
+def config(world, out, **more):
     filtering = FILTERS | {"decontaminate": [str(world / "evaluation.jsonl")]}
     settings = {
         "out": str(out),
@@ -75,7 +73,7 @@ def config(world: Path, out: Path, **more: Any) -> PrepareConfig:
     return preparing.settings("jsonl", world / "corpus.jsonl", world / "vocab", **(settings | more))
 
 
-def made(world: Path, out: Path, **more: Any) -> tuple[dict[str, Any], list[dict[str, str]]]:
+def made(world, out, **more):
     """The figures of `prepare`, and the rows of its file."""
     out.mkdir()
     figures = prepare.make(config(world, out, **more), out).figures
@@ -88,7 +86,7 @@ def made(world: Path, out: Path, **more: Any) -> tuple[dict[str, Any], list[dict
     return figures, rows
 
 
-def test_every_outcome_is_said_with_its_reason(world: Path, tmp_path: Path) -> None:
+def test_every_outcome_is_said_with_its_reason(world, tmp_path):
     figures, rows = made(world, tmp_path / "out")
     outcomes = Counter(each["outcome"] for each in rows)
     assert outcomes == {k: v for k, v in figures["documents"].items() if k not in ("read", "written")}
@@ -108,7 +106,7 @@ def test_every_outcome_is_said_with_its_reason(world: Path, tmp_path: Path) -> N
 
 
 @pytest.mark.slow
-def test_the_rows_do_not_depend_on_the_layout(world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_rows_do_not_depend_on_the_layout(world, tmp_path, monkeypatch):
     many = {"corpus": CorpusConfig(name="c", reader="jsonl", path=str(world / "ids.jsonl"), options={"id": "name"})}
     lines = [json.dumps({"text": text, "name": f"\ud800 {k % 7}"}) + "\n" for k, text in enumerate(ROWS * 2)]
     (world / "ids.jsonl").write_text("".join(lines))
@@ -131,7 +129,7 @@ def test_the_rows_do_not_depend_on_the_layout(world: Path, tmp_path: Path, monke
 
 
 @given(st.text(st.characters() | st.sampled_from(" \t\n\r\u00a0\u3000\u2028\x1f")))
-def test_words_are_what_white_space_divides(text: str) -> None:
+def test_words_are_what_white_space_divides(text):
     assume(cleaned := clean(text))
     kept = KeptDocument(b"", cleaned, [cleaned], copies=1, id="one")
     assert kept.words == len(cleaned.split())
@@ -142,7 +140,7 @@ def test_words_are_what_white_space_divides(text: str) -> None:
     st.sampled_from(["en", "zh", "ja"]),
     st.booleans(),
 )
-def test_sentences_and_what_is_before_them_make_the_text(text: str, language: str, by_lines: bool) -> None:
+def test_sentences_and_what_is_before_them_make_the_text(text, language, by_lines):
     assume(cleaned := clean(text))
     parts = split_sentences(cleaned, language, by_lines=by_lines)
     kept = KeptDocument(b"", cleaned, parts, copies=1, id="one")
@@ -150,7 +148,7 @@ def test_sentences_and_what_is_before_them_make_the_text(text: str, language: st
     assert "".join((gap or "") + part for gap, part in pairs) == cleaned
 
 
-def test_no_space_precedes_a_sentence_of_chinese() -> None:
+def test_no_space_precedes_a_sentence_of_chinese():
     text = "他走了。真的嗎？\n是的！ 好。好。"
     parts = split_sentences(text, "zh")
     kept = KeptDocument(b"", text, parts, copies=1, id="one")
@@ -164,9 +162,7 @@ documents = st.lists(st.lists(st.lists(st.integers(0, 65_535), max_size=4), max_
 
 
 @given(documents, st.sampled_from([np.uint16, np.uint32]), st.data())
-def test_documents_are_taken_as_arrow_takes_them(
-    given_documents: list[list[list[int]]], dtype: type, data: st.DataObject
-) -> None:
+def test_documents_are_taken_as_arrow_takes_them(given_documents, dtype, data):
     sentences = [each for document in given_documents for each in document]
     whole = nested(
         np.array([number for each in sentences for number in each], dtype),

@@ -2,14 +2,13 @@
 
 import itertools
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 from pipeline import prepare
 from pipeline.beam import steps
-from pipeline.config import FiltersConfig, PrepareConfig, RunnerConfig
+from pipeline.config import FiltersConfig, RunnerConfig
 from pipeline.errors import InputError
 from pipeline.preparation.plan import for_workers, make_plan, unpack
 from pipeline.records.metrics import CorpusCounts
@@ -22,7 +21,7 @@ from tests.support.refusals import refused
 WORDS = [f"{a}{b}{c}" for a in "bdfgklmnprst" for b in "aeiou" for c in "bdfgklmnprst"]  # 720
 
 
-def made(folder: Path, texts: list[str], **more: Any) -> CorpusCounts:
+def made(folder, texts, **more):
     """Return the account of a run over these documents, one per paragraph."""
     preparing.vocabulary(folder, [*WORDS, "."])
     (folder / "a.txt").write_text("\n\n".join(texts))
@@ -38,23 +37,23 @@ def made(folder: Path, texts: list[str], **more: Any) -> CorpusCounts:
     return CorpusCounts.from_json(prepare.make(config, out).figures)
 
 
-def transcript(number: int) -> str:
+def transcript(number):
     """Return two lines of 90 words without a full stop, other ones for each `number`."""
     return "\n".join(" ".join(WORDS[k * 90 : (k + 1) * 90]) for k in (2 * number, 2 * number + 1))
 
 
-def story(number: int, sentences: int, words: int = 5) -> str:
+def story(number, sentences, words=5):
     """Return a text of short sentences, another one for each `number`."""
     drawn = itertools.cycle(WORDS[number:] + WORDS[:number])
     return "\n".join(" ".join(itertools.islice(drawn, words)) + "." for _ in range(sentences))
 
 
-def size(text: str) -> int:
+def size(text):
     return len(text.split()) + text.count(".")
 
 
 @pytest.mark.parametrize("pairs", ["nsp", "sop", "none"])
-def test_words_without_full_stops_reach_the_shards(tmp_path: Path, pairs: str) -> None:
+def test_words_without_full_stops_reach_the_shards(tmp_path, pairs):
     counts = made(tmp_path, [transcript(number) for number in range(4)], pairs=pairs)
     tokens = np.concatenate([shard.values for shard in open_folder(tmp_path / "made", "train")])
     used = len(set(tokens[tokens >= len(SPECIAL)].tolist()))
@@ -71,7 +70,7 @@ def test_words_without_full_stops_reach_the_shards(tmp_path: Path, pairs: str) -
         {"pairs": "none", "packing": "best_fit"},
     ],
 )
-def test_tokens_read_are_in_shards_or_lost_by_name(tmp_path: Path, more: dict[str, Any]) -> None:
+def test_tokens_read_are_in_shards_or_lost_by_name(tmp_path, more):
     pytest.importorskip("rensa")
     texts = [story(number, 2 + number % 9, 4 + number % 17) for number in range(60)]
     (tmp_path / "gone.txt").write_text(document_hash(texts[0]).hex())
@@ -87,19 +86,19 @@ def test_tokens_read_are_in_shards_or_lost_by_name(tmp_path: Path, more: dict[st
 
 
 @pytest.mark.parametrize("texts", [[story(0, 200)], [story(number, 1) for number in range(60)]])
-def test_pairs_of_one_kind_are_refused(tmp_path: Path, texts: list[str]) -> None:
+def test_pairs_of_one_kind_are_refused(tmp_path, texts):
     with refused(InputError, "pairs=none", key="pairs"):
         made(tmp_path, texts)
 
 
-def test_few_pairs_are_not_judged(tmp_path: Path) -> None:
+def test_few_pairs_are_not_judged(tmp_path):
     assert made(tmp_path, [story(0, 20)]).one_kind is None
 
 
 # Workers that were started in another directory find what relative paths name.
 
 
-def config(name: str, options: dict[str, str]) -> PrepareConfig:
+def config(name, options):
     return preparing.settings(
         "lines",
         "texts/*.txt",
@@ -114,9 +113,7 @@ def config(name: str, options: dict[str, str]) -> PrepareConfig:
 @pytest.mark.parametrize(
     ("name", "options"), [("spark", {"environment_type": "EXTERNAL"}), ("flink", {"environment_type": "EXTERNAL"})]
 )
-def test_tasks_in_another_directory_read_and_write_the_same_files(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, options: dict[str, str]
-) -> None:
+def test_tasks_in_another_directory_read_and_write_the_same_files(tmp_path, monkeypatch, name, options):
     for folder in ("texts", "vocab", "task", "out", "elsewhere"):
         (tmp_path / folder).mkdir()
     preparing.vocabulary(tmp_path / "vocab", "abc")
@@ -142,12 +139,12 @@ def test_tasks_in_another_directory_read_and_write_the_same_files(
 @pytest.mark.parametrize(
     ("name", "options"), [("local", {}), ("prism", {}), ("spark", {"environment_type": "LOOPBACK"})]
 )
-def test_workers_of_this_process_get_paths_as_typed(name: str, options: dict[str, str]) -> None:
+def test_workers_of_this_process_get_paths_as_typed(name, options):
     given = config(name, options)
     assert for_workers(given) == given
 
 
-def test_addresses_stay_as_they_are() -> None:
+def test_addresses_stay_as_they_are():
     given = config("flink", {})
     given.corpus.path = "s3://bucket/texts"
     assert for_workers(given).corpus.path == given.corpus.path

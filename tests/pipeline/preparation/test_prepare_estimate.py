@@ -5,7 +5,6 @@ import itertools
 import json
 import random
 import re
-from pathlib import Path
 
 import pytest
 
@@ -20,7 +19,7 @@ from tests.support import preparing
 from tests.support.runs import configured
 
 
-def configuration(folder: Path, documents: int) -> PrepareConfig:
+def configuration(folder, documents):
     text = " ".join(f"Sailor {number} told a story of the sea." for number in range(100))
     line = json.dumps({"text": text}) + "\n"
     (folder / "a.jsonl").write_text(line * documents)
@@ -30,7 +29,7 @@ def configuration(folder: Path, documents: int) -> PrepareConfig:
     return found
 
 
-def test_a_corpus_is_estimated_from_a_second_of_it(tmp_path: Path) -> None:
+def test_a_corpus_is_estimated_from_a_second_of_it(tmp_path):
     config = configuration(tmp_path, 8000)  # 30 MB
     expected = preparation.estimate_preparation(config)
     assert expected.seconds is not None
@@ -39,7 +38,7 @@ def test_a_corpus_is_estimated_from_a_second_of_it(tmp_path: Path) -> None:
     assert 0.3 * size < expected.disk < 2 * size  # two bytes a token, in shards and on the way
 
 
-def test_the_last_run_says_how_fast_this_machine_is(tmp_path: Path) -> None:
+def test_the_last_run_says_how_fast_this_machine_is(tmp_path):
     config = configuration(tmp_path, 8000)
     (tmp_path / "work").mkdir()
     estimate.remember_rate(config.workdir, "prepare", 1e5)
@@ -51,9 +50,7 @@ def test_the_last_run_says_how_fast_this_machine_is(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("patience", [0.0, 60.0])
-def test_a_machine_too_busy_to_read_a_block_in_time_still_gets_a_plan(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, patience: float
-) -> None:
+def test_a_machine_too_busy_to_read_a_block_in_time_still_gets_a_plan(tmp_path, monkeypatch, patience):
     config = configuration(tmp_path, 3000)  # 12 MB
     monkeypatch.setattr(preparation, "CALIBRATION", 0.0)
     monkeypatch.setattr(preparation, "MEASURED", patience)
@@ -61,7 +58,7 @@ def test_a_machine_too_busy_to_read_a_block_in_time_still_gets_a_plan(
     assert (expected.seconds is None) == (patience == 0)
 
 
-def test_other_programs_do_not_shorten_the_part_that_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_programs_do_not_shorten_the_part_that_is_read(tmp_path, monkeypatch):
     clock = itertools.count()
     monkeypatch.setattr(preparation.time, "perf_counter", lambda: float(next(clock)))
     monkeypatch.setattr(preparation, "CALIBRATION", 60.0)
@@ -73,7 +70,7 @@ def test_other_programs_do_not_shorten_the_part_that_is_read(tmp_path: Path, mon
     assert found.bytes == split.size
 
 
-def test_the_text_of_compressed_files_is_measured_where_it_is_most(tmp_path: Path) -> None:
+def test_the_text_of_compressed_files_is_measured_where_it_is_most(tmp_path):
     """Not in a small, broken file, nor in bytes that were read ahead of their text."""
     draw, words = random.Random(0), [f"слово{number}" for number in range(3000)]
     texts = [" ".join(draw.choices(words, k=300)) for _ in range(3000)]
@@ -89,11 +86,11 @@ def test_the_text_of_compressed_files_is_measured_where_it_is_most(tmp_path: Pat
     assert characters == pytest.approx(2 * sum(map(len, texts)), rel=0.1)
 
 
-def test_a_small_corpus_needs_no_estimate(tmp_path: Path) -> None:
+def test_a_small_corpus_needs_no_estimate(tmp_path):
     assert preparation.estimate_preparation(configuration(tmp_path, 10)) is None
 
 
-def test_an_estimate_is_as_exact_as_it_is_known() -> None:
+def test_an_estimate_is_as_exact_as_it_is_known():
     said = {3.4: "3 s", 44: "40 s", 840: "14 min", 7300: "2 h 01 min", 172_800: "48 h"}
     assert {seconds: estimate.rounded(seconds) for seconds in said} == said
     shown = Estimate(840, disk=1.2e9, memory=4.5e7, about="4,500 steps")
@@ -101,7 +98,7 @@ def test_an_estimate_is_as_exact_as_it_is_known() -> None:
     assert str(Estimate(None, about="9 steps")) == "(9 steps)"
 
 
-def test_a_broken_store_of_rates_is_none(tmp_path: Path) -> None:
+def test_a_broken_store_of_rates_is_none(tmp_path):
     (tmp_path / estimate.RATES).write_text("{broken")
     assert estimate.rate_of(tmp_path, "train") is None
     estimate.remember_rate(tmp_path, "train", 1.0)
@@ -109,9 +106,7 @@ def test_a_broken_store_of_rates_is_none(tmp_path: Path) -> None:
 
 
 @pytest.mark.shared_data
-def test_text_tokens_and_bytes_are_what_followed(
-    shared_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_text_tokens_and_bytes_are_what_followed(shared_data, tmp_path, monkeypatch):
     """Within a factor of 1.5, of a real book and a vocabulary that others made."""
     monkeypatch.setattr(preparation, "SMALL", 0.0)
     book = min((shared_data / "books").glob("*.md"), key=lambda path: abs(path.stat().st_size - 500_000))

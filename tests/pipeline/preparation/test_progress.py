@@ -11,15 +11,14 @@ import termios
 import threading
 import time
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from pipeline import prepare
 from pipeline.beam import steps
-from pipeline.config import PrepareConfig, RunnerConfig
+from pipeline.config import RunnerConfig
 from pipeline.preparation import estimate, progress, timings
-from pipeline.preparation.plan import PreparePlan, make_plan
+from pipeline.preparation.plan import make_plan
 from pipeline.preparation.shuffle import ShuffleLayout
 from pipeline.readers import FileRange
 from pipeline.stages import stage
@@ -32,7 +31,7 @@ DOCUMENTS = 6000
 
 
 @pytest.fixture
-def words(tmp_path: Path) -> list[str]:
+def words(tmp_path):
     """Return the words of a command line for a corpus of one file."""
     preparing.vocabulary(tmp_path, ["words", "."])
     (tmp_path / "a.txt").write_text("\n\n".join(f"Words {n}.\nMore words." for n in range(DOCUMENTS)))
@@ -42,13 +41,13 @@ def words(tmp_path: Path) -> list[str]:
     )
 
 
-def planned(words: list[str], out: Path) -> PreparePlan:
+def planned(words, out):
     plan = make_plan(configured("prepare", *words), out)
     plan.scratch.mkdir(parents=True)
     return plan
 
 
-def test_tasks_say_how_far_they_are(words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tasks_say_how_far_they_are(words, tmp_path, monkeypatch):
     monkeypatch.setattr(progress, "EVERY", 0.0)
     plan = planned(words, tmp_path / "out")
     seen = progress.Progress(plan)
@@ -74,12 +73,12 @@ def test_tasks_say_how_far_they_are(words: list[str], tmp_path: Path, monkeypatc
     assert not list(plan.scratch.glob("*.progress"))
 
 
-def test_a_heartbeat_follows_the_tasks_progress(words: list[str], tmp_path: Path) -> None:
+def test_a_heartbeat_follows_the_tasks_progress(words, tmp_path):
     plan = planned(words, tmp_path / "out")
     beats: list[float] = []
     counts: list[int] = []
 
-    def pause(_: float) -> bool:
+    def pause(_):
         counts.append(len(beats))
         if len(counts) == 3:  # after a look without progress
             plan.report(plan.read_account(0)).write_text("[12, 1, false]")
@@ -89,11 +88,11 @@ def test_a_heartbeat_follows_the_tasks_progress(words: list[str], tmp_path: Path
     assert counts == [0, 0, 0, 1, 1]
 
 
-def test_a_job_that_hangs_is_named_once(words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_job_that_hangs_is_named_once(words, tmp_path, capsys):
     plan = planned(words, tmp_path / "out")
     looks = iter(range(3 * progress.STALLED))
 
-    def pause(_: float) -> bool:
+    def pause(_):
         look = next(looks, None)
         if look == progress.STALLED - 1:  # in time
             plan.report(plan.read_account(0)).write_text("[12, 1, false]")
@@ -106,7 +105,7 @@ def test_a_job_that_hangs_is_named_once(words: list[str], tmp_path: Path, capsys
 
 @pytest.mark.slow
 @pytest.mark.parametrize("workers", WORKERS)
-def test_a_terminal_shows_both_phases_to_their_end(root: Path, words: list[str], workers: int) -> None:
+def test_a_terminal_shows_both_phases_to_their_end(root, words, workers):
     terminal, end = pty.openpty()
     termios.tcsetwinsize(end, (24, 100))
     process = subprocess.Popen(
@@ -143,14 +142,14 @@ def test_a_terminal_shows_both_phases_to_their_end(root: Path, words: list[str],
 TEXT = "He came at 5 p.m. to see Dr. Brown. Nobody was there, he said. " * 40
 
 
-def busy(seconds: float) -> None:
+def busy(seconds):
     """Use this much processor time."""
     until = time.thread_time() + seconds
     while time.thread_time() < until:
         sum(range(1000))
 
 
-def test_all_time_of_the_thread_is_counted_and_of_no_other() -> None:
+def test_all_time_of_the_thread_is_counted_and_of_no_other():
     other = threading.Thread(target=busy, args=(0.3,))
     outer = time.monotonic()
     before = time.thread_time()
@@ -175,7 +174,7 @@ def test_all_time_of_the_thread_is_counted_and_of_no_other() -> None:
     assert times["read"][1] >= 0.19
 
 
-def test_an_error_in_a_step_ends_it() -> None:
+def test_an_error_in_a_step_ends_it():
     with timings.counted("exchange") as times:
         with pytest.raises(ValueError, match="bad"), timings.on("clean"):
             raise ValueError("bad")
@@ -183,9 +182,7 @@ def test_an_error_in_a_step_ends_it() -> None:
     assert times["exchange"][0] >= 0.05
 
 
-def test_the_manifest_has_the_time_of_each_step_and_the_terminal_says_it(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_manifest_has_the_time_of_each_step_and_the_terminal_says_it(tmp_path, capsys):
     preparing.vocabulary(tmp_path / "vocab", ["he", "came", "."])
     (tmp_path / "a.txt").write_text("\n\n".join(f"{TEXT}\n{TEXT} {number}" for number in range(40)))
     config = preparing.settings("text", tmp_path / "a.txt", tmp_path / "vocab", validation_share=0, pairs="none")
@@ -195,7 +192,7 @@ def test_the_manifest_has_the_time_of_each_step_and_the_terminal_says_it(
     assert timings.line(made.spent) in capsys.readouterr().out
 
 
-def test_the_time_of_tasks_is_added_up(tmp_path: Path) -> None:
+def test_the_time_of_tasks_is_added_up(tmp_path):
     for number, times in enumerate(({"pairs": [1.0, 0.5]}, {"read": [2.0, 0.0], "pairs": [1.0, 0.25]})):
         (tmp_path / f"{number}.spent").write_text(json.dumps(times))
     found = timings.total(tmp_path.glob("*.spent"))
@@ -206,7 +203,7 @@ def test_the_time_of_tasks_is_added_up(tmp_path: Path) -> None:
 # `dry_run=true` prints the layout that the job would use, and writes nothing.
 
 
-def config(folder: Path, **more: object) -> PrepareConfig:
+def config(folder, **more):
     return preparing.settings(
         "lines",
         folder / "a.txt",
@@ -218,16 +215,14 @@ def config(folder: Path, **more: object) -> PrepareConfig:
     )
 
 
-def row(said: str, name: str) -> str:
+def row(said, name):
     found = re.search(rf"^  {name} +(.*)$", said, re.M)
     assert found is not None, said
     return found[1]
 
 
 @pytest.mark.parametrize(("exchange", "carrier"), [("files", "files in out"), ("engine", "engine")])
-def test_the_plan_is_printed_and_nothing_written(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], exchange: str, carrier: str
-) -> None:
+def test_the_plan_is_printed_and_nothing_written(tmp_path, capsys, exchange, carrier):
     (tmp_path / "a.txt").write_text("\n\n".join(f"Words {n}.\nMore of them." for n in range(9000)))
     there = set(tmp_path.iterdir())
     given = config(tmp_path, exchange=exchange)
@@ -243,7 +238,7 @@ def test_the_plan_is_printed_and_nothing_written(
 
 
 @pytest.mark.slow
-def test_a_large_corpus_needs_no_more_memory_per_worker(tmp_path: Path) -> None:
+def test_a_large_corpus_needs_no_more_memory_per_worker(tmp_path):
     """1 TB and 10 TB, of which this machine has nothing to measure."""
     rows = {}
     for count in (15_000, 150_000):

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from pipeline import prepare
-from pipeline.config import FiltersConfig, PrepareConfig, RunnerConfig
+from pipeline.config import FiltersConfig, RunnerConfig
 from pipeline.errors import InputError
 from pipeline.preparation import plan
 from pipeline.preparation.plan import make_plan
@@ -24,14 +24,14 @@ WORDS = [f"word{number}" for number in range(60)]
 
 
 @pytest.fixture
-def vocab(tmp_path: Path) -> Path:
+def vocab(tmp_path):
     return preparing.vocabulary(tmp_path / "vocab", [*WORDS, "."])
 
 
 EQUAL = "\n".join(f"{' '.join(WORDS[start : start + 6])}." for start in range(0, 60, 6))
 
 
-def text(draw: random.Random) -> str:
+def text(draw):
     """Return one of few documents, so that some are equal and some nearly."""
     words = random.Random(draw.randrange(30)).choices(WORDS, k=60)
     if draw.random() < 0.5:
@@ -39,7 +39,7 @@ def text(draw: random.Random) -> str:
     return "\n".join(f"{' '.join(words[start : start + 6])}." for start in range(0, 60, 6))
 
 
-def change(corpus: Path, draw: random.Random) -> None:
+def change(corpus, draw):
     """Add, remove or edit a file."""
     files = sorted(corpus.iterdir())
     what = draw.choice(["add", "remove", "edit"]) if len(files) > 8 else "add"
@@ -50,17 +50,17 @@ def change(corpus: Path, draw: random.Random) -> None:
         path.write_text("\n\n".join(text(draw) for _ in range(draw.randrange(1, 4))))
 
 
-def made(config: PrepareConfig) -> dict[str, str]:
+def made(config):
     """Run the stage; return the checksums of its files."""
     return {name: file["sha256"] for name, file in stage.run("prepare", config, prepare.make).files.items()}
 
 
 @pytest.fixture
-def reads(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+def reads(monkeypatch):
     """Return a list of the units that are written from now on."""
     written, write = [], ReadCache.write
 
-    def noted(self: ReadCache, name: str, *arguments: Any) -> None:
+    def noted(self, name, *arguments):
         write(self, name, *arguments)
         written.append(self.folder / name)
 
@@ -69,7 +69,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
 
 
 @pytest.fixture
-def corpus(tmp_path: Path) -> Path:
+def corpus(tmp_path):
     """Forty changes make about thirty files, read in about twenty tasks."""
     draw, folder = random.Random(0), tmp_path / "corpus"
     folder.mkdir()
@@ -78,7 +78,7 @@ def corpus(tmp_path: Path) -> Path:
     return folder
 
 
-def config(tmp_path: Path, name: str, near: float | None = None, **more: Any) -> PrepareConfig:
+def config(tmp_path, name, near=None, **more):
     usual: dict[str, Any] = {"validation_share": 0.2, "minimum_characters": 0, "shard_bytes": 4000}
     usual |= {"split_bytes": 600, "runner": RunnerConfig(task_bytes=600)}
     usual |= {"filters": FiltersConfig(near_duplicates=near), "out": str(tmp_path / name)}
@@ -87,9 +87,7 @@ def config(tmp_path: Path, name: str, near: float | None = None, **more: Any) ->
 
 @pytest.mark.parametrize("seed", range(examples(3, quick=1)))
 @pytest.mark.parametrize("near", [None, pytest.param(0.5, marks=pytest.mark.slow)])
-def test_a_corpus_that_changes_gives_the_bytes_of_a_run_from_scratch(
-    seed: int, near: float | None, vocab: Path, corpus: Path, tmp_path: Path, reads: list[Path]
-) -> None:
+def test_a_corpus_that_changes_gives_the_bytes_of_a_run_from_scratch(seed, near, vocab, corpus, tmp_path, reads):
     draw = random.Random(seed)
     made(config(tmp_path, "kept", near, keep_reading=True))
     whole = len(reads)
@@ -107,9 +105,7 @@ def test_a_corpus_that_changes_gives_the_bytes_of_a_run_from_scratch(
 
 
 @pytest.mark.parametrize("workers", WORKERS)
-def test_a_start_after_one_that_failed_reads_the_rest(
-    workers: int, vocab: Path, corpus: Path, tmp_path: Path, reads: list[Path]
-) -> None:
+def test_a_start_after_one_that_failed_reads_the_rest(workers, vocab, corpus, tmp_path, reads):
     runner = RunnerConfig(task_bytes=600, workers=workers)
     broken = corpus / "zz.txt"
     broken.write_bytes(bytes(range(256)) * 4)
@@ -126,9 +122,7 @@ def test_a_start_after_one_that_failed_reads_the_rest(
     assert len(again) <= 3 if workers == 1 else again
 
 
-def test_other_settings_of_reading_and_force_read_again(
-    vocab: Path, corpus: Path, tmp_path: Path, reads: list[Path]
-) -> None:
+def test_other_settings_of_reading_and_force_read_again(vocab, corpus, tmp_path, reads):
     made(config(tmp_path, "kept", keep_reading=True))
     whole = len(reads)
     for more in ({"minimum_characters": 300}, {"force": True}, {"filters": FiltersConfig(maximum_characters=500)}):
@@ -138,9 +132,7 @@ def test_other_settings_of_reading_and_force_read_again(
         assert {path.name for path in reads} == {path.name for path in (tmp_path / ".kept.reading").iterdir()}
 
 
-def test_code_and_tables_of_the_package_decide_what_is_read(
-    vocab: Path, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_code_and_tables_of_the_package_decide_what_is_read(vocab, corpus, tmp_path, monkeypatch):
     """What an upgrade reads otherwise, also by data alone, is not taken from what was read before it."""
     (tmp_path / "package" / "text").mkdir(parents=True)
     monkeypatch.setattr(plan, "__file__", str(tmp_path / "package" / "preparation" / "plan.py"))
@@ -152,7 +144,7 @@ def test_code_and_tables_of_the_package_decide_what_is_read(
     assert len(keys) == 6
 
 
-def test_what_was_damaged_is_read_again(vocab: Path, corpus: Path, tmp_path: Path, reads: list[Path]) -> None:
+def test_what_was_damaged_is_read_again(vocab, corpus, tmp_path, reads):
     before = made(config(tmp_path, "kept", keep_reading=True))
     unit = sorted((tmp_path / ".kept.reading").iterdir())[1]
     whole = unit.read_bytes()
@@ -165,7 +157,7 @@ def test_what_was_damaged_is_read_again(vocab: Path, corpus: Path, tmp_path: Pat
         assert reads == [unit]
 
 
-def test_files_of_filters_count_by_what_they_say(vocab: Path, corpus: Path, tmp_path: Path, reads: list[Path]) -> None:
+def test_files_of_filters_count_by_what_they_say(vocab, corpus, tmp_path, reads):
     banned = tmp_path / "banned.txt"
     for pattern in ("nothing", "word5 word6"):
         banned.write_text(pattern)
@@ -174,16 +166,14 @@ def test_files_of_filters_count_by_what_they_say(vocab: Path, corpus: Path, tmp_
         assert len(reads) > 5
 
 
-def gone(folder: Path) -> dict[str, str]:
+def gone(folder):
     """Return the hashes of removed documents by id."""
     rows = pa.ipc.open_file(folder / "_dropped.feather").read_all().to_pylist()
     return {row["id"]: row["reason"].split()[1] for row in rows if row["reason"].startswith("removed ")}
 
 
 @pytest.mark.parametrize("near", [None, pytest.param(0.4, marks=pytest.mark.slow)])
-def test_a_removed_document_is_gone_with_its_equals_without_reading_again(
-    near: float | None, vocab: Path, corpus: Path, tmp_path: Path, reads: list[Path]
-) -> None:
+def test_a_removed_document_is_gone_with_its_equals_without_reading_again(near, vocab, corpus, tmp_path, reads):
     """By its id, or by its text's hash; the shards are those of a corpus without them."""
     for name in ("aa", "bb", "zz"):
         (corpus / f"{name}.txt").write_text(EQUAL)
@@ -191,7 +181,7 @@ def test_a_removed_document_is_gone_with_its_equals_without_reading_again(
         (corpus / f"like{index}.txt").write_text(EQUAL.replace(WORDS[index], WORDS[59 - index]))
     equals, other = [str(corpus / f"{name}.txt") for name in ("aa", "bb", "zz")], str(corpus / "like2.txt")
 
-    def removed(out: str, *lines: str) -> dict[str, str]:
+    def removed(out, *lines):
         (tmp_path / "remove.txt").write_text("".join(f"{line}\n" for line in lines))
         found = FiltersConfig(near_duplicates=near, remove=str(tmp_path / "remove.txt"))
         return made(config(tmp_path, out, keep_reading=out == "kept", filters=found))
@@ -216,16 +206,14 @@ def test_a_removed_document_is_gone_with_its_equals_without_reading_again(
     assert shards(kept) == shards(made(config(tmp_path, "without", near)))
 
 
-def shards(files: dict[str, str]) -> dict[str, str]:
+def shards(files):
     """Return the checksums of the shards among a stage's files."""
     return {name: checksum for name, checksum in files.items() if name.endswith(".arrow")}
 
 
 @pytest.mark.slow
 @pytest.mark.store
-def test_another_machine_takes_up_what_was_read_for_a_store(
-    bucket: str, vocab: Path, corpus: Path, tmp_path: Path, reads: list[Path]
-) -> None:
+def test_another_machine_takes_up_what_was_read_for_a_store(bucket, vocab, corpus, tmp_path, reads):
     out = {"out": f"{bucket}/run/prepare", "mirror": str(tmp_path / "a")}
     broken = corpus / "zz.txt"
     broken.write_bytes(bytes(range(256)) * 4)

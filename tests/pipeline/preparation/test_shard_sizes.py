@@ -4,8 +4,6 @@ import dataclasses
 import gzip
 import json
 import math
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -22,13 +20,13 @@ from tests.support.refusals import refused
 GIB = 2**30
 
 
-def config(parts: dict[str, Any] | None = None, **more: Any) -> PrepareConfig:
+def config(parts=None, **more):
     more = {"runner": RunnerConfig(), **more}
     corpus = CorpusConfig(name="a", reader="mix" if parts else "lines", parts=parts or {})
     return PrepareConfig(corpus=corpus, source="s", vocab="v", out="out", **more)
 
 
-def checked(given: PrepareConfig, splits: list[FileRange]) -> None:
+def checked(given, splits):
     check_sizes(given, splits, buckets(splits, given.shard_bytes, given.validation_share))
 
 
@@ -40,9 +38,7 @@ def checked(given: PrepareConfig, splits: list[FileRange]) -> None:
         ({"a": {"weight": 200}}, {}, 100 * GIB),
     ],
 )
-def test_a_shard_of_too_many_tokens_is_refused_with_a_size_that_fits(
-    parts: dict[str, Any] | None, more: dict[str, Any], text: int
-) -> None:
+def test_a_shard_of_too_many_tokens_is_refused_with_a_size_that_fits(parts, more, text):
     splits = [FileRange("a", k * GIB, (k + 1) * GIB, part="a") for k in range(text // GIB)]
     given = config(parts, **more)
     with refused(ConfigError, key="shard_bytes") as caught:
@@ -52,21 +48,19 @@ def test_a_shard_of_too_many_tokens_is_refused_with_a_size_that_fits(
     assert fits > GIB / 200
 
 
-def test_a_task_of_many_shards_is_refused_too() -> None:
+def test_a_task_of_many_shards_is_refused_too():
     splits = [FileRange("a", 0, 100 * GIB)]
     with refused(ConfigError, key="runner.task_bytes"):
         checked(config(runner=RunnerConfig(task_bytes=30 * GIB)), splits)
 
 
-def test_the_defaults_take_any_corpus_below_the_limit() -> None:
+def test_the_defaults_take_any_corpus_below_the_limit():
     checked(config(), [FileRange("a", 0, 1000 * GIB)])
     with pytest.raises(ConfigError):
         checked(config(), [FileRange("a", 0, 2000 * GIB)])
 
 
-def test_a_shard_that_is_larger_than_expected_ends_the_job_in_one_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_shard_that_is_larger_than_expected_ends_the_job_in_one_line(tmp_path, monkeypatch):
     """A token per two bytes."""
     preparing.vocabulary(tmp_path, "abcd")
     lines = (" ".join("abcd"[(k >> 2 * j) % 4] for j in range(9)) for k in range(0, 40_000, 7))
@@ -80,7 +74,7 @@ def test_a_shard_that_is_larger_than_expected_ends_the_job_in_one_line(
         prepare.make(given, out)
 
 
-def test_memory_is_that_of_the_largest_task() -> None:
+def test_memory_is_that_of_the_largest_task():
     small = [FileRange("a", k << 20, (k + 1) << 20) for k in range(1000)]
     large = [FileRange("b.gz", 0, 10 * GIB)]
     text = estimate.text_bytes(small + large)
@@ -94,7 +88,7 @@ def test_memory_is_that_of_the_largest_task() -> None:
     ("more", "limit"), [({}, None), ({"dry_run": True}, None), ({}, "1GB"), ({"dry_run": True}, "1GB")]
 )
 @pytest.mark.parametrize("exchange", ["files", "engine"])
-def test_an_empty_corpus_is_one_line(tmp_path: Path, more: dict[str, Any], limit: str | None, exchange: str) -> None:
+def test_an_empty_corpus_is_one_line(tmp_path, more, limit, exchange):
     preparing.vocabulary(tmp_path, "a")
     (tmp_path / "empty.jsonl").touch()
     place = str(tmp_path / "empty.jsonl")
@@ -112,7 +106,7 @@ def test_an_empty_corpus_is_one_line(tmp_path: Path, more: dict[str, Any], limit
         prepare.execute(given)
 
 
-def test_validation_shards_stay_below_three_times_shard_bytes() -> None:
+def test_validation_shards_stay_below_three_times_shard_bytes():
     splits = [FileRange("a", 0, 10 * GIB)]
     for share in (0.01, 0.3, 0.49, 0.6, 0.9, 0.99, 0.999999):
         given = config(validation_share=share)
@@ -131,14 +125,14 @@ WORDS = [f"{a}{b}{c}" for a in "bdfgklmnprst" for b in "aeiou" for c in "lmnrst"
 DOCUMENTS, TOKENS = 300, 32  # of each document
 
 
-def text(number: int) -> str:
+def text(number):
     """Return a document of `TOKENS` tokens, another one for each `number`."""
     words = [WORDS[(number + k * (number + 7)) % len(WORDS)] for k in range(TOKENS - 4)]
     return "\n".join(" ".join(words[k::4]) + "." for k in range(4))
 
 
 @pytest.fixture
-def corpus(tmp_path: Path) -> Path:
+def corpus(tmp_path):
     """A compressed file, and a vocabulary."""
     preparing.vocabulary(tmp_path, [*WORDS, "."])
     with gzip.open(tmp_path / "a.jsonl.gz", "wt") as file:
@@ -147,7 +141,7 @@ def corpus(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def made(corpus: Path, out: Path) -> tuple[dict[str, bytes], Any]:
+def made(corpus, out):
     """Return the files that a run writes, by name, and its figures."""
     config = preparing.settings(
         "jsonl",
@@ -166,14 +160,12 @@ def made(corpus: Path, out: Path) -> tuple[dict[str, bytes], Any]:
 
 
 @pytest.mark.parametrize("direct", [shuffle.DIRECT, 1])
-def test_a_file_in_one_split_is_never_held_whole(
-    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, direct: int
-) -> None:
+def test_a_file_in_one_split_is_never_held_whole(corpus, tmp_path, monkeypatch, direct):
     whole = made(corpus, tmp_path / "whole")
     held: list[int] = []
     by_bucket = steps.by_bucket
 
-    def measured(table: Any, bounds: list[int]) -> Any:
+    def measured(table, bounds):
         held.append(len(table))
         return by_bucket(table, bounds)
 

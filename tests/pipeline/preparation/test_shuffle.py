@@ -2,8 +2,6 @@
 
 import dataclasses
 import pickle
-from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -12,12 +10,11 @@ from hypothesis import strategies as st
 from pipeline.beam import steps
 from pipeline.config import FiltersConfig, RunnerConfig
 from pipeline.preparation import dropped, timings
-from pipeline.preparation.plan import PreparePlan, make_plan, unpack
+from pipeline.preparation.plan import make_plan, unpack
 from pipeline.preparation.shard_sizes import buckets
 from pipeline.preparation.shuffle import DIRECT, ENDING, ShuffleLayout
 from pipeline.readers import FileRange
 from pipeline.readers.io.byte_ranges import firsts
-from pipeline.records.manifest import Manifest
 from tests.support import preparing
 
 SPLIT_BYTES = 64 * 2**20
@@ -25,7 +22,7 @@ TASK_BYTES = RunnerConfig().task_bytes
 
 
 @given(st.integers(1, 3000), st.integers(1, 3000), st.floats(0, 1e13))
-def test_ranges_and_groups_cover_everything_once(reads: int, buckets: int, text: float) -> None:
+def test_ranges_and_groups_cover_everything_once(reads, buckets, text):
     layout = ShuffleLayout.choose(reads, buckets, text, TASK_BYTES)
     assert [layout.first_write(0), layout.first_write(layout.ranges)] == [0, layout.writes]
     assert [layout.first_bucket(0), layout.first_bucket(layout.writes)] == [0, buckets]
@@ -40,7 +37,7 @@ def test_ranges_and_groups_cover_everything_once(reads: int, buckets: int, text:
 
 
 @pytest.mark.parametrize("count", [100, 6400, 100_000])
-def test_the_same_text_in_more_parts_needs_no_more_batches(count: int) -> None:
+def test_the_same_text_in_more_parts_needs_no_more_batches(count):
     text = 200e6
     reads = len(firsts([(str(k), text / count) for k in range(count)], TASK_BYTES))
     layout = ShuffleLayout.choose(reads, count, text, TASK_BYTES)
@@ -48,7 +45,7 @@ def test_the_same_text_in_more_parts_needs_no_more_batches(count: int) -> None:
 
 
 @pytest.mark.parametrize("terabytes", [0.01, 0.1, 1, 10])
-def test_reads_of_a_byte_hardly_grow_with_the_corpus(terabytes: float) -> None:
+def test_reads_of_a_byte_hardly_grow_with_the_corpus(terabytes):
     text = terabytes * 1e12
     count = round(text / SPLIT_BYTES)
     layout = ShuffleLayout.choose(count, count, text, TASK_BYTES)
@@ -61,7 +58,7 @@ def test_reads_of_a_byte_hardly_grow_with_the_corpus(terabytes: float) -> None:
 
 
 @pytest.fixture(scope="module")
-def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def corpus(tmp_path_factory):
     """Short documents, some of them nearly equal, and a vocabulary."""
     folder = tmp_path_factory.mktemp("exchange")
     blocks = preparing.random_documents(folder, seed=3, words=3000, lines=1800, size=6)
@@ -70,7 +67,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def made(corpus: Path, out: Path, split_bytes: int, *more: str) -> Manifest:
+def made(corpus, out, split_bytes, *more):
     """A run with shards so small that there are many."""
     words = (
         f"+corpus=lines corpus.path={corpus}/a.txt vocab={corpus} validation_share=0.1 split_bytes={split_bytes} "
@@ -79,13 +76,13 @@ def made(corpus: Path, out: Path, split_bytes: int, *more: str) -> Manifest:
     return preparing.run(out, words, *more)
 
 
-def shards(made: Manifest) -> dict[str, Any]:
+def shards(made):
     """The shards: the ids of dropped lines count from the beginning of a split."""
     return {name: file for name, file in made.files.items() if name != dropped.FILE}
 
 
 @pytest.mark.slow
-def test_every_layout_gives_the_same_bytes(corpus: Path, tmp_path: Path) -> None:
+def test_every_layout_gives_the_same_bytes(corpus, tmp_path):
     size = (corpus / "a.txt").stat().st_size
     single, engine = "runner.task_bytes=1", "runner.exchange=engine"
     count = sum(buckets([FileRange("a", 0, size)], 1000, 0.1).values())
@@ -97,18 +94,18 @@ def test_every_layout_gives_the_same_bytes(corpus: Path, tmp_path: Path) -> None
         assert other.figures == together.figures, name
 
 
-def planned(corpus: Path, out: Path, **runner: object) -> PreparePlan:
+def planned(corpus, out, **runner):
     config = preparing.settings("lines", corpus / "a.txt", corpus, runner=RunnerConfig(**runner))
     return make_plan(config, out)
 
 
-def test_a_task_does_not_carry_the_splits(corpus: Path) -> None:
+def test_a_task_does_not_carry_the_splits(corpus):
     plan = planned(corpus, corpus)
     more = dataclasses.replace(plan, tasks=plan.tasks * 10_000)
     assert len(pickle.dumps(more)) == len(pickle.dumps(plan))
 
 
-def test_the_graph_has_a_few_bytes_per_split(corpus: Path) -> None:
+def test_the_graph_has_a_few_bytes_per_split(corpus):
     """2 TB, at the default size of a split."""
     path, count = "/data/corpus/enwiki-latest-pages-articles.xml", 30_000
     splits = [FileRange(path, k * SPLIT_BYTES, (k + 1) * SPLIT_BYTES, "v1") for k in range(count)]
@@ -120,7 +117,7 @@ def test_the_graph_has_a_few_bytes_per_split(corpus: Path) -> None:
 
 
 @pytest.mark.parametrize("exchange", ["files", "engine"])
-def test_parts_arrive_in_any_order_and_twice(corpus: Path, tmp_path: Path, exchange: str) -> None:
+def test_parts_arrive_in_any_order_and_twice(corpus, tmp_path, exchange):
     """An engine that runs a task again may keep what the first attempt left."""
     plan = planned(corpus, tmp_path, exchange=exchange)
     plan.scratch.mkdir()
@@ -138,7 +135,7 @@ def test_parts_arrive_in_any_order_and_twice(corpus: Path, tmp_path: Path, excha
     assert list(tmp_path.glob("train-*.arrow"))
 
 
-def test_the_engine_leaves_only_marks_in_the_folder(corpus: Path, tmp_path: Path) -> None:
+def test_the_engine_leaves_only_marks_in_the_folder(corpus, tmp_path):
     near = FiltersConfig(near_duplicates=0.8)
     plan = planned(corpus, tmp_path, exchange="engine")
     plan = dataclasses.replace(plan, config=dataclasses.replace(plan.config, filters=near))
@@ -152,7 +149,7 @@ def test_the_engine_leaves_only_marks_in_the_folder(corpus: Path, tmp_path: Path
     assert max(left.values()) < 5000
 
 
-def test_a_task_of_a_run_that_is_over_writes_nothing(corpus: Path, tmp_path: Path) -> None:
+def test_a_task_of_a_run_that_is_over_writes_nothing(corpus, tmp_path):
     """A driver was killed, its job goes on, and the same folder is made again."""
     old, new = (planned(corpus, tmp_path) for _ in range(2))
     old.scratch.mkdir()

@@ -2,7 +2,6 @@
 
 import shlex
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +11,6 @@ from pipeline.beam import steps
 from pipeline.config import RunnerConfig
 from pipeline.preparation.plan import make_plan, unpack
 from pipeline.preparation.shuffle import unpack_block
-from pipeline.records.manifest import Manifest
 from tests.support import forked, preparing
 
 GIB = 2**30
@@ -20,23 +18,23 @@ WORDS = [f"{a}{b}{c}" for a in "bdfgklmnprst" for b in "aeiou" for c in "lmnrst"
 
 
 @pytest.fixture
-def vocab(tmp_path: Path) -> Path:
+def vocab(tmp_path):
     return preparing.vocabulary(tmp_path, [*WORDS, "."])
 
 
-def story(start: int, sentences: int) -> str:
+def story(start, sentences):
     """Return a text in lines, another one for each `start`."""
     lines = ([WORDS[(start + k * (k + n)) % len(WORDS)] for k in range(8)] for n in range(sentences))
     return "\n".join(" ".join(line) + "." for line in lines)
 
 
-def made(vocab: Path, out: Path, corpus: str, *more: str) -> Manifest:
+def made(vocab, out, corpus, *more):
     """The manifest of a run."""
     words = f"--config-dir {vocab} +corpus={corpus} vocab={vocab} validation_share=0.2 shard_bytes=20000"
     return preparing.run(out, words, *more)
 
 
-def test_a_document_that_is_repeated_leaves_its_reading_task_once(vocab: Path) -> None:
+def test_a_document_that_is_repeated_leaves_its_reading_task_once(vocab):
     texts = [story(7, 5)] * 300 + [story(k, 4) for k in range(20)] + [story(7, 5)] * 300
     (vocab / "a.txt").write_text("\n\n".join(texts))
     config = preparing.settings(
@@ -52,7 +50,7 @@ def test_a_document_that_is_repeated_leaves_its_reading_task_once(vocab: Path) -
 
 
 @pytest.mark.slow
-def test_the_first_of_the_documents_with_most_copies_is_kept(vocab: Path, tmp_path: Path) -> None:
+def test_the_first_of_the_documents_with_most_copies_is_kept(vocab, tmp_path):
     """A task leaves out what it knows of, and the task that writes the rest: together the same ones."""
     parts: dict[str, dict[str, Any]] = {}
     for number, (name, weight) in enumerate({"a": 1, "b": 2.5, "c": 1.5}.items()):
@@ -75,7 +73,7 @@ def test_the_first_of_the_documents_with_most_copies_is_kept(vocab: Path, tmp_pa
 @pytest.mark.engines
 @pytest.mark.parametrize("shape", ["200,000 times", "50 MB"])
 @pytest.mark.parametrize("exchange", ["files", "engine"])
-def test_a_task_stays_below_a_gibibyte(vocab: Path, tmp_path: Path, shape: str, exchange: str) -> None:
+def test_a_task_stays_below_a_gibibyte(vocab, tmp_path, shape, exchange):
     """All tasks run in one process here; its largest size is that of the largest task, and more."""
     with (tmp_path / "text.txt").open("w") as file:
         if shape == "50 MB":

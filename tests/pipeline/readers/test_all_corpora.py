@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 BROKEN = {"json-wikipedia-redirect.xml", "wikihadoop-page_sample-history.xml"}
 
 
-def parts(data: Path) -> dict[str, dict[str, Any]]:
+def parts(data):
     """A part of the mix for each corpus; a dump says of itself which language it is in."""
     found: dict[str, dict[str, Any]] = {
         "books": {"reader": "books", "path": f"{data}/books"},
@@ -37,14 +37,14 @@ def parts(data: Path) -> dict[str, dict[str, Any]]:
     return found
 
 
-def pages(dump: Path) -> int:
+def pages(dump):
     raw = dump.read_bytes()
     raw = bz2.decompress(raw) if dump.suffix == ".bz2" else raw
     return raw.replace(b"\0", b"").count(b"<page>")  # one is in UTF-16
 
 
 @pytest.mark.shared_data
-def test_all_corpora_together_are_accounted_for(shared_data: Path, tmp_path: Path) -> None:
+def test_all_corpora_together_are_accounted_for(shared_data, tmp_path):
     mixed = parts(shared_data)
     assert len(mixed) == 5 + 20
     (tmp_path / "corpus").mkdir()

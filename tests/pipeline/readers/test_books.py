@@ -5,14 +5,12 @@ import io
 import stat
 import tarfile
 import zipfile
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import zstandard
 
 from pipeline.errors import InputError
-from pipeline.readers import Document, ReadLog
 from pipeline.storage import budget
 from tests.pipeline.readers.reading import config, read
 from tests.support.refusals import refused
@@ -22,24 +20,22 @@ BOOKS = {
 }
 
 
-def documents(
-    path: Path, split_bytes: int = 2**20, reader: str = "books", encoding: str | None = None
-) -> tuple[list[Document], ReadLog]:
+def documents(path, split_bytes=2**20, reader="books", encoding=None):
     return read(config(reader, path, encoding=encoding), split_bytes)
 
 
-def stem(document: Document) -> str:
+def stem(document):
     return Path(document.id).stem
 
 
-def fill_folder(place: Path) -> Path:
+def fill_folder(place):
     for name, text in BOOKS.items():
         (place / name).write_text(text)
     (place / "notes.pdf").write_text("no book")
     return place
 
 
-def fill_zip(place: Path) -> Path:
+def fill_zip(place):
     with zipfile.ZipFile(place / "books.zip", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("all/notes.pdf", "no book")
         archive.writestr("__MACOSX/._ant.txt", "no book")
@@ -51,7 +47,7 @@ def fill_zip(place: Path) -> Path:
     return place / "books.zip"
 
 
-def fill_tar(place: Path) -> Path:
+def fill_tar(place):
     with tarfile.open(place / "books.tar.gz", "w:gz") as archive:
         for name, text in {"notes.pdf": "no book", **BOOKS}.items():
             member = tarfile.TarInfo(f"all/{name}")
@@ -63,7 +59,7 @@ def fill_tar(place: Path) -> Path:
     return place / "books.tar.gz"
 
 
-def fill_zstd_tar(place: Path) -> Path:
+def fill_zstd_tar(place):
     packed = fill_tar(place)
     path = place / "books.tar.zst"
     path.write_bytes(zstandard.ZstdCompressor().compress(gzip.decompress(packed.read_bytes())))
@@ -73,25 +69,23 @@ def fill_zstd_tar(place: Path) -> Path:
 
 @pytest.mark.parametrize("fill", [fill_folder, fill_zip, fill_tar, fill_zstd_tar])
 @pytest.mark.parametrize("split_bytes", [1, 30, 100, 2**20])
-def test_each_book_is_read_once_however_it_is_cut(
-    fill: Callable[[Path], Path], split_bytes: int, tmp_path: Path
-) -> None:
+def test_each_book_is_read_once_however_it_is_cut(fill, split_bytes, tmp_path):
     found, _ = documents(fill(tmp_path), split_bytes)
     assert list(map(stem, found)) == ["ant", "bee", "cat", "dog"]
     assert found[0].text == "The story of ant.\nThe end."
 
 
-def test_what_is_no_text_is_counted(tmp_path: Path) -> None:
+def test_what_is_no_text_is_counted(tmp_path):
     assert documents(fill_zip(tmp_path))[1] == {"not text": 3}
     assert documents(fill_tar(tmp_path))[1] == {"not text": 2}
 
 
-def test_an_empty_book_is_a_document_too(tmp_path: Path) -> None:
+def test_an_empty_book_is_a_document_too(tmp_path):
     (tmp_path / "empty.txt").touch()
     assert [d.text for d in documents(tmp_path)[0]] == [""]
 
 
-def test_encodings_are_counted(tmp_path: Path) -> None:
+def test_encodings_are_counted(tmp_path):
     (tmp_path / "old.txt").write_bytes("Café".encode("cp1252"))
     (tmp_path / "twice.txt").write_bytes("CafÃ©".encode())
     found, tally = documents(tmp_path)
@@ -101,28 +95,28 @@ def test_encodings_are_counted(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("reader", ["books", "text"])
 @pytest.mark.parametrize("written", ["utf-8-sig", "utf-16"])
-def test_a_byte_order_mark_takes_precedence_over_the_stated_encoding(written: str, reader: str, tmp_path: Path) -> None:
+def test_a_byte_order_mark_takes_precedence_over_the_stated_encoding(written, reader, tmp_path):
     (tmp_path / "marked.txt").write_bytes("Café".encode(written))
     (tmp_path / "old.txt").write_bytes("Café".encode("cp1252"))
     found, _ = documents(tmp_path, reader=reader, encoding="cp1252")
     assert [d.text for d in found] == ["Café", "Café"]
 
 
-def test_a_damaged_file_with_a_mark_does_not_fit_the_stated_encoding(tmp_path: Path) -> None:
+def test_a_damaged_file_with_a_mark_does_not_fit_the_stated_encoding(tmp_path):
     (tmp_path / "marked.txt").write_bytes("Café".encode("utf-8-sig")[:-1])
     with refused(InputError, path=str(tmp_path / "marked.txt")):
         documents(tmp_path, encoding="utf-8")
 
 
 @pytest.mark.parametrize("fill", [fill_zip, fill_tar, fill_zstd_tar])
-def test_a_broken_archive_is_named(fill: Callable[[Path], Path], tmp_path: Path) -> None:
+def test_a_broken_archive_is_named(fill, tmp_path):
     path = fill(tmp_path)
     path.write_bytes(path.read_bytes()[:-100])
     with refused(InputError, path=str(path)):
         documents(path)
 
 
-def in_place(raw: bytes, at: int, new: bytes) -> bytes:
+def in_place(raw, at, new):
     return raw[:at] + new + raw[at + len(new) :]
 
 
@@ -135,23 +129,21 @@ def in_place(raw: bytes, at: int, new: bytes) -> bytes:
     ],
     ids=["header", "cut in a header", "byte of a book"],
 )
-def test_damage_that_looks_like_the_end_of_an_archive_is_named(
-    damage: Callable[[bytes], bytes], tmp_path: Path
-) -> None:
+def test_damage_that_looks_like_the_end_of_an_archive_is_named(damage, tmp_path):
     path = fill_tar(tmp_path)
     path.write_bytes(damage(gzip.decompress(path.read_bytes())))
     with refused(InputError, path=str(path)):
         documents(path)
 
 
-def test_a_tar_compressed_in_parts_is_read_whole(tmp_path: Path) -> None:
+def test_a_tar_compressed_in_parts_is_read_whole(tmp_path):
     path = fill_tar(tmp_path)
     tar = gzip.decompress(path.read_bytes())
     path.write_bytes(b"".join(gzip.compress(tar[at : at + 700]) for at in range(0, len(tar), 700)))
     assert list(map(stem, documents(path)[0])) == ["ant", "bee", "cat", "dog"]
 
 
-def test_tars_behind_one_another_are_read_whole(tmp_path: Path) -> None:
+def test_tars_behind_one_another_are_read_whole(tmp_path):
     path = fill_tar(tmp_path)
     packed = path.read_bytes()
     path.write_bytes(packed + packed)
@@ -161,7 +153,7 @@ def test_tars_behind_one_another_are_read_whole(tmp_path: Path) -> None:
     assert list(map(stem, documents(plain)[0])) == ["ant", "bee", "cat", "dog"] * 2
 
 
-def test_a_damaged_member_is_named(tmp_path: Path) -> None:
+def test_a_damaged_member_is_named(tmp_path):
     path = fill_zip(tmp_path)
     raw = bytearray(path.read_bytes())
     place = raw.index(b"all/cat.txt") + len("all/cat.txt")
@@ -171,7 +163,7 @@ def test_a_damaged_member_is_named(tmp_path: Path) -> None:
         documents(path)
 
 
-def test_a_file_too_long_for_a_book_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_too_long_for_a_book_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(budget, "DOCUMENT", 10)
     with refused(InputError, key="corpus.reader"):
         documents(fill_folder(tmp_path))
@@ -179,7 +171,7 @@ def test_a_file_too_long_for_a_book_is_refused(tmp_path: Path, monkeypatch: pyte
 
 @pytest.mark.slow
 @pytest.mark.shared_data
-def test_real_books(shared_data: Path) -> None:
+def test_real_books(shared_data):
     found, tally = documents(shared_data / "books", 2**23)
     text = "\n".join(d.text for d in found)
     assert len(found) == 89
@@ -190,7 +182,7 @@ def test_real_books(shared_data: Path) -> None:
 
 
 @pytest.mark.shared_data
-def test_real_archives(shared_data: Path) -> None:
+def test_real_archives(shared_data):
     found, tally = documents(shared_data / "nltk", 2**20)
     assert len(found) == 124
     assert tally["not text"] == 2

@@ -57,7 +57,7 @@ NUMPY_STYLE = cleandoc(
 )
 
 
-def test_only_the_prose_of_a_numpy_docstring_stays() -> None:
+def test_only_the_prose_of_a_numpy_docstring_stays():
     assert paragraphs(NUMPY_STYLE) == [
         "Return the sum of the elements along an axis of the array.",
         "a: The elements to add up, of any numeric type.",
@@ -68,7 +68,7 @@ def test_only_the_prose_of_a_numpy_docstring_stays() -> None:
     ]
 
 
-def test_google_arguments_are_entries_of_their_own() -> None:
+def test_google_arguments_are_entries_of_their_own():
     text = cleandoc(
         """
         Args:
@@ -86,7 +86,7 @@ def test_google_arguments_are_entries_of_their_own() -> None:
     ]
 
 
-def test_fields_and_list_items_are_paragraphs() -> None:
+def test_fields_and_list_items_are_paragraphs():
     text = "- the first item of the list\n  goes on here\n- the second item of the list\n\n"
     text += ":param name: the name of the file to open\n:returns: an open file that one can read"
     assert paragraphs(text) == [
@@ -107,11 +107,11 @@ def test_fields_and_list_items_are_paragraphs() -> None:
         ("as shown [1]_ there", "as shown there"),
     ],
 )
-def test_markup_is_undone(marked: str, plain: str) -> None:
+def test_markup_is_undone(marked, plain):
     assert inline(marked) == plain
 
 
 @given(st.text(alphabet="ab .:`*-=>\n_#\\", max_size=200))
-def test_any_docstring_gives_lines_without_breaks(docstring: str) -> None:
+def test_any_docstring_gives_lines_without_breaks(docstring):
     for text in paragraphs(docstring):
         assert text == " ".join(text.split())

@@ -22,13 +22,13 @@ EVERY = MANY | ONE
 ANYWHERE = [form for form, (corpus, _, _) in MANY.items() if corpus in ("conllu", "cirrussearch", "stackexchange")]
 
 
-def corpus(path: Path, form: str, **settings: object) -> object:
+def corpus(path, form, **settings):
     return config(EVERY[form][0], path, **settings)
 
 
 @pytest.mark.parametrize("form", EVERY)
 @pytest.mark.parametrize("split_bytes", [50, 1 << 20])
-def test_every_document_is_read_once(form: str, split_bytes: int, tmp_path: Path) -> None:
+def test_every_document_is_read_once(form, split_bytes, tmp_path):
     found, log = read(corpus(write(tmp_path, form), form), split_bytes)
     assert [document.text for document in found] == (TEXTS if form in MANY else TEXTS[:1])
     assert len({document.id for document in found}) == len(found)
@@ -37,7 +37,7 @@ def test_every_document_is_read_once(form: str, split_bytes: int, tmp_path: Path
 
 @pytest.mark.parametrize("form", ANYWHERE)
 @given(cuts=st.lists(st.integers(0, 10_000), max_size=8))
-def test_any_cut_gives_the_same_documents(form: str, cuts: list[int], tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_any_cut_gives_the_same_documents(form, cuts, tmp_path_factory):
     path = write(tmp_path_factory.getbasetemp(), form)
     size = path.stat().st_size
     bounds = sorted({0, size, *(cut % size for cut in cuts)})
@@ -48,7 +48,7 @@ def test_any_cut_gives_the_same_documents(form: str, cuts: list[int], tmp_path_f
 
 @pytest.mark.parametrize("archive", ["a.zip", "a.tar.gz"])
 @pytest.mark.parametrize("form", EVERY)
-def test_an_archive_is_read_as_the_files_in_it(form: str, archive: str, tmp_path: Path) -> None:
+def test_an_archive_is_read_as_the_files_in_it(form, archive, tmp_path):
     if form == "zim":
         pytest.skip("one file, of gigabytes")
     (tmp_path / "in").mkdir()
@@ -69,7 +69,7 @@ def test_an_archive_is_read_as_the_files_in_it(form: str, archive: str, tmp_path
 
 
 @pytest.mark.parametrize("form", EVERY)
-def test_a_file_cut_off_anywhere_is_an_error_or_gives_whole_documents(form: str, tmp_path: Path) -> None:
+def test_a_file_cut_off_anywhere_is_an_error_or_gives_whole_documents(form, tmp_path):
     path = write(tmp_path, form)
     raw, whole = path.read_bytes(), {document.text for document in read(corpus(path, form))[0]}
     for size in range(len(raw) // 8, len(raw), len(raw) // 8):
@@ -85,7 +85,7 @@ def test_a_file_cut_off_anywhere_is_an_error_or_gives_whole_documents(form: str,
 
 
 @pytest.mark.parametrize("form", EVERY)
-def test_a_file_of_another_kind_is_named(form: str, tmp_path: Path) -> None:
+def test_a_file_of_another_kind_is_named(form, tmp_path):
     path = write(tmp_path, form)
     path.write_bytes(b"\x93NUMPY\x01\x00" + bytes(range(256)) * 9)
     with refused(InputError, path=str(path)):
@@ -93,7 +93,7 @@ def test_a_file_of_another_kind_is_named(form: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("form", MANY)
-def test_a_changed_file_is_noticed(form: str, tmp_path: Path) -> None:
+def test_a_changed_file_is_noticed(form, tmp_path):
     reader = open_corpus(corpus(write(tmp_path, form), form), "")
     (file_range, *_) = reader.splits(sys.maxsize)
     write(tmp_path, form, TEXTS[:3])
@@ -105,7 +105,7 @@ def test_a_changed_file_is_noticed(form: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("form", MANY)
-def test_progress_is_within_the_range(form: str, tmp_path: Path) -> None:
+def test_progress_is_within_the_range(form, tmp_path):
     reader = open_corpus(corpus(write(tmp_path, form, TEXTS * 5), form), "")
     for file_range in reader.splits(sys.maxsize):
         seen: list[int] = []
@@ -114,7 +114,7 @@ def test_progress_is_within_the_range(form: str, tmp_path: Path) -> None:
         assert not seen or (seen[0] >= 0 and seen[-1] <= file_range.size)
 
 
-def test_every_reader_is_here_or_in_the_tests_of_its_own() -> None:
+def test_every_reader_is_here_or_in_the_tests_of_its_own():
     from pipeline.readers import readers
 
     own = {"books", "lines", "mix", "sample", "text", "wikiextractor", "wikipedia"}

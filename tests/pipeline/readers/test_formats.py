@@ -8,7 +8,6 @@ import lzma
 import random
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -27,15 +26,15 @@ from tests.support.refusals import refused
 TEXTS = [f"Document {n} has a début.\nIt ends with {'x' * (n * 7 % 31)} number {n}." for n in range(9)]
 
 
-def as_lines(texts: list[str]) -> str:
+def as_lines(texts):
     return "\n\n".join(texts) + "\n"
 
 
-def as_objects(texts: list[str]) -> str:
+def as_objects(texts):
     return "".join(json.dumps({"text": text}, ensure_ascii=False) + "\n" for text in texts)
 
 
-def as_articles(texts: list[str]) -> str:
+def as_articles(texts):
     docs = (f'<doc id="{n}" title="T">\nT\n\n{text}\n</doc>\n' for n, text in enumerate(texts))
     return "".join(docs)
 
@@ -58,7 +57,7 @@ PACKERS: dict[str, Callable[[bytes], bytes]] = {
 }
 
 
-def write(folder: Path, reader: str, packing: str = "", texts: list[str] = TEXTS) -> CorpusConfig:
+def write(folder, reader, packing="", texts=TEXTS):
     suffix, form, options = FORMS[reader]
     path = folder / f"wiki_00{suffix}{packing}"
     path.write_bytes(PACKERS[packing](form(texts).encode()))
@@ -67,7 +66,7 @@ def write(folder: Path, reader: str, packing: str = "", texts: list[str] = TEXTS
 
 @pytest.mark.parametrize("packing", PACKERS)
 @pytest.mark.parametrize("reader", FORMS)
-def test_every_document_is_read_whole_from_every_packing(reader: str, packing: str, tmp_path: Path) -> None:
+def test_every_document_is_read_whole_from_every_packing(reader, packing, tmp_path):
     found, tally = read(write(tmp_path, reader, packing))
     assert [d.text for d in found] == TEXTS
     assert not tally
@@ -77,9 +76,7 @@ def test_every_document_is_read_whole_from_every_packing(reader: str, packing: s
 @pytest.mark.parametrize("packing", ["", ".bz2"])
 @pytest.mark.parametrize("reader", FORMS)
 @given(cuts=st.lists(st.integers(0, 10_000), max_size=8))
-def test_each_document_comes_out_once_for_any_cuts(
-    reader: str, packing: str, cuts: list[int], tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_each_document_comes_out_once_for_any_cuts(reader, packing, cuts, tmp_path_factory):
     corpus = write(tmp_path_factory.getbasetemp(), reader, packing)
     assert corpus.path is not None
     size = Path(corpus.path).stat().st_size
@@ -90,7 +87,7 @@ def test_each_document_comes_out_once_for_any_cuts(
 
 
 @pytest.mark.parametrize("split_bytes", [100, 1 << 20])
-def test_line_ends_and_encodings_do_not_change_documents(split_bytes: int, tmp_path: Path) -> None:
+def test_line_ends_and_encodings_do_not_change_documents(split_bytes, tmp_path):
     text = as_lines(TEXTS)
     writings = {
         "crlf": text.replace("\n", "\r\n").encode(),
@@ -107,7 +104,7 @@ def test_line_ends_and_encodings_do_not_change_documents(split_bytes: int, tmp_p
         assert bool(tally.notes) == (name != "bom"), (name, tally.notes)
 
 
-def test_one_sentence_a_line_stays_one_sentence(tmp_path: Path) -> None:
+def test_one_sentence_a_line_stays_one_sentence(tmp_path):
     (document, *_), _ = read(write(tmp_path, "lines"))
     assert document.sentence_lines
 
@@ -122,7 +119,7 @@ def test_one_sentence_a_line_stays_one_sentence(tmp_path: Path) -> None:
         ("[" * 100_000, "JSON"),
     ],
 )
-def test_a_broken_object_is_named_and_can_be_skipped(line: str, why: str, tmp_path: Path) -> None:
+def test_a_broken_object_is_named_and_can_be_skipped(line, why, tmp_path):
     path = tmp_path / "a.jsonl"
     path.write_text(f'{{"text": "good"}}\n{line}\n{{"text": "fine"}}\n')
     with refused(InputError, why, path=str(path), line=2):
@@ -138,14 +135,14 @@ FIELDS = {"text": ["head", "meta.body"], "title": None, "id": "key"}
 ROWS = [{"head": "One", "meta": {"body": "first"}, "key": 1}, {"head": None, "meta": {"body": "second"}, "key": 2}]
 
 
-def test_fields_are_named_nested_and_joined(tmp_path: Path) -> None:
+def test_fields_are_named_nested_and_joined(tmp_path):
     expected = [("1", "One\nfirst"), ("2", "second")]
     for reader in ("jsonl", "parquet"):
         corpus = config(reader, rows_in(tmp_path, reader, ROWS), options=FIELDS)
         assert [(d.id, d.text) for d in read(corpus)[0]] == expected
 
 
-def test_parquet_says_which_columns_there_are(tmp_path: Path) -> None:
+def test_parquet_says_which_columns_there_are(tmp_path):
     pq.write_table(pa.table({"body": TEXTS, "n": range(9)}), tmp_path / "a.parquet")
     with refused(InputError, r"text .*body, n", path=str(tmp_path / "a.parquet")):
         read(config("parquet", tmp_path))
@@ -153,7 +150,7 @@ def test_parquet_says_which_columns_there_are(tmp_path: Path) -> None:
         read(config("parquet", tmp_path, options={"text": "n"}))
 
 
-def test_a_damaged_parquet_file_is_named(tmp_path: Path) -> None:
+def test_a_damaged_parquet_file_is_named(tmp_path):
     path = tmp_path / "a.parquet"
     pq.write_table(pa.table({"text": ["word " * 999] * 99}), path, compression="gzip")
     raw = path.read_bytes()
@@ -169,7 +166,7 @@ def test_a_damaged_parquet_file_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["text", "other"])
-def test_a_damaged_schema_of_a_parquet_file_does_not_end_the_process(name: str, tmp_path: Path) -> None:
+def test_a_damaged_schema_of_a_parquet_file_does_not_end_the_process(name, tmp_path):
     """Levels of nesting that do not fit their histogram: pyarrow lets the C++ exception out."""
     path = tmp_path / "a.parquet"
     pq.write_table(pa.table({"text": ["word"], "other": ["word"]}), path)
@@ -184,7 +181,7 @@ def test_a_damaged_schema_of_a_parquet_file_does_not_end_the_process(name: str, 
         read(config("parquet", path))
 
 
-def test_wikiextractor_text_is_cleaned_of_what_it_leaves(tmp_path: Path) -> None:
+def test_wikiextractor_text_is_cleaned_of_what_it_leaves(tmp_path):
     (tmp_path / "wiki_00").write_text(
         '<doc id="7" url="u" title="Q &amp; A">\nQ &amp; A\n\nIt (, ) is &lt;b&gt;bold&lt;/b&gt;.\n'
         "Section::::History.\nBULLET::::- One\n</doc>\n"
@@ -197,7 +194,7 @@ def test_wikiextractor_text_is_cleaned_of_what_it_leaves(tmp_path: Path) -> None
     assert (quoted.id, quoted.text) == ("c:9", "E.")
 
 
-def test_braces_in_an_article_begin_no_document_for_any_cut(tmp_path: Path) -> None:
+def test_braces_in_an_article_begin_no_document_for_any_cut(tmp_path):
     texts = [f'Set {n}:\n{{x}} is a set.\n{{"text": "no row"}}\nEnd.' for n in range(5)]
     corpus = write(tmp_path, "wikiextractor", texts=texts)
     assert corpus.path is not None
@@ -208,7 +205,7 @@ def test_braces_in_an_article_begin_no_document_for_any_cut(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(("holes", "left"), [("leave_out", "It is old.\n"), ("keep", None)])
-def test_wikiextractor_leaves_holes_too(holes: str, left: str | None, tmp_path: Path) -> None:
+def test_wikiextractor_leaves_holes_too(holes, left, tmp_path):
     text = (
         'If formula_12 is small, use codice_2. It is old.\nIt covers . The (formerly ) "" fell.\nIt is\nwhere x is 1.'
     )
@@ -232,9 +229,7 @@ def test_wikiextractor_leaves_holes_too(holes: str, left: str | None, tmp_path: 
     ],
     ids=lambda value: value if isinstance(value, str) and len(value) < 99 else "",
 )
-def test_what_is_broken_is_named(
-    reader: str, content: str | bytes, more: dict[str, Any], match: str | None, line: int | None, tmp_path: Path
-) -> None:
+def test_what_is_broken_is_named(reader, content, more, match, line, tmp_path):
     suffix = {"lines": ".txt", "csv": ".csv", "html": ".html", "wikiextractor": ""}.get(reader, ".xml")
     path = tmp_path / f"wiki_00{suffix}"
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
@@ -244,7 +239,7 @@ def test_what_is_broken_is_named(
 
 
 @pytest.mark.parametrize("reader", ["books", "text", "lines", "jsonl", "parquet"])
-def test_files_of_other_endings_are_noted(reader: str, tmp_path: Path) -> None:
+def test_files_of_other_endings_are_noted(reader, tmp_path):
     texts = ["One.", "Two."]
     if reader == "parquet":
         pq.write_table(pa.table({"text": texts}), tmp_path / "a.parquet")
@@ -261,7 +256,7 @@ def test_files_of_other_endings_are_noted(reader: str, tmp_path: Path) -> None:
     assert not tally.notes
 
 
-def test_two_keys_of_one_name_are_a_broken_row_and_names_are_compared_in_nfc(tmp_path: Path) -> None:
+def test_two_keys_of_one_name_are_a_broken_row_and_names_are_compared_in_nfc(tmp_path):
     rows = ['{"te\u0301": "One."}', '{"t\u00e9": "Two."}', '{"t\u00e9": "Three.", "te\u0301": "Four."}']
     (tmp_path / "a.jsonl").write_text("\n".join(rows), encoding="utf-8")
     for name in ("te\u0301", "t\u00e9"):
@@ -271,7 +266,7 @@ def test_two_keys_of_one_name_are_a_broken_row_and_names_are_compared_in_nfc(tmp
         assert "two keys of one name" in tally.broken[0]
 
 
-def test_plain_text_is_a_document_a_file_paragraph_line_or_number_of_lines(tmp_path: Path) -> None:
+def test_plain_text_is_a_document_a_file_paragraph_line_or_number_of_lines(tmp_path):
     (tmp_path / "a.txt").write_text("One\ntwo.\n\nThree.\n")
     (tmp_path / "b.txt").write_text("Four.")
     for document, wraps, texts in [
@@ -289,13 +284,13 @@ def test_plain_text_is_a_document_a_file_paragraph_line_or_number_of_lines(tmp_p
             read(config("text", tmp_path, options={"document": wrong}))
 
 
-def test_an_encoding_that_nobody_has_is_refused(tmp_path: Path) -> None:
+def test_an_encoding_that_nobody_has_is_refused(tmp_path):
     for name in ("utf-9", "hex"):
         with pytest.raises(ConfigError, match=f"corpus.encoding={name}: "):
             config("lines", tmp_path, encoding=name)
 
 
-def test_names_may_be_in_capitals_and_have_the_characters_of_patterns(tmp_path: Path) -> None:
+def test_names_may_be_in_capitals_and_have_the_characters_of_patterns(tmp_path):
     (tmp_path / "a.txt").write_text("One.")
     (tmp_path / "B.TXT").write_text("Two.")
     (tmp_path / "C.TXT.GZ").write_bytes(gzip.compress(b"Three."))
@@ -305,7 +300,7 @@ def test_names_may_be_in_capitals_and_have_the_characters_of_patterns(tmp_path: 
     assert [d.text for d in read(config("lines", tmp_path / "d [2].txt"))[0]] == ["Four."]
 
 
-def test_letters_decoded_twice_are_mended_on_request(tmp_path: Path) -> None:
+def test_letters_decoded_twice_are_mended_on_request(tmp_path):
     (tmp_path / "a.txt").write_text("The cafÃ© is open.\n\nNothing wrong.")
     found, tally = read(config("lines", tmp_path, mend=True))
     assert [d.text for d in found] == ["The café is open.", "Nothing wrong."]
@@ -317,19 +312,19 @@ def test_letters_decoded_twice_are_mended_on_request(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.shared_data
 @pytest.mark.parametrize(("folder", "count"), [("en_2021", 37_225), ("zh_2024", 11_972)])
-def test_real_wikiextractor_output(shared_data: Path, folder: str, count: int) -> None:
+def test_real_wikiextractor_output(shared_data, folder, count):
     corpus = config("wikiextractor", shared_data / "wiki_text" / folder)
     ids = [d.id for d in read(corpus, 1 << 21)[0]]
     assert len(ids) == len(set(ids)) == count
 
 
 @pytest.mark.parametrize("language", ["de", "ceb", "simple", "zh-min-nan", "be_x_old", "pt-BR"])
-def test_a_code_of_a_language_is_taken(language: str) -> None:
+def test_a_code_of_a_language_is_taken(language):
     assert CorpusConfig(name="x", reader="text", language=language).language == language
 
 
 @pytest.mark.parametrize("language", ["vietnamese", "", "English", "v", "de/../x", "de "])
-def test_what_is_no_code_of_a_language_is_refused(language: str) -> None:
+def test_what_is_no_code_of_a_language_is_refused(language):
     with pytest.raises(ConfigError, match=rf"corpus\.language={language}: .*code"):
         CorpusConfig(name="x", reader="text", language=language)
 
@@ -348,9 +343,7 @@ def test_what_is_no_code_of_a_language_is_refused(language: str) -> None:
         ("wikiextractor", {}),
     ],
 )
-def test_a_file_that_is_no_text_is_named_and_can_be_skipped(
-    reader: str, options: dict[str, object], packing: str, split_bytes: int, tmp_path: Path
-) -> None:
+def test_a_file_that_is_no_text_is_named_and_can_be_skipped(reader, options, packing, split_bytes, tmp_path):
     ending, form, _ = FORMS.get(reader, (".txt", as_lines, {}))
     good, bad = tmp_path / f"a{ending}{packing}", tmp_path / f"b{ending}{packing}"
     good.write_bytes(PACKERS[packing](form(TEXTS).encode()))
@@ -373,7 +366,7 @@ def test_a_file_that_is_no_text_is_named_and_can_be_skipped(
         ('{"body": "a"}\n{"body": "b"}', "body"),
     ],
 )
-def test_a_file_of_another_form_is_not_advised_to_be_skipped_whole(content: str, word: str, tmp_path: Path) -> None:
+def test_a_file_of_another_form_is_not_advised_to_be_skipped_whole(content, word, tmp_path):
     (tmp_path / "a.jsonl").write_text(content)
     with pytest.raises(InputError, match=word) as caught:
         read(config("jsonl", tmp_path / "a.jsonl"))
@@ -393,14 +386,14 @@ def test_a_file_of_another_form_is_not_advised_to_be_skipped_whole(content: str,
         ("wikiextractor", "empty", r"empty: no file "),
     ],
 )
-def test_a_place_without_files_says_what_is_missing(reader: str, place: str, message: str, tmp_path: Path) -> None:
+def test_a_place_without_files_says_what_is_missing(reader, place, message, tmp_path):
     (tmp_path / "a.png").write_text("")
     (tmp_path / "empty").mkdir()
     with refused(InputError, message, key="corpus.path", value=str(tmp_path / place)):
         read(config(reader, tmp_path / place))
 
 
-def test_a_path_is_not_empty_and_lengths_are_not_negative(tmp_path: Path) -> None:
+def test_a_path_is_not_empty_and_lengths_are_not_negative(tmp_path):
     with pytest.raises(ConfigError, match=r"corpus\.path=: "):
         CorpusConfig(name="c", reader="lines", path="")
     corpus = CorpusConfig(name="c", reader="lines", path=str(tmp_path))
@@ -410,6 +403,6 @@ def test_a_path_is_not_empty_and_lengths_are_not_negative(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("name", ["a.jsonl", "a.CSV.gz", "*.tsv", "a.parquet"])
 @pytest.mark.parametrize("reader", ["text", "books"])
-def test_rows_are_not_read_as_prose(tmp_path: Path, reader: str, name: str) -> None:
+def test_rows_are_not_read_as_prose(tmp_path, reader, name):
     with refused(ConfigError, key="corpus.path"):
         read(config(reader, tmp_path / name))

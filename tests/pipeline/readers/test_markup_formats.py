@@ -2,7 +2,6 @@
 
 import gzip
 import io
-from pathlib import Path
 
 import pytest
 import zstandard
@@ -17,7 +16,7 @@ from tests.support.formats import TEXTS, write
 from tests.support.refusals import refused
 
 
-def test_records_of_a_wet_file_are_those_of_warcio(tmp_path: Path) -> None:
+def test_records_of_a_wet_file_are_those_of_warcio(tmp_path):
     path = write(tmp_path, "wet")
     with path.open("rb") as file:
         wanted = [
@@ -31,7 +30,7 @@ def test_records_of_a_wet_file_are_those_of_warcio(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("dictionary", [False, True])
-def test_a_file_of_zstd_is_read_with_and_without_a_dictionary(dictionary: bool, tmp_path: Path) -> None:
+def test_a_file_of_zstd_is_read_with_and_without_a_dictionary(dictionary, tmp_path):
     raw, path = write(tmp_path, "plain wet").read_bytes(), tmp_path / "b.warc.zst"
     if dictionary:
         made = zstandard.train_dictionary(1024, [raw[n : n + 64] for n in range(0, len(raw) - 64, 8)] * 9)
@@ -45,7 +44,7 @@ def test_a_file_of_zstd_is_read_with_and_without_a_dictionary(dictionary: bool, 
         read(config("warc", path))
 
 
-def response(kind: str, body: bytes, status: str = "200 OK", **headers: str) -> bytes:
+def response(kind, body, status="200 OK", **headers):
     held, named = io.BytesIO(), [("Content-Type", kind), *((k.replace("_", "-"), v) for k, v in headers.items())]
     writer = WARCWriter(held, gzip=True)
     http = StatusAndHeaders(status, named, protocol="HTTP/1.1")
@@ -58,7 +57,7 @@ def response(kind: str, body: bytes, status: str = "200 OK", **headers: str) -> 
 PAGE = "<html><body><p>A café of many words, said the keeper.</p></body></html>"
 
 
-def test_pages_among_responses_are_read_in_their_encoding(tmp_path: Path) -> None:
+def test_pages_among_responses_are_read_in_their_encoding(tmp_path):
     records = [
         response("text/html; charset=ISO-8859-1", PAGE.encode("latin-1")),
         response("text/html", gzip.compress(PAGE.encode()), Content_Encoding="gzip"),
@@ -73,7 +72,7 @@ def test_pages_among_responses_are_read_in_their_encoding(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("form", ["wet", "plain wet"])
-def test_a_web_archive_cut_off_within_a_record_is_an_error(form: str, tmp_path: Path) -> None:
+def test_a_web_archive_cut_off_within_a_record_is_an_error(form, tmp_path):
     path = write(tmp_path, form, TEXTS[:2])
     raw = path.read_bytes()
     for size in range(1, len(raw), 7):
@@ -97,12 +96,12 @@ def test_a_web_archive_cut_off_within_a_record_is_an_error(form: str, tmp_path: 
         ("Only text &amp;\nlines.", "Only text &\nlines."),
     ],
 )
-def test_the_prose_of_a_page(page: str, text: str, tmp_path: Path) -> None:
+def test_the_prose_of_a_page(page, text, tmp_path):
     (tmp_path / "a.html").write_text(page)
     assert [document.text for document in read(config("html", tmp_path))[0]] == [text]
 
 
-def test_html_in_rows_is_read_or_noted(tmp_path: Path) -> None:
+def test_html_in_rows_is_read_or_noted(tmp_path):
     (tmp_path / "a.jsonl").write_text(
         r'{"text": "<p>One &lt; two.</p><p>Three.</p>"}' + "\n" + r'{"text": "a\\nb\\nc"}'
     )
@@ -114,7 +113,7 @@ def test_html_in_rows_is_read_or_noted(tmp_path: Path) -> None:
     assert not log.notes
 
 
-def test_an_alias_in_a_zim_file_is_no_second_page(tmp_path: Path) -> None:
+def test_an_alias_in_a_zim_file_is_no_second_page(tmp_path):
     found, log = read(config("zim", write(tmp_path, "zim")))
     assert [document.id for document in found] == [f"c:page{n}" for n in range(len(TEXTS))]
     assert log["redirect"] >= 1
@@ -133,7 +132,7 @@ none.</AbstractText><CopyrightInformation>Copyright X.</CopyrightInformation></A
 <OtherAbstract><AbstractText>Zellen wachsen.</AbstractText></OtherAbstract>"""
 
 
-def test_a_record_of_pubmed_is_its_title_and_the_parts_of_its_abstract(tmp_path: Path) -> None:
+def test_a_record_of_pubmed_is_its_title_and_the_parts_of_its_abstract(tmp_path):
     path = tmp_path / "pubmed25n0001.xml"
     records = RECORD.format(pmid=7, version=1, abstract=ABSTRACT) + RECORD.format(pmid=8, version=2, abstract="")
     deleted = "<DeleteCitation><PMID>3</PMID><PMID>4</PMID></DeleteCitation>"
@@ -151,7 +150,7 @@ def test_a_record_of_pubmed_is_its_title_and_the_parts_of_its_abstract(tmp_path:
     assert "\n".join([whole.text, title.text]).split("\n") == said
 
 
-def test_a_record_that_breaks_off_is_named_by_the_one_before(tmp_path: Path) -> None:
+def test_a_record_that_breaks_off_is_named_by_the_one_before(tmp_path):
     path = tmp_path / "a.xml"
     path.write_text(f"<PubmedArticleSet>{RECORD.format(pmid=7, version=1, abstract='')}<PubmedArticle>")
     with refused(InputError, "after record 7", path=str(path)):
@@ -171,7 +170,7 @@ then three.<fig id="f1"><caption><p>A figure.</p></caption></fig></p>
 <back><ref-list><ref>Ref.</ref></ref-list></back></article>"""
 
 
-def test_an_article_is_its_title_abstract_and_body(tmp_path: Path) -> None:
+def test_an_article_is_its_title_abstract_and_body(tmp_path):
     (tmp_path / "PMC1.nxml").write_text(ARTICLE)
     (article,), log = read(config("jats", tmp_path))
     assert article.text.split("\n") == [
@@ -181,7 +180,7 @@ def test_an_article_is_its_title_abstract_and_body(tmp_path: Path) -> None:
     assert log.notes == {"tables left out": 1, "figures left out": 1, "references to others left out": 2}
 
 
-def tei(body: str, head: str = "<teiHeader><fileDesc><p>About.</p></fileDesc></teiHeader>") -> str:
+def tei(body, head="<teiHeader><fileDesc><p>About.</p></fileDesc></teiHeader>"):
     return f'<TEI xmlns="http://www.tei-c.org/ns/1.0">{head}<text><body>{body}</body></text></TEI>'
 
 
@@ -203,12 +202,12 @@ def tei(body: str, head: str = "<teiHeader><fileDesc><p>About.</p></fileDesc></t
         ("<div><sp><speaker>Ann</speaker><p>Yes.</p></sp></div>", "Ann\nYes."),
     ],
 )  # fmt: skip
-def test_a_text_in_tei_has_whole_words(body: str, text: str, tmp_path: Path) -> None:
+def test_a_text_in_tei_has_whole_words(body, text, tmp_path):
     (tmp_path / "a.xml").write_text(tei(body), encoding="utf-8")
     assert [document.text for document in read(config("tei", tmp_path))[0]] == [text]
 
 
-def test_words_of_tei_are_those_that_lxml_finds(tmp_path: Path) -> None:
+def test_words_of_tei_are_those_that_lxml_finds(tmp_path):
     body = "".join(
         f"<div><head>Chapter {n}</head><p>The <hi>{n}</hi>th <emph>day</emph>\n of it.</p></div>" for n in range(9)
     )
@@ -218,7 +217,7 @@ def test_words_of_tei_are_those_that_lxml_finds(tmp_path: Path) -> None:
     assert document.text.split() == [word for each in blocks for word in "".join(each.itertext()).split()]
 
 
-def test_what_grobid_writes_is_abstract_and_body(tmp_path: Path) -> None:
+def test_what_grobid_writes_is_abstract_and_body(tmp_path):
     head = "<teiHeader><profileDesc><abstract><p>Short.</p></abstract></profileDesc></teiHeader>"
     (tmp_path / "a.tei.xml").write_text(
         tei('<p>As in <ref type="bibr">[3]</ref>, so said <ref type="bibr">Ray</ref>.</p><formula>x</formula>', head)

@@ -9,7 +9,6 @@ import lzma
 import random
 import tarfile
 import zipfile
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -32,7 +31,7 @@ PAGES = "".join(
 )
 
 
-def members(kind: str) -> bytes:
+def members(kind):
     packed = io.BytesIO()
     if kind == "zip":
         with zipfile.ZipFile(packed, "w") as archive:
@@ -47,7 +46,7 @@ def members(kind: str) -> bytes:
     return packed.getvalue()
 
 
-def table() -> bytes:
+def table():
     packed = io.BytesIO()
     pq.write_table(pa.table({"text": TEXTS}), packed, row_group_size=10)
     return packed.getvalue()
@@ -67,7 +66,7 @@ CORPORA = {
 
 
 @pytest.mark.parametrize("corpus", CORPORA)
-def test_the_position_moves_within_a_file_range(corpus: str, tmp_path: Path) -> None:
+def test_the_position_moves_within_a_file_range(corpus, tmp_path):
     reader, name = corpus.split()
     (tmp_path / name).write_bytes(CORPORA[corpus]())
     opened = open_corpus(CorpusConfig(name="c", reader=reader, path=str(tmp_path / name)), "")
@@ -79,7 +78,7 @@ def test_the_position_moves_within_a_file_range(corpus: str, tmp_path: Path) -> 
     assert len(set(seen)) >= 4
 
 
-def test_progress_counts_from_the_beginning_of_a_file_range(tmp_path: Path) -> None:
+def test_progress_counts_from_the_beginning_of_a_file_range(tmp_path):
     (tmp_path / "a.txt").write_bytes(LINES)
     opened = open_corpus(CorpusConfig(name="c", reader="lines", path=str(tmp_path)), "")
     _, second, *_ = opened.splits(len(LINES) // 3)
@@ -92,12 +91,12 @@ def test_progress_counts_from_the_beginning_of_a_file_range(tmp_path: Path) -> N
 # Small items are read together, and those that are new change few of the parts.
 
 
-def named(texts: list[float]) -> list[tuple[str, float]]:
+def named(texts):
     return [(f"{number}.txt", text) for number, text in enumerate(texts)]
 
 
 @given(st.lists(st.integers(0, 10**8), min_size=1), st.integers(1, 10**8))
-def test_small_splits_are_read_by_one_task(texts: list[int], task_bytes: int) -> None:
+def test_small_splits_are_read_by_one_task(texts, task_bytes):
     found = firsts(named(texts), task_bytes)
     assert found[0] == 0
     parts = [texts[low:high] for low, high in zip(found, [*found[1:], None], strict=True)]
@@ -109,7 +108,7 @@ def test_small_splits_are_read_by_one_task(texts: list[int], task_bytes: int) ->
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_a_new_file_changes_few_reading_tasks(seed: int) -> None:
+def test_a_new_file_changes_few_reading_tasks(seed):
     draw = random.Random(seed)
     before = [(f"{draw.random()}.txt", draw.lognormvariate(9, 2)) for _ in range(3000)]
     after = before.copy()
@@ -124,14 +123,14 @@ def test_a_new_file_changes_few_reading_tasks(seed: int) -> None:
 
 @pytest.mark.parametrize("loose", [False, True])
 @given(sizes=st.lists(st.integers(0, 300), max_size=60), split_bytes=st.integers(1, 500))
-def test_every_item_is_in_one_split(sizes: list[int], split_bytes: int, loose: bool) -> None:
+def test_every_item_is_in_one_split(sizes, split_bytes, loose):
     items = [(k, f"{k}", size) for k, size in enumerate(sizes)]
     splits = cut("folder", items, split_bytes, loose=loose)
     assert [each for split in splits for each in items_in_range(items, split, ReadLog())] == list(range(len(sizes)))
     assert sum(split.size for split in splits) == sum(max(size, 1) for size in sizes)
 
 
-def test_a_split_is_the_same_wherever_its_files_are_among_others() -> None:
+def test_a_split_is_the_same_wherever_its_files_are_among_others():
     draw = random.Random(0)
     items = [(k, f"{k}", draw.randrange(2000)) for k in range(500)]
     before = {split.identity for split in cut("folder", items, 10_000, loose=True)}

@@ -5,7 +5,6 @@ import json
 import os
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
 
 import conllu
 import pyarrow as pa
@@ -23,7 +22,7 @@ from tests.support.refusals import refused
 TEXT = {"one": pa.string(), "list": pa.list_(pa.string()), "large": pa.large_string()}
 
 
-def with_bytes(kind: pa.DataType, values: list[bytes]) -> pa.Array:
+def with_bytes(kind, values):
     """A column of texts that need not be valid."""
     large = pa.types.is_large_string(kind)
     texts = pa.array(values, pa.large_binary() if large else pa.binary())
@@ -34,7 +33,7 @@ def with_bytes(kind: pa.DataType, values: list[bytes]) -> pa.Array:
 
 
 @pytest.mark.parametrize("kind", TEXT)
-def test_a_parquet_row_that_is_not_utf8_is_broken(kind: str, tmp_path: Path) -> None:
+def test_a_parquet_row_that_is_not_utf8_is_broken(kind, tmp_path):
     path = tmp_path / "a.parquet"
     values = [f"text {n}".encode() for n in range(600)]
     values[300] = b"caf\xe9"
@@ -58,13 +57,13 @@ def test_a_parquet_row_that_is_not_utf8_is_broken(kind: str, tmp_path: Path) -> 
     ],
     ids=["dictionary", "view", "binary", "list of binary", "list of dictionary"],
 )
-def test_text_of_any_layout_is_text(column: pa.Array, tmp_path: Path) -> None:
+def test_text_of_any_layout_is_text(column, tmp_path):
     pq.write_table(pa.table({"text": column}), tmp_path / "a.parquet")
     found, _ = read(config("parquet", tmp_path))
     assert [document.text for document in found] == ["a", "", "a"]
 
 
-def test_texts_and_ids_stored_as_bytes_are_text(tmp_path: Path) -> None:
+def test_texts_and_ids_stored_as_bytes_are_text(tmp_path):
     columns = {name: pa.array([f"{name} é".encode(), b"caf\xe9"]) for name in ("text", "id")}
     pq.write_table(pa.table({**columns, "meta": [{"t": b"one"}, {"t": b"two"}]}), tmp_path / "a.parquet")
     names = {"text": ["text", "meta.t"], "id": "id"}
@@ -95,7 +94,7 @@ def test_texts_and_ids_stored_as_bytes_are_text(tmp_path: Path) -> None:
         ("lang != 'x and date < 2026'", "acd"),
     ],
 )
-def test_only_rows_that_are_asked_for_are_read(reader: str, where: str, wanted: str, tmp_path: Path) -> None:
+def test_only_rows_that_are_asked_for_are_read(reader, where, wanted, tmp_path):
     dates, langs = ("2025-01-02", "2026-08-31", "2026-09-01", "2027-01-01"), ("de", None, "en", "de")
     rows = [
         {"text": text, "date": date, "lang": lang, "good": text != "c", "meta": {"n": n}}
@@ -120,7 +119,7 @@ def test_only_rows_that_are_asked_for_are_read(reader: str, where: str, wanted: 
         ),
     ],
 )
-def test_numbers_and_times_of_any_precision_are_compared(values: pa.Array, where: str, tmp_path: Path) -> None:
+def test_numbers_and_times_of_any_precision_are_compared(values, where, tmp_path):
     pq.write_table(pa.table({"text": ["one", "two", "three"], "x": values}), tmp_path / "a.parquet")
     found, tally = read(config("parquet", tmp_path, options={"where": where}))
     assert [document.text for document in found] == ["one"]
@@ -135,7 +134,7 @@ CHOICES += [("title", 5), ("id", 5), *(("text", each) for each in (5, [], [1], N
 
 
 @pytest.mark.parametrize(("option", "value"), CHOICES)
-def test_an_option_that_cannot_be_is_named(option: str, value: object, tmp_path: Path) -> None:
+def test_an_option_that_cannot_be_is_named(option, value, tmp_path):
     (tmp_path / "a.jsonl").write_text('{"text": "One."}\n')
     with refused(ConfigError, key=f"corpus.options.{option}"):
         read(config("jsonl", tmp_path / "a.jsonl", options={option: value}))
@@ -157,28 +156,28 @@ def test_an_option_that_cannot_be_is_named(option: str, value: object, tmp_path:
         (True, "> de", "says nothing"),
     ],
 )
-def test_what_cannot_be_compared_is_refused(value: object, where: str, match: str, tmp_path: Path) -> None:
+def test_what_cannot_be_compared_is_refused(value, where, match, tmp_path):
     """Texts whose digits do not line up have no order."""
     (tmp_path / "a.jsonl").write_text(json.dumps({"text": "One.", "x": value}) + "\n")
     with refused(InputError, match, path=str(tmp_path / "a.jsonl"), line=1):
         read(config("jsonl", tmp_path / "a.jsonl", options={"where": f"x {where}"}))
 
 
-def test_two_columns_of_one_name_are_refused(tmp_path: Path) -> None:
+def test_two_columns_of_one_name_are_refused(tmp_path):
     twice = pa.Table.from_arrays([pa.array(["a"]), pa.array(["b"])], ["text", "text"])
     pq.write_table(twice, tmp_path / "a.parquet")
     with refused(InputError, "2 columns named text", key="corpus.options.text", path=str(tmp_path / "a.parquet")):
         read(config("parquet", tmp_path))
 
 
-def test_a_file_whose_texts_are_all_null_has_empty_documents(tmp_path: Path) -> None:
+def test_a_file_whose_texts_are_all_null_has_empty_documents(tmp_path):
     pq.write_table(pa.table({"text": [None, None]}), tmp_path / "a.parquet")
     pq.write_table(pa.table({"text": ["b"]}), tmp_path / "b.parquet")
     found, _ = read(config("parquet", tmp_path))
     assert [document.text for document in found] == ["", "", "b"]
 
 
-def test_a_parquet_file_may_have_any_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_parquet_file_may_have_any_name(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     pq.write_table(pa.table({"text": ["a"]}), "a.parquet")
     for name in (b"caf\xe9.parquet", b"file:a.parquet", b"s3:a%20#b.parquet"):
@@ -188,7 +187,7 @@ def test_a_parquet_file_may_have_any_name(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("reader", ["jsonl", "parquet"])
-def test_fields_of_null_are_null(reader: str, tmp_path: Path) -> None:
+def test_fields_of_null_are_null(reader, tmp_path):
     path = rows_in(tmp_path, reader, [{"title": "A", "meta": {"text": "a"}}, {"title": "B", "meta": None}])
     found, _ = read(config(reader, path, options={"text": ["title", "meta.text"]}))
     assert [document.text for document in found] == ["A\na", "B"]
@@ -198,7 +197,7 @@ def test_fields_of_null_are_null(reader: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("reader", ["jsonl", "parquet"])
 @pytest.mark.parametrize(("key", "value"), [("text", "gone"), ("id", "gone"), ("where", "gone > 2026")])
-def test_a_missing_field_names_the_key_that_chose_it(reader: str, key: str, value: str, tmp_path: Path) -> None:
+def test_a_missing_field_names_the_key_that_chose_it(reader, key, value, tmp_path):
     path = rows_in(tmp_path, reader, [{"text": "a"}])
     with pytest.raises(InputError, match=f"set corpus.options.{key}$"):
         read(config(reader, path, options={key: value}))
@@ -206,7 +205,7 @@ def test_a_missing_field_names_the_key_that_chose_it(reader: str, key: str, valu
 
 @pytest.mark.parametrize("reader", ["jsonl", "parquet"])
 @pytest.mark.parametrize("split_bytes", [2**20, 2**26])
-def test_a_limit_cuts_a_file_below_the_size_of_a_split(reader: str, split_bytes: int, tmp_path: Path) -> None:
+def test_a_limit_cuts_a_file_below_the_size_of_a_split(reader, split_bytes, tmp_path):
     """A first try with a little of a corpus reads a little, the same for `vocab` and `prepare`."""
     rows, path = [{"text": f"Text {number:05}."} for number in range(10_000)], tmp_path / f"a.{reader}"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -219,7 +218,7 @@ def test_a_limit_cuts_a_file_below_the_size_of_a_split(reader: str, split_bytes:
 @pytest.mark.parametrize(
     ("value", "wanted", "found"), [(2**53 + 1, 2**53 + 1, 1), (2**53, 2**53 + 1, 0), (0.5, 0.5, 1)]
 )
-def test_numbers_are_compared_whole(value: float, wanted: float, found: int, tmp_path: Path) -> None:
+def test_numbers_are_compared_whole(value, wanted, found, tmp_path):
     (tmp_path / "a.jsonl").write_text(json.dumps({"text": "One.", "n": value}) + "\n")
     assert len(read(config("jsonl", tmp_path / "a.jsonl", options={"where": f"n == {wanted}"}))[0]) == found
 
@@ -230,12 +229,12 @@ def test_numbers_are_compared_whole(value: float, wanted: float, found: int, tmp
 WORDS = st.text(st.characters(codec="utf-8", exclude_categories=("Cc", "Cs", "Zl", "Zp")) | st.sampled_from('\n",;'))
 
 
-def texts(reader: str, path: Path, **options: Any) -> list[str]:
+def texts(reader, path, **options):
     return [document.text for document in read(config(reader, path, options=options))[0]]
 
 
 @given(rows=st.lists(WORDS, min_size=1, max_size=9))
-def test_csv_gives_what_its_writer_and_arrow_have(rows: list[str], tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_csv_gives_what_its_writer_and_arrow_have(rows, tmp_path_factory):
     path = tmp_path_factory.getbasetemp() / "a.csv"
     with path.open("w", encoding="utf-8", newline="") as file:
         csv.writer(file, quoting=csv.QUOTE_ALL).writerows([["id", "text"], *enumerate(rows)])
@@ -245,7 +244,7 @@ def test_csv_gives_what_its_writer_and_arrow_have(rows: list[str], tmp_path_fact
     assert texts("csv", path) == rows == table["text"].to_pylist()
 
 
-def test_quotation_marks_of_tsv_are_text_unless_typed(tmp_path: Path) -> None:
+def test_quotation_marks_of_tsv_are_text_unless_typed(tmp_path):
     rows = ['"Never," said he.', 'A 5" pipe', '"all of it"']
     (tmp_path / "a.tsv").write_text("text\tn\n" + "".join(f"{row}\t1\n" for row in rows))
     assert texts("csv", tmp_path, separator="\t") == rows
@@ -253,12 +252,12 @@ def test_quotation_marks_of_tsv_are_text_unless_typed(tmp_path: Path) -> None:
         texts("csv", tmp_path, separator="\t", quotes=True)
 
 
-def test_a_text_may_be_as_long_as_a_document(tmp_path: Path) -> None:
+def test_a_text_may_be_as_long_as_a_document(tmp_path):
     (tmp_path / "a.csv").write_text(f'text\n"{"word " * 200_000}"\n')
     assert len(texts("csv", tmp_path)[0]) == 1_000_000
 
 
-def test_columns_without_names_are_numbered(tmp_path: Path) -> None:
+def test_columns_without_names_are_numbered(tmp_path):
     (tmp_path / "a.tsv").write_text("1\tOne.\n2\tTwo.\n")
     assert texts("csv", tmp_path, separator="\t", header=False, text="1") == ["One.", "Two."]
     with refused(InputError, "1, One.", line=2):
@@ -271,7 +270,7 @@ KINDS += [pa.dictionary(pa.int32(), kind) for kind in KINDS]
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("new", [pa.ipc.new_file, pa.ipc.new_stream])
-def test_every_kind_of_text_in_arrow_is_read(new: Any, kind: pa.DataType, tmp_path: Path) -> None:
+def test_every_kind_of_text_in_arrow_is_read(new, kind, tmp_path):
     values = ["One.", "Two.", "One."]
     column = pa.array(values, kind) if not pa.types.is_dictionary(kind) else pa.DictionaryArray.from_arrays(
         pa.array([0, 1, 0], kind.index_type), pa.array(["One.", "Two."], kind.value_type))  # fmt: skip
@@ -281,7 +280,7 @@ def test_every_kind_of_text_in_arrow_is_read(new: Any, kind: pa.DataType, tmp_pa
     assert texts("arrow", tmp_path) == values
 
 
-def test_a_folder_of_datasets_is_read_without_its_caches(tmp_path: Path) -> None:
+def test_a_folder_of_datasets_is_read_without_its_caches(tmp_path):
     for name in ("data-00000-of-00001.arrow", "cache-abc.arrow"):
         with (
             pa.OSFile(str(tmp_path / name), "wb") as sink,
@@ -292,21 +291,21 @@ def test_a_folder_of_datasets_is_read_without_its_caches(tmp_path: Path) -> None
     assert texts("arrow", tmp_path) == ["data-00000-of-00001.arrow"]
 
 
-def delta(folder: Path, commits: list[list[dict[str, Any]]]) -> None:
+def delta(folder, commits):
     (folder / "_delta_log").mkdir(exist_ok=True)
     for version, actions in enumerate(commits):
         path = folder / "_delta_log" / f"{version:020}.json"
         path.write_text("".join(json.dumps(action) + "\n" for action in actions))
 
 
-def table(folder: Path, *names: str) -> None:
+def table(folder, *names):
     for name in names:
         (folder / name).parent.mkdir(exist_ok=True)
         pq.write_table(pa.table({"text": [name]}), folder / name)
 
 
 @pytest.mark.parametrize("where", ["", "/*.parquet", "/a.parquet"])
-def test_of_a_delta_table_the_live_files_are_read(where: str, tmp_path: Path) -> None:
+def test_of_a_delta_table_the_live_files_are_read(where, tmp_path):
     table(tmp_path, "a.parquet", "b.parquet", "d=1 x/c.parquet", "stray.parquet")
     commits = [[{"add": {"path": name}} for name in ("a.parquet", "b.parquet")],
                [{"remove": {"path": "b.parquet"}}, {"add": {"path": "d=1%20x/c.parquet"}}]]  # fmt: skip
@@ -325,14 +324,14 @@ def test_of_a_delta_table_the_live_files_are_read(where: str, tmp_path: Path) ->
 
 @pytest.mark.parametrize("more", [{"add": {"path": "a.parquet", "deletionVector": {"x": 1}}},
                                   {"metaData": {"configuration": {"delta.columnMapping.mode": "name"}}}])  # fmt: skip
-def test_a_delta_table_that_needs_more_than_its_files_is_refused(more: dict[str, Any], tmp_path: Path) -> None:
+def test_a_delta_table_that_needs_more_than_its_files_is_refused(more, tmp_path):
     table(tmp_path, "a.parquet")
     delta(tmp_path, [[{"add": {"path": "a.parquet"}}, more]])
     with refused(InputError, "Delta", path=str(tmp_path)):
         texts("parquet", tmp_path)
 
 
-def test_tables_of_iceberg_and_hudi_are_refused_by_name(tmp_path: Path) -> None:
+def test_tables_of_iceberg_and_hudi_are_refused_by_name(tmp_path):
     (tmp_path / "t").mkdir()
     table(tmp_path / "t", "data/a.parquet")
     (tmp_path / "t" / "metadata").mkdir()
@@ -346,7 +345,7 @@ def test_tables_of_iceberg_and_hudi_are_refused_by_name(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("reader", ["parquet", "jsonl"])
-def test_what_is_hidden_to_spark_is_left_out_of_a_folder(reader: str, tmp_path: Path) -> None:
+def test_what_is_hidden_to_spark_is_left_out_of_a_folder(reader, tmp_path):
     for folder in ("_temporary", "date=2026", "_x=1"):
         (tmp_path / folder).mkdir()
         rows_in(tmp_path / folder, reader, [{"text": folder}])
@@ -366,18 +365,18 @@ ROW = {"sections": SECTIONS, "scores": [0.9, 0.1], "langs": ["en", "fr"]}
     [("scores.0 > 0.5", True), ("scores.1 > 0.5", False), ("scores.7 > 0", False), ("langs == fr", True),
      ("langs != fr", False), ("langs != de", True), ("sections.has_parts.value == Two.", True)],
 )  # fmt: skip
-def test_names_reach_into_lists(reader: str, where: str, kept: bool, tmp_path: Path) -> None:
+def test_names_reach_into_lists(reader, where, kept, tmp_path):
     path = rows_in(tmp_path, reader, [ROW])
     assert texts(reader, path, text="sections.has_parts.value", where=where) == (["One.\nTwo."] if kept else [])
 
 
-def test_names_reach_into_maps_of_arrow(tmp_path: Path) -> None:
+def test_names_reach_into_maps_of_arrow(tmp_path):
     column = pa.array([[("en", "One."), ("fr", "Un.")]], pa.map_(pa.string(), pa.string()))
     pq.write_table(pa.table({"by": column}), tmp_path / "a.parquet")
     assert texts("parquet", tmp_path, text="by.fr") == ["Un."]
 
 
-def test_a_field_that_no_item_has_is_named(tmp_path: Path) -> None:
+def test_a_field_that_no_item_has_is_named(tmp_path):
     with refused(InputError, "sections.none"):
         texts("jsonl", rows_in(tmp_path, "jsonl", [ROW]), text="sections.none")
 
@@ -400,7 +399,7 @@ TREEBANK = """# newdoc id = n01
 """
 
 
-def test_sentences_of_a_treebank_are_stated_or_made_of_their_words(tmp_path: Path) -> None:
+def test_sentences_of_a_treebank_are_stated_or_made_of_their_words(tmp_path):
     stated = TREEBANK.split("\n", 3)[3]
     (tmp_path / "a.conllu").write_text(TREEBANK + stated)
     (first, second), _ = read(config("conllu", tmp_path))
@@ -413,7 +412,7 @@ def test_sentences_of_a_treebank_are_stated_or_made_of_their_words(tmp_path: Pat
     "name", ["a.conllu", "b.srt", "c.vtt", "d.tex", "e.html", "f.csv", "g.warc.gz", "h.pdf", "i.zim"]
 )
 @pytest.mark.parametrize("reader", ["text", "books", "lines"])
-def test_what_is_not_prose_by_its_name_is_refused(reader: str, name: str, tmp_path: Path) -> None:
+def test_what_is_not_prose_by_its_name_is_refused(reader, name, tmp_path):
     (tmp_path / name).write_text("Some text.")
     for place in (tmp_path / name, tmp_path / f"*{Path(name).suffix}"):
         with refused(ConfigError, key="corpus.path"):
@@ -428,13 +427,13 @@ def test_what_is_not_prose_by_its_name_is_refused(reader: str, name: str, tmp_pa
      "% a comment\n\\documentclass{article}\n", "WARC/1.0\r\nWARC-Type: warcinfo\r\n", "<TEI><text/></TEI>"],
 )  # fmt: skip
 @pytest.mark.parametrize("reader", ["text", "books", "lines"])
-def test_what_is_not_prose_by_its_beginning_is_refused(reader: str, text: str, tmp_path: Path) -> None:
+def test_what_is_not_prose_by_its_beginning_is_refused(reader, text, tmp_path):
     (tmp_path / "a.txt").write_text(text, newline="")
     with refused(InputError, "use ", path=str(tmp_path / "a.txt")):
         read(config(reader, tmp_path))
 
 
-def test_numbers_of_lines_are_left_out_once_it_is_said(tmp_path: Path) -> None:
+def test_numbers_of_lines_are_left_out_once_it_is_said(tmp_path):
     (tmp_path / "a.txt").write_text("".join(f"{n}\tSentence {n} of all.\n" for n in range(1, 50)))
     for reader, options in (("lines", {}), ("text", {"document": "line"})):
         with refused(InputError, "corpus.options.numbered=true", path=str(tmp_path / "a.txt")):

@@ -2,7 +2,6 @@
 
 import pickle
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -15,7 +14,7 @@ from tests.support.refusals import refused
 SENTENCES = "The module opens files. It reads them line by line and closes them after that."
 
 
-def corpus_of(*packages: str, **options: object) -> CorpusConfig:
+def corpus_of(*packages, **options):
     options["packages"] = list(packages)
     return CorpusConfig(name="sample", reader="sample", options=options)
 
@@ -43,7 +42,7 @@ def g():
 
 
 @pytest.fixture
-def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+def package(tmp_path, monkeypatch):
     """An installed package that cannot be imported."""
     for name, text in MODULES.items():
         path = tmp_path / "made_up_package" / name
@@ -53,7 +52,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return "made_up_package"
 
 
-def test_a_module_is_a_document_in_the_order_of_its_code(package: str) -> None:
+def test_a_module_is_a_document_in_the_order_of_its_code(package):
     found, tally = read(corpus_of(package, minimum_characters=20))
     assert [d.id for d in found] == [f"{package}/__init__.py", f"{package}/inner/deep.py"]
     assert found[1].text.split("\n") == [
@@ -65,36 +64,36 @@ def test_a_module_is_a_document_in_the_order_of_its_code(package: str) -> None:
     assert package not in sys.modules
 
 
-def test_cutting_loses_and_doubles_no_module(package: str) -> None:
+def test_cutting_loses_and_doubles_no_module(package):
     corpus = corpus_of(package, minimum_characters=20)
     whole, _ = read(corpus)
     for split_bytes in (1, 7, 50, 200):
         assert read(corpus, split_bytes)[0] == whole
 
 
-def test_a_part_of_a_package_can_be_read_alone(package: str) -> None:
+def test_a_part_of_a_package_can_be_read_alone(package):
     found, _ = read(corpus_of(f"{package}.inner", minimum_characters=20))
     assert [d.id for d in found] == [f"{package}.inner/deep.py"]
 
 
-def test_splits_travel_to_workers() -> None:
+def test_splits_travel_to_workers():
     splits = open_corpus(corpus_of("networkx"), "").splits(2**20)
     assert len(splits) > 1
     assert pickle.loads(pickle.dumps(splits)) == splits
     assert all(isinstance(split, FileRange) for split in splits)
 
 
-def test_a_package_that_is_not_there_is_named() -> None:
+def test_a_package_that_is_not_there_is_named():
     with refused(InputError, "no_such_package", key="corpus.options.packages"):
         open_corpus(corpus_of("no_such_package"), "").splits(2**20)
 
 
-def test_options_are_checked() -> None:
+def test_options_are_checked():
     with pytest.raises(ConfigError, match="no_such_option"):
         open_corpus(corpus_of("json", no_such_option=1), "")
 
 
-def test_real_packages_give_prose() -> None:
+def test_real_packages_give_prose():
     found, _ = read(corpus_of("networkx"))
     lines = [line for document in found for line in document.text.split("\n")]
     assert len(found) > 100

@@ -4,7 +4,6 @@ import itertools
 import pickle
 import tracemalloc
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -29,14 +28,14 @@ HEAD = """<mediawiki xmlns="http://www.mediawiki.org/xml/export-0.11/" version="
 TAIL = "</mediawiki>\n"
 
 
-def revision(text: str, timestamp: str = "2020-01-01T00:00:00Z", model: str = "wikitext") -> str:
+def revision(text, timestamp="2020-01-01T00:00:00Z", model="wikitext"):
     return (
         f"<revision><id>7</id><timestamp>{timestamp}</timestamp><contributor><id>9</id>"
         f"</contributor><model>{model}</model><text>{text}</text></revision>"
     )
 
 
-def page(number: int, *revisions: str, namespace: int | None = 0, more: str = "") -> str:
+def page(number, *revisions, namespace=0, more=""):
     ns = "" if namespace is None else f"<ns>{namespace}</ns>"
     return f"  <page>\n    <title>T{number}</title>{ns}<id>{number}</id>{more}\n    {''.join(revisions)}\n  </page>\n"
 
@@ -45,39 +44,39 @@ PAGES = [page(number, revision(f"Text of {number}. " * (number % 7 + 1))) for nu
 DUMP = (HEAD + "".join(PAGES) + TAIL).encode()
 
 
-def multistream(pages_a_stream: int) -> bytes:
+def multistream(pages_a_stream):
     """As Wikimedia packs its dumps: the header, groups of pages and the end are streams."""
     groups = [PAGES[at : at + pages_a_stream] for at in range(0, len(PAGES), pages_a_stream)]
     return b"".join(bz2.compress(part.encode()) for part in [HEAD, *map("".join, groups), TAIL])
 
 
-def reader(path: Path, **settings: Any) -> wikipedia.Reader:
+def reader(path, **settings):
     config = CorpusConfig(name="wiki", reader="wikipedia", path=str(path), **settings)
     return wikipedia.Reader(config, "")
 
 
-def read(path: Path, split_bytes: int = 1 << 40) -> tuple[list[Document], ReadLog]:
+def read(path, split_bytes=1 << 40):
     tally = ReadLog()
     corpus = reader(path)
     splits = corpus.splits(split_bytes)
     return [document for split in splits for document in corpus.read(split, tally)], tally
 
 
-def write(folder: Path, data: bytes | str, name: str = "dump.xml") -> Path:
+def write(folder, data, name="dump.xml"):
     path = folder / name
     path.write_bytes(data.encode() if isinstance(data, str) else data)
     return path
 
 
 @pytest.mark.parametrize("pack", [bytes, bz2.compress, gzip.compress, lambda _: multistream(7)])
-def test_every_packing_gives_the_same_documents(pack: object, tmp_path: Path) -> None:
+def test_every_packing_gives_the_same_documents(pack, tmp_path):
     documents, tally = read(write(tmp_path, pack(DUMP)))  # type: ignore[operator]
     assert [document.id for document in documents] == [f"wiki:{n}" for n in range(40)]
     assert documents[2] == Document("wiki:2", "Text of 2. Text of 2. Text of 2.", title="T2")
     assert not tally
 
 
-def pbzip2(size: int) -> bytes:
+def pbzip2(size):
     """As parallel packers cut: anywhere, in the middle of tags too."""
     return b"".join(bz2.compress(DUMP[at : at + size]) for at in range(0, len(DUMP), size))
 
@@ -86,9 +85,7 @@ PACKED = {"plain": DUMP, "pages": multistream(1), "groups": multistream(7), "any
 
 
 @given(packing=st.sampled_from(sorted(PACKED)), cuts=st.lists(st.integers(0, 99_999), max_size=8))
-def test_each_page_comes_out_once_for_any_cuts(
-    tmp_path_factory: pytest.TempPathFactory, packing: str, cuts: list[int]
-) -> None:
+def test_each_page_comes_out_once_for_any_cuts(tmp_path_factory, packing, cuts):
     data = PACKED[packing]
     path = write(tmp_path_factory.getbasetemp(), data, packing)
     bounds = sorted({0, len(data), *(cut % len(data) for cut in cuts)})
@@ -112,7 +109,7 @@ FAULTS = {
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("pack", [bytes, gzip.compress, bz2.compress])
 @pytest.mark.parametrize("split_bytes", [400, 1 << 40])
-def test_a_page_that_is_no_xml_costs_no_other_page(fault: str, pack: Any, split_bytes: int, tmp_path: Path) -> None:
+def test_a_page_that_is_no_xml_costs_no_other_page(fault, pack, split_bytes, tmp_path):
     bad = FAULTS[fault]
     raw = bad if isinstance(bad, bytes) else bad.encode()
     data = DUMP
@@ -129,7 +126,7 @@ def test_a_page_that_is_no_xml_costs_no_other_page(fault: str, pack: Any, split_
 
 
 @pytest.mark.parametrize("end", [-30, -len(TAIL) - 40])
-def test_a_dump_without_its_end_is_refused_whatever_may_be_skipped(end: int, tmp_path: Path) -> None:
+def test_a_dump_without_its_end_is_refused_whatever_may_be_skipped(end, tmp_path):
     path = write(tmp_path, DUMP.replace(b"Text of 9.", b"\b")[:end])
     corpus = reader(path)
     (split,) = corpus.splits(1 << 40)
@@ -137,7 +134,7 @@ def test_a_dump_without_its_end_is_refused_whatever_may_be_skipped(end: int, tmp
         list(corpus.read(split, ReadLog("skip")))
 
 
-def test_everything_passed_over_is_counted_by_its_reason(tmp_path: Path) -> None:
+def test_everything_passed_over_is_counted_by_its_reason(tmp_path):
     pages = [
         page(1, revision("Text.")),
         page(2, revision("Talk."), namespace=1),
@@ -153,7 +150,7 @@ def test_everything_passed_over_is_counted_by_its_reason(tmp_path: Path) -> None
     assert tally == {"namespace": 1, "redirect": 2, "model": 1, "empty": 3}
 
 
-def test_pages_of_scans_are_read_in_place_of_what_transcludes_them(tmp_path: Path) -> None:
+def test_pages_of_scans_are_read_in_place_of_what_transcludes_them(tmp_path):
     scan = "&lt;noinclude&gt;&lt;pagequality level='4' user='U' /&gt;Gone.&lt;/noinclude&gt;%s&lt;noinclude/&gt;"
     pages = [
         page(1, revision("{{header}}\n&lt;pages index='A.djvu' from=1 to=2 /&gt;")),
@@ -166,25 +163,25 @@ def test_pages_of_scans_are_read_in_place_of_what_transcludes_them(tmp_path: Pat
     assert tally.notes == {"sentences left out that lack the next page": 2}
 
 
-def test_a_page_names_itself(tmp_path: Path) -> None:
+def test_a_page_names_itself(tmp_path):
     documents, _ = read(write(tmp_path, HEAD + page(1, revision("{{PAGENAME}} is a town.")) + TAIL))
     assert documents[0].text == "T1 is a town."
 
 
 @pytest.mark.parametrize("reader_name", ["wikipedia", "wikiextractor"])
-def test_what_becomes_of_holes_is_one_of_two_words(reader_name: str, tmp_path: Path) -> None:
+def test_what_becomes_of_holes_is_one_of_two_words(reader_name, tmp_path):
     path = str(write(tmp_path, DUMP))
     with refused(ConfigError, "leave_out or keep", key="corpus.options.holes"):
         open_corpus(CorpusConfig(name="w", reader=reader_name, path=path, options={"holes": "no"}), "")
 
 
-def test_the_newest_revision_counts_wherever_it_stands(tmp_path: Path) -> None:
+def test_the_newest_revision_counts_wherever_it_stands(tmp_path):
     revisions = [revision(f"Of {year}.", f"{year}-01-01T00:00:00Z") for year in (2019, 2021, 2020)]
     documents, _ = read(write(tmp_path, HEAD + page(1, *revisions) + TAIL))
     assert [document.text for document in documents] == ["Of 2021."]
 
 
-def test_old_dumps_tell_the_namespace_by_the_title_only(tmp_path: Path) -> None:
+def test_old_dumps_tell_the_namespace_by_the_title_only(tmp_path):
     talk = page(2, revision("Talk."), namespace=None).replace("T2", "Diskusjon:T1")
     titled = page(3, revision("Text."), namespace=None).replace("T3", "Alien: Part 3")
     documents, tally = read(write(tmp_path, HEAD + talk + titled + TAIL))
@@ -192,25 +189,25 @@ def test_old_dumps_tell_the_namespace_by_the_title_only(tmp_path: Path) -> None:
     assert tally == {"namespace": 1}
 
 
-def test_the_dump_names_its_own_namespaces(tmp_path: Path) -> None:
+def test_the_dump_names_its_own_namespaces(tmp_path):
     text = "[[Pictura:A.jpg|thumb|b]]Text.[[Ordo:C]]"
     documents, _ = read(write(tmp_path, HEAD + page(1, revision(text)) + TAIL))
     assert documents[0].text == "Text."
 
 
-def test_utf16_is_read_in_one_part(tmp_path: Path) -> None:
+def test_utf16_is_read_in_one_part(tmp_path):
     documents, _ = read(write(tmp_path, DUMP.decode().encode("utf-16")), 1000)
     assert len(documents) == 40
 
 
-def test_indices_beside_a_dump_are_passed_by(tmp_path: Path) -> None:
+def test_indices_beside_a_dump_are_passed_by(tmp_path):
     write(tmp_path, multistream(7), "xx-multistream.xml.bz2")
     write(tmp_path, bz2.compress(b"1:2:T"), "xx-multistream-index.txt.bz2")
     assert len(read(tmp_path)[0]) == 40
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_a_limit_chooses_among_dumps_alone(seed: int, tmp_path: Path) -> None:
+def test_a_limit_chooses_among_dumps_alone(seed, tmp_path):
     write(tmp_path, multistream(7), "xx-multistream.xml.bz2")
     write(tmp_path, bz2.compress(b"1:2:T" * 999), "xx-multistream-index.txt.bz2")
     splits = reader(tmp_path, limit="10", limit_seed=seed).splits(10**6)
@@ -228,7 +225,7 @@ def test_a_limit_chooses_among_dumps_alone(seed: int, tmp_path: Path) -> None:
         ("<page><title>A</title></page>", "line 1: .*<page>"),
     ],
 )
-def test_broken_xml_is_an_error_with_its_place(data: str, message: str, tmp_path: Path) -> None:
+def test_broken_xml_is_an_error_with_its_place(data, message, tmp_path):
     path = write(tmp_path, data)
     with refused(InputError, message, path=str(path)):
         read(path)
@@ -237,14 +234,14 @@ def test_broken_xml_is_an_error_with_its_place(data: str, message: str, tmp_path
 @pytest.mark.parametrize("cut", [1, 9, 40, 300, 1000, len(bz2.compress(TAIL.encode()))])  # the last: a whole stream
 @pytest.mark.parametrize("split_bytes", [300, 500, 1 << 40])
 @pytest.mark.parametrize("packing", ["plain", "groups", "pages"])
-def test_no_truncated_dump_reads_as_whole(packing: str, split_bytes: int, cut: int, tmp_path: Path) -> None:
+def test_no_truncated_dump_reads_as_whole(packing, split_bytes, cut, tmp_path):
     data = PACKED[packing].rstrip()
     with pytest.raises(InputError, match=r"dump\.xml: "):
         read(write(tmp_path, data[:-cut]), split_bytes)
 
 
 @pytest.mark.parametrize("begin", ["\x01", HEAD])
-def test_xml_broken_by_a_damaged_block_is_reported_as_damage(begin: str, tmp_path: Path) -> None:
+def test_xml_broken_by_a_damaged_block_is_reported_as_damage(begin, tmp_path):
     """What a block unpacks to is handed out before its checksum is compared."""
     data = bytearray(bz2.compress(f"{begin}<page><title>A</page>".encode()))
     with pytest.raises(InputError, match=r"bzip2 -t .*dump\.xml"):
@@ -254,7 +251,7 @@ def test_xml_broken_by_a_damaged_block_is_reported_as_damage(begin: str, tmp_pat
         read(write(tmp_path, bytes(data)))
 
 
-def test_the_reader_travels_to_workers(tmp_path: Path) -> None:
+def test_the_reader_travels_to_workers(tmp_path):
     path = write(tmp_path, DUMP)
     corpus = reader(path)
     first = list(corpus.read(FileRange(str(path), 0, len(DUMP)), ReadLog()))
@@ -263,8 +260,8 @@ def test_the_reader_travels_to_workers(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_memory_is_flat_in_the_size_of_the_dump(tmp_path: Path) -> None:
-    def peak(pages: int) -> int:
+def test_memory_is_flat_in_the_size_of_the_dump(tmp_path):
+    def peak(pages):
         data = HEAD + "".join(page(n, revision("Some text. " * 500)) for n in range(pages)) + TAIL
         path = write(tmp_path, bz2.compress(data.encode()))
         tracemalloc.start()
@@ -292,7 +289,7 @@ def test_memory_is_flat_in_the_size_of_the_dump(tmp_path: Path) -> None:
         ("dumpster-dive-smallwiki.xml", 895, 2004),
     ],
 )
-def test_real_dumps_account_for_every_page(shared_data: Path, name: str, documents: int, total: int) -> None:
+def test_real_dumps_account_for_every_page(shared_data, name, documents, total):
     found, tally = read(shared_data / "wiki_xml" / name)
     assert len(found) == documents
     assert len(found) + tally.total() == total
@@ -300,7 +297,7 @@ def test_real_dumps_account_for_every_page(shared_data: Path, name: str, documen
 
 @pytest.mark.shared_data
 @pytest.mark.parametrize("name", ["json-wikipedia-redirect.xml", "wikihadoop-page_sample-history.xml"])
-def test_real_malformed_files_are_errors(shared_data: Path, name: str) -> None:
+def test_real_malformed_files_are_errors(shared_data, name):
     path = shared_data / "wiki_xml" / name
     with refused(InputError, "<page>", path=str(path), line=1):
         read(path)

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from pipeline.records import metrics
-from pipeline.records.manifest import Manifest
 from pipeline.records.metrics import Conversion, CorpusCounts, PairScore, Score, TrainingSummary
 from tests.support import finished
 
@@ -21,12 +20,12 @@ OLD = json.loads((Path(__file__).parent / "golden" / "figures_1.json").read_text
 RECORDS = [CorpusCounts, TrainingSummary, Score, Conversion]
 
 
-def manifest(stage: str, **found: object) -> Manifest:
+def manifest(stage, **found):
     return finished.manifest(stage, figures=found, seconds=7200.0)
 
 
 @pytest.mark.parametrize("kind", RECORDS)
-def test_a_record_has_all_that_an_older_release_wrote(kind: type[metrics.Record]) -> None:
+def test_a_record_has_all_that_an_older_release_wrote(kind):
     before = OLD[kind.stage]
     now = json.loads(json.dumps(kind.from_json(before).to_json()))
     assert now.pop("schema") == metrics.SCHEMA
@@ -34,7 +33,7 @@ def test_a_record_has_all_that_an_older_release_wrote(kind: type[metrics.Record]
 
 
 @pytest.mark.parametrize("kind", RECORDS)
-def test_a_record_is_the_same_read_again(kind: type[metrics.Record]) -> None:
+def test_a_record_is_the_same_read_again(kind):
     found = kind.from_json(OLD[kind.stage])
     assert kind.from_json(json.loads(json.dumps(found.to_json()))) == found
     newer = found.to_json() | {"schema": 99, "of_a_later_release": {}}
@@ -42,12 +41,12 @@ def test_a_record_is_the_same_read_again(kind: type[metrics.Record]) -> None:
 
 
 @pytest.mark.parametrize("kind", RECORDS)
-def test_what_was_not_noted_is_missing_and_no_error(kind: type[metrics.Record]) -> None:
+def test_what_was_not_noted_is_missing_and_no_error(kind):
     found = kind.of(manifest(kind.stage, task="x"))
     assert found.to_json() == kind.from_json({"task": "x"}).to_json()
 
 
-def test_numbers_of_a_corpus_add_up() -> None:
+def test_numbers_of_a_corpus_add_up():
     counts = CorpusCounts.from_json(OLD["prepare"])
     assert (counts.written, counts.found) == (6, 6)
     assert counts.instances == counts.train + counts.held_out == sum(counts.lengths.values())
@@ -59,12 +58,12 @@ def test_numbers_of_a_corpus_add_up() -> None:
     assert (skipped.written, skipped.found) == (6, 9)
 
 
-def test_counters_are_written_as_they_are() -> None:
+def test_counters_are_written_as_they_are():
     found = CorpusCounts.from_json({"documents": Counter({"read": 5, "written": 5})})
     assert found.to_json()["documents"] == {"read": 5, "written": 5}
 
 
-def test_the_time_of_a_training_is_that_of_its_manifest() -> None:
+def test_the_time_of_a_training_is_that_of_its_manifest():
     found = TrainingSummary.of(manifest("train", **OLD["train"]))
     assert found.hours == 2
     assert "seconds" not in found.to_json()
@@ -73,7 +72,7 @@ def test_the_time_of_a_training_is_that_of_its_manifest() -> None:
     assert "not finite" in replace(found, validation={}).line
 
 
-def test_sets_that_a_model_was_scored_on_too_are_scores() -> None:
+def test_sets_that_a_model_was_scored_on_too_are_scores():
     also = {"mnli_mm": {"title": "MNLI-mm", "metric": "accuracy", "score": 0.61, "baseline": 0.4}}
     whole = {"task": "mnli", "sample": False, "rows": {"train": 5, "dev": 3}, "also": also}
     found = Score.from_json(whole)
@@ -82,18 +81,18 @@ def test_sets_that_a_model_was_scored_on_too_are_scores() -> None:
     assert (other.task, other.title, other.score, other.rows) == ("mnli_mm", "MNLI-mm", 0.61, {"train": 5})
 
 
-def test_pairs_are_told_by_their_tables() -> None:
+def test_pairs_are_told_by_their_tables():
     assert isinstance(Score.from_json({"task": "blimp", "tables": {}}), PairScore)
     assert not isinstance(Score.from_json({"task": "rte"}), PairScore)
 
 
 @pytest.mark.parametrize(("metric", "title"), [("f1", "f1 of no"), ("accuracy", "accuracy"), ("matthews", "matthews")])
-def test_the_label_that_a_metric_is_of_is_said(metric: str, title: str) -> None:
+def test_the_label_that_a_metric_is_of_is_said(metric, title):
     assert Score(task="x", metric=metric, positive="no").metric_title == title
     assert Score(task="x", metric=metric).metric_title == metric
 
 
-def test_means_over_seeds_are_of_what_all_have() -> None:
+def test_means_over_seeds_are_of_what_all_have():
     part = Score(task="y", score=0.2)
     scores = [Score(task="x", score=0.5, baseline=0.4, also={"y": part}), Score(task="x", score=1)]
     found = scores[0].of_seeds(scores)
@@ -104,13 +103,13 @@ def test_means_over_seeds_are_of_what_all_have() -> None:
     assert trainings[0].of_seeds([trainings[0], TrainingSummary()]).accuracy == 0.25
 
 
-def test_the_mean_of_what_is_not_finite_is_not_finite() -> None:
+def test_the_mean_of_what_is_not_finite_is_not_finite():
     assert all(math.isnan(value or 0.0) for value in metrics.mean_of([math.nan, 0.5]))
     assert metrics.mean_of([0.5]) == (0.5, None)
 
 
 @given(st.lists(st.floats(-1e3, 1e3), min_size=2, max_size=9))
-def test_mean_and_deviation_over_seeds_are_scipys(values: list[float]) -> None:
+def test_mean_and_deviation_over_seeds_are_scipys(values):
     mean, deviation = metrics.mean_of(values)
     assert mean == pytest.approx(stats.tmean(values), abs=1e-9)
     assert deviation == pytest.approx(stats.tstd(values), abs=1e-9)

@@ -4,7 +4,6 @@ import dataclasses
 import json
 import re
 import sys
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -26,7 +25,7 @@ TEXT = st.text(max_size=20) | st.sampled_from(
 FLOATS = st.floats(allow_nan=False, allow_infinity=False)
 
 
-def config(**changes: object) -> PrepareConfig:
+def config(**changes):
     values: dict[str, object] = {
         "corpus": CorpusConfig(name="c", reader="text"),
         "runner": RunnerConfig(),
@@ -37,7 +36,7 @@ def config(**changes: object) -> PrepareConfig:
     return PrepareConfig(**(values | changes))  # type: ignore[arg-type]
 
 
-def recorded(workdir: Path, made: PrepareConfig) -> Run:
+def recorded(workdir, made):
     """Write the record of a run of one stage."""
     node = StageRecord(name="prepare", kind="prepare", config=made, needs=("vocab",), fingerprint="f", reason=None)
     run = Run(
@@ -47,11 +46,11 @@ def recorded(workdir: Path, made: PrepareConfig) -> Run:
     return run
 
 
-def stage_of(run: Run, *words: str) -> PrepareConfig:
+def stage_of(run, *words):
     return run_file.config_of(f"{run.place}#prepare", PrepareConfig, list(words))
 
 
-def test_a_process_composes_nothing_to_know_its_settings(tmp_path: Path) -> None:
+def test_a_process_composes_nothing_to_know_its_settings(tmp_path):
     """Nor does it load what only composing needs."""
     run = recorded(tmp_path, config())
     line = (
@@ -68,9 +67,7 @@ def test_a_process_composes_nothing_to_know_its_settings(tmp_path: Path) -> None
     st.lists(TEXT, max_size=3),
     st.dictionaries(TEXT, TEXT | st.integers() | st.floats(allow_nan=False, allow_infinity=False)),
 )
-def test_any_value_comes_back(
-    tmp_path_factory: pytest.TempPathFactory, text: str, banned: list[str], options: dict[str, object]
-) -> None:
+def test_any_value_comes_back(tmp_path_factory, text, banned, options):
     run = recorded(
         tmp_path_factory.mktemp("record"),
         config(
@@ -83,7 +80,7 @@ def test_any_value_comes_back(
     assert run_document.read(run.place) == run
 
 
-def test_words_change_what_the_record_says(tmp_path: Path) -> None:
+def test_words_change_what_the_record_says(tmp_path):
     run = recorded(tmp_path, config())
     changed = stage_of(run, "seed=3", "corpus.language=vi", "force=true", 'out="1"')
     assert changed == config(seed=3, corpus=CorpusConfig(name="c", reader="text", language="vi"), force=True, out="1")
@@ -94,7 +91,7 @@ def test_words_change_what_the_record_says(tmp_path: Path) -> None:
         stage_of(run, "corpus.language=#")
 
 
-def test_only_its_owner_reads_it_and_no_secret_is_in_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_its_owner_reads_it_and_no_secret_is_in_it(tmp_path, monkeypatch):
     monkeypatch.setenv("FTP_PASS", "it's mine")
     parts = {"a": {"path": "ftp://h/it's mine"}}
     signed = CorpusConfig(name="c", reader="text", path="https://h/a.gz?sig=0123456789", parts=parts)
@@ -110,7 +107,7 @@ def test_only_its_owner_reads_it_and_no_secret_is_in_it(tmp_path: Path, monkeypa
 @pytest.mark.parametrize(
     "content", [None, b"", b"[1]", b"{", b"\xff", b'{"version": 2}', b'{"version": 1, "stages": 3}']
 )
-def test_a_file_that_is_no_record_is_named(tmp_path: Path, content: bytes | None) -> None:
+def test_a_file_that_is_no_record_is_named(tmp_path, content):
     path = tmp_path / "run.json"
     if content is not None:
         path.write_bytes(content)
@@ -119,14 +116,14 @@ def test_a_file_that_is_no_record_is_named(tmp_path: Path, content: bytes | None
     assert (caught.value.path or "").startswith(str(path))
 
 
-def test_a_record_of_other_code_is_refused(tmp_path: Path) -> None:
+def test_a_record_of_other_code_is_refused(tmp_path):
     run = dataclasses.replace(recorded(tmp_path, config()), code="0.0+1")
     run.write()
     with pytest.raises(InputError, match=r"images of one build"):
         run_document.read(run.place)
 
 
-def test_a_stage_runs_from_a_record(tmp_path: Path) -> None:
+def test_a_stage_runs_from_a_record(tmp_path):
     (tmp_path / "a.txt").write_text("Some text.")
     corpus = CorpusConfig(name="c", reader="text", path=f"{tmp_path}/a.txt")
     run = recorded(tmp_path, config(vocab=f"{tmp_path}/none", corpus=corpus, out=f"{tmp_path}/out"))

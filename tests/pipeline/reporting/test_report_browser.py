@@ -3,8 +3,6 @@
 import html
 import json
 import re
-from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -41,7 +39,7 @@ LOOK = """<script>addEventListener("load", () => {
 
 
 @pytest.fixture(scope="module")
-def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def page(tmp_path_factory):
     """A report with every kind of section."""
     work = tmp_path_factory.mktemp("work")
     make_work(work)
@@ -99,7 +97,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("width", [390, 1280])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_the_page_is_readable(drawn: Callable[..., str], page: Path, tmp_path: Path, width: int, scheme: str) -> None:
+def test_the_page_is_readable(drawn, page, tmp_path, width, scheme):
     looked = tmp_path / "page.html"
     content = html.escape(page.read_text(encoding="utf-8") + LOOK)
     # No window of a browser is as narrow as a phone, but a frame is.

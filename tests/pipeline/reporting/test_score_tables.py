@@ -2,8 +2,6 @@
 
 import json
 import re
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,7 +13,7 @@ from tests.pipeline.test_report import configure, manifest, page, pairs_figures,
 
 
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
-def test_all_that_one_seed_has_alone_is_of_the_seed_with_the_baselines(order: tuple[int, int], tmp_path: Path) -> None:
+def test_all_that_one_seed_has_alone_is_of_the_seed_with_the_baselines(order, tmp_path):
     stages: list[str] = []
     for seed in order:
         end = f"-seed{seed}" if seed else ""
@@ -33,7 +31,7 @@ def test_all_that_one_seed_has_alone_is_of_the_seed_with_the_baselines(order: tu
     assert "samples and the curves elsewhere are of seed 0" in text
 
 
-def test_learning_curves_of_minimal_pairs_are_drawn_a_line_per_seed(tmp_path: Path) -> None:
+def test_learning_curves_of_minimal_pairs_are_drawn_a_line_per_seed(tmp_path):
     for seed in (0, 1, 5):
         points = [
             {"words": words, "tokens": None, "step": None, "score": score, "phenomena": {}}
@@ -47,7 +45,7 @@ def test_learning_curves_of_minimal_pairs_are_drawn_a_line_per_seed(tmp_path: Pa
     assert "words seen" in figure
 
 
-def test_evaluations_of_one_title_have_rows_of_their_own(tmp_path: Path) -> None:
+def test_evaluations_of_one_title_have_rows_of_their_own(tmp_path):
     for seed in (0, 1):
         end = f"-seed{seed}" if seed else ""
         for name, score in (("evaluate-blimp", 0.6), ("evaluate-curve-blimp", 0.8)):
@@ -65,7 +63,7 @@ def test_evaluations_of_one_title_have_rows_of_their_own(tmp_path: Path) -> None
     }
 
 
-def with_all_paradigms(figures: dict[str, Any]) -> dict[str, Any]:
+def with_all_paradigms(figures):
     """The same with all paradigms of BLiMP, of which the others are of another phenomenon."""
     tables = figures["tables"]
     entry = tables["macro"] | {"phenomenon": "others"}
@@ -74,13 +72,13 @@ def with_all_paradigms(figures: dict[str, Any]) -> dict[str, Any]:
     return figures | {"tables": tables | {"paradigms": every}}
 
 
-def points(*millions: int) -> list[dict[str, Any]]:
+def points(*millions):
     """Scores of checkpoints after as many words."""
     common = {"tokens": None, "interval": [0, 1], "phenomena": {"island_effects": 0.5}}
     return [{"name": f"chck_{n}M", "step": n, "words": n * 1_000_000, "score": n / 10, **common} for n in millions]
 
 
-def test_a_part_of_the_paradigms_is_not_compared_with_scores_over_all(tmp_path: Path) -> None:
+def test_a_part_of_the_paradigms_is_not_compared_with_scores_over_all(tmp_path):
     figures = pairs_figures()
     folder = tmp_path / "evaluate-blimp"
     manifest(folder, "evaluate", "e", {"pretrained": "c"}, **figures)
@@ -92,7 +90,7 @@ def test_a_part_of_the_paradigms_is_not_compared_with_scores_over_all(tmp_path: 
     assert "not scored" not in minimal_pair_tables.note(score)
 
 
-def test_checkpoints_are_drawn_over_the_words_that_they_have_seen(tmp_path: Path) -> None:
+def test_checkpoints_are_drawn_over_the_words_that_they_have_seen(tmp_path):
     figures = pairs_figures(checkpoints=points(1, 2, 3))
     manifest(tmp_path / "evaluate-blimp", "evaluate", "e", {"pretrained": "c"}, **figures)
     text = page(tmp_path)
@@ -100,7 +98,7 @@ def test_checkpoints_are_drawn_over_the_words_that_they_have_seen(tmp_path: Path
     assert "Phenomena 1 to 1" in text
 
 
-def test_the_curve_of_some_pairs_joins_the_table_of_all(tmp_path: Path) -> None:
+def test_the_curve_of_some_pairs_joins_the_table_of_all(tmp_path):
     whole = with_all_paradigms(pairs_figures())
     manifest(tmp_path / "evaluate-blimp", "evaluate", "e", {"pretrained": "c"}, **whole)
     figures = pairs_figures(checkpoints=points(0, 1), baseline=None, baseline_tables=None)
@@ -121,7 +119,7 @@ def test_the_curve_of_some_pairs_joins_the_table_of_all(tmp_path: Path) -> None:
     assert scores[names.index("BabyLM RoBERTa-base, 10M words")] == 69.5
 
 
-def test_scores_over_converted_checkpoints_are_drawn_where_nothing_is_fine_tuned(tmp_path: Path) -> None:
+def test_scores_over_converted_checkpoints_are_drawn_where_nothing_is_fine_tuned(tmp_path):
     for step in (100, 200):
         manifest(tmp_path / f"convert-{step}", "convert", "f", {}, step=step)
         manifest(tmp_path / f"evaluate-{step}", "evaluate", "e", {}, **pairs_figures())

@@ -1,7 +1,6 @@
 """All stages of a run reach W&B's files, once each, in the run's group."""
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -38,7 +37,7 @@ FIGURES: dict[str, dict[str, Any]] = {
 CHAIN = dict(zip(list(FIGURES)[1:], list(FIGURES), strict=False))  # a stage reads the one before
 
 
-def write(work: Path, name: str, fingerprint: str, *more: str) -> None:
+def write(work, name, fingerprint, *more):
     """Write a stage's folder, whose manifest names `more` files."""
     (work / name / "a").mkdir(parents=True, exist_ok=True)
     (work / name / "a" / "b.bin").write_bytes(b"abc")
@@ -56,7 +55,7 @@ def write(work: Path, name: str, fingerprint: str, *more: str) -> None:
 
 
 @pytest.fixture
-def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def work(tmp_path, monkeypatch):
     """A finished run."""
     for name in ("WANDB_API_KEY", "WANDB_RUN_GROUP", "WANDB_TAGS", "WANDB_MODE"):
         monkeypatch.delenv(name, raising=False)
@@ -69,14 +68,12 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return work
 
 
-def log(work: Path) -> None:
+def log(work):
     wandb_stages.log(work, wandb_stages.finished_in(work), "bert")
     wandb.teardown()  # its service writes until it ends
 
 
-def test_every_stage_is_one_run_of_the_group_with_an_artifact_of_references(
-    work: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_stage_is_one_run_of_the_group_with_an_artifact_of_references(work, monkeypatch):
     monkeypatch.setenv("WANDB_TAGS", "devlin,abc123")
     log(work)
     runs = {run.display_name: run for run in of(work, "run")}
@@ -104,7 +101,7 @@ def test_every_stage_is_one_run_of_the_group_with_an_artifact_of_references(
     assert not any(entry.local_path for one in found.values() for entry in one.manifest.contents)
 
 
-def test_a_stage_is_logged_once_until_it_is_made_again(work: Path) -> None:
+def test_a_stage_is_logged_once_until_it_is_made_again(work):
     log(work)
     log(work)
     assert len(of(work, "run")) == 4
@@ -114,13 +111,13 @@ def test_a_stage_is_logged_once_until_it_is_made_again(work: Path) -> None:
     assert sorted(names) == sorted([*FIGURES, "evaluate-rte"])
 
 
-def test_a_failure_of_weights_and_biases_is_a_warning(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_failure_of_weights_and_biases_is_a_warning(work, capsys):
     (work / "wandb").write_text("not a folder")
     log(work)
     assert capsys.readouterr().out.count("warning: ") == 1
 
 
-def test_a_report_logs_if_asked() -> None:
+def test_a_report_logs_if_asked():
     assert configured("report").tracking.name == "none"
     settings = configured("report", "tracking=wandb", "tracking.project=ours")
     assert (settings.tracking.name, settings.tracking.project) == ("wandb", "ours")

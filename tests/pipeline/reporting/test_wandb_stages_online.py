@@ -1,8 +1,6 @@
 """With a key, all finished stages are on W&B's service, with what each was made from."""
 
 import json
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -28,7 +26,7 @@ for time in ("first", "second"):
 
 
 @pytest.fixture
-def work(tmp_path: Path) -> Path:
+def work(tmp_path):
     """A finished run, whose first stage was logged offline."""
     work = tmp_path / "wiki"
     for name in FIGURES:
@@ -44,7 +42,7 @@ def work(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def server() -> Iterator[WandbServer]:
+def server():
     """W&B's interface on loopback, with what training has logged itself."""
     made = WandbServer()
     summary = json.dumps({"train/loss": 2.0, "_step": 9})
@@ -54,7 +52,7 @@ def server() -> Iterator[WandbServer]:
     made.stop()
 
 
-def test_every_stage_is_on_the_service_once(work: Path, server: WandbServer) -> None:
+def test_every_stage_is_on_the_service_once(work, server):
     online = environment(work, WANDB_BASE_URL=server.url, WANDB_API_KEY=KEY)
     done = forked.fresh("-c", LOG, work, env=online)
     assert done.returncode == 0, done.stderr

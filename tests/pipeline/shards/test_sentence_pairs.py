@@ -9,16 +9,14 @@ from hypothesis import strategies as st
 
 from pipeline.common import counter_rng
 from pipeline.shards.holdout import document_hash, is_held_out
-from pipeline.shards.sentence_pairs import Documents, Pairs, gather, next_sentence_pairs
+from pipeline.shards.sentence_pairs import Pairs, gather, next_sentence_pairs
 from tests.pipeline.shards.made_documents import documents_of, owners
 from tests.support.examples import examples
 
 Pair = tuple[list[int], list[int], bool]
 
 
-def reference_pairs(
-    lengths: list[list[int]], max_tokens: int, short: float, key: np.uint64, by_order: bool = False
-) -> list[Pair]:
+def reference_pairs(lengths, max_tokens, short, key, by_order=False):
     """One document after the other, one token after the other, as the published code does it."""
     corpus = documents_of(lengths)
     token = iter(range(len(corpus.tokens)))
@@ -27,7 +25,7 @@ def reference_pairs(
     for number, document in enumerate(documents):
         own = counter_rng.random_bits(key, corpus.keys)[number : number + 1]
 
-        def uniform(position: int, own: np.ndarray = own) -> float:
+        def uniform(position, own=own):
             return float(counter_rng.uniform(own, position)[0])
 
         target = max_tokens
@@ -75,7 +73,7 @@ def reference_pairs(
     return [pair for _, _, pair in sorted(found, key=lambda item: item[:2])]
 
 
-def truncated(a: list[int], b: list[int], limit: int, own: np.ndarray, turn: int) -> tuple[list[int], list[int]]:
+def truncated(a, b, limit, own, turn):
     """Drop a token of the longer one, front or back, until both fit."""
     bits = {id(a): counter_rng.random_bits(own, 8 * turn + 4), id(b): counter_rng.random_bits(own, 8 * turn + 5)}
     dropped = {id(a): 0, id(b): 0}
@@ -88,14 +86,14 @@ def truncated(a: list[int], b: list[int], limit: int, own: np.ndarray, turn: int
     return a, b
 
 
-def pairs_of(lengths: list[list[int]], max_tokens: int, short: float) -> Pairs:
+def pairs_of(lengths, max_tokens, short):
     """The pairs of documents whose sentences have these lengths."""
     key, chosen = counter_rng.key(0, "pairs"), np.arange(len(lengths))
     pairs = next_sentence_pairs(documents_of(lengths), max_tokens, short, key, chosen, by_order=False)
     return pairs[pairs.b_len > 0]
 
 
-def vectorised_pairs(documents: Documents, *rest: object, by_order: bool = False) -> list[Pair]:
+def vectorised_pairs(documents, *rest, by_order=False):
     """The same as lists."""
     chosen = np.arange(len(documents))
     pairs = next_sentence_pairs(documents, *rest, chosen, by_order=by_order)  # type: ignore[arg-type]
@@ -112,9 +110,7 @@ corpora = st.lists(st.lists(st.integers(1, 40), min_size=1, max_size=12), min_si
 
 @settings(max_examples=examples(300), deadline=None)
 @given(corpora, st.integers(5, 60), st.sampled_from([0.0, 0.1, 1.0]), st.integers(0, 99), st.booleans())
-def test_pairs_equal_the_plain_algorithm(
-    lengths: list[list[int]], max_tokens: int, short: float, seed: int, by_order: bool
-) -> None:
+def test_pairs_equal_the_plain_algorithm(lengths, max_tokens, short, seed, by_order):
     key = counter_rng.key(seed, "pairs")
     found = vectorised_pairs(documents_of(lengths), max_tokens, short, key, by_order=by_order)
     assert found == reference_pairs(lengths, max_tokens, short, key, by_order)
@@ -122,9 +118,7 @@ def test_pairs_equal_the_plain_algorithm(
 
 @settings(max_examples=examples(100), deadline=None)
 @given(corpora, corpora, st.integers(5, 60), st.integers(0, 99))
-def test_a_bucket_has_the_pairs_that_it_has_alone(
-    first: list[list[int]], second: list[list[int]], max_tokens: int, seed: int
-) -> None:
+def test_a_bucket_has_the_pairs_that_it_has_alone(first, second, max_tokens, seed):
     both, count, key = documents_of([*first, *second]), len(first), counter_rng.key(seed, "pairs")
     parts = [
         replace(
@@ -143,7 +137,7 @@ def test_a_bucket_has_the_pairs_that_it_has_alone(
 
 @settings(max_examples=examples(100), deadline=None)
 @given(corpora, st.integers(5, 60), st.integers(0, 99))
-def test_by_order_pairs_are_neighbours_in_or_out_of_order(lengths: list[list[int]], max_tokens: int, seed: int) -> None:
+def test_by_order_pairs_are_neighbours_in_or_out_of_order(lengths, max_tokens, seed):
     documents = documents_of(lengths)
     key = counter_rng.key(seed, "x")
     owner = owners(lengths)
@@ -157,7 +151,7 @@ def test_by_order_pairs_are_neighbours_in_or_out_of_order(lengths: list[list[int
 
 @settings(max_examples=examples(200), deadline=None)
 @given(corpora, st.integers(5, 60), st.integers(0, 99))
-def test_segments_are_slices_within_the_limit(lengths: list[list[int]], max_tokens: int, seed: int) -> None:
+def test_segments_are_slices_within_the_limit(lengths, max_tokens, seed):
     documents = documents_of(lengths)
     owner = owners(lengths)
     for a, b, is_random in vectorised_pairs(documents, max_tokens, 0.1, counter_rng.key(seed, "x")):
@@ -175,7 +169,7 @@ def test_segments_are_slices_within_the_limit(lengths: list[list[int]], max_toke
 
 @settings(max_examples=examples(100), deadline=None)
 @given(corpora.filter(lambda c: len(c) > 1), st.integers(0, 99))
-def test_without_truncation_no_token_of_a_document_is_lost(lengths: list[list[int]], seed: int) -> None:
+def test_without_truncation_no_token_of_a_document_is_lost(lengths, seed):
     documents = documents_of(lengths)
     owner = owners(lengths)
     covered: set[int] = set()
@@ -186,7 +180,7 @@ def test_without_truncation_no_token_of_a_document_is_lost(lengths: list[list[in
 
 @settings(max_examples=examples(100), deadline=None)
 @given(corpora, st.integers(2, 60))
-def test_sentences_that_do_not_fit_are_cut_and_others_are_not(lengths: list[list[int]], longest: int) -> None:
+def test_sentences_that_do_not_fit_are_cut_and_others_are_not(lengths, longest):
     documents = documents_of(lengths)
     fitted = documents.fitted(longest)
     sizes, bounds = np.diff(fitted.sentences), set(fitted.sentences.tolist())
@@ -202,14 +196,14 @@ def test_sentences_that_do_not_fit_are_cut_and_others_are_not(lengths: list[list
 
 @settings(max_examples=examples(100), deadline=None)
 @given(corpora, st.integers(5, 60), st.integers(0, 99))
-def test_covered_tokens_are_counted_once(lengths: list[list[int]], max_tokens: int, seed: int) -> None:
+def test_covered_tokens_are_counted_once(lengths, max_tokens, seed):
     documents, chosen = documents_of(lengths), np.arange(len(lengths))
     key = counter_rng.key(seed, "x")
     pairs = next_sentence_pairs(documents, max_tokens, 0.1, key, chosen, by_order=False)
     assert pairs.covered() == len(set(gather(documents.tokens, pairs)[0].tolist()))
 
 
-def test_statistics_are_those_of_the_published_code() -> None:
+def test_statistics_are_those_of_the_published_code():
     """Lengths as English sentences have them: about 24 word pieces, long documents."""
     draws = np.random.default_rng(0)
     lengths = [
@@ -222,13 +216,13 @@ def test_statistics_are_those_of_the_published_code() -> None:
     assert 110 < total.mean() < 120
 
 
-def test_a_corpus_of_one_document_has_no_random_next() -> None:
+def test_a_corpus_of_one_document_has_no_random_next():
     pairs = pairs_of([[5] * 40], 30, 0.0)
     assert len(pairs) > 3
     assert not pairs.is_random_next.any()
 
 
-def test_many_rows_are_gathered_as_a_loop_does() -> None:
+def test_many_rows_are_gathered_as_a_loop_does():
     draws = np.random.default_rng(0)
     starts, lengths = draws.integers(0, 900, 20_000), draws.integers(0, 4, 20_000)
     values, offsets = gather(np.arange(1000), Pairs.single(starts, lengths))
@@ -238,17 +232,17 @@ def test_many_rows_are_gathered_as_a_loop_does() -> None:
     assert offsets.tolist() == [0, *np.cumsum(lengths)]
 
 
-def test_no_documents_give_no_pairs() -> None:
+def test_no_documents_give_no_pairs():
     assert len(pairs_of([], 30, 0.0)) == 0
 
 
 @pytest.mark.parametrize("share", [0.0, 0.01, 0.3])
-def test_the_share_of_held_out_documents_is_as_asked(share: float) -> None:
+def test_the_share_of_held_out_documents_is_as_asked(share):
     count = sum(is_held_out(document_hash(str(n)), share) for n in range(20_000))
     assert abs(count / 20_000 - share) < 0.01
 
 
-def test_the_lowest_hashes_are_held_out_and_none_of_no_share() -> None:
+def test_the_lowest_hashes_are_held_out_and_none_of_no_share():
     places = [bytes(16), (2**63 - 1).to_bytes(8, "big") + bytes(8), (2**63).to_bytes(8, "big") + bytes(8), b"\xff" * 16]
     found = [[is_held_out(place, share) for place in places] for share in (0.0, 0.5, 1.0)]
     assert found == [[False] * 4, [True, True, False, False], [True] * 4]

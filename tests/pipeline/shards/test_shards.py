@@ -3,7 +3,6 @@
 import dataclasses
 import itertools
 import json
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -22,11 +21,11 @@ from tests.support.examples import examples
 from tests.support.refusals import refused
 
 
-def info(vocab_size: int = 100, split: str = "train") -> ShardInfo:
+def info(vocab_size=100, split="train"):
     return ShardInfo(split=split, pairs="nsp", tokenizer="abc", vocab_size=vocab_size, sequence_length=16, seed=0)
 
 
-def write(path: Path, rows: list[list[int]], vocab_size: int = 100) -> None:
+def write(path, rows, vocab_size=100):
     lengths = [len(row) for row in rows]
     write_shard(
         path,
@@ -40,7 +39,7 @@ def write(path: Path, rows: list[list[int]], vocab_size: int = 100) -> None:
 
 @settings(max_examples=examples(30), deadline=None)
 @given(st.lists(st.lists(st.integers(0, 99), max_size=13), min_size=1, max_size=40))
-def test_rows_come_back(tmp_path_factory: pytest.TempPathFactory, rows: list[list[int]]) -> None:
+def test_rows_come_back(tmp_path_factory, rows):
     path = tmp_path_factory.mktemp("shards") / "train-00000-of-00001.arrow"
     write(path, rows)
     shard = open_shard(path)
@@ -51,21 +50,21 @@ def test_rows_come_back(tmp_path_factory: pytest.TempPathFactory, rows: list[lis
     assert shard.is_random_next.tolist() == [len(row) % 3 == 0 for row in rows]
 
 
-def test_large_vocabularies_take_four_bytes(tmp_path: Path) -> None:
+def test_large_vocabularies_take_four_bytes(tmp_path):
     write(tmp_path / "train-0.arrow", [[70_000, 1]], vocab_size=70_001)
     assert open_shard(tmp_path / "train-0.arrow").values.tolist() == [70_000, 1]
     write(tmp_path / "train-1.arrow", [[65_535, 1]], vocab_size=65_536)
     assert open_shard(tmp_path / "train-1.arrow").values.dtype == np.uint16
 
 
-def test_bytes_are_a_function_of_the_rows(tmp_path: Path) -> None:
+def test_bytes_are_a_function_of_the_rows(tmp_path):
     for name in ("a", "b"):
         write(tmp_path / name, [[1, 2, 3], [4]])
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
 
 
 @pytest.mark.parametrize(("size", "dtype"), [(2**15, np.uint16), (2**15 + 1, np.uint32), (2**16 + 1, np.uint32)])
-def test_marks_of_words_are_the_top_bit_of_an_id(tmp_path: Path, size: int, dtype: type[np.unsignedinteger]) -> None:
+def test_marks_of_words_are_the_top_bit_of_an_id(tmp_path, size, dtype):
     marked = dataclasses.replace(info(size), words="jieba")
     ids, goes_on = np.array([0, size - 1, 7, size - 1]), np.array([False, True, True, False])
     path = tmp_path / "train-0.arrow"
@@ -81,7 +80,7 @@ def test_marks_of_words_are_the_top_bit_of_an_id(tmp_path: Path, size: int, dtyp
     assert (metadata["format"], metadata["words"]) == ("shard/2", "jieba")
 
 
-def test_without_marks_a_shard_says_what_it_always_said(tmp_path: Path) -> None:
+def test_without_marks_a_shard_says_what_it_always_said(tmp_path):
     write(tmp_path / "train-0.arrow", [[1, 2, 3], [4]])
     metadata = pa.ipc.open_file(tmp_path / "train-0.arrow").schema.metadata[b"shard"]
     assert metadata == (
@@ -101,7 +100,7 @@ def test_without_marks_a_shard_says_what_it_always_said(tmp_path: Path) -> None:
         ({"format": "shard/2", "words": 5}, "words=5 .*shard/2"),
     ],
 )
-def test_a_format_that_is_not_known_is_refused(tmp_path: Path, wrong: dict[str, object], message: str) -> None:
+def test_a_format_that_is_not_known_is_refused(tmp_path, wrong, message):
     path = tmp_path / "train-0.arrow"
     write(path, [[1, 2, 3]])
     batch = pa.ipc.open_file(path).read_all()
@@ -113,19 +112,19 @@ def test_a_format_that_is_not_known_is_refused(tmp_path: Path, wrong: dict[str, 
         open_shard(path)
 
 
-def test_any_arrow_reader_opens_a_shard(tmp_path: Path) -> None:
+def test_any_arrow_reader_opens_a_shard(tmp_path):
     write(tmp_path / "train-0.arrow", [[1, 2, 3], [4]])
     table = pa.ipc.open_file(tmp_path / "train-0.arrow").read_all()
     assert table["input_ids"].to_pylist() == [[1, 2, 3], [4]]
 
 
-def test_a_missing_shard_is_named(tmp_path: Path) -> None:
+def test_a_missing_shard_is_named(tmp_path):
     with refused(InputError, path=str(tmp_path / "gone.arrow")):
         open_shard(tmp_path / "gone.arrow")
 
 
 @pytest.mark.parametrize("keep", [0, 10, 200, -30])
-def test_a_shard_cut_short_is_refused(tmp_path: Path, keep: int) -> None:
+def test_a_shard_cut_short_is_refused(tmp_path, keep):
     path = tmp_path / "train-0.arrow"
     write(path, [[1, 2, 3]] * 50)
     path.write_bytes(path.read_bytes()[:keep])
@@ -134,7 +133,7 @@ def test_a_shard_cut_short_is_refused(tmp_path: Path, keep: int) -> None:
 
 
 @pytest.mark.parametrize("offsets", [[-2, 7, 16], [0, 7, 17], [0, 17, 16], [0, -1, 16], [0, 7, -1]])
-def test_rows_that_are_no_ranges_of_ids_are_refused(tmp_path: Path, offsets: list[int]) -> None:
+def test_rows_that_are_no_ranges_of_ids_are_refused(tmp_path, offsets):
     path = tmp_path / "train-0.arrow"
     write(path, [[1] * 7, [2] * 9])
     right, wrong = (np.array(numbers, "<i4").tobytes() for numbers in ([0, 7, 16], offsets))
@@ -145,7 +144,7 @@ def test_rows_that_are_no_ranges_of_ids_are_refused(tmp_path: Path, offsets: lis
 
 
 @pytest.mark.parametrize("column", [0, 1, 2])
-def test_rows_without_a_value_are_refused(tmp_path: Path, column: int) -> None:
+def test_rows_without_a_value_are_refused(tmp_path, column):
     path = tmp_path / "train-0.arrow"
     write(path, [[1, 2, 3], [4]])
     table = pa.ipc.open_file(path).read_all()
@@ -158,7 +157,7 @@ def test_rows_without_a_value_are_refused(tmp_path: Path, column: int) -> None:
         open_shard(path)
 
 
-def test_another_arrow_file_is_refused(tmp_path: Path) -> None:
+def test_another_arrow_file_is_refused(tmp_path):
     path = tmp_path / "train-0.arrow"
     table = pa.table({"x": [1]})
     with pa.ipc.new_file(str(path), table.schema) as writer:
@@ -167,7 +166,7 @@ def test_another_arrow_file_is_refused(tmp_path: Path) -> None:
         open_shard(path)
 
 
-def test_words_of_an_id_are_those_of_its_shard(tmp_path: Path) -> None:
+def test_words_of_an_id_are_those_of_its_shard(tmp_path):
     for name, count in (("train-0.arrow", 8), ("train-1.arrow", 4), ("train-2.arrow", 0)):
         write(tmp_path / name, [[1] * count])
     words = {"train-0.arrow": {"words": 6.0}, "train-1.arrow": {"words": 1.0}, "train-2.arrow": {"words": 0.0}}
@@ -177,12 +176,12 @@ def test_words_of_an_id_are_those_of_its_shard(tmp_path: Path) -> None:
     assert words_per_token(open_folder(tmp_path, "train")) is None
 
 
-def test_an_empty_folder_is_an_error_that_says_what_to_do(tmp_path: Path) -> None:
+def test_an_empty_folder_is_an_error_that_says_what_to_do(tmp_path):
     with pytest.raises(InputError, match=r"pipeline\.prepare"):
         open_folder(tmp_path, "train")
 
 
-def test_shards_of_two_makings_do_not_mix(tmp_path: Path) -> None:
+def test_shards_of_two_makings_do_not_mix(tmp_path):
     write(tmp_path / "train-00000-of-00002.arrow", [[1]])
     write(tmp_path / "train-00001-of-00002.arrow", [[1]], vocab_size=101)
     with refused(InputError, "metadata", path=str(tmp_path / "train-00001-of-00002.arrow")):
@@ -195,7 +194,7 @@ def test_shards_of_two_makings_do_not_mix(tmp_path: Path) -> None:
 KEY = counter_rng.key(0, "x")
 
 
-def pieces(row: list[int]) -> list[list[int]]:
+def pieces(row):
     """What is between the separators of a sequence."""
     found: list[list[int]] = [[]]
     for token in row:
@@ -210,7 +209,7 @@ corpora = st.lists(st.lists(st.integers(1, 40), min_size=1, max_size=8), max_siz
 
 
 @given(corpora, st.integers(4, 60))
-def test_every_token_is_in_one_sequence_and_only_long_documents_are_cut(lengths: list[list[int]], most: int) -> None:
+def test_every_token_is_in_one_sequence_and_only_long_documents_are_cut(lengths, most):
     documents = documents_of(lengths)
     tokens, pairs, _ = best_fit(documents, most, KEY, separator=SEPARATOR, chosen=np.arange(len(lengths)))
     found = rows(tokens, pairs)
@@ -223,7 +222,7 @@ def test_every_token_is_in_one_sequence_and_only_long_documents_are_cut(lengths:
             assert list(range(first, last)) in every
 
 
-def plain(sizes: list[int], most: int) -> list[int]:
+def plain(sizes, most):
     """Best fit of decreasing sizes, by looking at every sequence: how full each is, sorted."""
     full: list[int] = []
     for size in sorted(sizes, reverse=True):
@@ -236,7 +235,7 @@ def plain(sizes: list[int], most: int) -> list[int]:
 
 
 @given(st.integers(1, 50).flatmap(lambda most: st.tuples(st.lists(st.integers(1, most), max_size=40), st.just(most))))
-def test_pieces_are_put_where_they_fit_best(case: tuple[list[int], int]) -> None:
+def test_pieces_are_put_where_they_fit_best(case):
     sizes, most = case
     made = fill(sizes, most)
     assert sorted(piece for row in made for piece in row) == list(range(len(sizes)))
@@ -244,7 +243,7 @@ def test_pieces_are_put_where_they_fit_best(case: tuple[list[int], int]) -> None
 
 
 @given(corpora, st.integers(4, 60))
-def test_cut_documents_are_counted_in_both_packings(lengths: list[list[int]], most: int) -> None:
+def test_cut_documents_are_counted_in_both_packings(lengths, most):
     documents = documents_of(lengths)
     owner = owners(lengths)
     for pack in (full_sentences, best_fit):
@@ -257,7 +256,7 @@ def test_cut_documents_are_counted_in_both_packings(lengths: list[list[int]], mo
         assert cut == sum(len(numbers) > 1 for numbers in homes.values()), pack
 
 
-def test_documents_of_many_lengths_leave_few_places_free() -> None:
+def test_documents_of_many_lengths_leave_few_places_free():
     draws = np.random.default_rng(0)
     lengths = [[20] * int(n) for n in np.clip(draws.lognormal(2.5, 1.2, 2000), 1, 400)]
     documents, most = documents_of(lengths), 1022
@@ -270,7 +269,7 @@ def test_documents_of_many_lengths_leave_few_places_free() -> None:
 # Sequences of full sentences hold every token once, in order.
 
 
-def packed(lengths: list[list[int]], most: int, separator: int | None, seed: int = 0) -> list[list[int]]:
+def packed(lengths, most, separator, seed=0):
     """Sequences over documents whose sentences have these lengths; token k of the corpus is k."""
     key, chosen = counter_rng.key(seed, "x"), np.arange(len(lengths))
     tokens, pairs, _ = full_sentences(documents_of(lengths), most, key, separator=separator, chosen=chosen)
@@ -282,7 +281,7 @@ corpora_of_sentences = st.lists(st.lists(st.integers(1, 40), min_size=1, max_siz
 
 
 @given(corpora_of_sentences, st.integers(4, 60), st.sampled_from([None, SEPARATOR]))
-def test_every_token_is_in_one_sequence(lengths: list[list[int]], most: int, separator: int | None) -> None:
+def test_every_token_is_in_one_sequence(lengths, most, separator):
     found = packed(lengths, most, separator)
     tokens = [token for sequence in found for token in sequence if token != SEPARATOR]
     assert sorted(tokens) == list(range(sum(map(sum, lengths))))
@@ -291,7 +290,7 @@ def test_every_token_is_in_one_sequence(lengths: list[list[int]], most: int, sep
 
 
 @given(corpora_of_sentences, st.integers(4, 60))
-def test_documents_meet_only_at_a_separator(lengths: list[list[int]], most: int) -> None:
+def test_documents_meet_only_at_a_separator(lengths, most):
     owner = owners(lengths)
     for sequence in packed(lengths, most, None):
         assert sequence == list(range(sequence[0], sequence[0] + len(sequence)))
@@ -302,12 +301,12 @@ def test_documents_meet_only_at_a_separator(lengths: list[list[int]], most: int)
             assert joined, "what follows is the next token"
 
 
-def test_sequences_hold_whole_sentences_and_as_many_as_fit() -> None:
+def test_sequences_hold_whole_sentences_and_as_many_as_fit():
     assert packed([[3, 3, 3, 3]], 7, None) == [[0, 1, 2, 3, 4, 5], [6, 7, 8, 9, 10, 11]]
     assert packed([[2, 10, 2]], 4, None) == [[0, 1], [2, 3, 4, 5], [6, 7, 8, 9], [10, 11, 12, 13]]
 
 
-def test_another_round_has_the_documents_in_another_order() -> None:
+def test_another_round_has_the_documents_in_another_order():
     lengths = [[5] * 3] * 20
     assert packed(lengths, 30, SEPARATOR, 0) != packed(lengths, 30, SEPARATOR, 1)
 
@@ -319,7 +318,7 @@ DIGESTS = st.lists(st.binary(min_size=16, max_size=16), min_size=LOWEST, max_siz
 
 
 @given(DIGESTS, st.data())
-def test_the_advised_share_holds_out_what_was_asked(digests: list[bytes], data: st.DataObject) -> None:
+def test_the_advised_share_holds_out_what_was_asked(digests, data):
     lowest, parts = LowestHashes(), [LowestHashes(), LowestHashes()]
     for number, digest in enumerate(digests):
         parts[number % 2].add(digest)
@@ -333,7 +332,7 @@ def test_the_advised_share_holds_out_what_was_asked(digests: list[bytes], data: 
     assert sum(is_held_out(digest, share) for digest in digests) == count
 
 
-def test_the_advised_share_is_short() -> None:
+def test_the_advised_share_is_short():
     lowest, places = LowestHashes(), list[float]()
     for number in range(1000):
         lowest.add(digest := document_hash(f"document {number}"))
@@ -344,5 +343,5 @@ def test_the_advised_share_is_short() -> None:
 
 
 @pytest.mark.parametrize(("documents", "held"), [(2, 1), (3, 1), (4, 2), (8, 4), (1000, 4)])
-def test_some_documents_are_left_to_train_on(documents: int, held: int) -> None:
+def test_some_documents_are_left_to_train_on(documents, held):
     assert sensible_count(documents) == held

@@ -15,7 +15,7 @@ import pytest
 
 from pipeline.config import CorpusConfig, DownloadFile, StageConfig, TasksConfig
 from pipeline.errors import ConfigError, InputError
-from pipeline.records.manifest import Manifest, Result, file_checksums
+from pipeline.records.manifest import Result, file_checksums
 from pipeline.records.metrics import Conversion
 from pipeline.stages import fingerprints, stage
 from pipeline.stages.registry import OTHERS, STAGES, type_of
@@ -38,15 +38,15 @@ COMMANDS = {
 }
 
 
-def composed(name: str, overrides: list[str]) -> Any:
+def composed(name, overrides):
     return configured(name, *overrides, "workdir=/nowhere")
 
 
-def plain(value: Any) -> Any:
+def plain(value):
     return json.loads(json.dumps(value, default=dataclasses.asdict))
 
 
-def test_no_default_changes_without_a_new_version(request: pytest.FixtureRequest) -> None:
+def test_no_default_changes_without_a_new_version(request):
     path = GOLDEN / "defaults.json"
     now = {
         name: {
@@ -79,7 +79,7 @@ class Newer(TasksConfig):
     fresh: int = 5  # an option that it added
 
 
-def old(tmp_path: Path, **changes: object) -> dict[str, Any]:
+def old(tmp_path, **changes):
     (tmp_path / "text").mkdir(exist_ok=True)
     settings = {
         "corpus": CorpusConfig(name="c", reader="books", path=str(tmp_path / "text")),
@@ -89,18 +89,18 @@ def old(tmp_path: Path, **changes: object) -> dict[str, Any]:
     return settings | changes
 
 
-def make(config: TasksConfig, out: Path) -> Result:
+def make(config, out):
     (out / "data.txt").write_text(str(config.seed))
     return Result(summary="made", figures={})
 
 
-def test_a_new_option_at_its_default_changes_no_fingerprint(tmp_path: Path) -> None:
+def test_a_new_option_at_its_default_changes_no_fingerprint(tmp_path):
     before = fingerprints.fingerprint("tasks", TasksConfig(**old(tmp_path)))
     assert fingerprints.fingerprint("tasks", Newer(**old(tmp_path))) == before
     assert fingerprints.fingerprint("tasks", Newer(**old(tmp_path), fresh=6)) != before
 
 
-def test_a_folder_of_earlier_code_is_kept_with_a_remark(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_folder_of_earlier_code_is_kept_with_a_remark(tmp_path, capsys):
     config = TasksConfig(**old(tmp_path))
     made = stage.run("tasks", config, make)
     older = dataclasses.replace(made, fingerprint="0" * 64, version=0)
@@ -112,7 +112,7 @@ def test_a_folder_of_earlier_code_is_kept_with_a_remark(tmp_path: Path, capsys: 
     assert stage.run("tasks", forced, make).version == STAGES["tasks"].version
 
 
-def test_a_download_is_an_input_where_a_corpus_has_files() -> None:
+def test_a_download_is_an_input_where_a_corpus_has_files():
     files = [DownloadFile(url="http://127.0.0.1/a")]
     cases: list[tuple[dict[str, Any], dict[str, str]]] = [
         ({"files": files}, {"source": "d"}),
@@ -124,18 +124,18 @@ def test_a_download_is_an_input_where_a_corpus_has_files() -> None:
         assert fingerprints.inputs(TasksConfig(corpus=corpus, source="d", out="o")) == found
 
 
-def test_each_item_of_a_list_is_an_input() -> None:
+def test_each_item_of_a_list_is_an_input():
     assert fingerprints.inputs(composed("report", ["stages=[a,b]"])) == {"stages.0": "a", "stages.1": "b"}
 
 
-def test_what_is_quick_is_made_again_by_new_code(tmp_path: Path) -> None:
+def test_what_is_quick_is_made_again_by_new_code(tmp_path):
     config = composed("report", ["stages=[]", f"out={tmp_path}/made"])
     made = stage.run("report", config, lambda *_: Result(summary="", figures={}))
     dataclasses.replace(made, fingerprint="0" * 64, version=0).write(tmp_path / "made")
     assert fingerprints.recognise("report", config, *fingerprints.fingerprint("report", config)) is None
 
 
-def side_by_side(top: Path) -> Manifest:
+def side_by_side(top):
     """What `convert checkpoints=marked` leaves, and another folder of a stage."""
     for name in ("chck_1M", "chck_2M", "model"):
         (top / name).mkdir(parents=True)
@@ -146,7 +146,7 @@ def side_by_side(top: Path) -> Manifest:
     return made
 
 
-def test_checkpoints_in_one_folder_are_inputs_of_their_own(tmp_path: Path) -> None:
+def test_checkpoints_in_one_folder_are_inputs_of_their_own(tmp_path):
     top = tmp_path / "convert-checkpoints"
     made = side_by_side(top)
     of = fingerprints.fingerprint_path
@@ -163,7 +163,7 @@ def test_checkpoints_in_one_folder_are_inputs_of_their_own(tmp_path: Path) -> No
     assert fingerprints.fingerprint_to_be(str(tmp_path / "other"), known) is None
 
 
-def test_names_of_files_may_be_any_bytes(tmp_path: Path) -> None:
+def test_names_of_files_may_be_any_bytes(tmp_path):
     found = set()
     for raw in (b"caf\xe9.txt", b"caf\xe8.txt", "café.txt".encode()):
         folder = tmp_path / str(len(found))
@@ -175,7 +175,7 @@ def test_names_of_files_may_be_any_bytes(tmp_path: Path) -> None:
     assert len(found) == 3
 
 
-def test_a_corpus_does_not_depend_on_what_readers_leave_out(tmp_path: Path) -> None:
+def test_a_corpus_does_not_depend_on_what_readers_leave_out(tmp_path):
     corpus, elsewhere = tmp_path / "corpus", tmp_path / "elsewhere.txt"
     corpus.mkdir()
     (corpus / "a.txt").write_text("a")
@@ -196,7 +196,7 @@ def test_a_corpus_does_not_depend_on_what_readers_leave_out(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("within", ["", "/checkpoints", "/../train"])
-def test_a_stage_that_reads_what_it_writes_is_refused(within: str, tmp_path: Path) -> None:
+def test_a_stage_that_reads_what_it_writes_is_refused(within, tmp_path):
     """Its first start would change the input of the second, which would begin again."""
     config = composed("train", ["model=tiny", f"out={tmp_path}/train", f"start={tmp_path}/train{within}"])
     with refused(InputError, key="start"):
@@ -204,17 +204,17 @@ def test_a_stage_that_reads_what_it_writes_is_refused(within: str, tmp_path: Pat
 
 
 @pytest.mark.parametrize("name", STAGES)
-def test_a_stage_of_a_recipe_is_of_the_type_that_its_name_begins_with(name: str) -> None:
+def test_a_stage_of_a_recipe_is_of_the_type_that_its_name_begins_with(name):
     assert type_of(name) == type_of(f"{name}-512-long") == name
 
 
-def test_an_empty_folder_is_refused() -> None:
+def test_an_empty_folder_is_refused():
     for key in ("workdir", "out"):
         with refused(ConfigError, key=key):
             StageConfig(**{"workdir": "work", "out": "work/vocab", key: ""})
 
 
-def test_a_default_of_an_earlier_version_stands(tmp_path: Path) -> None:
+def test_a_default_of_an_earlier_version_stands(tmp_path):
     words = ["+task=sample_next", f"out={tmp_path}", "data=x", "pretrained=x"]
     usual, typed, other = (composed("evaluate", [*words, f"sequence_length={n}"]) for n in ("null", 128, 64))
     for version, standing in ((4, [True, True, False]), (5, [False, True, False])):

@@ -21,7 +21,6 @@ from tests.pipeline.stages.one_more_run import CutOff, resumed
 from tests.support import objects
 from tests.support.refusals import refused
 from tests.support.servers import s3_server
-from tests.support.servers.store_proxy import Proxy
 
 pytestmark = pytest.mark.store
 
@@ -32,10 +31,10 @@ BIG = os.urandom(LARGEST + 1000)  # of more than one request
 class Maker:
     """Writes a few files, and counts how often it is asked."""
 
-    def __init__(self, files: dict[str, bytes]) -> None:
+    def __init__(self, files):
         self.calls, self.files = 0, files
 
-    def __call__(self, config: object, out: Path) -> Result:
+    def __call__(self, config, out):
         self.calls += 1
         for name, data in self.files.items():
             (out / name).parent.mkdir(parents=True, exist_ok=True)
@@ -43,7 +42,7 @@ class Maker:
         return Result(summary=f"made in {out.parent}", figures={"place": str(out.parent)})
 
 
-def download(bucket: str, mirror: Path, **more: object) -> DownloadConfig:
+def download(bucket, mirror, **more):
     return DownloadConfig(
         corpus=CORPUS,
         out=f"{bucket}/run/download",
@@ -52,7 +51,7 @@ def download(bucket: str, mirror: Path, **more: object) -> DownloadConfig:
     )
 
 
-def tasks(bucket: str, mirror: Path, **more: object) -> TasksConfig:
+def tasks(bucket, mirror, **more):
     values: dict[str, object] = {
         "corpus": CORPUS,
         "source": f"{bucket}/run/download",
@@ -62,12 +61,12 @@ def tasks(bucket: str, mirror: Path, **more: object) -> TasksConfig:
     return TasksConfig(**(values | more))  # type: ignore[arg-type]
 
 
-def names(address: str) -> set[str]:
+def names(address):
     start = len(parse(address)[1]) + 1
     return {info.key[start:] for info in objects.below(address)}
 
 
-def test_a_stage_in_a_store_is_known_elsewhere_without_its_data(bucket: str, store: Proxy, tmp_path: Path) -> None:
+def test_a_stage_in_a_store_is_known_elsewhere_without_its_data(bucket, store, tmp_path):
     make = Maker({"big.bin": BIG, "deep/small.txt": b"small"})
     made = stage.run("download", download(bucket, tmp_path / "a"), make)
     assert names(f"{bucket}/run/download") == {"big.bin", "deep/small.txt", MANIFEST}
@@ -81,7 +80,7 @@ def test_a_stage_in_a_store_is_known_elsewhere_without_its_data(bucket: str, sto
     assert not list((tmp_path / "b").rglob("big.bin"))
 
 
-def test_an_input_of_which_no_file_is_read_has_its_manifest(bucket: str, store: Proxy, tmp_path: Path) -> None:
+def test_an_input_of_which_no_file_is_read_has_its_manifest(bucket, store, tmp_path):
     """As sample tasks and a dump have in the pod that makes the report."""
     made = stage.run("download", download(bucket, tmp_path / "a"), Maker({"dump.bz2": b"text"}))
     place = fetch_inputs.fetch_input(tmp_path / "b", f"{bucket}/run/download", "stages.0", fetch_inputs.READS["report"])
@@ -89,11 +88,11 @@ def test_an_input_of_which_no_file_is_read_has_its_manifest(bucket: str, store: 
     assert [path.name for path in place.iterdir()] == [MANIFEST]
 
 
-def test_an_input_is_fetched_once_and_by_its_checksum(bucket: str, store: Proxy, tmp_path: Path) -> None:
+def test_an_input_is_fetched_once_and_by_its_checksum(bucket, store, tmp_path):
     stage.run("download", download(bucket, tmp_path / "a"), Maker({"big.bin": BIG}))
     read: list[bytes] = []
 
-    def make(config: TasksConfig, out: Path) -> Result:
+    def make(config, out):
         read.append(Path(config.source, "big.bin").read_bytes())
         assert Path(config.out).parent == out.parent
         return Result(summary="read", figures={})
@@ -107,16 +106,14 @@ def test_an_input_is_fetched_once_and_by_its_checksum(bucket: str, store: Proxy,
     assert gets
 
 
-def test_the_manifest_of_an_input_is_there_at_any_time(
-    bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_manifest_of_an_input_is_there_at_any_time(bucket, tmp_path, monkeypatch):
     """A rank fetches an input while another one, which has fetched it, reads it."""
     stage.run("download", download(bucket, tmp_path / "a"), Maker({"a.txt": b"a"}))
     place, there = f"{bucket}/run/download", list[bool]()
     fetch_inputs.fetch_input(tmp_path / "b", place, "source")
     write = Manifest.write
 
-    def noted(self: Manifest, folder: Path) -> None:
+    def noted(self, folder):
         there.append((folder / MANIFEST).exists())
         write(self, folder)
 
@@ -125,7 +122,7 @@ def test_the_manifest_of_an_input_is_there_at_any_time(
     assert there == [True]
 
 
-def test_a_file_that_an_input_has_lost_is_read_no_more(bucket: str, tmp_path: Path) -> None:
+def test_a_file_that_an_input_has_lost_is_read_no_more(bucket, tmp_path):
     for files in ({"a.txt": b"a", "b.txt": b"b"}, {"a.txt": b"a"}):
         stage.run("download", download(bucket, tmp_path / "a", force=True), Maker(files))
         folder = fetch_inputs.fetch_input(tmp_path / "b", f"{bucket}/run/download", "source")
@@ -133,7 +130,7 @@ def test_a_file_that_an_input_has_lost_is_read_no_more(bucket: str, tmp_path: Pa
 
 
 @pytest.mark.parametrize("part", ["", "/checkpoints/run/step"])
-def test_bytes_that_are_not_those_of_the_manifest_are_refused(bucket: str, tmp_path: Path, part: str) -> None:
+def test_bytes_that_are_not_those_of_the_manifest_are_refused(bucket, tmp_path, part):
     stage.run("download", download(bucket, tmp_path / "a"), Maker({f".{part}/a.txt": b"right"}))
     place, make = f"{bucket}/run/download", Maker({})
     objects.put(f"{place}{part}/a.txt", b"wrong")
@@ -145,7 +142,7 @@ def test_bytes_that_are_not_those_of_the_manifest_are_refused(bucket: str, tmp_p
     assert make.calls == 0
 
 
-def refuse(store: Proxy, name: str, after: int = 0) -> None:
+def refuse(store, name, after=0):
     """Let the store refuse to take objects of this name, but the first ones."""
     count = itertools.count()
     store.fault = lambda method, path, number: (
@@ -154,9 +151,7 @@ def refuse(store: Proxy, name: str, after: int = 0) -> None:
 
 
 @pytest.mark.parametrize("which", ["a.txt", "b.txt", MANIFEST])
-def test_an_upload_that_was_cut_off_is_not_there_and_is_finished_later(
-    bucket: str, store: Proxy, tmp_path: Path, which: str
-) -> None:
+def test_an_upload_that_was_cut_off_is_not_there_and_is_finished_later(bucket, store, tmp_path, which):
     make = Maker({"a.txt": b"a", "b.txt": b"b"})
     refuse(store, which)
     with pytest.raises(StoreError):
@@ -169,12 +164,10 @@ def test_an_upload_that_was_cut_off_is_not_there_and_is_finished_later(
     assert names(f"{bucket}/run/download") == {"a.txt", "b.txt", MANIFEST}
 
 
-def test_what_is_put_is_put_once_and_no_other_result_counts_meanwhile(
-    bucket: str, store: Proxy, tmp_path: Path
-) -> None:
+def test_what_is_put_is_put_once_and_no_other_result_counts_meanwhile(bucket, store, tmp_path):
     objects.put(f"{bucket}/text/a.txt", b"a")
 
-    def run(machine: str, seed: int) -> None:
+    def run(machine, seed):
         config = tasks(bucket, tmp_path / machine, source=f"{bucket}/text", seed=seed)
         stage.run("tasks", config, Maker({"a.txt": b"%d" % seed}))
 
@@ -194,7 +187,7 @@ def test_what_is_put_is_put_once_and_no_other_result_counts_meanwhile(
     assert Manifest.read(f"{bucket}/run/tasks") is None
 
 
-def test_what_was_removed_from_the_store_is_made_again(bucket: str, tmp_path: Path) -> None:
+def test_what_was_removed_from_the_store_is_made_again(bucket, tmp_path):
     make = Maker({"a.txt": b"a"})
     for calls in (1, 2):
         stage.run("download", download(bucket, tmp_path / "a"), make)
@@ -203,14 +196,14 @@ def test_what_was_removed_from_the_store_is_made_again(bucket: str, tmp_path: Pa
 
 
 @pytest.mark.parametrize("force", [False, True])
-def test_what_no_stage_made_is_not_lost(bucket: str, tmp_path: Path, force: bool) -> None:
+def test_what_no_stage_made_is_not_lost(bucket, tmp_path, force):
     objects.put(f"{bucket}/run/download/thesis.txt", b"years of work")
     with refused(InputError, key="out"):
         stage.run("download", download(bucket, tmp_path / "a", force=force), Maker({"a.txt": b"a"}))
     assert names(f"{bucket}/run/download") == {"thesis.txt"}
 
 
-def test_a_forced_stage_goes_on_on_another_machine(bucket: str, tmp_path: Path) -> None:
+def test_a_forced_stage_goes_on_on_another_machine(bucket, tmp_path):
     out = f"{bucket}/run/evaluate"
     for first, second in (("a", "b"), ("c", "d")):
         with pytest.raises(CutOff):
@@ -219,7 +212,7 @@ def test_a_forced_stage_goes_on_on_another_machine(bucket: str, tmp_path: Path) 
     assert names(out) == {"runs/0.txt", "runs/1.txt", MANIFEST}
 
 
-def test_files_that_no_stage_made_may_be_inputs(bucket: str, tmp_path: Path) -> None:
+def test_files_that_no_stage_made_may_be_inputs(bucket, tmp_path):
     objects.put(f"{bucket}/text/a.txt", b"a")
     objects.put(f"{bucket}/text/deep/b.txt", b"b")
     folder = fetch_inputs.fetch_input(tmp_path, f"{bucket}/text", "data")
@@ -234,7 +227,7 @@ def test_files_that_no_stage_made_may_be_inputs(bucket: str, tmp_path: Path) -> 
         fetch_inputs.fetch_input(tmp_path, f"{bucket}/nothing", "data")
 
 
-def test_a_part_of_a_stages_folder_is_an_input_too(bucket: str, tmp_path: Path) -> None:
+def test_a_part_of_a_stages_folder_is_an_input_too(bucket, tmp_path):
     make = Maker({"model/a.txt": b"a", "other/b.txt": b"b"})
     stage.run("download", download(bucket, tmp_path / "a"), make)
     folder = fetch_inputs.fetch_input(tmp_path / "b", f"{bucket}/run/download/model", "data")
@@ -242,7 +235,7 @@ def test_a_part_of_a_stages_folder_is_an_input_too(bucket: str, tmp_path: Path) 
     assert not list((tmp_path / "b").rglob("b.txt"))
 
 
-def test_logs_are_put(bucket: str, tmp_path: Path) -> None:
+def test_logs_are_put(bucket, tmp_path):
     logs = fetch_inputs.local_place(f"{bucket}/run/logs", str(tmp_path))
     logs.mkdir(parents=True)
     (logs / "vocab.log").write_text("said")
@@ -251,13 +244,13 @@ def test_logs_are_put(bucket: str, tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def short(monkeypatch: pytest.MonkeyPatch) -> None:
+def short(monkeypatch):
     """Let locks be renewed every second."""
     monkeypatch.setattr(lease, "LEASE", 4.0)
 
 
 @pytest.mark.usefixtures("short")
-def test_two_runs_in_one_folder_are_refused_by_name(bucket: str) -> None:
+def test_two_runs_in_one_folder_are_refused_by_name(bucket):
     with fetch_inputs.lock_run(f"{bucket}/run"):
         with refused(InputError, key="workdir") as caught, fetch_inputs.lock_run(f"{bucket}/run"):
             raise AssertionError
@@ -267,7 +260,7 @@ def test_two_runs_in_one_folder_are_refused_by_name(bucket: str) -> None:
     assert names(f"{bucket}/run") == set()
 
 
-def test_the_lock_of_a_killed_process_of_this_machine_is_taken_over(bucket: str, root: Path, store: Proxy) -> None:
+def test_the_lock_of_a_killed_process_of_this_machine_is_taken_over(bucket, root, store):
     script = (
         "import os, signal; from pipeline.storage import lease; "
         f"lease.Lease('{bucket}/run/.lock', 'workdir').take(False); "
@@ -280,7 +273,7 @@ def test_the_lock_of_a_killed_process_of_this_machine_is_taken_over(bucket: str,
 
 
 @pytest.mark.usefixtures("short")
-def test_a_lock_that_is_not_renewed_is_taken_over(bucket: str) -> None:
+def test_a_lock_that_is_not_renewed_is_taken_over(bucket):
     objects.put(f"{bucket}/run/.lock", b'{"host": "gone", "pid": 1, "token": "t"}')
     with fetch_inputs.lock_run(f"{bucket}/run"):
         one = lease.Lease(f"{bucket}/run/.lock", "workdir")
@@ -289,10 +282,10 @@ def test_a_lock_that_is_not_renewed_is_taken_over(bucket: str) -> None:
 
 
 @pytest.mark.usefixtures("short")
-def test_of_many_one_gets_the_lock(bucket: str) -> None:
+def test_of_many_one_gets_the_lock(bucket):
     got: list[lease.Lease] = []
 
-    def try_it(_: int) -> None:
+    def try_it(_):
         one = lease.Lease(f"{bucket}/run/.lock", "workdir")
         try:
             one.take(False)
@@ -306,7 +299,7 @@ def test_of_many_one_gets_the_lock(bucket: str) -> None:
 
 
 @pytest.mark.skipif(s3_server.GATEWAY in os.environ, reason="versitygw checks signatures")
-def test_a_store_without_conditions_is_named(bucket: str, store: Proxy, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_store_without_conditions_is_named(bucket, store, capfd):
     if not bucket.startswith("s3://"):
         pytest.skip("its conditions are part of the address, or of what is signed")
     store.dropped = {"if-none-match", "if-match"}

@@ -5,8 +5,6 @@ import errno
 import fcntl
 import json
 import os
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -20,7 +18,7 @@ from tests.support import finished
 from tests.support.refusals import refused
 
 
-def config(tmp_path: Path, **changes: object) -> TasksConfig:
+def config(tmp_path, **changes):
     settings = {
         "corpus": CorpusConfig(name="c", reader="books", path=str(tmp_path / "text")),
         "source": str(tmp_path / "download"),
@@ -33,30 +31,30 @@ def config(tmp_path: Path, **changes: object) -> TasksConfig:
 class Maker:
     """Counts how often it is asked."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.calls = 0
 
-    def __call__(self, config: TasksConfig, out: Path) -> Result:
+    def __call__(self, config, out):
         self.calls += 1
         (out / "data.txt").write_text(f"{config.seed} {self.calls}")
         return Result(summary="made", figures={"calls": self.calls})
 
 
-def broken(config: TasksConfig, out: Path) -> Result:
+def broken(config, out):
     (out / "data.txt").write_text("half")
     raise InputError("the input is broken")
 
 
 @pytest.mark.parametrize("out", ["", ".", "/", "..", "a/..", "../.."])
-def test_a_place_that_cannot_be_replaced_is_refused(tmp_path: Path, out: str) -> None:
+def test_a_place_that_cannot_be_replaced_is_refused(tmp_path, out):
     make = Maker()
     with refused(ConfigError, key="out"):
         stage.run("tasks", config(tmp_path, out=out), make)
     assert make.calls == 0
 
 
-def test_what_killed_processes_left_is_removed(tmp_path: Path) -> None:
-    def make(config: TasksConfig, out: Path) -> Result:
+def test_what_killed_processes_left_is_removed(tmp_path):
+    def make(config, out):
         (out / ".train-00000.arrow.0a1b2c3d.tmp").write_text("half")
         (out / ".model.0a1b2c3d.tmp").mkdir()
         (out / "data.txt").write_text("whole")
@@ -66,7 +64,7 @@ def test_what_killed_processes_left_is_removed(tmp_path: Path) -> None:
     assert {p.name for p in (tmp_path / "made").iterdir()} == {"data.txt", MANIFEST}
 
 
-def test_a_finished_stage_is_skipped(tmp_path: Path) -> None:
+def test_a_finished_stage_is_skipped(tmp_path):
     make = Maker()
     first = stage.run("tasks", config(tmp_path), make)
     assert stage.run("tasks", config(tmp_path), make) == first
@@ -75,9 +73,7 @@ def test_a_finished_stage_is_skipped(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("change", [{"seed": 1}, {"force": True}, {"train_rows": 7}])
-def test_a_changed_setting_makes_it_again(
-    tmp_path: Path, change: dict[str, object], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_changed_setting_makes_it_again(tmp_path, change, capsys):
     make = Maker()
     stage.run("tasks", config(tmp_path), make)
     assert "will replace" not in capsys.readouterr().out
@@ -87,7 +83,7 @@ def test_a_changed_setting_makes_it_again(
 
 
 @pytest.mark.parametrize(("there", "left"), [("", set()), ("run", set()), ("run/a", {".made.lock"})])
-def test_a_mistake_in_a_new_folder_leaves_no_trace(tmp_path: Path, there: str, left: set[str]) -> None:
+def test_a_mistake_in_a_new_folder_leaves_no_trace(tmp_path, there, left):
     mistaken = config(tmp_path, out=str(tmp_path / "run" / "a" / "made"))
     (tmp_path / there).mkdir(parents=True, exist_ok=True)
     before = {*tmp_path.rglob("*")}
@@ -97,8 +93,8 @@ def test_a_mistake_in_a_new_folder_leaves_no_trace(tmp_path: Path, there: str, l
     assert before <= {*tmp_path.rglob("*")}
 
 
-def test_a_forced_stage_that_resumes_starts_over(tmp_path: Path) -> None:
-    def run(fail: bool, force: bool = False) -> int:
+def test_a_forced_stage_that_resumes_starts_over(tmp_path):
+    def run(fail, force=False):
         return resumed(str(tmp_path / "made"), tmp_path / "mirror", fail, force)
 
     with pytest.raises(CutOff):
@@ -110,7 +106,7 @@ def test_a_forced_stage_that_resumes_starts_over(tmp_path: Path) -> None:
     assert run(fail=False, force=True) == 0
 
 
-def test_what_a_forced_stage_did_not_make_stays(tmp_path: Path) -> None:
+def test_what_a_forced_stage_did_not_make_stays(tmp_path):
     made = tmp_path / "made"
     stage.run("tasks", config(tmp_path), Maker())
     (made / "notes").mkdir()
@@ -120,7 +116,7 @@ def test_what_a_forced_stage_did_not_make_stays(tmp_path: Path) -> None:
     assert [path.name for path in made.rglob("*")] == ["notes", "mine.txt"]
 
 
-def test_a_changed_input_makes_it_again(tmp_path: Path) -> None:
+def test_a_changed_input_makes_it_again(tmp_path):
     make = Maker()
     stage.run("tasks", config(tmp_path), make)
     (tmp_path / "text" / "new.txt").write_text("new")
@@ -128,7 +124,7 @@ def test_a_changed_input_makes_it_again(tmp_path: Path) -> None:
     assert make.calls == 2
 
 
-def test_a_failure_leaves_the_old_folder_whole(tmp_path: Path) -> None:
+def test_a_failure_leaves_the_old_folder_whole(tmp_path):
     stage.run("tasks", config(tmp_path), Maker())
     with pytest.raises(InputError):
         stage.run("tasks", config(tmp_path, seed=1), broken)
@@ -136,20 +132,18 @@ def test_a_failure_leaves_the_old_folder_whole(tmp_path: Path) -> None:
     assert [p.name for p in tmp_path.iterdir() if p.name.endswith(".tmp")] == []
 
 
-def cut_off(config: TasksConfig, out: Path) -> Result:
+def cut_off(config, out):
     raise Restart("lost the others")
 
 
-def mistaken(config: TasksConfig, out: Path) -> Result:
+def mistaken(config, out):
     raise ConfigError("not supported", "seed", config.seed)
 
 
 @pytest.mark.parametrize(
     ("fail", "error", "stays"), [(mistaken, ConfigError, True), (broken, InputError, False), (cut_off, Restart, False)]
 )
-def test_a_mistake_leaves_a_finished_folder_of_a_stage_that_resumes(
-    fail: Any, error: type[Exception], stays: bool, tmp_path: Path
-) -> None:
+def test_a_mistake_leaves_a_finished_folder_of_a_stage_that_resumes(fail, error, stays, tmp_path):
     """But not where a file of it was written again, or work was done."""
     make = Maker()
     stage.run("tasks", config(tmp_path), make, in_place=True)
@@ -160,19 +154,19 @@ def test_a_mistake_leaves_a_finished_folder_of_a_stage_that_resumes(
     assert [path.name for path in (tmp_path / "made").iterdir() if path.name.startswith(".")] == []
 
 
-def refuse(config: TasksConfig, out: Path) -> Result:
+def refuse(config, out):
     raise InputError("an input is missing")
 
 
 @pytest.mark.parametrize(("fail", "in_place"), [(broken, False), (refuse, False), (refuse, True)])
-def test_a_first_failure_leaves_nothing(fail: Any, in_place: bool, tmp_path: Path) -> None:
+def test_a_first_failure_leaves_nothing(fail, in_place, tmp_path):
     """In place, where nothing was written yet."""
     with pytest.raises(InputError):
         stage.run("tasks", config(tmp_path), fail, in_place=in_place)
     assert not (tmp_path / "made").exists()
 
 
-def test_a_crash_between_the_renames_is_mended(tmp_path: Path) -> None:
+def test_a_crash_between_the_renames_is_mended(tmp_path):
     make = Maker()
     stage.run("tasks", config(tmp_path), make)
     (tmp_path / "made").rename(tmp_path / ".made.old")
@@ -181,14 +175,14 @@ def test_a_crash_between_the_renames_is_mended(tmp_path: Path) -> None:
     assert (tmp_path / "made" / "data.txt").exists()
 
 
-def test_leftovers_of_a_killed_run_do_not_get_in(tmp_path: Path) -> None:
+def test_leftovers_of_a_killed_run_do_not_get_in(tmp_path):
     (tmp_path / ".made.tmp").mkdir()
     (tmp_path / ".made.tmp" / "stray.txt").write_text("old")
     manifest = stage.run("tasks", config(tmp_path), Maker())
     assert list(manifest.files) == ["data.txt"]
 
 
-def test_two_runs_into_one_folder_are_refused(tmp_path: Path) -> None:
+def test_two_runs_into_one_folder_are_refused(tmp_path):
     with (
         stage.lock_folder(tmp_path / "made"),
         refused(InputError, "another run", key="out", value=str(tmp_path / "made")),
@@ -196,10 +190,10 @@ def test_two_runs_into_one_folder_are_refused(tmp_path: Path) -> None:
         stage.run("tasks", config(tmp_path), Maker())
 
 
-def test_a_file_system_without_locks_is_not_another_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_system_without_locks_is_not_another_run(tmp_path, monkeypatch):
     """As Lustre is where it is mounted without the option `flock`."""
 
-    def no_locks(file: object, operation: int) -> None:
+    def no_locks(file, operation):
         raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
 
     monkeypatch.setattr(fcntl, "flock", no_locks)
@@ -208,7 +202,7 @@ def test_a_file_system_without_locks_is_not_another_run(tmp_path: Path, monkeypa
     assert "another run" not in str(error.value)
 
 
-def test_a_damaged_manifest_is_named(tmp_path: Path) -> None:
+def test_a_damaged_manifest_is_named(tmp_path):
     stage.run("tasks", config(tmp_path), Maker())
     (tmp_path / "made" / "manifest.json").write_text("{")
     with refused(InputError, path=str(tmp_path / "made" / "manifest.json")):
@@ -216,7 +210,7 @@ def test_a_damaged_manifest_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ['{"name": "an app"}', "[]", '{"format": 5}'])
-def test_the_manifest_of_another_program_is_a_file_like_any_other(tmp_path: Path, text: str) -> None:
+def test_the_manifest_of_another_program_is_a_file_like_any_other(tmp_path, text):
     """In the folder of an input, and above it."""
     make = Maker()
     made = config(tmp_path)
@@ -232,7 +226,7 @@ def test_the_manifest_of_another_program_is_a_file_like_any_other(tmp_path: Path
 @pytest.mark.parametrize(
     ("text", "advised"), [('{"name": "an app"}', False), ("<>", False), ('{"format": "manifest/1"}', True)]
 )
-def test_only_what_a_stage_wrote_is_to_be_deleted(tmp_path: Path, text: str, advised: bool) -> None:
+def test_only_what_a_stage_wrote_is_to_be_deleted(tmp_path, text, advised):
     out = tmp_path / "made"
     out.mkdir()
     (out / MANIFEST).write_text(text)
@@ -241,18 +235,18 @@ def test_only_what_a_stage_wrote_is_to_be_deleted(tmp_path: Path, text: str, adv
     assert ("delete" in str(error.value)) == advised
 
 
-def test_a_missing_input_says_which_stage_makes_it(tmp_path: Path) -> None:
+def test_a_missing_input_says_which_stage_makes_it(tmp_path):
     with refused(InputError, r"pipeline\.vocab", key="vocab", value=str(tmp_path / "vocab")):
         require_manifest(tmp_path / "vocab", "vocab", "vocab")
 
 
-def test_an_input_of_another_stage_is_refused(tmp_path: Path) -> None:
+def test_an_input_of_another_stage_is_refused(tmp_path):
     stage.run("tasks", config(tmp_path), Maker())
     with refused(InputError, "by tasks", key="vocab", value=str(tmp_path / "made")):
         require_manifest(tmp_path / "made", "vocab", "vocab")
 
 
-def test_what_a_stage_did_not_make_is_never_replaced(tmp_path: Path) -> None:
+def test_what_a_stage_did_not_make_is_never_replaced(tmp_path):
     home = tmp_path / "made"
     home.mkdir()
     stage.run("tasks", config(tmp_path), Maker())  # an empty folder is nobody's
@@ -265,7 +259,7 @@ def test_what_a_stage_did_not_make_is_never_replaced(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("in_place", [False, True])
-def test_a_link_stays_one_to_the_folder_made(tmp_path: Path, in_place: bool) -> None:
+def test_a_link_stays_one_to_the_folder_made(tmp_path, in_place):
     make, disk = Maker(), tmp_path / "disk"
     disk.mkdir()
     (tmp_path / "made").symlink_to(disk / "new" / "big")
@@ -278,7 +272,7 @@ def test_a_link_stays_one_to_the_folder_made(tmp_path: Path, in_place: bool) -> 
     assert make.calls == 3
 
 
-def test_a_link_left_of_a_replaced_folder_goes_and_its_target_stays(tmp_path: Path) -> None:
+def test_a_link_left_of_a_replaced_folder_goes_and_its_target_stays(tmp_path):
     make = Maker()
     stage.run("tasks", config(tmp_path), make)
     (tmp_path / "big").mkdir()
@@ -289,7 +283,7 @@ def test_a_link_left_of_a_replaced_folder_goes_and_its_target_stays(tmp_path: Pa
     assert (tmp_path / "big").is_dir()
 
 
-def test_a_file_is_never_replaced_by_a_folder(tmp_path: Path) -> None:
+def test_a_file_is_never_replaced_by_a_folder(tmp_path):
     (tmp_path / "made").write_text("letters")
     for in_place in (False, True):
         with refused(InputError, "is a file", value=str(tmp_path / "made")):
@@ -297,7 +291,7 @@ def test_a_file_is_never_replaced_by_a_folder(tmp_path: Path) -> None:
     assert (tmp_path / "made").read_text() == "letters"
 
 
-def test_a_manifest_reads_back_as_written(tmp_path: Path) -> None:
+def test_a_manifest_reads_back_as_written(tmp_path):
     manifest = stage.run("tasks", config(tmp_path), Maker())
     assert Manifest.read(tmp_path / "made") == manifest
     fields = json.loads((tmp_path / "made" / "manifest.json").read_text())

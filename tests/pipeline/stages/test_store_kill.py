@@ -6,14 +6,12 @@ import random
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 from pipeline.records.manifest import MANIFEST, Manifest
 from pipeline.storage.stores.remote_file import parse
 from tests.support import objects
-from tests.support.servers.store_proxy import Proxy
 
 pytestmark = [pytest.mark.slow, pytest.mark.store, pytest.mark.timeout(900)]
 
@@ -21,12 +19,12 @@ STEPS, KILLS = 4, 10
 CHANGES = ("PUT", "POST", "DELETE")
 
 
-def start(root: Path, out: str, mirror: Path) -> subprocess.Popen[str]:
+def start(root, out, mirror):
     words = [sys.executable, "-m", "tests.pipeline.stages.resuming", out, str(mirror), str(STEPS)]
     return subprocess.Popen(words, cwd=root, text=True, stdout=subprocess.PIPE)
 
 
-def whole_steps(out: str) -> list[int]:
+def whole_steps(out):
     """Return the steps of the checkpoints that have sums, each compared with its sums."""
     there = {info.key for info in objects.below(out)}
     steps = []
@@ -42,7 +40,7 @@ def whole_steps(out: str) -> list[int]:
     return steps
 
 
-def test_a_run_resumes_after_a_kill_at_any_request(root: Path, bucket: str, store: Proxy, tmp_path: Path) -> None:
+def test_a_run_resumes_after_a_kill_at_any_request(root, bucket, store, tmp_path):
     first = start(root, f"{bucket}/0/train", tmp_path / "0")
     first.communicate()
     assert first.returncode == 0
@@ -56,7 +54,7 @@ def test_a_run_resumes_after_a_kill_at_any_request(root: Path, bucket: str, stor
         out = f"{bucket}/{number}/train"
         seen = iter(range(10**6))
 
-        def kill(method: str, path: str, count: int) -> None:
+        def kill(method, path, count):
             if method in CHANGES and next(seen) == moment:  # noqa: B023
                 os.kill(killed.pid, signal.SIGKILL)  # noqa: B023
 

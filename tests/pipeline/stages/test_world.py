@@ -4,7 +4,7 @@ A story that found a fault is told again below the machine, as the lines that hy
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -31,23 +31,21 @@ Capsys = pytest.CaptureFixture[str]
 
 
 @pytest.fixture(params=[False, True], ids=["disk", "store"])
-def world(request: pytest.FixtureRequest) -> Iterator[World]:
+def world(request):
     found = World(request.param)
     yield found
     found.close()
 
 
 @pytest.fixture
-def stored() -> Iterator[World]:
+def stored():
     found = World(stored=True)
     yield found
     found.close()
 
 
 @pytest.mark.parametrize(("moment", "machine"), [(93, "b"), (100, "b"), (100, "a")])  # 93: while it removes one
-def test_a_training_that_resumes_loses_no_checkpoint_that_a_rule_keeps(
-    stored: World, moment: int, machine: str
-) -> None:
+def test_a_training_that_resumes_loses_no_checkpoint_that_a_rule_keeps(stored, moment, machine):
     """As of `save_at_words`, and the one from which a longer training goes on."""
     stored.killed_at(moment, "a", lambda: stored.train("long", "a"))
     assert stored.checkpoints("long").keys() >= {0, 2, 6}
@@ -63,10 +61,8 @@ def test_a_training_that_resumes_loses_no_checkpoint_that_a_rule_keeps(
     assert len(marked) == 4, "what was not fetched is named, too"
 
 
-def test_what_was_made_is_put_again_although_its_older_checkpoints_are_elsewhere(
-    stored: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def cut_off(copy: CachedFolder, name: str, seen: str | None, data: bytes) -> str:
+def test_what_was_made_is_put_again_although_its_older_checkpoints_are_elsewhere(stored, monkeypatch):
+    def cut_off(copy, name, seen, data):
         if b"fingerprint" in data:
             raise Restart("the store does not answer")
         return replace(copy, name, seen, data)
@@ -82,7 +78,7 @@ def test_what_was_made_is_put_again_although_its_older_checkpoints_are_elsewhere
     assert stored.wrong("train") == []
 
 
-def test_what_somebody_changed_in_the_store_is_put_again_by_its_training(stored: World) -> None:
+def test_what_somebody_changed_in_the_store_is_put_again_by_its_training(stored):
     """Although another training was made there since."""
     made = stored.train("short", "a")
     name = f"{made.figures['checkpoint']}/model.safetensors"
@@ -93,7 +89,7 @@ def test_what_somebody_changed_in_the_store_is_put_again_by_its_training(stored:
 
 
 @pytest.mark.parametrize("cut", [0, 1])
-def test_what_was_fetched_as_somebody_changed_it_is_made_again(stored: World, cut: int) -> None:
+def test_what_was_fetched_as_somebody_changed_it_is_made_again(stored, cut):
     """By the machine that has read it for another stage."""
     made = stored.train("short", "a")
     name = f"{made.figures['checkpoint']}/model.safetensors"
@@ -103,7 +99,7 @@ def test_what_was_fetched_as_somebody_changed_it_is_made_again(stored: World, cu
     assert stored.wrong("train") == []
 
 
-def test_a_longer_training_goes_on_elsewhere_from_a_shorter_one(world: World, capsys: Capsys) -> None:
+def test_a_longer_training_goes_on_elsewhere_from_a_shorter_one(world, capsys):
     world.train("short", "a")
     made = world.train("long", "b")
     assert "the first 4 steps are those of" in capsys.readouterr().out
@@ -113,7 +109,7 @@ def test_a_longer_training_goes_on_elsewhere_from_a_shorter_one(world: World, ca
 
 
 @pytest.mark.parametrize("moment", [54, 75, 100])
-def test_a_longer_training_takes_up_all_that_a_shorter_one_keeps(stored: World, moment: int) -> None:
+def test_a_longer_training_takes_up_all_that_a_shorter_one_keeps(stored, moment):
     """The shorter one was written by two machines: neither has all of it."""
     stalls(stored, moment, "short")
     stored.train("long", "b")
@@ -121,7 +117,7 @@ def test_a_longer_training_takes_up_all_that_a_shorter_one_keeps(stored: World, 
 
 
 @pytest.mark.parametrize("moment", [6, 7, 8, 13])
-def test_a_longer_training_keeps_its_own_checkpoints_while_it_takes_up_those_of_a_shorter_one(moment: int) -> None:
+def test_a_longer_training_keeps_its_own_checkpoints_while_it_takes_up_those_of_a_shorter_one(moment):
     world = World(stored=False)
     suppressed(lambda: world.refused_at(20, lambda: world.train("long", "a")))
     assert 0 in world.checkpoints("long")
@@ -131,14 +127,14 @@ def test_a_longer_training_keeps_its_own_checkpoints_while_it_takes_up_those_of_
     world.close()
 
 
-def test_to_force_a_training_leaves_the_checkpoints_of_others(world: World) -> None:
+def test_to_force_a_training_leaves_the_checkpoints_of_others(world):
     world.train("short", "a")
     before = world.checkpoints("short")
     world.train("other", "b", force=True)
     assert world.checkpoints("short") == before
 
 
-def test_a_training_leaves_what_another_one_is_putting(stored: World) -> None:
+def test_a_training_leaves_what_another_one_is_putting(stored):
     stored.train("short", "a")
     name = min(name for name in stored.names("train") if "/step-" in name)
     stored.change("train", name, None)
@@ -148,7 +144,7 @@ def test_a_training_leaves_what_another_one_is_putting(stored: World) -> None:
     assert rest <= stored.names("train").keys()
 
 
-def test_each_training_keeps_the_name_of_its_newest_checkpoint(world: World) -> None:
+def test_each_training_keeps_the_name_of_its_newest_checkpoint(world):
     world.train("short", "a")
     world.train("other", "b")
     assert len([name for name in world.names("train") if name.endswith("/latest")]) == 2
@@ -156,7 +152,7 @@ def test_each_training_keeps_the_name_of_its_newest_checkpoint(world: World) -> 
 
 
 @pytest.mark.parametrize("moment", [52, 64, 76, 93])
-def test_a_training_that_was_forced_elsewhere_begins_again_here(stored: World, moment: int) -> None:
+def test_a_training_that_was_forced_elsewhere_begins_again_here(stored, moment):
     """What was not put when this machine was killed is older than the force: it is not taken up."""
     stored.killed_at(moment, "b", lambda: stored.train("long", "b"))
     stored.killed_at(45, "a", lambda: stored.train("long", "a", force=True))
@@ -166,7 +162,7 @@ def test_a_training_that_was_forced_elsewhere_begins_again_here(stored: World, m
 
 
 @pytest.mark.parametrize("moment", range(16))
-def test_a_longer_training_has_all_that_a_rule_keeps_although_a_force_was_cut_off(stored: World, moment: int) -> None:
+def test_a_longer_training_has_all_that_a_rule_keeps_although_a_force_was_cut_off(stored, moment):
     """What a force has left of the shorter one are its first checkpoints, with no gap."""
     stored.train("short", "a")
     stored.killed_at(moment, "b", lambda: stored.train("short", "b", force=True))
@@ -176,7 +172,7 @@ def test_a_longer_training_has_all_that_a_rule_keeps_although_a_force_was_cut_of
 
 
 @pytest.mark.parametrize("moment", range(0, 108, 4))
-def test_a_holder_that_stood_still_overwrites_no_finished_result(stored: World, moment: int) -> None:
+def test_a_holder_that_stood_still_overwrites_no_finished_result(stored, moment):
     stalls(stored, moment, "short")
     assert stored.manifest("train") is not None
     assert stored.wrong("train") == []
@@ -184,7 +180,7 @@ def test_a_holder_that_stood_still_overwrites_no_finished_result(stored: World, 
 
 
 @pytest.mark.parametrize("moment", range(12))
-def test_a_holder_that_stood_still_removes_nothing_of_the_next_one(stored: World, moment: int) -> None:
+def test_a_holder_that_stood_still_removes_nothing_of_the_next_one(stored, moment):
     """It has found a checkpoint that was cut off, and would remove it before it begins."""
     stored.killed_at(33, "a", lambda: stored.train("long", "a"))
     stalls(stored, moment, "long")
@@ -193,7 +189,7 @@ def test_a_holder_that_stood_still_removes_nothing_of_the_next_one(stored: World
 
 
 @pytest.mark.parametrize("data", [b"00007", b"7", None])
-def test_what_was_changed_in_a_finished_folder_is_read_or_made_again(world: World, data: bytes | None) -> None:
+def test_what_was_changed_in_a_finished_folder_is_read_or_made_again(world, data):
     world.train("short", "a")
     right = world.convert("train", "convert", "a").figures["number"]
     world.convert("convert", "use", "a")
@@ -204,7 +200,7 @@ def test_what_was_changed_in_a_finished_folder_is_read_or_made_again(world: Worl
     assert int(world.names("convert")["number"]) == right
 
 
-def test_an_unfinished_training_replaces_no_finished_model(world: World) -> None:
+def test_an_unfinished_training_replaces_no_finished_model(world):
     world.train("short", "a")
     right = world.convert("train", "convert", "a")
     world.killed_at(45, "a", lambda: world.train("other", "a"))
@@ -214,7 +210,7 @@ def test_an_unfinished_training_replaces_no_finished_model(world: World) -> None
     assert world.manifest("convert") == right
 
 
-def test_a_damaged_result_is_not_taken_from_an_earlier_checkpoint(world: World) -> None:
+def test_a_damaged_result_is_not_taken_from_an_earlier_checkpoint(world):
     made = world.train("short", "a")
     world.change("train", f"{made.figures['checkpoint']}/model.safetensors", b"0")
     with pytest.raises(UserError):
@@ -228,17 +224,17 @@ class Stories(RuleBasedStateMachine):
 
     stored: bool
 
-    def __init__(self) -> None:
+    def __init__(self):
         super().__init__()
         self.world = World(self.stored)
         self.damaged: set[str] = set()  # folders that were changed by somebody else
         self.spoilt = False  # checkpoints were
         self.finished = False  # a result was converted
 
-    def teardown(self) -> None:
+    def teardown(self):
         self.world.close()
 
-    def done(self, name: str, machine: str, **more: Any) -> None:
+    def done(self, name, machine, **more):
         """Train to the end: what is said to be there is there."""
         made = self.world.train(name, machine, **more)
         self.damaged.discard("train")
@@ -248,35 +244,35 @@ class Stories(RuleBasedStateMachine):
         assert self.world.checkpoints(name)[last] == number_after(name, last)
 
     @rule(name=names, machine=machines)
-    def trains(self, name: str, machine: str) -> None:
+    def trains(self, name, machine):
         self.done(name, machine)
 
     @rule(name=names, machine=machines)
-    def is_forced(self, name: str, machine: str) -> None:
+    def is_forced(self, name, machine):
         self.done(name, machine, force=True)
 
     @rule(name=names, machine=machines, moment=moments, force=st.booleans())
-    def training_is_killed(self, name: str, machine: str, moment: int, force: bool) -> None:
+    def training_is_killed(self, name, machine, moment, force):
         self.world.killed_at(moment, machine, lambda: self.done(name, machine, force=force))
 
     @rule(name=names, machine=machines, moment=moments)
-    def training_is_refused(self, name: str, machine: str, moment: int) -> None:
+    def training_is_refused(self, name, machine, moment):
         with suppress(UserError, Restart, OSError):
             self.world.refused_at(moment, lambda: self.done(name, machine))
 
     @rule(name=names, moment=moments)
-    def training_stalls(self, name: str, moment: int) -> None:
+    def training_stalls(self, name, moment):
         """The other machine does all meanwhile, and its result stays."""
         stalls(self.world, moment, name)
         if self.stored and "train" not in self.damaged:
             assert self.world.wrong("train") == []
 
     @rule(machine=machines)
-    def machine_is_lost(self, machine: str) -> None:
+    def machine_is_lost(self, machine):
         if self.stored:
             self.world.lost(machine)
 
-    def _converted(self, machine: str) -> None:
+    def _converted(self, machine):
         made = self.world.manifest("train")
         whole = made is not None and "train" not in self.damaged
         with suppress(UserError, Restart):
@@ -287,15 +283,15 @@ class Stories(RuleBasedStateMachine):
                 self.finished = True
 
     @rule(machine=machines)
-    def is_converted(self, machine: str) -> None:
+    def is_converted(self, machine):
         self._converted(machine)
 
     @rule(machine=machines, moment=st.integers(0, 15))
-    def conversion_is_killed(self, machine: str, moment: int) -> None:
+    def conversion_is_killed(self, machine, moment):
         self.world.killed_at(moment, machine, lambda: self._converted(machine))
 
     @rule(machine=machines)
-    def is_used(self, machine: str) -> None:
+    def is_used(self, machine):
         """Another stage reads what is there now, not what was there."""
         files = self.world.names("convert")
         if "number" not in files:
@@ -307,7 +303,7 @@ class Stories(RuleBasedStateMachine):
             assert int(self.world.names("use")["number"]) == int(files["number"])  # some may be cut
 
     @rule(folder=st.sampled_from(["convert", "use", "train"]), how=st.sampled_from(["removed", "cut", "replaced"]))
-    def is_damaged(self, folder: str, how: str) -> None:
+    def is_damaged(self, folder, how):
         manifest = self.world.manifest(folder)
         if manifest is None or self.world.wrong(folder):
             return
@@ -324,7 +320,7 @@ class Stories(RuleBasedStateMachine):
             self.spoilt = True
 
     @invariant()
-    def nothing_that_a_rule_keeps_is_lost(self) -> None:
+    def nothing_that_a_rule_keeps_is_lost(self):
         if self.spoilt:
             return
         for name, safe in self.world.safe.items():
@@ -334,24 +330,24 @@ class Stories(RuleBasedStateMachine):
             assert max(there, default=-1) >= safe, (name, safe, there)
 
     @invariant()
-    def no_manifest_names_what_is_missing_or_other(self) -> None:
+    def no_manifest_names_what_is_missing_or_other(self):
         for folder in {"train", "convert", "use"} - self.damaged:
             assert self.world.wrong(folder) == [], folder
 
     @invariant()
-    def an_unfinished_result_never_replaces_a_finished_one(self) -> None:
+    def an_unfinished_result_never_replaces_a_finished_one(self):
         found = self.world.names("convert").get("number")
         if self.finished and "convert" not in self.damaged and found is not None:
             assert int(found) in FINAL
 
 
-def suppressed(work: Work) -> Any:
+def suppressed(work):
     """Do what may be refused."""
     with suppress(UserError, Restart):
         return work()
 
 
-def stalls(world: World, moment: int, name: str) -> None:
+def stalls(world, moment, name):
     """Train on one machine, which stands still at a moment while the other one does all of it."""
     with suppress(UserError, Restart):
         world.stalled_at(moment, lambda: world.train(name, "a"), lambda: suppressed(lambda: world.train(name, "b")))
@@ -369,7 +365,7 @@ class InAStore(Stories):
     stored = True
 
 
-def test_a_checkpoint_of_which_a_part_was_removed_is_in_no_manifest() -> None:
+def test_a_checkpoint_of_which_a_part_was_removed_is_in_no_manifest():
     story = InAStore()
     story.training_is_refused(machine="a", moment=55, name="short")
     story.training_is_refused(machine="a", moment=101, name="long")
@@ -381,7 +377,7 @@ def test_a_checkpoint_of_which_a_part_was_removed_is_in_no_manifest() -> None:
 
 @pytest.mark.fuzz
 @pytest.mark.parametrize("machine", [OnADisk, InAStore])
-def test_no_story_loses_what_a_rule_keeps(machine: type[Stories]) -> None:
+def test_no_story_loses_what_a_rule_keeps(machine):
     chosen = settings(
         max_examples=examples(200, quick=15),
         stateful_step_count=8,

@@ -3,10 +3,7 @@
 import itertools
 import multiprocessing
 import threading
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,7 +19,7 @@ from tests.pipeline.stages.world import World
 CONTENTS = [str(number) * 20_000 for number in range(4)]
 
 
-def write_often(folder: Path, content: str) -> None:
+def write_often(folder, content):
     """Write a file and a folder of one content, many times."""
     for _ in range(60):
         write_text(folder / "file", content)
@@ -31,7 +28,7 @@ def write_often(folder: Path, content: str) -> None:
             (made / "a").write_text(content)
 
 
-def test_writers_at_once_leave_the_content_of_one(tmp_path: Path) -> None:
+def test_writers_at_once_leave_the_content_of_one(tmp_path):
     write_often(tmp_path, CONTENTS[0])
     spawn = multiprocessing.get_context("spawn")
     workers = [spawn.Process(target=write_often, args=(tmp_path, each)) for each in CONTENTS]
@@ -48,14 +45,14 @@ def test_writers_at_once_leave_the_content_of_one(tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.iterdir()} == {"file", "made"}
 
 
-def interrupt(writer: AbstractContextManager[Path]) -> None:
+def interrupt(writer):
     """Begin to write, and be interrupted."""
     with writer as path:
         path.mkdir() if path.name.startswith(".b") else path.write_text("half")
         raise KeyboardInterrupt
 
 
-def test_a_body_that_raises_leaves_the_old_content(tmp_path: Path) -> None:
+def test_a_body_that_raises_leaves_the_old_content(tmp_path):
     write_text(tmp_path / "a", "old")
     with atomic_folder(tmp_path / "b") as folder:
         folder.mkdir()
@@ -67,7 +64,7 @@ def test_a_body_that_raises_leaves_the_old_content(tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.iterdir()} == {"a", "b"}
 
 
-def test_leftovers_are_removed_and_nothing_else(tmp_path: Path) -> None:
+def test_leftovers_are_removed_and_nothing_else(tmp_path):
     for name in (".a.0123abcd.tmp", "a.tmp", ".hidden", "b"):
         (tmp_path / name).write_text("")
     (tmp_path / ".m.0123abcd.tmp").mkdir()
@@ -88,14 +85,14 @@ class Turns:
     Who waits for a lock lets the store's clock go on, so that the one that stands still loses it.
     """
 
-    def __init__(self, world: World, switches: tuple[int, ...]) -> None:
+    def __init__(self, world, switches):
         self.world, self.switches, self.count, self.inside = world, switches, 0, False
         self.go = {name: threading.Semaphore(0) for name in "ab"}
         self.now, self.ended, self.results = "a", set[str](), dict[str, Any]()
         for name in REQUESTS:
             setattr(world.store, name, partial(self.request, getattr(world.store, name)))
 
-    def request(self, asked: Callable[..., Any], *arguments: Any, **conditions: Any) -> Any:
+    def request(self, asked, *arguments, **conditions):
         if self.inside:  # what a request does is one step
             return asked(*arguments, **conditions)
         self.count += 1
@@ -109,7 +106,7 @@ class Turns:
             self.inside = False
         return found
 
-    def switch(self) -> None:
+    def switch(self):
         me, other = self.now, "ba"["ab".index(self.now)]
         if other not in self.ended:
             self.now = other
@@ -117,7 +114,7 @@ class Turns:
             if me not in self.ended:
                 self.go[me].acquire()
 
-    def work(self, name: str, work: Callable[[], Any]) -> None:
+    def work(self, name, work):
         self.go[name].acquire()
         try:
             self.results[name] = work()
@@ -126,7 +123,7 @@ class Turns:
         self.ended.add(name)
         self.switch()
 
-    def run(self, works: dict[str, Callable[[], Any]]) -> dict[str, Any]:
+    def run(self, works):
         threads = [threading.Thread(target=self.work, args=one) for one in works.items()]
         for thread in threads:
             thread.start()
@@ -136,10 +133,10 @@ class Turns:
         return self.results
 
 
-def made(world: World, machine: str, alike: bool, in_place: bool) -> Manifest:
+def made(world, machine, alike, in_place):
     """Make the folder as a machine does; what it writes has its name, and one size."""
 
-    def make(config: DownloadConfig, out: Path) -> Result:
+    def make(config, out):
         for name in ("data", "more"):
             (out / name).write_text(machine)
         return Result(summary=machine, figures={})
@@ -149,7 +146,7 @@ def made(world: World, machine: str, alike: bool, in_place: bool) -> Manifest:
     return stage.run("download", config, make, in_place=in_place, wait=True)
 
 
-def story(switches: tuple[int, ...], alike: bool, in_place: bool) -> int:
+def story(switches, alike, in_place):
     """Let both make the folder; return how many requests they made."""
     world = World(stored=True)
     try:
@@ -167,7 +164,7 @@ def story(switches: tuple[int, ...], alike: bool, in_place: bool) -> int:
         world.close()
 
 
-def explore(story: Callable[[tuple[int, ...]], int], *before: int) -> None:
+def explore(story, *before):
     """Tell the story with one more switch, at each number of a request that is reached."""
     for number in itertools.count(max(before, default=-1) + 1):
         if story((*before, number)) <= number:
@@ -175,14 +172,14 @@ def explore(story: Callable[[tuple[int, ...]], int], *before: int) -> None:
 
 
 @pytest.fixture(autouse=True)
-def few_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+def few_looks(monkeypatch):
     """Let who waits ask less often."""
     monkeypatch.setattr(lease, "ASK", lease.LEASE / 4)
 
 
 @pytest.mark.parametrize("in_place", [False, True])
 @pytest.mark.parametrize("alike", [pytest.param(False, marks=pytest.mark.slow), True])
-def test_a_holder_may_stand_still_before_any_request(alike: bool, in_place: bool) -> None:
+def test_a_holder_may_stand_still_before_any_request(alike, in_place):
     explore(partial(story, alike=alike, in_place=in_place))
 
 
@@ -190,5 +187,5 @@ def test_a_holder_may_stand_still_before_any_request(alike: bool, in_place: bool
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("in_place", [False, True])
 @pytest.mark.parametrize("first", range(5, 17, 3))
-def test_each_holder_may_stand_still_before_any_request(first: int, in_place: bool) -> None:
+def test_each_holder_may_stand_still_before_any_request(first, in_place):
     explore(partial(story, alike=False, in_place=in_place), first)

@@ -4,13 +4,12 @@ import gzip
 import io
 import tarfile
 import zipfile
-from pathlib import Path
 
 import pytest
 
 from pipeline.config import CorpusConfig
 from pipeline.errors import InputError
-from pipeline.readers import Document, ReadLog, open_corpus
+from pipeline.readers import ReadLog, open_corpus
 from pipeline.storage.placeholders import find_placeholder
 from tests.support.refusals import refused
 
@@ -63,7 +62,7 @@ TEXTS = [
 READERS = {"text": "a.txt", "books": "a.md", "lines": "a.txt.gz", "jsonl": "a.jsonl.gz", "wikiextractor": "wiki_00"}
 
 
-def read(reader: str, folder: Path, **more: object) -> tuple[list[Document], ReadLog]:
+def read(reader, folder, **more):
     corpus = CorpusConfig(name="c", reader=reader, path=str(folder), **more)  # type: ignore[arg-type]
     opened, tally = open_corpus(corpus, ""), ReadLog(corpus.on_error)
     found = [each for split in opened.splits(1 << 20) for each in opened.read(split, tally)]
@@ -71,14 +70,14 @@ def read(reader: str, folder: Path, **more: object) -> tuple[list[Document], Rea
 
 
 @pytest.mark.parametrize("text", TEXTS)
-def test_text_is_no_stand_in(text: str) -> None:
+def test_text_is_no_stand_in(text):
     assert find_placeholder(text) is None
     assert find_placeholder(text + "\n" + "More of it.\n" * 1000) is None
 
 
 @pytest.mark.parametrize("reader", READERS)
 @pytest.mark.parametrize("kind", STAND_INS)
-def test_a_stand_in_is_refused_or_counted(tmp_path: Path, reader: str, kind: str) -> None:
+def test_a_stand_in_is_refused_or_counted(tmp_path, reader, kind):
     path = tmp_path / READERS[reader]
     path.write_text(STAND_INS[kind])
     with refused(InputError, path=str(path)) as caught:
@@ -90,7 +89,7 @@ def test_a_stand_in_is_refused_or_counted(tmp_path: Path, reader: str, kind: str
 
 
 @pytest.mark.parametrize("kind", STAND_INS)
-def test_a_stand_in_among_chapters_is_left_out(tmp_path: Path, kind: str) -> None:
+def test_a_stand_in_among_chapters_is_left_out(tmp_path, kind):
     content = {"1.txt": b"One.", "2.txt": STAND_INS[kind].encode(), "3.txt": b"Three."}
     with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
         for name, raw in content.items():
@@ -118,13 +117,13 @@ def test_a_stand_in_among_chapters_is_left_out(tmp_path: Path, kind: str) -> Non
         ("books", "a.epub"),
     ],
 )
-def test_a_stand_in_for_an_archive_is_named(tmp_path: Path, reader: str, name: str, kind: str) -> None:
+def test_a_stand_in_for_an_archive_is_named(tmp_path, reader, name, kind):
     (tmp_path / name).write_text(STAND_INS[kind])
     with refused(InputError, str(find_placeholder(STAND_INS[kind]))[:20], path=str(tmp_path / name)):
         read(reader, tmp_path)
 
 
-def test_documents_are_unpacked_whatever_their_names_are(tmp_path: Path) -> None:
+def test_documents_are_unpacked_whatever_their_names_are(tmp_path):
     (tmp_path / "a.txt").write_bytes(gzip.compress(b"One."))
     with zipfile.ZipFile(tmp_path / "b.zip", "w") as archive:
         for name in ("c.txt.gz", ".git/d.txt", "__MACOSX/e.txt", "./f.txt"):
@@ -145,12 +144,12 @@ def test_documents_are_unpacked_whatever_their_names_are(tmp_path: Path) -> None
         b"WARC/1.0\r\n",
     ],
 )
-def test_other_formats_are_no_text(tmp_path: Path, raw: bytes) -> None:
+def test_other_formats_are_no_text(tmp_path, raw):
     (tmp_path / "a.txt").write_bytes(raw)
     with refused(InputError, path=str(tmp_path / "a.txt")):
         read("text", tmp_path)
 
 
-def test_text_in_the_wrong_name_is_a_document(tmp_path: Path) -> None:
+def test_text_in_the_wrong_name_is_a_document(tmp_path):
     (tmp_path / "a.txt").write_bytes(b"")
     assert [each.text for each in read("text", tmp_path)[0]] == [""]

@@ -10,7 +10,6 @@ import sys
 import threading
 import zipfile
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -30,7 +29,7 @@ TEXTS = [f"Document {n} has some words.\nAnd a second line of {n}." for n in ran
 LINES = "\n\n".join(TEXTS).encode()
 
 
-def packed() -> dict[str, bytes]:
+def packed():
     """The same documents in every form."""
     table, archive = io.BytesIO(), io.BytesIO()
     pq.write_table(pa.table({"text": TEXTS}), table, row_group_size=50)
@@ -48,7 +47,7 @@ def packed() -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize(("reader", "copies"), [("lines", 3), ("parquet", 1), ("text", 1)])
-def test_readers_take_addresses(bucket: str, tmp_path: Path, reader: str, copies: int) -> None:
+def test_readers_take_addresses(bucket, tmp_path, reader, copies):
     for name, raw in packed().items():
         objects.put(f"{bucket}/{name}", raw)
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
@@ -64,7 +63,7 @@ def test_readers_take_addresses(bucket: str, tmp_path: Path, reader: str, copies
     assert sorted(found[0]) == sorted(TEXTS * copies)
 
 
-def test_wildcards_and_fingerprints(bucket: str) -> None:
+def test_wildcards_and_fingerprints(bucket):
     for name in ("w/a.txt", "w/b.txt", "w/c/d.txt", "w/e.md"):
         objects.put(f"{bucket}/{name}", name.encode())
     top = f"{bucket}/w"
@@ -81,7 +80,7 @@ def test_wildcards_and_fingerprints(bucket: str) -> None:
 @pytest.mark.parametrize(
     "pattern", ["*.txt", "*/*", "**", "**/*.txt", "c/**/*.txt", "**/f/*.txt", "c/**/g.txt", "**/.h/*"]
 )
-def test_wildcards_match_what_they_match_on_disk(bucket: str, tmp_path: Path, pattern: str) -> None:
+def test_wildcards_match_what_they_match_on_disk(bucket, tmp_path, pattern):
     names = "a.txt .b.txt c/d.txt c/e.md c/f/g.txt c/f/f/i.txt c/f/j/f/k.txt c/.h/g.txt .h/l.txt"
     for name in names.split():
         objects.put(f"{bucket}/w/{name}", name.encode())
@@ -94,7 +93,7 @@ def test_wildcards_match_what_they_match_on_disk(bucket: str, tmp_path: Path, pa
     assert here == there != []
 
 
-def test_what_is_not_there_is_named(bucket: str) -> None:
+def test_what_is_not_there_is_named(bucket):
     nowhere = CorpusConfig(name="c", reader="lines", path=f"{bucket}/nowhere")
     with refused(InputError, key="corpus.path", value=nowhere.path):
         open_corpus(nowhere, "").splits(99)
@@ -106,7 +105,7 @@ def test_what_is_not_there_is_named(bucket: str) -> None:
         list(reader.read(split, ReadLog()))
 
 
-def test_a_file_system_of_arrow_is_read_as_a_store_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_system_of_arrow_is_read_as_a_store_is(tmp_path, monkeypatch):
     (tmp_path / "w" / "c").mkdir(parents=True)
     for name in ("a.txt", "b.md", "c/d.txt"):
         (tmp_path / "w" / name).write_bytes(name.encode())
@@ -126,7 +125,7 @@ def test_a_file_system_of_arrow_is_read_as_a_store_is(tmp_path: Path, monkeypatc
 @pytest.mark.parametrize(
     "address", ["ftp://host/x", "memory://x/y", "wasb://c@a.blob.core.windows.net/y", "az://c/y", "mock://x/y"]
 )
-def test_what_is_not_read_is_refused_at_once_with_what_is(address: str) -> None:
+def test_what_is_not_read_is_refused_at_once_with_what_is(address):
     root = "/".join(address.split("/")[:3])
     with pytest.raises(ConfigError, match="hdfs://") as caught:
         places.at(address).is_dir()
@@ -137,16 +136,16 @@ def test_what_is_not_read_is_refused_at_once_with_what_is(address: str) -> None:
 class Closed(BaseHTTPRequestHandler):
     """A store that lets nobody in."""
 
-    def do_HEAD(self) -> None:
+    def do_HEAD(self):
         self.send_error(403)
 
     do_GET = do_HEAD
 
-    def log_message(self, *_: object) -> None:
+    def log_message(self, *_):
         """Nothing."""
 
 
-def test_a_store_that_lets_nobody_in_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_that_lets_nobody_in_is_named(monkeypatch):
     with ThreadingHTTPServer(("127.0.0.1", 0), Closed) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{server.server_port}")
@@ -169,7 +168,7 @@ def test_a_store_that_lets_nobody_in_is_named(monkeypatch: pytest.MonkeyPatch) -
 UNPRIVILEGED = ["setpriv", "--bounding-set=-dac_override,-dac_read_search", "--inh-caps=-dac_override,-dac_read_search"]
 
 
-def unprivileged(root: Path, *words: str) -> subprocess.CompletedProcess[str]:
+def unprivileged(root, *words):
     """Run Python as somebody whom permissions bind."""
     prefix = [] if os.geteuid() else UNPRIVILEGED
     if prefix and shutil.which(prefix[0]) is None:
@@ -177,18 +176,18 @@ def unprivileged(root: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([*prefix, sys.executable, *words], cwd=root, capture_output=True, text=True, check=False)
 
 
-def text(path: Path) -> Path:
+def text(path):
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("Words.\n")
     return path
 
 
-def names(found: list[places.File], top: Path) -> list[str]:
+def names(found, top):
     return [str(file).removeprefix(f"{top}/") for file in found]
 
 
 @pytest.fixture
-def linked(tmp_path: Path) -> Path:
+def linked(tmp_path):
     """A folder with a link to another one, in which links lead in circles."""
     text(tmp_path / "data" / "deep" / "b.txt")
     text(tmp_path / "data" / "c.txt")
@@ -200,7 +199,7 @@ def linked(tmp_path: Path) -> Path:
     return top
 
 
-def test_linked_folders_are_searched_once(linked: Path) -> None:
+def test_linked_folders_are_searched_once(linked):
     wanted = ["a.txt", "sub/c.txt", "sub/deep/b.txt"]
     assert names(places.below(linked), linked) == wanted
     assert names(places.matching(f"{linked}/**/*.txt"), linked) == wanted
@@ -209,14 +208,14 @@ def test_linked_folders_are_searched_once(linked: Path) -> None:
     assert names(list(filters.evaluation_files([str(linked)])), linked) == wanted
 
 
-def test_a_folder_keeps_its_own_name_where_links_lead_to_it_too(tmp_path: Path) -> None:
+def test_a_folder_keeps_its_own_name_where_links_lead_to_it_too(tmp_path):
     text(tmp_path / "z" / "a.txt")
     (tmp_path / "a").symlink_to(tmp_path / "z")
     assert names(places.below(tmp_path), tmp_path) == ["z/a.txt"]
     assert names(places.matching(f"{tmp_path}/a/**"), tmp_path) == ["a/a.txt"]
 
 
-def test_hidden_files_are_left_out_and_asked_for(tmp_path: Path) -> None:
+def test_hidden_files_are_left_out_and_asked_for(tmp_path):
     for name in (".a.txt", ".cache/b.txt", "~$c.txt", "d/.e.txt"):
         text(tmp_path / name)
     (tmp_path / ".broken").symlink_to("nowhere")
@@ -226,14 +225,14 @@ def test_hidden_files_are_left_out_and_asked_for(tmp_path: Path) -> None:
     assert names(places.matching(f"{tmp_path}/.*.txt"), tmp_path) == [".a.txt"]
 
 
-def test_a_name_may_begin_with_any_other_sign(tmp_path: Path) -> None:
+def test_a_name_may_begin_with_any_other_sign(tmp_path):
     wanted = ["#b.txt", "_c.txt", "d/~e.txt", "~/f.txt", "~a.txt"]
     for name in wanted:
         text(tmp_path / name)
     assert names(places.below(tmp_path), tmp_path) == wanted
 
 
-def test_patterns_mean_what_they_did(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_patterns_mean_what_they_did(tmp_path, monkeypatch):
     for name in ("a.txt", "b/c.txt", "b/d/e.txt", "x[1].txt", "x1.txt"):
         text(tmp_path / name)
     monkeypatch.chdir(tmp_path)
@@ -244,7 +243,7 @@ def test_patterns_mean_what_they_did(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert places.matching("a.txt/*") == places.matching("nowhere/*") == []
 
 
-def test_a_link_that_leads_nowhere_is_named(tmp_path: Path) -> None:
+def test_a_link_that_leads_nowhere_is_named(tmp_path):
     text(tmp_path / "a.txt")
     broken = tmp_path / "b.txt"
     broken.symlink_to("nowhere.txt")
@@ -267,7 +266,7 @@ for place in sys.argv[1:]:
 """
 
 
-def test_a_folder_without_permission_is_named(root: Path, tmp_path: Path) -> None:
+def test_a_folder_without_permission_is_named(root, tmp_path):
     text(tmp_path / "mix" / "a.txt")
     closed = text(tmp_path / "mix" / "closed" / "b.txt").parent
     text(tmp_path / "disk" / "a.txt")
@@ -282,7 +281,7 @@ def test_a_folder_without_permission_is_named(root: Path, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("place", ["closed", "closed/a.txt", "closed/*.txt", "."])
-def test_prepare_says_in_one_line_what_it_may_not_read(root: Path, tmp_path: Path, place: str) -> None:
+def test_prepare_says_in_one_line_what_it_may_not_read(root, tmp_path, place):
     text(tmp_path / "corpus" / "b.txt")
     closed = text(tmp_path / "corpus" / "closed" / "a.txt").parent
     closed.chmod(0)
@@ -295,7 +294,7 @@ def test_prepare_says_in_one_line_what_it_may_not_read(root: Path, tmp_path: Pat
 
 
 @pytest.mark.slow
-def test_a_file_without_permission_is_named(root: Path, tmp_path: Path) -> None:
+def test_a_file_without_permission_is_named(root, tmp_path):
     text(tmp_path / "corpus" / "a.txt")
     closed = text(tmp_path / "corpus" / "b.txt")
     (tmp_path / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nwords\n")

@@ -7,18 +7,18 @@ from pipeline.text.book_text import WRAP, parse, plain
 
 
 @pytest.mark.parametrize("newline", ["\n", "\r\n", "\r"])
-def test_hard_wrapped_lines_are_joined_to_paragraphs(newline: str) -> None:
+def test_hard_wrapped_lines_are_joined_to_paragraphs(newline):
     lines = ["It was the best of times,", "it was the worst of times.", "", "", "He came.", ""]
     text = parse(newline.join(lines)).text
     assert text == "It was the best of times, it was the worst of times.\nHe came."
 
 
-def test_lines_that_are_paragraphs_already_stay_apart() -> None:
+def test_lines_that_are_paragraphs_already_stay_apart():
     paragraphs = ["Many words. " * WRAP, "Yes.", "No."]
     assert parse("\n".join(paragraphs)).text.split("\n")[1:] == ["Yes.", "No."]
 
 
-def test_a_header_goes() -> None:
+def test_a_header_goes():
     book = parse("# Title: The Black Cat\r\n\r\n## Author: Poe\r\n\r\n-------\r\nFor the most wild,")
     assert book.text == "For the most wild,"
 
@@ -32,16 +32,16 @@ def test_a_header_goes() -> None:
         ("Prologue.\n\nAuthor: I speak.", "Prologue.\nAuthor: I speak."),
     ],
 )
-def test_only_facts_at_the_beginning_are_a_header(text: str, kept: str) -> None:
+def test_only_facts_at_the_beginning_are_a_header(text, kept):
     assert parse(text).text == kept
 
 
-def test_a_first_heading_stays() -> None:
+def test_a_first_heading_stays():
     book = parse("# Walden\n\n## Economy\n\nWhen I wrote")
     assert book.text == "Walden\nEconomy\nWhen I wrote"
 
 
-def test_the_gutenberg_licence_goes() -> None:
+def test_the_gutenberg_licence_goes():
     book = parse(
         "The Project Gutenberg eBook of Emma\n\nTitle: Emma\n\n"
         "*** START OF THE PROJECT GUTENBERG EBOOK EMMA ***\n\nEmma Woodhouse, handsome,\n"
@@ -59,11 +59,11 @@ def test_the_gutenberg_licence_goes() -> None:
         ("[here](http://a.b) ![x](y.png)", "here"),
     ],
 )
-def test_markup_goes_and_the_rest_stays(marked: str, text: str) -> None:
+def test_markup_goes_and_the_rest_stays(marked, text):
     assert plain(marked) == text
 
 
-def test_letters_read_in_the_wrong_encoding_are_put_right() -> None:
+def test_letters_read_in_the_wrong_encoding_are_put_right():
     twice = "Café, œuvre — “so”".encode().decode("cp1252", "ignore")
     book = parse(twice)
     assert book.repaired
@@ -87,13 +87,13 @@ LATIN_1 = {byte: chr(byte) for byte in (0x81, 0x8D, 0x8F, 0x90, 0x9D)}  # not in
 
 
 @pytest.mark.parametrize("text", CORRECT)
-def test_a_capital_with_an_accent_before_punctuation_stays(text: str) -> None:
+def test_a_capital_with_an_accent_before_punctuation_stays(text):
     book = parse(text)
     assert (book.text, book.repaired) == (plain(text), False)
 
 
 @pytest.mark.parametrize("text", WRITTEN)
-def test_text_in_the_wrong_encoding_throughout_is_put_right(text: str) -> None:
+def test_text_in_the_wrong_encoding_throughout_is_put_right(text):
     raw = text.encode()
     cp1252 = "".join(LATIN_1.get(byte) or bytes([byte]).decode("cp1252") for byte in raw)
     for misread in (cp1252, raw.decode("latin-1")):
@@ -101,7 +101,7 @@ def test_text_in_the_wrong_encoding_throughout_is_put_right(text: str) -> None:
         assert (book.text, book.repaired) == (plain(text), True)
 
 
-def test_one_letter_that_is_certainly_wrong_decides_for_all() -> None:
+def test_one_letter_that_is_certainly_wrong_decides_for_all():
     assert parse("«Æ», cafÃ©, Ã\xa0 la carte").text == "«Æ», café, à la carte"
     assert parse("«Æ», voilÃ\xa0, Ã\xad").text == "«Æ», voilà, í"
     assert parse("«Æ».Â\xa0Here").text == "«Æ». Here"
@@ -135,7 +135,7 @@ def test_one_letter_that_is_certainly_wrong_decides_for_all() -> None:
         ("it was May\n12. The", "it was May 12. The"),
     ],
 )
-def test_lines_are_joined_as_their_script_is_written(lines: str, text: str) -> None:
+def test_lines_are_joined_as_their_script_is_written(lines, text):
     assert book_text.parse(lines).text == text
     assert book_text.unwrapped(lines) == text
 
@@ -143,7 +143,7 @@ def test_lines_are_joined_as_their_script_is_written(lines: str, text: str) -> N
 @pytest.mark.parametrize("before", ["", "COPYRIGHTED "])
 @pytest.mark.parametrize("word", ["THE", "THIS"])
 @pytest.mark.parametrize("last", ["", "End of Project Gutenberg's X,\nby Y\n\n"])
-def test_a_book_ends_at_its_licence_and_not_at_its_own_words(before: str, word: str, last: str) -> None:
+def test_a_book_ends_at_its_licence_and_not_at_its_own_words(before, word, last):
     mark = f"OF {word} {before}PROJECT GUTENBERG EBOOK X ***"
     book = "End of Project Gutenberg was a phrase.\n\nIt was night.\n\nA.\n\nB.\n\nC."
     text = f"Title: X\n\n*** START {mark}\n\n{book}\n\n{last}*** END {mark}\n\nLicence."
@@ -170,19 +170,19 @@ FRAMES = {
 
 
 @pytest.mark.parametrize("frame", FRAMES)
-def test_a_licence_of_any_shape_goes(frame: str) -> None:
+def test_a_licence_of_any_shape_goes(frame):
     start, end = FRAMES[frame]
     assert parse(f"{start}\n\nIt was\nnight.\n\nDawn.\n\n{end}\n\nRedistribution\n").text == "It was night.\nDawn."
 
 
-def test_an_old_book_ends_at_the_last_line_that_says_so() -> None:
+def test_an_old_book_ends_at_the_last_line_that_says_so():
     text = "*END*THE SMALL PRINT! x*END*\n\nA.\n\nEnd of The Project Gutenberg Etext of X\n\nMore."
     assert book_text.parse(text).text == "A."
 
 
 @pytest.mark.parametrize("frame", [name for name, (start, _) in FRAMES.items() if start])
 @pytest.mark.parametrize("length", [1, 1500])
-def test_all_books_in_one_file_are_kept(frame: str, length: int) -> None:
+def test_all_books_in_one_file_are_kept(frame, length):
     start, end = FRAMES[frame]
     books = [f"{name}\n\nIt was night." + "\n\nDawn." * length for name in ("Emma", "Persuasion", "Sanditon")]
     text = "".join(f"Title: X\n\n{start}\n\n{book}\n\n{end}\n\nRedistribution\n\n" for book in books)
@@ -198,11 +198,11 @@ def test_all_books_in_one_file_are_kept(frame: str, length: int) -> None:
         ("a re-\nform, re-form and reform", "a re-form, re-form and reform"),
     ],
 )
-def test_a_word_that_a_line_end_divides_is_whole(lines: str, text: str) -> None:
+def test_a_word_that_a_line_end_divides_is_whole(lines, text):
     assert parse(lines).text == text
 
 
-def test_joined_words_are_counted() -> None:
+def test_joined_words_are_counted():
     assert parse("the har-\nbour by the win¬\ndow. A harbour.").joined == 2
 
 
@@ -220,12 +220,12 @@ def test_joined_words_are_counted() -> None:
         ("He said [1] and wept...", "He said [1] and wept...", {}),
     ],
 )  # fmt: skip
-def test_what_an_edition_adds_is_left_out_and_counted(marked: str, text: str, counts: dict[str, int]) -> None:
+def test_what_an_edition_adds_is_left_out_and_counted(marked, text, counts):
     book = parse(marked)
     assert (book.text, book.passed) == (text, counts)
 
 
-def test_of_markdown_the_prose_is_read() -> None:
+def test_of_markdown_the_prose_is_read():
     parts = {
         "front matter": "---\ntitle: T\ntags:\n- a\n---\n\n",
         "comments": "<!-- to do -->\n",

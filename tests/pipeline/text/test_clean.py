@@ -32,12 +32,12 @@ ANYTHING = st.text(st.characters() | st.sampled_from(" \t\n\r\u00a0\u3000\u200b\
         (" \n\t ", ""),
     ],
 )
-def test_texts_that_look_alike_become_equal(raw: str, wanted: str) -> None:
+def test_texts_that_look_alike_become_equal(raw, wanted):
     assert clean(raw) == wanted
 
 
 @given(ANYTHING)
-def test_what_is_left_is_plain_and_stays_so(text: str) -> None:
+def test_what_is_left_is_plain_and_stays_so(text):
     cleaned = clean(text)
     assert clean(cleaned) == cleaned
     kinds = {unicodedata.category(char) for char in cleaned if char not in " \n"}
@@ -46,11 +46,11 @@ def test_what_is_left_is_plain_and_stays_so(text: str) -> None:
 
 
 @given(ANYTHING, st.booleans())
-def test_the_tokenizer_sees_the_same_words(text: str, lowercase: bool) -> None:
+def test_the_tokenizer_sees_the_same_words(text, lowercase):
     text = re.sub("[\v\f\x1c-\x1e\x85\ud800-\udfff]", "", text)
     normalizer = BertNormalizer(lowercase=lowercase)
 
-    def words(text: str) -> list[str]:
+    def words(text):
         return unicodedata.normalize("NFC", str(normalizer.normalize_str(text))).split()
 
     assert words(clean(text)) == words(text)
@@ -73,21 +73,21 @@ QUOTED = [
 @pytest.mark.parametrize("quoting", [csv.QUOTE_MINIMAL, csv.QUOTE_ALL, csv.QUOTE_NONNUMERIC])
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
 @pytest.mark.parametrize("rows", [QUOTED, [QUOTED[0], ["a", "1"]]])
-def test_what_a_writer_of_csv_wrote_is_read_as_written(quoting: int, end: str, rows: list[list[str]]) -> None:
+def test_what_a_writer_of_csv_wrote_is_read_as_written(quoting, end, rows):
     file = io.StringIO(newline="")
     csv.writer(file, delimiter="\t", quoting=quoting, lineterminator=end).writerows(rows)
     assert [row for _, row in tsv_rows("a.tsv", file.getvalue())] == rows
 
 
 @given(st.lists(st.text('a" ', min_size=1, max_size=6), min_size=1))
-def test_one_field_that_no_writer_of_csv_wrote_makes_all_quotation_marks_text(texts: list[str]) -> None:
+def test_one_field_that_no_writer_of_csv_wrote_makes_all_quotation_marks_text(texts):
     rows = [[text, "1"] for text in [*texts, 'a "b" c']]
     found = tsv_rows("a.tsv", "\n".join(map("\t".join, rows)))
     assert found == list(enumerate(rows, 1))
 
 
 @given(st.lists(st.tuples(*[st.text('a"', max_size=4)] * 2), min_size=1), st.sampled_from(["", "\r"]))
-def test_rows_of_one_width_without_doubled_marks_are_lines(texts: list[tuple[str, str]], end: str) -> None:
+def test_rows_of_one_width_without_doubled_marks_are_lines(texts, end):
     """As in GLUE, where a mark at the beginning of a field may be closed at the end of one rows later."""
     rows = [["index", "a", "b"], *([str(number), *pair] for number, pair in enumerate(texts))]
     if not any('""' in field for row in rows for field in row):
@@ -95,7 +95,7 @@ def test_rows_of_one_width_without_doubled_marks_are_lines(texts: list[tuple[str
         assert [row for _, row in found] == rows
 
 
-def test_a_quoted_sentence_alone_is_text() -> None:
+def test_a_quoted_sentence_alone_is_text():
     text = 'text\tlabel\n"I am."\t1\nShe is.\t0\n\n'
     assert [row[0] for _, row in tsv_rows("a.tsv", text)] == ["text", '"I am."', "She is."]
 
@@ -126,12 +126,12 @@ TEXTS = st.text(st.sampled_from("ab A.!?。！\"“”'()«0 é中…:;\n") | st
         ("am", "አዎ፡፡ ደህና።", ["አዎ፡፡", "ደህና።"]),
     ],
 )
-def test_sentences_end_where_a_reader_ends_them(language: str, text: str, wanted: list[str]) -> None:
+def test_sentences_end_where_a_reader_ends_them(language, text, wanted):
     assert split_sentences(text, language) == wanted
 
 
 @given(TEXTS, st.sampled_from(["en", "zh", "de", "ar"]))
-def test_no_letter_is_lost(text: str, language: str) -> None:
+def test_no_letter_is_lost(text, language):
     text = clean(text)
     found = split_sentences(text, language)
     assert "".join("".join(found).split()) == "".join(text.split())
@@ -139,34 +139,34 @@ def test_no_letter_is_lost(text: str, language: str) -> None:
 
 
 @given(st.lists(TEXTS, max_size=4))
-def test_lines_are_split_one_by_one(texts: list[str]) -> None:
+def test_lines_are_split_one_by_one(texts):
     lines = clean("\n".join(texts)).split("\n")
     assert split_sentences("\n".join(lines), "en") == [s for line in lines for s in split_sentences(line, "en")]
 
 
-def test_an_open_quote_does_not_swallow_the_next_paragraph() -> None:
+def test_an_open_quote_does_not_swallow_the_next_paragraph():
     assert split_sentences('He said: "Never.\nThen he left. Gone.', "en")[-2:] == ["Then he left.", "Gone."]
 
 
 @pytest.mark.parametrize(("letters", "ends"), [("word " * 2000, "d"), ("好" * 50 + "，", "，"), ("x", "x")])
-def test_endless_sentences_are_cut_where_it_hurts_least(letters: str, ends: str) -> None:
+def test_endless_sentences_are_cut_where_it_hurts_least(letters, ends):
     text = (letters * 9000)[:9000].strip()
     found = split_sentences(text, "en")
     assert all(len(piece) <= LONGEST and piece.endswith(ends) for piece in found[:-1])
     assert "".join("".join(found).split()) == "".join(text.split())
 
 
-def test_a_failure_of_the_library_costs_one_line_only() -> None:
+def test_a_failure_of_the_library_costs_one_line_only():
     broken = "A\u3000."  # not clean: version 1.0.32 slices inside U+3000 here
     assert split_sentences(f"One. Two.\n{broken}\nThree.", "en") == ["One.", "Two.", broken, "Three."]
 
 
 @pytest.fixture
-def seen(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def seen(monkeypatch):
     """The lines that the library gets."""
     lines: list[str] = []
 
-    def segment(language: str, text: str) -> list[str]:
+    def segment(language, text):
         lines.extend(text.split("\n"))
         return sentencex.segment(language, text)
 
@@ -177,7 +177,7 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 @pytest.mark.parametrize(
     ("language", "sentence"), [("zh", "今天天气很好。"), ("ja", "「行った！」"), ("zh", "今天好!"), ("my", "ကခ။")]
 )
-def test_the_library_gets_no_endless_run_of_sentences(language: str, sentence: str, seen: list[str]) -> None:
+def test_the_library_gets_no_endless_run_of_sentences(language, sentence, seen):
     number = 4 * LONGEST_RUN // len(sentence)
     text = f"One. {sentence * number}\nTwo. Three."
     wanted = ["One.", *[sentence] * number, "Two.", "Three."]
@@ -187,7 +187,7 @@ def test_the_library_gets_no_endless_run_of_sentences(language: str, sentence: s
 
 @pytest.mark.slow
 @pytest.mark.parametrize("sentence", ["»Hej.» sa han till mig.", "„Hallo.” mondta ma neki.", "‚Hallo.‘ sagte er.", "«"])
-def test_the_library_gets_no_long_line_of_quotations_that_do_not_end(sentence: str, seen: list[str]) -> None:
+def test_the_library_gets_no_long_line_of_quotations_that_do_not_end(sentence, seen):
     """It would look for their ends to the end of the line, from each of them."""
     text = " ".join([sentence] * (800_000 // len(sentence)))
     found = split_sentences(text, "de")
@@ -206,10 +206,10 @@ def test_the_library_gets_no_long_line_of_quotations_that_do_not_end(sentence: s
         "„Ja.“ " * 20_000,
     ],
 )
-def test_other_long_lines_reach_the_library_as_they_are(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_long_lines_reach_the_library_as_they_are(text, monkeypatch):
     seen: list[str] = []
 
-    def segment(_: str, text: str) -> list[str]:
+    def segment(_, text):
         seen.append(text)
         return [text]
 
@@ -219,7 +219,7 @@ def test_other_long_lines_reach_the_library_as_they_are(text: str, monkeypatch: 
 
 
 @given(st.lists(st.sampled_from(["今天", "好。", "！”", "“", "?", "x", " ", "\n"]), max_size=40))
-def test_breaking_a_run_loses_no_letter(parts: list[str]) -> None:
+def test_breaking_a_run_loses_no_letter(parts):
     text = clean("".join(part * 999 for part in parts))
     found = split_sentences(text, "zh")
     assert "".join("".join(found).split()) == "".join(text.split())

@@ -48,7 +48,7 @@ TEXTS = {
 
 
 @pytest.mark.parametrize(("language", "codec"), [(name, codec) for name in TEXTS for codec in candidates(name)])
-def test_the_encodings_of_a_language_are_found_out(language: str, codec: str) -> None:
+def test_the_encodings_of_a_language_are_found_out(language, codec):
     text = TEXTS[language]
     if codec == "big5hkscs":
         text = "臺北是中華民國的首都,也是全國的政治、文化與經濟中心。這座城市有許多博物館。"
@@ -72,7 +72,7 @@ WESTERN = {
 
 @pytest.mark.parametrize("codec", ["cp1252", "mac_roman", "cp850"])
 @pytest.mark.parametrize("language", WESTERN)
-def test_western_text_of_other_machines_is_read(language: str, codec: str) -> None:
+def test_western_text_of_other_machines_is_read(language, codec):
     raw = WESTERN[language].encode(codec, "ignore")
     assert decode(raw, language).text == raw.decode(codec)
 
@@ -80,7 +80,7 @@ def test_western_text_of_other_machines_is_read(language: str, codec: str) -> No
 @pytest.mark.parametrize(
     "codec", ["cp1251", "koi8_r", "cp1253", "cp1256", "cp1255", "cp874", "gb18030", "cp932", "cp949"]
 )
-def test_another_script_is_not_taken_for_western_letters(codec: str) -> None:
+def test_another_script_is_not_taken_for_western_letters(codec):
     language = next(name for name in TEXTS if codec in candidates(name))
     raw = (TEXTS[language] * 2).encode(codec, "ignore")
     found = decode(raw, "en")
@@ -93,7 +93,7 @@ def test_another_script_is_not_taken_for_western_letters(codec: str) -> None:
 @pytest.mark.parametrize(
     ("language", "codec"), [("ja", "iso2022_jp"), ("ko", "iso2022_kr"), ("zh", "hz"), ("en", "iso2022_jp")]
 )
-def test_letters_in_seven_bits_are_read(language: str, codec: str) -> None:
+def test_letters_in_seven_bits_are_read(language, codec):
     text = TEXTS["ja" if language == "en" else language] + "\nOne ~ two.\n"
     assert decode(text.encode(codec), language).text == text
     assert decode(b"~{ is no letter, $B neither \x1b[0m", language).encoding == "utf-8"
@@ -109,12 +109,12 @@ def test_letters_in_seven_bits_are_read(language: str, codec: str) -> None:
         ("iso8859-9", b"\x93\xfe\x94", "“ş”"),
     ],
 )
-def test_what_is_meant_by_an_encoding_is_read(said: str, raw: bytes, text: str) -> None:
+def test_what_is_meant_by_an_encoding_is_read(said, raw, text):
     assert decode(raw, "en", said) == Decoded(text, meant(said), True)
 
 
 @pytest.mark.parametrize("language", TEXTS)
-def test_lines_of_a_file_may_be_in_two_encodings(language: str) -> None:
+def test_lines_of_a_file_may_be_in_two_encodings(language):
     text, codec = TEXTS[language], candidates(language)[0]
     old = text.encode(codec, "ignore")
     for parts in ([old, text.encode()], [text.encode(), old, old, old], [old, b"plain", text.encode()] * 3):
@@ -126,9 +126,7 @@ def test_lines_of_a_file_may_be_in_two_encodings(language: str) -> None:
 @pytest.mark.parametrize(("language", "codec"), [(name, codec) for name in TEXTS for codec in candidates(name)])
 @pytest.mark.parametrize("pattern", ["ou", "oouo", "uuo", "u" * 20 + "o"])
 @pytest.mark.parametrize("end", ["\n", "\r"])
-def test_no_line_in_another_encoding_changes_how_the_others_are_read(
-    language: str, codec: str, pattern: str, end: str
-) -> None:
+def test_no_line_in_another_encoding_changes_how_the_others_are_read(language, codec, pattern, end):
     old = TEXTS[language].encode(codec, "ignore")
     if detect(old, language) != codec:
         pytest.skip("the text has too few of the letters of this encoding")
@@ -141,13 +139,13 @@ def test_no_line_in_another_encoding_changes_how_the_others_are_read(
 
 @pytest.mark.parametrize("codec", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-32"])
 @pytest.mark.parametrize("text", TEXTS.values())
-def test_unicode_is_read_whatever_the_language(text: str, codec: str) -> None:
+def test_unicode_is_read_whatever_the_language(text, codec):
     mark = "\ufeff" if codec == "utf-16-le" else ""
     assert decode((mark + text).encode(codec), "el").text == text
 
 
 @pytest.mark.parametrize("language", TEXTS)
-def test_utf8_with_a_torn_letter_is_utf8(language: str) -> None:
+def test_utf8_with_a_torn_letter_is_utf8(language):
     text = TEXTS[language] * 3
     raw = text.encode()
     last = max(at for at, byte in enumerate(raw) if byte > 0x7F)
@@ -157,7 +155,7 @@ def test_utf8_with_a_torn_letter_is_utf8(language: str) -> None:
     assert decoded.text == text[:intact] + "\ufffd" + text[intact + 1 :]
 
 
-def test_the_end_of_the_beginning_of_a_file_is_not_torn() -> None:
+def test_the_end_of_the_beginning_of_a_file_is_not_torn():
     raw = TEXTS["zh"].encode()
     assert detect(raw[:-1], "zh", final=False) == "utf-8"
     assert not is_torn_utf8("“".encode()[:-1] + b" and more")
@@ -166,7 +164,7 @@ def test_the_end_of_the_beginning_of_a_file_is_not_torn() -> None:
 
 
 @pytest.mark.shared_data
-def test_real_lines_in_their_old_encodings_are_not_taken_for_utf8(shared_data: Path) -> None:
+def test_real_lines_in_their_old_encodings_are_not_taken_for_utf8(shared_data):
     dumps = sorted((shared_data / "wiki_xml/minidumps").glob("*.bz2"))
     assert dumps
     for dump in dumps:
@@ -178,13 +176,13 @@ def test_real_lines_in_their_old_encodings_are_not_taken_for_utf8(shared_data: P
 
 
 @given(st.binary(max_size=200), st.sampled_from(["en", "zh", "ru", "xx"]))
-def test_any_bytes_are_some_text(raw: bytes, language: str) -> None:
+def test_any_bytes_are_some_text(raw, language):
     decoded = decode(raw, language)
     assert decoded.encoding != "cp1252" or len(decoded.text) == len(raw)
     assert decoded.whole or "\ufffd" in decoded.text
 
 
-def test_a_stated_encoding_is_taken_and_what_does_not_fit_is_said() -> None:
+def test_a_stated_encoding_is_taken_and_what_does_not_fit_is_said():
     assert decode(b"caf\xe9", "en", "cp1250").text == "café"
     decoded = decode(b"caf\xe9", "en", "utf-8")
     assert (decoded.text, decoded.whole) == ("caf\ufffd", False)
@@ -193,15 +191,15 @@ def test_a_stated_encoding_is_taken_and_what_does_not_fit_is_said() -> None:
 @pytest.mark.parametrize(
     ("text", "ends"), [("a\nb", "LF"), ("a", "LF"), ("a\r\nb\r\n", "CRLF"), ("a\rb", "CR"), ("a\rb\n", "LF")]
 )
-def test_line_ends_are_told_apart(text: str, ends: str) -> None:
+def test_line_ends_are_told_apart(text, ends):
     assert line_ends(text) == ends
 
 
-def binary(raw: bytes, language: str = "en", encoding: str | None = None) -> bool:
+def binary(raw, language="en", encoding=None):
     return is_binary(raw, decode(raw, language, encoding).text)
 
 
-def test_programs_and_random_bytes_are_no_text() -> None:
+def test_programs_and_random_bytes_are_no_text():
     assert binary(Path(sys.executable).read_bytes()[:300_000])
     assert binary(random.Random(0).randbytes(10_000))
     assert binary(random.Random(1).randbytes(10_000), "ru", "koi8_r")
@@ -214,19 +212,19 @@ def test_programs_and_random_bytes_are_no_text() -> None:
 
 
 @pytest.mark.parametrize("codec", ["utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be", "cp037"])
-def test_wide_and_old_encodings_are_text(codec: str) -> None:
+def test_wide_and_old_encodings_are_text(codec):
     raw = ("The quick brown fox. It isn't \u2019dead\u2019.\n" * 20).encode(codec, "replace")
     assert not binary(raw, "en", codec)
     assert codec == "cp037" or not binary(raw), "not stated, without a mark"
 
 
 @given(st.text(st.characters(exclude_categories=["Cc", "Cs"]), max_size=200))
-def test_text_without_control_characters_is_not_binary(text: str) -> None:
+def test_text_without_control_characters_is_not_binary(text):
     for codec in ("utf-8", "utf-16", "utf-32", "gb18030"):
         assert not binary(text.encode(codec), "zh", codec)
 
 
-def test_a_few_stray_control_characters_and_padding_do_not_make_text_binary() -> None:
+def test_a_few_stray_control_characters_and_padding_do_not_make_text_binary():
     assert not binary(b"\0Words\x01 of\x02 few letters.")
     assert not binary(b"A line that says something.\n" * 200 + b"\0" * 4096)
     assert not binary(b"N\bNA\bAM\bME\bE\x1b[0m\n" * 100, "en", "utf-8")
@@ -255,7 +253,7 @@ OTHERS = {
 @pytest.mark.parametrize("text", [*TEXTS.values(), *OTHERS.values()], ids=[*TEXTS, *OTHERS])
 @pytest.mark.parametrize("times", [1, 900])
 @pytest.mark.parametrize("language", ["en", "ru", "zh"])
-def test_wide_text_needs_no_mark(text: str, codec: str, times: int, language: str) -> None:
+def test_wide_text_needs_no_mark(text, codec, times, language):
     raw = (text * times).encode(codec)
     decoded = decode(raw, language)
     assert (decoded.text, decoded.encoding, decoded.whole) == (text * times, codec, True)
@@ -266,18 +264,18 @@ def test_wide_text_needs_no_mark(text: str, codec: str, times: int, language: st
 
 @pytest.mark.parametrize("codec", WIDE)
 @pytest.mark.parametrize("text", TEXTS.values())
-def test_an_order_that_is_not_stated_is_found_out(text: str, codec: str) -> None:
+def test_an_order_that_is_not_stated_is_found_out(text, codec):
     assert decode(text.encode(codec), "en", codec[:6]).text == text
 
 
 @pytest.mark.parametrize("codec", ["utf-8", "cp1252", "gb18030", "cp932", "cp1251", "iso2022_jp"])
 @given(st.lists(st.sampled_from([*TEXTS.values(), "a", "\n", "0 ", "\x1b[0m"]), max_size=9))
-def test_other_text_is_not_taken_for_wide(codec: str, parts: list[str]) -> None:
+def test_other_text_is_not_taken_for_wide(codec, parts):
     assert wide("".join(parts).encode(codec, "ignore")) is None
 
 
 @given(st.binary(max_size=3000))
-def test_bytes_that_are_no_text_in_a_wide_encoding_are_not_read_as_one(raw: bytes) -> None:
+def test_bytes_that_are_no_text_in_a_wide_encoding_are_not_read_as_one(raw):
     if (name := wide(raw)) is not None:
         text = decode(raw, "en").text
         assert text == raw.decode(name, "replace").removeprefix("\ufeff")

@@ -27,7 +27,7 @@ FILES = {
 }
 
 
-def packed(files: dict[str, str]) -> bytes:
+def packed(files):
     raw = io.BytesIO()
     with zipfile.ZipFile(raw, "w") as archive:
         for name, text in files.items():
@@ -35,7 +35,7 @@ def packed(files: dict[str, str]) -> bytes:
     return raw.getvalue()
 
 
-def test_chapters_come_in_reading_order_as_paragraphs() -> None:
+def test_chapters_come_in_reading_order_as_paragraphs():
     book = epub.parse(packed(FILES))
     assert book.text == "One\nHe said & went.\nNext.\nTwo\nThe end."
 
@@ -53,21 +53,21 @@ FONT = '<encryption><CipherReference URI="OPS/font.otf"/></encryption>'
         ({"META-INF/encryption.xml": ENCRYPTED}, "encrypted"),
     ],
 )
-def test_what_is_wrong_with_a_broken_book_is_said(change: dict[str, str], why: str) -> None:
+def test_what_is_wrong_with_a_broken_book_is_said(change, why):
     with pytest.raises(epub.Broken, match=why):
         epub.parse(packed(FILES | change))
 
 
-def test_encrypted_fonts_do_no_harm() -> None:
+def test_encrypted_fonts_do_no_harm():
     assert epub.parse(packed(FILES | {"META-INF/encryption.xml": FONT})).text
 
 
-def test_what_is_no_archive_is_no_epub() -> None:
+def test_what_is_no_archive_is_no_epub():
     with pytest.raises(epub.Broken, match="readable"):
         epub.parse(b"Some text")
 
 
-def chapters(*pages: tuple[str, bytes]) -> bytes:
+def chapters(*pages):
     """A book of pages, each with its media type."""
     listed = enumerate(pages)
     items = "".join(f'<item id="i{n}" href="c{n}" media-type="{kind}"/>' for n, (kind, _) in listed)
@@ -96,14 +96,14 @@ def chapters(*pages: tuple[str, bytes]) -> bytes:
         "application/x-unknown",
     ],
 )
-def test_a_chapter_is_one_whatever_its_media_type(kind: str) -> None:
+def test_a_chapter_is_one_whatever_its_media_type(kind):
     page = "application/xhtml+xml"
     book = epub.parse(chapters((page, b"<p>One.</p>"), (kind, b"<p>Two.</p>"), (page, b"<p>Three.</p>")))
     assert book.text == "One.\nTwo.\nThree."
     assert not book.passed
 
 
-def test_what_is_passed_over_is_counted() -> None:
+def test_what_is_passed_over_is_counted():
     book = epub.parse(packed(FILES))
     assert book.passed == {"tables of contents": 1, "pages that are pictures or sound": 1}
     package = PACKAGE.replace('<itemref idref="two"/>', '<itemref idref="lost"/>')
@@ -129,13 +129,13 @@ def test_what_is_passed_over_is_counted() -> None:
         '<div role="doc-pagebreak">13</div>',
     ],
 )
-def test_numbers_of_pages_and_notes_are_no_words(number: str) -> None:
+def test_numbers_of_pages_and_notes_are_no_words(number):
     book = epub.parse(chapters(("text/html", f"<p>One{number} word.</p><p>Two.</p>".encode())))
     assert book.text.replace("One\nword", "One word") == "One word.\nTwo."
     assert sum(book.passed.values()) == 1
 
 
-def test_a_page_that_is_listed_twice_is_read_once() -> None:
+def test_a_page_that_is_listed_twice_is_read_once():
     items = '<item id="a" href="c0#p1" media-type=""/><item id="b" href="/OPS/c0#p2" media-type=""/>'
     package = f'<package><manifest>{items}</manifest><spine><itemref idref="a"/><itemref idref="b"/></spine></package>'
     pdf = '<rootfile full-path="x.pdf" media-type="application/pdf"/>'
@@ -165,9 +165,7 @@ RUSSIAN = "Старый смотритель шёл."
         ('<?xml version="1.0" encoding="koi8-r"?>', "utf-8", "ru", "cp1251"),
     ],
 )
-def test_a_chapter_is_read_as_declared_or_stated_or_in_its_language(
-    before: str, codec: str, language: str, encoding: str | None
-) -> None:
+def test_a_chapter_is_read_as_declared_or_stated_or_in_its_language(before, codec, language, encoding):
     page = f"{before}<body><p>{RUSSIAN * 9}</p></body>".encode(codec)
     assert epub.parse(chapters(("text/html", page)), language, encoding).text == RUSSIAN * 9
 
@@ -183,7 +181,7 @@ def test_a_chapter_is_read_as_declared_or_stated_or_in_its_language(
         "<ruby>漢字<rt>かん<b>じ</b></rt></ruby>",
     ],
 )
-def test_readings_are_no_part_of_a_word(ruby: str) -> None:
+def test_readings_are_no_part_of_a_word(ruby):
     book = epub.parse(chapters(("text/html", f"<p>{ruby}を学ぶ。</p><p>次。</p>".encode())))
     assert book.text == "漢字を学ぶ。\n次。"
     assert book.passed["readings"] > 0
@@ -204,7 +202,7 @@ def test_readings_are_no_part_of_a_word(ruby: str) -> None:
         ("<nav><ol><li>One</li></ol></nav><h1>One</h1>", "One"),
     ],
 )
-def test_all_text_of_a_page_is_read(page: str, text: str) -> None:
+def test_all_text_of_a_page_is_read(page, text):
     assert epub.parse(chapters(("text/html", page.encode()))).text == text
 
 
@@ -219,7 +217,7 @@ def test_all_text_of_a_page_is_read(page: str, text: str) -> None:
         ('the <span epub:type="pagebreak">harbour</span> sea', "the harbour sea", None),
     ],
 )
-def test_a_mark_by_its_class_goes_and_a_word_stays(marked: str, text: str, counted: str | None) -> None:
+def test_a_mark_by_its_class_goes_and_a_word_stays(marked, text, counted):
     passed = Counter[str]()
     assert epub.paragraphs(f"<p>{marked}</p>", passed) == [text]
     assert +passed == ({counted: 1} if counted else {})

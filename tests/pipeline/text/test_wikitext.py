@@ -17,7 +17,7 @@ GOLDEN = Path(__file__).parent / "golden"
 EXTRACT = {language: Extractor(language).text for language in ("en", "zh")}
 
 
-def golden() -> list[object]:
+def golden():
     cases = []
     for path in sorted(GOLDEN.glob("*.txt")):
         pairs = path.read_text(encoding="utf-8").removesuffix("\n").split("\n~~~~\n")
@@ -28,7 +28,7 @@ def golden() -> list[object]:
 
 
 @pytest.mark.parametrize(("construct", "wikitext", "expected"), golden())
-def test_construct_reads_as_expected(construct: str, wikitext: str, expected: str) -> None:
+def test_construct_reads_as_expected(construct, wikitext, expected):
     assert EXTRACT["zh" if construct == "variants" else "en"](wikitext) == expected
 
 
@@ -42,11 +42,11 @@ def test_construct_reads_as_expected(construct: str, wikitext: str, expected: st
     ],
     ids=["digit", "month", "long month", "long number"],
 )
-def test_what_is_no_number_to_python_is_shown_as_it_is(wikitext: str, expected: str) -> None:
+def test_what_is_no_number_to_python_is_shown_as_it_is(wikitext, expected):
     assert EXTRACT["en"](wikitext) == expected
 
 
-def test_sentences_with_holes_are_counted_by_kind_and_kept_where_asked() -> None:
+def test_sentences_with_holes_are_counted_by_kind_and_kept_where_asked():
     wikitext = r"It <math>\frac{1}{2}</math> is. He {{d}} is {{f}}. We <x>i</x> are. The {{IPA|/l/}} is. End."
     counts = Counter[str]()
     assert Extractor("en").text(wikitext, counts) == "End."
@@ -64,7 +64,7 @@ def test_sentences_with_holes_are_counted_by_kind_and_kept_where_asked() -> None
         ("ru", "Берлин ({{IPA|x}}) — столица{{нет АИ}}. В нём {{x}} жителей.", "Берлин — столица."),
     ],
 )
-def test_holes_are_found_in_scripts_with_and_without_spaces(language: str, wikitext: str, expected: str) -> None:
+def test_holes_are_found_in_scripts_with_and_without_spaces(language, wikitext, expected):
     assert Extractor(language).text(wikitext) == expected
 
 
@@ -96,7 +96,7 @@ OUTSIDE = [
         "* List.\n\n%s",
     ],
 )
-def test_a_paragraph_may_begin_like_a_cell_outside_tables(paragraph: str, around: str) -> None:
+def test_a_paragraph_may_begin_like_a_cell_outside_tables(paragraph, around):
     found = EXTRACT["en"](around % paragraph)
     assert paragraph in found
     assert "gone" not in found
@@ -116,23 +116,23 @@ def test_a_paragraph_may_begin_like_a_cell_outside_tables(paragraph: str, around
         "{{head}}\n! style=x | gone\n%s\n{{end}}\n",
     ],
 )
-def test_cells_of_tables_that_templates_open_or_close_are_dropped(cell: str, table: str) -> None:
+def test_cells_of_tables_that_templates_open_or_close_are_dropped(cell, table):
     found = EXTRACT["en"](table.replace("%s", cell) + "\nAfter the table.")
     assert "gone" not in found
     assert found.endswith("After the table.")
 
 
-def test_braces_around_a_minus_are_text_where_no_converter_is_on() -> None:
+def test_braces_around_a_minus_are_text_where_no_converter_is_on():
     assert EXTRACT["en"]("1-{4-[a]}-2-ol") == "1-{4-[a]}-2-ol"
 
 
-def test_local_names_of_namespaces_are_known() -> None:
+def test_local_names_of_namespaces_are_known():
     extract = Extractor("ltg", files="Fails", categories="Kategoreja").text
     assert extract("[[Fails:A.jpg|thumb|b]][[Kategoreja:C]] D.") == "D."
 
 
 @pytest.mark.parametrize("wikitext", ["#REDIRECT [[A]]", " #redirect: [[A]]", "#WEITERLEITUNG [[A]]", "#重定向 [[A]]"])
-def test_redirects_are_known_by_their_text(wikitext: str) -> None:
+def test_redirects_are_known_by_their_text(wikitext):
     assert Extractor().is_redirect(wikitext)
     assert not Extractor().is_redirect("#first [[A]]")
 
@@ -145,7 +145,7 @@ TOKENS = st.sampled_from([*WORDS.split(), "\n", "\n{|", "\n|}", "\n==", "\n*", "
 
 
 @given(st.lists(TOKENS, max_size=80).map("".join), st.sampled_from(["en", "zh"]))
-def test_any_bracket_soup_gives_clean_lines(soup: str, language: str) -> None:
+def test_any_bracket_soup_gives_clean_lines(soup, language):
     text = EXTRACT[language](soup)
     assert "\r" not in text
     for line in text.split("\n") if text else []:
@@ -153,7 +153,7 @@ def test_any_bracket_soup_gives_clean_lines(soup: str, language: str) -> None:
         assert line
 
 
-def nested(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
+def nested(inner):
     body = st.lists(inner, max_size=4).map("".join)
     forms = ["{{x|%s}}", "\n{|\n| %s\n|}\n", "[[x|%s]]", "[[File:x|%s]]", "<ref>%s</ref>", "'''%s'''"]
     return st.builds(lambda form, text: form % text, st.sampled_from(forms), body)
@@ -163,7 +163,7 @@ BALANCED = st.recursive(st.sampled_from(["word ", "\n\n", "é, ", "\n* ", "| "])
 
 
 @given(st.lists(BALANCED, max_size=6).map("".join))
-def test_balanced_markup_leaves_nothing_of_itself(wikitext: str) -> None:
+def test_balanced_markup_leaves_nothing_of_itself(wikitext):
     text = EXTRACT["en"](wikitext)
     assert not re.search(r"\{\{|\}\}|\{\||\|\}|\[\[|\]\]|</?ref", text), text
 
@@ -194,8 +194,8 @@ SOUP = [
 
 @pytest.mark.parametrize("piece", SOUP)
 @pytest.mark.parametrize("tail", ["", "}}", "]]"])
-def test_time_is_linear_in_any_repeated_piece(piece: str, tail: str) -> None:
-    def seconds(characters: int) -> float:
+def test_time_is_linear_in_any_repeated_piece(piece, tail):
+    def seconds(characters):
         count = characters // len(piece + tail)
         return _timed(EXTRACT["zh"], piece * count + tail * count)
 
@@ -204,7 +204,7 @@ def test_time_is_linear_in_any_repeated_piece(piece: str, tail: str) -> None:
     assert any((large := seconds(160_000)) < 0.4 or large < 24 * min(next(small), next(small)) for _ in range(3))
 
 
-def _timed(function: object, text: str) -> float:
+def _timed(function, text):
     start = time.process_time()
     function(text)  # type: ignore[operator]
     return time.process_time() - start
@@ -227,19 +227,19 @@ class Oracle:
     Which templates show text is our own table; their arguments are the parser's.
     """
 
-    def __init__(self, language: str) -> None:
+    def __init__(self, language):
         self._templates = Templates(language)
 
-    def text(self, wikitext: str) -> str:
+    def text(self, wikitext):
         import mwparserfromhell
 
         code = mwparserfromhell.parse(remove_link_sections("\n" + wikitext))
         return paragraphs(self._walk(code))
 
-    def _walk(self, code: object) -> str:
+    def _walk(self, code):
         return "".join(map(self._prose, code.nodes))  # type: ignore[attr-defined]
 
-    def _prose(self, node: object) -> str:
+    def _prose(self, node):
         from mwparserfromhell import nodes
 
         match node:
@@ -265,7 +265,7 @@ class Oracle:
                 return self._templates.shown(self._walk(node.name), arguments)
         return ""  # parameters, comments
 
-    def _tag(self, node: object) -> str:
+    def _tag(self, node):
         name = str(node.tag).strip().lower()  # type: ignore[attr-defined]
         if name in DROPPED_TAGS:
             return ""
@@ -276,7 +276,7 @@ class Oracle:
         return space + ("" if contents is None else self._walk(contents)) + space
 
 
-def trigrams(text: str) -> Counter[tuple[str, ...]]:
+def trigrams(text):
     words = re.findall(r"\w+", re.sub("[\xad\u200b\u200e\u200f]", "", text))
     return Counter(zip(words, words[1:], words[2:], strict=False))
 
@@ -294,7 +294,7 @@ def trigrams(text: str) -> Counter[tuple[str, ...]]:
         *(f"minidumps/{code}.xml.bz2" for code in ("ar", "de", "fr", "hi", "ja", "ko", "ru", "th")),
     ],
 )
-def test_trigrams_agree_with_the_oracle(shared_data: Path, name: str) -> None:
+def test_trigrams_agree_with_the_oracle(shared_data, name):
     path = shared_data / "wiki_xml" / name
     language = re.match(r"(?:minidumps/)?([a-z]{2})", name)[1]  # type: ignore[index]
     extract, oracle = Extractor(language, keep=True), Oracle(language)
@@ -313,5 +313,5 @@ def test_trigrams_agree_with_the_oracle(shared_data: Path, name: str) -> None:
 @pytest.mark.parametrize(
     "table", ["{{{!}} class=x\n{{!}}-\n{{!}} a\n{{!}}}", "{{Table start}}\n|-\n| a || b\n|-\n! h\n{{Table end}}"]
 )
-def test_tables_of_templates_are_tables(table: str) -> None:
+def test_tables_of_templates_are_tables(table):
     assert Extractor("en").text(f"Before.\n{table}\nAfter.\n\n! Note this.") == "Before.\nAfter.\n! Note this."

@@ -5,7 +5,6 @@ import json
 import math
 import shlex
 from contextlib import nullcontext
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -36,7 +35,7 @@ ADDED = ["<e1>", "</e1>", "[User]", "$price", "näher", "Foo Bar", "<tel>", "##x
 TEXTS = ["a <e1>b</e1> c", "[USER] a", "a $price.", "The näher foo bar", "<tel><tel>", "a ##x# b"]
 
 
-def folder_of(folder: Path, files: dict[str, Any], library: str | None = None) -> Path:
+def folder_of(folder, files, library=None):
     """Return a folder with a vocab.txt, or a tokenizer.json, and other files."""
     folder.mkdir()
     (folder / "config.json").write_text(json.dumps({"model_type": "bert"}))
@@ -50,7 +49,7 @@ def folder_of(folder: Path, files: dict[str, Any], library: str | None = None) -
     return folder
 
 
-def decoder(special: bool = False, **fields: bool) -> dict[str, Any]:
+def decoder(special=False, **fields):
     flags = {"lstrip": False, "rstrip": False, "single_word": False, "normalized": not special}
     return {
         str(number): {"content": token, "special": special, **flags, **fields}
@@ -82,9 +81,7 @@ FILES: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("library", [False, True], ids=["vocab.txt", "tokenizer.json"])
 @pytest.mark.parametrize("files", FILES)
-def test_trained_added_tokens_keep_their_rows_and_are_read_as_transformers_reads_them(
-    files: dict[str, Any], library: bool, tmp_path: Path
-) -> None:
+def test_trained_added_tokens_keep_their_rows_and_are_read_as_transformers_reads_them(files, library, tmp_path):
     folder = folder_of(tmp_path / "a", files, build(WORDS, lowercase=True) if library else None)
     theirs, ours = AutoTokenizer.from_pretrained(folder), WordPiece.load(folder)
     assert ours.size == len(WORDS) + len(ADDED)
@@ -105,14 +102,14 @@ def test_trained_added_tokens_keep_their_rows_and_are_read_as_transformers_reads
         assert again(text)["input_ids"] == theirs(text)["input_ids"], text
 
 
-def test_an_existing_vocabulary_keeps_added_tokens(tmp_path: Path) -> None:
+def test_an_existing_vocabulary_keeps_added_tokens(tmp_path):
     folder = folder_of(tmp_path / "a", FILES[0])
     config = VocabConfig(corpus=CorpusConfig(name="none", reader="none"), source="s", out="x", existing=str(folder))
     assert WordPiece(existing_vocabulary.load(config)).vocab == [*WORDS, *ADDED]
 
 
 @pytest.mark.parametrize("name", ["", "tokenizer.json"])
-def test_an_existing_tokenizer_json_is_taken_as_it_is(name: str, tmp_path: Path) -> None:
+def test_an_existing_tokenizer_json_is_taken_as_it_is(name, tmp_path):
     folder = folder_of(tmp_path / "a", {}, source := build(WORDS, lowercase=True))
     config = VocabConfig(
         corpus=CorpusConfig(name="none", reader="none"), source="s", out="x", existing=str(folder / name)
@@ -120,7 +117,7 @@ def test_an_existing_tokenizer_json_is_taken_as_it_is(name: str, tmp_path: Path)
     assert existing_vocabulary.load(config) == source
 
 
-def test_an_existing_vocabulary_without_special_tokens_is_refused(tmp_path: Path) -> None:
+def test_an_existing_vocabulary_without_special_tokens_is_refused(tmp_path):
     (path := tmp_path / "mine.txt").write_text("[PAD]\n[UNK]\na\n")
     config = VocabConfig(corpus=CorpusConfig(name="none", reader="none"), source="s", out="x", existing=str(path))
     with refused(InputError, path=str(path)):
@@ -130,7 +127,7 @@ def test_an_existing_vocabulary_without_special_tokens_is_refused(tmp_path: Path
 @pytest.mark.parametrize(
     "content", ["[]", "{", '{"<e1>": "x"}', '{"<e1>": 7}', f'{{"<e1>": {len(WORDS) + 2}}}', f'{{"a": {len(WORDS)}}}']
 )
-def test_added_tokens_that_cannot_be_are_refused(content: str, tmp_path: Path) -> None:
+def test_added_tokens_that_cannot_be_are_refused(content, tmp_path):
     folder = folder_of(tmp_path / "a", {})
     (folder / "added_tokens.json").write_text(content)
     with pytest.raises(InputError) as caught:
@@ -158,9 +155,7 @@ OTHER: list[tuple[str, dict[str, Any]]] = [
 
 @pytest.mark.parametrize("library", [False, True], ids=["vocab.txt", "tokenizer.json"])
 @pytest.mark.parametrize(("name", "content"), OTHER)
-def test_classes_that_cut_text_in_another_way_are_refused(
-    name: str, content: dict[str, Any], library: bool, tmp_path: Path
-) -> None:
+def test_classes_that_cut_text_in_another_way_are_refused(name, content, library, tmp_path):
     folder = folder_of(tmp_path / "a", {name: content}, build(WORDS, lowercase=True) if library else None)
     with pytest.raises(InputError) as caught:
         WordPiece.load(folder)
@@ -169,7 +164,7 @@ def test_classes_that_cut_text_in_another_way_are_refused(
 
 
 @pytest.mark.parametrize("name", ["XLMRobertaTokenizer", "GPT2TokenizerFast", "MineTokenizer"])
-def test_a_vocab_txt_is_read_by_classes_of_bert_alone(name: str, tmp_path: Path) -> None:
+def test_a_vocab_txt_is_read_by_classes_of_bert_alone(name, tmp_path):
     folder = folder_of(tmp_path / "a", {"tokenizer_config.json": {"tokenizer_class": name}})
     with pytest.raises(InputError):
         WordPiece.load(folder)
@@ -178,9 +173,7 @@ def test_a_vocab_txt_is_read_by_classes_of_bert_alone(name: str, tmp_path: Path)
 @pytest.mark.parametrize(
     ("name", "read"), [("MineTokenizer", True), ("GPT2TokenizerFast", True), ("ByT5Tokenizer", False)]
 )
-def test_a_tokenizer_json_that_is_no_wordpiece_is_read_but_by_classes_with_code(
-    name: str, read: bool, tmp_path: Path
-) -> None:
+def test_a_tokenizer_json_that_is_no_wordpiece_is_read_but_by_classes_with_code(name, read, tmp_path):
     library = Tokenizer(models.BPE({word: number for number, word in enumerate(WORDS)}, [], unk_token="[UNK]"))
     folder = folder_of(tmp_path / "a", {"tokenizer_config.json": {"tokenizer_class": name}}, str(library.to_str()))
     with nullcontext() if read else refused(InputError, path=str(folder / "tokenizer_config.json")):
@@ -189,7 +182,7 @@ def test_a_tokenizer_json_that_is_no_wordpiece_is_read_but_by_classes_with_code(
 
 @pytest.mark.parametrize("library", [False, True], ids=["vocab.txt", "tokenizer.json"])
 @pytest.mark.parametrize("name", ["BertTokenizer", "BertTokenizerFast", "ElectraTokenizer", "DistilBertTokenizerFast"])
-def test_classes_that_cut_as_bert_does_are_read(name: str, library: bool, tmp_path: Path) -> None:
+def test_classes_that_cut_as_bert_does_are_read(name, library, tmp_path):
     files = {
         "tokenizer_config.json": {
             "tokenizer_class": name,
@@ -209,7 +202,7 @@ NAMES = {"lowercase": "do_lower_case", "strip_accents": "strip_accents", "split_
 
 @pytest.mark.parametrize("lowercase", [False, True])
 @pytest.mark.parametrize("option", NAMES)
-def test_what_the_folder_says_of_a_berts_text_counts(option: str, lowercase: bool, tmp_path: Path) -> None:
+def test_what_the_folder_says_of_a_berts_text_counts(option, lowercase, tmp_path):
     options = {"lowercase": lowercase, "strip_accents": False, "split_chinese": True}
     stated = {NAMES[name]: value for name, value in options.items()} | {NAMES[option]: not options[option]}
     folder = folder_of(tmp_path / "a", {"tokenizer_config.json": stated}, build(WORDS, **options))
@@ -218,7 +211,7 @@ def test_what_the_folder_says_of_a_berts_text_counts(option: str, lowercase: boo
         assert ours.encode([text])[0].tolist() == theirs(text, add_special_tokens=False)["input_ids"]
 
 
-def test_trained_special_tokens_of_a_tokenizer_json_are_found_in_text(tmp_path: Path) -> None:
+def test_trained_special_tokens_of_a_tokenizer_json_are_found_in_text(tmp_path):
     theirs = AutoTokenizer.from_pretrained(folder_of(tmp_path / "a", {}, build(WORDS, lowercase=True)))
     theirs.add_special_tokens({"additional_special_tokens": ADDED[:2]})
     theirs.add_tokens(ADDED[2:], special_tokens=True)
@@ -229,14 +222,14 @@ def test_trained_special_tokens_of_a_tokenizer_json_are_found_in_text(tmp_path: 
     assert set(ours.encode(["[MASK] [SEP]"])[0].tolist()).isdisjoint(ours.special_ids[2:])
 
 
-def test_a_tokenizer_that_fails_at_an_unknown_letter_is_refused(tmp_path: Path) -> None:
+def test_a_tokenizer_that_fails_at_an_unknown_letter_is_refused(tmp_path):
     library = Tokenizer(models.Unigram([(word, -1.0) for word in WORDS]))
     with pytest.raises(InputError):
         WordPiece.load(folder_of(tmp_path / "a", {}, str(library.to_str())))
 
 
 @pytest.mark.parametrize("above", [0, 1])
-def test_ids_far_beyond_the_number_of_entries_are_refused(above: int, tmp_path: Path) -> None:
+def test_ids_far_beyond_the_number_of_entries_are_refused(above, tmp_path):
     last = 2 * (len(WORDS) + 1) + UNUSED_IDS + above
     library = Tokenizer(models.WordLevel({word: n for n, word in enumerate(WORDS)} | {"far": last}, unk_token="[UNK]"))
     folder = folder_of(tmp_path / "a", {}, str(library.to_str()))
@@ -245,7 +238,7 @@ def test_ids_far_beyond_the_number_of_entries_are_refused(above: int, tmp_path: 
 
 
 @pytest.mark.parametrize("name", ["tokenizer.json", "vocab.txt"])
-def test_a_pointer_to_a_vocabulary_is_named(name: str, tmp_path: Path) -> None:
+def test_a_pointer_to_a_vocabulary_is_named(name, tmp_path):
     (tmp_path / name).write_text("version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n")
     with refused(InputError, "is a Git LFS pointer, not the file itself", path=str(tmp_path / name)):
         WordPiece.load(tmp_path)
@@ -265,7 +258,7 @@ TEXT = [
 ]
 
 
-def write_tokenizer(folder: Path, special: tuple[str, ...], most: int) -> Path:
+def write_tokenizer(folder, special, most):
     """Byte-level BPE of bytes, some words, and unused entries, `most` together."""
     folder.mkdir()
     letters = sorted(pre_tokenizers.ByteLevel.alphabet())
@@ -287,7 +280,7 @@ def write_tokenizer(folder: Path, special: tuple[str, ...], most: int) -> Path:
 @pytest.fixture(
     scope="module", params=[("bert", BERT, 400), pytest.param(("gemma", GEMMA, 65_700), marks=pytest.mark.slow)]
 )
-def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def made(request, tmp_path_factory):
     """A folder with an existing vocabulary and the shards made with it."""
     name, special, most = request.param
     folder = tmp_path_factory.mktemp(name)
@@ -311,7 +304,7 @@ def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     return folder
 
 
-def test_documents_have_the_ids_of_the_library(made: Path) -> None:
+def test_documents_have_the_ids_of_the_library(made):
     library = Tokenizer.from_file(str(made / "existing/tokenizer.json"))
     library.no_padding()
     library.no_truncation()
@@ -325,7 +318,7 @@ def test_documents_have_the_ids_of_the_library(made: Path) -> None:
     assert not (made / "vocab/vocab.txt").exists()
 
 
-def test_special_tokens_are_those_of_the_file_and_are_never_masked(made: Path) -> None:
+def test_special_tokens_are_those_of_the_file_and_are_never_masked(made):
     wordpiece = WordPiece.load(made / "vocab")
     assert [wordpiece.vocab[n] for n in wordpiece.special_ids] in (list(BERT), list(GEMMA))
     data = DataConfig(dir=str(made / "prepare"), vocab=str(made / "vocab"))
@@ -340,7 +333,7 @@ def test_special_tokens_are_those_of_the_file_and_are_never_masked(made: Path) -
         Loader(data, dataclasses.replace(objective, whole_word=True), wordpiece, 0, "train")
 
 
-def test_a_model_with_it_is_opened_by_transformers(made: Path) -> None:
+def test_a_model_with_it_is_opened_by_transformers(made):
     wordpiece = WordPiece.load(made / "vocab")
     config = small(
         wordpiece.size,
@@ -383,7 +376,7 @@ def test_a_model_with_it_is_opened_by_transformers(made: Path) -> None:
     ],
     ids=["none", "offsets", "roberta", "end only"],
 )
-def test_transformers_frames_texts_as_training_does(own: processors.PostProcessor | None) -> None:
+def test_transformers_frames_texts_as_training_does(own):
     names = ["<s>", "<pad>", "</s>", "<unk>", "<mask>", "a"]
     library = Tokenizer(models.BPE({name: n for n, name in enumerate(names)}, []))
     library.add_special_tokens(names[:-1])
@@ -397,7 +390,7 @@ def test_transformers_frames_texts_as_training_does(own: processors.PostProcesso
 
 
 @pytest.mark.slow
-def test_a_modernbert_of_transformers_is_trained_further_on_its_shards(made: Path) -> None:
+def test_a_modernbert_of_transformers_is_trained_further_on_its_shards(made):
     wordpiece = WordPiece.load(made / "vocab")
     config = ModernBertConfig(
         vocab_size=wordpiece.size,

@@ -4,9 +4,7 @@ import re
 import shlex
 import sys
 from collections import Counter
-from collections.abc import Iterator
 from itertools import accumulate, chain, pairwise
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -32,7 +30,7 @@ NOUNS = "我们 北京大学 中国科学院 的 了 在 研究 历史 经济 �
 WORDS = NOUNS.split()
 
 
-def documents(count: int = 60) -> list[list[str]]:
+def documents(count=60):
     """Sentences of random words; no two are the same."""
     draw = np.random.default_rng(0)
     return [["".join(draw.choice(WORDS, 9)) + "。" for _ in range(draw.integers(3, 9))] for _ in range(count)]
@@ -41,7 +39,7 @@ def documents(count: int = 60) -> list[list[str]]:
 TEXTS = documents()
 
 
-def configuration(folder: Path, **changes: object) -> PrepareConfig:
+def configuration(folder, **changes):
     corpus = CorpusConfig(
         name="c", reader="text", path=f"{folder}/*.txt", language="zh", options={"document": "paragraph"}
     )
@@ -60,7 +58,7 @@ def configuration(folder: Path, **changes: object) -> PrepareConfig:
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(tmp_path_factory):
     place = tmp_path_factory.mktemp("chinese")
     entries = [*SPECIAL, *sorted(set("".join(WORDS))), "。"]
     (place / "tokenizer.json").write_text(build(entries, lowercase=True))
@@ -71,7 +69,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
-def starts_of_words(sentences: list[str]) -> list[bool]:
+def starts_of_words(sentences):
     """Of each character; every one is a token here."""
     found = []
     for sentence in sentences:
@@ -80,7 +78,7 @@ def starts_of_words(sentences: list[str]) -> list[bool]:
     return found
 
 
-def segments(folder: Path, **objective: object) -> Iterator[tuple[str, list[bool], int]]:
+def segments(folder, **objective):
     """Of every segment of a batch the characters, which are hidden, and the number of its row."""
     wordpiece = WordPiece.load(folder)
     data = DataConfig(dir=str(folder / "prepare"), vocab=str(folder))
@@ -101,7 +99,7 @@ def segments(folder: Path, **objective: object) -> Iterator[tuple[str, list[bool
             yield text, hidden[low:high][span].tolist(), row
 
 
-def words_hidden(folder: Path, **objective: object) -> Iterator[list[tuple[int, int]]]:
+def words_hidden(folder, **objective):
     """Of every sequence its words: how many of their characters are hidden, of how many."""
     marks = {"".join(sentences): starts_of_words(sentences) for sentences in TEXTS}
     rows: dict[int, list[tuple[int, int]]] = {}
@@ -116,7 +114,7 @@ def words_hidden(folder: Path, **objective: object) -> Iterator[list[tuple[int, 
     yield from rows.values()
 
 
-def test_words_are_hidden_whole_as_long_as_one_fits(folder: Path) -> None:
+def test_words_are_hidden_whole_as_long_as_one_fits(folder):
     lengths: Counter[int] = Counter()
     for words in words_hidden(folder, whole_word=True):
         partial = [(taken, size) for taken, size in words if 0 < taken < size]
@@ -130,7 +128,7 @@ def test_words_are_hidden_whole_as_long_as_one_fits(folder: Path) -> None:
     assert parted > 500, "without whole_word the marks say nothing"
 
 
-def test_marks_change_nothing_else(folder: Path, tmp_path: Path) -> None:
+def test_marks_change_nothing_else(folder, tmp_path):
     config = configuration(folder, out=str(tmp_path / "prepare"), words=None)
     stage.run("prepare", config, prepare.make)
     for plain, marked in zip(
@@ -142,7 +140,7 @@ def test_marks_change_nothing_else(folder: Path, tmp_path: Path) -> None:
         assert plain.offsets.tolist() == marked.offsets.tolist()
 
 
-def test_inspect_shows_words(folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_inspect_shows_words(folder, capsys, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["inspect", str(folder / "prepare"), "--samples", "9"])
     with pytest.raises(SystemExit, match="0"):
         inspect.main()
@@ -154,7 +152,7 @@ def test_inspect_shows_words(folder: Path, capsys: pytest.CaptureFixture[str], m
     assert all(any(part in word for word in words) for part in joined)
 
 
-def test_what_cannot_be_marked_is_refused_before_work_starts(tmp_path: Path) -> None:
+def test_what_cannot_be_marked_is_refused_before_work_starts(tmp_path):
     (tmp_path / "0.txt").write_text("。".join(TEXTS[0]))
     source = build([*SPECIAL, *"我们"], lowercase=True, split_chinese=False)
     (tmp_path / "tokenizer.json").write_text(source)
@@ -167,7 +165,7 @@ def test_what_cannot_be_marked_is_refused_before_work_starts(tmp_path: Path) -> 
 
 @pytest.mark.slow
 @pytest.mark.shared_data
-def test_real_text_keeps_every_mark(shared_data: Path, tmp_path: Path) -> None:
+def test_real_text_keeps_every_mark(shared_data, tmp_path):
     """Full sentences lose nothing: ids and marks of shards are those of the documents."""
     wordpiece = WordPiece(build(read_vocab(shared_data / "vocab/bert-base-chinese-vocab.txt")))
     (tmp_path / "tokenizer.json").write_text(wordpiece.library.to_str())
@@ -200,18 +198,18 @@ def test_real_text_keeps_every_mark(shared_data: Path, tmp_path: Path) -> None:
 TOKENIZER = Tokenizer.from_str(build(list(SPECIAL)))
 
 
-def test_counts_are_of_letters_as_the_tokenizer_leaves_them() -> None:
+def test_counts_are_of_letters_as_the_tokenizer_leaves_them():
     letters = alphabet.count_letters(["Aa é", "É\u0301x 中"], TOKENIZER)
     assert letters == {"a": 2, "e": 2, "x": 1, "中": 1}
 
 
-def test_what_would_be_stripped_is_counted() -> None:
+def test_what_would_be_stripped_is_counted():
     assert alphabet.accented_share(["Đi chợ", "한국 i\u0307"]) == 2 / 9
     assert alphabet.accented_share(["हि"]) == 0  # a vowel sign with a place of its own stays
     assert alphabet.accented_share([" "]) == 0
 
 
-def test_rare_letters_give_way_to_common_ones_but_never_ascii() -> None:
+def test_rare_letters_give_way_to_common_ones_but_never_ascii():
     letters = {"a": 10**6, "b": 10**6, "ж": 9, "é": 8, "?": 1}
     kept, inside = alphabet.choose(letters, TOKENIZER, 30522)
     assert {"a", "b", "?"} <= set(kept)
@@ -220,14 +218,14 @@ def test_rare_letters_give_way_to_common_ones_but_never_ascii() -> None:
     assert "?" not in inside
 
 
-def test_printable_ascii_and_punctuation_are_there_though_the_sample_has_none() -> None:
+def test_printable_ascii_and_punctuation_are_there_though_the_sample_has_none():
     kept, inside = alphabet.choose({"a": 10**6}, TOKENIZER, 8000)
     lower = {char.lower() for char in map(chr, range(0x21, 0x7F))}
     assert lower | set("‘’“”–—…‐£€°«»§") <= set(kept)
     assert set("abcdefghijklmnopqrstuvwxyz0123456789") <= set(inside)
 
 
-def test_letters_met_ten_times_are_there_beyond_the_coverage() -> None:
+def test_letters_met_ten_times_are_there_beyond_the_coverage():
     often, seldom = "абвгд", "жзик"
     letters = {"a": 10**8} | dict.fromkeys(often, 10) | dict.fromkeys(seldom, 9)
     kept, _ = alphabet.choose(letters, TOKENIZER, 8000)
@@ -240,7 +238,7 @@ def test_letters_met_ten_times_are_there_beyond_the_coverage() -> None:
     assert found == list(range(3000 - len(found), 3000)), "the most frequent"
 
 
-def test_a_script_of_thousands_of_letters_loses_none_to_the_rare_ones() -> None:
+def test_a_script_of_thousands_of_letters_loses_none_to_the_rare_ones():
     script = {chr(0x4E00 + number): 1000 - number // 10 for number in range(6000)}
     kept, _ = alphabet.choose(script, TOKENIZER, 8000)
     common = [letter for letter in kept if letter >= "\u4e00"]
@@ -248,7 +246,7 @@ def test_a_script_of_thousands_of_letters_loses_none_to_the_rare_ones() -> None:
     assert set(map(chr, range(0x4E00, 0x4E00 + 4000))) <= set(common)
 
 
-def test_a_small_vocabulary_keeps_most_entries_for_words() -> None:
+def test_a_small_vocabulary_keeps_most_entries_for_words():
     crowd = {chr(0x4E00 + number): 1 for number in range(500)}
     kept, inside = alphabet.choose(crowd, TOKENIZER, 100)
     assert len(kept) + len(inside) == 100 // 2 + 100 // 8
@@ -270,7 +268,7 @@ SENTENCES = st.lists(
 ).map(lambda parts: "".join(parts).encode("utf-8", "ignore").decode())
 
 
-def slow(wordpiece: WordPiece, sentence: str, cut: word_segmentation.Segmenter) -> list[bool]:
+def slow(wordpiece, sentence, cut):
     """Token by token, by the library's offsets."""
     encoded = wordpiece.library.encode(sentence, add_special_tokens=False)
     begins = {0, *accumulate(map(len, cut(sentence)))}
@@ -279,7 +277,7 @@ def slow(wordpiece: WordPiece, sentence: str, cut: word_segmentation.Segmenter) 
     return [place > 0 and (token.startswith("##") or inside) for place, (token, inside) in enumerate(marks)]
 
 
-def check(wordpiece: WordPiece, texts: list[str], cut: word_segmentation.Segmenter) -> np.ndarray:
+def check(wordpiece, texts, cut):
     ids, lengths, goes_on = wordpiece.encode_words(texts, cut)
     plain = wordpiece.encode(texts)
     assert ids.tolist() == plain[0].tolist()
@@ -291,28 +289,28 @@ def check(wordpiece: WordPiece, texts: list[str], cut: word_segmentation.Segment
 @pytest.mark.parametrize("wordpiece", TOKENIZERS)
 @settings(max_examples=examples(150), deadline=None)
 @given(texts=st.lists(SENTENCES, max_size=6))
-def test_tokens_go_on_where_the_words_of_jieba_do(wordpiece: WordPiece, texts: list[str]) -> None:
+def test_tokens_go_on_where_the_words_of_jieba_do(wordpiece, texts):
     check(wordpiece, texts, word_segmentation.segmenter("jieba"))
 
 
 @settings(max_examples=examples(150), deadline=None)
 @given(texts=st.lists(SENTENCES, max_size=6), cuts=st.sets(st.integers(0, 30)))
-def test_any_segmenter_will_do(texts: list[str], cuts: set[int]) -> None:
-    def cut(sentence: str) -> list[str]:
+def test_any_segmenter_will_do(texts, cuts):
+    def cut(sentence):
         places = sorted({0, len(sentence), *(place % (len(sentence) + 1) for place in cuts)})
         return [sentence[low:high] for low, high in pairwise(places)]
 
     check(TOKENIZERS[0], texts, cut)
 
 
-def test_words_of_characters_letters_and_both() -> None:
+def test_words_of_characters_letters_and_both():
     wordpiece, text = TOKENIZERS[0], "小明毕业于中国科学院，thes T恤。"
     ids, _, goes_on = wordpiece.encode_words([text, "院"], word_segmentation.segmenter("jieba"))
     shown = [("+" if on else " ") + wordpiece.vocab[i] for i, on in zip(ids, goes_on, strict=True)]
     assert "".join(shown) == " 小+明 毕+业 于 中+国+科+学+院 ， the+##s t+恤 。 院"
 
 
-def test_chunks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_chunks_change_nothing(monkeypatch):
     texts = ["".join(PIECES[start:] * 2) for start in range(len(PIECES))] + ["", "", "中国"]
     cut = word_segmentation.segmenter("jieba")
     whole = TOKENIZERS[0].encode_words(texts, cut)
@@ -322,14 +320,14 @@ def test_chunks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     assert whole[2].any()
 
 
-def test_nothing_gives_nothing() -> None:
+def test_nothing_gives_nothing():
     for texts in ([], [""], ["", "\u200b", ""]):
         ids, lengths, goes_on = TOKENIZERS[0].encode_words(texts, word_segmentation.segmenter("jieba"))
         assert ids.tolist() == goes_on.tolist() == []
         assert lengths.tolist() == [0] * len(texts)
 
 
-def test_a_missing_library_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_library_says_what_to_install(monkeypatch):
     word_segmentation.segmenter.cache_clear()
     monkeypatch.setitem(sys.modules, "rjieba", None)
     with pytest.raises(ConfigError, match="pip install rjieba"):
@@ -337,7 +335,7 @@ def test_a_missing_library_says_what_to_install(monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.shared_data
-def test_real_text_goes_on_where_the_words_of_jieba_do(shared_data: Path) -> None:
+def test_real_text_goes_on_where_the_words_of_jieba_do(shared_data):
     wordpiece = WordPiece(build(read_vocab(shared_data / "vocab/bert-base-chinese-vocab.txt")))
     files = (path for path in (shared_data / "wiki_text/zh_2024").rglob("*") if path.is_file())
     text = min(files).read_bytes()[:300_000].decode("utf-8", "ignore")

@@ -5,9 +5,7 @@ import random
 import shlex
 import sys
 import unicodedata
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -52,14 +50,14 @@ FEW = [*SPECIAL, "a", "##b", "ab", "Ab", "y" * 100, "y" * 101, "9", "k", "ıx", 
 TOKENIZERS |= {f"few, {lowercase}": WordPiece(build(FEW, lowercase=lowercase)) for lowercase in (True, False)}
 
 
-def truth(source: str, texts: list[str]) -> list[list[int]]:
+def truth(source, texts):
     """What the library itself says."""
     library = Tokenizer.from_str(source)
     library.encode_special_tokens = True
     return [library.encode(text, add_special_tokens=False).ids for text in texts]
 
 
-def cut(ids: np.ndarray, lengths: np.ndarray) -> list[list[int]]:
+def cut(ids, lengths):
     return [part.tolist() for part in np.split(ids, np.cumsum(lengths)[:-1])]
 
 
@@ -68,14 +66,14 @@ def cut(ids: np.ndarray, lengths: np.ndarray) -> list[list[int]]:
 @given(texts=st.lists(TEXT, min_size=1, max_size=8))
 @example(["the[MASK]the [SEP] [PAD]", "x" * 100, "x" * 101])
 @example(["ab Ab AB a b", "y" * 100, "y" * 101, "9 99 [UNK] unk", "\u212a k K", "İx ıx ß"])
-def test_any_text_gives_the_ids_of_the_library(options: str, texts: list[str]) -> None:
+def test_any_text_gives_the_ids_of_the_library(options, texts):
     source = TOKENIZERS[options].library.to_str()
     assert cut(*TOKENIZERS[options].encode(texts)) == truth(source, texts)
 
 
 @settings(max_examples=examples(100), deadline=None)
 @given(st.lists(TEXT, max_size=4), st.lists(TEXT, max_size=4))
-def test_sentences_do_not_see_each_other(left: list[str], right: list[str]) -> None:
+def test_sentences_do_not_see_each_other(left, right):
     wordpiece = TOKENIZERS["uncased"]
     ids, lengths = wordpiece.encode(left + right)
     parts = [wordpiece.encode(left), wordpiece.encode(right)]
@@ -83,7 +81,7 @@ def test_sentences_do_not_see_each_other(left: list[str], right: list[str]) -> N
     assert lengths.tolist() == [length for part in parts for length in part[1].tolist()]
 
 
-def test_neither_chunks_nor_a_small_cache_change_anything(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_neither_chunks_nor_a_small_cache_change_anything(monkeypatch):
     texts = [" ".join(CORNERS[start:]) for start in range(len(CORNERS))] * 2
     wordpiece = WordPiece(build(VOCAB))
     whole = cut(*wordpiece.encode(texts))
@@ -94,11 +92,11 @@ def test_neither_chunks_nor_a_small_cache_change_anything(monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("limit", ["CACHED", "CACHED_BYTES"])
-def test_a_piece_stays_in_the_cache_only_while_it_comes_again(limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_piece_stays_in_the_cache_only_while_it_comes_again(limit, monkeypatch):
     monkeypatch.setattr(pretokenize, limit, 4)
     asked: list[str] = []
 
-    def ask(texts: list[str]) -> tuple[np.ndarray, np.ndarray]:
+    def ask(texts):
         asked.extend(texts)
         return np.array([ord(text[0]) for text in texts], np.uint16), np.ones(len(texts), np.int64)
 
@@ -109,7 +107,7 @@ def test_a_piece_stays_in_the_cache_only_while_it_comes_again(limit: str, monkey
     assert "".join(asked) == "abcdefghijklk", "d is kept, and k is not"
 
 
-def test_a_word_is_remembered_once_whatever_spaces_follow_it() -> None:
+def test_a_word_is_remembered_once_whatever_spaces_follow_it():
     wordpiece = WordPiece(build(VOCAB))
     text = " the the  these, the   "
     assert cut(*wordpiece.encode([text, "the", ""])) == truth(build(VOCAB), [text, "the", ""])
@@ -120,7 +118,7 @@ def test_a_word_is_remembered_once_whatever_spaces_follow_it() -> None:
 
 
 @pytest.fixture
-def restless() -> Iterator[None]:
+def restless():
     """Let threads take turns as often as the interpreter can."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
@@ -131,7 +129,7 @@ def restless() -> Iterator[None]:
 @pytest.mark.slow
 @pytest.mark.usefixtures("restless")
 @pytest.mark.parametrize("cached", [40, 2**19])
-def test_threads_that_share_a_vocabulary_get_the_ids_of_one(monkeypatch: pytest.MonkeyPatch, cached: int) -> None:
+def test_threads_that_share_a_vocabulary_get_the_ids_of_one(monkeypatch, cached):
     monkeypatch.setattr(pretokenize, "CACHED", cached)
     draw = random.Random(1)
     words = [word for word in CORNERS if word.strip()] + WORDS + [f"the{k}" for k in range(300)]
@@ -144,7 +142,7 @@ def test_threads_that_share_a_vocabulary_get_the_ids_of_one(monkeypatch: pytest.
         assert [cut(*one) for one in found] == expected * 4
 
 
-def test_nothing_gives_nothing() -> None:
+def test_nothing_gives_nothing():
     for texts in ([], [""], ["", " \n", "\u200b", ""]):
         ids, lengths = TOKENIZERS["uncased"].encode(texts)
         assert ids.dtype == np.uint16
@@ -152,7 +150,7 @@ def test_nothing_gives_nothing() -> None:
         assert lengths.tolist() == [0] * len(texts)
 
 
-def test_halves_of_surrogate_pairs_are_passed_over() -> None:
+def test_halves_of_surrogate_pairs_are_passed_over():
     ids, lengths = TOKENIZERS["uncased"].encode(["the\ud800se", "\udfff", "the"])
     whole, _ = TOKENIZERS["uncased"].encode(["these", "the"])
     assert ids.tolist() == whole.tolist()
@@ -160,14 +158,14 @@ def test_halves_of_surrogate_pairs_are_passed_over() -> None:
 
 
 @pytest.mark.parametrize(("size", "dtype"), [(2**16, np.uint16), (2**16 + 1, np.uint32)])
-def test_large_vocabularies_have_wide_ids(size: int, dtype: type[np.unsignedinteger]) -> None:
+def test_large_vocabularies_have_wide_ids(size, dtype):
     vocab = [*SPECIAL, *(f"w{number}" for number in range(5, size))]
     ids, _ = WordPiece(build(vocab)).encode([f"w{size - 1}"])
     assert ids.dtype == dtype
     assert ids.tolist() == [size - 1]
 
 
-def test_other_tokenizers_are_left_to_the_library() -> None:
+def test_other_tokenizers_are_left_to_the_library():
     library = Tokenizer(models.WordLevel({**{t: i for i, t in enumerate(SPECIAL)}, "a-b": 5}))
     library.model.unk_token = "[UNK]"
     library.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
@@ -183,13 +181,13 @@ ROBERTA = ("<pad>", "<unk>", "<s>", "</s>", "<mask>")
 
 
 @pytest.mark.parametrize("names", [SPECIAL, GEMMA, ROBERTA])
-def test_special_tokens_have_the_names_of_one_family(names: tuple[str, ...]) -> None:
+def test_special_tokens_have_the_names_of_one_family(names):
     assert special_names(names) == names
     # Gemma has entries for HTML, and <s> is struck-out text.
     assert special_names({*names, "<i>", "</i>", "<s>", "</s>"}) == names
 
 
-def unigram(names: tuple[str, ...]) -> Tokenizer:
+def unigram(names):
     """SentencePiece's kind, which has its special tokens among the pieces."""
     pieces = [(name, 0.0) for name in names]
     pieces += [(letter, -9.0) for letter in "▁abcmskpdun[]<>/MASK"]
@@ -198,7 +196,7 @@ def unigram(names: tuple[str, ...]) -> Tokenizer:
     return library
 
 
-def merged(names: tuple[str, ...]) -> Tokenizer:
+def merged(names):
     """BPE that takes words that are entries whole, whatever its merges are."""
     ids = {name: number for number, name in enumerate([*names, *"abcmskpdun[]<>/MASKP_"])}
     library = Tokenizer(models.BPE(ids, [], unk_token=names[1], ignore_merges=True))
@@ -209,7 +207,7 @@ def merged(names: tuple[str, ...]) -> Tokenizer:
 
 @pytest.mark.parametrize("make", [unigram, merged])
 @pytest.mark.parametrize("names", [SPECIAL, GEMMA, ROBERTA])
-def test_special_tokens_of_other_tokenizers_in_the_text_are_text(make, names) -> None:
+def test_special_tokens_of_other_tokenizers_in_the_text_are_text(make, names):
     library = make(names)
     library.add_special_tokens(list(names))
     wordpiece = WordPiece(library.to_str())
@@ -233,9 +231,7 @@ def test_special_tokens_of_other_tokenizers_in_the_text_are_text(make, names) ->
         ([], True, False),
     ],
 )
-def test_a_part_of_a_text_has_its_space_unless_every_text_begins_with_one(
-    merges: list[tuple[str, str]], prefix: bool, spaced: bool
-) -> None:
+def test_a_part_of_a_text_has_its_space_unless_every_text_begins_with_one(merges, prefix, spaced):
     names = [*SPECIAL, *".a▁", *("".join(pair) for pair in merges)]
     library = Tokenizer(models.BPE({name: n for n, name in enumerate(names)}, merges))
     parts = [normalizers.Prepend("▁")] if prefix else []
@@ -245,7 +241,7 @@ def test_a_part_of_a_text_has_its_space_unless_every_text_begins_with_one(
     assert wordpiece.within_text([".", "a"], [False, True]) == [".", " a" if spaced else "a"]
 
 
-def trained(model: str) -> Tokenizer:
+def trained(model):
     """A tokenizer of another kind; with `prefix` it reads a space before every text."""
     byte, prefix = model.startswith("byte"), model.endswith("prefix")
     kind, trainer = models.BPE(unk_token=None if byte else "[UNK]"), trainers.BpeTrainer
@@ -266,7 +262,7 @@ def trained(model: str) -> Tokenizer:
 
 @pytest.mark.parametrize("unknown", [None, "[UNK]"])
 @pytest.mark.parametrize("byte", [True, False])
-def test_letters_that_have_no_token_are_unknown(byte: bool, unknown: str | None) -> None:
+def test_letters_that_have_no_token_are_unknown(byte, unknown):
     """BPE without an unknown token leaves them out: of bytes where its alphabet is that of its text alone."""
     library = Tokenizer(models.BPE(unk_token=unknown))
     library.pre_tokenizer = pre_tokenizers.ByteLevel() if byte else pre_tokenizers.Metaspace()
@@ -278,7 +274,7 @@ def test_letters_that_have_no_token_are_unknown(byte: bool, unknown: str | None)
 
 
 @pytest.mark.parametrize("model", ["byte", "unigram", None])
-def test_line_ends_that_have_tokens_are_said(model: str | None) -> None:
+def test_line_ends_that_have_tokens_are_said(model):
     """Training reads a line end as a space, so that its model knows no such token."""
     wordpiece = WordPiece(trained(model).to_str() if model else build([*SPECIAL, "a", "b"]))
     ends = wordpiece.encode(["a\nb\n", "a b"])[0].tolist() != wordpiece.encode(["a b ", "a b"])[0].tolist()
@@ -303,12 +299,12 @@ PARTS = st.lists(st.sampled_from(["", " ", "\n"]) | st.sampled_from(PARAGRAPHS),
 @pytest.mark.parametrize(
     "model", ["byte", "byte prefix", "bpe prefix", "bpe", "bpe whole", "unigram prefix", "unigram"]
 )
-def test_sentences_have_the_ids_of_their_whole_paragraph(model: str) -> None:
+def test_sentences_have_the_ids_of_their_whole_paragraph(model):
     wordpiece = WordPiece(trained(model).to_str())
 
     @settings(max_examples=examples(60), deadline=None)
     @given(PARTS, st.sampled_from(["zh", "ja", "en"]))
-    def check(pieces: list[str], language: str) -> None:
+    def check(pieces, language):
         text = clean.clean("".join(pieces))
         parts = sentences.split_sentences(text, language)
         kept = KeptDocument(b"", text, parts, 1, "")
@@ -335,7 +331,7 @@ def test_sentences_have_the_ids_of_their_whole_paragraph(model: str) -> None:
 
 
 @pytest.mark.parametrize("model", ["byte", "byte prefix", "bpe prefix", "bpe", "unigram"])
-def test_a_long_paragraph_has_the_ids_of_a_whole_one(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_paragraph_has_the_ids_of_a_whole_one(model, monkeypatch):
     """It is encoded in parts that begin at spaces."""
     monkeypatch.setattr("pipeline.tokenization.wordpiece.LONGEST_PARAGRAPH", 12)
     library, parts = trained(model).to_str(), ["The b c?", "Yes!", "A b."] * 4
@@ -343,7 +339,7 @@ def test_a_long_paragraph_has_the_ids_of_a_whole_one(model: str, monkeypatch: py
     assert cut(ids, lengths.sum(keepdims=True)) == truth(library, [" ".join(parts)])
 
 
-def test_a_token_is_of_the_sentence_that_it_begins_in() -> None:
+def test_a_token_is_of_the_sentence_that_it_begins_in():
     wordpiece = WordPiece(trained("unigram prefix").to_str())
     assert wordpiece.library_texts(["是[MASK]。"]) == ["是[ MASK ]。"], "the name of a special token is text"
     parts = ["他走了。", "真的嗎？", "The b c?", "Yes!"]
@@ -365,7 +361,7 @@ def test_a_token_is_of_the_sentence_that_it_begins_in() -> None:
         (True, "a=\u0338b", 3),
     ],
 )
-def test_unknown_characters_are_counted(new: bool, text: str, unknown: int) -> None:
+def test_unknown_characters_are_counted(new, text, unknown):
     entries = [*SPECIAL, "a", "##b", "b", "ab", ",", "é", "##é"]
     wordpiece = WordPiece(build(entries, lowercase=False, new=new))
     coverage = Coverage()
@@ -389,7 +385,7 @@ def test_unknown_characters_are_counted(new: bool, text: str, unknown: int) -> N
         ("x" * 100, ["x" * 100]),
     ],
 )
-def test_long_words_of_new_vocabularies_are_cut_between_syllables(word: str, parts: list[str]) -> None:
+def test_long_words_of_new_vocabularies_are_cut_between_syllables(word, parts):
     library = Tokenizer.from_str(build(list(SPECIAL), lowercase=False, new=True))
     assert [part for part, _ in library.pre_tokenizer.pre_tokenize_str(word)] == parts
 
@@ -402,9 +398,7 @@ WESTERN, MARKED = ["a", "##a", "b", "##b", "ab", "##bé", "é"], ["ก", "##ก"
     st.sampled_from([WESTERN, MARKED]),
     st.lists(st.tuples(st.sampled_from("abéқ中, "), st.sampled_from("กเมำក\u17d2किab "), st.integers(1, 130))),
 )
-def test_words_are_cut_without_looking_behind_where_they_always_were(
-    words: list[str], runs: list[tuple[str, str, int]]
-) -> None:
+def test_words_are_cut_without_looking_behind_where_they_always_were(words, runs):
     source = build([*SPECIAL, *words], lowercase=False, new=True)
     before = json.loads(source)
     pattern = {"Regex": pretokenize.OLD_LONG_WORDS}
@@ -418,7 +412,7 @@ def test_words_are_cut_without_looking_behind_where_they_always_were(
     assert ("Regex" in source) == (words is MARKED), "only tokenizers with Oniguruma read any expression"
 
 
-def test_a_pair_of_characters_that_makes_a_letter_has_one_of_these() -> None:
+def test_a_pair_of_characters_that_makes_a_letter_has_one_of_these():
     """What `encode` puts together before it cuts."""
     standing = {chr(code) for code in range(128) if not chr(code).isalnum()}
     standing |= {c for c in map(chr, range(sys.maxunicode)) if unicodedata.category(c)[0] in "PZ"}
@@ -429,7 +423,7 @@ def test_a_pair_of_characters_that_makes_a_letter_has_one_of_these() -> None:
     assert not {one[1] for one in made if len(one) == 2 and one[1] in standing}
 
 
-def test_files_and_folders_give_the_same_tokenizer(tmp_path: Path) -> None:
+def test_files_and_folders_give_the_same_tokenizer(tmp_path):
     (tmp_path / "vocab.txt").write_text("\n".join(VOCAB) + "\n", encoding="utf-8")
     alone = WordPiece.load(tmp_path)
     source = build(VOCAB)
@@ -440,7 +434,7 @@ def test_files_and_folders_give_the_same_tokenizer(tmp_path: Path) -> None:
         assert wordpiece.special_ids == [0, 1, 2, 3, 4]
 
 
-def test_case_is_guessed_from_the_words() -> None:
+def test_case_is_guessed_from_the_words():
     assert not is_cased([*SPECIAL, "the", "##s"])
     assert is_cased([*SPECIAL, "The"])
     assert is_cased([*SPECIAL, *"aAbBcC", "##s"])
@@ -463,9 +457,7 @@ def test_case_is_guessed_from_the_words() -> None:
         ("else.txt", b"", "neither", None),
     ],
 )
-def test_broken_vocabularies_say_what_is_wrong(
-    tmp_path: Path, name: str, content: bytes, message: str, line: int | None
-) -> None:
+def test_broken_vocabularies_say_what_is_wrong(tmp_path, name, content, message, line):
     (tmp_path / name).write_bytes(content)
     with pytest.raises(InputError, match=message) as caught:
         WordPiece.load(tmp_path)
@@ -475,7 +467,7 @@ def test_broken_vocabularies_say_what_is_wrong(
 
 @pytest.mark.shared_data
 @pytest.mark.parametrize("model", ["uncased", "cased", "chinese"])
-def test_real_text_gives_the_ids_of_the_library(shared_data: Path, model: str) -> None:
+def test_real_text_gives_the_ids_of_the_library(shared_data, model):
     vocab = read_vocab(shared_data / "vocab" / f"bert-base-{model}-vocab.txt")
     wordpiece = WordPiece(build(vocab))
     assert is_cased(vocab) == (model == "cased")  # as Google's validate_case_matches_checkpoint
@@ -491,7 +483,7 @@ def test_real_text_gives_the_ids_of_the_library(shared_data: Path, model: str) -
 
 
 @pytest.mark.parametrize("model", [None, "byte", "byte, prefix", "unigram, prefix", "unigram", "whole"])
-def test_entries_stand_for_the_bytes_of_the_text_without_its_spaces(model: str | None) -> None:
+def test_entries_stand_for_the_bytes_of_the_text_without_its_spaces(model):
     wordpiece = WordPiece(trained(model).to_str()) if model else TOKENIZERS["cased"]
     text = "the mask und 中文 straße é." if model is None else " ".join(PARAGRAPHS)
     ids = wordpiece.encode([text])[0]

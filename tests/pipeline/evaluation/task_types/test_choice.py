@@ -1,7 +1,5 @@
 """Choices between endings."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -21,13 +19,13 @@ SWAG = (
 
 
 @pytest.fixture
-def kind(tmp_path: Path) -> Choice:
+def kind(tmp_path):
     vocabulary(tmp_path, "abcdefgh,")
     (tmp_path / "train.csv").write_text(SWAG)
     return Choice(str(tmp_path), examples.task_of("swag"), WordPiece.load(tmp_path), TruncationConfig(30))
 
 
-def test_each_ending_goes_on_from_the_sentence(kind: Choice) -> None:
+def test_each_ending_goes_on_from_the_sentence(kind):
     part = kind.read("train.csv")
     vocab = kind._wordpiece.vocab
     texts = [" ".join(vocab[n] for n in ids) for ids in part.samples.ids]
@@ -41,12 +39,12 @@ def test_each_ending_goes_on_from_the_sentence(kind: Choice) -> None:
     assert len(kind.read("train.csv", rows=1)) == 1
 
 
-def test_what_goes_on_from_one_sentence_is_kept_together(kind: Choice) -> None:
+def test_what_goes_on_from_one_sentence_is_kept_together(kind):
     assert kind.read("train.csv", keep=lambda text: text == "a, b").truth == [2]
     assert kind.read("train.csv", keep=lambda text: text == "b").truth == [0]
 
 
-def test_a_label_of_no_ending_is_refused(kind: Choice, tmp_path: Path) -> None:
+def test_a_label_of_no_ending_is_refused(kind, tmp_path):
     (tmp_path / "train.csv").write_text(SWAG.replace("h,0\n", "h,4\n"))
     with refused(InputError, "'4'", path=str(tmp_path / "train.csv"), line=3):
         kind.read("train.csv")

@@ -5,7 +5,6 @@ import json
 import shlex
 import unicodedata
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -34,17 +33,17 @@ Run = Callable[..., dict[str, Any]]
 
 
 @pytest.fixture(scope="module")
-def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def model_folder(tmp_path_factory):
     """A tiny model with random weights whose words are letters."""
     return write_letter_model(tmp_path_factory, CONFIG, WORDS)
 
 
 @pytest.fixture
-def run(tmp_path: Path, model_folder: Path) -> Run:
+def run(tmp_path, model_folder):
     """Evaluate a task whose files are in tmp_path/data; the result is in tmp_path/out."""
     (tmp_path / "data").mkdir()
 
-    def run(task: TaskConfig, **settings: Any) -> dict[str, Any]:
+    def run(task, **settings):
         fixed = {"batch_sizes": [8], "learning_rates": [5e-3], "sequence_length": 40, "threads": 1}
         config = EvaluateConfig(
             workdir=str(tmp_path),
@@ -59,7 +58,7 @@ def run(tmp_path: Path, model_folder: Path) -> Run:
     return run
 
 
-def write_tags(path: Path, count: int) -> None:
+def write_tags(path, count):
     """A place begins with `ab` and goes on with `b`."""
     draw = np.random.default_rng(0)
     tags = {"ab": "B-place", "b": "I-place"}
@@ -70,7 +69,7 @@ def write_tags(path: Path, count: int) -> None:
     path.write_text("\n".join(blocks))
 
 
-def test_entities_are_learnt_from_one_file_and_written_for_conlleval(tmp_path: Path, run: Run) -> None:
+def test_entities_are_learnt_from_one_file_and_written_for_conlleval(tmp_path, run):
     write_tags(tmp_path / "data" / "all.conll", 200)
     task = TaskConfig(
         name="toy",
@@ -95,7 +94,7 @@ def test_entities_are_learnt_from_one_file_and_written_for_conlleval(tmp_path: P
     assert np.mean(same) == pytest.approx(found["scores"]["accuracy"])
 
 
-def write_questions(path: Path, articles: int, unanswerable: bool) -> None:
+def write_questions(path, articles, unanswerable):
     """The answer is `gh`, at times not there; a passage may take several windows."""
     draw = np.random.default_rng(0)
     data = []
@@ -113,7 +112,7 @@ def write_questions(path: Path, articles: int, unanswerable: bool) -> None:
 
 
 @pytest.mark.parametrize("unanswerable", [False, True])
-def test_answers_are_learnt_and_written_for_the_official_scripts(tmp_path: Path, run: Run, unanswerable: bool) -> None:
+def test_answers_are_learnt_and_written_for_the_official_scripts(tmp_path, run, unanswerable):
     write_questions(tmp_path / "data" / "all.json", 60, unanswerable)
     task = TaskConfig(name="toy", kind="answers", metrics=["f1", "exact"], train="all.json", dev_share=0.2)
     found = run(task, epochs=4, stride=10, baseline=False)
@@ -135,7 +134,7 @@ SWAG = ["", "video-id", "fold-ind", "startphrase", "sent1", "sent2", "gold-sourc
 SWAG += ["ending0", "ending1", "ending2", "ending3", "label"]
 
 
-def test_endings_are_learnt_from_the_official_columns(tmp_path: Path, run: Run) -> None:
+def test_endings_are_learnt_from_the_official_columns(tmp_path, run):
     """The right ending is the one with an `h`."""
     draw = np.random.default_rng(0)
     task = examples.task_of("swag")
@@ -156,7 +155,7 @@ def test_endings_are_learnt_from_the_official_columns(tmp_path: Path, run: Run) 
     assert found["baseline"] is not None
 
 
-def test_equal_texts_are_on_one_side(tmp_path: Path, model_folder: Path) -> None:
+def test_equal_texts_are_on_one_side(tmp_path, model_folder):
     rows = [
         json.dumps({"body": " ".join(letters), "good": "á" in letters, "note": None}, ensure_ascii=False)
         for letters in np.random.default_rng(0).choice(list("ábcde"), (300, 3)).tolist()
@@ -184,7 +183,7 @@ def test_equal_texts_are_on_one_side(tmp_path: Path, model_folder: Path) -> None
         read_sides(kind, TaskConfig(**{**vars(task), "dev_share": 1e-9}), None)
 
 
-def test_a_task_may_be_a_file_of_ones_own_as_the_page_says(tmp_path: Path, model_folder: Path, root: Path) -> None:
+def test_a_task_may_be_a_file_of_ones_own_as_the_page_says(tmp_path, model_folder, root):
     said = (root / "docs/stages/evaluate.md").read_text().partition("# FOLDER/task/mine.yaml")[2]
     (tmp_path / "conf" / "task").mkdir(parents=True)
     content = said.partition("\n")[2].partition("```")[0]

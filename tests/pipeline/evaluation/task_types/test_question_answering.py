@@ -2,7 +2,6 @@
 
 import json
 import unicodedata
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,7 +26,7 @@ TASK = TaskConfig(name="squad", kind="answers", train="train.json", dev="dev.jso
 CONTEXT = "Köln lies on the Rhine; its Cathedral was begun in 1248, and finished in 1880."
 
 
-def squad(*items: tuple[str, str | None]) -> dict[str, Any]:
+def squad(*items):
     """A file of questions on one passage; None: no answer."""
     qas: list[dict[str, Any]] = []
     for number, (question, answer) in enumerate(items):
@@ -38,7 +37,7 @@ def squad(*items: tuple[str, str | None]) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def wordpiece(tmp_path_factory: pytest.TempPathFactory) -> WordPiece:
+def wordpiece(tmp_path_factory):
     letters = sorted(set(CONTEXT.lower()) | set("abcdefghijklmnopqrstuvwxyz?"))
     entries = [letter for letter in letters if not letter.isspace()]
     entries += [f"##{letter}" for letter in entries]
@@ -46,12 +45,12 @@ def wordpiece(tmp_path_factory: pytest.TempPathFactory) -> WordPiece:
     return WordPiece.load(vocabulary(tmp_path_factory.mktemp("vocab"), [*entries, *words]))
 
 
-def kind(folder: Path, wordpiece: WordPiece, content: Any, longest: int, stride: int) -> Answers:
+def kind(folder, wordpiece, content, longest, stride):
     (folder / "train.json").write_text(json.dumps(content))
     return Answers(str(folder), TASK, wordpiece, longest, stride)
 
 
-def perfect(part: Dataset) -> list[np.ndarray]:
+def perfect(part):
     """Logits that point at the labels."""
     found = []
     for ids, label in zip(part.samples.ids, part.samples.labels, strict=True):
@@ -62,9 +61,7 @@ def perfect(part: Dataset) -> list[np.ndarray]:
 
 
 @pytest.mark.parametrize(("longest", "stride"), [(120, 64), (40, 12), (24, 5)])
-def test_labels_point_at_the_answer_however_the_passage_is_cut(
-    tmp_path: Path, wordpiece: WordPiece, longest: int, stride: int
-) -> None:
+def test_labels_point_at_the_answer_however_the_passage_is_cut(tmp_path, wordpiece, longest, stride):
     content = squad(
         ("when begun?", "1248"), ("where?", "Rhine"), ("what?", "Cathedral"), ("who?", None), ("end?", "1880")
     )
@@ -80,9 +77,7 @@ def test_labels_point_at_the_answer_however_the_passage_is_cut(
 
 
 @given(st.integers(1, 100), st.integers(12, 200), st.integers(1, 64))
-def test_windows_have_the_question_and_point_at_answers_that_they_contain(
-    wordpiece: WordPiece, asked: int, longest: int, stride: int
-) -> None:
+def test_windows_have_the_question_and_point_at_answers_that_they_contain(wordpiece, asked, longest, stride):
     """Of a question as many tokens as BERT's 64, and at most half of a sequence."""
     made = Answers("", TASK, wordpiece, longest, stride)
     answers = ["1248", "the Rhine", "1880", "Köln lies"]
@@ -104,7 +99,7 @@ def test_windows_have_the_question_and_point_at_answers_that_they_contain(
             assert CONTEXT[first[0] : last[1]] == answer
 
 
-def test_half_a_character_stands_for_one(tmp_path: Path, wordpiece: WordPiece) -> None:
+def test_half_a_character_stands_for_one(tmp_path, wordpiece):
     """As JSON can hold it, which can be neither tokenized nor written."""
     content = squad(("when \ud83d?", "1880"))
     paragraph = content["data"][0]["paragraphs"][0]
@@ -116,7 +111,7 @@ def test_half_a_character_stands_for_one(tmp_path: Path, wordpiece: WordPiece) -
     made.export(part, found)["predictions.json"].encode()
 
 
-def test_every_token_is_judged_in_exactly_one_window(tmp_path: Path, wordpiece: WordPiece) -> None:
+def test_every_token_is_judged_in_exactly_one_window(tmp_path, wordpiece):
     part = kind(tmp_path, wordpiece, squad(("?", "1248")), 24, 5).read("train.json")
     seen = [
         span for window in part.extra[1] for span, central in zip(window.spans, window.central, strict=True) if central
@@ -139,7 +134,7 @@ OFFICIAL = [
 
 
 @pytest.mark.parametrize(("text", "truth", "scores"), OFFICIAL)
-def test_scores_are_those_of_the_official_script(text: str, truth: list[str], scores: tuple[float, float]) -> None:
+def test_scores_are_those_of_the_official_script(text, truth, scores):
     assert question_answering.span_scores(text, truth) == pytest.approx(scores)
 
 
@@ -156,7 +151,7 @@ QUESTIONS: list[tuple[list[str], str, float]] = [
 ]
 
 
-def test_the_score_of_a_set_is_that_of_the_official_script(tmp_path: Path, wordpiece: WordPiece) -> None:
+def test_the_score_of_a_set_is_that_of_the_official_script(tmp_path, wordpiece):
     made = kind(tmp_path, wordpiece, squad(("?", "1248")), 64, 32)
     empty = made.read("train.json").samples
     part = Dataset(empty, [truth for truth, _, _ in QUESTIONS])
@@ -173,7 +168,7 @@ def test_the_score_of_a_set_is_that_of_the_official_script(tmp_path: Path, wordp
         min_size=1,
     )
 )
-def test_the_predictions_file_has_the_reported_score(rows: list[Any]) -> None:
+def test_the_predictions_file_has_the_reported_score(rows):
     made = object.__new__(Answers)  # neither method reads a file
     truth = [[] if right is None else [right] for _, right, _ in rows]
     asked = [question_answering.Question(str(n), "?", "", [], 0) for n in range(len(rows))]
@@ -202,7 +197,7 @@ def test_the_predictions_file_has_the_reported_score(rows: list[Any]) -> None:
         ("it was ❤️", "❤️"),
     ],
 )
-def test_an_answer_has_the_marks_of_its_last_letter(tmp_path: Path, form: Any, context: str, answer: str) -> None:
+def test_an_answer_has_the_marks_of_its_last_letter(tmp_path, form, context, answer):
     context, answer = (unicodedata.normalize(form, text) for text in (context, answer))
     letters = [*"abcdefghijklmnopqrstuvwxyzđ❤"]
     (tmp_path / "tokenizer.json").write_text(
@@ -217,7 +212,7 @@ def test_an_answer_has_the_marks_of_its_last_letter(tmp_path: Path, form: Any, c
     assert f'"{answer}"' in made.export(part, [found])["predictions.json"], "in its own letters"
 
 
-def test_equal_ids_of_questions_are_refused_where_answers_are_written(tmp_path: Path, wordpiece: WordPiece) -> None:
+def test_equal_ids_of_questions_are_refused_where_answers_are_written(tmp_path, wordpiece):
     content = squad(("when?", "1248"), ("where?", "Rhine"))
     content["data"][0]["paragraphs"][0]["qas"][1]["id"] = 0
     made = kind(tmp_path, wordpiece, content, 64, 32)
@@ -228,7 +223,7 @@ def test_equal_ids_of_questions_are_refused_where_answers_are_written(tmp_path: 
             made.read(name, keep=keep)
 
 
-def test_answers_do_not_begin_with_the_space_of_their_first_token(tmp_path: Path) -> None:
+def test_answers_do_not_begin_with_the_space_of_their_first_token(tmp_path):
     bpe = learn_byte_level([CONTEXT] * 9)
     answers = ["Köln", "Cathedral", "finished in 1880"]
     made = kind(tmp_path, bpe, squad(*(("when", answer) for answer in answers)), 64, 32)
@@ -237,7 +232,7 @@ def test_answers_do_not_begin_with_the_space_of_their_first_token(tmp_path: Path
 
 
 @given(st.lists(st.tuples(st.booleans(), st.floats(0, 1), st.integers(-5, 5)), min_size=1))
-def test_the_threshold_is_the_best_of_all(rows: list[tuple[bool, float, int]]) -> None:
+def test_the_threshold_is_the_best_of_all(rows):
     none = np.array([row[0] for row in rows])
     f1 = np.where(none, 0.0, [row[1] for row in rows])
     margins = np.array([float(row[2]) for row in rows])
@@ -252,7 +247,7 @@ def test_the_threshold_is_the_best_of_all(rows: list[tuple[bool, float, int]]) -
 @pytest.mark.parametrize(
     ("content", "message"), [("{", "not valid JSON"), ("[]", "no objects"), ('{"data": []}', "no objects")]
 )
-def test_other_files_are_refused(tmp_path: Path, wordpiece: WordPiece, content: str, message: str) -> None:
+def test_other_files_are_refused(tmp_path, wordpiece, content, message):
     (tmp_path / "train.json").write_text(content)
     with refused(InputError, message, path=str(tmp_path / "train.json")):
         Answers(str(tmp_path), TASK, wordpiece, 64, 32).read("train.json")
@@ -261,7 +256,7 @@ def test_other_files_are_refused(tmp_path: Path, wordpiece: WordPiece, content: 
 @pytest.mark.parametrize(
     "change", [{"question": None}, {"answers": [{"text": "1248", "answer_start": 9}, {"text": 5}]}]
 )
-def test_what_is_no_text_is_refused(tmp_path: Path, wordpiece: WordPiece, change: dict[str, Any]) -> None:
+def test_what_is_no_text_is_refused(tmp_path, wordpiece, change):
     content = squad(("?", "1248"))
     asked = content["data"][0]["paragraphs"][0]["qas"][0]
     asked |= {"answers": [asked["answers"][0], *change["answers"][1:]]} if "answers" in change else change
@@ -269,7 +264,7 @@ def test_what_is_no_text_is_refused(tmp_path: Path, wordpiece: WordPiece, change
         kind(tmp_path, wordpiece, content, 64, 32).read("train.json")
 
 
-def test_an_answer_that_is_not_where_it_says_is_refused(tmp_path: Path, wordpiece: WordPiece) -> None:
+def test_an_answer_that_is_not_where_it_says_is_refused(tmp_path, wordpiece):
     content = squad(("?", "1248"))
     content["data"][0]["paragraphs"][0]["qas"][0]["answers"][0]["answer_start"] = 3
     with refused(InputError, r"question 0: .*'1248'", path=str(tmp_path / "train.json")):
@@ -278,7 +273,7 @@ def test_an_answer_that_is_not_where_it_says_is_refused(tmp_path: Path, wordpiec
 
 @pytest.mark.shared_data
 @pytest.mark.parametrize("language", ["en", "zh"])
-def test_real_questions_can_be_answered_from_their_labels(shared_data: Path, language: str) -> None:
+def test_real_questions_can_be_answered_from_their_labels(shared_data, language):
     name = {"en": "uncased", "zh": "chinese"}[language]
     wordpiece = WordPiece.load(shared_data / "vocab" / f"bert-base-{name}-vocab.txt")
     made = Answers(str(shared_data / "squad"), TASK, wordpiece, 384, 128)
@@ -289,7 +284,7 @@ def test_real_questions_can_be_answered_from_their_labels(shared_data: Path, lan
 
 
 @pytest.mark.parametrize("model", ["unigram", "wordpiece"])
-def test_special_tokens_that_are_typed_are_text(tmp_path: Path, wordpiece: WordPiece, model: str) -> None:
+def test_special_tokens_that_are_typed_are_text(tmp_path, wordpiece, model):
     text = "lies [SEP] on [MASK] the R\u0308hine[SEP]"
     if model == "unigram":
         library = Tokenizer(models.Unigram())
@@ -306,7 +301,7 @@ def test_special_tokens_that_are_typed_are_text(tmp_path: Path, wordpiece: WordP
     assert [text[start:end].strip() for start, end in spans][-1] == "]"
 
 
-def test_rows_as_the_hub_has_them_are_read(tmp_path: Path, wordpiece: WordPiece) -> None:
+def test_rows_as_the_hub_has_them_are_read(tmp_path, wordpiece):
     made = kind(tmp_path, wordpiece, squad(("when?", "1248"), ("who?", None)), 120, 64)
     rows = [
         {
@@ -336,7 +331,7 @@ def test_rows_as_the_hub_has_them_are_read(tmp_path: Path, wordpiece: WordPiece)
         ('{"version": 1,\n"x": 2}', "has no key 'data'"),
     ],
 )
-def test_what_is_not_of_the_layout_is_named_with_the_form(tmp_path: Path, content: str, what: str) -> None:
+def test_what_is_not_of_the_layout_is_named_with_the_form(tmp_path, content, what):
     with refused(InputError, what) as raised:
         question_answering.parse("f", content.encode())
     assert "Error" not in str(raised.value)

@@ -1,8 +1,6 @@
 """Real questions, names and sentences through the whole grid, with few rows of each."""
 
 import json
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -18,13 +16,13 @@ VOCAB = "vocab/bert-base-uncased-vocab.txt"
 
 
 @pytest.fixture(scope="module")
-def model_folder(shared_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def model_folder(shared_data, tmp_path_factory):
     """A tiny model with random weights and the published vocabulary."""
     words = (shared_data / VOCAB).read_text().splitlines()
     return write_letter_model(tmp_path_factory, small(len(words), layers=1, positions=128), words)
 
 
-def task_of(name: str, **changes: Any) -> TaskConfig:
+def task_of(name, **changes):
     return TaskConfig(**{**vars(examples.task_of(name)), **changes})
 
 
@@ -38,9 +36,7 @@ PAIRS = task_of("qnli", train="dev.tsv", dev_share=0.02)
     [(NAMES, "ner/wnut17", {"predictions.conll"}), (QUESTIONS, "squad", {"predictions.json"}), (PAIRS, "glue", set())],
     ids=["wnut17", "xquad", "qnli"],
 )
-def test_real_files_are_trained_on_and_answered(
-    shared_data: Path, tmp_path: Path, model_folder: Path, task: TaskConfig, folder: str, files: set[str]
-) -> None:
+def test_real_files_are_trained_on_and_answered(shared_data, tmp_path, model_folder, task, folder, files):
     out = tmp_path / "out"
     config = EvaluateConfig(
         workdir=str(tmp_path),

@@ -7,8 +7,6 @@ import subprocess
 import sys
 from dataclasses import replace
 from itertools import pairwise
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +19,6 @@ from pyarrow import parquet as pq
 from model.finetuning.features import UNLABELLED
 from pipeline.config import TaskConfig
 from pipeline.errors import ConfigError, InputError
-from pipeline.evaluation.task_types import Dataset
 from pipeline.evaluation.task_types.token_classification import (
     Tagging,
     entities,
@@ -48,19 +45,19 @@ Blackburn NNP I-NP I-PER
 
 
 @pytest.fixture(scope="module")
-def wordpiece(tmp_path_factory: pytest.TempPathFactory) -> WordPiece:
+def wordpiece(tmp_path_factory):
     folder = tmp_path_factory.mktemp("vocab")
     letters = [chr(code) for code in range(ord("a"), ord("z") + 1)]
     entries = [*letters, *(f"##{letter}" for letter in letters), "eu", "peter"]
     return WordPiece.load(vocabulary(folder, entries))
 
 
-def made(folder: Path, wordpiece: WordPiece, text: str = CONLL, longest: int = 40) -> Tagging:
+def made(folder, wordpiece, text=CONLL, longest=40):
     (folder / "train").write_text(text)
     return Tagging(str(folder), TASK, wordpiece, longest)
 
 
-def perfect(kind: Tagging, part: Dataset) -> list[np.ndarray]:
+def perfect(kind, part):
     """Logits that point at the labels; elsewhere at another tag."""
     return [
         np.eye(kind.outputs, dtype=np.float32)[np.where(labels == UNLABELLED, 0, labels)]
@@ -79,21 +76,21 @@ COMMENTED = [
 ]
 
 
-def test_columns_are_padded_and_documents_begin_in_any_column() -> None:
+def test_columns_are_padded_and_documents_begin_in_any_column():
     text = "1 -DOCSTART- O\n1 \tanna \tB-PER \t_\n2\tlives\tO\t_\n"
     assert parse("f", text.encode(), [1, 2])[0] == [(["anna", "lives"], ["B-PER", "O"])]
 
 
 @pytest.mark.parametrize("names", ["word\ttag", "Token\tNER", "text label"])
 @pytest.mark.parametrize("end", ["\n", "\n\n"])
-def test_names_of_columns_are_no_words(names: str, end: str) -> None:
+def test_names_of_columns_are_no_words(names, end):
     rows = "anna\tB-PER\nlives\tO\n"
     for columns in ([0, 1], [0, -1], [0]):
         with refused(InputError, "names the columns", path="f", line=1):
             parse("f", f"{names}{end}{rows}".replace(" ", "\t").encode(), columns)
 
 
-def test_a_word_that_is_a_name_stays_where_its_tag_is_a_class() -> None:
+def test_a_word_that_is_a_name_stays_where_its_tag_is_a_class():
     text = "word\ttag\nanna\ttag\n"
     assert parse("f", text.encode(), [0, 1])[0] == [(["word", "anna"], ["tag", "tag"])]
     text = "Title\tO\nanna\tB-PER\n"
@@ -101,7 +98,7 @@ def test_a_word_that_is_a_name_stays_where_its_tag_is_a_class() -> None:
     assert parse("f", b"word\nanna\n", [0])[0] == [(["word", "anna"], [])]
 
 
-def test_words_of_a_range_and_empty_nodes_of_conllu_are_read_once() -> None:
+def test_words_of_a_range_and_empty_nodes_of_conllu_are_read_once():
     words = [("1-2", "du", "_"), ("1", "de", "ADP"), ("2", "le", "DET"), ("2.1", "x", "_"), ("3", "chat", "NOUN")]
     text = "# text = du chat\n" + "".join("\t".join((*row, "_", "_")) + "\n" for row in words)
     assert parse("f", text.encode(), [1, 2]) == ([(["de", "le", "chat"], ["ADP", "DET", "NOUN"])], [])
@@ -110,7 +107,7 @@ def test_words_of_a_range_and_empty_nodes_of_conllu_are_read_once() -> None:
     assert parse("f", timed.encode(), [1, 2])[0][0][0] == ["anna", "lives", "right", "here"]
 
 
-def test_a_row_with_more_columns_than_others_is_malformed() -> None:
+def test_a_row_with_more_columns_than_others_is_malformed():
     text = "anna B-PER\nNew York B-LOC\nlives O\n"
     sentences, malformed = parse("f", text.encode(), [0, 1])
     assert sentences == [(["anna", "lives"], ["B-PER", "O"])]
@@ -118,7 +115,7 @@ def test_a_row_with_more_columns_than_others_is_malformed() -> None:
 
 
 @pytest.mark.parametrize("text", COMMENTED)
-def test_comments_are_no_words(text: str) -> None:
+def test_comments_are_no_words(text):
     sentences, malformed = parse("f", text.encode(), [0, -1])
     assert [words for words, _ in sentences] == [["anna", "lives"], ["oslo"]]
     assert {tag for _, tags in sentences for tag in tags} <= {"B-PER", "O", "PER", "0"}
@@ -139,17 +136,17 @@ def test_comments_are_no_words(text: str) -> None:
         ("a PER\nb -\n# -\n#c PER\n", ["a", "b", "#", "#c"]),
     ],
 )
-def test_a_hash_with_a_tag_is_a_word(text: str, words: list[str]) -> None:
+def test_a_hash_with_a_tag_is_a_word(text, words):
     assert [one for one, _ in parse("f", text.encode(), [0, -1])[0]] == [words]
 
 
-def test_a_hash_is_a_word_of_a_file_without_tags() -> None:
+def test_a_hash_is_a_word_of_a_file_without_tags():
     assert parse("f", b"# O\nanna NN\nlives VB\n", [0])[0] == [(["anna", "lives"], [])], "no tag is read here"
     assert parse("f", b"#\n#win\nnow\n", [0])[0] == [(["#", "#win", "now"], [])]
 
 
 @pytest.mark.parametrize("longest", [8, 12, 40])
-def test_words_keep_their_tags_however_a_sentence_is_cut(tmp_path: Path, wordpiece: WordPiece, longest: int) -> None:
+def test_words_keep_their_tags_however_a_sentence_is_cut(tmp_path, wordpiece, longest):
     kind = made(tmp_path, wordpiece, longest=longest)
     part = kind.read("train")
     assert part.truth == [["B-ORG", "O", "B-MISC"], ["B-PER", "I-PER"]]
@@ -159,7 +156,7 @@ def test_words_keep_their_tags_however_a_sentence_is_cut(tmp_path: Path, wordpie
     assert labelled == 5  # the first piece of each word, no other
 
 
-def test_a_word_of_no_piece_is_unknown_not_gone(tmp_path: Path, wordpiece: WordPiece) -> None:
+def test_a_word_of_no_piece_is_unknown_not_gone(tmp_path, wordpiece):
     kind = made(tmp_path, wordpiece, "peter B-PER\n\u200b O\n", 20)
     part = kind.read("train")
     assert [wordpiece.vocab[n] for n in part.samples.ids[0]] == ["[CLS]", "peter", "[UNK]", "[SEP]"]
@@ -167,7 +164,7 @@ def test_a_word_of_no_piece_is_unknown_not_gone(tmp_path: Path, wordpiece: WordP
 
 
 @pytest.mark.parametrize("prefix_space", [False, True])
-def test_words_have_the_ids_that_they_have_in_the_text(prefix_space: bool) -> None:
+def test_words_have_the_ids_that_they_have_in_the_text(prefix_space):
     words = ["I", "live", "in", "Paris"]
     bpe = learn_byte_level([" ".join(words)] * 9, prefix_space)
     whole = bpe.library.encode(" ".join(words), add_special_tokens=False).ids
@@ -196,7 +193,7 @@ KNOWN = [
 
 
 @pytest.mark.parametrize(("tags", "expected"), KNOWN)
-def test_entities_are_those_of_conlleval(tags: str, expected: set[tuple[int, int, str]]) -> None:
+def test_entities_are_those_of_conlleval(tags, expected):
     assert entities(tags.split()) == expected
 
 
@@ -204,7 +201,7 @@ spans = st.lists(st.tuples(st.integers(0, 2), st.integers(1, 3), st.sampled_from
 
 
 @given(spans)
-def test_what_is_written_in_any_scheme_is_found(parts: list[tuple[int, int, str]]) -> None:
+def test_what_is_written_in_any_scheme_is_found(parts):
     place, expected = 0, set()
     iob: list[str] = []
     iobes: list[str] = []
@@ -217,7 +214,7 @@ def test_what_is_written_in_any_scheme_is_found(parts: list[tuple[int, int, str]
     assert entities(iob) == entities(iobes) == expected
 
 
-def test_f1_counts_whole_entities_with_their_types() -> None:
+def test_f1_counts_whole_entities_with_their_types():
     truth = [["B-PER", "I-PER", "O", "B-LOC"], ["B-ORG", "O"]]
     found = [["B-PER", "I-PER", "O", "B-ORG"], ["O", "O"]]
     scores = entity_scores(truth, found)
@@ -226,7 +223,7 @@ def test_f1_counts_whole_entities_with_their_types() -> None:
 
 
 @pytest.mark.parametrize("columns", [[0, 1], [0, -1]])
-def test_only_spaces_and_tabs_divide_columns(columns: list[int]) -> None:
+def test_only_spaces_and_tabs_divide_columns(columns):
     lines = "10\u00a0000 O\r\nMont\u2009Blanc   B-LOC \n\u3000\tO\nNew York\tB-LOC\n \t\neu O"
     sentences, malformed = parse("f", lines.encode(), columns)
     words = ["10\u00a0000", "Mont\u2009Blanc", "\u3000", "New York"]
@@ -235,11 +232,11 @@ def test_only_spaces_and_tabs_divide_columns(columns: list[int]) -> None:
 
 
 @pytest.mark.parametrize("tags", ["B I O B", "PER O LOC"])
-def test_right_answers_score_1_without_types_or_prefixes(tags: str) -> None:
+def test_right_answers_score_1_without_types_or_prefixes(tags):
     assert set(entity_scores([tags.split()], [tags.split()]).values()) == {1.0}
 
 
-def test_mistakes_are_named(tmp_path: Path, wordpiece: WordPiece) -> None:
+def test_mistakes_are_named(tmp_path, wordpiece):
     part = made(tmp_path, wordpiece, "peter B-PER\nalone\n\neu O\n").read("train")
     assert (part.truth, part.malformed) == ([["B-PER"], ["O"]], [f"{tmp_path / 'train'}, line 2: 1 columns"])
     (tmp_path / "dev").write_text("peter B-LOC\n")
@@ -250,7 +247,7 @@ def test_mistakes_are_named(tmp_path: Path, wordpiece: WordPiece) -> None:
 
 
 @pytest.mark.shared_data
-def test_real_entities_are_read(shared_data: Path) -> None:
+def test_real_entities_are_read(shared_data):
     wordpiece = WordPiece.load(shared_data / "vocab" / "bert-base-cased-vocab.txt")
     task = TaskConfig(
         name="wnut", kind="tagging", label="1", folder="wnut17", metrics=["f1"], train="emerging.dev.conll"
@@ -269,7 +266,7 @@ PAIRS = st.lists(st.lists(st.tuples(TAGS, TAGS), min_size=1, max_size=8), min_si
 
 
 @given(PAIRS)
-def test_scores_are_those_of_a_library(sentences: list[list[tuple[str, str]]]) -> None:
+def test_scores_are_those_of_a_library(sentences):
     truth = [[true for true, _ in pairs] for pairs in sentences]
     given = [[answer for _, answer in pairs] for pairs in sentences]
     strict = Evaluator(truth, given, ["x", "y"], loader="list").evaluate()["overall"]["strict"]
@@ -278,7 +275,7 @@ def test_scores_are_those_of_a_library(sentences: list[list[tuple[str, str]]]) -
         assert found[name] == pytest.approx(getattr(strict, name))
 
 
-def test_the_schemes_that_mark_ends_are_read_by_either_of_their_letters() -> None:
+def test_the_schemes_that_mark_ends_are_read_by_either_of_their_letters():
     for scheme in ("S-x S-x B-y E-y", "U-x U-x B-y L-y"):
         assert entities(scheme.split()) == {(0, 1, "x"), (1, 2, "x"), (2, 4, "y")}
 
@@ -291,11 +288,11 @@ NUMBERS = {"B-ORG": 1, "O": 0}
 NUMBERED = [row | {"ner_tags": [NUMBERS[tag] for tag in row["ner_tags"]]} for row in ROWS]
 
 
-def lines_of(rows: list[dict[str, Any]]) -> bytes:
+def lines_of(rows):
     return "\n".join(map(json.dumps, rows)).encode()
 
 
-def parquet_of(rows: list[dict[str, Any]], names: list[str] | None = None) -> bytes:
+def parquet_of(rows, names=None):
     """A file as the hub has it, with the names of the classes in its metadata."""
     feature = {"feature": {"names": names, "_type": "ClassLabel"}, "_type": "List"}
     about = {"info": {"features": {"ner_tags": feature, "id": {"dtype": "string", "_type": "Value"}}}}
@@ -317,9 +314,7 @@ def parquet_of(rows: list[dict[str, Any]], names: list[str] | None = None) -> by
     ids=["lines", "list", "numbers", "parquet", "parquet of classes", "parquet of numbers"],
 )
 @pytest.mark.parametrize("name", ["train", "train.conll", "train.jsonl"])
-def test_rows_are_read_by_what_they_are(
-    tmp_path: Path, wordpiece: WordPiece, content: bytes, labels: list[str], name: str
-) -> None:
+def test_rows_are_read_by_what_they_are(tmp_path, wordpiece, content, labels, name):
     (tmp_path / name).write_bytes(content)
     kind = Tagging(str(tmp_path), replace(TASK, train=name, labels=labels), wordpiece, 40)
     part = kind.read(name)
@@ -330,8 +325,8 @@ def test_rows_are_read_by_what_they_are(
     assert Tagging(str(tmp_path), named, wordpiece, 40).read(name).truth == part.truth
 
 
-def test_what_rows_lack_is_counted_or_named(tmp_path: Path, wordpiece: WordPiece) -> None:
-    def read(rows: list[dict[str, Any]], **changes: Any) -> Dataset:
+def test_what_rows_lack_is_counted_or_named(tmp_path, wordpiece):
+    def read(rows, **changes):
         (tmp_path / "train").write_bytes(lines_of(rows))
         return Tagging(str(tmp_path), replace(TASK, **changes), wordpiece, 40).read("train")
 
@@ -346,9 +341,7 @@ def test_what_rows_lack_is_counted_or_named(tmp_path: Path, wordpiece: WordPiece
 
 
 @pytest.mark.parametrize("mark", [",", ";"])
-def test_csv_is_refused_with_a_command_that_makes_columns_of_it(
-    tmp_path: Path, wordpiece: WordPiece, mark: str
-) -> None:
+def test_csv_is_refused_with_a_command_that_makes_columns_of_it(tmp_path, wordpiece, mark):
     with (tmp_path / "my train.csv").open("w", newline="") as file:
         csv.writer(file, delimiter=mark).writerows([["EU", "B-ORG"], [mark, "O"], [], ["x", "O"]])
     task = replace(TASK, train="my train.csv")
@@ -375,12 +368,12 @@ def test_csv_is_refused_with_a_command_that_makes_columns_of_it(
     ],
     ids=["a sentence a line", "prose", "HTML", "without empty lines", "SQuAD"],
 )
-def test_what_has_no_sentences_is_refused(tmp_path: Path, wordpiece: WordPiece, text: str) -> None:
+def test_what_has_no_sentences_is_refused(tmp_path, wordpiece, text):
     with refused(InputError, path=str(tmp_path / "train")):
         made(tmp_path, wordpiece, text)
 
 
-def test_names_of_columns_need_rows(tmp_path: Path, wordpiece: WordPiece) -> None:
+def test_names_of_columns_need_rows(tmp_path, wordpiece):
     (tmp_path / "train").write_text(CONLL)
     with refused(ConfigError, "indices", key="task.columns"):
         Tagging(str(tmp_path), replace(TASK, columns=["tokens"]), wordpiece, 40)
@@ -402,18 +395,18 @@ RAW = "Germany's (melanoma), IL-2 and U.S. @bob: wait... #now!"
     ],
     ids=["news", "tweets", "atoms"],
 )
-def test_punctuation_of_raw_text_is_apart_as_the_training_file_had_it(file: str, words: str) -> None:
+def test_punctuation_of_raw_text_is_apart_as_the_training_file_had_it(file, words):
     marks = marks_of([file.split()])
     assert [RAW[start:end] for start, end in words_in(RAW, **marks)] == words.split()
 
 
 @given(st.text(st.sampled_from("ab .,-'(#\u0301"), max_size=20), st.text(st.sampled_from(".,-'(#")))
-def test_words_lose_nothing_but_blanks(text: str, marks: str) -> None:
+def test_words_lose_nothing_but_blanks(text, marks):
     spans = words_in(text, marks, marks[1:], marks[2:])
     assert "".join(text[start:end] for start, end in spans) == "".join(text.split())
     assert all(end <= start for (_, end), (start, _) in pairwise(spans))
 
 
-def test_a_text_that_is_divided_stays_so() -> None:
+def test_a_text_that_is_divided_stays_so():
     text = "Mr. Smith ( 's ) left ."
     assert [text[start:end] for start, end in words_in(text, "", "", "")] == text.split()

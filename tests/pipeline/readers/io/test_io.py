@@ -5,7 +5,6 @@ import gzip
 import itertools
 import os
 import zipfile
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -22,19 +21,17 @@ from tests.support.refusals import refused
 TEXT = "".join(f"line {number}\n" for number in range(2000)).encode()
 
 
-def owned(split: FileRange) -> bytes:
+def owned(split):
     return b"".join(data for data, is_owned in compressed.CompressedFile(split.path).read(split) if is_owned)
 
 
-def write(path: Path, data: bytes) -> Path:
+def write(path, data):
     path.write_bytes(data)
     return path
 
 
 @given(streams=st.integers(1, 9), cuts=st.lists(st.integers(0, 10_000), max_size=6))
-def test_any_ranges_of_a_multistream_file_own_every_byte_once(
-    tmp_path_factory: pytest.TempPathFactory, streams: int, cuts: list[int]
-) -> None:
+def test_any_ranges_of_a_multistream_file_own_every_byte_once(tmp_path_factory, streams, cuts):
     step = -(-len(TEXT) // streams)
     data = b"".join(bz2.compress(TEXT[at : at + step]) for at in range(0, len(TEXT), step))
     path = write(tmp_path_factory.mktemp("dump") / "a.bz2", data)
@@ -43,7 +40,7 @@ def test_any_ranges_of_a_multistream_file_own_every_byte_once(
     assert b"".join(map(owned, parts)) == TEXT
 
 
-def test_only_files_that_can_be_read_in_parts_are_cut(tmp_path: Path) -> None:
+def test_only_files_that_can_be_read_in_parts_are_cut(tmp_path):
     many = write(tmp_path / "many", bz2.compress(TEXT[:9000]) + bz2.compress(TEXT[9000:]))
     one = write(tmp_path / "one", bz2.compress(TEXT))
     zipped = write(tmp_path / "zipped", gzip.compress(TEXT))
@@ -54,20 +51,20 @@ def test_only_files_that_can_be_read_in_parts_are_cut(tmp_path: Path) -> None:
     assert len(compressed.CompressedFile(plain).ranges(1000, seekable_text=False)) == 1
 
 
-def test_what_follows_a_part_is_read_on_and_marked(tmp_path: Path) -> None:
+def test_what_follows_a_part_is_read_on_and_marked(tmp_path):
     path = write(tmp_path / "a", bz2.compress(b"one ") + bz2.compress(b"two"))
     assert list(compressed.CompressedFile(path).read(FileRange(str(path), 0, 1))) == [(b"one ", True), (b"two", False)]
 
 
 @pytest.mark.parametrize("pack", [bz2.compress, gzip.compress])
-def test_members_in_a_row_are_one_text_and_padding_is_none(pack: object, tmp_path: Path) -> None:
+def test_members_in_a_row_are_one_text_and_padding_is_none(pack, tmp_path):
     data = pack(TEXT[:9000]) + pack(TEXT[9000:]) + b"\0" * 512  # type: ignore[operator]
     path = write(tmp_path / "a", data)
     assert owned(FileRange(str(path), 0, len(data))) == TEXT
 
 
 @pytest.mark.parametrize("padding", [1, compressed.CHUNK, 2 * compressed.CHUNK + 7])
-def test_padding_of_any_length_hides_nothing_and_belongs_to_no_part(padding: int, tmp_path: Path) -> None:
+def test_padding_of_any_length_hides_nothing_and_belongs_to_no_part(padding, tmp_path):
     first, second = bz2.compress(TEXT[:9000]), bz2.compress(TEXT[9000:])
     data = first + b"\0" * padding + second
     path = write(tmp_path / "a", data)
@@ -78,7 +75,7 @@ def test_padding_of_any_length_hides_nothing_and_belongs_to_no_part(padding: int
 
 
 @pytest.mark.parametrize("pack", [bz2.compress, gzip.compress])
-def test_a_file_cut_off_is_an_error_with_its_place(pack: object, tmp_path: Path) -> None:
+def test_a_file_cut_off_is_an_error_with_its_place(pack, tmp_path):
     data = pack(TEXT)[:-20]  # type: ignore[operator]
     path = write(tmp_path / "a", data)
     with refused(InputError, f"byte {len(data)}", path=str(path)):
@@ -86,7 +83,7 @@ def test_a_file_cut_off_is_an_error_with_its_place(pack: object, tmp_path: Path)
 
 
 @pytest.mark.parametrize("pack", [bz2.compress, gzip.compress])
-def test_damage_is_an_error_with_its_place(pack: object, tmp_path: Path) -> None:
+def test_damage_is_an_error_with_its_place(pack, tmp_path):
     data = bytearray(pack(TEXT))  # type: ignore[operator]
     data[len(data) // 2] ^= 0xFF
     path = write(tmp_path / "a", bytes(data))
@@ -95,12 +92,12 @@ def test_damage_is_an_error_with_its_place(pack: object, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(("data", "message"), [(b"", "empty"), (b"PK\x03\x04", "zip"), (b"7z\xbc\xaf\x27\x1c", "7z")])
-def test_files_that_cannot_be_read_say_why(data: bytes, message: str, tmp_path: Path) -> None:
+def test_files_that_cannot_be_read_say_why(data, message, tmp_path):
     with pytest.raises(InputError, match=message):
         list(compressed.CompressedFile(write(tmp_path / "a", data)).read())
 
 
-def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_a_file_that_is_not_there_is_named(tmp_path):
     with refused(InputError, path=str(tmp_path / "none.bz2")):
         list(compressed.CompressedFile(tmp_path / "none.bz2").read())
 
@@ -111,14 +108,14 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
 CHOSEN = ["0", "1", "5"]  # a function of the names below "many": users rely on it
 
 
-def chosen(place: str) -> list[str]:
+def chosen(place):
     """Return the first words of the documents that a limit leaves."""
     found, _ = read(CorpusConfig(name="c", reader="text", path=place, limit="3000"), 400)
     return sorted(document.text.split()[0] for document in found)
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path, monkeypatch):
     (tmp_path / "many").mkdir()
     for number in range(12):
         (tmp_path / "many" / f"{number}.txt").write_text(f"{number} " + "word " * 200)
@@ -126,26 +123,26 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_the_spelling_of_a_path_changes_no_document(folder: Path) -> None:
+def test_the_spelling_of_a_path_changes_no_document(folder):
     assert chosen("many") == CHOSEN
     here = "./many many/ .//many/. many/*.txt ./many/*.txt .//many//*.txt"
     for place in (*here.split(), *(f"{folder}/{name}" for name in ("many", "/many/", "/many/*.txt", "./many"))):
         assert chosen(place) == CHOSEN, place
 
 
-def test_a_name_need_not_be_utf_8(folder: Path) -> None:
+def test_a_name_need_not_be_utf_8(folder):
     plain = folder / "many" / "5.txt"
     plain.rename(os.fsdecode(os.fsencode(folder) + b"/many/\xff.txt"))
     assert len(chosen("many")) == 3
 
 
-def names(reader: str, place: Path, limit: str, split_bytes: int = 400) -> list[str]:
+def names(reader, place, limit, split_bytes=400):
     """Return the ids of the documents that a limit leaves."""
     return [document.id for document in read(config(reader, place, limit=limit), split_bytes)[0]]
 
 
 @pytest.mark.parametrize("reader", ["text", "books"])
-def test_an_archive_next_to_a_small_file_is_read_in_part(reader: str, tmp_path: Path) -> None:
+def test_an_archive_next_to_a_small_file_is_read_in_part(reader, tmp_path):
     with zipfile.ZipFile(tmp_path / "all.zip", "w") as archive:
         for number in range(50):
             archive.writestr(f"{number}.txt", f"{number} " + "word " * 200)
@@ -168,7 +165,7 @@ OTHER = {
 
 
 @pytest.mark.parametrize("reader", OTHER)
-def test_files_of_another_kind_do_not_count(reader: str, tmp_path: Path) -> None:
+def test_files_of_another_kind_do_not_count(reader, tmp_path):
     name, content, other = OTHER[reader]
     (tmp_path / name).write_text(content)
     for number in range(9):
@@ -179,7 +176,7 @@ def test_files_of_another_kind_do_not_count(reader: str, tmp_path: Path) -> None
 # Lines of text files: what is empty, endless or broken is said with its place.
 
 
-def test_an_empty_compressed_file_is_broken(tmp_path: Path) -> None:
+def test_an_empty_compressed_file_is_broken(tmp_path):
     (tmp_path / "a.jsonl").write_text('{"text": "a"}\n')
     (tmp_path / "b.jsonl.gz").touch()
     (tmp_path / "c.jsonl.gz").write_bytes(gzip.compress(b""))  # whole, of no lines
@@ -192,7 +189,7 @@ def test_an_empty_compressed_file_is_broken(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-32"])
-def test_a_file_without_the_mark_that_its_encoding_needs_is_broken(encoding: str, tmp_path: Path) -> None:
+def test_a_file_without_the_mark_that_its_encoding_needs_is_broken(encoding, tmp_path):
     (tmp_path / "a.txt").write_text("One.", encoding)
     (tmp_path / "b.txt").write_text("漢字文書", f"{encoding}-le")  # in any order
     (tmp_path / "c.txt").write_text("Three, szedł.", f"{encoding}-be")
@@ -206,7 +203,7 @@ def test_a_file_without_the_mark_that_its_encoding_needs_is_broken(encoding: str
     assert [d.text for d in found] == ["One.", "漢字文書"]
 
 
-def test_empty_files_are_noted_and_change_no_split(tmp_path: Path) -> None:
+def test_empty_files_are_noted_and_change_no_split(tmp_path):
     (tmp_path / "b.txt").write_text("One.\n\nTwo.\n")
     corpus = config("lines", tmp_path)
     before = open_corpus(corpus, "").splits(4)
@@ -224,9 +221,7 @@ def test_empty_files_are_noted_and_change_no_split(tmp_path: Path) -> None:
     ("reader", "options", "cure"),
     [("lines", {}, "blank line"), ("text", {"document": "paragraph"}, "corpus.options.document=line")],
 )
-def test_a_block_without_end_is_refused(
-    reader: str, options: dict[str, str], cure: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_block_without_end_is_refused(reader, options, cure, tmp_path, monkeypatch):
     monkeypatch.setattr(budget, "DOCUMENT", 100 + 9 * budget.KEPT)
     path = tmp_path / "a.txt"
     path.write_text("Short.\n\n" + "é 12345678\n" * 9)  # 99 bytes without line ends
@@ -238,7 +233,7 @@ def test_a_block_without_end_is_refused(
     assert caught.value.key in ("corpus.reader", "corpus.options.document")
 
 
-def test_lines_are_counted_by_the_line_ends_of_the_file(tmp_path: Path) -> None:
+def test_lines_are_counted_by_the_line_ends_of_the_file(tmp_path):
     for end in ("\n", "\r\n", "\r"):
         path = tmp_path / "a.jsonl"
         path.write_bytes("".join(f'{{"text": "{n}"}}{end}' for n in range(50)).encode() + b"no")
@@ -247,7 +242,7 @@ def test_lines_are_counted_by_the_line_ends_of_the_file(tmp_path: Path) -> None:
                 read(config("jsonl", path), split_bytes)
 
 
-def test_a_torn_letter_does_not_change_the_encoding_of_a_file(tmp_path: Path) -> None:
+def test_a_torn_letter_does_not_change_the_encoding_of_a_file(tmp_path):
     rows = [f'{{"text": "Zürich grüßt {n}."}}\n'.encode() for n in range(40)]
     rows[3] = rows[3].replace("ü".encode(), b"\xc3", 1)
     rows[7] = '{"text": "Früh."}\n'.encode("cp1252")

@@ -4,8 +4,6 @@ import logging
 import os
 import socket
 import sys
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -18,7 +16,7 @@ from tests.pipeline.stages.test_output_folder import Maker, download
 from tests.support import objects
 from tests.support.refusals import refused
 from tests.support.servers import azure_server
-from tests.support.servers.store_proxy import RIGHT, Proxy
+from tests.support.servers.store_proxy import RIGHT
 
 pytestmark = pytest.mark.store
 AZURE = objects.CLIENTS["abfs"]
@@ -26,7 +24,7 @@ served = pytest.mark.parametrize("store_kind", ["abfs"], indirect=True, scope="s
 
 
 @pytest.fixture
-def nothing(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def nothing(monkeypatch):
     """An environment that names no account and no credentials; a network that has no identity."""
     for name in os.environ:
         if name.startswith("AZURE_"):
@@ -43,7 +41,7 @@ def nothing(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.mark.parametrize("module", ["azure.storage.blob", "azure.identity"])
 @pytest.mark.usefixtures("nothing")
-def test_a_missing_package_is_a_line(monkeypatch: pytest.MonkeyPatch, module: str) -> None:
+def test_a_missing_package_is_a_line(monkeypatch, module):
     if module == "azure.identity":
         pytest.importorskip("azure.storage.blob", reason="see make test-store")
     monkeypatch.setenv("AZURE_STORAGE_ACCOUNT", "a")
@@ -70,9 +68,7 @@ def test_a_missing_package_is_a_line(monkeypatch: pytest.MonkeyPatch, module: st
     ],
 )
 @pytest.mark.usefixtures("nothing")
-def test_missing_credentials_are_a_line(
-    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], environment: dict[str, str]
-) -> None:
+def test_missing_credentials_are_a_line(monkeypatch, capfd, environment):
     pytest.importorskip("azure.storage.blob", reason="its client is missing: see make test-store")
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
@@ -83,7 +79,7 @@ def test_missing_credentials_are_a_line(
 
 
 @pytest.mark.usefixtures("nothing")
-def test_a_pod_that_cannot_ask_for_a_token_yet_waits(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_pod_that_cannot_ask_for_a_token_yet_waits(monkeypatch, tmp_path):
     pytest.importorskip("azure.storage.blob", reason="its client is missing: see make test-store")
     (tmp_path / "token").write_text("token")
     for name, value in {
@@ -100,7 +96,7 @@ def test_a_pod_that_cannot_ask_for_a_token_yet_waits(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.usefixtures("nothing")
-def test_a_server_that_is_away_when_a_process_starts_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_is_away_when_a_process_starts_is_waited_for(monkeypatch):
     pytest.importorskip("azure.storage.blob", reason="its client is missing: see make test-store")
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
@@ -111,12 +107,12 @@ def test_a_server_that_is_away_when_a_process_starts_is_waited_for(monkeypatch: 
 
 
 @pytest.mark.parametrize("address", ["abfs:///x", "abfs://@a.dfs.core.windows.net/x", "abfs://c@/x"])
-def test_an_address_without_a_container_or_an_account_is_a_line(address: str) -> None:
+def test_an_address_without_a_container_or_an_account_is_a_line(address):
     with pytest.raises(StoreError, match="CONTAINER"):
         AZURE.head(address)
 
 
-def test_copies_of_stores_do_not_mix(tmp_path: Path) -> None:
+def test_copies_of_stores_do_not_mix(tmp_path):
     addresses = [
         f"{top}/run/a.txt"
         for top in (
@@ -136,7 +132,7 @@ def test_copies_of_stores_do_not_mix(tmp_path: Path) -> None:
     ]
 
 
-def test_a_container_is_no_secret_and_a_connection_string_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_container_is_no_secret_and_a_connection_string_is_one(monkeypatch):
     for address in ("abfs://c@a.dfs.core.windows.net/x", "abfss://c@a.dfs.core.windows.net/x"):
         assert redact(f"'{address}'") == f"'{address}'"
     assert "secret" not in redact("https://me:secret@example.com abfs://c@a.dfs.core.windows.net")
@@ -145,7 +141,7 @@ def test_a_container_is_no_secret_and_a_connection_string_is_one(monkeypatch: py
 
 
 @served
-def test_an_account_in_the_address_is_that_of_the_environment(bucket: str) -> None:
+def test_an_account_in_the_address_is_that_of_the_environment(bucket):
     place = f"{bucket}@{azure_server.ACCOUNT}.dfs.core.windows.net".replace("abfs", "abfss")
     etag = objects.put(f"{place}/run/a.txt", b"a")
     assert objects.read(f"{bucket}/run/a.txt") == (b"a", etag)
@@ -154,7 +150,7 @@ def test_an_account_in_the_address_is_that_of_the_environment(bucket: str) -> No
 
 
 @served
-def test_a_stage_in_an_account_of_the_address_is_known_on_another_machine(bucket: str, tmp_path: Path) -> None:
+def test_a_stage_in_an_account_of_the_address_is_known_on_another_machine(bucket, tmp_path):
     place = f"{bucket}@{azure_server.ACCOUNT}.dfs.core.windows.net"
     make = Maker({"a.txt": b"a", "deep/b.txt": b"b"})
     made = stage.run("download", download(place, tmp_path / "a"), make)
@@ -168,7 +164,7 @@ def test_a_stage_in_an_account_of_the_address_is_known_on_another_machine(bucket
 
 
 @served
-def test_a_name_that_no_container_has_is_a_line(store: Proxy) -> None:
+def test_a_name_that_no_container_has_is_a_line(store):
     for use in (objects.head, objects.below, objects.read, AZURE.is_folder):
         for name in ("-a", "A_b"):
             with refused(StoreError, path=f"abfs://{name}/b") as caught:
@@ -177,7 +173,7 @@ def test_a_name_that_no_container_has_is_a_line(store: Proxy) -> None:
 
 
 @served
-def test_a_wrong_key_is_a_line(bucket: str, store: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_key_is_a_line(bucket, store, monkeypatch):
     wrong = azure_server.connection(store.url).replace(azure_server.KEY, "A" * 86 + "==")
     monkeypatch.setenv("AZURE_STORAGE_CONNECTION_STRING", wrong)
     AZURE.made.clear()
@@ -189,15 +185,13 @@ def test_a_wrong_key_is_a_line(bucket: str, store: Proxy, monkeypatch: pytest.Mo
 
 
 @served
-def test_a_large_file_that_is_damaged_on_the_way_is_sent_again(
-    bucket: str, store: Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_large_file_that_is_damaged_on_the_way_is_sent_again(bucket, store, tmp_path, monkeypatch):
     monkeypatch.setattr(AZURE, "PART", len(RIGHT) + 1)
     file = tmp_path / "large"
     file.write_bytes(b"-" + RIGHT + b"and less")
     seen: set[str] = set()
 
-    def fault(method: str, path: str, number: int) -> str | None:
+    def fault(method, path, number):
         first = path not in seen
         seen.add(path)
         return "damage" if first and "comp=block&" in path else None
@@ -211,9 +205,7 @@ def test_a_large_file_that_is_damaged_on_the_way_is_sent_again(
 
 
 @served
-def test_an_upload_that_was_cut_off_leaves_nothing_and_the_next_is_whole(
-    bucket: str, store: Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_upload_that_was_cut_off_leaves_nothing_and_the_next_is_whole(bucket, store, tmp_path, monkeypatch):
     monkeypatch.setattr(AZURE, "PART", 1000)
     monkeypatch.setenv("BERT_STORE_TIMEOUT", "1")
     file = tmp_path / "large"
@@ -233,9 +225,7 @@ def test_an_upload_that_was_cut_off_leaves_nothing_and_the_next_is_whole(
 
 
 @served
-def test_a_file_that_changes_while_it_is_put_is_not_there(
-    bucket: str, store: Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_changes_while_it_is_put_is_not_there(bucket, store, tmp_path, monkeypatch):
     monkeypatch.setattr(AZURE, "PART", 1000)
     monkeypatch.setattr("pipeline.common.parallel.THREADS", 1)
     path = tmp_path / "a"
@@ -248,7 +238,7 @@ def test_a_file_that_changes_while_it_is_put_is_not_there(
 
 
 @served
-def test_directories_are_not_objects(bucket: str, store: Proxy) -> None:
+def test_directories_are_not_objects(bucket, store):
     """As an account with a hierarchical namespace, and Hadoop in one without, has them."""
     container = azure_server.service(store.url).get_container_client(bucket.partition("//")[2])
     for name in ("run", "run/empty"):
@@ -261,7 +251,7 @@ def test_directories_are_not_objects(bucket: str, store: Proxy) -> None:
 
 
 @served
-def test_what_is_stored_with_an_encoding_is_read_as_it_is_stored(bucket: str, store: Proxy) -> None:
+def test_what_is_stored_with_an_encoding_is_read_as_it_is_stored(bucket, store):
     from azure.storage.blob import ContentSettings
 
     container = azure_server.service(store.url).get_container_client(bucket.partition("//")[2])
@@ -270,7 +260,7 @@ def test_what_is_stored_with_an_encoding_is_read_as_it_is_stored(bucket: str, st
 
 
 @served
-def test_a_list_of_several_pages_is_whole_although_requests_fail(bucket: str, store: Proxy) -> None:
+def test_a_list_of_several_pages_is_whole_although_requests_fail(bucket, store):
     for number in range(7):
         objects.put(f"{bucket}/many/{number}", b"")
     store.requests.clear()

@@ -2,7 +2,6 @@
 
 import socket
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -12,14 +11,14 @@ from pipeline.storage import places
 from pipeline.storage.checksums import sha256
 from tests.support import objects
 from tests.support.refusals import refused
-from tests.support.servers.store_proxy import RIGHT, Proxy
+from tests.support.servers.store_proxy import RIGHT
 
 pytestmark = pytest.mark.store
 GS = objects.CLIENTS["gs"]
 served = pytest.mark.parametrize("store_kind", ["gs"], indirect=True, scope="session")
 
 
-def test_the_missing_package_is_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_missing_package_is_a_line(monkeypatch):
     monkeypatch.setitem(sys.modules, "google.cloud.storage", None)
     GS.made.clear()
     for use in (GS.is_folder, GS.read, places.matching):
@@ -29,7 +28,7 @@ def test_the_missing_package_is_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
     GS.made.clear()
 
 
-def test_missing_credentials_are_a_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_missing_credentials_are_a_line(monkeypatch, tmp_path):
     pytest.importorskip("google.cloud.storage", reason="its client is missing: see make test-store")
     monkeypatch.delenv("STORAGE_EMULATOR_HOST", raising=False)
     for content in (None, "not JSON", '{"type": "service_account"}'):
@@ -44,7 +43,7 @@ def test_missing_credentials_are_a_line(monkeypatch: pytest.MonkeyPatch, tmp_pat
     GS.made.clear()
 
 
-def test_a_server_that_is_away_when_a_process_starts_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_is_away_when_a_process_starts_is_waited_for(monkeypatch):
     pytest.importorskip("google.cloud.storage", reason="its client is missing: see make test-store")
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
@@ -57,7 +56,7 @@ def test_a_server_that_is_away_when_a_process_starts_is_waited_for(monkeypatch: 
 
 
 @served
-def test_a_name_that_no_bucket_has_is_a_line(store: Proxy) -> None:
+def test_a_name_that_no_bucket_has_is_a_line(store):
     for use in (objects.head, objects.below, objects.read, GS.is_folder):
         with pytest.raises(StoreError, match=r"(?i)bucket") as caught:
             use("gs://-a/b")
@@ -66,12 +65,12 @@ def test_a_name_that_no_bucket_has_is_a_line(store: Proxy) -> None:
 
 @pytest.mark.slow
 @served
-def test_a_large_file_that_is_damaged_on_the_way_is_sent_again(bucket: str, store: Proxy, tmp_path: Path) -> None:
+def test_a_large_file_that_is_damaged_on_the_way_is_sent_again(bucket, store, tmp_path):
     file = tmp_path / "large"
     file.write_bytes(RIGHT + bytes(GS.PART))
     first = [True]
 
-    def fault(method: str, path: str, number: int) -> str | None:
+    def fault(method, path, number):
         damage = method == "PUT" and first[0]
         first[0] = first[0] and method != "PUT"
         return "damage" if damage else None
@@ -85,9 +84,7 @@ def test_a_large_file_that_is_damaged_on_the_way_is_sent_again(bucket: str, stor
 
 
 @served
-def test_a_large_file_waits_for_a_store_that_stays_away_as_long_as_all_do(
-    bucket: str, store: Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_large_file_waits_for_a_store_that_stays_away_as_long_as_all_do(bucket, store, tmp_path, monkeypatch):
     file = tmp_path / "large"
     file.write_bytes(bytes(GS.PART + 1))
     monkeypatch.setenv("BERT_STORE_TIMEOUT", "1")
@@ -99,7 +96,7 @@ def test_a_large_file_waits_for_a_store_that_stays_away_as_long_as_all_do(
 
 @pytest.mark.slow
 @served
-def test_a_list_of_several_pages_is_whole_although_requests_fail(bucket: str, store: Proxy) -> None:
+def test_a_list_of_several_pages_is_whole_although_requests_fail(bucket, store):
     names = {f"many/{number:04}" for number in range(1100)}
     parallel.each(lambda name: objects.put(f"{bucket}/{name}", b""), names)
     store.requests.clear()
@@ -109,7 +106,7 @@ def test_a_list_of_several_pages_is_whole_although_requests_fail(bucket: str, st
 
 
 @served
-def test_the_other_name_of_the_scheme_is_read(bucket: str) -> None:
+def test_the_other_name_of_the_scheme_is_read(bucket):
     objects.put(f"{bucket}/a/b.txt", b"b")
     (found,) = places.matching(f"gcs://{bucket.removeprefix('gs://')}/a/*.txt")
     assert found.read_bytes() == b"b"

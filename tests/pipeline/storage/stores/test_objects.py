@@ -5,7 +5,6 @@ import random
 import shlex
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -20,7 +19,7 @@ from tests.pipeline.storage.reads import read_in_any_order
 from tests.support import objects
 from tests.support.preparing import vocabulary
 from tests.support.refusals import refused
-from tests.support.servers.store_proxy import RIGHT, Proxy
+from tests.support.servers.store_proxy import RIGHT
 
 pytestmark = pytest.mark.slow
 
@@ -28,23 +27,23 @@ DATA = random.Random(1).randbytes(3_000_000)
 
 
 @pytest.fixture
-def data(bucket: str) -> places.Remote:
+def data(bucket):
     """An object of some megabytes, not looked at yet."""
     objects.put(f"{bucket}/data", DATA)
     return places.Remote(f"{bucket}/data")
 
 
-def of_bytes(method: str, path: str) -> bool:
+def of_bytes(method, path):
     """Return whether a request is for the content of an object."""
     other = ("projection=", "list-type", "comp=list")
     return method == "GET" and not any(word in path for word in other)
 
 
-def test_any_way_to_read_gives_the_bytes(data: places.Remote) -> None:
+def test_any_way_to_read_gives_the_bytes(data):
     read_in_any_order(data, DATA)
 
 
-def test_a_look_at_the_beginning_does_not_fetch_the_file(data: places.Remote, store: Proxy) -> None:
+def test_a_look_at_the_beginning_does_not_fetch_the_file(data, store):
     store.requests.clear()
     with data.open() as file:
         file.read(8)
@@ -52,7 +51,7 @@ def test_a_look_at_the_beginning_does_not_fetch_the_file(data: places.Remote, st
 
 
 @pytest.mark.store
-def test_bytes_that_are_damaged_on_the_way_are_sent_again(bucket: str, store: Proxy) -> None:
+def test_bytes_that_are_damaged_on_the_way_are_sent_again(bucket, store):
     tries = iter(range(100))
     store.fault = lambda method, path, number: "damage" if next(tries) == 0 else None
     etag = objects.put(f"{bucket}/a", RIGHT)
@@ -63,15 +62,13 @@ def test_bytes_that_are_damaged_on_the_way_are_sent_again(bucket: str, store: Pr
 
 
 @pytest.mark.parametrize("fault", [500, 503, 429, "cut"])
-def test_faults_that_pass_cost_no_byte(data: places.Remote, store: Proxy, fault: int | str) -> None:
+def test_faults_that_pass_cost_no_byte(data, store, fault):
     gets = iter(range(1000))
     store.fault = lambda method, path, number: fault if method == "GET" and next(gets) % 3 != 2 else None
     assert data.read_bytes() == DATA
 
 
-def test_a_store_that_stays_away_asks_for_a_restart(
-    data: places.Remote, store: Proxy, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_store_that_stays_away_asks_for_a_restart(data, store, monkeypatch):
     monkeypatch.setenv("BERT_STORE_TIMEOUT", "1")
     assert data.stat().st_size == len(DATA)
     store.fault = lambda method, path, number: 503
@@ -81,7 +78,7 @@ def test_a_store_that_stays_away_asks_for_a_restart(
         objects.put(data.address, b"other")
 
 
-def test_a_connection_that_is_too_slow_is_given_up(data: places.Remote, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_connection_that_is_too_slow_is_given_up(data, monkeypatch):
     monkeypatch.setenv("BERT_STORE_TIMEOUT", "1")
     monkeypatch.setattr(retries, "WINDOW", 0.0)
     monkeypatch.setattr(retries, "SLOWEST", 2**60)
@@ -89,7 +86,7 @@ def test_a_connection_that_is_too_slow_is_given_up(data: places.Remote, monkeypa
         data.read_bytes()
 
 
-def test_two_versions_of_an_object_never_mix(data: places.Remote) -> None:
+def test_two_versions_of_an_object_never_mix(data):
     with data.open() as opened:
         opened.read(1000)
         objects.put(data.address, DATA[::-1])  # of the same size
@@ -99,7 +96,7 @@ def test_two_versions_of_an_object_never_mix(data: places.Remote) -> None:
 
 
 @pytest.mark.parametrize("change", ["put", "delete"])
-def test_an_object_that_changes_after_the_plan_is_no_broken_document(bucket: str, change: str) -> None:
+def test_an_object_that_changes_after_the_plan_is_no_broken_document(bucket, change):
     for number in range(3):
         objects.put(f"{bucket}/texts/{number}.txt", b"one two three " * 9)
     corpus = CorpusConfig(name="c", reader="text", path=f"{bucket}/texts", on_error="skip")
@@ -113,7 +110,7 @@ def test_an_object_that_changes_after_the_plan_is_no_broken_document(bucket: str
         list(reader.read(split, ReadLog("skip")))
 
 
-def test_an_outage_drops_no_document(bucket: str, store: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_outage_drops_no_document(bucket, store, monkeypatch):
     objects.put(f"{bucket}/books/a.txt", b"one two three " * 9)
     corpus = CorpusConfig(name="c", reader="text", path=f"{bucket}/books", on_error="skip")
     reader = open_corpus(corpus, "")
@@ -124,7 +121,7 @@ def test_an_outage_drops_no_document(bucket: str, store: Proxy, monkeypatch: pyt
         list(reader.read(split, ReadLog("skip")))
 
 
-def test_many_small_files_are_listed_once(bucket: str, store: Proxy) -> None:
+def test_many_small_files_are_listed_once(bucket, store):
     for number in range(40):
         objects.put(f"{bucket}/many/{number}.txt", b"some words here")
     store.requests.clear()
@@ -137,13 +134,13 @@ def test_many_small_files_are_listed_once(bucket: str, store: Proxy) -> None:
 
 
 @pytest.mark.parametrize("name", ["br[1]ack.txt", "sp ace.txt", "ünï.txt", "a+b%#?&*.txt"])
-def test_odd_names_are_read(bucket: str, name: str) -> None:
+def test_odd_names_are_read(bucket, name):
     objects.put(f"{bucket}/odd/{name}", b"odd")
     (found,) = places.matching(f"{bucket}/odd/{name}")
     assert found.read_bytes() == b"odd"
 
 
-def test_what_the_store_refuses_is_named(bucket: str, store: Proxy) -> None:
+def test_what_the_store_refuses_is_named(bucket, store):
     for use in (objects.below, lambda place: objects.put(place, b"x"), places.matching):
         with pytest.raises(StoreError, match=r"bucket|container") as caught:
             use(f"{bucket}-absent/x*")
@@ -155,7 +152,7 @@ def test_what_the_store_refuses_is_named(bucket: str, store: Proxy) -> None:
         places.at(f"{bucket}/x").is_file()
 
 
-def test_a_write_on_a_condition_that_does_not_hold_changes_nothing(bucket: str) -> None:
+def test_a_write_on_a_condition_that_does_not_hold_changes_nothing(bucket):
     place = f"{bucket}/run/.lock"
     assert objects.put(place, b"0", "1") is None
     assert objects.read(place) is None
@@ -174,14 +171,12 @@ def test_a_write_on_a_condition_that_does_not_hold_changes_nothing(bucket: str) 
 
 
 @pytest.mark.parametrize("size", [LARGEST + 1, 2**26 + 2**20])
-def test_a_large_file_is_put_and_fetched_although_requests_fail(
-    bucket: str, store: Proxy, tmp_path: Path, size: int
-) -> None:
+def test_a_large_file_is_put_and_fetched_although_requests_fail(bucket, store, tmp_path, size):
     (tmp_path / "large").write_bytes(random.Random(size).randbytes(size))
     checksum, place = sha256(tmp_path / "large"), f"{bucket}/large"
     seen: set[str] = set()
 
-    def fault(method: str, path: str, number: int) -> int | None:
+    def fault(method, path, number):
         again = f"{method} {path}" in seen or method not in ("PUT", "GET")
         seen.add(f"{method} {path}")
         return None if again else 503
@@ -194,7 +189,7 @@ def test_a_large_file_is_put_and_fetched_although_requests_fail(
 
 
 @pytest.mark.parametrize("size", [10, 2**25 + 1])
-def test_a_file_that_changed_since_its_checksum_is_not_put(bucket: str, tmp_path: Path, size: int) -> None:
+def test_a_file_that_changed_since_its_checksum_is_not_put(bucket, tmp_path, size):
     (tmp_path / "a").write_bytes(bytes(size))
     checksum = sha256(tmp_path / "a")
     (tmp_path / "a").write_bytes(b"a" * size)
@@ -203,9 +198,7 @@ def test_a_file_that_changed_since_its_checksum_is_not_put(bucket: str, tmp_path
     assert objects.head(f"{bucket}/a") is None
 
 
-def test_prepare_ends_with_one_line_when_the_store_goes_away(
-    root: Path, bucket: str, store: Proxy, tmp_path: Path
-) -> None:
+def test_prepare_ends_with_one_line_when_the_store_goes_away(root, bucket, store, tmp_path):
     """The plan is made, then the store fails: the exit code asks for the same command again."""
     lines = "\n\n".join(f"Document {n} has some words.\nAnd more of {n}, a second line of it." for n in range(400))
     objects.put(f"{bucket}/lines/a.txt", lines.encode())
@@ -218,7 +211,7 @@ def test_prepare_ends_with_one_line_when_the_store_goes_away(
         ),
     ]
 
-    def run() -> "subprocess.CompletedProcess[str]":
+    def run():
         return subprocess.run(
             words, cwd=root, capture_output=True, text=True, check=False, env={**os.environ, "BERT_STORE_TIMEOUT": "2"}
         )
@@ -236,7 +229,7 @@ def test_prepare_ends_with_one_line_when_the_store_goes_away(
 
 
 @pytest.mark.parametrize("typed", ["5m", "", "-1", "nan"])
-def test_a_timeout_that_is_no_number_is_named(typed: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_timeout_that_is_no_number_is_named(typed, monkeypatch):
     monkeypatch.setenv("BERT_STORE_TIMEOUT", typed)
     with refused(ConfigError, key="BERT_STORE_TIMEOUT"):
         retries.longest_wait()

@@ -3,7 +3,6 @@
 import socketserver
 import ssl
 import threading
-from pathlib import Path
 
 import pytest
 
@@ -13,7 +12,7 @@ from tests.support import objects
 from tests.support.certificates import certify
 
 
-def test_no_keys_are_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_keys_are_a_line(monkeypatch):
     monkeypatch.setenv("AWS_PROFILE", "absent")
     objects.CLIENTS["s3"].made.clear()
     with pytest.raises(StoreError, match="AWS_PROFILE"):
@@ -21,7 +20,7 @@ def test_no_keys_are_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("address", ["s3://My Bucket/x", "s3://bucket*/x.txt", "s3://b:1/x"])
-def test_a_name_that_no_bucket_has_is_a_line(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_name_that_no_bucket_has_is_a_line(address, monkeypatch):
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "any")
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
@@ -36,9 +35,7 @@ def test_a_name_that_no_bucket_has_is_a_line(address: str, monkeypatch: pytest.M
 @pytest.mark.parametrize(
     ("address", "cure"), [("s3://bucket/x", "AWS_ENDPOINT_URL"), (places.normal("s3:///x"), "s3://BUCKET/")]
 )
-def test_an_address_without_its_bucket_and_a_server_without_its_scheme_are_a_line(
-    address: str, cure: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_address_without_its_bucket_and_a_server_without_its_scheme_are_a_line(address, cure, monkeypatch):
     objects.CLIENTS["s3"].made.clear()
     monkeypatch.setenv("AWS_ENDPOINT_URL", "minio:9000")
     with pytest.raises(StoreError, match=cure):
@@ -46,9 +43,7 @@ def test_an_address_without_its_bucket_and_a_server_without_its_scheme_are_a_lin
 
 
 @pytest.mark.parametrize("bundle", [None, "/nonexistent/authority.pem"])
-def test_a_certificate_that_is_not_trusted_is_no_outage(
-    bundle: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_certificate_that_is_not_trusted_is_no_outage(bundle, tmp_path, monkeypatch):
     objects.CLIENTS["s3"].made.clear()
     certificate, key = certify(tmp_path, "127.0.0.1")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
