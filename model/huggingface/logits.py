@@ -70,8 +70,10 @@ def random_batch(config: ModelConfig) -> Batch:
     tokens = int(cu_seqlens[-1])
     position_ids = torch.cat([torch.arange(length) for length in lengths])
     ends = torch.tensor(lengths).repeat_interleave(torch.tensor(lengths))
+    ids = torch.randint(config.entries, (tokens,), generator=draw)
     return Batch(
-        input_ids=torch.randint(config.entries, (tokens,), generator=draw),
+        # Where positions begin after the padding's id, transformers counts none for it.
+        input_ids=ids.masked_fill(ids == config.traits.first_position - 1, 0),
         segment_ids=(2 * position_ids >= ends).long(),
         position_ids=position_ids,
         cu_seqlens=cu_seqlens.int(),

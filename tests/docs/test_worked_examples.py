@@ -21,6 +21,7 @@ from model.encoders.architectures import build_model
 from model.huggingface import bert_format
 from pipeline.shards import open_folder, write_shard
 from tests.docs.fences import blocks
+from tests.model.huggingface import test_roberta_format
 
 pytestmark = pytest.mark.slow
 
@@ -92,19 +93,25 @@ def test_the_reader_on_the_page_of_the_format_reads_what_prepare_writes(root, co
     assert imports == {"json", "pathlib", "pyarrow"}
 
 
-def test_an_existing_bert_goes_on_in_the_five_steps_of_the_page(root, tmp_path):
-    (block,) = [block for block in blocks(root / "docs/continue.md") if "existing=MODEL" in block.text]
-    (tmp_path / "model").symlink_to(root / "model")
-    theirs = tmp_path / "MODEL"
+def write_bert(folder):
     letters = [chr(number) for number in range(97, 123)]
     words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *letters, *(f"##{c}" for c in letters)]
+    sizes = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 64}
+    BertForMaskedLM(BertConfig(vocab_size=len(words), **sizes)).save_pretrained(folder)
+    (folder / "vocab.txt").write_text("\n".join(words) + "\n")
+
+
+def write_xlmr(folder):
+    test_roberta_format.their_model("xlm-roberta", max_position_embeddings=130).save_pretrained(folder)
+    test_roberta_format.write_tokenizer(folder)
+
+
+@pytest.mark.parametrize(("write", "learn"), [(write_bert, "learn=20"), (write_xlmr, "")])
+def test_an_existing_model_goes_on_in_the_five_steps_of_the_page(root, tmp_path, write, learn):
+    (block,) = [block for block in blocks(root / "docs/continue.md") if "existing=MODEL" in block.text]
+    (tmp_path / "model").symlink_to(root / "model")
     torch.manual_seed(0)
-    BertForMaskedLM(
-        BertConfig(
-            vocab_size=len(words), hidden_size=32, num_hidden_layers=1, num_attention_heads=2, intermediate_size=64
-        )
-    ).save_pretrained(theirs)
-    (theirs / "vocab.txt").write_text("\n".join(words) + "\n")
+    write(tmp_path / "MODEL")
     (tmp_path / "TEXT").mkdir()
     for number in range(300):
         said = [f"Sailor {number} tells story {line} of the sea." for line in range(9)]
@@ -112,7 +119,7 @@ def test_an_existing_bert_goes_on_in_the_five_steps_of_the_page(root, tmp_path):
     small = "steps=3 threads=1 batch_size=8 micro_batch=8 tracking=none evaluate_samples=8"
     text = block.text.replace("batch_size=32 steps=60", small)
     assert small in text
-    printed = shell(text.replace("learn=2000", "learn=20"), tmp_path, root)
+    printed = shell(text.replace("learn=2000", learn), tmp_path, root)
     assert "step 3, logits equal within" in printed
     assert len(json.loads(printed.splitlines()[-1])["masks"][0]) == 5
 

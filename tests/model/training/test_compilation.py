@@ -10,7 +10,6 @@ from model.training.deepspeed_engine import compiles
 from pipeline.errors import ConfigError
 from tests.support.refusals import refused
 
-
 DEFAULT = ComputeConfig().compile
 
 
