@@ -10,7 +10,7 @@ from pipeline.text import book_text, epub
 
 SUFFIXES = (".txt", ".md", ".epub")
 HEADER = 2**14  # characters in which a title is looked for
-_TITLE = re.compile(r"^(?:# |Title: *+)(\S.*?)\s*$", re.MULTILINE)  # of Markdown, of Project Gutenberg
+_TITLE = re.compile(r"^(?:# |Title: *+)(\S.*)", re.MULTILINE)  # of Markdown, of Project Gutenberg
 
 
 class Reader(archives.ArchiveFiles):
@@ -39,4 +39,4 @@ class Reader(archives.ArchiveFiles):
             log.notes.update({book_text.JOINED: book.joined} if book.joined else {})
             if book.repaired:
                 log.notes["mis-encoded letters mended"] += 1
-            yield Document(name, book.text, title=named[1] if named else "")
+            yield Document(name, book.text, title=named[1].rstrip() if named else "")

@@ -168,7 +168,8 @@ def test_inspect_shows_what_a_step_was_trained_on(runs, work, step, share):
     manifest = Manifest.read(runs / "0-1")
     assert manifest is not None
     tokenizer = WordPiece.load(work / "vocab")
-    lines = list(inspect.replay_step(work / "prepare", str(runs / "0-1"), step, 99, tokenizer))
+    reached, *lines = inspect.replay_step(work / "prepare", str(runs / "0-1"), step, 99, tokenizer)
+    assert f"{STEPS} steps" in reached
     assert re.findall(r"\d[\d.%]*", lines[0]) == [f"{step}", f"{STEPS}", f"{share:.1%}"]
     assert len(lines) == 1 + manifest.config["batch_size"]
     masked = sum(len(re.findall(r"\{\S+\|\S+\}", line)) for line in lines[1:])
