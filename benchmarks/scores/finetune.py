@@ -11,6 +11,7 @@ Measures training and the scoring of the dev set after each epoch, without start
 """
 
 import argparse
+import importlib
 import json
 import os
 import statistics
@@ -41,6 +42,7 @@ def main() -> None:
     parser.add_argument("--one", choices=["ours", "trainer"], help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.one:
+        importlib.import_module("torch._dynamo")  # is start-up: optimizers load it with their first step
         run = {"ours": ours, "trainer": trainer}[options.one]
         print(json.dumps(run(options, options.seeds[0])))
         return
