@@ -227,7 +227,7 @@ def shard_texts(shards: list[Shard], wordpiece: WordPiece, longest: int) -> "onn
     for shard, row in (every[place] for place in order[: onnx_export.MASKED_TEXTS]):
         ids, first = shard.ids(*shard.offsets[row : row + 2].tolist()).astype(np.int64), int(shard.a_len[row])
         parts = ids[:first], ids[first:] if first < len(ids) else None
-        found.append(frame(wordpiece, *next(pieces(*parts, TruncationConfig(longest), wordpiece.separators))))
+        found.append(frame(wordpiece, *next(pieces(wordpiece, *parts, TruncationConfig(longest)))))
     return onnx_export.Texts("held-out texts", found, onnx_export.MASKED, wordpiece.mask)
 
 

@@ -26,10 +26,10 @@ from pipeline.errors import InputError
 from pipeline.evaluation import beir
 from pipeline.filtering import filters
 from pipeline.records.manifest import Result
-from pipeline.shards.holdout import document_hash, how_to_set, is_held_out
+from pipeline.shards.holdout import how_to_set, is_held_out
 from pipeline.stages import stage
 from pipeline.tasks import derive_key, read_shuffled, words
-from pipeline.text import clean, sentences
+from pipeline.text import sentences
 from pipeline.tokenization.wordpiece import WordPiece
 
 FOLDER = "retrieval"
@@ -149,11 +149,8 @@ def draw(config: PairsConfig) -> tuple[dict[str, list[Pair]], list[Pair], Counte
     asked, counts, seen, gone = LowestKeys(config.queries), Counter[str](), set[int](), set[int]()
     removed = filters.removed(config.remove)
     keys = {kind: counter_rng.key(config.seed, "pairs", kind) for kind in config.kinds}
-    for document in read_shuffled(config):
+    for document, text, digest, key in read_shuffled(config, "pairs"):
         counts["read"] += 1
-        text = clean.clean(document.text)
-        digest = document_hash(text)
-        key = int.from_bytes(digest[:8], "big")
         if removed and filters.named(removed, document.id, digest):
             gone.add(key)
         if len(text) < SHORTEST or key in seen or key in gone:

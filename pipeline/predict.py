@@ -169,8 +169,8 @@ class PretrainedModel:
         tokens = len(frame(self.wordpiece, first, second)[0])
         self.wordpiece.coverage.shortened += tokens > self.longest
         if second is not None:
-            cut = TruncationConfig(self.longest)
-            ids, start = frame(self.wordpiece, *next(pieces(first, second, cut, self.wordpiece.separators)))
+            cut = next(pieces(self.wordpiece, first, second, TruncationConfig(self.longest)))
+            ids, start = frame(self.wordpiece, *cut)
             if sum(map(np.count_nonzero, (first == mask, second == mask))) > np.count_nonzero(ids == mask):
                 raise InputError(f"has {tokens} tokens; must be at most {self.longest}", path=where)
             return self.model(batch_of(ids, start, mask))

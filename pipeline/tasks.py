@@ -85,12 +85,15 @@ def shuffle(items: Sequence[Item], key: np.uint64) -> list[Item]:
     return [items[place] for place in counter_rng.permutation(key, len(items))]
 
 
-def read_shuffled(config: TasksConfig | PairsConfig) -> Iterator[readers.Document]:
-    """Yield the documents of the corpus, parts of it in a keyed order."""
+def read_shuffled(config: TasksConfig | PairsConfig, name: str) -> Iterator[tuple[readers.Document, str, bytes, int]]:
+    """Yield documents, parts of the corpus in a keyed order, with cleaned text, hash, and key in every draw."""
     reader = readers.open_corpus(config.corpus, config.source)
     splits = reader.splits(SPLIT_BYTES)
-    for split in bars.each(shuffle(splits, counter_rng.key(config.seed, "tasks", "splits")), "tasks", "parts"):
-        yield from reader.read(split, readers.ReadLog(config.corpus.on_error))
+    for split in bars.each(shuffle(splits, counter_rng.key(config.seed, "tasks", "splits")), name, "parts"):
+        for document in reader.read(split, readers.ReadLog(config.corpus.on_error)):
+            text = clean.clean(document.text)
+            digest = document_hash(text)
+            yield document, text, digest, int.from_bytes(digest[:8], "big")
 
 
 def draw_held_out(config: TasksConfig) -> list[HeldOutDocument]:
@@ -106,12 +109,9 @@ def draw_held_out(config: TasksConfig) -> list[HeldOutDocument]:
     awaited = {line for line in removed if not re.fullmatch("[0-9a-f]{32}", line)}
     read = gathered = 0
     plenty = PER_ROW * (config.train_rows + config.dev_rows)
-    for document in read_shuffled(config):
+    for document, text, digest, key in read_shuffled(config, "tasks"):
         read += 1
-        text = clean.clean(document.text)
-        digest = document_hash(text)
         mine = is_held_out(digest, config.validation_share)
-        key = int.from_bytes(digest[:8], "big")
         if removed and (named := filters.named(removed, document.id, digest)):
             awaited -= named
             gone.add(key)

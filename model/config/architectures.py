@@ -19,5 +19,5 @@ ARCHITECTURES = {
     "bert": Traits(sentence_pairs=True, learned_positions=True),
     "modernbert": Traits(gated=True, local_layers=True),
 }
-_ROBERTA = Traits(learned_positions=True, first_position=2, separators=2)
-ARCHITECTURES |= dict.fromkeys(("roberta", "xlm-roberta", "camembert"), _ROBERTA)
+ROBERTAS = ("roberta", "xlm-roberta", "camembert")  # one network, of which transformers has a class each
+ARCHITECTURES |= dict.fromkeys(ROBERTAS, Traits(learned_positions=True, first_position=2, separators=2))

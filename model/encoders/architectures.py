@@ -8,13 +8,12 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from model.config import ModelConfig
+from model.config.architectures import ROBERTAS
 from model.encoders.bert import BERT, ROBERTA
 from model.encoders.encoder import Architecture, PretrainingModel
 from model.encoders.modernbert import MODERNBERT
 
-ARCHITECTURES = {"bert": BERT, "modernbert": MODERNBERT}
-# The same network, of which transformers has a class each.
-ARCHITECTURES |= dict.fromkeys(("roberta", "xlm-roberta", "camembert"), ROBERTA)
+ARCHITECTURES = {"bert": BERT, "modernbert": MODERNBERT} | dict.fromkeys(ROBERTAS, ROBERTA)
 
 
 def architecture_of(config: ModelConfig) -> Architecture:

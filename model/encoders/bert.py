@@ -101,4 +101,4 @@ BERT = Architecture(
     initialise=initialise_matrix,
     pairs=True,
 )
-ROBERTA = replace(BERT, pairs=False, pools=False)
+ROBERTA = replace(BERT, pairs=False)

@@ -102,8 +102,12 @@ class Architecture:
     pairs: bool = False  # has a next-sentence head: pooler and head are pre-trained
     # Name of the pre-trained module from which a pooler for fine-tuning starts.
     pooler_source: str = "pooler"
-    pools: bool = True  # that module is pre-trained
     pooled_tokens: bool = False  # heads that label tokens also read them through the pooler
+
+    @property
+    def pools(self) -> bool:
+        """Return whether a pooler for fine-tuning starts from pre-trained weights."""
+        return self.pairs or self.pooler_source != "pooler"
 
 
 class Encoder(nn.Module):

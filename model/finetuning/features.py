@@ -77,9 +77,9 @@ def tokenize(
     for index, part in enumerate(texts(wordpiece, first)):
         other = others[index] if second is not None else None
         if framing.truncation != "chunks":
-            whole = len(part) + 2 + (0 if other is None else len(other) + wordpiece.separators)
+            whole = len(part) + framing_tokens(wordpiece, other is not None) + (0 if other is None else len(other))
             wordpiece.coverage.shortened += whole > framing.longest
-        for a, b in pieces(part, other, framing, wordpiece.separators):
+        for a, b in pieces(wordpiece, part, other, framing):
             sequence, start = frame(wordpiece, a, b)
             ids.append(sequence)
             starts.append(start)
@@ -98,9 +98,14 @@ def frame(wordpiece: WordPiece, a: Ids, b: Ids | None) -> tuple[Ids, int]:
     return np.concatenate(before + after).astype(np.int64), sum(map(len, before))
 
 
-def pieces(a: Ids, b: Ids | None, framing: TruncationConfig, separators: int = 1) -> Iterator[tuple[Ids, Ids | None]]:
-    """Yield the truncated parts of each sequence, with `separators` between two; several if the text is chunked."""
-    room = framing.longest - 2 - (0 if b is None else separators)
+def framing_tokens(wordpiece: WordPiece, pair: bool) -> int:
+    """Return how many tokens `frame` adds to one part, or to a pair."""
+    return 2 + (wordpiece.separators if pair else 0)
+
+
+def pieces(wordpiece: WordPiece, a: Ids, b: Ids | None, framing: TruncationConfig) -> Iterator[tuple[Ids, Ids | None]]:
+    """Yield the truncated parts of each sequence; several if the text is chunked."""
+    room = framing.longest - framing_tokens(wordpiece, b is not None)
     if framing.truncation == "chunks":
         kept, long = (None, a) if b is None else (cut(a, room // 2, "head"), b)
         width = room - (0 if kept is None else len(kept))

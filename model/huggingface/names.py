@@ -69,9 +69,9 @@ class Names:
         return self.pack({self.their_name(name): tensor for name, tensor in state.items()})
 
 
-def bert_canonical(found: Weights) -> Weights:
-    """Add the prefix `bert.`, rename gamma and beta, and drop buffers."""
-    bare = not any(name.startswith("bert.") for name in found)
+def canonical(found: Weights, prefix: str, head: str) -> Weights:
+    """Add the prefix of the encoder, rename gamma and beta, drop buffers, and give `head` its one bias."""
+    bare = not any(name.startswith(f"{prefix}.") for name in found)
     renamed = {}
     for name, tensor in found.items():
         if name.rpartition(".")[2] in BUFFERS:
@@ -79,11 +79,16 @@ def bert_canonical(found: Weights) -> Weights:
         name = name.replace("LayerNorm.gamma", "LayerNorm.weight")
         name = name.replace("LayerNorm.beta", "LayerNorm.bias")
         inside = name.startswith(("embeddings.", "encoder.", "pooler."))
-        renamed[f"bert.{name}" if bare and inside else name] = tensor
-    bias = renamed.pop("cls.predictions.decoder.bias", None)
+        renamed[f"{prefix}.{name}" if bare and inside else name] = tensor
+    bias = renamed.pop(f"{head}.decoder.bias", None)
     if bias is not None:
-        renamed.setdefault("cls.predictions.bias", bias)
+        renamed.setdefault(f"{head}.bias", bias)
     return renamed
+
+
+def bert_canonical(found: Weights) -> Weights:
+    """Return tensors with the names of `parts`."""
+    return canonical(found, "bert", "cls.predictions")
 
 
 def bert_settings(config: ModelConfig, entries: list[str]) -> Json:
@@ -92,16 +97,8 @@ def bert_settings(config: ModelConfig, entries: list[str]) -> Json:
 
 
 def roberta_canonical(found: Weights) -> Weights:
-    """Add the prefix `roberta.`, drop buffers, and add the row of the one token type to the positions."""
-    bare = not any(name.startswith("roberta.") for name in found)
-    renamed: Weights = {}
-    for name, tensor in found.items():
-        if name.rpartition(".")[2] not in BUFFERS:
-            inside = name.startswith(("embeddings.", "encoder.", "pooler."))
-            renamed[f"roberta.{name}" if bare and inside else name] = tensor
-    bias = renamed.pop("lm_head.decoder.bias", None)
-    if bias is not None:
-        renamed.setdefault("lm_head.bias", bias)
+    """Return tensors with the names of `parts`, the row of the one token type added to the positions."""
+    renamed = canonical(found, "roberta", "lm_head")
     types = renamed.pop(f"{ROBERTA_EMBEDDINGS}.token_type_embeddings.weight", None)
     places = f"{ROBERTA_EMBEDDINGS}.position_embeddings.weight"
     if types is not None and places in renamed and types.shape[1:] == renamed[places].shape[1:]:

@@ -22,8 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from model.config import Json
-from model.config.architectures import ARCHITECTURES
-from model.huggingface import model_card, sentence_model, vocabulary
+from model.huggingface import bert_format, model_card, sentence_model, vocabulary
 from model.huggingface.names import ANSWER, CHOICE, NAMES
 from pipeline.common import counter_rng
 from pipeline.errors import ConfigError, InputError
@@ -84,8 +83,7 @@ class Served(nn.Module):
         super().__init__()
         content = strict_json.read_object(folder / "config.json")
         named, names = content["architectures"][0], NAMES[content["model_type"]]
-        first = ARCHITECTURES[names.model_type].first_position
-        self.positions = content["max_position_embeddings"] - first  # of tokens
+        self.positions = bert_format.our_config(folder, content).positions
         self.kind = {theirs: kind for kind, theirs in names.tuned.items()}.get(named)
         if self.kind == CHOICE:
             raise InputError(f"{named} is not exported as ONNX, which has no standard form of choices", "train")

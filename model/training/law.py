@@ -3,6 +3,7 @@
 Its coefficients are in `law.yaml`, which `python -m benchmarks.records.law` writes; PyTorch is not imported.
 """
 
+import functools
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -29,6 +30,7 @@ class Expected:
         return f"{self.bits:.2f} ({self.low:.2f} to {self.high:.2f})"
 
 
+@functools.cache
 def table() -> dict[str, Any]:
     """Return the coefficients with their provenance."""
     found: dict[str, Any] = read_table(__file__, "law.yaml")

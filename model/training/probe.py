@@ -20,7 +20,7 @@ from model.training import cost
 from pipeline.errors import Restart
 from pipeline.records.manifest import Manifest, file_checksums
 from pipeline.shards import ShardInfo, write_shard
-from pipeline.storage import strict_json
+from pipeline.storage import places, strict_json
 from pipeline.storage.atomic import write_text
 from pipeline.tokenization.wordpiece import SPECIAL, WordPiece, build
 
@@ -50,9 +50,8 @@ def operations(model: ModelConfig, length: int) -> float:
 
 def cache_file(ours: int) -> Path:
     """Return where the rates of this machine are kept, with a number of its cores."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "bert-pipeline"
     kind = f"{platform.machine()} {platform.processor()} {platform.python_version()} {os.cpu_count()} {ours} {SHAPES}"
-    return cache / f"steps-{hashlib.sha256(kind.encode()).hexdigest()[:12]}.json"
+    return places.user_cache() / f"steps-{hashlib.sha256(kind.encode()).hexdigest()[:12]}.json"
 
 
 def measured_rates(ours: int, shapes: dict[tuple[int, int], int] = SHAPES) -> Rates:

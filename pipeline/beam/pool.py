@@ -24,6 +24,7 @@ import grpc
 
 from pipeline.beam.fast_import import fn_messages, fn_services
 from pipeline.console.arguments import Arguments
+from pipeline.storage import places
 
 STARTED = 60.0  # seconds allowed for a worker's imports
 SECRET = "BERT_POOL_SECRET"  # environment: what a pool and those who may use it know
@@ -33,8 +34,7 @@ def secret() -> str:
     """Return the environment's secret, else that of this user, made in a file at the first use."""
     if given := os.environ.get(SECRET):
         return given
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    path = cache / "bert-pipeline" / "pool.secret"
+    path = places.user_cache() / "pool.secret"
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile("w", dir=path.parent) as made:  # of this user alone

@@ -21,7 +21,7 @@ from pipeline.console.formatting import pluralize
 from pipeline.evaluation import beir, exact_search, examples, metrics
 from pipeline.evaluation.grid_search import FAULTS, Evaluation
 from pipeline.evaluation.sentence_encoder import SentenceEncoder, Vectors
-from pipeline.evaluation.zero_shot import COVERAGE, RESAMPLES
+from pipeline.evaluation.zero_shot import RESAMPLES, percentile_interval
 from pipeline.records.metrics import SystemScore
 from pipeline.tokenization.coverage import Coverage
 
@@ -165,12 +165,12 @@ def similarity(config: EvaluateConfig) -> tuple[Comparison, dict[str, int], list
 
 def intervals(found: Compared, count: int, seed: int) -> dict[str, list[float]]:
     """Return the interval of each metric, by a bootstrap of the rows."""
-    key, side = counter_rng.key(seed, "bootstrap"), (1 - COVERAGE) / 2
+    key = counter_rng.key(seed, "bootstrap")
     draws = [
         found.measure(counter_rng.integers(key, np.arange(number * count, (number + 1) * count), count))
         for number in range(RESAMPLES)
     ]
-    return {name: np.quantile([one[name] for one in draws], (side, 1 - side)).tolist() for name in draws[0]}
+    return {name: percentile_interval([one[name] for one in draws]) for name in draws[0]}
 
 
 def describe(found: SystemScore, pretrained: str, coverage: Coverage) -> str:

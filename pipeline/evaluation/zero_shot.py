@@ -507,7 +507,7 @@ def accuracies(pairs: Pairs, right: Bools, seed: int) -> dict[str, Any]:
     micro = counts @ draws / counts.sum()
     return {
         "macro": _entry(means, draws, counts),
-        "micro": {"accuracy": float(right.mean()), "interval": _interval(micro), "pairs": len(right)},
+        "micro": {"accuracy": float(right.mean()), "interval": percentile_interval(micro), "pairs": len(right)},
         **tables,
     }
 
@@ -537,10 +537,10 @@ def _resampled(right: Bools, seed: int, name: str) -> Floats:
 
 def _entry(means: Floats, draws: Floats, counts: npt.NDArray[np.int64]) -> dict[str, Any]:
     """Return the mean over some paradigms, with its interval, as JSON."""
-    return {"accuracy": float(means.mean()), "interval": _interval(draws.mean(0)), "pairs": int(counts.sum())}
+    return {"accuracy": float(means.mean()), "interval": percentile_interval(draws.mean(0)), "pairs": int(counts.sum())}
 
 
-def _interval(draws: Floats) -> list[float]:
+def percentile_interval(draws: Floats | list[float]) -> list[float]:
     """Return the percentiles of resamples between which `COVERAGE` of them lie."""
     side = (1 - COVERAGE) / 2
     return [float(value) for value in np.quantile(draws, (side, 1 - side))]

@@ -20,6 +20,7 @@ from pipeline.console.formatting import WARNING
 from pipeline.errors import ConfigError
 from pipeline.preparation.documents import DocumentCounts, DocumentReader
 from pipeline.records.estimate import HOUR, rounded
+from pipeline.shards.holdout import document_hash
 from pipeline.storage import strict_json
 from pipeline.storage.atomic import write_text
 
@@ -187,11 +188,11 @@ def count(config: PrepareConfig, most: float) -> Text:
         InputError: it cannot be read, or has none.
     """
     began, reader, account = time.perf_counter(), DocumentReader(config), DocumentCounts()
-    seen: set[int] = set()
+    seen: set[bytes] = set()
     words = size = letters = 0
     for split in reader.reader.splits(PART):
         for document in reader.kept(split, account, lambda _: None):
-            if (key := hash(document.text)) in seen:
+            if (key := document_hash(document.text)) in seen:
                 continue
             seen.add(key)
             parts = document.text.split()

@@ -36,11 +36,10 @@ _TOPS: dict[str, list[str]] = {"s3": [], "gs": ["gs"], "abfs": ["az"], "abfss": 
 
 def default_root() -> Path:
     """Return the folder of all mirrors of this user: one for each store's servers."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     server = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or "aws"
     emulator, profile = (os.environ.get(name, "") for name in ("STORAGE_EMULATOR_HOST", "AWS_PROFILE"))
     which = f"{server} {profile}{emulator}{azure.own_account()}"
-    return cache / "bert-pipeline" / "stores" / hashlib.sha256(which.encode()).hexdigest()[:12]
+    return places.user_cache() / "stores" / hashlib.sha256(which.encode()).hexdigest()[:12]
 
 
 @dataclasses.dataclass

@@ -68,6 +68,11 @@ class _Arrow:
         return Info(found.path.lstrip("/"), found.size or 0, found.mtime_ns or 0, "")
 
 
+def user_cache() -> Path:
+    """Return the folder of what is kept for this user beyond a run."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "bert-pipeline"
+
+
 @functools.lru_cache(maxsize=64)
 def _opened(root: str) -> tuple[Any, str]:
     from pyarrow import ArrowException, fs  # as long to load as all else that a command starts with

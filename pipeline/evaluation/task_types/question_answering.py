@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from model.finetuning.features import Ids, Samples, frame
+from model.finetuning.features import Ids, Samples, frame, framing_tokens
 from pipeline.config import TaskConfig
 from pipeline.errors import InputError
 from pipeline.evaluation import examples, table_files
@@ -105,7 +105,7 @@ class Answers:
     def _windows(self, index: int, question: Question, ids: Ids, spans: Spans) -> Any:
         """Yield [CLS] question [SEP] window [SEP] for each window of the passage."""
         asked = self._tokens(question.text)[0][: min(QUESTION, self._longest // 2)]
-        room = self._longest - len(asked) - 2 - self._wordpiece.separators
+        room = self._longest - len(asked) - framing_tokens(self._wordpiece, pair=True)
         step = min(self._stride, max(1, room // 2))  # half a window always fits into one
         starts = step * np.arange(1 + -(-max(0, len(ids) - room) // step))[:, None]  # (windows, 1)
         ends = np.minimum(starts + room, len(ids))
