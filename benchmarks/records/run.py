@@ -4,8 +4,8 @@ r"""Trainings that tables, recipes and the law of `hours=` rest on: one line of 
 
 Each row of a design (design.yaml) is trained as a user would: `vocab`, `prepare`, `train` with one
 thread. TEXTS has a folder per corpus, with WORDS.jsonl to learn from and held_out.jsonl, other
-documents (`benchmarks.records.corpora`). A row whose line is there is skipped, and an interrupted training resumes. All is about
-tokens and parameters, so it may run at the same time as other work; the seconds are those of the processor.
+documents (`benchmarks.records.corpora`). A row whose line is there is skipped, and an interrupted training resumes.
+All is about tokens and parameters, so it may run at the same time as other work; seconds are those of the processor.
 """
 
 import argparse
