@@ -184,20 +184,19 @@ def replay_step(folder: Path, train: str, step: int, count: int, wordpiece: Word
         InputError: the training is not finished, had fewer steps, or did not read this folder.
     """
     from model.loader.loader import Loader
-    from model.training.schedule import batch_size, mask_share
+    from model.training.schedule import Schedule
 
     trained = require_manifest(Path(train), "train", "--train")
     config = trained.config
     data, objective = DataConfig(**config["data"]), ObjectiveConfig(**config["objective"])
-    schedule = ScheduleConfig(**config["schedule"])
     summary = TrainingSummary.of(trained)
     steps = config["steps"] or summary.planned_steps
     if folder.resolve() not in [Path(each).resolve() for each in data.folders]:
         raise InputError(f"was trained on {', '.join(data.folders)}, not on {folder}", "--train", train)
     if not 1 <= step <= steps:
         raise InputError(f"must be from 1 to {steps:,}", "--step", step)
-    sizes = [batch_size(schedule, config["batch_size"], each, steps) for each in range(step)]
-    share = mask_share(objective, schedule, step - 1, steps)
+    schedule = Schedule(ScheduleConfig(**config["schedule"]), steps, config["batch_size"], objective.mask_shares)
+    sizes, share = [schedule.batch_size(each) for each in range(step)], schedule.mask_share(step - 1)
     yield f"trained: {summary.line}"
     loader = Loader(data, objective, wordpiece, config["seed"], "train")
     made = loader.batch(sum(sizes[:-1]), min(count, sizes[-1]), share=share).batches[0]

@@ -60,14 +60,6 @@ class ObjectiveConfig(Section, key="objective"):
             return [1.0]
         return list(self.mask_share) if isinstance(self.mask_share, list) else [self.mask_share]
 
-    def share_at(self, step: int, steps: int) -> float:
-        """Return the share of tokens to predict in step `step` (from 0) of `steps`."""
-        shares = self.mask_shares
-        place = min(1.0, step / max(1, steps - 1)) * (len(shares) - 1)
-        before = min(int(place), len(shares) - 1)
-        after = min(before + 1, len(shares) - 1)
-        return float(shares[before] + (place - before) * (shares[after] - shares[before]))
-
 
 def is_share(value: Any) -> bool:
     """Return whether a value is a number, of whatever size."""

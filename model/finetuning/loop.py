@@ -24,7 +24,7 @@ from model.finetuning.heads import BertWithHead, HeadConfig, loss_of
 from model.huggingface.names import ANSWER, CLASS, TAG
 from model.loader.device_copy import send
 from model.optim.build import parameter_groups
-from model.training.schedule import lr_factor
+from model.training.schedule import Schedule
 from pipeline.common import counter_rng
 from pipeline.common.counter_rng import Ints
 from pipeline.common.ranges import bounds_of, ranges
@@ -132,14 +132,14 @@ def train(
     optimizer = torch.optim.AdamW(
         parameter_groups(model, recipe.weight_decay), lr=recipe.learning_rate, eps=1e-6, fused=True
     )
-    schedule = ScheduleConfig(name="linear", warmup_share=recipe.warmup_share)
     steps, step = recipe.epochs * batch_count(samples, recipe.batch_size), 0
+    schedule = Schedule(ScheduleConfig(name="linear", warmup_share=recipe.warmup_share), steps)
     for epoch in range(recipe.epochs):
         worker.train()
         loss_sum = torch.zeros((), dtype=torch.float64, device=device)
         for rows in epoch_batches(samples, recipe.batch_size, counter_rng.key(recipe.seed, "finetune order", epoch)):
             for group in optimizer.param_groups:
-                group["lr"] = recipe.learning_rate * lr_factor(schedule, step, steps)
+                group["lr"] = recipe.learning_rate * schedule.lr_factor(step)
             loss = batch_loss(worker, samples, rows, device)
             worker.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from model.config import DataConfig, ModelConfig, TrainConfig
 from model.tracking.metrics_file import read_metrics
 from model.training import cost, run_length
+from model.training.schedule import share_at
 from pipeline.common import cores
 from pipeline.errors import InputError
 from pipeline.records import estimate
@@ -96,7 +97,7 @@ def sample_cost(
 
 def mean_mask_share(config: TrainConfig) -> float:
     """Return the share of masked tokens, on average over a training."""
-    return fmean(config.objective.share_at(step, 100) for step in range(100))
+    return fmean(share_at(config.objective.mask_shares, step, 100) for step in range(100))
 
 
 def count_checkpoints(config: TrainConfig, steps: int) -> int:

@@ -16,7 +16,7 @@ from pathlib import Path
 from model.config import TrainConfig
 from model.tracking import metrics_file
 from model.training import run_length
-from model.training.schedule import batch_size, lr_factor, mask_share
+from model.training.schedule import Schedule
 from pipeline.errors import InputError, StoreError
 from pipeline.records import checkpoint_folder
 from pipeline.storage.uploads import Fetch
@@ -39,7 +39,7 @@ class TrajectoryHash:
     """
 
     def __init__(self, config: TrainConfig, steps: int, common: str):
-        self._config, self._steps, self._common = config, steps, common
+        self._schedule, self._common = Schedule.of(config, steps), common
         self._begin()
 
     def _begin(self) -> None:
@@ -47,20 +47,18 @@ class TrajectoryHash:
 
     def hash_of(self, step: int) -> str:
         """Return the hash for the first `step` steps; fast if it was asked for fewer before."""
-        config = self._config
+        schedule = self._schedule
         if step < self._done:
             self._begin()
         for number in range(self._done, step):
-            rate = lr_factor(config.schedule, number, self._steps)
-            size = batch_size(config.schedule, config.batch_size, number, self._steps)
-            share = mask_share(config.objective, config.schedule, number, self._steps)
-            self._hash.update(struct.pack("<dqd", rate, size, share))
+            each = (schedule.lr_factor(number), schedule.batch_size(number), schedule.mask_share(number))
+            self._hash.update(struct.pack("<dqd", *each))
         self._done = step
         return self._hash.hexdigest()
 
     def fits(self, step: int, noted: str | None) -> bool:
         """Return whether this training would reach a checkpoint, by the hash that it notes."""
-        return noted is not None and step <= self._steps and noted == self.hash_of(step)
+        return noted is not None and step <= self._schedule.steps and noted == self.hash_of(step)
 
 
 def find_newest(

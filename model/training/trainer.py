@@ -27,7 +27,7 @@ from model.tracking.metrics_file import read_metrics, swap_metrics_files
 from model.tracking.tracker import Tracker
 from model.training import checkpoint, cost, estimate, micro_batch, provenance, run_length, start
 from model.training.deepspeed_engine import averaged_weights, gather_state, scale_of
-from model.training.schedule import batches, lr_factor, mask_share, steps_before_decay, warmup_steps
+from model.training.schedule import Schedule
 from model.training.start import Session
 from model.training.step_metrics import SUMS, Meter, losses
 from pipeline.common import counter_rng
@@ -51,6 +51,7 @@ class Trainer:
         self.engine, self.word_counter, state, resumed = start.restore(session, store, guard.beat)
         self.plan, self.world, self.state = plan, world, state
         self.config, self.loader, self.steps = plan.config, plan.loader, plan.steps
+        self.schedule = Schedule.of(plan.config, plan.steps)
         if world.rank == 0:
             swap_metrics_files(plan.out, plan.folder)
         settings = dataclasses.asdict(plan.config) | {"world_size": world.size, "steps": plan.steps}
@@ -123,7 +124,7 @@ class Trainer:
 
     def _operations(self, batch: Batch) -> float:
         """Return the operations of learning from a batch on the host."""
-        return cost.flops(self.plan.model, batch.cu_seqlens.diff().numpy(), self._mask_share(self.step))
+        return cost.flops(self.plan.model, batch.cu_seqlens.diff().numpy(), self.schedule.mask_share(self.step))
 
     def _leave_if_due(self) -> None:
         """Save and leave if a rank got a signal or training diverged.
@@ -150,27 +151,24 @@ class Trainer:
         """Yield this rank's part of every remaining batch, its copies to the device started."""
         copy, world, config = Copier(self.world.device), self.world, self.config
         drawn = (
-            self.loader.batch(first, size, world.rank, world.size, config.micro_batch, self._mask_share(step))
+            self.loader.batch(first, size, world.rank, world.size, config.micro_batch, self.schedule.mask_share(step))
             for step, first, size in self._batches_left()
         )
         for batch in self.word_counter.until_limit(drawn):
             yield batch, [copy(part) for part in batch.batches]
 
-    def _mask_share(self, step: int) -> float:
-        return mask_share(self.config.objective, self.config.schedule, step, self.steps)
-
     def _batches_left(self) -> Iterator[tuple[int, int, int]]:
         """Return step, first sample and size of every batch up to the last step or epoch."""
         config = self.config
         most = math.inf if config.epochs is None else config.epochs * self.loader.samples
-        return batches(config.schedule, config.batch_size, self.step, self.steps, self.samples, most)
+        return self.schedule.batches(self.step, self.samples, most)
 
     def _update(self, batch: GlobalBatch, parts: list[CopiedBatch]) -> None:
         """Run forward, backward and one optimizer step over a global batch."""
         config, world = self.config, self.world
         # Dropout also depends on the position only: a resumed run draws the same masks.
         torch.manual_seed(int(counter_rng.key(config.seed, "dropout", self.step, world.rank) >> 1))
-        rate = config.optimizer.learning_rate * lr_factor(config.schedule, self.step, self.steps)
+        rate = config.optimizer.learning_rate * self.schedule.lr_factor(self.step)
         for group in self.engine.optimizer.param_groups:
             group["lr"] = rate
         # DeepSpeed averages over ranks and over the micro-batches of a full batch, but the loss is
@@ -227,7 +225,7 @@ class Trainer:
         is_best = self.best.get("step") == self.step
         # The checkpoint at the beginning of a decay is what a longer training continues from.
         due = any(every and self.step % every == 0 for every in (config.save_every, config.keep_every))
-        due = due or self.step == steps_before_decay(config.schedule, self.steps)
+        due = due or self.step == self.schedule.steps_before_decay
         if reached or is_best or (due and not last):
             with self.meter.paused():
                 self._save(max(reached, default=None))
@@ -283,7 +281,7 @@ class Trainer:
             f"{self.plan.model.name}, {count:,} parameters{frozen}, {world.size} x {world.device.type}, "
             f"{config.precision}, ZeRO stage {engine.zero_optimization_stage()}, {self.steps:,} "
             f"steps of {config.batch_size} samples ({batches} per rank), "
-            f"{warmup_steps(config.schedule, self.steps):,} of them warm-up, {passes:.1f} passes over the text, "
+            f"{self.schedule.warmup_steps:,} of them warm-up, {passes:.1f} passes over the text, "
             f"{self.peak:.3g} TFLOP/s per device {best}{done}"
         )
 
@@ -367,7 +365,7 @@ class Trainer:
             self._write(mark)
         if self.world.rank == 0:
             if not self.health.consecutive_skips:  # else those before may be the good ones
-                stable = steps_before_decay(self.config.schedule, self.steps)
+                stable = self.schedule.steps_before_decay
                 checkpoint_folder.prune(path, self.config.keep, self.config.keep_every, stable)
             self.store.upload(self.guard.beat, wait=self.stop or self.health.limit_reached)
         dist.barrier()

@@ -232,16 +232,6 @@ def test_next_tokens_are_predicted_everywhere_but_at_the_end():
     assert (masks.labels == ids[masks.positions + 1]).all()
 
 
-def test_a_share_moves_in_straight_lines_from_the_first_step_to_the_last():
-    down = ObjectiveConfig(name="test", mask_share=[0.3, 0.15])
-    assert [down.share_at(step, 4) for step in range(4)] == pytest.approx([0.3, 0.25, 0.2, 0.15])
-    bent = ObjectiveConfig(name="test", mask_share=[0.2, 0.4, 0.1])
-    found = [bent.share_at(step, 5) for step in range(5)]
-    assert found == pytest.approx([0.2, 0.3, 0.4, 0.25, 0.1])
-    assert ObjectiveConfig(name="test", mask_share=0.3).share_at(7, 9) == 0.3
-    assert down.share_at(0, 1) == 0.3
-
-
 @pytest.mark.parametrize("share", [0, 1.0, [0.3], [], [0.3, 1.5], "much", [0.3, "x"], None, True])
 def test_a_share_that_is_none_is_refused(share):
     with refused(ConfigError, key="objective.mask_share"):

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from model.config import ModelConfig, ObjectiveConfig, OptimizerConfig, ScheduleConfig, TrainConfig
 from model.training import checkpoint, extending
 from model.training.extending import TrajectoryHash
-from model.training.schedule import batch_size, lr_factor, steps_before_decay
+from model.training.schedule import Schedule
 from pipeline.orchestration import graph
 from pipeline.records import checkpoint_folder
 from pipeline.records.manifest import MANIFEST
@@ -101,13 +101,9 @@ runs_of = st.tuples(st.integers(1, 30), schedules, shares)
 @given(runs_of, runs_of, st.integers(1, 30))
 def test_steps_are_the_same_if_all_that_they_depend_on_is(one, other, step):
     def steps_of(made):
-        total = made.steps or 0
+        schedule = Schedule.of(made, made.steps)
         return [
-            (
-                lr_factor(made.schedule, number, total),
-                batch_size(made.schedule, made.batch_size, number, total),
-                made.objective.share_at(number, total),
-            )
+            (schedule.lr_factor(number), schedule.batch_size(number), schedule.mask_share(number))
             for number in range(step)
         ]
 
@@ -184,7 +180,7 @@ def steps_kept(out):
 @pytest.mark.slow
 def test_the_last_checkpoint_before_the_decay_is_kept(short):
     made = config(20, {"decay_share": 0.4, "warmup_share": 0.1})
-    assert steps_before_decay(made.schedule, 20) == STABLE
+    assert Schedule.of(made, 20).steps_before_decay == STABLE
     ((run, kept),) = steps_kept(short).items()
     folder = checkpoint_folder.runs(short) / run
     words = [
@@ -244,21 +240,19 @@ def test_an_interrupted_start_takes_up_the_rest(short, tmp_path):
     state = checkpoint_folder.read_state(shared)
 
     class Same(TrajectoryHash):
-        def __init__(self):
-            self._steps = STABLE
-
         def hash_of(self, step):
             return state.first_steps or ""
 
-    assert extending.find_newest(own, Same(), "of other shards", needs_words=False, fetch=print) is None
-    found = extending.find_newest(own, Same(), state.data, needs_words=False, fetch=print)
+    same = Same(config(STABLE, {}), STABLE, "")
+    assert extending.find_newest(own, same, "of other shards", needs_words=False, fetch=print) is None
+    found = extending.find_newest(own, same, state.data, needs_words=False, fetch=print)
     assert found is not None
     kept = list(checkpoint_folder.steps(own))
     assert kept[0] == 0
     assert kept[-1] == STABLE
     shutil.rmtree(found[0])
     (own / f".{found[0].name}.tmp").mkdir()
-    assert extending.find_newest(own, Same(), state.data, needs_words=False, fetch=print) == found
+    assert extending.find_newest(own, same, state.data, needs_words=False, fetch=print) == found
     assert list(checkpoint_folder.steps(own)) == kept
     assert not list(own.glob(".*"))
     assert checkpoint_folder.read_state(found[0]) == state

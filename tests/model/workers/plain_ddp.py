@@ -18,7 +18,7 @@ from torch.nn.parallel import DistributedDataParallel
 from model.config import ModelConfig, TrainConfig
 from model.encoders.architectures import build_model
 from model.loader.loader import Loader
-from model.training.schedule import lr_factor
+from model.training.schedule import Schedule
 from pipeline.common import counter_rng
 from pipeline.common.schema import built
 from pipeline.records import checkpoint_folder
@@ -46,7 +46,7 @@ def main(out: Path, losses: Path) -> None:
     curve = []
     for step in range(config.steps):
         for group in adamw.param_groups:
-            group["lr"] = settings.learning_rate * lr_factor(config.schedule, step, config.steps)
+            group["lr"] = settings.learning_rate * Schedule.of(config, config.steps).lr_factor(step)
         batch = loader.batch(step * config.batch_size, config.batch_size, rank, size, config.micro_batch)
         total = torch.zeros(())
         for number, part in enumerate(batch.batches, 1):

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from model.training.extending import TrajectoryHash
-from model.training.schedule import steps_before_decay
+from model.training.schedule import Schedule
 from pipeline.cli import conf_files
 from pipeline.errors import ConfigError
 from pipeline.orchestration import estimates, graph
@@ -53,7 +53,7 @@ def test_a_training_of_minutes_can_be_extended(recipe):
 
     (config, usual), (_, longer) = of(), of("train.steps=9000")
     assert config.schedule.spread_steps is None, "as in runs of earlier code"
-    stable = steps_before_decay(config.schedule, config.steps)
+    stable = Schedule.of(config, config.steps).steps_before_decay
     assert stable > config.save_every
     assert usual.hash_of(stable) == longer.hash_of(stable)
 

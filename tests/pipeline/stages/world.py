@@ -24,7 +24,7 @@ from safetensors.torch import load_file
 from model.config import DataConfig, ModelConfig, ObjectiveConfig, OptimizerConfig, ScheduleConfig, TrainConfig
 from model.training import checkpoint, extending
 from model.training.extending import TrajectoryHash
-from model.training.schedule import lr_factor, steps_before_decay
+from model.training.schedule import Schedule
 from pipeline import convert
 from pipeline.common import parallel
 from pipeline.config import ConvertConfig
@@ -58,7 +58,7 @@ def number_after(name: str, step: int) -> int:
     seed, steps = TRAININGS[name]
     number = seed
     for done in range(step):
-        number = (number * 31 + int(1000 * lr_factor(SCHEDULE, done, steps)) + done) % 10007
+        number = (number * 31 + int(1000 * Schedule(SCHEDULE, steps).lr_factor(done)) + done) % 10007
     return number
 
 
@@ -225,7 +225,7 @@ class World:
                     uploads.saved()  # type: ignore[call-arg]
                     self.safe[name] = max(self.safe.get(name, -1), step)
                 if step >= 0:
-                    rate = lr_factor(SCHEDULE, step, TRAININGS[name][1])
+                    rate = Schedule(SCHEDULE, TRAININGS[name][1]).lr_factor(step)
                     number = (number * 31 + int(1000 * rate) + step) % 10007
             return Result(
                 summary="trained", figures={"checkpoint": str(checkpoint_folder.find_newest(run)[0].relative_to(out))}
@@ -243,7 +243,7 @@ class World:
     def _save(name: str, run: Path, step: int, number: int, first_steps: TrajectoryHash) -> None:
         state = finished.state(step, mark=MARKS.get(step), first_steps=first_steps.hash_of(step))
         path = checkpoint.write(run, state, {"number": torch.tensor([number])}, {})
-        stable = steps_before_decay(SCHEDULE, TRAININGS[name][1])
+        stable = Schedule(SCHEDULE, TRAININGS[name][1]).steps_before_decay
         checkpoint_folder.prune(path, KEEP, None, stable)
 
     def convert(self, source: str, out: str, machine: str) -> Manifest:
