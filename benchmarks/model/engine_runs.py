@@ -26,7 +26,7 @@ from benchmarks.model.host_waits import HostWaits, warned
 from benchmarks.shared import read
 from model.config import TrainConfig
 from model.resilience.watchdog import Watchdog
-from model.training import start
+from model.training import setup
 from model.training.trainer import Trainer
 from pipeline.cli import composing, conf_files
 from pipeline.common.ports import free_port
@@ -39,13 +39,14 @@ def train(name: str, overrides: list[str]) -> None:
         config = composing.validate(compose("train", overrides), TrainConfig)
     out = Path(config.out)
     out.mkdir(parents=True, exist_ok=True)
-    session = start.join_ranks(start.plan_training(config, out, "f" * 64, "c" * 64, {}), lambda: None)
-    trainer: Any = Trainer(session, Watchdog(0, 600.0, 600.0, None), BackgroundUpload())
-    found: dict[str, Any] = {"run": name, "began": trainer.step}
+    plan, store = setup.plan_training(config, out, "f" * 64, "c" * 64, {}), BackgroundUpload()
+    run = setup.set_up(plan, store, lambda: None, lambda: None)
+    trainer: Any = Trainer(run, Watchdog(0, 600.0, 600.0, None), store)
+    found: dict[str, Any] = {"run": name, "began": trainer.state.step}
     update = trainer._update
 
     def last_counted(*given: Any) -> None:
-        if trainer.step < trainer.config.steps - 1:
+        if trainer.state.step < trainer.config.steps - 1:
             update(*given)
         elif trainer.world.device.type == "cuda":
             places = warned(lambda: update(*given))

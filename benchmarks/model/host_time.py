@@ -32,7 +32,8 @@ from model.encoders.architectures import build_model
 from model.encoders.attention import flash
 from model.encoders.batch import Batch
 from model.encoders.encoder import Encoder
-from model.training import deepspeed_engine
+from model.training import engine as engines
+from model.training.deepspeed_config import FP32
 from model.training.step_metrics import losses
 
 # Products of at most 4,096 multiplications do not go to oneDNN, whose set-up takes 30 microseconds.
@@ -179,17 +180,17 @@ def engine(layers: int, steps: int, ours: bool, compiled: bool) -> list[Row]:
         micro_batch=1,
         threads=1,
         optimizer=OptimizerConfig(name="adamw"),
-        deepspeed={"zero_optimization": {"stage": 1}, **deepspeed_engine.FP32},  # as on a GPU
+        deepspeed={"zero_optimization": {"stage": 1}, **FP32},  # as on a GPU
     )
-    room: Any = deepspeed_engine
+    room: Any = engines
     kept: list[Callable[..., None]] = [room.fuse_grad_norm, room.install_flat_gradients]
     if not torch.distributed.is_initialized():
-        deepspeed_engine.start_world(rank_card.describe(config, ""), 1, 600.0, 600.0)
+        engines.start_world(rank_card.describe(config, ""), 1, 600.0, 600.0)
     world = World(0, 1, torch.device("cpu"))
     if not ours:
         room.fuse_grad_norm = room.install_flat_gradients = lambda *_: None
     try:
-        made = deepspeed_engine.build_engine(model(layers, torch.bfloat16, compiled), config, world)
+        made = engines.Engine(model(layers, torch.bfloat16, compiled), config, world)
     finally:
         room.fuse_grad_norm, room.install_flat_gradients = kept
     given, laps = batch(), Laps(steps)

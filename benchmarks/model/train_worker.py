@@ -148,7 +148,7 @@ def engine_step(options: argparse.Namespace, config: ModelConfig) -> Callable[[A
     """Return a step as in model/train.py: fp32 master weights, ZeRO stage 1."""
     from model.config import OptimizerConfig, TrainConfig
     from model.distributed import rank_card
-    from model.training.deepspeed_engine import build_engine, start_world
+    from model.training.engine import Engine, start_world
 
     settings = TrainConfig(
         out="out",
@@ -159,7 +159,7 @@ def engine_step(options: argparse.Namespace, config: ModelConfig) -> Callable[[A
         deepspeed={"zero_optimization": {"stage": 1}},
     )
     world = start_world(rank_card.describe(settings, ""), options.threads, 600.0, 600.0)
-    engine = build_engine(build_model(config), settings, world)
+    engine = Engine(build_model(config), settings, world)
 
     def step(batch: Batch) -> None:
         engine.backward(loss_of(engine, batch))

@@ -69,7 +69,7 @@ def hash_of(text: Text) -> bytes:
 
 
 def first(texts: Iterator[Text], words: float) -> Iterator[Text]:
-    """Yield the first texts that have so many words together."""
+    """Yield the first texts up to a number of words."""
     for text in texts:
         yield text
         words -= text[1]

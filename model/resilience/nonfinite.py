@@ -32,10 +32,9 @@ def clip_and_skip(optimizer: torch.optim.Optimizer, clip: float) -> None:
 
 @dataclass
 class Health:
-    """Record of the skipped updates of a run."""
+    """Record of the updates that were skipped in a row."""
 
     limit: int  # abort after this many in a row
-    skipped: int = 0  # in total
     consecutive_skips: list[tuple[int, int, int]] = field(default_factory=list)  # step, first sample, count
 
     def record(self, applied: bool, step: int, first: int, count: int) -> str | None:
@@ -43,7 +42,6 @@ class Health:
         if applied:
             self.consecutive_skips.clear()
             return None
-        self.skipped += 1
         self.consecutive_skips.append((step, first, count))
         return (
             f"step {step:,}: loss or gradient not finite, update skipped ({len(self.consecutive_skips)} in a "

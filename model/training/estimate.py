@@ -15,7 +15,7 @@ import numpy.typing as npt
 from model.config import DataConfig, ModelConfig, TrainConfig
 from model.tracking.metrics_file import read_metrics
 from model.training import cost, run_length
-from model.training.schedule import share_at
+from model.training.schedule import retention_of, share_at
 from pipeline.common import cores
 from pipeline.errors import InputError
 from pipeline.records import estimate
@@ -100,19 +100,6 @@ def mean_mask_share(config: TrainConfig) -> float:
     return fmean(share_at(config.objective.mask_shares, step, 100) for step in range(100))
 
 
-def count_checkpoints(config: TrainConfig, steps: int) -> int:
-    """Return how many checkpoints there are at most at once, one of them being written."""
-    kept = config.keep + 1 + (config.schedule.name == "wsd") + config.keep_best  # one before its decay
-    if config.keep_every is not None:
-        kept += steps // config.keep_every
-    return kept + count_milestones(config)
-
-
-def count_milestones(config: TrainConfig) -> int:
-    """Return how many checkpoints `save_at_words` keeps, one of them before the first step."""
-    return len(config.save_at_words) + bool(config.save_at_words)
-
-
 def estimate_training(
     config: TrainConfig,
     model: ModelConfig,
@@ -147,7 +134,7 @@ def estimate_training(
     average = AVERAGE * count * (config.ema is not None)
     return Estimate(
         seconds=seconds,
-        disk=(SAVED * count + average) * count_checkpoints(config, steps),
+        disk=(SAVED * count + average) * retention_of(config, steps).count(steps),
         memory=memory_of_training(config, assume_vocabulary(model), length, ranks) * ranks,
         about=f"{steps - done:,} steps{why}, {samples * length / 1e6:,.1f} M tokens{passes}",
         gpu_hours=None if gpu is None else work / gpu / 3600,

@@ -3,13 +3,14 @@
 PyTorch is not imported here: a dry run answers at once.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from model.config import TrainConfig
 from pipeline.errors import BY_FORCE, ConfigError, InputError, named
+from pipeline.records.checkpoint_folder import State
 from pipeline.records.manifest import require_manifest
 from pipeline.records.metrics import CorpusCounts
 
@@ -73,6 +74,25 @@ def expected_steps(config: TrainConfig, length: float) -> int | None:
     return min(most, config.steps or most)
 
 
+def require_words(config: TrainConfig, shards_know: bool, state: State, checkpoint: Path | None) -> None:
+    """Have the state count words from what a checkpoint has seen, or from 0.
+
+    Raises:
+        InputError: The shards or the checkpoint do not know them, and a setting needs it.
+    """
+    reason, path = "", checkpoint or Path()
+    if not shards_know:
+        path = Path(config.data.folders[0])
+        reason = f"the shards do not know their words; make them again {BY_FORCE}, which writes the same bytes and "
+        reason += "counts the words"
+    elif checkpoint is not None and state.words is None:
+        reason = f"the checkpoint was saved before words were counted; train again {BY_FORCE}"
+    if reason and (key := next((key for key in ("words", "save_at_words") if getattr(config, key)), None)):
+        raise InputError(reason, key, path=path)
+    if not shards_know or checkpoint is None:
+        state.words = 0.0 if shards_know else None
+
+
 class WordCounter:
     """How many words of the text a run has seen, which may end it and asks for checkpoints.
 
@@ -80,80 +100,35 @@ class WordCounter:
     the words that `prepare` counted, and a run that resumes counts as if it had not stopped.
     """
 
-    def __init__(self, config: TrainConfig, known: bool):
-        """`known` says whether the shards know their words.
-
-        Raises:
-            InputError: they do not, and a setting needs it.
-        """
-        self._config = config
-        self.count: float | None = 0.0 if known else None
-        if not known:
-            self._refuse(
-                f"the shards do not know their words; make them again {BY_FORCE}, which writes the same bytes and "
-                "counts the words",
-                config.data.folders[0],
-            )
-
-    def resume(self, count: float | None, checkpoint: Path) -> None:
-        """Continue from what a checkpoint has seen.
-
-        Raises:
-            InputError: it does not know, and a setting needs it.
-        """
-        self.count = None if self.count is None else count
-        if count is None:
-            self._refuse(f"the checkpoint was saved before words were counted; train again {BY_FORCE}", checkpoint)
-
-    def _refuse(self, reason: str, path: object) -> None:
-        """Raise if a setting needs the number of words."""
-        for key in ("words", "save_at_words"):
-            if getattr(self._config, key):
-                raise InputError(reason, key, path=path)
+    def __init__(self, config: TrainConfig, state: State):
+        """`state` has the number: None, if it is not known."""
+        self._limit, self._marks, self._state = config.words, config.save_at_words, state
 
     def add(self, batch: "GlobalBatch") -> list[float]:
         """Count a batch; returns the marks of `save_at_words` that it reaches.
 
         The last step also reaches a mark just above it, such as the limit of words itself.
         """
-        if self.count is None or batch.words is None:
-            self.count = None
+        before = self._state.words
+        if before is None or batch.words is None:
+            self._state.words = None
             return []
-        before, self.count = self.count, self.count + batch.words
-        reached = self.count / NEAR if batch.last else self.count
-        return [mark for mark in self._config.save_at_words if before < mark <= reached]
+        self._state.words = now = before + batch.words
+        reached = now / NEAR if batch.last else now
+        return [mark for mark in self._marks if before < mark <= reached]
 
-    def say_passed(self, kept: set[float], say: Callable[[str], None]) -> None:
-        """Say which marks were passed before they were set: a resumed run does not go back for them."""
-        marks = [0.0, *self._config.save_at_words] if self._config.save_at_words else []
-        passed = [mark for mark in marks if mark <= (self.count or 0.0) and mark not in kept]
-        if self.count and passed:
-            shown = ", ".join(f"{mark:,.0f}" for mark in passed)
-            say(f"warning: save_at_words: resumed after {self}so without checkpoints at {shown}")
+    def passed(self, kept: set[float]) -> list[float]:
+        """Return the marks that were passed before they were set: a resumed run does not go back for them."""
+        marks = [0.0, *self._marks] if self._marks and self._state.words else []
+        return [mark for mark in marks if mark <= (self._state.words or 0.0) and mark not in kept]
 
-    def check_end(self, step: int, say: Callable[[str], None]) -> None:
-        """Say which marks a run that ended after `step` did not reach.
-
-        Raises:
-            InputError: a limit ended it before its first step.
-        """
-        config = self._config
-        if not step:
-            key = "words" if config.epochs is None else "epochs"
-            raise InputError(
-                f"ends the run before its first step of {config.batch_size:,} samples; raise it, or lower batch_size",
-                key,
-                getattr(config, key),
-            )
-        if self.count is not None:
-            missed = [mark for mark in config.save_at_words if mark > self.count / NEAR]
-            if missed:
-                marks = ", ".join(f"{mark:,.0f}" for mark in missed)
-                say(f"warning: save_at_words: after {self}the run ended before {marks}")
+    def missed(self) -> list[float]:
+        """Return the marks that a run which has ended did not reach."""
+        return [mark for mark in self._marks if self._state.words is not None and mark > self._state.words / NEAR]
 
     def until_limit(self, batches: "Iterable[GlobalBatch]") -> "Iterator[GlobalBatch]":
         """Yield batches that do not pass the limit of words, if there is one; the last says so."""
-        ready, count, limit = None, self.count, self._config.words
+        ready, count, limit = None, self._state.words, self._limit
         for batch in batches:
             if limit is not None and count is not None and batch.words is not None:
                 count += batch.words
@@ -165,6 +140,13 @@ class WordCounter:
         if ready is not None:
             yield replace(ready, last=True)
 
-    def __str__(self) -> str:
-        """Say how many, for a line with other figures; nothing if unknown."""
-        return "" if self.count is None else f"{self.count:,.0f} words, "
+
+def require_steps(config: TrainConfig, step: int) -> None:
+    """Raise InputError if a limit ended a run before its first step."""
+    if not step:
+        key = "words" if config.epochs is None else "epochs"
+        raise InputError(
+            f"ends the run before its first step of {config.batch_size:,} samples; raise it, or lower batch_size",
+            key,
+            getattr(config, key),
+        )

@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import Self
 
 from model.config import ScheduleConfig, TrainConfig
+from pipeline.records.retention import Retention
 
 
 @dataclass(frozen=True)
@@ -88,6 +89,18 @@ class Schedule:
                 return
             yield number, first, size
             first += size
+
+
+def retention_of(config: TrainConfig, steps: int) -> Retention:
+    """Return which checkpoints a training writes and keeps."""
+    return Retention(
+        keep=config.keep,
+        save_every=config.save_every,
+        keep_every=config.keep_every,
+        stable=Schedule.of(config, steps).steps_before_decay,
+        keep_best=config.keep_best,
+        marks=len(config.save_at_words),
+    )
 
 
 def share_at(shares: Sequence[float], step: int, steps: int) -> float:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from model.config import TrainConfig
 from model.training import cost
 from model.training import estimate as training
+from model.training.schedule import retention_of
 from pipeline.config import ConvertConfig, PrepareConfig, RunConfig, VocabConfig
 from pipeline.console.formatting import WARNING
 from pipeline.errors import ConfigError, InputError, Restart, StoreError, UserError
@@ -51,7 +52,7 @@ def estimate_stages(config: RunConfig, nodes: Nodes) -> dict[str, Estimate]:
                     settings, model, None, ranks or 1, node.done, lengths, timed=bool(ranks) and local, gpu=gpu
                 )
                 weights = training.WEIGHTS * cost.parameters(training.assume_vocabulary(model))
-                marked = training.count_milestones(settings)
+                marked = retention_of(settings, 1).count_marked()
         elif isinstance(settings, ConvertConfig) and gpu is not None and weights:
             found[node.name] = Estimate(None, disk=weights * (marked if settings.checkpoints else 1))
     return found

@@ -1,4 +1,4 @@
-"""The folders of checkpoints: layout, state, what is intact, and what is kept; without PyTorch.
+"""The folders of checkpoints: layout, state, and what is intact; without PyTorch.
 
 A checkpoint is a folder `checkpoints/RUN/step-NNNNNNNN` of a train stage, RUN being the first
 letters of its fingerprint. It holds `model.safetensors` (fp32 weights by name),
@@ -17,7 +17,6 @@ from typing import Any
 from pipeline.errors import InputError
 from pipeline.records.manifest import Manifest
 from pipeline.storage import strict_json
-from pipeline.storage.atomic import remove_leftovers, write_text
 from pipeline.storage.checksums import sha256
 
 FORMAT = "checkpoint/2"
@@ -31,7 +30,7 @@ RUNS = "checkpoints"  # the folder of a stage that has them
 FILE = re.compile(rf"({RUNS}/([^/]+)/step-(\d+))/[^/]+")
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(kw_only=True)
 class State:
     """Position of a run; with weights and moments, everything that its next step depends on."""
 
@@ -58,6 +57,16 @@ class State:
     def updates(self) -> int:
         """Return the number of updates applied to the optimizer's state."""
         return self.carried + self.step - self.skipped
+
+    @property
+    def best_step(self) -> int | None:
+        """Return the step of the best held-out figures."""
+        return int(self.best["step"]) if self.best else None
+
+    @property
+    def best_figures(self) -> dict[str, float]:
+        """Return the best held-out figures."""
+        return {key: value for key, value in self.best.items() if key != "step"}
 
 
 Checkpoint = tuple[Path, State]
@@ -128,29 +137,6 @@ def find_newest(folder: Path) -> Checkpoint | None:
         except InputError as error:
             print(f"warning: {error}; trying the previous checkpoint", flush=True)
     return None
-
-
-def prune(last: Path, keep: int, keep_every: int | None = None, stable: int = 0) -> None:
-    """Name the newest; remove what killed writers left, and all but the last `keep` and each `keep_every`-th.
-
-    The last of the first `stable` steps stays too, as a longer training can continue from it, and
-    the best of each that does. Those kept for their words do not count. `last` is the checkpoint
-    that was just written. Any after it are damaged: it was not resumed from them.
-    """
-    found = steps(last.parent)
-    good = [step for step in found if step <= int(last.name.removeprefix("step-"))]
-    plain = [step for step in good if milestone_words(found[step]) is None]
-    spare = {step for step in plain[:-keep] if keep_every is None or step % keep_every}
-    apart = {max((step for step in plain if step <= stable), default=0)} & set(plain[:-keep])
-    best = {path for step in good if step not in spare - apart for path in best_of(found[step])}
-    apart |= {step for step in plain[:-keep] if found[step] in best}
-    for step, path in found.items():
-        if step not in good or step in spare - apart:
-            remove(path)
-    write_text(last.parent / LATEST, f"{last.name}\n")
-    if apart:
-        write_text(last.parent / PINNED, "".join(f"{name_of(step)}\n" for step in plain if step in apart))
-    remove_leftovers(last.parent)
 
 
 def milestone_words(path: Path) -> float | None:

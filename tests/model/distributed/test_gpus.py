@@ -66,12 +66,12 @@ def test_a_node_whose_driver_is_too_old_is_refused_with_the_one_that_is_needed(m
 
 def test_training_joins_no_group_without_them(monkeypatch):
     from model.distributed.rank_card import RankCard
-    from model.training import deepspeed_engine
+    from model.training import engine
 
     monkeypatch.setenv("BERT_GPUS", "2")
     card = RankCard(run="r", out="o", host="h", world=1, fingerprint="f", versions={}, settings={}, code={})
     with refused(ConfigError, key="BERT_GPUS"):
-        deepspeed_engine.start_world(card, None)
+        engine.start_world(card, None)
     assert not torch.distributed.is_initialized()
 
 

@@ -18,7 +18,8 @@ from model.training import checkpoint
 from model.training.checkpoint import write
 from pipeline.errors import InputError
 from pipeline.records import checkpoint_folder
-from pipeline.records.checkpoint_folder import find_newest, name_of, prune
+from pipeline.records.checkpoint_folder import find_newest, name_of
+from pipeline.records.retention import Retention
 from tests.support.finished import state
 from tests.support.refusals import refused
 
@@ -38,7 +39,7 @@ def save_without_end(folder):
     step = found[1].step if found else 0
     while True:
         step += 1
-        prune(write(folder, state(step), *tensors(step)), 2)
+        Retention(2).prune(write(folder, state(step), *tensors(step)))
 
 
 @pytest.mark.slow
@@ -60,7 +61,7 @@ def test_a_process_killed_while_it_saves_leaves_a_good_checkpoint(tmp_path, mome
         assert torch.equal(held.weight(name), torch.full(shape, float(whole.step)))
         for key in ADAM:
             assert torch.equal(held.moment(key, name), torch.full(shape, -float(whole.step)))
-    prune(write(tmp_path, state(whole.step + 1), *tensors(whole.step + 1)), 2)
+    Retention(2).prune(write(tmp_path, state(whole.step + 1), *tensors(whole.step + 1)))
     assert (tmp_path / "latest").read_text().strip() == name_of(whole.step + 1)
     assert not list(tmp_path.glob(".*")), "what the crash left is gone"
 
@@ -70,7 +71,7 @@ def test_prune_removes_what_killed_writers_left(tmp_path):
     (tmp_path / ".step-00000002.tmp").mkdir()
     (tmp_path / ".step-00000002.tmp" / checkpoint_folder.WEIGHTS).write_bytes(b"half")
     (tmp_path / ".latest.0f7957ab.tmp").write_text("")
-    prune(kept, 2)
+    Retention(2).prune(kept)
     assert sorted(tmp_path.iterdir()) == [tmp_path / "latest", kept]
 
 
@@ -80,7 +81,7 @@ def test_the_checkpoint_that_was_written_outlives_damaged_ones_after_it(tmp_path
         (tmp_path / name_of(step) / checkpoint_folder.WEIGHTS).write_bytes(b"damaged")
     write(tmp_path, state(3), *tensors(3))
     path = write(tmp_path, state(4), *tensors(4))
-    prune(path, 1)
+    Retention(1).prune(path)
     assert list(checkpoint_folder.steps(tmp_path).values()) == [path]
 
 
@@ -126,7 +127,7 @@ def test_the_checksums_are_those_of_sha256sum(tmp_path):
 def test_the_last_ones_and_every_so_many_are_kept(tmp_path):
     for step in range(2, 14, 2):
         (tmp_path / name_of(step)).mkdir()
-    prune(tmp_path / name_of(12), 2, keep_every=4)
+    Retention(2, keep_every=4).prune(tmp_path / name_of(12))
     assert list(checkpoint_folder.steps(tmp_path)) == [4, 8, 10, 12]
 
 
@@ -134,7 +135,7 @@ def test_those_kept_for_their_words_do_not_count_among_the_last_ones(tmp_path):
     for step in range(1, 8):
         mark = 1e6 if step in (2, 6, 7) else None
         write(tmp_path, dataclasses.replace(state(step), mark=mark), *tensors(step))
-    prune(tmp_path / name_of(7), 3)
+    Retention(3).prune(tmp_path / name_of(7))
     kept = [path.name for path in checkpoint_folder.steps(tmp_path).values()]
     assert kept == [name_of(step) for step in (2, 3, 4, 5, 6, 7)]
     path, last = checkpoint_folder.locate(tmp_path / name_of(7))
@@ -145,7 +146,7 @@ def test_the_best_of_each_that_stays_does_too_and_is_not_averaged(tmp_path):
     for step in range(10, 100, 10):
         best = {"step": 50 if step >= 50 else 10, "loss": 1.0}
         path = write(tmp_path, dataclasses.replace(state(step), best=best), {"w": torch.full((2,), float(step))}, {})
-        prune(path, 2, stable=25)
+        Retention(2, stable=25).prune(path)
     assert list(checkpoint_folder.steps(tmp_path)) == [10, 20, 50, 80, 90]
     last = checkpoint_folder.locate(tmp_path / name_of(90))
     assert checkpoint.average(*last, 2)[1] == [80, 90]
@@ -155,7 +156,7 @@ def test_the_last_one_before_the_decay_stays_and_is_not_averaged(tmp_path):
     kept = []
     for step in range(10, 100, 10):
         path = write(tmp_path, state(step), {"w": torch.full((2,), float(step))}, {})
-        prune(path, 2, stable=45)
+        Retention(2, stable=45).prune(path)
         kept.append([int(other.name[-3:]) for other in checkpoint_folder.steps(tmp_path).values()])
     assert kept[2:7] == [[20, 30], [30, 40], [40, 50], [40, 50, 60], [40, 60, 70]]
     assert (tmp_path / checkpoint_folder.PINNED).read_text() == f"{name_of(40)}\n"

@@ -6,7 +6,7 @@ import torch
 from model.config import ComputeConfig, TrainConfig
 from model.distributed.world import World
 from model.encoders.device import has_compiler
-from model.training.deepspeed_engine import compiles
+from model.training.deepspeed_config import compiles
 from pipeline.errors import ConfigError
 from tests.support.refusals import refused
 

@@ -10,7 +10,7 @@ from torch.distributed import distributed_c10d
 
 from model.config import TrainConfig
 from model.distributed import rank_card
-from model.training import deepspeed_engine, deepspeed_patches
+from model.training import deepspeed_patches, engine
 from pipeline.errors import Exit, InputError
 
 PATCHES = "model/training/deepspeed_patches.py"
@@ -20,7 +20,7 @@ PATCHES = "model/training/deepspeed_patches.py"
 def test_another_version_is_refused_at_the_start(version, monkeypatch):
     monkeypatch.setattr(deepspeed, "__version__", version)
     with pytest.raises(InputError) as raised:
-        deepspeed_engine.start_world(rank_card.describe(TrainConfig(out="out"), ""), 1)
+        engine.start_world(rank_card.describe(TrainConfig(out="out"), ""), 1)
     assert raised.value.code == Exit.USER
     assert f"pip install deepspeed=={deepspeed_patches.VERSION}" in str(raised.value)
 

@@ -11,7 +11,7 @@ from model.distributed.world import World
 from model.encoders.architectures import build_model
 from model.encoders.encoder import MaskedHead, prepare_for
 from model.training import cost
-from model.training.deepspeed_engine import deepspeed_config
+from model.training.deepspeed_config import deepspeed_config
 from model.training.step_metrics import losses
 from pipeline.cli.conf_files import CONF
 from tests.model.encoders.test_bert import VOCAB, ragged, small

@@ -9,7 +9,7 @@ import torch
 
 from model.optim.build import ADAM
 from model.training import checkpoint
-from model.training.deepspeed_engine import load_state
+from model.training.engine import require_moments
 from pipeline.common.ports import free_port
 from pipeline.errors import InputError
 from tests.model.conftest import printed
@@ -30,15 +30,7 @@ def test_an_optimizer_of_one_moment_resumes_at_any_stage(root, tmp_path):
             np.testing.assert_allclose(run[name], values, atol=1e-6, err_msg=f"{pair} {name}")
 
 
-class _Engine:
-    """The part of DeepSpeed's engine that is looked at before anything is changed."""
-
-    def __init__(self):
-        self.optimizer = torch.optim.AdamW([torch.nn.Parameter(torch.zeros(2))])
-        self.moments = {"w": ADAM}
-
-
 def test_the_moments_of_another_optimizer_are_refused(tmp_path):
     path = checkpoint.write(tmp_path, finished.state(1), {"w": torch.zeros(2)}, {"velocity.w": torch.zeros(2)})
     with refused(InputError, key="optimizer", path=str(path)):
-        load_state(_Engine(), checkpoint.Tensors(path), 1)
+        require_moments({"w": ADAM}, checkpoint.Tensors(path))

@@ -1,9 +1,7 @@
 """Training counts the words of the text: exactly over epochs and resumes, and ends by them."""
 
 import json
-import re
 import shutil
-from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -187,34 +185,29 @@ def test_shards_without_words_train_unless_a_setting_needs_them(work, tmp_path):
 
 
 def seen_after(config, words):
-    """The marks that each step of a run reaches whose batches have so many words."""
-    seen = WordCounter(config, known=True)
+    """The counter and the state after a run whose batches have so many words, and the marks that each step reaches."""
+    state = finished.state(0, words=0.0)
+    seen = WordCounter(config, state)
     batches = (GlobalBatch([], 0, 1, number) for number in words)
-    return seen, [seen.add(batch) for batch in seen.until_limit(batches)]
+    return seen, state, [seen.add(batch) for batch in seen.until_limit(batches)]
 
 
 def test_the_last_step_reaches_the_limit_of_words_which_it_may_not_pass():
     config = TrainConfig(words=1000, save_at_words=[500, 1000, 5000])
-    seen, reached = seen_after(config, [99.0] * 20)
-    assert seen.count == 990
+    seen, state, reached = seen_after(config, [99.0] * 20)
+    assert state.words == 990
     assert reached == [[]] * 5 + [[500]] + [[]] * 3 + [[1000]]
-    said: list[str] = []
-    seen.check_end(10, said.append)
-    assert re.findall(r"[\d,]*\d", said[0]) == ["990", "5,000"]
-    seen, reached = seen_after(config, [99.0] * 7)  # ended by its steps, far from the next mark
-    assert reached[-1] == []
+    assert seen.missed() == [5000]
+    assert seen_after(config, [99.0] * 7)[2][-1] == [], "ended by its steps, far from the next mark"
 
 
 def test_marks_that_a_resumed_run_has_passed_are_named():
-    seen = WordCounter(TrainConfig(words=1000, save_at_words=[100, 200, 500, 900]), known=True)
-    said: list[str] = []
-    seen.say_passed(set(), said.append)
-    assert said == [], "a start at 0 passes none"
-    seen.resume(510.0, Path("step-1"))
-    seen.say_passed({200.0}, said.append)
-    assert re.findall(r"[\d,]*\d", said[0]) == ["510", "0", "100", "500"]
-    seen.say_passed({0.0, 100.0, 200.0, 500.0}, said.append)
-    assert len(said) == 1
+    config, state = TrainConfig(words=1000, save_at_words=[100, 200, 500, 900]), finished.state(0, words=0.0)
+    seen = WordCounter(config, state)
+    assert seen.passed(set()) == [], "a start at 0 passes none"
+    state.words = 510.0
+    assert seen.passed({200.0}) == [0, 100, 500]
+    assert seen.passed({0.0, 100.0, 200.0, 500.0}) == []
 
 
 def test_names_of_checkpoints_differ_as_their_words_do():
@@ -224,16 +217,15 @@ def test_names_of_checkpoints_differ_as_their_words_do():
 
 
 def test_a_limit_below_the_first_step_is_refused():
-    seen, reached = seen_after(TrainConfig(words=50), [99.0])
+    _, state, reached = seen_after(TrainConfig(words=50), [99.0])
     assert reached == []
     with refused(InputError, key="words"):
-        seen.check_end(0, print)
+        run_length.require_steps(TrainConfig(words=50), state.step)
 
 
 def test_a_limit_of_epochs_below_the_first_step_is_named_next_to_one_of_words():
-    seen, _ = seen_after(TrainConfig(words=10**9, epochs=1), [])
     with pytest.raises(InputError) as raised:
-        seen.check_end(0, print)
+        run_length.require_steps(TrainConfig(words=10**9, epochs=1), 0)
     assert "epochs=1" in str(raised.value)
 
 

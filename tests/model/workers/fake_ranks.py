@@ -22,8 +22,8 @@ from model.config import ModelConfig, OptimizerConfig, TrainConfig
 from model.distributed.world import World
 from model.encoders.architectures import build_model
 from model.optim.zero_layout import layouts
-from model.training import deepspeed_engine
-from model.training.deepspeed_engine import FP32
+from model.training.deepspeed_config import FP32
+from model.training.engine import Engine
 from model.training.step_metrics import losses
 from tests.model.encoders.test_bert import VOCAB, ragged
 
@@ -54,7 +54,7 @@ def looked_at(stage: int, rank: int) -> dict[str, Any]:
     module = build_model(SIZE)
     weights = {name: p.detach().bfloat16().float() for name, p in module.named_parameters()}
     world = World(rank, WORLD, torch.device("cpu"))
-    engine = deepspeed_engine.build_engine(module, config, world)
+    engine = Engine(module, config, world).deepspeed
     found = {
         "case": [stage, rank],
         "parameters": sum(w.numel() for w in weights.values()),

@@ -19,8 +19,9 @@ from model.config import OptimizerConfig, TrainConfig
 from model.distributed import rank_card
 from model.distributed.world import World
 from model.encoders.architectures import build_model
-from model.training import deepspeed_engine, deepspeed_patches
-from model.training.deepspeed_engine import FP32
+from model.training import deepspeed_config, deepspeed_patches
+from model.training import engine as engines
+from model.training.deepspeed_config import FP32
 from model.training.step_metrics import losses
 from tests.model.encoders.test_bert import ragged, small
 
@@ -60,11 +61,11 @@ def trained(case: tuple[int, int], flat: bool, world: World) -> dict[str, Any]:
         optimizer=OptimizerConfig(name="adamw"),
         deepspeed={"zero_optimization": zero, **FP32},
     )
-    room: Any = deepspeed_engine
-    room.ONLY_ON_GPUS = ()  # a bucket's size is for GPUs
+    room: Any = engines
+    deepspeed_config.ONLY_ON_GPUS = ()  # type: ignore[assignment]  # a bucket's size is for GPUs
     room.install_flat_gradients = deepspeed_patches.install_flat_gradients if flat else lambda *_: None
     torch.manual_seed(0)
-    engine = deepspeed_engine.build_engine(WithUnused(), config, world)
+    engine = engines.Engine(WithUnused(), config, world).deepspeed
     norms, calls = [], 0
     for step in range(4):
         for number in range(micro_batches):
@@ -82,7 +83,7 @@ def trained(case: tuple[int, int], flat: bool, world: World) -> dict[str, Any]:
 
 def main() -> None:
     config = TrainConfig(out="out")
-    world = deepspeed_engine.start_world(rank_card.describe(config, ""), 1, 600.0, 600.0)
+    world = engines.start_world(rank_card.describe(config, ""), 1, 600.0, 600.0)
     found = {}
     for name, case in CASES.items():
         ours, theirs = (trained(case, flat, world) for flat in (True, False))

@@ -16,7 +16,8 @@ os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": sys.argv[1]}
 
 from model.config import ComputeConfig, OptimizerConfig, TrainConfig
 from model.distributed.rank_card import RankCard
-from model.training import checkpoint, deepspeed_engine
+from model.training import checkpoint
+from model.training import engine as engines
 from tests.support import finished
 
 
@@ -53,7 +54,7 @@ def engine_at(stage: int, world, weights=None):
         compute=ComputeConfig(),
         deepspeed={"zero_optimization": {"stage": stage}},
     )
-    return deepspeed_engine.build_engine(module, config, world)
+    return engines.Engine(module, config, world)
 
 
 def train(engine, first: int, steps: int) -> None:
@@ -64,19 +65,19 @@ def train(engine, first: int, steps: int) -> None:
         engine.step()
 
 
-deepspeed_engine.build_optimizer = build
+engines.build_optimizer = build
 folder = Path(sys.argv[2])
 card = RankCard(run="r", out=sys.argv[2], host="h", world=1, fingerprint="f", versions={}, settings={}, code={})
-world = deepspeed_engine.start_world(card, 1, 60.0, 60.0)
+world = engines.start_world(card, 1, 60.0, 60.0)
 for pair in sys.argv[3:]:
     before, after = map(int, pair.split(","))
     engine = engine_at(before, world)
     train(engine, 0, 3)
-    weights, moments = deepspeed_engine.gather_state(engine)
+    weights, moments = engine.state_dict()
     assert {key.partition(".")[0] for key in moments} == {"velocity"}
     path = checkpoint.write(folder / pair, finished.state(3), weights, moments)
     engine = engine_at(after, world, weights)
-    deepspeed_engine.load_state(engine, checkpoint.Tensors(path), 3)
+    engine.load_state_dict(checkpoint.Tensors(path), 3)
     train(engine, 3, 2)
-    weights, _ = deepspeed_engine.gather_state(engine)
+    weights, _ = engine.state_dict()
     print(json.dumps({name: tensor.tolist() for name, tensor in weights.items()}))

@@ -14,7 +14,7 @@ from model.config import OptimizerConfig, TrainConfig, deepspeed_keys
 from model.distributed import rank_card
 from model.distributed.world import World
 from model.encoders.architectures import build_model
-from model.training import deepspeed_engine
+from model.training import engine as engines
 from model.training.step_metrics import losses
 from tests.model.encoders.test_bert import ragged, small
 
@@ -32,9 +32,8 @@ def engine_after_a_step(zero: dict[str, Any], precision: str, world: World) -> A
         deepspeed={"zero_optimization": zero},
     )
     torch.manual_seed(0)
-    engine = deepspeed_engine.build_engine(build_model(small()), config, world)
+    engine = engines.Engine(build_model(small()), config, world)
     given = ragged([20, 31])
-    engine.set_gradient_accumulation_boundary(True)
     masked, pair, _ = losses(*engine(given), given)
     engine.backward(masked + pair)
     engine.step()
@@ -51,7 +50,7 @@ def damage(engine: Any, world: World, weight: float) -> None:
 def ending(engine: Any) -> str:
     """Return what gathering raises, if anything."""
     try:
-        deepspeed_engine.gather_state(engine)
+        engine.state_dict()
     except (RuntimeError, FloatingPointError) as error:
         return type(error).__name__
     return ""
@@ -59,7 +58,7 @@ def ending(engine: Any) -> str:
 
 def main() -> None:
     card = rank_card.describe(TrainConfig(out="out"), "")
-    world = deepspeed_engine.start_world(card, 1, 600.0, 600.0)
+    world = engines.start_world(card, 1, 600.0, 600.0)
     deepspeed_keys.keys()["fixed"].pop("zero_optimization.round_robin_gradients")
     deepspeed_keys.keys()["harmless"].append("zero_optimization.round_robin_gradients")
     found: dict[str, set[str]] = defaultdict(set)

@@ -21,8 +21,8 @@ from model.distributed import rank_card
 from model.distributed.world import World
 from model.optim.average import AVERAGE
 from model.optim.zero_layout import layouts
-from model.training import deepspeed_engine
-from model.training.deepspeed_engine import FP32
+from model.training import engine as engines
+from model.training.deepspeed_config import FP32
 from model.training.deepspeed_patches import is_linked
 
 MICRO_BATCHES = 128
@@ -56,15 +56,15 @@ def distance(stage: int, types: dict[str, Any], world: World) -> dict[str, Any]:
         ema=0.5,
         deepspeed=settings,
     )
-    engine, taken = deepspeed_engine.build_engine(Product(), config, world), list[bool]()
+    engine, taken = engines.Engine(Product(), config, world), list[bool]()
     engine.module.bias.register_post_accumulate_grad_hook(lambda bias: taken.append(bias.grad is None))
-    owned = torch.tensor(sum(piece.size for one in layouts(engine).values() for piece in one.pieces))
+    owned = torch.tensor(sum(piece.size for one in layouts(engine.deepspeed).values() for piece in one.pieces))
     dist.all_reduce(owned)
     draws = torch.Generator().manual_seed(world.rank)
     given = [torch.rand(8, 8, generator=draws).add(0.5).bfloat16() for _ in range(MICRO_BATCHES)]
     for number, x in enumerate(given, start=1):
-        engine.set_gradient_accumulation_boundary(number == MICRO_BATCHES)
-        engine.backward(engine(x))
+        engine.deepspeed.set_gradient_accumulation_boundary(number == MICRO_BATCHES)
+        engine.deepspeed.backward(engine(x))
         if number == MICRO_BATCHES:
             found = safe_get_full_grad(engine.module.weight).float()
         engine.step()
@@ -74,7 +74,7 @@ def distance(stage: int, types: dict[str, Any], world: World) -> dict[str, Any]:
     error = ((found - exact).abs() / exact).max().item()
     return {
         "error": error,
-        "wrapper": type(engine.optimizer).__name__,
+        "wrapper": type(engine.state.wrapper).__name__,
         "taken": all(taken),
         "owned": int(owned),
         "links": links(engine) if stage in (1, 2) else None,
@@ -85,14 +85,13 @@ def distance(stage: int, types: dict[str, Any], world: World) -> dict[str, Any]:
 
 def step(engine: Any) -> None:
     """Take one of a micro-batch of ones."""
-    engine.set_gradient_accumulation_boundary(True)
     engine.backward(engine(torch.ones(8, 8, dtype=next(engine.module.parameters()).dtype)))
     engine.step()
 
 
 def gathered(engine: Any) -> list[dict[str, Tensor]]:
     """Return the weights and moments, on all ranks."""
-    found = [deepspeed_engine.gather_state(engine, compare=False)]
+    found = [engine.state_dict(compare=False)]
     dist.broadcast_object_list(found)
     return list(found[0])
 
@@ -106,10 +105,10 @@ def averaged(engine: Any, after_others: bool) -> bool:
     for state in (weights, {name: moments[f"{AVERAGE}.{name}"] for name in weights}):
         (plain := Product()).load_state_dict(state)
         right.append(plain.to(engine.module.bias.dtype)(x).item())
-    engine.eval()
+    engine.train(False)
     with torch.no_grad():
         found = [engine(x).item()] if after_others else []
-        with deepspeed_engine.averaged_weights(engine):
+        with engine.averaged_weights():
             found.append(engine(x).item())
         found += [engine(x).item()] if after_others else []
     return right[0] != right[1] and found == ([*right, right[0]] if after_others else right[1:])
@@ -122,26 +121,26 @@ def loaded(engine: Any) -> bool:
         tensor.copy_(torch.arange(tensor.numel()).view_as(tensor) + number)
     names = {tuple(name.split(".")) for name in moments}
     file: Any = SimpleNamespace(weight=weights.get, moments=names, moment=lambda *name: moments[".".join(name)])
-    if not engine.zero_optimization_stage():
+    if not engine.stage:
         engine.module.load_state_dict(weights)
-    deepspeed_engine.load_state(engine, file, 1)
+    engine.load_state_dict(file, 1)
     pairs = zip((weights, moments), gathered(engine), strict=True)
     return all(one.keys() == other.keys() and all(torch.equal(one[k], other[k]) for k in one) for one, other in pairs)
 
 
 def links(engine: Any) -> list[bool]:
     """Return whether weights are the optimizer's: after a step, when moved, and a step later."""
-    weight, found = engine.module.weight, [is_linked(engine.optimizer, 0)]
+    weight, found = engine.module.weight, [is_linked(engine.state.wrapper, 0)]
     weight.data = weight.data.clone()
-    found.append(is_linked(engine.optimizer, 0))
+    found.append(is_linked(engine.state.wrapper, 0))
     before = weight.detach().clone()
     step(engine)
-    return [*found, is_linked(engine.optimizer, 0), not torch.equal(weight, before)]
+    return [*found, is_linked(engine.state.wrapper, 0), not torch.equal(weight, before)]
 
 
 def main() -> None:
     config = TrainConfig(out="out")
-    world = deepspeed_engine.start_world(rank_card.describe(config, ""), 1, 600.0, 600.0)
+    world = engines.start_world(rank_card.describe(config, ""), 1, 600.0, 600.0)
     found = {name: distance(*case, world) for name, case in CASES.items()}
     if world.rank == 0:
         print(json.dumps(found), flush=True)

@@ -31,6 +31,7 @@ from pipeline.config import ConvertConfig
 from pipeline.errors import StoreError
 from pipeline.records import checkpoint_folder
 from pipeline.records.manifest import Manifest, Result
+from pipeline.records.retention import Retention
 from pipeline.stages import fingerprints, stage
 from pipeline.storage import lease, places
 from pipeline.storage.stores.client import ANY
@@ -244,7 +245,7 @@ class World:
         state = finished.state(step, mark=MARKS.get(step), first_steps=first_steps.hash_of(step))
         path = checkpoint.write(run, state, {"number": torch.tensor([number])}, {})
         stable = Schedule(SCHEDULE, TRAININGS[name][1]).steps_before_decay
-        checkpoint_folder.prune(path, KEEP, None, stable)
+        Retention(KEEP, stable=stable).prune(path)
 
     def convert(self, source: str, out: str, machine: str) -> Manifest:
         """Copy the number of a training's result, or of a converted folder."""

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
@@ -19,7 +19,8 @@ from model.loader.shard_files import ShardFiles
 from model.loader.sources import LOCAL, CachedShards
 from model.training import device_peak, extending, initial_weights, micro_batch, provenance, run_length
 from model.training.checkpoint import Tensors
-from model.training.deepspeed_engine import build_engine, compiles, load_state, restore_scale, start_world
+from model.training.deepspeed_config import compiles
+from model.training.engine import Engine, start_world
 from pipeline.common import counter_rng
 from pipeline.common.schema import check
 from pipeline.errors import BY_FORCE, InputError
@@ -67,12 +68,24 @@ class Plan:
         )
 
 
-class Session(NamedTuple):
-    """A plan with the samples of a micro-batch, and this rank among those that carry it out."""
+@dataclass(frozen=True)
+class Run:
+    """A training that is ready for its next step."""
 
-    plan: Plan
-    world: World
+    plan: Plan  # with the samples of a micro-batch
+    world: World  # this rank among those that carry it out
     peak: float  # TFLOP/s of the device
+    engine: Engine
+    state: State  # where it is, changed by each step
+    resumed: bool  # the state is that of a checkpoint of this training, which need not be saved again
+
+
+def set_up(plan: Plan, store: BackgroundUpload, beat: Beat, starting: Beat) -> Run:
+    """Join the other ranks and restore a state; errors are those of `join_ranks` and `restore`.
+
+    `starting` is called while others are waited for, `beat` when weights are loaded.
+    """
+    return restore(*join_ranks(plan, starting), store, beat)
 
 
 def plan_training(config: TrainConfig, out: Path, fingerprint: str, common: str, addresses: Mapping[str, str]) -> Plan:
@@ -101,8 +114,10 @@ def plan_training(config: TrainConfig, out: Path, fingerprint: str, common: str,
     )
 
 
-def join_ranks(plan: Plan, beat: Beat) -> Session:
-    """Meet the other ranks and verify the shards with them; `beat` is called for each shard.
+def join_ranks(plan: Plan, beat: Beat) -> tuple[Plan, World, float]:
+    """Meet the other ranks and verify the shards with them; return what `Run` begins with.
+
+    `beat` is called for each shard.
 
     Raises:
         ConfigError, InputError: A GPU, a setting or a shard is not as it must be.
@@ -117,27 +132,21 @@ def join_ranks(plan: Plan, beat: Beat) -> Session:
     config = micro_batch.resolve_micro_batch(config, plan.model, world, plan.longest)
     micro_batch.forget(plan.folder)
     peak = device_peak.tflops(world.device, config.precision)
-    return Session(dataclasses.replace(plan, config=config), world, peak)
+    return dataclasses.replace(plan, config=config), world, peak
 
 
-def restore(session: Session, store: BackgroundUpload, beat: Beat) -> tuple[Any, run_length.WordCounter, State, bool]:
+def restore(plan: Plan, world: World, peak: float, store: BackgroundUpload, beat: Beat) -> Run:
     """Build the engine and load the newest checkpoint, or the weights of `start`, if any.
-
-    With the engine comes where training continues: the words seen, the state, and whether that is
-    of a checkpoint of this training, which need not be saved again.
 
     Raises:
         InputError: They do not fit this training.
     """
-    plan, world, _ = session
     config, state, tensors, before = plan.config, plan.beginning, None, 0
     torch.manual_seed(int(counter_rng.key(config.seed, "initialise") >> 1))
     module = build_model(plan.model)
-    word_counter = run_length.WordCounter(config, plan.loader.words_per_token is not None)
     found = find_newest(plan, state.data, world.rank, store, beat)
     if found is not None:
         path, there = found
-        word_counter.resume(there.words, path)
         own = {key: getattr(state, key) for key in ("fingerprint", "model", "tokenizer")}
         state, tensors = dataclasses.replace(there, **own), Tensors(path)
         before = there.learnt or (provenance.learnt(config.start, plan.model.positions) if config.start else 0)
@@ -149,16 +158,18 @@ def restore(session: Session, store: BackgroundUpload, beat: Beat) -> tuple[Any,
         if config.start_optimizer:
             path, there = source.checkpoint()
             state, tensors = dataclasses.replace(state, carried=there.updates), Tensors(path)
+    shards_know = plan.loader.words_per_token is not None
+    run_length.require_words(config, shards_know, state, None if found is None else found[0])
     freeze(module, config.freeze)
     module.encoder.recompute = config.compute.recompute
     if compiles(config, world):
         module.encoder.compile_layers(world.device, TYPES[config.precision])
     state = dataclasses.replace(state, learnt=max(before, plan.shards[0].sequence_length))
-    engine = build_engine(module, config, world)
+    engine = Engine(module, config, world)
     if tensors is not None:
-        load_state(engine, tensors, state.updates)
-        restore_scale(engine.optimizer, state.loss_scale)
-    return engine, word_counter, state, found is not None
+        engine.load_state_dict(tensors, state.updates)
+        engine.load_scale(state.loss_scale)
+    return Run(plan, world, peak, engine, state, found is not None)
 
 
 def freeze(module: Any, layers: int | None) -> None:

@@ -5,7 +5,7 @@ import torch
 
 from model.config import ComputeConfig, OptimizerConfig, TrainConfig
 from model.distributed.world import World, ranks_of_this_node
-from model.training.deepspeed_engine import deepspeed_config
+from model.training.deepspeed_config import deepspeed_config
 from pipeline.errors import ConfigError
 
 ZERO = "deepspeed.zero_optimization"
