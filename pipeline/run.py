@@ -13,6 +13,7 @@ from pipeline.console import formatting, terminal
 from pipeline.errors import ConfigError, Exit, Restart, UserError
 from pipeline.orchestration import compose_run, estimates, graph, run_document, stage_commands, stage_keys
 from pipeline.orchestration.follow import Executor, StageFailed, announce_done, width_of
+from pipeline.orchestration.kinds import kind_of
 from pipeline.orchestration.kubernetes import KubernetesExecutor
 from pipeline.orchestration.local import LocalExecutor
 from pipeline.orchestration.run_document import Nodes, Run
@@ -93,7 +94,7 @@ def plan_run(config: RunConfig) -> tuple[Nodes, str]:
     if not config.executor.pods:
         graph.check_places(config, nodes)
     if config.executor.here:
-        nodes = [graph.require_push(node) for node in nodes]
+        nodes = [kind_of(node.name).with_push(node) for node in nodes]
     return nodes, estimates.line(estimates.estimate_stages(config, nodes), config)
 
 

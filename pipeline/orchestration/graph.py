@@ -4,36 +4,23 @@ Dependencies are inferred: a stage that reads a folder waits for the stage that 
 """
 
 import copy
-import dataclasses
 import os
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 
-from model.config import DataConfig, TrainConfig, check_length
-from model.tracking import wandb
-from model.training import extending
+from model.config import TrainConfig
 from pipeline.common.schema import set_key
-from pipeline.config import (
-    ConvertConfig,
-    EvaluateConfig,
-    PrepareConfig,
-    ReportConfig,
-    RunConfig,
-    StageConfig,
-    TasksConfig,
-    check,
-)
+from pipeline.config import ReportConfig, RunConfig, StageConfig, check
 from pipeline.console import terminal
 from pipeline.errors import ConfigError, InputError, UserError, writable
-from pipeline.evaluation import examples
+from pipeline.orchestration.kinds import kind_of
 from pipeline.orchestration.run_document import FORCED, Nodes, StageRecord
-from pipeline.records import checkpoint_folder
-from pipeline.records.manifest import MANIFEST, Manifest, require_manifest
+from pipeline.records.manifest import Manifest
 from pipeline.stages import fetch_inputs, fingerprints
 from pipeline.stages.fingerprints import Identity, pin
 from pipeline.stages.registry import type_of
-from pipeline.storage import places, strict_json
+from pipeline.storage import places
 
 OF_A_MODEL = ("convert", "evaluate")  # what a user adds to a run
 Names = list[str]  # of stages
@@ -61,8 +48,11 @@ def plan_graph(config: RunConfig) -> Nodes:
         found = add_seed_copies(config, found, stages_from_training(found, needs))
         needs = needs_of(found)
     check_force(config, found)
-    check_fit(found)
+    makers = makers_of(found)
+    for name, settings in found.items():
+        kind_of(name).check_fit(name, settings, makers)
     nodes: dict[str, StageRecord] = {}
+    offered: dict[str, int] = {}  # positions, by the folder of a model
     for name in sort_topologically(needs):
         before = {os.path.normpath(node.config.out): node.fingerprint for node in nodes.values()}
         kind, settings = type_of(name), found[name]
@@ -72,34 +62,31 @@ def plan_graph(config: RunConfig) -> Nodes:
         if name in config.force:  # what is there may be anything
             status: Status = (fingerprints.fingerprint(kind, settings, before)[0], FORCED, 0)
         else:
-            settings, status = reuse_positions(kind, settings, before, redone)
+            settings, status = reuse_settings(kind, settings, before, redone)
         fingerprint, reason, done = status
         found[name] = settings
         nodes[name] = StageRecord(
             name=name, kind=kind, config=settings, needs=needs[name], fingerprint=fingerprint, reason=reason, done=done
         )
-    check_positions(found)
+    for name in nodes:
+        offered[os.path.normpath(found[name].out)] = kind_of(name).positions(name, found[name], makers, offered)
     return list(nodes.values())
 
 
-def reuse_positions(
+def makers_of(found: Stages) -> dict[str, StageConfig]:
+    """Return the stages by the folders that they make."""
+    return {os.path.normpath(one.out): one for one in found.values()}
+
+
+def reuse_settings(
     kind: str, settings: StageConfig, known: fingerprints.Sources, redone: Names
 ) -> tuple[StageConfig, Status]:
-    """Return a stage's configuration and status, with the positions of the training there if these save steps.
-
-    `model.positions=0` asks for as many as the sequences need, and a model of more has them.
-    """
+    """Return a stage's configuration and status: those of a result that is there, if it would take it."""
     status = stage_status(kind, settings, fingerprints.fingerprint(kind, settings, known), redone)
-    fresh = status[1] is not None and not status[2]
-    if fresh and isinstance(settings, TrainConfig) and not settings.model.positions:
-        for run, step in dict(fetch_inputs.list_checkpoints(settings.out)).items():
-            folder = f"{settings.out}/{checkpoint_folder.RUNS}/{run}/{checkpoint_folder.name_of(step)}"
-            state = strict_json.own(places.at(f"{folder}/{checkpoint_folder.STATE}"))
-            there = dataclasses.replace(settings.model, positions=state.get("model", {}).get("positions", 0))
-            kept = dataclasses.replace(settings, model=there)
-            found = stage_status(kind, kept, fingerprints.fingerprint(kind, kept, known), redone)
-            if found[1] is None or found[2]:
-                return kept, found
+    for kept in kind_of(kind).known_before(settings) if status[1] is not None and not status[2] else ():
+        found = stage_status(kind, kept, fingerprints.fingerprint(kind, kept, known), redone)
+        if found[1] is None or found[2]:
+            return kept, found
     return settings, status
 
 
@@ -112,8 +99,10 @@ def stage_status(kind: str, settings: StageConfig, identity: Identity, redone: N
     present, fault = fingerprints.compare_manifest(kind, settings, fingerprint, sources)
     if present is not None and fault is None:
         return present.fingerprint, None, 0
-    done, begins = first_step(settings, fingerprint, sources)
-    reason = rerun_reason(present, settings, fault, sources, redone, begins) if present else f"not made yet{begins}"
+    done, begins = kind_of(kind).first_step(settings, fingerprint, sources)
+    reason = (
+        rerun_reason(kind, present, settings, fault, sources, redone, begins) if present else f"not made yet{begins}"
+    )
     return fingerprint, reason, done
 
 
@@ -136,19 +125,6 @@ def find_user_results(workdir: str, known: fingerprints.Sources) -> Names:
         else:
             terminal.say(f"{path} is of another model than this run's: not in the report until it has run again")
     return found
-
-
-def require_push(node: StageRecord) -> StageRecord:
-    """Return the node with what it uploads as a reason to run, if it does.
-
-    Its command sends what the hub does not have; the stages that read the folder stay as they are.
-    """
-    if not isinstance(node.config, ConvertConfig) or not node.config.push:
-        return node
-    there = [] if node.reason else [str(file).removeprefix(f"{node.out}/") for file in places.below(node.out)]
-    files = [name for name in there if name != MANIFEST] or ["README.md, config.json, weights, tokenizer's files"]
-    reason = f"uploads to {node.config.push} (private if new): {', '.join(files)}"
-    return dataclasses.replace(node, reason=f"{node.reason}; {reason}" if node.reason else reason)
 
 
 def check_force(config: RunConfig, stages: Iterable[str]) -> None:
@@ -175,73 +151,15 @@ def needs_of(found: Stages) -> Needs:
     return needs
 
 
-def check_fit(found: Stages) -> None:
-    """Raise ConfigError where a stage would refuse, maybe after hours, what another has made."""
-    made = {os.path.normpath(one.out): one for one in found.values()}
-    trained = {os.path.normpath(d) for one in found.values() if isinstance(one, TrainConfig) for d in one.data.folders}
-    learnt = (one for place, one in made.items() if place in trained or not trained)
-    share = min((one.validation_share for one in learnt if isinstance(one, PrepareConfig)), default=1.0)
-    for name, one in found.items():
-        if isinstance(one, TasksConfig) and one.validation_share > share:
-            problem = f"is more than prepare holds out, {share:g}: training would see the text of the tasks"
-            raise ConfigError(problem, f"{name}.validation_share", one.validation_share)
-        training = fingerprints.producer_of(one.train, made) if isinstance(one, ConvertConfig) else None
-        if isinstance(one, ConvertConfig) and isinstance(training, TrainConfig):
-            kept = training.ema is not None or not one.ema
-            check(kept, "the training keeps no average; set train.ema=0.999", f"{name}.ema", one.ema)
-            more = training.keep_every or training.save_at_words or Manifest.read(training.out)
-            enough = bool(more) or one.average <= training.keep
-            check(enough, f"the training keeps {training.keep}; set train.keep too", f"{name}.average", one.average)
-        if isinstance(one, TrainConfig) and "WANDB_MODE" in os.environ:
-            wandb.mode_of(one.tracking.mode)
-
-
-def check_positions(found: Stages) -> None:
-    """Raise ConfigError where sequences are longer than the positions of the model that will be made."""
-    made = {os.path.normpath(one.out): one for one in found.values()}
-    offered: dict[str, int] = {}  # by the folder of a training, then of what converts it
-    for name, one in found.items():
-        if isinstance(one, TrainConfig):
-            makers = (fingerprints.producer_of(folder, made) for folder in one.data.folders)
-            length = max(getattr(maker, "sequence_length", 0) for maker in makers)
-            if one.model.positions:
-                check_length(one.model, length, one.data, f"{name}.model.positions")
-            if one.start is None:
-                offered[os.path.normpath(one.out)] = one.model.positions or length
-    for one in (one for one in found.values() if isinstance(one, ConvertConfig)):
-        offered[os.path.normpath(one.out)] = fingerprints.producer_of(one.train, offered) or 0
-    for name, one in found.items():
-        most = fingerprints.producer_of(one.pretrained, offered) if isinstance(one, EvaluateConfig) else None
-        if isinstance(one, EvaluateConfig) and most and (one.sequence_length or 0) > most:
-            problem = f"the model will have {most} positions; set it so, or train.model.positions={one.sequence_length}"
-            raise ConfigError(problem, f"{name}.sequence_length", one.sequence_length)
-
-
 def check_places(config: RunConfig, nodes: Nodes) -> None:
-    """Raise InputError if an external input does not exist or `workdir` is not writable.
-
-    Also if the files of a task are missing in its folder, or a key of W&B: they are read after hours.
-
-    Raises:
-        ConfigError: `tracking.mode` is online and this machine, which will train, has no key.
-    """
-    makers = {os.path.normpath(node.config.out): node.config for node in nodes}
+    """Raise UserError if an external input does not exist, `workdir` is not writable, or a stage lacks something."""
+    makers = makers_of({node.name: node.config for node in nodes})
     for node in (one for one in nodes if one.reason):
-        if isinstance(node.config, TrainConfig):
-            check_shards(node.name, node.config.data, makers)
-            asked, key = node.config.tracking, f"{node.name}.tracking.mode"
-            kept = not config.executor.here or asked.name == "none" or asked.mode != "online" or wandb.has_key()
-            check(kept, "W&B has no key here; run wandb login, or set this to offline", key, asked.mode)
+        kind_of(node.name).check_places(node, config, makers)
         for key, path in fingerprints.inputs(node.config).items():
             made = fingerprints.producer_of(path, makers) is not None
             if not made and not places.is_folder(places.at(path)) and not places.matching(path):
                 raise InputError("does not exist; correct the path", key, path, where=f"stage {node.name}")
-            if made or key != "data" or not isinstance(node.config, EvaluateConfig) or fetch_inputs.in_store(path):
-                continue
-            try:
-                examples.check_files(path, node.config.task)
-            except UserError as error:
-                raise error.but(where=f"stage {node.name}") from error
     if fetch_inputs.in_store(config.workdir):
         return  # its lock has been written
     with writable(config.workdir, "workdir"), tempfile.TemporaryFile(dir=nearest_existing(config.workdir)):
@@ -254,16 +172,6 @@ def nearest_existing(folder: str) -> Path:
     while not os.path.exists(above):
         above = above.parent
     return above
-
-
-def check_shards(stage: str, data: DataConfig, makers: Mapping[str, StageConfig]) -> None:
-    """Raise UserError if a training lacks shards that no stage makes, or has no held-out ones."""
-    made = {folder: fingerprints.producer_of(folder, makers) for folder in (*data.folders, *data.validation)}
-    for folder in (folder for folder, maker in made.items() if maker is None):
-        require_manifest(folder, "prepare", f"{stage}.{data.key_of(folder)}")
-    shares = [getattr(made[folder], "validation_share", None) for folder in data.held_out.folders]
-    cure = f"holds nothing out; set it above 0, or {stage}.data.validation=[FOLDER]"
-    check(any(share != 0 for share in shares), cure, "prepare.validation_share", 0)
 
 
 def sort_topologically(needs: Needs) -> Names:
@@ -283,35 +191,19 @@ def sort_topologically(needs: Needs) -> Names:
     return done
 
 
-def first_step(config: StageConfig, fingerprint: str, sources: fingerprints.Sources) -> tuple[int, str]:
-    """Return the step after which a training continues, and the end of a sentence that says so."""
-    if not isinstance(config, TrainConfig) or not (found := fetch_inputs.list_checkpoints(config.out)):
-        return 0, ""
-    if steps := [step for run, step in found if run == checkpoint_folder.run_name(fingerprint)]:
-        return max(steps), f"; resumes after step {max(steps):,}"
-    if fetch_inputs.in_store(config.out):
-        return 0, "; has checkpoints of other settings"
-    common = fingerprints.partial_fingerprint(config, sources, extending.independent_keys(config))
-    if step := extending.step_in_common(config, common):
-        return step, f"; continues after step {step:,}"
-    kept = dataclasses.replace(config, keep_best=False)  # which compares all evaluations
-    common_of_kept = fingerprints.partial_fingerprint(kept, sources, extending.independent_keys(kept))
-    if config.keep_best and (step := extending.step_in_common(kept, common_of_kept)):
-        return 0, f"; starts at step 0, but after step {step:,} with train.keep_best=false"
-    made = Manifest.read(config.out)
-    if made and (spread := made.config.get("steps")):  # shares of all steps may be what differs
-        kept = dataclasses.replace(config, schedule=dataclasses.replace(config.schedule, spread_steps=spread))
-        if step := extending.step_in_common(kept, common):
-            return 0, f"; starts at step 0, but after step {step:,} with train.schedule.spread_steps={spread}"
-    return 0, f"; starts at step 0, as the checkpoint after step {found[-1][1]:,} has other first steps"
-
-
 def rerun_reason(
-    present: Manifest, config: StageConfig, fault: str | None, sources: fingerprints.Sources, redone: Names, begins: str
+    kind: str,
+    present: Manifest,
+    config: StageConfig,
+    fault: str | None,
+    sources: fingerprints.Sources,
+    redone: Names,
+    begins: str,
 ) -> str:
     """Return the reason why a stage has to run; `fault` is a file that has changed, `begins` of `first_step`."""
+    keep = kind_of(kind).how_to_keep(config)
     if redone:
-        return f"its input changes: {', '.join(redone)}{trained_again(config)}"
+        return f"its input changes: {', '.join(redone)}{keep}"
     if fault:
         return f"its file {fault} is missing or has changed"
     if changed := [key for key, value in sources.items() if present.inputs.get(key) != value]:
@@ -321,19 +213,11 @@ def rerun_reason(
         # Of a list, the folder says more than its place.
         names = {key: os.path.basename(paths[key]) if key[-1].isdigit() else key for key in changed}
         named = [names[key] if fingerprints.manifest_of(paths[key]) else names[key] + looks for key in changed]
-        return f"its input changed: {', '.join(named)}{trained_again(config)}"
+        return f"its input changed: {', '.join(named)}{keep}"
     corpus = getattr(config, "corpus", None)
     language = corpus.language if corpus is not None else ""
     settings = fingerprints.differences(fingerprints.changes(present.config, config), language)
     return f"settings changed: {settings}{begins}" if settings else "its code changed"
-
-
-def trained_again(config: StageConfig) -> str:
-    """Return the end of a sentence that says how to continue from a finished model whose text is now another."""
-    if not isinstance(config, TrainConfig) or config.start is not None:  # a later phase starts from what is new
-        return ""
-    keys = f"vocab.existing={config.data.vocab} model=auto train.start={config.out} train.start_optimizer=true"
-    return f"; its model is trained again: to continue from it instead, add workdir=NEW {keys}"
 
 
 def add_seed_copies(config: RunConfig, found: Stages, copied: Names) -> Stages:
@@ -360,7 +244,7 @@ def add_seed_copies(config: RunConfig, found: Stages, copied: Names) -> Stages:
                 own = name_for(name, seed, config.seed)
                 if own in made:
                     raise ConfigError(f"the recipe has a stage {own} already; rename it", "seeds", config.seeds)
-                made[own] = copy_for_seed(config, seed, found[name], found, copied)
+                made[own] = copy_for_seed(config, seed, name, found[name], found, copied)
     for settings in reports.values():
         settings.stages = [one.out for one in made.values()]
     return made | reports
@@ -391,18 +275,13 @@ def name_for(name: str, seed: int, first: int) -> str:
     return name if seed == first else f"{name}-seed{seed}"
 
 
-def copy_for_seed(config: RunConfig, seed: int, settings: StageConfig, found: Stages, copied: Names) -> StageConfig:
+def copy_for_seed(
+    config: RunConfig, seed: int, kind: str, settings: StageConfig, found: Stages, copied: Names
+) -> StageConfig:
     """Return a copy of a stage's configuration that reads and writes the folders of a seed."""
     made = copy.deepcopy(settings)
     made.out = name_for(settings.out, seed, config.seed)
-    if isinstance(made, TrainConfig):
-        made.seed = seed
-    if isinstance(made, EvaluateConfig):
-        # A model with random weights does not depend on the seed of pre-training.
-        keeper = config.seed if config.seed in config.seeds else config.seeds[0]
-        made.baseline = made.baseline and seed == keeper
-    if isinstance(made, ConvertConfig) and made.push is not None:
-        made.push = name_for(made.push, seed, config.seed)
+    kind_of(kind).set_seed(made, seed, config, lambda name: name_for(name, seed, config.seed))
     makers = {os.path.normpath(found[name].out): found[name].out for name in copied}
     for key, path in fingerprints.inputs(settings).items():
         if (out := fingerprints.producer_of(path, makers)) is not None:

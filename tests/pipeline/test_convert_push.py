@@ -13,7 +13,7 @@ from model.training import checkpoint
 from pipeline import convert, run
 from pipeline.config import ConvertConfig, CorpusConfig, ExecutorConfig, RunConfig
 from pipeline.errors import ConfigError, Exit, InputError, Restart
-from pipeline.orchestration import graph
+from pipeline.orchestration.kinds import KINDS
 from pipeline.records import checkpoint_folder
 from pipeline.storage.checksums import sha256
 from pipeline.storage.stores import retries
@@ -198,11 +198,11 @@ def test_what_is_no_repository_is_refused_before_any_work(name):
 def test_a_plan_lists_the_files_that_it_would_send(tmp_path):
     words = ["corpus=text", f"corpus.path={tmp_path}", f"workdir={tmp_path}/work", "tasks=[]", "convert.push=me/model"]
     node = planned(*words)["convert"]
-    assert "config.json" in (graph.require_push(node).reason or "")
+    assert "config.json" in (KINDS["convert"].with_push(node).reason or "")
     Path(node.config.out).mkdir(parents=True)
     for file in ("README.md", "model.safetensors", "manifest.json"):
         (Path(node.config.out) / file).touch()
-    done = graph.require_push(dataclasses.replace(node, reason=None)).reason
+    done = KINDS["convert"].with_push(dataclasses.replace(node, reason=None)).reason
     assert done == "uploads to me/model (private if new): README.md, model.safetensors"
 
 

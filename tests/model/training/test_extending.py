@@ -15,7 +15,7 @@ from model.config import ModelConfig, ObjectiveConfig, OptimizerConfig, Schedule
 from model.training import checkpoint, extending
 from model.training.extending import TrajectoryHash
 from model.training.schedule import Schedule
-from pipeline.orchestration import graph
+from pipeline.orchestration.kinds import KINDS
 from pipeline.records import checkpoint_folder
 from pipeline.records.manifest import MANIFEST
 from pipeline.stages import fingerprints
@@ -70,7 +70,7 @@ def test_a_plan_knows_where_a_longer_training_begins(steps, schedule, wanted, tm
     for step in (9, 12):
         note(tmp_path, step, short)
     assert extending.step_in_common(new, common_of(new, sources)) == wanted
-    assert f"step {wanted}" in graph.first_step(new, "another", sources)[1]
+    assert f"step {wanted}" in KINDS["train"].first_step(new, "another", sources)[1]
 
 
 def test_a_plan_names_the_key_with_which_a_training_continues(tmp_path):
@@ -78,11 +78,11 @@ def test_a_plan_names_the_key_with_which_a_training_continues(tmp_path):
     short, new = (config(n, schedule, out=str(tmp_path), share=[0.3, 0.15]) for n in (20, 40))
     note(tmp_path, 10, short)
     finished.manifest("train", config={"steps": 20}).write(tmp_path)
-    said = graph.first_step(new, "another", {"data.dir": "shards"})
+    said = KINDS["train"].first_step(new, "another", {"data.dir": "shards"})
     assert said == (0, "; starts at step 0, but after step 10 with train.schedule.spread_steps=20")
     kept = config(40, {**schedule, "spread_steps": 20}, out=str(tmp_path), share=[0.3, 0.15])
-    assert graph.first_step(kept, "another", {"data.dir": "shards"})[0] == 10
-    best = graph.first_step(dataclasses.replace(kept, keep_best=True), "another", {"data.dir": "shards"})
+    assert KINDS["train"].first_step(kept, "another", {"data.dir": "shards"})[0] == 10
+    best = KINDS["train"].first_step(dataclasses.replace(kept, keep_best=True), "another", {"data.dir": "shards"})
     assert (best[0], "after step 10 with train.keep_best=false" in best[1]) == (0, True)
 
 

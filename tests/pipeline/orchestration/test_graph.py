@@ -18,6 +18,7 @@ from pipeline.config import ReportConfig
 from pipeline.console.formatting import flatten
 from pipeline.errors import ConfigError, UserError
 from pipeline.orchestration import compose_run, graph, stage_commands
+from pipeline.orchestration.kinds import KINDS
 from pipeline.stages import fingerprints
 from tests.support import finished
 from tests.support.refusals import refused
@@ -337,17 +338,17 @@ def test_a_file_that_only_looks_changed_is_told_as_such(tmp_path):
 
 def test_a_training_of_other_settings_is_named_with_its_step(tmp_path):
     settings = planned("+corpus=sample", f"workdir={tmp_path}")["train"].config
-    assert graph.first_step(settings, "a" * 64, {}) == (0, "")
+    assert KINDS["train"].first_step(settings, "a" * 64, {}) == (0, "")
     for name in (f"{'b' * 12}/step-00000734", f"{'a' * 12}/step-00001000"):
         (tmp_path / "train" / "checkpoints" / name).mkdir(parents=True)
     (tmp_path / "train" / "checkpoints" / ("b" * 12) / "step-00000734" / "SHA256SUMS").touch()
-    done, told = graph.first_step(settings, "a" * 64, {})
+    done, told = KINDS["train"].first_step(settings, "a" * 64, {})
     assert done == 0
     assert "after step 734" in told
     assert "starts at step 0" in told
-    assert graph.first_step(settings, "b" * 64, {}) == (734, "; resumes after step 734")
+    assert KINDS["train"].first_step(settings, "b" * 64, {}) == (734, "; resumes after step 734")
     (tmp_path / "train" / "checkpoints" / ("a" * 12) / "step-00001000" / "SHA256SUMS").touch()
-    assert graph.first_step(settings, "a" * 64, {}) == (1000, "; resumes after step 1,000")
+    assert KINDS["train"].first_step(settings, "a" * 64, {}) == (1000, "; resumes after step 1,000")
 
 
 @pytest.mark.parametrize("absolute", [False, True])

@@ -1,0 +1,222 @@
+"""What the graph asks of a stage by its type: one class a type, none where nothing is special."""
+
+import dataclasses
+import os
+from collections.abc import Callable, Mapping
+from typing import Any, Generic, TypeVar
+
+from model.config import TrainConfig, check_length
+from model.tracking import wandb
+from model.training import extending
+from pipeline.config import ConvertConfig, EvaluateConfig, PrepareConfig, RunConfig, StageConfig, TasksConfig, check
+from pipeline.errors import ConfigError, UserError
+from pipeline.evaluation import examples
+from pipeline.orchestration.run_document import StageRecord
+from pipeline.records import checkpoint_folder
+from pipeline.records.manifest import MANIFEST, Manifest, require_manifest
+from pipeline.stages import fetch_inputs, fingerprints
+from pipeline.stages.registry import type_of
+from pipeline.storage import places, strict_json
+
+C = TypeVar("C", bound=StageConfig)
+Makers = Mapping[str, StageConfig]  # by the folder that they make
+FirstStep = tuple[int, str]  # after which a training continues, and the end of a sentence that says so
+
+
+class Kind(Generic[C]):
+    """A type of stage; what is not overridden asks nothing, and does nothing."""
+
+    def check_fit(self, name: str, one: C, makers: Makers) -> None:
+        """Raise ConfigError where it would refuse, maybe after hours, what another stage has made."""
+
+    def positions(self, name: str, one: C, makers: Makers, offered: Mapping[str, int]) -> int:
+        """Return the positions of the model that it makes, 0: none or unknown; `offered` has those before, by folder.
+
+        Raises:
+            ConfigError: its sequences are longer than the positions of its model.
+        """
+        return 0
+
+    def check_places(self, node: StageRecord, config: RunConfig, makers: Makers) -> None:
+        """Raise UserError where it will lack what is not there now."""
+
+    def set_seed(self, made: C, seed: int, config: RunConfig, rename: Callable[[str], str]) -> None:
+        """Change a copy that is for a seed; `rename` returns the name of a copy."""
+
+    def first_step(self, one: C, fingerprint: str, sources: fingerprints.Sources) -> FirstStep:
+        """Return where it continues."""
+        return 0, ""
+
+    def known_before(self, one: C) -> list[C]:
+        """Return other configurations whose results it would take too."""
+        return []
+
+    def how_to_keep(self, one: C) -> str:
+        """Return the end of a sentence that says how to continue from a finished result whose input is another now."""
+        return ""
+
+    def with_push(self, node: StageRecord) -> StageRecord:
+        """Return its record with what it uploads as a reason to run, if it does."""
+        return node
+
+
+class Tasks(Kind[TasksConfig]):
+    """Tasks from held-out text."""
+
+    def check_fit(self, name: str, one: TasksConfig, makers: Makers) -> None:
+        """Refuse text that is trained on."""
+        trained = {
+            os.path.normpath(d) for one in makers.values() if isinstance(one, TrainConfig) for d in one.data.folders
+        }
+        learnt = (maker for place, maker in makers.items() if place in trained or not trained)
+        share = min((each.validation_share for each in learnt if isinstance(each, PrepareConfig)), default=1.0)
+        problem = f"is more than prepare holds out, {share:g}: training would see the text of the tasks"
+        check(one.validation_share <= share, problem, f"{name}.validation_share", one.validation_share)
+
+
+class Train(Kind[TrainConfig]):
+    """A training."""
+
+    def check_fit(self, name: str, one: TrainConfig, makers: Makers) -> None:
+        """Refuse a value of WANDB_MODE."""
+        if "WANDB_MODE" in os.environ:
+            wandb.mode_of(one.tracking.mode)
+
+    def positions(self, name: str, one: TrainConfig, makers: Makers, offered: Mapping[str, int]) -> int:
+        """Return its own, or as many as its sequences need."""
+        made = (fingerprints.producer_of(folder, makers) for folder in one.data.folders)
+        length = max(getattr(maker, "sequence_length", 0) for maker in made)
+        if one.model.positions:
+            check_length(one.model, length, one.data, f"{name}.model.positions")
+        return (one.model.positions or length) if one.start is None else 0
+
+    def check_places(self, node: StageRecord, config: RunConfig, makers: Makers) -> None:
+        """Look for shards that no stage makes, for held-out ones, and for a key of W&B."""
+        assert isinstance(node.config, TrainConfig)
+        data, asked = node.config.data, node.config.tracking
+        made = {folder: fingerprints.producer_of(folder, makers) for folder in (*data.folders, *data.validation)}
+        for folder in (folder for folder, maker in made.items() if maker is None):
+            require_manifest(folder, "prepare", f"{node.name}.{data.key_of(folder)}")
+        shares = [getattr(made[folder], "validation_share", None) for folder in data.held_out.folders]
+        cure = f"holds nothing out; set it above 0, or {node.name}.data.validation=[FOLDER]"
+        check(any(share != 0 for share in shares), cure, "prepare.validation_share", 0)
+        kept = not config.executor.here or asked.name == "none" or asked.mode != "online" or wandb.has_key()
+        cure = "W&B has no key here; run wandb login, or set this to offline"
+        check(kept, cure, f"{node.name}.tracking.mode", asked.mode)
+
+    def set_seed(self, made: TrainConfig, seed: int, config: RunConfig, rename: Callable[[str], str]) -> None:
+        """Train with it."""
+        made.seed = seed
+
+    def first_step(self, one: TrainConfig, fingerprint: str, sources: fingerprints.Sources) -> FirstStep:
+        """Return the step of a checkpoint that is its own, or that another training has in common with it."""
+        if not (found := fetch_inputs.list_checkpoints(one.out)):
+            return 0, ""
+        if steps := [step for run, step in found if run == checkpoint_folder.run_name(fingerprint)]:
+            return max(steps), f"; resumes after step {max(steps):,}"
+        if fetch_inputs.in_store(one.out):
+            return 0, "; has checkpoints of other settings"
+        common = fingerprints.partial_fingerprint(one, sources, extending.independent_keys(one))
+        if step := extending.step_in_common(one, common):
+            return step, f"; continues after step {step:,}"
+        kept = dataclasses.replace(one, keep_best=False)  # which compares all evaluations
+        common_of_kept = fingerprints.partial_fingerprint(kept, sources, extending.independent_keys(kept))
+        if one.keep_best and (step := extending.step_in_common(kept, common_of_kept)):
+            return 0, f"; starts at step 0, but after step {step:,} with train.keep_best=false"
+        made = Manifest.read(one.out)
+        if made and (spread := made.config.get("steps")):  # shares of all steps may be what differs
+            kept = dataclasses.replace(one, schedule=dataclasses.replace(one.schedule, spread_steps=spread))
+            if step := extending.step_in_common(kept, common):
+                return 0, f"; starts at step 0, but after step {step:,} with train.schedule.spread_steps={spread}"
+        return 0, f"; starts at step 0, as the checkpoint after step {found[-1][1]:,} has other first steps"
+
+    def known_before(self, one: TrainConfig) -> list[TrainConfig]:
+        """Return it with the positions of each training there.
+
+        `model.positions=0` asks for as many as the sequences need, and a model of more has them.
+        """
+        found = []
+        for run, step in () if one.model.positions else dict(fetch_inputs.list_checkpoints(one.out)).items():
+            folder = f"{one.out}/{checkpoint_folder.RUNS}/{run}/{checkpoint_folder.name_of(step)}"
+            state = strict_json.own(places.at(f"{folder}/{checkpoint_folder.STATE}"))
+            there = dataclasses.replace(one.model, positions=state.get("model", {}).get("positions", 0))
+            found.append(dataclasses.replace(one, model=there))
+        return found
+
+    def how_to_keep(self, one: TrainConfig) -> str:
+        """Name the keys that start from a finished model."""
+        if one.start is not None:  # a later phase starts from what is new
+            return ""
+        keys = f"vocab.existing={one.data.vocab} model=auto train.start={one.out} train.start_optimizer=true"
+        return f"; its model is trained again: to continue from it instead, add workdir=NEW {keys}"
+
+
+class Convert(Kind[ConvertConfig]):
+    """Folders of models."""
+
+    def check_fit(self, name: str, one: ConvertConfig, makers: Makers) -> None:
+        """Refuse averages that the training does not keep."""
+        training = fingerprints.producer_of(one.train, makers)
+        if not isinstance(training, TrainConfig):
+            return
+        kept = training.ema is not None or not one.ema
+        check(kept, "the training keeps no average; set train.ema=0.999", f"{name}.ema", one.ema)
+        more = training.keep_every or training.save_at_words or Manifest.read(training.out)
+        enough = bool(more) or one.average <= training.keep
+        check(enough, f"the training keeps {training.keep}; set train.keep too", f"{name}.average", one.average)
+
+    def positions(self, name: str, one: ConvertConfig, makers: Makers, offered: Mapping[str, int]) -> int:
+        """Return those of its training."""
+        return fingerprints.producer_of(one.train, offered) or 0
+
+    def set_seed(self, made: ConvertConfig, seed: int, config: RunConfig, rename: Callable[[str], str]) -> None:
+        """Upload to a repository of its own."""
+        made.push = made.push and rename(made.push)
+
+    def with_push(self, node: StageRecord) -> StageRecord:
+        """Name what its command sends: what the hub does not have; the stages that read the folder stay as they are."""
+        push = getattr(node.config, "push", None)
+        if not push:
+            return node
+        there = [] if node.reason else [str(file).removeprefix(f"{node.out}/") for file in places.below(node.out)]
+        files = [name for name in there if name != MANIFEST] or ["README.md, config.json, weights, tokenizer's files"]
+        reason = f"uploads to {push} (private if new): {', '.join(files)}"
+        return dataclasses.replace(node, reason=f"{node.reason}; {reason}" if node.reason else reason)
+
+
+class Evaluate(Kind[EvaluateConfig]):
+    """Scores of a task."""
+
+    def positions(self, name: str, one: EvaluateConfig, makers: Makers, offered: Mapping[str, int]) -> int:
+        """Make no model; refuse sequences that its model cannot read."""
+        most = fingerprints.producer_of(one.pretrained, offered)
+        if most and (one.sequence_length or 0) > most:
+            problem = f"the model will have {most} positions; set it so, or train.model.positions={one.sequence_length}"
+            raise ConfigError(problem, f"{name}.sequence_length", one.sequence_length)
+        return 0
+
+    def check_places(self, node: StageRecord, config: RunConfig, makers: Makers) -> None:
+        """Look for the files of its task."""
+        assert isinstance(node.config, EvaluateConfig)
+        path = fingerprints.inputs(node.config).get("data")
+        if path is None or fingerprints.producer_of(path, makers) is not None or fetch_inputs.in_store(path):
+            return
+        if not places.is_folder(places.at(path)):
+            return  # as of every input
+        try:
+            examples.check_files(path, node.config.task)
+        except UserError as error:
+            raise error.but(where=f"stage {node.name}") from error
+
+    def set_seed(self, made: EvaluateConfig, seed: int, config: RunConfig, rename: Callable[[str], str]) -> None:
+        """Evaluate random weights, which do not depend on the seed of pre-training, once."""
+        keeper = config.seed if config.seed in config.seeds else config.seeds[0]
+        made.baseline = made.baseline and seed == keeper
+
+
+KINDS: dict[str, Kind[Any]] = {"tasks": Tasks(), "train": Train(), "convert": Convert(), "evaluate": Evaluate()}
+
+
+def kind_of(stage: str) -> Kind[Any]:
+    """Return the kind of a recipe's stage, by its name or type."""
+    return KINDS.get(type_of(stage), Kind())
