@@ -92,7 +92,7 @@ class Reader:
             file = CompressedFile(path)
             site = header(file)
             parts += file.ranges(split_bytes, seekable_text=site.utf8)
-            dumps.update([f"dumps of {site.host}{dated(path)}"] if site.host else [])
+            dumps.update([f"dumps of {site.host}{date_of(path)}"] if site.host else [])
         ranges = self.files.cut(parts)
         ranges.notes.update(dumps)
         return ranges
@@ -145,7 +145,7 @@ def dumps(found: list[File]) -> list[File]:
     return kept
 
 
-def dated(path: File) -> str:
+def date_of(path: File) -> str:
     """Return the date of a dump: in its name, else in the address that `download` had it from; empty: not known."""
     made = enclosing_manifest(str(path)) if "latest" in path.name else None
     names = [path.name, *(file["url"] for file in (made.figures.get("files", []) if made else []))]

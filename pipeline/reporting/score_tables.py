@@ -165,7 +165,7 @@ def training_of(source: str) -> str:
 
 
 def seed_groups(stages: Stages, least: int = 2) -> Groups:
-    """Return the stages that there are for at least so many seeds, in the order of the run."""
+    """Return the stages that `least` or more seeds have, in the order of the run."""
     own = next(
         (
             int(made.manifest.config["seed"])
