@@ -36,7 +36,7 @@ _ALL = (
     Stage("train", 1, "model.config:TrainConfig", "model/train.py", progress="checkpoints/{}"),
     Stage("convert", 4, "pipeline.config:ConvertConfig", "pipeline.convert", True, quick=True),
     Stage("evaluate", 5, "pipeline.config:EvaluateConfig", "pipeline.evaluate", one_core=True, progress="runs"),
-    Stage("report", 8, "pipeline.config:ReportConfig", "pipeline.report", True, quick=True),
+    Stage("report", 7, "pipeline.config:ReportConfig", "pipeline.report", True, quick=True),
 )
 STAGES = {stage.name: stage for stage in _ALL}  # of a run
 
