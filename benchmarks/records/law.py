@@ -142,7 +142,8 @@ def draw(rows: list[Row], found: dict[str, float], factors: dict[str, float], pa
         mine = sorted((row for row in rows if row["corpus"] == corpus), key=lambda row: row["tokens"])
         left = [100 * (row[BITS] / expected(found, factors[corpus], row) - 1) for row in mine]
         curves.append((corpus, [row["tokens"] * row["bytes_a_token"] / 1e6 for row in mine], left))
-    path.write_text(plots.lines(curves, "million bytes read", "measured against predicted, %"), encoding="utf-8")
+    figure = plots.lines(curves, "million bytes read", "measured against predicted, %")
+    path.write_text(plots.svg(figure), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -92,6 +92,9 @@ def test_texts_and_ids_stored_as_bytes_are_text(tmp_path):
         ("lang != x y   and \tgood == true ", "ad"),
         ("lang != 'x and y' and good == true", "ad"),
         ("lang != 'x and date < 2026'", "acd"),
+        ("lang == null", "b"),
+        ("lang != null", "acd"),
+        ("meta.n != null and lang == null", "b"),
     ],
 )
 def test_only_rows_that_are_asked_for_are_read(reader, where, wanted, tmp_path):
@@ -342,6 +345,10 @@ def test_tables_of_iceberg_and_hudi_are_refused_by_name(tmp_path):
     pq.write_table(pa.table({"_hoodie_commit_time": ["1"], "text": ["x"]}), tmp_path / "h.parquet")
     with refused(InputError, "Hudi", path=str(tmp_path / "h.parquet")):
         texts("parquet", tmp_path / "h.parquet")
+    (tmp_path / "t" / "metadata" / "v1.metadata.json").rename(tmp_path / "t" / "metadata" / "other")
+    (tmp_path / "t" / ".hoodie").mkdir()
+    with refused(InputError, "Hudi", path=str(tmp_path / "t")):
+        texts("parquet", tmp_path / "t" / "data" / "a.parquet")
 
 
 @pytest.mark.parametrize("reader", ["parquet", "jsonl"])
