@@ -76,8 +76,8 @@ class Embedder:
         return found
 
 
-def batches(lengths: Ints) -> Iterator[Ints]:
-    """Yield each text's index once, grouped by similar length, up to BATCH_TOKENS per batch."""
+def batches(lengths: Ints, tokens: int = BATCH_TOKENS) -> Iterator[Ints]:
+    """Yield each text's index once, grouped by similar length, up to about `tokens` per batch."""
     order = np.argsort(lengths, kind="stable")
-    groups = np.cumsum(lengths[order]) // BATCH_TOKENS
+    groups = np.cumsum(lengths[order]) // tokens
     yield from np.split(order, np.flatnonzero(np.diff(groups)) + 1)
