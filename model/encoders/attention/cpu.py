@@ -18,8 +18,8 @@ def per_sequence(q: Tensor, k: Tensor, v: Tensor, how: AttentionArgs) -> Tensor:
     """Compute attention per sequence without padding; adjacent equal lengths are batched.
 
     The scores of a few sequences fit in a core's cache. In fp32 one at a time is faster with a
-    backward pass; without, scores are not kept. With a window, longer sequences are computed in blocks. Rows after the last sequence
-    are padding: they keep their values.
+    backward pass; without, scores are not kept. With a window, longer sequences are computed in
+    blocks. Rows after the last sequence are padding: they keep their values.
     """
     heads, width = q.shape[1:]
     lasting = torch.is_grad_enabled() or q.dtype in HALF
@@ -34,7 +34,7 @@ def per_sequence(q: Tensor, k: Tensor, v: Tensor, how: AttentionArgs) -> Tensor:
                 attn_out.append(in_blocks(q, k, v, how.window, how.dropout))
             continue
         if (length > LONG or not lasting) and how.window is None and not how.dropout and not how.causal:
-            attn_out.append(whole(*piece, count))
+            attn_out.append(whole(count, *piece))
             continue
         query, key, value = (
             x.view(count, length, heads, width).transpose(1, 2).reshape(-1, length, width) for x in piece
@@ -50,9 +50,9 @@ def per_sequence(q: Tensor, k: Tensor, v: Tensor, how: AttentionArgs) -> Tensor:
     return torch.cat([*attn_out, padding] if len(padding) else attn_out)
 
 
-def whole(q: Tensor, k: Tensor, v: Tensor, count: int) -> Tensor:
+def whole(count: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     """Compute attention for `count` equal sequences `(nl, N, D)` without keeping scores; `q` is scaled."""
-    row_q, row_k, row_v = (x.unflatten(0, (count, -1)).transpose(1, 2) for x in (q, k, v))  # (n, N, l, D) each
+    row_q, row_k, row_v = (x.view(count, -1, *x.shape[1:]).transpose(1, 2) for x in (q, k, v))  # (n, N, l, D) each
     attn_out = F.scaled_dot_product_attention(row_q, row_k, row_v, scale=1.0)
     return attn_out.transpose(1, 2).flatten(0, 1)
 
