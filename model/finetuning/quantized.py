@@ -1,6 +1,6 @@
 """The int8 graph of a folder, as `convert quantize=int8` writes it, run by onnxruntime over many texts.
 
-Activations are scaled by the largest of a batch, so vectors depend a little on the texts beside them.
+Activations are scaled by the largest of a batch, so vectors depend a little on the other texts.
 
 Shapes: B texts in a batch, L tokens of the longest, V vocabulary, C outputs, W width of a vector.
 """
