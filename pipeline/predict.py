@@ -31,6 +31,7 @@ from pipeline.tokenization.wordpiece import WordPiece
 
 if TYPE_CHECKING:
     from model.finetuning.features import Ids
+    from model.finetuning.quantized import QuantizedModel
     from model.finetuning.saved_model import SavedModel
 
 Answer = dict[str, Any]
@@ -71,23 +72,25 @@ def answerer(config: PredictConfig) -> tuple[Callable[[Rows], Replies], Coverage
     """Return the function that predicts for lines with the model of the folder, and its counts.
 
     Raises:
-        ConfigError: raised by `longest_of`.
+        ConfigError: raised by `longest_of`, or the folder has no graph that is asked for.
         InputError: the folder has no model.
     """
     import torch
 
     from model.finetuning import saved_model
+    from model.finetuning.quantized import QuantizedModel
     from model.huggingface import bert_format
 
     torch.set_flush_denormal(True)
     folder = Path(config.pretrained)
     bert_format.read_config(folder)  # its error suggests other folders
     wordpiece = WordPiece.load(folder)
+    int8 = QuantizedModel(folder) if config.quantize else None
     if not saved_model.is_tuned(folder):
-        pretrained = PretrainedModel(config, wordpiece)
+        pretrained = PretrainedModel(config, wordpiece, int8)
         return lambda block: list(map(pretrained.answer, block)), wordpiece.coverage
     size, found = saved_model.load(folder)
-    tuned = TunedModel(found, wordpiece, longest_of(config, size.positions))
+    tuned = TunedModel(found, wordpiece, longest_of(config, size.positions), int8)
     if found.model.config.kind == "tag":
         how = found.reading
         kept = f"words begin with {how.starts!r}, end with {how.ends!r}, are divided by {how.divides!r}"
@@ -99,14 +102,14 @@ def answerer(config: PredictConfig) -> tuple[Callable[[Rows], Replies], Coverage
 class PretrainedModel:
     """A pre-trained model, which fills masks and classifies pairs."""
 
-    def __init__(self, config: PredictConfig, wordpiece: WordPiece):
+    def __init__(self, config: PredictConfig, wordpiece: WordPiece, int8: "QuantizedModel | None"):
         from model.encoders.architectures import model_with
         from model.huggingface import bert_format
 
         self.folder = config.pretrained
         self.size, state, notes, _ = bert_format.load(config.pretrained)
         self.initialised = set(bert_format.initialised_parts(notes))
-        self.model = model_with(self.size, state).float()
+        self.model: Any = int8 or model_with(self.size, state).float()
         self.top, self.wordpiece = config.top, wordpiece
         self.longest = longest_of(config, self.size.positions)
 
@@ -205,12 +208,15 @@ class TunedModel:
     found: "SavedModel"
     wordpiece: WordPiece
     longest: int
+    int8: "QuantizedModel | None"
 
     def predicted(self, samples: Any) -> Any:
         """Return the logits of samples."""
         from model.encoders.device import device_of
         from model.finetuning import loop
 
+        if self.int8:
+            return self.int8.logits(samples, self.found.model.config.kind)
         return loop.predict(self.found.model, samples, device_of())
 
     def logits_of(self, first: list[str], second: list[str] | None) -> Any:

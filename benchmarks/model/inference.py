@@ -30,6 +30,7 @@ from model.encoders.architectures import build_model
 from model.finetuning import features, loop
 from model.finetuning.embeddings import Embedder
 from model.finetuning.heads import BertWithHead, HeadConfig
+from model.finetuning.quantized import QuantizedModel
 from model.huggingface import bert_format, onnx_export
 from pipeline.tokenization.wordpiece import WordPiece
 
@@ -96,7 +97,7 @@ def alone(tokenizer: Any, lines: Texts, length: int) -> str:
 
 def peers_of(folder: Path, tokenizer: Any, longest: int, batch: int) -> dict[str, Peer]:
     """Return the peers that are installed."""
-    peers = {"embed": embed(folder, longest), "predict": predict(folder, longest)}
+    peers = {"embed": embed(folder, longest), "predict": predict(folder, longest), "embed int8": int8(folder, longest)}
 
     def ordered(run: Callable[[list[str]], Any]) -> Peer:
         def vectors(texts: list[str]) -> Any:
@@ -117,7 +118,9 @@ def peers_of(folder: Path, tokenizer: Any, longest: int, batch: int) -> dict[str
     if importlib.util.find_spec("sentence_transformers"):
         from sentence_transformers import SentenceTransformer
 
-        peers["sentence-transformers"] = SentenceTransformer(str(folder), device="cpu").encode
+        theirs = SentenceTransformer(str(folder), device="cpu")
+        theirs.max_seq_length = longest  # else what was learnt, and the rest is not read
+        peers["sentence-transformers"] = theirs.encode
     if importlib.util.find_spec("ctranslate2"):
         peers["CTranslate2"] = ordered(ctranslate2(folder, encoded))
     return peers
@@ -128,6 +131,12 @@ def embed(folder: Path, longest: int) -> Peer:
     embedder, wordpiece = Embedder(folder, [-1], "concat", "mean"), WordPiece.load(folder)
     framing = features.TruncationConfig(longest)
     return lambda texts: embedder.vectors(features.tokenize(wordpiece, texts, None, [0.0] * len(texts), framing))
+
+
+def int8(folder: Path, longest: int) -> Peer:
+    """Return what `embed quantize=int8` does with a block of lines."""
+    model, wordpiece, framing = QuantizedModel(folder), WordPiece.load(folder), features.TruncationConfig(longest)
+    return lambda texts: model.vectors(features.tokenize(wordpiece, texts, None, [0.0] * len(texts), framing), "mean")
 
 
 def predict(folder: Path, longest: int) -> Peer:

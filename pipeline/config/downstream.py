@@ -351,6 +351,9 @@ class RowsConfig(Section):
     )
     id: str | None = option(None, "Column that answers are named by; null: id, if there is one.")
     label: str | None = option(None, "Column of the right answers, to show next to them; null: label, if there is one.")
+    quantize: str | None = option(
+        None, "Run onnx/model_quantized.onnx of the folder, which `convert quantize=int8` writes.", choices=("int8",)
+    )
 
 
 @dataclass(kw_only=True)
@@ -387,6 +390,7 @@ class EmbedConfig(RowsConfig):
     def check_rules(self) -> None:
         """Check the columns and the ending of the file."""
         check(bool(self.layers), "must be at least one", "layers", "[]")
+        self.require(self.quantize is None or self.layers == [-1], "the graph has only layers=[-1]", "quantize")
         self.require(len(self.columns) < 2, "must be one column, or a text with {NAME} in it", "columns")
         ends = (".arrow",) if self.pooling == "tokens" else (".arrow", ".npy")
         self.require(self.out.endswith(ends), f"must end with {' or '.join(ends)}", "out")

@@ -23,17 +23,21 @@ class SentenceEncoder:
         """Open the model.
 
         Raises:
-            ConfigError: it has no such layer, fewer positions, or makes vectors in a way that is not supported.
+            ConfigError: it has no such layer, fewer positions, no graph that is asked for, or makes vectors in a way
+                that is not supported.
             InputError: a file of it is missing or broken.
         """
         from model.finetuning.embeddings import Embedder
         from model.finetuning.features import TruncationConfig
+        from model.finetuning.quantized import QuantizedModel
         from model.huggingface import sentence_model
 
         folder, ours = config.pretrained, isinstance(config, EmbedConfig)
         pooling = config.pooling if ours else None
         layers, mix, truncation = (config.layers, config.mix, config.truncation) if ours else ([-1], "mean", "head")
         self.own = sentence_model.pooling_of(Path(folder)) if pooling is None else None
+        self.int8 = QuantizedModel(folder) if isinstance(config, EmbedConfig) and config.quantize else None
+        self.pooling = pooling
         self.embedder = Embedder(folder, layers, mix, pooling or (self.own.kind if self.own else "mean"), seed)
         longest = longest_of(config, self.embedder.size.positions, self.own.longest if self.own else None)
         self.wordpiece, self.framing = WordPiece.load(folder), TruncationConfig(longest, truncation)
@@ -52,6 +56,8 @@ class SentenceEncoder:
         """Return the vector `(W,)` of each text, or those of its tokens `(length, W)`."""
         import torch
 
+        if self.int8:
+            return self.int8.vectors(samples, self.pooling)
         found = self.embedder.vectors(samples)
         return list(self.own.after(torch.from_numpy(np.stack(found))).numpy()) if self.own and found else found
 

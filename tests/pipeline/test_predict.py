@@ -324,6 +324,8 @@ def test_vectors_are_those_of_transformers(request, tmp_path, model, pooling):
     lines = ["the cat sat", "", "a dog ran far . the mat"]
     found = vectors(pretrained, tmp_path, "\n".join(lines) + "\n", layers=[0, -1], mix="concat", pooling=pooling)
     assert found.shape == (3, 32)
+    last = vectors(pretrained, tmp_path, "\n".join(lines) + "\n", pooling=pooling)
+    np.testing.assert_allclose(last, found[:, 16:], atol=1e-6)
     for line, vector in zip(lines, found, strict=True):
         states = hidden_states(pretrained, line)
         x = torch.cat([states[0], states[-1]], -1)

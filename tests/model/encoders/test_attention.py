@@ -58,18 +58,26 @@ def distance_by_hand(backend, lengths, gradients=True, window=None, **kind):
     return max((a.double() - b).abs().max().item() for a, b in pairs)
 
 
-@given(st.lists(st.integers(1, 3), max_size=20), st.integers(1, 4))
-def test_neighbours_of_equal_length_go_together(lengths, longest):
-    runs = cpu.equal_runs(lengths, longest)
+@given(st.lists(st.integers(1, 3), max_size=20), st.integers(1, 4), st.integers(0, 9))
+def test_neighbours_of_equal_length_go_together(lengths, longest, tokens):
+    runs = cpu.equal_runs(lengths, longest, tokens)
     assert [length for count, length in runs for _ in range(count)] == lengths
-    assert all(1 <= count <= longest for count, _ in runs)
+    assert all(1 <= count <= max(longest, tokens // length) for count, length in runs)
     for (count, length), (_, following) in pairwise(runs):
-        assert length != following or count == longest
+        assert length != following or count == max(longest, tokens // length)
 
 
 def test_half_precision_takes_runs_of_sequences_right():
     lengths = [5, 5, 5, 9, 9, 2, 5, 5]
     assert distance_by_hand("each", lengths, dtype=torch.bfloat16) < 0.05
+
+
+def test_without_a_backward_pass_equal_lengths_are_taken_right():
+    lengths = [5, 5, 5, 9, cpu.SHORT, cpu.SHORT, 2, 5]
+    for window in (None, 3):
+        assert distance_by_hand("each", lengths, gradients=False, window=window, dtype=torch.float32) < 1e-5
+        with torch.no_grad():
+            assert distance_by_hand("each", lengths, gradients=False, window=window, dtype=torch.float32) < 1e-5
 
 
 ragged = st.lists(st.integers(1, 40), min_size=1, max_size=6)
