@@ -260,7 +260,10 @@ def read_weights(folder: Path, names: Names) -> Weights:
             words = ".".join(names.embedding_name.split(".")[-2:])
             if not any(name.endswith(words) for name in found):
                 raise InputError(f"not a {names.title}: {words} not found", path=folder / name)
-            found = names.canonical({n.removeprefix("module."): t for n, t in found.items()})
+            try:
+                found = names.canonical({n.removeprefix("module."): t for n, t in found.items()})
+            except ValueError as error:
+                raise InputError(f"{error}", path=folder / name) from error
             for name, tensor in found.items():
                 if tensor.dtype not in NUMBERS or not tensor.isfinite().all():
                     kind = str(tensor.dtype).removeprefix("torch.")

@@ -97,12 +97,24 @@ def bert_settings(config: ModelConfig, entries: list[str]) -> Json:
 
 
 def roberta_canonical(found: Weights) -> Weights:
-    """Return tensors with the names of `parts`, the row of the one token type added to the positions."""
+    """Return tensors with the names of `parts`, the row of the one token type added to the positions.
+
+    Rows of other types have a name of their own, under which `load` says that they are ignored.
+
+    Raises:
+        ValueError: The table of token types is not one of rows as wide as the positions.
+    """
     renamed = canonical(found, "roberta", "lm_head")
-    types = renamed.pop(f"{ROBERTA_EMBEDDINGS}.token_type_embeddings.weight", None)
+    table = f"{ROBERTA_EMBEDDINGS}.token_type_embeddings.weight"
     places = f"{ROBERTA_EMBEDDINGS}.position_embeddings.weight"
-    if types is not None and places in renamed and types.shape[1:] == renamed[places].shape[1:]:
-        renamed[places] = renamed[places].float() + types[0].float()
+    types = renamed.pop(table, None)
+    if types is None or places not in renamed:
+        return renamed
+    if types.shape[1:] != renamed[places].shape[1:] or not types.numel():
+        raise ValueError(f"{table} has shape {tuple(types.shape)}, must have a row as wide as {places}")
+    renamed[places] = renamed[places].float() + types[0].float()
+    if len(types) > 1:
+        renamed[f"{table} (rows 1 to {len(types) - 1})"] = types[1:]
     return renamed
 
 

@@ -1,6 +1,7 @@
 """RoBERTa's family: folders of theirs are read, and ours opened, with equal logits, losses and gradients."""
 
 import json
+import random
 
 import pytest
 import torch
@@ -20,6 +21,7 @@ from pipeline.errors import InputError
 from pipeline.tokenization.wordpiece import WordPiece
 from tests.support.refusals import refused
 
+TYPES = "roberta.embeddings.token_type_embeddings.weight"
 FAMILY = ("roberta", "xlm-roberta", "camembert")
 SPECIALS = ["<s>", "<pad>", "</s>", "<unk>"]
 ENTRIES = [*SPECIALS, *(f"▁{letter}" for letter in "abcdefghijklmnopqrstuvwxyz"), "▁", *"abcdef", "<mask>"]
@@ -52,6 +54,15 @@ def write_tokenizer(folder):
     return folder
 
 
+def drawn(seed):
+    """Sizes and settings that published models differ in."""
+    rng = random.Random(seed)
+    heads, layers, rows = rng.choice((1, 2, 4)), rng.choice((1, 3)), rng.randrange(8, 40)
+    inner, rate = rng.randrange(1, 50), rng.choice((1e-12, 1e-6, 1e-5, 1e-2))
+    sizes = {"hidden_size": heads * rng.choice((4, 8)), "num_attention_heads": heads, "num_hidden_layers": layers}
+    return sizes | {"max_position_embeddings": rows, "intermediate_size": inner, "layer_norm_eps": rate}
+
+
 def batch_of(length):
     each, none = torch.arange(length), torch.zeros(length, dtype=torch.long)
     ids = each % 30 + 4
@@ -59,7 +70,7 @@ def batch_of(length):
 
 
 @pytest.mark.parametrize("kind", FAMILY)
-@pytest.mark.parametrize("changes", [{}, {"layer_norm_eps": 1e-5, "num_attention_heads": 4}])
+@pytest.mark.parametrize("changes", [{}, *map(drawn, range(4))])
 def test_logits_losses_and_gradients_are_those_of_transformers(tmp_path, kind, changes):
     theirs = their_model(kind, **changes)
     theirs.save_pretrained(tmp_path)
@@ -131,6 +142,26 @@ def test_what_is_computed_otherwise_is_refused(tmp_path, changes):
     path = tmp_path / "config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | changes))
     with refused(InputError, next(iter(changes))):
+        bert_format.load(tmp_path)
+
+
+@pytest.mark.parametrize("rows", [2, 3])
+def test_token_types_that_no_text_has_are_said_to_be_ignored(tmp_path, rows):
+    theirs = their_model("roberta", type_vocab_size=rows)
+    theirs.save_pretrained(tmp_path)
+    config, state, notes, _ = bert_format.load(tmp_path)
+    ids, batch = batch_of(12)
+    torch.testing.assert_close(model_with(config, state)(batch)[0], theirs(ids[None]).logits[0], atol=1e-5, rtol=0)
+    assert [note.partition(":")[0] for note in notes] == [f"{TYPES} (rows 1 to {rows - 1})"]
+
+
+@pytest.mark.parametrize("rows", [(0, 16), (1, 8), (16,)])
+def test_a_table_without_a_row_of_the_width_is_refused(tmp_path, rows):
+    theirs = their_model("roberta")
+    theirs.save_pretrained(tmp_path)
+    (tmp_path / "model.safetensors").unlink()
+    torch.save(theirs.state_dict() | {TYPES: torch.empty(rows)}, tmp_path / "pytorch_model.bin")
+    with refused(InputError, "token_type_embeddings", path=str(tmp_path / "pytorch_model.bin")):
         bert_format.load(tmp_path)
 
 
